@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Recompute the lock files from pyproject.toml. Needs a package index; run by `make lock` only.
+# All locks are cut from one resolution (dev.lock), so they can never disagree on a version.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+tool=$(mktemp -d)
+trap 'rm -rf "$tool"' EXIT
+"${PYTHON:-python3.11}" -m venv "$tool/venv"
+"$tool/venv/bin/pip" -q install uv
+compile() { # NAME UV-ARGUMENTS...
+  local name=$1; shift
+  "$tool/venv/bin/uv" pip compile -q --python-version 3.11 --generate-hashes --no-emit-index-url \
+    --custom-compile-command "make lock" "$@" -o "containers/$name.lock"
+}
+compile dev pyproject.toml --group ranks --group build --group dev
+compile login pyproject.toml -c containers/dev.lock
+compile ranks --group ranks -c containers/dev.lock
+compile build --group build -c containers/dev.lock

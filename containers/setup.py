@@ -1,0 +1,295 @@
+"""Prepare the Python environment in .venv from the lock files: once, visibly, repairably.
+
+Runs on a bare Python 3.11 with the standard library alone. Each part (``login``, ``ranks``,
+``dev``) leaves a stamp that holds the hash of its lock file; a part is (re)installed when its stamp
+is missing or stale, and the stamp is written last, so an interrupted set-up is taken up again by
+the next command. Horovod has no wheel: it is compiled here once and kept in the user's cache under
+a key of everything that its binary depends on.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+LOCKS = ROOT / "containers"
+PARTS = {"login": ("login",), "ranks": ("login", "ranks"), "dev": ("login", "ranks", "dev")}
+REQUEST_IS_WRONG = 2
+BUILD_HINT = "about 3 minutes on 2 cores"
+
+
+class SetupError(Exception):
+    """Set-up cannot go on; the text says what was found, what was expected and what to do."""
+
+
+def say(text: str) -> None:
+    print(f"[setup] {text}", file=sys.stderr, flush=True)
+
+
+def lock_file(part: str) -> Path:
+    return LOCKS / f"{part}.lock"
+
+
+def fingerprint(part: str, *, with_mpi: bool) -> str:
+    """Hash of what an installed part depends on: its lock, the Python, and Horovod's options."""
+    digest = hashlib.sha256(lock_file(part).read_bytes())
+    digest.update(platform.python_version().encode())
+    if part == "ranks":
+        digest.update(lock_file("build").read_bytes())
+        digest.update(b"mpi" if with_mpi else b"gloo")
+    return digest.hexdigest()
+
+
+def stamp(part: str) -> Path:
+    return VENV / f".installed-{part}"
+
+
+def is_current(part: str, *, with_mpi: bool) -> bool:
+    path = stamp(part)
+    return path.is_file() and path.read_text() == fingerprint(part, with_mpi=with_mpi)
+
+
+@contextmanager
+def only_one() -> Iterator[None]:
+    """Two `make` at once must not install into one folder; the second waits for the first."""
+    with (ROOT / ".setup.lock").open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("another set-up is running in this checkout: waiting for it")
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def run_logged(command: Sequence[str], log: Path, what: str, env: dict[str, str] | None) -> None:
+    """Run a long command with its output in a log, and a sign of life every 15 seconds."""
+    done = threading.Event()
+
+    def tick() -> None:
+        start = time.monotonic()
+        while not done.wait(15):
+            say(f"{what}: {time.monotonic() - start:.0f} s so far (output in {log})")
+
+    ticker = threading.Thread(target=tick, daemon=True)
+    ticker.start()
+    try:
+        with log.open("ab") as out:
+            code = subprocess.run(
+                command, stdout=out, stderr=subprocess.STDOUT, env=env, check=False
+            ).returncode
+    finally:
+        done.set()
+        ticker.join()
+    if code != 0:
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+        raise SetupError(f"{what} failed (exit code {code}). The end of {log}:\n{tail}")
+
+
+def make_venv() -> None:
+    python = VENV / "bin" / "python"
+    if python.exists():
+        probe = subprocess.run([str(python), "-m", "pip", "--version"], capture_output=True)
+        if probe.returncode == 0:
+            return
+        say("the environment in .venv is broken (interrupted?): making it anew")
+        shutil.rmtree(VENV)
+    elif VENV.exists():
+        shutil.rmtree(VENV)
+    say(f"making a Python {platform.python_version()} environment in .venv")
+    made = subprocess.run(
+        [sys.executable, "-m", "venv", str(VENV)], capture_output=True, text=True, check=False
+    )
+    if made.returncode != 0:
+        raise SetupError(
+            f"python -m venv failed: {made.stdout.strip()} {made.stderr.strip()}\n"
+            "Expected a complete Python 3.11; on Debian or Ubuntu install the package python3-venv."
+        )
+
+
+def pip(*arguments: str) -> list[str]:
+    quiet = ("--disable-pip-version-check", "--no-input", "--quiet")
+    return [str(VENV / "bin" / "python"), "-m", "pip", *arguments, *quiet]
+
+
+def without_horovod(text: str) -> str:
+    """The lock's text without Horovod's entry, which is installed from our own wheel."""
+    kept, skipping = [], False
+    for line in text.splitlines():
+        if line[:1] not in (" ", "#", ""):
+            skipping = line.startswith("horovod==")
+        if not skipping:
+            kept.append(line)
+    return "\n".join(kept) + "\n"
+
+
+def only_horovod(text: str) -> str:
+    lines = text.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("horovod=="))
+    end = next((i for i in range(start + 1, len(lines)) if lines[i][:1] != " "), len(lines))
+    return "\n".join(lines[start:end]) + "\n"
+
+
+def install_lock(part: str, log: Path) -> None:
+    text = lock_file(part).read_text()
+    count = sum(line[:1].isalnum() and "==" in line for line in text.splitlines())
+    say(f"installing {count} pinned packages ({part})")
+    requirements = VENV / f"{part}.requirements"
+    requirements.write_text(without_horovod(text))
+    run_logged(
+        pip("install", "--require-hashes", "--no-deps", "-r", str(requirements)),
+        log, f"installing {part} packages", None,
+    )  # fmt: skip
+
+
+def pinned(part: str, package: str) -> str:
+    for line in lock_file(part).read_text().splitlines():
+        if line.startswith(f"{package}=="):
+            return line.split("==")[1].split()[0]
+    raise SetupError(f"{lock_file(part)} does not pin {package}: run `make lock`")
+
+
+def compiler() -> str:
+    for name in (os.environ.get("CXX", ""), "g++", "c++", "clang++"):
+        if name and (found := shutil.which(name)):
+            return found
+    raise SetupError(
+        "No C++ compiler found (looked for $CXX, g++, c++, clang++). Horovod is compiled from "
+        "source: install one, for example the package g++ or build-essential."
+    )
+
+
+def wheel_folder(*, with_mpi: bool) -> Path:
+    """Cache folder of the Horovod wheel, keyed by all that its binary depends on."""
+    cxx = compiler()
+    version = subprocess.run([cxx, "-dumpfullversion"], capture_output=True, text=True).stdout
+    parts = (
+        only_horovod(lock_file("ranks").read_text()), pinned("ranks", "tensorflow-cpu"),
+        platform.python_version(), platform.machine(), "-".join(platform.libc_ver()),
+        cxx, version.strip(), "mpi" if with_mpi else "gloo",
+    )  # fmt: skip
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+    return cache / "horoscale" / "wheels" / key
+
+
+def build_environment(cxx: str, *, with_mpi: bool) -> dict[str, str]:
+    env = dict(os.environ)
+    env["PATH"] = f"{VENV / 'bin'}{os.pathsep}{env.get('PATH', '')}"
+    env["CXX"] = cxx
+    env["HOROVOD_CMAKE"] = str(VENV / "bin" / "cmake")
+    env["MAKEFLAGS"] = f"-j{len(os.sched_getaffinity(0))}"
+    env["HOROVOD_WITH_TENSORFLOW"] = env["HOROVOD_WITH_GLOO"] = "1"
+    env["HOROVOD_WITH_MPI" if with_mpi else "HOROVOD_WITHOUT_MPI"] = "1"
+    env["HOROVOD_WITHOUT_PYTORCH"] = env["HOROVOD_WITHOUT_MXNET"] = "1"
+    return env
+
+
+def horovod_wheel(log: Path, *, with_mpi: bool) -> Path:
+    """The wheel from the cache, or built into it.
+
+    Without build isolation, because the binary must be linked against the pinned TensorFlow.
+    """
+    folder = wheel_folder(with_mpi=with_mpi)
+    ready = sorted(folder.glob("horovod-*.whl"))
+    if ready:
+        say(f"Horovod: using the wheel built here before ({ready[0]})")
+        return ready[0]
+    install_lock("build", log)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    work = folder.with_name(f"{folder.name}.{os.getpid()}.tmp")
+    requirement = VENV / "horovod.requirements"
+    requirement.write_text(only_horovod(lock_file("ranks").read_text()))
+    say(f"building Horovod {pinned('ranks', 'horovod')} from source: {BUILD_HINT}, once")
+    try:
+        run_logged(
+            pip("wheel", "--require-hashes", "--no-deps", "--no-build-isolation",
+                "--no-cache-dir", "-w", str(work), "-r", str(requirement)),
+            log, "building Horovod", build_environment(compiler(), with_mpi=with_mpi),
+        )  # fmt: skip
+        built = next(work.glob("horovod-*.whl"))
+        folder.mkdir(exist_ok=True)
+        return built.rename(folder / built.name)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def install_horovod(log: Path, *, with_mpi: bool) -> None:
+    wheel = horovod_wheel(log, with_mpi=with_mpi)
+    run_logged(
+        pip("install", "--no-deps", "--force-reinstall", "--no-index", str(wheel)),
+        log, "installing Horovod", None,
+    )  # fmt: skip
+    probe = "import horovod.tensorflow as h; assert h.gloo_built(); print(h.mpi_built())"
+    env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    found = subprocess.run(
+        [str(VENV / "bin" / "python"), "-c", probe], capture_output=True, text=True, env=env
+    )
+    if found.returncode != 0:
+        shutil.rmtree(wheel.parent)  # do not offer a wheel again that cannot be imported
+        raise SetupError(f"Horovod was built but cannot be imported:\n{found.stderr.strip()}")
+
+
+def prepare(target: str, *, with_mpi: bool) -> None:
+    parts = PARTS[target]
+    if all(is_current(part, with_mpi=with_mpi) for part in parts):
+        return
+    with only_one():
+        todo = [part for part in parts if not is_current(part, with_mpi=with_mpi)]
+        if not todo:
+            return
+        start = time.monotonic()
+        make_venv()
+        log = VENV / "setup.log"
+        for part in todo:
+            stamp(part).unlink(missing_ok=True)
+            install_lock(part, log)
+            if part == "ranks":
+                install_horovod(log, with_mpi=with_mpi)
+            stamp(part).write_text(fingerprint(part, with_mpi=with_mpi))
+        say(f"ready after {time.monotonic() - start:.0f} s")
+
+
+def main(arguments: Sequence[str]) -> int:
+    if len(arguments) != 1 or arguments[0] not in PARTS:
+        say(f"usage: setup.py {'|'.join(PARTS)}; found: {' '.join(arguments) or 'nothing'}")
+        return REQUEST_IS_WRONG
+    if sys.version_info[:2] != (3, 11):
+        say(
+            f"found Python {platform.python_version()} ({sys.executable}), expected 3.11 "
+            "(TensorFlow 2.15 and tensorflow-addons 0.23 have no newer common version). "
+            "Name one with: make PYTHON=/path/to/python3.11 ..."
+        )
+        return REQUEST_IS_WRONG
+    return guarded(lambda: prepare(arguments[0], with_mpi=os.environ.get("MPI") == "1"))
+
+
+def guarded(action: Callable[[], None]) -> int:
+    try:
+        action()
+    except SetupError as error:
+        say(str(error))
+        return REQUEST_IS_WRONG
+    except OSError as error:
+        say(f"cannot write the environment: {error}. Free some space or fix the permissions; "
+            "the next make goes on from here.")  # fmt: skip
+        return REQUEST_IS_WRONG
+    except KeyboardInterrupt:
+        say("interrupted: the next make goes on from here")
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

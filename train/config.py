@@ -1,0 +1,233 @@
+"""The input contract: RunConfig, everything that decides what one cell computes.
+
+Importing this module loads neither TensorFlow nor Horovod: login nodes read and write it.
+Paths, cores and time limits are not here: they say where a cell runs, not what it computes, and a
+cell keeps its identity when it moves to another machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+SCHEMA_VERSION = 1
+FOLDER_PREFIX = "folder:"
+
+
+class DatasetFacts(NamedTuple):
+    """Sizes of a data set whose content is fixed by its publisher."""
+
+    train_images: int
+    validation_images: int
+    shape: tuple[int, int, int]  # height, width, channels
+    classes: int
+
+
+DATASETS: dict[str, DatasetFacts] = {
+    # 1,797 images; the stratified split (8 of 10 to training) is ours, with a fixed seed
+    "digits": DatasetFacts(1437, 360, (8, 8, 1), 10),
+    "cifar10": DatasetFacts(50_000, 10_000, (32, 32, 3), 10),
+    "fashion_mnist": DatasetFacts(60_000, 10_000, (28, 28, 1), 10),
+    "mnist": DatasetFacts(60_000, 10_000, (28, 28, 1), 10),
+    # random pixels and labels of CIFAR's shape, for throughput only
+    "synthetic": DatasetFacts(50_000, 10_000, (32, 32, 3), 10),
+}
+MODELS = ("cnn", "resnet_mini", "resnet50")
+
+
+class Frozen(BaseModel):
+    """Immutable; an unknown key is an error; NaN and infinity are not numbers here."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Sgd(Frozen):
+    name: Literal["sgd"] = "sgd"
+    momentum: float = Field(0.0, ge=0, lt=1)
+    nesterov: bool = False
+
+
+class Adam(Frozen):
+    """Kingma and Ba 2015 (1412.6980), Algorithm 1; epsilon as in Keras."""
+
+    name: Literal["adam"] = "adam"
+    beta_1: float = Field(0.9, ge=0, lt=1)
+    beta_2: float = Field(0.999, ge=0, lt=1)
+    epsilon: float = Field(1e-7, gt=0)
+
+
+class Lamb(Frozen):
+    """You et al. 2020 (1904.00962), Algorithm 2, from tensorflow-addons.
+
+    ``exclude``: regular expressions on variable names that get neither the layer-wise trust ratio
+    nor decay. Zero-initialised biases are frozen by the trust ratio otherwise.
+    """
+
+    name: Literal["lamb"] = "lamb"
+    beta_1: float = Field(0.9, ge=0, lt=1)
+    beta_2: float = Field(0.999, ge=0, lt=1)
+    epsilon: float = Field(1e-6, gt=0)
+    weight_decay: float = Field(0.0, ge=0)
+    exclude: tuple[str, ...] = ("bias", "gamma", "beta")
+
+
+class Constant(Frozen):
+    name: Literal["constant"] = "constant"
+
+
+class Step(Frozen):
+    """Multiply the rate by ``factor`` at each milestone, given as a fraction of all steps.
+
+    The course's epochs 15, 25, 35 of 40, as fractions, so that they fire in a run of any length.
+    """
+
+    name: Literal["step"] = "step"
+    milestones: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = (15 / 40, 25 / 40, 35 / 40)
+    factor: float = Field(0.1, gt=0, lt=1)
+
+    @field_validator("milestones")
+    @classmethod
+    def _rising(cls, value: tuple[float, ...]) -> tuple[float, ...]:
+        if list(value) != sorted(set(value)):
+            raise ValueError(f"milestones must rise, found {list(value)}")
+        return value
+
+
+class Cosine(Frozen):
+    """Loshchilov and Hutter 2017 (1608.03983), one cycle without restart, counted per step.
+
+    The cycle starts after the warm-up and ends at ``final`` times the peak rate.
+    """
+
+    name: Literal["cosine"] = "cosine"
+    final: float = Field(0.0, ge=0, le=1)
+
+
+class Technique(Frozen):
+    """One row of jobs/techniques.yaml with its numbers filled in."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_]*$")
+    normalisation: Literal["none", "batch_norm"] = "none"
+    # Keras' 0.99 leaves 48 % of the initial value in the moving average after 72 updates
+    bn_momentum: float = Field(0.9, ge=0, lt=1)
+    base_lr: float = Field(gt=0)
+    base_batch: int = Field(gt=0)  # the global batch that base_lr was chosen for
+    lr_scaling: Literal["none", "linear", "sqrt"] = "none"
+    warmup_epochs: float = Field(0.0, ge=0)
+    schedule: Annotated[Constant | Step | Cosine, Field(discriminator="name")] = Constant()
+    optimizer: Annotated[Sgd | Adam | Lamb, Field(discriminator="name")] = Adam()
+
+
+class RunConfig(Frozen):
+    """One cell: what is trained on what, how, on how many ranks, from which seed."""
+
+    schema_version: Literal[1] = 1
+    dataset: str
+    image_size: int | None = Field(None, ge=8, le=1024)  # side in pixels; folders only
+    model: Literal["cnn", "resnet_mini", "resnet50"]
+    pretrained: str | None = None  # file of Keras weights; resnet50 only
+    technique: Technique
+    gpus: int = Field(ge=1)  # ranks: one per GPU, or per group of CPU cores where there is none
+    scaling: Literal["weak", "strong"] = "weak"
+    batch_per_rank: int = Field(ge=1)
+    epochs: int = Field(ge=1)
+    seed: int = Field(ge=0, lt=2**31)
+    data_fraction: float = Field(1.0, gt=0, le=1)
+    # option 1 of the course: one permutation, cut into disjoint shards;
+    # option 2: each rank draws its share from the whole set by itself
+    partition: Literal["partition", "whole"] = "partition"
+
+    @field_validator("dataset")
+    @classmethod
+    def _known_dataset(cls, value: str) -> str:
+        if value in DATASETS or (value.startswith(FOLDER_PREFIX) and value != FOLDER_PREFIX):
+            return value
+        known = ", ".join([*DATASETS, f"{FOLDER_PREFIX}PATH"])
+        raise ValueError(f"unknown dataset {value!r}; known: {known}")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> RunConfig:
+        if self.image_size is not None and not self.dataset.startswith(FOLDER_PREFIX):
+            raise ValueError(f"image_size is for {FOLDER_PREFIX}PATH; {self.dataset} has its own")
+        if self.pretrained is not None and self.model != "resnet50":
+            raise ValueError(f"pretrained weights are for resnet50, found model {self.model}")
+        if self.technique.warmup_epochs > self.epochs:
+            raise ValueError(
+                f"warm-up of {self.technique.warmup_epochs:g} epochs is longer than the run "
+                f"({self.epochs} epochs)"
+            )
+        return self
+
+    @property
+    def global_batch(self) -> int:
+        """Images per optimizer step over all ranks."""
+        return self.gpus * self.batch_per_rank
+
+    def cell_id(self) -> str:
+        """Readable name plus a hash of the whole config: equal configs are equal cells."""
+        digest = hashlib.sha256(self.canonical_json().encode()).hexdigest()[:6]
+        data = re.sub(r"[^a-z0-9_]+", "_", Path(self.dataset).name.lower()).strip("_")
+        data = re.sub(r"^folder_", "", data) or "folder"
+        return f"{data[:24]}-{self.model}-{self.technique.name}-g{self.gpus}-s{self.seed}-{digest}"
+
+    def canonical_json(self) -> str:
+        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+
+
+class ConfigError(ValueError):
+    """The request is wrong; the text says what was found, what was expected, what to do."""
+
+
+def used_train_images(available: int, fraction: float) -> int:
+    """Training images that a run with ``data_fraction`` uses (the 1e-9 absorbs 0.1 * 10 etc.)."""
+    return int(available * fraction + 1e-9)
+
+
+def steps_per_epoch(config: RunConfig, available: int) -> int:
+    """Whole global batches in the used part of ``available`` training images.
+
+    Raises:
+        ConfigError: there would be no step at all.
+    """
+    used = used_train_images(available, config.data_fraction)
+    steps = used // config.global_batch
+    if steps == 0:
+        shard = used // config.gpus
+        raise ConfigError(
+            f"cell {config.cell_id()}: batch per rank {config.batch_per_rank} is larger than the "
+            f"shard of a rank ({used:,} training images / {config.gpus} ranks = {shard:,}), so an "
+            f"epoch would have 0 steps. Use a batch of at most {shard}, fewer ranks or more data."
+        )
+    return steps
+
+
+def load_config(path: Path) -> RunConfig:
+    """Read and check one config.json.
+
+    Raises:
+        ConfigError: unreadable file, no JSON, or a key or value outside the contract.
+    """
+    try:
+        return RunConfig.model_validate_json(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read the config {path}: {error.strerror}") from error
+    except (ValidationError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not a valid config:\n{explain(error)}") from error
+
+
+def explain(error: Exception) -> str:
+    """The findings of pydantic, one line each: where, what, what was found."""
+    if not isinstance(error, ValidationError):
+        return f"  {error}"
+    lines = []
+    for item in error.errors():
+        where = ".".join(str(part) for part in item["loc"]) or "(whole file)"
+        text = item["msg"].removeprefix("Value error, ")
+        found = "" if item["type"] in ("missing", "value_error") else f" (found {item['input']!r})"
+        lines.append(f"  {where}: {text}{found[:200]}")
+    return "\n".join(lines)

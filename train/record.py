@@ -1,0 +1,247 @@
+"""The output contract: RunRecord, all that analysis trusts about one cell.
+
+Importing this module loads neither TensorFlow nor Horovod. A value that is not there is null and
+``missing`` says why, under its dotted path (list positions left out): never 0, never -1.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import AwareDatetime, Field, ValidationError, model_validator
+
+from train.config import Frozen, RunConfig, explain
+from train.files import write_atomically
+
+Status = Literal["completed", "diverged", "failed", "timeout", "preempted", "cancelled", "lost"]
+#: A run that ended as the experiment meant it to; a retry never replaces its record.
+GOOD: frozenset[str] = frozenset({"completed", "diverged"})
+RECORD_NAME = "record.json"
+MANIFEST_NAME = "sweep.json"
+# config: null means "unset" there; error: null means "none"
+_NULL_NEEDS_NO_REASON = ("config", "error")
+
+
+class RunError(Frozen):
+    """Why a cell did not complete."""
+
+    what: str
+    where: str
+    what_to_do: str
+    rank: int | None = None
+    log_tail: tuple[str, ...] = ()
+
+
+class Spread(Frozen):
+    """Distribution of n samples (seconds, unless the field's name says otherwise)."""
+
+    n: int = Field(ge=1)
+    mean: float
+    median: float
+    p05: float
+    p95: float
+
+
+class World(Frozen):
+    """The ranks that met, and what they ran on and talked over."""
+
+    size: int = Field(ge=1)
+    nodes: int = Field(ge=1)
+    hostnames: tuple[str, ...]  # one per rank
+    device_kind: Literal["cpu", "gpu"]
+    device: str
+    cores_per_rank: int = Field(ge=1)
+    oversubscribed: bool  # more ranks than core groups: times are no scaling figures
+    launcher: Literal["horoscale", "horovodrun", "mpirun", "srun", "none"]
+    controller: Literal["gloo", "mpi"]
+    data_plane: Literal["gloo", "mpi", "nccl"]
+    interface: str | None  # network interface really used between ranks
+
+
+class EpochRecord(Frozen):
+    """One epoch. Seconds are wall time on rank 0 between barriers of all ranks."""
+
+    epoch: int = Field(ge=1)
+    attempt: int = Field(ge=1)  # which start of the program ran it
+    global_batch: int = Field(ge=1)
+    steps: int = Field(ge=1)
+    images: int = Field(ge=1)  # really processed, all ranks
+    train_s: float = Field(ge=0)
+    eval_s: float = Field(ge=0)
+    lr_first: float
+    lr_last: float
+    train_loss: float | None
+    # mean over the epoch's batches while weights change: the metric of the background documents
+    train_accuracy: float | None = Field(ge=0, le=1)
+    validation_loss: float | None
+    validation_accuracy: float | None = Field(ge=0, le=1)
+    validation_images: int = Field(ge=0)
+
+
+class RankSteps(Frozen):
+    """Steady-state step times of one rank (first epoch of each start left out), seconds.
+
+    ``step_s`` = ``input_s`` (waiting for the batch) + ``compute_s`` (forward, backward, update) +
+    ``communication_s`` (the grouped all-reduce, with the waiting for slower ranks in it) + the
+    cost of calling the step.
+    """
+
+    rank: int = Field(ge=0)
+    step_s: Spread
+    input_s: Spread
+    compute_s: Spread
+    communication_s: Spread
+
+
+class ThroughputSample(Frozen):
+    epoch: int = Field(ge=1)
+    images_per_s: float = Field(gt=0)
+
+
+class Throughput(Frozen):
+    """Images really processed per second of training, all ranks together, steady state."""
+
+    images_per_s: float | None  # median of the samples
+    samples: tuple[ThroughputSample, ...]  # one per steady epoch
+    left_out: tuple[int, ...]  # epochs that are not steady: the first after each start
+
+
+class DataRecord(Frozen):
+    name: str
+    fingerprint: str  # sha256 over the arrays in memory
+    train_images: int  # after data_fraction
+    train_images_available: int
+    validation_images: int
+    classes: int
+    dropped_per_epoch: int  # remainder of the epoch that fills no global batch
+    order: str  # which of the course's options drew the batches
+
+
+class Provenance(Frozen):
+    git_commit: str | None
+    git_dirty: bool | None
+    image_digest: str | None
+    versions: dict[str, str]
+    cpu: str
+    gpu: str | None
+    driver: str | None
+    slurm_job_id: str | None
+    seeds: dict[str, int]
+    environment: dict[str, str]  # allow-listed names only
+
+
+class Attempt(Frozen):
+    """One start of the cell's ranks."""
+
+    number: int = Field(ge=1)
+    resumed_from_epoch: int = Field(ge=0)  # 0: from the beginning
+    started_at: AwareDatetime
+    ended_at: AwareDatetime
+    status: Status
+
+
+class RunRecord(Frozen):
+    """One submitted cell leaves exactly one of these."""
+
+    schema_version: Literal[1] = 1
+    cell_id: str
+    status: Status
+    error: RunError | None
+    config: RunConfig
+    world: World | None
+    data: DataRecord | None
+    epochs: tuple[EpochRecord, ...]
+    steps: tuple[RankSteps, ...] | None
+    throughput: Throughput | None
+    weights_sha256: str | None  # equal on all ranks, or the status is failed
+    provenance: Provenance | None
+    attempts: tuple[Attempt, ...]
+    started_at: AwareDatetime
+    ended_at: AwareDatetime
+    missing: dict[str, str]  # dotted path of a null -> reason
+
+    @model_validator(mode="after")
+    def _honest(self) -> Self:
+        unexplained = sorted(set(null_paths(self)) - set(self.missing))
+        if unexplained:
+            raise ValueError(f"null without a reason in 'missing': {', '.join(unexplained)}")
+        if self.status == "completed" and self.error is not None:
+            raise ValueError("status is completed, yet there is an error")
+        if self.status != "completed" and self.error is None:
+            raise ValueError(f"status is {self.status}, yet no error says why")
+        if self.cell_id != self.config.cell_id():
+            raise ValueError(f"cell_id {self.cell_id} is not that of the config")
+        return self
+
+
+class SweepManifest(Frozen):
+    """sweep.json: the cells that a sweep asks for now, in the order of its file."""
+
+    schema_version: Literal[1] = 1
+    name: str
+    title: str
+    cells: tuple[str, ...]
+    techniques: tuple[str, ...]  # order of the rows in reports
+
+
+class RecordError(ValueError):
+    """A file is no record; the text says which, what was found and what to do."""
+
+
+def null_paths(record: RunRecord) -> Iterator[str]:
+    """Dotted paths of the nulls that need a reason, list positions left out."""
+    for name, value in record.model_dump().items():
+        if name not in (*_NULL_NEEDS_NO_REASON, "missing"):
+            yield from _nulls(value, name)
+
+
+def _nulls(value: Any, path: str) -> Iterator[str]:
+    if value is None:
+        yield path
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _nulls(item, f"{path}.{key}")
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _nulls(item, path)
+
+
+def read_record(path: Path) -> RunRecord:
+    """Read one record strictly.
+
+    Raises:
+        RecordError: unreadable, truncated, of another schema version, or against the contract.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        found = json.loads(text)
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:  # JSON and UTF-8 errors
+        raise RecordError(f"{path}: not JSON (truncated?): {error}") from error
+    version = found.get("schema_version") if isinstance(found, dict) else None
+    if version != 1:
+        raise RecordError(f"{path}: schema_version {version!r} found, 1 expected")
+    try:
+        return RunRecord.model_validate_json(text)
+    except ValidationError as error:
+        raise RecordError(f"{path}: against the contract:\n{explain(error)}") from error
+
+
+def write_record(path: Path, record: RunRecord) -> bool:
+    """Write the record atomically; keep a good record that is there already.
+
+    Returns:
+        True when written, False when a good record was kept.
+    """
+    if path.exists():
+        try:
+            if read_record(path).status in GOOD:
+                return False
+        except RecordError:
+            pass  # a broken record is worth less than any new one
+    write_atomically(path, record.model_dump_json(indent=2) + "\n")
+    return True

@@ -1,0 +1,128 @@
+"""The running world of ranks: initialised once, asserted, then passed around as a value."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+
+from train.config import RunConfig
+from train.launch import Launch, own_cores, pin
+from train.record import World
+from train.rendezvous import meet
+
+
+class WorldError(RuntimeError):
+    """The world that Horovod made is not the one that the config asks for."""
+
+
+@dataclass(frozen=True)
+class Runtime:
+    rank: int
+    size: int
+    local_rank: int
+    local_size: int
+    cores: tuple[int, ...]
+    available_cores: int  # of this node, shared by its ranks
+    launcher: str
+    gpu: str | None
+
+
+def start(config: RunConfig, launch: Launch) -> Runtime:
+    """Pin this rank, initialise Horovod, and check the world against the config.
+
+    Raises:
+        WorldError: the number of ranks is not ``config.gpus``. A launcher that lost its variables
+            (a cleaned container environment) makes N worlds of one, which must never train.
+    """
+    mask = os.sched_getaffinity(0)
+    cores = own_cores(mask, launch)
+    # refuse before waiting for peers that will never come
+    _assert_size(config, launch.size, launch)
+    pin(cores)
+    if launch.rendezvous is not None:
+        meet(launch, os.environ)
+    elif launch.launcher == "none":
+        os.environ["HOROVOD_CONTROLLER"] = os.environ["HOROVOD_CPU_OPERATIONS"] = "gloo"
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+    import tensorflow as tf  # noqa: PLC0415  (threads are sized above, before TensorFlow starts)
+
+    tf.config.threading.set_intra_op_parallelism_threads(len(cores))
+    tf.config.threading.set_inter_op_parallelism_threads(len(cores))
+    tf.config.experimental.enable_op_determinism()
+
+    import horovod.tensorflow as hvd  # noqa: PLC0415
+
+    hvd.init()
+    _assert_size(config, hvd.size(), launch)
+    if hvd.rank() != launch.rank:
+        raise WorldError(f"Horovod says rank {hvd.rank()}, the launcher {launch.rank}")
+    return Runtime(
+        rank=hvd.rank(),
+        size=hvd.size(),
+        local_rank=hvd.local_rank(),
+        local_size=hvd.local_size(),
+        cores=cores,
+        available_cores=_node_cores(launch, mask),
+        launcher=launch.launcher,
+        gpu=_own_gpu(hvd.local_rank()),
+    )
+
+
+def _node_cores(launch: Launch, mask: set[int]) -> int:
+    """Cores that the ranks of this node have together; our launcher leaves the mask whole."""
+    return len(mask) if launch.cores is None or len(mask) > len(launch.cores) else (
+        len(launch.cores) * launch.local_size
+    )  # fmt: skip
+
+
+def _assert_size(config: RunConfig, size: int, launch: Launch) -> None:
+    if size != config.gpus:
+        raise WorldError(
+            f"found a world of {size} rank{'s' * (size != 1)} (launcher: {launch.launcher}), "
+            f"expected {config.gpus} as the config says. Start it with make sweep, or by hand: "
+            f"horovodrun -np {config.gpus} python -m train CONFIG"
+        )
+
+
+def _own_gpu(local_rank: int) -> str | None:
+    """Make one GPU visible to this rank and name it; None where there is none."""
+    import tensorflow as tf  # noqa: PLC0415
+
+    gpus = tf.config.list_physical_devices("GPU")
+    if not gpus:
+        return None
+    # sites that bind one GPU per task show a single device to every rank
+    gpu = gpus[local_rank % len(gpus)]
+    tf.config.set_visible_devices(gpu, "GPU")
+    tf.config.experimental.set_memory_growth(gpu, True)
+    return str(tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name))
+
+
+def describe_world(runtime: Runtime, cpu: str) -> World:
+    """Collective: every rank must call it. The same World on all ranks."""
+    import horovod.tensorflow as hvd  # noqa: PLC0415
+
+    hostnames = tuple(hvd.allgather_object(socket.gethostname()))
+    cores = hvd.allgather_object(len(runtime.cores))
+    nodes = len(set(hostnames))
+    by_mpi = hvd.mpi_built() and os.environ.get("HOROVOD_CONTROLLER") != "gloo"
+    gloo_cpu = os.environ.get("HOROVOD_CPU_OPERATIONS") == "gloo" or not by_mpi
+    nccl = runtime.gpu is not None and hvd.nccl_built() > 0
+    count = min(cores)
+    plural = "s" * (count != 1)
+    return World(
+        size=runtime.size,
+        nodes=nodes,
+        hostnames=hostnames,
+        device_kind="gpu" if runtime.gpu else "cpu",
+        device=runtime.gpu or f"{cpu}, {count} core{plural} per rank",
+        cores_per_rank=count,
+        oversubscribed=runtime.gpu is None
+        and runtime.local_size * len(runtime.cores) > runtime.available_cores,
+        launcher=runtime.launcher,  # type: ignore[arg-type]
+        controller="mpi" if by_mpi else "gloo",
+        data_plane="nccl" if nccl else "gloo" if gloo_cpu else "mpi",
+        interface=os.environ.get("HOROVOD_GLOO_IFACE"),
+    )

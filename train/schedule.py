@@ -1,0 +1,46 @@
+"""The learning rate as a pure function of the step: scaling rule x warm-up x schedule."""
+
+from __future__ import annotations
+
+import math
+
+from train.config import Cosine, Step, Technique
+
+
+def peak_rate(technique: Technique, global_batch: int) -> float:
+    """The scaled rate, against the batch that the base rate belongs to, not the world size.
+
+    linear: Goyal et al. 2017 (1706.02677), section 2.1; sqrt: Krizhevsky 2014 (1404.5997),
+    section 5. k = global_batch / base_batch.
+    """
+    k = global_batch / technique.base_batch
+    factor = {"none": 1.0, "linear": k, "sqrt": math.sqrt(k)}[technique.lr_scaling]
+    return technique.base_lr * factor
+
+
+def learning_rate(
+    technique: Technique, global_batch: int, step: int, steps_per_epoch: int, epochs: int
+) -> float:
+    """Rate of optimizer step ``step`` (0-based) of ``steps_per_epoch * epochs``.
+
+    Gradual warm-up (Goyal et al., section 2.2) rises by a constant amount per step, from one
+    increment above the base rate to the peak at its last step; it starts at the base rate, or at
+    zero increments where scaling leaves nothing to climb (then at peak / warm-up steps). The
+    schedule's clock starts after the warm-up for the cosine, at step 0 for milestones.
+    """
+    peak = peak_rate(technique, global_batch)
+    warmup = round(technique.warmup_epochs * steps_per_epoch)
+    total = steps_per_epoch * epochs
+    if step < warmup:
+        start = technique.base_lr if technique.base_lr < peak else 0.0
+        return start + (peak - start) * (step + 1) / warmup
+    schedule = technique.schedule
+    if isinstance(schedule, Step):
+        passed = sum(step >= round(fraction * total) for fraction in schedule.milestones)
+        return peak * schedule.factor**passed
+    if isinstance(schedule, Cosine):
+        progress = (step - warmup) / max(1, total - warmup)
+        return peak * (
+            schedule.final + (1 - schedule.final) * (1 + math.cos(math.pi * progress)) / 2
+        )
+    return peak
