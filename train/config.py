@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -170,13 +170,28 @@ class RunConfig(Frozen):
 
     def cell_id(self) -> str:
         """Readable name plus a hash of the whole config: equal configs are equal cells."""
-        digest = hashlib.sha256(self.canonical_json().encode()).hexdigest()[:6]
+        digest = self.digest()[:6]
         data = re.sub(r"[^a-z0-9_]+", "_", Path(self.dataset).name.lower()).strip("_")
         data = re.sub(r"^folder_", "", data) or "folder"
         return f"{data[:24]}-{self.model}-{self.technique.name}-g{self.gpus}-s{self.seed}-{digest}"
 
-    def canonical_json(self) -> str:
-        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+    def digest(self) -> str:
+        """sha256 of all that is not at its default, so that a field added later, whose default is
+        what was done before, leaves every existing cell what it is."""
+        told = {**_chosen(self), "schema_version": self.schema_version}
+        text = json.dumps(told, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _chosen(model: BaseModel) -> dict[str, Any]:
+    """What differs from the defaults; ``name`` always, since it says which kind a part is."""
+    told: dict[str, Any] = {}
+    for key, field in type(model).model_fields.items():
+        value = getattr(model, key)
+        if key != "name" and value == field.default:
+            continue
+        told[key] = _chosen(value) if isinstance(value, BaseModel) else value
+    return told
 
 
 class ConfigError(ValueError):

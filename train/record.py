@@ -84,9 +84,9 @@ class EpochRecord(Frozen):
 class RankSteps(Frozen):
     """Steady-state step times of one rank (first epoch of each start left out), seconds.
 
-    ``step_s`` = ``input_s`` (waiting for the batch) + ``compute_s`` (forward, backward, update) +
-    ``communication_s`` (the grouped all-reduce, with the waiting for slower ranks in it) + the
-    cost of calling the step.
+    ``step_s`` = ``input_s`` (waiting for the batch) + ``compute_s`` (forward, backward, update,
+    calling the step) + ``communication_s`` (the grouped all-reduce, with the waiting for slower
+    ranks in it; 0 in a world of one, which has none).
     """
 
     rank: int = Field(ge=0)

@@ -10,10 +10,7 @@ from train.config import RunConfig
 from train.launch import Launch, own_cores, pin
 from train.record import World
 from train.rendezvous import meet
-
-
-class WorldError(RuntimeError):
-    """The world that Horovod made is not the one that the config asks for."""
+from train.task import WorldError
 
 
 @dataclass(frozen=True)

@@ -23,16 +23,16 @@ def learning_rate(
 ) -> float:
     """Rate of optimizer step ``step`` (0-based) of ``steps_per_epoch * epochs``.
 
-    Gradual warm-up (Goyal et al., section 2.2) rises by a constant amount per step, from one
-    increment above the base rate to the peak at its last step; it starts at the base rate, or at
-    zero increments where scaling leaves nothing to climb (then at peak / warm-up steps). The
-    schedule's clock starts after the warm-up for the cosine, at step 0 for milestones.
+    Gradual warm-up (Goyal et al., section 2.2) climbs from the base rate to the peak by a constant
+    amount per step and arrives at its last step. It depends on the batch, not on the number of
+    ranks: where scaling leaves nothing to climb (the base batch itself) there is none. The cosine
+    starts after the warm-up; milestones are counted from step 0.
     """
     peak = peak_rate(technique, global_batch)
     warmup = round(technique.warmup_epochs * steps_per_epoch)
     total = steps_per_epoch * epochs
     if step < warmup:
-        start = technique.base_lr if technique.base_lr < peak else 0.0
+        start = min(technique.base_lr, peak)
         return start + (peak - start) * (step + 1) / warmup
     schedule = technique.schedule
     if isinstance(schedule, Step):

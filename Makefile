@@ -1,0 +1,69 @@
+# Horoscale. `make` alone lists what there is. Every target prepares what it needs, once.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-login plan sweep report summary test check fmt schemas lock golden clean
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+SWEEP ?= quickstart
+SITE ?= auto
+FORCE ?= 0
+JOBS ?= 1
+WAIT ?= 1
+RESULTS ?= $(CURDIR)/results
+DATA ?= $(CURDIR)/.data
+TESTS ?= tests
+# values reach the recipes as environment variables, never as shell text
+export SWEEP SITE FORCE JOBS WAIT RESULTS DATA TESTS
+
+PY := .venv/bin/python
+NAME = $$(basename "$$SWEEP" .yaml)
+
+help: ## this list
+	@echo "Horoscale: make TARGET [SWEEP=quickstart] [SITE=auto] [FORCE=1] [DATA=DIR] [RESULTS=DIR]"
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | \
+	  awk -F'\t' '{printf "  %-12s %s\n", $$1, $$2}'
+
+setup: ## prepare all that local sweeps need (TensorFlow, Horovod: some minutes, once)
+	@"$(PYTHON)" containers/setup.py ranks
+
+setup-login: ## prepare what a login node needs (no TensorFlow, no Horovod)
+	@"$(PYTHON)" containers/setup.py login
+
+plan: setup-login ## show what a sweep would do: cells, sizes, time, launch lines; runs nothing
+	@$(PY) -m jobs plan "$$SWEEP" --results "$$RESULTS" --data "$$DATA" --site "$$SITE"
+
+sweep: setup ## run the cells of SWEEP that have no good record yet, then report
+	@code=0; force=; [ "$$FORCE" = 1 ] && force=--force; \
+	$(PY) -m jobs sweep "$$SWEEP" --results "$$RESULTS" --data "$$DATA" --site "$$SITE" \
+	  --jobs "$$JOBS" $$force || code=$$?; \
+	[ $$code -gt 1 ] || $(PY) -m analysis report "$$RESULTS/$(NAME)" || [ $$code -ne 0 ] || code=$$?; \
+	exit $$code
+
+report: setup-login ## build the tables, figures and the page of SWEEP from its records
+	@$(PY) -m analysis report "$$RESULTS/$(NAME)"
+
+summary: setup-login ## print the tables of SWEEP
+	@$(PY) -m analysis summary "$$RESULTS/$(NAME)"
+
+test: setup-dev ## all tests that this machine can run
+	@$(PY) -m pytest $$TESTS
+
+check: setup-dev ## lint, types and tests, exactly as CI does; changes nothing
+	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy
+	@$(PY) -m pytest $$TESTS
+
+fmt: setup-dev ## format the code and fix what the linter can fix
+	@.venv/bin/ruff check --fix . ; .venv/bin/ruff format .
+
+schemas: setup-login ## export the JSON Schemas of both contracts to docs/schema
+	@$(PY) -m train.schemas docs/schema
+
+lock: ## recompute the lock files from pyproject.toml
+	@PYTHON="$(PYTHON)" containers/lock.sh
+
+clean: ## remove the environment and the prepared data; results stay
+	rm -rf .venv .data
+
+.PHONY: setup-dev
+setup-dev:
+	@"$(PYTHON)" containers/setup.py dev

@@ -1,0 +1,79 @@
+"""May this record be used in a comparison? Any doubt rejects it; nothing is repaired."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from train.record import GOOD, RunRecord
+
+
+def reason_for(record: RunRecord, path: str) -> str:
+    """Why the value at a dotted path is null: the record's own words, or its parent's."""
+    parts = path.split(".")
+    for end in range(len(parts), 0, -1):
+        reason = record.missing.get(".".join(parts[:end]))
+        if reason:
+            return reason
+    return "the record gives no reason"
+
+
+def rejections(record: RunRecord, cell_id: str) -> tuple[str, ...]:
+    """Reasons why a completed or diverged record cannot be compared; empty when it can.
+
+    A record of any other status is not rejected but failed: it is listed elsewhere.
+    """
+    if record.status not in GOOD:
+        return ()
+    return tuple(_findings(record, cell_id))
+
+
+def _findings(record: RunRecord, cell_id: str) -> Iterator[str]:
+    if record.cell_id != cell_id:
+        yield f"the record belongs to cell {record.cell_id}"
+    for name in ("world", "data"):
+        if getattr(record, name) is None:
+            yield f"{name} is null ({reason_for(record, name)})"
+    if record.world is not None and record.world.size != record.config.gpus:
+        yield f"{record.world.size} ranks met, the config asks for {record.config.gpus}"
+    if record.ended_at < record.started_at:
+        yield "it ended before it started"
+    yield from _epoch_findings(record)
+    if record.status == "completed":
+        yield from _completed_findings(record)
+
+
+def _epoch_findings(record: RunRecord) -> Iterator[str]:
+    asked = record.config.global_batch
+    if [epoch.epoch for epoch in record.epochs] != list(range(1, len(record.epochs) + 1)):
+        yield f"epochs are {[epoch.epoch for epoch in record.epochs]}, not 1, 2, 3, ..."
+    for epoch in record.epochs:
+        where = f"epoch {epoch.epoch}"
+        if epoch.images != epoch.steps * epoch.global_batch:
+            yield (
+                f"{where}: {epoch.images:,} images processed, yet {epoch.steps:,} steps x global "
+                f"batch {epoch.global_batch:,} = {epoch.steps * epoch.global_batch:,}"
+            )
+        if epoch.global_batch != asked:
+            yield f"{where}: global batch {epoch.global_batch:,}, the config asks for {asked:,}"
+        if (
+            record.data is not None
+            and epoch.validation_accuracy is not None
+            and epoch.validation_images != record.data.validation_images
+        ):
+            yield (
+                f"{where}: accuracy over {epoch.validation_images:,} of "
+                f"{record.data.validation_images:,} held-out images"
+            )
+
+
+def _completed_findings(record: RunRecord) -> Iterator[str]:
+    if len(record.epochs) != record.config.epochs:
+        yield f"{len(record.epochs)} of {record.config.epochs} epochs, yet the status is completed"
+    if record.weights_sha256 is None:
+        reason = reason_for(record, "weights_sha256")
+        yield f"nothing shows that all ranks hold equal weights ({reason})"
+    # the contract admits no NaN: a loss that was not finite arrives here as null
+    lost = [epoch.epoch for epoch in record.epochs if epoch.train_loss is None]
+    if lost:
+        reason = reason_for(record, "epochs.train_loss")
+        yield f"training loss is null in epoch {', '.join(map(str, lost))} ({reason})"

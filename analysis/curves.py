@@ -1,0 +1,154 @@
+"""Figures of a quantity against epochs: every run a thin line, the mean of each technique thick."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+from matplotlib.ticker import MaxNLocator
+
+from analysis.frames import frame
+from analysis.plots import Figure, Look, empty, legend, small_multiples, style, to_svg
+
+_TEXT, _INT, _REAL = "string", "Int64", "Float64"
+COLUMNS: dict[str, str] = {
+    "panel": _TEXT, "kind": _TEXT, "technique": _TEXT, "cell_id": _TEXT, "status": _TEXT,
+    "gpus": _INT, "global_batch": _INT, "seed": _INT, "epoch": _INT, "n": _INT, "value": _REAL,
+}  # fmt: skip
+#: A wider range than this is read better on a log axis.
+_LOG_RANGE = 10
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A column of the epochs frame and how it is drawn."""
+
+    column: str
+    key: str
+    title: str
+    axis: str
+    log: bool
+
+
+ACCURACY = Quantity(
+    "validation_accuracy",
+    "validation_accuracy",
+    "Validation accuracy against epochs",
+    "validation accuracy",
+    log=False,
+)
+LOSS = Quantity(
+    "train_loss", "train_loss", "Training loss against epochs", "training loss", log=True
+)
+
+
+def curves(epochs: pd.DataFrame, quantity: Quantity, seen: Mapping[str, Look], why: str) -> Figure:
+    """Small multiples per rank count (and batch, and whatever else differs); see COLUMNS.
+
+    ``seen``: look per technique label, in drawing order. ``why``: said where no value is known.
+    """
+    drawn = epochs[epochs[quantity.column].notna()]
+    data = curve_data(drawn, quantity.column)
+    if not len(data):
+        return empty(quantity.key, quantity.title, why, data)
+    panels = list(dict.fromkeys(data["panel"]))
+    with style():
+        canvas, axes = small_multiples(len(panels), share_y=True)
+        for axis, panel in zip(axes, panels, strict=True):
+            _draw(axis, data[data["panel"] == panel], seen)
+            axis.set_title(panel, loc="left")
+            axis.set_xlabel("epoch")
+        axes[0].set_ylabel(quantity.axis)
+        if quantity.log and _wide(data["value"]):
+            axes[0].set_yscale("log")  # shared by all panels
+        legend(canvas, axes)
+        svg = to_svg(canvas)
+    return Figure(quantity.key, quantity.title, _caption(data, quantity), data, svg)
+
+
+def curve_data(epochs: pd.DataFrame, column: str) -> pd.DataFrame:
+    """The numbers of the figure: a row per run and epoch, then per mean and epoch.
+
+    A mean is over the completed runs of one technique in one panel.
+    """
+    ordered = epochs.sort_values(["gpus", "global_batch"], kind="stable")
+    rows: list[dict[str, Any]] = []
+    for (gpus, batch, context), panel in ordered.groupby(
+        ["gpus", "global_batch", "context"], sort=False
+    ):
+        about = {"panel": _panel(gpus, batch, context), "gpus": gpus, "global_batch": batch}
+        rows += [
+            {**about, "kind": "run", "technique": row["technique_label"], "value": row[column],
+             **{name: row[name] for name in ("cell_id", "status", "seed", "epoch")}}
+            for _, row in panel.iterrows()
+        ]  # fmt: skip
+        completed = panel[panel["status"] == "completed"]
+        rows += [
+            {**about, "kind": "mean", "technique": label, "epoch": epoch, "n": len(group),
+             "value": group[column].mean()}
+            for (label, epoch), group in completed.groupby(["technique_label", "epoch"], sort=False)
+        ]  # fmt: skip
+    return frame(rows, COLUMNS)
+
+
+def _panel(gpus: int, batch: int, context: str) -> str:
+    ranks = "1 rank" if gpus == 1 else f"{gpus} ranks"
+    return f"{ranks}, batch {batch:,}" + (f"\n{context}" if context else "")
+
+
+def _draw(axis: Any, data: pd.DataFrame, seen: Mapping[str, Look]) -> None:
+    for label, look in seen.items():
+        own = data[data["technique"] == label]
+        for _, run in own[own["kind"] == "run"].groupby("cell_id", sort=False):
+            diverged = run["status"].iloc[0] == "diverged"
+            x, y = _points(run)
+            axis.plot(
+                x, y, color=look.color, linewidth=0.8, alpha=0.55,
+                linestyle=":" if diverged else "-", marker="." if len(x) == 1 else None,
+            )  # fmt: skip
+            if diverged:
+                axis.plot(
+                    x[-1:], y[-1:], color=look.color, marker="x", markersize=7, linestyle="none",
+                    markeredgewidth=1.8, label="diverged (last value before the end)",
+                )  # fmt: skip
+        x, y = _points(own[own["kind"] == "mean"])
+        axis.plot(
+            x, y, color=look.color, linewidth=2.0, linestyle=look.dashes, label=label,
+            marker=look.marker if len(x) <= 20 else None, markersize=3.5,
+        )  # fmt: skip
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+
+
+def _points(rows: pd.DataFrame) -> tuple[list[int], list[float]]:
+    ordered = rows.sort_values("epoch")
+    return [int(e) for e in ordered["epoch"]], [float(v) for v in ordered["value"]]
+
+
+def _wide(column: pd.Series[Any]) -> bool:
+    low, high = float(column.min()), float(column.max())
+    return low > 0 and high > _LOG_RANGE * low
+
+
+def _caption(data: pd.DataFrame, quantity: Quantity) -> str:
+    means = data[data["kind"] == "mean"]
+    runs = data[data["kind"] == "run"]
+    diverged = runs[runs["status"] == "diverged"]["cell_id"].nunique()
+    text = (
+        f"Each of the {runs['cell_id'].nunique()} runs is a thin line (one seed each); a thick line "
+        f"is the mean of the completed runs of a technique{_range(means['n'].tolist())}. "
+        "One panel per rank count and global batch. No interval is drawn: the runs are."
+    )
+    if diverged:
+        text += f" {diverged} diverged: dotted, a cross at the last value, in no mean."
+    if quantity.log and _wide(data["value"]):
+        text += " Logarithmic axis."
+    return text
+
+
+def _range(counts: Sequence[int]) -> str:
+    if not counts:
+        return ""
+    low, high = min(counts), max(counts)
+    return f", n = {low}" if low == high else f", n = {low} to {high}"

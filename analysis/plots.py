@@ -1,0 +1,140 @@
+"""Style and rendering of figures: object API in a style context, no global state, one SVG out."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib as mpl
+import pandas as pd
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure as Canvas
+
+#: Stand-ins that no palette uses: replaced by currentColor and none, so that a page can be dark.
+INK, PAPER = "#010203", "#fdfefe"
+GRID = "#8a8f98"
+#: Okabe and Ito 2008, told apart by colour-blind readers, without the yellow and black that one
+#: of a light and a dark page would swallow.
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+DASHES = ("-", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
+_STYLE = {
+    "svg.fonttype": "none",  # text stays text: selectable, searchable, small
+    "svg.hashsalt": "horoscale",  # equal data give equal files
+    "text.parse_math": False,  # a dollar sign in a name is a dollar sign
+    "font.family": "sans-serif",
+    "font.size": 9.0,
+    "axes.titlesize": 9.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "grid.alpha": 0.25,
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "figure.facecolor": PAPER,
+    "axes.facecolor": "none",
+    "savefig.facecolor": PAPER,
+    **dict.fromkeys(
+        ("text.color", "axes.edgecolor", "axes.labelcolor", "axes.titlecolor", "xtick.color",
+         "ytick.color"), INK),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Look:
+    """How one technique is drawn, the same in every figure."""
+
+    color: str
+    marker: str
+    dashes: Any
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure with the numbers in it. ``svg`` is None where there is nothing to draw."""
+
+    key: str
+    title: str
+    caption: str
+    data: pd.DataFrame
+    svg: str | None
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """The look of every figure; leaves matplotlib's settings as they were."""
+    with mpl.rc_context(_STYLE):
+        yield
+
+
+def looks(labels: Sequence[str]) -> dict[str, Look]:
+    """A look per technique label, by its place; dashes differ where colours come round again."""
+    return {
+        label: Look(
+            PALETTE[i % len(PALETTE)],
+            MARKERS[i % len(MARKERS)],
+            DASHES[i // len(PALETTE) % len(DASHES)],
+        )
+        for i, label in enumerate(labels)
+    }
+
+
+def small_multiples(panels: int, *, share_y: bool) -> tuple[Canvas, list[Any]]:
+    """A canvas with ``panels`` axes in rows of up to three; call within :func:`style`."""
+    columns = min(3, panels)
+    rows = -(-panels // columns)
+    canvas = Canvas(figsize=(max(2.6 * columns, 4.6), 2.4 * rows + 0.7), layout="constrained")
+    FigureCanvasSVG(canvas)
+    grid = canvas.subplots(rows, columns, squeeze=False, sharey=share_y)
+    axes = list(grid.flat)
+    for spare in axes[panels:]:
+        spare.set_visible(False)
+    return canvas, axes[:panels]
+
+
+def legend(canvas: Canvas, axes: Sequence[Any], columns: int = 3) -> None:
+    """One legend below all panels, each label once."""
+    handles = {}
+    for axis in axes:
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    canvas.legend(
+        handles.values(), handles.keys(), loc="outside lower center", ncols=columns, fontsize=8.5
+    )
+
+
+def to_svg(canvas: Canvas) -> str:
+    """The figure as a standalone SVG file: dark ink on white; call within :func:`style`."""
+    out = io.StringIO()
+    canvas.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+    return out.getvalue()
+
+
+def standalone(svg: str) -> str:
+    """For a file of its own, which is looked at on any background."""
+    return svg.replace(PAPER, "#ffffff").replace(INK, "#1b1f24")
+
+
+def inline(svg: str, key: str, title: str) -> str:
+    """For a page: no prolog, no metadata, ids of its own, the page's ink, as wide as its box.
+
+    ``title`` must be safe as the text of an attribute.
+    """
+    body = svg[svg.index("<svg") :]
+    body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
+    body = re.sub(r'\bid="', f'id="{key}-', body)
+    body = re.sub(r'(xlink:href="|href="|url\()#', rf"\1#{key}-", body)
+    body = body.replace(PAPER, "none").replace(INK, "currentColor")
+    head, rest = body.split(">", 1)
+    head = re.sub(r'\s(width|height|xmlns(:\w+)?|version)="[^"]*"', "", head)
+    return f'{head} role="img" aria-label="{title}">{rest}'
+
+
+def empty(key: str, title: str, why: str, data: pd.DataFrame) -> Figure:
+    return Figure(key, title, f"Not drawn: {why}.", data, None)

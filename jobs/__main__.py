@@ -1,0 +1,225 @@
+"""`python -m jobs plan|sweep`: from a sweep file to finished cells."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import signal
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from jobs.datafacts import train_images
+from jobs.display import LiveDisplay, PlainDisplay
+from jobs.engine import FORCED, Machine, run_cells
+from jobs.launch import CellTask, core_groups, train_argv
+from jobs.ledger import Standing, lay_out, survey
+from jobs.plan import plan_rows, render_plan
+from jobs.estimate import known_rates
+from jobs.supervisor import ROOT
+from jobs.sweep import Sweep, load_sweep
+from train.config import ConfigError, RunConfig
+from train.record import SweepManifest
+
+EXIT_CELL_FAILED, EXIT_REQUEST, EXIT_INTERRUPTED = 1, 2, 130
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+
+SweepName = Annotated[str, typer.Argument(help="name under jobs/sweeps, or a path")]
+Results = Annotated[Path, typer.Option(help="folder of all results")]
+Data = Annotated[Path, typer.Option(help="folder with the data sets")]
+Site = Annotated[str, typer.Option(help="where to run: auto or local")]
+
+
+@app.command()
+def plan(
+    sweep: SweepName = "quickstart",
+    results: Results = ROOT / "results",
+    data: Data = ROOT / ".data",
+    site: Site = "auto",
+) -> None:
+    """Show what a sweep would do: cells, sizes, steps, time, launch lines. Runs nothing."""
+    with _refusals():
+        _check_site(site)
+        wanted = load_sweep(sweep)
+        machine = _machine(wanted, data, at_once=1, stall_s=300, limit_s=None)
+        rows = plan_rows(wanted.configs, train_images(wanted.configs, data), known_rates(results))
+        lines = {c.cell_id(): _launch_line(c, results / wanted.name, machine) for c in wanted.configs}
+        render_plan(rows, lines, Console())
+
+
+@app.command()
+def sweep(
+    sweep: SweepName = "quickstart",
+    results: Results = ROOT / "results",
+    data: Data = ROOT / ".data",
+    site: Site = "auto",
+    force: Annotated[bool, typer.Option("--force", help="run finished cells anew")] = False,
+    jobs: Annotated[int, typer.Option(min=1, help="cells at once, as cores allow")] = 1,
+    stall_s: Annotated[float, typer.Option(min=5, help="seconds without progress")] = 300.0,
+    limit_s: Annotated[float | None, typer.Option(min=1, help="time limit of a cell, s")] = None,
+) -> None:
+    """Run every cell that has no good record yet; the rest is skipped."""
+    with _refusals():
+        _check_site(site)
+        wanted = load_sweep(sweep)
+        folder = results / wanted.name
+        with _only_sweep(folder):
+            code = _sweep(
+                wanted, folder, force=force,
+                machine=_machine(wanted, data, at_once=jobs, stall_s=stall_s, limit_s=limit_s),
+            )  # fmt: skip
+    raise typer.Exit(code)
+
+
+def _sweep(wanted: Sweep, folder: Path, *, force: bool, machine: Machine) -> int:
+    plan_rows(wanted.configs, train_images(wanted.configs, machine.data), {})
+    manifest = SweepManifest(
+        name=wanted.name,
+        title=wanted.title,
+        cells=tuple(config.cell_id() for config in wanted.configs),
+        techniques=wanted.techniques,
+    )
+    lay_out(wanted.configs, folder, manifest)
+    cells = survey(wanted.configs, folder)
+    if force:
+        cells = [replace(cell, status=FORCED) if cell.done else cell for cell in cells]
+    _say_standing(wanted, cells)
+    if all(cell.done for cell in cells):
+        return 0
+    results = _run(cells, folder, machine)
+    return _say_results(cells, results)
+
+
+def _run(cells: Sequence[Standing], folder: Path, machine: Machine) -> dict[str, str]:
+    signal.signal(signal.SIGTERM, _interrupt)
+    console = Console(stderr=True)
+    if console.is_terminal:
+        with LiveDisplay(cells, console) as display:
+            return run_cells(cells, folder, machine, display)
+    return run_cells(cells, folder, machine, PlainDisplay(cells, sys.stderr))
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _say_standing(wanted: Sweep, cells: Sequence[Standing]) -> None:
+    done = [cell for cell in cells if cell.done]
+    _say(f"{wanted.name}: {wanted.title}: {len(cells)} cells, {len(cells) - len(done)} to run")
+    if done:
+        counts = Counter(cell.status for cell in done)
+        text = ", ".join(f"{count} {status}" for status, count in counts.items())
+        again = "nothing to train" if len(done) == len(cells) else "these are skipped"
+        _say(f"good records are there already ({text}): {again}; FORCE=1 runs them anew")
+    for cell in cells:
+        if not cell.done and cell.status not in ("new", FORCED):
+            how = "goes on from its checkpoint" if cell.resume else "is run again"
+            _say(f"{cell.config.cell_id()}: {cell.status} ({cell.why}): {how}")
+
+
+def _say_results(cells: Sequence[Standing], results: dict[str, str]) -> int:
+    skipped = [cell.status for cell in cells if cell.done]
+    counts = Counter([*results.values(), *skipped])
+    _say("all cells: " + ", ".join(f"{count} {status}" for status, count in counts.items()))
+    bad = len(cells) - counts["completed"] - counts["diverged"]
+    if bad:
+        _say(f"{bad} cells did not complete; the report says why; make sweep runs them again")
+    return EXIT_CELL_FAILED if bad else 0
+
+
+def _say(text: str) -> None:
+    print(f"[sweep] {text}", file=sys.stderr, flush=True)
+
+
+def _machine(
+    wanted: Sweep, data: Path, *, at_once: int, stall_s: float, limit_s: float | None
+) -> Machine:
+    """Equal core groups for all cells of a sweep, so that its times can be compared."""
+    cores = tuple(sorted(os.sched_getaffinity(0)))
+    most = max(config.gpus for config in wanted.configs)
+    per_rank = wanted.cores_per_rank or max(1, len(cores) // most)
+    return Machine(cores, per_rank, data.resolve(), stall_s, limit_s, at_once)
+
+
+def _launch_line(config: RunConfig, folder: Path, machine: Machine) -> list[str]:
+    task = CellTask(
+        cell=str(folder / config.cell_id()),
+        data=str(machine.data),
+        python=sys.executable,
+        cores=core_groups(config.gpus, machine.per_rank, machine.cores),
+        resume=False,
+        stall_s=machine.stall_s,
+        limit_s=machine.limit_s,
+        visible_gpus=None,
+    )
+    return train_argv(task, 1)
+
+
+def _check_site(site: str) -> None:
+    if site not in ("auto", "local"):
+        raise ConfigError(f"unknown site {site!r}; known: auto, local")
+    if site == "auto" and shutil.which("sinfo"):
+        raise ConfigError(
+            "Slurm is installed here, but this version runs sweeps on this machine only: "
+            "say SITE=local to run them here"
+        )
+
+
+@contextmanager
+def _only_sweep(folder: Path) -> Iterator[None]:
+    """Two sweeps on the same results would run cells twice; the second is refused.
+
+    Raises:
+        ConfigError: another one holds the lock, or the folder cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = (folder / ".lock").open("a+")
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write to the results folder {folder}: {error.strerror}. Fix its permissions, "
+            "or name another with RESULTS=DIR"
+        ) from error
+    with handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            handle.seek(0)
+            holder = handle.read().strip() or "unknown"
+            raise ConfigError(
+                f"another make sweep works on {folder} ({holder}): wait for it, stop it, or name "
+                "another folder with RESULTS=DIR"
+            ) from None
+        handle.truncate(0)
+        handle.write(f"process {os.getpid()} on {os.uname().nodename}")
+        handle.flush()
+        yield
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Wrong requests and a refusing file system end with a message and exit code 2."""
+    try:
+        yield
+    except ConfigError as error:
+        _say(f"error: {error}")
+        raise typer.Exit(EXIT_REQUEST) from error
+    except OSError as error:
+        _say(f"error: {error}. Free space or fix the permissions, then make sweep again")
+        raise typer.Exit(EXIT_REQUEST) from error
+    except KeyboardInterrupt:
+        _say("interrupted: all ranks were ended; make sweep goes on from here")
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+
+
+if __name__ == "__main__":
+    app()

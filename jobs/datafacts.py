@@ -1,0 +1,43 @@
+"""Sizes of the data sets that a sweep uses: found, and fetched once, before anything is submitted.
+
+The data code belongs to the ranks' side, so it runs as a program of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from jobs.supervisor import ROOT
+from train.config import ConfigError, RunConfig
+
+DataKey = tuple[str, int | None]
+
+
+def facts_argv(key: DataKey, data: Path) -> list[str]:
+    dataset, image_size = key
+    argv = [sys.executable, "-m", "train.data", "facts", dataset, "--root", str(data)]
+    return argv if image_size is None else [*argv, "--image-size", str(image_size)]
+
+
+def train_images(configs: Iterable[RunConfig], data: Path) -> dict[DataKey, int]:
+    """Training images of every data set in use; makes the data ready for the ranks.
+
+    Raises:
+        ConfigError: a data set is missing or damaged; its program has said what to do.
+    """
+    keys = sorted({(config.dataset, config.image_size) for config in configs}, key=str)
+    found = {}
+    for key in keys:
+        done = subprocess.run(
+            facts_argv(key, data), stdout=subprocess.PIPE, text=True, check=False,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+        if done.returncode != 0:
+            raise ConfigError(f"the data set {key[0]} is not ready (see above); nothing was started")
+        found[key] = int(json.loads(done.stdout)["train_images"])
+    return found

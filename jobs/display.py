@@ -1,0 +1,200 @@
+"""What a person sees while cells run: a live table on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TextIO
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from jobs.ledger import Standing
+from train.record import GOOD, EpochRecord
+from train.traces import rank_file, read_epochs
+
+PLAIN_PERIOD_S = 10.0
+
+
+@dataclass
+class Row:
+    cell: Standing
+    state: str
+    began: float | None = None
+    took_s: float | None = None
+    why: str = ""
+
+    def epochs(self) -> tuple[EpochRecord, ...]:
+        return read_epochs(self.cell.folder) if self.state != "waiting" else ()
+
+
+@dataclass
+class Board:
+    """The state of the sweep; both displays draw it."""
+
+    rows: dict[str, Row]
+    began: float = field(default_factory=time.monotonic)
+
+    @classmethod
+    def of(cls, cells: Sequence[Standing]) -> Board:
+        return cls(
+            {c.config.cell_id(): Row(c, c.status if c.done else "waiting") for c in cells}
+        )
+
+    def started(self, cell: Standing) -> Row:
+        row = self.rows[cell.config.cell_id()]
+        row.state, row.began = "running", time.monotonic()
+        return row
+
+    def ended(self, cell: Standing, status: str, why: str) -> Row:
+        row = self.rows[cell.config.cell_id()]
+        row.state, row.why = status, why
+        row.took_s = time.monotonic() - (row.began or self.began)
+        return row
+
+    def left_s(self) -> float | None:
+        """Remaining seconds, from this sweep's own finished cells; None before the first.
+
+        A cell's time is taken from the finished cells of its size where there are any.
+        """
+        took: dict[int, list[float]] = {}
+        for row in self.rows.values():
+            if row.took_s is not None:
+                took.setdefault(row.cell.config.gpus, []).append(row.took_s)
+        if not took:
+            return None
+        overall = [s for times in took.values() for s in times]
+        left = 0.0
+        for row in self.rows.values():
+            if row.state in ("waiting", "running"):
+                times = took.get(row.cell.config.gpus, overall)
+                spent = time.monotonic() - row.began if row.began else 0.0
+                left += max(0.0, sum(times) / len(times) - spent)
+        return left
+
+
+def numbers(row: Row) -> tuple[str, str, str, str]:
+    """epoch, loss, accuracy, images/s of a row as text; '' where there is nothing yet."""
+    epochs = row.epochs()
+    total = row.cell.config.epochs
+    if not epochs:
+        return (f"0/{total}" if row.state == "running" else "", "", "", _phase(row))
+    last = epochs[-1]
+    loss = "" if last.train_loss is None else f"{last.train_loss:.4f}"
+    accuracy = "" if last.validation_accuracy is None else f"{last.validation_accuracy:.4f}"
+    return f"{last.epoch}/{total}", loss, accuracy, f"{last.images / max(last.train_s, 1e-9):,.0f}"
+
+
+def _phase(row: Row) -> str:
+    if row.state == "running":
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            file = rank_file(row.cell.folder, 0, "beat")
+            return str(json.loads(file.read_text(encoding="utf-8"))["phase"])
+    return ""
+
+
+def clock(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02d}"
+
+
+class PlainDisplay:
+    """One line per event, and for a running cell at most one every ten seconds."""
+
+    def __init__(self, cells: Sequence[Standing], out: TextIO) -> None:
+        self.board = Board.of(cells)
+        self.out = out
+        self._last = time.monotonic()
+        self._width = len(str(len(cells)))
+
+    def _say(self, text: str) -> None:
+        print(text, file=self.out, flush=True)
+        self._last = time.monotonic()
+
+    def started(self, cell: Standing) -> None:
+        row = self.board.started(cell)
+        number = list(self.board.rows).index(cell.config.cell_id()) + 1
+        how = " (going on from its checkpoint)" if cell.resume else ""
+        self._say(
+            f"[{number:>{self._width}}/{len(self.board.rows)}] {row.cell.config.cell_id()}: "
+            f"started{how}"
+        )
+
+    def tick(self) -> None:
+        if time.monotonic() - self._last < PLAIN_PERIOD_S:
+            return
+        for name, row in self.board.rows.items():
+            if row.state == "running":
+                epoch, loss, accuracy, rate = numbers(row)
+                self._say(
+                    f"    {name}: epoch {epoch} loss {loss or '-'} accuracy {accuracy or '-'} "
+                    f"images/s {rate or '-'}; left {clock(self.board.left_s()) or '?'}"
+                )
+
+    def ended(self, cell: Standing, status: str, why: str) -> None:
+        row = self.board.ended(cell, status, why)
+        epoch, loss, accuracy, rate = numbers(row)
+        facts = f"epoch {epoch}, loss {loss}, accuracy {accuracy}, {rate} images/s"
+        text = facts if status in GOOD else why
+        self._say(
+            f"    {cell.config.cell_id()}: {status} after {row.took_s:.0f} s: {text}"
+            + (f" ({why})" if status in GOOD and why else "")
+            + (f"; left {clock(left)}" if (left := self.board.left_s()) else "")
+        )
+
+
+class LiveDisplay:
+    """A table that is drawn again while cells run; finished cells stay in it with their result."""
+
+    def __init__(self, cells: Sequence[Standing], console: Console) -> None:
+        self.board = Board.of(cells)
+        self._live = Live(console=console, get_renderable=self._table, refresh_per_second=4)
+
+    def __enter__(self) -> LiveDisplay:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def started(self, cell: Standing) -> None:
+        self.board.started(cell)
+
+    def tick(self) -> None:
+        """The table draws itself."""
+
+    def ended(self, cell: Standing, status: str, why: str) -> None:
+        self.board.ended(cell, status, why)
+
+    def _table(self) -> Table:
+        rows = self.board.rows
+        over = sum(row.state not in ("waiting", "running") for row in rows.values())
+        table = Table(
+            title=f"{over} of {len(rows)} cells done, left {clock(self.board.left_s()) or '?'}",
+            title_justify="left",
+        )
+        table.add_column("cell", no_wrap=True, overflow="ellipsis")
+        for name in ("state", "epoch", "loss", "accuracy", "images/s", "time"):
+            table.add_column(name, justify="right" if name != "state" else "left", no_wrap=True)
+        height = max(8, self._live.console.height - 8)
+        for row in _window(list(rows.values()), height):
+            spent = time.monotonic() - row.began if row.state == "running" and row.began else None
+            table.add_row(
+                row.cell.config.cell_id(), row.state, *numbers(row), clock(row.took_s or spent)
+            )
+        return table
+
+
+def _window(rows: list[Row], height: int) -> list[Row]:
+    """The rows around the running ones when the terminal is too small for all."""
+    if len(rows) <= height:
+        return rows
+    running = [i for i, row in enumerate(rows) if row.state == "running"]
+    first = max(0, min(running[0] if running else 0, len(rows) - height))
+    return rows[max(0, first - 2) : max(0, first - 2) + height]

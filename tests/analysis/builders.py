@@ -1,0 +1,228 @@
+"""Factory of true RunRecord objects and result folders: what the trainer would leave on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from train.config import Constant, RunConfig, Sgd, Technique
+from train.record import (
+    Attempt,
+    DataRecord,
+    EpochRecord,
+    Provenance,
+    RankSteps,
+    RunError,
+    RunRecord,
+    Spread,
+    Status,
+    SweepManifest,
+    Throughput,
+    ThroughputSample,
+    World,
+    null_paths,
+)
+
+START = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)
+TRAIN_IMAGES = 320
+VALIDATION_IMAGES = 360
+REASON = "left out by the test"
+
+
+def technique(name: str = "naive", **changes: Any) -> Technique:
+    fields = {"base_lr": 0.1, "base_batch": 32, "optimizer": Sgd(), "schedule": Constant()}
+    return Technique(name=name, **{**fields, **changes})
+
+
+def config(name: str = "naive", **changes: Any) -> RunConfig:
+    fields: dict[str, Any] = {
+        "dataset": "digits",
+        "model": "cnn",
+        "gpus": 1,
+        "batch_per_rank": 16,
+        "epochs": 3,
+        "seed": 0,
+        "technique": technique(name),
+    }
+    return RunConfig(**{**fields, **changes})
+
+
+def epoch(number: int, run: RunConfig, **changes: Any) -> EpochRecord:
+    steps = TRAIN_IMAGES // run.global_batch
+    fields: dict[str, Any] = {
+        "epoch": number,
+        "attempt": 1,
+        "global_batch": run.global_batch,
+        "steps": steps,
+        "images": steps * run.global_batch,
+        "train_s": 2.0,
+        "eval_s": 0.5,
+        "lr_first": 0.1,
+        "lr_last": 0.1,
+        "train_loss": 2.0 / number,
+        "train_accuracy": 0.5,
+        "validation_loss": 2.1 / number,
+        "validation_accuracy": 0.4,
+        "validation_images": VALIDATION_IMAGES,
+    }
+    return EpochRecord(**{**fields, **changes})
+
+
+def world(run: RunConfig, **changes: Any) -> World:
+    fields: dict[str, Any] = {
+        "size": run.gpus,
+        "nodes": 1,
+        "hostnames": ("node1",) * run.gpus,
+        "device_kind": "cpu",
+        "device": "Test CPU",
+        "cores_per_rank": 1,
+        "oversubscribed": False,
+        "launcher": "horoscale",
+        "controller": "gloo",
+        "data_plane": "gloo",
+        "interface": "lo",
+    }
+    return World(**{**fields, **changes})
+
+
+def provenance(**changes: Any) -> Provenance:
+    fields: dict[str, Any] = {
+        "git_commit": "a" * 40,
+        "git_dirty": False,
+        "image_digest": "sha256:0123",
+        "versions": {"tensorflow": "2.15.1", "horovod": "0.28.1"},
+        "cpu": "Test CPU",
+        "gpu": "none",
+        "driver": "none",
+        "slurm_job_id": "1",
+        "seeds": {"seed": 0},
+        "environment": {},
+    }
+    return Provenance(**{**fields, **changes})
+
+
+def spread(value: float) -> Spread:
+    return Spread(n=10, mean=value, median=value, p05=value, p95=value)
+
+
+def rank_steps(
+    rank: int, total: float = 1.0, waiting: float = 0.1, sending: float = 0.2
+) -> RankSteps:
+    return RankSteps(
+        rank=rank,
+        step_s=spread(total),
+        input_s=spread(waiting),
+        compute_s=spread(total - waiting - sending),
+        communication_s=spread(sending),
+    )
+
+
+def record(
+    run: RunConfig | None = None,
+    *,
+    status: Status = "completed",
+    accuracies: Sequence[float | None] | None = None,
+    images_per_s: float | None = 100.0,
+    wall_s: float = 60.0,
+    world_changes: dict[str, Any] | None = None,
+    provenance_changes: dict[str, Any] | None = None,
+    epoch_changes: dict[str, Any] | None = None,
+    missing: dict[str, str] | None = None,
+    **changes: Any,
+) -> RunRecord:
+    """A record that the contract accepts; a null gets REASON unless ``missing`` has one.
+
+    ``accuracies``: validation accuracy per epoch; its length is the number of epochs run.
+    """
+    run = run or config()
+    accuracies = [0.4] * run.epochs if accuracies is None else accuracies
+    epochs = tuple(
+        epoch(i, run, **{"validation_accuracy": value, **(epoch_changes or {})})
+        for i, value in enumerate(accuracies, start=1)
+    )
+    samples = tuple(
+        ThroughputSample(epoch=e.epoch, images_per_s=images_per_s)
+        for e in epochs[1:]
+        if images_per_s is not None
+    )
+    end = START + timedelta(seconds=wall_s)
+    fields: dict[str, Any] = {
+        "cell_id": run.cell_id(),
+        "status": status,
+        "error": None if status == "completed" else RunError(what="w", where="x", what_to_do="y"),
+        "config": run,
+        "world": world(run, **(world_changes or {})),
+        "data": DataRecord(
+            name=run.dataset,
+            fingerprint="f" * 64,
+            train_images=TRAIN_IMAGES,
+            train_images_available=TRAIN_IMAGES,
+            validation_images=VALIDATION_IMAGES,
+            classes=10,
+            dropped_per_epoch=TRAIN_IMAGES % run.global_batch,
+            order="partition",
+        ),
+        "epochs": epochs,
+        "steps": tuple(rank_steps(rank) for rank in range(run.gpus)),
+        "throughput": Throughput(images_per_s=images_per_s, samples=samples, left_out=(1,)),
+        "weights_sha256": "e" * 64,
+        "provenance": provenance(**(provenance_changes or {})),
+        "attempts": (
+            Attempt(number=1, resumed_from_epoch=0, started_at=START, ended_at=end, status=status),
+        ),
+        "started_at": START,
+        "ended_at": end,
+    }
+    fields |= changes
+    return RunRecord(**fields, missing=_reasons(fields, missing or {}))
+
+
+def _reasons(fields: dict[str, Any], given: dict[str, str]) -> dict[str, str]:
+    draft = RunRecord.model_construct(**fields, missing={})
+    return dict.fromkeys(null_paths(draft), REASON) | given
+
+
+def failed(run: RunConfig, status: Status = "failed", **error: Any) -> RunRecord:
+    """The record that a supervisor writes when no rank left one."""
+    fields = {"what": "rank 1 died", "where": "epoch 2", "what_to_do": "see logs/", "rank": 1}
+    return record(
+        run,
+        status=status,
+        accuracies=[],
+        error=RunError(**{**fields, **error}),
+        world=None,
+        data=None,
+        steps=None,
+        throughput=None,
+        weights_sha256=None,
+        provenance=None,
+    )
+
+
+def write_sweep(
+    folder: Path,
+    records: Iterable[RunRecord],
+    *,
+    techniques: Sequence[str] = ("naive", "lamb"),
+    also_planned: Sequence[str] = (),
+    unplanned: Iterable[RunRecord] = (),
+    title: str = "A sweep for the tests",
+) -> Path:
+    """results/<sweep>/ as jobs and trainer would leave it; returns ``folder``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    records = list(records)
+    for item in [*records, *unplanned]:
+        cell = folder / item.cell_id
+        cell.mkdir(exist_ok=True)
+        (cell / "config.json").write_text(item.config.model_dump_json())
+        (cell / "record.json").write_text(item.model_dump_json(indent=2) + "\n")
+    manifest = SweepManifest(
+        name=folder.name,
+        title=title,
+        cells=(*(item.cell_id for item in records), *also_planned),
+        techniques=tuple(techniques),
+    )
+    (folder / "sweep.json").write_text(manifest.model_dump_json(indent=2) + "\n")
+    return folder

@@ -1,0 +1,81 @@
+"""True records and configs, small, for tests of every part."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from train.config import RunConfig, Technique
+from train.record import (
+    Attempt,
+    DataRecord,
+    EpochRecord,
+    Provenance,
+    RunError,
+    RunRecord,
+    World,
+    null_paths,
+)
+
+BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def config(**changes: Any) -> RunConfig:
+    technique = changes.pop("technique", None) or Technique(
+        name="naive", base_lr=0.001, base_batch=64
+    )
+    values: dict[str, Any] = {
+        "dataset": "digits", "model": "cnn", "technique": technique, "gpus": 1,
+        "batch_per_rank": 64, "epochs": 2, "seed": 0,
+    }  # fmt: skip
+    return RunConfig(**(values | changes))
+
+
+def epoch(number: int, of: RunConfig, **changes: Any) -> EpochRecord:
+    values: dict[str, Any] = {
+        "epoch": number, "attempt": 1, "global_batch": of.global_batch, "steps": 3,
+        "images": 3 * of.global_batch, "train_s": 1.5, "eval_s": 0.25, "lr_first": 0.001,
+        "lr_last": 0.001, "train_loss": 1 / number, "train_accuracy": 0.8,
+        "validation_loss": 1.1 / number, "validation_accuracy": 0.75, "validation_images": 360,
+    }  # fmt: skip
+    return EpochRecord(**(values | changes))
+
+
+def record(of: RunConfig | None = None, **changes: Any) -> RunRecord:
+    of = of or config()
+    status = changes.get("status", "completed")
+    ended = BEGAN + timedelta(seconds=10)
+    values: dict[str, Any] = {
+        "cell_id": of.cell_id(),
+        "status": status,
+        "error": None if status == "completed" else RunError(what="w", where="x", what_to_do="y"),
+        "config": of,
+        "world": World(
+            size=of.gpus, nodes=1, hostnames=("host",) * of.gpus, device_kind="cpu", device="CPU",
+            cores_per_rank=1, oversubscribed=False, launcher="horoscale", controller="gloo",
+            data_plane="gloo", interface="lo",
+        ),
+        "data": DataRecord(
+            name="digits", fingerprint="f" * 64, train_images=1437, train_images_available=1437,
+            validation_images=360, classes=10, dropped_per_epoch=29, order="option 1",
+        ),
+        "epochs": tuple(epoch(n + 1, of) for n in range(of.epochs)),
+        "steps": None,
+        "throughput": None,
+        "weights_sha256": "a" * 64,
+        "provenance": Provenance(
+            git_commit=None, git_dirty=None, image_digest=None, versions={"python": "3.11"},
+            cpu="CPU", gpu=None, driver=None, slurm_job_id=None, seeds={"run": of.seed},
+            environment={},
+        ),
+        "attempts": (
+            Attempt(
+                number=1, resumed_from_epoch=0, started_at=BEGAN, ended_at=ended, status=status
+            ),
+        ),
+        "started_at": BEGAN,
+        "ended_at": ended,
+    }  # fmt: skip
+    values |= changes
+    draft = RunRecord.model_construct(**values, missing={})
+    return RunRecord(**values, missing=dict.fromkeys(null_paths(draft), "a test has none"))

@@ -1,0 +1,55 @@
+"""Shared by all tests: the checkout's root on the path, and real ranks for those marked ranks2."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from jobs.launch import CellTask, clean_environment, rank_environment
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def data_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One folder of prepared data sets for the whole session."""
+    return tmp_path_factory.mktemp("data")
+
+
+@pytest.fixture
+def start_ranks(tmp_path: Path) -> Callable[[Sequence[str], int], list[str]]:
+    """Run a command as n real Horovod ranks over Gloo, as the supervisor would; returns outputs."""
+
+    def start(command: Sequence[str], size: int, timeout_s: float = 240) -> list[str]:
+        folder = tmp_path / f"ranks-{time.monotonic_ns()}"
+        (folder / "logs").mkdir(parents=True)
+        task = CellTask(
+            cell=str(folder), data="", python=sys.executable,
+            cores=tuple((sorted(os.sched_getaffinity(0))[r % os.cpu_count()],) for r in range(size)),
+            resume=False, stall_s=60, limit_s=None, visible_gpus=None,
+        )  # fmt: skip
+        base = clean_environment(os.environ)
+        running = [
+            subprocess.Popen(
+                [sys.executable, *command],
+                env=base | rank_environment(task, rank, attempt=1, supervisor=os.getpid(), root=ROOT),
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+            )
+            for rank in range(size)
+        ]  # fmt: skip
+        try:
+            ended = [process.communicate(timeout=timeout_s) for process in running]
+        finally:
+            for process in running:
+                process.kill()
+        for rank, (process, (_, errors)) in enumerate(zip(running, ended, strict=True)):
+            assert process.returncode == 0, f"rank {rank}: {errors[-3000:]}"
+        return [out for out, _ in ended]
+
+    return start

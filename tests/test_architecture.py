@@ -1,0 +1,97 @@
+"""The import arrows of the design, by reading the code, and that the contracts load nothing big."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from train.config import RunConfig
+from train.record import RunRecord
+
+ROOT = Path(__file__).resolve().parent.parent
+PARTS = ("jobs", "train", "analysis")
+#: What the other parts may use of train: the contracts and the files that carry them.
+CONTRACT = {"train.config", "train.record", "train.files", "train.traces"}
+HEAVY = {"tensorflow", "tensorflow_addons", "horovod", "keras"}
+FORBIDDEN = {
+    "train": {"jobs", "analysis", "submitit", "pandas", "typer", "rich"},
+    "jobs": {"analysis", "pandas", "matplotlib", "numpy", *HEAVY},
+    "analysis": {"jobs", "submitit", *HEAVY},
+}
+
+
+def imports(file: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}: relative import"
+            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def sources(part: str) -> list[Path]:
+    files = sorted((ROOT / part).rglob("*.py"))
+    assert files
+    return files
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_forbidden_arrows(part: str) -> None:
+    for file in sources(part):
+        tops = {name.split(".")[0] for name in imports(file)}
+        assert not tops & FORBIDDEN[part], f"{file.relative_to(ROOT)}: {tops & FORBIDDEN[part]}"
+
+
+@pytest.mark.parametrize("part", ("jobs", "analysis"))
+def test_only_the_contracts_of_train(part: str) -> None:
+    for file in sources(part):
+        for name in imports(file):
+            if name == "train" or name.startswith("train."):
+                assert ".".join(name.split(".")[:2]) in CONTRACT, f"{file.relative_to(ROOT)}: {name}"
+
+
+def test_only_one_file_knows_submitit() -> None:
+    users = [f for f in sources("jobs") if any(n.startswith("submitit") for n in imports(f))]
+    assert [f.name for f in users] == ["submit.py"]
+
+
+def test_arrow_check_would_see_a_violation(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.py"
+    bad.write_text("def f():\n    from tensorflow import keras\n    import jobs.sweep\n")
+    assert {"tensorflow", "tensorflow.keras", "jobs.sweep"} <= imports(bad)
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["train.config", "train.record", "train.traces", "train.data.prepare", "jobs.__main__",
+     "analysis.__main__"],
+)  # fmt: skip
+def test_login_side_loads_no_tensorflow(module: str) -> None:
+    code = (
+        f"import sys, {module}; print(sorted({HEAVY!r} & {{m.split('.')[0] for m in sys.modules}}))"
+    )
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    ).stdout
+    assert out.strip() == "[]"
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_rooms_stay_small(part: str) -> None:
+    for file in sources(part):
+        assert len(file.read_text().splitlines()) <= 300, f"{file.relative_to(ROOT)} holds too much"
+
+
+@pytest.mark.parametrize(
+    ("name", "model"), [("run_config", RunConfig), ("run_record", RunRecord)]
+)
+def test_exported_schemas_are_those_of_the_contracts(name: str, model: type) -> None:
+    file = ROOT / "docs" / "schema" / f"{name}.schema.json"
+    assert json.loads(file.read_text()) == model.model_json_schema(), "run: make schemas"

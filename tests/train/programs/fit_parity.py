@@ -1,0 +1,78 @@
+"""The same batches through our step and through model.fit with hvd.DistributedOptimizer.
+
+Prints {optimizer: largest absolute difference of any weight}. With batch norm in the model.
+Usage: fit_parity.py DATA_FOLDER
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from train.config import Adam, RunConfig, Sgd, Technique
+from train.data.prepare import load
+from train.data.sampler import rank_batches
+from train.launch import read_launch
+from train.runtime import start
+
+STEPS, BATCH, RATE = 12, 16, 0.003
+
+
+def main() -> None:
+    technique = Technique(name="t", base_lr=1.0, base_batch=1, normalisation="batch_norm")
+    config = RunConfig(
+        dataset="digits", model="resnet_mini", technique=technique, gpus=2, batch_per_rank=BATCH,
+        epochs=1, seed=5,
+    )  # fmt: skip
+    runtime = start(config, read_launch(os.environ))
+
+    import horovod.tensorflow.keras as hvd
+    import tensorflow as tf
+
+    from train.layers import StepSeed
+    from train.models import build_model
+    from train.optimizers import build_optimizer
+    from train.step import TrainStep
+
+    data = load("digits", None, Path(sys.argv[1]))
+    plan = rank_batches("partition", len(data.train_y), 5, 0, runtime.rank, 2, BATCH)[:STEPS]
+    result = {}
+    for name, ours, keras in (
+        ("sgd", Sgd(momentum=0.9), lambda: tf.keras.optimizers.SGD(RATE, momentum=0.9)),
+        ("adam", Adam(), lambda: tf.keras.optimizers.Adam(RATE)),
+    ):
+        seed = StepSeed(1)
+        model = build_model(config, (8, 8, 1), 10, seed)
+        step = TrainStep(
+            model, build_optimizer(ours, model.trainable_variables), ours, seed, size=2
+        )
+        for number, rows in enumerate(plan):
+            step(data.train_x[rows], data.train_y[rows], RATE, number)
+
+        reference = build_model(config, (8, 8, 1), 10, StepSeed(1))
+        reference.compile(
+            optimizer=hvd.DistributedOptimizer(keras()),
+            loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        )
+        rows = plan.reshape(-1)
+        before = [variable.numpy().copy() for variable in reference.variables]
+        reference.fit(
+            data.train_x[rows], data.train_y[rows], batch_size=BATCH, shuffle=False, verbose=0
+        )
+        moved = max(
+            float(np.abs(a - b.numpy()).max())
+            for a, b in zip(before, reference.variables, strict=True)
+        )
+        difference = max(
+            float(np.abs(a.numpy() - b.numpy()).max())
+            for a, b in zip(model.variables, reference.variables, strict=True)
+        )
+        result[name] = {"difference": difference, "moved": moved}
+    print(json.dumps(result))
+
+
+main()

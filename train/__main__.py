@@ -1,0 +1,105 @@
+"""`python -m train CONFIG`: one rank of one cell, under any launcher."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from train.config import ConfigError, RunConfig, load_config
+from train.failure import describe, leave, leave_record
+from train.launch import Launch, read_launch
+from train.record import GOOD, RECORD_NAME, RecordError, read_record
+from train.task import Task, WorldError
+from train.traces import rank_file
+from train.watchdog import Watchdog
+
+EXIT_FAILED, EXIT_REQUEST = 1, 2
+DEFAULT_DATA = Path(__file__).resolve().parent.parent / ".data"
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m train", description=__doc__)
+    parser.add_argument("config", type=Path, metavar="CONFIG", help="config.json of a cell")
+    parser.add_argument(
+        "--out", type=Path, help="folder for the record and the logs (default: the config's)"
+    )
+    parser.add_argument("--data", type=Path, help="folder with the data sets (default: $DATA)")
+    parser.add_argument("--resume", action="store_true", help="go on from the checkpoint there")
+    parser.add_argument("--force", action="store_true", help="replace a good record")
+    parser.add_argument("--attempt", type=int, default=1, help="which start of this cell it is")
+    parser.add_argument(
+        "--stall-s", type=float, default=300.0, help="seconds without progress that end the rank"
+    )
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = parse(arguments)
+    started_at = datetime.now(UTC)
+    try:
+        config = load_config(options.config)
+        launch = read_launch(os.environ)
+        out = options.out or options.config.resolve().parent
+        data = options.data or Path(os.environ.get("DATA") or DEFAULT_DATA)
+        _prepare_folder(out)
+        if not options.force and _has_good_record(out):
+            if launch.rank == 0:
+                print(f"{out / RECORD_NAME} is good already; --force or --out trains again")
+            return 0
+    except (ConfigError, OSError) as error:
+        print(f"train: {error}", file=sys.stderr)
+        return EXIT_REQUEST
+    task = Task(out, data, options.resume, options.force, options.attempt, started_at)
+    return _run(config, launch, task, options.stall_s)
+
+
+def _prepare_folder(out: Path) -> None:
+    try:
+        (out / "logs").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write to {out}: {error.strerror}; name another with --out"
+        ) from error
+
+
+def _has_good_record(out: Path) -> bool:
+    try:
+        return read_record(out / RECORD_NAME).status in GOOD
+    except RecordError:
+        return False
+
+
+def _run(config: RunConfig, launch: Launch, task: Task, stall_s: float) -> int:
+    """Train under the watchdog; every way to fail leaves this rank's error in a file."""
+
+    def failed(what: str, tail: str = "") -> None:
+        error = describe(what, launch, task.out, tail)
+        leave(error, task.out)
+        if launch.supervisor is None and launch.rank == 0:
+            leave_record(config, error, task.out, task.started_at)
+
+    beats = rank_file(task.out, launch.rank, "beat")
+    try:
+        with Watchdog(beats, stall_s, launch.supervisor, failed) as watchdog:
+            from train.session import run_session  # noqa: PLC0415  (loads TensorFlow)
+
+            run_session(config, launch, task, watchdog.beat)
+        return 0
+    except (ConfigError, WorldError) as error:
+        failed(str(error))
+        print(f"train: {error}", file=sys.stderr)
+        return EXIT_REQUEST
+    except Exception as error:  # noqa: BLE001  (the last place that can turn it into a record)
+        first = next(iter(str(error).splitlines()), "")
+        failed(f"{type(error).__name__}: {first}", traceback.format_exc())
+        traceback.print_exc()
+        return EXIT_FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

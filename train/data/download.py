@@ -1,0 +1,128 @@
+"""Published files: fetched once, whole or absent, and trusted by their checksum only."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import http.client
+import os
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from train.data.errors import FULL, DataError
+from train.data.progress import Ticker, say
+
+_READ = 1 << 20
+_TIMEOUT_S = 20.0  # of connecting, and of each read
+
+
+@dataclass(frozen=True)
+class Remote:
+    """One published file; ``urls`` are tried in turn."""
+
+    name: str
+    urls: tuple[str, ...]
+    size: int  # bytes
+    sha256: str
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.size:,} bytes, sha256 {self.sha256})"
+
+
+def sha256_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def verify(path: Path, remote: Remote) -> None:
+    """Compare a file that somebody put there with what was published; it is left as it is.
+
+    Raises:
+        DataError: another size or checksum.
+    """
+    size = path.stat().st_size
+    what = f"{size:,} bytes found, {remote.size:,} expected"
+    if size == remote.size:
+        found = sha256_of(path)
+        if found == remote.sha256:
+            return
+        what = f"sha256 found {found}, expected {remote.sha256}"
+    raise DataError(
+        f"{path} is truncated or altered: {what}. It was left as it is; delete it (it is then "
+        f"downloaded) or replace it by the file from {remote.urls[0]}"
+    )
+
+
+def fetch_all(remotes: Sequence[Remote], folder: Path) -> None:
+    """Bring the files that are not there yet into ``folder``.
+
+    Raises:
+        DataError: a file cannot be had; the text names all that are missing, their checksums and
+            the folder to put them in by hand.
+        OSError: ``folder`` cannot be written.
+    """
+    missing = [remote for remote in remotes if not (folder / remote.name).exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for remote in missing:
+        failures = []
+        for url in remote.urls:
+            try:
+                _fetch(url, remote, folder)
+                break
+            except (DataError, OSError, http.client.HTTPException, ValueError) as error:
+                if isinstance(error, OSError) and _is_ours(error):
+                    raise
+                failures.append(f"  {url}: {_reason(error)}")
+        else:
+            left = [remote for remote in missing if not (folder / remote.name).exists()]
+            raise DataError(_by_hand(failures, left, folder))
+
+
+def _fetch(url: str, remote: Remote, folder: Path) -> None:
+    part = folder / f".{remote.name}.{uuid.uuid4().hex}.part"
+    digest, size = hashlib.sha256(), 0
+    say(f"downloading {url}")
+    ticker = Ticker(remote.name, remote.size, "bytes")
+    try:
+        # the addresses are those of this program or of its tests, never of a user
+        with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as answer, part.open("wb") as out:  # noqa: S310
+            while size <= remote.size and (data := answer.read(_READ)):
+                digest.update(data)
+                size += out.write(data)
+                ticker.add(len(data))
+            out.flush()
+            os.fsync(out.fileno())
+        if (size, digest.hexdigest()) != (remote.size, remote.sha256):
+            told = f"{size:,}" if size <= remote.size else f"more than {remote.size:,}"
+            raise DataError(
+                f"wrong content, removed: {told} bytes with sha256 {digest.hexdigest()}, "
+                f"expected {remote.size:,} bytes with sha256 {remote.sha256}"
+            )
+        part.replace(folder / remote.name)
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink()
+
+
+def _is_ours(error: OSError) -> bool:
+    """Whether this machine's folder or disk is to blame; another address would not help."""
+    remote = isinstance(error, urllib.error.URLError)  # its filename is an address
+    return not remote and (error.filename is not None or error.errno in FULL)
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "reason", None) or error) or type(error).__name__
+
+
+def _by_hand(failures: Sequence[str], left: Sequence[Remote], folder: Path) -> str:
+    return "\n".join([
+        "download failed:",
+        *failures,
+        f"Get what is missing on a machine with a network and put it into {folder.resolve()} :",
+        *(f"  {remote}" for remote in left),
+        "DATA=DIR names another folder, if the files are somewhere already.",
+    ])

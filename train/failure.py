@@ -1,0 +1,52 @@
+"""What a rank leaves behind when it fails: its error in a file, and a record if nobody watches."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+from train.config import RunConfig
+from train.files import write_atomically
+from train.launch import Launch
+from train.record import RECORD_NAME, RunError, write_record
+from train.traces import ended_record, rank_file
+
+#: Horovod's words on a rank whose peer is gone: a consequence, never the cause.
+CONSEQUENCES = ("Horovod has been shut down", "HorovodInternalError", "Connection reset by peer",
+                "Connection closed by peer", "Broken pipe")  # fmt: skip
+
+
+def describe(what: str, launch: Launch, cell: Path, tail: str = "") -> RunError:
+    return RunError(
+        what=what,
+        where=f"rank {launch.rank} of {launch.size} on {os.uname().nodename}",
+        what_to_do=f"read {rank_file(cell, launch.rank, 'log')}",
+        rank=launch.rank,
+        log_tail=tuple(tail.splitlines()[-20:]),
+    )
+
+
+def leave(error: RunError, cell: Path) -> None:
+    """Write this rank's error for the supervisor, which looks for the cause among all ranks.
+
+    ``consequence`` marks an error that only says that a peer is gone.
+    """
+    told = {
+        "at": datetime.now(UTC).isoformat(),
+        "consequence": any(words in error.what for words in CONSEQUENCES),
+        "error": error.model_dump(mode="json"),
+    }
+    # the log has it, too; a full disk must not hide the first error behind a second
+    with contextlib.suppress(OSError):
+        write_atomically(rank_file(cell, error.rank or 0, "error.json"), json.dumps(told))
+
+
+def leave_record(config: RunConfig, error: RunError, out: Path, started_at: datetime) -> None:
+    """A failed record from rank 0 of a start by hand (horovodrun, mpirun, alone)."""
+    record = ended_record(
+        out, config, "failed", error, started_at=started_at, ended_at=datetime.now(UTC)
+    )
+    write_record(out / RECORD_NAME, record)

@@ -1,0 +1,100 @@
+"""Assemble the record of a run that came to its own end: completed or diverged."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from train.config import RunConfig, used_train_images
+from train.data.arrays import Dataset
+from train.loop import Trained
+from train.measure import throughput
+from train.provenance import REASONS
+from train.record import Attempt, DataRecord, Provenance, RunRecord, Status, World
+from train.traces import with_reasons
+
+ORDERS = {
+    "partition": "option 1: one permutation of the whole set per epoch, drawn from (seed, epoch), "
+    "cut into disjoint shards",
+    "whole": "option 2: each rank draws its share of an epoch from the whole set by itself "
+    "(images may repeat across ranks)",
+}
+
+
+def describe_data(config: RunConfig, data: Dataset, steps: int) -> DataRecord:
+    used = used_train_images(len(data.train_y), config.data_fraction)
+    return DataRecord(
+        name=data.name,
+        fingerprint=data.fingerprint,
+        train_images=used,
+        train_images_available=len(data.train_y),
+        validation_images=len(data.validation_y),
+        classes=len(data.classes),
+        dropped_per_epoch=used - steps * config.global_batch,
+        order=ORDERS[config.partition],
+    )
+
+
+def finished_record(
+    config: RunConfig,
+    trained: Trained,
+    *,
+    world: World,
+    data: DataRecord,
+    labelled: bool,
+    provenance: Provenance,
+    earlier: tuple[Attempt, ...],
+    attempt: int,
+    started_at: datetime,
+    ended_at: datetime,
+) -> RunRecord:
+    """The record of a run that completed or diverged."""
+    status: Status = "completed" if trained.error is None else "diverged"
+    this = Attempt(
+        number=attempt,
+        resumed_from_epoch=trained.resumed_from,
+        started_at=started_at,
+        ended_at=ended_at,
+        status=status,
+    )
+    attempts = (*earlier, this)
+    return with_reasons(
+        RunRecord.model_construct(
+            schema_version=1,
+            cell_id=config.cell_id(),
+            status=status,
+            error=trained.error,
+            config=config,
+            world=world,
+            data=data,
+            epochs=trained.epochs,
+            steps=trained.steps,
+            throughput=throughput(trained.epochs),
+            weights_sha256=trained.weights_sha256,
+            provenance=provenance,
+            attempts=attempts,
+            started_at=attempts[0].started_at,
+            ended_at=ended_at,
+            missing={},
+        ),
+        _reasons(labelled=labelled, diverged=trained.error is not None),
+    )
+
+
+def _reasons(*, labelled: bool, diverged: bool) -> dict[str, str]:
+    reasons = {
+        **REASONS,
+        "world.interface": "MPI does not tell which interface it uses",
+        "steps": "no step after the first one of a start, which is no steady state",
+        "throughput.images_per_s": "no epoch after the first one of a start",
+    }
+    if not labelled:
+        text = "random labels: accuracy has no meaning"
+        reasons |= {"epochs.train_accuracy": text, "epochs.validation_accuracy": text}
+    if diverged:
+        text = "diverged"
+        reasons |= {
+            f"epochs.{name}": text
+            for name in ("train_loss", "train_accuracy", "validation_loss", "validation_accuracy")
+            if f"epochs.{name}" not in reasons
+        }
+    return reasons

@@ -1,0 +1,95 @@
+"""Where a number comes from: code, versions, hardware, and an allow-listed environment."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from train.config import RunConfig
+from train.record import Provenance
+from train.runtime import Runtime
+
+PACKAGES = (
+    "tensorflow-cpu", "tensorflow", "keras", "horovod", "tensorflow-addons", "numpy", "pydantic",
+)  # fmt: skip
+# names, never patterns: an environment holds tokens
+ENVIRONMENT = (
+    "OMP_NUM_THREADS", "TF_CPP_MIN_LOG_LEVEL", "TF_ENABLE_ONEDNN_OPTS", "CUDA_VISIBLE_DEVICES",
+    "HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS", "HOROVOD_GLOO_IFACE", "HOROVOD_CYCLE_TIME",
+    "HOROVOD_FUSION_THRESHOLD", "HOROVOD_CACHE_CAPACITY", "NCCL_SOCKET_IFNAME", "NCCL_IB_HCA",
+    "NCCL_P2P_DISABLE", "SLURM_JOB_PARTITION", "SLURM_JOB_NUM_NODES", "SLURM_CPUS_PER_TASK",
+)  # fmt: skip
+
+REASONS = {
+    "provenance.git_commit": "the code does not run from a git checkout",
+    "provenance.git_dirty": "the code does not run from a git checkout",
+    "provenance.image_digest": "not run from a container image",
+    "provenance.gpu": "no GPU on this machine",
+    "provenance.driver": "no GPU driver on this machine",
+    "provenance.slurm_job_id": "not run under Slurm",
+}
+
+
+def collect(config: RunConfig, runtime: Runtime) -> Provenance:
+    commit, dirty = git_state(Path(__file__).resolve().parent.parent)
+    return Provenance(
+        git_commit=commit,
+        git_dirty=dirty,
+        image_digest=os.environ.get("HOROSCALE_IMAGE_DIGEST"),
+        versions=_versions(),
+        cpu=cpu_name(),
+        gpu=runtime.gpu,
+        driver=_driver(),
+        slurm_job_id=os.environ.get("SLURM_JOB_ID"),
+        # weights and data order use the run's seed, random layers a stream per rank
+        seeds={"run": config.seed},
+        environment={name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
+    )
+
+
+def git_state(folder: Path) -> tuple[str | None, bool | None]:
+    """Commit and whether the tree differs from it; told by the supervisor inside a container."""
+    told = os.environ.get("HOROSCALE_GIT_COMMIT")
+    if told:
+        return told, os.environ.get("HOROSCALE_GIT_DIRTY") == "1"
+    try:
+        commit = _git(folder, "rev-parse", "HEAD")
+        return commit, bool(_git(folder, "status", "--porcelain"))
+    except (OSError, subprocess.CalledProcessError):
+        return None, None
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(folder), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def cpu_name() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.machine()
+
+
+def _driver() -> str | None:
+    try:
+        text = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8")
+    except OSError:
+        return None
+    return text.splitlines()[0].strip()

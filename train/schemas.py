@@ -1,0 +1,24 @@
+"""Export the JSON Schemas of both contracts: `python -m train.schemas FOLDER`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from train.config import RunConfig
+from train.files import write_atomically
+from train.record import RunRecord
+
+SCHEMAS = {"run_config": RunConfig, "run_record": RunRecord}
+
+
+def export(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, model in SCHEMAS.items():
+        text = json.dumps(model.model_json_schema(), indent=2) + "\n"
+        write_atomically(folder / f"{name}.schema.json", text)
+
+
+if __name__ == "__main__":
+    export(Path(sys.argv[1]))

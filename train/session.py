@@ -1,0 +1,84 @@
+"""One start of one cell on one rank: world, data, training, and rank 0's record."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from train.config import RunConfig
+from train.data.prepare import load
+from train.files import write_atomically
+from train.launch import Launch
+from train.loop import Cell, write_step_times
+from train.outcome import describe_data, finished_record
+from train.provenance import collect, cpu_name
+from train.record import RECORD_NAME, DataRecord, Provenance, RunRecord, World, write_record
+from train.runtime import Runtime, describe_world, start
+from train.task import Task
+from train.traces import CHECKPOINT_NAME, START_NAME, earlier_attempts, rank_file
+
+
+def run_session(config: RunConfig, launch: Launch, task: Task, beat: Callable[[str], None]) -> None:
+    """Collective. Rank 0 writes the record before the last barrier: a launcher may end stragglers
+    as soon as the first rank is gone."""
+    beat("waiting for the other ranks")
+    runtime = start(config, launch)
+    beat("loading the data")
+    data = load(config.dataset, config.image_size, task.data)
+    cell = Cell(config, runtime, data, task.out, task.attempt, beat)
+    world = describe_world(runtime, cpu_name())
+    facts = describe_data(config, data, cell.steps)
+    provenance = collect(config, runtime)
+    if runtime.rank == 0:
+        _announce(task, world, facts, provenance)
+    trained = cell.train(resume=task.resume)
+    write_step_times(cell.clock, rank_file(task.out, runtime.rank, "steps.jsonl"))
+    if runtime.rank == 0:
+        beat("writing the record")
+        record = finished_record(
+            config,
+            trained,
+            world=world,
+            data=facts,
+            labelled=data.labelled,
+            provenance=provenance,
+            earlier=earlier_attempts(task.out),
+            attempt=task.attempt,
+            started_at=task.started_at,
+            ended_at=datetime.now(UTC),
+        )
+        _keep(task, record)
+    _leave(runtime)
+
+
+def _announce(task: Task, world: World, data: DataRecord, provenance: Provenance) -> None:
+    """What a record needs should this start end without one."""
+    told = {
+        "attempt": task.attempt,
+        "world": world.model_dump(mode="json"),
+        "data": data.model_dump(mode="json"),
+        "provenance": provenance.model_dump(mode="json"),
+    }
+    write_atomically(task.out / "logs" / START_NAME, json.dumps(told))
+
+
+def _keep(task: Task, record: RunRecord) -> None:
+    file = task.out / RECORD_NAME
+    if task.force:
+        file.unlink(missing_ok=True)
+    if write_record(file, record):
+        (task.out / CHECKPOINT_NAME).unlink(
+            missing_ok=True
+        )  # it can be 300 MB, and nothing is left
+    else:
+        raise RuntimeError(f"{file} holds a good record already and was kept")
+
+
+def _leave(runtime: Runtime) -> None:
+    import horovod.tensorflow as hvd  # noqa: PLC0415
+    import tensorflow as tf  # noqa: PLC0415
+
+    if runtime.size > 1:
+        hvd.allreduce(tf.zeros(1), op=hvd.Sum)
+    hvd.shutdown()

@@ -1,0 +1,21 @@
+"""Where and how one start of a cell runs; nothing of it changes a result. Loads no TensorFlow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Task:
+    out: Path  # folder of the record, the checkpoint and the logs
+    data: Path  # folder with the data sets
+    resume: bool  # go on from the checkpoint in ``out``
+    force: bool  # replace a good record
+    attempt: int  # which start of the cell it is, from 1
+    started_at: datetime
+
+
+class WorldError(RuntimeError):
+    """The world that Horovod made is not the one that the config asks for."""

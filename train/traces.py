@@ -1,0 +1,160 @@
+"""What a start of a cell leaves on disk while it runs, and the record made of it when it dies.
+
+Part of the contract with the supervisor; loads neither TensorFlow nor numpy.
+Layout of a cell's folder: config.json, record.json, epochs.jsonl, checkpoint.npz, logs/ with
+start.json, rank-N.log, rank-N.error.json, rank-N.beat, rank-N.steps.jsonl.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from train.config import RunConfig
+from train.record import (
+    RECORD_NAME,
+    Attempt,
+    DataRecord,
+    EpochRecord,
+    Provenance,
+    RecordError,
+    RunError,
+    RunRecord,
+    Status,
+    World,
+    null_paths,
+    read_record,
+)
+
+CONFIG_NAME = "config.json"
+EPOCHS_NAME = "epochs.jsonl"
+CHECKPOINT_NAME = "checkpoint.npz"
+START_NAME = "start.json"
+
+
+def rank_file(cell: Path, rank: int, kind: str) -> Path:
+    """kind: log, error.json, beat or steps.jsonl"""
+    return cell / "logs" / f"rank-{rank}.{kind}"
+
+
+@dataclass(frozen=True)
+class RankFailure:
+    """A rank's own word on its end; ``consequence`` when it only says that a peer is gone."""
+
+    at: datetime
+    consequence: bool
+    error: RunError
+
+
+def read_failures(cell: Path) -> list[RankFailure]:
+    """All ranks' errors of the last start, earliest first; unreadable ones left out."""
+    found = []
+    for file in (cell / "logs").glob("rank-*.error.json"):
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            told = json.loads(file.read_text(encoding="utf-8"))
+            error = RunError.model_validate(told["error"])
+            found.append(
+                RankFailure(datetime.fromisoformat(told["at"]), told["consequence"], error)
+            )
+    return sorted(found, key=lambda failure: failure.at)
+
+
+def read_epochs(cell: Path) -> tuple[EpochRecord, ...]:
+    """Epochs that ended so far; a last line that is not whole yet is left out."""
+    try:
+        lines = (cell / EPOCHS_NAME).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return ()
+    found = []
+    for line in lines:
+        try:
+            found.append(EpochRecord.model_validate_json(line))
+        except ValidationError:
+            break
+    return tuple(found)
+
+
+def earlier_attempts(cell: Path) -> tuple[Attempt, ...]:
+    """Starts that an earlier record of this cell counts; none where there is no readable one."""
+    try:
+        return read_record(cell / RECORD_NAME).attempts
+    except RecordError:
+        return ()
+
+
+def ended_record(
+    cell: Path,
+    config: RunConfig,
+    status: Status,
+    error: RunError,
+    *,
+    started_at: datetime,
+    ended_at: datetime,
+) -> RunRecord:
+    """The record of a start that did not write its own, from the traces that it left."""
+    told = _read_start(cell)
+    epochs = read_epochs(cell)
+    earlier = earlier_attempts(cell)
+    number = len(earlier) + 1
+    this = Attempt(
+        number=number,
+        resumed_from_epoch=sum(epoch.attempt < number for epoch in epochs),
+        started_at=started_at,
+        ended_at=ended_at,
+        status=status,
+    )
+    attempts = (*earlier, this)
+    return with_reasons(
+        RunRecord.model_construct(
+            schema_version=1,
+            cell_id=config.cell_id(),
+            status=status,
+            error=error,
+            config=config,
+            world=told.get("world"),
+            data=told.get("data"),
+            epochs=epochs,
+            steps=None,
+            throughput=None,
+            weights_sha256=None,
+            provenance=told.get("provenance"),
+            attempts=attempts,
+            started_at=attempts[0].started_at,
+            ended_at=ended_at,
+            missing={},
+        ),
+        {},
+        otherwise=f"the run ended as {status} before this was known",
+    )
+
+
+def with_reasons(
+    draft: RunRecord, reasons: Mapping[str, str], otherwise: str | None = None
+) -> RunRecord:
+    """Give each null of the draft its reason, then validate the whole.
+
+    Raises:
+        ValueError: a null has no reason.
+    """
+    reason = {path: reasons.get(path, otherwise) for path in sorted(set(null_paths(draft)))}
+    missing = {path: text for path, text in reason.items() if text}
+    return RunRecord.model_validate({**draft.model_dump(), "missing": missing})
+
+
+def _read_start(cell: Path) -> dict[str, World | DataRecord | Provenance]:
+    """World, data and provenance as rank 0 announced them; empty when it never got that far."""
+    try:
+        told = json.loads((cell / "logs" / START_NAME).read_text(encoding="utf-8"))
+        return {
+            "world": World.model_validate(told["world"]),
+            "data": DataRecord.model_validate(told["data"]),
+            "provenance": Provenance.model_validate(told["provenance"]),
+        }
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}

@@ -1,0 +1,69 @@
+"""A thread in every rank that ends a hang and reports life.
+
+Horovod's own stall inspector never fires under Gloo: a rank that stops leaves its peers waiting
+for ever without a word. Each rank therefore writes down what it is doing, and ends itself when
+that has not changed for too long, after dumping all stacks into its log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+EXIT_STALLED = 75
+
+
+class Watchdog:
+    """Call :meth:`beat` at every sign of progress; use as a context manager."""
+
+    def __init__(
+        self,
+        file: Path,
+        stall_s: float,
+        supervisor: int | None,
+        on_stall: Callable[[str], None],
+        *,
+        period_s: float = 1.0,
+    ) -> None:
+        self._file = file
+        self._stall_s = stall_s
+        self._supervisor = supervisor
+        self._on_stall = on_stall
+        self._period_s = period_s
+        self._phase = "starting"
+        self._at = time.monotonic()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+
+    def __enter__(self) -> Watchdog:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def beat(self, phase: str) -> None:
+        """Progress: what this rank does from now on."""
+        self._phase, self._at = phase, time.monotonic()
+
+    def _watch(self) -> None:
+        while not self._stop.wait(self._period_s):
+            idle = time.monotonic() - self._at
+            # life signs are a courtesy: a full disk must not end the run
+            with contextlib.suppress(OSError):
+                self._file.write_text(json.dumps({"phase": self._phase, "idle_s": round(idle, 1)}))
+            if self._supervisor is not None and os.getppid() != self._supervisor:
+                os._exit(EXIT_STALLED)  # nobody is left to end us or to use our result
+            if idle > self._stall_s:
+                faulthandler.dump_traceback(file=sys.stderr, all_threads=True)
+                with contextlib.suppress(OSError):
+                    self._on_stall(f"no progress for {idle:.0f} s while: {self._phase}")
+                os._exit(EXIT_STALLED)
