@@ -69,6 +69,16 @@ def _epoch_findings(record: RunRecord) -> Iterator[str]:
 def _completed_findings(record: RunRecord) -> Iterator[str]:
     if len(record.epochs) != record.config.epochs:
         yield f"{len(record.epochs)} of {record.config.epochs} epochs, yet the status is completed"
+    data = record.data
+    for epoch in record.epochs:
+        if data is None:
+            break
+        covered = epoch.steps * record.config.global_batch + data.dropped_per_epoch
+        if covered != data.train_images:
+            yield (
+                f"epoch {epoch.epoch}: its steps and the {data.dropped_per_epoch:,} images left "
+                f"over make {covered:,} of {data.train_images:,} training images"
+            )
     if record.weights_sha256 is None:
         reason = reason_for(record, "weights_sha256")
         yield f"nothing shows that all ranks hold equal weights ({reason})"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from analysis.frames import frame
 from analysis.plots import Figure, Look, empty, legend, small_multiples, style, to_svg
@@ -19,6 +19,9 @@ COLUMNS: dict[str, str] = {
 }  # fmt: skip
 #: A wider range than this is read better on a log axis.
 _LOG_RANGE = 10
+
+
+_DIVERGED = {"diverged: last value": {"marker": "x", "linestyle": ":", "linewidth": 1}}
 
 
 @dataclass(frozen=True)
@@ -62,8 +65,9 @@ def curves(epochs: pd.DataFrame, quantity: Quantity, seen: Mapping[str, Look], w
             axis.set_xlabel("epoch")
         axes[0].set_ylabel(quantity.axis)
         if quantity.log and _wide(data["value"]):
-            axes[0].set_yscale("log")  # shared by all panels
-        legend(canvas, axes)
+            _log_axis(axes[0])  # shared by all panels
+        there = {label: look for label, look in seen.items() if label in set(data["technique"])}
+        legend(canvas, there, _DIVERGED if (data["status"] == "diverged").any() else {})
         svg = to_svg(canvas)
     return Figure(quantity.key, quantity.title, _caption(data, quantity), data, svg)
 
@@ -73,12 +77,12 @@ def curve_data(epochs: pd.DataFrame, column: str) -> pd.DataFrame:
 
     A mean is over the completed runs of one technique in one panel.
     """
-    ordered = epochs.sort_values(["gpus", "global_batch"], kind="stable")
+    ordered = epochs.sort_values(["context", "gpus", "global_batch"], kind="stable")
     rows: list[dict[str, Any]] = []
-    for (gpus, batch, context), panel in ordered.groupby(
-        ["gpus", "global_batch", "context"], sort=False
-    ):
-        about = {"panel": _panel(gpus, batch, context), "gpus": gpus, "global_batch": batch}
+    for _, panel in ordered.groupby(["gpus", "global_batch", "context"], sort=False):
+        gpus, batch = int(panel["gpus"].iloc[0]), int(panel["global_batch"].iloc[0])
+        title = _panel(gpus, batch, str(panel["context"].iloc[0]))
+        about = {"panel": title, "gpus": gpus, "global_batch": batch}
         rows += [
             {**about, "kind": "run", "technique": row["technique_label"], "value": row[column],
              **{name: row[name] for name in ("cell_id", "status", "seed", "epoch")}}
@@ -111,12 +115,12 @@ def _draw(axis: Any, data: pd.DataFrame, seen: Mapping[str, Look]) -> None:
             if diverged:
                 axis.plot(
                     x[-1:], y[-1:], color=look.color, marker="x", markersize=7, linestyle="none",
-                    markeredgewidth=1.8, label="diverged (last value before the end)",
+                    markeredgewidth=1.8,
                 )  # fmt: skip
         x, y = _points(own[own["kind"] == "mean"])
         axis.plot(
-            x, y, color=look.color, linewidth=2.0, linestyle=look.dashes, label=label,
-            marker=look.marker if len(x) <= 20 else None, markersize=3.5,
+            x, y, color=look.color, linewidth=1.6, linestyle=look.dashes,
+            marker=look.marker if len(x) <= 20 else None, markersize=3,
         )  # fmt: skip
     axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
 
@@ -124,6 +128,13 @@ def _draw(axis: Any, data: pd.DataFrame, seen: Mapping[str, Look]) -> None:
 def _points(rows: pd.DataFrame) -> tuple[list[int], list[float]]:
     ordered = rows.sort_values("epoch")
     return [int(e) for e in ordered["epoch"]], [float(v) for v in ordered["value"]]
+
+
+def _log_axis(axis: Any) -> None:
+    axis.set_yscale("log")
+    axis.yaxis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5), numticks=12))
+    axis.yaxis.set_minor_locator(NullLocator())
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
 def _wide(column: pd.Series[Any]) -> bool:
@@ -136,8 +147,8 @@ def _caption(data: pd.DataFrame, quantity: Quantity) -> str:
     runs = data[data["kind"] == "run"]
     diverged = runs[runs["status"] == "diverged"]["cell_id"].nunique()
     text = (
-        f"Each of the {runs['cell_id'].nunique()} runs is a thin line (one seed each); a thick line "
-        f"is the mean of the completed runs of a technique{_range(means['n'].tolist())}. "
+        f"Each of the {runs['cell_id'].nunique()} runs is a thin line (one seed each); a thick "
+        f"line is the mean of the completed runs of a technique{_range(means['n'].tolist())}. "
         "One panel per rank count and global batch. No interval is drawn: the runs are."
     )
     if diverged:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
+Row = dict[str, Any]
 NOT_AVAILABLE = "n/a"
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -17,6 +18,7 @@ class Column:
     head: str
     align: Literal["left", "right"] = "right"
     about: str = ""  # a footnote: what the numbers are
+    wide: bool = False  # holds sentences
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,13 @@ def text(value: Any) -> str:
     return "" if pd.isna(value) else str(value)
 
 
-def with_context(row: pd.Series[Any]) -> str:
+def plain_rows(table: pd.DataFrame) -> list[Row]:
+    """The rows with None for every null: <NA> has no truth value."""
+    rows = table.to_dict(orient="records")
+    return [{str(k): None if pd.isna(v) else v for k, v in row.items()} for row in rows]
+
+
+def with_context(row: Row) -> str:
     """Technique, and what else tells this row from its neighbours."""
     context = text(row["context"])
     return f"{row['technique_label']}; {context}" if context else str(row["technique_label"])

@@ -10,8 +10,9 @@ from analysis.load import Problem
 
 def problems_view(problems: Sequence[Problem]) -> Table:
     columns = (
-        Column("cell", "left"), Column("kind", "left"), Column("status", "left"), Column("rank"),
-        Column("what", "left"), Column("where", "left"), Column("what to do", "left"),
+        Column("cell", "left", wide=True), Column("kind", "left"), Column("status", "left"),
+        Column("rank"), Column("what", "left", wide=True), Column("where", "left"),
+        Column("what to do", "left", wide=True),
     )  # fmt: skip
     rows = tuple(
         (
@@ -33,7 +34,7 @@ def provenance_view(rows: Sequence[tuple[str, str, int]]) -> Table:
     return Table(
         "provenance",
         "Provenance",
-        (Column("what", "left"), Column("value", "left"), Column("runs")),
+        (Column("what", "left"), Column("value", "left", wide=True), Column("runs")),
         tuple((what, value, str(runs)) for what, value, runs in rows),
         empty="No usable run.",
         csv=False,

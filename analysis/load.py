@@ -116,9 +116,7 @@ def _missing(cell: Path, cell_id: str) -> Problem:
         reason = f"no record yet; epochs.jsonl shows {lines} finished epochs (still running?)"
     else:
         reason = "no record yet (waiting in the queue, running its first epoch, or killed)"
-    return Problem(
-        cell_id, "missing", "none", reason, what_to_do="`make status`, then `make sweep`"
-    )
+    return Problem(cell_id, "missing", "none", reason, what_to_do="make status, then make sweep")
 
 
 def _failed(record: RunRecord, cell_id: str) -> Problem:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +13,7 @@ import matplotlib as mpl
 import pandas as pd
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure as Canvas
+from matplotlib.lines import Line2D
 
 #: Stand-ins that no palette uses: replaced by currentColor and none, so that a page can be dark.
 INK, PAPER = "#010203", "#fdfefe"
@@ -20,7 +21,8 @@ GRID = "#8a8f98"
 #: Okabe and Ito 2008, told apart by colour-blind readers, without the yellow and black that one
 #: of a light and a dark page would swallow.
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+#: One more than there are colours, so that a colour comes round with another marker.
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 DASHES = ("-", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 _STYLE = {
     "svg.fonttype": "none",  # text stays text: selectable, searchable, small
@@ -86,8 +88,8 @@ def looks(labels: Sequence[str]) -> dict[str, Look]:
 
 
 def small_multiples(panels: int, *, share_y: bool) -> tuple[Canvas, list[Any]]:
-    """A canvas with ``panels`` axes in rows of up to three; call within :func:`style`."""
-    columns = min(3, panels)
+    """A canvas with ``panels`` axes in full rows where it can; call within :func:`style`."""
+    columns = {1: 1, 2: 2, 4: 2, 8: 4}.get(panels, 3)
     rows = -(-panels // columns)
     canvas = Canvas(figsize=(max(2.6 * columns, 4.6), 2.4 * rows + 0.7), layout="constrained")
     FigureCanvasSVG(canvas)
@@ -98,15 +100,18 @@ def small_multiples(panels: int, *, share_y: bool) -> tuple[Canvas, list[Any]]:
     return canvas, axes[:panels]
 
 
-def legend(canvas: Canvas, axes: Sequence[Any], columns: int = 3) -> None:
-    """One legend below all panels, each label once."""
-    handles = {}
-    for axis in axes:
-        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
-            handles.setdefault(label, handle)
-    canvas.legend(
-        handles.values(), handles.keys(), loc="outside lower center", ncols=columns, fontsize=8.5
-    )
+def legend(canvas: Canvas, seen: Mapping[str, Look], signs: Mapping[str, dict[str, Any]]) -> None:
+    """One legend below all panels: the techniques drawn, then what the other signs mean.
+
+    ``signs``: meaning -> properties of the line or marker.
+    """
+    drawn = {
+        label: Line2D([], [], color=look.color, linestyle=look.dashes, marker=look.marker,
+                      markersize=4, linewidth=1.6)
+        for label, look in seen.items()
+    }  # fmt: skip
+    drawn |= {label: Line2D([], [], color=GRID, **sign) for label, sign in signs.items()}
+    canvas.legend(drawn.values(), drawn.keys(), loc="outside lower center", ncols=3, fontsize=8.5)
 
 
 def to_svg(canvas: Canvas) -> str:
@@ -132,8 +137,12 @@ def inline(svg: str, key: str, title: str) -> str:
     body = re.sub(r'(xlink:href="|href="|url\()#', rf"\1#{key}-", body)
     body = body.replace(PAPER, "none").replace(INK, "currentColor")
     head, rest = body.split(">", 1)
+    points = float(re.search(r'width="([\d.]+)pt"', head)[1])  # type: ignore[index]
+    # never so small that its text cannot be read, never blown up: 96 px are 72 points
+    least, most = 0.75 * points * 96 / 72, 1.3 * points * 96 / 72
     head = re.sub(r'\s(width|height|xmlns(:\w+)?|version)="[^"]*"', "", head)
-    return f'{head} role="img" aria-label="{title}">{rest}'
+    size = f"width:100%;min-width:{least:.0f}px;max-width:{most:.0f}px"
+    return f'{head} style="{size}" role="img" aria-label="{title}">{rest}'
 
 
 def empty(key: str, title: str, why: str, data: pd.DataFrame) -> Figure:

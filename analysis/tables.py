@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import pandas as pd
 
 from analysis.display import (
     Column,
     Notes,
+    Row,
     Table,
     count,
     interval,
     joined,
     number,
     percent,
+    plain_rows,
     significant,
     text,
     with_context,
@@ -31,7 +30,9 @@ def ranks_column(runs: pd.DataFrame) -> Column:
         devices = " and ".join(sorted(set(runs["device"])))
         return Column("GPUs", about=f"one rank per GPU; device: {devices}")
     cores = sorted(set(runs["cores_per_rank"]))
-    group = f"{cores[0]} CPU core(s)" if len(cores) == 1 else "several CPU cores"
+    group = (
+        "several cores" if len(cores) != 1 else "1 core" if cores[0] == 1 else f"{cores[0]} cores"
+    )
     devices = " and ".join(sorted(set(runs["device"]))) or "unknown"
     if "gpu" in kinds:
         return Column("ranks", about=f"one GPU or a group of CPU cores each; devices: {devices}")
@@ -57,7 +58,7 @@ def convergence_view(table: pd.DataFrame, runs: pd.DataFrame) -> Table:
         Column("training s", about="seconds in training epochs (validation not counted), mean "
                "over completed runs"),
     )  # fmt: skip
-    rows = tuple(_convergence_row(row, notes) for _, row in table.iterrows())
+    rows = tuple(_convergence_row(row, notes) for row in plain_rows(table))
     return Table(
         "convergence",
         "Convergence: what each technique reaches at each scale",
@@ -68,7 +69,7 @@ def convergence_view(table: pd.DataFrame, runs: pd.DataFrame) -> Table:
     )
 
 
-def _convergence_row(row: pd.Series[Any], notes: Notes) -> tuple[str, ...]:
+def _convergence_row(row: Row, notes: Notes) -> tuple[str, ...]:
     shared = notes.mark(SHARED_CORES) if row["oversubscribed"] else ""
     return (
         count(row["gpus"]),
@@ -83,21 +84,21 @@ def _convergence_row(row: pd.Series[Any], notes: Notes) -> tuple[str, ...]:
     )
 
 
-def _plain_mean(row: pd.Series[Any], name: str, notes: Notes) -> str:
+def _plain_mean(row: Row, name: str, notes: Notes) -> str:
     if pd.isna(row[f"{name}_mean"]):
         return notes.missing(row[f"{name}_why"])
     value = row[f"{name}_mean"]
     return number(value, 3) if name.endswith("accuracy") else significant(value)
 
 
-def _accuracy(row: pd.Series[Any], notes: Notes) -> str:
+def _accuracy(row: Row, notes: Notes) -> str:
     parts = [_with_interval(row, "validation_accuracy", notes)]
     if row["n_diverged"] and not pd.isna(row["scored_accuracy_mean"]):
         parts.append(f"all: {_with_interval(row, 'scored_accuracy', notes)}")
     return joined(parts, "; ")
 
 
-def _with_interval(row: pd.Series[Any], name: str, notes: Notes) -> str:
+def _with_interval(row: Row, name: str, notes: Notes) -> str:
     mean, half, why = (row[f"{name}_{part}"] for part in ("mean", "half_width", "why"))
     if pd.isna(mean):
         return notes.missing(why)
@@ -133,7 +134,7 @@ def scaling_view(table: pd.DataFrame, runs: pd.DataFrame) -> Table:
                "ranks included: mean over ranks and runs"),
         Column("input wait", about="share of a steady step waiting for the next batch"),
     )  # fmt: skip
-    rows = tuple(_scaling_row(row, notes) for _, row in table.iterrows())
+    rows = tuple(_scaling_row(row, notes) for row in plain_rows(table))
     return Table(
         "scaling",
         "Scaling: throughput against ranks",
@@ -144,7 +145,7 @@ def scaling_view(table: pd.DataFrame, runs: pd.DataFrame) -> Table:
     )
 
 
-def _scaling_row(row: pd.Series[Any], notes: Notes) -> tuple[str, ...]:
+def _scaling_row(row: Row, notes: Notes) -> tuple[str, ...]:
     weak = row["scaling"] == "weak"
     mode = f"weak, {row['batch_per_rank']} a rank" if weak else f"strong, {row['global_batch']}"
     rate, why = row["images_per_s_mean"], row["images_per_s_why"]
@@ -166,7 +167,7 @@ def _scaling_row(row: pd.Series[Any], notes: Notes) -> tuple[str, ...]:
     )
 
 
-def _efficiency(row: pd.Series[Any], notes: Notes) -> str:
+def _efficiency(row: Row, notes: Notes) -> str:
     value, low, high, why = (
         row[name] for name in ("efficiency", "efficiency_low", "efficiency_high", "efficiency_why")
     )
@@ -196,7 +197,7 @@ def claims_view(table: pd.DataFrame, runs: pd.DataFrame, reference: str | None) 
         Column("runs per arm to decide", about="with power 0.8, were the observed difference and "
                "spread the true ones; alone at 0.05 / at the strictest level of the family"),
     )  # fmt: skip
-    rows = tuple(_claim_row(row, notes) for _, row in table.iterrows())
+    rows = tuple(_claim_row(row, notes) for row in plain_rows(table))
     return Table(
         "claims",
         f"Claims: techniques against {reference or 'a reference'}",
@@ -210,7 +211,7 @@ def claims_view(table: pd.DataFrame, runs: pd.DataFrame, reference: str | None) 
     )
 
 
-def _claim_row(row: pd.Series[Any], notes: Notes) -> tuple[str, ...]:
+def _claim_row(row: Row, notes: Notes) -> tuple[str, ...]:
     verdict = joined([str(row["verdict"]), notes.mark(row["why"])])
     bounded = not pd.isna(row["difference_low"])
     counted = not pd.isna(row["n"])
@@ -228,7 +229,7 @@ def _claim_row(row: pd.Series[Any], notes: Notes) -> tuple[str, ...]:
     )
 
 
-def _seeds(row: pd.Series[Any], notes: Notes) -> str:
+def _seeds(row: Row, notes: Notes) -> str:
     if row["verdict"] != "inconclusive":
         return "" if row["verdict"] in ("higher", "lower") else "n/a"
     if pd.isna(row["seeds_in_family"]):

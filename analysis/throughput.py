@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from analysis.frames import frame, values
-from analysis.plots import GRID, Figure, Look, empty, legend, small_multiples, style, to_svg
+from analysis.plots import Figure, Look, empty, legend, small_multiples, style, to_svg
 from analysis.scaling import series_of
 from analysis.stats import geometric_mean
 
@@ -20,6 +20,7 @@ COLUMNS: dict[str, str] = {
     "panel": _TEXT, "kind": _TEXT, "technique": _TEXT, "cell_id": _TEXT, "status": _TEXT,
     "seed": _INT, "gpus": _INT, "n": _INT, "images_per_s": _REAL, "oversubscribed": _BOOL,
 }  # fmt: skip
+_DOTTED = (0, (2, 3))
 _SIDEWAYS = 0.035  # of an octave, between neighbours, so that no dot hides another
 
 
@@ -36,7 +37,8 @@ def throughput_figure(runs: pd.DataFrame, seen: Mapping[str, Look], why: str) ->
             axis.set_title(panel, loc="left")
         _scale_y(axes[0], data["images_per_s"])
         axes[0].set_ylabel("images/s (log₂)")
-        legend(canvas, axes)
+        drawn = {label: look for label, look in seen.items() if label in set(data["technique"])}
+        legend(canvas, drawn, _signs(data))
         svg = to_svg(canvas)
     return Figure(KEY, TITLE, _caption(data), data, svg)
 
@@ -62,10 +64,10 @@ def throughput_data(runs: pd.DataFrame) -> pd.DataFrame:
 
 def _lines(completed: pd.DataFrame, about: Mapping[str, Any]) -> list[dict[str, Any]]:
     means = [
-        {**about, "kind": "mean", "gpus": int(gpus), "n": len(group),
+        {**about, "kind": "mean", "gpus": int(group["gpus"].iloc[0]), "n": len(group),
          "images_per_s": geometric_mean(values(group["images_per_s"])),
          "oversubscribed": bool(group["oversubscribed"].any())}
-        for gpus, group in completed.groupby("gpus")
+        for _, group in completed.groupby("gpus")
     ]  # fmt: skip
     if len(means) < 2 or means[0]["oversubscribed"]:
         return means
@@ -94,16 +96,14 @@ def _draw(axis: Any, data: pd.DataFrame, seen: Mapping[str, Look]) -> None:
         ideal, mean = own[own["kind"] == "ideal"], own[own["kind"] == "mean"]
         axis.plot(
             ideal["gpus"].tolist(), ideal["images_per_s"].tolist(), color=look.color,
-            linewidth=1.0, alpha=0.7, linestyle=(0, (2, 3)),
+            linewidth=1.0, alpha=0.7, linestyle=_DOTTED,
         )  # fmt: skip
         axis.plot(
             [g * shift for g in mean["gpus"]], mean["images_per_s"].tolist(), color=look.color,
-            linewidth=1.4, linestyle=look.dashes, label=label, marker="_", markersize=9,
+            linewidth=1.4, linestyle=look.dashes, marker="_", markersize=9,
         )  # fmt: skip
         for _, run in own[own["kind"] == "run"].iterrows():
             _dot(axis, run, look, shift)
-    if (data["kind"] == "ideal").any():
-        axis.plot([], [], color=GRID, linewidth=1.0, linestyle=(0, (2, 3)), label="ideal, from n0")
     counts = sorted(set(data["gpus"]))
     axis.set_xscale("log", base=2)
     axis.xaxis.set_major_locator(FixedLocator(counts))
@@ -114,16 +114,27 @@ def _draw(axis: Any, data: pd.DataFrame, seen: Mapping[str, Look]) -> None:
 
 
 def _dot(axis: Any, run: pd.Series[Any], look: Look, shift: float) -> None:
-    if run["status"] == "diverged":
-        marker, label = "x", "diverged"
-    else:
-        marker, label = look.marker, "ranks share cores" if run["oversubscribed"] else None
-    hollow = bool(run["oversubscribed"]) and marker != "x"
+    diverged, hollow = run["status"] == "diverged", bool(run["oversubscribed"])
     axis.plot(
-        [run["gpus"] * shift], [run["images_per_s"]], color=look.color, marker=marker,
-        markersize=6 if marker == "x" else 4.5, linestyle="none", alpha=0.85,
-        markerfacecolor="none" if hollow else look.color, label=label,
+        [run["gpus"] * shift], [run["images_per_s"]], color=look.color,
+        marker="x" if diverged else look.marker, markersize=6 if diverged else 4.5, alpha=0.85,
+        linestyle="none", markerfacecolor="none" if hollow else look.color,
     )  # fmt: skip
+
+
+def _signs(data: pd.DataFrame) -> dict[str, dict[str, Any]]:
+    """What the legend says beside the techniques."""
+    runs = data[data["kind"] == "run"]
+    signs: dict[str, dict[str, Any]] = {}
+    if (data["kind"] == "ideal").any():
+        signs["ideal, from n0"] = {"linewidth": 1, "linestyle": _DOTTED}
+    if runs["oversubscribed"].any():
+        signs["ranks share cores"] = {
+            "marker": "o", "markerfacecolor": "none", "linestyle": "none", "markersize": 4.5
+        }  # fmt: skip
+    if (runs["status"] == "diverged").any():
+        signs["diverged"] = {"marker": "x", "linestyle": "none", "markersize": 6}
+    return signs
 
 
 def _scale_y(axis: Any, rates: pd.Series[Any]) -> None:

@@ -52,7 +52,9 @@ def plan(
         wanted = load_sweep(sweep)
         machine = _machine(wanted, data, at_once=1, stall_s=300, limit_s=None)
         rows = plan_rows(wanted.configs, train_images(wanted.configs, data), known_rates(results))
-        lines = {c.cell_id(): _launch_line(c, results / wanted.name, machine) for c in wanted.configs}
+        lines = {
+            c.cell_id(): _launch_line(c, results / wanted.name, machine) for c in wanted.configs
+        }
         render_plan(rows, lines, Console())
 
 

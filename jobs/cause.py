@@ -45,9 +45,7 @@ def cause_of(
     own = [failure.error for failure in read_failures(cell) if not failure.consequence]
     if own:
         return "failed", own[0]
-    by_signal = sorted(
-        (end.at, rank, end.code) for rank, end in ranks.bad.items() if end.code < 0
-    )
+    by_signal = sorted((end.at, rank, end.code) for rank, end in ranks.bad.items() if end.code < 0)
     if by_signal:
         _, rank, code = by_signal[0]
         return "failed", _error(
@@ -127,6 +125,4 @@ def _error(what: str, where: str, what_to_do: str, cell: Path, rank: int | None)
         with contextlib.suppress(OSError):
             text = rank_file(cell, rank, "log").read_text(encoding="utf-8", errors="replace")
             tail = tuple(text.splitlines()[-TAIL_LINES:])
-    return RunError(
-        what=what, where=where, what_to_do=what_to_do, rank=rank, log_tail=tail
-    )
+    return RunError(what=what, where=where, what_to_do=what_to_do, rank=rank, log_tail=tail)

@@ -38,6 +38,8 @@ def train_images(configs: Iterable[RunConfig], data: Path) -> dict[DataKey, int]
             env={**os.environ, "PYTHONPATH": str(ROOT)},
         )  # fmt: skip
         if done.returncode != 0:
-            raise ConfigError(f"the data set {key[0]} is not ready (see above); nothing was started")
+            raise ConfigError(
+                f"the data set {key[0]} is not ready (see above); nothing was started"
+            )
         found[key] = int(json.loads(done.stdout)["train_images"])
     return found

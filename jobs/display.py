@@ -41,9 +41,7 @@ class Board:
 
     @classmethod
     def of(cls, cells: Sequence[Standing]) -> Board:
-        return cls(
-            {c.config.cell_id(): Row(c, c.status if c.done else "waiting") for c in cells}
-        )
+        return cls({c.config.cell_id(): Row(c, c.status if c.done else "waiting") for c in cells})
 
     def started(self, cell: Standing) -> Row:
         row = self.rows[cell.config.cell_id()]

@@ -54,7 +54,9 @@ def _stand(config: RunConfig, folder: Path) -> Standing:
     except RecordError as error:
         return Standing(config, folder, "broken record", str(error).splitlines()[0])
     if record.error is None:
-        return Standing(config, folder, record.status, f"completed {record.ended_at:%Y-%m-%d %H:%M}")
+        return Standing(
+            config, folder, record.status, f"completed {record.ended_at:%Y-%m-%d %H:%M}"
+        )
     return Standing(config, folder, record.status, record.error.what)
 
 
@@ -85,4 +87,3 @@ def archive(folder: Path) -> None:
     for item in sorted(folder.iterdir()):
         if item.name not in (CONFIG_NAME, ARCHIVE_NAME, LOCK_NAME):
             shutil.move(str(item), target / item.name)
-

@@ -50,9 +50,7 @@ def run_cell(told: dict[str, Any]) -> str:
 
     Takes plain JSON values, so that the pickle holds no class of ours.
     """
-    task = CellTask(
-        **{**told, "cores": tuple(tuple(group) for group in told["cores"])}
-    )
+    task = CellTask(**{**told, "cores": tuple(tuple(group) for group in told["cores"])})
     cell = Path(task.cell)
     with _only_one(cell), _stopped_by_signals() as stop:
         if is_good(cell):
@@ -81,8 +79,8 @@ def _run(task: CellTask, cell: Path, config: RunConfig, stop: Stop) -> str:
         (cell / RESERVE_NAME).unlink(missing_ok=True)
     if is_good(cell):
         return read_record(cell / RECORD_NAME).status
-    status, error = cause_of(cell, ranks, stopped, trouble)
-    _settle(cell, config, status, error, started_at)
+    status, found = cause_of(cell, ranks, stopped, trouble)
+    _settle(cell, config, status, found, started_at)
     return status
 
 
@@ -90,9 +88,7 @@ def _start(task: CellTask, cell: Path, config: RunConfig, attempt: int, ranks: R
     base = clean_environment(os.environ)
     argv = train_argv(task, attempt)
     for rank in range(config.gpus):
-        extra = rank_environment(
-            task, rank, attempt=attempt, supervisor=os.getpid(), root=ROOT
-        )
+        extra = rank_environment(task, rank, attempt=attempt, supervisor=os.getpid(), root=ROOT)
         ranks.start(argv, base | extra, rank_file(cell, rank, "log"))
 
 

@@ -54,7 +54,9 @@ def test_only_the_contracts_of_train(part: str) -> None:
     for file in sources(part):
         for name in imports(file):
             if name == "train" or name.startswith("train."):
-                assert ".".join(name.split(".")[:2]) in CONTRACT, f"{file.relative_to(ROOT)}: {name}"
+                assert ".".join(name.split(".")[:2]) in CONTRACT, (
+                    f"{file.relative_to(ROOT)}: {name}"
+                )
 
 
 def test_only_one_file_knows_submitit() -> None:
@@ -89,9 +91,7 @@ def test_rooms_stay_small(part: str) -> None:
         assert len(file.read_text().splitlines()) <= 300, f"{file.relative_to(ROOT)} holds too much"
 
 
-@pytest.mark.parametrize(
-    ("name", "model"), [("run_config", RunConfig), ("run_record", RunRecord)]
-)
+@pytest.mark.parametrize(("name", "model"), [("run_config", RunConfig), ("run_record", RunRecord)])
 def test_exported_schemas_are_those_of_the_contracts(name: str, model: type) -> None:
     file = ROOT / "docs" / "schema" / f"{name}.schema.json"
     assert json.loads(file.read_text()) == model.model_json_schema(), "run: make schemas"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import horovod.tensorflow as hvd
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from train.data.arrays import Dataset
@@ -59,7 +60,7 @@ class Evaluator:
         return tf.reduce_sum(losses * weights), tf.reduce_sum(hits * weights)
 
 
-def _padded(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _padded(rows: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.float32]]:
     """Fill up to BATCH with copies that weigh nothing: one shape means one traced graph."""
     weights = np.zeros(BATCH, np.float32)
     weights[: len(rows)] = 1

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import horovod.tensorflow as hvd
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from train import checkpoint
@@ -34,6 +35,8 @@ from train.traces import CHECKPOINT_NAME, EPOCHS_NAME
 from train.verdict import divergence, not_finite
 
 Beat = Callable[[str], None]
+#: uint8 images [b, H, W, C] and int64 labels [b] of one rank
+Batch = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
 
 
 @dataclass(frozen=True)
@@ -69,8 +72,8 @@ class Cell:
         self.steps = steps_per_epoch(config, len(self.data.train_y))
         stream = hashlib.sha256(f"{config.seed}/{runtime.rank}".encode()).digest()
         seed = StepSeed(int.from_bytes(stream[:4], "big") >> 1)
-        shape = tuple(self.data.train_x.shape[1:])
-        self.model = build_model(config, shape, len(self.data.classes), seed)
+        height, width, channels = self.data.train_x.shape[1:]
+        self.model = build_model(config, (height, width, channels), len(self.data.classes), seed)
         optimizer = build_optimizer(config.technique.optimizer, self.model.trainable_variables)
         self.step = TrainStep(
             self.model, optimizer, config.technique.optimizer, seed, size=runtime.size
@@ -172,7 +175,7 @@ class Cell:
             validation_images=checked.images if checked else 0,
         ), error
 
-    def _batches(self, epoch: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def _batches(self, epoch: int) -> Iterator[Batch]:
         """uint8 images [b, H, W, C] and labels [b] of this rank, gathered one step ahead."""
         config, runtime = self.config, self.runtime
         plan = rank_batches(
@@ -181,7 +184,7 @@ class Cell:
         )  # fmt: skip
         assert len(plan) == self.steps, (len(plan), self.steps)
 
-        def gather(step: int) -> tuple[np.ndarray, np.ndarray]:
+        def gather(step: int) -> Batch:
             rows = self.used[plan[step]]
             return self.data.train_x[rows], self.data.train_y[rows]
 
@@ -225,8 +228,11 @@ class Cell:
     def _gathered_steps(self) -> tuple[RankSteps, ...] | None:
         table = self.clock.steady()
         mine = rank_steps(self.runtime.rank, table) if len(table) else None
-        found = hvd.allgather_object(mine) if self.runtime.size > 1 else [mine]
-        return None if None in found else tuple(found)
+        found: list[RankSteps | None] = (
+            hvd.allgather_object(mine) if self.runtime.size > 1 else [mine]
+        )
+        known = tuple(steps for steps in found if steps is not None)
+        return known if len(known) == len(found) else None
 
 
 def _finite(value: float) -> float | None:

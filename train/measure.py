@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from train.record import EpochRecord, RankSteps, Spread, Throughput, ThroughputSample
 
@@ -45,6 +46,9 @@ def throughput(epochs: Sequence[EpochRecord]) -> Throughput:
     )
 
 
+Array = npt.NDArray[np.float64]
+
+
 class StepClock:
     """Per-step times of this rank: [input, step without input, communication] in seconds."""
 
@@ -54,7 +58,7 @@ class StepClock:
     def add(self, epoch: int, input_s: float, call_s: float, communication_s: float) -> None:
         self.rows.append((epoch, input_s, call_s, communication_s))
 
-    def steady(self) -> np.ndarray:
+    def steady(self) -> Array:
         """float64 [steps, 3] without the first epoch of this start; all of it if there is no other.
 
         The first step of every process traces the graph; it is never part of the steady state.
@@ -64,7 +68,7 @@ class StepClock:
         return later[:, 1:] if len(later) else table[1:, 1:]
 
 
-def rank_steps(rank: int, table: np.ndarray) -> RankSteps:
+def rank_steps(rank: int, table: Array) -> RankSteps:
     """table: float64 [steps >= 1, 3] of input, call and communication seconds."""
     waiting, call, communication = table.T
     return RankSteps(

@@ -9,7 +9,6 @@ import tensorflow as tf
 from train.config import ConfigError, RunConfig, Technique
 from train.layers import SeededDropout, StepSeed
 
-Tensor = tf.Tensor
 L = tf.keras.layers
 
 
@@ -31,7 +30,7 @@ def build_model(
     return _resnet50(shape, classes, config.technique, config.pretrained)
 
 
-def _normalise(x: Tensor, technique: Technique, name: str) -> Tensor:
+def _normalise(x: tf.Tensor, technique: Technique, name: str) -> tf.Tensor:
     if technique.normalisation == "none":
         return x
     return L.BatchNormalization(momentum=technique.bn_momentum, name=name)(x)
@@ -81,8 +80,8 @@ def _resnet_mini(shape: tuple[int, int, int], classes: int, technique: Technique
 
 
 def _bottleneck(
-    x: Tensor, filters: tuple[int, int, int], stride: int, technique: Technique, name: str
-) -> Tensor:
+    x: tf.Tensor, filters: tuple[int, int, int], stride: int, technique: Technique, name: str
+) -> tf.Tensor:
     """He et al. 2016 (1512.03385), figure 5 right, with a projection shortcut."""
     shortcut = L.Conv2D(filters[2], 1, strides=stride, name=f"{name}_shortcut")(x)
     shortcut = _normalise(shortcut, technique, f"{name}_bn_shortcut")

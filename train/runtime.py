@@ -7,7 +7,7 @@ import socket
 from dataclasses import dataclass
 
 from train.config import RunConfig
-from train.launch import Launch, own_cores, pin
+from train.launch import Launch, Launcher, own_cores, pin
 from train.record import World
 from train.rendezvous import meet
 from train.task import WorldError
@@ -21,7 +21,7 @@ class Runtime:
     local_size: int
     cores: tuple[int, ...]
     available_cores: int  # of this node, shared by its ranks
-    launcher: str
+    launcher: Launcher
     gpu: str | None
 
 
@@ -118,7 +118,7 @@ def describe_world(runtime: Runtime, cpu: str) -> World:
         cores_per_rank=count,
         oversubscribed=runtime.gpu is None
         and runtime.local_size * len(runtime.cores) > runtime.available_cores,
-        launcher=runtime.launcher,  # type: ignore[arg-type]
+        launcher=runtime.launcher,
         controller="mpi" if by_mpi else "gloo",
         data_plane="nccl" if nccl else "gloo" if gloo_cpu else "mpi",
         interface=os.environ.get("HOROVOD_GLOO_IFACE"),

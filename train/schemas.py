@@ -6,11 +6,13 @@ import json
 import sys
 from pathlib import Path
 
+from pydantic import BaseModel
+
 from train.config import RunConfig
 from train.files import write_atomically
 from train.record import RunRecord
 
-SCHEMAS = {"run_config": RunConfig, "run_record": RunRecord}
+SCHEMAS: dict[str, type[BaseModel]] = {"run_config": RunConfig, "run_record": RunRecord}
 
 
 def export(folder: Path) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -147,7 +148,7 @@ def with_reasons(
     return RunRecord.model_validate({**draft.model_dump(), "missing": missing})
 
 
-def _read_start(cell: Path) -> dict[str, World | DataRecord | Provenance]:
+def _read_start(cell: Path) -> dict[str, Any]:
     """World, data and provenance as rank 0 announced them; empty when it never got that far."""
     try:
         told = json.loads((cell / "logs" / START_NAME).read_text(encoding="utf-8"))

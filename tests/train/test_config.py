@@ -98,9 +98,7 @@ def test_fraction_of_all_is_all_and_of_a_tenth_is_a_tenth(n, tenths) -> None:
     decay=st.floats(0, 1),
 )  # fmt: skip
 def test_configs_round_trip_through_json(seed, gpus, rate, decay) -> None:
-    technique = Technique(
-        name="t", base_lr=rate, base_batch=64, optimizer=Lamb(weight_decay=decay)
-    )
+    technique = Technique(name="t", base_lr=rate, base_batch=64, optimizer=Lamb(weight_decay=decay))
     made = config(seed=seed, gpus=gpus, technique=technique)
     again = RunConfig.model_validate_json(made.model_dump_json())
     assert again == made and again.cell_id() == made.cell_id()

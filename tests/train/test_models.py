@@ -25,9 +25,7 @@ def build(model: str, shape: tuple[int, int, int], classes: int, norm: str, **ch
 
 # by hand: conv k*k*in*out + out, dense in*out + out, batch norm 4 per channel
 CNN = 320 + 18_496 + (12 * 12 * 64 * 128 + 128) + 1_290
-MINI = (
-    9_472 + (4_160 + 36_928 + 16_640 + 16_640) + (32_896 + 147_584 + 66_048 + 131_584) + 20_490
-)
+MINI = 9_472 + (4_160 + 36_928 + 16_640 + 16_640) + (32_896 + 147_584 + 66_048 + 131_584) + 20_490
 MINI_NORMALISED_CHANNELS = 64 + (64 + 64 + 256 + 256) + (128 + 128 + 512 + 512)
 
 

@@ -16,7 +16,9 @@ def technique(**changes: object) -> Technique:
     return Technique(**({"name": "t", "base_lr": 0.1, "base_batch": 100} | changes))
 
 
-@pytest.mark.parametrize(("rule", "expected"), [("none", 0.1), ("linear", 0.8), ("sqrt", 0.1 * math.sqrt(8))])
+@pytest.mark.parametrize(
+    ("rule", "expected"), [("none", 0.1), ("linear", 0.8), ("sqrt", 0.1 * math.sqrt(8))]
+)
 def test_rules_scale_against_the_base_batch(rule: str, expected: float) -> None:
     assert peak_rate(technique(lr_scaling=rule), 800) == pytest.approx(expected, rel=1e-15)
 

@@ -1,1 +1,1 @@
-"""Data sets: raw files -> prepared arrays -> batches per rank. Loads neither TensorFlow nor Horovod."""
+"""Data sets: raw files -> prepared arrays -> batches of each rank; loads no TensorFlow."""

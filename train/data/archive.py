@@ -13,15 +13,19 @@ import gzip
 import lzma
 import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import IO, cast
+from typing import IO, Any, cast
 
 from train.data.errors import DataError
 
 _DAMAGED = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, tarfile.TarError)
 _READ = 1 << 20
-_OPENERS = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ": lzma.open, b"BZh": bz2.open}
+_OPENERS: dict[bytes, Callable[[IO[bytes]], Any]] = {
+    b"\x1f\x8b": gzip.open,
+    b"\xfd7zXZ": lzma.open,
+    b"BZh": bz2.open,
+}
 
 
 class _Bounded:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +47,7 @@ def make_dataset(
     Raises:
         DataError: no uint8 images [N, H, W, C], no label per image, or a label without a class.
     """
-    parts = []
+    parts: list[NDArray[Any]] = []
     for part, (images, labels) in (("training", train), ("validation", validation)):
         _check(f"{name}: {part}", images, labels, len(classes))
         parts += [np.ascontiguousarray(images, "u1"), np.ascontiguousarray(labels, "<i8")]
@@ -55,7 +56,17 @@ def make_dataset(
             f"{name}: training images are {parts[0].shape[1:]}, validation images "
             f"{parts[2].shape[1:]}; expected one shape"
         )
-    return Dataset(name, *parts, tuple(classes), fingerprint(parts), labelled)
+    train_x, train_y, validation_x, validation_y = parts
+    return Dataset(
+        name=name,
+        train_x=train_x,
+        train_y=train_y,
+        validation_x=validation_x,
+        validation_y=validation_y,
+        classes=tuple(classes),
+        fingerprint=fingerprint(parts),
+        labelled=labelled,
+    )
 
 
 def _check(what: str, images: NDArray[np.generic], labels: NDArray[np.generic], k: int) -> None:
@@ -87,6 +98,16 @@ def fingerprint(arrays: Sequence[NDArray[np.generic]]) -> str:
 
 def chunks(array: NDArray[np.generic]) -> Iterator[memoryview]:
     """The bytes of a C-contiguous array, a few MB at a time."""
-    view = memoryview(array.reshape(-1).view(np.uint8))
+    view = array.reshape(-1).view(np.uint8).data
     for start in range(0, len(view), _CHUNK):
         yield view[start : start + _CHUNK]
+
+
+def class_labels(counts: Sequence[int]) -> Labels:
+    """Labels of images that lie class after class."""
+    return np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+
+
+def cut(images: Pixels, labels: Labels, at: int) -> tuple[tuple[Pixels, Labels], ...]:
+    """(images, labels) before and from position ``at``."""
+    return (images[:at], labels[:at]), (images[at:], labels[at:])

@@ -57,8 +57,11 @@ def verify(path: Path, remote: Remote) -> None:
     )
 
 
-def fetch_all(remotes: Sequence[Remote], folder: Path) -> None:
+def fetch_all(remotes: Sequence[Remote], folder: Path, otherwise: str = "") -> None:
     """Bring the files that are not there yet into ``folder``.
+
+    Args:
+        otherwise: for the error: what would do instead of the files.
 
     Raises:
         DataError: a file cannot be had; the text names all that are missing, their checksums and
@@ -79,7 +82,7 @@ def fetch_all(remotes: Sequence[Remote], folder: Path) -> None:
                 failures.append(f"  {url}: {_reason(error)}")
         else:
             left = [remote for remote in missing if not (folder / remote.name).exists()]
-            raise DataError(_by_hand(failures, left, folder))
+            raise DataError(_by_hand(failures, left, folder, otherwise))
 
 
 def _fetch(url: str, remote: Remote, folder: Path) -> None:
@@ -118,11 +121,14 @@ def _reason(error: Exception) -> str:
     return str(getattr(error, "reason", None) or error) or type(error).__name__
 
 
-def _by_hand(failures: Sequence[str], left: Sequence[Remote], folder: Path) -> str:
-    return "\n".join([
-        "download failed:",
-        *failures,
-        f"Get what is missing on a machine with a network and put it into {folder.resolve()} :",
-        *(f"  {remote}" for remote in left),
-        "DATA=DIR names another folder, if the files are somewhere already.",
-    ])
+def _by_hand(failures: Sequence[str], left: Sequence[Remote], folder: Path, otherwise: str) -> str:
+    return "\n".join(
+        [
+            "download failed:",
+            *failures,
+            f"Get what is missing on a machine with a network and put it into {folder.resolve()} :",
+            *(f"  {remote}" for remote in left),
+            *([f"{otherwise} will do, too."] if otherwise else []),
+            "DATA=DIR names another folder, if the files are somewhere already.",
+        ]
+    )

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from train.data.arrays import Dataset, Labels, Pixels, make_dataset
+from train.data.arrays import Dataset, class_labels, cut, make_dataset
 from train.data.errors import DataError
 from train.data.images import Item, decode_images, resized
 from train.data.listing import Listing, Picture, list_folder
+from train.data.progress import say
 from train.data.source import Source, key_of
 from train.data.split import take
 
@@ -55,6 +55,9 @@ def decode(name: str, listing: Listing, size: int) -> Dataset:
     Raises:
         DataError: an image cannot be decoded.
     """
+    if listing.left_out:
+        count, example = len(listing.left_out), listing.left_out[0]
+        say(f"{listing.folder}: {count:,} entries are no images in a class folder, e.g. {example}")
     parts = [listing.train] if listing.held_out is None else [listing.train, listing.held_out]
     pictures = [picture for part in parts for of_class in part for picture in of_class]
     # one call for both parts, so that all damaged files are told at once
@@ -68,15 +71,6 @@ def decode(name: str, listing: Listing, size: int) -> Dataset:
     else:
         train, validation = cut(images, labels, sum(map(len, listing.train)))
     return make_dataset(name, listing.classes, train, validation)
-
-
-def class_labels(counts: Sequence[int]) -> Labels:
-    """Labels of images that lie class after class."""
-    return np.repeat(np.arange(len(counts), dtype=np.int64), counts)
-
-
-def cut(images: Pixels, labels: Labels, at: int) -> tuple[tuple[Pixels, Labels], ...]:
-    return (images[:at], labels[:at]), (images[at:], labels[at:])
 
 
 def _item(folder: Path, picture: Picture) -> Item:

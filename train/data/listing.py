@@ -10,9 +10,14 @@ from typing import NamedTuple
 
 from train.data.errors import DataError
 from train.data.images import is_image
-from train.data.progress import say
 
-_HELD_OUT = ("test", "val", "validation")
+_EXPECTED = (
+    "Expected one folder of images for each class, or train/ and test/ (or val/, valid/, "
+    "validation/) with such folders."
+)
+#: Names in other spellings are taken for a mistake, not for classes.
+_PARTS = frozenset({"train", "training", "test", "testing", "val", "valid", "validation"})
+_HELD_OUT = ("test", "val", "valid", "validation")
 
 
 class Picture(NamedTuple):
@@ -29,6 +34,7 @@ class Listing:
     classes: tuple[str, ...]
     train: tuple[tuple[Picture, ...], ...]
     held_out: tuple[tuple[Picture, ...], ...] | None  # None: to be split off
+    left_out: tuple[str, ...]  # entries that are no images in a class folder
 
     def pictures(self) -> Iterator[Picture]:
         for part in (self.train, self.held_out or ()):
@@ -37,7 +43,7 @@ class Listing:
 
 
 def held_out_folder(folder: Path) -> Path | None:
-    """test/, val/ or validation/ beside a train/, the first that is there."""
+    """test/, val/, valid/ or validation/ beside a train/, the first that is there."""
     if not (folder / "train").is_dir():
         return None
     return next((folder / name for name in _HELD_OUT if (folder / name).is_dir()), None)
@@ -46,8 +52,8 @@ def held_out_folder(folder: Path) -> Path | None:
 def list_folder(folder: Path) -> Listing:
     """List train/ and test/ (or val/, validation/) where they are, else the class folders.
 
-    Files may lie deeper within a class. Hidden files are left out; files that are no images by
-    their names are counted on stderr. Links may point to files inside ``folder`` only.
+    Files may lie deeper within a class. Hidden files are left out, and so are files that are
+    no images by their names, which are listed. Links may point to files inside ``folder`` only.
 
     Raises:
         DataError: no or one class, an empty class, other classes in test/ than in train/, a link
@@ -63,13 +69,15 @@ def list_folder(folder: Path) -> Listing:
         found = _classes(folder / "train", folder, ignored.append)
         held_out = _classes(held_out_at, folder, ignored.append)
         _same_classes(found, held_out, folder / "train", held_out_at)
-    if ignored:
-        say(f"{folder}: {len(ignored):,} files are no images in a class folder, e.g. {ignored[0]}")
+        ignored += [
+            name for name in _HELD_OUT if folder / name != held_out_at and (folder / name).exists()
+        ]
     return Listing(
         folder,
         tuple(found),
         tuple(found.values()),
         None if held_out is None else tuple(held_out.values()),
+        tuple(ignored),
     )
 
 
@@ -81,14 +89,15 @@ def _classes(
         if not entry.is_dir():
             ignore(entry.name)
             continue
+        if entry.name.lower() in _PARTS:
+            raise DataError(f"{entry.path} looks like a part, not a class. {_EXPECTED}")
         found[entry.name] = tuple(sorted(_pictures(Path(entry.path), top, ignore)))
         if not found[entry.name]:
             raise DataError(f"class folder {entry.path} holds no image; fill or delete it")
     if len(found) < 2:
-        held = " or ".join(f"{name}/" for name in _HELD_OUT)
         raise DataError(
             f"{folder}: {len(found)} class folders found ({', '.join(found) or 'none'}), at least "
-            f"2 expected: one folder of images for each class, or train/ and {held} with them."
+            f"2 expected. {_EXPECTED}"
         )
     return found
 

@@ -7,7 +7,7 @@ function of ours or of NumPy's array constructor; any other name ends the readin
 from __future__ import annotations
 
 import io
-import pickle  # noqa: S403 - the point of this file
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

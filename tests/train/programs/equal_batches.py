@@ -52,9 +52,7 @@ def main() -> None:
     from train.step import TrainStep
 
     data = load("digits", None, data_folder)
-    plan = rank_batches(
-        "partition", len(data.train_y), 3, 0, runtime.rank, runtime.size, batch
-    )
+    plan = rank_batches("partition", len(data.train_y), 3, 0, runtime.rank, runtime.size, batch)
     result = {}
     for name, optimizer_config in OPTIMIZERS.items():
         seed = StepSeed(1)

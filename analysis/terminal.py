@@ -1,0 +1,71 @@
+"""The report on a terminal: a few lines after `report`, the tables after `summary`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from analysis.display import Table
+from analysis.report import Report
+
+#: Where no terminal says how wide it is (a log, a pipe): wide enough for the widest table.
+WIDTH = 160
+
+
+def console() -> Console:
+    shown = Console()
+    return shown if shown.is_terminal else Console(width=WIDTH)
+
+
+def print_brief(report: Report, paths: Sequence[Path], out: Console) -> None:
+    """Title, counts, warnings, verdicts, and where the rest is."""
+    out.print(Text(f"{report.title}: {report.counts}", style="bold"))
+    for warning in report.warnings:
+        out.print(Text(f"! {warning}", style="yellow"))
+    _print_problems(report, out)
+    for row in report.tables.claims.rows:
+        heads = [column.head for column in report.tables.claims.columns]
+        claim = dict(zip(heads, row, strict=True))
+        line = f"{claim['technique']} against {claim['against']}: {claim['verdict']}"
+        out.print(Text(f"{line} (difference {claim['difference']})"))
+    for path in paths:
+        out.print(Text(str(path)), soft_wrap=True)
+
+
+def print_tables(report: Report, out: Console) -> None:
+    """Every table of results, and the cells that are in none."""
+    out.print(Text(f"{report.title}: {report.counts}", style="bold"))
+    for warning in report.warnings:
+        out.print(Text(f"! {warning}", style="yellow"))
+    tables = report.tables
+    for table in (tables.convergence, tables.scaling, tables.claims):
+        out.print()
+        _print_table(table, out)
+    out.print()
+    _print_problems(report, out)
+
+
+def _print_table(table: Table, out: Console) -> None:
+    if not table.rows:
+        out.print(Text(f"{table.title}. {table.empty}"))
+        return
+    shown = RichTable(title=Text(table.title), title_justify="left")
+    for column in table.columns:
+        shown.add_column(Text(column.head), justify=column.align, overflow="fold")
+    for row in table.rows:
+        shown.add_row(*(Text(cell) for cell in row))  # Text: no markup in what a record says
+    out.print(shown)
+    for note in table.notes:
+        out.print(Text(note, style="dim"))
+
+
+def _print_problems(report: Report, out: Console) -> None:
+    for problem in report.problems:
+        kind = problem.kind if problem.status == "none" else f"{problem.kind} ({problem.status})"
+        rank = "" if problem.rank is None else f" (rank {problem.rank})"
+        todo = f" -> {problem.what_to_do}" if problem.what_to_do else ""
+        out.print(Text(f"{kind} {problem.cell_id}: {problem.reason}{rank}{todo}"), soft_wrap=True)

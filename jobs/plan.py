@@ -1,0 +1,154 @@
+"""What a sweep would do, cell by cell: sizes, steps, rates, time. Runs nothing."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+
+from jobs.estimate import Rates, estimate
+from train.config import ConfigError, RunConfig, steps_per_epoch
+
+#: (data set, image size) -> training images there are
+Facts = Mapping[tuple[str, int | None], int]
+
+
+@dataclass(frozen=True)
+class PlanRow:
+    """One cell of the plan."""
+
+    cell_id: str
+    dataset: str
+    model: str
+    technique: str
+    gpus: int
+    global_batch: int
+    steps_per_epoch: int
+    total_steps: int
+    epochs: int
+    lr: float  # the scaled rate, after the warm-up and before the schedule
+    seconds: float | None  # estimated wall time
+    source: str  # where the estimate is from, or why there is none
+
+
+def plan_rows(configs: Iterable[RunConfig], facts: Facts, rates: Rates) -> tuple[PlanRow, ...]:
+    """The rows of the plan, in the order of the configs.
+
+    Raises:
+        ConfigError: cells that would have no step, all of them in one message; a data set whose
+            size is not in ``facts``.
+    """
+    rows, empty = [], []
+    for config in configs:
+        key = (config.dataset, config.image_size)
+        if key not in facts:
+            raise ConfigError(f"the size of the data set {config.dataset} is not known")
+        try:
+            rows.append(_row(config, steps_per_epoch(config, facts[key]), rates))
+        except ConfigError as error:
+            empty.append(str(error))
+    if empty:
+        count = f"{len(empty)} of {len(empty) + len(rows)} cells"
+        raise ConfigError("\n  ".join([f"{count} cannot take a single step:", *empty]))
+    return tuple(rows)
+
+
+def _row(config: RunConfig, steps: int, rates: Rates) -> PlanRow:
+    total = steps * config.epochs
+    time = estimate(config, total * config.global_batch, rates)
+    return PlanRow(
+        cell_id=config.cell_id(),
+        dataset=config.dataset,
+        model=config.model,
+        technique=config.technique.name,
+        gpus=config.gpus,
+        global_batch=config.global_batch,
+        steps_per_epoch=steps,
+        total_steps=total,
+        epochs=config.epochs,
+        lr=scaled_rate(config),
+        seconds=time.seconds,
+        source=time.source,
+    )
+
+
+def scaled_rate(config: RunConfig) -> float:
+    """The rate that the technique's rule makes of the base rate at this global batch.
+
+    linear: Goyal et al. 2017 (1706.02677), section 2.1; sqrt: Krizhevsky 2014 (1404.5997).
+    """
+    technique = config.technique
+    k = config.global_batch / technique.base_batch
+    return (
+        technique.base_lr * {"none": 1.0, "linear": k, "sqrt": math.sqrt(k)}[technique.lr_scaling]
+    )
+
+
+def render_plan(
+    rows: Sequence[PlanRow], lines: Mapping[str, Sequence[str]], console: Console
+) -> None:
+    """Print the table, what the estimates stand on, and the launch line of each cell.
+
+    ``lines``: cell id -> tokens; printed unwrapped, quoted for a shell.
+    """
+    table = _table(rows)
+    if not console.is_terminal:
+        # a file or a pipe has no width to keep to: nothing is cut
+        wide = console.options.update(max_width=10_000)
+        table.width = Measurement.get(console, wide, table).maximum
+    console.print(table, crop=console.is_terminal)
+    for text in summary(rows):
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+    shown = [row.cell_id for row in rows if row.cell_id in lines]
+    if shown:
+        console.print("\nlaunch lines, one such process per rank:", highlight=False)
+    for name in shown:
+        text = f"  {name}:\n    {shlex.join(lines[name])}"
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _table(rows: Sequence[PlanRow]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("cell", overflow="fold")
+    for name in ("gpus", "batch", "steps/epoch", "epochs", "steps", "peak lr", "time"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(
+            row.cell_id,
+            str(row.gpus),
+            f"{row.global_batch:,}",
+            f"{row.steps_per_epoch:,}",
+            f"{row.epochs:,}",
+            f"{row.total_steps:,}",
+            f"{row.lr:.4g}",
+            "?" if row.seconds is None else f"~{clock(row.seconds)}",
+        )
+    return table
+
+
+def summary(rows: Sequence[PlanRow]) -> list[str]:
+    """Lines under the table: size of the sweep, time in all, what each estimate stands on."""
+    known = [row.seconds for row in rows if row.seconds is not None]
+    data = ", ".join(dict.fromkeys(f"{row.model} on {row.dataset}" for row in rows))
+    text = f"{len(rows)} cells: {data}; batch = images per step over all ranks"
+    missing = len(rows) - len(known)
+    if not known:
+        return [text, "time: never run here, so there is nothing to estimate from"]
+    total = f"time: about {clock(sum(known))} one cell after another"
+    if missing:
+        total += f", without {missing} cells that were never run here"
+    sources = Counter(row.source for row in rows if row.seconds is not None)
+    return [text, total, *(f"  {n} estimated from {source}" for source, n in sources.items())]
+
+
+def clock(seconds: float) -> str:
+    """h:mm:ss, or m:ss below an hour."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

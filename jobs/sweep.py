@@ -1,0 +1,169 @@
+"""A sweep: from a file under jobs/sweeps to the ordered, unique configs of its cells.
+
+The grammar of the file is described in jobs/grammar.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from jobs.expand import Cell, axes_of, expand, written
+from jobs.grammar import SweepFile, parse
+from jobs.keys import CELL_KEYS, defaults
+from jobs.suggest import unknown
+from jobs.techniques import PARAMETERS, TECHNIQUES_FILE, TechniqueRow, load_techniques
+from jobs.yamlfile import load_yaml
+from train.config import ConfigError, RunConfig
+
+SWEEPS = Path(__file__).with_name("sweeps")
+_SUFFIXES = (".yaml", ".yml")
+_REQUIRED = ("dataset", "model", "technique", "gpus", "epochs")
+
+
+@dataclass(frozen=True)
+class Sweep:
+    name: str
+    title: str
+    source: Path
+    configs: tuple[RunConfig, ...]  # expanded, in the order of the file, each once
+    techniques: tuple[str, ...]  # order of the rows in reports
+    cores_per_rank: int | None
+
+
+def load_sweep(
+    name_or_path: str, folder: Path = SWEEPS, techniques: Path = TECHNIQUES_FILE
+) -> Sweep:
+    """Read a sweep by its name in ``folder`` or by its path.
+
+    Raises:
+        ConfigError: no such sweep, or an error in its file: with the line, what was found, what is
+            known and the nearest.
+    """
+    rows = load_techniques(techniques)
+    file = parse(load_yaml(_find(name_or_path, folder)), rows)
+    cells = expand(file, rows)
+    configs = _unique(file, [(cell, _config(cell, file, rows)) for cell in cells])
+    used = {config.technique.name for config in configs}
+    ordered = [str(setting.value) for setting in written(file, "technique")]
+    ordered += [config.technique.name for config in configs]  # set by an override only
+    return Sweep(
+        name=file.name,
+        title=file.title,
+        source=file.document.source,
+        configs=configs,
+        techniques=tuple(name for name in dict.fromkeys(ordered) if name in used),
+        cores_per_rank=file.cores_per_rank,
+    )
+
+
+def sweep_names(folder: Path = SWEEPS) -> list[str]:
+    return sorted(path.stem for path in folder.glob("*") if path.suffix in _SUFFIXES)
+
+
+def _find(name_or_path: str, folder: Path) -> Path:
+    if os.sep in name_or_path or name_or_path.endswith(_SUFFIXES):
+        path = Path(name_or_path).expanduser()
+        if not path.exists():
+            known = ", ".join(sweep_names(folder))
+            raise ConfigError(f"no sweep file {path}; sweeps known by name: {known or '(none)'}")
+        return path
+    for suffix in _SUFFIXES:
+        path = folder / f"{name_or_path}{suffix}"
+        if path.exists():
+            return path
+    raise ConfigError(
+        f"{unknown('sweep', name_or_path, sweep_names(folder))}. "
+        f"A sweep is a file under {folder}, or any path that ends in .yaml"
+    )
+
+
+def _config(cell: Cell, file: SweepFile, rows: Mapping[str, TechniqueRow]) -> RunConfig:
+    values = {**defaults(), **cell.values()}
+    for key in _REQUIRED:
+        if key not in values:
+            where = "at the top level or under 'matrix:'"
+            raise _wrong(cell, file, key, f"{key!r} is missing: give it {where}")
+    batch, base_batch = _batches(cell, file, values)
+    row = rows[values["technique"]]
+    changes = {key: value for key, value in values.items() if key in PARAMETERS}
+    technique = {"name": row.name, "base_batch": base_batch, **row.settings(changes)}
+    data = {key: value for key, value in values.items() if key in RunConfig.model_fields}
+    data |= {"technique": technique, "batch_per_rank": batch}
+    try:
+        return RunConfig.model_validate_json(json.dumps(data), strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        text = first["msg"].removeprefix("Value error, ")
+        key = _culprit(cell, first["loc"], text)
+        where = ".".join(str(part) for part in first["loc"])
+        raise _wrong(cell, file, key, f"{where}: {text}" if where else text) from error
+
+
+def _batches(cell: Cell, file: SweepFile, values: Mapping[str, Any]) -> tuple[int, int]:
+    """Batch per rank and the batch that the base rate belongs to."""
+    strong = values["scaling"] == "strong"
+    fixed, other = (
+        ("global_batch", "batch_per_rank") if strong else ("batch_per_rank", "global_batch")
+    )
+    mode = "strong" if strong else "weak"
+    if other in values:
+        text = f"scaling: {mode} fixes {fixed}, so {other} follows from it: leave it out"
+        hint = "" if strong else ", or say 'scaling: strong'"
+        raise _wrong(cell, file, other, text + hint)
+    if fixed not in values:
+        raise _wrong(cell, file, fixed, f"{fixed!r} is missing: scaling: {mode} fixes it")
+    size, gpus = int(values[fixed]), int(values["gpus"])
+    if strong and size % gpus:
+        below, above = size - size % gpus, size - size % gpus + gpus
+        near = f"{below} or {above}" if below else str(above)
+        text = (
+            f"global_batch {size} does not divide by {gpus} gpus: use {near}, or exclude the cell"
+        )
+        raise _wrong(cell, file, fixed, text)
+    batch = size // gpus if strong else size
+    return batch, int(values.get("base_batch", size))
+
+
+def _culprit(cell: Cell, where: tuple[int | str, ...], text: str) -> str:
+    """The key whose line a message of the contract should name."""
+    for part in where:
+        if part in CELL_KEYS and part != "technique":
+            return str(part)
+    named = [key for key in cell.settings if key in text]
+    return min(named, key=text.find, default="technique")
+
+
+def _wrong(cell: Cell, file: SweepFile, key: str, text: str) -> ConfigError:
+    setting = cell.settings.get(key)
+    path = setting.path if setting else cell.path
+    return file.document.error(path, f"{text} (cell: {axes_of(cell, file)})")
+
+
+def _unique(file: SweepFile, cells: Sequence[tuple[Cell, RunConfig]]) -> tuple[RunConfig, ...]:
+    """Equal cells merged, first place kept.
+
+    Raises:
+        ConfigError: two different configs with one id, or an include entry that adds no cell.
+    """
+    found: dict[str, RunConfig] = {}
+    added: set[tuple[int | str, ...]] = set()
+    for cell, config in cells:
+        name = config.cell_id()
+        if name not in found:
+            found[name] = config
+            added.add(cell.path)
+        elif found[name] != config:
+            text = f"two different cells have the id {name}; change the seed of one"
+            raise file.document.error(cell.path, text)
+    for entry in file.include:
+        if entry.path not in added:
+            text = "this include entry adds no cell: all of its cells are there already; remove it"
+            raise file.document.error(entry.path, text)
+    return tuple(found.values())

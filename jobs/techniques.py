@@ -1,0 +1,83 @@
+"""Techniques as rows of data: techniques.yaml, checked against the trainer's own contract."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from jobs.suggest import unknown
+from jobs.yamlfile import Document, load_yaml
+from train.config import Technique, explain
+
+TECHNIQUES_FILE = Path(__file__).with_name("techniques.yaml")
+#: Fields that a row gives and a sweep may set anew; the name is the row's, the batch the sweep's.
+PARAMETERS = tuple(name for name in Technique.model_fields if name not in ("name", "base_batch"))
+#: Parameters that are a kind plus its numbers; the kind alone may stand for all defaults.
+KINDS = ("schedule", "optimizer")
+_FOR_PEOPLE = ("label", "why")
+
+
+@dataclass(frozen=True)
+class TechniqueRow:
+    """One row; ``fields`` holds every parameter as JSON would."""
+
+    name: str
+    label: str
+    why: str
+    fields: Mapping[str, Any]
+
+    def settings(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """The row's parameters with some set anew.
+
+        A schedule or optimizer given with its name replaces the row's; without a name it changes
+        numbers of the row's own.
+        """
+        result = dict(self.fields)
+        for key, value in changes.items():
+            new = spelled_out(key, value)
+            keeps_kind = key in KINDS and isinstance(new, dict) and "name" not in new
+            result[key] = {**self.fields[key], **new} if keeps_kind else new
+        return result
+
+
+def spelled_out(key: str, value: Any) -> Any:
+    """``schedule: cosine`` as ``schedule: {name: cosine}``; anything else as it is."""
+    return {"name": value} if key in KINDS and isinstance(value, str) else value
+
+
+def load_techniques(path: Path = TECHNIQUES_FILE) -> dict[str, TechniqueRow]:
+    """All rows by name, in the order of the file.
+
+    Raises:
+        ConfigError: with file and line: an unknown key, a missing one, a value out of range.
+    """
+    document = load_yaml(path)
+    return {name: _row(document, name) for name in document.value}
+
+
+def _row(document: Document, name: str) -> TechniqueRow:
+    given = document.value[name]
+    if not isinstance(given, dict):
+        raise document.error((name,), f"technique {name}: expected fields, found {given!r}")
+    for key in given:
+        if key not in (*_FOR_PEOPLE, *PARAMETERS):
+            raise document.error((name, key), unknown("key", key, (*_FOR_PEOPLE, *PARAMETERS)))
+    for key in _FOR_PEOPLE:
+        if not isinstance(given.get(key), str):
+            raise document.error((name, key), f"technique {name}: expected a text as {key!r}")
+    parameters = {k: spelled_out(k, v) for k, v in given.items() if k in PARAMETERS}
+    # the base batch is the sweep's to say; any positive number checks the rest
+    whole = json.dumps({"name": name, "base_batch": 1, **parameters})
+    try:
+        technique = Technique.model_validate_json(whole, strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]["loc"]
+        text = f"technique {name} is against the contract:\n{explain(error)}"
+        raise document.error((name, *first[:1]), text) from error
+    fields = technique.model_dump(mode="json", include=set(PARAMETERS))
+    return TechniqueRow(name, given["label"], given["why"], fields)

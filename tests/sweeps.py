@@ -1,0 +1,103 @@
+"""Drive `python -m jobs sweep` as a user's shell does, for tests with real ranks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from train.record import RunRecord, read_record
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A sweep file, a results folder and the data that all tests share."""
+
+    folder: Path
+    data: Path
+    name: str
+
+    @property
+    def results(self) -> Path:
+        return self.folder / "results"
+
+    @property
+    def sweep(self) -> Path:
+        return self.results / self.name
+
+    def argv(self, *options: str) -> list[str]:
+        file = str(self.folder / f"{self.name}.yaml")
+        where = ("--results", str(self.results), "--data", str(self.data), "--site", "local")
+        return [sys.executable, "-m", "jobs", "sweep", file, *where, *options]
+
+    def run(self, *options: str, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.argv(*options), capture_output=True, text=True, cwd=ROOT, timeout=timeout_s,
+            check=False,
+        )  # fmt: skip
+
+    def start(self, *options: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            self.argv(*options), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            cwd=ROOT, start_new_session=True,
+        )  # fmt: skip
+
+    def cells(self) -> list[Path]:
+        return sorted(path.parent for path in self.sweep.glob("*/config.json"))
+
+    def records(self) -> list[RunRecord]:
+        return [read_record(cell / "record.json") for cell in self.cells()]
+
+
+def make_bench(folder: Path, data: Path, text: str, name: str = "trial") -> Bench:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.yaml").write_text(text)
+    return Bench(folder, data, name)
+
+
+def wait_until(ready: Callable[[], object], what: str, timeout_s: float = 90) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not ready():
+        assert time.monotonic() < deadline, f"waited {timeout_s} s in vain for: {what}"
+        time.sleep(0.1)
+
+
+def rank_process(cell: Path, rank: int) -> psutil.Process | None:
+    """The process of a rank of this cell, found by its command line and environment."""
+    for process in psutil.process_iter():
+        try:
+            line = process.cmdline()
+            if (
+                str(cell / "config.json") in line
+                and process.environ().get("HOROSCALE_RANK") == str(rank)
+                and process.status() != psutil.STATUS_ZOMBIE
+            ):
+                return process
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return None
+
+
+def lines(file: Path) -> int:
+    return len(file.read_text().splitlines()) if file.exists() else 0
+
+
+def leftovers(folder: Path) -> list[str]:
+    """Rank processes that still run for cells under ``folder``."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            text = " ".join(process.cmdline())
+            if "-m train" in text and str(folder) in text and process.pid != os.getpid():
+                found.append(text)
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return found

@@ -1,0 +1,281 @@
+"""From a sweep file to records with real Horovod ranks: completion, faults, resumption."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.sweeps import (
+    ROOT,
+    Bench,
+    leftovers,
+    lines,
+    make_bench,
+    rank_process,
+    wait_until,
+)
+from train.record import read_record
+
+pytestmark = pytest.mark.ranks2
+
+SWEEP = """
+title: a test
+dataset: digits
+model: cnn
+epochs: {epochs}
+batch_per_rank: 64
+matrix:
+  gpus: {gpus}
+  technique: [{technique}]
+  seed: {seeds}
+"""
+
+
+def sweep(epochs: int = 2, gpus: str = "[2]", technique: str = "naive", seeds: str = "[0]") -> str:
+    return SWEEP.format(epochs=epochs, gpus=gpus, technique=technique, seeds=seeds)
+
+
+def curve(record):
+    """All that must repeat exactly: losses and accuracies of every epoch."""
+    return [
+        (e.train_loss, e.train_accuracy, e.validation_loss, e.validation_accuracy, e.lr_last)
+        for e in record.epochs
+    ]
+
+
+@pytest.fixture(scope="module")
+def trial(tmp_path_factory, data_root) -> Bench:
+    """One whole sweep, run once for the tests that look at it."""
+    bench = make_bench(
+        tmp_path_factory.mktemp("trial"), data_root, sweep(3, "[1, 2]", "lamb", "[0, 1]")
+    )
+    done = bench.run()
+    assert done.returncode == 0, done.stderr
+    return bench
+
+
+def test_sweep_leaves_one_good_record_per_cell(trial: Bench) -> None:
+    records = trial.records()
+    assert len(records) == 4
+    for record in records:
+        assert record.status == "completed" and record.error is None
+        assert record.world.size == record.config.gpus
+        assert record.world.launcher == "horoscale" and record.world.controller == "gloo"
+        assert len(record.epochs) == 3 and len(record.steps) == record.config.gpus
+        for epoch in record.epochs:
+            assert epoch.images == epoch.steps * epoch.global_batch
+            assert epoch.steps == 1437 // record.config.global_batch
+            assert epoch.validation_images == 360
+        assert record.epochs[-1].validation_accuracy > 0.5, "it learns to read digits"
+        assert record.data.dropped_per_epoch == 1437 % record.config.global_batch
+        assert len(record.throughput.samples) == 2 and record.throughput.left_out == (1,)
+        communication = record.steps[0].communication_s.median
+        assert (communication == 0) == (record.config.gpus == 1)
+    assert not leftovers(trial.folder)
+
+
+def test_second_sweep_trains_nothing_and_says_why(trial: Bench) -> None:
+    before = {cell: (cell / "record.json").read_bytes() for cell in trial.cells()}
+    done = trial.run()
+    assert done.returncode == 0
+    assert "4 completed" in done.stderr and "nothing to train" in done.stderr
+    assert {cell: (cell / "record.json").read_bytes() for cell in trial.cells()} == before
+
+
+def test_report_of_real_records(trial: Bench) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "analysis", "report", str(trial.sweep)],
+        capture_output=True, text=True, cwd=ROOT, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    report = trial.sweep / "report"
+    for name in ("scaling.csv", "convergence.csv", "runs.csv", "report.md", "report.html"):
+        assert (report / name).stat().st_size > 0
+    assert lines(report / "runs.csv") == 1 + 4
+    for record in trial.records():
+        assert record.cell_id in (report / "runs.csv").read_text()
+
+
+def test_same_seed_same_epochs_other_seed_other_epochs(trial: Bench, tmp_path, data_root) -> None:
+    again = make_bench(tmp_path, data_root, sweep(3, "[2]", "lamb", "[0]"))
+    assert again.run().returncode == 0
+    (repeated,) = again.records()
+    by_seed = {r.config.seed: r for r in trial.records() if r.config.gpus == 2}
+    assert repeated.cell_id == by_seed[0].cell_id
+    assert curve(repeated) == curve(by_seed[0])
+    assert repeated.weights_sha256 == by_seed[0].weights_sha256
+    assert curve(by_seed[1]) != curve(by_seed[0])
+
+
+def test_horovodrun_gives_the_same_curve(trial: Bench, tmp_path) -> None:
+    ours = next(r for r in trial.records() if r.config.gpus == 2 and r.config.seed == 0)
+    config = trial.sweep / ours.cell_id / "config.json"
+    bin_folder = os.path.dirname(sys.executable)
+    done = subprocess.run(
+        [f"{bin_folder}/horovodrun", "-np", "2", sys.executable, "-m", "train", str(config),
+         "--out", str(tmp_path), "--data", str(trial.data)],
+        capture_output=True, text=True, cwd=ROOT, timeout=240, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    theirs = read_record(tmp_path / "record.json")
+    assert theirs.world.launcher == "horovodrun"
+    for a, b in zip(ours.epochs, theirs.epochs, strict=True):
+        assert a.validation_accuracy == pytest.approx(b.validation_accuracy, abs=1e-6)
+        assert a.train_loss == pytest.approx(b.train_loss, abs=1e-6)
+
+
+def test_mpirun_gives_the_same_curve(trial: Bench, tmp_path) -> None:
+    import horovod.tensorflow as hvd
+
+    if not hvd.mpi_built():
+        pytest.skip("this Horovod is built without MPI: make setup MPI=1 where mpicxx is there")
+    ours = next(r for r in trial.records() if r.config.gpus == 2 and r.config.seed == 0)
+    config = trial.sweep / ours.cell_id / "config.json"
+    done = subprocess.run(
+        ["mpirun", "-np", "2", "--oversubscribe", sys.executable, "-m", "train", str(config),
+         "--out", str(tmp_path), "--data", str(trial.data)],
+        capture_output=True, text=True, cwd=ROOT, timeout=240, check=False,
+        env=os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    theirs = read_record(tmp_path / "record.json")
+    assert theirs.world.launcher == "mpirun" and theirs.world.controller == "mpi"
+    for a, b in zip(ours.epochs, theirs.epochs, strict=True):
+        assert a.validation_accuracy == pytest.approx(b.validation_accuracy, abs=1e-6)
+
+
+def test_a_world_of_the_wrong_size_does_not_train(trial: Bench, tmp_path) -> None:
+    """A launcher that lost its variables must not make a world of one train a 2-rank cell."""
+    two = next(r for r in trial.records() if r.config.gpus == 2)
+    done = subprocess.run(
+        [sys.executable, "-m", "train", str(trial.sweep / two.cell_id / "config.json"),
+         "--out", str(tmp_path), "--data", str(trial.data)],
+        capture_output=True, text=True, cwd=ROOT, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "found a world of 1 rank" in done.stderr and "expected 2" in done.stderr
+    record = read_record(tmp_path / "record.json")
+    assert record.status == "failed" and "world of 1" in record.error.what
+
+
+def test_a_killed_rank_ends_the_cell_with_its_name(tmp_path, data_root) -> None:
+    bench = make_bench(tmp_path, data_root, sweep(epochs=2000))
+    process = bench.start()
+    try:
+        wait_until(lambda: any(lines(c / "epochs.jsonl") for c in bench.cells()), "an epoch")
+        (cell,) = bench.cells()
+        rank_process(cell, 1).kill()
+        killed = time.monotonic()
+        _, text = process.communicate(timeout=60)
+        assert time.monotonic() - killed < 20
+    finally:
+        process.kill()
+    assert process.returncode == 1, text
+    (record,) = bench.records()
+    assert record.status == "failed"
+    assert record.error.rank == 1 and "SIGKILL" in record.error.what
+    assert record.epochs, "what was measured before is kept"
+    assert record.world.size == 2
+    assert not leftovers(bench.folder)
+
+
+def test_a_hang_is_ended_and_the_silent_rank_named(tmp_path, data_root) -> None:
+    bench = make_bench(tmp_path, data_root, sweep(epochs=2000))
+    process = bench.start("--stall-s", "8")
+    try:
+        wait_until(lambda: any(lines(c / "epochs.jsonl") for c in bench.cells()), "an epoch")
+        (cell,) = bench.cells()
+        rank_process(cell, 1).suspend()
+        _, text = process.communicate(timeout=90)
+    finally:
+        process.kill()
+    assert process.returncode == 1, text
+    (record,) = bench.records()
+    assert record.status == "failed"
+    assert "a hang: rank 1 shows no life" in record.error.what
+    assert not leftovers(bench.folder)
+
+
+def test_ctrl_c_then_resume_equals_an_uninterrupted_run(tmp_path, data_root) -> None:
+    text = sweep(epochs=40, technique="lr_scaling_warmup")
+    straight = make_bench(tmp_path / "straight", data_root, text)
+    assert straight.run().returncode == 0
+    broken = make_bench(tmp_path / "broken", data_root, text)
+    process = broken.start()
+    try:
+        wait_until(lambda: any(lines(c / "epochs.jsonl") >= 3 for c in broken.cells()), "3 epochs")
+        os.killpg(process.pid, signal.SIGINT)  # what a terminal does on Ctrl-C
+        _, said = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130, said
+    (record,) = broken.records()
+    assert record.status == "cancelled" and 3 <= len(record.epochs) < 40
+    assert not leftovers(broken.folder)
+    again = broken.run()
+    assert again.returncode == 0 and "goes on from its checkpoint" in again.stderr
+    (resumed,), (whole,) = broken.records(), straight.records()
+    assert [a.status for a in resumed.attempts] == ["cancelled", "completed"]
+    assert resumed.attempts[1].resumed_from_epoch >= 3
+    assert curve(resumed) == curve(whole)
+    assert resumed.weights_sha256 == whole.weights_sha256
+
+
+def test_a_killed_supervisor_is_settled_as_lost_and_gone_on_from(tmp_path, data_root) -> None:
+    bench = make_bench(tmp_path, data_root, sweep(epochs=60))
+    process = bench.start()
+    try:
+        wait_until(lambda: any(lines(c / "epochs.jsonl") for c in bench.cells()), "an epoch")
+        os.killpg(process.pid, signal.SIGKILL)  # make sweep, submitit and the supervisor
+    finally:
+        process.kill()
+        process.communicate()
+    wait_until(lambda: not leftovers(bench.folder), "ranks ending by themselves", 30)
+    done = bench.run()
+    assert done.returncode == 0, done.stderr
+    assert "lost" in done.stderr
+    (record,) = bench.records()
+    assert [a.status for a in record.attempts] == ["lost", "completed"]
+    assert len(record.epochs) == 60
+
+
+def test_two_sweeps_at_once_the_second_is_refused(tmp_path, data_root) -> None:
+    bench = make_bench(tmp_path, data_root, sweep(epochs=30))
+    process = bench.start()
+    try:
+        wait_until(lambda: any((c / "logs").exists() for c in bench.cells()), "the first to run")
+        second = bench.run()
+        assert second.returncode == 2 and "another make sweep works on" in second.stderr
+        _, text = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert process.returncode == 0, text
+    assert [r.status for r in bench.records()] == ["completed"]
+
+
+def test_an_exploding_run_is_a_diverged_result(tmp_path, data_root) -> None:
+    text = sweep(epochs=3, technique="sgd") + "base_lr: 1.0e+18\n"
+    bench = make_bench(tmp_path, data_root, text)
+    done = bench.run()
+    assert done.returncode == 0, done.stderr
+    (record,) = bench.records()
+    assert record.status == "diverged"
+    assert "not finite" in record.error.what
+    assert record.epochs[-1].images == record.epochs[-1].steps * record.epochs[-1].global_batch
+
+
+def test_force_keeps_the_earlier_result(tmp_path, data_root) -> None:
+    bench = make_bench(tmp_path, data_root, sweep(epochs=1, gpus="[1]"))
+    assert bench.run().returncode == 0
+    (first,) = bench.records()
+    assert bench.run("--force").returncode == 0
+    (second,) = bench.records()
+    assert second.started_at > first.ended_at
+    (kept,) = bench.sweep.glob("*/archive/*/record.json")
+    assert read_record(kept) == first
+    assert curve(second) == curve(first)

@@ -1,0 +1,114 @@
+"""Makers of small raw files: archives, IDX, pickled batches, pictures."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import pickle
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from train.data.cifar_images import CLASSES
+from train.data.download import Remote
+
+
+def picture(path: Path, size: tuple[int, int] = (20, 10), mode: str = "RGB", seed: int = 0) -> Path:
+    """A picture file of random pixels; its format is its suffix."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.frombytes("RGB", size, noise(3 * size[0] * size[1], seed)).convert(mode).save(path)
+    return path
+
+
+def class_folders(folder: Path, counts: Mapping[str, int]) -> Path:
+    """``folder``/<class>/<number>.png, ``counts[class]`` of them, all different."""
+    for number, (name, count) in enumerate(counts.items()):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        for i in range(count):
+            picture(folder / name / f"{i:03d}.png", seed=100 * number + i)
+    return folder
+
+
+def noise(count: int, seed: int = 0) -> bytes:
+    return np.random.default_rng(seed).integers(0, 256, count, np.uint8).tobytes()
+
+
+def idx(array: np.ndarray) -> bytes:
+    dims = np.array(array.shape, ">u4").tobytes()
+    return bytes([0, 0, 8, array.ndim]) + dims + array.astype(np.uint8).tobytes()
+
+
+def idx_files(folder: Path, train: int, test: int, *, packed: bool) -> dict[str, np.ndarray]:
+    """The four files of a small MNIST, and what they hold."""
+    folder.mkdir(parents=True, exist_ok=True)
+    made = {}
+    for name, n in (("train", train), ("t10k", test)):
+        made[f"{name}-images-idx3-ubyte"] = np.frombuffer(noise(n * 784, n), np.uint8).reshape(
+            n, 28, 28
+        )
+        made[f"{name}-labels-idx1-ubyte"] = (np.arange(n) % 10).astype(np.uint8)
+    for name, array in made.items():
+        content = idx(array)
+        file = folder / (f"{name}.gz" if packed else name)
+        file.write_bytes(gzip.compress(content) if packed else content)
+    return made
+
+
+def batch(n: int, seed: int) -> dict[bytes, object]:
+    """A CIFAR-10 batch as Python 2 wrote it: keys are bytes."""
+    data = np.frombuffer(noise(n * 3072, seed), np.uint8).reshape(n, 3072)
+    return {b"data": data, b"labels": [(seed + i) % 10 for i in range(n)]}
+
+
+def cifar_batches(n: int) -> dict[str, dict[bytes, object]]:
+    """Five training batches and a test batch of n images each."""
+    names = [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]
+    return {name: batch(n, seed) for seed, name in enumerate(names)}
+
+
+def cifar_pickles(n: int) -> dict[str, bytes]:
+    made = cifar_batches(n)
+    return {
+        f"cifar-10-batches-py/{name}": pickle.dumps(value, protocol=2)
+        for name, value in made.items()
+    }
+
+
+def cifar_pictures(per_class: tuple[int, int], suffix: str = "png") -> dict[str, bytes]:
+    """train/<class>/<n> and test/<class>/<n> as files."""
+    made = {}
+    for part, count in zip(("train", "test"), per_class, strict=True):
+        for number, name in enumerate(CLASSES):
+            for i in range(count):
+                out = io.BytesIO()
+                pixels = noise(3072, 1000 * number + i + (500 if part == "test" else 0))
+                Image.frombytes("RGB", (32, 32), pixels).save(out, suffix.replace("jpg", "jpeg"))
+                made[f"{part}/{name}/{i:04d}.{suffix}"] = out.getvalue()
+    return made
+
+
+def write_tree(folder: Path, files: Mapping[str, bytes]) -> Path:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def write_tar(path: Path, files: Mapping[str, bytes], mode: str = "w:gz") -> Path:
+    with tarfile.open(path, mode) as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return path
+
+
+def published(path: Path, *urls: str) -> Remote:
+    """``path`` as if somebody had published it, at its own address unless told otherwise."""
+    content = path.read_bytes()
+    sha256 = hashlib.sha256(content).hexdigest()
+    return Remote(path.name, urls or (path.as_uri(),), len(content), sha256)

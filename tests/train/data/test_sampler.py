@@ -1,0 +1,128 @@
+"""Shards: disjoint, covering, equal on all ranks in number, independent of how ranks are cut."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from train.config import used_train_images
+from train.data.sampler import epoch_order, evaluation_shard, rank_batches, used_subset
+
+SEEDS = st.integers(0, 2**31 - 1)
+EPOCHS = st.integers(0, 500)
+
+
+@given(n=st.integers(0, 400), seed=SEEDS, epoch=EPOCHS)
+def test_an_epoch_is_one_permutation(n: int, seed: int, epoch: int) -> None:
+    order = epoch_order(n, seed, epoch)
+    assert order.dtype == np.int64
+    assert np.array_equal(np.sort(order), np.arange(n))
+    assert np.array_equal(order, epoch_order(n, seed, epoch))
+
+
+@given(seed=SEEDS, epoch=EPOCHS)
+def test_epochs_and_seeds_differ(seed: int, epoch: int) -> None:
+    order = epoch_order(100, seed, epoch)
+    assert not np.array_equal(order, epoch_order(100, seed, epoch + 1))
+    assert not np.array_equal(order, epoch_order(100, (seed + 1) % 2**31, epoch))
+
+
+def test_order_is_uniform() -> None:
+    """Chi-squared of value against place over 4,000 seeds; 25 cells, 16 degrees of freedom."""
+    counts = np.zeros((5, 5))
+    for seed in range(4000):
+        counts[np.arange(5), epoch_order(5, seed, 3)] += 1
+    assert ((counts - 800) ** 2 / 800).sum() < 45  # p = 1e-4 at 39.3
+
+
+def test_order_never_changes() -> None:
+    """Written down, so that a new NumPy that shuffles otherwise is noticed."""
+    assert epoch_order(10, 0, 0).tolist() == [3, 2, 1, 8, 6, 0, 7, 4, 5, 9]
+    assert epoch_order(10, 7, 3).tolist() == [2, 4, 7, 3, 5, 1, 8, 9, 0, 6]
+
+
+@given(
+    n=st.integers(0, 500), size=st.integers(1, 9), b=st.integers(1, 20), seed=SEEDS, epoch=EPOCHS
+)
+def test_partition_is_disjoint_and_covers(
+    n: int, size: int, b: int, seed: int, epoch: int
+) -> None:
+    parts = [rank_batches("partition", n, seed, epoch, r, size, b) for r in range(size)]
+    steps = n // (size * b)
+    assert all(part.shape == (steps, b) and part.dtype == np.int64 for part in parts)
+    together = np.concatenate([part.ravel() for part in parts])
+    covered = epoch_order(n, seed, epoch)[: steps * size * b]
+    assert len(set(together.tolist())) == len(together)
+    assert set(together.tolist()) == set(covered.tolist())
+
+
+@given(n=st.integers(1, 500), size=st.integers(1, 9), b=st.integers(1, 20), seed=SEEDS)
+def test_k_ranks_of_b_see_the_batches_of_one_of_kb(n: int, size: int, b: int, seed: int) -> None:
+    one = rank_batches("partition", n, seed, 2, 0, 1, size * b)
+    ranks = [rank_batches("partition", n, seed, 2, r, size, b) for r in range(size)]
+    assert np.array_equal(np.concatenate(ranks, axis=1), one)
+
+
+@given(n=st.integers(0, 500), size=st.integers(1, 9), b=st.integers(1, 20), seed=SEEDS)
+def test_whole_has_no_image_twice_on_a_rank(n: int, size: int, b: int, seed: int) -> None:
+    for rank in range(size):
+        mine = rank_batches("whole", n, seed, 1, rank, size, b)
+        assert mine.shape == (n // (size * b), b)
+        assert len(np.unique(mine)) == mine.size
+        assert mine.size == 0 or (mine.min() >= 0 and mine.max() < n)
+
+
+def test_whole_ranks_draw_by_themselves() -> None:
+    parts = [rank_batches("whole", 1000, 0, 0, rank, 4, 50) for rank in range(4)]
+    distinct = len(np.unique(np.concatenate(parts)))
+    # 1 - (3/4)^4 = 0.684 of the set, standard deviation under 0.01; a partition would have 1.0
+    assert 0.63 < distinct / 1000 < 0.73
+    again = rank_batches("whole", 1000, 0, 0, 2, 4, 50)
+    assert np.array_equal(parts[2], again)
+
+
+@pytest.mark.parametrize("rank", [-1, 2])
+def test_a_rank_outside_of_the_world_is_refused(rank: int) -> None:
+    with pytest.raises(ValueError, match="world of 2"):
+        rank_batches("partition", 10, 0, 0, rank, 2, 1)
+
+
+def test_an_unknown_option_is_refused() -> None:
+    with pytest.raises(ValueError, match="known: partition, whole"):
+        rank_batches("shard", 10, 0, 0, 0, 2, 1)  # type: ignore[arg-type]
+
+
+@given(n=st.integers(0, 200), size=st.integers(1, 9))
+def test_evaluation_sees_each_image_once(n: int, size: int) -> None:
+    shards = [evaluation_shard(n, rank, size) for rank in range(size)]
+    assert sorted(np.concatenate(shards).tolist()) == list(range(n))
+    assert max(map(len, shards)) - min(map(len, shards)) <= 1
+
+
+LABELS = st.lists(st.integers(0, 5), min_size=1, max_size=300).map(
+    lambda values: np.array(values, np.int64)
+)
+
+
+@given(labels=LABELS, fraction=st.floats(0.001, 1))
+def test_subset_is_exact_sorted_and_stratified(labels: np.ndarray, fraction: float) -> None:
+    chosen = used_subset(labels, fraction)
+    used = used_train_images(len(labels), fraction)
+    assert chosen.dtype == np.int64
+    assert len(chosen) == used == len(np.unique(chosen))
+    assert np.array_equal(chosen, np.sort(chosen))
+    exact = np.bincount(labels, minlength=6) * (used / len(labels))
+    assert (np.abs(np.bincount(labels[chosen], minlength=6) - exact) < 1).all()
+
+
+def test_subset_is_not_simply_the_first_images() -> None:
+    labels = np.zeros(1000, np.int64)
+    chosen = used_subset(labels, 0.1)
+    assert 350 < chosen.mean() < 650
+    assert np.array_equal(chosen, used_subset(labels, 0.1))
+
+
+def test_whole_set_is_every_image() -> None:
+    assert np.array_equal(used_subset(np.array([3, 3, 0], np.int64), 1.0), [0, 1, 2])

@@ -1,0 +1,111 @@
+"""MNIST and Fashion-MNIST: four IDX files each, or the .npz of Keras.
+
+The two share file names and shapes, so IDX files count only in a folder of the set's own name:
+mnist/ or fashion_mnist/, also in torchvision's MNIST/raw/ or FashionMNIST/raw/.
+"""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from train.data.arrays import Dataset, make_dataset
+from train.data.download import Remote, verify
+from train.data.errors import DataError
+from train.data.idx import read_idx
+from train.data.source import Source, key_of, stat_key
+
+_PARTS = ("x_train", "y_train", "x_test", "y_test")
+_FILES = (
+    "train-images-idx3-ubyte", "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Family:
+    """What tells one set of this shape from the other."""
+
+    slug: str  # also the folder of its files, and the name of its .npz
+    name: str
+    torchvision: str
+    classes: tuple[str, ...]
+    npz: Remote | None = None  # as published by Keras
+
+
+MNIST = Family(
+    "mnist", "MNIST", "MNIST", tuple("0123456789"),
+    Remote(
+        "mnist.npz",
+        ("https://storage.googleapis.com/tensorflow/tf-keras-datasets/mnist.npz",),
+        11_490_434,
+        "731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1",  # Keras' source
+    ),
+)  # fmt: skip
+FASHION = Family(
+    "fashion_mnist", "Fashion-MNIST", "FashionMNIST",
+    ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag",
+     "Ankle boot"),
+)  # fmt: skip
+
+
+def find(family: Family, root: Path, remotes: Sequence[Remote]) -> Source | None:
+    """The first form that is there, or None. ``remotes``: the four files as published."""
+    published = dict(zip(_FILES, remotes, strict=True))
+    own, raw = root / family.slug, Path(family.torchvision) / "raw"
+    for folder in (own, own / "raw", root / raw, own / raw):
+        files = {name: _packed_or_not(folder, name) for name in _FILES}
+        there = {name: file for name, file in files.items() if file}
+        if len(there) == len(_FILES):
+            packed = {file: published[name] for name, file in there.items() if file.suffix}
+            # what is compared with its published checksum is known by that, not by its date
+            key = (
+                [r.sha256 for r in packed.values()],
+                stat_key(sorted(set(there.values()) - set(packed))),
+            )
+            decode = partial(_from_idx, family, tuple(there.values()), packed)
+            return Source(family.slug, key_of("idx", *key), decode)
+    for file in (folder / f"{family.slug}.npz" for folder in (root, own)):
+        if file.is_file():
+            key_npz = key_of("npz", family.npz.sha256 if family.npz else stat_key([file]))
+            return Source(family.slug, key_npz, partial(_from_npz, family, file))
+    return None
+
+
+def _packed_or_not(folder: Path, name: str) -> Path | None:
+    places = (folder / f"{name}.gz", folder / name)
+    return next((place for place in places if place.is_file()), None)
+
+
+def _from_idx(family: Family, files: Sequence[Path], packed: dict[Path, Remote]) -> Dataset:
+    for file, remote in packed.items():
+        verify(file, remote)
+    arrays = [read_idx(file, ndim) for file, ndim in zip(files, (3, 1, 3, 1), strict=True)]
+    return _dataset(family, arrays)
+
+
+def _from_npz(family: Family, file: Path) -> Dataset:
+    if family.npz:
+        verify(file, family.npz)
+    try:
+        with np.load(file, allow_pickle=False) as found:
+            arrays = [found[part] for part in _PARTS]
+    except KeyError as error:
+        raise DataError(f"{file}: {error.args[0]}; expected {', '.join(_PARTS)}") from error
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError) as error:
+        raise DataError(f"{file} is truncated or damaged ({error}); get the file anew.") from error
+    return _dataset(family, arrays)
+
+
+def _dataset(family: Family, arrays: Sequence[NDArray[Any]]) -> Dataset:
+    train_x, train_y, test_x, test_y = arrays
+    train, validation = (train_x[..., np.newaxis], train_y), (test_x[..., np.newaxis], test_y)
+    return make_dataset(family.name, family.classes, train, validation)

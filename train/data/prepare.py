@@ -1,0 +1,160 @@
+"""Bring a data set into its prepared form once, then load that in any number of ranks."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from train.config import DATASETS, FOLDER_PREFIX
+from train.data import cifar, digits, folder, mnist, store, synthetic
+from train.data.arrays import Dataset
+from train.data.download import Remote, fetch_all
+from train.data.errors import DataError, explained
+from train.data.progress import say
+from train.data.published import OTHERWISE, PLACES, REMOTES
+from train.data.source import Source
+
+_FINDERS: Mapping[str, Callable[[Path, Sequence[Remote]], Source | None]] = {
+    "digits": digits.find,
+    "cifar10": cifar.find,
+    "fashion_mnist": partial(mnist.find, mnist.FASHION),
+    "mnist": partial(mnist.find, mnist.MNIST),
+    "synthetic": synthetic.find,
+}
+_SIZES = range(8, 1025)  # as in RunConfig.image_size
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What planning needs to know about a prepared data set."""
+
+    name: str
+    train_images: int
+    validation_images: int
+    shape: tuple[int, int, int]  # height, width, channels
+    classes: int
+    fingerprint: str
+
+
+def prepare(
+    dataset: str,
+    image_size: int | None,
+    root: Path,
+    *,
+    remotes: Mapping[str, Sequence[Remote]] = REMOTES,
+) -> Path:
+    """Make the prepared form under ``root``/prepared unless it is there; return its folder.
+
+    Raw files are looked for in ``root``, then downloaded. Any number of processes may do this at
+    the same time.
+
+    Args:
+        dataset: a name of DATASETS, or folder:PATH.
+        image_size: side in pixels of a folder's images, None for 64; None for all other sets.
+
+    Raises:
+        DataError: unknown data set, or raw files that are missing, damaged or not as expected, or
+            no space; the text says what to do.
+    """
+    with explained(f"preparing {dataset}", root):
+        made = _prepared(dataset, image_size, root, remotes)
+        if made is not None:
+            store.read(made)  # a damaged one is told now, not by the ranks of a job
+            return made
+        source = _find(dataset, image_size, root, remotes)
+        if source is None:
+            fetch_all(remotes[dataset], root / PLACES[dataset], OTHERWISE[dataset])
+            source = _find(dataset, image_size, root, remotes)
+            assert source is not None, "what was fetched is not what is looked for"
+        say(f"preparing {dataset} in {root}")
+        data = source.decode()
+        _check_counts(dataset, data)
+        made = root / "prepared" / source.folder_name
+        store.write(made, dataset, data)
+        return made
+
+
+def load(dataset: str, image_size: int | None, root: Path) -> Dataset:
+    """The data set from its prepared form, which is made first where it is not there.
+
+    Raises:
+        DataError: as ``prepare``, or the prepared form is damaged.
+    """
+    made = prepare(dataset, image_size, root)
+    with explained(f"loading {dataset}", root):
+        return store.read(made)
+
+
+def facts(dataset: str, image_size: int | None, root: Path) -> Facts:
+    """Counts and shape from the prepared form, which is made first where it is not there.
+
+    Raises:
+        DataError: as ``load``.
+    """
+    meta = store.read_meta(prepare(dataset, image_size, root))
+    train, validation = meta.arrays["train_x"].shape, meta.arrays["validation_x"].shape
+    height, width, channels = train[1:]
+    return Facts(
+        name=meta.name,
+        train_images=train[0],
+        validation_images=validation[0],
+        shape=(height, width, channels),
+        classes=len(meta.classes),
+        fingerprint=meta.fingerprint,
+    )
+
+
+def _find(
+    dataset: str, image_size: int | None, root: Path, remotes: Mapping[str, Sequence[Remote]]
+) -> Source | None:
+    if dataset.startswith(FOLDER_PREFIX) and dataset != FOLDER_PREFIX:
+        size = folder.DEFAULT_SIZE if image_size is None else image_size
+        if size not in _SIZES:
+            raise DataError(
+                f"image size {size} found, expected {_SIZES[0]} to {_SIZES[-1]} pixels a side"
+            )
+        return folder.find(dataset.removeprefix(FOLDER_PREFIX), size, root)
+    if dataset not in _FINDERS:
+        raise DataError(_unknown(dataset))
+    if image_size is not None:
+        raise DataError(f"image size is for {FOLDER_PREFIX}PATH; {dataset} has its own")
+    return _FINDERS[dataset](root, remotes.get(dataset, ()))
+
+
+def _prepared(
+    dataset: str, image_size: int | None, root: Path, remotes: Mapping[str, Sequence[Remote]]
+) -> Path | None:
+    """The prepared form of the raw files that are there.
+
+    Where none are (any more), one that was made before; the publisher's own content first.
+    """
+    source = _find(dataset, image_size, root, remotes)
+    if source is not None:
+        made = root / "prepared" / source.folder_name
+        return made if (made / store.META).exists() else None
+    earlier = sorted(file.parent for file in root.glob(f"prepared/{dataset}-*/{store.META}"))
+    # CIFAR-10 before CIFAR-10 (JPEG)
+    return min(earlier, key=lambda made: len(store.read_meta(made).name), default=None)
+
+
+def _check_counts(dataset: str, data: Dataset) -> None:
+    expected = DATASETS.get(dataset)
+    if expected is None:
+        return
+    found = (len(data.train_y), len(data.validation_y), data.train_x.shape[1:], len(data.classes))
+    if found != tuple(expected):
+        raise DataError(
+            f"{dataset}: found {found[0]:,} training and {found[1]:,} validation images of shape "
+            f"{found[2]}, expected {expected.train_images:,} and {expected.validation_images:,} of "
+            f"{expected.shape}. The raw files are incomplete or of another data set; get them anew."
+        )
+
+
+def _unknown(dataset: str) -> str:
+    known = [*DATASETS, f"{FOLDER_PREFIX}PATH"]
+    near = difflib.get_close_matches(dataset.lower().replace("-", "_"), known, n=2, cutoff=0.5)
+    hint = f" Did you mean {' or '.join(near)}?" if near else ""
+    return f"unknown dataset {dataset!r}.{hint} Known: {', '.join(known)}"
