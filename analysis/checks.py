@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from train.record import GOOD, RunRecord
+from train.record import GOOD, DataRecord, RunRecord
 
 
 def reason_for(record: RunRecord, path: str) -> str:
@@ -43,47 +43,59 @@ def _findings(record: RunRecord, cell_id: str) -> Iterator[str]:
 
 
 def _epoch_findings(record: RunRecord) -> Iterator[str]:
-    asked = record.config.global_batch
+    asked, data = record.config.global_batch, record.data
     if [epoch.epoch for epoch in record.epochs] != list(range(1, len(record.epochs) + 1)):
         yield f"epochs are {[epoch.epoch for epoch in record.epochs]}, not 1, 2, 3, ..."
-    for epoch in record.epochs:
-        where = f"epoch {epoch.epoch}"
-        if epoch.images != epoch.steps * epoch.global_batch:
-            yield (
-                f"{where}: {epoch.images:,} images processed, yet {epoch.steps:,} steps x global "
-                f"batch {epoch.global_batch:,} = {epoch.steps * epoch.global_batch:,}"
-            )
-        if epoch.global_batch != asked:
-            yield f"{where}: global batch {epoch.global_batch:,}, the config asks for {asked:,}"
-        if (
-            record.data is not None
-            and epoch.validation_accuracy is not None
-            and epoch.validation_images != record.data.validation_images
-        ):
-            yield (
-                f"{where}: accuracy over {epoch.validation_images:,} of "
-                f"{record.data.validation_images:,} held-out images"
-            )
+    yield from _first(
+        f"epoch {e.epoch}: {e.images:,} images processed, yet {e.steps:,} steps x global batch "
+        f"{e.global_batch:,} = {e.steps * e.global_batch:,}"
+        for e in record.epochs
+        if e.images != e.steps * e.global_batch
+    )
+    yield from _first(
+        f"epoch {e.epoch}: global batch {e.global_batch:,}, the config asks for {asked:,}"
+        for e in record.epochs
+        if e.global_batch != asked
+    )
+    if data is not None:
+        yield from _first(
+            f"epoch {e.epoch}: accuracy over {e.validation_images:,} of "
+            f"{data.validation_images:,} held-out images"
+            for e in record.epochs
+            if e.validation_accuracy is not None and e.validation_images != data.validation_images
+        )
 
 
 def _completed_findings(record: RunRecord) -> Iterator[str]:
     if len(record.epochs) != record.config.epochs:
         yield f"{len(record.epochs)} of {record.config.epochs} epochs, yet the status is completed"
-    data = record.data
+    if record.data is not None:
+        yield from _first(_coverage_findings(record, record.data))
+    if record.weights_sha256 is None:
+        reason = reason_for(record, "weights_sha256")
+        yield f"nothing shows that all ranks hold equal weights ({reason})"
+    # the contract admits no NaN: a loss that was not finite arrives here as null
+    reason = reason_for(record, "epochs.train_loss")
+    yield from _first(
+        f"epoch {e.epoch}: training loss is null ({reason})"
+        for e in record.epochs
+        if e.train_loss is None
+    )
+
+
+def _coverage_findings(record: RunRecord, data: DataRecord) -> Iterator[str]:
+    """A completed epoch is every training image but the remainder that fills no batch."""
     for epoch in record.epochs:
-        if data is None:
-            break
         covered = epoch.steps * record.config.global_batch + data.dropped_per_epoch
         if covered != data.train_images:
             yield (
                 f"epoch {epoch.epoch}: its steps and the {data.dropped_per_epoch:,} images left "
                 f"over make {covered:,} of {data.train_images:,} training images"
             )
-    if record.weights_sha256 is None:
-        reason = reason_for(record, "weights_sha256")
-        yield f"nothing shows that all ranks hold equal weights ({reason})"
-    # the contract admits no NaN: a loss that was not finite arrives here as null
-    lost = [epoch.epoch for epoch in record.epochs if epoch.train_loss is None]
-    if lost:
-        reason = reason_for(record, "epochs.train_loss")
-        yield f"training loss is null in epoch {', '.join(map(str, lost))} ({reason})"
+
+
+def _first(findings: Iterable[str]) -> Iterator[str]:
+    """The first finding of a kind and how many epochs share it: a run may have hundreds."""
+    found = list(findings)
+    if found:
+        yield found[0] + (f" (and in {len(found) - 1} more epochs)" if len(found) > 1 else "")

@@ -104,6 +104,11 @@ def epochs_frame(records: Sequence[RunRecord], runs: pd.DataFrame) -> pd.DataFra
     return frame(rows, EPOCH_COLUMNS)
 
 
+def without_scaling(context: str) -> str:
+    """A context for where the scaling mode is said elsewhere."""
+    return ", ".join(part for part in context.split(", ") if not part.endswith(" scaling"))
+
+
 def _run_row(record: RunRecord) -> dict[str, Any]:
     config, world, data = record.config, record.world, record.data
     assert world is not None, "a record without a world is rejected"
@@ -146,10 +151,10 @@ def _learned(record: RunRecord, classes: int) -> dict[str, Any]:
     for name in ("train_loss", "validation_loss", "train_accuracy", "validation_accuracy"):
         row[name] = getattr(last, name, None)
     for name in ("train_accuracy", "validation_accuracy"):
+        why = reason_for(record, f"epochs.{name}") if row[name] is None else None
         if record.config.dataset == UNLABELLED:
-            row[name] = None
-        known = row[name] is not None
-        row[f"{name}_why"] = None if known else reason_for(record, f"epochs.{name}")
+            row[name], why = None, UNLABELLED_WHY
+        row[f"{name}_why"] = why
     row["scored_accuracy"] = row["validation_accuracy"]
     row["scored_accuracy_why"] = row["validation_accuracy_why"]
     if record.status == "diverged":

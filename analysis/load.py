@@ -99,12 +99,14 @@ def _read_cell(folder: Path, cell_id: str) -> RunRecord | Problem:
     except RecordError as error:
         # the reader names the whole path; the table already names the cell
         reason = str(error).removeprefix(f"{path}: ")
-        return Problem(cell_id, "unreadable", "none", reason, where=f"{cell_id}/{RECORD_NAME}")
+        where = f"{cell_id}/{RECORD_NAME}"
+        return Problem(cell_id, "unreadable", "none", reason, where, "make sweep runs it again")
     if record.status not in GOOD:
         return _failed(record, cell_id)
     reasons = rejections(record, cell_id)
     if reasons:
-        return Problem(cell_id, "rejected", record.status, "; ".join(reasons))
+        todo = "see its logs/, then make sweep FORCE=1 runs it again"
+        return Problem(cell_id, "rejected", record.status, "; ".join(reasons), what_to_do=todo)
     return record
 
 

@@ -51,7 +51,7 @@ def mixtures(records: Sequence[RunRecord]) -> list[str]:
         )
     devices = {_text(getattr(record.world, "device", None)) for record in records}
     if len(devices) > 1:
-        warnings.append(f"The runs used {len(devices)} devices: {', '.join(sorted(devices))}.")
+        warnings.append(f"The runs used {len(devices)} devices: {'; '.join(sorted(devices))}.")
     for name, found in (
         ("images", {_provenance(record, "image_digest") for record in records}),
         ("sets of package versions", {_versions(record) for record in records}),
@@ -87,17 +87,19 @@ def _data_mixture(records: Sequence[RunRecord]) -> list[str]:
 def _machine(record: RunRecord) -> str:
     world = record.world
     assert world is not None
-    each = "1 GPU" if world.device_kind == "gpu" else _cores(world.cores_per_rank)
+    each = "1 GPU per rank" if world.device_kind == "gpu" else _cores(world.cores_per_rank)
+    # the trainer's name of a CPU may say its share already
+    device = world.device if "per rank" in world.device else f"{world.device}, {each}"
     nodes = "1 node" if world.nodes == 1 else f"{world.nodes} nodes"
     shared = ", ranks sharing cores" if world.oversubscribed else ""
     return (
-        f"{world.device}, {each} per rank{shared}, {nodes}, launcher {world.launcher}, "
+        f"{device}{shared}, {nodes}, launcher {world.launcher}, "
         f"controller {world.controller}, data plane {world.data_plane}"
     )
 
 
 def _cores(count: int) -> str:
-    return "1 core" if count == 1 else f"{count} cores"
+    return "1 core per rank" if count == 1 else f"{count} cores per rank"
 
 
 def _runs(count: int) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.frames import frame, in_order, key, values, why_incomplete
+from analysis.frames import frame, in_order, key, values, why_incomplete, without_scaling
 from analysis.stats import Ratio, geometric_mean, mean_t, ratio_t
 
 SHARED_CORES = "ranks share cores: not a scaling figure"
@@ -81,7 +81,7 @@ def _row(
     return {
         **{name: first[name] for name in _ABOUT},
         # a row may hold runs of several lengths: steady-state throughput is the same for them
-        "context": "; ".join(dict.fromkeys(group["context"])),
+        "context": "; ".join(dict.fromkeys(map(without_scaling, group["context"]))),
         "nodes": _range(group["nodes"]),
         "n": mean.n,
         "n_diverged": len(group) - len(survivors),

@@ -24,7 +24,7 @@ from analysis.stats import ONE_RUN
 
 
 def ranks_column(runs: pd.DataFrame) -> Column:
-    """ "GPUs" only where every rank had one; elsewhere the heading says what a rank was."""
+    """GPUs only where every rank had one; elsewhere the footnote says what a rank was."""
     kinds = set(runs["device_kind"])
     if kinds == {"gpu"}:
         devices = " and ".join(sorted(set(runs["device"])))

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from analysis.display import Table
+from analysis.display import Row, Table, plain_rows, with_context
 from analysis.report import Report
 
 #: Where no terminal says how wide it is (a log, a pipe): wide enough for the widest table.
@@ -27,13 +27,23 @@ def print_brief(report: Report, paths: Sequence[Path], out: Console) -> None:
     for warning in report.warnings:
         out.print(Text(f"! {warning}", style="yellow"))
     _print_problems(report, out)
-    for row in report.tables.claims.rows:
-        heads = [column.head for column in report.tables.claims.columns]
-        claim = dict(zip(heads, row, strict=True))
-        line = f"{claim['technique']} against {claim['against']}: {claim['verdict']}"
-        out.print(Text(f"{line} (difference {claim['difference']})"))
+    for claim in plain_rows(report.frames["claims"]):
+        out.print(Text(_verdict(claim)))
     for path in paths:
         out.print(Text(str(path)), soft_wrap=True)
+
+
+def _verdict(claim: Row) -> str:
+    """One comparison in words, with what would decide it where it is open."""
+    at = "" if claim["gpus"] is None else f" at {claim['gpus']} rank(s)"
+    line = f"{with_context(claim)} against {claim['reference']}{at}: {claim['verdict']}"
+    if claim["difference"] is not None:
+        line += f", difference in validation accuracy {claim['difference']:+.3f}"
+    if claim["why"]:
+        line += f" ({claim['why']})"
+    if claim["seeds_in_family"] is not None:
+        line += f"; about {claim['seeds_in_family']} runs per arm would decide"
+    return line
 
 
 def print_tables(report: Report, out: Console) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from analysis.frames import frame, values
+from analysis.frames import frame, values, without_scaling
 from analysis.plots import Figure, Look, empty, legend, small_multiples, style, to_svg
 from analysis.scaling import series_of
 from analysis.stats import geometric_mean
@@ -83,8 +83,7 @@ def _panel(run: pd.Series[Any], devices: int) -> str:
     weak = run["scaling"] == "weak"
     batch = f"{run['batch_per_rank']} images a rank" if weak else f"{run['global_batch']} in all"
     named = f"\n{run['device']}" if devices > 1 else ""
-    others = [part for part in str(run["context"]).split(", ") if not part.endswith(" scaling")]
-    context = ", ".join(part for part in others if part)
+    context = without_scaling(str(run["context"]))
     return f"{run['scaling']} scaling, {batch}" + (f"\n{context}" if context else "") + named
 
 
@@ -146,7 +145,9 @@ def _scale_y(axis: Any, rates: pd.Series[Any]) -> None:
     axis.set_ylim(2.0**first, 2.0**last)
     axis.yaxis.set_major_locator(FixedLocator([2.0**i for i in range(first, last + 1, step)]))
     axis.yaxis.set_minor_locator(NullLocator())
-    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.4g}"))
+    axis.yaxis.set_major_formatter(
+        FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}")
+    )
 
 
 def _caption(data: pd.DataFrame) -> str:

@@ -35,7 +35,8 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_
 
 SweepName = Annotated[str, typer.Argument(help="name under jobs/sweeps, or a path")]
 Results = Annotated[Path, typer.Option(help="folder of all results")]
-Data = Annotated[Path, typer.Option(help="folder with the data sets")]
+Data = Annotated[Path, typer.Option(help="folder with the data sets; may be read-only")]
+Store = Annotated[Path, typer.Option(help="folder for the prepared form of data sets")]
 Site = Annotated[str, typer.Option(help="where to run: auto or local")]
 
 
@@ -44,14 +45,17 @@ def plan(
     sweep: SweepName = "quickstart",
     results: Results = ROOT / "results",
     data: Data = ROOT / ".data",
+    store: Store = ROOT / ".data" / "prepared",
     site: Site = "auto",
 ) -> None:
     """Show what a sweep would do: cells, sizes, steps, time, launch lines. Runs nothing."""
     with _refusals():
         _check_site(site)
         wanted = load_sweep(sweep)
-        machine = _machine(wanted, data, at_once=1, stall_s=300, limit_s=None)
-        rows = plan_rows(wanted.configs, train_images(wanted.configs, data), known_rates(results))
+        machine = _machine(wanted, data, store, at_once=1, stall_s=300, limit_s=None)
+        rows = plan_rows(
+            wanted.configs, train_images(wanted.configs, data, store), known_rates(results)
+        )
         lines = {
             c.cell_id(): _launch_line(c, results / wanted.name, machine) for c in wanted.configs
         }
@@ -63,6 +67,7 @@ def sweep(
     sweep: SweepName = "quickstart",
     results: Results = ROOT / "results",
     data: Data = ROOT / ".data",
+    store: Store = ROOT / ".data" / "prepared",
     site: Site = "auto",
     force: Annotated[bool, typer.Option("--force", help="run finished cells anew")] = False,
     jobs: Annotated[int, typer.Option(min=1, help="cells at once, as cores allow")] = 1,
@@ -77,13 +82,13 @@ def sweep(
         with _only_sweep(folder):
             code = _sweep(
                 wanted, folder, force=force,
-                machine=_machine(wanted, data, at_once=jobs, stall_s=stall_s, limit_s=limit_s),
+                machine=_machine(wanted, data, store, at_once=jobs, stall_s=stall_s, limit_s=limit_s),
             )  # fmt: skip
     raise typer.Exit(code)
 
 
 def _sweep(wanted: Sweep, folder: Path, *, force: bool, machine: Machine) -> int:
-    plan_rows(wanted.configs, train_images(wanted.configs, machine.data), {})
+    plan_rows(wanted.configs, train_images(wanted.configs, machine.data, machine.store), {})
     manifest = SweepManifest(
         name=wanted.name,
         title=wanted.title,
@@ -143,19 +148,26 @@ def _say(text: str) -> None:
 
 
 def _machine(
-    wanted: Sweep, data: Path, *, at_once: int, stall_s: float, limit_s: float | None
+    wanted: Sweep,
+    data: Path,
+    store: Path,
+    *,
+    at_once: int,
+    stall_s: float,
+    limit_s: float | None,
 ) -> Machine:
     """Equal core groups for all cells of a sweep, so that its times can be compared."""
     cores = tuple(sorted(os.sched_getaffinity(0)))
     most = max(config.gpus for config in wanted.configs)
     per_rank = wanted.cores_per_rank or max(1, len(cores) // most)
-    return Machine(cores, per_rank, data.resolve(), stall_s, limit_s, at_once)
+    return Machine(cores, per_rank, data.resolve(), store.resolve(), stall_s, limit_s, at_once)
 
 
 def _launch_line(config: RunConfig, folder: Path, machine: Machine) -> list[str]:
     task = CellTask(
         cell=str(folder / config.cell_id()),
         data=str(machine.data),
+        store=str(machine.store),
         python=sys.executable,
         cores=core_groups(config.gpus, machine.per_rank, machine.cores),
         resume=False,

@@ -18,13 +18,14 @@ from train.config import ConfigError, RunConfig
 DataKey = tuple[str, int | None]
 
 
-def facts_argv(key: DataKey, data: Path) -> list[str]:
+def facts_argv(key: DataKey, data: Path, store: Path) -> list[str]:
     dataset, image_size = key
-    argv = [sys.executable, "-m", "train.data", "facts", dataset, "--root", str(data)]
+    argv = [sys.executable, "-m", "train.data", "facts", dataset]
+    argv += ["--root", str(data), "--store", str(store)]
     return argv if image_size is None else [*argv, "--image-size", str(image_size)]
 
 
-def train_images(configs: Iterable[RunConfig], data: Path) -> dict[DataKey, int]:
+def train_images(configs: Iterable[RunConfig], data: Path, store: Path) -> dict[DataKey, int]:
     """Training images of every data set in use; makes the data ready for the ranks.
 
     Raises:
@@ -34,7 +35,7 @@ def train_images(configs: Iterable[RunConfig], data: Path) -> dict[DataKey, int]
     found = {}
     for key in keys:
         done = subprocess.run(
-            facts_argv(key, data), stdout=subprocess.PIPE, text=True, check=False,
+            facts_argv(key, data, store), stdout=subprocess.PIPE, text=True, check=False,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
         )  # fmt: skip
         if done.returncode != 0:

@@ -27,6 +27,7 @@ class Machine:
     cores: tuple[int, ...]
     per_rank: int
     data: Path
+    store: Path
     stall_s: float
     limit_s: float | None
     at_once: int
@@ -99,6 +100,7 @@ def _task(cell: Standing, cores: tuple[int, ...], machine: Machine) -> CellTask:
     return CellTask(
         cell=str(cell.folder),
         data=str(machine.data),
+        store=str(machine.store),
         python=sys.executable,
         cores=core_groups(cell.config.gpus, machine.per_rank, cores),
         resume=cell.resume,

@@ -12,7 +12,8 @@ class CellTask:
     """One start of one cell, as the supervisor is told it; plain values, so that it pickles."""
 
     cell: str  # folder of the cell
-    data: str
+    data: str  # folder of the raw data sets
+    store: str  # folder of their prepared forms
     python: str
     cores: tuple[tuple[int, ...], ...]  # one group per rank
     resume: bool
@@ -26,6 +27,7 @@ def train_argv(task: CellTask, attempt: int) -> list[str]:
     argv = [
         task.python, "-m", "train", str(Path(task.cell) / "config.json"),
         "--data", task.data,
+        "--store", task.store,
         "--attempt", str(attempt),
         "--stall-s", f"{task.stall_s:g}",
     ]  # fmt: skip

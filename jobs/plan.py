@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -98,10 +99,12 @@ def render_plan(
     ``lines``: cell id -> tokens; printed unwrapped, quoted for a shell.
     """
     table = _table(rows)
-    if not console.is_terminal:
-        # a file or a pipe has no width to keep to: nothing is cut
-        wide = console.options.update(max_width=10_000)
-        table.width = Measurement.get(console, wide, table).maximum
+    # measured against the widest there could be: the console's own width would hide the overrun
+    wide = console.options.update(max_width=10_000)
+    table.width = Measurement.get(console, wide, table).maximum
+    if console.is_terminal and table.width > console.width:
+        table = _table(rows, shorten=os.path.commonprefix([row.cell_id for row in rows]))
+    # a file or a pipe has no width to keep to: nothing is cut
     console.print(table, crop=console.is_terminal)
     for text in summary(rows):
         console.print(text, markup=False, highlight=False, soft_wrap=True)
@@ -113,14 +116,17 @@ def render_plan(
         console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def _table(rows: Sequence[PlanRow]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+def _table(rows: Sequence[PlanRow], shorten: str = "") -> Table:
+    """``shorten``: what all cell ids begin with; its whole words are left out."""
+    words = shorten[: shorten.rfind("-") + 1]
+    table = Table(box=None, pad_edge=False, padding=(0, 1 if words else 2, 0, 0))
     table.add_column("cell", overflow="fold")
-    for name in ("gpus", "batch", "steps/epoch", "epochs", "steps", "peak lr", "time"):
-        table.add_column(name, justify="right", no_wrap=True)
+    each = "steps\n/epoch" if words else "steps/epoch"
+    for name in ("gpus", "batch", each, "epochs", "steps", "peak lr", "time"):
+        table.add_column(name, justify="right", no_wrap=True, vertical="bottom")
     for row in rows:
         table.add_row(
-            row.cell_id,
+            f"..{row.cell_id.removeprefix(words)}" if words else row.cell_id,
             str(row.gpus),
             f"{row.global_batch:,}",
             f"{row.steps_per_epoch:,}",
@@ -142,7 +148,7 @@ def summary(rows: Sequence[PlanRow]) -> list[str]:
         return [text, "time: never run here, so there is nothing to estimate from"]
     total = f"time: about {clock(sum(known))} one cell after another"
     if missing:
-        total += f", without {missing} cells that were never run here"
+        total += f", {missing} never run here left out"
     sources = Counter(row.source for row in rows if row.seconds is not None)
     return [text, total, *(f"  {n} estimated from {source}" for source, n in sources.items())]
 

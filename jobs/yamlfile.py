@@ -26,7 +26,9 @@ KeyPath = tuple[str | int, ...]
 _TAG = "tag:yaml.org,2002:"
 _MERGE = _TAG + "merge"
 # a point or an exponent makes a float; 010 is neither int nor float, so it stays text
-_FLOAT = r"(?:\d[\d_]*\.[\d_]*|\.\d[\d_]*)(?:[eE][-+]?\d+)?|\d[\d_]*[eE][-+]?\d+"
+_DIGITS = "[0-9][0-9_]*"
+_EXPONENT = "[eE][-+]?[0-9]+"
+_FLOAT = rf"(?:{_DIGITS}\.[0-9_]*|\.{_DIGITS})(?:{_EXPONENT})?|{_DIGITS}{_EXPONENT}"
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ class _Loader(yaml.SafeLoader):
         None: [
             (_TAG + "null", re.compile(r"^(?:~|null|Null|NULL|)$")),
             (_TAG + "bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$")),
-            (_TAG + "int", re.compile(r"^[-+]?(?:0|[1-9][\d_]*)$")),
+            (_TAG + "int", re.compile(r"^[-+]?(?:0|[1-9][0-9_]*)$")),
             (_TAG + "float", re.compile(rf"^[-+]?(?:{_FLOAT})$")),
             (_TAG + "float", re.compile(r"^(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$")),
             (_MERGE, re.compile(r"^<<$")),

@@ -30,7 +30,7 @@ def start_ranks(tmp_path: Path) -> Callable[[Sequence[str], int], list[str]]:
         folder = tmp_path / f"ranks-{time.monotonic_ns()}"
         (folder / "logs").mkdir(parents=True)
         task = CellTask(
-            cell=str(folder), data="", python=sys.executable,
+            cell=str(folder), data="", store="", python=sys.executable,
             cores=tuple((sorted(os.sched_getaffinity(0))[r % os.cpu_count()],) for r in range(size)),
             resume=False, stall_s=60, limit_s=None, visible_gpus=None,
         )  # fmt: skip

@@ -35,7 +35,16 @@ class Bench:
 
     def argv(self, *options: str) -> list[str]:
         file = str(self.folder / f"{self.name}.yaml")
-        where = ("--results", str(self.results), "--data", str(self.data), "--site", "local")
+        where = (
+            "--results",
+            str(self.results),
+            "--data",
+            str(self.data),
+            "--store",
+            str(self.data / "prepared"),
+            "--site",
+            "local",
+        )
         return [sys.executable, "-m", "jobs", "sweep", file, *where, *options]
 
     def run(self, *options: str, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:

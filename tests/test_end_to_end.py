@@ -186,7 +186,7 @@ def test_a_killed_rank_ends_the_cell_with_its_name(tmp_path, data_root) -> None:
 
 def test_a_hang_is_ended_and_the_silent_rank_named(tmp_path, data_root) -> None:
     bench = make_bench(tmp_path, data_root, sweep(epochs=2000))
-    process = bench.start("--stall-s", "8")
+    process = bench.start("--stall-s", "20")
     try:
         wait_until(lambda: any(lines(c / "epochs.jsonl") for c in bench.cells()), "an epoch")
         (cell,) = bench.cells()

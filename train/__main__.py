@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from train.config import ConfigError, RunConfig, load_config
-from train.failure import describe, leave, leave_record
+from train.failure import describe, headline, leave, leave_record
 from train.launch import Launch, read_launch
 from train.record import GOOD, RECORD_NAME, RecordError, read_record
 from train.task import Task, WorldError
@@ -29,6 +29,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--out", type=Path, help="folder for the record and the logs (default: the config's)"
     )
     parser.add_argument("--data", type=Path, help="folder with the data sets (default: $DATA)")
+    parser.add_argument(
+        "--store", type=Path, help="folder of prepared data (default: prepared/ in --data)"
+    )
     parser.add_argument("--resume", action="store_true", help="go on from the checkpoint there")
     parser.add_argument("--force", action="store_true", help="replace a good record")
     parser.add_argument("--attempt", type=int, default=1, help="which start of this cell it is")
@@ -54,7 +57,9 @@ def main(arguments: Sequence[str]) -> int:
     except (ConfigError, OSError) as error:
         print(f"train: {error}", file=sys.stderr)
         return EXIT_REQUEST
-    task = Task(out, data, options.resume, options.force, options.attempt, started_at)
+    task = Task(
+        out, data, options.store, options.resume, options.force, options.attempt, started_at
+    )
     return _run(config, launch, task, options.stall_s)
 
 
@@ -95,8 +100,7 @@ def _run(config: RunConfig, launch: Launch, task: Task, stall_s: float) -> int:
         print(f"train: {error}", file=sys.stderr)
         return EXIT_REQUEST
     except Exception as error:  # noqa: BLE001  (the last place that can turn it into a record)
-        first = next(iter(str(error).splitlines()), "")
-        failed(f"{type(error).__name__}: {first}", traceback.format_exc())
+        failed(headline(error), traceback.format_exc())
         traceback.print_exc()
         return EXIT_FAILED
 

@@ -19,6 +19,19 @@ CONSEQUENCES = ("Horovod has been shut down", "HorovodInternalError", "Connectio
                 "Connection closed by peer", "Broken pipe")  # fmt: skip
 
 
+def headline(error: Exception) -> str:
+    """One line that says what happened.
+
+    TensorFlow's graph errors begin with a trace of the graph and end with the finding, followed by
+    the name of a node.
+    """
+    lines = [line.strip() for line in str(error).splitlines()]
+    telling = [line for line in lines if line and not line.startswith(("[[{{", "File "))]
+    gone = [line for line in telling if any(words in line for words in CONSEQUENCES)]
+    chosen = gone or (telling[-1:] if "Graph execution error" in str(error) else telling[:1])
+    return f"{type(error).__name__}: {chosen[-1] if chosen else 'no message'}"
+
+
 def describe(what: str, launch: Launch, cell: Path, tail: str = "") -> RunError:
     return RunError(
         what=what,

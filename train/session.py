@@ -25,7 +25,7 @@ def run_session(config: RunConfig, launch: Launch, task: Task, beat: Callable[[s
     beat("waiting for the other ranks")
     runtime = start(config, launch)
     beat("loading the data")
-    data = load(config.dataset, config.image_size, task.data)
+    data = load(config.dataset, config.image_size, task.data, task.store)
     cell = Cell(config, runtime, data, task.out, task.attempt, beat)
     world = describe_world(runtime, cpu_name())
     facts = describe_data(config, data, cell.steps)

@@ -10,7 +10,8 @@ from pathlib import Path
 @dataclass(frozen=True)
 class Task:
     out: Path  # folder of the record, the checkpoint and the logs
-    data: Path  # folder with the data sets
+    data: Path  # folder with the raw data sets
+    store: Path | None  # folder of their prepared forms; None: in ``data``
     resume: bool  # go on from the checkpoint in ``out``
     force: bool  # replace a good record
     attempt: int  # which start of the cell it is, from 1

@@ -150,14 +150,16 @@ def test_only_mappings_merge(tmp_path: Path, merged: str) -> None:
     assert "'<<' takes a mapping" in refusal(tmp_path, f"a:\n  <<: {merged}\n")
 
 
+# without digits: PyYAML, of YAML 1.1, writes the text '1e3' as a bare 1e3
+TEXT = st.text(st.characters(exclude_categories=("Cs", "Nd")))
 PLAIN = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
     max_leaves=12,
 )
 
 
-@given(st.dictionaries(st.text(), PLAIN, min_size=1, max_size=4))
+@given(st.dictionaries(TEXT, PLAIN, min_size=1, max_size=4))
 def test_what_pyyaml_writes_is_read_back(
     tmp_path_factory: pytest.TempPathFactory, value: dict[str, Any]
 ) -> None:

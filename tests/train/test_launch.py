@@ -16,7 +16,7 @@ from train.launch import Launch, own_cores, read_launch
 
 def task(**changes: object) -> CellTask:
     values = {
-        "cell": "/r/it's a cell", "data": "/d", "python": "/p", "cores": ((0,), (1,)),
+        "cell": "/r/it's a cell", "data": "/d", "store": "/s", "python": "/p", "cores": ((0,), (1,)),
         "resume": False, "stall_s": 300.0, "limit_s": None, "visible_gpus": None,
     }  # fmt: skip
     return CellTask(**(values | changes))
@@ -33,7 +33,7 @@ def test_a_rank_reads_what_the_supervisor_wrote() -> None:
 
 def test_launch_line_is_a_token_list() -> None:
     assert train_argv(task(resume=True), 3) == [
-        "/p", "-m", "train", "/r/it's a cell/config.json", "--data", "/d",
+        "/p", "-m", "train", "/r/it's a cell/config.json", "--data", "/d", "--store", "/s",
         "--attempt", "3", "--stall-s", "300", "--resume",
     ]  # fmt: skip
 

@@ -31,6 +31,9 @@ def _parser() -> argparse.ArgumentParser:
             "--root", type=Path, help="folder with the data sets (default: $DATA, else .data)"
         )
         command.add_argument(
+            "--store", type=Path, help="folder for prepared forms (default: ROOT/prepared)"
+        )
+        command.add_argument(
             "--image-size", type=int, help="side in pixels; folders only (default: 64)"
         )
     return parser
@@ -44,7 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         # both commands prepare and tell; which name one uses says what one wants of it
-        print(json.dumps(asdict(facts(options.dataset, options.image_size, root))))
+        found = facts(options.dataset, options.image_size, root, options.store)
+        print(json.dumps(asdict(found)))
     except ConfigError as error:
         say(str(error))
         return 2

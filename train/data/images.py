@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePath
@@ -50,13 +51,16 @@ def decode_image(content: Path | bytes) -> Image.Image:
     Raises:
         OSError, SyntaxError, ValueError and what else Pillow's decoders raise on damaged files.
     """
-    with Image.open(io.BytesIO(content) if isinstance(content, bytes) else content) as found:
-        image = ImageOps.exif_transpose(found)
+    with Image.open(io.BytesIO(content) if isinstance(content, bytes) else content) as image:
+        image.load()
+        ImageOps.exif_transpose(image, in_place=True)
+        if image.mode == "RGB":
+            return image
         if image.mode == "F":
             raise ValueError("its pixels are floating-point numbers of no known range")
         if image.mode.startswith("I"):  # Pillow's own conversion clips at 255: all white
             deep = np.clip(np.asarray(image, np.int64), 0, 65_535)
-            image = Image.fromarray(np.rint(deep / 257).astype(np.uint8))
+            return Image.fromarray(np.rint(deep / 257).astype(np.uint8)).convert("RGB")
         return image.convert("RGB")
 
 
@@ -95,9 +99,13 @@ def decode_images(
     out = np.empty((len(items), side, side, 3), np.uint8)
     ticker = Ticker("decoding", len(items), "images")
 
+    stopped = threading.Event()
+
     def decode(start: int) -> list[str]:
         bad = []
         for place, item in enumerate(items[start : start + _PART], start):
+            if stopped.is_set():
+                break
             try:
                 out[place] = shape(decode_image(item.content))
             except Exception as error:  # noqa: BLE001 - decoders raise anything on damaged files
@@ -112,7 +120,8 @@ def decode_images(
             bad += found
             ticker.add(min(_PART, len(items) - start * _PART))
     finally:
-        pool.shutdown(cancel_futures=True)  # an interrupt must not wait for all the rest
+        stopped.set()  # an interrupt must not wait for all the rest
+        pool.shutdown(cancel_futures=True)
     if bad:
         raise DataError(_cannot_decode(bad, len(items)))
     return out

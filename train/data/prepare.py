@@ -44,9 +44,10 @@ def prepare(
     image_size: int | None,
     root: Path,
     *,
+    store_root: Path | None = None,
     remotes: Mapping[str, Sequence[Remote]] = REMOTES,
 ) -> Path:
-    """Make the prepared form under ``root``/prepared unless it is there; return its folder.
+    """Make the prepared form under ``store_root`` unless it is there; return its folder.
 
     Raw files are looked for in ``root``, then downloaded. Any number of processes may do this at
     the same time.
@@ -54,13 +55,16 @@ def prepare(
     Args:
         dataset: a name of DATASETS, or folder:PATH.
         image_size: side in pixels of a folder's images, None for 64; None for all other sets.
+        root: where the raw files are; a shared, read-only folder will do.
+        store_root: where prepared forms are kept, by default ``root``/prepared.
 
     Raises:
         DataError: unknown data set, or raw files that are missing, damaged or not as expected, or
             no space; the text says what to do.
     """
     with explained(f"preparing {dataset}", root):
-        made = _prepared(dataset, image_size, root, remotes)
+        kept = store_root or root / "prepared"
+        made = _prepared(dataset, image_size, root, kept, remotes)
         if made is not None:
             store.read(made)  # a damaged one is told now, not by the ranks of a job
             return made
@@ -72,29 +76,33 @@ def prepare(
         say(f"preparing {dataset} in {root}")
         data = source.decode()
         _check_counts(dataset, data)
-        made = root / "prepared" / source.folder_name
+        made = kept / source.folder_name
         store.write(made, dataset, data)
         return made
 
 
-def load(dataset: str, image_size: int | None, root: Path) -> Dataset:
+def load(
+    dataset: str, image_size: int | None, root: Path, store_root: Path | None = None
+) -> Dataset:
     """The data set from its prepared form, which is made first where it is not there.
 
     Raises:
         DataError: as ``prepare``, or the prepared form is damaged.
     """
-    made = prepare(dataset, image_size, root)
+    made = prepare(dataset, image_size, root, store_root=store_root)
     with explained(f"loading {dataset}", root):
         return store.read(made)
 
 
-def facts(dataset: str, image_size: int | None, root: Path) -> Facts:
+def facts(
+    dataset: str, image_size: int | None, root: Path, store_root: Path | None = None
+) -> Facts:
     """Counts and shape from the prepared form, which is made first where it is not there.
 
     Raises:
         DataError: as ``load``.
     """
-    meta = store.read_meta(prepare(dataset, image_size, root))
+    meta = store.read_meta(prepare(dataset, image_size, root, store_root=store_root))
     train, validation = meta.arrays["train_x"].shape, meta.arrays["validation_x"].shape
     height, width, channels = train[1:]
     return Facts(
@@ -125,7 +133,11 @@ def _find(
 
 
 def _prepared(
-    dataset: str, image_size: int | None, root: Path, remotes: Mapping[str, Sequence[Remote]]
+    dataset: str,
+    image_size: int | None,
+    root: Path,
+    kept: Path,
+    remotes: Mapping[str, Sequence[Remote]],
 ) -> Path | None:
     """The prepared form of the raw files that are there.
 
@@ -133,9 +145,9 @@ def _prepared(
     """
     source = _find(dataset, image_size, root, remotes)
     if source is not None:
-        made = root / "prepared" / source.folder_name
+        made = kept / source.folder_name
         return made if (made / store.META).exists() else None
-    earlier = sorted(file.parent for file in root.glob(f"prepared/{dataset}-*/{store.META}"))
+    earlier = sorted(file.parent for file in kept.glob(f"{dataset}-*/{store.META}"))
     # CIFAR-10 before CIFAR-10 (JPEG)
     return min(earlier, key=lambda made: len(store.read_meta(made).name), default=None)
 

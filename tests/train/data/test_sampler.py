@@ -46,9 +46,7 @@ def test_order_never_changes() -> None:
 @given(
     n=st.integers(0, 500), size=st.integers(1, 9), b=st.integers(1, 20), seed=SEEDS, epoch=EPOCHS
 )
-def test_partition_is_disjoint_and_covers(
-    n: int, size: int, b: int, seed: int, epoch: int
-) -> None:
+def test_partition_is_disjoint_and_covers(n: int, size: int, b: int, seed: int, epoch: int) -> None:
     parts = [rank_batches("partition", n, seed, epoch, r, size, b) for r in range(size)]
     steps = n // (size * b)
     assert all(part.shape == (steps, b) and part.dtype == np.int64 for part in parts)

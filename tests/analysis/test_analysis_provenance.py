@@ -1,0 +1,67 @@
+"""A table that mixes commits, trees, devices or machines says so; one that does not is silent."""
+
+from __future__ import annotations
+
+import pytest
+
+from analysis.provenance import machines, mixtures, provenance_rows
+from tests.analysis.builders import config, record
+
+ONE = record()
+
+
+def other(**changes):
+    return record(config(seed=1), **changes)
+
+
+def test_equal_runs_need_no_warning() -> None:
+    assert mixtures([ONE, other()]) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"provenance_changes": {"git_commit": "b" * 40}}, "2 git commits: aaaaaaaaaaaa, bbbbb"),
+        ({"provenance_changes": {"git_commit": None}}, "2 git commits: aaaaaaaaaaaa, not recorded"),
+        ({"provenance_changes": {"git_dirty": True}}, "1 of 2 runs ran from a checkout with unc"),
+        ({"provenance_changes": {"cpu": "Other"}}, "2 CPU models"),
+        ({"provenance_changes": {"image_digest": "x"}}, "2 images"),
+        ({"provenance_changes": {"versions": {"horovod": "0"}}}, "2 sets of package versions"),
+        ({"world_changes": {"device": "Other CPU"}}, "2 devices: Other CPU; Test CPU"),
+        ({"world_changes": {"hostnames": ("node2",)}}, "Some runs share no host (node1, node2)"),
+        ({"data": ONE.data.model_copy(update={"fingerprint": "0" * 64})}, "2 different contents"),
+    ],
+)
+def test_a_mixture_is_said(changes: dict, said: str) -> None:
+    (warning,) = mixtures([ONE, other(**changes)])
+    assert said in warning
+
+
+def test_a_run_on_some_of_the_same_hosts_is_the_same_machine() -> None:
+    two = record(config(gpus=2), world_changes={"hostnames": ("node1", "node2"), "nodes": 2})
+    assert mixtures([ONE, two]) == []
+
+
+def test_the_table_counts_every_value() -> None:
+    rows = provenance_rows([ONE, other(), record(config(seed=2), provenance=None)])
+    assert ("git commit", "a" * 40, 2) in rows
+    assert ("git commit", "not recorded", 1) in rows
+    assert ("uncommitted changes", "no", 2) in rows
+    assert ("tensorflow", "2.15.1", 2) in rows
+    assert ("hosts", "node1", 3) in rows
+
+
+def test_a_device_that_names_its_cores_is_not_told_twice() -> None:
+    (line,) = machines([record(world_changes={"device": "CPU X, 2 cores per rank"})])
+    assert line.startswith("CPU X, 2 cores per rank, 1 node, ")
+
+
+def test_machines_name_gpus_and_nodes() -> None:
+    world = {
+        "device_kind": "gpu", "device": "NVIDIA H100", "nodes": 2, "data_plane": "nccl",
+        "controller": "mpi", "launcher": "srun",
+    }  # fmt: skip
+    assert machines([record(world_changes=world)]) == [
+        "NVIDIA H100, 1 GPU per rank, 2 nodes, launcher srun, controller mpi, data plane nccl "
+        "(1 run)"
+    ]

@@ -1,0 +1,119 @@
+"""Rows carry what the records say, no more; names tell apart what must not be pooled."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from analysis.frames import epochs_frame, frame, in_order, runs_frame, values
+from tests.analysis.builders import REASON, config, rank_steps, record, technique
+
+
+def row(item, **extra):
+    return runs_frame([item]).iloc[0].to_dict() | extra
+
+
+def test_a_run_is_one_row_with_sums_and_final_values() -> None:
+    found = row(record(config(gpus=2), accuracies=[0.9, 0.3, 0.6], wall_s=42.0))
+    assert found["steps"] == 30  # 320 images / (2 x 16) x 3 epochs
+    assert found["images"] == 960
+    assert found["train_s"] == 6.0
+    assert found["eval_s"] == 1.5
+    assert found["end_to_end_s"] == 42.0
+    assert found["validation_accuracy"] == 0.6, "the final epoch, not the best"
+    assert found["scored_accuracy"] == 0.6
+    assert found["train_loss"] == 2.0 / 3
+    assert found["chance"] == 0.1
+    assert found["hosts"] == "node1"
+
+
+def test_a_diverged_run_scores_chance_and_keeps_what_it_had() -> None:
+    found = row(record(status="diverged", accuracies=[0.3, 0.2]))
+    assert (found["validation_accuracy"], found["scored_accuracy"]) == (0.2, 0.1)
+
+
+def test_a_null_is_na_with_the_reason_of_the_record() -> None:
+    found = row(record(accuracies=[None] * 3, images_per_s=None, steps=None))
+    for name in ("validation_accuracy", "scored_accuracy", "images_per_s", "communication_share"):
+        assert pd.isna(found[name]), name
+    for name in ("validation_accuracy_why", "images_per_s_why", "step_shares_why"):
+        assert found[name] == REASON
+
+
+def test_random_labels_have_no_accuracy_whatever_a_record_says() -> None:
+    items = [record(config(dataset="synthetic")),
+             record(config(dataset="synthetic", seed=1), status="diverged")]  # fmt: skip
+    runs = runs_frame(items)
+    for name in ("train_accuracy", "validation_accuracy", "scored_accuracy"):
+        assert runs[name].isna().all(), name
+    assert "random labels" in runs["scored_accuracy_why"][1]
+    assert epochs_frame(items, runs)["validation_accuracy"].isna().all()
+
+
+def test_shares_of_a_step_are_over_all_ranks() -> None:
+    steps = (rank_steps(0, 1.0, 0.1, 0.4), rank_steps(1, 1.0, 0.3, 0.0))
+    found = row(record(config(gpus=2), steps=steps))
+    assert found["communication_share"] == 0.2
+    assert found["input_share"] == 0.2
+
+
+def test_one_name_with_two_settings_is_two_labels() -> None:
+    runs = runs_frame(
+        [
+            record(config(technique=technique("naive", base_lr=0.1))),
+            record(config(technique=technique("naive", base_lr=0.2))),
+            record(config("lamb")),
+        ]
+    )
+    assert runs["technique_label"].tolist() == [
+        "naive (base_lr=0.1)",
+        "naive (base_lr=0.2)",
+        "lamb",
+    ]
+
+
+def test_context_names_only_what_varies() -> None:
+    alike = runs_frame([record(config(seed=s)) for s in (0, 1)])
+    assert alike["context"].tolist() == ["", ""]
+    mixed = runs_frame([record(config(epochs=e)) for e in (3, 4)])
+    assert mixed["context"].tolist() == ["3 epochs", "4 epochs"]
+
+
+def test_only_the_seed_is_pooled() -> None:
+    alike = runs_frame([record(config(seed=s)) for s in (0, 1)])
+    assert alike["condition"].nunique() == 1
+    changes = [
+        {"gpus": 2}, {"epochs": 4}, {"data_fraction": 0.5}, {"batch_per_rank": 8},
+        {"partition": "whole"}, {"technique": technique("naive", base_lr=1)},
+    ]  # fmt: skip
+    for change in changes:
+        mixed = runs_frame([record(config()), record(config(seed=1, **change))])
+        assert mixed["condition"].nunique() == 2, change
+
+
+def test_epochs_are_one_row_each() -> None:
+    items = [record(config(), accuracies=[0.1, 0.2, 0.3])]
+    found = epochs_frame(items, runs_frame(items))
+    assert found["epoch"].tolist() == [1, 2, 3]
+    assert found["validation_accuracy"].tolist() == [0.1, 0.2, 0.3]
+    assert found["cell_id"].unique().tolist() == [items[0].cell_id]
+
+
+def test_no_record_gives_empty_frames_with_all_columns() -> None:
+    runs = runs_frame([])
+    assert len(runs) == 0
+    assert "validation_accuracy" in runs
+    assert len(epochs_frame([], runs)) == 0
+
+
+def test_order_is_that_of_the_manifest_then_ranks() -> None:
+    rows = [{"technique": t, "gpus": g} for t, g in
+            (("z", 1), ("a", 4), ("a", 2), ("unknown", 1))]  # fmt: skip
+    table = frame(rows, {"technique": "string", "gpus": "Int64"})
+    ordered = in_order(table, ["z", "a"])
+    assert list(zip(ordered["technique"], ordered["gpus"], strict=True)) == [
+        ("z", 1), ("a", 2), ("a", 4), ("unknown", 1),
+    ]  # fmt: skip
+
+
+def test_values_leave_nulls_out() -> None:
+    assert values(pd.Series([1, None, 3], dtype="Float64")) == [1.0, 3.0]

@@ -1,0 +1,141 @@
+"""The plan: sizes, steps, rates, and every impossible cell at once."""
+
+from __future__ import annotations
+
+import io
+import shlex
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from jobs.estimate import Rate, rate_key
+from jobs.plan import PlanRow, clock, plan_rows, render_plan, scaled_rate, summary
+from train.config import ConfigError, RunConfig, Technique
+from train.schedule import peak_rate
+
+FACTS = {("digits", None): 1437, ("mnist", None): 60_000, ("folder:a", 32): 100}
+
+
+def config(**changes: Any) -> RunConfig:
+    technique = {"name": "naive", "base_lr": 0.1, "base_batch": 64, **changes.pop("technique", {})}
+    fields = {"dataset": "digits", "model": "cnn", "gpus": 2, "batch_per_rank": 64, "epochs": 5}
+    return RunConfig(**{"seed": 0, **fields, **changes}, technique=Technique(**technique))
+
+
+def text_of(rows: tuple[PlanRow, ...], lines: dict[str, list[str]], **console: Any) -> str:
+    out = io.StringIO()
+    render_plan(rows, lines, Console(file=out, **console))
+    return out.getvalue()
+
+
+def test_the_numbers_of_a_row() -> None:
+    run = config(technique={"lr_scaling": "linear"})
+    (row,) = plan_rows([run], FACTS, {})
+    assert row == PlanRow(
+        cell_id=run.cell_id(), dataset="digits", model="cnn", technique="naive", gpus=2,
+        global_batch=128, steps_per_epoch=11, total_steps=55, epochs=5, lr=0.2, seconds=None,
+        source="never run here",
+    )  # fmt: skip
+
+
+def test_rows_keep_the_order_of_the_configs() -> None:
+    runs = [config(seed=seed) for seed in (3, 1, 2)]
+    assert [row.cell_id for row in plan_rows(runs, FACTS, {})] == [run.cell_id() for run in runs]
+
+
+def test_data_sets_are_told_apart_by_image_size() -> None:
+    small = config(dataset="folder:a", image_size=32, batch_per_rank=10)
+    assert plan_rows([small], FACTS, {})[0].steps_per_epoch == 5
+    with pytest.raises(ConfigError, match="size of the data set folder:a is not known"):
+        plan_rows([config(dataset="folder:a")], FACTS, {})
+
+
+def test_all_cells_without_a_step_are_named_at_once() -> None:
+    good = config()
+    bad = [config(batch_per_rank=1000), config(gpus=4, batch_per_rank=512, seed=1)]
+    with pytest.raises(ConfigError) as caught:
+        plan_rows([bad[0], good, bad[1]], FACTS, {})
+    text = str(caught.value)
+    assert text.startswith("2 of 3 cells cannot take a single step:")
+    assert all(run.cell_id() in text for run in bad)
+    assert good.cell_id() not in text
+    assert "at most 718" in text  # 1,437 images / 2 ranks
+    assert "at most 359" in text  # / 4 ranks
+
+
+@given(
+    st.sampled_from(["none", "linear", "sqrt"]),
+    st.integers(1, 64),
+    st.integers(1, 512),
+    st.integers(1, 4096),
+    st.floats(1e-6, 10),
+)
+def test_the_rate_is_the_trainers(
+    rule: Any, gpus: int, batch: int, base_batch: int, base_lr: float
+) -> None:
+    technique = {"base_lr": base_lr, "base_batch": base_batch, "lr_scaling": rule}
+    run = config(gpus=gpus, batch_per_rank=batch, technique=technique)
+    assert scaled_rate(run) == peak_rate(run.technique, run.global_batch)
+
+
+def test_estimates_count_the_images_really_processed() -> None:
+    run = config()
+    rates = {rate_key(run): Rate(images_per_s=11.0, fixed_s=4.0, eval_s=1.0, cells=3)}
+    (row,) = plan_rows([run], FACTS, rates)
+    assert row.seconds == pytest.approx(4 + 55 * 128 / 11 + 5)
+    assert row.source == "3 earlier cells like it"
+
+
+def test_the_summary_names_what_stands_behind_the_times() -> None:
+    runs = [config(seed=0), config(seed=1), config(gpus=1), config(model="resnet_mini")]
+    rates = {rate_key(runs[0]): Rate(images_per_s=704.0, fixed_s=5.0, eval_s=1.0, cells=2)}
+    lines = summary(plan_rows(runs, FACTS, rates))
+    # 2 x (5 + 10 + 5) s on two ranks; 5 + 7040 / 352 + 5 = 30 s on one
+    assert lines == [
+        "4 cells: cnn on digits, resnet_mini on digits; batch = images per step over all ranks",
+        "time: about 1:10 one cell after another, 1 never run here left out",
+        "  2 estimated from 2 earlier cells like it",
+        "  1 estimated from 2 earlier cells on gpus=2, scaled in proportion",
+    ]
+
+
+def test_without_any_estimate_it_says_so() -> None:
+    assert "never run here" in summary(plan_rows([config()], FACTS, {}))[1]
+
+
+def test_in_a_pipe_nothing_is_cut_and_launch_lines_can_be_pasted() -> None:
+    runs = [config(), config(seed=1, technique={"name": "a_technique_with_a_name_as_long_as_this"})]
+    tokens = ["python", "-m", "train", "/a folder/[bold]/" + "x" * 200, "--data", "d'ata"]
+    text = text_of(plan_rows(runs, FACTS, {}), {run.cell_id(): tokens for run in runs}, width=40)
+    table, launch = text.split("launch lines", 1)
+    rows = [line.split() for line in table.splitlines()]
+    assert rows[0] == ["cell", "gpus", "batch", "steps/epoch", "epochs", "steps", "peak", "lr",
+                       "time"]  # fmt: skip
+    assert rows[1] == [runs[0].cell_id(), "2", "128", "11", "5", "55", "0.1", "?"]
+    assert rows[2][0] == runs[1].cell_id()
+    assert sum(shlex.split(line) == tokens for line in launch.splitlines()) == 2
+
+
+def test_a_narrow_terminal_gets_lines_that_fit() -> None:
+    runs = [config(technique={"name": name}) for name in ("naive", "lr_scaling_warmup")]
+    rows = plan_rows(runs, FACTS, {})
+    screen = {"force_terminal": True, "color_system": None}
+    wide = text_of(rows, {}, width=200, **screen)
+    assert all(run.cell_id() in wide for run in runs)
+    narrow = text_of(rows, {}, width=80, **screen)
+    assert max(len(line) for line in narrow.splitlines()) <= 80
+    for run in runs:  # what all ids begin with is left out, the rest is whole
+        assert f"..{run.cell_id().removeprefix('digits-cnn-')} " in narrow
+    assert "launch lines" not in narrow
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0:00"), (59.6, "1:00"), (65, "1:05"), (3599, "59:59"), (3600, "1:00:00"),
+     (90_061, "25:01:01")],
+)  # fmt: skip
+def test_clock(seconds: float, text: str) -> None:
+    assert clock(seconds) == text

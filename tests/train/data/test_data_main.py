@@ -1,0 +1,190 @@
+"""The command as a user runs it: exit codes, messages, two at once, a full disk, an interrupt."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from raw_files import class_folders, picture
+
+from train.data.__main__ import main
+from train.data.prepare import load
+
+ROOT = Path(__file__).resolve().parents[3]
+Done = subprocess.CompletedProcess[str]
+
+
+def started(*arguments: str | Path, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "train.data", *map(str, arguments)],
+        cwd=ROOT, env={**os.environ, **environment}, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def run(*arguments: str | Path, **environment: str) -> Done:
+    process = started(*arguments, **environment)
+    out, err = process.communicate(timeout=60)
+    assert "Traceback" not in err
+    return Done([], process.returncode, out, err)
+
+
+@pytest.fixture
+def pets(tmp_path: Path) -> Path:
+    return class_folders(tmp_path / "pets", {"cat": 20, "dog": 10})
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("command", ["prepare", "facts"])
+def test_one_json_line(pets: Path, tmp_path: Path, command: str) -> None:
+    dataset, root = f"folder:{pets}", tmp_path / "root"
+    done = run(command, dataset, "--root", root, "--image-size", "12")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("\n") == 1
+    assert json.loads(done.stdout) == {
+        "name": "pets",
+        "train_images": 24,
+        "validation_images": 6,
+        "shape": [12, 12, 3],
+        "classes": 2,
+        "fingerprint": load(dataset, 12, root).fingerprint,
+    }
+    assert "preparing folder:" in done.stderr
+    again = run("facts", dataset, "--image-size", "12", DATA=str(root))  # the root's default
+    assert (again.stdout, again.stderr) == (done.stdout, "")
+
+
+@pytest.fixture
+def kept_handler() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.usefixtures("kept_handler")
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["cifar-10"], "unknown dataset 'cifar-10'. Did you mean cifar10?"),
+        (["Fashion-MNIST"], "Did you mean fashion_mnist"),
+        (["qqq"], "Known: digits, cifar10, fashion_mnist, mnist, synthetic, folder:PATH"),
+        (["folder:"], "unknown dataset 'folder:'"),
+        (["folder:gone"], "no folder 'gone'"),
+        (["digits", "--image-size", "32"], "image size is for folder:PATH"),
+        (["folder:gone", "--image-size", "7"], "image size 7 found, expected 8 to 1024"),
+        (["digits", "--image-size", "big"], "invalid int value: 'big'"),
+        ([], "the following arguments are required: dataset"),
+    ],
+)
+def test_wrong_request(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], told: str
+) -> None:
+    try:
+        code: object = main(["prepare", *arguments, "--root", str(tmp_path)])
+    except SystemExit as left:
+        code = left.code
+    out, err = capsys.readouterr()
+    assert (code, out) == (2, "")
+    assert told in err
+
+
+def test_without_network(tmp_path: Path) -> None:
+    """A proxy that refuses stands for any machine that cannot get out."""
+    proxy = "http://127.0.0.1:9"
+    done = run("prepare", "cifar10", "--root", tmp_path, https_proxy=proxy, http_proxy=proxy,
+               no_proxy="")  # fmt: skip
+    assert done.returncode == 2
+    for part in ("cifar-10-python.tar.gz", "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7",
+                 str(tmp_path), "DATA=DIR", "cifar10-imagefolder.tar.xz"):  # fmt: skip
+        assert part in done.stderr
+    assert names(tmp_path) == []
+
+
+def test_damaged_prepared_form_and_its_cure(pets: Path, tmp_path: Path) -> None:
+    arguments = ("prepare", f"folder:{pets}", "--root", tmp_path / "root")
+    assert run(*arguments).returncode == 0
+    (made,) = (tmp_path / "root" / "prepared").iterdir()
+    (made / "train_x.npy").write_bytes((made / "train_x.npy").read_bytes()[:1000])
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert f"Delete the folder {made}" in done.stderr
+    shutil.rmtree(made)
+    assert run(*arguments).returncode == 0
+
+
+def test_two_at_once(pets: Path, tmp_path: Path) -> None:
+    arguments = ("prepare", f"folder:{pets}", "--root", tmp_path / "root")
+    both = [started(*arguments) for _ in range(2)]
+    outs = [process.communicate(timeout=60)[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    assert outs[0] == outs[1] != ""
+    assert len(names(tmp_path / "root" / "prepared")) == 1
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)]
+)
+def test_interrupt_leaves_nothing_half(
+    pets: Path, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    """In the midst of decoding 400 large pictures, which would take many seconds."""
+    large = picture(pets / "dog" / "large.bmp", (1500, 1500))
+    for i in range(400):
+        (pets / "dog" / f"large{i}.bmp").hardlink_to(large)
+    process = started("prepare", f"folder:{pets}", "--root", tmp_path / "root")
+    assert process.stderr is not None
+    assert "preparing" in process.stderr.readline()
+    time.sleep(0.2)
+    sent_at = time.monotonic()
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert time.monotonic() - sent_at < 3
+    assert process.returncode == code
+    assert "Traceback" not in err
+    assert not (tmp_path / "root" / "prepared").exists()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 64 kB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a small tmpfs needs root and the right to mount")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_full_disk(pets: Path, small_disk: Path) -> None:
+    done = run("prepare", f"folder:{pets}", "--root", small_disk)
+    assert done.returncode == 2
+    assert "no space left for preparing folder:" in done.stderr
+    assert names(small_disk / "prepared") == []
+
+
+def test_folder_that_cannot_be_written(pets: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = run("prepare", f"folder:{pets}", "--root", tmp_path / "file")
+    assert done.returncode == 2
+    assert "Not a directory" in done.stderr
+
+
+def test_nothing_heavy_is_loaded(tmp_path: Path) -> None:
+    code = (
+        "import sys; from train.data.__main__ import main; "
+        f"main(['prepare', 'digits', '--root', {str(tmp_path)!r}]); "
+        "bad = {'tensorflow', 'horovod', 'keras'} & set(sys.modules); assert not bad, bad"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True)

@@ -1,0 +1,181 @@
+"""A folder of the user's own: split, order, errors that name the file or the class."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from raw_files import class_folders, picture
+
+from train.data.arrays import Dataset
+from train.data.errors import DataError
+from train.data.folder import find
+from train.data.prepare import load, prepare
+
+
+@pytest.fixture
+def pets(tmp_path: Path) -> Path:
+    return class_folders(tmp_path / "My Pets", {"cat": 10, "dog": 5, "eel": 2})
+
+
+def decoded(folder: Path, size: int = 16) -> Dataset:
+    return find(str(folder), size, Path("/nowhere")).decode()
+
+
+def rows(images: np.ndarray) -> set[bytes]:
+    return {image.tobytes() for image in images}
+
+
+def test_a_fifth_of_each_class_is_held_out(pets: Path) -> None:
+    data = decoded(pets)
+    assert (data.name, data.classes) == ("My Pets", ("cat", "dog", "eel"))
+    assert np.bincount(data.train_y).tolist() == [8, 4, 1]
+    assert np.bincount(data.validation_y).tolist() == [2, 1, 1]
+    assert data.train_x.shape == (13, 16, 16, 3)
+    assert len(rows(data.train_x) | rows(data.validation_x)) == 17
+
+
+def test_images_have_their_labels(pets: Path) -> None:
+    data = decoded(pets)
+    expected = {
+        np.asarray(Image.open(path).resize((16, 16), Image.Resampling.BICUBIC)).tobytes(): number
+        for number, name in enumerate(("cat", "dog", "eel"))
+        for path in (pets / name).iterdir()
+    }
+    pairs = [*zip(data.train_x, data.train_y, strict=True),
+             *zip(data.validation_x, data.validation_y, strict=True)]  # fmt: skip
+    assert {image.tobytes(): label for image, label in pairs} == expected
+
+
+def test_result_does_not_depend_on_the_order_of_files(pets: Path, tmp_path: Path) -> None:
+    files = list(pets.rglob("*.png"))
+    random.Random(1).shuffle(files)
+    copy = tmp_path / "copy" / pets.name
+    for file in files:
+        (copy / file.parent.name).mkdir(parents=True, exist_ok=True)
+        shutil.copy2(file, copy / file.parent.name)
+    one, other = find(str(pets), 16, tmp_path), find(str(copy), 16, tmp_path)
+    assert one.folder_name == other.folder_name
+    assert one.decode().fingerprint == other.decode().fingerprint
+
+
+@pytest.mark.parametrize("name", ["test", "val", "valid", "validation"])
+def test_own_split_is_used(tmp_path: Path, name: str) -> None:
+    class_folders(tmp_path / "train", {"a": 3, "b": 1})
+    class_folders(tmp_path / name, {"a": 1, "b": 2})
+    data = decoded(tmp_path)
+    assert data.train_y.tolist() == [0, 0, 0, 1]
+    assert data.validation_y.tolist() == [0, 1, 1]
+
+
+def test_modes_and_sizes_may_differ(tmp_path: Path) -> None:
+    for i, mode in enumerate(("RGB", "L", "1", "P", "RGBA", "LA")):
+        picture(tmp_path / "a" / f"{i}.png", (10 + 7 * i, 30 - 3 * i), mode)
+        picture(tmp_path / "b" / "deeper" / f"{i}.PNG", (40, 12), mode)
+    picture(tmp_path / "b" / "x.jpg", (40, 12), "CMYK")
+    data = decoded(tmp_path, 24)
+    assert data.train_x.shape[1:] == (24, 24, 3)
+    assert len(data.train_y) + len(data.validation_y) == 13
+
+
+def test_other_files_are_counted(pets: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (pets / "cat" / "notes.txt").write_text("x")
+    (pets / "README.md").write_text("x")
+    (pets / "cat" / ".hidden.png").write_text("no image")
+    (pets / ".cache").mkdir()
+    assert len(decoded(pets).train_y) == 13
+    assert "2 entries are no images in a class folder, e.g. README.md" in capsys.readouterr().err
+
+
+def test_corrupt_images_are_all_named(pets: Path) -> None:
+    (pets / "cat" / "003.png").write_bytes(b"no image")
+    (pets / "eel" / "001.png").write_bytes((pets / "eel" / "001.png").read_bytes()[:-30])
+    with pytest.raises(DataError, match="2 of 17 images cannot be decoded") as caught:
+        decoded(pets)
+    assert str(pets / "cat" / "003.png") in str(caught.value)
+    assert str(pets / "eel" / "001.png") in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("counts", "told"),
+    [
+        ({"cat": 3, "dog": 1}, "class dog has 1 image"),
+        ({"cat": 3, "dog": 0}, "dog holds no image"),
+        ({"cat": 3}, r"1 class folders found \(cat\), at least 2 expected"),
+        ({}, r"0 class folders found \(none\)"),
+        ({"train": 3, "held": 3}, "train looks like a part, not a class"),
+        ({"Train": 3, "Test": 3}, "looks like a part, not a class"),
+    ],
+)
+def test_what_is_no_data_set(tmp_path: Path, counts: dict[str, int], told: str) -> None:
+    class_folders(tmp_path, counts)
+    with pytest.raises(DataError, match=told):
+        decoded(tmp_path)
+
+
+def test_different_classes_in_train_and_test(tmp_path: Path) -> None:
+    class_folders(tmp_path / "train", {"a": 1, "b": 1, "c": 1})
+    class_folders(tmp_path / "test", {"a": 1, "b": 1, "d": 1})
+    with pytest.raises(DataError, match=r"only in .*train: c; only in .*test: d"):
+        decoded(tmp_path)
+
+
+def test_links(pets: Path, tmp_path: Path) -> None:
+    (pets / "cat" / "inside.png").symlink_to("000.png")
+    assert len(decoded(pets).train_y) == 14  # 11 cats, 2 held out
+    outside = picture(tmp_path / "outside.png")
+    for target, told in (
+        (outside, "outside of"),
+        (pets / "dog", "no file"),
+        (pets / "gone", "no file"),
+    ):
+        link = pets / "cat" / "link.png"
+        link.symlink_to(target)
+        with pytest.raises(DataError, match=told):
+            decoded(pets)
+        link.unlink()
+
+
+def test_folder_itself_may_be_a_link(pets: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(pets)
+    assert decoded(tmp_path / "link").fingerprint == decoded(pets).fingerprint
+
+
+def test_name_that_is_not_utf8(pets: Path) -> None:
+    Path(os.fsdecode(os.fsencode(pets) + b"/caf\xe9")).mkdir()
+    with pytest.raises(DataError, match="not UTF-8"):
+        decoded(pets)
+
+
+def test_relative_path_is_looked_for_in_root_first(
+    pets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = class_folders(tmp_path / "root" / "My Pets", {"a": 2, "b": 2}).parent
+    monkeypatch.chdir(tmp_path)
+    assert find("My Pets", 16, root).decode().classes == ("a", "b")
+    assert find("My Pets", 16, tmp_path / "empty").decode().classes == ("cat", "dog", "eel")
+    with pytest.raises(DataError, match=r"looked for .*/root/gone and .*/gone"):
+        find("gone", 16, root)
+
+
+def test_changed_folder_is_prepared_anew(pets: Path, tmp_path: Path) -> None:
+    dataset, root = f"folder:{pets}", tmp_path / "root"
+    first = prepare(dataset, 16, root)
+    assert first.name.startswith("folder_my_pets-")
+    assert prepare(dataset, 16, root) == first
+    assert prepare(dataset, 17, root) != first
+    picture(pets / "dog" / "005.png", seed=999)
+    second = prepare(dataset, 16, root)
+    assert second != first
+    os.utime(pets / "dog" / "005.png", ns=(1, 1))
+    assert prepare(dataset, 16, root) not in (first, second)
+    assert len(load(dataset, 16, root).train_y) == 14
+
+
+def test_default_size_is_64(pets: Path, tmp_path: Path) -> None:
+    assert load(f"folder:{pets}", None, tmp_path / "root").train_x.shape[1:] == (64, 64, 3)

@@ -1,0 +1,128 @@
+"""Pictures of any mode become the RGB that a person would see."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path, PurePath
+
+import numpy as np
+import pytest
+from PIL import Image
+from raw_files import noise, picture
+
+from train.data import images
+from train.data.errors import DataError
+from train.data.images import Item, decode_image, decode_images, exactly, is_image, resized
+
+
+def saved(image: Image.Image, kind: str = "png", **options: object) -> bytes:
+    out = io.BytesIO()
+    image.save(out, kind, **options)
+    return out.getvalue()
+
+
+RED = Image.new("RGB", (6, 4), (200, 30, 10))
+
+
+@pytest.mark.parametrize(
+    ("content", "expected", "tolerance"),
+    [
+        (saved(RED), (200, 30, 10), 0),
+        (saved(RED, "jpeg", quality=95), (200, 30, 10), 3),
+        (saved(RED, "gif"), (200, 30, 10), 0),
+        (saved(RED.quantize(4)), (200, 30, 10), 0),
+        (saved(RED.convert("CMYK"), "jpeg", quality=95), (200, 30, 10), 4),
+        (saved(RED.convert("CMYK"), "tiff"), (200, 30, 10), 1),
+        (saved(Image.new("RGBA", (6, 4), (200, 30, 10, 128))), (200, 30, 10), 0),
+        (saved(Image.new("L", (6, 4), 77)), (77, 77, 77), 0),
+        (saved(Image.new("LA", (6, 4), (77, 9))), (77, 77, 77), 0),
+        (saved(Image.new("1", (6, 4), 1)), (255, 255, 255), 0),
+        (saved(Image.new("I;16", (6, 4), 257 * 100)), (100, 100, 100), 0),
+        (saved(Image.new("I;16", (6, 4), 65_535)), (255, 255, 255), 0),
+        (saved(Image.new("I", (6, 4), 257 * 100), "tiff"), (100, 100, 100), 0),
+        (saved(RED, "webp", lossless=True), (200, 30, 10), 0),
+        (saved(RED, "bmp"), (200, 30, 10), 0),
+    ],
+)
+def test_modes(content: bytes, expected: tuple[int, int, int], tolerance: int) -> None:
+    image = decode_image(content)
+    assert (image.mode, image.size) == ("RGB", (6, 4))
+    assert np.abs(np.asarray(image, int) - expected).max() <= tolerance
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_exif_orientation(orientation: int) -> None:
+    """The stored pixels are turned back to the upright picture (EXIF 2.3, tag 0x0112)."""
+    upright = np.frombuffer(noise(5 * 3 * 3), np.uint8).reshape(5, 3, 3)
+    store = {
+        1: lambda a: a, 2: lambda a: a[:, ::-1], 3: lambda a: a[::-1, ::-1], 4: lambda a: a[::-1],
+        5: lambda a: a.transpose(1, 0, 2), 6: lambda a: np.rot90(a, 1),
+        7: lambda a: a[::-1, ::-1].transpose(1, 0, 2), 8: lambda a: np.rot90(a, -1),
+    }  # fmt: skip
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    stored = Image.fromarray(np.ascontiguousarray(store[orientation](upright)))
+    found = decode_image(saved(stored, "png", exif=exif))
+    assert np.array_equal(np.asarray(found), upright)
+
+
+def test_floating_point_is_refused() -> None:
+    with pytest.raises(ValueError, match="no known range"):
+        decode_image(saved(Image.new("F", (6, 4), 0.5), "tiff"))
+
+
+def test_resizing_is_antialiased_and_whole() -> None:
+    """Black and white stripes a pixel wide shrink to grey, not to a choice of them."""
+    stripes = np.zeros((64, 128, 3), np.uint8)
+    stripes[:, ::2] = 255
+    small = resized(16)(Image.fromarray(stripes))
+    assert small.shape == (16, 16, 3)
+    assert np.abs(small[:, 2:-2].astype(int) - 127).max() <= 3
+    halves = np.zeros((40, 20, 3), np.uint8)
+    halves[20:] = 255
+    squeezed = resized(10)(Image.fromarray(halves))
+    assert squeezed[0].max() == 0  # nothing was cropped: both ends are there
+    assert squeezed[-1].min() == 255
+
+
+def items(paths: list[Path]) -> list[Item]:
+    return [Item(PurePath(path.name), path, path.stat().st_size) for path in paths]
+
+
+@pytest.mark.parametrize("large", [0, 1 << 30])  # with threads, without
+def test_order_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: int) -> None:
+    monkeypatch.setattr(images, "_LARGE", large)
+    monkeypatch.setattr(images, "_PART", 3)
+    paths = [picture(tmp_path / f"{i}.png", (8, 8), seed=i) for i in range(20)]
+    found = decode_images(items(paths), 8, exactly(8, 8))
+    for path, image in zip(paths, found, strict=True):
+        assert np.array_equal(image, np.asarray(Image.open(path)))
+
+
+def test_damaged_images_are_listed_up_to_ten(tmp_path: Path) -> None:
+    paths = [picture(tmp_path / f"{i:02d}.png", (8, 8), seed=i) for i in range(15)]
+    whole = paths[0].read_bytes()
+    for i, path in enumerate(paths[1:13], 1):
+        path.write_bytes([whole[: 10 * i], b"", b"text", whole[:-60]][i % 4])
+    with pytest.raises(DataError) as caught:
+        decode_images(items(paths), 8, exactly(8, 8))
+    text = str(caught.value)
+    assert text.startswith("12 of 15 images cannot be decoded:")
+    assert "01.png" in text
+    assert "10.png" in text
+    assert "11.png" not in text
+    assert "and 2 more" in text
+
+
+def test_more_memory_than_there_is(tmp_path: Path) -> None:
+    path = picture(tmp_path / "a.png")
+    with pytest.raises(DataError, match=r"need \d+\.\d GB of memory .* smaller --image-size"):
+        decode_images(items([path]) * 10_000_000, 1024, resized(1024))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("a.jpg", True), ("a.JPEG", True), ("a.b.Png", True), ("a.txt", False), ("jpg", False)],
+)
+def test_images_by_name(name: str, expected: bool) -> None:
+    assert is_image(name) is expected

@@ -1,0 +1,162 @@
+"""The prepared form is whole or absent, and one that was damaged later is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from train.data import store
+from train.data.arrays import ARRAYS, Dataset, fingerprint, make_dataset
+from train.data.errors import DataError
+
+
+def small(seed: int = 0) -> Dataset:
+    pixels = np.random.default_rng(seed).integers(0, 256, (5, 4, 4, 3), np.uint8)
+    labels = np.array([0, 1, 1, 0, 1])
+    return make_dataset("Small", ("no", "yes"), (pixels[:3], labels[:3]), (pixels[3:], labels[3:]))
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    store.write(tmp_path / "prepared" / "small-1", "small", small())
+    return tmp_path / "prepared" / "small-1"
+
+
+def test_round_trip(made: Path) -> None:
+    data, expected = store.read(made), small()
+    for name in ARRAYS:
+        found = getattr(data, name)
+        assert np.array_equal(found, getattr(expected, name))
+        assert found.dtype == (np.uint8 if name.endswith("x") else np.int64)
+    for name in ("name", "classes", "fingerprint", "labelled"):
+        assert getattr(data, name) == getattr(expected, name)
+    assert sorted(path.name for path in made.iterdir()) == sorted(
+        [*(f"{name}.npy" for name in ARRAYS), "meta.json"]
+    )
+    assert np.array_equal(np.load(made / "train_x.npy"), expected.train_x)
+
+
+def test_images_are_mapped_not_read(made: Path) -> None:
+    data = store.read(made)
+    assert not data.train_x.flags.writeable
+    assert not data.train_x.flags.owndata
+
+
+def test_fingerprint_tells_content_shape_and_place_apart() -> None:
+    x, y = np.zeros((2, 2, 1, 1), np.uint8), np.zeros(2, "<i8")
+    other = np.zeros((2, 1, 2, 1), np.uint8)
+    one = np.ones((2, 2, 1, 1), np.uint8)
+    variants = [[x, y, x, y], [other, y, x, y], [x, y, other, y], [one, y, x, y], [x, y, one, y]]
+    assert len({fingerprint(arrays) for arrays in variants}) == len(variants)
+    assert fingerprint([x, y, x, y]) == fingerprint([x.copy(), y, x, y])
+
+
+def truncate(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-1])
+
+
+def lengthen(file: Path) -> None:
+    file.write_bytes(file.read_bytes() + b"x")
+
+
+def other_shape(file: Path) -> None:
+    array = np.load(file)
+    np.save(file, np.ascontiguousarray(np.moveaxis(array, 0, -1)))
+
+
+@pytest.mark.parametrize("damage", [truncate, lengthen, other_shape, Path.unlink])
+def test_damaged_array_is_told(made: Path, damage: Callable[[Path], None]) -> None:
+    damage(made / "train_x.npy")
+    with pytest.raises(DataError, match="Delete the folder") as caught:
+        store.read(made)
+    assert str(made / "train_x.npy") in str(caught.value)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"format": 2}'])
+def test_damaged_meta_is_told(made: Path, content: str) -> None:
+    (made / "meta.json").write_text(content)
+    with pytest.raises(DataError, match=r"(?s)meta.json is damaged.*Delete the folder"):
+        store.read(made)
+
+
+def test_unknown_key_in_meta_is_told(made: Path) -> None:
+    meta = json.loads((made / "meta.json").read_text())
+    (made / "meta.json").write_text(json.dumps(meta | {"extra": 1}))
+    with pytest.raises(DataError, match="extra"):
+        store.read_meta(made)
+
+
+def test_first_of_two_is_kept(made: Path) -> None:
+    before = (made / "meta.json").stat().st_ino
+    store.write(made, "small", small(1))
+    assert (made / "meta.json").stat().st_ino == before
+    assert names(made.parent) == ["small-1"]
+
+
+def test_foreign_folder_in_the_way_is_told(tmp_path: Path) -> None:
+    (tmp_path / "small-1").mkdir()
+    (tmp_path / "small-1" / "x").touch()
+    with pytest.raises(DataError, match=r"meta.json is damaged: not there"):
+        store.write(tmp_path / "small-1", "small", small())
+    assert names(tmp_path) == ["small-1"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, OSError(28, "full")])
+def test_broken_off_write_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    calls = []
+
+    def break_off(descriptor: int) -> None:
+        calls.append(descriptor)
+        if len(calls) == 3:
+            raise error
+
+    monkeypatch.setattr(store.os, "fsync", break_off)
+    with pytest.raises(error if isinstance(error, type) else type(error)):
+        store.write(tmp_path / "small-1", "small", small())
+    assert names(tmp_path) == []
+
+
+def test_left_over_of_a_killed_build_is_removed_after_a_day(tmp_path: Path) -> None:
+    for name, age_s in (("old", 90_000), ("new", 3_000)):
+        (tmp_path / f".small-1.{name}").mkdir()
+        at = time.time() - age_s
+        os.utime(tmp_path / f".small-1.{name}", (at, at))
+    store.write(tmp_path / "small-1", "small", small())
+    assert names(tmp_path) == [".small-1.new", "small-1"]
+
+
+@pytest.mark.parametrize(
+    ("train", "told"),
+    [
+        ((np.zeros((2, 4, 4, 1), np.float32), np.zeros(2, int)), "float32"),
+        ((np.zeros((2, 4, 4), np.uint8), np.zeros(2, int)), r"expected uint8 \[N, H, W, C\]"),
+        ((np.zeros((2, 4, 4, 1), np.uint8), np.zeros(3, int)), "one integer for each image"),
+        ((np.zeros((2, 4, 4, 1), np.uint8), np.zeros(2)), "one integer for each image"),
+        ((np.zeros((0, 4, 4, 1), np.uint8), np.zeros(0, int)), "no image"),
+        ((np.zeros((2, 4, 4, 1), np.uint8), np.array([0, 2])), r"labels are 0..2, expected 0..1"),
+        ((np.zeros((2, 4, 4, 1), np.uint8), np.array([0, -1])), r"labels are -1..0"),
+        ((np.zeros((2, 4, 5, 1), np.uint8), np.array([0, 1])), "expected one shape"),
+    ],
+)
+def test_arrays_are_checked(train: tuple[np.ndarray, np.ndarray], told: str) -> None:
+    validation = np.zeros((1, 4, 4, 1), np.uint8), np.zeros(1, int)
+    with pytest.raises(DataError, match=told):
+        make_dataset("Bad", ("a", "b"), train, validation)
+
+
+def test_prepared_form_can_be_moved(made: Path, tmp_path: Path) -> None:
+    shutil.move(made, tmp_path / "elsewhere")
+    assert store.read(tmp_path / "elsewhere").name == "Small"

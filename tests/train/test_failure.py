@@ -1,0 +1,49 @@
+"""A rank's error in one line, and whether it is a cause or only says that a peer is gone."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from train.failure import describe, headline, leave
+from train.launch import read_launch
+from train.traces import rank_file, read_failures
+
+# as TensorFlow 2.15 and Horovod 0.28.1 said it when a peer was killed
+PEER_GONE = """Graph execution error:
+
+Detected at node HorovodGroupedAllreduce_Identity_0 defined at (most recent call last):
+  File "/x/train/step.py", line 83, in _run
+
+[/horovod/third_party/gloo/gloo/transport/tcp/pair.cc:589] Read error [127.0.0.1]:5: Connection reset by peer
+\t [[{{node HorovodGroupedAllreduce_Identity_0}}]] [Op:__inference__run_974]"""
+OUT_OF_RANGE = """Graph execution error:
+
+Detected at node Gather defined at (most recent call last):
+  File "/x/train/step.py", line 83, in _run
+
+indices[0] = 12 is not in [0, 10)
+\t [[{{node Gather}}]] [Op:__inference__run_1]"""
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "consequence"),
+    [
+        (PEER_GONE, "Connection reset by peer", True),
+        ("Horovod has been shut down. This was caused by an exception", "shut down", True),
+        (OUT_OF_RANGE, "indices[0] = 12 is not in [0, 10)", False),
+        ("disk on fire\nmore", "RuntimeError: disk on fire", False),
+        ("", "RuntimeError: no message", False),
+    ],
+)
+def test_headline_and_consequence(tmp_path, text, line, consequence) -> None:
+    what = headline(RuntimeError(text))
+    assert line in what and "\n" not in what
+    (tmp_path / "logs").mkdir()
+    leave(describe(what, read_launch({}), tmp_path), tmp_path)
+    (found,) = read_failures(tmp_path)
+    assert found.consequence is consequence
+    assert found.error.what == what
+    told = json.loads(rank_file(tmp_path, 0, "error.json").read_text())
+    assert set(told) == {"at", "consequence", "error"}
