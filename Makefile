@@ -16,7 +16,8 @@ TESTS ?= tests
 export SWEEP SITE FORCE JOBS WAIT RESULTS DATA TESTS
 
 PY := .venv/bin/python
-NAME = $$(basename "$$SWEEP" .yaml)
+# the folder of the sweep's results; its name is written in the sweep's file
+FOLDER = "$$($(PY) -m jobs where "$$SWEEP" --results "$$RESULTS")"
 
 help: ## this list
 	@echo "Horoscale: make TARGET [SWEEP=quickstart] [SITE=auto] [FORCE=1] [DATA=DIR] [RESULTS=DIR]"
@@ -36,14 +37,14 @@ sweep: setup ## run the cells of SWEEP that have no good record yet, then report
 	@code=0; force=; [ "$$FORCE" = 1 ] && force=--force; \
 	$(PY) -m jobs sweep "$$SWEEP" --results "$$RESULTS" --data "$$DATA" --site "$$SITE" \
 	  --jobs "$$JOBS" $$force || code=$$?; \
-	[ $$code -gt 1 ] || $(PY) -m analysis report "$$RESULTS/$(NAME)" || [ $$code -ne 0 ] || code=$$?; \
+	[ $$code -gt 1 ] || $(PY) -m analysis report $(FOLDER) || [ $$code -ne 0 ] || code=$$?; \
 	exit $$code
 
 report: setup-login ## build the tables, figures and the page of SWEEP from its records
-	@$(PY) -m analysis report "$$RESULTS/$(NAME)"
+	@$(PY) -m analysis report $(FOLDER)
 
 summary: setup-login ## print the tables of SWEEP
-	@$(PY) -m analysis summary "$$RESULTS/$(NAME)"
+	@$(PY) -m analysis summary $(FOLDER)
 
 test: setup-dev ## all tests that this machine can run
 	@$(PY) -m pytest $$TESTS

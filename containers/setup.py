@@ -100,7 +100,8 @@ def run_logged(command: Sequence[str], log: Path, what: str, env: dict[str, str]
 def make_venv() -> None:
     python = VENV / "bin" / "python"
     if python.exists():
-        probe = subprocess.run([str(python), "-m", "pip", "--version"], capture_output=True)
+        command = [str(python), "-m", "pip", "--version"]
+        probe = subprocess.run(command, capture_output=True, check=False)
         if probe.returncode == 0:
             return
         say("the environment in .venv is broken (interrupted?): making it anew")
@@ -173,7 +174,8 @@ def compiler() -> str:
 def wheel_folder(*, with_mpi: bool) -> Path:
     """Cache folder of the Horovod wheel, keyed by all that its binary depends on."""
     cxx = compiler()
-    version = subprocess.run([cxx, "-dumpfullversion"], capture_output=True, text=True).stdout
+    command = [cxx, "-dumpfullversion"]
+    version = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     parts = (
         only_horovod(lock_file("ranks").read_text()), pinned("ranks", "tensorflow-cpu"),
         platform.python_version(), platform.machine(), "-".join(platform.libc_ver()),
@@ -234,7 +236,8 @@ def install_horovod(log: Path, *, with_mpi: bool) -> None:
     probe = "import horovod.tensorflow as h; assert h.gloo_built(); print(h.mpi_built())"
     env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
     found = subprocess.run(
-        [str(VENV / "bin" / "python"), "-c", probe], capture_output=True, text=True, env=env
+        [str(VENV / "bin" / "python"), "-c", probe],
+        capture_output=True, text=True, env=env, check=False,
     )
     if found.returncode != 0:
         shutil.rmtree(wheel.parent)  # do not offer a wheel again that cannot be imported

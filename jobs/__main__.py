@@ -21,10 +21,10 @@ from rich.console import Console
 from jobs.datafacts import train_images
 from jobs.display import LiveDisplay, PlainDisplay
 from jobs.engine import FORCED, Machine, run_cells
+from jobs.estimate import known_rates
 from jobs.launch import CellTask, core_groups, train_argv
 from jobs.ledger import Standing, lay_out, survey
 from jobs.plan import plan_rows, render_plan
-from jobs.estimate import known_rates
 from jobs.supervisor import ROOT
 from jobs.sweep import Sweep, load_sweep
 from train.config import ConfigError, RunConfig
@@ -63,6 +63,13 @@ def plan(
 
 
 @app.command()
+def where(sweep: SweepName = "quickstart", results: Results = ROOT / "results") -> None:
+    """Print the folder of a sweep's results."""
+    with _refusals():
+        print(results / load_sweep(sweep).name)
+
+
+@app.command()
 def sweep(
     sweep: SweepName = "quickstart",
     results: Results = ROOT / "results",
@@ -80,10 +87,10 @@ def sweep(
         wanted = load_sweep(sweep)
         folder = results / wanted.name
         with _only_sweep(folder):
-            code = _sweep(
-                wanted, folder, force=force,
-                machine=_machine(wanted, data, store, at_once=jobs, stall_s=stall_s, limit_s=limit_s),
-            )  # fmt: skip
+            machine = _machine(
+                wanted, data, store, at_once=jobs, stall_s=stall_s, limit_s=limit_s
+            )
+            code = _sweep(wanted, folder, force=force, machine=machine)
     raise typer.Exit(code)
 
 

@@ -23,45 +23,41 @@ SILENT_S = 5.0
 def cause_of(
     cell: Path, ranks: Ranks, stopped: str | None, trouble: OSError | None
 ) -> tuple[Status, RunError]:
-    """Status and error for a start that left no good record.
-
-    In order: a stop that was asked for; a fault of the supervisor itself; a rank's own error that
-    is no mere consequence; a rank ended by a signal; any other bad exit.
-    """
+    """Status and error for a start that left no good record."""
     if stopped:
-        kind, _, text = stopped.partition(": ")
-        status: Status = "cancelled" if kind == "cancelled" else "timeout"
-        if kind == "stalled":
-            status = "failed"
-        return status, _error(text, "the supervisor", "make sweep runs the cell again", cell, None)
+        return _stopped(stopped)
     if trouble is not None:
-        return "failed", _error(
-            f"{type(trouble).__name__}: {trouble}", "the supervisor",
-            "free space or fix the permissions of the results folder, then make sweep again",
-            cell, None,
-        )  # fmt: skip
+        what = f"{type(trouble).__name__}: {trouble}"
+        todo = "free space or fix the permissions of the results folder, then make sweep again"
+        return "failed", RunError(what=what, where="the supervisor", what_to_do=todo)
+    return "failed", _first_failure(cell, ranks)
+
+
+def _stopped(reason: str) -> tuple[Status, RunError]:
+    """A stop that was asked for, as ``kind: text``."""
+    kind, _, text = reason.partition(": ")
+    statuses: dict[str, Status] = {"cancelled": "cancelled", "timeout": "timeout"}
+    todo = "make sweep goes on from its last checkpoint"
+    if kind not in statuses:
+        todo = "make sweep runs the cell again"
+    error = RunError(what=text, where="the supervisor", what_to_do=todo)
+    return statuses.get(kind, "failed"), error
+
+
+def _first_failure(cell: Path, ranks: Ranks) -> RunError:
+    """In order: a hang; a rank's own error that is no mere consequence; a rank ended by a signal;
+    any other bad exit."""
     if any(end.code == EXIT_STALLED for end in ranks.bad.values()):
-        return "failed", _stall(cell, len(ranks.processes))
+        return _stall(cell, len(ranks.processes))
     own = [failure.error for failure in read_failures(cell) if not failure.consequence]
     if own:
-        return "failed", own[0]
-    by_signal = sorted((end.at, rank, end.code) for rank, end in ranks.bad.items() if end.code < 0)
-    if by_signal:
-        _, rank, code = by_signal[0]
-        return "failed", _error(
-            f"rank {rank} was ended by {_signal_name(-code)}", f"rank {rank}",
-            f"read {rank_file(cell, rank, 'log')}, then make sweep again", cell, rank,
-        )  # fmt: skip
-    if ranks.bad:
-        rank = min(ranks.bad, key=lambda r: ranks.bad[r].at)
-        return "failed", _error(
-            f"rank {rank} ended with exit code {ranks.bad[rank].code} and left no error",
-            f"rank {rank}", f"read {rank_file(cell, rank, 'log')}", cell, rank,
-        )  # fmt: skip
-    return "failed", _error(
-        "all ranks ended well, yet there is no good record", "the ranks",
-        f"read the logs in {cell / 'logs'}", cell, 0,
-    )  # fmt: skip
+        return own[0]
+    bad = sorted((end.code >= 0, end.at, rank, end.code) for rank, end in ranks.bad.items())
+    if not bad:
+        return _error("all ranks ended well, yet there is no good record", "the ranks", cell, 0)
+    _, _, rank, code = bad[0]
+    what = f"was ended by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
+    return _error(f"rank {rank} {what} and left no error", f"rank {rank}", cell, rank)
 
 
 def stale_rank(cell: Path, size: int, started_at: datetime, stall_s: float) -> str | None:
@@ -93,10 +89,7 @@ def _stall(cell: Path, size: int) -> RunError:
     silent, idle_s, rank, phase = max(seen)
     state = "shows no life" if silent else f"made no progress for {idle_s:.0f} s"
     others = "; ".join(f"rank {r}: {p}" for _, _, r, p in sorted(seen, key=lambda s: s[2]))
-    return _error(
-        f"a hang: rank {rank} {state} (while: {phase})", others,
-        f"the stacks of all threads are at the end of {rank_file(cell, rank, 'log')}", cell, rank,
-    )  # fmt: skip
+    return _error(f"a hang: rank {rank} {state} (while: {phase})", others, cell, rank)
 
 
 def _last_phase(file: Path) -> str:
@@ -119,10 +112,10 @@ def _signal_name(number: int) -> str:
     return name + hint
 
 
-def _error(what: str, where: str, what_to_do: str, cell: Path, rank: int | None) -> RunError:
+def _error(what: str, where: str, cell: Path, rank: int) -> RunError:
+    log = rank_file(cell, rank, "log")
     tail: tuple[str, ...] = ()
-    if rank is not None:
-        with contextlib.suppress(OSError):
-            text = rank_file(cell, rank, "log").read_text(encoding="utf-8", errors="replace")
-            tail = tuple(text.splitlines()[-TAIL_LINES:])
-    return RunError(what=what, where=where, what_to_do=what_to_do, rank=rank, log_tail=tail)
+    with contextlib.suppress(OSError):
+        tail = tuple(log.read_text(encoding="utf-8", errors="replace").splitlines()[-TAIL_LINES:])
+    todo = f"read the end of {log}, then make sweep again"
+    return RunError(what=what, where=where, what_to_do=todo, rank=rank, log_tail=tail)

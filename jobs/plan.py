@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -103,7 +102,7 @@ def render_plan(
     wide = console.options.update(max_width=10_000)
     table.width = Measurement.get(console, wide, table).maximum
     if console.is_terminal and table.width > console.width:
-        table = _table(rows, shorten=os.path.commonprefix([row.cell_id for row in rows]))
+        table = _table(rows, shorten=True)
     # a file or a pipe has no width to keep to: nothing is cut
     console.print(table, crop=console.is_terminal)
     for text in summary(rows):
@@ -116,9 +115,10 @@ def render_plan(
         console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def _table(rows: Sequence[PlanRow], shorten: str = "") -> Table:
-    """``shorten``: what all cell ids begin with; its whole words are left out."""
-    words = shorten[: shorten.rfind("-") + 1]
+def _table(rows: Sequence[PlanRow], shorten: bool = False) -> Table:
+    """``shorten``: leave out data set and model of the ids where all cells share them."""
+    starts = {"-".join(row.cell_id.split("-")[:2]) + "-" for row in rows}
+    words = starts.pop() if shorten and len(starts) == 1 else ""
     table = Table(box=None, pad_edge=False, padding=(0, 1 if words else 2, 0, 0))
     table.add_column("cell", overflow="fold")
     each = "steps\n/epoch" if words else "steps/epoch"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.launch import CellTask, clean_environment, rank_environment
+from jobs.launch import CellTask, clean_environment, core_groups, rank_environment
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -31,14 +31,17 @@ def start_ranks(tmp_path: Path) -> Callable[[Sequence[str], int], list[str]]:
         (folder / "logs").mkdir(parents=True)
         task = CellTask(
             cell=str(folder), data="", store="", python=sys.executable,
-            cores=tuple((sorted(os.sched_getaffinity(0))[r % os.cpu_count()],) for r in range(size)),
+            cores=core_groups(size, 1, sorted(os.sched_getaffinity(0))),
             resume=False, stall_s=60, limit_s=None, visible_gpus=None,
         )  # fmt: skip
         base = clean_environment(os.environ)
+        extra = [
+            rank_environment(task, rank, attempt=1, supervisor=os.getpid(), root=ROOT)
+            for rank in range(size)
+        ]
         running = [
             subprocess.Popen(
-                [sys.executable, *command],
-                env=base | rank_environment(task, rank, attempt=1, supervisor=os.getpid(), root=ROOT),
+                [sys.executable, *command], env=base | extra[rank],
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
             )
             for rank in range(size)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -115,9 +116,9 @@ def test_same_seed_same_epochs_other_seed_other_epochs(trial: Bench, tmp_path, d
 def test_horovodrun_gives_the_same_curve(trial: Bench, tmp_path) -> None:
     ours = next(r for r in trial.records() if r.config.gpus == 2 and r.config.seed == 0)
     config = trial.sweep / ours.cell_id / "config.json"
-    bin_folder = os.path.dirname(sys.executable)
     done = subprocess.run(
-        [f"{bin_folder}/horovodrun", "-np", "2", sys.executable, "-m", "train", str(config),
+        [str(Path(sys.executable).with_name("horovodrun")), "-np", "2",
+         sys.executable, "-m", "train", str(config),
          "--out", str(tmp_path), "--data", str(trial.data)],
         capture_output=True, text=True, cwd=ROOT, timeout=240, check=False,
     )  # fmt: skip

@@ -145,7 +145,7 @@ def test_a_hostile_name_is_text_in_a_drawing() -> None:
     page = inline(figure.svg, figure.key, figure.title)
     assert "<script" not in page
     assert "&lt;script&gt;" in page
-    assert "$x$ CPU" in page, "a dollar sign starts no formula"
+    assert ">$x$ CPU</text>" in page, "a dollar sign starts no formula"
 
 
 def test_techniques_are_told_apart_beyond_the_palette() -> None:

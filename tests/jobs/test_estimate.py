@@ -67,9 +67,9 @@ def test_the_parts_of_an_earlier_cell_add_up(tmp_path: Path) -> None:
     write(tmp_path, config())
     rates = known_rates(tmp_path)
     assert rates == {RateKey("digits", None, "cnn", 1, "none"): Rate(50.0, 11.0, 1.0, 1)}
-    assert estimate(config(seed=9), 300, rates) == Estimate(
-        pytest.approx(20.0), "1 earlier cell like it"
-    )
+    found = estimate(config(seed=9), 300, rates)
+    assert found.seconds == pytest.approx(20.0)
+    assert found.source == "1 earlier cell like it"
 
 
 def test_twice_the_epochs_do_not_start_twice(tmp_path: Path) -> None:
@@ -82,9 +82,9 @@ def test_medians_over_cells_of_all_sweeps(tmp_path: Path) -> None:
     for seed, (rate, wall) in enumerate([(50.0, 20.0), (100.0, 20.0), (300.0, 15.0)]):
         run = config(seed=seed)
         write(tmp_path, run, images_per_s=rate, wall_s=wall, sweep=f"sweep{seed}")
-    (rate,) = known_rates(tmp_path).values()
+    (found,) = known_rates(tmp_path).values()
     # fixed: 20 - 3 - 6, 20 - 3 - 3, 15 - 3 - 1
-    assert rate == Rate(100.0, 11.0, 1.0, 3)
+    assert found == Rate(100.0, 11.0, 1.0, 3)
 
 
 def test_the_nearest_rank_count_is_scaled_in_proportion(tmp_path: Path) -> None:

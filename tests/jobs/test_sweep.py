@@ -1,4 +1,4 @@
-"""From a sweep file to configs: against a brute-force reference, and word by word where it fails."""
+"""From a sweep file to configs: against a brute-force reference, and what it refuses."""
 
 from __future__ import annotations
 

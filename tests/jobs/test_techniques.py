@@ -59,7 +59,8 @@ def test_at_the_base_batch_the_scaling_rows_are_batch_norm_once_more() -> None:
     """The reason why sweeps leave lr_scaling out at one GPU."""
 
     def rates(name: str, batch: int) -> list[float]:
-        return [learning_rate(built(name), batch, step, 22, 10) for step in range(220)]
+        technique = built(name)
+        return [learning_rate(technique, batch, step, 22, 10) for step in range(220)]
 
     for name in ("lr_scaling", "lr_scaling_warmup"):
         assert rates(name, 64) == rates("batch_norm", 64)

@@ -16,7 +16,7 @@ PEER_GONE = """Graph execution error:
 Detected at node HorovodGroupedAllreduce_Identity_0 defined at (most recent call last):
   File "/x/train/step.py", line 83, in _run
 
-[/horovod/third_party/gloo/gloo/transport/tcp/pair.cc:589] Read error [127.0.0.1]:5: Connection reset by peer
+[/gloo/gloo/transport/tcp/pair.cc:589] Read error [127.0.0.1]:5: Connection reset by peer
 \t [[{{node HorovodGroupedAllreduce_Identity_0}}]] [Op:__inference__run_974]"""
 OUT_OF_RANGE = """Graph execution error:
 

@@ -16,7 +16,8 @@ from train.launch import Launch, own_cores, read_launch
 
 def task(**changes: object) -> CellTask:
     values = {
-        "cell": "/r/it's a cell", "data": "/d", "store": "/s", "python": "/p", "cores": ((0,), (1,)),
+        "cell": "/r/it's a cell", "data": "/d", "store": "/s", "python": "/p",
+        "cores": ((0,), (1,)),
         "resume": False, "stall_s": 300.0, "limit_s": None, "visible_gpus": None,
     }  # fmt: skip
     return CellTask(**(values | changes))

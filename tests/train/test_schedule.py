@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -26,12 +27,12 @@ def test_rules_scale_against_the_base_batch(rule: str, expected: float) -> None:
 def test_warmup_climbs_by_equal_increments_and_meets_the_peak() -> None:
     t = technique(lr_scaling="linear", warmup_epochs=3)
     rates = [learning_rate(t, 800, step, 10, 12) for step in range(120)]
-    increments = [b - a for a, b in zip(rates[:29], rates[1:30], strict=True)]
+    increments = [b - a for a, b in pairwise(rates[:30])]
     assert rates[29] == pytest.approx(0.8)  # the last step of the warm-up
     assert rates[30] == pytest.approx(0.8)  # the first after it
     assert rates[0] == pytest.approx(0.1 + 0.7 / 30)
     assert increments == pytest.approx([0.7 / 30] * 29)
-    assert max(b - a for a, b in zip(rates, rates[1:], strict=False)) <= 0.7 / 30 + 1e-12
+    assert max(b - a for a, b in pairwise(rates)) <= 0.7 / 30 + 1e-12
 
 
 def test_warmup_depends_on_the_batch_alone() -> None:

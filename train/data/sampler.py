@@ -33,7 +33,7 @@ def epoch_order(n: int, seed: int, epoch: int) -> Indices:
     return shuffled(n, seed, epoch)
 
 
-def rank_batches(  # noqa: PLR0917 - in the order in which a run names them
+def rank_batches(
     option: Literal["partition", "whole"],
     n: int,
     seed: int,
