@@ -37,7 +37,7 @@ sweep: setup ## run the cells of SWEEP that have no good record yet, then report
 	@code=0; force=; [ "$$FORCE" = 1 ] && force=--force; \
 	$(PY) -m jobs sweep "$$SWEEP" --results "$$RESULTS" --data "$$DATA" --site "$$SITE" \
 	  --jobs "$$JOBS" $$force || code=$$?; \
-	[ $$code -gt 1 ] || $(PY) -m analysis report $(FOLDER) || [ $$code -ne 0 ] || code=$$?; \
+	if [ $$code -le 1 ]; then $(PY) -m analysis report --if-changed $(FOLDER) || code=$$?; fi; \
 	exit $$code
 
 report: setup-login ## build the tables, figures and the page of SWEEP from its records
@@ -58,6 +58,9 @@ fmt: setup-dev ## format the code and fix what the linter can fix
 
 schemas: setup-login ## export the JSON Schemas of both contracts to docs/schema
 	@$(PY) -m train.schemas docs/schema
+
+golden: setup-dev ## rewrite the golden files of the tests (read the diff before committing)
+	@UPDATE_GOLDEN=1 $(PY) -m pytest -q tests/analysis/test_write.py
 
 lock: ## recompute the lock files from pyproject.toml
 	@PYTHON="$(PYTHON)" containers/lock.sh

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from analysis.load import SweepError, load_sweep
-from analysis.report import Report, build_report
-from analysis.terminal import console, print_brief, print_tables
-from analysis.write import write_report
+if TYPE_CHECKING:
+    from analysis.report import Report
 
 WRONG_REQUEST = 2
 app = typer.Typer(
@@ -26,26 +24,58 @@ ResultsDir = Annotated[
 
 
 @app.command()
-def report(results_dir: ResultsDir) -> None:
-    """Write RESULTS_DIR/report/ and print a short summary with the paths."""
+def report(
+    results_dir: ResultsDir,
+    if_changed: Annotated[
+        bool, typer.Option("--if-changed", help="leave a report that is newer than its records")
+    ] = False,
+) -> None:
+    """Write RESULTS_DIR/report/ and print the tables with the paths."""
+    page = results_dir / "report" / "report.html"
+    if if_changed and _is_newer(page, results_dir):
+        typer.echo(f"the report is newer than all records: {page}")
+        return
+    # pandas and matplotlib take seconds to load
+    from analysis.terminal import console, print_report  # noqa: PLC0415
+    from analysis.write import write_report  # noqa: PLC0415
+
     built = _build(results_dir, draw=True)
     try:
         paths = write_report(built, results_dir)
     except OSError as error:
         _wrong(f"cannot write {error.filename or results_dir}: {error.strerror}")
-    print_brief(built, paths, console())
+    print_report(built, paths, console())
     raise typer.Exit(built.exit_code)
 
 
 @app.command()
 def summary(results_dir: ResultsDir) -> None:
     """Print the tables here; write nothing."""
+    from analysis.terminal import console, print_tables  # noqa: PLC0415
+
     built = _build(results_dir, draw=False)
     print_tables(built, console())
     raise typer.Exit(built.exit_code)
 
 
+def _is_newer(page: Path, results_dir: Path) -> bool:
+    """Whether the page was written after the plan, every record and this program."""
+    program = Path(__file__).parent
+    sources = [
+        results_dir / "sweep.json", *results_dir.glob("*/record.json"),
+        *program.rglob("*.py"), *program.rglob("templates/*"),
+    ]  # fmt: skip
+    try:
+        written = page.stat().st_mtime
+        return all(source.stat().st_mtime < written for source in sources)
+    except OSError:
+        return False
+
+
 def _build(results_dir: Path, *, draw: bool) -> Report:
+    from analysis.load import SweepError, load_sweep  # noqa: PLC0415
+    from analysis.report import build_report  # noqa: PLC0415
+
     try:
         return build_report(load_sweep(results_dir), draw=draw)
     except SweepError as error:

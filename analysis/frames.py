@@ -172,7 +172,10 @@ def _timed(record: RunRecord) -> dict[str, Any]:
     return {
         "train_s": sum(epoch.train_s for epoch in record.epochs),
         "eval_s": sum(epoch.eval_s for epoch in record.epochs),
-        "end_to_end_s": (record.ended_at - record.started_at).total_seconds(),
+        # the time between an interruption and the next start is not the run's
+        "end_to_end_s": sum(
+            (attempt.ended_at - attempt.started_at).total_seconds() for attempt in record.attempts
+        ),
         "attempts": len(record.attempts),
         "images_per_s": rate,
         "images_per_s_why": (

@@ -128,7 +128,7 @@ def scaling_view(table: pd.DataFrame, runs: pd.DataFrame) -> Table:
                "interval of the log ratio; the baseline's own spread is in it"),
         Column("n0", about="smallest rank count measured with the same technique and settings, "
                "data, model, device and batch"),
-        Column("end to end s", about="first start to end of a run, with start-up, compilation, "
+        Column("end to end s", about="all starts of a run, with start-up, compilation, "
                "validation and restarts: mean over completed runs"),
         Column("all-reduce", about="share of a steady step in the all-reduce, waiting for slower "
                "ranks included: mean over ranks and runs"),

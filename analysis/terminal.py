@@ -1,4 +1,4 @@
-"""The report on a terminal: a few lines after `report`, the tables after `summary`."""
+"""The report on a terminal: tables and paths after `report`, tables with notes after `summary`."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def console() -> Console:
     return shown if shown.is_terminal else Console(width=WIDTH)
 
 
-def print_brief(report: Report, paths: Sequence[Path], out: Console) -> None:
-    """Title, counts, warnings, verdicts, and where the rest is."""
-    out.print(Text(f"{report.title}: {report.counts}", style="bold"))
-    for warning in report.warnings:
-        out.print(Text(f"! {warning}", style="yellow"))
-    _print_problems(report, out)
+def print_report(report: Report, paths: Sequence[Path], out: Console) -> None:
+    """The tables without their footnotes, the verdicts, and where the rest is."""
+    print_tables(report, out, notes=False)
     for claim in plain_rows(report.frames["claims"]):
         out.print(Text(_verdict(claim)))
-    for path in paths:
+    shown = [path for path in paths if path.suffix in (".html", ".md")]
+    folder = paths[0].parent
+    out.print(Text(f"tables as CSV, figures and footnotes: {folder}"), soft_wrap=True)
+    for path in shown:
         out.print(Text(str(path)), soft_wrap=True)
 
 
@@ -46,20 +46,21 @@ def _verdict(claim: Row) -> str:
     return line
 
 
-def print_tables(report: Report, out: Console) -> None:
+def print_tables(report: Report, out: Console, *, notes: bool = True) -> None:
     """Every table of results, and the cells that are in none."""
     out.print(Text(f"{report.title}: {report.counts}", style="bold"))
     for warning in report.warnings:
         out.print(Text(f"! {warning}", style="yellow"))
     tables = report.tables
-    for table in (tables.convergence, tables.scaling, tables.claims):
+    shown = (tables.convergence, tables.scaling, *((tables.claims,) if notes else ()))
+    for table in shown:
         out.print()
-        _print_table(table, out)
+        _print_table(table, out, notes=notes)
     out.print()
     _print_problems(report, out)
 
 
-def _print_table(table: Table, out: Console) -> None:
+def _print_table(table: Table, out: Console, *, notes: bool) -> None:
     if not table.rows:
         out.print(Text(f"{table.title}. {table.empty}"))
         return
@@ -69,7 +70,7 @@ def _print_table(table: Table, out: Console) -> None:
     for row in table.rows:
         shown.add_row(*(Text(cell) for cell in row))  # Text: no markup in what a record says
     out.print(shown)
-    for note in table.notes:
+    for note in table.notes if notes else ():
         out.print(Text(note, style="dim"))
 
 

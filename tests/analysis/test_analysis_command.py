@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -22,9 +23,23 @@ def test_report_writes_and_names_its_files(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     for name in ("report.html", "report.md", "runs.csv", "convergence.csv", "scaling.csv"):
         assert (folder / "report" / name).stat().st_size > 0
-        assert str(folder / "report" / name) in done.output
-    assert "8 planned: 8 completed" in done.output
+    for path in (folder / "report", folder / "report" / "report.html"):
+        assert str(path) in done.output
+    assert "8 planned: 8 completed" in done.output and "1.00 (baseline)" in done.output
     assert "lamb against naive at 2 rank(s): " in done.output
+
+
+def test_an_unchanged_report_is_left_and_a_changed_record_renews_it(tmp_path: Path) -> None:
+    folder = good_sweep(tmp_path / "s")
+    page = folder / "report" / "report.html"
+    assert call("report", folder, "--if-changed").exit_code == 0
+    first = page.stat().st_mtime_ns
+    assert "newer than all records" in call("report", folder, "--if-changed").output
+    assert page.stat().st_mtime_ns == first
+    touched = next(folder.glob("*/record.json"))
+    os.utime(touched, ns=(first + 1, first + 1))
+    assert call("report", folder, "--if-changed").exit_code == 0
+    assert page.stat().st_mtime_ns > first
 
 
 def test_summary_prints_tables_and_writes_nothing(tmp_path: Path) -> None:
