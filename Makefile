@@ -1,7 +1,7 @@
 # Horoscale. `make` alone lists what there is. Every target prepares what it needs, once.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-login plan sweep report summary test check fmt schemas lock golden clean
+.PHONY: help setup setup-login plan sweep report summary test lint check fmt schemas lock golden clean
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 SWEEP ?= quickstart
@@ -49,9 +49,10 @@ summary: setup-login ## print the tables of SWEEP
 test: setup-dev ## all tests that this machine can run
 	@$(PY) -m pytest $$TESTS
 
-check: setup-dev ## lint, types and tests, exactly as CI does; changes nothing
+lint: setup-dev ## style and types; changes nothing
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy
-	@$(PY) -m pytest $$TESTS
+
+check: lint test ## lint and tests, exactly as CI does
 
 fmt: setup-dev ## format the code and fix what the linter can fix
 	@.venv/bin/ruff check --fix . ; .venv/bin/ruff format .

@@ -18,7 +18,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from jobs.datafacts import train_images
+from jobs.datafacts import planned_images, train_images
 from jobs.display import LiveDisplay, PlainDisplay
 from jobs.engine import FORCED, Machine, run_cells
 from jobs.estimate import known_rates
@@ -54,7 +54,7 @@ def plan(
         wanted = load_sweep(sweep)
         machine = _machine(wanted, data, store, at_once=1, stall_s=300, limit_s=None)
         rows = plan_rows(
-            wanted.configs, train_images(wanted.configs, data, store), known_rates(results)
+            wanted.configs, planned_images(wanted.configs, data, store), known_rates(results)
         )
         lines = {
             c.cell_id(): _launch_line(c, results / wanted.name, machine) for c in wanted.configs
@@ -87,9 +87,7 @@ def sweep(
         wanted = load_sweep(sweep)
         folder = results / wanted.name
         with _only_sweep(folder):
-            machine = _machine(
-                wanted, data, store, at_once=jobs, stall_s=stall_s, limit_s=limit_s
-            )
+            machine = _machine(wanted, data, store, at_once=jobs, stall_s=stall_s, limit_s=limit_s)
             code = _sweep(wanted, folder, force=force, machine=machine)
     raise typer.Exit(code)
 

@@ -9,11 +9,11 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from jobs.supervisor import ROOT
-from train.config import ConfigError, RunConfig
+from train.config import DATASETS, ConfigError, RunConfig
 
 DataKey = tuple[str, int | None]
 
@@ -23,6 +23,21 @@ def facts_argv(key: DataKey, data: Path, store: Path) -> list[str]:
     argv = [sys.executable, "-m", "train.data", "facts", dataset]
     argv += ["--root", str(data), "--store", str(store)]
     return argv if image_size is None else [*argv, "--image-size", str(image_size)]
+
+
+def planned_images(configs: Sequence[RunConfig], data: Path, store: Path) -> dict[DataKey, int]:
+    """As :func:`train_images`, without fetching anything: published sets have a known size.
+
+    Raises:
+        ConfigError: a folder of images is missing or damaged.
+    """
+    folders = [config for config in configs if config.dataset not in DATASETS]
+    published = {
+        (config.dataset, config.image_size): DATASETS[config.dataset].train_images
+        for config in configs
+        if config.dataset in DATASETS
+    }
+    return published | train_images(folders, data, store)
 
 
 def train_images(configs: Iterable[RunConfig], data: Path, store: Path) -> dict[DataKey, int]:

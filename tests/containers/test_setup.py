@@ -1,0 +1,109 @@
+"""The set-up: what it takes from the locks, when it has to work, and what it says when it cannot."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LOCKS = ("login", "ranks", "build", "dev")
+
+
+@pytest.fixture
+def setup_py(tmp_path, monkeypatch):
+    """containers/setup.py as a module, with an empty environment folder of its own."""
+    spec = importlib.util.spec_from_file_location("setup_py", ROOT / "containers" / "setup.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "ROOT", tmp_path)
+    monkeypatch.setattr(module, "VENV", tmp_path / ".venv")
+    return module
+
+
+def pins(name: str) -> dict[str, str]:
+    text = (ROOT / "containers" / f"{name}.lock").read_text()
+    return dict(re.findall(r"^([a-z0-9_.-]+)==(\S+)", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_every_pin_has_hashes_and_no_lock_names_an_index(name: str) -> None:
+    text = (ROOT / "containers" / f"{name}.lock").read_text()
+    entries = re.split(r"\n(?=[a-z0-9])", text)
+    pinned = [entry for entry in entries if re.match(r"[a-z0-9_.-]+==", entry)]
+    assert len(pinned) == len(pins(name)) > 0
+    assert all("--hash=sha256:" in entry for entry in pinned)
+    assert "http" not in text
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_locks_never_disagree(name: str) -> None:
+    every = pins("dev")
+    assert {k: v for k, v in pins(name).items() if every.get(k) != v} == {}
+
+
+def test_a_login_node_gets_no_tensorflow() -> None:
+    assert not {"tensorflow-cpu", "horovod", "keras", "tensorflow-addons"} & set(pins("login"))
+
+
+def test_horovod_is_cut_out_of_the_lock_and_nothing_else_is(setup_py) -> None:
+    text = (ROOT / "containers" / "ranks.lock").read_text()
+    rest, horovod = setup_py.without_horovod(text), setup_py.only_horovod(text)
+    assert horovod.startswith("horovod==") and "--hash=sha256:" in horovod
+    names = set(re.findall(r"^([a-z0-9_.-]+)==", rest, re.MULTILINE))
+    assert names == set(pins("ranks")) - {"horovod"}
+
+
+def test_a_part_is_current_only_while_its_lock_is_the_same(setup_py, tmp_path, monkeypatch) -> None:
+    locks = tmp_path / "locks"
+    locks.mkdir()
+    for name in LOCKS:
+        (locks / f"{name}.lock").write_text((ROOT / "containers" / f"{name}.lock").read_text())
+    monkeypatch.setattr(setup_py, "LOCKS", locks)
+    setup_py.VENV.mkdir()
+    assert not setup_py.is_current("ranks", with_mpi=False)
+    setup_py.stamp("ranks").write_text(setup_py.fingerprint("ranks", with_mpi=False))
+    assert setup_py.is_current("ranks", with_mpi=False)
+    assert not setup_py.is_current("ranks", with_mpi=True), "another build of Horovod"
+    (locks / "ranks.lock").write_text("changed==1\n")
+    assert not setup_py.is_current("ranks", with_mpi=False)
+
+
+def test_an_interrupted_environment_is_made_anew(setup_py) -> None:
+    """A venv without pip is what an interruption between the two steps of venv leaves."""
+    python = setup_py.VENV / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.symlink_to(sys.executable)
+    setup_py.make_venv()
+    probe = [str(python), "-m", "pip", "--version"]
+    assert subprocess.run(probe, capture_output=True, check=False).returncode == 0
+
+
+def test_a_missing_compiler_says_what_to_install(setup_py, monkeypatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CXX", raising=False)
+    with pytest.raises(setup_py.SetupError, match=r"No C\+\+ compiler.*build-essential"):
+        setup_py.compiler()
+
+
+def test_a_failing_command_shows_the_end_of_its_log(setup_py, tmp_path) -> None:
+    log = tmp_path / "log"
+    command = [sys.executable, "-c", "print('the reason'); raise SystemExit(3)"]
+    with pytest.raises(setup_py.SetupError, match=r"exit code 3(.|\n)*the reason"):
+        setup_py.run_logged(command, log, "a step", None)
+
+
+@pytest.mark.parametrize("words", [[], ["nonsense"], ["login", "ranks"]])
+def test_wrong_usage_is_exit_code_2(setup_py, words, capsys) -> None:
+    assert setup_py.main(words) == 2
+    assert "usage" in capsys.readouterr().err
+
+
+def test_another_python_is_refused_with_what_to_do(setup_py, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(sys, "version_info", (3, 12, 1, "final", 0))
+    assert setup_py.main(["login"]) == 2
+    assert "expected 3.11" in capsys.readouterr().err
