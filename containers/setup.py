@@ -237,7 +237,10 @@ def install_horovod(log: Path, *, with_mpi: bool) -> None:
     env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
     found = subprocess.run(
         [str(VENV / "bin" / "python"), "-c", probe],
-        capture_output=True, text=True, env=env, check=False,
+        capture_output=True,
+        text=True,
+        env=env,
+        check=False,
     )
     if found.returncode != 0:
         shutil.rmtree(wheel.parent)  # do not offer a wheel again that cannot be imported

@@ -15,7 +15,8 @@ from pydantic.fields import FieldInfo
 
 from jobs.suggest import unknown
 from jobs.techniques import KINDS, PARAMETERS, spelled_out
-from train.config import DATASETS, FOLDER_PREFIX, RunConfig, Technique
+from train.config import DATASETS, FOLDER_PREFIX, RunConfig
+from train.technique import Technique
 
 _CONTRACT = [k for k in RunConfig.model_fields if k not in ("schema_version", "technique")]
 #: Keys of a cell. All but the technique, the two batches and its parameters are RunConfig's own.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -72,21 +71,9 @@ def _row(config: RunConfig, steps: int, rates: Rates) -> PlanRow:
         steps_per_epoch=steps,
         total_steps=total,
         epochs=config.epochs,
-        lr=scaled_rate(config),
+        lr=config.technique.peak_lr(config.global_batch),
         seconds=time.seconds,
         source=time.source,
-    )
-
-
-def scaled_rate(config: RunConfig) -> float:
-    """The rate that the technique's rule makes of the base rate at this global batch.
-
-    linear: Goyal et al. 2017 (1706.02677), section 2.1; sqrt: Krizhevsky 2014 (1404.5997).
-    """
-    technique = config.technique
-    k = config.global_batch / technique.base_batch
-    return (
-        technique.base_lr * {"none": 1.0, "linear": k, "sqrt": math.sqrt(k)}[technique.lr_scaling]
     )
 
 

@@ -12,7 +12,8 @@ from pydantic import ValidationError
 
 from jobs.suggest import unknown
 from jobs.yamlfile import Document, load_yaml
-from train.config import Technique, explain
+from train.config import explain
+from train.technique import Technique
 
 TECHNIQUES_FILE = Path(__file__).with_name("techniques.yaml")
 #: Fields that a row gives and a sweep may set anew; the name is the row's, the batch the sweep's.

@@ -162,10 +162,10 @@ class _Reader:
         """Keys of this mapping, over those it merges in with ``<<``."""
         if node.tag != _TAG + "map":
             raise self._refuse(node, f"the tag {node.tag} is not allowed: plain values only")
-        result: dict[str, Any] = {}
-        for key, value in node.value:
-            if key.tag == _MERGE:
-                result = self._merged(value, path) | result
+        merges = [(key, value) for key, value in node.value if key.tag == _MERGE]
+        if len(merges) > 1:
+            raise self._refuse(merges[1][0], "'<<' is there twice; to merge two: <<: [*a, *b]")
+        result = self._merged(merges[0][1], path) if merges else {}
         own: dict[str, int] = {}
         for key, value in node.value:
             if key.tag == _MERGE:

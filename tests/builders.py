@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from train.config import RunConfig, Technique
+from train.config import RunConfig
 from train.record import (
     Attempt,
     DataRecord,
@@ -16,6 +16,7 @@ from train.record import (
     World,
     null_paths,
 )
+from train.technique import Technique
 
 BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

@@ -16,7 +16,7 @@ from train.record import RunRecord
 ROOT = Path(__file__).resolve().parent.parent
 PARTS = ("jobs", "train", "analysis")
 #: What the other parts may use of train: the contracts and the files that carry them.
-CONTRACT = {"train.config", "train.record", "train.files", "train.traces"}
+CONTRACT = {"train.config", "train.technique", "train.record", "train.files", "train.traces"}
 HEAVY = {"tensorflow", "tensorflow_addons", "horovod", "keras"}
 FORBIDDEN = {
     "train": {"jobs", "analysis", "submitit", "pandas", "typer", "rich"},

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from train.config import ConfigError, RunConfig, Technique
+from train.config import ConfigError, RunConfig
 from train.layers import SeededDropout, StepSeed
+from train.technique import Technique
 
 L = tf.keras.layers
 

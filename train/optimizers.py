@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from train.config import Adam, Lamb, Sgd
+from train.technique import Adam, Lamb, Sgd
 
 
 def build_optimizer(config: Sgd | Adam | Lamb, variables: list[tf.Variable]) -> Any:

@@ -13,8 +13,9 @@ from typing import Any, Literal, Self
 
 from pydantic import AwareDatetime, Field, ValidationError, model_validator
 
-from train.config import Frozen, RunConfig, explain
+from train.config import RunConfig, explain
 from train.files import write_atomically
+from train.technique import Frozen
 
 Status = Literal["completed", "diverged", "failed", "timeout", "preempted", "cancelled", "lost"]
 #: A run that ended as the experiment meant it to; a retry never replaces its record.

@@ -4,18 +4,7 @@ from __future__ import annotations
 
 import math
 
-from train.config import Cosine, Step, Technique
-
-
-def peak_rate(technique: Technique, global_batch: int) -> float:
-    """The scaled rate, against the batch that the base rate belongs to, not the world size.
-
-    linear: Goyal et al. 2017 (1706.02677), section 2.1; sqrt: Krizhevsky 2014 (1404.5997),
-    section 5. k = global_batch / base_batch.
-    """
-    k = global_batch / technique.base_batch
-    factor = {"none": 1.0, "linear": k, "sqrt": math.sqrt(k)}[technique.lr_scaling]
-    return technique.base_lr * factor
+from train.technique import Cosine, Step, Technique
 
 
 def learning_rate(
@@ -28,7 +17,7 @@ def learning_rate(
     ranks: where scaling leaves nothing to climb (the base batch itself) there is none. The cosine
     starts after the warm-up; milestones are counted from step 0.
     """
-    peak = peak_rate(technique, global_batch)
+    peak = technique.peak_lr(global_batch)
     warmup = round(technique.warmup_epochs * steps_per_epoch)
     total = steps_per_epoch * epochs
     if step < warmup:

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import horovod.tensorflow as hvd
 import tensorflow as tf
 
-from train.config import Adam, Lamb, Sgd
 from train.layers import StepSeed
 from train.optimizers import velocities
+from train.technique import Adam, Lamb, Sgd
 
 
 class StepResult(NamedTuple):

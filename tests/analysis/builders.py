@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from train.config import Constant, RunConfig, Sgd, Technique
+from train.config import RunConfig
 from train.record import (
     Attempt,
     DataRecord,
@@ -24,6 +24,7 @@ from train.record import (
     World,
     null_paths,
 )
+from train.technique import Constant, Sgd, Technique
 
 START = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)
 TRAIN_IMAGES = 320

@@ -1,4 +1,4 @@
-"""The set-up: what it takes from the locks, when it has to work, and what it says when it cannot."""
+"""The set-up: what it takes from the locks, when it works, and what it says when it cannot."""
 
 from __future__ import annotations
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from jobs.estimate import Estimate, Rate, RateKey, estimate, known_rates, rate_key
-from train.config import RunConfig, Technique
+from train.config import RunConfig
 from train.record import Attempt, EpochRecord, RunError, RunRecord, Throughput
+from train.technique import Technique
 
 START = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)
 

@@ -9,7 +9,8 @@ import pytest
 from jobs.grammar import TOP_LEVEL, Axis, parse
 from jobs.keys import CELL_KEYS, value_problem
 from jobs.yamlfile import load_yaml
-from train.config import ConfigError, RunConfig, Technique
+from train.config import ConfigError, RunConfig
+from train.technique import Technique
 
 TECHNIQUES = ("naive", "lr_scaling", "lamb")
 GOOD = """\

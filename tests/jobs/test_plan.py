@@ -7,14 +7,12 @@ import shlex
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from rich.console import Console
 
 from jobs.estimate import Rate, rate_key
-from jobs.plan import PlanRow, clock, plan_rows, render_plan, scaled_rate, summary
-from train.config import ConfigError, RunConfig, Technique
-from train.schedule import peak_rate
+from jobs.plan import PlanRow, clock, plan_rows, render_plan, summary
+from train.config import ConfigError, RunConfig
+from train.technique import Technique
 
 FACTS = {("digits", None): 1437, ("mnist", None): 60_000, ("folder:a", 32): 100}
 
@@ -66,19 +64,11 @@ def test_all_cells_without_a_step_are_named_at_once() -> None:
     assert "at most 359" in text  # / 4 ranks
 
 
-@given(
-    st.sampled_from(["none", "linear", "sqrt"]),
-    st.integers(1, 64),
-    st.integers(1, 512),
-    st.integers(1, 4096),
-    st.floats(1e-6, 10),
-)
-def test_the_rate_is_the_trainers(
-    rule: Any, gpus: int, batch: int, base_batch: int, base_lr: float
-) -> None:
-    technique = {"base_lr": base_lr, "base_batch": base_batch, "lr_scaling": rule}
-    run = config(gpus=gpus, batch_per_rank=batch, technique=technique)
-    assert scaled_rate(run) == peak_rate(run.technique, run.global_batch)
+@pytest.mark.parametrize(("rule", "rate"), [("none", 0.1), ("linear", 0.4), ("sqrt", 0.2)])
+def test_the_plan_shows_the_scaled_rate(rule: str, rate: float) -> None:
+    technique = {"base_lr": 0.1, "base_batch": 64, "lr_scaling": rule}
+    (row,) = plan_rows([config(gpus=4, batch_per_rank=64, technique=technique)], FACTS, {})
+    assert row.lr == pytest.approx(rate)
 
 
 def test_estimates_count_the_images_really_processed() -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from jobs.techniques import PARAMETERS, load_techniques, spelled_out
-from train.config import ConfigError, Technique
+from train.config import ConfigError
 from train.schedule import learning_rate
+from train.technique import Technique
 
 GOOD = """
 plain:
@@ -56,7 +57,7 @@ def test_each_condition_differs_from_the_one_before_in_what_its_name_says() -> N
 
 
 def test_at_the_base_batch_the_scaling_rows_are_batch_norm_once_more() -> None:
-    """The reason why sweeps leave lr_scaling out at one GPU."""
+    """What the shipped sweeps say of their one-GPU cells."""
 
     def rates(name: str, batch: int) -> list[float]:
         technique = built(name)

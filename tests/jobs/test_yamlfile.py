@@ -145,6 +145,11 @@ def test_anchors_and_merge_keys(tmp_path: Path) -> None:
     assert document.line(("both", "x")) == 4
 
 
+def test_two_merge_keys_are_a_key_given_twice(tmp_path: Path) -> None:
+    text = refusal(tmp_path, "a: &a {x: 1}\nb:\n  <<: *a\n  <<: *a\n")
+    assert "file.yaml:4: '<<' is there twice" in text
+
+
 @pytest.mark.parametrize("merged", ["5", "[5]", "text"])
 def test_only_mappings_merge(tmp_path: Path, merged: str) -> None:
     assert "'<<' takes a mapping" in refusal(tmp_path, f"a:\n  <<: {merged}\n")

@@ -11,20 +11,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from tests.builders import config
-from train.config import (
-    Adam,
-    ConfigError,
-    Constant,
-    Cosine,
-    Lamb,
-    RunConfig,
-    Sgd,
-    Step,
-    Technique,
-    load_config,
-    steps_per_epoch,
-    used_train_images,
-)
+from train.config import ConfigError, RunConfig, load_config, steps_per_epoch, used_train_images
+from train.technique import Adam, Constant, Cosine, Lamb, Sgd, Step, Technique
 
 
 def test_cell_id_is_readable_and_stable() -> None:

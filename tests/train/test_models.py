@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from train.config import ConfigError, RunConfig, Technique
+from train.config import ConfigError, RunConfig
+from train.technique import Technique
 
 pytestmark = pytest.mark.tf
 

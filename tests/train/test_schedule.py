@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from train.config import Constant, Cosine, Step, Technique
-from train.schedule import learning_rate, peak_rate
+from train.schedule import learning_rate
+from train.technique import Constant, Cosine, Step, Technique
 
 
 def technique(**changes: object) -> Technique:
@@ -21,7 +21,7 @@ def technique(**changes: object) -> Technique:
     ("rule", "expected"), [("none", 0.1), ("linear", 0.8), ("sqrt", 0.1 * math.sqrt(8))]
 )
 def test_rules_scale_against_the_base_batch(rule: str, expected: float) -> None:
-    assert peak_rate(technique(lr_scaling=rule), 800) == pytest.approx(expected, rel=1e-15)
+    assert technique(lr_scaling=rule).peak_lr(800) == pytest.approx(expected, rel=1e-15)
 
 
 def test_warmup_climbs_by_equal_increments_and_meets_the_peak() -> None:
@@ -69,7 +69,7 @@ def test_rates_are_positive_and_never_above_the_peak(
     batch: int, steps: int, epochs: int, warmup: float, rule: str, schedule: object
 ) -> None:
     t = technique(lr_scaling=rule, warmup_epochs=min(warmup, epochs), schedule=schedule)
-    peak = peak_rate(t, batch)
+    peak = t.peak_lr(batch)
     for step in range(steps * epochs):
         rate = learning_rate(t, batch, step, steps, epochs)
         assert 0 < rate <= max(peak, t.base_lr) * (1 + 1e-12)

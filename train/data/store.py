@@ -15,9 +15,10 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from train.config import Frozen, explain
+from train.config import explain
 from train.data.arrays import ARRAYS, Dataset, chunks
 from train.data.errors import DataError
+from train.technique import Frozen
 
 META = "meta.json"
 _STALE_S = 24 * 3600.0

@@ -14,11 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
-from train.config import Adam, Lamb, RunConfig, Sgd, Technique
+from train.config import RunConfig
 from train.data.prepare import load
 from train.data.sampler import rank_batches
 from train.launch import read_launch
 from train.runtime import start
+from train.technique import Adam, Lamb, Sgd, Technique
 
 OPTIMIZERS = {
     "sgd": Sgd(),

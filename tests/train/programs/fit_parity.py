@@ -13,11 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
-from train.config import Adam, RunConfig, Sgd, Technique
+from train.config import RunConfig
 from train.data.prepare import load
 from train.data.sampler import rank_batches
 from train.launch import read_launch
 from train.runtime import start
+from train.technique import Adam, Sgd, Technique
 
 STEPS, BATCH, RATE = 12, 16, 0.003
 

@@ -1,0 +1,117 @@
+"""The README is true: its links exist, its targets exist, and its commands run as written."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from train.record import read_record
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "results" / "README.md"]
+
+
+def commands(text: str) -> list[str]:
+    """Lines of the shell blocks, without comments."""
+    blocks = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    lines = [line.split("  #")[0].strip() for block in blocks for line in block.splitlines()]
+    return [line for line in lines if line]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", page.read_text())
+    for link in links:
+        if not link.startswith("http"):
+            assert (page.parent / link).exists(), f"{page.name}: {link}"
+
+
+def test_paths_of_the_file_map_exist() -> None:
+    for path in re.findall(r"^\| `([a-z/]+)` \|", PAGES[0].read_text(), re.MULTILINE):
+        assert (ROOT / path).is_dir(), path
+
+
+@pytest.fixture(scope="module")
+def surroundings(tmp_path_factory) -> dict[str, str]:
+    """Results and data of a newcomer, apart from those of this checkout."""
+    folder = tmp_path_factory.mktemp("newcomer")
+    return os.environ | {
+        "RESULTS": str(folder / "results"), "DATA": str(folder / "data"), "PYTHON": base_python(),
+        "SITE": "local",
+    }  # fmt: skip
+
+
+def base_python() -> str:
+    return str(Path(sys.base_prefix) / "bin" / "python3.11")
+
+
+def shell(command: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, cwd=ROOT, env=environment,
+        timeout=580, check=False,
+    )  # fmt: skip
+
+
+def test_no_command_is_left_untested() -> None:
+    tested = {*RUN, "make test"}
+    assert set(commands(PAGES[0].read_text())) == tested
+    # make test is what runs this; continuous integration starts there
+    assert "make test" in (ROOT / ".ci" / "run").read_text()
+
+
+#: command -> words that its output must have; in the README's order
+RUN = {
+    "make sweep": ("all cells: 16 completed", "report/report.html"),
+    "make plan SWEEP=cifar10": ("cifar10-resnet_mini-lamb-g8-s2-", "launch lines"),
+    "make sweep SWEEP=smoke": ("all cells: 4 completed", "report/report.html"),
+    "make report SWEEP=smoke": ("1.00 (baseline)", "report/report.html"),
+    ".venv/bin/horovodrun -np 2 .venv/bin/python -m train "
+    "results/smoke/digits-cnn-naive-g2-s0-*/config.json --out by-hand": (),
+}
+
+
+@pytest.mark.ranks2
+def test_commands_run_as_written(surroundings, tmp_path) -> None:
+    for command, words in RUN.items():
+        if "horovodrun" in command:
+            continue
+        done = shell(command, surroundings)
+        assert done.returncode == 0, f"{command}:\n{done.stdout[-2000:]}{done.stderr[-3000:]}"
+        for word in words:
+            assert word in done.stdout + done.stderr, f"{command}: {word!r} is not in the output"
+    by_hand = next(command for command in RUN if "horovodrun" in command)
+    # the same words, with this test's folders in place of the checkout's
+    here = by_hand.replace("results/", surroundings["RESULTS"] + "/")
+    here = here.replace("by-hand", str(tmp_path / "by-hand"))
+    done = shell(here, surroundings)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
+    assert read_record(tmp_path / "by-hand" / "record.json").world.launcher == "horovodrun"
+
+
+@pytest.mark.ranks2
+def test_a_second_smoke_sweep_trains_nothing(surroundings) -> None:
+    done = shell("make sweep SWEEP=smoke", surroundings)
+    assert done.returncode == 0
+    assert "nothing to train" in done.stderr
+
+
+def test_make_alone_lists_every_public_target() -> None:
+    listed = shell("make", dict(os.environ)).stdout
+    targets = re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert len(targets) > 8
+    for target in targets:
+        assert re.search(rf"^  {target} +\S", listed, re.MULTILINE), target
+
+
+@pytest.mark.parametrize("variables", ["SWEEP=quickstrat", "SITE=mars SWEEP=smoke"])
+def test_wrong_requests_are_exit_code_2_with_the_nearest_name(variables, surroundings) -> None:
+    environment = {k: v for k, v in surroundings.items() if k != "SITE"}
+    done = shell(f"make sweep {variables}", environment)
+    assert "make: *** " in done.stderr and "Error 2" in done.stderr
+    assert ("quickstart" if "SWEEP=q" in variables else "known: auto, local") in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,121 @@
+"""From samples to summaries, against the standard library and against sums done by hand."""
+
+from __future__ import annotations
+
+import statistics
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.builders import config, epoch
+from train.measure import StepClock, rank_steps, spread, steady_epochs, throughput
+
+OF = config()
+SECONDS = st.floats(1e-6, 1e4)
+
+
+def percentile(values: list[float], share: float) -> float:
+    """Linear interpolation between order statistics (Hyndman and Fan 1996, type 7)."""
+    ordered = sorted(values)
+    place = share * (len(ordered) - 1)
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+
+@given(st.lists(SECONDS, min_size=1, max_size=40))
+def test_spread_is_that_of_the_standard_library(values: list[float]) -> None:
+    found = spread(values)
+    assert found.n == len(values)
+    assert found.mean == pytest.approx(statistics.fmean(values))
+    assert found.median == pytest.approx(statistics.median(values))
+    assert found.p05 == pytest.approx(percentile(values, 0.05))
+    assert found.p95 == pytest.approx(percentile(values, 0.95))
+
+
+def test_spread_of_nothing_is_an_error() -> None:
+    with pytest.raises((ValueError, IndexError)):
+        spread([])
+
+
+@pytest.mark.parametrize(
+    ("attempts", "steady"),
+    [
+        ([], []),
+        ([1], []),
+        ([1, 1, 1], [2, 3]),
+        ([1, 1, 2, 2], [2, 4]),  # a resumed start traces anew
+        ([1, 2, 3], []),
+        ([2, 2], [2]),
+    ],
+)
+def test_the_first_epoch_of_each_start_is_not_steady(attempts, steady) -> None:
+    epochs = [epoch(n + 1, OF, attempt=a) for n, a in enumerate(attempts)]
+    assert [e.epoch for e in steady_epochs(epochs)] == steady
+
+
+def test_throughput_is_images_over_seconds_of_steady_epochs() -> None:
+    seconds = {1: 90.0, 2: 2.0, 3: 4.0, 4: 80.0, 5: 1.0}
+    attempts = {1: 1, 2: 1, 3: 1, 4: 2, 5: 2}
+    epochs = [
+        epoch(n, OF, attempt=attempts[n], train_s=seconds[n], images=1000 * n) for n in seconds
+    ]
+    found = throughput(epochs)
+    assert {s.epoch: s.images_per_s for s in found.samples} == {2: 1000, 3: 750, 5: 5000}
+    assert found.images_per_s == 1000
+    assert found.left_out == (1, 4)
+
+
+def test_throughput_without_a_steady_epoch_is_unknown_not_zero() -> None:
+    found = throughput([epoch(1, OF)])
+    assert found.images_per_s is None and found.samples == () and found.left_out == (1,)
+
+
+def test_an_epoch_that_took_no_time_is_left_out() -> None:
+    found = throughput([epoch(1, OF), epoch(2, OF, train_s=0.0), epoch(3, OF, train_s=1.0)])
+    assert [s.epoch for s in found.samples] == [3] and found.left_out == (1, 2)
+
+
+def clock(*epochs: int) -> StepClock:
+    made = StepClock()
+    for index, number in enumerate(epochs):
+        made.add(number, 0.1 + index, 2.0 + index, 0.5 + index)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("epochs", "kept"),
+    [
+        ((), ()),
+        ((0,), ()),
+        ((0, 0, 0), (1, 2)),  # one epoch only: all but the step that traces the graph
+        ((0, 0, 1, 1), (2, 3)),
+        ((7, 7, 8, 9), (2, 3)),  # a start that was resumed at epoch 7
+        ((4, 5), (1,)),
+    ],
+)
+def test_steady_steps_are_those_after_the_first_epoch(epochs, kept) -> None:
+    found = clock(*epochs).steady()
+    assert found.shape == (len(kept), 3)
+    assert found[:, 0] == pytest.approx([0.1 + index for index in kept])
+    assert found[:, 2] == pytest.approx([0.5 + index for index in kept])
+
+
+@given(st.lists(st.tuples(SECONDS, SECONDS, st.floats(0, 1)), min_size=1, max_size=30))
+def test_a_step_is_its_input_its_compute_and_its_communication(rows) -> None:
+    """Sample by sample, hence for the means; medians of sums are not sums of medians."""
+    table = np.array([(waiting, call, call * share) for waiting, call, share in rows])
+    found = rank_steps(3, table)
+    assert found.rank == 3
+    parts = (found.input_s, found.compute_s, found.communication_s)
+    assert sum(part.mean for part in parts) == pytest.approx(found.step_s.mean)
+    assert {part.n for part in (*parts, found.step_s)} == {len(rows)}
+    if len(rows) == 1:
+        assert sum(part.median for part in parts) == pytest.approx(found.step_s.median)
+
+
+def test_no_step_has_negative_compute_time() -> None:
+    found = rank_steps(0, np.array([[0.0, 1.0, 1.0000001]]))
+    assert found.compute_s.median == 0
