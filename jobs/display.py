@@ -152,6 +152,7 @@ class LiveDisplay:
 
     def __init__(self, cells: Sequence[Standing], console: Console) -> None:
         self.board = Board.of(cells)
+        self._console = console
         self._live = Live(console=console, get_renderable=self._table, refresh_per_second=4)
 
     def __enter__(self) -> LiveDisplay:
@@ -180,7 +181,7 @@ class LiveDisplay:
         table.add_column("cell", no_wrap=True, overflow="ellipsis")
         for name in ("state", "epoch", "loss", "accuracy", "images/s", "time"):
             table.add_column(name, justify="right" if name != "state" else "left", no_wrap=True)
-        height = max(8, self._live.console.height - 8)
+        height = max(8, self._console.height - 8)
         for row in _window(list(rows.values()), height):
             spent = time.monotonic() - row.began if row.state == "running" and row.began else None
             table.add_row(

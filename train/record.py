@@ -232,13 +232,13 @@ def read_record(path: Path) -> RunRecord:
         raise RecordError(f"{path}: against the contract:\n{explain(error)}") from error
 
 
-def write_record(path: Path, record: RunRecord) -> bool:
-    """Write the record atomically; keep a good record that is there already.
+def write_record(path: Path, record: RunRecord, *, replace_good: bool = False) -> bool:
+    """Write the record atomically; keep a good record that is there already unless told otherwise.
 
     Returns:
         True when written, False when a good record was kept.
     """
-    if path.exists():
+    if path.exists() and not replace_good:
         try:
             if read_record(path).status in GOOD:
                 return False

@@ -65,14 +65,9 @@ def _announce(task: Task, world: World, data: DataRecord, provenance: Provenance
 
 def _keep(task: Task, record: RunRecord) -> None:
     file = task.out / RECORD_NAME
-    if task.force:
-        file.unlink(missing_ok=True)
-    if write_record(file, record):
-        (task.out / CHECKPOINT_NAME).unlink(
-            missing_ok=True
-        )  # it can be 300 MB, and nothing is left
-    else:
+    if not write_record(file, record, replace_good=task.force):
         raise RuntimeError(f"{file} holds a good record already and was kept")
+    (task.out / CHECKPOINT_NAME).unlink(missing_ok=True)  # can be 300 MB; nothing is left to do
 
 
 def _leave(runtime: Runtime) -> None:

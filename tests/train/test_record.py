@@ -62,6 +62,13 @@ def test_a_good_record_is_never_replaced(tmp_path, kept) -> None:
     assert read_record(file) == good
 
 
+def test_a_good_record_is_replaced_only_when_told(tmp_path) -> None:
+    file = tmp_path / "record.json"
+    write_record(file, record())
+    assert write_record(file, record(status="failed", error=ERROR), replace_good=True)
+    assert read_record(file).status == "failed"
+
+
 def test_a_failed_or_broken_record_is_replaced(tmp_path) -> None:
     file = tmp_path / "record.json"
     write_record(file, record(status="failed", error=ERROR))

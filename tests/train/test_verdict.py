@@ -51,7 +51,7 @@ def test_random_labels_are_judged_by_their_loss_alone() -> None:
     assert divergence(last(loss=3.0, train=None, val=None), 10, labelled=False) is not None
 
 
-@given(classes=st.integers(2, 1000), accuracy=st.floats(0, 1))
+@given(classes=st.sampled_from([2, 3, 5, 10, 100, 1000]), accuracy=st.floats(0, 1))
 def test_no_bound_on_accuracy_is_beyond_modest_learning(classes: int, accuracy: float) -> None:
     """With two classes 1.5 x chance would be 75 %: a run at 70 % has learned."""
     loss = 0.9 * math.log(classes)

@@ -1,0 +1,140 @@
+"""The thread that ends a hang: in processes of its own, since its last act is to end them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from train.watchdog import EXIT_STALLED, Watchdog
+
+ROOT = Path(__file__).resolve().parents[2]
+STALLING = """
+import sys, time
+from pathlib import Path
+from train.watchdog import Watchdog
+
+def report(what):
+    {report}
+
+def forever_in_here():
+    time.sleep(60)
+
+{before}
+with Watchdog(Path(sys.argv[1]), 0.4, None, report, period_s=0.05) as watchdog:
+    watchdog.beat("counting sheep")
+    forever_in_here()
+"""
+ORPHANED = """
+import os, sys, time
+from pathlib import Path
+from train.watchdog import Watchdog
+
+with Watchdog(Path(sys.argv[1]), 60, os.getppid(), print, period_s=0.05):
+    print(os.getpid(), flush=True)
+    time.sleep(60)
+"""
+#: Starts the program given, passes its first line on and ends without waiting for it.
+PARENT = """
+import subprocess, sys
+child = subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE, text=True)
+print(child.stdout.readline(), flush=True)
+sys.stdin.read()
+"""
+
+
+def stalled(beat: Path, report: str, before: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", STALLING.format(report=report, before=before), str(beat)],
+        capture_output=True, text=True, cwd=ROOT, timeout=30, check=False,
+    )  # fmt: skip
+
+
+def test_a_stall_ends_the_process_with_its_stacks_and_its_phase(tmp_path: Path) -> None:
+    beat = tmp_path / "rank-0.beat"
+    done = stalled(beat, "print(what, flush=True)")
+    assert done.returncode == EXIT_STALLED == 75
+    assert "forever_in_here" in done.stderr, "the stack of the thread that hangs"
+    assert "no progress for 0 s while: counting sheep" in done.stdout
+    told = json.loads(beat.read_text())
+    assert told["phase"] == "counting sheep" and told["idle_s"] >= 0.4
+
+
+@pytest.mark.parametrize(
+    ("report", "before"),
+    [
+        ("raise ValueError('the report is broken')", ""),
+        ("raise OSError('disk full')", ""),
+        ("time.sleep(60)", ""),  # the file system hangs, which may be the cause of the stall
+        ("pass", "sys.stderr = None"),
+    ],
+)
+def test_nothing_keeps_a_stalled_process_alive(tmp_path: Path, report: str, before: str) -> None:
+    began = time.monotonic()
+    done = stalled(tmp_path / "beat", report, before)
+    assert done.returncode == EXIT_STALLED
+    assert time.monotonic() - began < 20
+
+
+def test_a_process_whose_supervisor_is_gone_ends(tmp_path: Path) -> None:
+    beat = tmp_path / "beat"
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, sys.executable, "-c", ORPHANED, str(beat)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
+    )  # fmt: skip
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    try:
+        time.sleep(0.3)
+        assert alive(child), "its supervisor lives"
+        parent.kill()
+        parent.wait()
+        deadline = time.monotonic() + 10
+        while alive(child):
+            assert time.monotonic() < deadline, "the orphan lives on"
+            time.sleep(0.05)
+    finally:
+        parent.kill()
+        parent.communicate()
+
+
+def alive(process: int) -> bool:
+    """Whether it runs; one that ended and was not waited for does not."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+def test_beats_are_written_and_keep_a_busy_process_alive(tmp_path: Path) -> None:
+    """In this process: a stall would end the test run."""
+    beat, stalls, phases = tmp_path / "rank-0.beat", [], set()
+    with Watchdog(beat, 1.0, os.getppid(), stalls.append, period_s=0.02) as watchdog:
+        until = time.monotonic() + 1.5  # longer than the patience
+        step = 0
+        while time.monotonic() < until:
+            step += 1
+            watchdog.beat(f"step {step}")
+            time.sleep(0.005)
+            if beat.exists():
+                told = json.loads(beat.read_text())  # never a half
+                phases.add(told["phase"])
+                assert told["idle_s"] < 1.0
+    assert len(phases) > 10 and not stalls
+    before = beat.stat().st_mtime_ns
+    time.sleep(0.1)
+    assert beat.stat().st_mtime_ns == before, "silent after the end"
+    assert [path.name for path in tmp_path.iterdir()] == ["rank-0.beat"]
+
+
+def test_beats_that_cannot_be_written_do_not_matter(tmp_path: Path) -> None:
+    with Watchdog(tmp_path / "no" / "such" / "folder", 60, None, print, period_s=0.01) as watchdog:
+        time.sleep(0.1)
+        watchdog.beat("on")
+        assert watchdog._thread.is_alive()
