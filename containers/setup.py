@@ -22,24 +22,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from horovod_build import HINT, build_environment, wheel_folder
+from locks import SetupError, lock_file, only_horovod, pinned, without_horovod
+
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
-LOCKS = ROOT / "containers"
 PARTS = {"login": ("login",), "ranks": ("login", "ranks"), "dev": ("login", "ranks", "dev")}
 REQUEST_IS_WRONG = 2
-BUILD_HINT = "about 3 minutes on 2 cores"
-
-
-class SetupError(Exception):
-    """Set-up cannot go on; the text says what was found, what was expected and what to do."""
 
 
 def say(text: str) -> None:
     print(f"[setup] {text}", file=sys.stderr, flush=True)
-
-
-def lock_file(part: str) -> Path:
-    return LOCKS / f"{part}.lock"
 
 
 def fingerprint(part: str, *, with_mpi: bool) -> str:
@@ -59,6 +52,13 @@ def stamp(part: str) -> Path:
 def is_current(part: str, *, with_mpi: bool) -> bool:
     path = stamp(part)
     return path.is_file() and path.read_text() == fingerprint(part, with_mpi=with_mpi)
+
+
+def wants_mpi(told: str | None) -> bool:
+    """MPI=1 or MPI=0 as told; untold, what this environment was made with, else without."""
+    if told in ("0", "1"):
+        return told == "1"
+    return is_current("ranks", with_mpi=True)
 
 
 @contextmanager
@@ -124,24 +124,6 @@ def pip(*arguments: str) -> list[str]:
     return [str(VENV / "bin" / "python"), "-m", "pip", *arguments, *quiet]
 
 
-def without_horovod(text: str) -> str:
-    """The lock's text without Horovod's entry, which is installed from our own wheel."""
-    kept, skipping = [], False
-    for line in text.splitlines():
-        if line[:1] not in (" ", "#", ""):
-            skipping = line.startswith("horovod==")
-        if not skipping:
-            kept.append(line)
-    return "\n".join(kept) + "\n"
-
-
-def only_horovod(text: str) -> str:
-    lines = text.splitlines()
-    start = next(i for i, line in enumerate(lines) if line.startswith("horovod=="))
-    end = next((i for i in range(start + 1, len(lines)) if lines[i][:1] != " "), len(lines))
-    return "\n".join(lines[start:end]) + "\n"
-
-
 def install_lock(part: str, log: Path) -> None:
     text = lock_file(part).read_text()
     count = sum(line[:1].isalnum() and "==" in line for line in text.splitlines())
@@ -152,50 +134,6 @@ def install_lock(part: str, log: Path) -> None:
         pip("install", "--require-hashes", "--no-deps", "-r", str(requirements)),
         log, f"installing {part} packages", None,
     )  # fmt: skip
-
-
-def pinned(part: str, package: str) -> str:
-    for line in lock_file(part).read_text().splitlines():
-        if line.startswith(f"{package}=="):
-            return line.split("==")[1].split()[0]
-    raise SetupError(f"{lock_file(part)} does not pin {package}: run `make lock`")
-
-
-def compiler() -> str:
-    for name in (os.environ.get("CXX", ""), "g++", "c++", "clang++"):
-        if name and (found := shutil.which(name)):
-            return found
-    raise SetupError(
-        "No C++ compiler found (looked for $CXX, g++, c++, clang++). Horovod is compiled from "
-        "source: install one, for example the package g++ or build-essential."
-    )
-
-
-def wheel_folder(*, with_mpi: bool) -> Path:
-    """Cache folder of the Horovod wheel, keyed by all that its binary depends on."""
-    cxx = compiler()
-    command = [cxx, "-dumpfullversion"]
-    version = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    parts = (
-        only_horovod(lock_file("ranks").read_text()), pinned("ranks", "tensorflow-cpu"),
-        platform.python_version(), platform.machine(), "-".join(platform.libc_ver()),
-        cxx, version.strip(), "mpi" if with_mpi else "gloo",
-    )  # fmt: skip
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-    return cache / "horoscale" / "wheels" / key
-
-
-def build_environment(cxx: str, *, with_mpi: bool) -> dict[str, str]:
-    env = dict(os.environ)
-    env["PATH"] = f"{VENV / 'bin'}{os.pathsep}{env.get('PATH', '')}"
-    env["CXX"] = cxx
-    env["HOROVOD_CMAKE"] = str(VENV / "bin" / "cmake")
-    env["MAKEFLAGS"] = f"-j{len(os.sched_getaffinity(0))}"
-    env["HOROVOD_WITH_TENSORFLOW"] = env["HOROVOD_WITH_GLOO"] = "1"
-    env["HOROVOD_WITH_MPI" if with_mpi else "HOROVOD_WITHOUT_MPI"] = "1"
-    env["HOROVOD_WITHOUT_PYTORCH"] = env["HOROVOD_WITHOUT_MXNET"] = "1"
-    return env
 
 
 def horovod_wheel(log: Path, *, with_mpi: bool) -> Path:
@@ -213,12 +151,12 @@ def horovod_wheel(log: Path, *, with_mpi: bool) -> Path:
     work = folder.with_name(f"{folder.name}.{os.getpid()}.tmp")
     requirement = VENV / "horovod.requirements"
     requirement.write_text(only_horovod(lock_file("ranks").read_text()))
-    say(f"building Horovod {pinned('ranks', 'horovod')} from source: {BUILD_HINT}, once")
+    say(f"building Horovod {pinned('ranks', 'horovod')} from source: {HINT}, once")
     try:
         run_logged(
             pip("wheel", "--require-hashes", "--no-deps", "--no-build-isolation",
                 "--no-cache-dir", "-w", str(work), "-r", str(requirement)),
-            log, "building Horovod", build_environment(compiler(), with_mpi=with_mpi),
+            log, "building Horovod", build_environment(VENV, with_mpi=with_mpi),
         )  # fmt: skip
         built = next(work.glob("horovod-*.whl"))
         folder.mkdir(exist_ok=True)
@@ -278,7 +216,7 @@ def main(arguments: Sequence[str]) -> int:
             "Name one with: make PYTHON=/path/to/python3.11 ..."
         )
         return REQUEST_IS_WRONG
-    return guarded(lambda: prepare(arguments[0], with_mpi=os.environ.get("MPI") == "1"))
+    return guarded(lambda: prepare(arguments[0], with_mpi=wants_mpi(os.environ.get("MPI"))))
 
 
 def guarded(action: Callable[[], None]) -> int:

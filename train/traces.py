@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from train.config import RunConfig
 from train.record import (
@@ -37,6 +37,7 @@ CONFIG_NAME = "config.json"
 EPOCHS_NAME = "epochs.jsonl"
 CHECKPOINT_NAME = "checkpoint.npz"
 START_NAME = "start.json"
+_REASONS = TypeAdapter(dict[str, str])
 
 
 def rank_file(cell: Path, rank: int, kind: str) -> Path:
@@ -57,7 +58,7 @@ def read_failures(cell: Path) -> list[RankFailure]:
     """All ranks' errors of the last start, earliest first; unreadable ones left out."""
     found = []
     for file in (cell / "logs").glob("rank-*.error.json"):
-        with contextlib.suppress(OSError, ValueError, KeyError):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             told = json.loads(file.read_text(encoding="utf-8"))
             error = RunError.model_validate(told["error"])
             found.append(
@@ -130,7 +131,7 @@ def ended_record(
             ended_at=ended_at,
             missing={},
         ),
-        {},
+        told.get("reasons", {}),
         otherwise=f"the run ended as {status} before this was known",
     )
 
@@ -149,13 +150,15 @@ def with_reasons(
 
 
 def _read_start(cell: Path) -> dict[str, Any]:
-    """World, data and provenance as rank 0 announced them; empty when it never got that far."""
+    """World, data, provenance and the reasons of their nulls, as rank 0 announced them; empty when
+    it never got that far."""
     try:
         told = json.loads((cell / "logs" / START_NAME).read_text(encoding="utf-8"))
         return {
             "world": World.model_validate(told["world"]),
             "data": DataRecord.model_validate(told["data"]),
             "provenance": Provenance.model_validate(told["provenance"]),
+            "reasons": _REASONS.validate_python(told.get("reasons", {})),
         }
     except (OSError, ValueError, KeyError, TypeError):
         return {}

@@ -11,13 +11,14 @@ import contextlib
 import faulthandler
 import json
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 EXIT_STALLED = 75
+#: What hangs may be the file system that the report is written to: it gets this long, no longer.
+REPORT_S = 10.0
 
 
 class Watchdog:
@@ -59,11 +60,26 @@ class Watchdog:
             idle = time.monotonic() - self._at
             # life signs are a courtesy: a full disk must not end the run
             with contextlib.suppress(OSError):
-                self._file.write_text(json.dumps({"phase": self._phase, "idle_s": round(idle, 1)}))
+                self._write(idle)
             if self._supervisor is not None and os.getppid() != self._supervisor:
                 os._exit(EXIT_STALLED)  # nobody is left to end us or to use our result
             if idle > self._stall_s:
-                faulthandler.dump_traceback(file=sys.stderr, all_threads=True)
-                with contextlib.suppress(OSError):
-                    self._on_stall(f"no progress for {idle:.0f} s while: {self._phase}")
-                os._exit(EXIT_STALLED)
+                self._end(idle)
+
+    def _write(self, idle: float) -> None:
+        """Whole or absent, since the supervisor tells ranks apart by it; no fsync every second."""
+        temporary = self._file.with_name(f".{self._file.name}.tmp")
+        temporary.write_text(json.dumps({"phase": self._phase, "idle_s": round(idle, 1)}))
+        temporary.replace(self._file)
+
+    def _end(self, idle: float) -> None:
+        """Stacks, report, exit: the exit comes whatever becomes of the other two."""
+        try:
+            # the descriptor, not sys.stderr, which may be gone or no file
+            faulthandler.dump_traceback(file=2, all_threads=True)
+            what = f"no progress for {idle:.0f} s while: {self._phase}"
+            report = threading.Thread(target=self._on_stall, args=(what,), daemon=True)
+            report.start()
+            report.join(REPORT_S)
+        finally:
+            os._exit(EXIT_STALLED)

@@ -17,6 +17,7 @@ LOCKS = ("login", "ranks", "build", "dev")
 @pytest.fixture
 def setup_py(tmp_path, monkeypatch):
     """containers/setup.py as a module, with an empty environment folder of its own."""
+    monkeypatch.syspath_prepend(str(ROOT / "containers"))
     spec = importlib.util.spec_from_file_location("setup_py", ROOT / "containers" / "setup.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -63,7 +64,7 @@ def test_a_part_is_current_only_while_its_lock_is_the_same(setup_py, tmp_path, m
     locks.mkdir()
     for name in LOCKS:
         (locks / f"{name}.lock").write_text((ROOT / "containers" / f"{name}.lock").read_text())
-    monkeypatch.setattr(setup_py, "LOCKS", locks)
+    monkeypatch.setattr("locks.LOCKS", locks)
     setup_py.VENV.mkdir()
     assert not setup_py.is_current("ranks", with_mpi=False)
     setup_py.stamp("ranks").write_text(setup_py.fingerprint("ranks", with_mpi=False))
@@ -71,6 +72,13 @@ def test_a_part_is_current_only_while_its_lock_is_the_same(setup_py, tmp_path, m
     assert not setup_py.is_current("ranks", with_mpi=True), "another build of Horovod"
     (locks / "ranks.lock").write_text("changed==1\n")
     assert not setup_py.is_current("ranks", with_mpi=False)
+
+
+def test_the_choice_of_mpi_stays_until_told_otherwise(setup_py) -> None:
+    setup_py.VENV.mkdir()
+    assert not setup_py.wants_mpi(None) and setup_py.wants_mpi("1")
+    setup_py.stamp("ranks").write_text(setup_py.fingerprint("ranks", with_mpi=True))
+    assert setup_py.wants_mpi(None) and not setup_py.wants_mpi("0")
 
 
 def test_an_interrupted_environment_is_made_anew(setup_py) -> None:
@@ -84,10 +92,12 @@ def test_an_interrupted_environment_is_made_anew(setup_py) -> None:
 
 
 def test_a_missing_compiler_says_what_to_install(setup_py, monkeypatch) -> None:
+    from horovod_build import compiler
+
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CXX", raising=False)
     with pytest.raises(setup_py.SetupError, match=r"No C\+\+ compiler.*build-essential"):
-        setup_py.compiler()
+        compiler()
 
 
 def test_a_failing_command_shows_the_end_of_its_log(setup_py, tmp_path) -> None:

@@ -24,7 +24,7 @@ def task(**changes: object) -> CellTask:
 
 
 def test_a_rank_reads_what_the_supervisor_wrote() -> None:
-    environment = rank_environment(task(), 1, attempt=2, supervisor=42, root=Path("/root"))
+    environment = rank_environment(task(), 1, attempt=2, supervisor=42, root=Path("/repo"))
     launch = read_launch(environment)
     assert launch == Launch(
         "horoscale", 1, 2, 1, 2, cores=(1,),

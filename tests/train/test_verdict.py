@@ -28,7 +28,7 @@ def last(loss: float | None = 0.5, train: float | None = 0.9, val: float | None 
         (last(), None),
         (last(loss=LOSS_BOUND - 1e-6), None),
         (last(loss=LOSS_BOUND + 1e-6), r"1\.2 x ln\(10\) = 2\.76"),
-        (last(train=0.149, val=0.149), "below 0.150 = 1.5 x chance"),
+        (last(train=0.149, val=0.149), "below 0.150 where chance is 0.100"),
         (last(train=0.151, val=0.10), None),  # learned, and does not generalise: no divergence
         (last(train=0.10, val=0.151), None),
         (last(loss=None), "training loss is not finite"),
