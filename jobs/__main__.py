@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -20,11 +19,13 @@ from rich.console import Console
 
 from jobs.datafacts import planned_images, train_images
 from jobs.display import LiveDisplay, PlainDisplay
-from jobs.engine import FORCED, Machine, run_cells
+from jobs.engine import Interrupted, Machine, run_cells
 from jobs.estimate import known_rates
 from jobs.launch import CellTask, core_groups, train_argv
-from jobs.ledger import Standing, lay_out, survey
+from jobs.ledger import FORCED, NEW, RUNNING, Standing, lay_out, survey
+from jobs.lock import only_sweep
 from jobs.plan import plan_rows, render_plan
+from jobs.stop import stopped_by_signals
 from jobs.supervisor import ROOT
 from jobs.sweep import Sweep, load_sweep
 from train.config import ConfigError, RunConfig
@@ -83,10 +84,11 @@ def sweep(
 ) -> None:
     """Run every cell that has no good record yet; the rest is skipped."""
     with _refusals():
+        signal.signal(signal.SIGTERM, _interrupt)
         _check_site(site)
         wanted = load_sweep(sweep)
-        folder = results / wanted.name
-        with _only_sweep(folder):
+        folder = results.resolve() / wanted.name
+        with only_sweep(folder):
             machine = _machine(wanted, data, store, at_once=jobs, stall_s=stall_s, limit_s=limit_s)
             code = _sweep(wanted, folder, force=force, machine=machine)
     raise typer.Exit(code)
@@ -112,12 +114,14 @@ def _sweep(wanted: Sweep, folder: Path, *, force: bool, machine: Machine) -> int
 
 
 def _run(cells: Sequence[Standing], folder: Path, machine: Machine) -> dict[str, str]:
-    signal.signal(signal.SIGTERM, _interrupt)
+    # make, told to end, ends the shell of its recipe, and nobody tells us
+    parent = os.getppid() if "MAKELEVEL" in os.environ else None
     console = Console(stderr=True)
-    if console.is_terminal:
-        with LiveDisplay(cells, console) as display:
-            return run_cells(cells, folder, machine, display)
-    return run_cells(cells, folder, machine, PlainDisplay(cells, sys.stderr))
+    with stopped_by_signals(parent) as stop:
+        if console.is_terminal:
+            with LiveDisplay(cells, console) as display:
+                return run_cells(cells, folder, machine, display, stop)
+        return run_cells(cells, folder, machine, PlainDisplay(cells, sys.stderr), stop)
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
@@ -133,8 +137,9 @@ def _say_standing(wanted: Sweep, cells: Sequence[Standing]) -> None:
         again = "nothing to train" if len(done) == len(cells) else "these are skipped"
         _say(f"good records are there already ({text}): {again}; FORCE=1 runs them anew")
     for cell in cells:
-        if not cell.done and cell.status not in ("new", FORCED):
+        if not cell.done and cell.status not in (NEW, FORCED):
             how = "goes on from its checkpoint" if cell.resume else "is run again"
+            how = "is waited for" if cell.status == RUNNING else how
             _say(f"{cell.config.cell_id()}: {cell.status} ({cell.why}): {how}")
 
 
@@ -149,7 +154,8 @@ def _say_results(cells: Sequence[Standing], results: dict[str, str]) -> int:
 
 
 def _say(text: str) -> None:
-    print(f"[sweep] {text}", file=sys.stderr, flush=True)
+    with suppress(OSError):  # a reader that is gone must not end a sweep
+        print(f"[sweep] {text}", file=sys.stderr, flush=True)
 
 
 def _machine(
@@ -194,37 +200,6 @@ def _check_site(site: str) -> None:
 
 
 @contextmanager
-def _only_sweep(folder: Path) -> Iterator[None]:
-    """Two sweeps on the same results would run cells twice; the second is refused.
-
-    Raises:
-        ConfigError: another one holds the lock, or the folder cannot be written.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = (folder / ".lock").open("a+")
-    except OSError as error:
-        raise ConfigError(
-            f"cannot write to the results folder {folder}: {error.strerror}. Fix its permissions, "
-            "or name another with RESULTS=DIR"
-        ) from error
-    with handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            handle.seek(0)
-            holder = handle.read().strip() or "unknown"
-            raise ConfigError(
-                f"another make sweep works on {folder} ({holder}): wait for it, stop it, or name "
-                "another folder with RESULTS=DIR"
-            ) from None
-        handle.truncate(0)
-        handle.write(f"process {os.getpid()} on {os.uname().nodename}")
-        handle.flush()
-        yield
-
-
-@contextmanager
 def _refusals() -> Iterator[None]:
     """Wrong requests and a refusing file system end with a message and exit code 2."""
     try:
@@ -232,11 +207,19 @@ def _refusals() -> Iterator[None]:
     except ConfigError as error:
         _say(f"error: {error}")
         raise typer.Exit(EXIT_REQUEST) from error
+    except BrokenPipeError:
+        raise  # the reader of a plan has seen enough: typer ends without a word
     except OSError as error:
         _say(f"error: {error}. Free space or fix the permissions, then make sweep again")
         raise typer.Exit(EXIT_REQUEST) from error
+    except Interrupted as error:
+        ended = "all ranks were ended; make sweep goes on from here"
+        if error.left:
+            ended = f"could not be ended in time and may still run: {', '.join(error.left)}"
+        _say(f"interrupted ({error}): {ended}")
+        raise typer.Exit(EXIT_INTERRUPTED) from None
     except KeyboardInterrupt:
-        _say("interrupted: all ranks were ended; make sweep goes on from here")
+        _say("interrupted; make sweep goes on from here")
         raise typer.Exit(EXIT_INTERRUPTED) from None
 
 

@@ -3,99 +3,101 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import signal
-import time
-from datetime import datetime
 from pathlib import Path
 
 from jobs.ranks import Ranks
+from jobs.signs import blame
+from jobs.stop import Reason
 from train.record import RunError, Status
-from train.traces import rank_file, read_failures
+from train.traces import RankFailure, rank_file, read_failures
 
 TAIL_LINES = 20
+TAIL_BYTES = 32 * 1024
 #: A rank's own watchdog ends it with this code (train.watchdog).
 EXIT_STALLED = 75
-#: A rank writes its life sign every second; this much silence means that it is stopped or gone.
-SILENT_S = 5.0
+#: An error that a rank wrote this much before another was killed is no reaction to that.
+REACTION_S = 1.0
+#: Signals that ask for an end: somebody ends everything, so none of the ranks is to blame.
+_REQUESTS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 
 
 def cause_of(
-    cell: Path, ranks: Ranks, stopped: str | None, trouble: OSError | None
+    cell: Path, ranks: Ranks, stopped: Reason | None, trouble: Exception | None
 ) -> tuple[Status, RunError]:
-    """Status and error for a start that left no good record."""
+    """Status and error for a start that left no good record.
+
+    In order: what a rank did by itself before it was asked to end; the stop that was asked for; the
+    supervisor's own trouble; an end that tells little.
+    """
+    failures = _timely_failures(cell, ranks)
+    if error := _own_doing(cell, ranks, failures):
+        return "failed", error
     if stopped:
-        return _stopped(stopped)
+        return stopped.status, _stopped(cell, stopped)
     if trouble is not None:
-        what = f"{type(trouble).__name__}: {trouble}"
-        todo = "free space or fix the permissions of the results folder, then make sweep again"
-        return "failed", RunError(what=what, where="the supervisor", what_to_do=todo)
-    return "failed", _first_failure(cell, ranks)
+        return "failed", _trouble(trouble)
+    return "failed", _weak_sign(cell, ranks, failures)
 
 
-def _stopped(reason: str) -> tuple[Status, RunError]:
-    """A stop that was asked for, as ``kind: text``."""
-    kind, _, text = reason.partition(": ")
-    statuses: dict[str, Status] = {"cancelled": "cancelled", "timeout": "timeout"}
+def _timely_failures(cell: Path, ranks: Ranks) -> list[RankFailure]:
+    """Errors that ranks of this start wrote before they were asked to end, earliest first."""
+    if not ranks.processes:
+        return []  # what is there was left by an earlier start
+    asked = ranks.asked_at
+    return [f for f in read_failures(cell) if asked is None or f.at.timestamp() <= asked]
+
+
+def _own_doing(cell: Path, ranks: Ranks, failures: list[RankFailure]) -> RunError | None:
+    """A kill from outside; a rank's own error that is no mere consequence; a hang; a crash."""
+    own = next((failure for failure in failures if not failure.consequence), None)
+    killed = [rank for rank, end in ranks.bad.items() if end.code == -signal.SIGKILL]
+    if killed and (own is None or own.at.timestamp() > ranks.bad[killed[0]].at - REACTION_S):
+        return _bad_exit(cell, ranks, killed[0])
+    stalled = [rank for rank, end in ranks.bad.items() if end.code == EXIT_STALLED]
+    if own and own.error.rank not in stalled:
+        return own.error
+    if stalled:
+        what, where, rank = blame(cell, len(ranks.processes), stalled[0])
+        return _error(what, where, cell, rank)
+    crashed = [r for r, end in ranks.bad.items() if end.code < 0 and -end.code not in _REQUESTS]
+    return _bad_exit(cell, ranks, crashed[0]) if crashed else None
+
+
+def _weak_sign(cell: Path, ranks: Ranks, failures: list[RankFailure]) -> RunError:
+    """A bad exit without a word; else a rank that only says that a peer is gone; else nothing."""
+    said = {failure.error.rank for failure in failures}
+    silent = [rank for rank in ranks.bad if rank not in said]
+    if silent:
+        return _bad_exit(cell, ranks, silent[0])
+    if failures:
+        return failures[0].error
+    if ranks.unended:
+        rank = ranks.unended[0]
+        what = f"rank {rank} cannot be ended: it waits in the kernel for a device or a file server"
+        return _error(what, f"process {ranks.processes[rank].pid}", cell, rank)
+    return _error("all ranks ended well, yet there is no good record", "the ranks", cell, 0)
+
+
+def _stopped(cell: Path, stopped: Reason) -> RunError:
+    if stopped.rank is not None:
+        return _error(stopped.text, f"rank {stopped.rank}", cell, stopped.rank)
     todo = "make sweep goes on from its last checkpoint"
-    if kind not in statuses:
-        todo = "make sweep runs the cell again"
-    error = RunError(what=text, where="the supervisor", what_to_do=todo)
-    return statuses.get(kind, "failed"), error
+    return RunError(what=stopped.text, where="the supervisor", what_to_do=todo)
 
 
-def _first_failure(cell: Path, ranks: Ranks) -> RunError:
-    """In order: a hang; a rank's own error that is no mere consequence; a rank ended by a signal;
-    any other bad exit."""
-    if any(end.code == EXIT_STALLED for end in ranks.bad.values()):
-        return _stall(cell, len(ranks.processes))
-    own = [failure.error for failure in read_failures(cell) if not failure.consequence]
-    if own:
-        return own[0]
-    bad = sorted((end.code >= 0, end.at, rank, end.code) for rank, end in ranks.bad.items())
-    if not bad:
-        return _error("all ranks ended well, yet there is no good record", "the ranks", cell, 0)
-    _, _, rank, code = bad[0]
+def _trouble(trouble: Exception) -> RunError:
+    todo = "this is a fault of the suite: report it with the log of the supervisor"
+    if isinstance(trouble, OSError):
+        todo = "free space or fix the permissions of the results folder, then make sweep again"
+    what = f"{type(trouble).__name__}: {trouble}"
+    return RunError(what=what, where="the supervisor", what_to_do=todo)
+
+
+def _bad_exit(cell: Path, ranks: Ranks, rank: int) -> RunError:
+    code = ranks.bad[rank].code
     what = f"was ended by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
     return _error(f"rank {rank} {what} and left no error", f"rank {rank}", cell, rank)
-
-
-def stale_rank(cell: Path, size: int, started_at: datetime, stall_s: float) -> str | None:
-    """A rank that has shown no life for ``stall_s`` seconds (its watchdog writes every second)."""
-    now = time.time()
-    for rank in range(size):
-        file = rank_file(cell, rank, "beat")
-        try:
-            seen = file.stat().st_mtime
-        except OSError:
-            seen = started_at.timestamp()
-        if now - seen > stall_s:
-            phase = _last_phase(file)
-            return f"stalled: rank {rank} showed no life for {now - seen:.0f} s ({phase})"
-    return None
-
-
-def _stall(cell: Path, size: int) -> RunError:
-    """Name the rank that the others waited for: one that went silent, else the longest idle."""
-    now, seen = time.time(), []
-    for rank in range(size):
-        file = rank_file(cell, rank, "beat")
-        try:
-            told = json.loads(file.read_text(encoding="utf-8"))
-            silent_s = now - file.stat().st_mtime
-            seen.append((silent_s > SILENT_S, float(told["idle_s"]), rank, str(told["phase"])))
-        except (OSError, ValueError, KeyError):
-            seen.append((True, 0.0, rank, "it never started"))
-    silent, idle_s, rank, phase = max(seen)
-    state = "shows no life" if silent else f"made no progress for {idle_s:.0f} s"
-    others = "; ".join(f"rank {r}: {p}" for _, _, r, p in sorted(seen, key=lambda s: s[2]))
-    return _error(f"a hang: rank {rank} {state} (while: {phase})", others, cell, rank)
-
-
-def _last_phase(file: Path) -> str:
-    with contextlib.suppress(OSError, ValueError, KeyError):
-        return f"last seen: {json.loads(file.read_text(encoding='utf-8'))['phase']}"
-    return "it never started"
 
 
 def _signal_name(number: int) -> str:
@@ -114,8 +116,13 @@ def _signal_name(number: int) -> str:
 
 def _error(what: str, where: str, cell: Path, rank: int) -> RunError:
     log = rank_file(cell, rank, "log")
-    tail: tuple[str, ...] = ()
-    with contextlib.suppress(OSError):
-        tail = tuple(log.read_text(encoding="utf-8", errors="replace").splitlines()[-TAIL_LINES:])
     todo = f"read the end of {log}, then make sweep again"
-    return RunError(what=what, where=where, what_to_do=todo, rank=rank, log_tail=tail)
+    return RunError(what=what, where=where, what_to_do=todo, rank=rank, log_tail=tail_of(log))
+
+
+def tail_of(log: Path) -> tuple[str, ...]:
+    """Its last lines; of a log of any size only the end is read."""
+    with contextlib.suppress(OSError), log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - TAIL_BYTES))
+        return tuple(file.read().decode("utf-8", "replace").splitlines()[-TAIL_LINES:])
+    return ()

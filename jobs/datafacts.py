@@ -57,5 +57,11 @@ def train_images(configs: Iterable[RunConfig], data: Path, store: Path) -> dict[
             raise ConfigError(
                 f"the data set {key[0]} is not ready (see above); nothing was started"
             )
-        found[key] = int(json.loads(done.stdout)["train_images"])
+        try:
+            found[key] = int(json.loads(done.stdout)["train_images"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigError(
+                f"the program that reads the data set {key[0]} printed {done.stdout[:200]!r}, "
+                'expected {"train_images": N}: report it as a fault of the suite'
+            ) from error
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,11 +13,18 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from jobs.ledger import Standing
+from jobs.ledger import RUNNING, Standing
+from jobs.signs import read_sign
 from train.record import GOOD, EpochRecord
-from train.traces import rank_file, read_epochs
+from train.traces import EPOCHS_NAME
 
 PLAIN_PERIOD_S = 10.0
+#: More than two lines of epochs.jsonl.
+TAIL_BYTES = 4096
+#: Columns of the live table beside the cell's name, and the least width of each.
+COLUMNS = {"state": 9, "epoch": 6, "loss": 6, "accuracy": 8, "images/s": 8, "time": 5}
+PHASE_WIDTH = 16
+WIDE = 110
 
 
 @dataclass
@@ -28,8 +35,16 @@ class Row:
     took_s: float | None = None
     why: str = ""
 
-    def epochs(self) -> tuple[EpochRecord, ...]:
-        return read_epochs(self.cell.folder) if self.state != "waiting" else ()
+    def last_epoch(self) -> EpochRecord | None:
+        """From the end of its file alone: it is drawn often, beside ranks that are timed."""
+        if self.state == "waiting":
+            return None
+        with contextlib.suppress(OSError), (self.cell.folder / EPOCHS_NAME).open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
+            for line in reversed(file.read().splitlines()):
+                with contextlib.suppress(ValueError):  # half a line
+                    return EpochRecord.model_validate_json(line)
+        return None
 
 
 @dataclass
@@ -77,22 +92,16 @@ class Board:
 
 def numbers(row: Row) -> tuple[str, str, str, str]:
     """epoch, loss, accuracy, images/s of a row as text; '' where there is nothing yet."""
-    epochs = row.epochs()
+    last = row.last_epoch()
     total = row.cell.config.epochs
-    if not epochs:
-        return (f"0/{total}" if row.state == "running" else "", "", "", _phase(row))
-    last = epochs[-1]
+    if last is None:
+        if row.state != "running":
+            return "", "", "", ""
+        sign = read_sign(row.cell.folder, 0)
+        return f"0/{total}", "", "", "starting" if sign.at is None else sign.phase
     loss = "" if last.train_loss is None else f"{last.train_loss:.4f}"
     accuracy = "" if last.validation_accuracy is None else f"{last.validation_accuracy:.4f}"
     return f"{last.epoch}/{total}", loss, accuracy, f"{last.images / max(last.train_s, 1e-9):,.0f}"
-
-
-def _phase(row: Row) -> str:
-    if row.state == "running":
-        with contextlib.suppress(OSError, ValueError, KeyError):
-            file = rank_file(row.cell.folder, 0, "beat")
-            return str(json.loads(file.read_text(encoding="utf-8"))["phase"])
-    return ""
 
 
 def clock(seconds: float | None) -> str:
@@ -112,13 +121,15 @@ class PlainDisplay:
         self._width = len(str(len(cells)))
 
     def _say(self, text: str) -> None:
-        print(text, file=self.out, flush=True)
+        with contextlib.suppress(OSError):  # a reader that is gone must not end a sweep
+            print(text, file=self.out, flush=True)
         self._last = time.monotonic()
 
     def started(self, cell: Standing) -> None:
         row = self.board.started(cell)
         number = list(self.board.rows).index(cell.config.cell_id()) + 1
         how = " (going on from its checkpoint)" if cell.resume else ""
+        how = " by an earlier make sweep, waiting for it" if cell.status == RUNNING else how
         self._say(
             f"[{number:>{self._width}}/{len(self.board.rows)}] {row.cell.config.cell_id()}: "
             f"started{how}"
@@ -170,6 +181,9 @@ class LiveDisplay:
 
     def ended(self, cell: Standing, status: str, why: str) -> None:
         self.board.ended(cell, status, why)
+        if status not in GOOD:
+            text = f"{cell.config.cell_id()}: {status}: {why}"
+            self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _table(self) -> Table:
         rows = self.board.rows
@@ -177,17 +191,34 @@ class LiveDisplay:
         table = Table(
             title=f"{over} of {len(rows)} cells done, left {clock(self.board.left_s()) or '?'}",
             title_justify="left",
+            box=None,
+            pad_edge=False,
         )
         table.add_column("cell", no_wrap=True, overflow="ellipsis")
-        for name in ("state", "epoch", "loss", "accuracy", "images/s", "time"):
-            table.add_column(name, justify="right" if name != "state" else "left", no_wrap=True)
+        # the names give way to the numbers where a terminal is narrow
+        for name, width in COLUMNS.items():
+            table.add_column(
+                name, justify="right" if name != "state" else "left", no_wrap=True,
+                min_width=width, max_width=max(width, PHASE_WIDTH),
+            )  # fmt: skip
+        start = _common_start(list(rows)) if self._console.width < WIDE else ""
         height = max(8, self._console.height - 8)
         for row in _window(list(rows.values()), height):
             spent = time.monotonic() - row.began if row.state == "running" and row.began else None
+            name = row.cell.config.cell_id()
             table.add_row(
-                row.cell.config.cell_id(), row.state, *numbers(row), clock(row.took_s or spent)
+                f"..{name.removeprefix(start)}" if start else name,
+                row.state,
+                *numbers(row),
+                clock(row.took_s or spent),
             )
         return table
+
+
+def _common_start(names: Sequence[str]) -> str:
+    """Data set and model, where all cells share them."""
+    starts = {"-".join(name.split("-")[:2]) + "-" for name in names}
+    return starts.pop() if len(starts) == 1 else ""
 
 
 def _window(rows: list[Row], height: int) -> list[Row]:
@@ -195,5 +226,5 @@ def _window(rows: list[Row], height: int) -> list[Row]:
     if len(rows) <= height:
         return rows
     running = [i for i, row in enumerate(rows) if row.state == "running"]
-    first = max(0, min(running[0] if running else 0, len(rows) - height))
-    return rows[max(0, first - 2) : max(0, first - 2) + height]
+    first = max(0, min((running[0] if running else 0) - 2, len(rows) - height))
+    return rows[first : first + height]

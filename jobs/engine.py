@@ -6,18 +6,25 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
+from jobs import lock
 from jobs.launch import CellTask, core_groups
-from jobs.ledger import Standing, archive
-from jobs.submit import local_executor, submit
-from train.record import RECORD_NAME, RecordError, read_record
+from jobs.ledger import BROKEN, FORCED, RUNNING, Standing, archive, conclude, stand
+from jobs.stop import Stop
+from jobs.submit import ask_to_end, local_executor, log_of, submit
+from train.traces import earlier_attempts
 
 POLL_S = 0.2
-#: Status of a cell with a good record that is to run anew all the same.
-FORCED = "forced"
+#: Time for supervisors to end their ranks and leave their records.
+END_S = 60.0
+ASK_AGAIN_S = 1.0
+
+Groups = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -41,68 +48,100 @@ class Display(Protocol):
     def ended(self, cell: Standing, status: str, why: str) -> None: ...
 
 
+class Interrupted(Exception):
+    """The sweep was asked to end; ``left``: cells whose supervisors still run all the same."""
+
+    def __init__(self, why: str, left: Sequence[str]) -> None:
+        super().__init__(why)
+        self.left = tuple(left)
+
+
 @dataclass
 class _Running:
     cell: Standing
     cores: frozenset[int]
-    job: Any
+    attempts: int = 0  # that its record counted before this start
+    job: Any = None  # None: its supervisor was started by an earlier sweep
+    began: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    @property
+    def over(self) -> bool:
+        """submitit's process may be killed before the supervisor, which holds the cell's lock."""
+        return (self.job is None or self.job.done()) and not lock.is_running(self.cell.folder)
+
+    def ask_to_end(self) -> None:
+        if self.job is not None:
+            ask_to_end(self.job)
+        lock.ask_to_end(self.cell.folder)
 
 
 def run_cells(
-    cells: Sequence[Standing], sweep: Path, machine: Machine, display: Display
+    cells: Sequence[Standing], sweep: Path, machine: Machine, display: Display, stop: Stop
 ) -> dict[str, str]:
     """Run every cell that is not done; returns cell id -> status of its record.
 
-    A cell starts when its cores are free; one that wants more than there are runs alone.
-    On Ctrl-C all running cells are told to end, and waited for, before it is raised again.
+    A cell starts when its cores are free; one that wants more than there are runs alone. Cells that
+    an earlier sweep's supervisor still runs are waited for first: nobody knows their cores.
+    However it ends, no supervisor is left behind.
+
+    Raises:
+        Interrupted: ``stop`` has a reason; all that ran was told to end, and waited for.
+        OSError: the file system refuses what a start needs.
     """
     executor = local_executor(sweep)
-    waiting = [cell for cell in cells if not cell.done]
-    running: list[_Running] = []
+    waiting = [cell for cell in cells if not cell.done and cell.status != RUNNING]
+    everything = frozenset(machine.cores)
+    running = [_Running(cell, everything) for cell in cells if cell.status == RUNNING]
+    for item in running:
+        display.started(item.cell)
     results: dict[str, str] = {}
     try:
-        while waiting or running:
-            while waiting and (cores := _free_cores(waiting[0], running, machine)) is not None:
-                cell = waiting.pop(0)
-                if cell.status == FORCED:
-                    archive(cell.folder)
-                job = submit(executor, _task(cell, cores, machine))
-                running.append(_Running(cell, frozenset(cores), job))
-                display.started(cell)
+        while (waiting or running) and not stop.reason:
+            while waiting and not stop.reason and (cores := _place(waiting[0], running, machine)):
+                running.append(_start(executor, waiting.pop(0), cores, machine))
+                display.started(running[-1].cell)
             time.sleep(POLL_S)
             display.tick()
-            for item in [item for item in running if item.job.done()]:
-                running.remove(item)
-                status, why = _outcome(item.cell)
-                results[item.cell.config.cell_id()] = status
-                display.ended(item.cell, status, why)
-    except KeyboardInterrupt:
-        _end(running)
-        raise
+            for item in _gone(running):
+                if item.job is None and not (now := stand(item.cell.config, item.cell.folder)).done:
+                    waiting.insert(0, now)
+                    continue
+                results[item.cell.config.cell_id()] = _report(item, display, stopped=False)
+    finally:
+        left = _end(running, display)
+    if stop.reason:
+        raise Interrupted(stop.reason.text, left)
     return results
 
 
-def _free_cores(
-    cell: Standing, running: Sequence[_Running], machine: Machine
-) -> tuple[int, ...] | None:
-    """Cores for the next cell, or None when it has to wait."""
+def _place(cell: Standing, running: Sequence[_Running], machine: Machine) -> Groups | None:
+    """Core groups for the next cell, or None when it has to wait."""
+    gpus, per_rank = cell.config.gpus, machine.per_rank
     if not running:
-        return machine.cores
+        return core_groups(gpus, per_rank, machine.cores)
     if len(running) >= machine.at_once:
         return None
     taken = frozenset[int]().union(*(item.cores for item in running))
     free = tuple(core for core in machine.cores if core not in taken)
-    wanted = cell.config.gpus * machine.per_rank
-    return free[:wanted] if len(free) >= wanted else None
+    return core_groups(gpus, per_rank, free) if gpus * per_rank <= len(free) else None
 
 
-def _task(cell: Standing, cores: tuple[int, ...], machine: Machine) -> CellTask:
+def _start(executor: Any, cell: Standing, cores: Groups, machine: Machine) -> _Running:
+    if cell.status in (FORCED, BROKEN):
+        archive(cell.folder)
+    attempts = len(earlier_attempts(cell.folder))
+    began = datetime.now(UTC)
+    job = submit(executor, _task(cell, cores, machine))
+    return _Running(cell, frozenset(chain.from_iterable(cores)), attempts, job, began)
+
+
+def _task(cell: Standing, cores: Groups, machine: Machine) -> CellTask:
     return CellTask(
         cell=str(cell.folder),
         data=str(machine.data),
         store=str(machine.store),
         python=sys.executable,
-        cores=core_groups(cell.config.gpus, machine.per_rank, cores),
+        cores=cores,
         resume=cell.resume,
         stall_s=machine.stall_s,
         limit_s=machine.limit_s,
@@ -110,18 +149,31 @@ def _task(cell: Standing, cores: tuple[int, ...], machine: Machine) -> CellTask:
     )
 
 
-def _outcome(cell: Standing) -> tuple[str, str]:
+def _gone(running: list[_Running]) -> list[_Running]:
+    """Take out of ``running`` what has ended."""
+    over = [item for item in running if item.over]
+    for item in over:
+        running.remove(item)
+    return over
+
+
+def _report(item: _Running, display: Display, *, stopped: bool) -> str:
     """The record decides, not submitit's pickle."""
-    try:
-        record = read_record(cell.folder / RECORD_NAME)
-    except RecordError as error:
-        return "lost", f"no readable record: {error}"
-    return record.status, record.error.what if record.error else ""
+    log = log_of(item.job) if item.job is not None else item.cell.folder / "logs"
+    status, why = conclude(item.cell, item.attempts, log, item.began, stopped=stopped)
+    display.ended(item.cell, status, why)
+    return status
 
 
-def _end(running: Sequence[_Running]) -> None:
-    for item in running:
-        item.job.cancel(check=False)
-    deadline = time.monotonic() + 15
-    while time.monotonic() < deadline and any(not item.job.done() for item in running):
+def _end(running: list[_Running], display: Display) -> list[str]:
+    """Ask all that runs to end, and wait for it; returns the cells that run all the same."""
+    deadline, ask_at = time.monotonic() + END_S, 0.0
+    while running and time.monotonic() < deadline:
+        if time.monotonic() >= ask_at:
+            for item in running:
+                item.ask_to_end()
+            ask_at = time.monotonic() + ASK_AGAIN_S
         time.sleep(POLL_S)
+        for item in _gone(running):
+            _report(item, display, stopped=True)
+    return [item.cell.config.cell_id() for item in running]

@@ -22,6 +22,14 @@ class CellTask:
     visible_gpus: str | None  # CUDA_VISIBLE_DEVICES of the caller; submitit empties it
 
 
+#: Every rank of a cell, and no other process, has this variable with the cell's stem in it.
+RENDEZVOUS = "HOROSCALE_RENDEZVOUS"
+
+
+def rendezvous_stem(cell: Path) -> Path:
+    return cell / "logs" / "rendezvous-"
+
+
 def train_argv(task: CellTask, attempt: int) -> list[str]:
     """The command that every rank runs."""
     argv = [
@@ -47,9 +55,7 @@ def rank_environment(
         "HOROSCALE_LOCAL_SIZE": size,
         "HOROSCALE_CORES": ",".join(str(core) for core in task.cores[rank]),
         # a new name for each start: an old address must never be met at
-        "HOROSCALE_RENDEZVOUS": str(
-            Path(task.cell) / "logs" / f"rendezvous-{attempt}-{supervisor}"
-        ),
+        RENDEZVOUS: f"{rendezvous_stem(Path(task.cell))}{attempt}-{supervisor}",
         "HOROSCALE_SUPERVISOR": str(supervisor),
         "PYTHONPATH": str(root),
         "PYTHONUNBUFFERED": "1",

@@ -8,14 +8,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from jobs.supervisor import LOCK_NAME, is_running, settle_lost
-from train.config import RunConfig
+from jobs.lock import LOCK_NAME, hold, holder
+from jobs.ranks import end_leftovers
+from jobs.settle import is_good, settle_lost, settle_unstarted
+from train.config import ConfigError, RunConfig
 from train.files import write_atomically
 from train.record import GOOD, MANIFEST_NAME, RECORD_NAME, RecordError, SweepManifest, read_record
-from train.traces import CHECKPOINT_NAME, CONFIG_NAME
+from train.traces import CHECKPOINT_NAME, CONFIG_NAME, earlier_attempts
 
 #: Ended by something outside the run, so its checkpoint is worth going on from.
 INTERRUPTED = frozenset({"cancelled", "timeout", "preempted", "lost"})
+RUNNING, NEW, BROKEN = "running", "new", "broken record"
+#: Has a good record and is to run anew all the same.
+FORCED = "forced"
 ARCHIVE_NAME = "archive"
 
 
@@ -25,7 +30,7 @@ class Standing:
 
     config: RunConfig
     folder: Path
-    status: str  # a record's status, or "new", "broken record", "running"
+    status: str  # a record's status, or one of the four above
     why: str  # one line for a person
 
     @property
@@ -39,25 +44,53 @@ class Standing:
 
 def survey(configs: Sequence[RunConfig], sweep: Path) -> list[Standing]:
     """Look at every cell; cells whose supervisor was killed get their ``lost`` record here."""
-    return [_stand(config, sweep / config.cell_id()) for config in configs]
+    return [stand(config, sweep / config.cell_id()) for config in configs]
 
 
-def _stand(config: RunConfig, folder: Path) -> Standing:
-    if is_running(folder):
-        return Standing(config, folder, "running", "an earlier make sweep still runs it")
-    settle_lost(folder, config)
+def stand(config: RunConfig, folder: Path) -> Standing:
+    """Look at one cell.
+
+    Raises:
+        OSError: its folder is missing or cannot be written.
+    """
+    with hold(folder) as ours:
+        if not ours:
+            why = f"an earlier make sweep still runs it: {holder(folder) or 'unknown'}"
+            return Standing(config, folder, RUNNING, why)
+        end_leftovers(folder)
+        settle_lost(folder, config)
     file = folder / RECORD_NAME
     if not file.exists():
-        return Standing(config, folder, "new", "not run yet")
+        return Standing(config, folder, NEW, "not run yet")
     try:
         record = read_record(file)
     except RecordError as error:
-        return Standing(config, folder, "broken record", str(error).splitlines()[0])
-    if record.error is None:
-        return Standing(
-            config, folder, record.status, f"completed {record.ended_at:%Y-%m-%d %H:%M}"
-        )
-    return Standing(config, folder, record.status, record.error.what)
+        return Standing(config, folder, BROKEN, str(error).splitlines()[0])
+    ended = f"completed {record.ended_at:%Y-%m-%d %H:%M}"
+    return Standing(config, folder, record.status, record.error.what if record.error else ended)
+
+
+def conclude(
+    cell: Standing, attempts: int, log: Path, asked_at: datetime, *, stopped: bool
+) -> tuple[str, str]:
+    """Status and why of a cell whose supervisor is gone; it gets its record here if it has none.
+
+    ``attempts``: starts that its record counted before this one; ``log``: of the supervisor;
+    ``stopped``: it was asked to end, maybe before it could start anything.
+    """
+    folder = cell.folder
+    try:
+        with hold(folder):
+            end_leftovers(folder)
+            settle_lost(folder, cell.config)
+            if not is_good(folder) and len(earlier_attempts(folder)) <= attempts:
+                if stopped:
+                    return "cancelled", "before it had started"
+                settle_unstarted(folder, cell.config, log, asked_at)
+        record = read_record(folder / RECORD_NAME)
+    except (OSError, ValueError) as error:
+        return "lost", f"it has no record, and none can be written: {error}"
+    return record.status, record.error.what if record.error else ""
 
 
 def lay_out(configs: Sequence[RunConfig], sweep: Path, manifest: SweepManifest) -> None:
@@ -65,14 +98,19 @@ def lay_out(configs: Sequence[RunConfig], sweep: Path, manifest: SweepManifest) 
     name the cells that never did.
 
     Raises:
+        ConfigError: a file lies where a cell's folder belongs.
         OSError: the results folder cannot be written.
     """
     for config in configs:
         folder = sweep / config.cell_id()
+        if folder.exists() and not folder.is_dir():
+            raise ConfigError(
+                f"{folder} is a file, expected the folder of a cell or nothing: move it away"
+            )
         folder.mkdir(parents=True, exist_ok=True)
         file = folder / CONFIG_NAME
         text = config.model_dump_json(indent=2) + "\n"
-        if not file.exists() or file.read_text(encoding="utf-8") != text:
+        if not file.exists() or file.read_bytes() != text.encode():
             write_atomically(file, text)
     write_atomically(sweep / MANIFEST_NAME, manifest.model_dump_json(indent=2) + "\n")
 

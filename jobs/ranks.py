@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -10,10 +11,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from jobs.launch import RENDEZVOUS, rendezvous_stem
+from jobs.stop import Reason
+
 POLL_S = 0.1
 #: Time for the peers of a dead rank to notice and write down their own view.
 GRACE_S = 5.0
 KILL_AFTER_S = 3.0
+#: A killed process that is still there waits in the kernel, for a device or a file server.
+GIVE_UP_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -21,7 +27,7 @@ class Ended:
     """How one rank ended; ``by_us`` when the supervisor had asked it to."""
 
     code: int  # negative: the signal that ended it
-    at: float  # monotonic seconds
+    at: float  # seconds since the epoch, to be compared with what ranks write
     by_us: bool
 
 
@@ -31,7 +37,7 @@ class Ranks:
 
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     ended: dict[int, Ended] = field(default_factory=dict)
-    _asked: bool = False
+    asked_at: float | None = None  # seconds since the epoch
 
     def start(self, argv: Sequence[str], environment: dict[str, str], log: Path) -> None:
         with log.open("ab") as out:
@@ -44,9 +50,11 @@ class Ranks:
 
     def poll(self) -> None:
         for rank, process in enumerate(self.processes):
-            code = process.poll()
-            if code is not None and rank not in self.ended:
-                self.ended[rank] = Ended(code, time.monotonic(), self._asked)
+            if rank in self.ended or not _has_ended(process.pid):
+                continue
+            # its helpers first: until it is waited for, nobody else can be given its number
+            _signal_group(process.pid, signal.SIGKILL)
+            self.ended[rank] = Ended(process.wait(), time.time(), self.asked_at is not None)
 
     @property
     def all_ended(self) -> bool:
@@ -54,9 +62,14 @@ class Ranks:
 
     @property
     def bad(self) -> dict[int, Ended]:
+        """Ranks that ended badly and by themselves, in the order in which they did."""
         return {rank: end for rank, end in self.ended.items() if end.code != 0 and not end.by_us}
 
-    def watch(self, tick: Callable[[], str | None]) -> str | None:
+    @property
+    def unended(self) -> list[int]:
+        return [rank for rank in range(len(self.processes)) if rank not in self.ended]
+
+    def watch(self, tick: Callable[[], Reason | None]) -> Reason | None:
         """Wait for the end. ``tick`` may name a reason to stop; a bad exit stops after a grace.
 
         Returns:
@@ -65,37 +78,70 @@ class Ranks:
         stop_at: float | None = None
         while True:
             self.poll()
+            reason = tick()  # even when all have ended: what ended them may have told us, too
             if self.all_ended:
-                return None
-            if reason := tick():
-                self.end()
                 return reason
             if self.bad and stop_at is None:
                 stop_at = time.monotonic() + GRACE_S
-            if stop_at is not None and time.monotonic() > stop_at:
+            if reason or (stop_at is not None and time.monotonic() > stop_at):
                 self.end()
-                return None
+                return reason
             time.sleep(POLL_S)
 
-    def end(self, patience_s: float = KILL_AFTER_S) -> None:
-        """Ask the rest to end, then kill; returns when no rank is left."""
-        self._asked = True
-        self._signal(signal.SIGTERM)
-        deadline = time.monotonic() + patience_s
-        while time.monotonic() < deadline and not self.all_ended:
-            self.poll()
-            time.sleep(0.02)
-        self._signal(signal.SIGKILL)
-        for process in self.processes:
-            process.wait()
+    def end(self) -> None:
+        """Ask the rest to end, then kill; returns when no rank is left, or none that can end."""
         self.poll()
+        self.asked_at = self.asked_at or time.time()
+        self._signal_all(signal.SIGTERM)
+        self._wait(KILL_AFTER_S)
+        self._signal_all(signal.SIGKILL)
+        self._wait(GIVE_UP_S)
 
-    def _signal(self, number: int) -> None:
-        for rank, process in enumerate(self.processes):
-            if rank not in self.ended:
-                try:
-                    os.killpg(process.pid, number)
-                    if number == signal.SIGTERM:  # a stopped process hears it only when continued
-                        os.killpg(process.pid, signal.SIGCONT)
-                except ProcessLookupError:
-                    continue
+    def _signal_all(self, number: signal.Signals) -> None:
+        for rank in self.unended:
+            _signal_group(self.processes[rank].pid, number)
+            if number == signal.SIGTERM:  # a stopped process hears it only when continued
+                _signal_group(self.processes[rank].pid, signal.SIGCONT)
+
+    def _wait(self, patience_s: float) -> None:
+        deadline = time.monotonic() + patience_s
+        self.poll()
+        while time.monotonic() < deadline and not self.all_ended:
+            time.sleep(0.02)
+            self.poll()
+
+
+def end_leftovers(cell: Path) -> None:
+    """Kill what ranks of this cell left running: helpers that left their group, and ranks whose
+    supervisor was killed and that did not end by themselves.
+
+    Only for the holder of the cell's lock, when no start of its own is running: they are known by
+    the variable that each rank of a cell gets, and passes on to its helpers.
+    """
+    mark = os.fsencode(f"{RENDEZVOUS}={rendezvous_stem(cell)}")
+    deadline = time.monotonic() + GIVE_UP_S
+    while (found := _marked(mark)) and time.monotonic() < deadline:
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.05)
+
+
+def _marked(mark: bytes) -> list[int]:
+    """Processes, not yet ended, with a variable that begins with ``mark``."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            variables = (folder / "environ").read_bytes().split(b"\0")
+            if any(variable.startswith(mark) for variable in variables):
+                found.append(int(folder.name))
+    return [pid for pid in found if pid != os.getpid()]
+
+
+def _has_ended(pid: int) -> bool:
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def _signal_group(leader: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, number)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import submitit
 
 from jobs.launch import CellTask
+from jobs.stop import held_back
 from jobs.supervisor import ROOT, run_cell
 
 #: submitit's local jobs end after 2 minutes otherwise; the supervisor has its own clock.
@@ -18,10 +22,16 @@ FOLDER_NAME = ".submitit"
 
 
 def local_executor(sweep: Path) -> submitit.LocalExecutor:
-    """An executor whose pickles lie in a private folder: reading one is running its code."""
-    folder = sweep / FOLDER_NAME
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder.chmod(0o700)
+    """An executor whose pickles lie in a private folder: reading one is running its code.
+
+    A new folder for each sweep, because submitit names its files by process numbers, and these come
+    again: soon in a container, where an earlier sweep's pickle could be taken for this one's.
+    """
+    private = sweep / FOLDER_NAME
+    private.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private.chmod(0o700)
+    folder = private / f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}-{os.getpid()}"
+    folder.mkdir(mode=0o700)
     executor = submitit.LocalExecutor(folder=folder)
     executor.update_parameters(timeout_min=_NO_LIMIT_MIN, tasks_per_node=1)
     return executor
@@ -31,6 +41,24 @@ def submit(executor: submitit.LocalExecutor, task: CellTask) -> Any:
     """Start one cell's supervisor as a job of its own.
 
     A module-level function with plain values pickles by reference: it loads on any Python.
+    submitit's own process between us and the supervisor answers a terminal's Ctrl-C by killing the
+    supervisor a second later, so those signals are held back from it; the supervisor asks for them.
     """
     os.environ["PYTHONPATH"] = str(ROOT)
-    return executor.submit(run_cell, asdict(task))
+    with held_back():
+        return executor.submit(run_cell, asdict(task))
+
+
+def log_of(job: Any) -> Path:
+    """What the supervisor itself printed."""
+    return Path(job.paths.stderr)
+
+
+def ask_to_end(job: Any) -> None:
+    """SIGTERM, which submitit passes on to the supervisor, unlike its own cancel's SIGINT.
+
+    It is lost where the supervisor is just being started: to be repeated until the job is done.
+    """
+    if not job.done():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(job.job_id), signal.SIGTERM)

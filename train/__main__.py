@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from train.config import ConfigError, RunConfig, load_config
 from train.failure import describe, headline, leave, leave_record
 from train.launch import Launch, read_launch
-from train.record import GOOD, RECORD_NAME, RecordError, read_record
+from train.record import GOOD, RECORD_NAME, RecordError, Status, read_record
 from train.task import Task, WorldError
-from train.traces import rank_file
+from train.traces import earlier_attempts, forget_earlier, rank_file
 from train.watchdog import Watchdog
 
-EXIT_FAILED, EXIT_REQUEST = 1, 2
+EXIT_FAILED, EXIT_REQUEST, EXIT_INTERRUPTED = 1, 2, 130
 DEFAULT_DATA = Path(__file__).resolve().parent.parent / ".data"
 
 
@@ -34,11 +35,29 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--resume", action="store_true", help="go on from the checkpoint there")
     parser.add_argument("--force", action="store_true", help="replace a good record")
-    parser.add_argument("--attempt", type=int, default=1, help="which start of this cell it is")
     parser.add_argument(
-        "--stall-s", type=float, default=300.0, help="seconds without progress that end the rank"
+        "--attempt",
+        type=_positive(int),
+        help="which start of this cell it is (default: one more than its record tells)",
+    )
+    parser.add_argument(
+        "--stall-s",
+        type=_positive(float),
+        default=300.0,
+        help="seconds without progress that end the rank",
     )
     return parser.parse_args(arguments)
+
+
+def _positive(kind: type[int] | type[float]) -> Callable[[str], float]:
+    def read(text: str) -> float:
+        value = kind(text)
+        if not (value > 0 and math.isfinite(value)):
+            raise ValueError(text)
+        return value
+
+    read.__name__ = f"positive {kind.__name__}"  # what argparse calls it in its message
+    return read
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -54,12 +73,13 @@ def main(arguments: Sequence[str]) -> int:
             if launch.rank == 0:
                 print(f"{out / RECORD_NAME} is good already; --force or --out trains again")
             return 0
+        number = start_number(options.attempt, out)
+        if launch.supervisor is None:
+            forget_earlier(out, launch.rank, resume=options.resume)
     except (ConfigError, OSError) as error:
         print(f"train: {error}", file=sys.stderr)
         return EXIT_REQUEST
-    task = Task(
-        out, data, options.store, options.resume, options.force, options.attempt, started_at
-    )
+    task = Task(out, data, options.store, options.resume, options.force, number, started_at)
     return _run(config, launch, task, options.stall_s)
 
 
@@ -72,6 +92,14 @@ def _prepare_folder(out: Path) -> None:
         ) from error
 
 
+def start_number(given: int | None, out: Path) -> int:
+    """Which start of the cell this is: what the supervisor says, else one more than the record
+    tells; a good record that is to be replaced begins a new story."""
+    if given is not None:
+        return given
+    return 1 if _has_good_record(out) else len(earlier_attempts(out)) + 1
+
+
 def _has_good_record(out: Path) -> bool:
     try:
         return read_record(out / RECORD_NAME).status in GOOD
@@ -82,16 +110,17 @@ def _has_good_record(out: Path) -> bool:
 def _run(config: RunConfig, launch: Launch, task: Task, stall_s: float) -> int:
     """Train under the watchdog; every way to fail leaves this rank's error in a file."""
 
-    def failed(what: str, tail: str = "") -> None:
+    def failed(what: str, tail: str = "", status: Status = "failed") -> None:
         error = describe(what, launch, task.out, tail)
         leave(error, task.out)
         if launch.supervisor is None and launch.rank == 0:
-            leave_record(config, error, task.out, task.started_at)
+            leave_record(config, status, error, task.out, task.started_at)
 
     beats = rank_file(task.out, launch.rank, "beat")
     try:
         with Watchdog(beats, stall_s, launch.supervisor, failed) as watchdog:
-            from train.session import run_session  # noqa: PLC0415  (loads TensorFlow)
+            # here, so that a broken installation leaves a record, too
+            from train.session import run_session  # noqa: PLC0415
 
             run_session(config, launch, task, watchdog.beat)
         return 0
@@ -99,6 +128,10 @@ def _run(config: RunConfig, launch: Launch, task: Task, stall_s: float) -> int:
         failed(str(error))
         print(f"train: {error}", file=sys.stderr)
         return EXIT_REQUEST
+    except KeyboardInterrupt:
+        failed("interrupted by Ctrl-C", status="cancelled")
+        print("train: interrupted; --resume goes on from the last checkpoint", file=sys.stderr)
+        return EXIT_INTERRUPTED
     except Exception as error:  # noqa: BLE001  (the last place that can turn it into a record)
         failed(headline(error), traceback.format_exc())
         traceback.print_exc()

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +13,7 @@ import tensorflow as tf
 
 from train.config import RunConfig
 from train.record import EpochRecord
+from train.technique import Frozen
 
 
 @dataclass(frozen=True)
@@ -27,6 +26,14 @@ class Progress:
     @property
     def epochs_done(self) -> int:
         return len(self.epochs)
+
+
+class _Meta(Frozen):
+    """What is in the file besides the arrays."""
+
+    identity: str
+    epochs: tuple[EpochRecord, ...]
+    last_rate: float
 
 
 def _identity(config: RunConfig, fingerprint: str) -> str:
@@ -46,13 +53,15 @@ def save(
     Raises:
         OSError: disk full and the like; an older checkpoint stays as it was.
     """
-    meta = {
-        "identity": _identity(config, fingerprint),
-        "epochs": [epoch.model_dump(mode="json") for epoch in progress.epochs],
-        "last_rate": progress.last_rate,
-    }
+    meta = _Meta(
+        identity=_identity(config, fingerprint),
+        epochs=progress.epochs,
+        last_rate=progress.last_rate,
+    )
     arrays = {f"v{i}": variable.numpy() for i, variable in enumerate(variables)}
-    arrays["meta"] = np.frombuffer(json.dumps(meta).encode(), np.uint8)
+    arrays["meta"] = np.frombuffer(meta.model_dump_json().encode(), np.uint8)
+    for left in path.parent.glob(f".{path.name}.*.tmp"):  # of a start that was killed while writing
+        left.unlink(missing_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as out:
@@ -70,19 +79,19 @@ def restore(
 ) -> Progress | None:
     """Load the state into ``variables``; None when there is nothing usable (rank 0 only).
 
-    A damaged file or one of another config or data set is not an error: the cell starts anew.
+    A damaged file or one of another config, data set or version of this code is not an error: the
+    cell starts anew. Nothing is loaded before all of it has been read.
     """
     try:
         with np.load(path, allow_pickle=False) as stored:
-            meta = json.loads(stored["meta"].tobytes())
-            if meta["identity"] != _identity(config, fingerprint):
-                return None
-            values = [stored[f"v{i}"] for i in range(len(variables))]
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+            meta = _Meta.model_validate_json(stored["meta"].tobytes())
+            values = [stored[f"v{i}"] for i in range(len(stored.files) - 1)]
+    except Exception:  # noqa: BLE001  (no list is long enough for what damaged bytes may raise)
+        return None
+    if meta.identity != _identity(config, fingerprint) or len(values) != len(variables):
         return None
     if any(value.shape != tuple(v.shape) for value, v in zip(values, variables, strict=True)):
         return None
     for variable, value in zip(variables, values, strict=True):
         variable.assign(value)
-    epochs = tuple(EpochRecord.model_validate(epoch) for epoch in meta["epochs"])
-    return Progress(epochs, meta["last_rate"])
+    return Progress(meta.epochs, meta.last_rate)

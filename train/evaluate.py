@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import horovod.tensorflow as hvd
@@ -24,7 +25,16 @@ class Evaluation(NamedTuple):
 class Evaluator:
     """Callable, collective: evaluates the model's present weights."""
 
-    def __init__(self, model: tf.keras.Model, data: Dataset, rank: int, size: int) -> None:
+    def __init__(
+        self,
+        model: tf.keras.Model,
+        data: Dataset,
+        rank: int,
+        size: int,
+        beat: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """beat: told before each forward pass, since all of them can take long on a CPU."""
+        self.beat = beat
         self.model = model
         self.size = size
         self.expected = len(data.validation_y)
@@ -39,7 +49,8 @@ class Evaluator:
             RuntimeError: the ranks together did not see each image once.
         """
         total = np.zeros(3, np.float64)  # loss, correct, images
-        for part in self.parts:
+        for number, part in enumerate(self.parts, 1):
+            self.beat(f"validating, part {number} of {len(self.parts)}")
             images, weights = _padded(self.images[part])
             labels, _ = _padded(self.labels[part])
             loss, correct = self._sums(images, labels, weights)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
 from train.config import RunConfig
 from train.files import write_atomically
 from train.launch import Launch
-from train.record import RECORD_NAME, RunError, write_record
+from train.record import RECORD_NAME, RunError, Status, write_record
 from train.traces import ended_record, rank_file
 
 #: Horovod's words on a rank whose peer is gone: a consequence, never the cause.
@@ -33,13 +34,21 @@ def headline(error: Exception) -> str:
 
 
 def describe(what: str, launch: Launch, cell: Path, tail: str = "") -> RunError:
+    log = rank_file(cell, launch.rank, "log")  # which the supervisor makes
     return RunError(
-        what=what,
+        what=_printable(what),
         where=f"rank {launch.rank} of {launch.size} on {os.uname().nodename}",
-        what_to_do=f"read {rank_file(cell, launch.rank, 'log')}",
+        what_to_do="read what the rank printed"
+        if launch.supervisor is None
+        else _printable(f"read {log}"),
         rank=launch.rank,
-        log_tail=tuple(tail.splitlines()[-20:]),
+        log_tail=tuple(_printable(line) for line in tail.splitlines()[-20:]),
     )
+
+
+def _printable(text: str) -> str:
+    """File names that are no UTF-8 reach us as lone surrogates, which no JSON can hold."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def leave(error: RunError, cell: Path) -> None:
@@ -57,9 +66,14 @@ def leave(error: RunError, cell: Path) -> None:
         write_atomically(rank_file(cell, error.rank or 0, "error.json"), json.dumps(told))
 
 
-def leave_record(config: RunConfig, error: RunError, out: Path, started_at: datetime) -> None:
-    """A failed record from rank 0 of a start by hand (horovodrun, mpirun, alone)."""
+def leave_record(
+    config: RunConfig, status: Status, error: RunError, out: Path, started_at: datetime
+) -> None:
+    """By rank 0: the record of a start by hand (horovodrun, mpirun, alone) that went wrong."""
     record = ended_record(
-        out, config, "failed", error, started_at=started_at, ended_at=datetime.now(UTC)
+        out, config, status, error, started_at=started_at, ended_at=datetime.now(UTC)
     )
-    write_record(out / RECORD_NAME, record)
+    try:
+        write_record(out / RECORD_NAME, record)
+    except OSError as trouble:  # must not hide the error that it was to tell
+        print(f"train: cannot write {out / RECORD_NAME}: {trouble}", file=sys.stderr)

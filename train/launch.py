@@ -48,19 +48,21 @@ def read_launch(environment: Mapping[str, str]) -> Launch:
     """Find out who started this process.
 
     Raises:
-        ConfigError: a launcher's variables are there in part only, or are no integers.
+        ConfigError: a launcher's variables are there in part only, or are not what they should be.
     """
     for launcher, names in _VARIABLES.items():
         if names[0] in environment:
             rank, size, local_rank, local_size = (_integer(environment, name) for name in names)
-            cores = environment.get("HOROSCALE_CORES")
+            if not 0 <= rank < size:
+                raise ConfigError(f"the launcher says rank {rank} of a world of {size}")
             meeting = environment.get("HOROSCALE_RENDEZVOUS")
-            parent = environment.get("HOROSCALE_SUPERVISOR")
             return Launch(
                 launcher, rank, size, local_rank, local_size,
-                cores=tuple(int(core) for core in cores.split(",")) if cores else None,
+                cores=_cores(environment),
                 rendezvous=Path(meeting) if meeting else None,
-                supervisor=int(parent) if parent else None,
+                supervisor=_integer(environment, "HOROSCALE_SUPERVISOR")
+                if environment.get("HOROSCALE_SUPERVISOR")
+                else None,
             )  # fmt: skip
     return Launch("none", 0, 1, 0, 1, cores=None, rendezvous=None, supervisor=None)
 
@@ -72,6 +74,18 @@ def _integer(environment: Mapping[str, str], name: str) -> int:
         raise ConfigError(
             f"the launcher's variable {name} is {environment.get(name)!r}, expected an integer: "
             "start the ranks through make sweep, horovodrun or mpirun"
+        ) from error
+
+
+def _cores(environment: Mapping[str, str]) -> tuple[int, ...] | None:
+    given = environment.get("HOROSCALE_CORES")
+    if not given:
+        return None
+    try:
+        return tuple(int(core) for core in given.split(","))
+    except ValueError as error:
+        raise ConfigError(
+            f"HOROSCALE_CORES is {given!r}, expected core numbers like 0,1"
         ) from error
 
 
@@ -94,6 +108,16 @@ def pin(cores: tuple[int, ...]) -> None:
     """Bind this process to its cores and size the thread pools that read the environment.
 
     Two pinned one-core ranks process about 1.5 times the images of two that share both cores.
+
+    Raises:
+        ConfigError: this machine has no such cores, or they are not for this process.
     """
-    os.sched_setaffinity(0, cores)
+    try:
+        os.sched_setaffinity(0, cores)
+    except OSError as error:
+        told = ",".join(map(str, cores))
+        mine = ",".join(map(str, sorted(os.sched_getaffinity(0))))
+        raise ConfigError(
+            f"cannot run on cores {told}: {error.strerror}; this process may use {mine}"
+        ) from error
     os.environ["OMP_NUM_THREADS"] = str(len(cores))

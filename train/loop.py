@@ -79,7 +79,7 @@ class Cell:
             self.model, optimizer, config.technique.optimizer, seed, size=runtime.size
         )
         self.state = [*self.model.variables, *optimizer_variables(optimizer)]
-        self.evaluate = Evaluator(self.model, self.data, runtime.rank, runtime.size)
+        self.evaluate = Evaluator(self.model, self.data, runtime.rank, runtime.size, self.beat)
 
     def train(self, *, resume: bool) -> Trained:
         """Train to the end of the config, or until it diverges.
@@ -151,11 +151,10 @@ class Cell:
         if size > 1:
             sums = hvd.allreduce(tf.constant(sums), op=hvd.Sum).numpy()
         begin = time.perf_counter()
-        checked = None
-        if error is None:
-            self.beat(f"validating after epoch {epoch + 1}")
-            reduce_statistics(self.model, size)
-            checked = self.evaluate()
+        self.beat(f"pooling the ranks' statistics after epoch {epoch + 1}")
+        # also where the epoch was broken off: the ranks end with one model in any case
+        reduce_statistics(self.model, size)
+        checked = self.evaluate() if error is None else None
         eval_s = time.perf_counter() - begin if checked else 0.0
         labelled = self.data.labelled
         return EpochRecord(

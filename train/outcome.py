@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from train.config import RunConfig, used_train_images
 from train.data.arrays import Dataset
-from train.loop import Trained
 from train.measure import throughput
 from train.provenance import REASONS
 from train.record import Attempt, DataRecord, Provenance, RunRecord, Status, World
 from train.traces import with_reasons
+
+if TYPE_CHECKING:  # it loads TensorFlow
+    from train.loop import Trained
 
 ORDERS = {
     "partition": "option 1: one permutation of the whole set per epoch, drawn from (seed, epoch), "
@@ -76,25 +79,37 @@ def finished_record(
             ended_at=ended_at,
             missing={},
         ),
-        _reasons(labelled=labelled, diverged=trained.error is not None),
+        _reasons(world, labelled=labelled, diverged=trained.error is not None),
     )
 
 
-def _reasons(*, labelled: bool, diverged: bool) -> dict[str, str]:
-    reasons = {
-        **REASONS,
-        "world.interface": "MPI does not tell which interface it uses",
-        "steps": "no step after the first one of a start, which is no steady state",
-        "throughput.images_per_s": "no epoch after the first one of a start",
-    }
+def known_reasons(world: World, *, labelled: bool) -> dict[str, str]:
+    """Reasons of nulls that hold from the moment the ranks have met, however the run ends."""
+    if world.size == 1:
+        interface = "a world of one talks to nobody"
+    elif world.controller == "mpi":
+        interface = "MPI does not tell which interface it uses"
+    else:
+        interface = "HOROVOD_GLOO_IFACE was not set, so that Gloo chose one by itself"
+    reasons = {**REASONS, "world.interface": interface}
     if not labelled:
         text = "random labels: accuracy has no meaning"
         reasons |= {"epochs.train_accuracy": text, "epochs.validation_accuracy": text}
+    return reasons
+
+
+def _reasons(world: World, *, labelled: bool, diverged: bool) -> dict[str, str]:
+    text = "not a finite number in that epoch"
+    reasons = {
+        **known_reasons(world, labelled=labelled),
+        "steps": "no step after the first one of a start, which is no steady state",
+        "throughput.images_per_s": "no epoch after the first one of a start",
+        "epochs.train_loss": text,
+        "epochs.validation_loss": text,
+    }
     if diverged:
         text = "diverged"
-        reasons |= {
-            f"epochs.{name}": text
-            for name in ("train_loss", "train_accuracy", "validation_loss", "validation_accuracy")
-            if f"epochs.{name}" not in reasons
-        }
+        reasons |= {"epochs.train_loss": text, "epochs.validation_loss": text}
+        if labelled:
+            reasons |= {"epochs.train_accuracy": text, "epochs.validation_accuracy": text}
     return reasons

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from train.config import RunConfig
@@ -20,9 +21,9 @@ class Runtime:
     local_rank: int
     local_size: int
     cores: tuple[int, ...]
-    available_cores: int  # of this node, shared by its ranks
     launcher: Launcher
     gpu: str | None
+    gpu_shared: bool  # with another rank of this node
 
 
 def start(config: RunConfig, launch: Launch) -> Runtime:
@@ -32,8 +33,7 @@ def start(config: RunConfig, launch: Launch) -> Runtime:
         WorldError: the number of ranks is not ``config.gpus``. A launcher that lost its variables
             (a cleaned container environment) makes N worlds of one, which must never train.
     """
-    mask = os.sched_getaffinity(0)
-    cores = own_cores(mask, launch)
+    cores = own_cores(os.sched_getaffinity(0), launch)
     # refuse before waiting for peers that will never come
     _assert_size(config, launch.size, launch)
     pin(cores)
@@ -55,23 +55,31 @@ def start(config: RunConfig, launch: Launch) -> Runtime:
     _assert_size(config, hvd.size(), launch)
     if hvd.rank() != launch.rank:
         raise WorldError(f"Horovod says rank {hvd.rank()}, the launcher {launch.rank}")
+    gpu, visible = _own_gpu(hvd.local_rank())
     return Runtime(
         rank=hvd.rank(),
         size=hvd.size(),
         local_rank=hvd.local_rank(),
         local_size=hvd.local_size(),
         cores=cores,
-        available_cores=_node_cores(launch, mask),
         launcher=launch.launcher,
-        gpu=_own_gpu(hvd.local_rank()),
+        gpu=gpu,
+        gpu_shared=shares_gpu(launch.launcher, hvd.local_size(), visible),
     )
 
 
-def _node_cores(launch: Launch, mask: set[int]) -> int:
-    """Cores that the ranks of this node have together; our launcher leaves the mask whole."""
-    return len(mask) if launch.cores is None or len(mask) > len(launch.cores) else (
-        len(launch.cores) * launch.local_size
-    )  # fmt: skip
+def share_cores(hostnames: Sequence[str], cores: Sequence[Sequence[int]]) -> bool:
+    """Whether two ranks of one node claim the same core (one entry per rank in both)."""
+    claimed = [(host, core) for host, own in zip(hostnames, cores, strict=True) for core in own]
+    return len(set(claimed)) < len(claimed)
+
+
+def shares_gpu(launcher: Launcher, local_size: int, visible: int) -> bool:
+    """Whether ranks of this node share a GPU, of which each sees ``visible``.
+
+    Under srun a rank may be shown its own one only; all other launchers show all to all.
+    """
+    return launcher != "srun" and 0 < visible < local_size
 
 
 def _assert_size(config: RunConfig, size: int, launch: Launch) -> None:
@@ -83,18 +91,19 @@ def _assert_size(config: RunConfig, size: int, launch: Launch) -> None:
         )
 
 
-def _own_gpu(local_rank: int) -> str | None:
-    """Make one GPU visible to this rank and name it; None where there is none."""
+def _own_gpu(local_rank: int) -> tuple[str | None, int]:
+    """Make one GPU visible to this rank: its name or None, and of how many it was chosen."""
     import tensorflow as tf  # noqa: PLC0415
 
     gpus = tf.config.list_physical_devices("GPU")
     if not gpus:
-        return None
+        return None, 0
     # sites that bind one GPU per task show a single device to every rank
     gpu = gpus[local_rank % len(gpus)]
     tf.config.set_visible_devices(gpu, "GPU")
     tf.config.experimental.set_memory_growth(gpu, True)
-    return str(tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name))
+    name = str(tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name))
+    return name, len(gpus)
 
 
 def describe_world(runtime: Runtime, cpu: str) -> World:
@@ -102,12 +111,13 @@ def describe_world(runtime: Runtime, cpu: str) -> World:
     import horovod.tensorflow as hvd  # noqa: PLC0415
 
     hostnames = tuple(hvd.allgather_object(socket.gethostname()))
-    cores = hvd.allgather_object(len(runtime.cores))
+    cores = hvd.allgather_object(runtime.cores)
+    gpu_shared = any(hvd.allgather_object(runtime.gpu_shared))
     nodes = len(set(hostnames))
     by_mpi = hvd.mpi_built() and os.environ.get("HOROVOD_CONTROLLER") != "gloo"
     gloo_cpu = os.environ.get("HOROVOD_CPU_OPERATIONS") == "gloo" or not by_mpi
     nccl = runtime.gpu is not None and hvd.nccl_built() > 0
-    count = min(cores)
+    count = min(len(own) for own in cores)
     plural = "s" * (count != 1)
     return World(
         size=runtime.size,
@@ -116,10 +126,9 @@ def describe_world(runtime: Runtime, cpu: str) -> World:
         device_kind="gpu" if runtime.gpu else "cpu",
         device=runtime.gpu or f"{cpu}, {count} core{plural} per rank",
         cores_per_rank=count,
-        oversubscribed=runtime.gpu is None
-        and runtime.local_size * len(runtime.cores) > runtime.available_cores,
+        oversubscribed=gpu_shared if runtime.gpu else share_cores(hostnames, cores),
         launcher=runtime.launcher,
         controller="mpi" if by_mpi else "gloo",
         data_plane="nccl" if nccl else "gloo" if gloo_cpu else "mpi",
-        interface=os.environ.get("HOROVOD_GLOO_IFACE"),
+        interface=None if by_mpi else os.environ.get("HOROVOD_GLOO_IFACE"),
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -22,5 +24,11 @@ def export(folder: Path) -> None:
         write_atomically(folder / f"{name}.schema.json", text)
 
 
+def main(arguments: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(prog="python -m train.schemas", description=__doc__)
+    parser.add_argument("folder", type=Path, metavar="FOLDER")
+    export(parser.parse_args(arguments).folder)
+
+
 if __name__ == "__main__":
-    export(Path(sys.argv[1]))
+    main(sys.argv[1:])

@@ -10,8 +10,7 @@ from train.config import RunConfig
 from train.data.prepare import load
 from train.files import write_atomically
 from train.launch import Launch
-from train.loop import Cell, write_step_times
-from train.outcome import describe_data, finished_record
+from train.outcome import describe_data, finished_record, known_reasons
 from train.provenance import collect, cpu_name
 from train.record import RECORD_NAME, DataRecord, Provenance, RunRecord, World, write_record
 from train.runtime import Runtime, describe_world, start
@@ -24,6 +23,9 @@ def run_session(config: RunConfig, launch: Launch, task: Task, beat: Callable[[s
     as soon as the first rank is gone."""
     beat("waiting for the other ranks")
     runtime = start(config, launch)
+    # only now: it loads TensorFlow, which reads its environment once
+    from train.loop import Cell, write_step_times  # noqa: PLC0415
+
     beat("loading the data")
     data = load(config.dataset, config.image_size, task.data, task.store)
     cell = Cell(config, runtime, data, task.out, task.attempt, beat)
@@ -31,7 +33,7 @@ def run_session(config: RunConfig, launch: Launch, task: Task, beat: Callable[[s
     facts = describe_data(config, data, cell.steps)
     provenance = collect(config, runtime)
     if runtime.rank == 0:
-        _announce(task, world, facts, provenance)
+        _announce(task, world, facts, provenance, known_reasons(world, labelled=data.labelled))
     trained = cell.train(resume=task.resume)
     write_step_times(cell.clock, rank_file(task.out, runtime.rank, "steps.jsonl"))
     if runtime.rank == 0:
@@ -43,7 +45,7 @@ def run_session(config: RunConfig, launch: Launch, task: Task, beat: Callable[[s
             data=facts,
             labelled=data.labelled,
             provenance=provenance,
-            earlier=earlier_attempts(task.out),
+            earlier=tuple(a for a in earlier_attempts(task.out) if a.number < task.attempt),
             attempt=task.attempt,
             started_at=task.started_at,
             ended_at=datetime.now(UTC),
@@ -52,13 +54,16 @@ def run_session(config: RunConfig, launch: Launch, task: Task, beat: Callable[[s
     _leave(runtime)
 
 
-def _announce(task: Task, world: World, data: DataRecord, provenance: Provenance) -> None:
+def _announce(
+    task: Task, world: World, data: DataRecord, provenance: Provenance, reasons: dict[str, str]
+) -> None:
     """What a record needs should this start end without one."""
     told = {
         "attempt": task.attempt,
         "world": world.model_dump(mode="json"),
         "data": data.model_dump(mode="json"),
         "provenance": provenance.model_dump(mode="json"),
+        "reasons": reasons,
     }
     write_atomically(task.out / "logs" / START_NAME, json.dumps(told))
 

@@ -54,6 +54,19 @@ class RankFailure:
     error: RunError
 
 
+def forget_earlier(cell: Path, rank: int, *, resume: bool) -> None:
+    """Remove what an earlier start left that would be mistaken for this one's: each rank its own.
+
+    Raises:
+        OSError: the folder is not writable.
+    """
+    rank_file(cell, rank, "error.json").unlink(missing_ok=True)
+    if rank == 0:
+        (cell / "logs" / START_NAME).unlink(missing_ok=True)
+        if not resume:
+            (cell / EPOCHS_NAME).unlink(missing_ok=True)
+
+
 def read_failures(cell: Path) -> list[RankFailure]:
     """All ranks' errors of the last start, earliest first; unreadable ones left out."""
     found = []

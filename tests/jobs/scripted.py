@@ -35,7 +35,11 @@ RESUME = "--resume" in sys.argv
 STAGE = Path({stage!r})
 
 def beat(phase="training", idle_s=0.0):
-    (CELL / "logs" / f"rank-{{RANK}}.beat").write_text(json.dumps(dict(phase=phase, idle_s=idle_s)))
+    told = json.dumps(dict(phase=phase, idle_s=idle_s))
+    try:
+        (CELL / "logs" / f"rank-{{RANK}}.beat").write_text(told)
+    except OSError:
+        pass  # as the watchdog of a real rank
 
 def fail(what, consequence=False, code=1):
     at = datetime.datetime.now(datetime.timezone.utc).isoformat()
@@ -158,7 +162,7 @@ def alive(cell: Path) -> list[int]:
             text = (folder / "environ").read_bytes()
         except OSError:
             continue
-        if f"HOROSCALE_RENDEZVOUS={cell}/".encode() in text:
+        if os.fsencode(f"HOROSCALE_RENDEZVOUS={cell}/") in text:
             found.append(int(folder.name))
     return found
 
@@ -240,6 +244,6 @@ def family(folder: Path) -> list[int]:
     for one in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             line = (one / "cmdline").read_bytes()
-            if str(folder).encode() in line and int(one.name) != os.getpid():
+            if os.fsencode(folder) in line and int(one.name) != os.getpid():
                 found.append(int(one.name))
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -47,3 +48,14 @@ def test_headline_and_consequence(tmp_path, text, line, consequence) -> None:
     assert found.error.what == what
     told = json.loads(rank_file(tmp_path, 0, "error.json").read_text())
     assert set(told) == {"at", "consequence", "error"}
+
+
+def test_a_file_name_that_is_no_text_does_not_hide_the_error(tmp_path) -> None:
+    """Python keeps bytes that are no UTF-8 as lone surrogates, which no JSON can hold."""
+    (tmp_path / "logs").mkdir()
+    name = os.fsdecode(b"caf\xe9.png")
+    error = describe(f"cannot read {name}", read_launch({}), tmp_path, tail=f"File {name}")
+    leave(error, tmp_path)
+    (found,) = read_failures(tmp_path)
+    assert found.error.what == "cannot read caf\\udce9.png"
+    assert found.error.log_tail == ("File caf\\udce9.png",)

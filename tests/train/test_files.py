@@ -117,7 +117,11 @@ def whole(file: Path) -> tuple[int, int]:
     return told["first"], len(told["fill"])
 
 
-@given(lines=st.lists(st.text(st.characters(exclude_characters="\n\r"), max_size=30), max_size=8))
+@given(
+    lines=st.lists(
+        st.text(st.characters(codec="utf-8", exclude_characters="\n\r"), max_size=30), max_size=8
+    )
+)
 def test_appended_lines_are_those_read(tmp_path_factory: pytest.TempPathFactory, lines) -> None:
     file = tmp_path_factory.mktemp("lines") / "file"
     for line in lines:

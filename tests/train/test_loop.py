@@ -3,34 +3,172 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
-from tests.builders import config
+from tests.builders import config, record
+from train.data.arrays import Dataset, make_dataset
 from train.record import read_record
-from train.technique import Sgd, Technique
-from train.traces import rank_file
+from train.technique import Adam, Lamb, Sgd, Technique
+from train.traces import CHECKPOINT_NAME, rank_file, read_epochs
+
+STEPS = 5
+
+
+def brightness(images: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Noisy grey squares; the class is how bright they are."""
+    rng = np.random.default_rng(seed)
+    labels = rng.permutation(np.arange(images) % 4)
+    noise = rng.integers(0, 20, (images, 8, 8, 1))
+    return (60 * labels[:, None, None, None] + noise).astype(np.uint8), labels
+
+
+def squares() -> Dataset:
+    return make_dataset("squares", list("abcd"), brightness(83, 0), brightness(30, 1))
+
+
+def cell(of: Any, out: Path, beat: Any = lambda _: None, attempt: int = 1) -> Any:
+    """A world of one, in this process."""
+    from train.loop import Cell
+    from train.runtime import Runtime
+
+    runtime = Runtime(0, 1, 0, 1, (0,), "none", None, False)
+    return Cell(of, runtime, squares(), out, attempt, beat)
+
+
+def of(optimizer: Any, *, epochs: int = 4, rate: float = 0.01, batch: int = 16, **more: Any) -> Any:
+    technique = Technique(
+        name="t", base_lr=rate, base_batch=4, lr_scaling="sqrt", warmup_epochs=0.75 * epochs,
+        normalisation="batch_norm", optimizer=optimizer, **more,
+    )  # fmt: skip
+    return config(technique=technique, epochs=epochs, batch_per_rank=batch)
+
+
+def curve(epochs: Any) -> list[tuple[Any, ...]]:
+    return [
+        (e.train_loss, e.train_accuracy, e.validation_loss, e.validation_accuracy, e.lr_first,
+         e.lr_last, e.steps, e.images)
+        for e in epochs
+    ]  # fmt: skip
+
+
+class Killed(Exception):
+    """Stands for a kill at this very moment."""
+
+
+def killed_at(moment: str) -> Any:
+    def beat(phase: str) -> None:
+        if phase == moment:
+            raise Killed
+
+    return beat
+
+
+@pytest.mark.tf
+@pytest.mark.parametrize(
+    ("optimizer", "moment", "done"),
+    [
+        (Sgd(momentum=0.9), "training step 3 of 5, epoch 3", 2),
+        (Adam(), "writing the checkpoint of epoch 2", 1),
+        (Lamb(), "comparing the ranks' weights", 4),  # nothing left to train
+        (Lamb(), "training step 1 of 5, epoch 1", 0),
+    ],
+)
+def test_a_run_killed_and_resumed_is_the_run_never_killed(
+    tmp_path: Path, optimizer: Any, moment: str, done: int
+) -> None:
+    """With warm-up, batch norm and dropout, bit for bit; and its trace is whole."""
+    for name in ("straight", "broken"):
+        (tmp_path / name).mkdir()
+    straight = cell(of(optimizer), tmp_path / "straight").train(resume=False)
+    assert straight.error is None and straight.resumed_from == 0
+    with pytest.raises(Killed):
+        cell(of(optimizer), tmp_path / "broken", killed_at(moment)).train(resume=False)
+    again = cell(of(optimizer), tmp_path / "broken", attempt=2)
+    resumed = again.train(resume=True)
+    assert resumed.resumed_from == done
+    assert [e.attempt for e in resumed.epochs] == [1] * done + [2] * (4 - done)
+    assert curve(resumed.epochs) == curve(straight.epochs)
+    assert resumed.weights_sha256 == straight.weights_sha256
+    assert read_epochs(tmp_path / "broken") == resumed.epochs
+    assert len(again.clock.rows) == STEPS * (4 - done)
+
+
+@pytest.mark.tf
+def test_resume_without_a_checkpoint_begins_anew(tmp_path: Path) -> None:
+    (tmp_path / CHECKPOINT_NAME).write_bytes(b"half a checkp")
+    found = cell(of(Adam(), epochs=1), tmp_path).train(resume=True)
+    assert found.resumed_from == 0 and len(found.epochs) == 1
+
+
+@pytest.mark.tf
+def test_an_epoch_tells_what_was_done(tmp_path: Path) -> None:
+    given = of(Adam(), epochs=3)
+    found = cell(given, tmp_path).train(resume=False)
+    for epoch in found.epochs:
+        assert epoch.steps == 83 // 16 and epoch.images == 5 * 16
+        assert epoch.validation_images == 30
+        assert epoch.train_s > 0 and epoch.eval_s > 0
+    rates = [(e.lr_first, e.lr_last) for e in found.epochs]
+    peak, warmup = 0.01 * 2, 11  # sqrt(16 / 4); 2.25 epochs of 5 steps
+    climbed = [0.01 + 0.01 * min(1, (n + 1) / warmup) for n in range(15)]
+    assert rates == [pytest.approx((climbed[5 * e], climbed[5 * e + 4])) for e in range(3)]
+    assert rates[-1] == (peak, peak)
+    assert found.steps[0].step_s.n == 2 * STEPS and found.steps[0].communication_s.mean == 0
+    assert found.epochs[-1].train_accuracy > 0.5, "it learns"
+
+
+@pytest.mark.tf
+def test_weights_that_explode_in_the_very_last_step_are_a_diverged_result(tmp_path: Path) -> None:
+    """All gradients were finite and the training loss is low: only validation tells."""
+    from train.outcome import finished_record
+
+    given = of(Adam(), epochs=2)
+    run = cell(given, tmp_path)
+    step = run.step
+
+    def last_one_overflows(images: Any, labels: Any, rate: float, number: int) -> Any:
+        result = step(images, labels, rate, number)
+        if number == 2 * STEPS - 1:
+            run.model.trainable_variables[-1].assign(np.inf * np.ones(4))
+        return result
+
+    run.step = last_one_overflows
+    found = run.train(resume=False)
+    last = found.epochs[-1]
+    assert len(found.epochs) == 2 and last.train_accuracy > 0.4 and last.validation_loss is None
+    assert found.error is not None and "validation loss is not finite" in found.error.what
+    whole, now = record(given), datetime.now(UTC)
+    written = finished_record(
+        given, found, world=whole.world, data=whole.data, labelled=True, earlier=(), attempt=1,
+        provenance=whole.provenance, started_at=now, ended_at=now,
+    )  # fmt: skip
+    assert written.status == "diverged"
 
 
 @pytest.mark.ranks2
 def test_two_ranks_with_batch_norm_that_explode_are_a_diverged_result(
-    start_ranks, tmp_path: Path, data_root: Path
+    start_ranks: Any, tmp_path: Path, data_root: Path
 ) -> None:
     """The ranks stop in mid-epoch with batch-norm statistics of their own, which is no fault."""
     technique = Technique(
         name="exploding", base_lr=1e18, base_batch=64, normalisation="batch_norm",
         optimizer=Sgd(momentum=0.9),
     )  # fmt: skip
-    of = config(gpus=2, technique=technique, model="resnet_mini")
-    (tmp_path / "config.json").write_text(of.model_dump_json())
+    given = config(gpus=2, technique=technique, model="resnet_mini")
+    (tmp_path / "config.json").write_text(given.model_dump_json())
     file = str(tmp_path / "config.json")
     start_ranks(["-m", "train", file, "--data", str(data_root), "--stall-s", "60"], 2)
-    record = read_record(tmp_path / "record.json")
-    assert record.status == "diverged", record.error
-    assert "not finite" in record.error.what
-    last = record.epochs[-1]
-    assert last.images == last.steps * of.global_batch and last.steps < 1437 // of.global_batch
-    assert record.weights_sha256
+    found = read_record(tmp_path / "record.json")
+    assert found.status == "diverged", found.error
+    assert "not finite" in found.error.what
+    last = found.epochs[-1]
+    assert last.images == last.steps * given.global_batch
+    assert last.steps < 1437 // given.global_batch
+    assert found.weights_sha256 and not found.world.oversubscribed
     samples = rank_file(tmp_path, 1, "steps.jsonl").read_text().splitlines()
-    assert len([json.loads(line) for line in samples]) == sum(e.steps for e in record.epochs)
+    assert len([json.loads(line) for line in samples]) == sum(e.steps for e in found.epochs)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 
-from train.config import Adam, Lamb, Sgd
+from train.technique import Adam, Lamb, Sgd
 
 pytestmark = pytest.mark.tf
 
@@ -97,7 +98,7 @@ def test_lamb_is_algorithm_2_of_its_paper(decay: float, exclude: tuple[str, ...]
 def test_a_lamb_step_is_the_rate_times_the_norm_of_the_weights(scale: float) -> None:
     """At every step and for any length of the gradient; excluded variables do not follow it."""
     path = run(Lamb(weight_decay=0.05), 6, scale=scale)
-    for before, after in zip(path, path[1:], strict=False):
+    for before, after in pairwise(path):
         for name, old, new in zip(SHAPES, before, after, strict=True):
             moved = np.linalg.norm(new - old) / np.linalg.norm(old)
             if name in EXCLUDED:

@@ -117,6 +117,12 @@ def test_a_torn_last_line_is_left_out(tmp_path_factory, cut: int, zeros: bool) -
     assert list(found) == epochs[:whole]
 
 
+def test_nothing_after_a_broken_line_is_believed(cell: Path) -> None:
+    lines = [epoch(1, OF).model_dump_json(), "{", epoch(3, OF).model_dump_json()]
+    (cell / EPOCHS_NAME).write_text("\n".join(lines) + "\n")
+    assert [e.epoch for e in read_epochs(cell)] == [1]
+
+
 def test_no_epochs_file_and_one_that_is_no_text_are_no_epochs(cell: Path) -> None:
     assert read_epochs(cell) == ()
     (cell / EPOCHS_NAME).write_bytes(b"\xff\xfe\x00")

@@ -1,0 +1,116 @@
+"""Who works on a sweep and who runs a cell: locks in their folders, held for as long as that."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TextIO
+
+from train.config import ConfigError
+
+LOCK_NAME = ".running"
+POLL_S = 0.1
+
+
+@contextlib.contextmanager
+def only_sweep(folder: Path) -> Iterator[None]:
+    """Two sweeps on the same results would run cells twice; the second is refused.
+
+    Raises:
+        ConfigError: another one holds the lock, or the folder cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = (folder / ".lock").open("a+", encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write to the results folder {folder}: {error.strerror}. Fix its permissions, "
+            "or name another with RESULTS=DIR"
+        ) from error
+    with handle:
+        try:
+            ours = _taken(handle, fcntl.LOCK_EX)
+        except OSError as error:
+            raise ConfigError(
+                f"the file system of {folder} has no file locks ({error.strerror}); expected "
+                "flock to work there: name a folder on another file system with RESULTS=DIR"
+            ) from error
+        if not ours:
+            handle.seek(0)
+            raise ConfigError(
+                f"another make sweep works on {folder} ({handle.read().strip() or 'unknown'}): "
+                "wait for it, stop it, or name another folder with RESULTS=DIR"
+            )
+        _sign(handle, _ourselves())
+        yield
+
+
+@contextlib.contextmanager
+def hold(cell: Path, give_up: Callable[[], object] = lambda: True) -> Iterator[bool]:
+    """Hold the cell's lock; False when another has it and ``give_up`` says not to wait for it.
+
+    Raises:
+        OSError: no such folder, or it cannot be written.
+    """
+    with (cell / LOCK_NAME).open("a+", encoding="utf-8") as handle:
+        while not _taken(handle, fcntl.LOCK_EX):
+            if give_up():
+                yield False
+                return
+            time.sleep(POLL_S)
+        _sign(handle, _ourselves())
+        try:
+            yield True
+        finally:
+            _sign(handle, "")
+
+
+def is_running(cell: Path) -> bool:
+    """Whether some supervisor holds the cell now."""
+    try:
+        with (cell / LOCK_NAME).open("r", encoding="utf-8") as handle:
+            return not _taken(handle, fcntl.LOCK_SH)
+    except FileNotFoundError:
+        return False
+
+
+def holder(cell: Path) -> str:
+    """Who holds the cell, for a person: ``process N on HOST``; '' when nobody does."""
+    if not is_running(cell):
+        return ""
+    with contextlib.suppress(OSError):
+        return (cell / LOCK_NAME).read_text(encoding="utf-8", errors="replace")
+    return ""
+
+
+def ask_to_end(cell: Path) -> None:
+    """Send SIGTERM to the cell's supervisor, if it is on this machine."""
+    found = re.fullmatch(r"process (\d+) on (.+)", holder(cell))
+    if found and found[2] == os.uname().nodename:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(found[1]), signal.SIGTERM)
+
+
+def _ourselves() -> str:
+    return f"process {os.getpid()} on {os.uname().nodename}"
+
+
+def _taken(handle: TextIO, kind: int) -> bool:
+    try:
+        fcntl.flock(handle, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _sign(handle: TextIO, text: str) -> None:
+    with contextlib.suppress(OSError):  # a courtesy to readers: the lock itself needs no room
+        handle.truncate(0)
+        handle.write(text)
+        handle.flush()

@@ -1,0 +1,150 @@
+"""The record of a start whose ranks left none: given here, from its traces, by whoever finds it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+
+from jobs.cause import tail_of
+from train.config import RunConfig
+from train.files import write_atomically
+from train.record import (
+    GOOD,
+    RECORD_NAME,
+    RecordError,
+    RunError,
+    Status,
+    read_record,
+    write_record,
+)
+from train.traces import earlier_attempts, ended_record
+
+#: There while a start runs, so also when its supervisor was killed.
+ATTEMPT_NAME = "attempt.json"
+#: Room kept on the disk so that the record of a run that filled it can still be written.
+RESERVE_NAME = ".reserve"
+RESERVE_BYTES = 256 * 1024
+RESERVE_BYTES_PER_EPOCH = 2 * 1024
+GO_ON = "make sweep goes on from its last checkpoint, where there is one"
+
+
+class Begun(BaseModel):
+    """attempt.json: the start that runs."""
+
+    model_config = ConfigDict(frozen=True)
+
+    number: int = Field(ge=1)
+    started_at: AwareDatetime
+    pid: int  # of the supervisor
+
+
+def reserve(cell: Path, epochs: int) -> None:
+    # random, because zeros take no room on a file system that compresses
+    size = RESERVE_BYTES + RESERVE_BYTES_PER_EPOCH * epochs
+    (cell / RESERVE_NAME).write_bytes(os.urandom(size))
+
+
+def announce(cell: Path, begun: Begun) -> None:
+    write_atomically(cell / "logs" / ATTEMPT_NAME, begun.model_dump_json())
+
+
+def settle(
+    cell: Path,
+    config: RunConfig,
+    status: Status,
+    error: RunError,
+    started_at: datetime,
+    ended_at: datetime | None = None,
+) -> None:
+    """Write the record of the last start in the room that it reserved; a good one is kept.
+
+    Raises:
+        OSError: not even the record can be written.
+    """
+    (cell / RESERVE_NAME).unlink(missing_ok=True)
+    ended_at = ended_at or datetime.now(UTC)
+    told = _printable(error)
+    record = ended_record(cell, config, status, told, started_at=started_at, ended_at=ended_at)
+    write_record(cell / RECORD_NAME, record)
+
+
+def over(cell: Path) -> None:
+    """The start has its record, and that counts: files may stay where they cannot be removed."""
+    for file in (cell / RESERVE_NAME, cell / "logs" / ATTEMPT_NAME):
+        with contextlib.suppress(OSError):
+            file.unlink(missing_ok=True)
+
+
+def settle_lost(cell: Path, config: RunConfig) -> bool:
+    """Give a start whose supervisor was killed its record; True when there was one to give.
+
+    Only for the holder of the cell's lock. A record that cannot be read is left as it is.
+    """
+    try:
+        text = (cell / "logs" / ATTEMPT_NAME).read_text(encoding="utf-8")
+        begun = Begun.model_validate_json(text)
+    except (OSError, UnicodeDecodeError, ValidationError):
+        return False
+    if _is_broken(cell):
+        return False
+    if len(earlier_attempts(cell)) < begun.number:
+        error = RunError(
+            what="the supervisor of this start ended without a word (killed, or the machine went "
+            "down); its end is the last sign of life",
+            where=f"process {begun.pid}",
+            what_to_do=GO_ON,
+        )
+        settle(cell, config, "lost", error, begun.started_at, _last_sign(cell, begun.started_at))
+    over(cell)
+    return True
+
+
+def settle_unstarted(cell: Path, config: RunConfig, log: Path, asked_at: datetime) -> None:
+    """Give a start its record whose supervisor ended before it could do anything."""
+    cell.mkdir(parents=True, exist_ok=True)
+    error = RunError(
+        what="the supervisor of this start ended before it could start a rank",
+        where=str(log),
+        what_to_do=f"read {log}, then make sweep again",
+        log_tail=tail_of(log),
+    )
+    settle(cell, config, "lost", error, asked_at)
+
+
+def is_good(cell: Path) -> bool:
+    """Whether the cell has a record that no retry may replace."""
+    with contextlib.suppress(RecordError):
+        return read_record(cell / RECORD_NAME).status in GOOD
+    return False
+
+
+def _printable(error: RunError) -> RunError:
+    """File names that are no UTF-8 reach us as lone surrogates, which no JSON can hold."""
+    texts = {
+        name: value.encode("utf-8", "backslashreplace").decode("utf-8")
+        for name, value in error
+        if isinstance(value, str)
+    }
+    return error.model_copy(update=texts)
+
+
+def _is_broken(cell: Path) -> bool:
+    file = cell / RECORD_NAME
+    try:
+        read_record(file)
+    except RecordError:
+        return file.exists()
+    return False
+
+
+def _last_sign(cell: Path, started_at: datetime) -> datetime:
+    """When the start last wrote anything, as its files say (hidden ones are not the ranks')."""
+    times = [started_at]
+    for file in (*cell.glob("[!.]*"), *(cell / "logs").glob("[!.]*")):
+        with contextlib.suppress(OSError):
+            times.append(datetime.fromtimestamp(file.stat().st_mtime, UTC))
+    return min(max(times), datetime.now(UTC))

@@ -1,0 +1,94 @@
+"""Life signs: each rank writes down every second what it does; who has gone silent, and who hangs.
+
+Only the order of a file's times is trusted, never their distance to the clock here: a laptop that
+slept, a clock that was set, or a file server with its own clock make no rank look dead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from jobs.stop import Reason
+from train.traces import rank_file
+
+#: A rank that wrote nothing for this long before a hang was noticed is stopped or gone.
+SILENT_S = 3.0
+NEVER = "it never started"
+
+
+class Sign(NamedTuple):
+    """The last life sign of one rank."""
+
+    rank: int
+    at: float | None  # the file's time, seconds; None: there is no file
+    phase: str
+    idle_s: float  # since its last progress, as it said itself
+
+
+def read_sign(cell: Path, rank: int) -> Sign:
+    file = rank_file(cell, rank, "beat")
+    try:
+        at = file.stat().st_mtime
+    except OSError:
+        return Sign(rank, None, NEVER, 0.0)
+    # a rank that is ended while it writes leaves half a file
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        told = json.loads(file.read_text(encoding="utf-8"))
+        return Sign(rank, at, str(told["phase"]), float(told["idle_s"]))
+    return Sign(rank, at, "unknown", 0.0)
+
+
+@dataclass
+class Watch:
+    """The supervisor's own watch: it also sees a rank whose watchdog is stopped with it."""
+
+    cell: Path
+    size: int
+    _seen: dict[int, tuple[int, float]] = field(default_factory=dict)
+
+    def stale(self, limit_s: float) -> Reason | None:
+        """The first rank whose life sign has not changed for ``limit_s`` seconds."""
+        now = time.monotonic()
+        for rank in range(self.size):
+            try:
+                stamp = rank_file(self.cell, rank, "beat").stat().st_mtime_ns
+            except OSError:
+                stamp = 0
+            last, since = self._seen.get(rank, (None, now))
+            if stamp != last:
+                self._seen[rank] = (stamp, now)
+            elif now - since > limit_s:
+                silent = f"a hang: rank {rank} showed no life for {now - since:.0f} s"
+                phase = read_sign(self.cell, rank).phase
+                return Reason("failed", f"{silent} (while: {phase})", rank)
+        return None
+
+
+def blame(cell: Path, size: int, first: int) -> tuple[str, str, int]:
+    """For a hang: what happened, what every rank did, and the rank that the others waited for.
+
+    ``first``: the rank whose watchdog ended it first; its last life sign is the moment of the hang.
+    To blame is a rank that wrote nothing at all, else one that was silent then, else the one whose
+    last progress is the longest ago.
+    """
+    signs = [read_sign(cell, rank) for rank in range(size)]
+    known = [sign.at for sign in signs if sign.at is not None]
+    moment = signs[first].at or max(known, default=0.0)
+
+    def suspicion(sign: Sign) -> tuple[bool, bool, float]:
+        if sign.at is None:
+            return True, True, 0.0
+        silent_s = moment - sign.at
+        silent = silent_s > SILENT_S
+        return False, silent, silent_s if silent else silent_s + sign.idle_s
+
+    found = max(signs, key=suspicion)
+    silent = suspicion(found)[1]
+    state = "shows no life" if silent else f"made no progress for {found.idle_s:.0f} s"
+    others = "; ".join(f"rank {sign.rank}: {sign.phase}" for sign in signs)
+    return f"a hang: rank {found.rank} {state} (while: {found.phase})", others, found.rank

@@ -1,0 +1,215 @@
+"""Where cells stand, told from their folders alone, however these were left."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobs.ledger import (
+    BROKEN,
+    INTERRUPTED,
+    NEW,
+    RUNNING,
+    Standing,
+    archive,
+    conclude,
+    lay_out,
+    stand,
+    survey,
+)
+from jobs.lock import LOCK_NAME, hold, holder, is_running, only_sweep
+from jobs.settle import ATTEMPT_NAME
+from tests.builders import config, record
+from train.config import ConfigError, load_config
+from train.record import GOOD, SweepManifest, read_record
+
+ONE = config()
+MANIFEST = SweepManifest(name="t", title="t", cells=(ONE.cell_id(),), techniques=("naive",))
+
+
+@pytest.fixture
+def cell(tmp_path: Path) -> Path:
+    lay_out([ONE], tmp_path, MANIFEST)
+    return tmp_path / ONE.cell_id()
+
+
+def put(cell: Path, status: str) -> None:
+    (cell / "record.json").write_text(record(ONE, status=status).model_dump_json())
+
+
+def begun(cell: Path, number: int = 1) -> None:
+    (cell / "logs").mkdir(exist_ok=True)
+    told = {"number": number, "started_at": "2026-01-01T00:00:00Z", "pid": 1}
+    (cell / "logs" / ATTEMPT_NAME).write_text(json.dumps(told))
+
+
+def test_a_cell_that_never_ran(cell: Path) -> None:
+    found = stand(ONE, cell)
+    assert (found.status, found.done, found.resume) == (NEW, False, False)
+
+
+@pytest.mark.parametrize(
+    "status", ["completed", "diverged", "failed", "timeout", "preempted", "cancelled", "lost"]
+)
+@pytest.mark.parametrize("checkpoint", [True, False])
+def test_what_is_done_and_what_is_gone_on_from(cell: Path, status: str, checkpoint: bool) -> None:
+    put(cell, status)
+    if checkpoint:
+        (cell / "checkpoint.npz").write_text("x")
+    found = stand(ONE, cell)
+    assert found.status == status
+    assert found.done is (status in GOOD)
+    assert found.resume is (checkpoint and status in INTERRUPTED)
+    assert found.why == ("completed 2026-01-02 03:04" if status == "completed" else "w")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"schema_version": 2}', "\0", "é"])
+def test_a_broken_record_is_named_and_left_alone(cell: Path, text: str) -> None:
+    (cell / "record.json").write_bytes(text.encode("latin-1"))
+    begun(cell)
+    found = stand(ONE, cell)
+    assert found.status == BROKEN and not found.done and not found.resume
+    assert str(cell / "record.json") in found.why and "\n" not in found.why
+    assert (cell / "record.json").read_bytes() == text.encode("latin-1")
+
+
+@given(st.integers(0, 2000))
+def test_a_record_cut_anywhere_is_broken(tmp_path_factory, cut: int) -> None:
+    sweep = tmp_path_factory.mktemp("sweep")
+    lay_out([ONE], sweep, MANIFEST)
+    text = record(ONE).model_dump_json()
+    (sweep / ONE.cell_id() / "record.json").write_text(text[: cut % len(text)])
+    assert survey([ONE], sweep)[0].status == BROKEN
+
+
+def test_a_killed_supervisors_start_is_lost_and_can_be_gone_on_from(cell: Path) -> None:
+    begun(cell)
+    (cell / "checkpoint.npz").write_text("x")
+    found = stand(ONE, cell)
+    assert found.status == "lost" and found.resume and "without a word" in found.why
+    assert read_record(cell / "record.json").status == "lost"
+    assert stand(ONE, cell).status == "lost"
+
+
+def test_a_good_record_is_not_lost_with_its_supervisor(cell: Path) -> None:
+    """Rank 0 wrote it; the supervisor was killed before it had tidied up."""
+    begun(cell)
+    put(cell, "completed")
+    assert stand(ONE, cell).status == "completed"
+    assert not (cell / "logs" / ATTEMPT_NAME).exists()
+
+
+def test_a_failed_record_of_an_earlier_start_does_not_hide_a_lost_one(cell: Path) -> None:
+    put(cell, "failed")
+    begun(cell, number=2)
+    assert stand(ONE, cell).status == "lost"
+    assert [a.status for a in read_record(cell / "record.json").attempts] == ["failed", "lost"]
+
+
+def test_a_cell_that_runs_is_not_touched(cell: Path) -> None:
+    begun(cell)
+    with hold(cell):
+        found = stand(ONE, cell)
+        assert found.status == RUNNING
+        assert f"process {os.getpid()} on {os.uname().nodename}" in found.why
+        assert (cell / "logs" / ATTEMPT_NAME).exists()
+    assert not (cell / "record.json").exists()
+
+
+def test_lay_out_writes_what_differs_alone(cell: Path) -> None:
+    file = cell / "config.json"
+    assert load_config(file) == ONE
+    assert SweepManifest.model_validate_json((cell.parent / "sweep.json").read_text()) == MANIFEST
+    before = file.stat().st_mtime_ns
+    lay_out([ONE], cell.parent, MANIFEST)
+    assert file.stat().st_mtime_ns == before
+    file.write_bytes(b"\xff not even text")
+    lay_out([ONE], cell.parent, MANIFEST)
+    assert load_config(file) == ONE
+
+
+def test_a_file_in_the_place_of_a_cell_is_a_refusal(tmp_path: Path) -> None:
+    (tmp_path / ONE.cell_id()).write_text("x")
+    with pytest.raises(ConfigError, match="is a file, expected the folder of a cell"):
+        lay_out([ONE], tmp_path, MANIFEST)
+    assert (tmp_path / ONE.cell_id()).read_text() == "x"
+
+
+def test_archive_keeps_all_but_the_config(cell: Path) -> None:
+    put(cell, "completed")
+    (cell / "logs").mkdir()
+    (cell / "logs" / "rank-0.log").write_text("one")
+    archive(cell)
+    put(cell, "diverged")
+    archive(cell)
+    archive(cell)
+    first, second = sorted((cell / "archive").iterdir())
+    assert (first / "logs" / "rank-0.log").read_text() == "one"
+    assert read_record(second / "record.json").status == "diverged"
+    assert sorted(file.name for file in cell.iterdir()) == ["archive", "config.json"]
+
+
+def concluded(cell: Path, attempts: int = 0, *, stopped: bool = False) -> tuple[str, str]:
+    log = cell.parent / "log.err"
+    log.write_text("last words\n")
+    standing = Standing(ONE, cell, NEW, "")
+    return conclude(standing, attempts, log, datetime.now(UTC), stopped=stopped)
+
+
+def test_the_record_of_this_start_is_the_answer(cell: Path) -> None:
+    put(cell, "failed")
+    assert concluded(cell) == ("failed", "w")
+    put(cell, "completed")
+    assert concluded(cell, attempts=1) == ("completed", "")
+
+
+def test_no_record_of_this_start_is_given_one(cell: Path) -> None:
+    put(cell, "failed")
+    status, why = concluded(cell, attempts=1)
+    assert status == "lost" and "before it could start a rank" in why
+    found = read_record(cell / "record.json")
+    assert found.error.log_tail == ("last words",) and len(found.attempts) == 2
+
+
+def test_a_stop_before_the_start_changes_nothing(cell: Path) -> None:
+    assert concluded(cell, stopped=True) == ("cancelled", "before it had started")
+    assert not (cell / "record.json").exists()
+
+
+def test_no_room_for_a_record_is_said(cell: Path) -> None:
+    (cell / "record.json").mkdir()
+    status, why = concluded(cell)
+    assert status == "lost" and "none can be written" in why and "directory" in why
+
+
+def test_one_sweep_per_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "a\nb" / "trial"
+    with only_sweep(folder):
+        who = f"process {os.getpid()} on {os.uname().nodename}"
+        with pytest.raises(ConfigError, match="another make sweep") as found, only_sweep(folder):
+            pass
+        assert who in str(found.value)
+    with only_sweep(folder):
+        pass
+    (folder / ".lock").write_bytes(b"\xff\xfe")
+    with only_sweep(folder):
+        pass
+
+
+def test_the_lock_of_a_cell(cell: Path) -> None:
+    assert not is_running(cell) and holder(cell) == ""
+    with hold(cell) as first:
+        assert first and is_running(cell)
+        with hold(cell) as second:
+            assert not second
+        assert is_running(cell)
+    assert not is_running(cell) and (cell / LOCK_NAME).read_text() == ""
+    # a killed supervisor leaves its name, and no lock
+    (cell / LOCK_NAME).write_text("process 1 on somewhere")
+    assert not is_running(cell) and holder(cell) == ""

@@ -1,0 +1,294 @@
+"""The command as a user runs it: exit codes, messages, and every way to interrupt it."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from jobs.lock import holder
+from tests.jobs.scripted import Front, alive, family, front
+from tests.sweeps import ROOT, wait_until
+from train.record import read_record
+
+GOOD = "beat()\nepoch(1)\ngood()\n"
+LONG = "beat()\nepoch(1)\nmark('in')\nlive()\n"
+
+
+def statuses(trial: Front) -> list[str]:
+    files = [cell / "record.json" for cell in trial.cells()]
+    return [read_record(file).status if file.exists() else "no record" for file in files]
+
+
+def in_play(trial: Front) -> None:
+    wait_until(lambda: list(trial.sweep.glob("*/mark-in-*")), "a rank", 30)
+
+
+def over(trial: Front) -> None:
+    """Nothing runs any more."""
+    assert not any(alive(cell) for cell in trial.cells())
+    assert not [pid for pid in family(trial.folder) if pid != os.getpid()]
+
+
+def ends(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """Exit code and all that was said, which is never a traceback."""
+    out, err = process.communicate(timeout=40)
+    assert "Traceback" not in err and "Error:" not in (out or ""), err
+    return process.returncode, err
+
+
+def test_all_well_then_nothing_to_do(tmp_path: Path) -> None:
+    trial = front(tmp_path, GOOD, seeds="[0, 1]")
+    done = trial.run()
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "2 cells, 2 to run" in done.stderr and "all cells: 2 completed" in done.stderr
+    done = trial.run()
+    assert done.returncode == 0 and "nothing to train" in done.stderr
+    over(trial)
+
+
+def test_a_failed_cell_is_exit_code_1(tmp_path: Path) -> None:
+    trial = front(tmp_path, "os._exit(3) if '-s1-' in CELL.name else good()\n", seeds="[0, 1]")
+    done = trial.run()
+    assert done.returncode == 1
+    assert "failed after" in done.stderr and "rank 0 ended with exit code 3" in done.stderr
+    assert "1 completed, 1 failed" in done.stderr
+    assert statuses(trial) == ["completed", "failed"]
+
+
+@pytest.mark.parametrize("name", ["two words", 'it\'s "quoted" $HOME', "new\nline"])
+def test_results_in_a_folder_of_any_name(tmp_path: Path, name: str) -> None:
+    trial = front(tmp_path / name, GOOD)
+    done = trial.run()
+    assert done.returncode == 0, done.stderr
+    assert statuses(trial) == ["completed"]
+    printed = subprocess.run(
+        trial.argv(command="plan"), capture_output=True, text=True, cwd=ROOT, check=True
+    ).stdout
+    assert shlex.quote(f"{trial.cells()[0]}/config.json") in printed
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        ("cell", "is a file, expected the folder of a cell"),
+        ("results", "cannot write to the results folder"),
+        ("sweep", "cannot write to the results folder"),
+        ("config", "Is a directory"),
+    ],
+)
+def test_a_refused_request_is_exit_code_2(tmp_path: Path, spoil: str, words: str) -> None:
+    trial = front(tmp_path, GOOD)
+    if spoil in ("cell", "config"):
+        assert trial.run().returncode == 0
+        (cell,) = trial.cells()
+        cell.rename(tmp_path / "aside")
+        (cell if spoil == "cell" else cell / "config.json" / "x").parent.mkdir(
+            parents=True, exist_ok=True
+        )
+        if spoil == "cell":
+            cell.write_text("a file")
+    elif spoil == "results":
+        trial.results.write_text("a file")
+    else:
+        trial.results.mkdir()
+        trial.sweep.write_text("a file")
+    done = trial.run()
+    assert done.returncode == 2 and words in done.stderr and "Traceback" not in done.stderr
+    over(trial)
+
+
+def test_broken_files_are_put_right_or_aside(tmp_path: Path) -> None:
+    trial = front(tmp_path, GOOD)
+    assert trial.run().returncode == 0
+    (cell,) = trial.cells()
+    (cell / "config.json").write_bytes(b"\xff")
+    (cell / "record.json").write_text('{"schema_version": 1, "status": "compl')
+    (cell / "epochs.jsonl").write_bytes(b"\xff\n{}")
+    (trial.sweep / "sweep.json").write_text("{")
+    (trial.sweep / ".lock").write_bytes(b"\xff")
+    done = trial.run()
+    assert done.returncode == 0, done.stderr
+    assert "broken record (" in done.stderr and "not JSON" in done.stderr
+    (kept,) = cell.glob("archive/*/record.json")
+    assert kept.read_text().endswith("compl")
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [("echo noise; exit 0", "expected {"), ("exit 2", "is not ready"), ("kill -9 $$", "not ready")],
+)
+def test_data_that_is_not_ready_starts_nothing(tmp_path: Path, answer: str, words: str) -> None:
+    trial = front(tmp_path, GOOD)
+    shim = Path(trial.stage.python)
+    shim.write_text(re.sub(r"(?m)^.-m train.data.\).*;;$", f'"-m train.data") {answer} ;;',
+                           shim.read_text()))  # fmt: skip
+    done = trial.run()
+    assert done.returncode == 2 and words in done.stderr and "Traceback" not in done.stderr
+    assert not trial.cells()
+
+
+@pytest.mark.parametrize(
+    ("number", "whole"),
+    [(signal.SIGINT, True), (signal.SIGHUP, True), (signal.SIGINT, False), (signal.SIGTERM, False)],
+)
+def test_a_signal_ends_all(tmp_path: Path, number: signal.Signals, whole: bool) -> None:
+    """To all processes, as a terminal sends it, or to the command alone."""
+    trial = front(tmp_path, LONG, gpus="[2]", seeds="[0, 1]")
+    with trial.start() as process:
+        in_play(trial)
+        (os.killpg if whole else os.kill)(process.pid, number)
+        code, said = ends(process)
+        over(trial)
+    assert code == 130 and f"interrupted (got {number.name}): all ranks were ended" in said
+    assert sorted(statuses(trial)) == ["cancelled", "no record"]
+
+
+def test_ctrl_c_again_and_again(tmp_path: Path) -> None:
+    trial = front(tmp_path, "signal.signal(15, signal.SIG_IGN)\n" + LONG)
+    with trial.start() as process:
+        in_play(trial)
+        for _ in range(10):
+            os.killpg(process.pid, signal.SIGINT)
+            time.sleep(0.1)
+        code, _ = ends(process)
+        over(trial)
+    assert code == 130 and statuses(trial) == ["cancelled"]
+
+
+@pytest.mark.parametrize("delay", [0.4, 0.9])
+def test_ctrl_c_at_any_moment_of_the_start(tmp_path: Path, delay: float) -> None:
+    trial = front(tmp_path, LONG)
+    with trial.start() as process:
+        wait_until((trial.sweep / ".lock").exists, "the start", 20)
+        time.sleep(delay)
+        os.killpg(process.pid, signal.SIGINT)
+        code, _ = ends(process)
+        over(trial)
+    assert code == 130
+    assert statuses(trial) in ([], ["no record"], ["cancelled"])
+
+
+def test_ctrl_c_before_the_first_cell(tmp_path: Path) -> None:
+    trial = front(tmp_path, GOOD)
+    asked = tmp_path / "asked"
+    shim = Path(trial.stage.python)
+    shim.write_text(shim.read_text().replace("echo '{", f"touch {asked}; exec sleep 60; echo '{{"))
+    with trial.start() as process:
+        wait_until(asked.exists, "the data program", 20)
+        os.killpg(process.pid, signal.SIGINT)
+        code, said = ends(process)
+    assert code == 130 and "interrupted" in said and not trial.cells()
+
+
+def test_the_end_of_make_ends_all(tmp_path: Path) -> None:
+    """make ends the shell of its recipe, which passes nothing on."""
+    trial = front(tmp_path, LONG)
+    command = shlex.join(trial.argv()).replace("$", "$$")
+    (tmp_path / "Makefile").write_text(f"sweep:\n\t@code=0; {command} || code=$$?; exit $$code\n")
+    make = subprocess.Popen(
+        ["make", "-f", str(tmp_path / "Makefile"), "sweep"], cwd=ROOT, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+    try:
+        in_play(trial)
+        make.terminate()
+        _, said = make.communicate(timeout=30)
+        wait_until(lambda: not family(trial.sweep), "the end of all", 20)
+        over(trial)
+    finally:
+        for pid in family(trial.folder):
+            os.kill(pid, signal.SIGKILL)
+    assert "the make that started this has ended" in said
+    assert statuses(trial) == ["cancelled"]
+
+
+def test_hangup_under_nohup_ends_nothing(tmp_path: Path) -> None:
+    trial = front(tmp_path, "mark('in')\nlive(1.5)\ngood()\n")
+    ignore = lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)  # noqa: E731
+    with trial.start(stdin=subprocess.DEVNULL, preexec_fn=ignore) as process:
+        in_play(trial)
+        os.killpg(process.pid, signal.SIGHUP)
+        assert ends(process)[0] == 0
+    assert statuses(trial) == ["completed"]
+
+
+@pytest.mark.parametrize("command", ["sweep", "plan"])
+def test_a_reader_that_is_gone(tmp_path: Path, command: str) -> None:
+    trial = front(tmp_path, "live(0.5)\n" + GOOD, seeds=str(list(range(2))))
+    line = f"{shlex.join(trial.argv(command=command))} 2>{tmp_path}/err"
+    line = line if command == "plan" else line.replace(f"2>{tmp_path}/err", "2>&1")
+    done = subprocess.run(
+        ["bash", "-c", f"{line} | head -1; echo ${{PIPESTATUS[0]}}"],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    first, code = done.stdout.splitlines()
+    if command == "sweep":
+        assert code == "0" and statuses(trial) == ["completed"] * 2
+    else:
+        assert first.startswith("cell") and (tmp_path / "err").read_text() == ""
+    over(trial)
+
+
+def test_a_killed_command_is_gone_on_from(tmp_path: Path) -> None:
+    """Its supervisor lives on; the next command waits for it and runs only what is left."""
+    trial = front(tmp_path, "mark('in')\nlive(3)\nmark(time.time())\ngood()\n", seeds="[0, 1]")
+    with trial.start() as process:
+        in_play(trial)
+        process.kill()
+        process.wait()
+        first = next(trial.sweep.glob("*/mark-in-*")).parent
+        supervisor = holder(first)
+        done = trial.run()
+    assert done.returncode == 0, done.stderr
+    assert f"an earlier make sweep still runs it: {supervisor}): is waited for" in done.stderr
+    assert statuses(trial) == ["completed", "completed"]
+    assert all(len(list(cell.glob("mark-1*"))) == 1 for cell in trial.cells()), "each ran once"
+    over(trial)
+
+
+def test_a_second_command_is_refused(tmp_path: Path) -> None:
+    trial = front(tmp_path, LONG)
+    with trial.start() as process:
+        in_play(trial)
+        second = trial.run()
+        assert second.returncode == 2
+        assert (
+            f"another make sweep works on {trial.sweep} (process {process.pid} on" in second.stderr
+        )
+
+
+def test_on_a_terminal_a_table_and_why_a_cell_failed(tmp_path: Path) -> None:
+    trial = front(tmp_path, "beat()\nepoch(1)\nos._exit(3) if '-s1-' in CELL.name else good()\n",
+                  seeds="[0, 1]")  # fmt: skip
+    master, slave = pty.openpty()
+    with trial.start(stderr=slave, stdout=slave) as process:
+        os.close(slave)
+        text = b""
+        try:
+            while chunk := os.read(master, 4096):
+                text += chunk
+        except OSError:
+            pass  # the other side is closed
+        assert process.wait(20) == 1
+    os.close(master)
+    said = text.decode()
+    assert "2 of 2 cells done" in said and "images/s" in said
+    assert re.search(r"-s1-\w+: failed: rank 0 ended with exit code 3 and left no error", said)
+
+
+def test_pythons_own_interrupt_is_unchanged_elsewhere() -> None:
+    """The handlers belong to a running sweep, not to a process that imports jobs."""
+    code = "import signal, jobs.__main__; print(signal.getsignal(2).__name__, signal.getsignal(15))"
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    ).stdout
+    assert out.split()[0] == "default_int_handler" and out.split()[1] in ("0", "Handlers.SIG_DFL")

@@ -1,0 +1,68 @@
+"""Batch-norm statistics and validation of two ranks; prints what this rank sees as JSON.
+
+Usage: statistics.py DATA_FOLDER
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from train.config import RunConfig
+from train.data.prepare import load
+from train.launch import read_launch
+from train.runtime import describe_world, start
+from train.technique import Technique
+
+
+def main() -> None:
+    technique = Technique(name="t", base_lr=1.0, base_batch=1, normalisation="batch_norm")
+    config = RunConfig(
+        dataset="digits", model="cnn", technique=technique, gpus=2, batch_per_rank=16, epochs=1,
+        seed=5,
+    )  # fmt: skip
+    runtime = start(config, read_launch(os.environ))
+
+    import tensorflow as tf
+
+    from train.batchnorm import reduce_statistics
+    from train.evaluate import Evaluator
+    from train.layers import StepSeed
+    from train.models import build_model
+
+    data = load("digits", None, Path(sys.argv[1]))
+    model = build_model(config, (8, 8, 1), 10, StepSeed(1))
+    layers = [
+        layer for layer in model.layers if isinstance(layer, tf.keras.layers.BatchNormalization)
+    ]
+
+    def statistics() -> list[list[list[float]]]:
+        return [
+            [layer.moving_mean.numpy().tolist(), layer.moving_variance.numpy().tolist()]
+            for layer in layers
+        ]
+
+    told = {}
+    # the second time far from zero and close together, where E[x^2] - E[x]^2 cancels in fp32
+    for offset in (0, 1000):
+        rng = np.random.default_rng([7, runtime.rank, offset])
+        for layer in layers:
+            layer.moving_mean.assign(offset + rng.normal(0, 0.1, layer.moving_mean.shape))
+            layer.moving_variance.assign(rng.uniform(0.5, 2, layer.moving_variance.shape))
+        before, own_before = statistics(), Evaluator(model, data, 0, 1)()
+        reduce_statistics(model, runtime.size)
+        told[offset] = {
+            "before": before,
+            "after": statistics(),
+            "own_before": own_before,
+            "own_after": Evaluator(model, data, 0, 1)(),
+            "together_after": Evaluator(model, data, runtime.rank, runtime.size)(),
+        }
+    print(json.dumps([*told.values(), describe_world(runtime, "cpu").oversubscribed]))
+
+
+main()

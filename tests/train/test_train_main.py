@@ -1,0 +1,175 @@
+"""`python -m train` by hand: every wrong request in words, and a record of every start."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from jobs.launch import clean_environment
+from tests.builders import config, epoch, record
+from train.failure import leave_record
+from train.files import append_line
+from train.record import RECORD_NAME, RunError, read_record, write_record
+from train.schemas import main as export_schemas
+from train.traces import EPOCHS_NAME, START_NAME, ended_record, rank_file, read_epochs
+
+ROOT = Path(__file__).resolve().parents[2]
+ERROR = RunError(what="disk on fire", where="rank 0", what_to_do="water")
+
+
+@pytest.fixture
+def cell(tmp_path: Path) -> Path:
+    """A folder with a config that no world of one may train."""
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "config.json").write_text(config(gpus=2).model_dump_json())
+    return tmp_path
+
+
+def train(cell: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "train", str(cell / "config.json"), *options],
+        capture_output=True, text=True, cwd=ROOT, check=False, timeout=120,
+        env=clean_environment(os.environ) | environment,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "words"),
+    [
+        (["--attempt", "0"], {}, "--attempt"),
+        (["--attempt", "one"], {}, "--attempt"),
+        (["--stall-s", "-1"], {}, "--stall-s"),
+        (["--stall-s", "nan"], {}, "--stall-s"),
+        ([], {"HOROVOD_RANK": "0"}, "HOROVOD_SIZE is None"),
+        ([], {"RANK": "2"}, "rank 2 of a world of 2"),
+        ([], {"CORES": "0,x"}, "HOROSCALE_CORES is '0,x'"),
+        ([], {"CORES": "4000"}, "cores 4000"),
+        ([], {"SUPERVISOR": "me"}, "HOROSCALE_SUPERVISOR is 'me'"),
+    ],
+)
+def test_a_wrong_request_is_told_without_a_traceback(cell, options, environment, words) -> None:
+    ours = {"RANK": "0", "SIZE": "2", "LOCAL_RANK": "0", "LOCAL_SIZE": "2"} | environment
+    if "HOROVOD_RANK" not in environment:
+        environment = {f"HOROSCALE_{name}": value for name, value in ours.items()}
+    done = train(cell, *options, **environment)
+    assert done.returncode == 2, done.stderr
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"dataset": "digits"}', "\xff"])
+def test_a_config_that_is_none_is_told_without_a_traceback(cell: Path, text: str) -> None:
+    (cell / "config.json").write_bytes(text.encode("latin-1"))
+    done = train(cell)
+    assert done.returncode == 2
+    assert "config.json" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_start_by_hand_shows_nothing_of_an_earlier_start(cell: Path) -> None:
+    """Traces of another world in the folder are not those of this start."""
+    of = config(gpus=2)
+    whole = record(of)
+    told = {name: getattr(whole, name).model_dump(mode="json") for name in
+            ("world", "data", "provenance")}  # fmt: skip
+    (cell / "logs" / START_NAME).write_text(json.dumps(told))
+    append_line(cell / EPOCHS_NAME, epoch(1, of).model_dump_json())
+    rank_file(cell, 0, "error.json").write_text("{}")
+    done = train(cell)
+    assert done.returncode == 2 and "found a world of 1 rank" in done.stderr
+    found = read_record(cell / RECORD_NAME)
+    assert found.status == "failed" and found.world is None and found.epochs == ()
+    assert "rank-0.log" not in found.error.what_to_do, "by hand there is no such file"
+
+
+def test_starts_by_hand_are_counted(cell: Path) -> None:
+    for _ in range(2):
+        assert train(cell).returncode == 2
+    assert [a.number for a in read_record(cell / RECORD_NAME).attempts] == [1, 2]
+
+
+def test_a_good_record_is_kept_and_its_traces_too(cell: Path) -> None:
+    of = config(gpus=2)
+    write_record(cell / RECORD_NAME, record(of))
+    append_line(cell / EPOCHS_NAME, epoch(1, of).model_dump_json())
+    done = train(cell)
+    assert done.returncode == 0 and "is good already" in done.stdout
+    assert (cell / EPOCHS_NAME).exists()
+    assert read_record(cell / RECORD_NAME) == record(of)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "options", "number"),
+    [
+        (None, {}, 1),
+        ("failed", {}, 2),
+        ("completed", {"force": True}, 1),  # a new story
+        ("failed", {"attempt": 7}, 7),
+    ],
+)
+def test_the_number_of_a_start(cell: Path, earlier, options, number) -> None:
+    from train.__main__ import start_number
+
+    if earlier:
+        error = None if earlier == "completed" else ERROR
+        write_record(cell / RECORD_NAME, record(config(gpus=2), status=earlier, error=error))
+    assert start_number(options.get("attempt"), cell) == number
+
+
+def test_a_full_disk_when_the_record_of_a_failure_is_due_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("train.record.write_atomically", full)
+    leave_record(config(), "failed", ERROR, tmp_path, record().started_at)
+    said = capsys.readouterr().err
+    assert "No space left" in said and "record.json" in said and said.count("\n") == 1
+
+
+def test_ctrl_c_by_hand_leaves_a_cancelled_record(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(config(epochs=5000).model_dump_json())
+    process = subprocess.Popen(
+        [sys.executable, "-m", "train", str(tmp_path / "config.json"), "--data", str(tmp_path)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+        env=clean_environment(os.environ),
+    )  # fmt: skip
+    try:
+        deadline = time.monotonic() + 60
+        while not read_epochs(tmp_path):
+            assert time.monotonic() < deadline and process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130, said
+    found = read_record(tmp_path / RECORD_NAME)
+    assert found.status == "cancelled" and "Ctrl-C" in found.error.what
+    assert found.epochs and found.world.size == 1
+    assert found.missing["provenance.gpu"] == "no GPU on this machine"
+    assert found.missing["world.interface"] == "a world of one talks to nobody"
+
+
+def test_schemas_without_a_folder_is_a_wrong_request() -> None:
+    with pytest.raises(SystemExit) as ended:
+        export_schemas([])
+    assert ended.value.code == 2
+
+
+def test_ended_records_of_this_start_only(tmp_path: Path) -> None:
+    """--force by hand that fails keeps the good record."""
+    good = record()
+    write_record(tmp_path / RECORD_NAME, good)
+    leave_record(good.config, "failed", ERROR, tmp_path, good.started_at)
+    assert read_record(tmp_path / RECORD_NAME) == good
+    assert ended_record(
+        tmp_path, good.config, "failed", ERROR, started_at=good.started_at, ended_at=good.ended_at
+    ).status == "failed"  # fmt: skip
