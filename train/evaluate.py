@@ -13,7 +13,9 @@ import tensorflow as tf
 from train.data.arrays import Dataset
 from train.data.sampler import evaluation_shard
 
-BATCH = 500  # images per forward pass; a matter of memory, not of results
+#: Bounds of one forward pass, a matter of memory and not of results: 500 images of 32x32 pixels,
+#: 41 of 224x224.
+_IMAGES, _PIXELS = 500, 2**21
 
 
 class Evaluation(NamedTuple):
@@ -40,7 +42,8 @@ class Evaluator:
         self.expected = len(data.validation_y)
         shard = evaluation_shard(self.expected, rank, size)
         self.images, self.labels = data.validation_x, data.validation_y
-        self.parts = [shard[i : i + BATCH] for i in range(0, len(shard), BATCH)]
+        self.batch = images_at_once(*self.images.shape[1:3])
+        self.parts = [shard[i : i + self.batch] for i in range(0, len(shard), self.batch)]
 
     def __call__(self) -> Evaluation:
         """Sums, not means, are reduced: shards differ by one image, and a mean of means is biased.
@@ -51,8 +54,8 @@ class Evaluator:
         total = np.zeros(3, np.float64)  # loss, correct, images
         for number, part in enumerate(self.parts, 1):
             self.beat(f"validating, part {number} of {len(self.parts)}")
-            images, weights = _padded(self.images[part])
-            labels, _ = _padded(self.labels[part])
+            images, weights = _padded(self.images[part], self.batch)
+            labels, _ = _padded(self.labels[part], self.batch)
             loss, correct = self._sums(images, labels, weights)
             total += (float(loss), float(correct), len(part))
         if self.size > 1:
@@ -71,11 +74,15 @@ class Evaluator:
         return tf.reduce_sum(losses * weights), tf.reduce_sum(hits * weights)
 
 
-def _padded(rows: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.float32]]:
-    """Fill up to BATCH with copies that weigh nothing: one shape means one traced graph."""
-    weights = np.zeros(BATCH, np.float32)
+def images_at_once(height: int, width: int) -> int:
+    return max(1, min(_IMAGES, _PIXELS // (height * width)))
+
+
+def _padded(rows: npt.NDArray[Any], size: int) -> tuple[npt.NDArray[Any], npt.NDArray[np.float32]]:
+    """Fill up to ``size`` with copies that weigh nothing: one shape means one traced graph."""
+    weights = np.zeros(size, np.float32)
     weights[: len(rows)] = 1
-    missing = BATCH - len(rows)
+    missing = size - len(rows)
     if missing:
         rows = np.concatenate([rows, np.repeat(rows[-1:], missing, axis=0)])
     return rows, weights

@@ -67,7 +67,9 @@ def test_a_good_record_is_kept_and_nothing_started(tmp_path: Path) -> None:
     assert not list(scene.cell.glob("mark-*"))
 
 
-@pytest.mark.parametrize("name", ["two words", 'it\'s "quoted" $HOME `x`', "new\nline", "ü-%j-*", "no utf-8 \udce9"])
+@pytest.mark.parametrize(
+    "name", ["two words", 'it\'s "quoted" $HOME `x`', "new\nline", "ü-%j-*", "no utf-8 \udce9"]
+)
 def test_folders_with_any_name(tmp_path: Path, name: str) -> None:
     scene = play(tmp_path, GOOD, name=name)
     assert run_cell(scene.told()) == "completed"

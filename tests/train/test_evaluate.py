@@ -144,3 +144,12 @@ def test_every_part_is_a_sign_of_life() -> None:
     said: list[str] = []
     Evaluator(model(), data(1203), 0, 1, said.append)()
     assert said == ["validating, part 1 of 3", "validating, part 2 of 3", "validating, part 3 of 3"]
+
+
+@pytest.mark.parametrize(
+    ("side", "images"), [(8, 500), (32, 500), (64, 500), (224, 41), (1024, 2), (4096, 1)]
+)
+def test_large_images_are_evaluated_a_few_at_a_time(side: int, images: int) -> None:
+    from train.evaluate import images_at_once
+
+    assert images_at_once(side, side) == images
