@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
+from statistics import median
 
 from train.record import GOOD, DataRecord, RunRecord
 
@@ -71,6 +73,7 @@ def _completed_findings(record: RunRecord) -> Iterator[str]:
         yield f"{len(record.epochs)} of {record.config.epochs} epochs, yet the status is completed"
     if record.data is not None:
         yield from _first(_coverage_findings(record, record.data))
+    yield from _throughput_findings(record)
     if record.weights_sha256 is None:
         reason = reason_for(record, "weights_sha256")
         yield f"nothing shows that all ranks hold equal weights ({reason})"
@@ -80,6 +83,24 @@ def _completed_findings(record: RunRecord) -> Iterator[str]:
         f"epoch {e.epoch}: training loss is null ({reason})"
         for e in record.epochs
         if e.train_loss is None
+    )
+
+
+def _throughput_findings(record: RunRecord) -> Iterator[str]:
+    """The record's rate must be the median of its samples, and these what its epochs say."""
+    if record.throughput is None or record.throughput.images_per_s is None:
+        return
+    told, samples = record.throughput.images_per_s, record.throughput.samples
+    if not samples or not math.isclose(told, median(s.images_per_s for s in samples), rel_tol=1e-6):
+        yield f"its {told:,.0f} images/s are not the median of its samples"
+    epochs = {epoch.epoch: epoch for epoch in record.epochs}
+    yield from _first(
+        f"epoch {s.epoch}: sample of {s.images_per_s:,.0f} images/s is not its images / seconds"
+        for s in samples
+        if s.epoch not in epochs
+        or not math.isclose(
+            s.images_per_s * epochs[s.epoch].train_s, epochs[s.epoch].images, rel_tol=1e-6
+        )
     )
 
 

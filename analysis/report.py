@@ -77,7 +77,7 @@ def build_report(sweep: Sweep, *, draw: bool = True) -> Report:
         name=manifest.name,
         title=manifest.title,
         facts=_facts(sweep),
-        warnings=_warnings(sweep, runs),
+        warnings=_warnings(sweep, runs, frames["scaling"]),
         tables=tables,
         figures=_figures(records, runs, frames["convergence"]) if draw else (),
         frames=frames,
@@ -117,7 +117,19 @@ def _facts(sweep: Sweep) -> tuple[tuple[str, str], ...]:
     return tuple(facts)
 
 
-def _warnings(sweep: Sweep, runs: pd.DataFrame) -> tuple[str, ...]:
+def _too_good(scaling: pd.DataFrame) -> list[str]:
+    """A rank that is faster among others than alone: rather a disturbed baseline than a wonder."""
+    above = scaling[scaling["efficiency"].fillna(0) > 1.02]
+    rows = [f"{row.technique} at {row.gpus} ranks" for row in above.itertuples()]
+    if not rows:
+        return []
+    return [
+        f"Efficiency above 1 ({', '.join(rows)}): the runs on fewer ranks were slowed by something "
+        "(other load on the machine, most often). Measure again on a quiet machine."
+    ]
+
+
+def _warnings(sweep: Sweep, runs: pd.DataFrame, scaling: pd.DataFrame) -> tuple[str, ...]:
     warnings = [] if sweep.records else [NOTHING]
     if sweep.problems:
         warnings.append(
@@ -126,6 +138,7 @@ def _warnings(sweep: Sweep, runs: pd.DataFrame) -> tuple[str, ...]:
         )
     if runs["oversubscribed"].any():
         warnings.append(f"In some runs {SHARED_CORES}.")
+    warnings += _too_good(scaling)
     if sweep.unplanned:
         warnings.append(
             f"{len(sweep.unplanned)} record(s) in the folder are not in the present plan and are "

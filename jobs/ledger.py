@@ -10,7 +10,7 @@ from pathlib import Path
 
 from jobs.lock import LOCK_NAME, hold, holder
 from jobs.ranks import end_leftovers
-from jobs.settle import is_good, settle_lost, settle_unstarted
+from jobs.settle import is_good, is_unsettled, settle_lost, settle_unstarted
 from train.config import ConfigError, RunConfig
 from train.files import write_atomically
 from train.record import GOOD, MANIFEST_NAME, RECORD_NAME, RecordError, SweepManifest, read_record
@@ -57,8 +57,9 @@ def stand(config: RunConfig, folder: Path) -> Standing:
         if not ours:
             why = f"an earlier make sweep still runs it: {holder(folder) or 'unknown'}"
             return Standing(config, folder, RUNNING, why)
-        end_leftovers(folder)
-        settle_lost(folder, config)
+        if is_unsettled(folder):
+            end_leftovers(folder)
+            settle_lost(folder, config)
     file = folder / RECORD_NAME
     if not file.exists():
         return Standing(config, folder, NEW, "not run yet")

@@ -90,10 +90,13 @@ def holder(cell: Path) -> str:
 
 
 def ask_to_end(cell: Path) -> None:
-    """Send SIGTERM to the cell's supervisor, if it is on this machine."""
+    """Send SIGTERM to the cell's supervisor, if it is on this machine and has the file open."""
     found = re.fullmatch(r"process (\d+) on (.+)", holder(cell))
-    if found and found[2] == os.uname().nodename:
-        with contextlib.suppress(ProcessLookupError):
+    if not found or found[2] != os.uname().nodename:
+        return
+    with contextlib.suppress(OSError):
+        handles = Path("/proc", found[1], "fd").iterdir()
+        if any(handle.resolve() == (cell / LOCK_NAME).resolve() for handle in handles):
             os.kill(int(found[1]), signal.SIGTERM)
 
 

@@ -79,6 +79,11 @@ def over(cell: Path) -> None:
             file.unlink(missing_ok=True)
 
 
+def is_unsettled(cell: Path) -> bool:
+    """Whether a start may have left ranks and no record; only while nobody holds the cell."""
+    return (cell / "logs" / ATTEMPT_NAME).exists()
+
+
 def settle_lost(cell: Path, config: RunConfig) -> bool:
     """Give a start whose supervisor was killed its record; True when there was one to give.
 

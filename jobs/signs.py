@@ -52,21 +52,21 @@ class Watch:
     _seen: dict[int, tuple[int, float]] = field(default_factory=dict)
 
     def stale(self, limit_s: float) -> Reason | None:
-        """The first rank whose life sign has not changed for ``limit_s`` seconds."""
+        """The rank whose life sign has not changed for the longest, if over ``limit_s`` seconds."""
         now = time.monotonic()
         for rank in range(self.size):
             try:
                 stamp = rank_file(self.cell, rank, "beat").stat().st_mtime_ns
             except OSError:
                 stamp = 0
-            last, since = self._seen.get(rank, (None, now))
-            if stamp != last:
+            if rank not in self._seen or stamp != self._seen[rank][0]:
                 self._seen[rank] = (stamp, now)
-            elif now - since > limit_s:
-                silent = f"a hang: rank {rank} showed no life for {now - since:.0f} s"
-                phase = read_sign(self.cell, rank).phase
-                return Reason("failed", f"{silent} (while: {phase})", rank)
-        return None
+        silent_s, rank = max((now - since, rank) for rank, (_, since) in self._seen.items())
+        if silent_s <= limit_s:
+            return None
+        phase = read_sign(self.cell, rank).phase
+        text = f"a hang: rank {rank} showed no life for {silent_s:.0f} s (while: {phase})"
+        return Reason("failed", text, rank)
 
 
 def blame(cell: Path, size: int, first: int) -> tuple[str, str, int]:

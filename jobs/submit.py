@@ -15,6 +15,7 @@ import submitit
 from jobs.launch import CellTask
 from jobs.stop import held_back
 from jobs.supervisor import ROOT, run_cell
+from train.config import ConfigError
 
 #: submitit's local jobs end after 2 minutes otherwise; the supervisor has its own clock.
 _NO_LIMIT_MIN = 60 * 24 * 30
@@ -26,8 +27,16 @@ def local_executor(sweep: Path) -> submitit.LocalExecutor:
 
     A new folder for each sweep, because submitit names its files by process numbers, and these come
     again: soon in a container, where an earlier sweep's pickle could be taken for this one's.
+
+    Raises:
+        ConfigError: the path holds what submitit would replace by numbers of jobs.
     """
     private = sweep / FOLDER_NAME
+    if found := [tag for tag in ("%j", "%t", "%A", "%a") if tag in str(private)]:
+        raise ConfigError(
+            f"the results folder {sweep} has {found[0]} in its path, which submitit replaces by a "
+            "job's number: name a folder without it with RESULTS=DIR"
+        )
     private.mkdir(mode=0o700, parents=True, exist_ok=True)
     private.chmod(0o700)
     folder = private / f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}-{os.getpid()}"

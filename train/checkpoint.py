@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from train.config import RunConfig
@@ -65,13 +68,23 @@ def save(
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as out:
-            np.savez(out, **arrays)
+            _write_arrays(out, arrays)
             out.flush()
             os.fsync(out.fileno())
         temporary.replace(path)
     finally:
         with contextlib.suppress(FileNotFoundError):
             temporary.unlink()
+
+
+def _write_arrays(out: IO[bytes], arrays: dict[str, npt.NDArray[Any]]) -> None:
+    """What np.savez does, which on a full disk leaves its archive open behind it."""
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                np.lib.format.write_array(  # type: ignore[no-untyped-call]
+                    entry, array, allow_pickle=False
+                )
 
 
 def restore(

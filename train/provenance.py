@@ -23,6 +23,10 @@ ENVIRONMENT = (
     "NCCL_P2P_DISABLE", "SLURM_JOB_PARTITION", "SLURM_JOB_NUM_NODES", "SLURM_CPUS_PER_TASK",
 )  # fmt: skip
 
+#: What decides a result: the code, its locks and the rows of techniques.
+CODE = ("train", "jobs", "containers", "pyproject.toml")
+NEW_CODE = ("train/*.py", "jobs/*.py")
+
 REASONS = {
     "provenance.git_commit": "the code does not run from a git checkout",
     "provenance.git_dirty": "the code does not run from a git checkout",
@@ -51,13 +55,18 @@ def collect(config: RunConfig, runtime: Runtime) -> Provenance:
 
 
 def git_state(folder: Path) -> tuple[str | None, bool | None]:
-    """Commit and whether the tree differs from it; told by the supervisor inside a container."""
+    """Commit, and whether the code differs from it; told by the supervisor inside a container.
+
+    A new sweep file or a note beside the code changes no result: a record holds its whole config.
+    """
     told = os.environ.get("HOROSCALE_GIT_COMMIT")
     if told:
         return told, os.environ.get("HOROSCALE_GIT_DIRTY") == "1"
     try:
         commit = _git(folder, "rev-parse", "HEAD")
-        return commit, bool(_git(folder, "status", "--porcelain"))
+        changed = _git(folder, "status", "--porcelain", "--untracked-files=no", "--", *CODE)
+        new = _git(folder, "ls-files", "--others", "--exclude-standard", "--", *NEW_CODE)
+        return commit, bool(changed or new)
     except (OSError, subprocess.CalledProcessError):
         return None, None
 

@@ -98,20 +98,19 @@ class TrainStep:
         """
         if self.size == 1:
             return gradients, tf.constant(0.0, tf.float64)
-        with tf.control_dependencies(gradients):
-            begin = _now()
+        begin = _clock_after(gradients)
         with tf.control_dependencies([begin]):
             held = [tf.identity(gradient) for gradient in gradients]
         reduced = hvd.grouped_allreduce(held, op=hvd.Average)
-        with tf.control_dependencies(reduced):
-            end = _now()
-        return reduced, end - begin
+        return reduced, _clock_after(reduced) - begin
 
 
-def _now() -> tf.Tensor:
-    """Seconds of the monotonic clock when the graph gets here (float64 scalar).
+def _clock_after(tensors: list[tf.Tensor]) -> tf.Tensor:
+    """Seconds of the monotonic clock when all the tensors have values (float64 scalar).
 
-    A call back into Python (tens of microseconds), because tf.timestamp refuses to run when ops
-    are deterministic.
+    One element of each goes to the host: a GPU's kernels are only queued when the graph gets here,
+    and waiting for values is what makes the time one of results. A call back into Python (tens of
+    microseconds), because tf.timestamp refuses to run when ops are deterministic.
     """
-    return tf.numpy_function(time.perf_counter, [], tf.float64, stateful=True)
+    probe = tf.concat([tf.reshape(tensor, [-1])[:1] for tensor in tensors], axis=0)
+    return tf.numpy_function(lambda _: time.perf_counter(), [probe], tf.float64, stateful=True)

@@ -143,6 +143,9 @@ def record(
         epoch(i, run, **{"validation_accuracy": value, **(epoch_changes or {})})
         for i, value in enumerate(accuracies, start=1)
     )
+    if images_per_s is not None and "train_s" not in (epoch_changes or {}):
+        # the seconds that make the samples true
+        epochs = tuple(e.model_copy(update={"train_s": e.images / images_per_s}) for e in epochs)
     samples = tuple(
         ThroughputSample(epoch=e.epoch, images_per_s=images_per_s)
         for e in epochs[1:]

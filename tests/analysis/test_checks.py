@@ -65,3 +65,15 @@ def test_reasons_come_from_the_record_or_its_parent() -> None:
     item = record(TWO, throughput=None, missing={"throughput": "one epoch"})
     assert reason_for(item, "throughput.images_per_s") == "one epoch"
     assert reason_for(item, "epochs.train_loss") == "the record gives no reason"
+
+
+def test_a_rate_that_its_epochs_do_not_bear_out_is_rejected() -> None:
+    good = record()
+    assert good.throughput is not None
+    boasted = good.throughput.model_copy(update={"images_per_s": 99_999.0})
+    (found,) = rejections(good.model_copy(update={"throughput": boasted}), good.cell_id)
+    assert "99,999 images/s are not the median of its samples" in found
+    samples = tuple(s.model_copy(update={"images_per_s": 99_999.0}) for s in boasted.samples)
+    invented = boasted.model_copy(update={"samples": samples})
+    (found,) = rejections(good.model_copy(update={"throughput": invented}), good.cell_id)
+    assert "is not its images / seconds" in found

@@ -80,3 +80,11 @@ def test_a_technique_that_the_manifest_forgot_is_shown_last(tmp_path: Path) -> N
     folder = write_sweep(tmp_path / "s", [record(config("extra")), record()], techniques=["naive"])
     table = report_of(folder).frames["convergence"]
     assert table["technique"].tolist() == ["naive", "extra"]
+
+
+def test_an_efficiency_above_one_is_a_warning(tmp_path: Path) -> None:
+    items = [
+        record(config(gpus=1), images_per_s=100.0), record(config(gpus=2), images_per_s=250.0)
+    ]  # fmt: skip
+    built = build_report(load_sweep(write_sweep(tmp_path / "s", items)), draw=False)
+    assert any("Efficiency above 1 (naive at 2 ranks)" in text for text in built.warnings)

