@@ -8,14 +8,16 @@ SWEEP ?= quickstart
 SITE ?= auto
 FORCE ?= 0
 JOBS ?= 1
-WAIT ?= 1
 RESULTS ?= $(CURDIR)/results
 DATA ?= $(CURDIR)/.data
 TESTS ?= tests
 # values reach the recipes as environment variables, never as shell text
-export SWEEP SITE FORCE JOBS WAIT RESULTS DATA TESTS
+export SWEEP SITE FORCE JOBS RESULTS DATA TESTS
 
 PY := .venv/bin/python
+ifeq ($(filter $(FORCE),0 1),)
+$(error FORCE=$(FORCE) found, expected FORCE=1 (run finished cells anew) or FORCE=0)
+endif
 # the folder of the sweep's results; its name is written in the sweep's file
 FOLDER = "$$($(PY) -m jobs where "$$SWEEP" --results "$$RESULTS")"
 

@@ -21,10 +21,11 @@ from jobs.datafacts import planned_images, train_images
 from jobs.display import LiveDisplay, PlainDisplay
 from jobs.engine import Interrupted, Machine, run_cells
 from jobs.estimate import known_rates
-from jobs.launch import CellTask, core_groups, train_argv
+from jobs.launch import CellTask, core_groups, rank_environment, train_argv
 from jobs.ledger import FORCED, NEW, RUNNING, Standing, lay_out, survey
 from jobs.lock import only_sweep
 from jobs.plan import plan_rows, render_plan
+from jobs.settle import is_good
 from jobs.stop import stopped_by_signals
 from jobs.supervisor import ROOT
 from jobs.sweep import Sweep, load_sweep
@@ -57,10 +58,12 @@ def plan(
         rows = plan_rows(
             wanted.configs, planned_images(wanted.configs, data, store), known_rates(results)
         )
-        lines = {
-            c.cell_id(): _launch_line(c, results / wanted.name, machine) for c in wanted.configs
-        }
-        render_plan(rows, lines, Console())
+        folder = results / wanted.name
+        # one line for each number of ranks: within it, only names differ
+        first = {config.gpus: config for config in reversed(wanted.configs)}
+        lines = {c.cell_id(): _launch_line(c, folder, machine) for c in first.values()}
+        done = {c.cell_id() for c in wanted.configs if is_good(folder / c.cell_id())}
+        render_plan(rows, lines, Console(), done)
 
 
 @app.command()
@@ -186,7 +189,10 @@ def _launch_line(config: RunConfig, folder: Path, machine: Machine) -> list[str]
         limit_s=machine.limit_s,
         visible_gpus=None,
     )
-    return train_argv(task, 1)
+    own = rank_environment(task, 0, attempt=1, supervisor=os.getpid(), root=ROOT)
+    shown = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CORES")
+    world = [f"HOROSCALE_{name}={own[f'HOROSCALE_{name}']}" for name in shown]
+    return ["env", *world, *train_argv(task, 1)]
 
 
 def _check_site(site: str) -> None:

@@ -46,6 +46,16 @@ class Row:
                     return EpochRecord.model_validate_json(line)
         return None
 
+    def spent_s(self) -> float:
+        return time.monotonic() - self.began if self.began else 0.0
+
+    def rest_s(self) -> float | None:
+        """Seconds of the epochs to go at the pace of the last one; None before there is one."""
+        last = self.last_epoch()
+        if last is None:
+            return None
+        return (self.cell.config.epochs - last.epoch) * (last.train_s + last.eval_s)
+
 
 @dataclass
 class Board:
@@ -70,23 +80,31 @@ class Board:
         return row
 
     def left_s(self) -> float | None:
-        """Remaining seconds, from this sweep's own finished cells; None before the first.
+        """Remaining seconds; None before anything is known.
 
-        A cell's time is taken from the finished cells of its size where there are any.
+        A running cell's rest is its epochs to go at the pace of its last one. A waiting cell takes
+        as long as the finished cells of its size did, else as any, else as the running ones will.
         """
         took: dict[int, list[float]] = {}
         for row in self.rows.values():
             if row.took_s is not None:
                 took.setdefault(row.cell.config.gpus, []).append(row.took_s)
-        if not took:
+        running = [row for row in self.rows.values() if row.state == "running"]
+        rest = {id(row): row.rest_s() for row in running}
+        any_cell = [s for times in took.values() for s in times] or [
+            row.spent_s() + known for row in running if (known := rest[id(row)]) is not None
+        ]
+        if not any_cell:
             return None
-        overall = [s for times in took.values() for s in times]
         left = 0.0
         for row in self.rows.values():
-            if row.state in ("waiting", "running"):
-                times = took.get(row.cell.config.gpus, overall)
-                spent = time.monotonic() - row.began if row.began else 0.0
-                left += max(0.0, sum(times) / len(times) - spent)
+            times = took.get(row.cell.config.gpus, any_cell)
+            usual = sum(times) / len(times)
+            if row.state == "waiting":
+                left += usual
+            elif row.state == "running":
+                known = rest[id(row)]
+                left += max(0.0, usual - row.spent_s()) if known is None else known
         return left
 
 

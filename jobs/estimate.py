@@ -108,7 +108,11 @@ def estimate(config: RunConfig, images: int, rates: Rates) -> Estimate:
         return Estimate(None, "never run here")
     nearest = min(others, key=lambda other: _distance(key, other))
     rate = rates[nearest]
-    change = "" if nearest.normalisation == key.normalisation else f", {nearest.normalisation}"
+    change = (
+        ""
+        if nearest.normalisation == key.normalisation
+        else (f" with normalisation {nearest.normalisation}")
+    )
     source = f"{_cells(rate)} on gpus={nearest.gpus}{change}"
     if nearest.gpus != key.gpus:
         source += ", scaled in proportion"

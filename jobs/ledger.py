@@ -91,7 +91,9 @@ def conclude(
         record = read_record(folder / RECORD_NAME)
     except (OSError, ValueError) as error:
         return "lost", f"it has no record, and none can be written: {error}"
-    return record.status, record.error.what if record.error else ""
+    if record.error is None:
+        return record.status, ""
+    return record.status, f"{record.error.what} -> {record.error.what_to_do}"
 
 
 def lay_out(configs: Sequence[RunConfig], sweep: Path, manifest: SweepManifest) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -78,31 +78,36 @@ def _row(config: RunConfig, steps: int, rates: Rates) -> PlanRow:
 
 
 def render_plan(
-    rows: Sequence[PlanRow], lines: Mapping[str, Sequence[str]], console: Console
+    rows: Sequence[PlanRow],
+    lines: Mapping[str, Sequence[str]],
+    console: Console,
+    done: Collection[str] = (),
 ) -> None:
-    """Print the table, what the estimates stand on, and the launch line of each cell.
+    """Print the table, the launch lines, and last what is to run and how long it takes.
 
-    ``lines``: cell id -> tokens; printed unwrapped, quoted for a shell.
+    ``lines``: cell id -> tokens; printed unwrapped, quoted for a shell. ``done``: ids of the cells
+    that have a good record and are skipped.
     """
-    table = _table(rows)
+    table = _table(rows, done)
     # measured against the widest there could be: the console's own width would hide the overrun
     wide = console.options.update(max_width=10_000)
     table.width = Measurement.get(console, wide, table).maximum
     if console.is_terminal and table.width > console.width:
-        table = _table(rows, shorten=True)
+        table = _table(rows, done, shorten=True)
     # a file or a pipe has no width to keep to: nothing is cut
     console.print(table, crop=console.is_terminal)
-    for text in summary(rows):
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
     shown = [row.cell_id for row in rows if row.cell_id in lines]
     if shown:
         console.print("\nlaunch lines, one such process per rank:", highlight=False)
     for name in shown:
         text = f"  {name}:\n    {shlex.join(lines[name])}"
         console.print(text, markup=False, highlight=False, soft_wrap=True)
+    console.print()
+    for text in summary(rows, done):
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def _table(rows: Sequence[PlanRow], shorten: bool = False) -> Table:
+def _table(rows: Sequence[PlanRow], done: Collection[str] = (), *, shorten: bool = False) -> Table:
     """``shorten``: leave out data set and model of the ids where all cells share them."""
     starts = {"-".join(row.cell_id.split("-")[:2]) + "-" for row in rows}
     words = starts.pop() if shorten and len(starts) == 1 else ""
@@ -120,24 +125,34 @@ def _table(rows: Sequence[PlanRow], shorten: bool = False) -> Table:
             f"{row.epochs:,}",
             f"{row.total_steps:,}",
             f"{row.lr:.4g}",
-            "?" if row.seconds is None else f"~{clock(row.seconds)}",
+            _time(row, done),
         )
     return table
 
 
-def summary(rows: Sequence[PlanRow]) -> list[str]:
-    """Lines under the table: size of the sweep, time in all, what each estimate stands on."""
-    known = [row.seconds for row in rows if row.seconds is not None]
+def _time(row: PlanRow, done: Collection[str]) -> str:
+    if row.cell_id in done:
+        return "done"
+    return "?" if row.seconds is None else f"~{clock(row.seconds)}"
+
+
+def summary(rows: Sequence[PlanRow], done: Collection[str] = ()) -> list[str]:
+    """Closing lines: size of the sweep, time of what is to run, what each estimate stands on."""
     data = ", ".join(dict.fromkeys(f"{row.model} on {row.dataset}" for row in rows))
-    text = f"{len(rows)} cells: {data}; batch = images per step over all ranks"
-    missing = len(rows) - len(known)
+    lines = [f"{len(rows)} cells: {data}; batch = images per step over all ranks"]
+    ahead = [row for row in rows if row.cell_id not in done]
+    if len(ahead) < len(rows):
+        lines.append(f"{len(rows) - len(ahead)} have a good record and are skipped")
+    if not ahead:
+        return [*lines, "nothing to train"]
+    known = [row.seconds for row in ahead if row.seconds is not None]
     if not known:
-        return [text, "time: never run here, so there is nothing to estimate from"]
+        return [*lines, "time: never run here, so there is nothing to estimate from"]
     total = f"time: about {clock(sum(known))} one cell after another"
-    if missing:
-        total += f", {missing} never run here left out"
-    sources = Counter(row.source for row in rows if row.seconds is not None)
-    return [text, total, *(f"  {n} estimated from {source}" for source, n in sources.items())]
+    if len(known) < len(ahead):
+        total += f", {len(ahead) - len(known)} never run here left out"
+    sources = Counter(row.source for row in ahead if row.seconds is not None)
+    return [*lines, total, *(f"  {n} estimated from {source}" for source, n in sources.items())]
 
 
 def clock(seconds: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -39,6 +40,13 @@ matrix:
 
 def sweep(epochs: int = 2, gpus: str = "[2]", technique: str = "naive", seeds: str = "[0]") -> str:
     return SWEEP.format(epochs=epochs, gpus=gpus, technique=technique, seeds=seeds)
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """Whatever is left of a sweep: its group holds the supervisors, and ranks end with these."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def curve(record):
@@ -176,7 +184,7 @@ def test_a_killed_rank_ends_the_cell_with_its_name(tmp_path, data_root) -> None:
         _, text = process.communicate(timeout=60)
         assert time.monotonic() - killed < 20
     finally:
-        process.kill()
+        end(process)
     assert process.returncode == 1, text
     (record,) = bench.records()
     assert record.status == "failed"
@@ -195,7 +203,7 @@ def test_a_hang_is_ended_and_the_silent_rank_named(tmp_path, data_root) -> None:
         rank_process(cell, 1).suspend()
         _, text = process.communicate(timeout=90)
     finally:
-        process.kill()
+        end(process)
     assert process.returncode == 1, text
     (record,) = bench.records()
     assert record.status == "failed"
@@ -214,7 +222,7 @@ def test_ctrl_c_then_resume_equals_an_uninterrupted_run(tmp_path, data_root) -> 
         os.killpg(process.pid, signal.SIGINT)  # what a terminal does on Ctrl-C
         _, said = process.communicate(timeout=60)
     finally:
-        process.kill()
+        end(process)
     assert process.returncode == 130, said
     (record,) = broken.records()
     assert record.status == "cancelled" and 3 <= len(record.epochs) < 40
@@ -235,8 +243,7 @@ def test_a_killed_supervisor_is_settled_as_lost_and_gone_on_from(tmp_path, data_
         wait_until(lambda: any(lines(c / "epochs.jsonl") for c in bench.cells()), "an epoch")
         os.killpg(process.pid, signal.SIGKILL)  # make sweep, submitit and the supervisor
     finally:
-        process.kill()
-        process.communicate()
+        end(process)
     wait_until(lambda: not leftovers(bench.folder), "ranks ending by themselves", 30)
     done = bench.run()
     assert done.returncode == 0, done.stderr
@@ -255,7 +262,7 @@ def test_two_sweeps_at_once_the_second_is_refused(tmp_path, data_root) -> None:
         assert second.returncode == 2 and "another make sweep works on" in second.stderr
         _, text = process.communicate(timeout=120)
     finally:
-        process.kill()
+        end(process)
     assert process.returncode == 0, text
     assert [r.status for r in bench.records()] == ["completed"]
 

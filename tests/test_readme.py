@@ -57,6 +57,13 @@ def shell(command: str, environment: dict[str, str]) -> subprocess.CompletedProc
     )  # fmt: skip
 
 
+def test_it_shows_a_measured_table_and_no_placeholder() -> None:
+    text = PAGES[0].read_text()
+    assert not re.search(r"^[A-Z_]{5,}$", text, re.MULTILINE)
+    rows = re.findall(r"^\| [12] \| .*\| 0\.\d{3} ± 0\.\d{3} \|", text, re.MULTILINE)
+    assert len(rows) == 10, "five conditions at one and two ranks"
+
+
 def test_no_command_is_left_untested() -> None:
     tested = {*RUN, "make test"}
     assert set(commands(PAGES[0].read_text())) == tested
@@ -112,6 +119,11 @@ def test_make_alone_lists_every_public_target() -> None:
 def test_wrong_requests_are_exit_code_2_with_the_nearest_name(variables, surroundings) -> None:
     environment = {k: v for k, v in surroundings.items() if k != "SITE"}
     done = shell(f"make sweep {variables}", environment)
-    assert "make: *** " in done.stderr and "Error 2" in done.stderr
+    assert done.returncode == 2 and "Error 2" in done.stderr
     assert ("quickstart" if "SWEEP=q" in variables else "known: auto, local") in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_force_is_0_or_1() -> None:
+    done = shell("make sweep SWEEP=smoke FORCE=yes", dict(os.environ))
+    assert done.returncode == 2 and "expected FORCE=1" in done.stderr

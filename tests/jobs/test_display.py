@@ -90,7 +90,7 @@ def test_plain_lines(tmp_path: Path, monkeypatch) -> None:
     name, other = first.config.cell_id(), second.config.cell_id()
     assert out.getvalue().splitlines() == [
         f"[1/2] {name}: started",
-        f"    {name}: epoch 2/4 loss 0.5000 accuracy 0.7500 images/s 128; left ?",
+        f"    {name}: epoch 2/4 loss 0.5000 accuracy 0.7500 images/s 128; left 0:07",
         f"    {name}: completed after 0 s: epoch 2/4, loss 0.5000, accuracy 0.7500, 128 images/s"
         "; left 0:00",
         f"[2/2] {other}: started",
@@ -131,6 +131,17 @@ def test_remaining_time_is_that_of_cells_of_the_same_size(tmp_path: Path) -> Non
     assert board.left_s() == pytest.approx(6 + 20 + 15, abs=0.1)
     rows[1].began = time.monotonic() - 400
     assert board.left_s() == pytest.approx(20 + 15, abs=0.1), "never less than nothing"
+
+
+def test_remaining_time_before_any_cell_is_done_is_that_of_the_epochs_to_go(tmp_path) -> None:
+    first, second = cells(tmp_path)  # of 4 epochs, 1.5 + 0.25 s each
+    board = Board.of([first, second])
+    row = board.started(first)
+    assert board.left_s() is None
+    write_epochs(first, 1)
+    row.began = time.monotonic() - 5
+    rest = 3 * 1.75
+    assert board.left_s() == pytest.approx(rest + (5 + rest), abs=0.1)
 
 
 def terminal(width: int = 120, height: int = 30) -> Console:

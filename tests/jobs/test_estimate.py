@@ -104,7 +104,7 @@ def test_another_normalisation_is_better_than_another_rank_count(tmp_path: Path)
     write(tmp_path, config(gpus=1))
     found = estimate(config(gpus=2), 300, known_rates(tmp_path))
     assert found.seconds == pytest.approx(20.0)
-    assert found.source == "1 earlier cell on gpus=2, batch_norm"
+    assert found.source == "1 earlier cell on gpus=2 with normalisation batch_norm"
 
 
 def test_the_same_normalisation_comes_first_at_equal_distance(tmp_path: Path) -> None:

@@ -166,7 +166,7 @@ def concluded(cell: Path, attempts: int = 0, *, stopped: bool = False) -> tuple[
 
 def test_the_record_of_this_start_is_the_answer(cell: Path) -> None:
     put(cell, "failed")
-    assert concluded(cell) == ("failed", "w")
+    assert concluded(cell) == ("failed", "w -> y")
     put(cell, "completed")
     assert concluded(cell, attempts=1) == ("completed", "")
 

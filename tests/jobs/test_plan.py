@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import shlex
 from typing import Any
 
@@ -129,3 +130,18 @@ def test_a_narrow_terminal_gets_lines_that_fit() -> None:
 )  # fmt: skip
 def test_clock(seconds: float, text: str) -> None:
     assert clock(seconds) == text
+
+
+def test_finished_cells_are_shown_as_done_and_cost_nothing() -> None:
+    runs = [config(seed=0), config(seed=1)]
+    rates = {rate_key(runs[0]): Rate(images_per_s=704.0, fixed_s=5.0, eval_s=1.0, cells=2)}
+    rows = plan_rows(runs, FACTS, rates)
+    done = {runs[0].cell_id()}
+    text = summary(rows, done)
+    assert "1 have a good record and are skipped" in text
+    assert "time: about 0:20 one cell after another" in text
+    assert summary(rows, {run.cell_id() for run in runs})[-1] == "nothing to train"
+    out = io.StringIO()
+    render_plan(rows, {}, Console(file=out), done)
+    assert re.search(rf"{runs[0].cell_id()} .*done", out.getvalue())
+    assert re.search(rf"{runs[1].cell_id()} .*~0:20", out.getvalue())
