@@ -14,6 +14,7 @@ import hashlib
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -236,4 +237,6 @@ def guarded(action: Callable[[], None]) -> int:
 
 
 if __name__ == "__main__":
+    # ended by a batch system, we end pip with us before the lock is free for another set-up
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main(sys.argv[1:]))

@@ -83,7 +83,9 @@ class EpochRecord(Frozen):
 
 
 class RankSteps(Frozen):
-    """Steady-state step times of one rank (first epoch of each start left out), seconds.
+    """Steady-state step times of one rank, seconds.
+
+    The first epoch of a start is left out; where it is the only one, its first step.
 
     ``step_s`` = ``input_s`` (waiting for the batch) + ``compute_s`` (forward, backward, update,
     calling the step) + ``communication_s`` (the grouped all-reduce, with the waiting for slower
