@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from pydantic import BaseModel
+
 from jobs.lock import LOCK_NAME, hold, holder
 from jobs.ranks import end_leftovers
 from jobs.settle import is_good, is_unsettled, settle_lost, settle_unstarted
@@ -111,11 +113,15 @@ def lay_out(configs: Sequence[RunConfig], sweep: Path, manifest: SweepManifest) 
                 f"{folder} is a file, expected the folder of a cell or nothing: move it away"
             )
         folder.mkdir(parents=True, exist_ok=True)
-        file = folder / CONFIG_NAME
-        text = config.model_dump_json(indent=2) + "\n"
-        if not file.exists() or file.read_bytes() != text.encode():
-            write_atomically(file, text)
-    write_atomically(sweep / MANIFEST_NAME, manifest.model_dump_json(indent=2) + "\n")
+        _lay(folder / CONFIG_NAME, config)
+    _lay(sweep / MANIFEST_NAME, manifest)
+
+
+def _lay(file: Path, content: BaseModel) -> None:
+    """Write the file unless it is there already: an unchanged plan must not look new."""
+    text = content.model_dump_json(indent=2) + "\n"
+    if not file.exists() or file.read_bytes() != text.encode():
+        write_atomically(file, text)
 
 
 def archive(folder: Path) -> None:

@@ -105,6 +105,7 @@ def test_a_second_smoke_sweep_trains_nothing(surroundings) -> None:
     done = shell("make sweep SWEEP=smoke", surroundings)
     assert done.returncode == 0
     assert "nothing to train" in done.stderr
+    assert "the report is newer than all records" in done.stdout
 
 
 def test_make_alone_lists_every_public_target() -> None:
