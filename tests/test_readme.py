@@ -83,6 +83,7 @@ RUN = {
 
 
 @pytest.mark.ranks2
+@pytest.mark.timeout(1800)  # all of the README's commands, one after another
 def test_commands_run_as_written(surroundings, tmp_path) -> None:
     for command, words in RUN.items():
         if "horovodrun" in command:
