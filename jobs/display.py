@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.table import Table
 
 from jobs.ledger import RUNNING, Standing
+from jobs.plan import common_start
 from jobs.signs import read_sign
 from train.record import GOOD, EpochRecord
 from train.traces import EPOCHS_NAME
@@ -219,10 +220,10 @@ class LiveDisplay:
                 name, justify="right" if name != "state" else "left", no_wrap=True,
                 min_width=width, max_width=max(width, PHASE_WIDTH),
             )  # fmt: skip
-        start = _common_start(list(rows)) if self._console.width < WIDE else ""
+        start = common_start(list(rows)) if self._console.width < WIDE else ""
         height = max(8, self._console.height - 8)
         for row in _window(list(rows.values()), height):
-            spent = time.monotonic() - row.began if row.state == "running" and row.began else None
+            spent = row.spent_s() if row.state == "running" else None
             name = row.cell.config.cell_id()
             table.add_row(
                 f"..{name.removeprefix(start)}" if start else name,
@@ -231,12 +232,6 @@ class LiveDisplay:
                 clock(row.took_s or spent),
             )
         return table
-
-
-def _common_start(names: Sequence[str]) -> str:
-    """Data set and model, where all cells share them."""
-    starts = {"-".join(name.split("-")[:2]) + "-" for name in names}
-    return starts.pop() if len(starts) == 1 else ""
 
 
 def _window(rows: list[Row], height: int) -> list[Row]:

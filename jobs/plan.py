@@ -109,8 +109,7 @@ def render_plan(
 
 def _table(rows: Sequence[PlanRow], done: Collection[str] = (), *, shorten: bool = False) -> Table:
     """``shorten``: leave out data set and model of the ids where all cells share them."""
-    starts = {"-".join(row.cell_id.split("-")[:2]) + "-" for row in rows}
-    words = starts.pop() if shorten and len(starts) == 1 else ""
+    words = common_start([row.cell_id for row in rows]) if shorten else ""
     table = Table(box=None, pad_edge=False, padding=(0, 1 if words else 2, 0, 0))
     table.add_column("cell", overflow="fold")
     each = "steps\n/epoch" if words else "steps/epoch"
@@ -128,6 +127,12 @@ def _table(rows: Sequence[PlanRow], done: Collection[str] = (), *, shorten: bool
             _time(row, done),
         )
     return table
+
+
+def common_start(cell_ids: Iterable[str]) -> str:
+    """Data set and model of the ids, where all cells share them; else ''."""
+    starts = {"-".join(cell_id.split("-")[:2]) + "-" for cell_id in cell_ids}
+    return starts.pop() if len(starts) == 1 else ""
 
 
 def _time(row: PlanRow, done: Collection[str]) -> str:

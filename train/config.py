@@ -17,7 +17,6 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 
 from train.technique import Frozen, Technique
 
-SCHEMA_VERSION = 1
 FOLDER_PREFIX = "folder:"
 
 
@@ -39,7 +38,6 @@ DATASETS: dict[str, DatasetFacts] = {
     # random pixels and labels of CIFAR's shape, for throughput only
     "synthetic": DatasetFacts(50_000, 10_000, (32, 32, 3), 10),
 }
-MODELS = ("cnn", "resnet_mini", "resnet50")
 
 
 class RunConfig(Frozen):
