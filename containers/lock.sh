@@ -16,3 +16,7 @@ compile dev pyproject.toml --group ranks --group build --group dev
 compile login pyproject.toml -c containers/dev.lock
 compile ranks --group ranks -c containers/dev.lock
 compile build --group build -c containers/dev.lock
+# the GPU image has ranks.lock, too: gpu.lock holds only what differs (TensorFlow, CUDA, NCCL)
+mapfile -t shared < <(sed -nE 's/^([a-z0-9_.-]+)==.*/--no-emit-package=\1/p' containers/ranks.lock)
+compile gpu --group gpu -c containers/dev.lock "${shared[@]}"
+compile cuda --group cuda

@@ -6,11 +6,11 @@ import contextlib
 import signal
 from pathlib import Path
 
-from jobs.ranks import Ranks
+from jobs.ended import RankSet
 from jobs.signs import blame
 from jobs.stop import Reason
 from train.record import RunError, Status
-from train.traces import RankFailure, rank_file, read_failures
+from train.traces import RankFailure, Unfinished, rank_file, read_failures, read_unfinished
 
 TAIL_LINES = 20
 TAIL_BYTES = 32 * 1024
@@ -23,7 +23,7 @@ _REQUESTS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 
 
 def cause_of(
-    cell: Path, ranks: Ranks, stopped: Reason | None, trouble: Exception | None
+    cell: Path, ranks: RankSet, stopped: Reason | None, trouble: Exception | None
 ) -> tuple[Status, RunError]:
     """Status and error for a start that left no good record.
 
@@ -33,6 +33,8 @@ def cause_of(
     failures = _timely_failures(cell, ranks)
     if error := _own_doing(cell, ranks, failures):
         return "failed", error
+    if ranks.size and (unfinished := read_unfinished(cell)):
+        return stopped.status if stopped else "timeout", _unfinished(unfinished)
     if stopped:
         return stopped.status, _stopped(cell, stopped)
     if trouble is not None:
@@ -40,15 +42,15 @@ def cause_of(
     return "failed", _weak_sign(cell, ranks, failures)
 
 
-def _timely_failures(cell: Path, ranks: Ranks) -> list[RankFailure]:
+def _timely_failures(cell: Path, ranks: RankSet) -> list[RankFailure]:
     """Errors that ranks of this start wrote before they were asked to end, earliest first."""
-    if not ranks.processes:
+    if not ranks.size:
         return []  # what is there was left by an earlier start
     asked = ranks.asked_at
     return [f for f in read_failures(cell) if asked is None or f.at.timestamp() <= asked]
 
 
-def _own_doing(cell: Path, ranks: Ranks, failures: list[RankFailure]) -> RunError | None:
+def _own_doing(cell: Path, ranks: RankSet, failures: list[RankFailure]) -> RunError | None:
     """A kill from outside; a rank's own error that is no mere consequence; a hang; a crash."""
     own = next((failure for failure in failures if not failure.consequence), None)
     killed = [rank for rank, end in ranks.bad.items() if end.code == -signal.SIGKILL]
@@ -58,13 +60,13 @@ def _own_doing(cell: Path, ranks: Ranks, failures: list[RankFailure]) -> RunErro
     if own and own.error.rank not in stalled:
         return own.error
     if stalled:
-        what, where, rank = blame(cell, len(ranks.processes), stalled[0])
+        what, where, rank = blame(cell, ranks.size, stalled[0])
         return _error(what, where, cell, rank)
     crashed = [r for r, end in ranks.bad.items() if end.code < 0 and -end.code not in _REQUESTS]
     return _bad_exit(cell, ranks, crashed[0]) if crashed else None
 
 
-def _weak_sign(cell: Path, ranks: Ranks, failures: list[RankFailure]) -> RunError:
+def _weak_sign(cell: Path, ranks: RankSet, failures: list[RankFailure]) -> RunError:
     """A bad exit without a word; else a rank that only says that a peer is gone; else nothing."""
     said = {failure.error.rank for failure in failures}
     silent = [rank for rank in ranks.bad if rank not in said]
@@ -75,8 +77,17 @@ def _weak_sign(cell: Path, ranks: Ranks, failures: list[RankFailure]) -> RunErro
     if ranks.unended:
         rank = ranks.unended[0]
         what = f"rank {rank} cannot be ended: it waits in the kernel for a device or a file server"
-        return _error(what, f"process {ranks.processes[rank].pid}", cell, rank)
+        return _error(what, ranks.place(rank), cell, rank)
     return _error("all ranks ended well, yet there is no good record", "the ranks", cell, 0)
+
+
+def _unfinished(told: Unfinished) -> RunError:
+    return RunError(
+        what=f"stopped after epoch {told.epochs_done} of {told.epochs}, which is in the "
+        f"checkpoint: {told.why}",
+        where="the end of an epoch",
+        what_to_do="make sweep goes on from there",
+    )
 
 
 def _stopped(cell: Path, stopped: Reason) -> RunError:
@@ -94,7 +105,7 @@ def _trouble(trouble: Exception) -> RunError:
     return RunError(what=what, where="the supervisor", what_to_do=todo)
 
 
-def _bad_exit(cell: Path, ranks: Ranks, rank: int) -> RunError:
+def _bad_exit(cell: Path, ranks: RankSet, rank: int) -> RunError:
     code = ranks.bad[rank].code
     what = f"was ended by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
     return _error(f"rank {rank} {what} and left no error", f"rank {rank}", cell, rank)

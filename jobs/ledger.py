@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from jobs.lock import LOCK_NAME, hold, holder
 from jobs.ranks import end_leftovers
 from jobs.settle import is_good, is_unsettled, settle_lost, settle_unstarted
+from jobs.sweep import Sweep
 from train.config import ConfigError, RunConfig
 from train.files import write_atomically
 from train.record import GOOD, MANIFEST_NAME, RECORD_NAME, RecordError, SweepManifest, read_record
@@ -62,6 +63,11 @@ def stand(config: RunConfig, folder: Path) -> Standing:
         if is_unsettled(folder):
             end_leftovers(folder)
             settle_lost(folder, config)
+    return recorded(config, folder)
+
+
+def recorded(config: RunConfig, folder: Path) -> Standing:
+    """What the cell's record says of it; changes nothing."""
     file = folder / RECORD_NAME
     if not file.exists():
         return Standing(config, folder, NEW, "not run yet")
@@ -96,6 +102,15 @@ def conclude(
     if record.error is None:
         return record.status, ""
     return record.status, f"{record.error.what} -> {record.error.what_to_do}"
+
+
+def manifest_of(wanted: Sweep) -> SweepManifest:
+    return SweepManifest(
+        name=wanted.name,
+        title=wanted.title,
+        cells=tuple(config.cell_id() for config in wanted.configs),
+        techniques=wanted.techniques,
+    )
 
 
 def lay_out(configs: Sequence[RunConfig], sweep: Path, manifest: SweepManifest) -> None:

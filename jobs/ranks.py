@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from jobs.ended import Ended, bad_ends
 from jobs.launch import RENDEZVOUS, rendezvous_stem
 from jobs.stop import Reason
 
@@ -20,15 +21,6 @@ GRACE_S = 5.0
 KILL_AFTER_S = 3.0
 #: A killed process that is still there waits in the kernel, for a device or a file server.
 GIVE_UP_S = 30.0
-
-
-@dataclass(frozen=True)
-class Ended:
-    """How one rank ended; ``by_us`` when the supervisor had asked it to."""
-
-    code: int  # negative: the signal that ended it
-    at: float  # seconds since the epoch, to be compared with what ranks write
-    by_us: bool
 
 
 @dataclass
@@ -57,13 +49,20 @@ class Ranks:
             self.ended[rank] = Ended(process.wait(), time.time(), self.asked_at is not None)
 
     @property
+    def size(self) -> int:
+        return len(self.processes)
+
+    def place(self, rank: int) -> str:
+        return f"process {self.processes[rank].pid}"
+
+    @property
     def all_ended(self) -> bool:
         return len(self.ended) == len(self.processes)
 
     @property
     def bad(self) -> dict[int, Ended]:
         """Ranks that ended badly and by themselves, in the order in which they did."""
-        return {rank: end for rank, end in self.ended.items() if end.code != 0 and not end.by_us}
+        return bad_ends(self.ended)
 
     @property
     def unended(self) -> list[int]:

@@ -40,6 +40,7 @@ class Begun(BaseModel):
     number: int = Field(ge=1)
     started_at: AwareDatetime
     pid: int  # of the supervisor
+    job: str | None = None  # of Slurm, where it runs in one
 
 
 def reserve(cell: Path, epochs: int) -> None:
@@ -84,40 +85,57 @@ def is_unsettled(cell: Path) -> bool:
     return (cell / "logs" / ATTEMPT_NAME).exists()
 
 
-def settle_lost(cell: Path, config: RunConfig) -> bool:
+def begun_in(cell: Path) -> Begun | None:
+    """The start that runs, or whose supervisor was killed; None when there is none."""
+    try:
+        text = (cell / "logs" / ATTEMPT_NAME).read_text(encoding="utf-8")
+        return Begun.model_validate_json(text)
+    except (OSError, UnicodeDecodeError, ValidationError):
+        return None
+
+
+def settle_lost(
+    cell: Path, config: RunConfig, told: str | None = None, status: Status = "lost"
+) -> bool:
     """Give a start whose supervisor was killed its record; True when there was one to give.
 
     Only for the holder of the cell's lock. A record that cannot be read is left as it is.
+    ``told``: what the scheduler says of that end, and ``status`` what it makes of the cell.
     """
-    try:
-        text = (cell / "logs" / ATTEMPT_NAME).read_text(encoding="utf-8")
-        begun = Begun.model_validate_json(text)
-    except (OSError, UnicodeDecodeError, ValidationError):
-        return False
-    if _is_broken(cell):
+    begun = begun_in(cell)
+    if begun is None or _is_broken(cell):
         return False
     if len(earlier_attempts(cell)) < begun.number:
         error = RunError(
-            what="the supervisor of this start ended without a word (killed, or the machine went "
-            "down); its end is the last sign of life",
-            where=f"process {begun.pid}",
+            what="the supervisor of this start ended without a word ("
+            + (told or "killed, or the machine went down")
+            + "); its end is the last sign of life",
+            where=f"process {begun.pid}" if begun.job is None else f"Slurm job {begun.job}",
             what_to_do=GO_ON,
         )
-        settle(cell, config, "lost", error, begun.started_at, _last_sign(cell, begun.started_at))
+        settle(cell, config, status, error, begun.started_at, _last_sign(cell, begun.started_at))
     over(cell)
     return True
 
 
-def settle_unstarted(cell: Path, config: RunConfig, log: Path, asked_at: datetime) -> None:
+def settle_unstarted(
+    cell: Path,
+    config: RunConfig,
+    log: Path,
+    asked_at: datetime,
+    told: str | None = None,
+    status: Status = "lost",
+) -> None:
     """Give a start its record whose supervisor ended before it could do anything."""
     cell.mkdir(parents=True, exist_ok=True)
+    because = f" ({told})" if told else ""
     error = RunError(
-        what="the supervisor of this start ended before it could start a rank",
+        what=f"the supervisor of this start ended before it could start a rank{because}",
         where=str(log),
         what_to_do=f"read {log}, then make sweep again",
         log_tail=tail_of(log),
     )
-    settle(cell, config, "lost", error, asked_at)
+    settle(cell, config, status, error, asked_at)
 
 
 def is_good(cell: Path) -> bool:

@@ -11,12 +11,19 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from train.budget import Budget
 from train.config import ConfigError, RunConfig, load_config
 from train.failure import describe, headline, leave, leave_record
 from train.launch import Launch, read_launch
-from train.record import GOOD, RECORD_NAME, RecordError, Status, read_record
-from train.task import Task, WorldError
-from train.traces import earlier_attempts, forget_earlier, rank_file
+from train.record import GOOD, RECORD_NAME, RecordError, RunError, Status, read_record
+from train.task import Task, Unfinished, WorldError
+from train.traces import (
+    EXIT_UNFINISHED,
+    STOP_NAME,
+    earlier_attempts,
+    forget_earlier,
+    rank_file,
+)
 from train.watchdog import Watchdog
 
 EXIT_FAILED, EXIT_REQUEST, EXIT_INTERRUPTED = 1, 2, 130
@@ -46,6 +53,18 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         default=300.0,
         help="seconds without progress that end the rank",
     )
+    parser.add_argument(
+        "--stop-at",
+        type=_positive(float),
+        metavar="UNIX_SECONDS",
+        help="stop at the last epoch end that leaves time to be gone by then, with exit code "
+        f"{EXIT_UNFINISHED}; --resume goes on",
+    )
+    parser.add_argument(
+        "--supervised",
+        action="store_true",
+        help="a supervisor, perhaps on another host, keeps the record (as make sweep says)",
+    )
     return parser.parse_args(arguments)
 
 
@@ -65,7 +84,7 @@ def main(arguments: Sequence[str]) -> int:
     started_at = datetime.now(UTC)
     try:
         config = load_config(options.config)
-        launch = read_launch(os.environ)
+        launch = read_launch(os.environ, supervised=options.supervised)
         out = options.out or options.config.resolve().parent
         data = options.data or Path(os.environ.get("DATA") or DEFAULT_DATA)
         _prepare_folder(out)
@@ -74,12 +93,13 @@ def main(arguments: Sequence[str]) -> int:
                 print(f"{out / RECORD_NAME} is good already; --force or --out trains again")
             return 0
         number = start_number(options.attempt, out)
-        if launch.supervisor is None:
+        if not launch.supervised:
             forget_earlier(out, launch.rank, resume=options.resume)
     except (ConfigError, OSError) as error:
         print(f"train: {error}", file=sys.stderr)
         return EXIT_REQUEST
-    task = Task(out, data, options.store, options.resume, options.force, number, started_at)
+    budget = Budget(options.stop_at, out / "logs" / STOP_NAME)
+    task = Task(out, data, options.store, options.resume, options.force, number, started_at, budget)
     return _run(config, launch, task, options.stall_s)
 
 
@@ -113,7 +133,7 @@ def _run(config: RunConfig, launch: Launch, task: Task, stall_s: float) -> int:
     def failed(what: str, tail: str = "", status: Status = "failed") -> None:
         error = describe(what, launch, task.out, tail)
         leave(error, task.out)
-        if launch.supervisor is None and launch.rank == 0:
+        if not launch.supervised and launch.rank == 0:
             leave_record(config, status, error, task.out, task.started_at)
 
     beats = rank_file(task.out, launch.rank, "beat")
@@ -128,6 +148,8 @@ def _run(config: RunConfig, launch: Launch, task: Task, stall_s: float) -> int:
         failed(str(error))
         print(f"train: {error}", file=sys.stderr)
         return EXIT_REQUEST
+    except Unfinished as stopped:
+        return _unfinished(config, launch, task, stopped)
     except KeyboardInterrupt:
         failed("interrupted by Ctrl-C", status="cancelled")
         print("train: interrupted; --resume goes on from the last checkpoint", file=sys.stderr)
@@ -136,6 +158,20 @@ def _run(config: RunConfig, launch: Launch, task: Task, stall_s: float) -> int:
         failed(headline(error), traceback.format_exc())
         traceback.print_exc()
         return EXIT_FAILED
+
+
+def _unfinished(config: RunConfig, launch: Launch, task: Task, stopped: Unfinished) -> int:
+    """No error of a rank: a supervisor starts the cell again, and by hand the record says how."""
+    if launch.rank == 0:
+        print(f"train: {stopped}; --resume goes on", file=sys.stderr)
+        if not launch.supervised:
+            error = RunError(
+                what=str(stopped),
+                where=f"the end of epoch {stopped.done}",
+                what_to_do="start it again with --resume",
+            )
+            leave_record(config, "timeout", error, task.out, task.started_at)
+    return EXIT_UNFINISHED
 
 
 if __name__ == "__main__":

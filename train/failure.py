@@ -38,9 +38,7 @@ def describe(what: str, launch: Launch, cell: Path, tail: str = "") -> RunError:
     return RunError(
         what=_printable(what),
         where=f"rank {launch.rank} of {launch.size} on {os.uname().nodename}",
-        what_to_do="read what the rank printed"
-        if launch.supervisor is None
-        else _printable(f"read {log}"),
+        what_to_do=_printable(f"read {log}") if launch.supervised else "read what the rank printed",
         rank=launch.rank,
         log_tail=tuple(_printable(line) for line in tail.splitlines()[-20:]),
     )

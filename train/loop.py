@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import socket
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import horovod.tensorflow as hvd
 import numpy as np
@@ -18,6 +20,7 @@ import tensorflow as tf
 
 from train import checkpoint
 from train.batchnorm import reduce_statistics
+from train.budget import Budget, Stop
 from train.config import RunConfig, steps_per_epoch
 from train.data.arrays import Dataset
 from train.data.sampler import rank_batches, used_subset
@@ -27,13 +30,16 @@ from train.layers import StepSeed
 from train.measure import StepClock, rank_steps
 from train.models import build_model
 from train.optimizers import build_optimizer, optimizer_variables
-from train.record import EpochRecord, RankSteps, RunError
+from train.record import EpochRecord, LinkTraffic, RankSteps, RunError
 from train.runtime import Runtime
 from train.schedule import learning_rate
 from train.step import TrainStep
+from train.task import Unfinished
 from train.traces import CHECKPOINT_NAME, EPOCHS_NAME
+from train.traffic import moved, read_counters
 from train.verdict import divergence, not_finite
 
+T = TypeVar("T")
 Beat = Callable[[str], None]
 #: uint8 images [b, H, W, C] and int64 labels [b] of one rank
 Batch = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
@@ -48,6 +54,7 @@ class Trained:
     resumed_from: int
     steps: tuple[RankSteps, ...] | None
     weights_sha256: str
+    traffic: tuple[LinkTraffic, ...] = ()
 
 
 class UnequalRanks(RuntimeError):
@@ -64,6 +71,7 @@ class Cell:
     out: Path
     attempt: int
     beat: Beat
+    budget: Budget = field(default_factory=Budget)
     clock: StepClock = field(default_factory=StepClock)
 
     def __post_init__(self) -> None:
@@ -85,24 +93,49 @@ class Cell:
         """Train to the end of the config, or until it diverges.
 
         Raises:
+            Unfinished: the budget ends before the epochs do; on all ranks at the same epoch end.
             UnequalRanks: the ranks' weights differ at the end.
             tf.errors.UnknownError: a peer ended (Horovod's way to say so).
         """
         epochs = self._start(resume=resume)
         resumed_from = len(epochs)
         error: RunError | None = None
+        counters = read_counters()
+        longest_s = 0.0
         for epoch in range(len(epochs), self.config.epochs):
+            begin = time.perf_counter()
             record, error = self._epoch(epoch)
             epochs.append(record)
             self._save(epochs, whole=error is None)
             if error is not None:
                 break
+            longest_s = max(longest_s, time.perf_counter() - begin)
+            if len(epochs) < self.config.epochs:
+                self._keep_within(longest_s, len(epochs))
         if error is None:
             error = divergence(epochs[-1], len(self.data.classes), labelled=self.data.labelled)
+        traffic = self._gathered(
+            moved(socket.gethostname(), counters, read_counters())
+            if self.runtime.local_rank == 0 and self.runtime.size > 1
+            else ()
+        )
         self.beat("comparing the ranks' weights")
         return Trained(
-            error, tuple(epochs), resumed_from, self._gathered_steps(), self._common_hash()
-        )
+            error, tuple(epochs), resumed_from, self._gathered_steps(), self._common_hash(),
+            traffic=tuple(link for links in traffic for link in links),
+        )  # fmt: skip
+
+    def _keep_within(self, longest_s: float, done: int) -> None:
+        """Collective: rank 0 decides, since clocks and file systems may differ between nodes."""
+        rank, size = self.runtime.rank, self.runtime.size
+        mine = self.budget.decide(longest_s, time.time()) if rank == 0 else Stop.NO
+        told = hvd.allreduce(tf.constant(int(mine)), op=hvd.Sum).numpy() if size > 1 else mine
+        if decided := Stop(int(told)):
+            raise Unfinished(decided.why, done, self.config.epochs)
+
+    def _gathered(self, mine: T) -> list[T]:
+        """Collective: one value of each rank, on all ranks."""
+        return hvd.allgather_object(mine) if self.runtime.size > 1 else [mine]
 
     def _start(self, *, resume: bool) -> list[EpochRecord]:
         """Equal state on all ranks before step 1: rank 0's, from its checkpoint where asked."""
@@ -216,7 +249,7 @@ class Cell:
         for variable in self.model.variables:
             digest.update(np.ascontiguousarray(variable.numpy()).tobytes())
         mine = digest.hexdigest()
-        found = hvd.allgather_object(mine) if self.runtime.size > 1 else [mine]
+        found = self._gathered(mine)
         if len(set(found)) > 1:
             raise UnequalRanks(
                 "the ranks' weights differ after training: "
@@ -227,9 +260,7 @@ class Cell:
     def _gathered_steps(self) -> tuple[RankSteps, ...] | None:
         table = self.clock.steady()
         mine = rank_steps(self.runtime.rank, table) if len(table) else None
-        found: list[RankSteps | None] = (
-            hvd.allgather_object(mine) if self.runtime.size > 1 else [mine]
-        )
+        found = self._gathered(mine)
         known = tuple(steps for steps in found if steps is not None)
         return known if len(known) == len(found) else None
 

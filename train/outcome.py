@@ -9,8 +9,9 @@ from train.config import RunConfig, used_train_images
 from train.data.arrays import Dataset
 from train.measure import throughput
 from train.provenance import REASONS
-from train.record import Attempt, DataRecord, Provenance, RunRecord, Status, World
+from train.record import Attempt, DataRecord, LinkTraffic, Provenance, RunRecord, Status, World
 from train.traces import with_reasons
+from train.traffic import busiest
 
 if TYPE_CHECKING:  # it loads TensorFlow
     from train.loop import Trained
@@ -60,6 +61,7 @@ def finished_record(
         status=status,
     )
     attempts = (*earlier, this)
+    world = with_measured_interface(world, trained.traffic)
     return with_reasons(
         RunRecord.model_construct(
             schema_version=1,
@@ -72,6 +74,7 @@ def finished_record(
             epochs=trained.epochs,
             steps=trained.steps,
             throughput=throughput(trained.epochs),
+            traffic=trained.traffic,
             weights_sha256=trained.weights_sha256,
             provenance=provenance,
             attempts=attempts,
@@ -83,12 +86,22 @@ def finished_record(
     )
 
 
+def with_measured_interface(world: World, traffic: tuple[LinkTraffic, ...]) -> World:
+    """Neither MPI nor NCCL tells which interface it takes: between nodes, the counters do."""
+    if world.nodes == 1 or (world.controller == "gloo" and world.data_plane == "gloo"):
+        return world
+    used = busiest(traffic, world.hostnames[0])
+    return world if used is None else world.model_copy(update={"interface": used})
+
+
 def known_reasons(world: World, *, labelled: bool) -> dict[str, str]:
     """Reasons of nulls that hold from the moment the ranks have met, however the run ends."""
     if world.size == 1:
         interface = "a world of one talks to nobody"
     elif world.controller == "mpi":
         interface = "MPI does not tell which interface it uses"
+        if world.nodes > 1:
+            interface += ", and no counter of one was read at the end of the training"
     else:
         interface = "HOROVOD_GLOO_IFACE was not set, so that Gloo chose one by itself"
     reasons = {**REASONS, "world.interface": interface}

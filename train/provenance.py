@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import platform
-import subprocess
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from train.config import RunConfig
+from train.libraries import mpi_versions
 from train.record import Provenance
 from train.runtime import Runtime
+from train.source import git_state
 
 PACKAGES = (
     "tensorflow-cpu", "tensorflow", "keras", "horovod", "tensorflow-addons", "numpy", "pydantic",
@@ -21,11 +23,9 @@ ENVIRONMENT = (
     "HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS", "HOROVOD_GLOO_IFACE", "HOROVOD_CYCLE_TIME",
     "HOROVOD_FUSION_THRESHOLD", "HOROVOD_CACHE_CAPACITY", "NCCL_SOCKET_IFNAME", "NCCL_IB_HCA",
     "NCCL_P2P_DISABLE", "SLURM_JOB_PARTITION", "SLURM_JOB_NUM_NODES", "SLURM_CPUS_PER_TASK",
+    "SLURM_JOB_NODELIST", "SLURM_RESTART_COUNT", "HOROSCALE_BLOCK", "HOROSCALE_INTERFACE",
+    "OMPI_MCA_btl_tcp_if_include",
 )  # fmt: skip
-
-#: What decides a result: the code, its locks and the rows of techniques.
-CODE = ("train", "jobs", "containers", "pyproject.toml")
-NEW_CODE = ("train/*.py", "jobs/*.py")
 
 REASONS = {
     "provenance.git_commit": "the code does not run from a git checkout",
@@ -47,33 +47,17 @@ def collect(config: RunConfig, runtime: Runtime) -> Provenance:
         cpu=cpu_name(),
         gpu=runtime.gpu,
         driver=_driver(),
-        slurm_job_id=os.environ.get("SLURM_JOB_ID"),
+        slurm_job_id=slurm_job_id(os.environ),
         # weights and data order use the run's seed, random layers a stream per rank
         seeds={"run": config.seed},
         environment={name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
     )
 
 
-def git_state(folder: Path) -> tuple[str | None, bool | None]:
-    """Commit, and whether the code differs from it; told by the supervisor inside a container.
-
-    A new sweep file or a note beside the code changes no result: a record holds its whole config.
-    """
-    told = os.environ.get("HOROSCALE_GIT_COMMIT")
-    if told:
-        return told, os.environ.get("HOROSCALE_GIT_DIRTY") == "1"
-    try:
-        commit = _git(folder, "rev-parse", "HEAD")
-        changed = _git(folder, "status", "--porcelain", "--untracked-files=no", "--", *CODE)
-        new = _git(folder, "ls-files", "--others", "--exclude-standard", "--", *NEW_CODE)
-        return commit, bool(changed or new)
-    except (OSError, subprocess.CalledProcessError):
-        return None, None
-
-
-def _git(folder: Path, *arguments: str) -> str:
-    command = ["git", "-C", str(folder), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+def slurm_job_id(environment: Mapping[str, str]) -> str | None:
+    """As people and squeue write it: an element of an array is ARRAY_INDEX."""
+    array, index = (environment.get(f"SLURM_ARRAY_{name}_ID") for name in ("JOB", "TASK"))
+    return f"{array}_{index}" if array and index else environment.get("SLURM_JOB_ID")
 
 
 def _versions() -> dict[str, str]:
@@ -83,7 +67,7 @@ def _versions() -> dict[str, str]:
             found[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return found | mpi_versions()
 
 
 def cpu_name() -> str:

@@ -112,6 +112,16 @@ class Throughput(Frozen):
     left_out: tuple[int, ...]  # epochs that are not steady: the first after each start
 
 
+class LinkTraffic(Frozen):
+    """Bytes through one network interface of one node, from the first training step of the last
+    start to the end of its training. Of InfiniBand ports, what their hardware counted."""
+
+    host: str
+    interface: str  # lo, eth0, or an InfiniBand port as mlx5_0:1
+    received_bytes: int = Field(ge=0)
+    sent_bytes: int = Field(ge=0)
+
+
 class DataRecord(Frozen):
     name: str
     fingerprint: str  # sha256 over the arrays in memory
@@ -159,6 +169,9 @@ class RunRecord(Frozen):
     epochs: tuple[EpochRecord, ...]
     steps: tuple[RankSteps, ...] | None
     throughput: Throughput | None
+    # interfaces that moved nothing are left out; empty for a world of one, or where no counter
+    # could be read
+    traffic: tuple[LinkTraffic, ...] = ()
     weights_sha256: str | None  # equal on all ranks, or the status is failed
     provenance: Provenance | None
     attempts: tuple[Attempt, ...]

@@ -8,7 +8,9 @@ import time
 from collections.abc import MutableMapping
 from pathlib import Path
 
+from train.config import ConfigError
 from train.files import write_atomically
+from train.interfaces import NAME, Interface, interfaces_here, named, own_interface, towards
 from train.launch import Launch
 
 
@@ -16,29 +18,41 @@ class RendezvousError(RuntimeError):
     """The ranks could not meet."""
 
 
-def meet(launch: Launch, environment: MutableMapping[str, str], patience_s: float = 600.0) -> None:
+def meet(
+    launch: Launch, environment: MutableMapping[str, str], patience_s: float = 600.0
+) -> Interface:
     """Make the environment ready for ``hvd.init()`` under Gloo; serves on rank 0.
 
     Both CONTROLLER and CPU_OPERATIONS must say gloo: with the first alone, a build with MPI calls
-    MPI and aborts. One node here, so everything stays on the loopback interface: the server is
-    plain HTTP that anyone who can reach it may write to.
+    MPI and aborts. The server is plain HTTP that anyone who can reach it may write to, so it
+    listens on the one interface that the ranks use: loopback as long as one node is enough.
 
     Raises:
+        ConfigError: there is no such interface, or the nodes hold unequal numbers of ranks.
         RendezvousError: rank 0 published no address within ``patience_s`` seconds.
     """
     assert launch.rendezvous is not None
+    if launch.size != launch.nodes * launch.local_size:
+        raise ConfigError(
+            f"found {launch.size} ranks on {launch.nodes} nodes, {launch.local_size} of them on "
+            f"{socket.gethostname()}; over Gloo each node must hold equally many: start as many "
+            "on each (srun --ntasks-per-node)"
+        )
     if launch.rank == 0:
-        address = _serve("127.0.0.1")
-        write_atomically(launch.rendezvous, address)
+        interface = own_interface(environment, nodes=launch.nodes)
+        address = _serve(interface.address)
+        write_atomically(launch.rendezvous, f"{address} {interface.name}")
     else:
-        address = _wait_for(launch.rendezvous, patience_s)
+        address, name = _wait_for(launch.rendezvous, patience_s)
+        interface = towards(address.rsplit(":", 1)[0], name, environment)
     host, port = address.rsplit(":", 1)
     environment.update(
         HOROVOD_CONTROLLER="gloo",
         HOROVOD_CPU_OPERATIONS="gloo",
         HOROVOD_GLOO_RENDEZVOUS_ADDR=host,
         HOROVOD_GLOO_RENDEZVOUS_PORT=port,
-        HOROVOD_GLOO_IFACE="lo",
+        # left to itself, Gloo takes the address of the host's name, on many systems a loopback one
+        HOROVOD_GLOO_IFACE=interface.name,
         # a rank that is later than this aborts without a Python exception
         HOROVOD_GLOO_TIMEOUT_SECONDS=str(int(patience_s)),
         HOROVOD_HOSTNAME=socket.gethostname(),
@@ -46,9 +60,20 @@ def meet(launch: Launch, environment: MutableMapping[str, str], patience_s: floa
         HOROVOD_SIZE=str(launch.size),
         HOROVOD_LOCAL_RANK=str(launch.local_rank),
         HOROVOD_LOCAL_SIZE=str(launch.local_size),
-        HOROVOD_CROSS_RANK="0",
-        HOROVOD_CROSS_SIZE="1",
+        HOROVOD_CROSS_RANK=str(launch.node),
+        HOROVOD_CROSS_SIZE=str(launch.nodes),
     )
+    return interface
+
+
+def check_named(environment: MutableMapping[str, str]) -> None:
+    """Under MPI, too, a site's interface must be there: Open MPI's own words on it are a riddle.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if name := environment.get(NAME):
+        named(name, interfaces_here(), socket.gethostname())
 
 
 def _serve(host: str) -> str:
@@ -62,11 +87,13 @@ def _serve(host: str) -> str:
     return f"{host}:{server.server_address[1]}"
 
 
-def _wait_for(file: Path, patience_s: float) -> str:
+def _wait_for(file: Path, patience_s: float) -> tuple[str, str]:
+    """Address and interface of rank 0."""
     deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline:
         try:
-            return file.read_text(encoding="utf-8").strip()
+            address, name = file.read_text(encoding="utf-8").split()
+            return address, name
         except FileNotFoundError:
             time.sleep(0.05)
     raise RendezvousError(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from train import traces
 from train.config import RunConfig
 from train.data.prepare import load
 from train.files import write_atomically
@@ -14,13 +16,17 @@ from train.outcome import describe_data, finished_record, known_reasons
 from train.provenance import collect, cpu_name
 from train.record import RECORD_NAME, DataRecord, Provenance, RunRecord, World, write_record
 from train.runtime import Runtime, describe_world, start
-from train.task import Task
+from train.task import Task, Unfinished
 from train.traces import CHECKPOINT_NAME, START_NAME, earlier_attempts, rank_file
 
 
 def run_session(config: RunConfig, launch: Launch, task: Task, beat: Callable[[str], None]) -> None:
     """Collective. Rank 0 writes the record before the last barrier: a launcher may end stragglers
-    as soon as the first rank is gone."""
+    as soon as the first rank is gone.
+
+    Raises:
+        Unfinished: the ranks stopped at an epoch's end on purpose.
+    """
     beat("waiting for the other ranks")
     runtime = start(config, launch)
     # only now: it loads TensorFlow, which reads its environment once
@@ -28,13 +34,22 @@ def run_session(config: RunConfig, launch: Launch, task: Task, beat: Callable[[s
 
     beat("loading the data")
     data = load(config.dataset, config.image_size, task.data, task.store)
-    cell = Cell(config, runtime, data, task.out, task.attempt, beat)
+    cell = Cell(config, runtime, data, task.out, task.attempt, beat, task.budget)
     world = describe_world(runtime, cpu_name())
     facts = describe_data(config, data, cell.steps)
     provenance = collect(config, runtime)
     if runtime.rank == 0:
         _announce(task, world, facts, provenance, known_reasons(world, labelled=data.labelled))
-    trained = cell.train(resume=task.resume)
+    try:
+        trained = cell.train(resume=task.resume)
+    except Unfinished as stopped:
+        if runtime.rank == 0:
+            _note(task, stopped)
+        # a launcher ends the other tasks as soon as the first one is gone with this exit code,
+        # which would turn theirs into that of a signal
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        _leave(runtime)
+        raise
     write_step_times(cell.clock, rank_file(task.out, runtime.rank, "steps.jsonl"))
     if runtime.rank == 0:
         beat("writing the record")
@@ -66,6 +81,11 @@ def _announce(
         "reasons": reasons,
     }
     write_atomically(task.out / "logs" / START_NAME, json.dumps(told))
+
+
+def _note(task: Task, stopped: Unfinished) -> None:
+    note = traces.Unfinished(why=stopped.why, epochs_done=stopped.done, epochs=stopped.of)
+    write_atomically(task.out / "logs" / traces.UNFINISHED_NAME, note.model_dump_json())
 
 
 def _keep(task: Task, record: RunRecord) -> None:

@@ -2,7 +2,8 @@
 
 Part of the contract with the supervisor; loads neither TensorFlow nor numpy.
 Layout of a cell's folder: config.json, record.json, epochs.jsonl, checkpoint.npz, logs/ with
-start.json, rank-N.log, rank-N.error.json, rank-N.beat, rank-N.steps.jsonl.
+start.json, rank-N.log, rank-N.error.json, rank-N.beat, rank-N.steps.jsonl, stop (its being there
+asks the ranks to stop at the next epoch end), unfinished.json (they did).
 """
 
 from __future__ import annotations
@@ -32,11 +33,16 @@ from train.record import (
     null_paths,
     read_record,
 )
+from train.technique import Frozen
 
 CONFIG_NAME = "config.json"
 EPOCHS_NAME = "epochs.jsonl"
 CHECKPOINT_NAME = "checkpoint.npz"
 START_NAME = "start.json"
+STOP_NAME = "stop"
+UNFINISHED_NAME = "unfinished.json"
+#: Ranks that stopped at an epoch's end on purpose end with this code, their checkpoint written.
+EXIT_UNFINISHED = 85
 _REASONS = TypeAdapter(dict[str, str])
 
 
@@ -62,9 +68,31 @@ def forget_earlier(cell: Path, rank: int, *, resume: bool) -> None:
     """
     rank_file(cell, rank, "error.json").unlink(missing_ok=True)
     if rank == 0:
-        (cell / "logs" / START_NAME).unlink(missing_ok=True)
+        for name in (START_NAME, STOP_NAME, UNFINISHED_NAME):
+            (cell / "logs" / name).unlink(missing_ok=True)
         if not resume:
             (cell / EPOCHS_NAME).unlink(missing_ok=True)
+
+
+class Unfinished(Frozen):
+    """unfinished.json: a start that stopped at an epoch's end on purpose."""
+
+    why: str
+    epochs_done: int
+    epochs: int
+
+
+def read_unfinished(cell: Path) -> Unfinished | None:
+    """What the last start left when it stopped on purpose; None when it did not.
+
+    More to be trusted than exit codes: a launcher that ends all tasks once the first one is gone
+    turns those of the others into a signal's.
+    """
+    try:
+        text = (cell / "logs" / UNFINISHED_NAME).read_text(encoding="utf-8")
+        return Unfinished.model_validate_json(text)
+    except (OSError, ValueError):
+        return None
 
 
 def read_failures(cell: Path) -> list[RankFailure]:
@@ -137,6 +165,7 @@ def ended_record(
             epochs=epochs,
             steps=None,
             throughput=None,
+            traffic=(),
             weights_sha256=None,
             provenance=told.get("provenance"),
             attempts=attempts,

@@ -17,7 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.cause import EXIT_STALLED, TAIL_BYTES, TAIL_LINES, cause_of, tail_of
-from jobs.ranks import Ended, Ranks
+from jobs.ended import Ended
+from jobs.ranks import Ranks
 from jobs.stop import Reason
 from train.record import RunError, Status
 from train.traces import rank_file

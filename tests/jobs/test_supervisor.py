@@ -23,7 +23,8 @@ from jobs.ranks import end_leftovers
 from jobs.settle import ATTEMPT_NAME, RESERVE_NAME, settle_lost
 from jobs.signs import Watch
 from jobs.stop import stopped_by_signals
-from jobs.supervisor import PROBE_NAME, run_cell
+from jobs.attend import PROBE_NAME
+from jobs.supervisor import run_cell
 from tests.builders import config, epoch, record
 from tests.jobs.scripted import Play, alive, play
 from tests.sweeps import ROOT, wait_until

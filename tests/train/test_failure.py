@@ -59,3 +59,8 @@ def test_a_file_name_that_is_no_text_does_not_hide_the_error(tmp_path) -> None:
     (found,) = read_failures(tmp_path)
     assert found.error.what == "cannot read caf\\udce9.png"
     assert found.error.log_tail == ("File caf\\udce9.png",)
+
+
+def test_a_rank_with_a_supervisor_elsewhere_points_to_its_log(tmp_path) -> None:
+    assert "rank-0.log" in describe("x", read_launch({}, supervised=True), tmp_path).what_to_do
+    assert "rank-0.log" not in describe("x", read_launch({}), tmp_path).what_to_do

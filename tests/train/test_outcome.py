@@ -8,7 +8,7 @@ import pytest
 
 from tests.builders import BEGAN, config, epoch, record
 from train.outcome import describe_data, finished_record, known_reasons
-from train.record import RunError, RunRecord, World, null_paths
+from train.record import LinkTraffic, RunError, RunRecord, World, null_paths
 
 pytestmark = pytest.mark.tf
 
@@ -16,11 +16,11 @@ OF = config(epochs=3)
 ERROR = RunError(what="not finite", where="epoch 3", what_to_do="a lower rate")
 
 
-def trained(epochs=None, error: RunError | None = None, resumed_from: int = 0):
+def trained(epochs=None, error: RunError | None = None, resumed_from: int = 0, traffic=()):
     from train.loop import Trained
 
     epochs = epochs or tuple(epoch(n + 1, OF) for n in range(3))
-    return Trained(error, epochs, resumed_from, None, "a" * 64)
+    return Trained(error, epochs, resumed_from, None, "a" * 64, traffic)
 
 
 def world(**changes: object) -> World:
@@ -85,6 +85,31 @@ def test_the_reason_for_no_interface_is_the_true_one(changes, words) -> None:
     where = world(interface=None, **changes)
     assert words in finish(trained(), where=where).missing["world.interface"]
     assert words in known_reasons(where, labelled=True)["world.interface"]
+
+
+ETH0, LO, IB0 = (
+    LinkTraffic(host="n1", interface=name, received_bytes=size, sent_bytes=size)
+    for name, size in (("eth0", 10), ("lo", 10_000), ("ib0", 1000))
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "traffic", "interface"),
+    [
+        ({"controller": "mpi", "data_plane": "mpi"}, (ETH0, LO, IB0), "ib0"),
+        ({"controller": "gloo", "data_plane": "nccl"}, (ETH0, IB0), "ib0"),
+        ({"controller": "gloo", "data_plane": "gloo"}, (ETH0, IB0), "eth9"),
+        ({"controller": "mpi", "data_plane": "mpi", "nodes": 1}, (IB0,), None),
+        ({"controller": "mpi", "data_plane": "mpi"}, (LO,), None),
+        ({"controller": "mpi", "data_plane": "mpi"}, (), None),
+    ],
+)
+def test_between_nodes_the_counters_tell_the_interface(changes, traffic, interface) -> None:
+    told = "eth9" if changes["controller"] == "gloo" else None
+    values = {"size": 2, "nodes": 2, "hostnames": ("n1", "n2"), "interface": told} | changes
+    found = finish(trained(traffic=traffic), where=world(**values))
+    assert found.world.interface == interface and found.traffic == traffic
+    assert ("world.interface" in found.missing) is (interface is None)
 
 
 def test_what_is_known_beforehand_says_nothing_of_what_is_still_to_be_measured() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from train.provenance import git_state
+from train.source import git_state, slurm_job_id
 
 
 @pytest.fixture
@@ -56,3 +57,29 @@ def test_inside_an_image_the_supervisor_tells(
     monkeypatch.setenv("HOROSCALE_GIT_COMMIT", "abc")
     monkeypatch.setenv("HOROSCALE_GIT_DIRTY", "1")
     assert git_state(tmp_path) == ("abc", True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+def test_a_checkout_of_another_user_is_read(
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """git refuses such a checkout unless it is told that it is trusted."""
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    commit, _ = git_state(checkout)
+    for file in [checkout, *checkout.rglob("*")]:
+        os.chown(file, 12345, 12345)
+    plain = ["git", "-C", str(checkout), "rev-parse", "HEAD"]
+    assert subprocess.run(plain, capture_output=True, check=False).returncode != 0
+    assert git_state(checkout) == (commit, False)
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({"SLURM_JOB_ID": "12"}, "12"),
+        ({"SLURM_JOB_ID": "14", "SLURM_ARRAY_JOB_ID": "12", "SLURM_ARRAY_TASK_ID": "0"}, "12_0"),
+        ({}, None),
+    ],
+)
+def test_a_job_is_called_as_squeue_calls_it(environment, expected) -> None:
+    assert slurm_job_id(environment) == expected

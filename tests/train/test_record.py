@@ -122,3 +122,11 @@ def test_any_record_round_trips_through_json(name, loss, accuracy, gpus) -> None
 def test_nan_and_infinity_are_no_numbers(value) -> None:
     with pytest.raises(ValidationError):
         epoch(1, config(), train_loss=value)
+
+
+def test_a_record_from_before_traffic_was_counted_is_read(tmp_path) -> None:
+    told = json.loads(record().model_dump_json())
+    del told["traffic"]
+    (tmp_path / "record.json").write_text(json.dumps(told))
+    assert read_record(tmp_path / "record.json") == record()
+    Draft202012Validator(RunRecord.model_json_schema()).validate(told)

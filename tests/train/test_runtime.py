@@ -1,11 +1,14 @@
-"""Whether ranks share cores, which makes their times no scaling figures."""
+"""Whether ranks share cores, and that no rank trains in a world that nobody asked for."""
 
 from __future__ import annotations
 
 import pytest
 
 from jobs.launch import core_groups
-from train.runtime import share_cores
+from train.config import ConfigError
+from train.launch import Launch, read_launch
+from train.runtime import check_size, choose_transport, share_cores
+from train.task import WorldError
 
 
 @pytest.mark.parametrize(
@@ -18,10 +21,57 @@ from train.runtime import share_cores
         (("a",), ((0, 1),), False),
     ],
 )
-def test_cores_are_compared_per_host(hosts, cores, shared) -> None:
+def test_cores_are_compared_per_machine(hosts, cores, shared) -> None:
     assert share_cores(hosts, cores) is shared
 
 
 @pytest.mark.parametrize(("ranks", "cores", "shared"), [(2, 2, False), (4, 2, True), (2, 1, True)])
 def test_more_ranks_than_cores_are_marked(ranks, cores, shared) -> None:
     assert share_cores(("host",) * ranks, core_groups(ranks, 1, range(cores))) is shared
+
+
+def step(size: int, **changes: object) -> Launch:
+    values = {"rendezvous": None, "supervisor": None, "cores": None, "remote": True} | changes
+    return Launch("srun", 0, size, 0, size, **values)
+
+
+def test_a_dropped_environment_is_named_as_the_likely_cause() -> None:
+    with pytest.raises(WorldError) as told:
+        check_size(4, 1, read_launch({}, supervised=True))
+    for word in ("world of 1 rank ", "expected 4", "--cleanenv", "--containall", "PMIX_"):
+        assert word in str(told.value)
+
+
+def test_pmix_that_made_a_world_of_one_of_each_is_named_too() -> None:
+    with pytest.raises(WorldError, match="--cleanenv"):
+        check_size(4, 1, step(4))
+
+
+def test_another_wrong_size_is_told_plainly() -> None:
+    with pytest.raises(WorldError, match="found a world of 2 ranks .*horovodrun -np 4") as told:
+        check_size(4, 2, step(2))
+    assert "--cleanenv" not in str(told.value)
+    with pytest.raises(WorldError) as told:
+        check_size(2, 1, read_launch({}))
+    assert "--cleanenv" not in str(told.value)
+    check_size(2, 2, step(2))
+
+
+def test_mpi_without_its_variables_is_refused_before_it_aborts() -> None:
+    with pytest.raises(WorldError, match="no PMIx variables.*--mpi=pmix"):
+        choose_transport(step(4, wired=False), {})
+
+
+@pytest.mark.parametrize("launch", [read_launch({}), step(1, wired=False)])
+def test_a_world_of_one_needs_no_mpi(launch: Launch) -> None:
+    environment: dict[str, str] = {}
+    choose_transport(launch, environment)
+    assert environment == {"HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo"}
+
+
+def test_under_mpi_the_sites_interface_must_be_there() -> None:
+    with pytest.raises(ConfigError, match="'ib77' is not there"):
+        choose_transport(step(4), {"HOROSCALE_INTERFACE": "ib77"})
+    environment = {"HOROSCALE_INTERFACE": "lo"}
+    choose_transport(step(4), environment)
+    assert environment == {"HOROSCALE_INTERFACE": "lo"}

@@ -18,7 +18,16 @@ from train.failure import leave_record
 from train.files import append_line
 from train.record import RECORD_NAME, RunError, read_record, write_record
 from train.schemas import main as export_schemas
-from train.traces import EPOCHS_NAME, START_NAME, ended_record, rank_file, read_epochs
+from train.traces import (
+    EPOCHS_NAME,
+    EXIT_UNFINISHED,
+    START_NAME,
+    STOP_NAME,
+    ended_record,
+    rank_file,
+    read_epochs,
+    read_failures,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 ERROR = RunError(what="disk on fire", where="rank 0", what_to_do="water")
@@ -47,6 +56,7 @@ def train(cell: Path, *options: str, **environment: str) -> subprocess.Completed
         (["--attempt", "one"], {}, "--attempt"),
         (["--stall-s", "-1"], {}, "--stall-s"),
         (["--stall-s", "nan"], {}, "--stall-s"),
+        (["--stop-at", "soon"], {}, "--stop-at"),
         ([], {"HOROVOD_RANK": "0"}, "HOROVOD_SIZE is None"),
         ([], {"RANK": "2"}, "rank 2 of a world of 2"),
         ([], {"CORES": "0,x"}, "HOROSCALE_CORES is '0,x'"),
@@ -86,6 +96,37 @@ def test_a_start_by_hand_shows_nothing_of_an_earlier_start(cell: Path) -> None:
     found = read_record(cell / RECORD_NAME)
     assert found.status == "failed" and found.world is None and found.epochs == ()
     assert "rank-0.log" not in found.error.what_to_do, "by hand there is no such file"
+
+
+def test_a_supervised_rank_leaves_its_error_and_no_record(cell: Path) -> None:
+    """Also without any environment: the container dropped it, and N ranks believe to be rank 0."""
+    of = config(gpus=2)
+    append_line(cell / EPOCHS_NAME, epoch(1, of).model_dump_json())
+    done = train(cell, "--supervised")
+    assert done.returncode == 2 and "--cleanenv" in done.stderr
+    assert not (cell / RECORD_NAME).exists()
+    assert read_epochs(cell), "what to forget is the supervisor's to say"
+    (failure,) = read_failures(cell)
+    assert "world of 1 rank" in failure.error.what and not failure.consequence
+
+
+def test_a_stop_by_hand_leaves_a_record_that_says_how_to_go_on(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(config(epochs=3).model_dump_json())
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / STOP_NAME).touch()  # of an earlier start: it must not stop this one
+    done = train(tmp_path, "--data", str(tmp_path), "--stop-at", "1")
+    assert done.returncode == EXIT_UNFINISHED, done.stderr
+    found = read_record(tmp_path / RECORD_NAME)
+    assert found.status == "timeout" and "1 of 3 epochs are done" in found.error.what
+    assert "--resume" in found.error.what_to_do and len(found.epochs) == 1
+    assert not (tmp_path / "logs" / STOP_NAME).exists()
+    done = train(tmp_path, "--data", str(tmp_path), "--resume")
+    assert done.returncode == 0, done.stderr
+    found = read_record(tmp_path / RECORD_NAME)
+    assert found.status == "completed"
+    assert [(a.status, a.resumed_from_epoch) for a in found.attempts] == [
+        ("timeout", 0), ("completed", 1),
+    ]  # fmt: skip
 
 
 def test_starts_by_hand_are_counted(cell: Path) -> None:

@@ -1,0 +1,295 @@
+"""The practice cluster as one thing: up, down, its health, and faults on purpose.
+
+Everything that lives is found by the keepers of its spaces, and everything on file lies in one
+tmpfs, so that a cluster of which parts died goes as completely as a healthy one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import conf, daemons
+from .links import controller_commands, node_commands, taken_subnets
+from .place import CONTROLLER, GPUS, NODES, SPACES, Place, PracticeError
+from .rooms import make_folders, room_commands
+from .view import needed, view_commands
+from .shape import Shape, free_subnet, shape_from_json, shape_of
+from .spaces import end_space, enter_argv, keeper, keepers, make_space, marked
+
+READY_S = 60
+
+
+@contextmanager
+def only_one(place: Place) -> Iterator[None]:
+    """One change at a time; the lock is on the folder's parent, so that no file is left behind."""
+    place.folder.parent.mkdir(parents=True, exist_ok=True)
+    handle = os.open(place.folder.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+@dataclass(frozen=True)
+class Health:
+    """What runs of a cluster; ``missing``: spaces and daemons that should and do not."""
+
+    exists: bool
+    missing: tuple[str, ...]
+    shape: Shape | None
+
+    @property
+    def good(self) -> bool:
+        return self.exists and not self.missing and self.shape is not None
+
+
+def shape_here(place: Place) -> Shape:
+    """The running cluster's shape.
+
+    Raises:
+        PracticeError: none is written down, or it cannot be read.
+    """
+    try:
+        return shape_from_json(json.loads(place.state.read_text()))
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise PracticeError(
+            f"no practice cluster runs in {place.folder} ({error}). Start it: make cluster"
+        ) from error
+
+
+def health(place: Place) -> Health:
+    there = keepers(place)
+    exists = bool(there) or bool(marked(place)) or place.folder.is_mount()
+    try:
+        shape = shape_here(place)
+    except PracticeError:
+        return Health(exists, ("state.json",), None)
+    missing = [space for space in SPACES if space not in there]
+    wanted = [(CONTROLLER, "slurmctld", "slurmctld"), (CONTROLLER, "munged", "munged")]
+    wanted += [(node, "slurmd", f"slurmd-{node}") for node in NODES]
+    if shape.accounting:
+        wanted += [(CONTROLLER, "slurmdbd", "slurmdbd"), (CONTROLLER, "mariadbd", "mariadbd")]
+    for space, name, daemon in wanted:
+        if space in there and daemons.daemon_pid(place, space, name, daemon) is None:
+            missing.append(daemon)
+    return Health(exists, tuple(missing), shape)
+
+
+def up(place: Place, *, accounting: bool = False) -> Shape:
+    """Make the cluster and wait until all nodes are idle. The machine must have what it needs.
+
+    Raises:
+        PracticeError: it did not come up; nothing of it is left then.
+    """
+    shape = shape_of(
+        free_subnet(taken_subnets()),
+        sorted(os.sched_getaffinity(0)),
+        machine_memory_mb(),
+        accounting=accounting,
+    )
+    try:
+        _write(place, shape)
+        _start(place, shape)
+        wait_until_idle(place)
+    except BaseException as error:
+        logs = _last_words(place)
+        down(place)
+        if isinstance(error, PracticeError):
+            raise PracticeError(f"{error}{logs}") from error
+        raise
+    return shape
+
+
+def machine_memory_mb() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
+
+
+def _write(place: Place, shape: Shape) -> None:
+    """The tmpfs and every file and folder in it. Keys and states are closed to users."""
+    place.folder.mkdir(parents=True, exist_ok=True)
+    # /run is often mounted noexec and nodev: batch scripts and devices need their own
+    options = "mode=755,exec,dev,nosuid"
+    daemons.run(["mount", "-t", "tmpfs", "-o", options, "horoscale", str(place.folder)])
+    for folder, owner, mode in (
+        (place.log, "slurm", 0o755), (place.pids, "root", 0o755),
+        (place.folder / "state", "slurm", 0o700),
+        (place.munge, "munge", 0o755), (place.munge / "private", "munge", 0o700),
+        (place.devices, "root", 0o755),
+    ):  # fmt: skip
+        folder.mkdir()
+        folder.chmod(mode)
+        shutil.chown(folder, owner, None if owner == "root" else owner)
+    for space in SPACES:
+        make_folders(place, space)
+    for number in range(GPUS):  # they answer like /dev/null: enough to be found and handed out
+        device = place.devices / f"gpu{number}"
+        os.mknod(device, 0o666 | 0o020000, os.makedev(1, 3))
+        device.chmod(0o666)
+    key = place.munge / "private" / "key"
+    key.touch(mode=0o600)
+    key.write_bytes(secrets.token_bytes(128))
+    shutil.chown(key, "munge", "munge")
+    place.hosts.write_text(conf.hosts(shape, socket.gethostname()))
+    (place.folder / "gres.conf").write_text(conf.gres_conf(place))
+    (place.folder / "cgroup.conf").write_text(conf.cgroup_conf())
+    place.slurm_conf.write_text(conf.slurm_conf(place, shape))
+    if shape.accounting:
+        secret = place.folder / "slurmdbd.conf"
+        secret.touch(mode=0o600)
+        secret.write_text(conf.slurmdbd_conf(place, shape))
+        shutil.chown(secret, "slurm", "slurm")
+        place.database.mkdir()
+        (place.database / "first.sql").write_text(conf.database_sql())
+        (place.database / "data").mkdir()
+        for path in (place.database, place.database / "data"):
+            shutil.chown(path, "mysql", "mysql")
+    place.state.write_text(json.dumps(shape.as_json(), indent=1) + "\n")
+
+
+def _start(place: Place, shape: Shape) -> None:
+    first = make_space(place, CONTROLLER, None)
+    for command in controller_commands(place, shape, first):
+        daemons.run(command)
+    for command in room_commands(place, CONTROLLER):
+        daemons.run_inside(place, CONTROLLER, command)
+    daemons.run_inside(place, CONTROLLER, daemons.munged_argv(place))
+    if shape.accounting:
+        daemons.start_accounting(place, shape)
+    start_controller(place)
+    for node in NODES:
+        start_node(place, node)
+
+
+def start_node(place: Place, node: str) -> None:
+    """Start a node's slurmd, after its space if that is gone, too. Does nothing where it runs."""
+    shape = shape_here(place)
+    there = keepers(place)
+    if node not in there:
+        there[node] = make_space(place, node, keeper(place, CONTROLLER))
+        for command in node_commands(shape, node, there):
+            daemons.run(command)
+        stage = place.folder / node / "view"
+        for command in [*room_commands(place, node), *view_commands(needed(), stage)]:
+            daemons.run_inside(place, node, command)
+    daemons.start_slurmd(place, shape, node)
+
+
+def stop_node(place: Place, node: str, *, power: bool = False) -> None:
+    """Stop a node's slurmd: what runs there goes on, and Slurm hears nothing more from the node.
+
+    ``power``: end everything on the node at once, as if its power failed.
+    """
+    keeper(place, node)
+    if power:
+        end_space(place, node)
+    else:
+        daemons.stop(place, node, "slurmd", f"slurmd-{node}")
+
+
+def start_controller(place: Place) -> None:
+    """Start slurmctld and wait until it answers."""
+    daemons.start_slurmctld(place)
+    daemons.wait_for(lambda: controller_answers(place), 30, "slurmctld does not answer")
+
+
+def stop_controller(place: Place) -> None:
+    """Stop slurmctld: jobs go on, submissions and queries fail."""
+    daemons.stop(place, CONTROLLER, "slurmctld", "slurmctld")
+
+
+def restart_controller(place: Place) -> None:
+    stop_controller(place)
+    start_controller(place)
+
+
+def down(place: Place) -> bool:
+    """End and remove everything of the cluster; false where there was nothing.
+
+    Raises:
+        PracticeError: something cannot be removed, and what.
+    """
+    there = bool(marked(place)) or place.folder.is_mount()
+    end_space(place, CONTROLLER)
+    _forget_link(place.login_link)
+    while place.folder.is_mount():
+        if subprocess.run(
+            ["umount", str(place.folder)], capture_output=True, check=False
+        ).returncode:
+            # somebody's shell stands in it: it goes when they leave
+            daemons.run(["umount", "--lazy", str(place.folder)])
+    if place.folder.is_dir():
+        try:
+            place.folder.rmdir()
+        except OSError as error:
+            raise PracticeError(
+                f"{place.folder} holds files that are not this cluster's ({error}): look at them "
+                "and remove the folder"
+            ) from error
+    return there
+
+
+def _forget_link(name: str) -> None:
+    """It goes with the controller's network, which the kernel takes apart a moment later."""
+    deadline = time.monotonic() + 5
+    while Path("/sys/class/net", name).exists():
+        if time.monotonic() > deadline:
+            daemons.run(["ip", "link", "delete", name])
+        time.sleep(0.05)
+
+
+def slurm_environment(place: Place) -> dict[str, str]:
+    """What a caller adds to its environment so that Slurm's commands mean this cluster."""
+    return {"SLURM_CONF": str(place.slurm_conf)}
+
+
+def node_states(place: Place) -> dict[str, str]:
+    """State of each node as sinfo tells it, such as idle or down*; empty without an answer."""
+    done = subprocess.run(
+        ["sinfo", "--noheader", "--Node", "--format=%N %t", "--partition=practice"],
+        env=os.environ | slurm_environment(place), capture_output=True, text=True, check=False,
+        timeout=60,
+    )  # fmt: skip
+    if done.returncode != 0:
+        return {}
+    return dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
+
+
+def controller_answers(place: Place) -> bool:
+    return bool(node_states(place))
+
+
+def wait_until_idle(place: Place, nodes: Sequence[str] = NODES, timeout_s: float = READY_S) -> None:
+    """Raises: PracticeError: a node was not idle in time; with the states that were seen."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        states = node_states(place)
+        late = {node: states.get(node, "not known") for node in nodes if states.get(node) != "idle"}
+        if not late:
+            return
+        if time.monotonic() > deadline:
+            told = ", ".join(f"{node}: {state}" for node, state in late.items())
+            raise PracticeError(f"nodes are not idle after {timeout_s:.0f} s ({told})")
+        time.sleep(0.2)
+
+
+def inside_argv(place: Place, space: str, command: Sequence[str], folder: str = "/") -> list[str]:
+    """The command line that runs a command as root inside a node or the controller."""
+    return enter_argv(keeper(place, space), command, folder)
+
+
+def _last_words(place: Place) -> str:
+    """The ends of the logs, before they go with the folder."""
+    logs = sorted(place.log.glob("*.log")) if place.log.is_dir() else []
+    return "".join(f"\n--- {log.name}\n{daemons.tail(log)}" for log in logs if daemons.tail(log))

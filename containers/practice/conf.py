@@ -1,0 +1,145 @@
+"""The cluster's configuration files as text, made from its place and its shape."""
+
+from __future__ import annotations
+
+from .place import (
+    ACCOUNTING_PORT,
+    CONTROLLER,
+    CONTROLLER_PORT,
+    CPUS,
+    GPUS,
+    NODE_PORT,
+    Place,
+)
+from .shape import Shape, addresses
+
+GPU_TYPE = "pretend"
+REQUEUE_WAIT_S = 15  # how long a requeued job waits before it may start again
+GRACE_S = 10  # between a preemption's warning and its end
+KILL_WAIT_S = 10
+NODE_TIMEOUT_S = 20  # without a sign of life a node is down
+DATABASE = "practice_accounting"
+
+
+def slurm_conf(place: Place, shape: Shape) -> str:
+    names = ",".join(node.name for node in shape.nodes)
+    nodes = "\n".join(
+        f"NodeName={node.name} NodeAddr={node.address} NodeHostname={node.name} CPUs={CPUS} "
+        f"Sockets=1 CoresPerSocket={CPUS} ThreadsPerCore=1 RealMemory={node.memory_mb} "
+        f"Gres=gpu:{GPU_TYPE}:{GPUS} State=UNKNOWN"
+        for node in shape.nodes
+    )
+    memory = min(node.memory_mb for node in shape.nodes) // CPUS
+    return f"""\
+# Horoscale's practice cluster; written by `make cluster`, gone with `make cluster-down`
+ClusterName=practice
+SlurmctldHost={CONTROLLER}({shape.controller})
+SlurmctldPort={CONTROLLER_PORT}
+SlurmdPort={NODE_PORT}
+SlurmUser=slurm
+SlurmdUser=root
+AuthType=auth/munge
+CredType=cred/munge
+# cred_expire is also the time that a requeued job waits; the default is two minutes
+AuthInfo=socket={place.munge_socket},cred_expire={REQUEUE_WAIT_S}
+StateSaveLocation={place.folder}/state
+SlurmdSpoolDir={place.folder}/%n/spool
+SlurmctldPidFile={place.pid_file("slurmctld")}
+SlurmdPidFile={place.pids}/slurmd-%n.pid
+SlurmctldLogFile={place.log}/slurmctld.log
+SlurmdLogFile={place.log}/slurmd-%n.log
+SlurmctldDebug=info
+SlurmdDebug=info
+MailProg=/bin/true
+
+# one machine plays all nodes: it has less than they advertise
+SlurmdParameters=config_overrides
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+MpiDefault=none
+ReturnToService=2
+SlurmdTimeout={NODE_TIMEOUT_S}
+SlurmctldTimeout=30
+InactiveLimit=0
+KillWait={KILL_WAIT_S}
+MinJobAge=60
+MaxArraySize=1001
+JobRequeue=1
+EnforcePartLimits=ALL
+
+# a job that uses more memory than it asked for is killed when that is next looked at
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+DefMemPerCPU={memory}
+JobAcctGatherType=jobacct_gather/linux
+JobAcctGatherFrequency=task=2
+JobAcctGatherParams=OverMemoryKill
+{accounting(shape)}
+# jobs start within a second or two
+SchedulerType=sched/backfill
+SchedulerParameters=bf_interval=2,sched_interval=2,batch_sched_delay=0
+
+# a job in urgent takes its nodes from jobs in practice, which are warned and requeued
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+SlurmctldParameters=preempt_send_user_signal
+
+GresTypes=gpu
+{nodes}
+PartitionName=practice Nodes={names} Default=YES State=UP PriorityTier=1 PreemptMode=REQUEUE \
+GraceTime={GRACE_S} DefaultTime=30 MaxTime=1440
+PartitionName=urgent Nodes={names} State=UP PriorityTier=10 PreemptMode=OFF \
+DefaultTime=30 MaxTime=1440
+"""
+
+
+def accounting(shape: Shape) -> str:
+    if not shape.accounting:
+        return "AccountingStorageType=accounting_storage/none"
+    return (
+        "AccountingStorageType=accounting_storage/slurmdbd\n"
+        f"AccountingStorageHost={shape.controller}\n"
+        f"AccountingStoragePort={ACCOUNTING_PORT}"
+    )
+
+
+def slurmdbd_conf(place: Place, shape: Shape) -> str:
+    """No password: the database knows the user slurm by its socket."""
+    return f"""\
+DbdHost={CONTROLLER}
+DbdAddr={shape.controller}
+DbdPort={ACCOUNTING_PORT}
+SlurmUser=slurm
+AuthType=auth/munge
+AuthInfo=socket={place.munge_socket}
+StorageType=accounting_storage/mysql
+StorageHost=localhost
+StorageUser=slurm
+StorageLoc={DATABASE}
+PidFile={place.pid_file("slurmdbd")}
+LogFile={place.log}/slurmdbd.log
+"""
+
+
+def database_sql() -> str:
+    return (
+        f"CREATE DATABASE IF NOT EXISTS {DATABASE};\n"
+        "CREATE USER IF NOT EXISTS slurm@localhost IDENTIFIED VIA unix_socket;\n"
+        f"GRANT ALL ON {DATABASE}.* TO slurm@localhost;\n"
+    )
+
+
+def gres_conf(place: Place) -> str:
+    files = f"{place.devices}/gpu[0-{GPUS - 1}]"
+    return f"AutoDetect=off\nName=gpu Type={GPU_TYPE} File={files}\n"
+
+
+def cgroup_conf() -> str:
+    """Nothing of Slurm's is limited by cgroups here, and systemd's own must not be touched."""
+    return "IgnoreSystemd=yes\n"
+
+
+def hosts(shape: Shape, login: str) -> str:
+    """/etc/hosts of all nodes; ``login``: the host name of the machine itself."""
+    lines = [f"{address}\t{name}" for name, address in addresses(shape).items()]
+    return "\n".join(["127.0.0.1\tlocalhost", f"{shape.login}\t{login}", *lines, ""])

@@ -1,0 +1,171 @@
+"""Starting and stopping the cluster's daemons, each in its space."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from .place import ACCOUNTING_PORT, CONTROLLER, Place, PracticeError
+from .shape import Shape
+from .spaces import enter_argv, keeper
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+STOP_S = 15
+
+
+def as_user_argv(user: str, command: Sequence[str]) -> list[str]:
+    return ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "--", *command]
+
+
+def munged_argv(place: Place) -> list[str]:
+    folder = place.munge
+    return as_user_argv("munge", [
+        "munged", f"--socket={place.munge_socket}", f"--key-file={folder}/private/key",
+        f"--pid-file={place.pid_file('munged')}", f"--log-file={folder}/private/munged.log",
+        f"--seed-file={folder}/private/seed", "--num-threads=4",
+    ])  # fmt: skip
+
+
+def slurmd_argv(node: str, cores: Sequence[int]) -> list[str]:
+    """Bound to the node's cores, and so is all that it starts."""
+    return ["taskset", "--cpu-list", ",".join(map(str, cores)), "slurmd", "-N", node]
+
+
+def database_argv(place: Place) -> list[str]:
+    """A small private server without network; everything lies in the cluster's folder."""
+    folder = place.database
+    return [
+        "mariadbd", "--no-defaults", "--user=mysql", f"--datadir={folder}/data",
+        f"--socket={folder}/socket", f"--pid-file={place.pid_file('mariadbd')}",
+        f"--log-error={folder}/error.log", "--skip-networking",
+        f"--init-file={folder}/first.sql", "--innodb-buffer-pool-size=64M",
+        "--innodb-log-file-size=16M", "--performance-schema=off", "--skip-log-bin",
+        "--innodb-lock-wait-timeout=900", "--max-allowed-packet=16M",
+    ]  # fmt: skip
+
+
+def install_database_argv(place: Place) -> list[str]:
+    return [
+        "mariadb-install-db", "--no-defaults", "--user=mysql", f"--datadir={place.database}/data",
+        "--auth-root-authentication-method=socket", "--skip-test-db", "--innodb-log-file-size=16M",
+    ]  # fmt: skip
+
+
+def environment(place: Place) -> dict[str, str]:
+    """Of daemons: nothing of the caller's, which jobs could inherit."""
+    return {
+        "PATH": PATH, "LANG": "C.UTF-8", "SLURM_CONF": str(place.slurm_conf),
+        "MYSQL_UNIX_PORT": f"{place.database}/socket",
+    }  # fmt: skip
+
+
+def run_inside(place: Place, space: str, command: Sequence[str]) -> str:
+    """Run a command in a space and return its output.
+
+    Raises:
+        PracticeError: the space is not there, or the command failed.
+    """
+    argv = enter_argv(keeper(place, space), command)
+    return run(argv, environment(place))
+
+
+def run(argv: Sequence[str], env: Mapping[str, str] | None = None) -> str:
+    """Output of a command that must succeed.
+
+    Raises:
+        PracticeError: it failed; with what it said.
+    """
+    done = subprocess.run(
+        argv, env=env, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
+    if done.returncode != 0:
+        said = (done.stderr.strip() or done.stdout.strip())[-2000:]
+        raise PracticeError(f"{' '.join(argv)} failed (exit code {done.returncode}): {said}")
+    return done.stdout
+
+
+def spawn_inside(place: Place, space: str, command: Sequence[str]) -> None:
+    """Start a daemon that stays in the foreground, and leave it running."""
+    subprocess.Popen(
+        enter_argv(keeper(place, space), command),
+        env=environment(place),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        cwd="/",
+    )
+
+
+def daemon_pid(place: Place, space: str, name: str, daemon: str) -> int | None:
+    """Process id of a living daemon, counted inside its space; null where it does not run.
+
+    ``daemon`` is the name of its pid file, ``name`` that of its program: a stale id is no daemon.
+    """
+    try:
+        pid = int(place.pid_file(daemon).read_text())
+        found = run_inside(place, space, ["cat", f"/proc/{pid}/comm"])
+    except (OSError, ValueError, PracticeError):
+        return None
+    return pid if found.strip() == name else None
+
+
+def stop(place: Place, space: str, name: str, daemon: str) -> bool:
+    """End a daemon and wait for its end; false where it did not run."""
+    pid = daemon_pid(place, space, name, daemon)
+    if pid is None:
+        return False
+    run_inside(place, space, ["kill", "-TERM", str(pid)])
+    wait_for(
+        lambda: daemon_pid(place, space, name, daemon) is None, STOP_S, f"{daemon} did not stop"
+    )
+    return True
+
+
+def wait_for(condition: Callable[[], bool], timeout_s: float, trouble: str) -> None:
+    """Raises: PracticeError: the condition did not become true in time."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise PracticeError(f"{trouble} within {timeout_s:.0f} s")
+        time.sleep(0.1)
+
+
+def start_slurmctld(place: Place) -> None:
+    if daemon_pid(place, CONTROLLER, "slurmctld", "slurmctld") is None:
+        run_inside(place, CONTROLLER, ["slurmctld"])
+
+
+def start_slurmd(place: Place, shape: Shape, node: str) -> None:
+    if daemon_pid(place, node, "slurmd", f"slurmd-{node}") is None:
+        cores = next(n.cores for n in shape.nodes if n.name == node)
+        run_inside(place, node, slurmd_argv(node, cores))
+
+
+def start_accounting(place: Place, shape: Shape) -> None:
+    """MariaDB, then slurmdbd; returns when it listens."""
+    run_inside(place, CONTROLLER, install_database_argv(place))
+    spawn_inside(place, CONTROLLER, database_argv(place))
+    wait_for((place.database / "socket").exists, 60, "the database did not start")
+    run_inside(place, CONTROLLER, ["slurmdbd"])
+    # a slurmctld that starts before it listens gives up for good
+    address = (shape.controller, ACCOUNTING_PORT)
+    wait_for(lambda: listens(address), 60, "slurmdbd did not start")
+
+
+def listens(address: tuple[str, int]) -> bool:
+    try:
+        socket.create_connection(address, timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def tail(file: Path, lines: int = 8) -> str:
+    try:
+        return "\n".join(file.read_text(errors="replace").splitlines()[-lines:])
+    except OSError:
+        return ""

@@ -1,0 +1,155 @@
+"""What a machine must have to play a cluster, looked at all at once before anything is made."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from .place import ROOT, PracticeError
+from .spaces import UNSHARE
+
+#: program -> Debian package, needed always; openmpi and pmix are what srun --mpi=pmix talks
+PACKAGES = {
+    "slurmctld": "slurmctld", "slurmd": "slurmd", "srun": "slurm-client", "munged": "munge",
+    "ip": "iproute2", "unshare": "util-linux", "setpriv": "util-linux", "hostname": "hostname",
+}  # fmt: skip
+LIBRARIES = {"/usr/lib/x86_64-linux-gnu/libpmix.so.2": "libpmix2"}
+ACCOUNTING_PACKAGES = {"slurmdbd": "slurmdbd", "mariadbd": "mariadb-server"}
+ROOM_MB = 4096
+NAMESPACES = [*UNSHARE, "true"]
+NETWORK = [
+    "unshare", "--net", "sh", "-ec",
+    "ip link add br0 type bridge; ip link add eth0 type veth peer name eth1; "
+    "ip link set eth0 master br0",
+]  # fmt: skip
+DEVICES = [
+    "unshare", "--mount", "--propagation", "private", "sh", "-ec",
+    "mount -t tmpfs -o dev none /mnt; mknod /mnt/gpu0 c 1 3",
+]  # fmt: skip
+#: Apptainer as a user, without being set-uid
+USER_NAMESPACES = [
+    "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--",
+    "unshare", "--user", "--map-root-user", "true",
+]  # fmt: skip
+
+
+def missing_packages(
+    *, accounting: bool, which: Callable[[str], str | None] = shutil.which
+) -> list[str]:
+    programs = PACKAGES | (ACCOUNTING_PACKAGES if accounting else {})
+    missing = [package for program, package in programs.items() if which(program) is None]
+    missing += [package for file, package in LIBRARIES.items() if not Path(file).exists()]
+    return list(dict.fromkeys(missing))
+
+
+def release_trouble(text: str) -> str | None:
+    """What /etc/os-release tells against this machine."""
+    fields = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+    found = {name: value.strip('"') for name, value in fields.items()}
+    version = found.get("VERSION_ID", "")
+    # testing and unstable have no number
+    new_enough = not version or (
+        version.split(".")[0].isdigit() and int(version.split(".")[0]) > 11
+    )
+    if found.get("ID") == "debian" and new_enough:
+        return None
+    name = found.get("PRETTY_NAME") or "a system without /etc/os-release"
+    return f"Debian 12 or later (found: {name}): its Slurm packages are what was tried"
+
+
+def attempt(command: list[str]) -> str | None:
+    """What a command that should work says where it does not."""
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
+    return None if done.returncode == 0 else done.stderr.strip() or f"exit code {done.returncode}"
+
+
+def closed_folder(folder: Path) -> Path | None:
+    """The first folder on the way to this one that other users may not pass."""
+    for part in [*reversed(folder.parents), folder]:
+        if part.stat().st_mode & 0o001 == 0:
+            return part
+    return None
+
+
+def troubles(*, root: Path = ROOT) -> list[str]:
+    """Everything that is missing and that we cannot install, each with what was found."""
+    if not sys.platform.startswith("linux"):
+        return [f"Linux (found: {sys.platform})"]
+    found: list[str | None] = []
+    try:
+        found.append(release_trouble(Path("/etc/os-release").read_text()))
+    except OSError:
+        found.append(release_trouble(""))
+    if os.geteuid() != 0:
+        found.append(f"root (found: user id {os.geteuid()}): run it with sudo or as root")
+        return [trouble for trouble in found if trouble]
+    found.append(_kernel_trouble("namespaces for mounts, names, network, processes "
+                                 "(CAP_SYS_ADMIN)", "unshare", NAMESPACES))  # fmt: skip
+    found.append(_kernel_trouble("network bridges and veth links (CAP_NET_ADMIN, kernel modules "
+                                 "bridge and veth)", "ip", NETWORK))  # fmt: skip
+    found.append(_kernel_trouble("mounts and device nodes (CAP_SYS_ADMIN, CAP_MKNOD)", "unshare",
+                                 DEVICES))  # fmt: skip
+    found.append(_kernel_trouble("user namespaces for unprivileged users, for Apptainer (sysctl "
+                                 "kernel.unprivileged_userns_clone=1, user.max_user_namespaces, "
+                                 "kernel.apparmor_restrict_unprivileged_userns=0)", "setpriv",
+                                 USER_NAMESPACES))  # fmt: skip
+    if not Path("/dev/fuse").exists():
+        found.append("/dev/fuse, with which users mount images (modprobe fuse)")
+    if not shutil.which("apt-get"):
+        missing = missing_packages(accounting=False)
+        if missing:
+            found.append(f"apt-get, or the packages that it would install: {' '.join(missing)}")
+    if closed := closed_folder(root):
+        found.append(
+            f"a checkout that other users can read (found: {closed} is closed to them, and jobs "
+            f"run as the user practice): chmod o+x {closed}, or move the checkout"
+        )
+    return [trouble for trouble in found if trouble]
+
+
+def _kernel_trouble(what: str, program: str, command: list[str]) -> str | None:
+    if shutil.which(program) is None:
+        return None  # a package that we install; tried again when it is there
+    said = attempt(command)
+    return f"{what} (found: {said})" if said else None
+
+
+def check() -> None:
+    """Raises: PracticeError: with all that is missing, one line each."""
+    found = troubles()
+    if found:
+        lines = "\n".join(f"  - {trouble}" for trouble in found)
+        raise PracticeError(f"this machine cannot play a cluster. Missing:\n{lines}")
+
+
+def install(packages: list[str], env: Mapping[str, str]) -> None:
+    """Install Debian packages, visibly, without letting them start their services.
+
+    Raises:
+        PracticeError: apt-get failed.
+    """
+    policy = Path("/usr/sbin/policy-rc.d")  # asked by packages before they start a service
+    ours = not policy.exists()
+    if ours:
+        policy.write_text("#!/bin/sh\nexit 101\n")
+        policy.chmod(0o755)
+    quiet = {**env, "DEBIAN_FRONTEND": "noninteractive"}
+    try:
+        for command in (
+            ["apt-get", "update", "-qq"],
+            ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages],
+        ):
+            if subprocess.run(command, env=quiet, check=False, stdout=sys.stderr).returncode != 0:
+                raise PracticeError(
+                    f"{' '.join(command)} failed (its own words above). Give this machine a "
+                    "working Debian mirror, or install the packages yourself."
+                )
+    finally:
+        if ours:
+            policy.unlink(missing_ok=True)

@@ -1,0 +1,170 @@
+"""Spaces: the namespaces of the controller and of each node, and how to find and enter them.
+
+Each space is kept by one sleeping process, the first of its process namespace. What runs in the
+space cannot outlive it: when it is killed, the kernel ends all others, and with the last one go
+the space's network, mounts and links. Node spaces lie inside the controller's, so that ending this
+one ends all. A keeper is found by a mark in its environment, never by a file that may be stale.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .place import CONTROLLER, Place, PracticeError
+
+MARK = "HOROSCALE_KEEPER"
+PROC = Path("/proc")
+# as the first process of its namespace it must take in orphans that end: ignoring their ending does
+KEEP = ("sh", "-c", "trap '' CHLD; exec sleep infinity")
+UNSHARE = (
+    "unshare", "--mount", "--uts", "--net", "--pid", "--fork", "--kill-child=KILL", "--mount-proc",
+    "--propagation", "private", "--",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Process:
+    """What /proc says of one marked process."""
+
+    pid: int
+    space: str
+    first: bool  # the first process of its namespace: the keeper itself
+
+
+def keep_argv(inside: int | None) -> list[str]:
+    """Make a space and stay in it; ``inside``: the keeper of the controller, for a node's."""
+    around = () if inside is None else ("nsenter", f"--target={inside}", "--mount", "--pid", "--")
+    return [*around, *UNSHARE, *KEEP]
+
+
+def enter_argv(keeper: int, command: Sequence[str], folder: str = "/") -> list[str]:
+    """Run a command in a space, as root."""
+    return [
+        "nsenter", f"--target={keeper}", "--mount", "--uts", "--net", "--pid", "--",
+        "env", f"--chdir={folder}", *command,
+    ]  # fmt: skip
+
+
+def in_network_argv(keeper: int, command: Sequence[str]) -> list[str]:
+    """Run a command of this machine with a space's network only; process ids stay the machine's."""
+    return ["nsenter", f"--target={keeper}", "--net", "--", *command]
+
+
+def mark(place: Place, space: str) -> str:
+    return f"{place.folder}:{space}"
+
+
+def marked(place: Place, proc: Path = PROC) -> list[Process]:
+    """All processes that keep spaces of this cluster, or wait for one that does."""
+    found = []
+    begin = f"{MARK}={place.folder}:"
+    for entry in proc.iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            if entry.stat().st_uid != 0:  # only root's marks count: a user could write one, too
+                continue
+            variables = (entry / "environ").read_bytes().split(b"\0")
+            told = [v for v in map(os.fsdecode, variables) if v.startswith(begin)]
+            if told:
+                found.append(
+                    Process(int(entry.name), told[0].removeprefix(begin), _is_first(entry))
+                )
+        except OSError:  # it ended while we looked
+            continue
+    return found
+
+
+def _is_first(entry: Path) -> bool:
+    for line in (entry / "status").read_text().splitlines():
+        if line.startswith("NSpid:"):
+            ids = line.split()[1:]
+            return len(ids) > 1 and ids[-1] == "1"
+    return False
+
+
+def keepers(place: Place) -> dict[str, int]:
+    """Process id of the keeper of each space that is there."""
+    return {process.space: process.pid for process in marked(place) if process.first}
+
+
+def keeper(place: Place, space: str) -> int:
+    """Process id of the keeper of one space.
+
+    Raises:
+        PracticeError: the space is not there.
+    """
+    found = keepers(place)
+    if space not in found:
+        there = ", ".join(sorted(found)) or "nothing"
+        raise PracticeError(
+            f"{space} does not run (running: {there}). Start the cluster with make cluster, "
+            "or one node with: python3 containers/practice start-node NODE"
+        )
+    return found[space]
+
+
+def make_space(place: Place, space: str, inside: int | None) -> int:
+    """Start a keeper and wait until it is there; returns its process id.
+
+    Raises:
+        PracticeError: it did not come up within 10 seconds.
+    """
+    path = os.environ.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+    said = place.log / f"{space}.log"
+    with said.open("wb") as errors:
+        process = subprocess.Popen(
+            keep_argv(inside),
+            env={"PATH": path, MARK: mark(place, space)},
+            stdin=subprocess.DEVNULL,
+            stdout=errors,
+            stderr=errors,
+            start_new_session=True,  # survives the make, the shell and the terminal
+            cwd="/",
+        )
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline and process.poll() is None:
+        pid = keepers(place).get(space)
+        # it is ours only once it sleeps: before that, its /proc may not be mounted yet
+        if pid is not None and _program(pid) == "sleep":
+            return pid
+        time.sleep(0.02)
+    words = said.read_text(errors="replace").strip()
+    raise PracticeError(f"cannot make the namespaces of {space}: {words or 'no answer in 10 s'}")
+
+
+def _program(pid: int) -> str:
+    try:
+        return (PROC / str(pid) / "comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def end_space(place: Place, space: str, timeout_s: float = 20) -> None:
+    """Kill a space's first process, and so all in it; returns when nothing of it is left.
+
+    Raises:
+        PracticeError: something is left after ``timeout_s`` (a process in the kernel's hands).
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        # the nodes' spaces lie in the controller's, which takes them along
+        left = [p for p in marked(place) if space in (p.space, CONTROLLER)]
+        if not left:
+            return
+        if time.monotonic() > deadline:
+            ids = ", ".join(f"{process.space}: {process.pid}" for process in left)
+            raise PracticeError(f"still there {timeout_s:.0f} s after being killed: {ids}")
+        # keepers first: what waits for them outside ends by itself then
+        first = [process for process in left if process.first] or left
+        for process in first:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGKILL)
+        time.sleep(0.05)

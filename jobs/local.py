@@ -1,0 +1,98 @@
+"""A sweep on this machine: planned, and run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+
+from jobs.datafacts import planned_images, train_images
+from jobs.display import LiveDisplay, PlainDisplay
+from jobs.engine import Machine, run_cells
+from jobs.estimate import known_rates
+from jobs.launch import CellTask, core_groups, rank_environment, train_argv
+from jobs.ledger import FORCED, Standing, lay_out, manifest_of, survey
+from jobs.plan import plan_rows, render_plan
+from jobs.settle import is_good
+from jobs.standing import say_results, say_standing
+from jobs.stop import stopped_by_signals
+from jobs.supervisor import ROOT
+from jobs.sweep import Sweep
+from train.config import RunConfig
+
+
+def plan_here(wanted: Sweep, results: Path, machine: Machine) -> None:
+    """Print what the sweep would do on this machine."""
+    rows = plan_rows(
+        wanted.configs,
+        planned_images(wanted.configs, machine.data, machine.store),
+        known_rates(results),
+    )
+    folder = results / wanted.name
+    # one line for each number of ranks: within it, only names differ
+    first = {config.gpus: config for config in reversed(wanted.configs)}
+    lines = {c.cell_id(): _launch_line(c, folder, machine) for c in first.values()}
+    done = {c.cell_id() for c in wanted.configs if is_good(folder / c.cell_id())}
+    render_plan(rows, lines, Console(), done)
+
+
+def sweep_here(wanted: Sweep, folder: Path, *, force: bool, machine: Machine) -> int:
+    """Run every cell that has no good record; returns the exit code."""
+    plan_rows(wanted.configs, train_images(wanted.configs, machine.data, machine.store), {})
+    lay_out(wanted.configs, folder, manifest_of(wanted))
+    cells = survey(wanted.configs, folder)
+    if force:
+        cells = [replace(cell, status=FORCED) if cell.done else cell for cell in cells]
+    say_standing(wanted, cells)
+    if all(cell.done for cell in cells):
+        return 0
+    return say_results(cells, _run(cells, folder, machine))
+
+
+def _run(cells: Sequence[Standing], folder: Path, machine: Machine) -> dict[str, str]:
+    # make, told to end, ends the shell of its recipe, and nobody tells us
+    parent = os.getppid() if "MAKELEVEL" in os.environ else None
+    console = Console(stderr=True)
+    with stopped_by_signals(parent) as stop:
+        if console.is_terminal:
+            with LiveDisplay(cells, console) as display:
+                return run_cells(cells, folder, machine, display, stop)
+        return run_cells(cells, folder, machine, PlainDisplay(cells, sys.stderr), stop)
+
+
+def machine_for(
+    wanted: Sweep,
+    data: Path,
+    store: Path,
+    *,
+    at_once: int = 1,
+    stall_s: float = 300,
+    limit_s: float | None = None,
+) -> Machine:
+    """Equal core groups for all cells of a sweep, so that its times can be compared."""
+    cores = tuple(sorted(os.sched_getaffinity(0)))
+    most = max(config.gpus for config in wanted.configs)
+    per_rank = wanted.cores_per_rank or max(1, len(cores) // most)
+    return Machine(cores, per_rank, data.resolve(), store.resolve(), stall_s, limit_s, at_once)
+
+
+def _launch_line(config: RunConfig, folder: Path, machine: Machine) -> list[str]:
+    task = CellTask(
+        cell=str(folder / config.cell_id()),
+        data=str(machine.data),
+        store=str(machine.store),
+        python=sys.executable,
+        cores=core_groups(config.gpus, machine.per_rank, machine.cores),
+        resume=False,
+        stall_s=machine.stall_s,
+        limit_s=machine.limit_s,
+        visible_gpus=None,
+    )
+    own = rank_environment(task, 0, attempt=1, supervisor=os.getpid(), root=ROOT)
+    shown = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CORES")
+    world = [f"HOROSCALE_{name}={own[f'HOROSCALE_{name}']}" for name in shown]
+    return ["env", *world, *train_argv(task, 1)]

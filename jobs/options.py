@@ -1,0 +1,66 @@
+"""What all commands of `python -m jobs` share: options, and how a refusal is told."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from jobs.engine import Interrupted
+from jobs.supervisor import ROOT
+from train.config import ConfigError
+
+EXIT_CELL_FAILED, EXIT_REQUEST, EXIT_UNDECIDED, EXIT_INTERRUPTED = 1, 2, 3, 130
+RESULTS, DATA, STORE = ROOT / "results", ROOT / ".data", ROOT / ".data" / "prepared"
+
+SweepName = Annotated[str, typer.Argument(help="name under jobs/sweeps, or a path")]
+Results = Annotated[Path, typer.Option(help="folder of all results")]
+Data = Annotated[Path, typer.Option(help="folder with the data sets; may be read-only")]
+Store = Annotated[Path, typer.Option(help="folder for the prepared form of data sets")]
+Site = Annotated[
+    str, typer.Option(help="where to run: local, auto, a name under jobs/sites, or a path")
+]
+Pack = Annotated[int, typer.Option(min=1, help="cells in one allocation, techniques interleaved")]
+Budget = Annotated[
+    float | None, typer.Option(min=0, help="GPU-hours that the sweep may cost; more is refused")
+]
+
+
+class NoAnswer(Exception):
+    """What has to be known cannot be had now (Slurm does not answer): nothing can be decided."""
+
+
+def say(text: str) -> None:
+    with suppress(OSError):  # a reader that is gone must not end a sweep
+        print(f"[sweep] {text}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Wrong requests and a refusing file system end with a message and exit code 2."""
+    try:
+        yield
+    except ConfigError as error:
+        say(f"error: {error}")
+        raise typer.Exit(EXIT_REQUEST) from error
+    except NoAnswer as error:
+        say(f"error: {error}")
+        raise typer.Exit(EXIT_UNDECIDED) from error
+    except BrokenPipeError:
+        raise  # the reader of a plan has seen enough: typer ends without a word
+    except OSError as error:
+        say(f"error: {error}. Free space or fix the permissions, then make sweep again")
+        raise typer.Exit(EXIT_REQUEST) from error
+    except Interrupted as error:
+        ended = "all ranks were ended; make sweep goes on from here"
+        if error.left:
+            ended = f"could not be ended in time and may still run: {', '.join(error.left)}"
+        say(f"interrupted ({error}): {ended}")
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    except KeyboardInterrupt:
+        say("interrupted; make sweep goes on from here")
+        raise typer.Exit(EXIT_INTERRUPTED) from None

@@ -1,0 +1,112 @@
+"""The job that this supervisor runs in: its id, its end, its warnings, and why it is stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import FrameType
+
+from jobs.slurm.commands import SlurmError, run
+from jobs.stop import Reason, Stop
+from train.record import Status
+
+#: Signals reach ranks and supervisor in any order; the other one gets this long.
+PATIENCE_S = 4.0
+ASK_TIMEOUT_S = 5.0
+#: An end this close to the time limit is taken for the limit's.
+NEAR_END_S = 10.0
+
+
+@dataclass
+class Warned:
+    """Set when Slurm warns the job of its end (USR2, which often comes twice)."""
+
+    at: float | None = None
+
+
+@contextlib.contextmanager
+def warned_by_signal() -> Iterator[Warned]:
+    warned = Warned()
+
+    def remember(_number: int, _frame: FrameType | None) -> None:
+        warned.at = warned.at or time.time()
+
+    before = signal.signal(signal.SIGUSR2, remember)
+    try:
+        yield warned
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """What the batch job's environment says; ``began``: when this start of the job did."""
+
+    job: str  # as Slurm's commands take it
+    name: str  # as people see it: A_I for an element of an array
+    node: str
+    restarts: int
+    ends_at: float  # seconds since the epoch
+    slurm_conf: str | None
+
+    @classmethod
+    def read(
+        cls, environment: Mapping[str, str], minutes: int, slurm_conf: str | None
+    ) -> Allocation:
+        """Raises KeyError outside a Slurm job."""
+        job = environment["SLURM_JOB_ID"]
+        array, element = (environment.get(f"SLURM_ARRAY_{n}_ID") for n in ("JOB", "TASK"))
+        end = environment.get("SLURM_JOB_END_TIME", "")
+        return cls(
+            job=job,
+            name=f"{array}_{element}" if array and element else job,
+            node=environment.get("SLURMD_NODENAME", os.uname().nodename),
+            restarts=int(environment.get("SLURM_RESTART_COUNT") or 0),
+            # older Slurms do not tell: the limit then counts from now, when the job has begun
+            ends_at=float(end) if end.isdigit() else time.time() + 60 * minutes,
+            slurm_conf=slurm_conf,
+        )
+
+
+def why(allocation: Allocation, stop: Stop, *, step_cancelled: bool) -> Reason | None:
+    """Why Slurm ends this job: asked of the signal, the clock, and Slurm itself.
+
+    ``step_cancelled``: the ranks were ended from outside, so a signal is to be expected here, too.
+    """
+    deadline = time.monotonic() + (PATIENCE_S if step_cancelled else 0)
+    while stop.reason is None and time.monotonic() < deadline:
+        time.sleep(0.1)
+    if stop.reason is None:
+        return None
+    if time.time() > allocation.ends_at - NEAR_END_S:
+        return Reason("timeout", f"the job's time limit was reached (job {allocation.name})")
+    try:
+        argv = ["scontrol", "show", "job", "-o", allocation.job]
+        answer = run(argv, timeout_s=ASK_TIMEOUT_S, slurm_conf=allocation.slurm_conf)
+    except SlurmError:
+        return stop.reason
+    return reason_in(answer.out, allocation.name) or stop.reason
+
+
+#: What `scontrol show job` says of a job that is being ended -> status and words.
+_ENDS: tuple[tuple[str, Status, str], ...] = (
+    ("NODE_FAIL|NodeFail|node_fail", "lost", "a node of it failed"),
+    ("PREEMPT|Preempt", "preempted", "it was preempted"),
+    ("TIMEOUT|TimeLimit", "timeout", "its time limit was reached"),
+    ("OUT_OF_MEMORY|OutOfMemory", "failed", "it used more memory than it had asked for"),
+    ("CANCELLED", "cancelled", "it was cancelled"),
+)
+
+
+def reason_in(text: str, name: str) -> Reason | None:
+    """The reason in the output of ``scontrol show job -o``."""
+    state = " ".join(re.findall(r"\b(?:JobState|Reason)=(\S*)", text))
+    for pattern, status, words in _ENDS:
+        if re.search(pattern, state):
+            return Reason(status, f"Slurm ended job {name}: {words} ({state.split()[0]})")
+    return None

@@ -1,0 +1,164 @@
+"""SITE=auto: a site file out of what the cluster says of itself, each value with its source."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jobs.slurm.facts import (
+    MPI_LIST,
+    SCONTROL,
+    SINFO,
+    Ask,
+    Nodes,
+    max_array_size,
+    partitions,
+    read_config,
+    read_sinfo,
+)
+from train.config import ConfigError
+
+#: Of one job, where the partition allows more: enough for most cells, short enough to start soon.
+_TIME_MIN = 240
+#: Ranks of a node without GPUs: each gets several cores where there are.
+_CPU_RANKS = 4
+#: Slurm gives no job all that a node says it has, where the site keeps some for the system.
+_MEMORY_SHARE = 0.9
+#: RealMemory is 1 where nobody set it.
+_LEAST_MEMORY_MB = 500
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
+_NO_WORDS = ("null", "true", "false")  # what YAML takes for something else
+_AMD = re.compile(r"mi\d+|amd|radeon|instinct", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class FoundSite:
+    name: str  # of the cluster, fit for a file
+    text: str  # of the site file
+    summary: tuple[str, ...]  # what to tell the user
+
+
+def find_site(ask: Ask, *, slurm_conf: str | None = None) -> FoundSite:
+    """Ask sinfo, scontrol and srun once each. The same answers give the same text.
+
+    ``slurm_conf``: the caller's SLURM_CONF, so that jobs find the cluster that answered.
+
+    Raises:
+        ConfigError: no partition takes jobs.
+    """
+    nodes = read_sinfo(ask(SINFO))
+    config = read_config(ask(SCONTROL))
+    pmix = "pmix" in ask(MPI_LIST).split()
+    chosen = _partition(nodes)
+    kind = _commonest([group for group in nodes if group.partition == chosen.partition])
+    cluster = config.get("ClusterName", "cluster")
+    name = re.sub(r"[^A-Za-z0-9_-]+", "_", cluster) or "cluster"
+    lines = [*_head(cluster), *_asking(chosen, kind, nodes, config), *_launching(pmix, kind)]
+    if slurm_conf is not None:
+        lines += ["", _line("slurm_conf", slurm_conf, "SLURM_CONF")]
+    return FoundSite(name, "\n".join(lines) + "\n", tuple(_summary(chosen, kind, nodes, pmix)))
+
+
+def _partition(nodes: Sequence[Nodes]) -> Nodes:
+    """The default partition, or the largest that takes jobs."""
+    open_ones = [group for group in nodes if group.up]
+    if not open_ones:
+        raise ConfigError(
+            f"no partition of this cluster takes jobs now (sinfo: {', '.join(partitions(nodes))}); "
+            "write a site file (jobs/sites/cpu.yaml is an example) and name it with SITE="
+        )
+    return max(open_ones, key=lambda group: (group.default, group.count))
+
+
+def _commonest(groups: Sequence[Nodes]) -> Nodes:
+    """Nodes with GPUs before those without, then the kind of which there are most."""
+    return max(groups, key=lambda group: (group.gpus_of(None) > 0, group.count))
+
+
+def _gpus(kind: Nodes) -> tuple[str, int]:
+    return max(kind.gpus, key=lambda item: item[1], default=("", 0))
+
+
+def _head(cluster: str) -> Iterator[str]:
+    yield f"# The cluster {cluster!r} as SITE=auto found it. It is not written anew: change it freely."
+    yield "# What is left out is not asked for. All keys, with their defaults: jobs/site.py"
+    yield _line("title", f"{cluster}, found by SITE=auto")
+
+
+def _asking(
+    chosen: Nodes, kind: Nodes, nodes: Sequence[Nodes], config: dict[str, str]
+) -> Iterator[str]:
+    gpu_type, gpus = _gpus(kind)
+    ranks = gpus or min(_CPU_RANKS, kind.cpus)
+    yield ""
+    why = "the default one" if chosen.default else "the largest that is up; none is the default"
+    yield _line("partition", chosen.partition, f"sinfo: {why}")
+    if others := _with_gpus(nodes, chosen, gpus):
+        yield f"# GPUs are in partition: {', '.join(others)}"
+    yield "# account: my_project   # where jobs need one: sacctmgr show assoc user=$USER"
+    if gpus:
+        yield _line("ranks_per_node", ranks, "sinfo: GPUs of a node")
+        yield _line("gpus", "gres")
+        types = {name for group in nodes if group.partition == chosen.partition
+                 for name, _ in group.gpus}  # fmt: skip
+        if gpu_type and len(types) > 1:
+            yield _line("gpu_type", gpu_type, f"of {', '.join(sorted(types))}")
+    else:
+        yield _line("ranks_per_node", ranks, "sinfo: no GPUs; ranks compute on CPU cores")
+    each = max(1, kind.cpus // ranks)
+    yield _line("cpus_per_rank", each, f"sinfo: {kind.cpus} CPUs of a node / {ranks}")
+    if kind.memory_mb >= _LEAST_MEMORY_MB:
+        memory = int(kind.memory_mb * _MEMORY_SHARE / ranks / 1024 * 10) / 10
+        source = f"sinfo: {_MEMORY_SHARE:.0%} of {kind.memory_mb:,} MB / {ranks}"
+        yield _line("mem_per_rank_gb", memory, source)
+    minutes = int(min(_TIME_MIN, max(1, chosen.time_limit_min)))
+    limit = f"{chosen.time_limit_min:,.0f}".replace("inf", "infinite")
+    yield _line("time_min", minutes, f"of one job; the partition's limit: {limit}")
+    if chosen.job_nodes != float("inf"):
+        yield _line("max_nodes", int(chosen.job_nodes), "sinfo: nodes of one job")
+    if (size := max_array_size(config)) is not None and size >= 1:
+        yield _line("array_limit", size, "scontrol show config: MaxArraySize")
+
+
+def _launching(pmix: bool, kind: Nodes) -> Iterator[str]:
+    gpu_type, gpus = _gpus(kind)
+    yield ""
+    if pmix:
+        yield _line("mpi", "pmix", "srun --mpi=list names it")
+    else:
+        yield _line("mpi", "gloo", "srun --mpi=list names no pmix")
+    yield "# interface: eth0       # where ranks should talk: ip -brief address, on a node"
+    yield _line("image", "gpu" if gpus else "cpu", "make image builds it")
+    if gpus:
+        amd = _AMD.search(gpu_type) is not None
+        yield _line("gpu_support", "rocm" if amd else "nv", "apptainer exec --nv or --rocm")
+
+
+def _summary(chosen: Nodes, kind: Nodes, nodes: Sequence[Nodes], pmix: bool) -> Iterator[str]:
+    gpu_type, gpus = _gpus(kind)
+    has = f"{gpus} GPUs {gpu_type}".strip() if gpus else "no GPU"
+    total = sum(group.count for group in nodes if group.partition == chosen.partition)
+    yield (
+        f"partition {chosen.partition}: {total} nodes, {has} and {kind.cpus} CPUs each; "
+        f"ranks meet by {'PMIx' if pmix else 'Gloo'}"
+    )
+    if others := _with_gpus(nodes, chosen, gpus):
+        yield f"there are GPUs in partition {', '.join(others)}: name one in the site file"
+
+
+def _with_gpus(nodes: Sequence[Nodes], chosen: Nodes, gpus: int) -> list[str]:
+    """Where GPUs are, if the chosen partition has none."""
+    found = [group for group in nodes if group.up and group.gpus_of(None)]
+    return [] if gpus else [name for name in partitions(found) if name != chosen.partition]
+
+
+def _line(key: str, value: Any, comment: str = "") -> str:
+    """``key: value  # comment``; text as YAML reads it back whatever signs it has."""
+    shown = value
+    if isinstance(value, str) and (_WORD.fullmatch(value) is None or value.lower() in _NO_WORDS):
+        shown = json.dumps(value, ensure_ascii=False)
+    text = f"{key}: {shown}"
+    return f"{text:<24}# {comment}" if comment else text

@@ -1,0 +1,127 @@
+"""Watch the submitted cells of a sweep to their ends. Jobs do not need it: whoever watches may
+leave and come back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+from jobs.ledger import Standing
+from jobs.slurm.commands import SlurmError
+from jobs.slurm.history import History
+from jobs.slurm.inventory import Place, submitted_cells, take
+from jobs.slurm.notes import RunNote, read_notes
+from jobs.slurm.queue import JobState, query
+from jobs.stop import Stop
+from train.config import RunConfig
+
+POLL_S = 3.0
+#: How long a job may be gone from the queue before its cell is given a record by us: the
+#: supervisor's own may take a moment to be seen through a network file system.
+SETTLE_S = 6.0
+
+
+class Display(Protocol):
+    """What a person sees of it."""
+
+    def update(self, places: Sequence[Place], trouble: str | None) -> None: ...
+    def ended(self, cell: Standing) -> None: ...
+    def say(self, text: str) -> None: ...
+
+
+class Left(Exception):
+    """The watcher was told to leave; the jobs go on."""
+
+
+@dataclass
+class Watcher:
+    """One sweep on a cluster, as seen from the login node."""
+
+    sweep: Path
+    job_name: str
+    slurm_conf: str | None
+    history: History = field(init=False)
+    _gone_since: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.history = History(self.slurm_conf)
+
+    def queue(self, patience_s: float = 0) -> dict[str, JobState]:
+        """Raises SlurmError where Slurm gives no answer."""
+        return query(self.job_name, self.slurm_conf, patience_s=patience_s)
+
+    def notes(self) -> list[RunNote]:
+        return read_notes(self.sweep)[0]
+
+    def look(
+        self, configs: Sequence[RunConfig], queue: Mapping[str, JobState], *, settle_s: float = 0
+    ) -> list[Place]:
+        """Where the cells stand; those whose job is gone for ``settle_s`` seconds are settled.
+
+        Raises:
+            SlurmError: no answer about a job that is gone.
+        """
+        submitted = submitted_cells(self.sweep, self.notes())
+        now = time.monotonic()
+
+        def ripe(job: str) -> bool:
+            return now - self._gone_since.setdefault(job, now) >= settle_s
+
+        for job, state in queue.items():
+            if not state.ended:
+                self._gone_since.pop(job, None)
+        return take(configs, self.sweep, submitted, queue, self.history, ripe)
+
+
+def follow(
+    watcher: Watcher,
+    configs: Sequence[RunConfig],
+    display: Display,
+    stop: Stop,
+    refill: Callable[[int], list[RunConfig]],
+) -> dict[str, str]:
+    """Wait until no cell is in the queue; returns cell id -> status of its record.
+
+    ``refill``: told how many of our jobs are alive, may submit more cells, and returns these.
+
+    Raises:
+        Left: ``stop`` has a reason.
+    """
+    open_ = {config.cell_id(): config for config in configs}
+    results: dict[str, str] = {}
+    trouble_since: datetime | None = None
+    while open_:
+        if stop.reason:
+            raise Left(stop.reason.text)
+        try:
+            queue = watcher.queue()
+            places = watcher.look(list(open_.values()), queue, settle_s=SETTLE_S)
+        except SlurmError as error:
+            trouble_since = trouble_since or datetime.now(UTC)
+            display.update(
+                [], f"Slurm gives no answer since {trouble_since:%H:%M:%S} UTC ({error})"
+            )
+            _pause(stop)
+            continue
+        trouble_since = None
+        display.update(places, None)
+        for place in places:
+            if not place.alive:
+                results[place.standing.config.cell_id()] = place.standing.status
+                del open_[place.standing.config.cell_id()]
+                display.ended(place.standing)
+        added = refill(sum(not state.ended for state in queue.values()))
+        open_ |= {config.cell_id(): config for config in added}
+        if open_:
+            _pause(stop)
+    return results
+
+
+def _pause(stop: Stop) -> None:
+    deadline = time.monotonic() + POLL_S
+    while time.monotonic() < deadline and not stop.reason:
+        time.sleep(0.1)

@@ -1,0 +1,129 @@
+"""Where each cell of a sweep stands on Slurm: by its record, its job, and what Slurm says of jobs
+that are gone. Cells whose job ended without a word get their record here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from jobs.ledger import Standing, recorded
+from jobs.lock import hold
+from jobs.settle import begun_in, is_good, settle_lost, settle_unstarted
+from jobs.slurm.history import Ending, History, status_of
+from jobs.slurm.notes import RunNote
+from jobs.slurm.queue import JobState
+from jobs.slurm.submit import log_name
+from train.config import RunConfig
+from train.record import GOOD, RECORD_NAME, RecordError, Status, read_record
+
+SUBMITIT = ".submitit"
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """The job that a cell was given to last."""
+
+    job: str  # A_I or J
+    log: Path  # of its supervisor
+    at: datetime
+
+
+@dataclass(frozen=True)
+class Place:
+    """One cell: its record's word, and its job where that is still in the queue."""
+
+    standing: Standing
+    job: JobState | None  # in the queue: waits or runs
+    submitted: Submitted | None
+    settling: bool = False  # its job is gone, but what it left may not all be here yet
+
+    @property
+    def alive(self) -> bool:
+        return self.job is not None or self.settling
+
+
+def array_folder(sweep: Path, run: str, index: int) -> Path:
+    """submitit's folder of one call of sbatch."""
+    return sweep / SUBMITIT / f"{run}-{index}"
+
+
+def submitted_cells(sweep: Path, notes: Iterable[RunNote]) -> dict[str, Submitted]:
+    """Cell id -> its last job. ``notes``: oldest first."""
+    found: dict[str, Submitted] = {}
+    for note in notes:
+        for index, array in enumerate(note.arrays):
+            for job, cells in zip(array.elements(), array.units, strict=False):
+                log = array_folder(sweep, note.run, index) / log_name(job)
+                found |= dict.fromkeys(cells, Submitted(job, log, note.submitted_at))
+    return found
+
+
+def take(
+    configs: Sequence[RunConfig],
+    sweep: Path,
+    submitted: Mapping[str, Submitted],
+    queue: Mapping[str, JobState],
+    history: History,
+    ripe: Callable[[str], bool] = lambda _job: True,
+) -> list[Place]:
+    """Look at every cell once; asks Slurm only about jobs that are gone and left no record.
+
+    ``ripe``: whether a job is gone for so long that its cells may be given records here.
+
+    Raises:
+        SlurmError: no answer about a job that is gone.
+        OSError: a cell's folder is missing or cannot be written.
+    """
+    alive = {job: state for job, state in queue.items() if not state.ended}
+    open_ = {
+        config.cell_id(): told
+        for config in configs
+        if (told := submitted.get(config.cell_id()))
+        and told.job not in alive
+        and is_open(sweep / config.cell_id(), told)
+    }
+    gone = {name: told for name, told in open_.items() if ripe(told.job)}
+    endings = history.endings({told.job for told in gone.values()})
+    places = []
+    for config in configs:
+        name, folder = config.cell_id(), sweep / config.cell_id()
+        told = submitted.get(name)
+        settling = name in open_
+        if name in gone:
+            settling = not conclude(config, folder, gone[name], endings.get(gone[name].job))
+        job = alive.get(told.job) if told else None
+        places.append(Place(recorded(config, folder), job, told, settling))
+    return places
+
+
+def is_open(cell: Path, told: Submitted) -> bool:
+    """Whether the last job has left this cell without a record of its own."""
+    if begun_in(cell) is not None:
+        return True
+    try:
+        record = read_record(cell / RECORD_NAME)
+    except RecordError:
+        return not (cell / RECORD_NAME).exists()
+    return record.ended_at < told.at and record.status not in GOOD
+
+
+def conclude(config: RunConfig, cell: Path, told: Submitted, ending: Ending | None) -> bool:
+    """Give a cell whose job is gone its record; False while its supervisor still holds it."""
+    status, text = words(told.job, ending)
+    with hold(cell) as ours:
+        if not ours:
+            return False
+        settled = is_good(cell) or settle_lost(cell, config, text, status)
+        if not settled and is_open(cell, told):
+            settle_unstarted(cell, config, told.log, told.at, text, status)
+    return True
+
+
+def words(job: str, ending: Ending | None) -> tuple[Status, str]:
+    """Status and words for a job that is gone."""
+    if ending is None:
+        return "lost", f"Slurm no longer knows job {job}"
+    status, text = status_of(ending)
+    return status, f"job {job}: {text}"

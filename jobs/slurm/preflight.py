@@ -1,0 +1,206 @@
+"""The job that goes first: is the seam between Slurm, the container and the ranks whole?
+
+It runs on as many nodes as the sweep's largest cell, through the same launch line. Arrays depend on
+its good end, so a failure holds the sweep.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from pydantic import AwareDatetime, ValidationError
+
+from jobs.cause import tail_of
+from jobs.site import Site
+from jobs.slurm.allocation import Allocation
+from jobs.slurm.ranks import StepRanks
+from jobs.slurm.shape import Shape
+from jobs.slurm.step import (
+    GLOO,
+    IMAGE_PYTHON,
+    NO_IMAGE,
+    Container,
+    rank_base,
+    step_argv,
+    step_environment,
+)
+from jobs.slurm.verdict import container_failure
+from jobs.stop import Reason, stopped_by_signals
+from train.files import write_atomically
+from train.preflight_report import RankPreflight, problems, read_reports
+from train.technique import Frozen
+
+FOLDER_NAME = "preflight"
+REPORT_NAME = "report.json"
+SRUN_LOG = "srun.log"
+#: A cluster that was whole this recently is not looked at again for the same request.
+VALID = timedelta(hours=12)
+RANK_LIMIT_S = 150
+MINUTES = 5
+
+
+class Problem(Frozen):
+    node: str
+    check: str
+    found: str
+    expected: str
+    fix: str
+
+    def __str__(self) -> str:
+        text = f"{self.node}: {self.check}: found {self.found}; expected {self.expected}"
+        return f"{text}; {self.fix}" if self.fix else text
+
+
+class PreflightReport(Frozen):
+    """report.json"""
+
+    key: str  # what was asked, so that an equal request need not ask again
+    job: str
+    at: AwareDatetime
+    seconds: float
+    nodes: tuple[str, ...]
+    versions: dict[str, str]
+    problems: tuple[Problem, ...]
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+
+class PreflightTask(Frozen):
+    """What the job is told."""
+
+    folder: str
+    key: str
+    site: Site
+    nodes: int
+    ranks_per_node: int
+    image: str
+    root: str
+    data: str
+    results: str
+
+
+def key_of(site: Site, shape: Shape, digest: str | None, image: str, root: Path) -> str:
+    """Equal for requests that an earlier good preflight answers."""
+    text = f"{site.model_dump_json()}|{shape}|{digest}|{image}|{root}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def read_preflight(folder: Path) -> PreflightReport | None:
+    try:
+        text = (folder / REPORT_NAME).read_text(encoding="utf-8")
+        return PreflightReport.model_validate_json(text)
+    except (OSError, ValueError, ValidationError):
+        return None
+
+
+def recent(sweep: Path, key: str, now: datetime) -> PreflightReport | None:
+    """A good report of an equal request that is young enough."""
+    for folder in sorted((sweep / FOLDER_NAME).glob("*"), reverse=True):
+        report = read_preflight(folder)
+        if report and report.ok and report.key == key and now - report.at < VALID:
+            return report
+    return None
+
+
+def run_preflight(told: dict[str, Any]) -> None:
+    """Called by submitit on the first node. Ends with exit code 1 when the sweep is to be held."""
+    task = PreflightTask.model_validate(told)
+    allocation = Allocation.read(os.environ, MINUTES, task.site.slurm_conf)
+    folder, shape = Path(task.folder), Shape(task.nodes, task.ranks_per_node)
+    began = time.monotonic()
+    ranks = StepRanks(folder / SRUN_LOG)
+    with stopped_by_signals() as stop:
+        argv, settings = _launch(task, shape, folder, allocation)
+        ranks.start(argv, rank_base(os.environ) | settings, shape.size)
+        deadline = began + RANK_LIMIT_S + 30
+
+        def tick() -> Reason | None:
+            late = Reason("timeout", "the preflight came to no end")
+            return stop.reason or (late if time.monotonic() > deadline else None)
+
+        try:
+            ranks.watch(tick)
+        finally:
+            ranks.end()
+    reports = read_reports(folder)
+    report = PreflightReport(
+        key=task.key,
+        job=allocation.name,
+        at=datetime.now(UTC),
+        seconds=time.monotonic() - began,
+        nodes=tuple(sorted({r.host for r in reports})),
+        versions=dict(reports[0].versions) if reports else {},
+        problems=_problems(folder, ranks, reports, shape.size),
+    )
+    write_atomically(folder / REPORT_NAME, report.model_dump_json(indent=2) + "\n")
+    for problem in report.problems:
+        print(f"[preflight] {problem}", flush=True)
+    if not report.ok:
+        sys.exit(1)
+    print(f"[preflight] whole: {', '.join(report.nodes)}", flush=True)
+
+
+def _launch(
+    task: PreflightTask, shape: Shape, folder: Path, allocation: Allocation
+) -> tuple[list[str], dict[str, str]]:
+    site = task.site
+    container = Container(
+        task.image, site.runtime, site.gpu_support,
+        (task.root, task.data, task.results, *site.binds), site.container_arguments,
+    )  # fmt: skip
+    python = sys.executable if task.image == NO_IMAGE else IMAGE_PYTHON
+    rank = [python, "-m", "train.preflight", "--out", str(folder), "--world", str(shape.size)]
+    rank += ["--data", task.data, "--limit-s", str(RANK_LIMIT_S)]
+    if site.interface is not None:
+        rank += ["--interface", site.interface]
+    meeting = folder / f"rendezvous-{allocation.job}-{allocation.restarts}"
+    settings = step_environment(
+        site, container, root=Path(task.root), rendezvous=meeting if site.mpi == GLOO else None
+    )
+    return step_argv(site, shape, container, rank, folder), settings
+
+
+def _problems(
+    folder: Path, ranks: StepRanks, reports: Sequence[RankPreflight], world: int
+) -> tuple[Problem, ...]:
+    """What the ranks found; where some could not even start, what srun and the container said."""
+    found = [Problem(node=host, **finding.model_dump(exclude={"ok"}))
+             for host, finding in problems(reports, world)]  # fmt: skip
+    if len(reports) < world:
+        found = _launch_problems(folder, ranks) + found
+    if ranks.code and not found:
+        found = [_problem("?", "launch", f"srun ended with code {ranks.code}", folder)]
+    return tuple(found)
+
+
+def _launch_problems(folder: Path, ranks: StepRanks) -> list[Problem]:
+    said = ranks.said
+    found = [
+        _problem(ranks.place(rank).removeprefix("node "), "container", text, folder)
+        for rank in ranks.ended
+        if (text := container_failure(folder / f"rank-{rank}.log"))
+    ]
+    if said.launch_failure:
+        found.append(_problem("?", "launch", said.launch_failure, folder))
+    if said.node_failure:
+        found.append(_problem(said.node_failure, "node", "it failed under the job", folder))
+    if not found and not said.ends:
+        tail = " / ".join(tail_of(folder / SRUN_LOG)[-3:])
+        found.append(_problem("?", "launch", tail or "srun said nothing", folder))
+    return found
+
+
+def _problem(node: str, check: str, found: str, folder: Path) -> Problem:
+    return Problem(
+        node=node, check=check, found=found, expected="the rank starts in the container",
+        fix=f"mend the node or the site's file; see {folder}",
+    )  # fmt: skip

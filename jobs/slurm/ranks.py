@@ -1,0 +1,126 @@
+"""The ranks of one start as a Slurm step: one srun, watched through what it says."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from jobs.ended import Ended, bad_ends
+from jobs.slurm.steplog import StepLog
+from jobs.stop import Reason
+
+POLL_S = 0.2
+#: srun may live on for a while after the first bad exit; that long, then the step is ended.
+GRACE_S = 20.0
+#: srun told to end kills its tasks and waits for the nodes to say so.
+KILL_AFTER_S = 6.0
+GIVE_UP_S = 20.0
+
+
+@dataclass
+class StepRanks:
+    """All ranks of a start on Slurm. ``log``: what srun itself says; ranks write their own files.
+
+    A rank that ends badly makes srun end the others (--kill-on-bad-exit), so only the first that it
+    names ended by itself.
+    """
+
+    log: Path
+    process: subprocess.Popen[bytes] | None = None
+    ended: dict[int, Ended] = field(default_factory=dict)
+    asked_at: float | None = None
+    said: StepLog = field(default_factory=StepLog)
+    code: int | None = None  # srun's own
+    _size: int = 0
+    _read: int = 0  # bytes of the log
+
+    def start(self, argv: Sequence[str], environment: dict[str, str], size: int) -> None:
+        self._read = self.log.stat().st_size if self.log.exists() else 0
+        with self.log.open("ab") as out:
+            self.process = subprocess.Popen(
+                list(argv), env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                start_new_session=True,
+            )  # fmt: skip
+        self._size = size
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    @property
+    def bad(self) -> dict[int, Ended]:
+        return bad_ends(self.ended)
+
+    @property
+    def unended(self) -> list[int]:
+        return [rank for rank in range(self._size) if rank not in self.ended]
+
+    def place(self, rank: int) -> str:
+        hosts = {end.rank: end.host for end in self.said.ends}
+        return f"node {hosts[rank]}" if rank in hosts else "the step"
+
+    def poll(self) -> None:
+        if self.process is None or self.code is not None:
+            return
+        code = self.process.poll()
+        self._listen()
+        if code is None:
+            return
+        self.code = code
+        for rank in self.unended:
+            # unnamed ranks of a good step ended well; of a bad one they were ended with it
+            self.ended[rank] = Ended(0 if code == 0 else -signal.SIGKILL, time.time(), code != 0)
+
+    def _listen(self) -> None:
+        """Read the whole lines that are new."""
+        with contextlib.suppress(OSError), self.log.open("rb") as file:
+            file.seek(self._read)
+            new = file.read()
+            whole = (
+                new.rfind(b"\n") + 1 if self.process and self.process.poll() is None else len(new)
+            )
+            self._read += whole
+            for line in new[:whole].decode("utf-8", "replace").splitlines():
+                self._note(line)
+
+    def _note(self, line: str) -> None:
+        before, others = len(self.said.ends), bool(self.bad)
+        self.said.read(line)
+        for end in self.said.ends[before:]:
+            if end.rank < self._size and end.rank not in self.ended:
+                by_us = self.asked_at is not None or others
+                self.ended[end.rank] = Ended(end.code, time.time(), by_us)
+
+    def watch(self, tick: Callable[[], Reason | None]) -> Reason | None:
+        """Wait for the step's end. ``tick`` may name a reason to end it before."""
+        stop_at: float | None = None
+        while True:
+            self.poll()
+            reason = tick()
+            if self.code is not None:
+                return reason
+            if self.bad and stop_at is None:
+                stop_at = time.monotonic() + GRACE_S
+            if reason or (stop_at is not None and time.monotonic() > stop_at):
+                self.end()
+                return reason
+            time.sleep(POLL_S)
+
+    def end(self) -> None:
+        """End the step; returns when srun is gone: Slurm itself cleans up its nodes."""
+        self.poll()
+        if self.process is None or self.code is not None:
+            return
+        self.asked_at = self.asked_at or time.time()
+        for number, patience_s in ((signal.SIGTERM, KILL_AFTER_S), (signal.SIGKILL, GIVE_UP_S)):
+            with contextlib.suppress(ProcessLookupError):
+                self.process.send_signal(number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(patience_s)
+                break
+        self.poll()

@@ -1,0 +1,126 @@
+"""Submit cells: units, arrays, and a note of each call of sbatch before and after it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from jobs.ledger import FORCED, Standing
+from jobs.site import Site
+from jobs.slurm.image import Image
+from jobs.slurm.inventory import array_folder
+from jobs.slurm.notes import ArrayNote, RunNote, comment_of, write_note
+from jobs.slurm.script import job_name, parameters
+from jobs.slurm.submit import submit_array
+from jobs.slurm.supervise import run_unit
+from jobs.slurm.unit import UnitTask
+from jobs.slurm.units import Array, Unit, arrays_of, units_of, waves
+
+
+@dataclass(frozen=True)
+class Sending:
+    """All that the jobs of one run share."""
+
+    sweep: str
+    folder: Path
+    site_name: str
+    site: Site
+    image: Image
+    root: Path
+    data: Path
+    store: Path
+    stall_s: float
+    pack: int
+    git_commit: str | None
+    git_dirty: bool | None
+
+    @property
+    def job_name(self) -> str:
+        return job_name(self.sweep, self.folder)
+
+
+def plan_arrays(sending: Sending, cells: Sequence[Standing]) -> tuple[Array, ...]:
+    """Raises ConfigError where cells do not fit the site."""
+    units = units_of([cell.config for cell in cells], sending.site, pack=sending.pack)
+    return arrays_of(units, sending.site)
+
+
+def send(
+    sending: Sending, cells: Sequence[Standing], room: int | None, preflight: str | None
+) -> tuple[RunNote, list[str]]:
+    """Submit as many cells as the queue has ``room`` for (None: all).
+
+    ``preflight``: the job that has to end well first.
+
+    Returns:
+        The run's note, and the ids of the cells that have to wait for room.
+
+    Raises:
+        SlurmError: sbatch refused or gave no answer; the note tells what was submitted before.
+    """
+    wave = waves(plan_arrays(sending, cells), room)
+    asked_at = datetime.now(UTC)
+    run = f"{asked_at:%Y%m%dT%H%M%S%f}"
+    note = RunNote(
+        run=run,
+        site=sending.site_name,
+        job_name=sending.job_name,
+        slurm_conf=sending.site.slurm_conf,
+        submitted_at=asked_at,
+        arrays=tuple(_note(array, sending) for array in wave.now),
+        preflight_job=preflight,
+    )
+    later = [cell for array in wave.later for unit in array.units for cell in unit.cells]
+    if not wave.now:
+        return note, later
+    write_note(sending.folder, note)
+    forced = {cell.config.cell_id() for cell in cells if cell.status == FORCED}
+    for index, array in enumerate(wave.now):
+        told = [
+            _task(sending, unit, forced, asked_at, f"{run}-{index}/{place}").model_dump(mode="json")
+            for place, unit in enumerate(array.units)
+        ]
+        asked = parameters(
+            sending.site, array, name=sending.job_name, root=sending.root,
+            dependency=f"afterok:{preflight}" if preflight else None,
+        ) | {"comment": comment_of(run, index)}  # fmt: skip
+        folder = array_folder(sending.folder, run, index)
+        job = submit_array(run_unit, told, folder, asked, sending.site.slurm_conf)
+        note = note.with_id(index, job)
+        write_note(sending.folder, note)
+    return note, later
+
+
+def _note(array: Array, sending: Sending) -> ArrayNote:
+    return ArrayNote(
+        units=tuple(unit.cells for unit in array.units),
+        nodes=array.shape.nodes,
+        ranks_per_node=array.shape.ranks_per_node,
+        minutes=array.minutes,
+        block_seed=0 if sending.pack > 1 else None,
+    )
+
+
+def _task(
+    sending: Sending, unit: Unit, forced: set[str], asked_at: datetime, block: str
+) -> UnitTask:
+    return UnitTask(
+        cells=tuple(str(sending.folder / name) for name in unit.cells),
+        forced=tuple(str(sending.folder / name) for name in unit.cells if name in forced),
+        asked_at=asked_at,
+        site=sending.site,
+        nodes=unit.shape.nodes,
+        ranks_per_node=unit.shape.ranks_per_node,
+        image=sending.image.path,
+        image_digest=sending.image.digest,
+        root=str(sending.root),
+        data=str(sending.data),
+        store=str(sending.store),
+        stall_s=sending.stall_s,
+        minutes=unit.minutes,
+        block=block,
+        git_commit=sending.git_commit,
+        git_dirty=sending.git_dirty,
+    )

@@ -1,0 +1,228 @@
+"""What each cell of a sweep does now: its record, the life signs in its folder, its job.
+
+A record that is newer than the submission wins over what the queue said: it is written before the
+job ends, and the queue may tell of the job for minutes after.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from jobs.display import Row
+from jobs.ledger import NEW, RUNNING, Standing
+from jobs.settle import Begun, begun_in
+from jobs.signs import read_sign
+from jobs.slurm.inventory import Place, Submitted
+from jobs.slurm.notes import RunNote, jobs_of
+from jobs.slurm.queue import JobState
+from jobs.slurm.reasons import in_words
+from train.record import GOOD, RECORD_NAME, EpochRecord, RecordError, Status, read_record
+
+#: What a cell does that has no record of its last start yet.
+WAITING, STARTING, ENDING, NOT_SUBMITTED = "waiting", "starting", "ending", "not submitted"
+#: Slurm gave no answer, and the files do not tell either.
+UNKNOWN = "unknown"
+_RECORDED = frozenset(Status.__args__)
+
+
+@dataclass(frozen=True)
+class Life:
+    """What a cell's folder tells beside the status of its record."""
+
+    begun: Begun | None  # a start that has not been settled
+    last: EpochRecord | None
+    phase: str  # of rank 0, as its last life sign says
+    ended_at: datetime | None  # of the record
+
+
+@dataclass(frozen=True)
+class CellState:
+    """One cell now. None: not known, or there is nothing to know yet."""
+
+    cell: str
+    ranks: int
+    state: str  # a record's status, or one of the words above, or running
+    why: str  # why it waits, or how it ended; one line
+    job: str | None
+    slurm: str | None  # the job's state in Slurm's word
+    nodes: str | None
+    expected_start: str | None  # of a job that waits, where Slurm says; the cluster's local time
+    seconds: float | None  # since this start began
+    epoch: int
+    epochs: int
+    train_loss: float | None
+    validation_accuracy: float | None
+    images_per_s: float | None  # of the last epoch
+    phase: str | None
+    log: str | None  # of the supervisor of its last job
+
+    @property
+    def active(self) -> bool:
+        return self.state in (RUNNING, STARTING, ENDING)
+
+
+def read_life(cell: Standing) -> Life:
+    """Look into the cell's folder; changes nothing."""
+    ended_at = None
+    if cell.status in _RECORDED:
+        with contextlib.suppress(RecordError):
+            ended_at = read_record(cell.folder / RECORD_NAME).ended_at
+    begun = begun_in(cell.folder)
+    sign = read_sign(cell.folder, 0) if begun else None
+    phase = "" if sign is None or sign.at is None else sign.phase
+    return Life(begun, Row(cell, cell.status).last_epoch(), phase, ended_at)
+
+
+def survey_slurm(
+    cells: Sequence[tuple[Standing, Life]],
+    submitted: Mapping[str, Submitted],
+    notes: Iterable[RunNote],
+    queue: Mapping[str, JobState] | None,
+    *,
+    settling: Iterable[str] = (),
+    now: datetime | None = None,
+) -> list[CellState]:
+    """The state of every cell; asks nobody.
+
+    ``queue``: None where Slurm gave no answer. It has to be asked after the notes were read and
+    before the cells' folders: so a job that is noted and not in it is over, and a record that a
+    job left is seen.
+    """
+    mates = {job: len(units) for job, units in jobs_of(notes).items()}
+    now = now or datetime.now(UTC)
+    unsure = set(settling)
+    return [
+        _state(cell, life, submitted.get(cell.config.cell_id()), queue, mates, unsure, now)
+        for cell, life in cells
+    ]
+
+
+def survey_places(places: Sequence[Place], notes: Iterable[RunNote]) -> list[CellState]:
+    """The same from places that were just taken."""
+    return survey_slurm(
+        [(place.standing, read_life(place.standing)) for place in places],
+        {p.standing.config.cell_id(): p.submitted for p in places if p.submitted},
+        notes,
+        {place.job.job: place.job for place in places if place.job},
+        settling=[place.standing.config.cell_id() for place in places if place.settling],
+    )
+
+
+def _state(
+    cell: Standing,
+    life: Life,
+    told: Submitted | None,
+    queue: Mapping[str, JobState] | None,
+    mates: Mapping[str, int],
+    settling: set[str],
+    now: datetime,
+) -> CellState:
+    name = cell.config.cell_id()
+    job = queue.get(told.job) if queue and told else None
+    job = None if job is None or job.ended else job
+    state, why = _word(cell, life, told, job, queue is not None, mates)
+    if name in settling:
+        state, why = ENDING, "its job is gone; what it left is waited for"
+    runs = state in (RUNNING, STARTING)
+    last = life.last if state not in (NOT_SUBMITTED, STARTING) else None
+    return CellState(
+        cell=name,
+        ranks=cell.config.gpus,
+        state=state,
+        why=why,
+        job=told.job if told else None,
+        slurm=job.state if job else None,
+        nodes=job.nodes or None if job else None,
+        expected_start=job.start if job and state == WAITING and job.waits else None,
+        seconds=_since(life, job, now) if runs else None,
+        epoch=last.epoch if last else 0,
+        epochs=cell.config.epochs,
+        train_loss=last.train_loss if last else None,
+        validation_accuracy=last.validation_accuracy if last else None,
+        images_per_s=last.images / last.train_s if last and last.train_s > 0 else None,
+        phase=life.phase or None if runs else None,
+        log=str(told.log) if told else None,
+    )
+
+
+def _word(
+    cell: Standing,
+    life: Life,
+    told: Submitted | None,
+    job: JobState | None,
+    answered: bool,
+    mates: Mapping[str, int],
+) -> tuple[str, str]:
+    """State and why of one cell."""
+    fresh = life.ended_at is not None and (told is None or life.ended_at >= told.at)
+    over = (cell.status, "" if cell.status == "completed" else cell.why)
+    if job is None:
+        if told is None or fresh or (answered and life.begun is None):
+            never = cell.status == NEW
+            return (NOT_SUBMITTED, "make sweep submits it") if never else over
+        if life.begun:
+            return RUNNING, "as its files say" if not answered else "its job is gone"
+        return UNKNOWN, "it was submitted"
+    if job.waits:
+        return over if fresh and cell.status in GOOD else (WAITING, _waits(job, life, fresh))
+    if life.begun and life.begun.job in (None, job.job):
+        return RUNNING, in_words(job)
+    if fresh and (cell.status in GOOD or mates.get(job.job, 1) > 1 or _in_this_start(life, job)):
+        return over
+    if job.state in ("COMPLETING", "STAGE_OUT"):
+        return ENDING, in_words(job)
+    if mates.get(job.job, 1) > 1:
+        return WAITING, "its job runs other cells first"
+    return STARTING, in_words(job)
+
+
+def _waits(job: JobState, life: Life, fresh: bool) -> str:
+    again = f"goes on after epoch {life.last.epoch}; " if fresh and life.last else ""
+    return again + (in_words(job) or "Slurm gives no reason yet")
+
+
+def _in_this_start(life: Life, job: JobState) -> bool:
+    """Whether the record is of the job's present start, not of one before it was requeued."""
+    if life.ended_at is None or job.start is None:
+        return False
+    return life.ended_at.astimezone().replace(tzinfo=None).isoformat() >= job.start
+
+
+def _since(life: Life, job: JobState | None, now: datetime) -> float | None:
+    if life.begun:
+        return max(0.0, (now - life.begun.started_at).total_seconds())
+    return seconds_of(job.elapsed) if job else None
+
+
+def seconds_of(elapsed: str) -> float | None:
+    """Slurm's D-HH:MM:SS, HH:MM:SS or MM:SS; None where it says something else."""
+    found = re.fullmatch(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)", elapsed)
+    if found is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
+
+
+def counts(states: Iterable[CellState]) -> Counter[str]:
+    return Counter(state.state for state in states)
+
+
+def as_json(
+    sweep: str, states: Sequence[CellState], asked_at: datetime, trouble: str | None
+) -> dict[str, Any]:
+    """For programs. ``trouble``: why Slurm gave no answer; then only files were looked at."""
+    return {
+        "schema_version": 1,
+        "sweep": sweep,
+        "asked_at": asked_at.isoformat(),
+        "slurm_answered": trouble is None,
+        "trouble": trouble,
+        "counts": dict(counts(states)),
+        "cells": [asdict(state) for state in states],
+    }

@@ -1,0 +1,195 @@
+"""The supervisor of a Slurm job: runs its cells one after another; submitit calls it on the first
+node, outside the container."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from jobs.attend import Start, attend
+from jobs.ledger import Standing, archive, recorded
+from jobs.lock import hold
+from jobs.settle import is_good, settle_lost
+from jobs.slurm.allocation import Allocation, Warned, warned_by_signal, why
+from jobs.slurm.commands import SlurmError, run
+from jobs.slurm.ranks import StepRanks
+from jobs.slurm.shape import Shape
+from jobs.slurm.step import (
+    GLOO,
+    IMAGE_PYTHON,
+    NO_IMAGE,
+    rank_argv,
+    rank_base,
+    step_argv,
+    step_environment,
+)
+from jobs.slurm.unit import UnitTask, is_older
+from jobs.slurm.verdict import verdict
+from jobs.stop import Reason, Stop, stopped_by_signals
+from train.config import RunConfig, load_config
+from train.record import GOOD, RECORD_NAME, RecordError, read_record
+from train.traces import CONFIG_NAME, STOP_NAME, read_epochs
+
+SRUN_LOG = "srun.log"
+EXIT_CELL_FAILED = 1
+#: A job that is requeued over and over without end is a fault; a long cell needs a few.
+MOST_RESTARTS = 100
+#: A job that asked to be requeued is ended by Slurm within this time.
+REQUEUE_S = 60.0
+
+
+def run_unit(told: dict[str, Any]) -> None:
+    """Run the cells of one array element. Ends with exit code 1 when one of them did not complete.
+
+    Takes plain JSON values, so that the pickle holds no class of ours.
+    """
+    task = UnitTask.model_validate(told)
+    allocation = Allocation.read(os.environ, task.minutes, task.site.slurm_conf)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    statuses: dict[str, str] = {}
+    with stopped_by_signals() as stop, warned_by_signal() as warned:
+        before = _progress(task)
+        for name in task.cells:
+            if stop.reason is None and warned.at is None:
+                statuses[name] = _run(task, Path(name), allocation, stop, warned)
+                _say(f"{Path(name).name}: {statuses[name]}")
+        unfinished = any(statuses.get(name, "timeout") == "timeout" for name in task.cells)
+        if unfinished and stop.reason is None and _may_requeue(task, allocation, before):
+            _requeue(allocation, stop)
+    if any(statuses.get(name) not in GOOD for name in task.cells):
+        sys.exit(EXIT_CELL_FAILED)
+
+
+def _run(task: UnitTask, cell: Path, allocation: Allocation, stop: Stop, warned: Warned) -> str:
+    with hold(cell, lambda: stop.reason) as ours:
+        if not ours:
+            return "cancelled"  # while waiting for another supervisor, which leaves the record
+        config = load_config(cell / CONFIG_NAME)
+        settle_lost(cell, config)
+        _put_aside(task, cell)
+        if is_good(cell):
+            return read_record(cell / RECORD_NAME).status
+        return attend(_start(task, recorded(config, cell), allocation, stop, warned))
+
+
+def _put_aside(task: UnitTask, cell: Path) -> None:
+    """An older record of a cell that is run by force, or one that cannot be read: kept, whole."""
+    try:
+        old = is_older(read_record(cell / RECORD_NAME).ended_at, task)
+    except RecordError:
+        archive(cell)
+    else:
+        if old and str(cell) in task.forced:
+            archive(cell)
+
+
+def _start(
+    task: UnitTask, cell: Standing, allocation: Allocation, stop: Stop, warned: Warned
+) -> Start:
+    folder, config = cell.folder, cell.config
+    ranks = StepRanks(folder / "logs" / SRUN_LOG)
+
+    def tick() -> Reason | None:
+        ask = folder / "logs" / STOP_NAME
+        if warned.at is not None and not ask.exists():
+            ask.touch()  # ranks stop when their epoch is over, before the job is ended
+        return stop.reason
+
+    def explain(stopped: Reason | None) -> Reason | None:
+        if stopped is not None and stop.reason is None:
+            return stopped  # our own watch had a reason
+        return why(allocation, stop, step_cancelled=ranks.said.cancelled is not None)
+
+    return Start(
+        folder, config, ranks,
+        begin=lambda attempt: _begin(task, cell, allocation, attempt, ranks),
+        stop=tick,
+        resume=cell.resume,
+        stall_s=task.stall_s,
+        limit_s=None,
+        knows=lambda: verdict(folder, ranks),
+        explain=explain,
+        job=allocation.name,
+    )  # fmt: skip
+
+
+def _begin(
+    task: UnitTask, cell: Standing, allocation: Allocation, attempt: int, ranks: StepRanks
+) -> None:
+    argv, settings = launch(task, cell.config, cell.folder, attempt, allocation, cell.resume)
+    base = rank_base(os.environ)
+    ranks.start(argv, base | settings | _facts(task), cell.config.gpus)
+
+
+def launch(
+    task: UnitTask,
+    config: RunConfig,
+    cell: Path,
+    attempt: int,
+    allocation: Allocation,
+    resume: bool,
+) -> tuple[list[str], dict[str, str]]:
+    """The launch line and what it adds to the environment; pure."""
+    site, shape = task.site, Shape(config.gpus // task.ranks_per_node, task.ranks_per_node)
+    container = task.container(str(cell))
+    python = sys.executable if task.image == NO_IMAGE else IMAGE_PYTHON
+    rank = rank_argv(
+        python, cell, data=task.data, store=task.store, attempt=attempt, stall_s=task.stall_s,
+        resume=resume, stop_at=allocation.ends_at - site.signal_s,
+    )  # fmt: skip
+    logs = cell / "logs"
+    # a new name for each start: an old address must never be met at
+    meeting = logs / f"rendezvous-{attempt}-{allocation.job}-{allocation.restarts}"
+    settings = step_environment(
+        site, container, root=Path(task.root), rendezvous=meeting if site.mpi == GLOO else None
+    )
+    return step_argv(site, shape, container, rank, logs), settings
+
+
+def _facts(task: UnitTask) -> dict[str, str]:
+    """What a rank cannot find out inside the container, for its record."""
+    facts = {"HOROSCALE_BLOCK": task.block}
+    if task.image_digest:
+        facts["HOROSCALE_IMAGE_DIGEST"] = task.image_digest
+    if task.git_commit:
+        facts["HOROSCALE_GIT_COMMIT"] = task.git_commit
+        facts["HOROSCALE_GIT_DIRTY"] = "1" if task.git_dirty else "0"
+    return facts
+
+
+def _progress(task: UnitTask) -> int:
+    """Epochs done by all cells of the unit."""
+    return sum(len(read_epochs(Path(name))) for name in task.cells)
+
+
+def _may_requeue(task: UnitTask, allocation: Allocation, before: int) -> bool:
+    if not task.site.requeue or allocation.restarts >= MOST_RESTARTS:
+        return False
+    if _progress(task) <= before:
+        _say("not one epoch was done in this job's time: it is not requeued")
+        return False
+    return True
+
+
+def _requeue(allocation: Allocation, stop: Stop) -> None:
+    """Ask Slurm for the same job once more, and wait to be ended by it."""
+    try:
+        answer = run(["scontrol", "requeue", allocation.job], slurm_conf=allocation.slurm_conf)
+        refusal = answer.err.strip() if answer.code else ""
+    except SlurmError as error:
+        refusal = str(error)
+    if refusal:
+        _say(f"cannot be requeued ({refusal}): make sweep goes on from the checkpoint")
+        return
+    _say("requeued: goes on from the checkpoint")
+    deadline = time.monotonic() + REQUEUE_S
+    while stop.reason is None and time.monotonic() < deadline:
+        time.sleep(0.2)
+
+
+def _say(text: str) -> None:
+    print(f"[supervisor] {text}", flush=True)

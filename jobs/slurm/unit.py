@@ -1,0 +1,43 @@
+"""What a Slurm job is told: cells to run one after another, and how. Plain JSON values."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import AwareDatetime
+
+from jobs.site import Site
+from jobs.slurm.step import Container
+from train.technique import Frozen
+
+
+class UnitTask(Frozen):
+    """One array element; the same text is read again when Slurm requeues the job."""
+
+    cells: tuple[str, ...]  # folders, in the order in which they run
+    forced: tuple[str, ...] = ()  # of these, those whose older records are put aside first
+    asked_at: AwareDatetime  # records older than this are "older"
+    site: Site
+    nodes: int
+    ranks_per_node: int
+    image: str  # path of the SIF file, or "none"
+    image_digest: str | None
+    root: str  # the checkout
+    data: str
+    store: str
+    stall_s: float
+    minutes: int  # the job's time limit
+    block: str  # run, array and place of the unit: cells of one block shared their nodes
+    git_commit: str | None = None
+    git_dirty: bool | None = None
+
+    def container(self, *folders: str) -> Container:
+        binds = (self.root, self.data, self.store, *folders, *self.site.binds)
+        return Container(
+            self.image, self.site.runtime, self.site.gpu_support, binds,
+            self.site.container_arguments,
+        )  # fmt: skip
+
+
+def is_older(ended_at: datetime, task: UnitTask) -> bool:
+    return ended_at < task.asked_at

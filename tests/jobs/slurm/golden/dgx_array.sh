@@ -1,0 +1,24 @@
+#!/bin/bash
+
+# Parameters
+#SBATCH --array=0-19%8
+#SBATCH --cpus-per-task=14
+#SBATCH --exclusive
+#SBATCH --gpus-per-node=8
+#SBATCH --job-name=horoscale-smoke-1a2b3c4d
+#SBATCH --mem=800G
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=8
+#SBATCH --open-mode=append
+#SBATCH --output=/scratch/ada/results/smoke/.submitit/run/%A_%a_0_log.out
+#SBATCH --partition=gpu
+#SBATCH --requeue
+#SBATCH --signal=B:USR2@90
+#SBATCH --time=240
+
+# setup
+export PYTHONPATH=/home/ada/horoscale
+
+# command
+export SUBMITIT_EXECUTOR=slurm
+exec /opt/venv/bin/python3 -u -m submitit.core._submit /scratch/ada/results/smoke/.submitit/run

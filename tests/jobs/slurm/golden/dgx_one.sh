@@ -1,0 +1,23 @@
+#!/bin/bash
+
+# Parameters
+#SBATCH --cpus-per-task=14
+#SBATCH --exclusive
+#SBATCH --gpus-per-node=4
+#SBATCH --job-name=horoscale-smoke-1a2b3c4d
+#SBATCH --mem=400G
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=4
+#SBATCH --open-mode=append
+#SBATCH --output=/scratch/ada/results/smoke/.submitit/run/%j_0_log.out
+#SBATCH --partition=gpu
+#SBATCH --requeue
+#SBATCH --signal=B:USR2@90
+#SBATCH --time=240
+
+# setup
+export PYTHONPATH=/home/ada/horoscale
+
+# command
+export SUBMITIT_EXECUTOR=slurm
+exec /opt/venv/bin/python3 -u -m submitit.core._submit /scratch/ada/results/smoke/.submitit/run

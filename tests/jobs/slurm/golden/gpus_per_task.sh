@@ -1,0 +1,23 @@
+#!/bin/bash
+
+# Parameters
+#SBATCH --account=a
+#SBATCH --constraint='ib&a100'
+#SBATCH --cpus-per-task=1
+#SBATCH --gpus-per-task=a100:1
+#SBATCH --job-name=horoscale-smoke-1a2b3c4d
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=3
+#SBATCH --open-mode=append
+#SBATCH --output=/scratch/ada/results/smoke/.submitit/run/%j_0_log.out
+#SBATCH --qos=q
+#SBATCH --requeue
+#SBATCH --signal=B:USR2@90
+#SBATCH --time=60
+
+# setup
+export PYTHONPATH=/home/ada/horoscale
+
+# command
+export SUBMITIT_EXECUTOR=slurm
+exec /opt/venv/bin/python3 -u -m submitit.core._submit /scratch/ada/results/smoke/.submitit/run

@@ -1,0 +1,35 @@
+#!/bin/bash
+
+# Parameters
+#SBATCH --array=0-4%5
+#SBATCH --cpus-per-task=1
+#SBATCH --dependency=afterok:12
+#SBATCH --gres=gpu:pretend:2
+#SBATCH --job-name=horoscale-smoke-1a2b3c4d
+#SBATCH --kill-on-invalid-dep=yes
+#SBATCH --mail-type=FAIL
+#SBATCH --mem=1536M
+#SBATCH --nice=100
+#SBATCH --no-requeue
+#SBATCH --nodes=4
+#SBATCH --ntasks-per-node=2
+#SBATCH --open-mode=append
+#SBATCH --output=/scratch/ada/results/smoke/.submitit/run/%A_%a_0_log.out
+#SBATCH --partition=practice
+#SBATCH --reservation=box
+#SBATCH --signal=B:USR2@30
+#SBATCH --spread-job
+#SBATCH --time=60
+#SBATCH --wckey=study
+
+# setup
+type module >/dev/null 2>&1 || . /etc/profile
+module load apptainer/1.3
+module load 'it'"'"'s'
+ulimit -l unlimited
+export PYTHONPATH=/home/ada/horoscale
+export SLURM_CONF=/run/practice/slurm.conf
+
+# command
+export SUBMITIT_EXECUTOR=slurm
+exec /opt/venv/bin/python3 -u -m submitit.core._submit /scratch/ada/results/smoke/.submitit/run

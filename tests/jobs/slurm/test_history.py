@@ -1,0 +1,159 @@
+"""How jobs ended, from what scontrol and sacct said on a real Slurm (transcripts/queue/README.md)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jobs.slurm import history
+from jobs.slurm.commands import Answer, SlurmError
+from jobs.slurm.history import (
+    Ending,
+    History,
+    how_it_ended,
+    parse_sacct,
+    parse_scontrol,
+    status_of,
+)
+from jobs.slurm.queue import ENDED, FIELD
+
+SAID = Path(__file__).parent / "transcripts" / "queue"
+OFF = Answer(1, "", (SAID / "sacct_accounting_off.err").read_text())
+UNKNOWN = Answer(1, "", (SAID / "scontrol_unknown_job.err").read_text())
+ENDS = Answer(0, (SAID / "scontrol_ends.out").read_text(), "")
+
+
+def answered(monkeypatch: pytest.MonkeyPatch, **answers: Answer) -> list[list[str]]:
+    asked: list[list[str]] = []
+
+    def ask(argv: list[str], **_: object) -> Answer:
+        asked.append(argv)
+        return answers[argv[0]]
+
+    monkeypatch.setattr(history, "ask", ask)
+    return asked
+
+
+def ending(state: str, **changes) -> Ending:
+    values = {"job": "7_1", "state": state, "code": 0, "signal": None, "reason": "",
+              "nodes": "node1", "out_of_memory": False, "source": "sacct"}  # fmt: skip
+    return Ending(**(values | changes))
+
+
+def test_scontrol_tells_elements_that_never_started_as_one_job() -> None:
+    found = parse_scontrol((SAID / "scontrol_cancelled_array.out").read_text())
+    states = {e.job: e.state for e in found}
+    never = [2, 3, 4, 5, 6, 8, 10, 11, 12, *range(14, 30)]
+    assert states == {f"49_{i}": "CANCELLED" for i in never} | {
+        "49_0": "COMPLETING", "49_1": "COMPLETING",
+    }  # fmt: skip
+    assert {e.nodes for e in found} == {"", "n1"}
+
+
+def test_scontrol_of_jobs_that_ended_in_many_ways() -> None:
+    found = {e.reason + e.state: e for e in parse_scontrol(ENDS.out)}
+    assert found["NonZeroExitCodeFAILED"].code == 3
+    killed = found["JobLaunchFailureFAILED"]
+    assert (killed.code, killed.signal) == (0, 9)
+    assert status_of(killed) == ("lost", "its supervisor was ended by SIGKILL (on n1)")
+    assert status_of(found["TimeLimitTIMEOUT"])[0] == "timeout"
+    assert status_of(found["CANCELLED"])[0] == "cancelled"
+
+
+def test_a_name_cannot_lie_about_the_state() -> None:
+    """Written by hand: scontrol prints a job's name before its state."""
+    line = ("JobId=5 JobName=x JobState=COMPLETED ExitCode=0:0 UserId=games(5) GroupId=games(60) "
+            "JobState=FAILED Reason=NonZeroExitCode Dependency=(null) ExitCode=2:0 NodeList=n2 "
+            "Command=/tmp/a JobState=TIMEOUT WorkDir=/tmp")  # fmt: skip
+    (found,) = parse_scontrol(line)
+    assert (found.state, found.code, found.nodes) == ("FAILED", 2, "n2")
+
+
+def test_accounting_off_is_asked_about_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = answered(monkeypatch, sacct=OFF, scontrol=ENDS)
+    told = History()
+    known = [e.job for e in parse_scontrol(ENDS.out)]
+    assert set(told.endings([known[0], "99999"])) == {known[0]}
+    assert set(told.endings([known[1]])) == {known[1]}
+    assert [argv[0] for argv in asked] == ["sacct", "scontrol", "scontrol", "scontrol"]
+
+
+def test_one_sacct_for_all_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [f"{a}_{i}{FIELD}FAILED{FIELD}1:0{FIELD}None{FIELD}n1" for a in (3, 4) for i in (0, 1)]
+    asked = answered(monkeypatch, sacct=Answer(0, "\n".join(lines), ""))
+    assert set(History().endings(["3_0", "3_1", "4_1"])) == {"3_0", "3_1", "4_1"}
+    assert len(asked) == 1 and asked[0][-1] == "--jobs=3,4"
+
+
+def test_many_forgotten_arrays_cost_one_scontrol(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = answered(monkeypatch, sacct=OFF, scontrol=ENDS)
+    History().endings([f"{number}_0" for number in range(100, 300)])
+    assert [argv[0] for argv in asked] == ["sacct", "scontrol"]
+
+
+def test_a_job_that_slurm_forgot_has_no_ending(monkeypatch: pytest.MonkeyPatch) -> None:
+    answered(monkeypatch, sacct=OFF, scontrol=UNKNOWN)
+    assert how_it_ended("99999") is None
+
+
+def test_a_job_that_is_not_over_has_no_ending(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (SAID / "scontrol_cancelled_array.out").read_text()
+    answered(monkeypatch, sacct=OFF, scontrol=Answer(0, text, ""))
+    assert how_it_ended("49_0") is None
+    assert status_of(how_it_ended("49_29")) == (
+        "cancelled", "it was cancelled, by scancel or by the site",
+    )  # fmt: skip
+
+
+def test_no_answer_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask(argv: list[str], **_: object) -> Answer:
+        raise SlurmError("sacct", "Socket timed out", passing=True)
+
+    monkeypatch.setattr(history, "ask", ask)
+    with pytest.raises(SlurmError):
+        History().endings(["1"])
+
+
+def test_nothing_to_ask_asks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = answered(monkeypatch)
+    assert History().endings([]) == {} and asked == []
+
+
+def test_sacct_written_by_hand() -> None:
+    """A step out of memory, a requeued element, elements that never started, who cancelled."""
+    rows = [
+        ("12_0", "FAILED", "1:0", "None", "node1"),
+        ("12_0.batch", "FAILED", "1:0", "", "node1"),
+        ("12_0.0", "OUT_OF_MEMORY", "0:125", "", "node1"),
+        ("12_[2-3%1]", "CANCELLED by 1000", "0:0", "None", "None assigned"),
+        ("13", "NODE_FAIL", "1:0", "None", "node[1-2]"),
+    ]
+    found = {e.job: e for e in parse_sacct("\n".join(FIELD.join(row) for row in rows) + "\n")}
+    assert list(found) == ["12_0", "12_2", "12_3", "13"]
+    assert status_of(found["12_0"]) == (
+        "failed", "it used more memory than it had asked for, and was ended (on node1)",
+    )  # fmt: skip
+    assert (found["12_2"].state, found["12_2"].nodes) == ("CANCELLED", "")
+    assert status_of(found["13"])[0] == "lost"
+
+
+@pytest.mark.parametrize(
+    ("state", "status"),
+    [("CANCELLED", "cancelled"), ("TIMEOUT", "timeout"), ("DEADLINE", "timeout"),
+     ("PREEMPTED", "preempted"), ("NODE_FAIL", "lost"), ("BOOT_FAIL", "lost"),
+     ("COMPLETED", "lost"), ("REVOKED", "lost")],
+)  # fmt: skip
+def test_status_of_states(state: str, status: str) -> None:
+    assert status_of(ending(state))[0] == status
+
+
+def test_every_end_has_a_status_and_a_sentence() -> None:
+    for state in ENDED:
+        status, text = status_of(ending(state, code=None))
+        assert status not in ("completed", "diverged") and text
+
+
+def test_a_failed_batch_script_says_its_code() -> None:
+    found = status_of(ending("FAILED", code=127, reason="NonZeroExitCode"))
+    assert found == ("failed", "its batch script ended with exit code 127 (on node1)")
