@@ -93,7 +93,10 @@ def build_base(
     half = steps.work / "tmp" / base.name
     arguments = {"mirror": debian_mirror(os.environ)}
     command = build_command(program, steps.work, arguments, half, definition)
-    steps.run(command, "building the base: Debian, Python, Open MPI, PMIx", environment)
+    steps.run_as_builder(
+        command, "building the base: Debian, Python, Open MPI, PMIx", environment,
+        "Is the Debian mirror in reach? DEBIAN_MIRROR=, CA= and http_proxy= name other ways.",
+    )  # fmt: skip
     for old in steps.work.glob("base-*.sif"):
         old.unlink()
     return half.rename(base)
@@ -117,7 +120,8 @@ def build_image(
     definition.write_text(text)
     half = steps.work / "tmp" / f"{parts.name}.sif"
     arguments = build_arguments(parts, base, f"/mnt/wheels/{wheel.name}", commit())
-    steps.run(build_command(program, steps.work, arguments, half, definition), what, environment)
+    command = build_command(program, steps.work, arguments, half, definition)
+    steps.run_as_builder(command, what, environment, "What was built before is kept.")
     return half
 
 
@@ -140,23 +144,36 @@ def publish(half: Path, image: Path) -> str:
     return found
 
 
+def check_target() -> None:
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    if not os.access(FOLDER, os.W_OK):
+        raise SetupError(
+            f"{FOLDER} cannot be written, expected a folder for the image. Build in a checkout of "
+            "your own, or as its owner."
+        )
+
+
 def make(name: str, *, anew: bool) -> None:
+    check_target()
     program = str(apptainer.ensure())
     parts = read_parts(name, platform.machine())
     image = FOLDER / f"{name}.sif"
     if not anew and is_current(program, image, image_key(parts)):
         say(f"{image} is up to date")
         return
+    ca = ca_bundle(os.environ)
     user = ensure_user()
     work = work_folder(user)
-    with only_one(work):
+    with only_one(work) as lock:
+        if not anew and is_current(program, image, image_key(parts)):
+            say(f"{image} was built meanwhile")
+            return
+        remove_tree(user, work / "tmp")
+        work_folder(user)
+        check_machine(name, work, user)
         log = work / f"{name}.log"
         log.write_bytes(b"")
-        steps = Steps(user=user, work=work, log=log)
-        remove_tree(steps, work / "tmp")
-        work_folder(user)
-        check_machine(name, work)
-        ca = ca_bundle(os.environ)
+        steps = Steps(user=user, work=work, log=log, held=(lock,))
         environment = environment_of_build(work, ca)
         say(f"{image.name} as user {user}; parts are kept in {work}, the log is {log}")
         download(parts, steps, environment)

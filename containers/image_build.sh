@@ -1,6 +1,8 @@
 # Shell functions that the definitions of both images share; sourced in their %post sections.
 # /mnt holds what image.py lays out: downloads, locks, apt's settings. It is in no image.
+# Apptainer shows the machine's own /tmp and /var/tmp to a build: nothing here writes there.
 set -eu
+export TMPDIR=/mnt/tmp
 export APT_CONFIG=/mnt/apt.conf DEBIAN_FRONTEND=noninteractive
 packages=/usr/local/lib/python3.11/dist-packages
 pip="python3 -m pip --no-cache-dir --disable-pip-version-check --quiet"
@@ -17,26 +19,21 @@ python_packages() { # as locked, beside Debian's Python
     $pip install $system $locked -r /mnt/locks/packages
 }
 
-compile_horovod() { # FOLDER: its wheel gets there in one step, so a half-made one is never seen
-    $pip install --target /opt/build --no-compile $locked -r /mnt/locks/build
-    export PYTHONPATH=/opt/build HOROVOD_CMAKE=/opt/build/bin/cmake MAKEFLAGS=-j$(nproc)
-    export HOROVOD_WITH_TENSORFLOW=1 HOROVOD_WITH_GLOO=1 HOROVOD_WITH_MPI=1
-    export HOROVOD_WITHOUT_PYTORCH=1 HOROVOD_WITHOUT_MXNET=1
-    rm -rf "$1.tmp"
-    # without isolation: the binary must be linked against the pinned TensorFlow
-    $pip wheel -v --no-build-isolation $locked -w "$1.tmp" -r /mnt/locks/horovod
-    mv -T "$1.tmp" "$1"
-}
-
 install_horovod() { # FOLDER
     $pip install $system --no-index --no-deps "$1"/horovod-*.whl
     find $packages/horovod -name '*.so' -exec strip --strip-unneeded {} +
 }
 
-remove_unneeded() { # headers, tests and static libraries: only compiling and developing need them
+remove_unneeded() { # what only compiling, developing and looking at training in a browser need
     rm -rf $packages/tensorflow/include $packages/tensorflow/xla_aot_runtime_src $packages/clang
+    rm -rf $packages/tensorboard_data_server/bin $packages/tensorboard/webfiles.zip
     find $packages -type d \( -name tests -o -path '*/nvidia/*/include' \) -prune -exec rm -rf {} +
     find $packages -name '*.a' -delete
+}
+
+find_libraries() { # FOLDER...: for the loader, whatever LD_LIBRARY_PATH says in a job
+    printf '%s\n' "$@" >/etc/ld.so.conf.d/horoscale.conf
+    ldconfig
 }
 
 bytecode() { # never checked, because an image's files do not change and nobody can rewrite them
@@ -45,7 +42,7 @@ bytecode() { # never checked, because an image's files do not change and nobody 
 }
 
 tidy() {
-    rm -rf /root/.cache /var/log/*.log /var/log/apt/* /var/cache/debconf/*-old /tmp/*
+    rm -rf /root/.cache /var/lib/apt/lists/* /var/log/*.log /var/log/apt/* /var/cache/debconf/*-old
 }
 
 label() { # KEY VALUE

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from locks import LOCKS, SetupError, lock_file, only_horovod
+from locks import LOCKS, SetupError, lock_file
 
 IMAGES = ("cpu", "gpu")
 SUITE = "bookworm"
@@ -32,6 +32,9 @@ class Parts:
     packages: str  # requirements with hashes, installed into the image
     horovod: str  # the same for Horovod's source
     build: str  # for what compiles Horovod
+    cuda: str  # the same of the GPU image: what the CUDA compiler needs; else empty
+    script: str  # image_build.sh
+    compiling: str  # image_compile.sh
     machine: str  # x86_64, ...
 
 
@@ -49,9 +52,11 @@ def entries(text: str) -> dict[str, str]:
     return found
 
 
-def joined(locked: Mapping[str, str], *, without: Iterable[str] = ()) -> str:
-    left_out = set(without)
-    return "".join(entry for name, entry in sorted(locked.items()) if name not in left_out)
+def joined(
+    locked: Mapping[str, str], *, only: Iterable[str] | None = None, without: Iterable[str] = ()
+) -> str:
+    wanted = set(locked if only is None else only) - set(without)
+    return "".join(entry for name, entry in sorted(locked.items()) if name in wanted)
 
 
 def version(requirements: str, package: str) -> str:
@@ -63,20 +68,21 @@ def version(requirements: str, package: str) -> str:
 
 
 def read_parts(name: str, machine: str) -> Parts:
-    ranks = entries(lock_file("ranks").read_text())
-    build = lock_file("build").read_text()
-    packages = joined(ranks, without=("horovod",))
+    locked = {part: entries(lock_file(part).read_text()) for part in ("ranks", "build")}
+    packages, cuda = locked["ranks"], ""
     if name == "gpu":
-        gpu = entries(lock_file("gpu").read_text())
-        packages = joined({**ranks, **gpu}, without=("horovod", *CPU_ONLY))
-        build += lock_file("cuda").read_text()
+        packages = packages | entries(lock_file("gpu").read_text())
+        cuda = joined(entries(lock_file("cuda").read_text()))
     return Parts(
         name=name,
         base=(LOCKS / "base.def").read_text(),
         definition=(LOCKS / f"{name}.def").read_text(),
-        packages=packages,
-        horovod=only_horovod(lock_file("ranks").read_text()),
-        build=joined(entries(build)) if name == "cpu" else build,
+        packages=joined(packages, without=("horovod", *(CPU_ONLY if name == "gpu" else ()))),
+        horovod=joined(locked["ranks"], only=("horovod",)),
+        build=joined(locked["build"]),
+        cuda=cuda,
+        script=(LOCKS / "image_build.sh").read_text(),
+        compiling=(LOCKS / "image_compile.sh").read_text(),
         machine=machine,
     )
 
@@ -111,17 +117,26 @@ def base_key(parts: Parts) -> str:
     return digest(without_comments(parts.base), parts.machine)
 
 
+def framework(parts: Parts) -> str:
+    return "tensorflow" if parts.name == "gpu" else "tensorflow-cpu"
+
+
 def wheel_key(parts: Parts) -> str:
     """Of the Horovod wheel: the stage that compiles it and all that goes into that stage."""
     stage = without_comments(stages(parts.definition)["build"])
-    framework = "tensorflow" if parts.name == "gpu" else "tensorflow-cpu"
-    pinned = (version(parts.packages, framework), version(parts.packages, "numpy"))
-    return digest(base_key(parts), stage, parts.horovod, parts.build, *pinned)
+    pinned = [version(parts.packages, name) for name in (framework(parts), "numpy")]
+    if parts.name == "gpu":
+        pinned += [version(parts.packages, f"nvidia-{name}-cu12")
+                   for name in ("cuda-runtime", "nccl")]  # fmt: skip
+    compiling = without_comments(parts.compiling)
+    return digest(base_key(parts), stage, compiling, parts.horovod, parts.build, parts.cuda,
+                  *pinned)  # fmt: skip
 
 
 def image_key(parts: Parts) -> str:
-    definition = without_comments(parts.definition)
-    return digest(base_key(parts), definition, parts.packages, parts.horovod, parts.build)
+    final = without_comments(stages(parts.definition)["final"])
+    script = without_comments(parts.script)
+    return digest(base_key(parts), wheel_key(parts), final, script, parts.packages)
 
 
 def lock_hash(parts: Parts) -> str:
@@ -131,14 +146,13 @@ def lock_hash(parts: Parts) -> str:
 
 def build_arguments(parts: Parts, base: Path, wheel: str, commit: str) -> dict[str, str]:
     """The values in braces of cpu.def and gpu.def."""
-    framework = "tensorflow" if parts.name == "gpu" else "tensorflow-cpu"
     return {
         "base": str(base),
         "wheel": wheel,  # folder as seen by the build
         "commit": commit,
         "key": image_key(parts),
         "lock": lock_hash(parts),
-        "tensorflow": version(parts.packages, framework),
+        "tensorflow": version(parts.packages, framework(parts)),
         "horovod": version(parts.horovod, "horovod"),
     }
 

@@ -21,48 +21,66 @@ from image_mirrors import (
     security_mirror,
 )
 from image_plan import NEEDED_BYTES, SUITE, Parts, apt_configuration, sources_list
-from image_steps import Steps, say
+from image_steps import Steps, as_builder, say
 from locks import SetupError
-from unprivileged import as_user, home_of
+from unprivileged import has_sub_ids, home_of
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-FOLDERS = ("downloads", "wheels", "locks", "lists", "lists/partial", "apt", "apt/archives",
-           "apt/archives/partial", "tmp")  # fmt: skip
+FOLDERS = ("downloads", "wheels", "locks", "lists/partial", "apt/archives/partial", "tmp")
 
 
 def work_folder(user: str) -> Path:
-    """Where the builder keeps downloads and parts: its own cache, unless root names another one."""
-    ours = os.geteuid() != 0
-    named = ours or "XDG_CACHE_HOME" in os.environ
-    folder = (cache_folder() if named else home_of(user) / ".cache" / "horoscale") / "images"
-    for name in ("", *FOLDERS):
-        part = folder / name
-        part.mkdir(parents=True, exist_ok=True)
-        if not ours:
-            shutil.chown(part, user, user)
-    if not ours:
-        probe = as_user(["test", "-w", str(folder)], user)
-        if subprocess.run(probe, capture_output=True, check=False).returncode != 0:
-            raise SetupError(
-                f"The user {user}, who builds images for root, cannot write {folder}. Open the "
-                "folders above it, or unset XDG_CACHE_HOME."
-            )
-    return folder
+    """Where the builder keeps downloads and parts: its own cache, or the one that is named.
+
+    root's own cache is often closed to others; then it is that of the builder's home.
+    """
+    candidates = [home_of(user) / ".cache" / "horoscale"]
+    if os.geteuid() != 0 or "XDG_CACHE_HOME" in os.environ:
+        candidates.insert(0, cache_folder())
+    said = ""
+    for folder in (candidate / "images" for candidate in candidates):
+        command = as_builder(["mkdir", "-p", *(str(folder / name) for name in FOLDERS)], user)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode == 0 and os.access(folder, os.W_OK):
+            return folder
+        said = (done.stderr.splitlines() or [f"{folder} cannot be written"])[0]
+    raise SetupError(
+        f"{user}, who builds images, has no place for their parts: {said}\n"
+        "Name a folder: XDG_CACHE_HOME=/big/disk make image"
+    )
 
 
 @contextmanager
-def only_one(work: Path) -> Iterator[None]:
+def only_one(work: Path) -> Iterator[int]:
+    """Held while an image is built in this folder; yields the lock's file number."""
     with (work / ".lock").open("w") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             say("another image is being built: waiting for it")
             fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
+        yield handle.fileno()
 
 
-def check_machine(name: str, work: Path) -> None:
+def maps_ids(user: str) -> bool:
+    """Whether the user may map a range of ids, by the files or by the site's directory service."""
+    files = [Path("/etc/subuid"), Path("/etc/subgid")]
+    if all(file.is_file() and has_sub_ids(file.read_text(), user) for file in files):
+        return True
+    if shutil.which("getsubids") is None:
+        return False
+    found = subprocess.run(["getsubids", user], capture_output=True, check=False)
+    return found.returncode == 0
+
+
+def check_machine(name: str, work: Path, user: str) -> None:
     """Before anything is downloaded: what building needs."""
+    if not maps_ids(user):
+        raise SetupError(
+            f"{user} has no range of ids in /etc/subuid and /etc/subgid, expected 65536: files of "
+            "an image belong to several users. Ask an administrator for: usermod --add-subuids "
+            f"200000-265535 --add-subgids 200000-265535 {user} (a range that nobody else has)"
+        )
     free = shutil.disk_usage(work).free
     if free < NEEDED_BYTES[name]:
         raise SetupError(
@@ -89,13 +107,17 @@ def environment_of_build(work: Path, ca: Path | None) -> dict[str, str]:
     env |= {"APPTAINER_TMPDIR": str(work / "tmp"), "APPTAINER_CACHEDIR": str(work / "apptainer")}
     if ca is not None:
         env |= {"SSL_CERT_FILE": str(ca), "PIP_CERT": str(ca)}
+        # debootstrap downloads with wget, which is told of certificates in its own file only
+        env |= {"WGETRC": str(work / "wgetrc")}
     return env
 
 
 def download(parts: Parts, steps: Steps, environment: Mapping[str, str]) -> None:
     """All Python packages into the cache; nothing is asked of an index where all are there."""
     folder = steps.work / "downloads"
-    wanted = ((parts.packages, False), (parts.build, False), (parts.horovod, True))
+    wanted = (
+        (parts.packages, False), (parts.build, False), (parts.cuda, False), (parts.horovod, True)
+    )  # fmt: skip
     for requirements, source in wanted:
         if not (absent := missing(requirements, folder)):
             continue
@@ -105,17 +127,23 @@ def download(parts: Parts, steps: Steps, environment: Mapping[str, str]) -> None
             usable_pip(steps.work / "pip"), listing, folder, parts.machine, source=source
         )
         what = f"downloading {', '.join(absent[:3])}{' ...' if absent[3:] else ''}"
-        steps.run_as_caller(command, f"{what} ({len(absent)} packages)", environment)
+        steps.run(
+            command, f"{what} ({len(absent)} packages)", environment,
+            "Is the package index in reach? PIP_INDEX_URL=, CA= and https_proxy= name other ways.",
+        )  # fmt: skip
 
 
 def lay_out(parts: Parts, work: Path, ca: Path | None) -> None:
     """What the definitions read from /mnt beside downloads and wheels: locks, apt's settings."""
     for name, text in (("packages", parts.packages), ("horovod", parts.horovod),
-                       ("build", parts.build)):  # fmt: skip
+                       ("build", parts.build), ("cuda", parts.cuda)):  # fmt: skip
         (work / "locks" / name).write_text(text)
+    (work / "image_build.sh").write_text(parts.script)
+    (work / "image_compile.sh").write_text(parts.compiling)
     mirror = debian_mirror(os.environ)
     (work / "sources.list").write_text(sources_list(mirror, security_mirror(os.environ, SUITE)))
     (work / "apt.conf").write_text(
         apt_configuration(apt_settings(), proxies(os.environ), ca=ca is not None)
     )
+    (work / "wgetrc").write_text("" if ca is None else f"ca_certificate = {work / 'ca.crt'}\n")
     (work / "ca.crt").write_bytes(ca.read_bytes() if ca is not None else b"")

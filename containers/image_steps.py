@@ -23,6 +23,13 @@ def say(text: str) -> None:
     print(f"[image] {text}", file=sys.stderr, flush=True)
 
 
+def as_builder(command: Sequence[str], user: str) -> list[str]:
+    """The same command as the user who builds, which is ourselves unless we are root."""
+    if os.geteuid() != 0:
+        return list(command)
+    return as_user(command, user, str(home_of(user)))
+
+
 @dataclass(frozen=True)
 class Steps:
     """Runs commands as the builder: ourselves, or as root the unprivileged user."""
@@ -30,26 +37,21 @@ class Steps:
     user: str
     work: Path  # the builder can write it, and we, too
     log: Path
+    held: tuple[int, ...] = ()  # open locks: a command that outlives us (kill -9) keeps them
     started: float = field(default_factory=time.monotonic)
 
     def seconds(self) -> float:
         return time.monotonic() - self.started
 
-    def argv(self, command: Sequence[str]) -> list[str]:
-        if os.geteuid() != 0:
-            return list(command)
-        return as_user(command, self.user, str(home_of(self.user)))
-
-    def run(self, command: Sequence[str], what: str, environment: Mapping[str, str]) -> None:
-        """Run to the end as the builder; SetupError with the end of the log where it fails."""
-        self._run(self.argv(command), what, environment)
-
-    def run_as_caller(
-        self, command: Sequence[str], what: str, environment: Mapping[str, str]
+    def run_as_builder(
+        self, command: Sequence[str], what: str, environment: Mapping[str, str], hint: str
     ) -> None:
-        self._run(list(command), what, environment)
+        self.run(as_builder(command, self.user), what, environment, hint)
 
-    def _run(self, command: list[str], what: str, environment: Mapping[str, str]) -> None:
+    def run(
+        self, command: Sequence[str], what: str, environment: Mapping[str, str], hint: str
+    ) -> None:
+        """Run to the end; SetupError with the end of the log and a hint where that fails."""
         say(f"{self.seconds():4.0f} s  {what}")
         done = threading.Event()
         began = time.monotonic()
@@ -61,13 +63,13 @@ class Steps:
 
         ticker = threading.Thread(target=tick, daemon=True)
         with self.log.open("ab") as out:
-            out.write(f"\n=== {what}: {' '.join(command)}\n".encode())
+            out.write(f"\n=== {what}\n{' '.join(command)}\n".encode())
             out.flush()
             ticker.start()
             try:
                 code = subprocess.run(
                     command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
-                    cwd=self.work, env=dict(environment), check=False,
+                    cwd=self.work, env=dict(environment), pass_fds=self.held, check=False,
                 ).returncode  # fmt: skip
             except OSError as error:
                 raise SetupError(f"{what}: cannot start {command[0]}: {error}") from error
@@ -76,12 +78,14 @@ class Steps:
                 ticker.join()
         if code != 0:
             raise SetupError(
-                f"{what} failed (exit code {code}). The end of {self.log}:\n{tail(self.log)}"
+                f"{what} failed (exit code {code}). {hint}\n"
+                f"The end of {self.log}:\n{tail(self.log)}"
             )
 
 
 def tail(log: Path) -> str:
-    return "\n".join(log.read_text(errors="replace").splitlines()[-TAIL_LINES:])
+    lines = log.read_text(errors="replace").splitlines()[-TAIL_LINES:]
+    return "\n".join(line[:300] for line in lines)
 
 
 def last_line(log: Path) -> str:
@@ -92,11 +96,11 @@ def last_line(log: Path) -> str:
     return spoken[-1][:100] if spoken else ""
 
 
-def remove_tree(steps: Steps, folder: Path) -> None:
+def remove_tree(user: str, folder: Path) -> None:
     """Also what an interrupted build left behind, which belongs to the user's mapped ids."""
     if not folder.exists():
         return
     shutil.rmtree(folder, ignore_errors=True)
     if folder.exists():
         inside = ["unshare", "--map-root-user", "--map-auto", "rm", "-rf", "--", str(folder)]
-        subprocess.run(steps.argv(inside), capture_output=True, check=False)
+        subprocess.run(as_builder(inside, user), capture_output=True, check=False)

@@ -23,9 +23,11 @@ from jobs.options import (
     SweepName,
     refusals,
 )
-from jobs.slurm import program
-from jobs.slurm.program import Wish, site_for
+from jobs.slurm import desk, forecast, program
+from jobs.slurm.program import Wish
+from jobs.slurm.where import site_for
 from jobs.sweep import load_sweep
+from train.config import ConfigError
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -44,7 +46,7 @@ def plan(
     with refusals():
         wanted = load_sweep(sweep)
         if found := site_for(site):
-            program.plan(Wish(wanted, results.resolve(), data, store, found, pack, budget))
+            forecast.plan(Wish(wanted, results.resolve(), data, store, found, pack, budget))
         else:
             plan_here(wanted, results, machine_for(wanted, data, store))
 
@@ -86,6 +88,60 @@ def sweep(
                     wanted, data, store, at_once=jobs, stall_s=stall_s, limit_s=limit_s
                 )
                 code = sweep_here(wanted, folder, force=force, machine=machine)
+    raise typer.Exit(code)
+
+
+@app.command()
+def status(
+    sweep: SweepName = "quickstart",
+    results: Results = RESULTS,
+    as_json: Annotated[bool, typer.Option("--json", help="for programs")] = False,
+) -> None:
+    """Show where every cell stands; one question to Slurm, however many there are."""
+    with refusals():
+        wanted = load_sweep(sweep)
+        code = desk.status(wanted, results.resolve() / wanted.name, as_text=as_json)
+    raise typer.Exit(code)
+
+
+@app.command()
+def cancel(sweep: SweepName = "quickstart", results: Results = RESULTS) -> None:
+    """End all jobs of a sweep on a cluster; what was done stays, and can be gone on with."""
+    with refusals():
+        wanted = load_sweep(sweep)
+        code = desk.cancel_jobs(wanted, results.resolve() / wanted.name)
+    raise typer.Exit(code)
+
+
+@app.command()
+def logs(
+    sweep: SweepName = "quickstart",
+    cell: Annotated[str, typer.Option(help="id of a cell, or a part that only it has")] = "",
+    results: Results = RESULTS,
+) -> None:
+    """Show why a cell ended and the ends of its logs, the first cause first."""
+    with refusals():
+        wanted = load_sweep(sweep)
+        code = desk.logs(wanted, results.resolve() / wanted.name, cell)
+    raise typer.Exit(code)
+
+
+@app.command()
+def preflight(
+    sweep: SweepName = "quickstart",
+    results: Results = RESULTS,
+    data: Data = DATA,
+    store: Store = STORE,
+    site: Site = "auto",
+    nodes: Annotated[int | None, typer.Option(min=1, help="on how many nodes")] = None,
+) -> None:
+    """Check on the cluster's nodes, inside the image, all that a sweep needs there."""
+    with refusals():
+        wanted = load_sweep(sweep)
+        found = site_for(site)
+        if found is None:
+            raise ConfigError("a preflight needs a cluster: name it with SITE=")
+        code = desk.preflight(Wish(wanted, results.resolve(), data, store, found), nodes)
     raise typer.Exit(code)
 
 

@@ -144,9 +144,6 @@ class PlainDisplay:
             print(text, file=self.out, flush=True)
         self._last = time.monotonic()
 
-    def say(self, text: str) -> None:
-        self._say(f"    {text}")
-
     def started(self, cell: Standing) -> None:
         row = self.board.started(cell)
         number = list(self.board.rows).index(cell.config.cell_id()) + 1
@@ -197,9 +194,6 @@ class LiveDisplay:
 
     def started(self, cell: Standing) -> None:
         self.board.started(cell)
-
-    def say(self, text: str) -> None:
-        self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def tick(self) -> None:
         """The table draws itself."""

@@ -33,7 +33,7 @@ class Site(Frozen):
     time_min: int = Field(default=60, ge=1)  # time limit of one job; a cell may need several jobs
     exclusive: bool = False
     max_nodes: int | None = Field(default=None, ge=1)  # of one job
-    array_limit: int = Field(default=1000, ge=1)  # elements of one array (MaxArraySize - 1)
+    array_limit: int = Field(default=1000, ge=1)  # elements of one array (at most MaxArraySize)
     array_parallel: int = Field(default=64, ge=1)  # elements of one array that run at once
     submit_limit: int | None = Field(
         default=None, ge=1
@@ -119,9 +119,9 @@ def _texts(value: Any) -> Iterator[str]:
 #: Options of sbatch that decide where records are and which cell a job runs.
 _OWN_OPTIONS = frozenset(
     {
-        "array", "chdir", "dependency", "error", "export", "job-name", "kill-on-invalid-dep",
-        "nodes", "no-requeue", "ntasks", "ntasks-per-node", "open-mode", "output", "parsable",
-        "signal", "test-only", "wait", "wrap",
+        "array", "chdir", "comment", "dependency", "error", "export", "job-name",
+        "kill-on-invalid-dep", "nodes", "no-requeue", "ntasks", "ntasks-per-node", "open-mode",
+        "output", "parsable", "signal", "test-only", "wait", "wrap",
     }
 )  # fmt: skip
 _BY_KEY = {

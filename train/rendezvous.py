@@ -5,12 +5,21 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 
 from train.config import ConfigError
 from train.files import write_atomically
-from train.interfaces import NAME, Interface, interfaces_here, named, own_interface, towards
+from train.hostname import address_of, data_interface, horovod_is_cured
+from train.interfaces import (
+    LOOPBACK,
+    NAME,
+    Interface,
+    interfaces_here,
+    named,
+    own_interface,
+    towards,
+)
 from train.launch import Launch
 
 
@@ -28,7 +37,8 @@ def meet(
     listens on the one interface that the ranks use: loopback as long as one node is enough.
 
     Raises:
-        ConfigError: there is no such interface, or the nodes hold unequal numbers of ranks.
+        ConfigError: there is no such interface, Horovod would not send its data over it, or the
+            nodes hold unequal numbers of ranks.
         RendezvousError: rank 0 published no address within ``patience_s`` seconds.
     """
     assert launch.rendezvous is not None
@@ -45,13 +55,13 @@ def meet(
     else:
         address, name = _wait_for(launch.rendezvous, patience_s)
         interface = towards(address.rsplit(":", 1)[0], name, environment)
+    interface = _checked(interface, launch.nodes, environment)
     host, port = address.rsplit(":", 1)
     environment.update(
         HOROVOD_CONTROLLER="gloo",
         HOROVOD_CPU_OPERATIONS="gloo",
         HOROVOD_GLOO_RENDEZVOUS_ADDR=host,
         HOROVOD_GLOO_RENDEZVOUS_PORT=port,
-        # left to itself, Gloo takes the address of the host's name, on many systems a loopback one
         HOROVOD_GLOO_IFACE=interface.name,
         # a rank that is later than this aborts without a Python exception
         HOROVOD_GLOO_TIMEOUT_SECONDS=str(int(patience_s)),
@@ -64,6 +74,29 @@ def meet(
         HOROVOD_CROSS_SIZE=str(launch.nodes),
     )
     return interface
+
+
+def meet_nobody(environment: MutableMapping[str, str]) -> None:
+    """A world of one: Gloo needs no peer, but an address of its own all the same.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    interface = _checked(Interface(LOOPBACK, "127.0.0.1"), 1, {})
+    environment.update(
+        HOROVOD_CONTROLLER="gloo",
+        HOROVOD_CPU_OPERATIONS="gloo",
+        HOROVOD_GLOO_IFACE=interface.name,
+    )
+
+
+def _checked(interface: Interface, nodes: int, environment: Mapping[str, str]) -> Interface:
+    if horovod_is_cured():
+        return interface
+    host = socket.gethostname()
+    return data_interface(
+        interface, nodes=nodes, environment=environment, host=host, address=address_of(host)
+    )
 
 
 def check_named(environment: MutableMapping[str, str]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from train.config import RunConfig
 from train.launch import Launch, Launcher, own_cores, pin
 from train.record import World
-from train.rendezvous import check_named, meet
+from train.rendezvous import check_named, meet, meet_nobody
 from train.task import WorldError
 
 
@@ -91,7 +91,7 @@ def choose_transport(launch: Launch, environment: MutableMapping[str, str]) -> N
     if launch.rendezvous is not None:
         meet(launch, environment)
     elif launch.size == 1 and (launch.launcher == "none" or not launch.wired):
-        environment["HOROVOD_CONTROLLER"] = environment["HOROVOD_CPU_OPERATIONS"] = "gloo"
+        meet_nobody(environment)
     else:
         check_named(environment)
         if not launch.wired:
@@ -178,5 +178,5 @@ def describe_world(runtime: Runtime, cpu: str) -> World:
         launcher=runtime.launcher,
         controller="mpi" if by_mpi else "gloo",
         data_plane="nccl" if nccl else "gloo" if gloo_cpu else "mpi",
-        interface=None if by_mpi else os.environ.get("HOROVOD_GLOO_IFACE"),
+        interface=None if by_mpi or runtime.size == 1 else os.environ.get("HOROVOD_GLOO_IFACE"),
     )

@@ -17,7 +17,7 @@ GPU_TYPE = "pretend"
 REQUEUE_WAIT_S = 15  # how long a requeued job waits before it may start again
 GRACE_S = 10  # between a preemption's warning and its end
 KILL_WAIT_S = 10
-NODE_TIMEOUT_S = 20  # without a sign of life a node is down
+NODE_TIMEOUT_S = 15  # without a sign of life a node is down
 DATABASE = "practice_accounting"
 
 
@@ -74,7 +74,7 @@ DefMemPerCPU={memory}
 JobAcctGatherType=jobacct_gather/linux
 JobAcctGatherFrequency=task=2
 JobAcctGatherParams=OverMemoryKill
-{accounting(shape)}
+{accounting(place, shape)}
 # jobs start within a second or two
 SchedulerType=sched/backfill
 SchedulerParameters=bf_interval=2,sched_interval=2,batch_sched_delay=0
@@ -93,13 +93,14 @@ DefaultTime=30 MaxTime=1440
 """
 
 
-def accounting(shape: Shape) -> str:
+def accounting(place: Place, shape: Shape) -> str:
     if not shape.accounting:
         return "AccountingStorageType=accounting_storage/none"
     return (
         "AccountingStorageType=accounting_storage/slurmdbd\n"
         f"AccountingStorageHost={shape.controller}\n"
-        f"AccountingStoragePort={ACCOUNTING_PORT}"
+        f"AccountingStoragePort={ACCOUNTING_PORT}\n"
+        f"AccountingStoragePass={place.munge_socket}"
     )
 
 

@@ -107,10 +107,17 @@ def daemon_pid(place: Place, space: str, name: str, daemon: str) -> int | None:
     """
     try:
         pid = int(place.pid_file(daemon).read_text())
-        found = run_inside(place, space, ["cat", f"/proc/{pid}/comm"])
+        status = run_inside(place, space, ["cat", f"/proc/{pid}/status"])
     except (OSError, ValueError, PracticeError):
         return None
-    return pid if found.strip() == name else None
+    return pid if is_alive(status, name) else None
+
+
+def is_alive(status: str, name: str) -> bool:
+    """Whether a text like /proc/PID/status is that of this program, and not of its remains."""
+    fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+    dead = fields.get("State", " Z").split()[0] in ("Z", "X")
+    return fields.get("Name", "").strip() == name and not dead
 
 
 def stop(place: Place, space: str, name: str, daemon: str) -> bool:

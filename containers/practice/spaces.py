@@ -22,7 +22,7 @@ from .place import CONTROLLER, Place, PracticeError
 MARK = "HOROSCALE_KEEPER"
 PROC = Path("/proc")
 # as the first process of its namespace it must take in orphans that end: ignoring their ending does
-KEEP = ("sh", "-c", "trap '' CHLD; exec sleep infinity")
+KEEP = ("env", "--ignore-signal=CHLD", "sleep", "infinity")
 UNSHARE = (
     "unshare", "--mount", "--uts", "--net", "--pid", "--fork", "--kill-child=KILL", "--mount-proc",
     "--propagation", "private", "--",

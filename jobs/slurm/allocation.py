@@ -20,6 +20,8 @@ PATIENCE_S = 4.0
 ASK_TIMEOUT_S = 5.0
 #: An end this close to the time limit is taken for the limit's.
 NEAR_END_S = 10.0
+#: Slurm may warn a job this much earlier than asked (its own resolution).
+EARLY_S = 75.0
 
 
 @dataclass
@@ -53,10 +55,15 @@ class Allocation:
     restarts: int
     ends_at: float  # seconds since the epoch
     slurm_conf: str | None
+    signal_s: float = 0.0  # asked to be warned this long before
 
     @classmethod
     def read(
-        cls, environment: Mapping[str, str], minutes: int, slurm_conf: str | None
+        cls,
+        environment: Mapping[str, str],
+        minutes: int,
+        slurm_conf: str | None,
+        signal_s: float = 0.0,
     ) -> Allocation:
         """Raises KeyError outside a Slurm job."""
         job = environment["SLURM_JOB_ID"]
@@ -70,7 +77,16 @@ class Allocation:
             # older Slurms do not tell: the limit then counts from now, when the job has begun
             ends_at=float(end) if end.isdigit() else time.time() + 60 * minutes,
             slurm_conf=slurm_conf,
+            signal_s=signal_s,
         )
+
+
+def warned_why(allocation: Allocation, at: float) -> Reason | None:
+    """Why Slurm warned the job at that time, where that was not for its time limit."""
+    due = allocation.ends_at - allocation.signal_s
+    if at > due - EARLY_S:
+        return None
+    return Reason("preempted", f"Slurm warned job {allocation.name} long before its time was over")
 
 
 def why(allocation: Allocation, stop: Stop, *, step_cancelled: bool) -> Reason | None:
@@ -90,7 +106,9 @@ def why(allocation: Allocation, stop: Stop, *, step_cancelled: bool) -> Reason |
         answer = run(argv, timeout_s=ASK_TIMEOUT_S, slurm_conf=allocation.slurm_conf)
     except SlurmError:
         return stop.reason
-    return reason_in(answer.out, allocation.name) or stop.reason
+    return reason_in(answer.out, allocation.name) or Reason(
+        "cancelled", f"Slurm ended job {allocation.name} before its time: scancel, or the site"
+    )
 
 
 #: What `scontrol show job` says of a job that is being ended -> status and words.
@@ -104,7 +122,12 @@ _ENDS: tuple[tuple[str, Status, str], ...] = (
 
 
 def reason_in(text: str, name: str) -> Reason | None:
-    """The reason in the output of ``scontrol show job -o``."""
+    """The reason in the output of ``scontrol show job -o``.
+
+    A job that is being ended is COMPLETING there, and what ends it is often not told.
+    """
+    if re.search(r"\bPreemptTime=\d", text):
+        return Reason("preempted", f"Slurm ended job {name} for a job of higher priority")
     state = " ".join(re.findall(r"\b(?:JobState|Reason)=(\S*)", text))
     for pattern, status, words in _ENDS:
         if re.search(pattern, state):

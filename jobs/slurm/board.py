@@ -6,15 +6,16 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import TextIO
+from typing import Literal, TextIO
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from jobs.display import clock
+from jobs.display import WIDE, clock
 from jobs.ledger import Standing
+from jobs.plan import common_start
 from jobs.slurm.inventory import Place
 from jobs.slurm.notes import RunNote
 from jobs.slurm.status import (
@@ -33,6 +34,8 @@ PLAIN_PERIOD_S = 30.0
 #: Different reasons and cells that are spelled out below a table.
 MAX_REASONS = 5
 LEAST_ROWS = 5
+#: Columns beside the cell's name and its nodes, and the least width of each.
+COLUMNS = {"state": 9, "epoch": 5, "loss": 6, "accuracy": 8, "images/s": 8, "time": 5, "job": 4}
 #: Lines of a terminal that the table itself does not get: title, header, reasons, the prompt.
 _OTHER_LINES = 6 + 2 * MAX_REASONS
 
@@ -93,27 +96,30 @@ def numbers(state: CellState) -> tuple[str, str, str, str]:
 
 
 def table(
-    states: Sequence[CellState], trouble: str | None, rows: int, *, named: str = ""
+    states: Sequence[CellState], trouble: str | None, rows: int, *, width: int = WIDE
 ) -> RenderableType:
-    """The cells (at most ``rows`` of them), below them the reasons, and what Slurm does not say."""
+    """The cells (at most ``rows`` of them), below them the reasons, and what Slurm does not say.
+
+    On less than WIDE columns the names lose what all of them begin with, and nodes are left out.
+    """
     shown, left = interesting(states, max(LEAST_ROWS, rows))
+    start = common_start([state.cell for state in states]) if width < WIDE else ""
     found = Table(box=None, pad_edge=False)
     found.add_column("cell", no_wrap=True, overflow="ellipsis")
-    found.add_column("state", no_wrap=True)
-    for name in ("epoch", "loss", "accuracy", "images/s", "time"):
-        found.add_column(name, justify="right", no_wrap=True, max_width=16)
-    found.add_column("job", no_wrap=True)
-    found.add_column("nodes", no_wrap=True, overflow="ellipsis")
+    for name, least in COLUMNS.items():
+        side: Literal["left", "right"] = "left" if name in ("state", "job") else "right"
+        found.add_column(name, justify=side, no_wrap=True, min_width=least, max_width=16)
+    if width >= WIDE:
+        found.add_column("nodes", no_wrap=True, overflow="ellipsis")
     for state in shown:
-        found.add_row(
-            Text(state.cell), state.state, *(Text(text) for text in numbers(state)),
-            clock(state.seconds), state.job or "", Text(state.nodes or ""),
-        )  # fmt: skip
+        name = f"..{state.cell.removeprefix(start)}" if start else state.cell
+        texts = [name, state.state, *numbers(state), clock(state.seconds), state.job or ""]
+        texts += [state.nodes or ""] if width >= WIDE else []
+        found.add_row(*(Text(text) for text in texts))
     below = [f"... and {left} more cells"] if left else []
     below += reasons(states)
     below += [trouble] if trouble else []
-    head = f"{named}: {title(states)}" if named else title(states)
-    return Group(Text(head, style="italic"), found, *(Text(line) for line in below))
+    return Group(Text(title(states), style="italic"), found, *(Text(line) for line in below))
 
 
 def lines(states: Sequence[CellState], trouble: str | None, rows: int) -> Iterator[str]:
@@ -189,7 +195,8 @@ class LiveBoard:
 
     def _table(self) -> RenderableType:
         rows = self._console.height - _OTHER_LINES
-        return table(self.board.all(), self.board.trouble, rows)
+        width = self._console.width
+        return table(self.board.all(), self.board.trouble, rows, width=width)
 
 
 class PlainBoard:

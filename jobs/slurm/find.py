@@ -83,7 +83,7 @@ def _gpus(kind: Nodes) -> tuple[str, int]:
 
 
 def _head(cluster: str) -> Iterator[str]:
-    yield f"# The cluster {cluster!r} as SITE=auto found it. It is not written anew: change it freely."
+    yield f"# The cluster {cluster!r} as SITE=auto found it; not written anew, so change it freely."
     yield "# What is left out is not asked for. All keys, with their defaults: jobs/site.py"
     yield _line("title", f"{cluster}, found by SITE=auto")
 

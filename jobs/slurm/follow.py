@@ -58,14 +58,21 @@ class Watcher:
         return read_notes(self.sweep)[0]
 
     def look(
-        self, configs: Sequence[RunConfig], queue: Mapping[str, JobState], *, settle_s: float = 0
+        self,
+        configs: Sequence[RunConfig],
+        notes: Sequence[RunNote],
+        queue: Mapping[str, JobState],
+        *,
+        settle_s: float = 0,
     ) -> list[Place]:
         """Where the cells stand; those whose job is gone for ``settle_s`` seconds are settled.
+
+        ``notes`` are to be older than ``queue``: a job that is noted and not in it is then over,
+        also while another shell submits more.
 
         Raises:
             SlurmError: no answer about a job that is gone.
         """
-        submitted = submitted_cells(self.sweep, self.notes())
         now = time.monotonic()
 
         def ripe(job: str) -> bool:
@@ -74,6 +81,7 @@ class Watcher:
         for job, state in queue.items():
             if not state.ended:
                 self._gone_since.pop(job, None)
+        submitted = submitted_cells(self.sweep, notes)
         return take(configs, self.sweep, submitted, queue, self.history, ripe)
 
 
@@ -98,8 +106,9 @@ def follow(
         if stop.reason:
             raise Left(stop.reason.text)
         try:
+            notes = watcher.notes()
             queue = watcher.queue()
-            places = watcher.look(list(open_.values()), queue, settle_s=SETTLE_S)
+            places = watcher.look(list(open_.values()), notes, queue, settle_s=SETTLE_S)
         except SlurmError as error:
             trouble_since = trouble_since or datetime.now(UTC)
             display.update(

@@ -51,8 +51,10 @@ def submit_preflight(sending: Sending, shape: Shape, key: str, run: str) -> str:
         data=str(sending.data), results=str(sending.folder),
     )  # fmt: skip
     array = Array(shape, (Unit((PREFLIGHT,), shape, MINUTES),), MINUTES, 1)
-    asked = parameters(sending.site, array, name=sending.job_name, root=sending.root)
-    asked |= {"comment": comment_of(run, PREFLIGHT)}
+    comment = comment_of(run, PREFLIGHT)
+    asked = parameters(
+        sending.site, array, name=sending.job_name, root=sending.root, comment=comment
+    )
     private = sending.folder / ".submitit" / f"{run}-{PREFLIGHT}"
     told = [task.model_dump(mode="json")]
     return submit_array(run_preflight, told, private, asked, sending.site.slurm_conf)

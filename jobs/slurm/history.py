@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from jobs.slurm.commands import Answer, ask
+from jobs.slurm.commands import Answer, SlurmError, ask
 from jobs.slurm.queue import ENDED, FIELD
 from train.record import Status
 
@@ -41,45 +41,53 @@ class History:
     accounting: bool = True
 
     def endings(self, jobs: Iterable[str]) -> dict[str, Ending]:
-        """For each job that Slurm says is over, how: one sacct for all, else scontrol.
+        """For each job that Slurm says is over, how: one sacct for all; scontrol for those that
+        sacct does not know or still takes for running, since accounts come late.
 
         Jobs that Slurm has forgotten, and those that still wait or run, are not in the answer.
 
         Raises:
-            SlurmError: no answer.
+            SlurmError: the controller gives no answer.
         """
-        wanted = set(jobs)
-        if not wanted:
-            return {}
-        arrays = sorted({job.partition("_")[0] for job in wanted}, key=lambda a: (len(a), a))
+        missing = set(jobs)
         found: dict[str, Ending] = {}
-        if self.accounting:
-            answer = self._ask(sacct_argv(arrays))
-            if _is_off(answer):
-                self.accounting = False
-            else:
-                found = {ending.job: ending for ending in parse_sacct(answer.out)}
-        if not found:
-            found = {e.job: e for answer in self._scontrol(arrays) for e in parse_scontrol(answer)}
-        return {job: found[job] for job in wanted if job in found and found[job].state in ENDED}
+        for source in (self._sacct, self._scontrol):
+            if missing:
+                arrays = {job.partition("_")[0] for job in missing}
+                told = source(sorted(arrays, key=lambda array: (len(array), array)))
+                over = {e.job: e for e in told if e.state in ENDED and e.job in missing}
+                found |= over
+                missing -= set(over)
+        return found
 
-    def _scontrol(self, arrays: list[str]) -> Iterator[str]:
+    def _sacct(self, arrays: list[str]) -> list[Ending]:
+        """Nothing where there is no sacct, or no database behind it: the controller knows, too."""
+        if not self.accounting:
+            return []
+        try:
+            answer = ask(sacct_argv(arrays), patience_s=0, slurm_conf=self.slurm_conf)
+        except SlurmError as error:
+            self.accounting = error.passing
+            return []
+        self.accounting = not _is_off(answer)
+        return parse_sacct(answer.out)
+
+    def _scontrol(self, arrays: list[str]) -> list[Ending]:
         """A code other than 0: it does not know the job any more."""
-        if len(arrays) > MAX_SINGLE:
-            yield self._ask(["scontrol", "--oneliner", "show", "job"]).out
-            return
-        for array in arrays:
-            yield self._ask(["scontrol", "--oneliner", "show", "job", array]).out
-
-    def _ask(self, argv: list[str]) -> Answer:
-        return ask(argv, patience_s=self.patience_s, slurm_conf=self.slurm_conf)
+        some: list[str | None] = [*arrays] if len(arrays) <= MAX_SINGLE else [None]
+        found: list[Ending] = []
+        for array in some:
+            argv = ["scontrol", "--oneliner", "show", "job", *([array] if array else [])]
+            answer = ask(argv, patience_s=self.patience_s, slurm_conf=self.slurm_conf)
+            found += parse_scontrol(answer.out)
+        return found
 
 
 def how_it_ended(job: str, slurm_conf: str | None = None) -> Ending | None:
     """One job's ending; None where it is not over or Slurm has forgotten it.
 
     Raises:
-        SlurmError: no answer.
+        SlurmError: the controller gives no answer.
     """
     return History(slurm_conf).endings([job]).get(job)
 

@@ -13,6 +13,7 @@ from jobs.lock import hold
 from jobs.settle import begun_in, is_good, settle_lost, settle_unstarted
 from jobs.slurm.history import Ending, History, status_of
 from jobs.slurm.notes import RunNote
+from jobs.slurm.preflight import FOLDER_NAME, read_preflight
 from jobs.slurm.queue import JobState
 from jobs.slurm.submit import log_name
 from train.config import RunConfig
@@ -28,6 +29,7 @@ class Submitted:
     job: str  # A_I or J
     log: Path  # of its supervisor
     at: datetime
+    preflight: str | None = None  # the job that had to end well first
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,8 @@ def submitted_cells(sweep: Path, notes: Iterable[RunNote]) -> dict[str, Submitte
         for index, array in enumerate(note.arrays):
             for job, cells in zip(array.elements(), array.units, strict=False):
                 log = array_folder(sweep, note.run, index) / log_name(job)
-                found |= dict.fromkeys(cells, Submitted(job, log, note.submitted_at))
+                told = Submitted(job, log, note.submitted_at, note.preflight_job)
+                found |= dict.fromkeys(cells, told)
     return found
 
 
@@ -112,6 +115,8 @@ def is_open(cell: Path, told: Submitted) -> bool:
 def conclude(config: RunConfig, cell: Path, told: Submitted, ending: Ending | None) -> bool:
     """Give a cell whose job is gone its record; False while its supervisor still holds it."""
     status, text = words(told.job, ending)
+    if (held := held_by(cell.parent, told.preflight)) is not None:
+        status, text = "cancelled", held
     with hold(cell) as ours:
         if not ours:
             return False
@@ -119,6 +124,18 @@ def conclude(config: RunConfig, cell: Path, told: Submitted, ending: Ending | No
         if not settled and is_open(cell, told):
             settle_unstarted(cell, config, told.log, told.at, text, status)
     return True
+
+
+def held_by(sweep: Path, preflight: str | None) -> str | None:
+    """What the preflight found that held the job; None where it found nothing."""
+    if preflight is None:
+        return None
+    for folder in sorted((sweep / FOLDER_NAME).glob("*"), reverse=True):
+        report = read_preflight(folder)
+        if report is not None and report.job == preflight:
+            first = next(iter(report.problems), None)
+            return None if first is None else f"held by the preflight, job {preflight}: {first}"
+    return None
 
 
 def words(job: str, ending: Ending | None) -> tuple[Status, str]:

@@ -5,28 +5,34 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from rich.console import Console
+
 from jobs.datafacts import train_images
+from jobs.estimate import known_rates
 from jobs.ledger import FORCED, Standing, lay_out, manifest_of
 from jobs.lock import only_sweep
 from jobs.options import EXIT_INTERRUPTED, NoAnswer, say
 from jobs.plan import plan_rows
-from jobs.sites import AUTO, LOCAL, NamedSite, load_site
+from jobs.sites import NamedSite
+from jobs.slurm.board import Board, LiveBoard, PlainBoard
+from jobs.slurm.budget import check_budget, gpu_hours
 from jobs.slurm.check import check_site
-from jobs.slurm.commands import SlurmError, ask
-from jobs.slurm.display import display_for
+from jobs.slurm.commands import SlurmError
 from jobs.slurm.follow import Left, Watcher, follow
 from jobs.slurm.gate import hold_by_preflight, largest
-from jobs.slurm.image import find_image
+from jobs.slurm.image import Image, find_image
 from jobs.slurm.inventory import Place
 from jobs.slurm.notes import adopt, read_notes, write_note
 from jobs.slurm.queue import JobState
 from jobs.slurm.script import check_path
 from jobs.slurm.send import Sending, plan_arrays, send
-from jobs.slurm.shape import shape_of
+from jobs.slurm.units import Array
+from jobs.slurm.where import asker, become
 from jobs.standing import say_results, say_standing
 from jobs.stop import stopped_by_signals
 from jobs.supervisor import ROOT
@@ -53,19 +59,6 @@ class Wish:
     @property
     def folder(self) -> Path:
         return self.results / self.wanted.name
-
-
-def site_for(name: str) -> NamedSite | None:
-    """The site that SITE= names; None for this machine.
-
-    Raises:
-        ConfigError: no such site, or an error in its file.
-    """
-    if name == LOCAL:
-        return None
-    if name == AUTO:
-        return None
-    return load_site(name)
 
 
 def sweep(wish: Wish, *, force: bool, wait: bool, preflight: bool) -> int:
@@ -98,30 +91,21 @@ def enter(wish: Wish) -> None:
     become()
 
 
-def become() -> None:
-    """Run this very command once more, on the practice cluster's login node; does not return."""
-    argv = [sys.executable, str(ROOT / "containers" / "practice"), "login", "--"]
-    argv += [sys.executable, "-m", "jobs", *sys.argv[1:]]
-    os.chdir(ROOT)
-    os.execv(sys.executable, argv)  # noqa: S606
-
-
 def _sweep(wish: Wish, *, force: bool, wait: bool, preflight: bool) -> int:
     configs = wish.wanted.configs
     sending = prepare(wish)
     images = train_images(configs, wish.data, wish.store)
-    plan_rows(configs, images, {})
-    shapes = [shape_of(config.gpus, sending.site) for config in configs]
-    for remark in check_site(sending.site, shapes, asker(sending.site.slurm_conf)):
-        say(remark)
+    rows = plan_rows(configs, images, known_rates(wish.results))
     lay_out(configs, wish.folder, manifest_of(wish.wanted))
     watcher = Watcher(wish.folder, sending.job_name, sending.site.slurm_conf)
     queue = watcher.queue(PATIENCE_S)
     adopt_lost(wish.folder, queue)
-    places = watcher.look(configs, queue)
+    places = watcher.look(configs, watcher.notes(), queue)
     cells = [_forced(place) if force else place.standing for place in places]
-    say_standing(wish.wanted, [c for c, p in zip(cells, places, strict=True) if not p.alive])
     todo = [c for c, p in zip(cells, places, strict=True) if not c.done and not p.alive]
+    if todo:
+        check(wish, plan_arrays(sending, todo), {row.cell_id: row.seconds for row in rows})
+    say_standing(wish.wanted, [c for c, p in zip(cells, places, strict=True) if not p.alive])
     alive = [place for place in places if place.alive]
     if alive:
         say(f"{len(alive)} cells are in the queue already: not submitted again")
@@ -136,38 +120,52 @@ def _sweep(wish: Wish, *, force: bool, wait: bool, preflight: bool) -> int:
     return _follow(cells, followed, submitter, watcher)
 
 
+def check(wish: Wish, arrays: Sequence[Array], seconds: Mapping[str, float | None]) -> None:
+    """Raises ConfigError where the cluster cannot run them, or they cost more than BUDGET."""
+    site = wish.site.site
+    minutes = max(array.minutes for array in arrays)
+    shapes = [array.shape for array in arrays]
+    for remark in check_site(site, shapes, asker(site.slurm_conf), minutes=minutes):
+        say(remark)
+    if wish.budget is not None:
+        check_budget(wish.budget, gpu_hours(arrays, seconds, site), site)
+
+
 def prepare(wish: Wish) -> Sending:
     """Everything that the jobs share, checked.
 
     Raises:
         ConfigError: no image, or a folder that a batch script cannot name.
     """
-    site = wish.site.site
+    return sending_for(wish, find_image(wish.site.site, ROOT))
+
+
+def sending_for(wish: Wish, image: Image) -> Sending:
+    """Raises ConfigError where a batch script cannot name a folder."""
+    data, store = wish.data.resolve(), wish.store.resolve()
     named = (
         (ROOT, "the checkout"),
         (wish.folder, "the results folder"),
-        (wish.data.resolve(), "the data folder"),
-        (wish.store.resolve(), "the data store"),
+        (data, "the data folder"),
+        (store, "the data store"),
     )
     for path, what in named:
         check_path(path, what)
     commit, dirty = git_state(ROOT)
     return Sending(
-        sweep=wish.wanted.name, folder=wish.folder, site_name=wish.site.name, site=site,
-        image=find_image(site, ROOT), root=ROOT, data=wish.data.resolve(),
-        store=wish.store.resolve(), stall_s=wish.stall_s, pack=wish.pack,
-        git_commit=commit, git_dirty=dirty,
-    )  # fmt: skip
-
-
-def asker(slurm_conf: str | None):  # type: ignore[no-untyped-def]
-    def question(argv: Sequence[str]) -> str:
-        answer = ask(argv, patience_s=PATIENCE_S, slurm_conf=slurm_conf)
-        if answer.code != 0:
-            raise SlurmError(" ".join(argv), answer.words, passing=False)
-        return answer.out
-
-    return question
+        sweep=wish.wanted.name,
+        folder=wish.folder,
+        site_name=wish.site.name,
+        site=wish.site.site,
+        image=image,
+        root=ROOT,
+        data=data,
+        store=store,
+        stall_s=wish.stall_s,
+        pack=wish.pack,
+        git_commit=commit,
+        git_dirty=dirty,
+    )
 
 
 def adopt_lost(folder: Path, queue: dict[str, JobState]) -> None:
@@ -175,12 +173,12 @@ def adopt_lost(folder: Path, queue: dict[str, JobState]) -> None:
     notes, broken = read_notes(folder)
     for text in broken:
         say(text)
-    for note in notes:
-        found, unclear = adopt(note, queue, notes)
+    for index, note in enumerate(notes):
+        notes[index], unclear = adopt(note, queue, notes)
         for text in unclear:
             say(text)
-        if found != note:
-            write_note(folder, found)
+        if notes[index] != note:
+            write_note(folder, notes[index])
 
 
 def _forced(place: Place) -> Standing:
@@ -224,7 +222,14 @@ class Submitter:
 def _follow(
     cells: Sequence[Standing], configs: Sequence[RunConfig], submitter: Submitter, watcher: Watcher
 ) -> int:
-    with stopped_by_signals() as stop, display_for(cells) as display:
+    board = Board(cells, watcher.notes)
+    console = Console(stderr=True)
+    shown = (
+        LiveBoard(board, console)
+        if console.is_terminal
+        else nullcontext(PlainBoard(board, sys.stderr))
+    )
+    with stopped_by_signals() as stop, shown as display:
         try:
             results = follow(watcher, configs, display, stop, submitter.more)
         except Left as error:

@@ -28,11 +28,18 @@ def executor_python() -> str:
 
 
 def parameters(
-    site: Site, array: Array, *, name: str, root: Path, dependency: str | None = None
+    site: Site,
+    array: Array,
+    *,
+    name: str,
+    root: Path,
+    dependency: str | None = None,
+    comment: str | None = None,
 ) -> dict[str, Any]:
     """Keyword arguments of ``SlurmExecutor.update_parameters`` for one array.
 
-    ``root``: the checkout; ``dependency``: as sbatch takes it, e.g. ``afterok:12``.
+    ``root``: the checkout; ``dependency``: as sbatch takes it, e.g. ``afterok:12``; ``comment``: by
+    which squeue tells jobs apart.
     """
     asked = {
         "partition": site.partition,
@@ -42,6 +49,7 @@ def parameters(
         "mem": _memory(site, array),
         "exclusive": True if site.exclusive else None,
         "dependency": dependency,
+        "comment": comment,
         **_gpus(site, array),
     }
     return {
@@ -70,6 +78,7 @@ def script_text(
     name: str,
     root: Path,
     dependency: str | None = None,
+    comment: str | None = None,
     python: str | None = None,
 ) -> str:
     """What submitit will hand to sbatch for an executor with this ``folder``."""
@@ -78,7 +87,7 @@ def script_text(
         command=f"{start} -u -m submitit.core._submit {shlex.quote(str(folder))}",
         folder=folder,
         map_count=len(array.units) if len(array.units) > 1 else None,
-        **parameters(site, array, name=name, root=root, dependency=dependency),
+        **parameters(site, array, name=name, root=root, dependency=dependency, comment=comment),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -79,15 +79,17 @@ def send(
     forced = {cell.config.cell_id() for cell in cells if cell.status == FORCED}
     for index, array in enumerate(wave.now):
         told = [
-            _task(sending, unit, forced, asked_at, f"{run}-{index}/{place}").model_dump(mode="json")
+            unit_task(sending, unit, f"{run}-{index}/{place}", asked_at, forced)
             for place, unit in enumerate(array.units)
         ]
         asked = parameters(
             sending.site, array, name=sending.job_name, root=sending.root,
             dependency=f"afterok:{preflight}" if preflight else None,
-        ) | {"comment": comment_of(run, index)}  # fmt: skip
+            comment=comment_of(run, index),
+        )  # fmt: skip
         folder = array_folder(sending.folder, run, index)
-        job = submit_array(run_unit, told, folder, asked, sending.site.slurm_conf)
+        plain = [task.model_dump(mode="json") for task in told]
+        job = submit_array(run_unit, plain, folder, asked, sending.site.slurm_conf)
         note = note.with_id(index, job)
         write_note(sending.folder, note)
     return note, later
@@ -103,13 +105,18 @@ def _note(array: Array, sending: Sending) -> ArrayNote:
     )
 
 
-def _task(
-    sending: Sending, unit: Unit, forced: set[str], asked_at: datetime, block: str
+def unit_task(
+    sending: Sending,
+    unit: Unit,
+    block: str,
+    asked_at: datetime | None = None,
+    forced: Collection[str] = (),
 ) -> UnitTask:
+    """What the job of one unit is told. ``forced``: cells that have a good record."""
     return UnitTask(
         cells=tuple(str(sending.folder / name) for name in unit.cells),
         forced=tuple(str(sending.folder / name) for name in unit.cells if name in forced),
-        asked_at=asked_at,
+        asked_at=asked_at or datetime.now(UTC),
         site=sending.site,
         nodes=unit.shape.nodes,
         ranks_per_node=unit.shape.ranks_per_node,

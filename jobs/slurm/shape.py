@@ -36,16 +36,20 @@ def shape_of(gpus: int, site: Site) -> Shape:
     if site.max_nodes is not None and nodes > site.max_nodes:
         most = site.max_nodes * site.ranks_per_node
         raise ConfigError(
-            f"gpus={gpus} needs {nodes} nodes with {site.ranks_per_node} ranks each, and the site "
-            f"allows a job {site.max_nodes} (max_nodes): use at most gpus={most}"
+            f"gpus={gpus} needs {nodes} nodes with up to {_ranks(site)} each, and the site allows "
+            f"a job {site.max_nodes} (max_nodes): use at most gpus={most}"
         )
     if gpus % nodes:
         near = " or ".join(f"gpus={count}" for count in _nearest(gpus, site))
         raise ConfigError(
-            f"gpus={gpus} cannot be spread equally: a node of the site holds "
-            f"{site.ranks_per_node} ranks, and {nodes} nodes do not divide {gpus}; nearest: {near}"
+            f"gpus={gpus} cannot be spread equally: a node of the site holds {_ranks(site)}, and "
+            f"{nodes} nodes do not divide {gpus}; nearest: {near}"
         )
     return Shape(nodes, gpus // nodes)
+
+
+def _ranks(site: Site) -> str:
+    return "1 rank" if site.ranks_per_node == 1 else f"{site.ranks_per_node} ranks"
 
 
 def _nearest(gpus: int, site: Site) -> list[int]:

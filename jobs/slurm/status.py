@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, get_args
 
 from jobs.display import Row
 from jobs.ledger import NEW, RUNNING, Standing
@@ -28,7 +28,7 @@ from train.record import GOOD, RECORD_NAME, EpochRecord, RecordError, Status, re
 WAITING, STARTING, ENDING, NOT_SUBMITTED = "waiting", "starting", "ending", "not submitted"
 #: Slurm gave no answer, and the files do not tell either.
 UNKNOWN = "unknown"
-_RECORDED = frozenset(Status.__args__)
+_RECORDED = frozenset(get_args(Status))
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,11 @@ def _state(
     name = cell.config.cell_id()
     job = queue.get(told.job) if queue and told else None
     job = None if job is None or job.ended else job
-    state, why = _word(cell, life, told, job, queue is not None, mates)
+    fresh = life.ended_at is not None and (told is None or life.ended_at >= told.at)
+    if job is None:
+        state, why = _without_job(cell, life, told, queue is not None, fresh)
+    else:
+        state, why = _with_job(cell, life, job, mates.get(job.job, 1), fresh)
     if name in settling:
         state, why = ENDING, "its job is gone; what it left is waited for"
     runs = state in (RUNNING, STARTING)
@@ -151,35 +155,42 @@ def _state(
     )
 
 
-def _word(
-    cell: Standing,
-    life: Life,
-    told: Submitted | None,
-    job: JobState | None,
-    answered: bool,
-    mates: Mapping[str, int],
+def _without_job(
+    cell: Standing, life: Life, told: Submitted | None, answered: bool, fresh: bool
 ) -> tuple[str, str]:
-    """State and why of one cell."""
-    fresh = life.ended_at is not None and (told is None or life.ended_at >= told.at)
-    over = (cell.status, "" if cell.status == "completed" else cell.why)
-    if job is None:
-        if told is None or fresh or (answered and life.begun is None):
-            never = cell.status == NEW
-            return (NOT_SUBMITTED, "make sweep submits it") if never else over
-        if life.begun:
-            return RUNNING, "as its files say" if not answered else "its job is gone"
+    """State and why of a cell that has no job in the queue, as far as we know."""
+    if life.begun and not (told and answered):
+        return RUNNING, "as its files say"
+    if life.begun:
+        return ENDING, "its job is gone and left no record"
+    if told and not answered and not fresh:
         return UNKNOWN, "it was submitted"
+    if cell.status == NEW:
+        return NOT_SUBMITTED, "its job is gone: make sweep submits it again" if told else ""
+    return _recorded(cell)
+
+
+def _with_job(
+    cell: Standing, life: Life, job: JobState, mates: int, fresh: bool
+) -> tuple[str, str]:
+    """State and why of a cell whose job waits or runs. ``mates``: cells that the job is to run."""
+    runs = life.begun is not None and life.begun.job in (None, job.job) and not job.waits
+    over = cell.status in GOOD or (not runs and _in_this_start(life, job))
+    if fresh and over:
+        return _recorded(cell)
     if job.waits:
-        return over if fresh and cell.status in GOOD else (WAITING, _waits(job, life, fresh))
-    if life.begun and life.begun.job in (None, job.job):
+        return WAITING, _waits(job, life, fresh)
+    if runs:
         return RUNNING, in_words(job)
-    if fresh and (cell.status in GOOD or mates.get(job.job, 1) > 1 or _in_this_start(life, job)):
-        return over
     if job.state in ("COMPLETING", "STAGE_OUT"):
         return ENDING, in_words(job)
-    if mates.get(job.job, 1) > 1:
+    if mates > 1:
         return WAITING, "its job runs other cells first"
     return STARTING, in_words(job)
+
+
+def _recorded(cell: Standing) -> tuple[str, str]:
+    return cell.status, "" if cell.status == "completed" else cell.why
 
 
 def _waits(job: JobState, life: Life, fresh: bool) -> str:
@@ -189,7 +200,7 @@ def _waits(job: JobState, life: Life, fresh: bool) -> str:
 
 def _in_this_start(life: Life, job: JobState) -> bool:
     """Whether the record is of the job's present start, not of one before it was requeued."""
-    if life.ended_at is None or job.start is None:
+    if life.ended_at is None or job.start is None or job.waits:
         return False
     return life.ended_at.astimezone().replace(tzinfo=None).isoformat() >= job.start
 

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from jobs.attend import Start, attend
 from jobs.ledger import Standing, archive, recorded
 from jobs.lock import hold
 from jobs.settle import is_good, settle_lost
-from jobs.slurm.allocation import Allocation, Warned, warned_by_signal, why
+from jobs.slurm.allocation import Allocation, Warned, warned_by_signal, warned_why, why
 from jobs.slurm.commands import SlurmError, run
 from jobs.slurm.ranks import StepRanks
 from jobs.slurm.shape import Shape
@@ -40,6 +41,8 @@ EXIT_CELL_FAILED = 1
 MOST_RESTARTS = 100
 #: A job that asked to be requeued is ended by Slurm within this time.
 REQUEUE_S = 60.0
+MOST_NODE_FAILURES = 3
+NOT_BEGUN = "not begun"
 
 
 def run_unit(told: dict[str, Any]) -> None:
@@ -48,7 +51,7 @@ def run_unit(told: dict[str, Any]) -> None:
     Takes plain JSON values, so that the pickle holds no class of ours.
     """
     task = UnitTask.model_validate(told)
-    allocation = Allocation.read(os.environ, task.minutes, task.site.slurm_conf)
+    allocation = Allocation.read(os.environ, task.minutes, task.site.slurm_conf, task.site.signal_s)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     statuses: dict[str, str] = {}
     with stopped_by_signals() as stop, warned_by_signal() as warned:
@@ -57,8 +60,7 @@ def run_unit(told: dict[str, Any]) -> None:
             if stop.reason is None and warned.at is None:
                 statuses[name] = _run(task, Path(name), allocation, stop, warned)
                 _say(f"{Path(name).name}: {statuses[name]}")
-        unfinished = any(statuses.get(name, "timeout") == "timeout" for name in task.cells)
-        if unfinished and stop.reason is None and _may_requeue(task, allocation, before):
+        if stop.reason is None and _may_requeue(task, allocation, statuses, before):
             _requeue(allocation, stop)
     if any(statuses.get(name) not in GOOD for name in task.cells):
         sys.exit(EXIT_CELL_FAILED)
@@ -102,7 +104,8 @@ def _start(
     def explain(stopped: Reason | None) -> Reason | None:
         if stopped is not None and stop.reason is None:
             return stopped  # our own watch had a reason
-        return why(allocation, stop, step_cancelled=ranks.said.cancelled is not None)
+        told = why(allocation, stop, step_cancelled=ranks.said.cancelled is not None)
+        return told or (warned_why(allocation, warned.at) if warned.at else None)
 
     return Start(
         folder, config, ranks,
@@ -111,7 +114,7 @@ def _start(
         resume=cell.resume,
         stall_s=task.stall_s,
         limit_s=None,
-        knows=lambda: verdict(folder, ranks),
+        knows=lambda: verdict(folder, ranks, allocation),
         explain=explain,
         job=allocation.name,
     )  # fmt: skip
@@ -166,8 +169,16 @@ def _progress(task: UnitTask) -> int:
     return sum(len(read_epochs(Path(name))) for name in task.cells)
 
 
-def _may_requeue(task: UnitTask, allocation: Allocation, before: int) -> bool:
+def _may_requeue(
+    task: UnitTask, allocation: Allocation, statuses: Mapping[str, str], before: int
+) -> bool:
+    """Whether the same job, run again, is of use: cells whose time was over, or whose node died."""
+    ends = {statuses.get(name, NOT_BEGUN) for name in task.cells}
     if not task.site.requeue or allocation.restarts >= MOST_RESTARTS:
+        return False
+    if "lost" in ends and allocation.restarts < MOST_NODE_FAILURES:
+        return True
+    if not ends & {"timeout", "preempted", NOT_BEGUN}:
         return False
     if _progress(task) <= before:
         _say("not one epoch was done in this job's time: it is not requeued")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from jobs.cause import tail_of
+from jobs.slurm.allocation import Allocation
+from jobs.slurm.commands import SlurmError, run
 from jobs.slurm.ranks import StepRanks
 from train.record import RunError, Status
 from train.traces import rank_file, read_failures
@@ -12,36 +15,64 @@ from train.traces import rank_file, read_failures
 GO_ON = "make sweep goes on from its last checkpoint"
 
 
-def verdict(cell: Path, ranks: StepRanks) -> tuple[Status, RunError] | None:
+def verdict(cell: Path, ranks: StepRanks, allocation: Allocation) -> tuple[Status, RunError] | None:
     """Status and error of a step that did not end by its ranks' own doing; None: ask the ranks."""
-    said = ranks.said
-    if said.node_failure:
-        return "lost", RunError(
-            what=f"a node failed under the job ({said.node_failure})",
-            where=f"node {said.node_failure}", what_to_do=GO_ON, log_tail=tail_of(ranks.log),
-        )  # fmt: skip
+    if lost := _lost(cell, ranks, allocation):
+        return "lost", lost
     if any(not failure.consequence for failure in read_failures(cell)):
         return None
-    if said.out_of_memory:
-        return "failed", RunError(
-            what=f"out of memory: {said.out_of_memory}",
-            where=_where(ranks),
-            what_to_do="ask for more memory with mem_per_rank_gb in the site's file, or make "
-            "batch_per_rank smaller; then make sweep again",
-            rank=next(iter(ranks.bad), None),
-            log_tail=tail_of(ranks.log),
-        )
-    if said.launch_failure:
-        return "failed", RunError(
-            what=f"srun could not start the ranks: {said.launch_failure}",
-            where="srun",
-            what_to_do=f"read {ranks.log}, mend the site's file or the node, then make sweep again",
-            log_tail=tail_of(ranks.log),
-        )
+    error = _out_of_memory(ranks) or _not_launched(ranks) or _no_container(cell, ranks)
+    return ("failed", error) if error else None
+
+
+def _lost(cell: Path, ranks: StepRanks, allocation: Allocation) -> RunError | None:
+    """A node that died: srun's word, or ranks of whose end no node told srun."""
+    told = ranks.said.node_failure
+    named = {end.rank for end in ranks.said.ends}
+    silent = [rank for rank in range(ranks.size) if rank not in named]
+    if told is None and (not silent or ranks.asked_at is None):
+        return None
+    failures = read_failures(cell)
+    if told is None and (not failures or any(not failure.consequence for failure in failures)):
+        return None
+    who = ", ".join(str(rank) for rank in silent)
+    what = f"a node failed ({told})" if told else f"rank {who} vanished without a word"
+    if nodes := not_answering(allocation):
+        what += f"; Slurm does not reach: {nodes}"
+    return RunError(
+        what=what, where="a node of the job", what_to_do=GO_ON, log_tail=tail_of(ranks.log)
+    )
+
+
+def _out_of_memory(ranks: StepRanks) -> RunError | None:
+    if not ranks.said.out_of_memory:
+        return None
+    return RunError(
+        what=f"out of memory: {ranks.said.out_of_memory}",
+        where=next((ranks.place(rank) for rank in ranks.bad), "the step"),
+        what_to_do="ask for more memory with mem_per_rank_gb in the site's file, or make "
+        "batch_per_rank smaller; then make sweep again",
+        rank=next(iter(ranks.bad), None),
+        log_tail=tail_of(ranks.log),
+    )
+
+
+def _not_launched(ranks: StepRanks) -> RunError | None:
+    if not ranks.said.launch_failure:
+        return None
+    return RunError(
+        what=f"srun could not start the ranks: {ranks.said.launch_failure}",
+        where="srun",
+        what_to_do=f"read {ranks.log}, mend the site's file or the node, then make sweep again",
+        log_tail=tail_of(ranks.log),
+    )
+
+
+def _no_container(cell: Path, ranks: StepRanks) -> RunError | None:
     for rank in ranks.bad:
         log = rank_file(cell, rank, "log")
         if not rank_file(cell, rank, "beat").exists() and (text := container_failure(log)):
-            return "failed", RunError(
+            return RunError(
                 what=f"the container of rank {rank} did not start on {ranks.place(rank)}: {text}",
                 where=ranks.place(rank),
                 what_to_do="see that the image is there and whole on that node (compare its "
@@ -52,8 +83,23 @@ def verdict(cell: Path, ranks: StepRanks) -> tuple[Status, RunError] | None:
     return None
 
 
-def _where(ranks: StepRanks) -> str:
-    return next((ranks.place(rank) for rank in ranks.bad), "the step")
+def not_answering(allocation: Allocation) -> str:
+    """Nodes of the job that Slurm cannot reach, with their states; '' where all answer.
+
+    It takes a while to notice (SlurmdTimeout, often 300 s), so its own word may come too late;
+    what it says with a * is not answering now.
+    """
+    try:
+        show = ["scontrol", "show", "job", "-o", allocation.job]
+        found = re.search(r" NodeList=(\S+)", run(show, slurm_conf=allocation.slurm_conf).out)
+        if found is None:
+            return ""
+        argv = ["sinfo", "-h", "-N", "-n", found[1], "-o", "%N %T"]
+        answer = run(argv, slurm_conf=allocation.slurm_conf)
+    except SlurmError:
+        return ""
+    lines = sorted(set(answer.out.splitlines()))
+    return ", ".join(line for line in lines if line.endswith("*") or " down" in line)
 
 
 def container_failure(log: Path) -> str | None:

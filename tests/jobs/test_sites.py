@@ -63,7 +63,9 @@ setup: ["ulimit -l unlimited"]
 def test_an_unknown_site_names_the_nearest_and_all() -> None:
     with pytest.raises(ConfigError, match=r"unknown site 'dqx'; did you mean 'dgx'\?.*known: auto"):
         load_site("dqx")
-    with pytest.raises(ConfigError, match=r"no site file .*nowhere\.yaml; sites known by name: cpu"):
+    with pytest.raises(
+        ConfigError, match=r"no site file .*nowhere\.yaml; sites known by name: cpu"
+    ):
         load_site("./nowhere.yaml")
 
 
@@ -91,7 +93,7 @@ def test_an_unknown_key_names_line_nearest_and_all(tmp_path: Path) -> None:
         ("sbatch: {time: 5}", "sbatch: time belongs to the key 'time_min' of the site file"),
         ("gpu_type: a100", "gpu_type needs a way to ask for it"),
         ('partition: "gpu\\nrm -rf x"', "partition: expected a single line of text"),
-        ('sbatch: {comment: "a\\nb"}', "sbatch: expected a single line of text"),
+        ('sbatch: {mail-user: "a\\nb"}', "sbatch: expected a single line of text"),
         ('setup: ["a\\nb"]', "setup: expected a single line of text"),
     ],
 )

@@ -66,7 +66,7 @@ def test_mpi_without_its_variables_is_refused_before_it_aborts() -> None:
 def test_a_world_of_one_needs_no_mpi(launch: Launch) -> None:
     environment: dict[str, str] = {}
     choose_transport(launch, environment)
-    assert environment == {"HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo"}
+    assert environment["HOROVOD_CONTROLLER"] == environment["HOROVOD_CPU_OPERATIONS"] == "gloo"
 
 
 def test_under_mpi_the_sites_interface_must_be_there() -> None:

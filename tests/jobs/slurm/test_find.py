@@ -38,9 +38,9 @@ def loaded(found: FoundSite, folder: Path) -> Site:
 def test_the_files_are_word_for_word_what_they_were(name: str) -> None:
     text = find_site(CLUSTERS[name]).text
     file = GOLDEN / f"{name}.yaml"
-    if os.environ.get("HOROSCALE_NEW_GOLDEN"):
+    if os.environ.get("UPDATE_GOLDEN"):
         file.write_text(text)
-    assert text == file.read_text(), "if meant, see it with HOROSCALE_NEW_GOLDEN=1"
+    assert text == file.read_text(), "if meant, see it with UPDATE_GOLDEN=1"
 
 
 @pytest.mark.parametrize("name", CLUSTERS)

@@ -1,4 +1,4 @@
-"""How jobs ended, from what scontrol and sacct said on a real Slurm (transcripts/queue/README.md)."""
+"""How jobs ended, from what scontrol and sacct said on a real Slurm (see transcripts/queue)."""
 
 from __future__ import annotations
 
@@ -84,6 +84,47 @@ def test_one_sacct_for_all_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = answered(monkeypatch, sacct=Answer(0, "\n".join(lines), ""))
     assert set(History().endings(["3_0", "3_1", "4_1"])) == {"3_0", "3_1", "4_1"}
     assert len(asked) == 1 and asked[0][-1] == "--jobs=3,4"
+
+
+def test_sacct_of_jobs_that_ended_in_many_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of elements that were cancelled before they started, which the queue forgets at once."""
+    asked = answered(monkeypatch, sacct=Answer(0, (SAID / "sacct_ends.out").read_text(), ""))
+    wanted = [*(f"63_{index}" for index in range(10)), "64", "65"]
+    found = History().endings(wanted)
+    assert set(found) == set(wanted) and len(asked) == 1
+    told = {job: status_of(ending) for job, ending in found.items()}
+    assert told["63_1"] == ("failed", "its batch script ended with exit code 1 (on n2)")
+    assert {told[f"63_{index}"][0] for index in range(4, 10)} == {"cancelled"}
+    assert told["64"] == ("lost", "its supervisor was ended by SIGKILL (on n1)")
+    assert told["65"] == ("cancelled", "it was cancelled, by scancel or by the site")
+
+
+def test_accounts_that_come_late_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """sacct still takes the job for running; the controller knows better."""
+    (late, *_) = (e.job for e in parse_scontrol(ENDS.out) if e.state == "TIMEOUT")
+    row = FIELD.join([late, "RUNNING", "0:0", "None", "n1"])
+    asked = answered(monkeypatch, sacct=Answer(0, row + "\n", ""), scontrol=ENDS)
+    assert History().endings([late])[late].state == "TIMEOUT"
+    assert [argv[0] for argv in asked] == ["sacct", "scontrol"]
+
+
+@pytest.mark.parametrize("passing", [True, False])
+def test_without_the_database_the_controller_is_asked(monkeypatch, passing: bool) -> None:
+    """``passing``: the database is away; else there is no sacct at all, which is remembered."""
+    words = (SAID / "sacct_database_down.err").read_text()
+    asked = []
+
+    def ask(argv: list[str], **_: object) -> Answer:
+        asked.append(argv[0])
+        if argv[0] == "sacct":
+            raise SlurmError("sacct", words, passing=passing)
+        return ENDS
+
+    monkeypatch.setattr(history, "ask", ask)
+    told = History()
+    (job, *_) = (e.job for e in parse_scontrol(ENDS.out))
+    assert set(told.endings([job])) == {job} == set(told.endings([job]))
+    assert asked == ["sacct", "scontrol"] * 2 if passing else ["sacct", "scontrol", "scontrol"]
 
 
 def test_many_forgotten_arrays_cost_one_scontrol(monkeypatch: pytest.MonkeyPatch) -> None:

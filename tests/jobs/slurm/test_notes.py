@@ -88,7 +88,8 @@ def test_a_comment_makes_adoption_certain() -> None:
     left = note(array(("a",), ("b",), job_id="7"), array(("c",)), array(("d",), ("e",)))
     found, doubts = adopt(left, queue(
         queued("12_1", comment=comment_of("r1", 2)), queued("13", comment=comment_of("r1", 1)),
-        queued("14", comment=comment_of("r2", 1)), queued("15", comment=comment_of("r1", PREFLIGHT)),
+        queued("14", comment=comment_of("r2", 1)),
+        queued("15", comment=comment_of("r1", PREFLIGHT)),
     ))  # fmt: skip
     assert [a.job_id for a in found.arrays] == ["7", "13", "12"] and doubts == []
     assert found.preflight_job == "15"

@@ -53,7 +53,8 @@ CASES: dict[str, tuple[Site, Array, Path, dict[str, Any]]] = {
     "dgx_array": (load_site("dgx").site, array(2, 8, units=20, minutes=240), FOLDER, {}),
     "dgx_one": (load_site("dgx").site, array(1, 4, minutes=240), FOLDER, {}),
     "cpu_array": (load_site("cpu").site, array(1, 2, units=3, minutes=120), FOLDER, {}),
-    "practice": (PRACTICE, array(4, 2, units=5), FOLDER, {"dependency": "afterok:12"}),
+    "practice": (PRACTICE, array(4, 2, units=5), FOLDER,
+                 {"dependency": "afterok:12", "comment": "horoscale:r1:0"}),
     "hostile_folder": (PRACTICE, array(1, 1, units=2), HOSTILE, {"root": Path("/it's a \"root\"")}),
     "gpus_per_task": (PER_TASK, array(2, 3), FOLDER, {}),
 }  # fmt: skip
@@ -68,9 +69,9 @@ def text_of(case: str) -> str:
 @pytest.mark.parametrize("case", CASES)
 def test_scripts_are_word_for_word_what_they_were(case: str) -> None:
     file = GOLDEN / f"{case}.sh"
-    if os.environ.get("HOROSCALE_NEW_GOLDEN"):
+    if os.environ.get("UPDATE_GOLDEN"):
         file.write_text(text_of(case))
-    assert text_of(case) == file.read_text(), "if meant, see it with HOROSCALE_NEW_GOLDEN=1"
+    assert text_of(case) == file.read_text(), "if meant, see it with UPDATE_GOLDEN=1"
 
 
 def fake_commands(folder: Path) -> None:

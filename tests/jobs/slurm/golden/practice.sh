@@ -2,6 +2,7 @@
 
 # Parameters
 #SBATCH --array=0-4%5
+#SBATCH --comment=horoscale:r1:0
 #SBATCH --cpus-per-task=1
 #SBATCH --dependency=afterok:12
 #SBATCH --gres=gpu:pretend:2

@@ -1,0 +1,78 @@
+"""`make plan` for a cluster: what would be submitted, word for word. Submits and asks nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from jobs.datafacts import planned_images
+from jobs.estimate import known_rates
+from jobs.ledger import recorded
+from jobs.options import say
+from jobs.plan import plan_rows, render_plan
+from jobs.slurm.allocation import Allocation
+from jobs.slurm.budget import check_budget, gpu_hours
+from jobs.slurm.image import Image, find_image
+from jobs.slurm.inventory import array_folder
+from jobs.slurm.plan import render_slurm_plan
+from jobs.slurm.program import Wish, sending_for
+from jobs.slurm.script import script_text
+from jobs.slurm.send import Sending, plan_arrays, unit_task
+from jobs.slurm.supervise import launch
+from jobs.slurm.units import Array
+from jobs.supervisor import ROOT
+from train.config import ConfigError, RunConfig
+
+#: Stands for what is known only when it is submitted.
+RUN, JOB = "RUN", "JOB"
+
+
+def plan(wish: Wish) -> None:
+    """Raises ConfigError where the sweep does not fit the site, or costs more than BUDGET."""
+    configs = wish.wanted.configs
+    rows = plan_rows(
+        configs, planned_images(configs, wish.data, wish.store), known_rates(wish.results)
+    )
+    cells = [recorded(config, wish.folder / config.cell_id()) for config in configs]
+    todo = [cell for cell in cells if not cell.done]
+    sending = sending_for(wish, _image(wish))
+    arrays = plan_arrays(sending, todo)
+    cost = gpu_hours(arrays, {row.cell_id: row.seconds for row in rows}, sending.site)
+    console = Console()
+    render_plan(rows, {}, console, {cell.config.cell_id() for cell in cells if cell.done})
+    by_id = {config.cell_id(): config for config in configs}
+    render_slurm_plan(
+        arrays, wish.site, console, cost=cost,
+        script=lambda array: _script(sending, array, arrays.index(array)),
+        launch=lambda array: _launch(sending, array, by_id),
+    )  # fmt: skip
+    if wish.budget is not None and todo:
+        check_budget(wish.budget, cost, sending.site)
+
+
+def _image(wish: Wish) -> Image:
+    """A plan may be made before the image is built."""
+    try:
+        return find_image(wish.site.site, ROOT)
+    except ConfigError as error:
+        say(f"before the sweep: {error}")
+        name = wish.site.site.image
+        return Image(str(ROOT / "containers" / "images" / f"{name}.sif"), None)
+
+
+def _script(sending: Sending, array: Array, index: int) -> str:
+    folder = array_folder(sending.folder, RUN, index)
+    name = sending.job_name
+    return script_text(sending.site, array, folder, name=name, root=sending.root)
+
+
+def _launch(sending: Sending, array: Array, configs: dict[str, RunConfig]) -> Sequence[str]:
+    unit = array.units[0]
+    task = unit_task(sending, unit, RUN)
+    ends_at = time.time() + 60 * array.minutes
+    allocation = Allocation(JOB, JOB, "", 0, ends_at, sending.site.slurm_conf)
+    cell = sending.folder / unit.cells[0]
+    argv, settings = launch(task, configs[unit.cells[0]], cell, 1, allocation, resume=False)
+    return ["env", *(f"{name}={value}" for name, value in settings.items()), *argv]

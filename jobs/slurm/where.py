@@ -1,0 +1,82 @@
+"""SITE=: which cluster, or this machine; and as whom."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from jobs.options import NoAnswer, say
+from jobs.sites import AUTO, LOCAL, SITES, NamedSite, load_site
+from jobs.slurm.commands import SlurmError, ask
+from jobs.slurm.find import find_site
+from jobs.supervisor import ROOT
+from train.files import write_atomically
+
+PATIENCE_S = 60.0
+
+
+def site_for(name: str, folder: Path = SITES) -> NamedSite | None:
+    """The site that SITE= names; None for this machine.
+
+    ``auto`` is the cluster that answers here, as its file in ``folder`` says; the first time, that
+    file is written from what the cluster tells of itself.
+
+    Raises:
+        ConfigError: no such site, or an error in its file.
+        NoAnswer: there is a cluster, but it does not answer now.
+    """
+    if name == LOCAL or (name == AUTO and shutil.which("sinfo") is None):
+        return None
+    if name != AUTO:
+        return load_site(name, folder)
+    conf = os.environ.get("SLURM_CONF")
+    try:
+        found = find_site(asker(conf), slurm_conf=conf)
+    except SlurmError as error:
+        if error.passing:
+            raise NoAnswer(
+                f"Slurm is here but gives no answer ({error}): try again later, or say SITE=local "
+                "to run on this machine"
+            ) from error
+        say(f"Slurm's programs are here, but no cluster ({error.came}): running on this machine")
+        return None
+    file = folder / f"{found.name}.yaml"
+    if not file.exists():
+        write_atomically(file, found.text)
+        say(f"found a cluster and wrote {file}: look it over, change what is wrong")
+        for line in found.summary:
+            say(f"  {line}")
+    return load_site(str(file))
+
+
+def asker(slurm_conf: str | None) -> Callable[[Sequence[str]], str]:
+    """Ask Slurm one question; its refusal counts as no answer.
+
+    The function raises SlurmError.
+    """
+
+    def question(argv: Sequence[str]) -> str:
+        answer = ask(argv, patience_s=PATIENCE_S, slurm_conf=slurm_conf)
+        if answer.code != 0:
+            raise SlurmError(" ".join(argv), answer.words, passing=False)
+        return answer.out
+
+    return question
+
+
+def become() -> None:
+    """Run this very command once more, on the practice cluster's login node as its user, because
+    containers refuse to start as root there. Does not return."""
+    argv = [sys.executable, str(ROOT / "containers" / "practice"), "login", "--"]
+    argv += [sys.executable, "-m", "jobs", *sys.argv[1:]]
+    os.chdir(ROOT)
+    os.execv(sys.executable, argv)  # noqa: S606
+
+
+def become_owner(folder: Path) -> None:
+    """Root asks about a sweep of the practice cluster's user: only that user's jobs count."""
+    if os.geteuid() == 0 and folder.exists() and folder.stat().st_uid != 0:
+        become()

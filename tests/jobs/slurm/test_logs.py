@@ -1,0 +1,118 @@
+"""`make logs`: the cell that is meant, and its logs with the first cause first."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from jobs.slurm.logs import find_cell, show
+from tests.builders import config, record
+from train.config import ConfigError
+
+CELLS = (
+    "digits-cnn-lamb-g2-s0-aaaaaa",
+    "digits-cnn-lamb-g2-s1-bbbbbb",
+    "mnist-cnn-sgd-g1-s0-cccccc",
+)
+ONE = config(gpus=2)
+
+
+@pytest.mark.parametrize(
+    ("asked", "cell"),
+    [(CELLS[0], 0), ("digits-cnn-lamb-g2-s1", 1), ("mnist", 2), ("bbbbbb", 1), ("sgd", 2)],
+)
+def test_a_part_that_only_one_has(asked: str, cell: int) -> None:
+    assert find_cell(asked, CELLS) == CELLS[cell]
+
+
+def test_a_whole_id_wins_over_longer_ones() -> None:
+    assert find_cell("a", ("ab", "a")) == "a"
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ("digits", "2 cells have 'digits' in their names"),
+        ("s0", f"expected a part that only one has: {CELLS[0]}, {CELLS[2]}"),
+        ("resnet", f"no cell has 'resnet' in its name; there are {CELLS[0]}"),
+        ("", "expected CELL=..."),
+    ],
+)
+def test_what_is_not_clear_is_refused_with_the_candidates(asked: str, says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        find_cell(asked, CELLS)
+    assert says in str(caught.value)
+
+
+def test_of_2000_candidates_a_few_are_named() -> None:
+    with pytest.raises(ConfigError, match=r"and 1988 more$"):
+        find_cell("c", [f"c{number}" for number in range(2000)])
+
+
+@pytest.fixture
+def cell(tmp_path: Path) -> Path:
+    folder = tmp_path / ONE.cell_id()
+    (folder / "logs").mkdir(parents=True)
+    for rank in range(3):
+        (folder / "logs" / f"rank-{rank}.log").write_text(f"begin\nlast of {rank}\n")
+    return folder
+
+
+def failed(cell: Path, rank: int, at: str, *, consequence: bool) -> None:
+    error = {"what": "w", "where": "x", "what_to_do": "y", "rank": rank}
+    told = {"at": at, "consequence": consequence, "error": error}
+    (cell / "logs" / f"rank-{rank}.error.json").write_text(json.dumps(told))
+
+
+def test_a_cell_that_failed(cell: Path, tmp_path: Path) -> None:
+    """Rank 0 only says that a peer is gone, earlier than rank 2 says why."""
+    failed(cell, 0, "2026-01-02T03:04:05+00:00", consequence=True)
+    failed(cell, 2, "2026-01-02T03:04:06+00:00", consequence=False)
+    (cell / "record.json").write_text(record(ONE, status="failed").model_dump_json())
+    log = tmp_path / "7_0_0_log.out"
+    log.write_text("[supervisor] started\n")
+    (cell / "logs" / "srun.log").write_text("srun: error: node2: task 2: Killed\n")
+    text = list(show(cell, log, lines=1))
+    assert text[0] == f"folder: {cell}"
+    assert text[1] == "record: failed at 2026-01-02 03:04:15 UTC (start 1, 2/2 epochs)"
+    assert text[2:5] == ["  what:  w", "  where: x", "  to do: y"]
+    assert text[5:9] == [
+        f"supervisor: {log}", "  | [supervisor] started",
+        f"srun: {cell}/logs/srun.log", "  | srun: error: node2: task 2: Killed",
+    ]  # fmt: skip
+    assert [line for line in text if "last of" in line] == [
+        "  | last of 2", "  | last of 0", "  | last of 1",
+    ]  # fmt: skip
+
+
+def test_a_cell_that_waits(tmp_path: Path) -> None:
+    folder = tmp_path / ONE.cell_id()
+    folder.mkdir()
+    text = "\n".join(show(folder, tmp_path / "7_0_0_log.out"))
+    assert "record: none yet" in text and "its job has not begun" in text
+    assert "ranks: none has written a log yet" in text
+
+
+def test_the_supervisors_log_is_found_by_the_records_job(cell: Path) -> None:
+    run = record(ONE)
+    assert run.provenance is not None
+    provenance = run.provenance.model_copy(update={"slurm_job_id": "7_1"})
+    (cell / "record.json").write_text(record(ONE, provenance=provenance).model_dump_json())
+    log = cell.parent / ".submitit" / "r-0" / "7_1_0_log.out"
+    log.parent.mkdir(parents=True)
+    log.write_text("hello\n")
+    text = list(show(cell))
+    assert f"supervisor: {log}" in text and "  | hello" in text
+    assert any("in Slurm job 7_1" in line for line in text)
+
+
+def test_a_broken_record_is_told(cell: Path) -> None:
+    (cell / "record.json").write_text("{")
+    assert "not JSON" in "\n".join(show(cell))
+
+
+def test_a_log_of_any_bytes_and_size(cell: Path) -> None:
+    (cell / "logs" / "rank-0.log").write_bytes(b"\xff\xfe" * 1_000_000 + b"\nend")
+    assert "  | end" in list(show(cell))

@@ -1,0 +1,125 @@
+"""How often a status of 2,000 cells asks Slurm: once; and once more when a job is unexplained.
+
+The programs of Slurm are fakes on PATH that count their calls and print what real ones print.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from jobs.settle import Begun, announce
+from jobs.slurm.history import History
+from jobs.slurm.look import Look, look
+from jobs.slurm.notes import ArrayNote, RunNote, write_note
+from jobs.slurm.queue import FIELD, START
+from jobs.slurm.status import counts
+from tests.builders import config
+from train.record import read_record
+
+CELLS, LIMIT, NAME = 2000, 1000, "horoscale-t-01234567"
+CONFIGS = [config(seed=seed, gpus=2) for seed in range(CELLS)]
+OFF = "echo 'Slurm accounting storage is disabled' >&2; exit 1"
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """2,000 cells, submitted as two arrays."""
+    folder = tmp_path_factory.mktemp("sweep")
+    names = tuple(config.cell_id() for config in CONFIGS)
+    for name in names:
+        (folder / name).mkdir()
+    arrays = tuple(
+        ArrayNote(
+            job_id=str(7 + at), nodes=1, ranks_per_node=2, minutes=5,
+            units=tuple((name,) for name in names[at * LIMIT : (at + 1) * LIMIT]),
+        )
+        for at in range(CELLS // LIMIT)
+    )  # fmt: skip
+    write_note(folder, RunNote(run="r", site="s", job_name=NAME, submitted_at=datetime.now(UTC),
+                               arrays=arrays))  # fmt: skip
+    return folder
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Fakes: squeue prints the jobs that it is given, sacct is off, scontrol knows nothing."""
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    calls = tmp_path / "calls"
+
+    def put(name: str, script: str) -> None:
+        (tmp_path / name).write_text(f"#!/bin/sh\necho {name} >> '{calls}'\n{script}\n")
+        (tmp_path / name).chmod(stat.S_IRWXU)
+
+    def jobs(states: dict[str, str]) -> Path:
+        text = ""
+        for job, state in states.items():
+            array, _, index = job.partition("_")
+            reason = "Priority" if state == "PENDING" else "None"
+            fields = [array, array, index, state, reason, "N/A", "0:10", "", "N/A", "(null)", NAME]
+            text += START + FIELD.join(fields) + "\n"
+        (tmp_path / "queue").write_text(text)
+        put("squeue", f"cat '{tmp_path / 'queue'}'")
+        put("sacct", OFF)
+        put("scontrol", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")
+        return calls
+
+    return jobs
+
+
+def status(sweep: Path) -> Look:
+    return look(CONFIGS, sweep, NAME, History())
+
+
+def queued(state: str = "PENDING") -> dict[str, str]:
+    return {f"{7 + at // LIMIT}_{at % LIMIT}": state for at in range(CELLS)}
+
+
+def test_one_call_for_2000_cells(sweep: Path, slurm) -> None:
+    calls = slurm(queued() | {f"7_{at}": "RUNNING" for at in range(64)})
+    began = time.monotonic()
+    states = status(sweep).states
+    took_s = time.monotonic() - began
+    assert calls.read_text().split() == ["squeue"]
+    assert counts(states) == {"starting": 64, "waiting": CELLS - 64}
+    assert took_s < 30
+
+
+def test_unexplained_jobs_cost_one_sacct_and_one_scontrol_for_each_array(
+    sweep: Path, slurm
+) -> None:
+    """And each of them gets its record, so that the next status asks once again."""
+    told = queued()
+    for job in ("7_3", "8_999"):
+        del told[job]
+    calls = slurm(told)
+    for index in (3, 1999):
+        cell = sweep / CONFIGS[index].cell_id()
+        (cell / "logs").mkdir()
+        announce(cell, Begun(number=1, started_at=datetime.now(UTC), pid=1, job="7_3"))
+    states = status(sweep).states
+    assert calls.read_text().split() == ["squeue", "sacct", "scontrol", "scontrol"]
+    assert counts(states) == {"lost": 2, "waiting": CELLS - 2}
+    assert read_record(sweep / CONFIGS[3].cell_id() / "record.json").status == "lost"
+    calls.unlink()
+    assert counts(status(sweep).states) == {"lost": 2, "waiting": CELLS - 2}
+    assert calls.read_text().split() == ["squeue"]
+
+
+def test_a_controller_that_is_away_costs_one_call_and_the_files_tell(
+    sweep: Path, slurm, tmp_path: Path
+) -> None:
+    calls = slurm({})
+    said = Path(__file__).parent / "transcripts" / "queue" / "controller_down.err"
+    script = f"#!/bin/sh\necho squeue >> '{calls}'\ncat '{said}' >&2\nexit 1\n"
+    (tmp_path / "squeue").write_text(script)
+    found = status(sweep)
+    assert calls.read_text().split() == ["squeue"]
+    assert found.trouble is not None and "Unable to contact slurm controller" in found.trouble
+    assert "what the files say" in found.trouble
+    assert counts(found.states)["unknown"] >= CELLS - 2
