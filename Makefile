@@ -1,28 +1,47 @@
 # Horoscale. `make` alone lists what there is. Every target prepares what it needs, once.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-login plan sweep report summary test lint check fmt schemas lock golden clean
+.PHONY: help setup setup-login plan sweep status cancel logs preflight report summary image cluster \
+  cluster-down test lint check fmt schemas lock golden clean
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 SWEEP ?= quickstart
 SITE ?= auto
 FORCE ?= 0
 JOBS ?= 1
+WAIT ?= 1
+PACK ?= 1
+BUDGET ?=
+NODES ?=
+CELL ?=
+IMAGE ?= cpu
+ACCOUNTING ?= 0
 RESULTS ?= $(CURDIR)/results
 DATA ?= $(CURDIR)/.data
 TESTS ?= tests
 # values reach the recipes as environment variables, never as shell text
-export SWEEP SITE FORCE JOBS RESULTS DATA TESTS
+export SWEEP SITE FORCE JOBS WAIT PACK BUDGET NODES CELL IMAGE ACCOUNTING RESULTS DATA TESTS
 
 PY := .venv/bin/python
 ifeq ($(filter $(FORCE),0 1),)
 $(error FORCE=$(FORCE) found, expected FORCE=1 (run finished cells anew) or FORCE=0)
 endif
+ifeq ($(filter $(WAIT),0 1),)
+$(error WAIT=$(WAIT) found, expected WAIT=0 (submit and return) or WAIT=1)
+endif
+# a sweep on a cluster needs no TensorFlow here; only Slurm itself knows whether there is one
+SWEEP_NEEDS := setup-login
+ifneq ($(filter auto local,$(SITE)),)
+SWEEP_NEEDS := $(if $(filter auto,$(SITE)),$(if $(shell command -v sinfo),setup-if-here,setup),setup)
+endif
+WHERE = "$$SWEEP" --results "$$RESULTS"
+FROM = --data "$$DATA" --site "$$SITE"
 # the folder of the sweep's results; its name is written in the sweep's file
 FOLDER = "$$($(PY) -m jobs where "$$SWEEP" --results "$$RESULTS")"
 
 help: ## this list
 	@echo "Horoscale: make TARGET [SWEEP=quickstart] [SITE=auto] [FORCE=1] [DATA=DIR] [RESULTS=DIR]"
+	@echo "  on a cluster also: [WAIT=0] [BUDGET=GPU-hours] [PACK=cells per job] [NODES=N] [CELL=id]"
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | \
 	  awk -F'\t' '{printf "  %-12s %s\n", $$1, $$2}'
 
@@ -32,15 +51,38 @@ setup: ## prepare all that local sweeps need (TensorFlow, Horovod: some minutes,
 setup-login: ## prepare what a login node needs (no TensorFlow, no Horovod)
 	@"$(PYTHON)" containers/setup.py login
 
-plan: setup-login ## show what a sweep would do: cells, sizes, time, launch lines; runs nothing
-	@$(PY) -m jobs plan "$$SWEEP" --results "$$RESULTS" --data "$$DATA" --site "$$SITE"
+plan: setup-login ## show what a sweep would do: cells, time, scripts, GPU-hours; runs nothing
+	@$(PY) -m jobs plan $(WHERE) $(FROM) --pack "$$PACK" $${BUDGET:+--budget "$$BUDGET"}
 
-sweep: setup ## run the cells of SWEEP that have no good record yet, then report
+sweep: $(SWEEP_NEEDS) ## run the cells of SWEEP that have no good record yet, then report
 	@code=0; force=; [ "$$FORCE" = 1 ] && force=--force; \
-	$(PY) -m jobs sweep "$$SWEEP" --results "$$RESULTS" --data "$$DATA" --site "$$SITE" \
-	  --jobs "$$JOBS" $$force || code=$$?; \
-	if [ $$code -le 1 ]; then $(PY) -m analysis report --if-changed $(FOLDER) || code=$$?; fi; \
+	wait=--wait; [ "$$WAIT" = 0 ] && wait=--no-wait; \
+	$(PY) -m jobs sweep $(WHERE) $(FROM) --jobs "$$JOBS" --pack "$$PACK" \
+	  $${BUDGET:+--budget "$$BUDGET"} $$wait $$force || code=$$?; \
+	if [ $$code -le 1 ] && [ "$$WAIT" = 1 ]; then \
+	  $(PY) -m analysis report --if-changed $(FOLDER) || code=$$?; fi; \
 	exit $$code
+
+status: setup-login ## show where every cell of SWEEP stands, on a cluster or here
+	@$(PY) -m jobs status $(WHERE)
+
+cancel: setup-login ## end the jobs of SWEEP on a cluster; what was done stays
+	@$(PY) -m jobs cancel $(WHERE)
+
+logs: setup-login ## show why a cell ended: CELL= its id or a part of it
+	@$(PY) -m jobs logs $(WHERE) --cell "$$CELL"
+
+preflight: setup-login ## check on a cluster's nodes, inside the image, what SWEEP needs there
+	@$(PY) -m jobs preflight $(WHERE) $(FROM) $${NODES:+--nodes "$$NODES"}
+
+image: ## build the container image IMAGE=cpu or gpu (no root, no image registry)
+	@"$(PYTHON)" containers/image.py "$$IMAGE"
+
+cluster: ## start a real Slurm with 4 nodes on this machine (root; ACCOUNTING=1 with slurmdbd)
+	@"$(PYTHON)" containers/practice up
+
+cluster-down: ## end it and remove all of it
+	@"$(PYTHON)" containers/practice down
 
 report: setup-login ## build the tables, figures and the page of SWEEP from its records
 	@$(PY) -m analysis report $(FOLDER)
@@ -70,6 +112,10 @@ lock: ## recompute the lock files from pyproject.toml
 
 clean: ## remove the environment and the prepared data; results stay
 	rm -rf .venv .data
+
+.PHONY: setup-if-here
+setup-if-here: setup-login
+	@[ "$$($(PY) -m jobs kind --site "$$SITE")" = cluster ] || "$(PYTHON)" containers/setup.py ranks
 
 .PHONY: setup-dev
 setup-dev:

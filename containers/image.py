@@ -168,7 +168,9 @@ def make(name: str, *, anew: bool) -> None:
         if not anew and is_current(program, image, image_key(parts)):
             say(f"{image} was built meanwhile")
             return
-        remove_tree(user, work / "tmp")
+        if any((work / "tmp").iterdir()):
+            say("removing what an interrupted build left")
+            remove_tree(user, work / "tmp")
         work_folder(user)
         check_machine(name, work, user)
         log = work / f"{name}.log"

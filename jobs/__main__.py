@@ -52,6 +52,13 @@ def plan(
 
 
 @app.command()
+def kind(site: Site = "auto") -> None:
+    """Print where SITE= runs: here, or on a cluster."""
+    with refusals():
+        print("here" if site_for(site) is None else "cluster")
+
+
+@app.command()
 def where(sweep: SweepName = "quickstart", results: Results = RESULTS) -> None:
     """Print the folder of a sweep's results."""
     with refusals():

@@ -108,7 +108,9 @@ def _trouble(trouble: Exception) -> RunError:
 def _bad_exit(cell: Path, ranks: RankSet, rank: int) -> RunError:
     code = ranks.bad[rank].code
     what = f"was ended by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
-    return _error(f"rank {rank} {what} and left no error", f"rank {rank}", cell, rank)
+    place = ranks.place(rank)
+    where = f"rank {rank} on {place}" if place.startswith("node ") else f"rank {rank}"
+    return _error(f"rank {rank} {what} and left no error", where, cell, rank)
 
 
 def _signal_name(number: int) -> str:

@@ -13,6 +13,9 @@ from pathlib import Path
 import pytest
 
 from jobs.launch import CellTask, clean_environment, core_groups, rank_environment
+from tests.practice import cluster, shared_folder
+
+__all__ = ["cluster", "shared_folder"]
 
 ROOT = Path(__file__).resolve().parent.parent
 

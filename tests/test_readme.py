@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -65,21 +67,54 @@ def test_it_shows_a_measured_table_and_no_placeholder() -> None:
 
 
 def test_no_command_is_left_untested() -> None:
-    tested = {*RUN, "make test"}
+    tested = {*RUN, *ON_PRACTICE, "make test", "make cluster-down"}
     assert set(commands(PAGES[0].read_text())) == tested
-    # make test is what runs this; continuous integration starts there
-    assert "make test" in (ROOT / ".ci" / "run").read_text()
+    # make test is what runs this; continuous integration starts there, and ends the cluster
+    text = (ROOT / ".ci" / "run").read_text()
+    assert "make test" in text
+    assert "make cluster-down" in text
 
 
 #: command -> words that its output must have; in the README's order
 RUN = {
     "make sweep": ("all cells: 16 completed", "report/report.html"),
     "make plan SWEEP=cifar10": ("cifar10-resnet_mini-lamb-g8-s2-", "launch lines"),
-    "make sweep SWEEP=smoke": ("all cells: 4 completed", "report/report.html"),
+    "make sweep SWEEP=smoke": ("all cells: 6 completed", "report/report.html"),
     "make report SWEEP=smoke": ("1.00 (baseline)", "report/report.html"),
     ".venv/bin/horovodrun -np 2 .venv/bin/python -m train "
     "results/smoke/digits-cnn-naive-g2-s0-*/config.json --out by-hand": (),
 }
+
+
+#: The same on the practice cluster; make cluster-down would end the other tests' cluster.
+ON_PRACTICE = {
+    "make cluster": ("use it:",),
+    "make image": ("cpu.sif",),
+    "make plan SWEEP=smoke SITE=practice": ("#SBATCH --nodes=4", "GPU-hours"),
+    "make sweep SWEEP=smoke SITE=practice": ("all cells: 6 completed", "report/report.html"),
+    "make status SWEEP=smoke": ("6 of 6 cells done",),
+}
+
+
+@pytest.mark.slurm
+@pytest.mark.timeout(1800)
+def test_commands_of_the_practice_cluster_run_as_written(surroundings, cluster) -> None:
+    # nodes have a /tmp of their own
+    folder = Path(tempfile.mkdtemp(prefix="readme-", dir="/var/tmp"))
+    folder.chmod(0o755)
+    told = {"RESULTS": str(folder / "results"), "DATA": str(folder / "data")}
+    try:
+        for command, words in ON_PRACTICE.items():
+            done = shell(command, surroundings | told)
+            assert done.returncode == 0, f"{command}:\n{done.stdout[-2000:]}{done.stderr[-3000:]}"
+            for word in words:
+                assert word in done.stdout + done.stderr, f"{command}: {word!r} is not there"
+        records = [read_record(file) for file in folder.glob("results/smoke/*/record.json")]
+        hosts = {host for record in records for host in record.world.hostnames}
+        assert hosts == {"node1", "node2", "node3", "node4"}
+        assert {record.world.nodes for record in records} == {1, 2, 4}
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.mark.ranks2

@@ -110,8 +110,8 @@ def _import(report: Report, options: argparse.Namespace) -> Launch:
     try:
         check_size(options.world, launch.size, launch)
     except RuntimeError as error:
-        report.refuse(checks.finding("world", False, str(error), f"{options.world} ranks",
-                                     "see what was found"))  # fmt: skip
+        fix = "start all ranks by one srun, whose variables reach them inside the container"
+        report.refuse(checks.finding("world", False, str(error), f"{options.world} ranks", fix))
     report.write()
     _import_frameworks(report, launch, options)
     if report.bad:

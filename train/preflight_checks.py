@@ -16,7 +16,7 @@ from typing import Any
 Finding = dict[str, Any]
 FOLDER_PREFIX = "folder:"
 #: Enough for the shared memory and the session folders of a few ranks of one node.
-ROOM_BYTES = 64 * 2**20
+ROOM_BYTES = 32 * 2**20
 _BINDS = "bind it (`binds` of the site file), or take --contain and --no-mount out of its arguments"
 _WIRING = ("PMIX_RANK", "PMI_RANK", "PMI_FD")
 

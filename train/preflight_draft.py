@@ -8,6 +8,7 @@ import platform
 import socket
 import threading
 import time
+import uuid
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,8 @@ class Report:
         told = os.environ.get("SLURM_PROCID") or os.environ.get("HOROSCALE_RANK")
         procid = int(told) if told and told.isdecimal() else None
         host = socket.gethostname()
-        name = f"{host}-{os.getpid()}" if procid is None else str(procid)
+        # process numbers repeat where each container has its own
+        name = f"{host}-{uuid.uuid4().hex[:8]}" if procid is None else str(procid)
         self._file = folder / f"rank-{name}.json"
         self._began = time.monotonic()
         self._limit_s = limit_s

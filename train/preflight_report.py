@@ -29,7 +29,7 @@ class Finding(Frozen):
 
 
 class RankPreflight(Frozen):
-    """rank-PROCID.json, or rank-HOST-PID.json where a rank does not know its number."""
+    """rank-PROCID.json, or rank-HOST-RANDOM.json where a rank does not know its number."""
 
     schema_version: Literal[1] = 1
     host: str

@@ -28,8 +28,8 @@ ENVIRONMENT = (
 )  # fmt: skip
 
 REASONS = {
-    "provenance.git_commit": "the code does not run from a git checkout",
-    "provenance.git_dirty": "the code does not run from a git checkout",
+    "provenance.git_commit": "the code does not run from a git checkout, or git is not there",
+    "provenance.git_dirty": "the code does not run from a git checkout, or git is not there",
     "provenance.image_digest": "not run from a container image",
     "provenance.gpu": "no GPU on this machine",
     "provenance.driver": "no GPU driver on this machine",

@@ -9,9 +9,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import secrets
-import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -19,15 +16,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import conf, daemons
+from . import daemons
+from .answers import controller_answers, wait_until_idle
+from .files import write
 from .links import controller_commands, node_commands, taken_subnets
-from .place import CONTROLLER, GPUS, NODES, SPACES, Place, PracticeError
-from .rooms import make_folders, room_commands
-from .view import needed, view_commands
+from .place import CONTROLLER, NODES, SPACES, Place, PracticeError
+from .rooms import room_commands
 from .shape import Shape, free_subnet, shape_from_json, shape_of
 from .spaces import end_space, enter_argv, keeper, keepers, make_space, marked
-
-READY_S = 60
+from .view import needed, view_commands
 
 
 @contextmanager
@@ -100,7 +97,7 @@ def up(place: Place, *, accounting: bool = False) -> Shape:
         accounting=accounting,
     )
     try:
-        _write(place, shape)
+        write(place, shape)
         _start(place, shape)
         wait_until_idle(place)
     except BaseException as error:
@@ -114,48 +111,6 @@ def up(place: Place, *, accounting: bool = False) -> Shape:
 
 def machine_memory_mb() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
-
-
-def _write(place: Place, shape: Shape) -> None:
-    """The tmpfs and every file and folder in it. Keys and states are closed to users."""
-    place.folder.mkdir(parents=True, exist_ok=True)
-    # /run is often mounted noexec and nodev: batch scripts and devices need their own
-    options = "mode=755,exec,dev,nosuid"
-    daemons.run(["mount", "-t", "tmpfs", "-o", options, "horoscale", str(place.folder)])
-    for folder, owner, mode in (
-        (place.log, "slurm", 0o755), (place.pids, "root", 0o755),
-        (place.folder / "state", "slurm", 0o700),
-        (place.munge, "munge", 0o755), (place.munge / "private", "munge", 0o700),
-        (place.devices, "root", 0o755),
-    ):  # fmt: skip
-        folder.mkdir()
-        folder.chmod(mode)
-        shutil.chown(folder, owner, None if owner == "root" else owner)
-    for space in SPACES:
-        make_folders(place, space)
-    for number in range(GPUS):  # they answer like /dev/null: enough to be found and handed out
-        device = place.devices / f"gpu{number}"
-        os.mknod(device, 0o666 | 0o020000, os.makedev(1, 3))
-        device.chmod(0o666)
-    key = place.munge / "private" / "key"
-    key.touch(mode=0o600)
-    key.write_bytes(secrets.token_bytes(128))
-    shutil.chown(key, "munge", "munge")
-    place.hosts.write_text(conf.hosts(shape, socket.gethostname()))
-    (place.folder / "gres.conf").write_text(conf.gres_conf(place))
-    (place.folder / "cgroup.conf").write_text(conf.cgroup_conf())
-    place.slurm_conf.write_text(conf.slurm_conf(place, shape))
-    if shape.accounting:
-        secret = place.folder / "slurmdbd.conf"
-        secret.touch(mode=0o600)
-        secret.write_text(conf.slurmdbd_conf(place, shape))
-        shutil.chown(secret, "slurm", "slurm")
-        place.database.mkdir()
-        (place.database / "first.sql").write_text(conf.database_sql())
-        (place.database / "data").mkdir()
-        for path in (place.database, place.database / "data"):
-            shutil.chown(path, "mysql", "mysql")
-    place.state.write_text(json.dumps(shape.as_json(), indent=1) + "\n")
 
 
 def _start(place: Place, shape: Shape) -> None:
@@ -247,41 +202,6 @@ def _forget_link(name: str) -> None:
         if time.monotonic() > deadline:
             daemons.run(["ip", "link", "delete", name])
         time.sleep(0.05)
-
-
-def slurm_environment(place: Place) -> dict[str, str]:
-    """What a caller adds to its environment so that Slurm's commands mean this cluster."""
-    return {"SLURM_CONF": str(place.slurm_conf)}
-
-
-def node_states(place: Place) -> dict[str, str]:
-    """State of each node as sinfo tells it, such as idle or down*; empty without an answer."""
-    done = subprocess.run(
-        ["sinfo", "--noheader", "--Node", "--format=%N %t", "--partition=practice"],
-        env=os.environ | slurm_environment(place), capture_output=True, text=True, check=False,
-        timeout=60,
-    )  # fmt: skip
-    if done.returncode != 0:
-        return {}
-    return dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
-
-
-def controller_answers(place: Place) -> bool:
-    return bool(node_states(place))
-
-
-def wait_until_idle(place: Place, nodes: Sequence[str] = NODES, timeout_s: float = READY_S) -> None:
-    """Raises: PracticeError: a node was not idle in time; with the states that were seen."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        states = node_states(place)
-        late = {node: states.get(node, "not known") for node in nodes if states.get(node) != "idle"}
-        if not late:
-            return
-        if time.monotonic() > deadline:
-            told = ", ".join(f"{node}: {state}" for node, state in late.items())
-            raise PracticeError(f"nodes are not idle after {timeout_s:.0f} s ({told})")
-        time.sleep(0.2)
 
 
 def inside_argv(place: Place, space: str, command: Sequence[str], folder: str = "/") -> list[str]:

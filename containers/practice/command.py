@@ -7,8 +7,10 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from . import cluster, needs
+from .answers import node_states, slurm_environment
 from .login import login
 from .place import NODES, ROOT, SPACES, Place, PracticeError, place_of
 
@@ -164,14 +166,17 @@ def run_inside(place: Place, space: str, words: Sequence[str]) -> None:
     command = list(words[1:] if words[:1] == ["--"] else words)
     if not command:
         raise PracticeError(f"no command found, expected: exec {space} -- COMMAND")
-    argv = cluster.inside_argv(place, space, command, os.getcwd())  # noqa: PTH109
-    os.execvpe(argv[0], argv, os.environ | cluster.slurm_environment(place))  # noqa: S606
+    here = Path.cwd()
+    if here.is_relative_to("/tmp") and not here.is_relative_to(ROOT):  # noqa: S108
+        here = Path("/")  # a node has a /tmp of its own
+    argv = cluster.inside_argv(place, space, command, str(here))
+    os.execvpe(argv[0], argv, os.environ | slurm_environment(place))  # noqa: S606
 
 
 def status(place: Place) -> int:
     if os.geteuid() != 0:  # other users' processes cannot be looked at: only what Slurm says
         shape = cluster.shape_here(place)
-        states = cluster.node_states(place)
+        states = node_states(place)
         for node in shape.nodes:
             print(f"{node.name}  {node.address}  {states.get(node.name, 'no answer from Slurm')}")
         return 0 if states else 1
@@ -179,7 +184,7 @@ def status(place: Place) -> int:
     if not found.exists or found.shape is None:
         print(f"no cluster in {place.folder}" + (" (but parts of one)" if found.exists else ""))
         return 1
-    states = cluster.node_states(place)
+    states = node_states(place)
     accounting = "on" if found.shape.accounting else "off"
     print(f"{place.folder}  {found.shape.subnet}  accounting {accounting}")
     for node in found.shape.nodes:

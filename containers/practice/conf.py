@@ -136,8 +136,11 @@ def gres_conf(place: Place) -> str:
 
 
 def cgroup_conf() -> str:
-    """Nothing of Slurm's is limited by cgroups here, and systemd's own must not be touched."""
-    return "IgnoreSystemd=yes\n"
+    """Nothing is limited by cgroups here, and this plugin is the one that then touches none.
+
+    It starts on machines with cgroups of either version, or without any (all three were tried).
+    """
+    return "CgroupPlugin=cgroup/v1\n"
 
 
 def hosts(shape: Shape, login: str) -> str:

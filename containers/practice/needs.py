@@ -9,17 +9,16 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from .place import ROOT, PracticeError
+from .place import PracticeError
 from .spaces import UNSHARE
 
-#: program -> Debian package, needed always; openmpi and pmix are what srun --mpi=pmix talks
+#: program -> Debian package, needed always; pmix is what srun --mpi=pmix loads
 PACKAGES = {
     "slurmctld": "slurmctld", "slurmd": "slurmd", "srun": "slurm-client", "munged": "munge",
     "ip": "iproute2", "unshare": "util-linux", "setpriv": "util-linux", "hostname": "hostname",
 }  # fmt: skip
-LIBRARIES = {"/usr/lib/x86_64-linux-gnu/libpmix.so.2": "libpmix2"}
+LIBRARIES = {"libpmix.so.2": "libpmix2"}  # in the folder of this machine's kind
 ACCOUNTING_PACKAGES = {"slurmdbd": "slurmdbd", "mariadbd": "mariadb-server"}
-ROOM_MB = 4096
 NAMESPACES = [*UNSHARE, "true"]
 NETWORK = [
     "unshare", "--net", "sh", "-ec",
@@ -42,7 +41,11 @@ def missing_packages(
 ) -> list[str]:
     programs = PACKAGES | (ACCOUNTING_PACKAGES if accounting else {})
     missing = [package for program, package in programs.items() if which(program) is None]
-    missing += [package for file, package in LIBRARIES.items() if not Path(file).exists()]
+    missing += [
+        package
+        for file, package in LIBRARIES.items()
+        if not any(Path("/usr/lib").glob(f"*/{file}"))
+    ]
     return list(dict.fromkeys(missing))
 
 
@@ -50,11 +53,8 @@ def release_trouble(text: str) -> str | None:
     """What /etc/os-release tells against this machine."""
     fields = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
     found = {name: value.strip('"') for name, value in fields.items()}
-    version = found.get("VERSION_ID", "")
-    # testing and unstable have no number
-    new_enough = not version or (
-        version.split(".")[0].isdigit() and int(version.split(".")[0]) > 11
-    )
+    version = found.get("VERSION_ID", "12").split(".")[0]  # testing and unstable have none
+    new_enough = version.isdigit() and int(version) >= 12
     if found.get("ID") == "debian" and new_enough:
         return None
     name = found.get("PRETTY_NAME") or "a system without /etc/os-release"
@@ -69,15 +69,7 @@ def attempt(command: list[str]) -> str | None:
     return None if done.returncode == 0 else done.stderr.strip() or f"exit code {done.returncode}"
 
 
-def closed_folder(folder: Path) -> Path | None:
-    """The first folder on the way to this one that other users may not pass."""
-    for part in [*reversed(folder.parents), folder]:
-        if part.stat().st_mode & 0o001 == 0:
-            return part
-    return None
-
-
-def troubles(*, root: Path = ROOT) -> list[str]:
+def troubles() -> list[str]:
     """Everything that is missing and that we cannot install, each with what was found."""
     if not sys.platform.startswith("linux"):
         return [f"Linux (found: {sys.platform})"]
@@ -105,11 +97,6 @@ def troubles(*, root: Path = ROOT) -> list[str]:
         missing = missing_packages(accounting=False)
         if missing:
             found.append(f"apt-get, or the packages that it would install: {' '.join(missing)}")
-    if closed := closed_folder(root):
-        found.append(
-            f"a checkout that other users can read (found: {closed} is closed to them, and jobs "
-            f"run as the user practice): chmod o+x {closed}, or move the checkout"
-        )
     return [trouble for trouble in found if trouble]
 
 

@@ -19,6 +19,8 @@ def room_commands(place: Place, space: str, shared: tuple[Path, ...] = (ROOT,)) 
     return [
         ["hostname", space],
         ["mount", "--bind", str(place.hosts), "/etc/hosts"],
+        # the machine's /sys would show its own network interfaces under the names of the node's
+        ["mount", "-t", "sysfs", "-o", "nosuid,nodev,noexec", "sysfs", "/sys"],
         *(
             command
             for folder in back

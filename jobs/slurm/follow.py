@@ -91,10 +91,12 @@ def follow(
     display: Display,
     stop: Stop,
     refill: Callable[[int], list[RunConfig]],
+    waiting: Callable[[], bool] = lambda: False,
 ) -> dict[str, str]:
     """Wait until no cell is in the queue; returns cell id -> status of its record.
 
     ``refill``: told how many of our jobs are alive, may submit more cells, and returns these.
+    ``waiting``: whether it still has cells to submit.
 
     Raises:
         Left: ``stop`` has a reason.
@@ -102,7 +104,7 @@ def follow(
     open_ = {config.cell_id(): config for config in configs}
     results: dict[str, str] = {}
     trouble_since: datetime | None = None
-    while open_:
+    while open_ or waiting():
         if stop.reason:
             raise Left(stop.reason.text)
         try:
@@ -125,7 +127,7 @@ def follow(
                 display.ended(place.standing)
         added = refill(sum(not state.ended for state in queue.values()))
         open_ |= {config.cell_id(): config for config in added}
-        if open_:
+        if open_ or waiting():
             _pause(stop)
     return results
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import struct
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,9 +13,11 @@ from jobs.slurm.step import NO_IMAGE
 from train.config import ConfigError
 
 BUILT = ("cpu", "gpu")
-#: A SIF file begins with a line that makes it executable; its mark follows within this many bytes.
+#: A SIF file begins with a header of this size: a line that makes it executable, its mark, ...
 HEAD_BYTES = 128
 MAGIC = b"SIF_MAGIC"
+#: ... and at its end where the data begin and how many bytes they are.
+_DATA = struct.Struct("<2q")
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,12 @@ def find_image(site: Site, root: Path) -> Image:
         ) from error
     if MAGIC not in head:
         raise ConfigError(f"{path} is no SIF image (it begins with {head[:16]!r}): {hint}")
+    whole = sum(_DATA.unpack(head[-_DATA.size :])) if len(head) == HEAD_BYTES else HEAD_BYTES
+    if (size := path.stat().st_size) < whole:
+        raise ConfigError(
+            f"the image {path} is cut off: {size:,} bytes found, {whole:,} expected by its own "
+            f"header. Copy it again, or {hint}"
+        )
     return Image(str(path), digest_of(path))
 
 

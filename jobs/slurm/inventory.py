@@ -13,7 +13,7 @@ from jobs.lock import hold
 from jobs.settle import begun_in, is_good, settle_lost, settle_unstarted
 from jobs.slurm.history import Ending, History, status_of
 from jobs.slurm.notes import RunNote
-from jobs.slurm.preflight import FOLDER_NAME, read_preflight
+from jobs.slurm.preflight import FOLDER_NAME, PreflightReport, read_preflight
 from jobs.slurm.queue import JobState
 from jobs.slurm.submit import log_name
 from train.config import RunConfig
@@ -130,11 +130,18 @@ def held_by(sweep: Path, preflight: str | None) -> str | None:
     """What the preflight found that held the job; None where it found nothing."""
     if preflight is None:
         return None
+    report = report_of(sweep, preflight)
+    if report is None or report.ok:
+        return None
+    return f"held by the preflight, job {preflight}: {report.problems[0]}"
+
+
+def report_of(sweep: Path, preflight: str) -> PreflightReport | None:
+    """What the preflight job with this id found; None where it left no report."""
     for folder in sorted((sweep / FOLDER_NAME).glob("*"), reverse=True):
         report = read_preflight(folder)
         if report is not None and report.job == preflight:
-            first = next(iter(report.problems), None)
-            return None if first is None else f"held by the preflight, job {preflight}: {first}"
+            return report
     return None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
+import pwd
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -26,7 +26,7 @@ from jobs.slurm.commands import SlurmError
 from jobs.slurm.follow import Left, Watcher, follow
 from jobs.slurm.gate import hold_by_preflight, largest
 from jobs.slurm.image import Image, find_image
-from jobs.slurm.inventory import Place
+from jobs.slurm.inventory import Place, report_of
 from jobs.slurm.notes import adopt, read_notes, write_note
 from jobs.slurm.queue import JobState
 from jobs.slurm.script import check_path
@@ -37,7 +37,7 @@ from jobs.standing import say_results, say_standing
 from jobs.stop import stopped_by_signals
 from jobs.supervisor import ROOT
 from jobs.sweep import Sweep
-from train.config import RunConfig
+from train.config import ConfigError, RunConfig
 from train.source import git_state
 
 PATIENCE_S = 60.0
@@ -73,6 +73,11 @@ def sweep(wish: Wish, *, force: bool, wait: bool, preflight: bool) -> int:
         try:
             return _sweep(wish, force=force, wait=wait, preflight=preflight)
         except SlurmError as error:
+            if error.asked == "sbatch" and not error.passing:
+                raise ConfigError(
+                    f"sbatch refused what {wish.site.source} asks for: {error.came}. Mend that "
+                    "file, then make sweep again"
+                ) from error
             raise NoAnswer(
                 f"Slurm gives no answer, or a refusal: {error}. What was submitted before goes on; "
                 "make sweep again submits the rest, make status shows both"
@@ -86,8 +91,15 @@ def enter(wish: Wish) -> None:
         return
     train_images(wish.wanted.configs, wish.data, wish.store)
     wish.folder.mkdir(parents=True, exist_ok=True)
+    try:
+        owner = pwd.getpwnam(user)
+    except KeyError:
+        raise ConfigError(
+            f"{wish.site.source}: there is no user {user!r}: make cluster makes the practice user"
+        ) from None
     for path in (wish.folder, *wish.folder.rglob("*")):
-        shutil.chown(path, user, user)
+        # never what a link of that user leads to
+        os.chown(path, owner.pw_uid, owner.pw_gid, follow_symlinks=False)
     become()
 
 
@@ -193,6 +205,7 @@ class Submitter:
     sending: Sending
     todo: list[Standing]
     preflight: bool
+    first: str | None = None  # the preflight job, once there is one
 
     def more(self, alive: int) -> list[RunConfig]:
         """``alive``: our jobs in the queue. Returns the cells that were submitted."""
@@ -201,14 +214,9 @@ class Submitter:
         limit = self.sending.site.submit_limit
         # alone in the queue, even the smallest limit has room for one
         room = None if limit is None else max(limit - alive - 1, int(alive == 0))
-        if room == 0:
+        if room == 0 or not self._may(alive):
             return []
-        first = (
-            hold_by_preflight(self.sending, largest(plan_arrays(self.sending, self.todo)))
-            if self.preflight
-            else None
-        )
-        note, later = send(self.sending, self.todo, room, first)
+        note, later = send(self.sending, self.todo, room, self.first if self.preflight else None)
         waiting = set(later)
         sent = [cell for cell in self.todo if cell.config.cell_id() not in waiting]
         self.todo = [cell for cell in self.todo if cell.config.cell_id() in waiting]
@@ -217,6 +225,29 @@ class Submitter:
         if waiting:
             say(f"{len(waiting)} cells wait for room in the queue (submit_limit {limit})")
         return [cell.config for cell in sent]
+
+    def _may(self, alive: int) -> bool:
+        """Whether cells may be submitted now: one preflight for all of a run, and nothing after a
+        bad one."""
+        if not self.preflight:
+            return True
+        if self.first is None:
+            shape = largest(plan_arrays(self.sending, self.todo))
+            self.first = hold_by_preflight(self.sending, shape)
+            self.preflight = self.first is not None
+            return True
+        report = report_of(self.sending.folder, self.first)
+        if report is not None and report.ok:
+            self.preflight = False
+            return True
+        if report is not None or not alive:
+            say(f"{len(self.todo)} cells are not submitted: the preflight, job {self.first}, did "
+                "not end well")  # fmt: skip
+            self.todo = []
+        return False
+
+    def waits(self) -> bool:
+        return bool(self.todo)
 
 
 def _follow(
@@ -231,7 +262,7 @@ def _follow(
     )
     with stopped_by_signals() as stop, shown as display:
         try:
-            results = follow(watcher, configs, display, stop, submitter.more)
+            results = follow(watcher, configs, display, stop, submitter.more, submitter.waits)
         except Left as error:
             say(f"left ({error}): the jobs go on; make sweep or make status comes back to them, "
                 "make cancel ends them")  # fmt: skip

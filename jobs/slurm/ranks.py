@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from jobs.ended import Ended, bad_ends
-from jobs.slurm.steplog import StepLog
+from jobs.slurm.steplog import SLURMSTEPD, StepLog
 from jobs.stop import Reason
 
 POLL_S = 0.2
@@ -20,14 +20,17 @@ GRACE_S = 20.0
 #: srun told to end kills its tasks and waits for the nodes to say so.
 KILL_AFTER_S = 6.0
 GIVE_UP_S = 20.0
+#: slurmstepd's words are among the last that stand in a rank's log.
+RANK_LOG_BYTES = 64 * 1024
 
 
 @dataclass
 class StepRanks:
-    """All ranks of a start on Slurm. ``log``: what srun itself says; ranks write their own files.
+    """All ranks of a start on Slurm. ``log``: what srun itself says; each rank's output, and what
+    its node says of it, is in rank-N.log beside it.
 
-    A rank that ends badly makes srun end the others (--kill-on-bad-exit), so only the first that it
-    names ended by itself.
+    A rank that ends with another code than 0 makes srun end the others (--kill-on-bad-exit), so
+    only the first that it names ended by itself.
     """
 
     log: Path
@@ -38,9 +41,11 @@ class StepRanks:
     code: int | None = None  # srun's own
     _size: int = 0
     _read: int = 0  # bytes of the log
+    _before: dict[int, int] = field(default_factory=dict)  # bytes of earlier starts in ranks' logs
 
     def start(self, argv: Sequence[str], environment: dict[str, str], size: int) -> None:
-        self._read = self.log.stat().st_size if self.log.exists() else 0
+        self._read = _size_of(self.log)
+        self._before = {rank: _size_of(self._log_of(rank)) for rank in range(size)}
         with self.log.open("ab") as out:
             self.process = subprocess.Popen(
                 list(argv), env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
@@ -72,6 +77,7 @@ class StepRanks:
         if code is None:
             return
         self.code = code
+        self._listen_to_nodes()
         for rank in self.unended:
             # unnamed ranks of a good step ended well; of a bad one they were ended with it
             self.ended[rank] = Ended(0 if code == 0 else -signal.SIGKILL, time.time(), code != 0)
@@ -88,8 +94,20 @@ class StepRanks:
             for line in new[:whole].decode("utf-8", "replace").splitlines():
                 self._note(line)
 
+    def _listen_to_nodes(self) -> None:
+        for rank, before in self._before.items():
+            with contextlib.suppress(OSError), self._log_of(rank).open("rb") as file:
+                file.seek(max(before, _size_of(self._log_of(rank)) - RANK_LOG_BYTES))
+                for line in file.read().decode("utf-8", "replace").splitlines():
+                    if line.startswith(SLURMSTEPD):
+                        self.said.read(line, rank)
+
+    def _log_of(self, rank: int) -> Path:
+        return self.log.with_name(f"rank-{rank}.log")
+
     def _note(self, line: str) -> None:
-        before, others = len(self.said.ends), bool(self.bad)
+        # also a rank that stopped on purpose makes srun end the others
+        before, others = len(self.said.ends), any(end.code for end in self.ended.values())
         self.said.read(line)
         for end in self.said.ends[before:]:
             if end.rank < self._size and end.rank not in self.ended:
@@ -124,3 +142,9 @@ class StepRanks:
                 self.process.wait(patience_s)
                 break
         self.poll()
+
+
+def _size_of(file: Path) -> int:
+    with contextlib.suppress(OSError):
+        return file.stat().st_size
+    return 0

@@ -15,6 +15,12 @@ from jobs.slurm.script import executor_python
 
 #: submitit's files of one call of sbatch: pickles, so private, and the supervisors' logs.
 PRIVATE = 0o700
+#: sbatch's words for a request that will be refused tomorrow, too.
+_WRONG = (
+    "invalid", "not available", "not permitted", "permission denied", "exceeds", "can not be",
+    "cannot be", "unrecognized option", "requires an argument", "more processors", "more nodes",
+    "required account", "time limit",
+)  # fmt: skip
 
 
 def submit_array(
@@ -33,7 +39,8 @@ def submit_array(
         The job id, of the array as a whole.
 
     Raises:
-        SlurmError: sbatch refused, or gave no answer. The job may be in the queue all the same.
+        SlurmError: sbatch refused (``passing`` is false where the request itself is wrong), or gave
+            no answer. The job may be in the queue all the same.
     """
     folder.parent.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
     folder.parent.chmod(PRIVATE)
@@ -45,7 +52,8 @@ def submit_array(
             with executor.batch():
                 jobs = [executor.submit(function, entry) for entry in told]
         except submitit.core.utils.FailedJobError as error:
-            raise SlurmError("sbatch", _complaint(str(error)), passing=True) from error
+            said = _complaint(str(error))
+            raise SlurmError("sbatch", said, passing=not _is_wrong(said)) from error
         except RuntimeError as error:  # no srun on the PATH
             raise SlurmError("sbatch", str(error), passing=False) from error
     return str(jobs[0].job_id).partition("_")[0]
@@ -60,6 +68,10 @@ def _complaint(text: str) -> str:
     """sbatch's own words in submitit's message."""
     lines = [line.strip() for line in text.splitlines() if "error" in line.lower()]
     return " ".join(dict.fromkeys(lines)) or " ".join(text.split())
+
+
+def _is_wrong(said: str) -> bool:
+    return any(words in said.lower() for words in _WRONG)
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jobs.attend import Start, attend
 from jobs.ledger import Standing, archive, recorded
@@ -33,7 +33,7 @@ from jobs.slurm.verdict import verdict
 from jobs.stop import Reason, Stop, stopped_by_signals
 from train.config import RunConfig, load_config
 from train.record import GOOD, RECORD_NAME, RecordError, read_record
-from train.traces import CONFIG_NAME, STOP_NAME, read_epochs
+from train.traces import CONFIG_NAME, STOP_NAME, earlier_attempts, read_epochs
 
 SRUN_LOG = "srun.log"
 EXIT_CELL_FAILED = 1
@@ -53,29 +53,37 @@ def run_unit(told: dict[str, Any]) -> None:
     task = UnitTask.model_validate(told)
     allocation = Allocation.read(os.environ, task.minutes, task.site.slurm_conf, task.site.signal_s)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    statuses: dict[str, str] = {}
+    ran: dict[str, Ran] = {}
     with stopped_by_signals() as stop, warned_by_signal() as warned:
-        before = _progress(task)
         for name in task.cells:
             if stop.reason is None and warned.at is None:
-                statuses[name] = _run(task, Path(name), allocation, stop, warned)
-                _say(f"{Path(name).name}: {statuses[name]}")
-        if stop.reason is None and _may_requeue(task, allocation, statuses, before):
+                ran[name] = _run(task, Path(name), allocation, stop, warned)
+                _say(f"{Path(name).name}: {ran[name].status}")
+        if stop.reason is None and _may_requeue(task, allocation, ran):
             _requeue(allocation, stop)
-    if any(statuses.get(name) not in GOOD for name in task.cells):
+    if any(name not in ran or ran[name].status not in GOOD for name in task.cells):
         sys.exit(EXIT_CELL_FAILED)
 
 
-def _run(task: UnitTask, cell: Path, allocation: Allocation, stop: Stop, warned: Warned) -> str:
+class Ran(NamedTuple):
+    """What came of one cell in this job."""
+
+    status: str
+    epochs: int = 0  # done in this job
+
+
+def _run(task: UnitTask, cell: Path, allocation: Allocation, stop: Stop, warned: Warned) -> Ran:
     with hold(cell, lambda: stop.reason) as ours:
         if not ours:
-            return "cancelled"  # while waiting for another supervisor, which leaves the record
+            return Ran("cancelled")  # while waiting for another supervisor: the record is its own
         config = load_config(cell / CONFIG_NAME)
         settle_lost(cell, config)
         _put_aside(task, cell)
         if is_good(cell):
-            return read_record(cell / RECORD_NAME).status
-        return attend(_start(task, recorded(config, cell), allocation, stop, warned))
+            return Ran(read_record(cell / RECORD_NAME).status)
+        before = len(earlier_attempts(cell))
+        status = attend(_start(task, recorded(config, cell), allocation, stop, warned))
+        return Ran(status, sum(epoch.attempt > before for epoch in read_epochs(cell)))
 
 
 def _put_aside(task: UnitTask, cell: Path) -> None:
@@ -104,7 +112,7 @@ def _start(
     def explain(stopped: Reason | None) -> Reason | None:
         if stopped is not None and stop.reason is None:
             return stopped  # our own watch had a reason
-        told = why(allocation, stop, step_cancelled=ranks.said.cancelled is not None)
+        told = why(allocation, stop, step_cancelled=ranks.said.aborted)
         return told or (warned_why(allocation, warned.at) if warned.at else None)
 
     return Start(
@@ -164,23 +172,16 @@ def _facts(task: UnitTask) -> dict[str, str]:
     return facts
 
 
-def _progress(task: UnitTask) -> int:
-    """Epochs done by all cells of the unit."""
-    return sum(len(read_epochs(Path(name))) for name in task.cells)
-
-
-def _may_requeue(
-    task: UnitTask, allocation: Allocation, statuses: Mapping[str, str], before: int
-) -> bool:
+def _may_requeue(task: UnitTask, allocation: Allocation, ran: Mapping[str, Ran]) -> bool:
     """Whether the same job, run again, is of use: cells whose time was over, or whose node died."""
-    ends = {statuses.get(name, NOT_BEGUN) for name in task.cells}
+    ends = {ran[name].status if name in ran else NOT_BEGUN for name in task.cells}
     if not task.site.requeue or allocation.restarts >= MOST_RESTARTS:
         return False
     if "lost" in ends and allocation.restarts < MOST_NODE_FAILURES:
         return True
     if not ends & {"timeout", "preempted", NOT_BEGUN}:
         return False
-    if _progress(task) <= before:
+    if not any(one.epochs for one in ran.values()):
         _say("not one epoch was done in this job's time: it is not requeued")
         return False
     return True

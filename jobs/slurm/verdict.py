@@ -9,6 +9,7 @@ from jobs.cause import tail_of
 from jobs.slurm.allocation import Allocation
 from jobs.slurm.commands import SlurmError, run
 from jobs.slurm.ranks import StepRanks
+from jobs.slurm.steplog import SLURMSTEPD
 from train.record import RunError, Status
 from train.traces import rank_file, read_failures
 
@@ -22,7 +23,18 @@ def verdict(cell: Path, ranks: StepRanks, allocation: Allocation) -> tuple[Statu
     if any(not failure.consequence for failure in read_failures(cell)):
         return None
     error = _out_of_memory(ranks) or _not_launched(ranks) or _no_container(cell, ranks)
-    return ("failed", error) if error else None
+    return ("failed", error) if error else _ended_by_slurm(ranks)
+
+
+def _ended_by_slurm(ranks: StepRanks) -> tuple[Status, RunError] | None:
+    """The step alone was ended, not its job: scancel JOB.STEP, or a limit of the step's."""
+    if not ranks.said.aborted or ranks.said.cancelled is None or ranks.asked_at is not None:
+        return None
+    status: Status = "timeout" if "TIME LIMIT" in ranks.said.cancelled else "cancelled"
+    what = f"Slurm ended the ranks and not the job: {ranks.said.cancelled}"
+    return status, RunError(
+        what=what, where="the step", what_to_do=GO_ON, log_tail=tail_of(ranks.log)
+    )
 
 
 def _lost(cell: Path, ranks: StepRanks, allocation: Allocation) -> RunError | None:
@@ -47,12 +59,16 @@ def _lost(cell: Path, ranks: StepRanks, allocation: Allocation) -> RunError | No
 def _out_of_memory(ranks: StepRanks) -> RunError | None:
     if not ranks.said.out_of_memory:
         return None
+    rank = ranks.said.out_of_memory_rank
+    if rank is None:
+        killed = [end.rank for end in ranks.said.ends if "Out Of Memory" in end.text]
+        rank = next(iter([*killed, *ranks.bad]), None)
     return RunError(
         what=f"out of memory: {ranks.said.out_of_memory}",
-        where=next((ranks.place(rank) for rank in ranks.bad), "the step"),
+        where="the step" if rank is None else ranks.place(rank),
         what_to_do="ask for more memory with mem_per_rank_gb in the site's file, or make "
         "batch_per_rank smaller; then make sweep again",
-        rank=next(iter(ranks.bad), None),
+        rank=rank,
         log_tail=tail_of(ranks.log),
     )
 
@@ -104,5 +120,9 @@ def not_answering(allocation: Allocation) -> str:
 
 def container_failure(log: Path) -> str | None:
     """The container runtime's last word in a rank's log, where it could not start."""
-    lines = [line for line in tail_of(log) if line.startswith("FATAL")]
-    return lines[-1].split(":", 1)[-1].strip() if lines else None
+    for line in reversed(tail_of(log)):
+        if line.startswith("FATAL"):
+            return line.split(":", 1)[-1].strip()
+        if line.startswith(SLURMSTEPD) and "execve(): " in line:  # not even the runtime is there
+            return line.partition("execve(): ")[2].strip()
+    return None

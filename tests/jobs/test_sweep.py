@@ -401,7 +401,7 @@ def test_every_shipped_sweep_loads_and_has_steps_to_take(name: str) -> None:
 def test_the_shipped_sweeps() -> None:
     sizes = {name: len(load_sweep(name).configs) for name in sweep_names()}
     assert sizes["quickstart"] == 2 * 4 * 2
-    assert sizes["smoke"] == 4
+    assert sizes["smoke"] == 6
     assert sizes["cifar10"] == sizes["mnist"] == sizes["fashion_mnist"] == 4 * 5 * 3
     five = ("naive", "batch_norm", "lr_scaling", "lr_scaling_warmup", "lamb")
     assert load_sweep("cifar10").techniques == load_sweep("cifar10_local").techniques == five

@@ -93,10 +93,14 @@ def test_an_image_without_pydantic_says_so(tmp_path: Path) -> None:
 
 
 def test_a_crash_leaves_the_step_that_it_happened_in(tmp_path: Path) -> None:
-    fake = "import sys, os, types; f = types.ModuleType('tensorflow')\n"
-    fake += "class Dies:\n  def find_spec(self, name, *_):\n    if name == 'horovod': os.abort()\n"
-    code, report = preflight(tmp_path / "out", "--world", "1", code=fake + (
-        "import faulthandler; faulthandler.disable(); sys.meta_path.insert(0, Dies())"))  # fmt: skip
+    dies = (
+        "import faulthandler, os, sys\nfaulthandler.disable()\n"
+        "class FakeCrash:\n"
+        "  def find_spec(self, name, *_):\n"
+        "    if name == 'horovod': os.abort()\n"
+        "sys.meta_path.insert(0, FakeCrash())"
+    )
+    code, report = preflight(tmp_path / "out", "--world", "1", code=dies)
     assert code == -6 and report.phase == "importing"
     ((host, finding),) = problems([report], 1)
     assert host == report.host and "died while: importing" in finding.found

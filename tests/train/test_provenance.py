@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from train.source import git_state, slurm_job_id
+from train.provenance import slurm_job_id
+from train.source import git_state
 
 
 @pytest.fixture

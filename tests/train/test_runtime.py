@@ -48,7 +48,7 @@ def test_pmix_that_made_a_world_of_one_of_each_is_named_too() -> None:
 
 
 def test_another_wrong_size_is_told_plainly() -> None:
-    with pytest.raises(WorldError, match="found a world of 2 ranks .*horovodrun -np 4") as told:
+    with pytest.raises(WorldError, match=r"found a world of 2 ranks .*horovodrun -np 4") as told:
         check_size(4, 2, step(2))
     assert "--cleanenv" not in str(told.value)
     with pytest.raises(WorldError) as told:
@@ -58,7 +58,7 @@ def test_another_wrong_size_is_told_plainly() -> None:
 
 
 def test_mpi_without_its_variables_is_refused_before_it_aborts() -> None:
-    with pytest.raises(WorldError, match="no PMIx variables.*--mpi=pmix"):
+    with pytest.raises(WorldError, match=r"no PMIx variables.*--mpi=pmix"):
         choose_transport(step(4, wired=False), {})
 
 

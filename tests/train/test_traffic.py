@@ -47,14 +47,15 @@ def test_this_machine_has_a_loopback_that_counts() -> None:
     import socket
 
     before = read_counters()
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        with socket.create_connection(server.getsockname()) as client:
-            peer, _ = server.accept()
-            with peer:
-                client.sendall(bytes(100_000))
-                left = 100_000
-                while left:
-                    left -= len(peer.recv(left))
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as client,
+        server.accept()[0] as peer,
+    ):
+        client.sendall(bytes(100_000))
+        left = 100_000
+        while left:
+            left -= len(peer.recv(left))
     (link,) = [found for found in moved("here", before, read_counters()) if found.interface == "lo"]
     assert link.sent_bytes >= 100_000 and link.received_bytes >= 100_000 and link.host == "here"
 

@@ -1,0 +1,143 @@
+"""A real sweep on the practice cluster, for tests that disturb it: started, watched, looked at."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.practice import Practice
+from train.record import RunRecord, read_record
+
+ROOT = Path(__file__).resolve().parents[3]
+IMAGE = ROOT / "containers" / "images" / "cpu.sif"
+#: Without a container ranks start sooner; what the container does to them is tested apart.
+BARE: Mapping[str, Any] = {
+    "partition": "practice", "ranks_per_node": 1, "gpus": "gres", "time_min": 20, "signal_s": 20,
+    "mpi": "gloo", "interface": "eth0", "image": "none", "scratch": "/tmp",
+}  # fmt: skip
+CONTAINED = {**BARE, "mpi": "pmix", "image": "cpu"}
+LONG: Mapping[str, Any] = {
+    "title": "One cell of some seconds", "dataset": "digits", "model": "cnn", "epochs": 60,
+    "batch_per_rank": 64, "technique": "naive", "gpus": 2,
+}  # fmt: skip
+
+
+@dataclass
+class Sweeping:
+    """One sweep in a folder of its own, run by `python -m jobs` as root, as a trainer would."""
+
+    practice: Practice
+    folder: Path
+    site: Mapping[str, Any] = field(default_factory=lambda: BARE)
+    sweep: Mapping[str, Any] = field(default_factory=lambda: LONG)
+    started: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    def write(self, **site: Any) -> None:
+        told = {"slurm_conf": str(self.practice.place.slurm_conf), "user": "practice"}
+        text = yaml.safe_dump({**self.site, **told, **site}, sort_keys=False)
+        (self.folder / "site.yaml").write_text(text)
+        (self.folder / "long.yaml").write_text(yaml.safe_dump(dict(self.sweep), sort_keys=False))
+
+    def start(self, *options: str, command: str = "sweep") -> subprocess.Popen[str]:
+        if not (self.folder / "site.yaml").exists():
+            self.write()
+        argv = [sys.executable, "-m", "jobs", command, str(self.folder / "long.yaml")]
+        argv += ["--results", str(self.results)]
+        argv += ["--site", str(self.folder / "site.yaml")] if command in ("sweep", "plan") else []
+        environment = {**os.environ, "HOROSCALE_PRACTICE": str(self.practice.place.folder)}
+        process = subprocess.Popen(
+            [*argv, *options], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        self.started.append(process)
+        return process
+
+    def run(self, *options: str, command: str = "sweep", timeout_s: float = 300) -> tuple[int, str]:
+        return self.end(self.start(*options, command=command), timeout_s)
+
+    def end(self, process: subprocess.Popen[str], timeout_s: float = 300) -> tuple[int, str]:
+        out, _ = process.communicate(timeout=timeout_s)
+        return process.returncode, out
+
+    def close(self) -> None:
+        for process in self.started:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+
+    @property
+    def results(self) -> Path:
+        return self.folder / "results"
+
+    @property
+    def cell(self) -> Path:
+        return next(self.results.glob("long/digits-*"))
+
+    def epochs(self) -> int:
+        try:
+            return len((self.cell / "epochs.jsonl").read_text().splitlines())
+        except (StopIteration, OSError):
+            return 0
+
+    def wait_for_epochs(self, count: int, timeout_s: float = 180) -> None:
+        deadline = time.monotonic() + timeout_s
+        while self.epochs() < count:
+            assert time.monotonic() < deadline, f"{self.epochs()} of {count} epochs; {self.said()}"
+            assert self.started[-1].poll() is None, self.started[-1].communicate()[0]
+            time.sleep(0.2)
+
+    def said(self) -> str:
+        """The ends of all logs, for a failing test."""
+        logs = [*self.results.glob("long/.submitit/*/*.out"), *self.results.glob("long/*/logs/*")]
+        return "\n".join(f"== {p}\n{p.read_text(errors='replace')[-800:]}" for p in logs
+                         if p.suffix in (".out", ".log"))  # fmt: skip
+
+    def record(self) -> RunRecord:
+        return read_record(self.cell / "record.json")
+
+    def job(self) -> str:
+        note = max(self.results.glob("long/.slurm/*.json"))
+        return str(json.loads(note.read_text())["arrays"][0]["job_id"])
+
+    def node_of(self, rank: int) -> str:
+        started = json.loads((self.cell / "logs" / "start.json").read_text())
+        return str(started["world"]["hostnames"][rank])
+
+    def signal_rank(self, rank: int, name: str) -> str:
+        """Send a signal to a rank, on its node; returns the node's name."""
+        node = self.node_of(rank)
+        # the pattern must not match the shell that holds it
+        done = self.practice.inside(node, "pkill", f"-{name}", "-f", "[-]m train .*/digits-")
+        assert done.returncode == 0, f"no rank on {node}: {done.stderr}"
+        return node
+
+    def completes_again(self, *options: str) -> RunRecord:
+        """`make sweep` again completes the cell, and nothing of the first start is lost."""
+        code, out = self.run("--no-preflight", *options)
+        assert code == 0, out + self.said()
+        record = self.record()
+        assert record.status == "completed", record.error
+        assert [epoch.epoch for epoch in record.epochs] == list(range(1, record.config.epochs + 1))
+        return record
+
+
+def in_folder(practice: Practice, folder: Path, **more: Any) -> Sweeping:
+    """A sweep under a folder that all nodes see."""
+    results = folder / "results"
+    results.mkdir(exist_ok=True)
+    shutil.chown(results, "practice", "practice")
+    return Sweeping(practice, folder, **more)
+
+
+def statuses(record: RunRecord) -> Sequence[str]:
+    return [attempt.status for attempt in record.attempts]

@@ -1,0 +1,154 @@
+"""The practice cluster for tests: reused where it runs, else started, and only then taken down."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+for folder in (str(ROOT), str(ROOT / "containers")):
+    if folder not in sys.path:
+        sys.path.append(folder)
+
+import unprivileged  # noqa: E402  (from containers, which is no package)
+
+from containers.practice import answers, needs  # noqa: E402
+from containers.practice import cluster as real  # noqa: E402
+from containers.practice.command import prepare  # noqa: E402
+from containers.practice.place import Place, PracticeError, place_of  # noqa: E402
+
+USER = unprivileged.PRACTICE_USER
+
+
+@dataclass(frozen=True)
+class Practice:
+    """A running cluster, and a user's and a saboteur's hands on it."""
+
+    place: Place
+
+    def environment(self) -> dict[str, str]:
+        return answers.slurm_environment(self.place)
+
+    def argv(self, command: Sequence[str]) -> list[str]:
+        """The command as the unprivileged user, Slurm meaning this cluster."""
+        told = [f"{name}={value}" for name, value in self.environment().items()]
+        return unprivileged.as_user(["env", *told, *command], USER)
+
+    def run(
+        self, command: Sequence[str], *, cwd: Path | str = "/", timeout_s: float = 120
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command as the unprivileged user on the login node (this machine)."""
+        return subprocess.run(
+            self.argv(command), cwd=cwd, capture_output=True, text=True, timeout=timeout_s,
+            check=False, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    def out(self, *command: str, timeout_s: float = 120) -> str:
+        done = self.run(command, timeout_s=timeout_s)
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+        return done.stdout
+
+    def sbatch(self, folder: Path, script: str, *options: str) -> str:
+        """Submit a script whose output goes to FOLDER/<job>.out; returns the job's id."""
+        file = folder / f"script-{time.monotonic_ns()}.sh"
+        file.write_text(f"#!/bin/bash\n{script}\n")
+        told = ["--parsable", f"--output={folder}/%j.out", "--open-mode=append", *options]
+        return self.out("sbatch", *told, str(file)).strip()
+
+    def job(self, number: str) -> dict[str, str]:
+        """What the controller knows of a job."""
+        text = self.out("scontrol", "--oneliner", "show", "job", number)
+        return dict(field.split("=", 1) for field in text.split() if "=" in field)
+
+    def wait_for(self, number: str, *states: str, timeout_s: float = 90) -> dict[str, str]:
+        """Wait until a job is in one of these states."""
+        deadline = time.monotonic() + timeout_s
+        while (job := self.job(number))["JobState"] not in states:
+            assert time.monotonic() < deadline, f"job {number} is {job['JobState']}, not {states}"
+            time.sleep(0.3)
+        return job
+
+    def inside(self, space: str, *command: str) -> subprocess.CompletedProcess[str]:
+        """Run a command as root inside a node (or the controller)."""
+        argv = real.inside_argv(self.place, space, command)
+        return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+
+    def stop_node(self, node: str, *, power: bool = False) -> None:
+        real.stop_node(self.place, node, power=power)
+
+    def start_node(self, node: str) -> None:
+        real.start_node(self.place, node)
+
+    def stop_controller(self) -> None:
+        real.stop_controller(self.place)
+
+    def start_controller(self) -> None:
+        real.start_controller(self.place)
+
+    def restart_controller(self) -> None:
+        real.restart_controller(self.place)
+
+    def heal(self) -> None:
+        """Start again what was stopped, end all jobs of the test user, and wait for idle nodes."""
+        real.start_controller(self.place)
+        for node in real.NODES:
+            real.start_node(self.place, node)
+        self.run(["scancel", f"--user={USER}"])
+        real.wait_until_idle(self.place)
+
+
+def skip_where_it_cannot_run(*, accounting: bool = False) -> None:
+    found = needs.troubles()
+    found += needs.missing_packages(accounting=accounting)
+    if found:
+        pytest.skip(f"no practice cluster on this machine: {'; '.join(found)}")
+
+
+def started(place: Place, *, accounting: bool = False) -> Iterator[Practice]:
+    """A cluster in this place: the one that runs, or our own, which ends with the tests."""
+    skip_where_it_cannot_run(accounting=accounting)
+    with real.only_one(place):
+        health = real.health(place)
+        ours = not health.exists
+        if ours:
+            prepare(accounting=accounting)
+            real.up(place, accounting=accounting)
+        elif not health.good:
+            pytest.fail(f"{place.folder} holds half a cluster ({health.missing}): make cluster")
+    try:
+        yield Practice(place)
+    finally:
+        if ours:
+            with real.only_one(place):
+                real.down(place)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Practice]:
+    """The cluster that `make cluster` starts (or HOROSCALE_PRACTICE names)."""
+    try:
+        place = place_of(os.environ)
+    except PracticeError as error:
+        pytest.fail(str(error))
+    yield from started(place)
+
+
+@pytest.fixture
+def shared_folder() -> Iterator[Path]:
+    """A folder of the test user that all nodes see; tmp_path is not one, their /tmp is private."""
+    folder = Path(tempfile.mkdtemp(prefix="horoscale-", dir="/var/tmp"))
+    try:
+        shutil.chown(folder, USER, USER)
+        folder.chmod(0o755)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
