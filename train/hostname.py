@@ -20,7 +20,7 @@ from train.interfaces import NAME, Interface, interfaces_here
 _CURED = "+iface"
 _FIX = (
     "Have the name stand for the address of the network between the nodes (DNS or /etc/hosts of "
-    "each node), or use the suite's image, whose Horovod keeps to the interface"
+    "each node), or let ranks meet by PMIx (mpi: pmix in the site's file)"
 )
 
 

@@ -89,6 +89,13 @@ def warned_why(allocation: Allocation, at: float) -> Reason | None:
     return Reason("preempted", f"Slurm warned job {allocation.name} long before its time was over")
 
 
+def is_due(allocation: Allocation, warned_at: float, now: float) -> bool:
+    """Whether a warning calls for a stop now: Slurm warns of a time limit up to a minute too early,
+    and ranks keep to that limit by themselves."""
+    early = warned_why(allocation, warned_at) is None
+    return not early or now >= allocation.ends_at - allocation.signal_s
+
+
 def why(allocation: Allocation, stop: Stop, *, step_cancelled: bool) -> Reason | None:
     """Why Slurm ends this job: asked of the signal, the clock, and Slurm itself.
 

@@ -16,6 +16,7 @@ from jobs.slurm.allocation import Allocation
 from jobs.slurm.budget import check_budget, gpu_hours
 from jobs.slurm.image import Image, find_image
 from jobs.slurm.inventory import array_folder
+from jobs.slurm.notes import comment_of
 from jobs.slurm.plan import render_slurm_plan
 from jobs.slurm.program import Wish, sending_for
 from jobs.slurm.script import script_text
@@ -65,7 +66,8 @@ def _image(wish: Wish) -> Image:
 def _script(sending: Sending, array: Array, index: int) -> str:
     folder = array_folder(sending.folder, RUN, index)
     name = sending.job_name
-    return script_text(sending.site, array, folder, name=name, root=sending.root)
+    comment = comment_of(RUN, index)
+    return script_text(sending.site, array, folder, name=name, root=sending.root, comment=comment)
 
 
 def _launch(sending: Sending, array: Array, configs: dict[str, RunConfig]) -> Sequence[str]:

@@ -48,7 +48,8 @@ def submit_preflight(sending: Sending, shape: Shape, key: str, run: str) -> str:
     task = PreflightTask(
         folder=str(folder), key=key, site=sending.site, nodes=shape.nodes,
         ranks_per_node=shape.ranks_per_node, image=sending.image.path, root=str(sending.root),
-        data=str(sending.data), results=str(sending.folder),
+        data=str(sending.data),
+        store=str(sending.store), results=str(sending.folder),
     )  # fmt: skip
     array = Array(shape, (Unit((PREFLIGHT,), shape, MINUTES),), MINUTES, 1)
     comment = comment_of(run, PREFLIGHT)

@@ -31,6 +31,7 @@ from jobs.slurm.step import (
     step_argv,
     step_environment,
 )
+from jobs.slurm.unit import scratch_binds
 from jobs.slurm.verdict import container_failure
 from jobs.stop import Reason, stopped_by_signals
 from train.files import write_atomically
@@ -85,6 +86,7 @@ class PreflightTask(Frozen):
     image: str
     root: str
     data: str
+    store: str
     results: str
 
 
@@ -155,18 +157,23 @@ def _launch(
     site = task.site
     container = Container(
         task.image, site.runtime, site.gpu_support,
-        (task.root, task.data, task.results, *site.binds), site.container_arguments,
+        (task.root, task.data, task.store, task.results, *scratch_binds(site), *site.binds),
+        site.container_arguments,
     )  # fmt: skip
     python = sys.executable if task.image == NO_IMAGE else IMAGE_PYTHON
     rank = [python, "-m", "train.preflight", "--out", str(folder), "--world", str(shape.size)]
     rank += ["--data", task.data, "--limit-s", str(RANK_LIMIT_S)]
+    rank += ["--store", task.store]
     if site.interface is not None:
         rank += ["--interface", site.interface]
+    if site.gpu_support != "none":
+        rank.append("--gpu")
     meeting = folder / f"rendezvous-{allocation.job}-{allocation.restarts}"
     settings = step_environment(
         site, container, root=Path(task.root), rendezvous=meeting if site.mpi == GLOO else None
     )
-    return step_argv(site, shape, container, rank, folder), settings
+    # every rank is to tell what it finds, whatever becomes of the others
+    return step_argv(site, shape, container, rank, folder, all_end=False), settings
 
 
 def _problems(

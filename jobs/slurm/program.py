@@ -24,13 +24,13 @@ from jobs.slurm.budget import check_budget, gpu_hours
 from jobs.slurm.check import check_site
 from jobs.slurm.commands import SlurmError
 from jobs.slurm.follow import Left, Watcher, follow
-from jobs.slurm.gate import hold_by_preflight, largest
 from jobs.slurm.image import Image, find_image
-from jobs.slurm.inventory import Place, report_of
+from jobs.slurm.inventory import Place
 from jobs.slurm.notes import adopt, read_notes, write_note
 from jobs.slurm.queue import JobState
 from jobs.slurm.script import check_path
-from jobs.slurm.send import Sending, plan_arrays, send
+from jobs.slurm.send import Sending, plan_arrays
+from jobs.slurm.submitter import Submitter
 from jobs.slurm.units import Array
 from jobs.slurm.where import asker, become
 from jobs.standing import say_results, say_standing
@@ -126,7 +126,9 @@ def _sweep(wish: Wish, *, force: bool, wait: bool, preflight: bool) -> int:
     submitter = Submitter(sending, todo, preflight=preflight)
     sent = submitter.more(sum(not state.ended for state in queue.values()))
     if not wait:
-        say("the jobs go on without you: make status shows them, make report when they are done")
+        rest = "; make sweep again submits the rest" if submitter.waits() else ""
+        say("the jobs go on without you: make status shows them, make report when they are done"
+            + rest)  # fmt: skip
         return 0
     followed = [place.standing.config for place in alive] + sent
     return _follow(cells, followed, submitter, watcher)
@@ -196,58 +198,6 @@ def adopt_lost(folder: Path, queue: dict[str, JobState]) -> None:
 def _forced(place: Place) -> Standing:
     cell = place.standing
     return replace(cell, status=FORCED) if cell.done and not place.alive else cell
-
-
-@dataclass
-class Submitter:
-    """Submits what is to run, as far as the site's limit allows; the rest when there is room."""
-
-    sending: Sending
-    todo: list[Standing]
-    preflight: bool
-    first: str | None = None  # the preflight job, once there is one
-
-    def more(self, alive: int) -> list[RunConfig]:
-        """``alive``: our jobs in the queue. Returns the cells that were submitted."""
-        if not self.todo:
-            return []
-        limit = self.sending.site.submit_limit
-        # alone in the queue, even the smallest limit has room for one
-        room = None if limit is None else max(limit - alive - 1, int(alive == 0))
-        if room == 0 or not self._may(alive):
-            return []
-        note, later = send(self.sending, self.todo, room, self.first if self.preflight else None)
-        waiting = set(later)
-        sent = [cell for cell in self.todo if cell.config.cell_id() not in waiting]
-        self.todo = [cell for cell in self.todo if cell.config.cell_id() in waiting]
-        jobs = ", ".join(str(array.job_id) for array in note.arrays)
-        say(f"submitted {len(sent)} cells in {len(note.arrays)} sbatch calls (jobs {jobs})")
-        if waiting:
-            say(f"{len(waiting)} cells wait for room in the queue (submit_limit {limit})")
-        return [cell.config for cell in sent]
-
-    def _may(self, alive: int) -> bool:
-        """Whether cells may be submitted now: one preflight for all of a run, and nothing after a
-        bad one."""
-        if not self.preflight:
-            return True
-        if self.first is None:
-            shape = largest(plan_arrays(self.sending, self.todo))
-            self.first = hold_by_preflight(self.sending, shape)
-            self.preflight = self.first is not None
-            return True
-        report = report_of(self.sending.folder, self.first)
-        if report is not None and report.ok:
-            self.preflight = False
-            return True
-        if report is not None or not alive:
-            say(f"{len(self.todo)} cells are not submitted: the preflight, job {self.first}, did "
-                "not end well")  # fmt: skip
-            self.todo = []
-        return False
-
-    def waits(self) -> bool:
-        return bool(self.todo)
 
 
 def _follow(

@@ -45,14 +45,22 @@ def container_argv(container: Container) -> list[str]:
 
 
 def step_argv(
-    site: Site, shape: Shape, container: Container, rank: Sequence[str], logs: Path
+    site: Site,
+    shape: Shape,
+    container: Container,
+    rank: Sequence[str],
+    logs: Path,
+    *,
+    all_end: bool = True,
 ) -> list[str]:
-    """``srun`` with one task per rank; each rank's output goes into its own file in ``logs``."""
+    """``srun`` with one task per rank; each rank's output goes into its own file in ``logs``.
+
+    ``all_end``: one bad end ends the step at once, because its peers would wait for ever.
+    """
     return [
         "srun",
         f"--mpi={'none' if site.mpi == GLOO else site.mpi}",
-        # one dead rank ends the step at once: its peers would wait for it for ever
-        "--kill-on-bad-exit=1",
+        f"--kill-on-bad-exit={int(all_end)}",
         f"--nodes={shape.nodes}",
         f"--ntasks={shape.size}",
         f"--ntasks-per-node={shape.ranks_per_node}",

@@ -19,7 +19,7 @@ PRIVATE = 0o700
 _WRONG = (
     "invalid", "not available", "not permitted", "permission denied", "exceeds", "can not be",
     "cannot be", "unrecognized option", "requires an argument", "more processors", "more nodes",
-    "required account", "time limit",
+    "required account",
 )  # fmt: skip
 
 

@@ -15,7 +15,14 @@ from jobs.attend import Start, attend
 from jobs.ledger import Standing, archive, recorded
 from jobs.lock import hold
 from jobs.settle import is_good, settle_lost
-from jobs.slurm.allocation import Allocation, Warned, warned_by_signal, warned_why, why
+from jobs.slurm.allocation import (
+    Allocation,
+    Warned,
+    is_due,
+    warned_by_signal,
+    warned_why,
+    why,
+)
 from jobs.slurm.commands import SlurmError, run
 from jobs.slurm.ranks import StepRanks
 from jobs.slurm.shape import Shape
@@ -105,7 +112,8 @@ def _start(
 
     def tick() -> Reason | None:
         ask = folder / "logs" / STOP_NAME
-        if warned.at is not None and not ask.exists():
+        due = warned.at is not None and is_due(allocation, warned.at, time.time())
+        if due and not ask.exists():
             ask.touch()  # ranks stop when their epoch is over, before the job is ended
         return stop.reason
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from pathlib import Path
 
 from pydantic import AwareDatetime
 
@@ -32,11 +33,18 @@ class UnitTask(Frozen):
     git_dirty: bool | None = None
 
     def container(self, *folders: str) -> Container:
-        binds = (self.root, self.data, self.store, *folders, *self.site.binds)
+        binds = (self.root, self.data, self.store, *folders, *scratch_binds(self.site))
+        binds += self.site.binds
         return Container(
             self.image, self.site.runtime, self.site.gpu_support, binds,
             self.site.container_arguments,
         )  # fmt: skip
+
+
+def scratch_binds(site: Site) -> tuple[str, ...]:
+    """TMPDIR has to be there in the container, too; /tmp is by itself."""
+    inside = site.scratch is None or Path(site.scratch).is_relative_to("/tmp")  # noqa: S108
+    return () if inside or site.scratch is None else (site.scratch,)
 
 
 def is_older(ended_at: datetime, task: UnitTask) -> bool:

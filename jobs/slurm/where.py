@@ -6,13 +6,15 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from jobs.options import NoAnswer, say
-from jobs.sites import AUTO, LOCAL, SITES, NamedSite, load_site
+from jobs.sites import AUTO, LOCAL, SITES, NamedSite, load_site, site_names
 from jobs.slurm.commands import SlurmError, ask
 from jobs.slurm.find import find_site
 from jobs.supervisor import ROOT
+from train.config import ConfigError
 from train.files import write_atomically
 
 PATIENCE_S = 60.0
@@ -76,7 +78,24 @@ def become() -> None:
     os.execv(sys.executable, argv)  # noqa: S606
 
 
-def become_owner(folder: Path) -> None:
+def become_owner(folder: Path, known: Path = SITES) -> None:
     """Root asks about a sweep of the practice cluster's user: only that user's jobs count."""
-    if os.geteuid() == 0 and folder.exists() and folder.stat().st_uid != 0:
+    if os.geteuid() == 0 and folder.exists() and owner_of(folder) in users_of(known):
         become()
+
+
+def owner_of(folder: Path) -> str | None:
+    try:
+        return folder.owner()
+    except KeyError:  # an id without a name
+        return None
+
+
+def users_of(known: Path) -> set[str]:
+    """Whose jobs root's sweeps become, on any site."""
+    found = set()
+    for name in site_names(known):
+        with suppress(ConfigError):  # a broken file of another site is no matter here
+            if (user := load_site(name, known).site.user) is not None:
+                found.add(user)
+    return found

@@ -99,6 +99,15 @@ def test_its_own_test_passes(built, as_builder) -> None:
         assert "[X] NCCL" in said
 
 
+def test_every_library_and_symbol_of_horovod_resolves(built, as_builder) -> None:
+    """Without a GPU, too: TensorFlow brings CUDA's entry points and opens the driver when used."""
+    script = "ldd -r /usr/local/lib/python3.11/dist-packages/horovod/tensorflow/*.so"
+    found = as_builder(runtime(), "exec", str(built), "sh", "-c", script)
+    assert "libmpi.so" in found
+    assert "libnccl.so.2 => /usr/local/lib" in found or built.stem == "cpu"
+    assert "=> not found" not in found and "undefined symbol" not in found
+
+
 def test_it_holds_no_compiler_no_pip_and_no_build_s_traces(built, as_builder) -> None:
     script = (
         "for p in gcc g++ cc nvcc pip pip3 make cmake; do command -v $p; done; "

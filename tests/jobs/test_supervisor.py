@@ -17,13 +17,13 @@ from pathlib import Path
 import pytest
 
 from jobs import ranks
+from jobs.attend import PROBE_NAME
 from jobs.launch import CellTask
 from jobs.lock import hold, holder, is_running
 from jobs.ranks import end_leftovers
 from jobs.settle import ATTEMPT_NAME, RESERVE_NAME, settle_lost
 from jobs.signs import Watch
 from jobs.stop import stopped_by_signals
-from jobs.attend import PROBE_NAME
 from jobs.supervisor import run_cell
 from tests.builders import config, epoch, record
 from tests.jobs.scripted import Play, alive, play

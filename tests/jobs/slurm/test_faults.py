@@ -151,7 +151,7 @@ def test_a_killed_supervisor(sweeping: Sweeping) -> None:
 
 def test_the_time_of_a_job_is_over_and_the_cell_goes_on_in_another(sweeping: Sweeping) -> None:
     sweeping.sweep = {**LONG, "epochs": 150}
-    sweeping.write(time_min=1, signal_s=25)
+    sweeping.write(time_min=1, signal_s=10)
     began = time.monotonic()
     code, out = sweeping.run("--no-preflight", timeout_s=600)
     row("time budget over (1 min jobs)", sweeping, began)

@@ -1,0 +1,230 @@
+"""Fakes of Slurm's programs on PATH, for what no cluster is needed to see; each notes its calls.
+
+``srun`` is scripted: a small Python program that behaves as one srun with all of its ranks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from jobs.site import Site
+from jobs.slurm.queue import FIELD, START
+from jobs.slurm.unit import UnitTask
+from tests.builders import config, record
+from tests.jobs.slurm.clusters import TRANSCRIPTS
+from tests.sweeps import ROOT
+from train.config import RunConfig
+
+OFF = "Slurm accounting storage is disabled"
+AWAY = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"
+
+#: standard library only; the names that a script of an srun finds ready
+PRELUDE = """
+import datetime, json, os, signal, sys, time
+from pathlib import Path
+ARGV = sys.argv[1:]
+OPTIONS = dict(a[2:].split("=", 1) for a in ARGV if a.startswith("--") and "=" in a)
+SIZE = int(OPTIONS["ntasks"])
+CELL = Path(next(a for a in ARGV if a.endswith("config.json"))).parent
+LOGS = CELL / "logs"
+ATTEMPT = int(ARGV[ARGV.index("--attempt") + 1])
+RESUME = "--resume" in ARGV
+GOOD = Path({good!r})
+
+def now():
+    return datetime.datetime.now(datetime.timezone.utc).isoformat()
+
+def say(text, end="\\n"):
+    sys.stderr.write(text + end)
+    sys.stderr.flush()
+
+def rank_says(rank, text):
+    with open(LOGS / f"rank-{{rank}}.log", "a") as out:
+        out.write(text + "\\n")
+
+def beat():
+    for rank in range(SIZE):
+        (LOGS / f"rank-{{rank}}.beat").write_text(json.dumps(dict(phase="training", idle_s=0.0)))
+
+def good():
+    told = json.loads((GOOD / f"{{CELL.name}}.json").read_text())
+    told["ended_at"] = told["attempts"][0]["ended_at"] = now()
+    (CELL / ".good.tmp").write_text(json.dumps(told))
+    (CELL / ".good.tmp").rename(CELL / "record.json")
+
+def epoch(number):
+    line = json.loads((GOOD / f"{{CELL.name}}.json").read_text())["epochs"][0]
+    with open(CELL / "epochs.jsonl", "a") as out:
+        out.write(json.dumps(dict(line, epoch=number, attempt=ATTEMPT)) + "\\n")
+    (CELL / "checkpoint.npz").write_text("as if")
+
+def unfinished(done):
+    told = dict(why="a stop was asked for", epochs_done=done, epochs=9)
+    (LOGS / "unfinished.json").write_text(json.dumps(told))
+
+def fail(rank, what, consequence=False):
+    error = dict(what=what, where=f"rank {{rank}}", what_to_do="look", rank=rank, log_tail=[])
+    told = dict(at=now(), consequence=consequence, error=error)
+    (LOGS / f"rank-{{rank}}.error.json").write_text(json.dumps(told))
+
+def live(until=lambda: False, seconds=30.0):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and not until():
+        beat()
+        time.sleep(0.02)
+"""
+
+
+@dataclass(frozen=True)
+class FakeSlurm:
+    """A folder of fakes, to be put first on PATH."""
+
+    folder: Path
+
+    @property
+    def path(self) -> str:
+        return f"{self.folder}{os.pathsep}{os.environ['PATH']}"
+
+    def put(self, name: str, script: str) -> None:
+        """``script``: shell; it finds its arguments and $HERE, the folder of the fakes."""
+        here = shlex.quote(str(self.folder))
+        note = f'HERE={here}\nprintf "%s\\0" {name} "$@" >> "$HERE/calls"; echo >> "$HERE/calls"\n'
+        (self.folder / name).write_text(f"#!/bin/sh\n{note}{script}\n")
+        (self.folder / name).chmod(0o755)
+
+    def calls(self, name: str | None = None) -> list[list[str]]:
+        file = self.folder / "calls"
+        lines = file.read_text().split("\0\n")[:-1] if file.exists() else []
+        found = [line.split("\0") for line in lines]
+        return [call for call in found if name in (None, call[0])]
+
+    def forget(self) -> None:
+        (self.folder / "calls").unlink(missing_ok=True)
+
+    def queue(self, states: Mapping[str, str], name: str) -> None:
+        """What squeue says from now on: job -> Slurm's word."""
+        text = ""
+        for job, state in states.items():
+            array, _, index = job.partition("_")
+            fields = [array, array, index, state, "None", "N/A", "0:10", "", "N/A", "(null)", name]
+            text += START + FIELD.join(fields) + "\n"
+        (self.folder / "queue").write_text(text)
+        self.put("squeue", 'cat "$HERE/queue"')
+
+    def away(self, name: str) -> None:
+        self.put(name, f"echo {shlex.quote(AWAY)} >&2; exit 1")
+
+
+def fake_slurm(folder: Path, cluster: str = "practice", *, refuse_at: int = 0) -> FakeSlurm:
+    """An empty queue on the cluster of a transcript, without accounting.
+
+    ``refuse_at``: the call of sbatch that is refused, counted from 1; 0: none.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    fake = FakeSlurm(folder)
+    fake.put("sbatch", f"""
+n=$(cat "$HERE/count" 2>/dev/null || echo 0); n=$((n + 1)); echo $n > "$HERE/count"
+env > "$HERE/environment-$n"
+for last; do :; done
+cp "$last" "$HERE/script-$n"
+if [ $n = {refuse_at} ]; then
+  echo "sbatch: error: Batch job submission failed: $(cat "$HERE/refusal")" >&2; exit 1
+fi
+echo Submitted batch job $((100 + n))""")  # fmt: skip
+    (folder / "refusal").write_text("Unable to contact slurm controller (connect failure)")
+    fake.put("srun", "exit 0")
+    fake.put("sacct", f"echo '{OFF}' >&2; exit 1")
+    fake.put("sinfo", f"cat {shlex.quote(str(TRANSCRIPTS / f'{cluster}_sinfo.out'))}")
+    fake.put("scontrol", f"""
+case "$*" in
+*config*) cat {shlex.quote(str(TRANSCRIPTS / f'{cluster}_config.out'))} ;;
+*requeue*) cat "$HERE/requeue-says" >&2 2>/dev/null && exit 1; exit 0 ;;
+*) echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1 ;;
+esac""")  # fmt: skip
+    fake.put("scancel", "exit 0")
+    fake.queue({}, "nobody")
+    return fake
+
+
+def script_srun(fake: FakeSlurm, body: str, cells: Sequence[RunConfig] = ()) -> None:
+    """srun from now on plays ``body``; :func:`good` leaves good records of ``cells``."""
+    good = fake.folder / "good"
+    good.mkdir(exist_ok=True)
+    for one in cells:
+        (good / f"{one.cell_id()}.json").write_text(record(one).model_dump_json())
+    play = fake.folder / "play.py"
+    play.write_text(PRELUDE.format(good=str(good)) + body)
+    fake.put("srun", f'exec {shlex.quote(sys.executable)} -I -S {shlex.quote(str(play))} "$@"')
+
+
+@dataclass(frozen=True)
+class Job:
+    """A Slurm job's supervisor, started as its batch script would."""
+
+    fake: FakeSlurm
+    task: UnitTask
+    minutes_left: float = 60.0
+    restarts: int = 0
+
+    @contextmanager
+    def start(self) -> Iterator[subprocess.Popen[str]]:
+        code = "import json, sys; from jobs.slurm.supervise import run_unit; "
+        code += "run_unit(json.loads(sys.argv[1]))"
+        environment = os.environ | {
+            "PATH": self.fake.path, "SLURM_JOB_ID": "12", "SLURM_ARRAY_JOB_ID": "7",
+            "SLURM_ARRAY_TASK_ID": "5", "SLURMD_NODENAME": "n1",
+            "SLURM_RESTART_COUNT": str(self.restarts),
+            "SLURM_JOB_END_TIME": str(int(time.time() + 60 * self.minutes_left)),
+        }  # fmt: skip
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, self.task.model_dump_json()], cwd=ROOT, text=True,
+            env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )  # fmt: skip
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.communicate()
+
+    def run(self) -> tuple[int, str]:
+        """Exit code and what it said."""
+        with self.start() as process:
+            out, _ = process.communicate(timeout=60)
+            return process.returncode, out
+
+
+def unit(folder: Path, cells: Sequence[RunConfig], **changes: Any) -> UnitTask:
+    """A unit of cells of one shape, their configs written, as many ranks per node as they have."""
+    results = folder / "results"
+    for one in cells:
+        (results / one.cell_id()).mkdir(parents=True, exist_ok=True)
+        (results / one.cell_id() / "config.json").write_text(one.model_dump_json())
+    values: dict[str, Any] = {
+        "cells": tuple(str(results / one.cell_id()) for one in cells),
+        "asked_at": datetime.now(UTC),
+        "site": Site(ranks_per_node=cells[0].gpus, signal_s=30), "nodes": 1,
+        "ranks_per_node": cells[0].gpus, "image": "none", "image_digest": None, "root": str(ROOT),
+        "data": str(folder), "store": str(folder), "stall_s": 60, "minutes": 60, "block": "r-0/0",
+    }  # fmt: skip
+    return UnitTask(**(values | changes))
+
+
+def cells(count: int, ranks: int = 2) -> list[RunConfig]:
+    return [config(seed=seed, gpus=ranks, epochs=9) for seed in range(count)]
+
+
+def attempts(cell: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((cell / "record.json").read_text())["attempts"]
+    return found

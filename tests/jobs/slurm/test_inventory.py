@@ -1,0 +1,212 @@
+"""Where cells stand on Slurm, and which get a record because their job is gone."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from jobs.lock import hold
+from jobs.settle import Begun, announce
+from jobs.slurm.commands import SlurmError
+from jobs.slurm.history import Ending, History
+from jobs.slurm.inventory import Submitted, held_by, submitted_cells, take
+from jobs.slurm.notes import ArrayNote, RunNote
+from jobs.slurm.preflight import FOLDER_NAME, PreflightReport, Problem
+from jobs.slurm.queue import JobState
+from tests.builders import config, record
+from train.config import RunConfig
+from train.record import RunError, read_record
+
+ONE, TWO = config(seed=0), config(seed=1)
+ASKED = datetime.now(UTC) - timedelta(minutes=10)
+
+
+class Told(History):
+    """A history that knows these endings, and counts what it was asked."""
+
+    def __init__(self, *endings: Ending) -> None:
+        super().__init__()
+        self.known = {ending.job: ending for ending in endings}
+        self.asked: list[set[str]] = []
+
+    def endings(self, jobs) -> dict[str, Ending]:
+        self.asked.append(set(jobs))
+        return {job: self.known[job] for job in jobs if job in self.known}
+
+
+def ended(job: str, state: str) -> Ending:
+    return Ending(job, state, 0, None, "", "n1", False, "scontrol")
+
+
+def submitted(folder: Path, job: str = "7", preflight: str | None = None) -> Submitted:
+    return Submitted(job, folder / "log", ASKED, preflight)
+
+
+def in_queue(job: str, state: str) -> dict[str, JobState]:
+    return {job: JobState(job, state, "", None, "0:05", "n1", "name")}
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> Path:
+    for one in (ONE, TWO):
+        (tmp_path / one.cell_id() / "logs").mkdir(parents=True)
+    return tmp_path
+
+
+def look(sweep: Path, history: History, queue=None, ripe=lambda _: True, told=None):
+    told = {ONE.cell_id(): submitted(sweep)} if told is None else told
+    (place, _) = take([ONE, TWO], sweep, told, queue or {}, history, ripe)
+    return place
+
+
+def status(sweep: Path, one: RunConfig = ONE) -> str:
+    return read_record(sweep / one.cell_id() / "record.json").status
+
+
+@pytest.mark.parametrize("state", ["PENDING", "RUNNING", "COMPLETING", "REQUEUED", "NEW_WORD"])
+def test_a_job_that_lives_is_never_settled(sweep: Path, state: str) -> None:
+    """Also when an earlier start of it left its mark, as before a requeue."""
+    announce(sweep / ONE.cell_id(), Begun(number=1, started_at=ASKED, pid=1, job="7"))
+    history = Told()
+    place = look(sweep, history, in_queue("7", state))
+    assert place.alive and not place.settling
+    assert not (sweep / ONE.cell_id() / "record.json").exists()
+    assert history.asked in ([], [set()]), "nothing to ask"
+
+
+@pytest.mark.parametrize(
+    ("state", "wanted"),
+    [("NODE_FAIL", "lost"), ("CANCELLED", "cancelled"), ("TIMEOUT", "timeout"),
+     ("PREEMPTED", "preempted"), ("COMPLETED", "lost"), ("OUT_OF_MEMORY", "lost")],
+)  # fmt: skip
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_job_that_is_gone_tells_the_status(
+    sweep: Path, state: str, wanted: str, begun: bool
+) -> None:
+    if begun:
+        announce(sweep / ONE.cell_id(), Begun(number=1, started_at=ASKED, pid=1, job="7"))
+    place = look(sweep, Told(ended("7", state)))
+    assert not place.alive
+    assert status(sweep) == place.standing.status == wanted
+    assert not (sweep / TWO.cell_id() / "record.json").exists(), "never submitted"
+
+
+def test_a_job_that_slurm_forgot(sweep: Path) -> None:
+    assert look(sweep, Told()).standing.status == "lost"
+    error = read_record(sweep / ONE.cell_id() / "record.json").error
+    assert error is not None and "Slurm no longer knows job 7" in error.what
+
+
+def test_what_is_not_ripe_waits(sweep: Path) -> None:
+    """The supervisor's record may still be on its way through the file server."""
+    place = look(sweep, Told(ended("7", "COMPLETED")), ripe=lambda _: False)
+    assert place.alive and place.settling
+    assert not (sweep / ONE.cell_id() / "record.json").exists()
+
+
+def test_a_job_of_which_slurm_cannot_be_asked_settles_nothing(sweep: Path) -> None:
+    class Away(History):
+        def endings(self, jobs) -> dict[str, Ending]:
+            raise SlurmError("sacct", "no answer", passing=True)
+
+    with pytest.raises(SlurmError):
+        look(sweep, Away())
+    assert not (sweep / ONE.cell_id() / "record.json").exists()
+
+
+def test_a_supervisor_that_holds_the_cell_writes_its_own_record(sweep: Path) -> None:
+    """It outlives its job in squeue by a moment; flock excludes other processes and handles."""
+    inside, done = threading.Event(), threading.Event()
+
+    def supervisor() -> None:
+        with hold(sweep / ONE.cell_id()):
+            inside.set()
+            done.wait(10)
+
+    thread = threading.Thread(target=supervisor)
+    thread.start()
+    try:
+        assert inside.wait(10)
+        place = look(sweep, Told(ended("7", "COMPLETED")))
+        assert place.settling and place.alive
+        assert not (sweep / ONE.cell_id() / "record.json").exists()
+    finally:
+        done.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("kind", ["completed", "failed"])
+def test_a_record_of_the_job_itself_stays(sweep: Path, kind: str) -> None:
+    now = datetime.now(UTC)
+    error = None if kind == "completed" else RunError(what="w", where="x", what_to_do="y")
+    text = record(ONE, status=kind, ended_at=now, error=error).model_dump_json()
+    (sweep / ONE.cell_id() / "record.json").write_text(text)
+    history = Told(ended("7", "FAILED"))
+    assert look(sweep, history).standing.status == kind
+    assert (sweep / ONE.cell_id() / "record.json").read_text() == text
+    assert history.asked in ([], [set()])
+
+
+def test_an_older_failure_is_not_the_end_of_this_job(sweep: Path) -> None:
+    """It was submitted again, and that job died without a word: a second attempt."""
+    old = record(ONE, status="failed")  # of 2026-01-02
+    (sweep / ONE.cell_id() / "record.json").write_text(old.model_dump_json())
+    look(sweep, Told(ended("7", "NODE_FAIL")))
+    found = read_record(sweep / ONE.cell_id() / "record.json")
+    assert [one.status for one in found.attempts] == ["failed", "lost"]
+
+
+def test_a_record_that_cannot_be_read_is_left_alone(sweep: Path) -> None:
+    (sweep / ONE.cell_id() / "record.json").write_text("{half")
+    assert look(sweep, Told()).standing.status == "broken record"
+    assert (sweep / ONE.cell_id() / "record.json").read_text() == "{half"
+
+
+def test_settled_once(sweep: Path) -> None:
+    look(sweep, Told(ended("7", "NODE_FAIL")))
+    before = (sweep / ONE.cell_id() / "record.json").read_bytes()
+    again = Told()
+    look(sweep, again)
+    assert (sweep / ONE.cell_id() / "record.json").read_bytes() == before
+    assert again.asked in ([], [set()])
+
+
+def report(sweep: Path, *problems: Problem) -> None:
+    folder = sweep / FOLDER_NAME / "r"
+    folder.mkdir(parents=True)
+    told = PreflightReport(key="k", job="6", at=ASKED, seconds=1, nodes=("n1",), versions={},
+                           problems=problems)  # fmt: skip
+    (folder / "report.json").write_text(told.model_dump_json())
+
+
+def test_what_the_preflight_found_is_why_a_cell_was_held(sweep: Path) -> None:
+    report(sweep, Problem(node="n3", check="interface", found="no ib0", expected="ib0", fix="fix"))
+    told = {ONE.cell_id(): submitted(sweep, preflight="6")}
+    look(sweep, Told(ended("7", "CANCELLED")), told=told)
+    found = read_record(sweep / ONE.cell_id() / "record.json")
+    assert found.status == "cancelled"
+    assert found.error is not None
+    assert "held by the preflight, job 6: n3: interface: found no ib0" in found.error.what
+
+
+def test_a_good_preflight_holds_nothing(sweep: Path) -> None:
+    report(sweep)
+    assert held_by(sweep, "6") is None
+    assert held_by(sweep, "5") is None
+    assert held_by(sweep, None) is None
+
+
+def test_the_last_job_of_a_cell_counts(tmp_path: Path) -> None:
+    def note(run: str, job: str | None, *units: tuple[str, ...]) -> RunNote:
+        array = ArrayNote(job_id=job, units=units, nodes=1, ranks_per_node=1, minutes=1)
+        return RunNote(run=run, site="s", job_name="n", submitted_at=ASKED, arrays=(array,))
+
+    found = submitted_cells(
+        tmp_path,
+        [note("a", "5", ("x",), ("y", "z")), note("b", "9", ("y",)), note("c", None, ("x",))],
+    )
+    assert {cell: told.job for cell, told in found.items()} == {"x": "5_0", "y": "9", "z": "5_1"}
+    assert found["z"].log == tmp_path / ".submitit" / "a-0" / "5_1_0_log.out"

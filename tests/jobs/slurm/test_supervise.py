@@ -1,0 +1,348 @@
+"""The supervisor of a Slurm job with a scripted srun: real processes, every kind of end."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from jobs.ledger import ARCHIVE_NAME
+from jobs.settle import Begun, announce
+from jobs.site import Site
+from tests.builders import record
+from tests.jobs.slurm.fakes import (
+    FakeSlurm,
+    Job,
+    attempts,
+    cells,
+    fake_slurm,
+    script_srun,
+    unit,
+)
+from tests.sweeps import wait_until
+from train.record import RunRecord, read_record
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> FakeSlurm:
+    return fake_slurm(tmp_path / "bin")
+
+
+def told(job: Job) -> list[RunRecord]:
+    return [read_record(Path(name) / "record.json") for name in job.task.cells]
+
+
+def requeues(fake: FakeSlurm) -> list[list[str]]:
+    return [call for call in fake.calls("scontrol") if "requeue" in call]
+
+
+def test_cells_of_a_unit_run_one_after_another(tmp_path: Path, fake: FakeSlurm) -> None:
+    """One that fails does not keep the next from running; each gets one record."""
+    both = cells(3)
+    script_srun(
+        fake,
+        """
+if "-s1-" in CELL.name:
+    fail(1, "a fault of its own"); say("srun: error: n1: task 1: Exited with exit code 1")
+    sys.exit(1)
+good()""",
+        both,
+    )
+    job = Job(fake, unit(tmp_path, both))
+    code, said = job.run()
+    assert code == 1
+    assert [one.status for one in told(job)] == ["completed", "failed", "completed"]
+    failed = told(job)[1]
+    assert failed.error is not None and failed.error.what == "a fault of its own"
+    assert [len(one.attempts) for one in told(job)] == [1, 1, 1]
+    assert len(fake.calls("srun")) == 3
+    assert requeues(fake) == [], "what failed is not run again by itself"
+    assert "Traceback" not in said
+    assert not list(tmp_path.glob("results/*/logs/attempt.json"))
+
+
+def test_all_good_is_exit_code_0(tmp_path: Path, fake: FakeSlurm) -> None:
+    script_srun(fake, "good()", cells(1))
+    assert Job(fake, unit(tmp_path, cells(1))).run()[0] == 0
+
+
+def test_good_records_are_left_alone(tmp_path: Path, fake: FakeSlurm) -> None:
+    """As when Slurm requeues a job of several cells."""
+    script_srun(fake, "good()", cells(2))
+    job = Job(fake, unit(tmp_path, cells(2)))
+    job.run()
+    before = [(Path(name) / "record.json").read_bytes() for name in job.task.cells]
+    fake.forget()
+    assert Job(fake, job.task, restarts=1).run()[0] == 0
+    assert fake.calls("srun") == []
+    assert [(Path(name) / "record.json").read_bytes() for name in job.task.cells] == before
+
+
+def test_forced_cells_are_put_aside_once(tmp_path: Path, fake: FakeSlurm) -> None:
+    (one,) = cells(1)
+    task = unit(tmp_path, [one])
+    cell = Path(task.cells[0])
+    (cell / "record.json").write_text(record(one).model_dump_json())  # of 2026-01-02
+    (cell / "epochs.jsonl").write_text("old\n")
+    task = task.model_copy(update={"forced": task.cells})
+    script_srun(fake, "good()", [one])
+    assert Job(fake, task).run()[0] == 0
+    (old,) = (cell / ARCHIVE_NAME).iterdir()
+    assert (old / "epochs.jsonl").read_text() == "old\n"
+    assert read_record(cell / "record.json").ended_at > task.asked_at
+    assert Job(fake, task, restarts=1).run()[0] == 0
+    assert len(list((cell / ARCHIVE_NAME).iterdir())) == 1
+    assert len(fake.calls("srun")) == 1
+
+
+def test_a_record_that_cannot_be_read_is_kept_whole(tmp_path: Path, fake: FakeSlurm) -> None:
+    task = unit(tmp_path, cells(1))
+    cell = Path(task.cells[0])
+    (cell / "record.json").write_text("{half")
+    script_srun(fake, "good()", cells(1))
+    assert Job(fake, task).run()[0] == 0
+    (old,) = (cell / ARCHIVE_NAME).iterdir()
+    assert (old / "record.json").read_text() == "{half"
+
+
+def test_a_start_whose_supervisor_was_killed_counts_as_lost(
+    tmp_path: Path, fake: FakeSlurm
+) -> None:
+    task = unit(tmp_path, cells(1))
+    cell = Path(task.cells[0])
+    (cell / "logs").mkdir()
+    began = datetime.now(UTC) - timedelta(minutes=5)
+    announce(cell, Begun(number=1, started_at=began, pid=1, job="7_5"))
+    script_srun(fake, "(CELL / 'attempt').write_text(str(ATTEMPT)); sys.exit(0)", cells(1))
+    Job(fake, task, restarts=1).run()
+    assert (cell / "attempt").read_text() == "2"
+    assert [one["status"] for one in attempts(cell)] == ["lost", "failed"]
+
+
+STOPS_WHEN_ASKED = """
+live(lambda: (LOGS / "stop").exists())
+epoch(3 * ATTEMPT); unfinished(3)
+say("srun: error: n1: tasks 0-1: Exited with exit code 85"); sys.exit(85)"""
+
+
+def warned(job: Job, fake: FakeSlurm, times: int = 1) -> tuple[int, str]:
+    with job.start() as process:
+        wait_until(lambda: list(Path(job.task.cells[0]).glob("logs/rank-0.beat")), "ranks", 20)
+        for _ in range(times):
+            process.send_signal(signal.SIGUSR2)
+        if requeues(fake) == []:
+            wait_until(lambda: requeues(fake) or process.poll() is not None, "a requeue", 20)
+        time.sleep(0.5)
+        if process.poll() is None:  # Slurm ends a job that it requeues
+            process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=30)
+        return process.returncode, out
+
+
+def test_a_warning_stops_at_an_epochs_end_and_asks_once_for_a_requeue(
+    tmp_path: Path, fake: FakeSlurm
+) -> None:
+    """The warning often comes twice; cells that have not begun wait for the next job."""
+    script_srun(fake, STOPS_WHEN_ASKED, cells(2))
+    job = Job(fake, unit(tmp_path, cells(2)), minutes_left=0.5)
+    code, said = warned(job, fake, times=2)
+    assert code == 1
+    first = Path(job.task.cells[0])
+    found = read_record(first / "record.json")
+    assert found.status == "timeout"
+    assert found.error is not None and "stopped after epoch 3 of 9" in found.error.what
+    assert [len(call) for call in requeues(fake)] == [3]
+    assert requeues(fake)[0][-1] == "12", "Slurm's own number of this element"
+    assert not (Path(job.task.cells[1]) / "record.json").exists()
+    assert len(fake.calls("srun")) == 1
+    assert "requeued" in said
+
+
+def test_the_requeued_job_goes_on_from_the_checkpoint(tmp_path: Path, fake: FakeSlurm) -> None:
+    script_srun(fake, STOPS_WHEN_ASKED, cells(1))
+    job = Job(fake, unit(tmp_path, cells(1)), minutes_left=0.5)
+    warned(job, fake)
+    script_srun(fake, "(CELL / 'resumed').write_text(str(RESUME)); good()", cells(1))
+    again = Job(fake, job.task, restarts=1)
+    assert again.run()[0] == 0
+    cell = Path(job.task.cells[0])
+    assert (cell / "resumed").read_text() == "True"
+    assert not (cell / "logs" / "stop").exists()
+
+
+def test_a_warning_long_before_the_end_is_a_preemption(tmp_path: Path, fake: FakeSlurm) -> None:
+    script_srun(fake, STOPS_WHEN_ASKED, cells(1))
+    job = Job(fake, unit(tmp_path, cells(1)), minutes_left=50)
+    warned(job, fake)
+    assert told(job)[0].status == "preempted"
+
+
+def test_a_requeue_that_is_refused_is_told(tmp_path: Path, fake: FakeSlurm) -> None:
+    (fake.folder / "requeue-says").write_text("Requested operation is presently disabled")
+    script_srun(fake, STOPS_WHEN_ASKED, cells(1))
+    job = Job(fake, unit(tmp_path, cells(1)), minutes_left=0.5)
+    code, said = warned(job, fake)
+    assert code == 1
+    assert "cannot be requeued (Requested operation is presently disabled)" in said
+    assert told(job)[0].status == "timeout"
+
+
+def test_a_site_without_requeue_is_not_asked(tmp_path: Path, fake: FakeSlurm) -> None:
+    script_srun(fake, STOPS_WHEN_ASKED, cells(1))
+    site = Site(ranks_per_node=2, requeue=False, signal_s=30)
+    warned(Job(fake, unit(tmp_path, cells(1), site=site), minutes_left=0.5), fake)
+    assert requeues(fake) == []
+
+
+def test_without_one_epoch_there_is_no_requeue(tmp_path: Path, fake: FakeSlurm) -> None:
+    """Else a cell whose epoch is longer than a job would be queued for ever."""
+    body = STOPS_WHEN_ASKED.replace("epoch(3 * ATTEMPT); ", "")
+    script_srun(fake, body, cells(1))
+    _, said = warned(Job(fake, unit(tmp_path, cells(1)), minutes_left=0.5), fake)
+    assert requeues(fake) == []
+    assert "not one epoch" in said
+
+
+def test_epochs_of_an_older_result_do_not_hide_progress(tmp_path: Path, fake: FakeSlurm) -> None:
+    """A forced cell had 9 epochs, the new start did one: that is progress."""
+    (one,) = cells(1)
+    task = unit(tmp_path, [one])
+    cell = Path(task.cells[0])
+    old = record(one)
+    (cell / "record.json").write_text(old.model_dump_json())
+    (cell / "epochs.jsonl").write_text(
+        "".join(epoch.model_dump_json() + "\n" for epoch in old.epochs)
+    )
+    task = task.model_copy(update={"forced": task.cells})
+    script_srun(fake, STOPS_WHEN_ASKED, [one])
+    warned(Job(fake, task, minutes_left=0.5), fake)
+    assert len(requeues(fake)) == 1
+
+
+def test_a_lost_node_is_a_reason_to_requeue(tmp_path: Path, fake: FakeSlurm) -> None:
+    transcript = Path(__file__).with_name("transcripts") / "srun" / "power.err"
+    script_srun(fake, f"say(open({str(transcript)!r}).read()); sys.exit(143)", cells(1))
+    job = Job(fake, unit(tmp_path, cells(1)))
+    with job.start() as process:
+        wait_until(lambda: requeues(fake), "a requeue", 30)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=20)
+    (found,) = told(job)
+    assert found.status == "lost"
+    assert found.error is not None and "node4" in found.error.what
+    assert process.returncode == 1
+
+
+LIVES = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))\nlive()"
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_scancel(tmp_path: Path, fake: FakeSlurm, times: int) -> None:
+    """SIGTERM, which often comes twice: one record, and the next cell is not begun."""
+    script_srun(fake, LIVES, cells(2))
+    job = Job(fake, unit(tmp_path, cells(2)))
+    with job.start() as process:
+        wait_until(lambda: list(Path(job.task.cells[0]).glob("logs/rank-0.beat")), "ranks", 20)
+        for _ in range(times):
+            process.send_signal(signal.SIGTERM)
+            time.sleep(0.2)
+        process.communicate(timeout=30)
+    assert process.returncode in (1, -signal.SIGTERM), "the second may come when all is written"
+    cell = Path(job.task.cells[0])
+    assert read_record(cell / "record.json").status == "cancelled"
+    assert len(attempts(cell)) == 1
+    assert len(fake.calls("srun")) == 1
+    assert requeues(fake) == []
+
+
+def test_an_end_at_the_time_limit_is_a_timeout(tmp_path: Path, fake: FakeSlurm) -> None:
+    script_srun(fake, LIVES, cells(1))
+    job = Job(fake, unit(tmp_path, cells(1)), minutes_left=0.1)
+    with job.start() as process:
+        wait_until(lambda: list(Path(job.task.cells[0]).glob("logs/rank-0.beat")), "ranks", 20)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+    assert told(job)[0].status == "timeout"
+
+
+def test_an_end_by_preemption_is_told_by_slurm(tmp_path: Path, fake: FakeSlurm) -> None:
+    fake.put("scontrol", "echo 'JobId=12 JobState=COMPLETING Reason=None "
+             "PreemptTime=2026-11-21T15:00:00 UserId=x'")  # fmt: skip
+    script_srun(fake, LIVES, cells(1))
+    job = Job(fake, unit(tmp_path, cells(1)))
+    with job.start() as process:
+        wait_until(lambda: list(Path(job.task.cells[0]).glob("logs/rank-0.beat")), "ranks", 20)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+    assert told(job)[0].status == "preempted"
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "words", "rank"),
+    [
+        ("memory", 137, "out of memory: StepId=160.0 exceeded memory limit", 1),
+        ("nosuchmpi", 1, "srun could not start the ranks: Invalid MPI type 'nosuch'", None),
+        ("badoutput", 0, "srun could not start the ranks: task 0 launch failed", None),
+        ("missing", 2, "the container of rank 0 did not start on node node1: "
+                       "/nowhere/python3: No such file or directory", 0),
+        ("segv", 143, "rank 0 was ended by SIGSEGV", 0),
+        ("kill9", 143, "rank 1 was ended by SIGKILL", 1),
+    ],
+)  # fmt: skip
+def test_recorded_ends_become_failures(
+    tmp_path: Path, fake: FakeSlurm, name: str, code: int, words: str, rank: int | None
+) -> None:
+    found = replay(tmp_path, fake, name, code)
+    assert found.status == "failed"
+    assert found.error is not None
+    assert found.error.what.startswith(words)
+    assert found.error.rank == rank
+
+
+def test_a_step_that_somebody_cancelled_is_cancelled(tmp_path: Path, fake: FakeSlurm) -> None:
+    """scancel JOB.STEP: the job goes on, and no rank is to blame."""
+    found = replay(tmp_path, fake, "stepcancel", 137)
+    assert found.status == "cancelled"
+    assert found.error is not None and "Slurm ended the ranks and not the job" in found.error.what
+
+
+def replay(tmp_path: Path, fake: FakeSlurm, name: str, code: int) -> RunRecord:
+    transcripts = Path(__file__).with_name("transcripts") / "srun"
+    body = "".join(
+        f"rank_says({file.stem[-1]}, {file.read_text().strip()!r})\n"
+        for file in transcripts.glob(f"{name}.rank-*.log")
+    )
+    body += f"say({(transcripts / f'{name}.err').read_text()!r}, end='')\nsys.exit({code})"
+    script_srun(fake, body, cells(1))
+    job = Job(fake, unit(tmp_path, cells(1)))
+    assert job.run()[0] == 1
+    return told(job)[0]
+
+
+def test_ranks_get_no_settings_of_the_submitting_shell(
+    tmp_path: Path, fake: FakeSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HOROVOD_CONTROLLER", "OMPI_MCA_pml", "HOROSCALE_RANK", "SRUN_DEBUG",
+                 "APPTAINER_CLEANENV", "HOROVOD_CYCLE_TIME"):  # fmt: skip
+        monkeypatch.setenv(name, "stray")
+    script_srun(fake, "(CELL / 'env').write_text(json.dumps(dict(os.environ))); good()", cells(1))
+    task = unit(tmp_path, cells(1), image_digest="d" * 64, git_commit="c0ffee", git_dirty=True)
+    Job(fake, task).run()
+    seen = json.loads((Path(task.cells[0]) / "env").read_text())
+    assert {name for name, value in seen.items() if value == "stray"} == {"HOROVOD_CYCLE_TIME"}
+    assert seen["HOROSCALE_IMAGE_DIGEST"] == "d" * 64
+    assert (seen["HOROSCALE_GIT_COMMIT"], seen["HOROSCALE_GIT_DIRTY"]) == ("c0ffee", "1")
+    assert seen["HOROSCALE_BLOCK"] == "r-0/0"
+    assert seen["SLURM_JOB_ID"] == "12", "ranks and srun need their job"
+
+
+def test_no_srun_at_all_leaves_a_record(tmp_path: Path, fake: FakeSlurm) -> None:
+    (fake.folder / "srun").write_text("no program")
+    (fake.folder / "srun").chmod(0o755)
+    job = Job(fake, unit(tmp_path, cells(1)))
+    assert job.run()[0] == 1
+    assert told(job)[0].status == "failed"

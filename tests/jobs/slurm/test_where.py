@@ -1,0 +1,176 @@
+"""SITE=: this machine, a cluster that is found, a cluster that does not answer; and as whom."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from jobs.options import NoAnswer
+from jobs.sites import load_site
+from jobs.slurm import program, where
+from jobs.slurm.program import Wish, enter
+from jobs.slurm.where import become_owner, owner_of, site_for, users_of
+from jobs.sweep import load_sweep
+from tests.jobs.slurm.fakes import FakeSlurm, fake_slurm
+from tests.sweeps import ROOT
+from train.config import ConfigError
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
+    found = fake_slurm(tmp_path / "bin")
+    monkeypatch.setenv("PATH", found.path)
+    monkeypatch.delenv("SLURM_CONF", raising=False)
+    monkeypatch.setattr(where, "PATIENCE_S", 0)
+    return found
+
+
+def test_local_asks_nothing(fake: FakeSlurm, tmp_path: Path) -> None:
+    assert site_for("local", tmp_path) is None
+    assert fake.calls() == []
+
+
+def test_auto_without_slurm_is_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert site_for("auto", tmp_path) is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_auto_with_a_cluster_that_does_not_answer_is_no_answer(
+    fake: FakeSlurm, tmp_path: Path
+) -> None:
+    """Never a silent local run of what was meant for the cluster."""
+    for name in ("sinfo", "scontrol"):
+        fake.away(name)
+    with pytest.raises(NoAnswer, match="Unable to contact slurm controller"):
+        site_for("auto", tmp_path)
+
+
+def test_auto_where_only_the_programs_are_installed(
+    fake: FakeSlurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trouble = "error: resolve_ctls_from_dns_srv: res_nsearch error\\nfatal: Could not establish a "
+    for name in ("sinfo", "scontrol"):
+        fake.put(name, f"printf '{trouble}configuration source\\n' >&2; exit 1")
+    assert site_for("auto", tmp_path) is None
+    assert "no cluster" in capsys.readouterr().err
+
+
+def test_auto_writes_what_it_found_once(
+    fake: FakeSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a person changed in the file stays."""
+    sites = tmp_path / "sites"
+    sites.mkdir()
+    mpi = ROOT / "tests" / "jobs" / "slurm" / "transcripts" / "cluster" / "practice_mpi.out"
+    fake.put("srun", f"cat '{mpi}' >&2; cat '{mpi}'")
+    found = site_for("auto", sites)
+    assert found is not None
+    (file,) = sites.iterdir()
+    assert found.source == file and found.site.ranks_per_node >= 1
+    file.write_text(file.read_text().replace("time_min: ", "time_min: 7  # "))
+    again = site_for("auto", sites)
+    assert again is not None and again.site.time_min == 7
+
+
+def test_a_site_by_name_or_not_at_all(fake: FakeSlurm) -> None:
+    found = site_for("practice")
+    assert found is not None and found.site.user == "practice"
+    with pytest.raises(ConfigError, match="unknown site 'practise'"):
+        site_for("practise")
+    assert fake.calls() == []
+
+
+class Become(Exception):
+    """In place of the new process."""
+
+
+@dataclass
+class Folder:
+    """In place of a folder of somebody's."""
+
+    name: str | None
+
+    def exists(self) -> bool:
+        return True
+
+    def owner(self) -> str:
+        if self.name is None:
+            raise KeyError("getpwuid(): uid not found: 4711")
+        return self.name
+
+
+@pytest.mark.parametrize(
+    ("owner", "we", "wanted"),
+    [("practice", 0, True), ("practice", 1001, False), ("ada", 0, False), ("root", 0, False),
+     (None, 0, False)],
+)  # fmt: skip
+def test_root_asks_as_the_practice_user_only_about_its_sweeps(
+    monkeypatch: pytest.MonkeyPatch, owner: str | None, we: int, wanted: bool
+) -> None:
+    """On a real login node, root looks at anybody's sweep as root."""
+
+    def become() -> None:
+        raise Become
+
+    monkeypatch.setattr(where, "become", become)
+    monkeypatch.setattr(os, "geteuid", lambda: we)
+    if wanted:
+        with pytest.raises(Become):
+            become_owner(Folder(owner))  # type: ignore[arg-type]
+    else:
+        become_owner(Folder(owner))  # type: ignore[arg-type]
+
+
+def test_a_broken_file_of_another_site_is_no_matter(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("nonsense: [")
+    (tmp_path / "b.yaml").write_text("ranks_per_node: 1\nuser: ada\n")
+    assert users_of(tmp_path) == {"ada"}
+    assert owner_of(tmp_path) is not None
+
+
+def wish(tmp_path: Path, user: str) -> Wish:
+    (tmp_path / "s.yaml").write_text(f"ranks_per_node: 1\nuser: {user}\n")
+    return Wish(load_sweep("quickstart"), tmp_path / "results", tmp_path, tmp_path,
+                load_site(str(tmp_path / "s.yaml")))  # fmt: skip
+
+
+@pytest.fixture
+def root(monkeypatch: pytest.MonkeyPatch) -> None:
+    def become() -> None:
+        raise Become
+
+    monkeypatch.setattr(program, "become", become)
+    monkeypatch.setattr(program, "train_images", lambda *_: {})
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
+def test_a_link_in_the_results_gives_nothing_else_away(root: None, tmp_path: Path) -> None:
+    """The results belong to the user, so a link of that user may lead anywhere."""
+    asked = wish(tmp_path, "nobody")
+    asked.folder.mkdir(parents=True)
+    secret = tmp_path / "secret"
+    secret.write_text("root's")
+    (asked.folder / "link").symlink_to(secret)
+    with pytest.raises(Become):
+        enter(asked)
+    assert asked.folder.owner() == "nobody"
+    assert secret.owner() == "root"
+
+
+def test_a_user_that_does_not_exist_is_a_message(root: None, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no user 'nobody-here'"):
+        enter(wish(tmp_path, "nobody-here"))
+
+
+def test_a_site_without_a_user_stays_who_it_is(tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text("ranks_per_node: 1\n")
+    site = load_site(str(tmp_path / "s.yaml"))
+    enter(Wish(load_sweep("quickstart"), tmp_path / "r", tmp_path, tmp_path, site))
+    assert not (tmp_path / "r").exists()
