@@ -22,7 +22,11 @@ def verdict(cell: Path, ranks: StepRanks, allocation: Allocation) -> tuple[Statu
         return "lost", lost
     if any(not failure.consequence for failure in read_failures(cell)):
         return None
-    error = _out_of_memory(ranks) or _not_launched(ranks) or _no_container(cell, ranks)
+    if error := _not_launched(ranks):
+        # a job that was requeued may be given a node that died and is not yet known to be dead
+        told = allocation.restarts > 0 or bool(not_answering(allocation))
+        return "lost" if told else "failed", error
+    error = _out_of_memory(ranks) or _no_container(cell, ranks)
     return ("failed", error) if error else _ended_by_slurm(ranks)
 
 

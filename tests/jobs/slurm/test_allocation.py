@@ -9,7 +9,7 @@ import time
 import pytest
 
 from jobs.slurm import allocation as module
-from jobs.slurm.allocation import Allocation, reason_in, warned_by_signal, warned_why, why
+from jobs.slurm.allocation import Allocation, is_due, reason_in, warned_by_signal, warned_why, why
 from jobs.stop import Reason, Stop
 
 STOP = Stop(told=Reason("cancelled", "got SIGTERM"))
@@ -97,6 +97,15 @@ def test_when_a_warning_is_no_time_limit() -> None:
     )
     assert warned_why(told, told.ends_at - 90) is None
     assert warned_why(told, told.ends_at - 90 - 60) is None, "Slurm may be a minute early"
+
+
+def test_an_early_warning_of_the_time_limit_is_no_hurry() -> None:
+    """Slurm is up to a minute early; a preemption has no time to lose."""
+    told = job(left_s=120, signal_s=90)
+    at = told.ends_at - 150
+    assert not is_due(told, at, at + 1)
+    assert is_due(told, at, told.ends_at - 89)
+    assert is_due(job(left_s=3600), time.time(), time.time())
 
 
 def test_the_first_warning_counts_and_nothing_is_ended() -> None:

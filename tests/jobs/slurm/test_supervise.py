@@ -148,7 +148,7 @@ def test_a_warning_stops_at_an_epochs_end_and_asks_once_for_a_requeue(
 ) -> None:
     """The warning often comes twice; cells that have not begun wait for the next job."""
     script_srun(fake, STOPS_WHEN_ASKED, cells(2))
-    job = Job(fake, unit(tmp_path, cells(2)), minutes_left=0.5)
+    job = Job(fake, unit(tmp_path, cells(2)), minutes_left=0.07)
     code, said = warned(job, fake, times=2)
     assert code == 1
     first = Path(job.task.cells[0])
@@ -164,7 +164,7 @@ def test_a_warning_stops_at_an_epochs_end_and_asks_once_for_a_requeue(
 
 def test_the_requeued_job_goes_on_from_the_checkpoint(tmp_path: Path, fake: FakeSlurm) -> None:
     script_srun(fake, STOPS_WHEN_ASKED, cells(1))
-    job = Job(fake, unit(tmp_path, cells(1)), minutes_left=0.5)
+    job = Job(fake, unit(tmp_path, cells(1)), minutes_left=0.07)
     warned(job, fake)
     script_srun(fake, "(CELL / 'resumed').write_text(str(RESUME)); good()", cells(1))
     again = Job(fake, job.task, restarts=1)
@@ -184,7 +184,7 @@ def test_a_warning_long_before_the_end_is_a_preemption(tmp_path: Path, fake: Fak
 def test_a_requeue_that_is_refused_is_told(tmp_path: Path, fake: FakeSlurm) -> None:
     (fake.folder / "requeue-says").write_text("Requested operation is presently disabled")
     script_srun(fake, STOPS_WHEN_ASKED, cells(1))
-    job = Job(fake, unit(tmp_path, cells(1)), minutes_left=0.5)
+    job = Job(fake, unit(tmp_path, cells(1)), minutes_left=0.07)
     code, said = warned(job, fake)
     assert code == 1
     assert "cannot be requeued (Requested operation is presently disabled)" in said
@@ -194,7 +194,7 @@ def test_a_requeue_that_is_refused_is_told(tmp_path: Path, fake: FakeSlurm) -> N
 def test_a_site_without_requeue_is_not_asked(tmp_path: Path, fake: FakeSlurm) -> None:
     script_srun(fake, STOPS_WHEN_ASKED, cells(1))
     site = Site(ranks_per_node=2, requeue=False, signal_s=30)
-    warned(Job(fake, unit(tmp_path, cells(1), site=site), minutes_left=0.5), fake)
+    warned(Job(fake, unit(tmp_path, cells(1), site=site), minutes_left=0.07), fake)
     assert requeues(fake) == []
 
 
@@ -202,7 +202,7 @@ def test_without_one_epoch_there_is_no_requeue(tmp_path: Path, fake: FakeSlurm) 
     """Else a cell whose epoch is longer than a job would be queued for ever."""
     body = STOPS_WHEN_ASKED.replace("epoch(3 * ATTEMPT); ", "")
     script_srun(fake, body, cells(1))
-    _, said = warned(Job(fake, unit(tmp_path, cells(1)), minutes_left=0.5), fake)
+    _, said = warned(Job(fake, unit(tmp_path, cells(1)), minutes_left=0.07), fake)
     assert requeues(fake) == []
     assert "not one epoch" in said
 
@@ -219,7 +219,7 @@ def test_epochs_of_an_older_result_do_not_hide_progress(tmp_path: Path, fake: Fa
     )
     task = task.model_copy(update={"forced": task.cells})
     script_srun(fake, STOPS_WHEN_ASKED, [one])
-    warned(Job(fake, task, minutes_left=0.5), fake)
+    warned(Job(fake, task, minutes_left=0.07), fake)
     assert len(requeues(fake)) == 1
 
 

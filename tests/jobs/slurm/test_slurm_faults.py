@@ -105,7 +105,8 @@ def test_a_node_that_loses_power(sweeping: Sweeping) -> None:
     row("node of rank 1 lost power; the job goes on elsewhere by itself", sweeping, began)
     record = sweeping.record()
     assert (code, record.status) == (0, "completed"), out + sweeping.said()
-    assert statuses(record) == ["lost", "completed"]
+    # a requeued job may be given the node once more before Slurm knows that it is dead
+    assert set(statuses(record)[:-1]) == {"lost"}
     assert record.attempts[-1].resumed_from_epoch >= 3
     assert record.world is not None
     assert node not in record.world.hostnames
@@ -150,7 +151,7 @@ def test_a_killed_supervisor(sweeping: Sweeping) -> None:
 
 
 def test_the_time_of_a_job_is_over_and_the_cell_goes_on_in_another(sweeping: Sweeping) -> None:
-    sweeping.sweep = {**LONG, "epochs": 150}
+    sweeping.sweep = {**LONG, "epochs": 400}
     sweeping.write(time_min=1, signal_s=10)
     began = time.monotonic()
     code, out = sweeping.run("--no-preflight", timeout_s=600)
@@ -159,7 +160,7 @@ def test_the_time_of_a_job_is_over_and_the_cell_goes_on_in_another(sweeping: Swe
     assert (code, record.status) == (0, "completed"), out + sweeping.said()
     assert statuses(record)[0] == "timeout"
     assert len(record.attempts) >= 2
-    assert [epoch.epoch for epoch in record.epochs] == list(range(1, 151))
+    assert [epoch.epoch for epoch in record.epochs] == list(range(1, 401))
 
 
 def test_a_job_that_slurm_ends_at_its_time_limit(sweeping: Sweeping) -> None:
@@ -176,15 +177,16 @@ def test_a_job_that_slurm_ends_at_its_time_limit(sweeping: Sweeping) -> None:
 
 
 def test_preemption_with_requeue(sweeping: Sweeping) -> None:
+    sweeping.sweep = {**LONG, "epochs": 200}
     process = disturbed(sweeping)
     began = time.monotonic()
-    urgent = ["sbatch", "--parsable", "--partition=urgent", "--nodes=4", "--exclusive"]
+    urgent = ["sbatch", "--parsable", "--partition=urgent", "--nodes=4", "--ntasks=8"]
     sweeping.practice.out(*urgent, "--output=/dev/null", "--wrap=sleep 5")
     code, out = sweeping.end(process)
     row("preempted and requeued", sweeping, began)
     record = sweeping.record()
     assert (code, record.status) == (0, "completed"), out + sweeping.said()
-    assert statuses(record) == ["preempted", "completed"]
+    assert statuses(record) == ["preempted", "completed"], sweeping.said()
     assert record.attempts[-1].resumed_from_epoch >= 3
 
 
