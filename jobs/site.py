@@ -49,7 +49,9 @@ class Site(Frozen):
     srun: tuple[str, ...] = ()  # further arguments of srun
     environment: dict[str, str] = Field(default_factory=dict)  # for the ranks
     # the container
-    image: str = "cpu"  # cpu or gpu: the one that make image builds; or the path of a SIF file
+    # cpu or gpu: the one that make image builds; the path of a SIF file; or none: no container, but
+    # the Python environment of `make setup`, which nodes must see
+    image: str = "cpu"
     runtime: Literal["apptainer", "singularity"] = "apptainer"
     gpu_support: Literal["none", "nv", "rocm"] = "none"
     binds: tuple[str, ...] = ()  # SRC[:DEST[:ro]]

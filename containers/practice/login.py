@@ -35,7 +35,10 @@ def login(place: Place, words: Sequence[str]) -> None:
     if os.environ.get(INSIDE) != "1":
         argv = login_argv(words)
         os.execvpe(argv[0], argv, os.environ | {INSIDE: "1"})  # noqa: S606
-    _mount(view_commands(needed(), Path(tempfile.mkdtemp(prefix="view-", dir=place.folder))))
+    stage = Path(tempfile.mkdtemp(prefix="view-", dir=place.folder))
+    _mount(view_commands(needed(), stage))
+    for folder in (*stage.iterdir(), stage):
+        folder.rmdir()  # never more than that: what was carried over them is the checkout itself
     from unprivileged import PRACTICE_USER, as_user  # noqa: PLC0415
 
     argv = as_user(words, PRACTICE_USER)

@@ -12,7 +12,7 @@ from jobs.ledger import Standing, recorded
 from jobs.lock import hold
 from jobs.settle import begun_in, is_good, settle_lost, settle_unstarted
 from jobs.slurm.history import Ending, History, status_of
-from jobs.slurm.notes import RunNote
+from jobs.slurm.notes import CLOCKS_DIFFER, RunNote
 from jobs.slurm.preflight import FOLDER_NAME, PreflightReport, read_preflight
 from jobs.slurm.queue import JobState
 from jobs.slurm.submit import log_name
@@ -109,7 +109,8 @@ def is_open(cell: Path, told: Submitted) -> bool:
         record = read_record(cell / RECORD_NAME)
     except RecordError:
         return not (cell / RECORD_NAME).exists()
-    return record.ended_at < told.at and record.status not in GOOD
+    # nodes' clocks may be behind: a record that is hardly older is taken for this job's
+    return record.ended_at < told.at - CLOCKS_DIFFER and record.status not in GOOD
 
 
 def conclude(config: RunConfig, cell: Path, told: Submitted, ending: Ending | None) -> bool:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from jobs.ledger import FORCED, Standing
+from jobs.ledger import FORCED, Standing, archive
+from jobs.lock import hold
 from jobs.site import Site
 from jobs.slurm.image import Image
 from jobs.slurm.inventory import array_folder
@@ -17,6 +18,7 @@ from jobs.slurm.submit import submit_array
 from jobs.slurm.supervise import run_unit
 from jobs.slurm.unit import UnitTask
 from jobs.slurm.units import Array, Unit, arrays_of, units_of, waves
+from train.record import RECORD_NAME
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,7 @@ def send(
         return note, later
     write_note(sending.folder, note)
     forced = {cell.config.cell_id() for cell in cells if cell.status == FORCED}
+    marks = {name: _mark(sending.folder / name) for name in forced}
     for index, array in enumerate(wave.now):
         told = [
             unit_task(sending, unit, f"{run}-{index}/{place}", asked_at, forced)
@@ -92,7 +95,26 @@ def send(
         job = submit_array(run_unit, plain, folder, asked, sending.site.slurm_conf)
         note = note.with_id(index, job)
         write_note(sending.folder, note)
+        for name in (name for unit in array.units for name in unit.cells if name in forced):
+            _put_aside(sending.folder / name, marks[name])
     return note, later
+
+
+def _mark(cell: Path) -> tuple[int, int] | None:
+    """Which record is there, told without any clock."""
+    try:
+        found = (cell / RECORD_NAME).stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+def _put_aside(cell: Path, mark: tuple[int, int] | None) -> None:
+    """The good record of a cell that is run by force, once its job is in the queue: should that
+    never begin, the cell must not look done. A supervisor that came first has done it."""
+    with hold(cell) as ours:
+        if ours and mark is not None and _mark(cell) == mark:
+            archive(cell)
 
 
 def _note(array: Array, sending: Sending) -> ArrayNote:

@@ -64,7 +64,7 @@ def run_unit(told: dict[str, Any]) -> None:
     with stopped_by_signals() as stop, warned_by_signal() as warned:
         for name in task.cells:
             if stop.reason is None and warned.at is None:
-                ran[name] = _run(task, Path(name), allocation, stop, warned)
+                ran[name] = _run_apart(task, Path(name), allocation, stop, warned)
                 _say(f"{Path(name).name}: {ran[name].status}")
         if stop.reason is None and _may_requeue(task, allocation, ran):
             _requeue(allocation, stop)
@@ -77,6 +77,17 @@ class Ran(NamedTuple):
 
     status: str
     epochs: int = 0  # done in this job
+
+
+def _run_apart(
+    task: UnitTask, cell: Path, allocation: Allocation, stop: Stop, warned: Warned
+) -> Ran:
+    """A cell that cannot be run (its folder is gone, its config unreadable) stops no other one."""
+    try:
+        return _run(task, cell, allocation, stop, warned)
+    except (OSError, ValueError) as error:
+        _say(f"{cell.name}: cannot be run: {error}")
+        return Ran("failed")
 
 
 def _run(task: UnitTask, cell: Path, allocation: Allocation, stop: Stop, warned: Warned) -> Ran:

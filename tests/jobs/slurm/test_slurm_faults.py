@@ -15,6 +15,7 @@ import pytest
 
 from tests.jobs.slurm.sweeping import LONG, Sweeping, in_folder, statuses
 from tests.practice import Practice
+from train.record import read_record
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(900)]
 
@@ -306,3 +307,18 @@ def test_a_full_results_disk(sweeping: Sweeping, small_disk: Path) -> None:
     assert "No space left" in record.error.what
     filler.unlink()
     sweeping.completes_again()
+
+
+def test_packed_cells_share_their_nodes(sweeping: Sweeping) -> None:
+    """Several techniques run one after another in one allocation, in a drawn order."""
+    techniques = ["naive", "batch_norm", "lr_scaling"]
+    base = {key: value for key, value in LONG.items() if key != "technique"}
+    sweeping.sweep = {**base, "epochs": 3, "matrix": {"technique": techniques}}
+    code, out = sweeping.run("--no-preflight", "--pack", "3")
+    assert code == 0, out + sweeping.said()
+    assert "in 1 sbatch calls" in out
+    records = [read_record(file) for file in sweeping.results.glob("long/digits-*/record.json")]
+    assert sorted(record.config.technique.name for record in records) == sorted(techniques)
+    blocks = {r.provenance.environment["HOROSCALE_BLOCK"] for r in records if r.provenance}
+    assert len(blocks) == 1
+    assert len({r.world.hostnames for r in records if r.world}) == 1
