@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -33,6 +34,9 @@ class RankSet(Protocol):
 
     @property
     def unended(self) -> list[int]: ...
+    @property
+    def all_ended(self) -> bool: ...
+    def poll(self) -> None: ...
     def place(self, rank: int) -> str:
         """Where a rank runs, for a person."""
 
@@ -46,3 +50,25 @@ def bad_ends(ended: dict[int, Ended]) -> dict[int, Ended]:
         for rank, end in ended.items()
         if end.code not in (0, EXIT_UNFINISHED) and not end.by_us
     }
+
+
+def watch(
+    ranks: RankSet, tick: Callable[[], Reason | None], *, poll_s: float, grace_s: float
+) -> Reason | None:
+    """Wait for the end. ``tick`` may name a reason to stop; a bad exit stops after ``grace_s``.
+
+    Returns:
+        The reason that ``tick`` gave, or None.
+    """
+    stop_at: float | None = None
+    while True:
+        ranks.poll()
+        reason = tick()  # even when all have ended: what ended them may have told us, too
+        if ranks.all_ended:
+            return reason
+        if ranks.bad and stop_at is None:
+            stop_at = time.monotonic() + grace_s
+        if reason or (stop_at is not None and time.monotonic() > stop_at):
+            ranks.end()
+            return reason
+        time.sleep(poll_s)

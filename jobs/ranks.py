@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from jobs.ended import Ended, bad_ends
+from jobs.ended import Ended, bad_ends, watch
 from jobs.launch import RENDEZVOUS, rendezvous_stem
 from jobs.stop import Reason
 
@@ -69,23 +69,8 @@ class Ranks:
         return [rank for rank in range(len(self.processes)) if rank not in self.ended]
 
     def watch(self, tick: Callable[[], Reason | None]) -> Reason | None:
-        """Wait for the end. ``tick`` may name a reason to stop; a bad exit stops after a grace.
-
-        Returns:
-            The reason that ``tick`` gave, or None.
-        """
-        stop_at: float | None = None
-        while True:
-            self.poll()
-            reason = tick()  # even when all have ended: what ended them may have told us, too
-            if self.all_ended:
-                return reason
-            if self.bad and stop_at is None:
-                stop_at = time.monotonic() + GRACE_S
-            if reason or (stop_at is not None and time.monotonic() > stop_at):
-                self.end()
-                return reason
-            time.sleep(POLL_S)
+        """Wait for the end; see :func:`jobs.ended.watch`."""
+        return watch(self, tick, poll_s=POLL_S, grace_s=GRACE_S)
 
     def end(self) -> None:
         """Ask the rest to end, then kill; returns when no rank is left, or none that can end."""

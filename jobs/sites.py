@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
 
+from jobs.named import find_file, names_in
 from jobs.site import Site
 from jobs.suggest import unknown
 from jobs.yamlfile import Document, load_yaml
-from train.config import ConfigError
 
 SITES = Path(__file__).with_name("sites")
-_SUFFIXES = (".yaml", ".yml")
 #: Words of SITE= that stand for no file.
 AUTO, LOCAL = "auto", "local"
 
@@ -34,12 +32,12 @@ def load_site(name_or_path: str, folder: Path = SITES) -> NamedSite:
         ConfigError: no such site, or an error in its file: with the line, what was found, what is
             known and the nearest.
     """
-    path = _find(name_or_path, folder)
+    path = find_file("site", name_or_path, folder, (AUTO, LOCAL))
     return NamedSite(path.stem, site_of(load_yaml(path)), path)
 
 
 def site_names(folder: Path = SITES) -> list[str]:
-    return sorted(path.stem for path in folder.glob("*") if path.suffix in _SUFFIXES)
+    return names_in(folder)
 
 
 def site_of(document: Document) -> Site:
@@ -67,20 +65,3 @@ def site_of(document: Document) -> Site:
         # rules about several keys have no place of their own; the message starts with the key
         path = where or (text.split(":")[0].split(" ")[0],)
         raise document.error(path, f"{where[0]}: {text}" if where else text) from error
-
-
-def _find(name_or_path: str, folder: Path) -> Path:
-    if os.sep in name_or_path or name_or_path.endswith(_SUFFIXES):
-        path = Path(name_or_path).expanduser()
-        if not path.exists():
-            known = ", ".join(site_names(folder))
-            raise ConfigError(f"no site file {path}; sites known by name: {known or '(none)'}")
-        return path
-    for suffix in _SUFFIXES:
-        path = folder / f"{name_or_path}{suffix}"
-        if path.exists():
-            return path
-    raise ConfigError(
-        f"{unknown('site', name_or_path, [AUTO, LOCAL, *site_names(folder)])}. "
-        f"A site is a file under {folder}, or any path that ends in .yaml"
-    )

@@ -6,7 +6,6 @@ The grammar of the file is described in jobs/grammar.py.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +16,12 @@ from pydantic import ValidationError
 from jobs.expand import Cell, axes_of, expand, written
 from jobs.grammar import SweepFile, parse
 from jobs.keys import CELL_KEYS, defaults
-from jobs.suggest import unknown
+from jobs.named import find_file, names_in
 from jobs.techniques import PARAMETERS, TECHNIQUES_FILE, TechniqueRow, load_techniques
 from jobs.yamlfile import load_yaml
 from train.config import ConfigError, RunConfig
 
 SWEEPS = Path(__file__).with_name("sweeps")
-_SUFFIXES = (".yaml", ".yml")
 _REQUIRED = ("dataset", "model", "technique", "gpus", "epochs")
 
 
@@ -47,7 +45,7 @@ def load_sweep(
             known and the nearest.
     """
     rows = load_techniques(techniques)
-    file = parse(load_yaml(_find(name_or_path, folder)), rows)
+    file = parse(load_yaml(find_file("sweep", name_or_path, folder)), rows)
     cells = expand(file, rows)
     configs = _unique(file, [(cell, _config(cell, file, rows)) for cell in cells])
     used = {config.technique.name for config in configs}
@@ -64,24 +62,7 @@ def load_sweep(
 
 
 def sweep_names(folder: Path = SWEEPS) -> list[str]:
-    return sorted(path.stem for path in folder.glob("*") if path.suffix in _SUFFIXES)
-
-
-def _find(name_or_path: str, folder: Path) -> Path:
-    if os.sep in name_or_path or name_or_path.endswith(_SUFFIXES):
-        path = Path(name_or_path).expanduser()
-        if not path.exists():
-            known = ", ".join(sweep_names(folder))
-            raise ConfigError(f"no sweep file {path}; sweeps known by name: {known or '(none)'}")
-        return path
-    for suffix in _SUFFIXES:
-        path = folder / f"{name_or_path}{suffix}"
-        if path.exists():
-            return path
-    raise ConfigError(
-        f"{unknown('sweep', name_or_path, sweep_names(folder))}. "
-        f"A sweep is a file under {folder}, or any path that ends in .yaml"
-    )
+    return names_in(folder)
 
 
 def _config(cell: Cell, file: SweepFile, rows: Mapping[str, TechniqueRow]) -> RunConfig:

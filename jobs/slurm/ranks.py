@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from jobs.ended import Ended, bad_ends
+from jobs.ended import Ended, bad_ends, watch
 from jobs.slurm.steplog import SLURMSTEPD, StepLog
 from jobs.stop import Reason
 
@@ -65,6 +65,10 @@ class StepRanks:
     def unended(self) -> list[int]:
         return [rank for rank in range(self._size) if rank not in self.ended]
 
+    @property
+    def all_ended(self) -> bool:
+        return self.code is not None
+
     def place(self, rank: int) -> str:
         hosts = {end.rank: end.host for end in self.said.ends}
         return f"node {hosts[rank]}" if rank in hosts else "the step"
@@ -115,19 +119,8 @@ class StepRanks:
                 self.ended[end.rank] = Ended(end.code, time.time(), by_us)
 
     def watch(self, tick: Callable[[], Reason | None]) -> Reason | None:
-        """Wait for the step's end. ``tick`` may name a reason to end it before."""
-        stop_at: float | None = None
-        while True:
-            self.poll()
-            reason = tick()
-            if self.code is not None:
-                return reason
-            if self.bad and stop_at is None:
-                stop_at = time.monotonic() + GRACE_S
-            if reason or (stop_at is not None and time.monotonic() > stop_at):
-                self.end()
-                return reason
-            time.sleep(POLL_S)
+        """Wait for the end; see :func:`jobs.ended.watch`."""
+        return watch(self, tick, poll_s=POLL_S, grace_s=GRACE_S)
 
     def end(self) -> None:
         """End the step; returns when srun is gone: Slurm itself cleans up its nodes."""
