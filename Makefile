@@ -10,6 +10,7 @@ SITE ?= auto
 FORCE ?= 0
 JOBS ?= 1
 WAIT ?= 1
+PREFLIGHT ?= 1
 PACK ?= 1
 BUDGET ?=
 NODES ?=
@@ -20,7 +21,7 @@ RESULTS ?= $(CURDIR)/results
 DATA ?= $(CURDIR)/.data
 TESTS ?= tests
 # values reach the recipes as environment variables, never as shell text
-export SWEEP SITE FORCE JOBS WAIT PACK BUDGET NODES CELL IMAGE ACCOUNTING RESULTS DATA TESTS
+export SWEEP SITE FORCE JOBS WAIT PREFLIGHT PACK BUDGET NODES CELL IMAGE ACCOUNTING RESULTS DATA TESTS
 
 PY := .venv/bin/python
 ifeq ($(filter $(FORCE),0 1),)
@@ -41,7 +42,7 @@ FOLDER = "$$($(PY) -m jobs where "$$SWEEP" --results "$$RESULTS")"
 
 help: ## this list
 	@echo "Horoscale: make TARGET [SWEEP=quickstart] [SITE=auto] [FORCE=1] [DATA=DIR] [RESULTS=DIR]"
-	@echo "  on a cluster also: [WAIT=0] [BUDGET=GPU-hours] [PACK=cells per job] [NODES=N] [CELL=id]"
+	@echo "  on a cluster also: [WAIT=0] [PREFLIGHT=0] [BUDGET=GPU-hours] [PACK=cells per job] [NODES=N] [CELL=id]"
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | \
 	  awk -F'\t' '{printf "  %-12s %s\n", $$1, $$2}'
 
@@ -57,8 +58,9 @@ plan: setup-login ## show what a sweep would do: cells, time, scripts, GPU-hours
 sweep: $(SWEEP_NEEDS) ## run the cells of SWEEP that have no good record yet, then report
 	@code=0; force=; [ "$$FORCE" = 1 ] && force=--force; \
 	wait=--wait; [ "$$WAIT" = 0 ] && wait=--no-wait; \
+	first=--preflight; [ "$$PREFLIGHT" = 0 ] && first=--no-preflight; \
 	$(PY) -m jobs sweep $(WHERE) $(FROM) --jobs "$$JOBS" --pack "$$PACK" \
-	  $${BUDGET:+--budget "$$BUDGET"} $$wait $$force || code=$$?; \
+	  $${BUDGET:+--budget "$$BUDGET"} $$wait $$first $$force || code=$$?; \
 	if [ $$code -le 1 ] && [ "$$WAIT" = 1 ]; then \
 	  $(PY) -m analysis report --if-changed $(FOLDER) || code=$$?; fi; \
 	exit $$code

@@ -107,7 +107,7 @@ def status(
     """Show where every cell stands; one question to Slurm, however many there are."""
     with refusals():
         wanted = load_sweep(sweep)
-        code = desk.status(wanted, results.resolve() / wanted.name, as_text=as_json)
+        code = desk.status(wanted, results.resolve() / wanted.name, for_programs=as_json)
     raise typer.Exit(code)
 
 

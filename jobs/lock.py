@@ -47,8 +47,28 @@ def only_sweep(folder: Path) -> Iterator[None]:
                 f"another make sweep works on {folder} ({handle.read().strip() or 'unknown'}): "
                 "wait for it, stop it, or name another folder with RESULTS=DIR"
             )
+        _refuse_another_host(handle, folder)
         _sign(handle, _ourselves())
-        yield
+        try:
+            yield
+        finally:
+            _sign(handle, "")
+
+
+def _refuse_another_host(handle: TextIO, folder: Path) -> None:
+    """The lock is ours, yet another machine signed it and did not sign off: locks may not reach
+    from one machine to the other there.
+
+    Raises:
+        ConfigError: so it is.
+    """
+    handle.seek(0)
+    found = re.fullmatch(r"process \d+ on (.+)", handle.read().strip())
+    if found and found[1] != os.uname().nodename:
+        raise ConfigError(
+            f"{folder / '.lock'} says that a make sweep runs on another machine ({found[0]}), and "
+            "its lock is not seen here. If it has ended, remove that file; else wait for it"
+        )
 
 
 @contextlib.contextmanager

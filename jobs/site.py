@@ -40,6 +40,7 @@ class Site(Frozen):
     )  # jobs in the queue, array elements counted
     requeue: bool = True  # a preempted or unfinished cell goes on in the same job, requeued
     signal_s: int = Field(default=90, ge=1)  # seconds before its end at which Slurm warns a job
+    preflight_s: int = Field(default=150, ge=20)  # seconds that the preflight's ranks may take
     sbatch: dict[str, str | int | bool] = Field(default_factory=dict)  # other options, long names
     modules: tuple[str, ...] = ()  # loaded in the batch script, before the supervisor
     setup: tuple[str, ...] = ()  # lines of shell for the batch script, the site's own words
@@ -93,6 +94,11 @@ class Site(Frozen):
             raise ValueError(
                 "gpu_type needs a way to ask for it: set gpus: to gres or gpus-per-..."
             )
+        if self.signal_s >= 60 * self.time_min:
+            raise ValueError(
+                f"signal_s: a job of {self.time_min} min cannot be warned {self.signal_s} s before "
+                "its end: make it smaller"
+            )
         for option in self.sbatch:
             if not re.fullmatch(r"[a-z][a-z-]*", option):
                 raise ValueError(f"sbatch: expected long names such as mail-type, found {option!r}")
@@ -121,9 +127,9 @@ def _texts(value: Any) -> Iterator[str]:
 #: Options of sbatch that decide where records are and which cell a job runs.
 _OWN_OPTIONS = frozenset(
     {
-        "array", "chdir", "comment", "dependency", "error", "export", "job-name",
+        "array", "chdir", "clusters", "comment", "dependency", "error", "export", "job-name",
         "kill-on-invalid-dep", "nodes", "no-requeue", "ntasks", "ntasks-per-node", "open-mode",
-        "output", "parsable", "signal", "test-only", "wait", "wrap",
+        "output", "parsable", "quiet", "signal", "test-only", "wait", "wrap",
     }
 )  # fmt: skip
 _BY_KEY = {

@@ -1,4 +1,4 @@
-"""Hand cells to submitit; the only file that imports it."""
+"""Hand cells to submitit's local executor; for Slurm's see jobs/slurm/submit.py."""
 
 from __future__ import annotations
 

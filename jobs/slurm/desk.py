@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -18,14 +19,15 @@ from jobs.slurm import board
 from jobs.slurm.cancel import alive, cancel
 from jobs.slurm.commands import SlurmError
 from jobs.slurm.follow import Watcher
-from jobs.slurm.gate import largest, submit_preflight
+from jobs.slurm.gate import largest, preflight_array, preflight_task, submit_preflight
 from jobs.slurm.history import History
 from jobs.slurm.inventory import Place, submitted_cells
 from jobs.slurm.logs import find_cell, show
 from jobs.slurm.look import Look, look
 from jobs.slurm.notes import read_notes
 from jobs.slurm.preflight import FOLDER_NAME, read_preflight
-from jobs.slurm.program import Wish, enter, prepare
+from jobs.slurm.program import Wish, check, enter, prepare, slurm_refusals
+from jobs.slurm.reasons import in_words
 from jobs.slurm.script import job_name
 from jobs.slurm.send import plan_arrays
 from jobs.slurm.shape import Shape
@@ -38,13 +40,13 @@ POLL_S = 2.0
 OTHER_LINES = 16
 
 
-def status(wanted: Sweep, folder: Path, *, as_text: bool) -> int:
+def status(wanted: Sweep, folder: Path, *, for_programs: bool) -> int:
     """Print where every cell stands; exit code 3 where Slurm does not say."""
     become_owner(folder)
     found = _look(wanted, folder)
     for remark in found.remarks:
         say(remark)
-    if as_text:
+    if for_programs:
         print(
             json.dumps(as_json(wanted.name, found.states, found.asked_at, found.trouble), indent=1)
         )
@@ -67,8 +69,7 @@ def _look(wanted: Sweep, folder: Path) -> Look:
         cells = [recorded(config, folder / config.cell_id()) for config in configs]
         states = survey_slurm([(cell, read_life(cell)) for cell in cells], {}, (), {})
         return Look(states, datetime.now(UTC), None)
-    there = [config for config in configs if (folder / config.cell_id()).is_dir()]
-    return look(there, folder, notes[-1].job_name, History(notes[-1].slurm_conf))
+    return look(configs, folder, notes[-1].job_name, History(notes[-1].slurm_conf))
 
 
 def cancel_jobs(wanted: Sweep, folder: Path) -> int:
@@ -80,9 +81,10 @@ def cancel_jobs(wanted: Sweep, folder: Path) -> int:
     """
     become_owner(folder)
     notes, _ = read_notes(folder)
-    if not notes:
+    if not notes and not (folder / FOLDER_NAME).is_dir():
         raise ConfigError(f"{folder} holds no note of a submission: nothing to cancel")
-    watcher = Watcher(folder, notes[-1].job_name, notes[-1].slurm_conf)
+    conf = notes[-1].slurm_conf if notes else os.environ.get("SLURM_CONF")
+    watcher = Watcher(folder, job_name(wanted.name, folder), conf)
     try:
         queue = watcher.queue(30)
         there = [c for c in wanted.configs if (folder / c.cell_id()).is_dir()]
@@ -129,6 +131,10 @@ def preflight(wish: Wish, nodes: int | None) -> int:
     """Submit the preflight job alone and wait for its report; exit code 0, 1, or 3 without one.
 
     ``nodes``: on how many; None: as many as the sweep's largest cell.
+
+    Raises:
+        ConfigError: the cluster cannot run it.
+        NoAnswer: Slurm does not answer.
     """
     enter(wish)
     wish.folder.mkdir(parents=True, exist_ok=True)
@@ -136,18 +142,16 @@ def preflight(wish: Wish, nodes: int | None) -> int:
     shape = largest(plan_arrays(sending, _all(wish)))
     if nodes is not None:
         shape = Shape(nodes, sending.site.ranks_per_node)
-    run = f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
-    try:
-        job = submit_preflight(sending, shape, "by hand", run)
+    task = preflight_task(sending, shape, datetime.now(UTC))
+    watcher = Watcher(wish.folder, sending.job_name, sending.site.slurm_conf)
+    with slurm_refusals(wish):
+        check(wish, [preflight_array(sending, shape)], {})
+        job = submit_preflight(sending, task)
         say(f"preflight: job {job} on {shape}")
-        watcher = Watcher(wish.folder, sending.job_name, sending.site.slurm_conf)
-        while (state := watcher.queue(60).get(job)) is not None and not state.ended:
-            time.sleep(POLL_S)
-    except SlurmError as error:
-        raise NoAnswer(str(error)) from error
-    report = read_preflight(wish.folder / FOLDER_NAME / run)
+        _wait_for(job, watcher)
+    report = read_preflight(Path(task.folder))
     if report is None:
-        say(f"the preflight job {job} left no report; see {wish.folder / FOLDER_NAME / run}")
+        say(f"the preflight job {job} left no report; see {task.folder}")
         return EXIT_UNDECIDED
     for problem in report.problems:
         say(f"preflight: {problem}")
@@ -155,6 +159,15 @@ def preflight(wish: Wish, nodes: int | None) -> int:
     verdict = "whole" if report.ok else "NOT whole"
     say(f"preflight: {verdict}: {', '.join(report.nodes)} ({versions})")
     return 0 if report.ok else EXIT_CELL_FAILED
+
+
+def _wait_for(job: str, watcher: Watcher) -> None:
+    told = ""
+    while (state := watcher.queue(60).get(job)) is not None and not state.ended:
+        if (why := in_words(state)) not in ("", told):
+            say(f"preflight: {why}")
+            told = why
+        time.sleep(POLL_S)
 
 
 def _all(wish: Wish) -> Sequence[Standing]:

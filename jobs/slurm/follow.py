@@ -100,11 +100,13 @@ def follow(
 
     Raises:
         Left: ``stop`` has a reason.
+        SlurmError: not all could be submitted; raised when all that could has ended.
     """
+    refused: SlurmError | None = None
     open_ = {config.cell_id(): config for config in configs}
     results: dict[str, str] = {}
     trouble_since: datetime | None = None
-    while open_ or waiting():
+    while open_ or (waiting() and refused is None):
         if stop.reason:
             raise Left(stop.reason.text)
         try:
@@ -125,10 +127,19 @@ def follow(
                 results[place.standing.config.cell_id()] = place.standing.status
                 del open_[place.standing.config.cell_id()]
                 display.ended(place.standing)
-        added = refill(sum(not state.ended for state in queue.values()))
-        open_ |= {config.cell_id(): config for config in added}
-        if open_ or waiting():
+        if refused is None:
+            try:
+                added = refill(sum(not state.ended for state in queue.values()))
+                open_ |= {config.cell_id(): config for config in added}
+            except SlurmError as error:
+                refused = error
+                display.say(
+                    f"no more cells are submitted ({error}); the rest is watched to its end"
+                )
+        if open_:
             _pause(stop)
+    if refused is not None:
+        raise refused
     return results
 
 

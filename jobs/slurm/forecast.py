@@ -14,9 +14,10 @@ from jobs.options import say
 from jobs.plan import plan_rows, render_plan
 from jobs.slurm.allocation import Allocation
 from jobs.slurm.budget import check_budget, gpu_hours
-from jobs.slurm.image import Image, find_image
+from jobs.slurm.gate import largest, preflight_array
+from jobs.slurm.image import BUILT, Image, find_image
 from jobs.slurm.inventory import array_folder
-from jobs.slurm.notes import comment_of
+from jobs.slurm.notes import PREFLIGHT, comment_of
 from jobs.slurm.plan import render_slurm_plan
 from jobs.slurm.program import Wish, sending_for
 from jobs.slurm.script import script_text
@@ -49,6 +50,13 @@ def plan(wish: Wish) -> None:
         script=lambda array: _script(sending, array, arrays.index(array)),
         launch=lambda array: _launch(sending, array, by_id),
     )  # fmt: skip
+    if arrays:
+        shape = largest(arrays)
+        minutes = preflight_array(sending, shape).minutes
+        console.print(
+            f"\nbefore them the preflight, one job of {minutes} min on {shape}: the arrays wait "
+            "for its good end (PREFLIGHT=0 leaves it out)", soft_wrap=True, highlight=False,
+        )  # fmt: skip
     if wish.budget is not None and todo:
         check_budget(wish.budget, cost, sending.site)
 
@@ -60,14 +68,18 @@ def _image(wish: Wish) -> Image:
     except ConfigError as error:
         say(f"before the sweep: {error}")
         name = wish.site.site.image
-        return Image(str(ROOT / "containers" / "images" / f"{name}.sif"), None)
+        built = ROOT / "containers" / "images" / f"{name}.sif"
+        return Image(str(built) if name in BUILT else name, None)
 
 
 def _script(sending: Sending, array: Array, index: int) -> str:
     folder = array_folder(sending.folder, RUN, index)
     name = sending.job_name
     comment = comment_of(RUN, index)
-    return script_text(sending.site, array, folder, name=name, root=sending.root, comment=comment)
+    first = f"afterok:{PREFLIGHT.upper()}"
+    return script_text(
+        sending.site, array, folder, name=name, root=sending.root, dependency=first, comment=comment
+    )
 
 
 def _launch(sending: Sending, array: Array, configs: dict[str, RunConfig]) -> Sequence[str]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 
 from jobs.options import say
+from jobs.slurm.inventory import preflight_folder
 from jobs.slurm.notes import PREFLIGHT, comment_of
 from jobs.slurm.preflight import (
     FOLDER_NAME,
-    MINUTES,
     PreflightTask,
     key_of,
+    minutes_for,
     recent,
     run_preflight,
 )
@@ -32,30 +34,49 @@ def hold_by_preflight(sending: Sending, shape: Shape) -> str | None:
     Raises:
         SlurmError: sbatch refused, or gave no answer.
     """
-    key = key_of(sending.site, shape, sending.image.digest, sending.image.path, sending.root)
     now = datetime.now(UTC)
-    if (good := recent(sending.folder, key, now)) is not None:
+    task = preflight_task(sending, shape, now)
+    if (good := recent(sending.folder, task.key, now)) is not None:
         say(f"preflight: whole {(now - good.at).total_seconds() / 60:.0f} min ago (job {good.job})")
         return None
-    job = submit_preflight(sending, shape, key, f"{now:%Y%m%dT%H%M%S%f}")
+    job = submit_preflight(sending, task)
     say(f"preflight: job {job} on {shape} goes first; the cells wait for its good end")
     return job
 
 
-def submit_preflight(sending: Sending, shape: Shape, key: str, run: str) -> str:
-    folder = sending.folder / FOLDER_NAME / run
-    folder.mkdir(parents=True)
+def preflight_task(sending: Sending, shape: Shape, now: datetime) -> PreflightTask:
+    """``now`` gives its folder a name of its own."""
+    folder = sending.folder / FOLDER_NAME / f"{now:%Y%m%dT%H%M%S%f}"
     task = PreflightTask(
-        folder=str(folder), key=key, site=sending.site, nodes=shape.nodes,
-        ranks_per_node=shape.ranks_per_node, image=sending.image.path, root=str(sending.root),
+        folder=str(folder),
+        key="",
+        site=sending.site,
+        nodes=shape.nodes,
+        ranks_per_node=shape.ranks_per_node,
+        image=sending.image.path,
+        root=str(sending.root),
         data=str(sending.data),
-        store=str(sending.store), results=str(sending.folder),
-    )  # fmt: skip
-    array = Array(shape, (Unit((PREFLIGHT,), shape, MINUTES),), MINUTES, 1)
-    comment = comment_of(run, PREFLIGHT)
-    asked = parameters(
-        sending.site, array, name=sending.job_name, root=sending.root, comment=comment
+        store=str(sending.store),
+        results=str(sending.folder),
+        folders=sending.folders,
     )
-    private = sending.folder / ".submitit" / f"{run}-{PREFLIGHT}"
+    return task.model_copy(update={"key": key_of(task, sending.image.digest)})
+
+
+def preflight_array(sending: Sending, shape: Shape) -> Array:
+    minutes = minutes_for(sending.site)
+    return Array(shape, (Unit((PREFLIGHT,), shape, minutes),), minutes, 1)
+
+
+def submit_preflight(sending: Sending, task: PreflightTask) -> str:
+    """Returns the job's id; raises SlurmError."""
+    folder = Path(task.folder)
+    folder.mkdir(parents=True)
+    shape = Shape(task.nodes, task.ranks_per_node)
+    asked = parameters(
+        sending.site, preflight_array(sending, shape), name=sending.job_name, root=sending.root,
+        comment=comment_of(folder.name, PREFLIGHT),
+    )  # fmt: skip
+    private = preflight_folder(sending.folder, folder.name)
     told = [task.model_dump(mode="json")]
     return submit_array(run_preflight, told, private, asked, sending.site.slurm_conf)

@@ -3,16 +3,17 @@ that are gone. Cells whose job ended without a word get their record here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from jobs.ledger import Standing, recorded
 from jobs.lock import hold
-from jobs.settle import begun_in, is_good, settle_lost, settle_unstarted
+from jobs.settle import begun_in, is_good, over, settle_lost, settle_unstarted
 from jobs.slurm.history import Ending, History, status_of
-from jobs.slurm.notes import CLOCKS_DIFFER, RunNote
+from jobs.slurm.notes import CLOCKS_DIFFER, PREFLIGHT, RunNote
 from jobs.slurm.preflight import FOLDER_NAME, PreflightReport, read_preflight
 from jobs.slurm.queue import JobState
 from jobs.slurm.submit import log_name
@@ -88,14 +89,20 @@ def take(
         and is_open(sweep / config.cell_id(), told)
     }
     gone = {name: told for name, told in open_.items() if ripe(told.job)}
-    endings = history.endings({told.job for told in gone.values()})
+    asked = {told.job for told in gone.values()}
+    firsts = {told.preflight for told in gone.values() if told.preflight}
+    silent = {job for job in firsts if job not in alive and report_of(sweep, job) is None}
+    endings = history.endings(asked | silent)
+    held = {job: held_by(sweep, job, silent, endings) for job in firsts}
     places = []
     for config in configs:
         name, folder = config.cell_id(), sweep / config.cell_id()
         told = submitted.get(name)
         settling = name in open_
         if name in gone:
-            settling = not conclude(config, folder, gone[name], endings.get(gone[name].job))
+            last = gone[name]
+            why = held.get(last.preflight) if last.preflight else None
+            settling = not conclude(config, folder, last, endings.get(last.job), why)
         job = alive.get(told.job) if told else None
         places.append(Place(recorded(config, folder), job, told, settling))
     return places
@@ -103,6 +110,10 @@ def take(
 
 def is_open(cell: Path, told: Submitted) -> bool:
     """Whether the last job has left this cell without a record of its own."""
+    for folder in (cell, cell / "logs"):
+        with suppress(OSError):
+            # network file systems look again at a folder that is opened
+            next(folder.iterdir(), None)
     if begun_in(cell) is not None:
         return True
     try:
@@ -113,28 +124,58 @@ def is_open(cell: Path, told: Submitted) -> bool:
     return record.ended_at < told.at - CLOCKS_DIFFER and record.status not in GOOD
 
 
-def conclude(config: RunConfig, cell: Path, told: Submitted, ending: Ending | None) -> bool:
-    """Give a cell whose job is gone its record; False while its supervisor still holds it."""
+def conclude(
+    config: RunConfig,
+    cell: Path,
+    told: Submitted,
+    ending: Ending | None,
+    held: str | None = None,
+) -> bool:
+    """Give a cell whose job is gone its record; False while its supervisor still holds it.
+
+    ``held``: what the preflight found that kept the job from beginning.
+    """
     status, text = words(told.job, ending)
-    if (held := held_by(cell.parent, told.preflight)) is not None:
+    if held is not None and begun_in(cell) is None:
         status, text = "cancelled", held
     with hold(cell) as ours:
         if not ours:
             return False
+        if is_good(cell):
+            over(cell)  # its supervisor was ended between the record and the last clean-up
         settled = is_good(cell) or settle_lost(cell, config, text, status)
         if not settled and is_open(cell, told):
             settle_unstarted(cell, config, told.log, told.at, text, status)
     return True
 
 
-def held_by(sweep: Path, preflight: str | None) -> str | None:
-    """What the preflight found that held the job; None where it found nothing."""
+def held_by(
+    sweep: Path,
+    preflight: str | None,
+    silent: Collection[str] = (),
+    endings: Mapping[str, Ending] | None = None,
+) -> str | None:
+    """Why the preflight held the job; None where it did not.
+
+    ``silent``: preflight jobs that are gone and left no report; ``endings``: what Slurm says.
+    """
     if preflight is None:
         return None
     report = report_of(sweep, preflight)
-    if report is None or report.ok:
+    if report is not None:
+        found = None if report.ok else report.problems[0]
+        return None if found is None else f"held by the preflight, job {preflight}: {found}"
+    if preflight not in silent:
         return None
-    return f"held by the preflight, job {preflight}: {report.problems[0]}"
+    _, text = words(preflight, (endings or {}).get(preflight))
+    logs = sorted((sweep / SUBMITIT).glob(f"*-{PREFLIGHT}/{log_name(preflight)}"))
+    read = f"; read {logs[-1]}" if logs else ""
+    return f"held: the preflight ended without a report ({text}){read}"
+
+
+def preflight_folder(sweep: Path, run: str) -> Path:
+    """submitit's folder of a preflight job."""
+    return sweep / SUBMITIT / f"{run}-{PREFLIGHT}"
 
 
 def report_of(sweep: Path, preflight: str) -> PreflightReport | None:

@@ -81,7 +81,7 @@ def slurm_summary(
 
 def _cost_line(cost: Cost, *, whole_nodes: bool) -> str:
     basis = "whole nodes, " if whole_nodes else ""
-    text = f"GPU-hours: at most {hours(cost.at_most)} ({basis}all jobs until their time limits)"
+    text = f"GPU-hours: at most {hours(cost.at_most)} ({basis}every job once until its time limit)"
     if cost.expected is None:
         return text + "; never run here, so there is nothing to estimate from"
     text += f", about {hours(cost.expected)} going by earlier cells"

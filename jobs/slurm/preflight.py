@@ -7,6 +7,7 @@ its good end, so a failure holds the sweep.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import sys
 import time
@@ -19,7 +20,7 @@ from pydantic import AwareDatetime, ValidationError
 
 from jobs.cause import tail_of
 from jobs.site import Site
-from jobs.slurm.allocation import Allocation
+from jobs.slurm.allocation import Allocation, warned_by_signal
 from jobs.slurm.ranks import StepRanks
 from jobs.slurm.shape import Shape
 from jobs.slurm.step import (
@@ -34,6 +35,7 @@ from jobs.slurm.step import (
 from jobs.slurm.unit import scratch_binds
 from jobs.slurm.verdict import container_failure
 from jobs.stop import Reason, stopped_by_signals
+from train.config import FOLDER_PREFIX
 from train.files import write_atomically
 from train.preflight_report import RankPreflight, problems, read_reports
 from train.technique import Frozen
@@ -43,8 +45,8 @@ REPORT_NAME = "report.json"
 SRUN_LOG = "srun.log"
 #: A cluster that was whole this recently is not looked at again for the same request.
 VALID = timedelta(hours=12)
-RANK_LIMIT_S = 150
-MINUTES = 5
+#: srun and the container may take this much longer than the ranks.
+START_S = 60
 
 
 class Problem(Frozen):
@@ -88,12 +90,18 @@ class PreflightTask(Frozen):
     data: str
     store: str
     results: str
+    folders: tuple[str, ...] = ()  # data sets that are folders of images
 
 
-def key_of(site: Site, shape: Shape, digest: str | None, image: str, root: Path) -> str:
+def minutes_for(site: Site) -> int:
+    """Time limit of the preflight job."""
+    return math.ceil((site.preflight_s + START_S) / 60) + 1
+
+
+def key_of(task: PreflightTask, digest: str | None) -> str:
     """Equal for requests that an earlier good preflight answers."""
-    text = f"{site.model_dump_json()}|{shape}|{digest}|{image}|{root}"
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    asked = task.model_dump_json(exclude={"folder", "key", "results"})
+    return hashlib.sha256(f"{asked}|{digest}".encode()).hexdigest()[:16]
 
 
 def read_preflight(folder: Path) -> PreflightReport | None:
@@ -116,14 +124,15 @@ def recent(sweep: Path, key: str, now: datetime) -> PreflightReport | None:
 def run_preflight(told: dict[str, Any]) -> None:
     """Called by submitit on the first node. Ends with exit code 1 when the sweep is to be held."""
     task = PreflightTask.model_validate(told)
-    allocation = Allocation.read(os.environ, MINUTES, task.site.slurm_conf)
+    allocation = Allocation.read(os.environ, minutes_for(task.site), task.site.slurm_conf)
     folder, shape = Path(task.folder), Shape(task.nodes, task.ranks_per_node)
     began = time.monotonic()
     ranks = StepRanks(folder / SRUN_LOG)
-    with stopped_by_signals() as stop:
+    # Slurm's warning is none of this job's business, and submitit would end it
+    with stopped_by_signals() as stop, warned_by_signal():
         argv, settings = _launch(task, shape, folder, allocation)
         ranks.start(argv, rank_base(os.environ) | settings, shape.size)
-        deadline = began + RANK_LIMIT_S + 30
+        deadline = began + task.site.preflight_s + START_S
 
         def tick() -> Reason | None:
             late = Reason("timeout", "the preflight came to no end")
@@ -157,13 +166,16 @@ def _launch(
     site = task.site
     container = Container(
         task.image, site.runtime, site.gpu_support,
-        (task.root, task.data, task.store, task.results, *scratch_binds(site), *site.binds),
+        (task.root, task.data, task.store, task.results, *task.folders,
+         *scratch_binds(site), *site.binds),
         site.container_arguments,
     )  # fmt: skip
     python = sys.executable if task.image == NO_IMAGE else IMAGE_PYTHON
     rank = [python, "-m", "train.preflight", "--out", str(folder), "--world", str(shape.size)]
-    rank += ["--data", task.data, "--limit-s", str(RANK_LIMIT_S)]
+    rank += ["--data", task.data, "--limit-s", str(site.preflight_s)]
     rank += ["--store", task.store]
+    if task.folders:
+        rank += ["--dataset", f"{FOLDER_PREFIX}{task.folders[0]}"]
     if site.interface is not None:
         rank += ["--interface", site.interface]
     if site.gpu_support != "none":

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import pwd
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from jobs.ledger import FORCED, Standing, lay_out, manifest_of
 from jobs.lock import only_sweep
 from jobs.options import EXIT_INTERRUPTED, NoAnswer, say
 from jobs.plan import plan_rows
+from jobs.site import Site
 from jobs.sites import NamedSite
 from jobs.slurm.board import Board, LiveBoard, PlainBoard
 from jobs.slurm.budget import check_budget, gpu_hours
@@ -26,7 +27,7 @@ from jobs.slurm.commands import SlurmError
 from jobs.slurm.follow import Left, Watcher, follow
 from jobs.slurm.image import Image, find_image
 from jobs.slurm.inventory import Place
-from jobs.slurm.notes import adopt, read_notes, write_note
+from jobs.slurm.notes import RunNote, adopt, read_notes, write_note
 from jobs.slurm.queue import JobState
 from jobs.slurm.script import check_path
 from jobs.slurm.send import Sending, plan_arrays
@@ -37,7 +38,7 @@ from jobs.standing import say_results, say_standing
 from jobs.stop import stopped_by_signals
 from jobs.supervisor import ROOT
 from jobs.sweep import Sweep
-from train.config import ConfigError, RunConfig
+from train.config import FOLDER_PREFIX, ConfigError, RunConfig
 from train.source import git_state
 
 PATIENCE_S = 60.0
@@ -69,19 +70,25 @@ def sweep(wish: Wish, *, force: bool, wait: bool, preflight: bool) -> int:
         NoAnswer: Slurm does not answer.
     """
     enter(wish)
-    with only_sweep(wish.folder):
-        try:
-            return _sweep(wish, force=force, wait=wait, preflight=preflight)
-        except SlurmError as error:
-            if error.asked == "sbatch" and not error.passing:
-                raise ConfigError(
-                    f"sbatch refused what {wish.site.source} asks for: {error.came}. Mend that "
-                    "file, then make sweep again"
-                ) from error
-            raise NoAnswer(
-                f"Slurm gives no answer, or a refusal: {error}. What was submitted before goes on; "
-                "make sweep again submits the rest, make status shows both"
+    with only_sweep(wish.folder), slurm_refusals(wish):
+        return _sweep(wish, force=force, wait=wait, preflight=preflight)
+
+
+@contextmanager
+def slurm_refusals(wish: Wish) -> Iterator[None]:
+    """Raises ConfigError where sbatch refuses the site's wishes, else NoAnswer."""
+    try:
+        yield
+    except SlurmError as error:
+        if error.asked == "sbatch" and not error.passing:
+            raise ConfigError(
+                f"sbatch refused what {wish.site.source} asks for: {error.came}. Mend that "
+                "file, then make sweep again"
             ) from error
+        raise NoAnswer(
+            f"Slurm gives no answer, or a refusal: {error}. What was submitted before goes on; "
+            "make sweep again submits the rest, make status shows both"
+        ) from error
 
 
 def enter(wish: Wish) -> None:
@@ -97,10 +104,17 @@ def enter(wish: Wish) -> None:
         raise ConfigError(
             f"{wish.site.source}: there is no user {user!r}: make cluster makes the practice user"
         ) from None
-    for path in (wish.folder, *wish.folder.rglob("*")):
-        # never what a link of that user leads to
-        os.chown(path, owner.pw_uid, owner.pw_gid, follow_symlinks=False)
+    give(wish.folder, owner.pw_uid, owner.pw_gid)
     become()
+
+
+def give(folder: Path, user: int, group: int) -> None:
+    """Make all below a folder another user's: never what a link leads to, even one that is put
+    there meanwhile, because names are looked up in folders that are held open."""
+    for _, folders, files, handle in os.fwalk(folder):
+        for name in (*folders, *files):
+            os.chown(name, user, group, dir_fd=handle, follow_symlinks=False)
+        os.fchown(handle, user, group)
 
 
 def _sweep(wish: Wish, *, force: bool, wait: bool, preflight: bool) -> int:
@@ -110,9 +124,12 @@ def _sweep(wish: Wish, *, force: bool, wait: bool, preflight: bool) -> int:
     rows = plan_rows(configs, images, known_rates(wish.results))
     lay_out(configs, wish.folder, manifest_of(wish.wanted))
     watcher = Watcher(wish.folder, sending.job_name, sending.site.slurm_conf)
+    notes, broken = read_notes(wish.folder)
+    for text in broken:
+        say(text)
     queue = watcher.queue(PATIENCE_S)
-    adopt_lost(wish.folder, queue)
-    places = watcher.look(configs, watcher.notes(), queue)
+    adopt_lost(wish.folder, notes, queue)
+    places = watcher.look(configs, notes, queue)
     cells = [_forced(place) if force else place.standing for place in places]
     todo = [c for c, p in zip(cells, places, strict=True) if not c.done and not p.alive]
     if todo:
@@ -145,6 +162,11 @@ def check(wish: Wish, arrays: Sequence[Array], seconds: Mapping[str, float | Non
         check_budget(wish.budget, gpu_hours(arrays, seconds, site), site)
 
 
+def bounded(site: Site, budget: float | None) -> Site:
+    """With a budget no job runs twice: what a cell still needs then, the next sweep asks for."""
+    return site if budget is None else site.model_copy(update={"requeue": False})
+
+
 def prepare(wish: Wish) -> Sending:
     """Everything that the jobs share, checked.
 
@@ -163,18 +185,24 @@ def sending_for(wish: Wish, image: Image) -> Sending:
         (data, "the data folder"),
         (store, "the data store"),
     )
-    for path, what in named:
+    folders = [
+        Path(config.dataset.removeprefix(FOLDER_PREFIX)).expanduser().absolute()
+        for config in wish.wanted.configs
+        if config.dataset.startswith(FOLDER_PREFIX)
+    ]
+    for path, what in (*named, *((folder, "the data set") for folder in folders)):
         check_path(path, what)
     commit, dirty = git_state(ROOT)
     return Sending(
         sweep=wish.wanted.name,
         folder=wish.folder,
         site_name=wish.site.name,
-        site=wish.site.site,
+        site=bounded(wish.site.site, wish.budget),
         image=image,
         root=ROOT,
         data=data,
         store=store,
+        folders=tuple(dict.fromkeys(map(str, folders))),
         stall_s=wish.stall_s,
         pack=wish.pack,
         git_commit=commit,
@@ -182,11 +210,8 @@ def sending_for(wish: Wish, image: Image) -> Sending:
     )
 
 
-def adopt_lost(folder: Path, queue: dict[str, JobState]) -> None:
-    """Job ids that nobody lived to write down."""
-    notes, broken = read_notes(folder)
-    for text in broken:
-        say(text)
+def adopt_lost(folder: Path, notes: list[RunNote], queue: dict[str, JobState]) -> None:
+    """Fill in job ids that nobody lived to write down."""
     for index, note in enumerate(notes):
         notes[index], unclear = adopt(note, queue, notes)
         for text in unclear:

@@ -33,6 +33,7 @@ class Sending:
     root: Path
     data: Path
     store: Path
+    folders: tuple[str, ...]  # data sets that are folders of images
     stall_s: float
     pack: int
     git_commit: str | None
@@ -147,6 +148,7 @@ def unit_task(
         root=str(sending.root),
         data=str(sending.data),
         store=str(sending.store),
+        folders=sending.folders,
         stall_s=sending.stall_s,
         minutes=unit.minutes,
         block=block,

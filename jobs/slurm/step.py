@@ -69,6 +69,8 @@ def step_argv(
         *(["--gpus-per-task=" + _gpus(site)] if site.gpus == "gpus-per-task" else []),
         # stragglers are ended by the supervisor, which knows why, never by a site's default
         "--wait=0",
+        # a site's profile may say otherwise, and ranks would lose what they find each other by
+        "--export=ALL",
         "--unbuffered",
         "--input=none",
         "--open-mode=append",

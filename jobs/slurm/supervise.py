@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from jobs.attend import Start, attend
 from jobs.ledger import Standing, archive, recorded
 from jobs.lock import hold
-from jobs.settle import is_good, settle_lost
+from jobs.settle import begun_in, is_good, settle_lost
 from jobs.slurm.allocation import (
     Allocation,
     Warned,
@@ -24,6 +24,7 @@ from jobs.slurm.allocation import (
     why,
 )
 from jobs.slurm.commands import SlurmError, run
+from jobs.slurm.queue import RUNNING
 from jobs.slurm.ranks import StepRanks
 from jobs.slurm.shape import Shape
 from jobs.slurm.step import (
@@ -40,6 +41,7 @@ from jobs.slurm.verdict import verdict
 from jobs.stop import Reason, Stop, stopped_by_signals
 from train.config import RunConfig, load_config
 from train.record import GOOD, RECORD_NAME, RecordError, read_record
+from train.source import git_state
 from train.traces import CONFIG_NAME, STOP_NAME, earlier_attempts, read_epochs
 
 SRUN_LOG = "srun.log"
@@ -94,6 +96,9 @@ def _run(task: UnitTask, cell: Path, allocation: Allocation, stop: Stop, warned:
     with hold(cell, lambda: stop.reason) as ours:
         if not ours:
             return Ran("cancelled")  # while waiting for another supervisor: the record is its own
+        if (other := _still_runs(cell, allocation)) is not None:
+            _say(f"{cell.name}: job {other} runs it: left alone")
+            return Ran("cancelled")
         config = load_config(cell / CONFIG_NAME)
         settle_lost(cell, config)
         _put_aside(task, cell)
@@ -102,6 +107,19 @@ def _run(task: UnitTask, cell: Path, allocation: Allocation, stop: Stop, warned:
         before = len(earlier_attempts(cell))
         status = attend(_start(task, recorded(config, cell), allocation, stop, warned))
         return Ran(status, sum(epoch.attempt > before for epoch in read_epochs(cell)))
+
+
+def _still_runs(cell: Path, allocation: Allocation) -> str | None:
+    """Another job whose start of this cell is alive, where locks do not reach its node."""
+    begun = begun_in(cell)
+    if begun is None or begun.job in (None, allocation.name):
+        return None
+    try:
+        argv = ["squeue", "--noheader", f"--jobs={begun.job}", "--format=%T"]
+        answer = run(argv, slurm_conf=allocation.slurm_conf)
+    except SlurmError:
+        return None
+    return begun.job if answer.out.strip() in RUNNING else None
 
 
 def _put_aside(task: UnitTask, cell: Path) -> None:
@@ -185,9 +203,13 @@ def _facts(task: UnitTask) -> dict[str, str]:
     facts = {"HOROSCALE_BLOCK": task.block}
     if task.image_digest:
         facts["HOROSCALE_IMAGE_DIGEST"] = task.image_digest
-    if task.git_commit:
-        facts["HOROSCALE_GIT_COMMIT"] = task.git_commit
-        facts["HOROSCALE_GIT_DIRTY"] = "1" if task.git_dirty else "0"
+    # of the checkout as it is now: it may have moved on while the job waited
+    commit, dirty = git_state(Path(task.root))
+    if commit is None:  # no git on the nodes
+        commit, dirty = task.git_commit, task.git_dirty
+    if commit:
+        facts["HOROSCALE_GIT_COMMIT"] = commit
+        facts["HOROSCALE_GIT_DIRTY"] = "1" if dirty else "0"
     return facts
 
 

@@ -26,6 +26,7 @@ class UnitTask(Frozen):
     root: str  # the checkout
     data: str
     store: str
+    folders: tuple[str, ...] = ()  # data sets that are folders of images
     stall_s: float
     minutes: int  # the job's time limit
     block: str  # run, array and place of the unit: cells of one block shared their nodes
@@ -33,7 +34,8 @@ class UnitTask(Frozen):
     git_dirty: bool | None = None
 
     def container(self, *folders: str) -> Container:
-        binds = (self.root, self.data, self.store, *folders, *scratch_binds(self.site))
+        binds = (self.root, self.data, self.store, *self.folders, *folders)
+        binds += scratch_binds(self.site)
         binds += self.site.binds
         return Container(
             self.image, self.site.runtime, self.site.gpu_support, binds,

@@ -45,7 +45,8 @@ def site_for(name: str, folder: Path = SITES) -> NamedSite | None:
             ) from error
         say(f"Slurm's programs are here, but no cluster ({error.came}): running on this machine")
         return None
-    file = folder / f"{found.name}.yaml"
+    # never one of the examples beside it
+    file = folder / f"auto-{found.name}.yaml"
     if not file.exists():
         write_atomically(file, found.text)
         say(f"found a cluster and wrote {file}: look it over, change what is wrong")
@@ -64,7 +65,8 @@ def asker(slurm_conf: str | None) -> Callable[[Sequence[str]], str]:
         answer = ask(argv, patience_s=PATIENCE_S, slurm_conf=slurm_conf)
         if answer.code != 0:
             raise SlurmError(" ".join(argv), answer.words, passing=False)
-        return answer.out
+        # srun of older Slurms lists what it can launch with among its messages
+        return answer.out if answer.out.strip() else answer.err
 
     return question
 

@@ -121,3 +121,18 @@ def test_options_that_a_key_leaves_open_may_be_set(
     assert Site(ranks_per_node=1, sbatch={option: "x"}, **free).sbatch == {option: "x"}
     with pytest.raises(ValueError, match=f"{option} belongs to the key"):
         Site(ranks_per_node=1, sbatch={option: "x"}, **taken)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("time_min: 1\nsignal_s: 60", "signal_s"),
+        ("sbatch: {clusters: other}", "clusters"),
+        ("sbatch: {quiet: true}", "quiet"),
+    ],
+)
+def test_what_would_lose_jobs_is_refused(tmp_path: Path, line: str, words: str) -> None:
+    file = tmp_path / "site.yaml"
+    file.write_text(f"ranks_per_node: 1\n{line}\n")
+    with pytest.raises(ConfigError, match=words):
+        load_site(str(file))

@@ -159,8 +159,8 @@ def sending(sweep: Path, limit: int | None = 3):
 
     return Sending(
         sweep="t", folder=sweep, site_name="s", site=Site(ranks_per_node=1, submit_limit=limit),
-        image=Image("none", None), root=sweep, data=sweep, store=sweep, stall_s=60, pack=1,
-        git_commit=None, git_dirty=None,
+        image=Image("none", None), root=sweep, data=sweep, store=sweep, folders=(),
+        stall_s=60, pack=1, git_commit=None, git_dirty=None,
     )  # fmt: skip
 
 
@@ -238,3 +238,20 @@ def test_even_the_smallest_limit_has_room_for_one(tmp_path: Path, sent) -> None:
     submitter = Submitter(sending(tmp_path, 1), todo(tmp_path), preflight=False)
     assert len(submitter.more(0)) == 1
     assert submitter.more(1) == []
+
+
+def test_a_refused_submission_does_not_end_the_watch(sweep, monkeypatch) -> None:
+    """What runs is watched to its end; only then is the refusal told."""
+    noted(sweep, "7", ONE)
+    watch = watcher(sweep, monkeypatch, *[{"7": "RUNNING"}] * 4, {})
+    display = Silent()
+    asked: list[int] = []
+
+    def refill(alive: int) -> list:
+        asked.append(alive)
+        raise SlurmError("sbatch", "violates accounting/QOS policy", passing=False)
+
+    with pytest.raises(SlurmError, match="QOS"):
+        follow(watch, [ONE], display, Stop(), refill, lambda: True)
+    assert asked == [1], "asked once only"
+    assert display.over == [(ONE.cell_id(), "lost")]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jobs.lock import hold
-from jobs.settle import Begun, announce
+from jobs.settle import Begun, announce, begun_in
 from jobs.slurm.commands import SlurmError
 from jobs.slurm.history import Ending, History
 from jobs.slurm.inventory import Submitted, held_by, submitted_cells, take
@@ -210,3 +210,38 @@ def test_the_last_job_of_a_cell_counts(tmp_path: Path) -> None:
     )
     assert {cell: told.job for cell, told in found.items()} == {"x": "5_0", "y": "9", "z": "5_1"}
     assert found["z"].log == tmp_path / ".submitit" / "a-0" / "5_1_0_log.out"
+
+
+def test_a_preflight_that_left_no_report_is_named_with_its_log(sweep: Path) -> None:
+    """Slurm then cancels what depends on it, and says nothing of why."""
+    log = sweep / ".submitit" / "r-preflight" / "6_0_log.out"
+    log.parent.mkdir(parents=True)
+    log.write_text("exec: /opt/python: not found\n")
+    history = Told(ended("7", "CANCELLED"), Ending("6", "FAILED", 127, None, "", "n1", False, "x"))
+    told = {ONE.cell_id(): submitted(sweep, preflight="6")}
+    look(sweep, history, told=told)
+    found = read_record(sweep / ONE.cell_id() / "record.json")
+    assert found.status == "cancelled"
+    assert found.error is not None
+    assert "the preflight ended without a report" in found.error.what
+    assert "exit code 127" in found.error.what
+    assert str(log) in found.error.what
+
+
+def test_a_preflight_that_still_runs_holds_nobody(sweep: Path) -> None:
+    """The cell's own job was cancelled by hand."""
+    history = Told(ended("7", "CANCELLED"))
+    told = {ONE.cell_id(): submitted(sweep, preflight="6")}
+    look(sweep, history, in_queue("6", "RUNNING"), told=told)
+    found = read_record(sweep / ONE.cell_id() / "record.json")
+    assert found.error is not None
+    assert "preflight" not in found.error.what
+
+
+def test_a_supervisor_killed_after_its_good_record_leaves_a_finished_cell(sweep: Path) -> None:
+    cell = sweep / ONE.cell_id()
+    (cell / "record.json").write_text(record(ONE).model_dump_json())
+    announce(cell, Begun(number=1, started_at=ASKED, pid=1, job="7"))
+    assert look(sweep, Told(ended("7", "FAILED"))).standing.done
+    assert begun_in(cell) is None
+    assert not look(sweep, Told()).settling

@@ -53,7 +53,7 @@ def test_arrays_costs_scripts_and_launch_lines_are_shown() -> None:
     assert ["1", "1", "8", "3", "3", "1:00:00", "3", "24"] in rows
     assert ["2", "2", "8", "1", "1", "1:00:00", "1", "16"] in rows
     assert "2 calls of sbatch for 4 jobs with 4 cells" in text
-    assert "GPU-hours: at most 40 (all jobs until their time limits), about 4 going by" in text
+    assert "GPU-hours: at most 40 (every job once until its time limit), about 4 going by" in text
     assert "3 cells left out" in text
     for array in arrays:
         shown = "\n".join(f"    {line}".rstrip() for line in script(array).rstrip().splitlines())

@@ -13,6 +13,7 @@ import pytest
 from jobs.ledger import ARCHIVE_NAME
 from jobs.settle import Begun, announce
 from jobs.site import Site
+from jobs.supervisor import ROOT
 from tests.builders import record
 from tests.jobs.slurm.fakes import (
     FakeSlurm,
@@ -25,6 +26,7 @@ from tests.jobs.slurm.fakes import (
 )
 from tests.sweeps import wait_until
 from train.record import RunRecord, read_record
+from train.source import git_state
 
 
 @pytest.fixture
@@ -335,7 +337,9 @@ def test_ranks_get_no_settings_of_the_submitting_shell(
     seen = json.loads((Path(task.cells[0]) / "env").read_text())
     assert {name for name, value in seen.items() if value == "stray"} == {"HOROVOD_CYCLE_TIME"}
     assert seen["HOROSCALE_IMAGE_DIGEST"] == "d" * 64
-    assert (seen["HOROSCALE_GIT_COMMIT"], seen["HOROSCALE_GIT_DIRTY"]) == ("c0ffee", "1")
+    # the checkout as it is when the cell begins, not as it was when it was submitted
+    now = git_state(ROOT)[0]
+    assert seen["HOROSCALE_GIT_COMMIT"] == now != "c0ffee"
     assert seen["HOROSCALE_BLOCK"] == "r-0/0"
     assert seen["SLURM_JOB_ID"] == "12", "ranks and srun need their job"
 
@@ -346,3 +350,17 @@ def test_no_srun_at_all_leaves_a_record(tmp_path: Path, fake: FakeSlurm) -> None
     job = Job(fake, unit(tmp_path, cells(1)))
     assert job.run()[0] == 1
     assert told(job)[0].status == "failed"
+
+
+def test_a_cell_that_another_living_job_runs_is_left_alone(tmp_path: Path, fake: FakeSlurm) -> None:
+    """Where locks do not reach from node to node, only Slurm knows."""
+    script_srun(fake, "good()", cells(1))
+    task = unit(tmp_path, cells(1))
+    folder = Path(task.cells[0])
+    (folder / "logs").mkdir(parents=True, exist_ok=True)
+    announce(folder, Begun(number=1, started_at=datetime.now(UTC), pid=1, job="4"))
+    fake.put("squeue", "echo RUNNING")
+    code, said = Job(fake, task).run()
+    assert code == 1
+    assert "job 4 runs it" in said
+    assert not (folder / "record.json").exists()
