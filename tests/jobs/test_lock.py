@@ -12,7 +12,7 @@ from train.config import ConfigError
 
 def test_another_machine_that_did_not_sign_off_is_believed(tmp_path: Path) -> None:
     (tmp_path / ".lock").write_text("process 7 on login2")
-    with pytest.raises(ConfigError, match="login2.*remove that file"), only_sweep(tmp_path):
+    with pytest.raises(ConfigError, match=r"login2.*remove that file"), only_sweep(tmp_path):
         pass
     assert (tmp_path / ".lock").read_text() == "process 7 on login2"
 
