@@ -7,14 +7,14 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from jobs.attend import Start, attend
 from jobs.ledger import Standing, archive, recorded
 from jobs.lock import hold
 from jobs.settle import begun_in, is_good, settle_lost
+from jobs.slurm.again import Ran, go_on, say
 from jobs.slurm.allocation import (
     Allocation,
     Warned,
@@ -46,12 +46,6 @@ from train.traces import CONFIG_NAME, STOP_NAME, earlier_attempts, read_epochs
 
 SRUN_LOG = "srun.log"
 EXIT_CELL_FAILED = 1
-#: A job that is requeued over and over without end is a fault; a long cell needs a few.
-MOST_RESTARTS = 100
-#: A job that asked to be requeued is ended by Slurm within this time.
-REQUEUE_S = 60.0
-MOST_NODE_FAILURES = 3
-NOT_BEGUN = "not begun"
 
 
 def run_unit(told: dict[str, Any]) -> None:
@@ -67,18 +61,10 @@ def run_unit(told: dict[str, Any]) -> None:
         for name in task.cells:
             if stop.reason is None and warned.at is None:
                 ran[name] = _run_apart(task, Path(name), allocation, stop, warned)
-                _say(f"{Path(name).name}: {ran[name].status}")
-        if stop.reason is None and _may_requeue(task, allocation, ran):
-            _requeue(allocation, stop)
+                say(f"{Path(name).name}: {ran[name].status}")
+        go_on(task, allocation, ran, stop)
     if any(name not in ran or ran[name].status not in GOOD for name in task.cells):
         sys.exit(EXIT_CELL_FAILED)
-
-
-class Ran(NamedTuple):
-    """What came of one cell in this job."""
-
-    status: str
-    epochs: int = 0  # done in this job
 
 
 def _run_apart(
@@ -88,7 +74,7 @@ def _run_apart(
     try:
         return _run(task, cell, allocation, stop, warned)
     except (OSError, ValueError) as error:
-        _say(f"{cell.name}: cannot be run: {error}")
+        say(f"{cell.name}: cannot be run: {error}")
         return Ran("failed")
 
 
@@ -97,7 +83,7 @@ def _run(task: UnitTask, cell: Path, allocation: Allocation, stop: Stop, warned:
         if not ours:
             return Ran("cancelled")  # while waiting for another supervisor: the record is its own
         if (other := _still_runs(cell, allocation)) is not None:
-            _say(f"{cell.name}: job {other} runs it: left alone")
+            say(f"{cell.name}: job {other} runs it: left alone")
             return Ran("cancelled")
         config = load_config(cell / CONFIG_NAME)
         settle_lost(cell, config)
@@ -211,38 +197,3 @@ def _facts(task: UnitTask) -> dict[str, str]:
         facts["HOROSCALE_GIT_COMMIT"] = commit
         facts["HOROSCALE_GIT_DIRTY"] = "1" if dirty else "0"
     return facts
-
-
-def _may_requeue(task: UnitTask, allocation: Allocation, ran: Mapping[str, Ran]) -> bool:
-    """Whether the same job, run again, is of use: cells whose time was over, or whose node died."""
-    ends = {ran[name].status if name in ran else NOT_BEGUN for name in task.cells}
-    if not task.site.requeue or allocation.restarts >= MOST_RESTARTS:
-        return False
-    if "lost" in ends and allocation.restarts < MOST_NODE_FAILURES:
-        return True
-    if not ends & {"timeout", "preempted", NOT_BEGUN}:
-        return False
-    if not any(one.epochs for one in ran.values()):
-        _say("not one epoch was done in this job's time: it is not requeued")
-        return False
-    return True
-
-
-def _requeue(allocation: Allocation, stop: Stop) -> None:
-    """Ask Slurm for the same job once more, and wait to be ended by it."""
-    try:
-        answer = run(["scontrol", "requeue", allocation.job], slurm_conf=allocation.slurm_conf)
-        refusal = answer.err.strip() if answer.code else ""
-    except SlurmError as error:
-        refusal = str(error)
-    if refusal:
-        _say(f"cannot be requeued ({refusal}): make sweep goes on from the checkpoint")
-        return
-    _say("requeued: goes on from the checkpoint")
-    deadline = time.monotonic() + REQUEUE_S
-    while stop.reason is None and time.monotonic() < deadline:
-        time.sleep(0.2)
-
-
-def _say(text: str) -> None:
-    print(f"[supervisor] {text}", flush=True)

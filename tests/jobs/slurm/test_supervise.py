@@ -229,6 +229,8 @@ def test_a_lost_node_is_a_reason_to_requeue(tmp_path: Path, fake: FakeSlurm) -> 
     transcript = Path(__file__).with_name("transcripts") / "srun" / "power.err"
     script_srun(fake, f"say(open({str(transcript)!r}).read()); sys.exit(143)", cells(1))
     job = Job(fake, unit(tmp_path, cells(1)))
+    fake.put("scontrol", "case $* in *requeue*) exit 0;; esac; echo JobId=1 NodeList=node[3-4] x=y")
+    fake.put("sinfo", "echo node3 mixed; echo 'node4 down*'")
     with job.start() as process:
         wait_until(lambda: requeues(fake), "a requeue", 30)
         process.send_signal(signal.SIGTERM)

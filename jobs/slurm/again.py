@@ -1,0 +1,94 @@
+"""A job whose cells are not done when it ends: run again by Slurm, where that is of use."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from itertools import takewhile
+from pathlib import Path
+from typing import NamedTuple
+
+from jobs.slurm.allocation import Allocation
+from jobs.slurm.commands import SlurmError, run
+from jobs.slurm.unit import UnitTask
+from jobs.slurm.verdict import not_answering
+from jobs.stop import Stop
+from train.traces import earlier_attempts
+
+#: A job that is requeued over and over without end is a fault; a long cell needs a few.
+MOST_RESTARTS = 100
+#: A job that asked to be requeued is ended by Slurm within this time.
+REQUEUE_S = 60.0
+MOST_NODE_FAILURES = 4
+#: Slurm's own patience with a silent node (SlurmdTimeout) is 300 s at most sites.
+SEEN_S = 320.0
+NOT_BEGUN = "not begun"
+
+
+class Ran(NamedTuple):
+    """What came of one cell in this job."""
+
+    status: str
+    epochs: int = 0  # done in this job
+
+
+def go_on(task: UnitTask, allocation: Allocation, ran: Mapping[str, Ran], stop: Stop) -> None:
+    """Ask for the same job again where that is of use, and wait to be ended by Slurm for it."""
+    if stop.reason is not None or not _may_requeue(task, allocation, ran):
+        return
+    if any(one.status == "lost" for one in ran.values()):
+        _wait_until_seen(allocation, stop)
+    if stop.reason is None:
+        _requeue(allocation, stop)
+
+
+def _may_requeue(task: UnitTask, allocation: Allocation, ran: Mapping[str, Ran]) -> bool:
+    """Whether the same job, run again, is of use: cells whose time was over, or whose node died."""
+    ends = {ran[name].status if name in ran else NOT_BEGUN for name in task.cells}
+    if not task.site.requeue or allocation.restarts >= MOST_RESTARTS:
+        return False
+    if "lost" in ends and max(map(_lost_in_a_row, task.cells)) < MOST_NODE_FAILURES:
+        return True
+    if not ends & {"timeout", "preempted", NOT_BEGUN}:
+        return False
+    if not any(one.epochs for one in ran.values()):
+        say("not one epoch was done in this job's time: it is not requeued")
+        return False
+    return True
+
+
+def _lost_in_a_row(cell: str) -> int:
+    statuses = [attempt.status for attempt in earlier_attempts(Path(cell))]
+    return len(list(takewhile(lambda status: status == "lost", reversed(statuses))))
+
+
+def _wait_until_seen(allocation: Allocation, stop: Stop) -> None:
+    """Until Slurm knows of the dead node, too: it would give it to the same job again. It may end
+    and requeue this job by itself then."""
+    deadline = time.monotonic() + SEEN_S
+    while stop.reason is None and time.monotonic() < deadline:
+        if nodes := not_answering(allocation):
+            say(f"Slurm does not reach {nodes}")
+            return
+        time.sleep(1.0)
+
+
+def _requeue(allocation: Allocation, stop: Stop) -> None:
+    """Ask Slurm for the same job once more, and wait to be ended by it."""
+    try:
+        answer = run(["scontrol", "requeue", allocation.job], slurm_conf=allocation.slurm_conf)
+        refusal = answer.err.strip() if answer.code else ""
+    except SlurmError as error:
+        refusal = str(error)
+    if refusal:
+        say(f"cannot be requeued ({refusal}): make sweep goes on from the checkpoint")
+        return
+    say("requeued: goes on from the checkpoint")
+    deadline = time.monotonic() + REQUEUE_S
+    while stop.reason is None and time.monotonic() < deadline:
+        time.sleep(0.2)
+
+
+def say(text: str) -> None:
+    """For the supervisor's log."""
+    print(f"[supervisor] {text}", flush=True)
