@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
-from jobs.slurm.allocation import Allocation
+from jobs.slurm.allocation import Allocation, not_answering
 from jobs.slurm.commands import SlurmError, run
 from jobs.slurm.unit import UnitTask
-from jobs.slurm.verdict import not_answering
+from jobs.slurm.verdict import NOT_LAUNCHED
 from jobs.stop import Stop
+from train.record import RECORD_NAME, RecordError, read_record
 from train.traces import earlier_attempts
 
 #: A job that is requeued over and over without end is a fault; a long cell needs a few.
@@ -20,8 +22,9 @@ MOST_RESTARTS = 100
 #: A job that asked to be requeued is ended by Slurm within this time.
 REQUEUE_S = 60.0
 MOST_NODE_FAILURES = 4
-#: Slurm's own patience with a silent node (SlurmdTimeout) is 300 s at most sites.
-SEEN_S = 320.0
+#: Slurm's own patience with a silent node (SlurmdTimeout) is 300 s at most sites, and a requeued
+#: job waits 2 minutes there: so many tries with this pause between them are enough.
+SEEN_S = 60.0
 NOT_BEGUN = "not begun"
 
 
@@ -36,7 +39,8 @@ def go_on(task: UnitTask, allocation: Allocation, ran: Mapping[str, Ran], stop: 
     """Ask for the same job again where that is of use, and wait to be ended by Slurm for it."""
     if stop.reason is not None or not _may_requeue(task, allocation, ran):
         return
-    if any(one.status == "lost" for one in ran.values()):
+    lost = [name for name, one in ran.items() if one.status == "lost"]
+    if lost and not any(map(_was_not_launched, lost)):
         _wait_until_seen(allocation, stop)
     if stop.reason is None:
         _requeue(allocation, stop)
@@ -55,6 +59,14 @@ def _may_requeue(task: UnitTask, allocation: Allocation, ran: Mapping[str, Ran])
         say("not one epoch was done in this job's time: it is not requeued")
         return False
     return True
+
+
+def _was_not_launched(cell: str) -> bool:
+    """Slurm itself is at fault right after a requeue, which passes: nothing is to be waited for."""
+    with suppress(RecordError):
+        error = read_record(Path(cell) / RECORD_NAME).error
+        return error is not None and error.where == NOT_LAUNCHED
+    return False
 
 
 def _lost_in_a_row(cell: str) -> int:

@@ -56,6 +56,7 @@ class Allocation:
     ends_at: float  # seconds since the epoch
     slurm_conf: str | None
     signal_s: float = 0.0  # asked to be warned this long before
+    nodes: str = ""  # of this start, as Slurm writes them: node[1-2]
 
     @classmethod
     def read(
@@ -78,6 +79,7 @@ class Allocation:
             ends_at=float(end) if end.isdigit() else time.time() + 60 * minutes,
             slurm_conf=slurm_conf,
             signal_s=signal_s,
+            nodes=environment.get("SLURM_JOB_NODELIST", ""),
         )
 
 
@@ -113,7 +115,11 @@ def why(allocation: Allocation, stop: Stop, *, step_cancelled: bool) -> Reason |
         answer = run(argv, timeout_s=ASK_TIMEOUT_S, slurm_conf=allocation.slurm_conf)
     except SlurmError:
         return stop.reason
-    return reason_in(answer.out, allocation.name) or Reason(
+    if reason := reason_in(answer.out, allocation.name):
+        return reason
+    if nodes := not_answering(allocation):
+        return Reason("lost", f"Slurm ended job {allocation.name}: it does not reach {nodes}")
+    return Reason(
         "cancelled", f"Slurm ended job {allocation.name} before its time: scancel, or the site"
     )
 
@@ -140,3 +146,20 @@ def reason_in(text: str, name: str) -> Reason | None:
         if re.search(pattern, state):
             return Reason(status, f"Slurm ended job {name}: {words} ({state.split()[0]})")
     return None
+
+
+def not_answering(allocation: Allocation) -> str:
+    """Nodes of the job that Slurm cannot reach, with their states; '' where all answer.
+
+    It takes a while to notice (SlurmdTimeout, often 300 s), so its own word may come too late;
+    what it says with a * is not answering now.
+    """
+    if not allocation.nodes:
+        return ""
+    argv = ["sinfo", "-h", "-N", "-n", allocation.nodes, "-o", "%N %T"]
+    try:
+        answer = run(argv, timeout_s=ASK_TIMEOUT_S, slurm_conf=allocation.slurm_conf)
+    except SlurmError:
+        return ""
+    lines = sorted(set(answer.out.splitlines()))
+    return ", ".join(line for line in lines if line.endswith("*") or " down" in line)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from jobs.cause import tail_of
-from jobs.slurm.allocation import Allocation
-from jobs.slurm.commands import SlurmError, run
+from jobs.slurm.allocation import Allocation, not_answering
 from jobs.slurm.ranks import StepRanks
 from jobs.slurm.steplog import SLURMSTEPD
 from train.record import RunError, Status
 from train.traces import rank_file, read_failures
 
+#: Where an error is from when no rank was even started.
+NOT_LAUNCHED = "srun"
 GO_ON = "make sweep goes on from its last checkpoint"
 
 
@@ -82,7 +82,7 @@ def _not_launched(ranks: StepRanks) -> RunError | None:
         return None
     return RunError(
         what=f"srun could not start the ranks: {ranks.said.launch_failure}",
-        where="srun",
+        where=NOT_LAUNCHED,
         what_to_do=f"read {ranks.log}, mend the site's file or the node, then make sweep again",
         log_tail=tail_of(ranks.log),
     )
@@ -101,25 +101,6 @@ def _no_container(cell: Path, ranks: StepRanks) -> RunError | None:
                 log_tail=tail_of(log),
             )
     return None
-
-
-def not_answering(allocation: Allocation) -> str:
-    """Nodes of the job that Slurm cannot reach, with their states; '' where all answer.
-
-    It takes a while to notice (SlurmdTimeout, often 300 s), so its own word may come too late;
-    what it says with a * is not answering now.
-    """
-    try:
-        show = ["scontrol", "show", "job", "-o", allocation.job]
-        found = re.search(r" NodeList=(\S+)", run(show, slurm_conf=allocation.slurm_conf).out)
-        if found is None:
-            return ""
-        argv = ["sinfo", "-h", "-N", "-n", found[1], "-o", "%N %T"]
-        answer = run(argv, slurm_conf=allocation.slurm_conf)
-    except SlurmError:
-        return ""
-    lines = sorted(set(answer.out.splitlines()))
-    return ", ".join(line for line in lines if line.endswith("*") or " down" in line)
 
 
 def container_failure(log: Path) -> str | None:

@@ -185,6 +185,7 @@ class Job:
             "PATH": self.fake.path, "SLURM_JOB_ID": "12", "SLURM_ARRAY_JOB_ID": "7",
             "SLURM_ARRAY_TASK_ID": "5", "SLURMD_NODENAME": "n1",
             "SLURM_RESTART_COUNT": str(self.restarts),
+            "SLURM_JOB_NODELIST": "node[3-4]",
             "SLURM_JOB_END_TIME": str(int(time.time() + 60 * self.minutes_left)),
         }  # fmt: skip
         process = subprocess.Popen(
