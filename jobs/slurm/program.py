@@ -6,7 +6,7 @@ import os
 import pwd
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -97,6 +97,7 @@ def enter(wish: Wish) -> None:
     if user is None or os.geteuid() != 0:
         return
     train_images(wish.wanted.configs, wish.data, wish.store)
+    make_data_folders(wish)
     wish.folder.mkdir(parents=True, exist_ok=True)
     try:
         owner = pwd.getpwnam(user)
@@ -106,6 +107,13 @@ def enter(wish: Wish) -> None:
         ) from None
     give(wish.folder, owner.pw_uid, owner.pw_gid)
     become()
+
+
+def make_data_folders(wish: Wish) -> None:
+    """A sweep on bundled data leaves none, and containers bind only what is there."""
+    for folder in (wish.data, wish.store):
+        with suppress(OSError):  # read-only: what is missing there, the preflight tells
+            folder.mkdir(parents=True, exist_ok=True)
 
 
 def give(folder: Path, user: int, group: int) -> None:
@@ -173,6 +181,7 @@ def prepare(wish: Wish) -> Sending:
     Raises:
         ConfigError: no image, or a folder that a batch script cannot name.
     """
+    make_data_folders(wish)
     return sending_for(wish, find_image(wish.site.site, ROOT))
 
 

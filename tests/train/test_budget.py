@@ -88,5 +88,6 @@ def test_stopped_twice_and_resumed_is_the_run_never_stopped(
     assert [e.validation_loss for e in found.epochs] == [e.validation_loss for e in straight.epochs]
     assert [e.attempt for e in found.epochs] == [1, 2, 3]
     # each step sends at least its gradients: 4 bytes for each weight
-    (link,) = straight.traffic
-    assert link.interface == "lo" and link.sent_bytes > 4 * 10_000 * 3
+    # whatever else this machine sends meanwhile, over whatever else it has
+    (link,) = (link for link in straight.traffic if link.interface == "lo")
+    assert link.sent_bytes > 4 * 10_000 * 3

@@ -176,8 +176,12 @@ def test_jobs_outlive_the_controller_and_submission_without_it_fails(
     healed: Practice,
     shared_folder: Path,  # noqa: F811
 ) -> None:
-    number = healed.sbatch(shared_folder, "srun sleep 8; echo end $?", "-N2")
+    number = healed.sbatch(shared_folder, "srun sh -c 'echo on; sleep 8'; echo end $?", "-N2")
     healed.wait_for(number, "RUNNING")
+    out, deadline = shared_folder / f"{number}.out", time.monotonic() + 60
+    while not out.exists() or "on" not in out.read_text():  # a step cannot start without it
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
     healed.stop_controller()
     refused = healed.run(["sbatch", "--wrap=hostname"])
     assert "Unable to contact slurm controller" in refused.stderr
