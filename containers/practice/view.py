@@ -7,7 +7,6 @@ what is needed, at the same path. Nothing changes for the machine itself.
 
 from __future__ import annotations
 
-import os
 import stat
 import sys
 from collections.abc import Iterable
@@ -54,7 +53,3 @@ def view_commands(paths: Iterable[Path], stage: Path) -> list[list[str]]:
                 ["mount", "--move", held, str(path)],
             ]
     return commands
-
-
-def is_open(path: Path) -> bool:
-    return closed_folder(path) is None and os.access(path, os.R_OK)

@@ -17,10 +17,9 @@ from jobs.slurm.notes import CLOCKS_DIFFER, PREFLIGHT, RunNote
 from jobs.slurm.preflight import FOLDER_NAME, PreflightReport, read_preflight
 from jobs.slurm.queue import JobState
 from jobs.slurm.submit import log_name
+from jobs.submit import FOLDER_NAME as SUBMITIT
 from train.config import RunConfig
 from train.record import GOOD, RECORD_NAME, RecordError, Status, read_record
-
-SUBMITIT = ".submitit"
 
 
 @dataclass(frozen=True)

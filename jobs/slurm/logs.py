@@ -8,14 +8,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from jobs.cause import tail_of
-from jobs.slurm.inventory import SUBMITIT
+from jobs.slurm.ranks import SRUN_LOG
 from jobs.slurm.submit import log_name
+from jobs.submit import FOLDER_NAME as SUBMITIT
 from train.config import ConfigError
 from train.record import RECORD_NAME, RecordError, RunRecord, read_record
 from train.traces import read_failures
 
 MAX_NAMED = 12
-SRUN_LOG = "srun.log"
 
 
 def find_cell(asked: str, cells: Sequence[str]) -> str:

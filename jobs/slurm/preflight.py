@@ -21,18 +21,17 @@ from pydantic import AwareDatetime, ValidationError
 from jobs.cause import tail_of
 from jobs.site import Site
 from jobs.slurm.allocation import Allocation, warned_by_signal
-from jobs.slurm.ranks import StepRanks
+from jobs.slurm.ranks import SRUN_LOG, StepRanks
 from jobs.slurm.shape import Shape
 from jobs.slurm.step import (
     GLOO,
     IMAGE_PYTHON,
     NO_IMAGE,
-    Container,
     rank_base,
     step_argv,
     step_environment,
 )
-from jobs.slurm.unit import scratch_binds
+from jobs.slurm.unit import container_at
 from jobs.slurm.verdict import container_failure
 from jobs.stop import Reason, stopped_by_signals
 from train.config import FOLDER_PREFIX
@@ -42,7 +41,6 @@ from train.technique import Frozen
 
 FOLDER_NAME = "preflight"
 REPORT_NAME = "report.json"
-SRUN_LOG = "srun.log"
 #: A cluster that was whole this recently is not looked at again for the same request.
 VALID = timedelta(hours=12)
 #: srun and the container may take this much longer than the ranks.
@@ -164,12 +162,8 @@ def _launch(
     task: PreflightTask, shape: Shape, folder: Path, allocation: Allocation
 ) -> tuple[list[str], dict[str, str]]:
     site = task.site
-    container = Container(
-        task.image, site.runtime, site.gpu_support,
-        (task.root, task.data, task.store, task.results, *task.folders,
-         *scratch_binds(site), *site.binds),
-        site.container_arguments,
-    )  # fmt: skip
+    ours = (task.root, task.data, task.store, task.results, *task.folders)
+    container = container_at(site, task.image, ours)
     python = sys.executable if task.image == NO_IMAGE else IMAGE_PYTHON
     rank = [python, "-m", "train.preflight", "--out", str(folder), "--world", str(shape.size)]
     rank += ["--data", task.data, "--limit-s", str(site.preflight_s)]

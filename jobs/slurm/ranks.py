@@ -14,6 +14,8 @@ from jobs.ended import Ended, bad_ends, watch
 from jobs.slurm.steplog import SLURMSTEPD, StepLog
 from jobs.stop import Reason
 
+#: Where srun itself speaks, beside the ranks' own logs.
+SRUN_LOG = "srun.log"
 POLL_S = 0.2
 #: srun may live on for a while after the first bad exit; that long, then the step is ended.
 GRACE_S = 20.0

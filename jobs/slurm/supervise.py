@@ -25,7 +25,7 @@ from jobs.slurm.allocation import (
 )
 from jobs.slurm.commands import SlurmError, run
 from jobs.slurm.queue import RUNNING
-from jobs.slurm.ranks import StepRanks
+from jobs.slurm.ranks import SRUN_LOG, StepRanks
 from jobs.slurm.shape import Shape
 from jobs.slurm.step import (
     GLOO,
@@ -44,7 +44,6 @@ from train.record import GOOD, RECORD_NAME, RecordError, read_record
 from train.source import git_state
 from train.traces import CONFIG_NAME, STOP_NAME, earlier_attempts, read_epochs
 
-SRUN_LOG = "srun.log"
 EXIT_CELL_FAILED = 1
 
 

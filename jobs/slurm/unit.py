@@ -34,13 +34,14 @@ class UnitTask(Frozen):
     git_dirty: bool | None = None
 
     def container(self, *folders: str) -> Container:
-        binds = (self.root, self.data, self.store, *self.folders, *folders)
-        binds += scratch_binds(self.site)
-        binds += self.site.binds
-        return Container(
-            self.image, self.site.runtime, self.site.gpu_support, binds,
-            self.site.container_arguments,
-        )  # fmt: skip
+        own = (self.root, self.data, self.store, *self.folders)
+        return container_at(self.site, self.image, (*own, *folders))
+
+
+def container_at(site: Site, image: str, folders: tuple[str, ...]) -> Container:
+    """The site's container with these folders of ours, and what the site wants bound."""
+    binds = (*folders, *scratch_binds(site), *site.binds)
+    return Container(image, site.runtime, site.gpu_support, binds, site.container_arguments)
 
 
 def scratch_binds(site: Site) -> tuple[str, ...]:
