@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-login plan sweep status cancel logs preflight report summary image cluster \
-  cluster-down test lint check fmt schemas lock golden clean
+  cluster-down test invariants bench lint check fmt schemas lock golden clean
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 SWEEP ?= quickstart
@@ -94,6 +94,12 @@ summary: setup-login ## print the tables of SWEEP
 
 test: setup-dev ## all tests that this machine can run
 	@$(PY) -m pytest $$TESTS
+
+invariants: setup-dev ## prove each technique: technique x invariant x observed error
+	@$(PY) -m pytest -q -m invariant tests
+
+bench: setup-dev ## what the suite's own parts cost, as ratios within one run
+	@$(PY) -m train.bench_ghost
 
 lint: setup-dev ## style and types; changes nothing
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from statistics import median
 
+from analysis.target_checks import target_findings
 from train.record import GOOD, DataRecord, RunRecord
 
 
@@ -45,7 +47,7 @@ def _findings(record: RunRecord, cell_id: str) -> Iterator[str]:
 
 
 def _epoch_findings(record: RunRecord) -> Iterator[str]:
-    asked, data = record.config.global_batch, record.data
+    config, data = record.config, record.data
     if [epoch.epoch for epoch in record.epochs] != list(range(1, len(record.epochs) + 1)):
         yield f"epochs are {[epoch.epoch for epoch in record.epochs]}, not 1, 2, 3, ..."
     yield from _first(
@@ -55,9 +57,16 @@ def _epoch_findings(record: RunRecord) -> Iterator[str]:
         if e.images != e.steps * e.global_batch
     )
     yield from _first(
-        f"epoch {e.epoch}: global batch {e.global_batch:,}, the config asks for {asked:,}"
+        f"epoch {e.epoch}: global batch {e.global_batch:,}, the config asks for "
+        f"{config.gpus} ranks x {config.batch_per_rank:,} images x {e.accumulation}"
         for e in record.epochs
-        if e.global_batch != asked
+        if e.global_batch != config.gpus * config.batch_per_rank * e.accumulation
+    )
+    yield from _accumulation_findings(record)
+    yield from _first(
+        f"epoch {e.epoch}: {e.skipped_steps:,} of {e.steps:,} steps skipped"
+        for e in record.epochs
+        if e.skipped_steps > e.steps
     )
     if data is not None:
         yield from _first(
@@ -68,10 +77,41 @@ def _epoch_findings(record: RunRecord) -> Iterator[str]:
         )
 
 
+def _accumulation_findings(record: RunRecord) -> Iterator[str]:
+    """Batches per step are the config's, in every epoch; growth multiplies them and never goes
+    back."""
+    asked, growth = record.config.accumulation, record.config.technique.batch_growth
+    allowed = {asked}
+    if growth.name == "grow":
+        allowed = {asked * growth.factor**times for times in range(len(growth.milestones) + 1)}
+    expected = " or ".join(str(times) for times in sorted(allowed))
+    yield from _first(
+        f"epoch {e.epoch}: {e.accumulation} batches accumulated, the config asks for {expected}"
+        for e in record.epochs
+        if e.accumulation not in allowed
+    )
+    yield from _first(
+        f"epoch {later.epoch}: the batch shrinks from {before.global_batch:,} to "
+        f"{later.global_batch:,}"
+        for before, later in pairwise(record.epochs)
+        if later.accumulation < before.accumulation
+    )
+
+
 def _completed_findings(record: RunRecord) -> Iterator[str]:
-    if len(record.epochs) != record.config.epochs:
-        yield f"{len(record.epochs)} of {record.config.epochs} epochs, yet the status is completed"
+    config, done = record.config, len(record.epochs)
+    planned = config.planned_epochs
+    # a run with a target ends when it is met or hopeless
+    if done > planned or not done or (done < planned and config.target is None):
+        yield f"{done} of {planned} epochs, yet the status is completed"
+    yield from target_findings(record)
     if record.data is not None:
+        dropped, rest = record.data.dropped_per_epoch, record.data.train_images
+        if dropped != rest % config.global_batch:
+            yield (
+                f"{dropped:,} images left over in an epoch, {rest:,} training images and the "
+                f"global batch {config.global_batch:,} leave {rest % config.global_batch:,}"
+            )
         yield from _first(_coverage_findings(record, record.data))
     yield from _throughput_findings(record)
     if record.weights_sha256 is None:
@@ -105,13 +145,14 @@ def _throughput_findings(record: RunRecord) -> Iterator[str]:
 
 
 def _coverage_findings(record: RunRecord, data: DataRecord) -> Iterator[str]:
-    """A completed epoch is every training image but the remainder that fills no batch."""
+    """A completed epoch is every training image but the remainder that fills no global batch."""
     for epoch in record.epochs:
-        covered = epoch.steps * record.config.global_batch + data.dropped_per_epoch
-        if covered != data.train_images:
+        whole = data.train_images - data.train_images % epoch.global_batch
+        if epoch.steps * epoch.global_batch != whole:
             yield (
-                f"epoch {epoch.epoch}: its steps and the {data.dropped_per_epoch:,} images left "
-                f"over make {covered:,} of {data.train_images:,} training images"
+                f"epoch {epoch.epoch}: its {epoch.steps:,} steps make "
+                f"{epoch.steps * epoch.global_batch:,} of {data.train_images:,} training images, "
+                f"{whole:,} fill whole batches of {epoch.global_batch:,}"
             )
 
 

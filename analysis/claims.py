@@ -1,8 +1,8 @@
 """Is a technique better than the reference? Welch's t over seeds, Holm over the whole family.
 
-One comparison per technique and workload, at the largest rank count (then batch) that both have.
-Accuracy is over all runs, a diverged one counting as chance: to leave it out would reward a
-technique for losing its bad runs.
+One comparison per technique and workload, which the framework is a part of, at the largest rank
+count (then batch) that both have. Accuracy is over all runs, a diverged one counting as chance: to
+leave it out would reward a technique for losing its bad runs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.frames import frame, in_order, key, values
+from analysis.display import joined
+from analysis.frames import frame, in_order, values
+from analysis.labels import key
 from analysis.stats import ALPHA, Difference, holm, pooled_sd, seeds_to_decide, welch
 
 REFERENCE = "naive"
@@ -26,7 +28,10 @@ COLUMNS: dict[str, str] = {
     "p_holm": _REAL, "family": _INT, "verdict": _TEXT, "why": _TEXT, "seeds_alone": _INT,
     "seeds_in_family": _INT, "seeds_why": _TEXT,
 }  # fmt: skip
-_WORKLOAD = ("dataset", "image_size", "model", "pretrained", "data_fraction", "partition", "epochs")
+_WORKLOAD = ("dataset", "image_size", "model", "pretrained", "data_fraction", "partition",
+             "framework", "target", "epochs")  # fmt: skip
+#: A larger difference than that of an epoch's remainder is another budget.
+_SAME_BUDGET = 0.05
 _NO_COMMON = "no rank count and batch at which both have a usable run"
 NOT_COMPARED = "not compared"
 
@@ -104,15 +109,17 @@ def _compared(arm: pd.DataFrame, other: pd.DataFrame) -> dict[str, Any]:
         "difference_low": found.low,
         "difference_high": found.high,
         "p": found.p,
-        "why": _why(found, pd.concat([arm, other])),
+        "why": joined([_why(found, pd.concat([arm, other])), _budget(arm, other)], "; ") or None,
         "spread": (found.value, pooled_sd(scores, baseline)),
     }
 
 
 def _place(runs: pd.DataFrame) -> pd.Series[Any]:
-    """Where a run competes: its rank count, then its batch; weak and strong cells stay apart."""
+    """Where a run competes: its rank count, then its batch; weak and strong cells stay apart, and
+    batches that are made of other parts, since what normalises a part sees other images."""
+    names = ("gpus", "global_batch", "accumulation", "scaling")
     return pd.Series(
-        list(zip(runs["gpus"], runs["global_batch"], runs["scaling"], strict=True)),
+        list(zip(*(runs[name] for name in names), strict=True)),
         index=runs.index,
         dtype=object,
     )
@@ -122,10 +129,21 @@ def _largest_common(arm: pd.DataFrame, other: pd.DataFrame) -> tuple[Any, ...] |
     return max(set(_place(arm)) & set(_place(other)), default=None)
 
 
-def _why(found: Difference, runs: pd.DataFrame) -> str | None:
+def _why(found: Difference, runs: pd.DataFrame) -> str:
     if found.value is None:
         return "; ".join(dict.fromkeys(runs["scored_accuracy_why"].dropna()))
-    return found.why
+    return found.why or ""
+
+
+def _budget(arm: pd.DataFrame, other: pd.DataFrame) -> str:
+    """What a technique saw more or less than the reference, where that is no equal budget."""
+    images = [
+        runs.loc[runs["status"] == "completed", "images"].astype(float).mean()
+        for runs in (arm, other)
+    ]
+    if any(pd.isna(seen) for seen in images) or abs(images[0] / images[1] - 1) < _SAME_BUDGET:
+        return ""
+    return f"no equal budget: it saw {images[0] / images[1]:.2g} times the images of the reference"
 
 
 def _verdict(row: dict[str, Any]) -> str:

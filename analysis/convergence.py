@@ -13,31 +13,45 @@ from analysis.stats import Mean, mean_t
 _TEXT, _INT, _REAL, _BOOL = "string", "Int64", "Float64", "boolean"
 ABOUT = (
     "technique", "technique_label", "context", "dataset", "image_size", "model", "pretrained",
-    "data_fraction", "partition", "scaling", "epochs", "gpus", "batch_per_rank", "global_batch",
+    "data_fraction", "partition", "framework", "target", "scaling", "epochs", "gpus",
+    "batch_per_rank", "accumulation", "global_batch", "changes_images",
 )  # fmt: skip
 #: column of the runs frame -> prefix of its statistics; over completed runs unless said
 MEASURES = ("train_accuracy", "validation_accuracy", "scored_accuracy", "train_loss",
             "validation_loss", "train_s")  # fmt: skip
 _STATISTICS = {"n": _INT, "mean": _REAL, "sd": _REAL, "half_width": _REAL, "why": _TEXT}
+_EFFICIENCY = {"efficiency": _REAL, "efficiency_low": _REAL, "efficiency_high": _REAL,
+               "efficiency_why": _TEXT}  # fmt: skip
 COLUMNS: dict[str, str] = {
     "technique": _TEXT, "technique_label": _TEXT, "context": _TEXT, "dataset": _TEXT,
     "image_size": _INT, "model": _TEXT, "pretrained": _TEXT, "data_fraction": _REAL,
-    "partition": _TEXT, "scaling": _TEXT, "epochs": _INT, "gpus": _INT, "batch_per_rank": _INT,
-    "global_batch": _INT, "n": _INT, "n_diverged": _INT, "seeds": _TEXT, "steps": _INT,
-    "steps_why": _TEXT, "chance": _REAL, "oversubscribed": _BOOL,
+    "partition": _TEXT, "framework": _TEXT, "target": _TEXT, "scaling": _TEXT, "epochs": _INT,
+    "gpus": _INT, "batch_per_rank": _INT, "accumulation": _INT, "global_batch": _INT,
+    "changes_images": _BOOL, "global_batch_last": _INT, "n": _INT, "n_diverged": _INT,
+    "seeds": _TEXT, "steps": _INT, "steps_why": _TEXT, "chance": _REAL, "oversubscribed": _BOOL,
     **{f"{name}_{part}": kind for name in MEASURES for part, kind in _STATISTICS.items()},
-    "cells": _TEXT,
+    **_EFFICIENCY, "cells": _TEXT,
 }  # fmt: skip
 
 
-def convergence_table(runs: pd.DataFrame, techniques: Sequence[str]) -> pd.DataFrame:
-    """One row per condition; see COLUMNS.
+def convergence_table(
+    runs: pd.DataFrame, techniques: Sequence[str], scaling: pd.DataFrame
+) -> pd.DataFrame:
+    """One row per condition; see COLUMNS. ``scaling``: the table of the same runs.
 
     ``scored_accuracy`` is over all runs, a diverged one counting as chance (1 / classes);
     every other measure is over the runs that completed. ``*_why`` says why an interval or a
     mean is null.
     """
-    rows = [_row(group) for _, group in runs.groupby("condition", sort=False)]
+    efficiency = {
+        cell: {name: row[name] for name in _EFFICIENCY}
+        for row in scaling.to_dict(orient="records")
+        for cell in str(row["cells"]).split()
+    }
+    rows = [
+        _row(group) | efficiency[group["cell_id"].iloc[0]]
+        for _, group in runs.groupby("condition", sort=False)
+    ]
     return in_order(frame(rows, COLUMNS), techniques)
 
 
@@ -47,6 +61,7 @@ def _row(group: pd.DataFrame) -> dict[str, Any]:
     steps = sorted(set(survivors["steps"]))
     row: dict[str, Any] = {
         **{name: first[name] for name in ABOUT},
+        "global_batch_last": group["global_batch_last"].max(),
         "n": len(group),
         "n_diverged": len(group) - len(survivors),
         "seeds": " ".join(str(seed) for seed in sorted(group["seed"])),

@@ -1,26 +1,30 @@
-"""Figures of a quantity against epochs: every run a thin line, the mean of each technique thick."""
+"""Figures of a quantity against epochs or training time: every run a thin line, the mean of each
+technique thick."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from analysis.frames import frame
-from analysis.plots import Figure, Look, empty, legend, small_multiples, style, to_svg
+from analysis.plots import Figure, Look, empty, head, legend, small_multiples, style, to_svg
 
 _TEXT, _INT, _REAL = "string", "Int64", "Float64"
 COLUMNS: dict[str, str] = {
     "panel": _TEXT, "kind": _TEXT, "technique": _TEXT, "cell_id": _TEXT, "status": _TEXT,
-    "gpus": _INT, "global_batch": _INT, "seed": _INT, "epoch": _INT, "n": _INT, "value": _REAL,
+    "gpus": _INT, "global_batch": _INT, "seed": _INT, "epoch": _INT,
+    "train_s_so_far": _REAL, "n": _INT, "value": _REAL,
 }  # fmt: skip
+_OF_A_RUN = ("cell_id", "status", "seed", "epoch", "train_s_so_far")
 #: A wider range than this is read better on a log axis.
 _LOG_RANGE = 10
 
 
+_AXES = {"epoch": "epoch", "train_s_so_far": "training seconds"}
 _DIVERGED = {"diverged: last value": {"marker": "x", "linestyle": ":", "linewidth": 1}}
 
 
@@ -33,6 +37,7 @@ class Quantity:
     title: str
     axis: str
     log: bool
+    against: Literal["epoch", "train_s_so_far"] = "epoch"
 
 
 ACCURACY = Quantity(
@@ -42,15 +47,26 @@ ACCURACY = Quantity(
     "validation accuracy",
     log=False,
 )
+ACCURACY_IN_TIME = Quantity(
+    "validation_accuracy",
+    "validation_accuracy_in_time",
+    "Validation accuracy against training time",
+    "validation accuracy",
+    log=False,
+    against="train_s_so_far",
+)
 LOSS = Quantity(
     "train_loss", "train_loss", "Training loss against epochs", "training loss", log=True
 )
 
 
-def curves(epochs: pd.DataFrame, quantity: Quantity, seen: Mapping[str, Look], why: str) -> Figure:
+def curves(
+    epochs: pd.DataFrame, quantity: Quantity, seen: Mapping[str, Look], why: str, note: str = ""
+) -> Figure:
     """Small multiples per rank count (and batch, and whatever else differs); see COLUMNS.
 
-    ``seen``: look per technique label, in drawing order. ``why``: said where no value is known.
+    ``epochs`` with the runs' clock. ``seen``: look per technique label, in drawing order. ``why``:
+    said where no value is known. ``note``: the end of the caption.
     """
     drawn = epochs[epochs[quantity.column].notna()]
     data = curve_data(drawn, quantity.column)
@@ -60,16 +76,17 @@ def curves(epochs: pd.DataFrame, quantity: Quantity, seen: Mapping[str, Look], w
     with style():
         canvas, axes = small_multiples(len(panels), share_y=True)
         for axis, panel in zip(axes, panels, strict=True):
-            _draw(axis, data[data["panel"] == panel], seen)
-            axis.set_title(panel, loc="left")
-            axis.set_xlabel("epoch")
+            _draw(axis, data[data["panel"] == panel], seen, quantity.against)
+            head(axis, panel)
+            axis.set_xlabel(_AXES[quantity.against])
         axes[0].set_ylabel(quantity.axis)
         if quantity.log and _wide(data["value"]):
             _log_axis(axes[0])  # shared by all panels
         there = {label: look for label, look in seen.items() if label in set(data["technique"])}
         legend(canvas, there, _DIVERGED if (data["status"] == "diverged").any() else {})
         svg = to_svg(canvas)
-    return Figure(quantity.key, quantity.title, _caption(data, quantity), data, svg)
+    caption = " ".join(part for part in (_caption(data, quantity), note) if part)
+    return Figure(quantity.key, quantity.title, caption, data, svg)
 
 
 def curve_data(epochs: pd.DataFrame, column: str) -> pd.DataFrame:
@@ -85,13 +102,13 @@ def curve_data(epochs: pd.DataFrame, column: str) -> pd.DataFrame:
         about = {"panel": title, "gpus": gpus, "global_batch": batch}
         rows += [
             {**about, "kind": "run", "technique": row["technique_label"], "value": row[column],
-             **{name: row[name] for name in ("cell_id", "status", "seed", "epoch")}}
+             **{name: row[name] for name in _OF_A_RUN}}
             for _, row in panel.iterrows()
         ]  # fmt: skip
         completed = panel[panel["status"] == "completed"]
         rows += [
             {**about, "kind": "mean", "technique": label, "epoch": epoch, "n": len(group),
-             "value": group[column].mean()}
+             "train_s_so_far": group["train_s_so_far"].mean(), "value": group[column].mean()}
             for (label, epoch), group in completed.groupby(["technique_label", "epoch"], sort=False)
         ]  # fmt: skip
     return frame(rows, COLUMNS)
@@ -102,12 +119,12 @@ def _panel(gpus: int, batch: int, context: str) -> str:
     return f"{ranks}, batch {batch:,}" + (f"\n{context}" if context else "")
 
 
-def _draw(axis: Any, data: pd.DataFrame, seen: Mapping[str, Look]) -> None:
+def _draw(axis: Any, data: pd.DataFrame, seen: Mapping[str, Look], against: str) -> None:
     for label, look in seen.items():
         own = data[data["technique"] == label]
         for _, run in own[own["kind"] == "run"].groupby("cell_id", sort=False):
             diverged = run["status"].iloc[0] == "diverged"
-            x, y = _points(run)
+            x, y = _points(run, against)
             axis.plot(
                 x, y, color=look.color, linewidth=0.8, alpha=0.55,
                 linestyle=":" if diverged else "-", marker="." if len(x) == 1 else None,
@@ -117,17 +134,19 @@ def _draw(axis: Any, data: pd.DataFrame, seen: Mapping[str, Look]) -> None:
                     x[-1:], y[-1:], color=look.color, marker="x", markersize=7, linestyle="none",
                     markeredgewidth=1.8,
                 )  # fmt: skip
-        x, y = _points(own[own["kind"] == "mean"])
+        x, y = _points(own[own["kind"] == "mean"], against)
         axis.plot(
             x, y, color=look.color, linewidth=1.6, linestyle=look.dashes,
             marker=look.marker if len(x) <= 20 else None, markersize=3,
         )  # fmt: skip
-    axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+    axis.xaxis.set_major_locator(MaxNLocator(integer=against == "epoch", nbins=6))
+    if against != "epoch":
+        axis.set_xlim(left=0)  # seconds are compared as lengths
 
 
-def _points(rows: pd.DataFrame) -> tuple[list[int], list[float]]:
+def _points(rows: pd.DataFrame, against: str) -> tuple[list[float], list[float]]:
     ordered = rows.sort_values("epoch")
-    return [int(e) for e in ordered["epoch"]], [float(v) for v in ordered["value"]]
+    return [float(x) for x in ordered[against]], [float(v) for v in ordered["value"]]
 
 
 def _log_axis(axis: Any) -> None:
@@ -151,6 +170,11 @@ def _caption(data: pd.DataFrame, quantity: Quantity) -> str:
         f"line is the mean of the completed runs of a technique{_range(means['n'].tolist())}. "
         "One panel per rank count and global batch. No interval is drawn: the runs are."
     )
+    if quantity.against == "train_s_so_far":
+        text += (
+            " Seconds are of training alone, all starts of a run together; a mean is placed at "
+            "the mean of its runs' seconds after the same epoch."
+        )
     if diverged:
         text += f" {diverged} diverged: dotted, a cross at the last value, in no mean."
     if quantity.log and _wide(data["value"]):

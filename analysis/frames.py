@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from analysis.checks import reason_for
+from analysis.labels import contexts, key, target_text, technique_labels
 from analysis.stats import Mean
-from train.record import RunRecord
+from train.record import EpochRecord, RunRecord
 
 #: Random labels: an accuracy there has no meaning, whatever a record says.
 UNLABELLED = "synthetic"
@@ -20,9 +20,11 @@ _TEXT, _INT, _REAL, _BOOL = "string", "Int64", "Float64", "boolean"
 RUN_COLUMNS: dict[str, str] = {
     "cell_id": _TEXT, "status": _TEXT, "technique": _TEXT, "technique_label": _TEXT,
     "context": _TEXT, "dataset": _TEXT, "image_size": _INT, "model": _TEXT, "pretrained": _TEXT,
-    "data_fraction": _REAL, "partition": _TEXT, "scaling": _TEXT, "gpus": _INT,
-    "batch_per_rank": _INT, "global_batch": _INT, "epochs": _INT, "epochs_run": _INT,
-    "seed": _INT, "steps": _INT, "images": _INT, "train_loss": _REAL, "train_accuracy": _REAL,
+    "data_fraction": _REAL, "partition": _TEXT, "framework": _TEXT, "target": _TEXT,
+    "scaling": _TEXT, "gpus": _INT, "batch_per_rank": _INT, "accumulation": _INT,
+    "global_batch": _INT, "global_batch_last": _INT, "epochs": _INT, "planned_epochs": _INT,
+    "epochs_run": _INT, "changes_images": _BOOL, "label_smoothing": _REAL, "seed": _INT,
+    "steps": _INT, "images": _INT, "train_loss": _REAL, "train_accuracy": _REAL,
     "train_accuracy_why": _TEXT, "validation_loss": _REAL, "validation_accuracy": _REAL,
     "validation_accuracy_why": _TEXT, "scored_accuracy": _REAL, "scored_accuracy_why": _TEXT,
     "chance": _REAL, "train_s": _REAL, "eval_s": _REAL, "end_to_end_s": _REAL, "attempts": _INT,
@@ -36,17 +38,14 @@ RUN_COLUMNS: dict[str, str] = {
 EPOCH_COLUMNS: dict[str, str] = {
     "cell_id": _TEXT, "status": _TEXT, "technique": _TEXT, "technique_label": _TEXT,
     "context": _TEXT, "gpus": _INT, "global_batch": _INT, "seed": _INT, "epoch": _INT,
-    "attempt": _INT, "steps": _INT, "images": _INT, "train_s": _REAL, "eval_s": _REAL,
-    "lr_first": _REAL, "lr_last": _REAL, "train_loss": _REAL, "train_accuracy": _REAL,
-    "validation_loss": _REAL, "validation_accuracy": _REAL,
+    "attempt": _INT, "epoch_batch": _INT, "accumulation": _INT, "steps": _INT, "images": _INT,
+    "train_s": _REAL, "eval_s": _REAL, "lr_first": _REAL, "lr_last": _REAL, "lr_mean": _REAL,
+    "train_loss": _REAL, "train_accuracy": _REAL, "validation_loss": _REAL,
+    "validation_accuracy": _REAL, "skipped_steps": _INT,
+    "gradient_norm": _REAL, "gain": _REAL, "trust_median": _REAL, "trust_smallest": _REAL,
+    "trust_largest": _REAL, "trust_clipped_share": _REAL,
 }  # fmt: skip
 _SORTED_BY = ("_place", "technique_label", "context", "gpus", "global_batch")
-#: What may differ between rows of one table, beyond technique, ranks and batch.
-_CONTEXT = {
-    "dataset": "{}", "model": "{}", "image_size": "{} px", "pretrained": "from {}",
-    "scaling": "{} scaling", "epochs": "{} epochs", "data_fraction": "{:.4g} of the data",
-    "partition": "order: {}",
-}  # fmt: skip
 
 
 def frame(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> pd.DataFrame:
@@ -73,40 +72,38 @@ def why_incomplete(found: Mean, runs: int) -> str | None:
     return "; ".join(text for text in (found.why, lacking) if text) or None
 
 
-def key(parts: Mapping[str, Any]) -> str:
-    """Canonical text of some settings, to group by."""
-    return json.dumps(parts, sort_keys=True, separators=(",", ":"))
-
-
 def runs_frame(records: Sequence[RunRecord]) -> pd.DataFrame:
     """One row per usable run, in the order given; see RUN_COLUMNS."""
-    labels = _technique_labels(records)
+    labels = technique_labels(records)
     rows = [_run_row(record) for record in records]
-    contexts = _contexts(rows)
-    for row, context in zip(rows, contexts, strict=True):
+    for row, context in zip(rows, contexts(rows), strict=True):
         row["technique_label"] = labels[row["technique_settings"]]
         row["context"] = context
     return frame(rows, RUN_COLUMNS)
 
 
 def epochs_frame(records: Sequence[RunRecord], runs: pd.DataFrame) -> pd.DataFrame:
-    """One row per run and epoch; ``runs`` is the frame of the same records."""
+    """One row per run and epoch; ``runs`` is the frame of the same records.
+
+    ``global_batch`` is the run's at its start, ``epoch_batch`` that of the epoch.
+    """
     named = ("status", "technique", "technique_label", "context", "gpus", "global_batch", "seed")
     about = runs.set_index("cell_id")
     rows = []
     for record in records:
         run = {name: about.at[record.cell_id, name] for name in named}
         for epoch in record.epochs:
-            row = epoch.model_dump(exclude={"global_batch", "validation_images"})
+            row = _epoch_row(epoch)
             if record.config.dataset == UNLABELLED:
                 row |= {"train_accuracy": None, "validation_accuracy": None}
-            rows.append({"cell_id": record.cell_id, **run, **row})
+            rows.append({"cell_id": record.cell_id, **row, **run})
     return frame(rows, EPOCH_COLUMNS)
 
 
-def without_scaling(context: str) -> str:
-    """A context for where the scaling mode is said elsewhere."""
-    return ", ".join(part for part in context.split(", ") if not part.endswith(" scaling"))
+def _epoch_row(epoch: EpochRecord) -> dict[str, Any]:
+    row = epoch.model_dump(exclude={"global_batch", "validation_images", "noise", "trust"})
+    trust = epoch.trust.model_dump() if epoch.trust else {}
+    return row | {"epoch_batch": epoch.global_batch} | {f"trust_{k}": v for k, v in trust.items()}
 
 
 def _run_row(record: RunRecord) -> dict[str, Any]:
@@ -116,7 +113,8 @@ def _run_row(record: RunRecord) -> dict[str, Any]:
     asked = config.model_dump(mode="json")
     condition = {name: value for name, value in asked.items() if name != "seed"}
     same_name = ("dataset", "image_size", "model", "pretrained", "data_fraction", "partition",
-                 "scaling", "gpus", "batch_per_rank", "epochs", "seed")  # fmt: skip
+                 "framework", "scaling", "gpus", "batch_per_rank", "accumulation", "global_batch",
+                 "epochs", "planned_epochs", "seed")  # fmt: skip
     about_world = ("oversubscribed", "device_kind", "device", "cores_per_rank", "nodes",
                    "launcher", "controller", "data_plane", "interface")  # fmt: skip
     about_code = ("git_commit", "git_dirty", "image_digest", "cpu", "gpu", "driver")
@@ -126,7 +124,11 @@ def _run_row(record: RunRecord) -> dict[str, Any]:
         "technique": config.technique.name,
         "technique_settings": key(asked["technique"]),
         "condition": key(condition),
-        "global_batch": config.global_batch,
+        "target": target_text(config.target),
+        # training accuracy is then of other images than the set's
+        "changes_images": config.technique.augmentation.name != "as_they_are",
+        "label_smoothing": config.technique.label_smoothing,
+        "global_batch_last": record.epochs[-1].global_batch if record.epochs else None,
         **{name: getattr(config, name) for name in same_name},
         **_learned(record, data.classes),
         **_timed(record),
@@ -187,42 +189,3 @@ def _timed(record: RunRecord) -> dict[str, Any]:
         "input_share": sum(rank.input_s.mean for rank in steps) / total if total else None,
         "step_shares_why": None if total else no_shares,
     }
-
-
-def _technique_labels(records: Iterable[RunRecord]) -> dict[str, str]:
-    """Settings -> name; with what differs where one name stands for several settings."""
-    by_name: dict[str, dict[str, dict[str, Any]]] = {}
-    for record in records:
-        settings = record.config.technique.model_dump(mode="json")
-        by_name.setdefault(settings["name"], {})[key(settings)] = _flat(settings)
-    labels = {}
-    for name, variants in by_name.items():
-        fields = sorted({field for flat in variants.values() for field in flat})
-        differing = [
-            field
-            for field in fields
-            if len({key({"": flat.get(field)}) for flat in variants.values()}) > 1
-        ]
-        for settings_key, flat in variants.items():
-            found = ", ".join(f"{field}={flat[field]}" for field in differing if field in flat)
-            labels[settings_key] = f"{name} ({found})" if found else name
-    return labels
-
-
-def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in settings.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{name}.")
-        else:
-            flat[f"{prefix}{name}"] = value
-    return flat
-
-
-def _contexts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Per row: the settings that differ somewhere in the sweep, in words; empty where none do."""
-    varying = [name for name in _CONTEXT if len({row[name] for row in rows}) > 1]
-    return [
-        ", ".join(_CONTEXT[name].format(row[name]) for name in varying if row[name] is not None)
-        for row in rows
-    ]

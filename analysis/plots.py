@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8
 #: One more than there are colours, so that a colour comes round with another marker.
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 DASHES = ("-", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
+#: Characters of a line above the narrowest panel.
+_HEAD = 34
 _STYLE = {
     "svg.fonttype": "none",  # text stays text: selectable, searchable, small
     "svg.hashsalt": "horoscale",  # equal data give equal files
@@ -98,6 +101,12 @@ def small_multiples(panels: int, *, share_y: bool) -> tuple[Canvas, list[Any]]:
     for spare in axes[panels:]:
         spare.set_visible(False)
     return canvas, axes[:panels]
+
+
+def head(axis: Any, panel: str) -> None:
+    """The panel's name above it, broken so that it stays above its own axes."""
+    lines = [part for line in panel.splitlines() for part in textwrap.wrap(line, _HEAD) or [""]]
+    axis.set_title("\n".join(lines), loc="left")
 
 
 def legend(canvas: Canvas, seen: Mapping[str, Look], signs: Mapping[str, dict[str, Any]]) -> None:

@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
 
+from analysis.applied import applied_table, applied_view
 from analysis.claims import claims_table, reference_technique
+from analysis.claims_view import claims_view
+from analysis.classification import (
+    classes_frame,
+    classification_table,
+    classification_view,
+    nothing_why,
+)
+from analysis.confusion import confusion_figure
 from analysis.convergence import convergence_table
-from analysis.curves import ACCURACY, LOSS, curves
+from analysis.curves import ACCURACY, ACCURACY_IN_TIME, LOSS, curves
 from analysis.display import Table
 from analysis.frames import epochs_frame, runs_frame
+from analysis.frameworks import frameworks_table
+from analysis.frameworks_view import frameworks_view
 from analysis.listings import problems_view, provenance_view
 from analysis.load import KINDS, Problem, Sweep
+from analysis.noise import noise_frame, noise_table, noise_view
+from analysis.notices import notices
 from analysis.plots import Figure, looks
-from analysis.provenance import machines, mixtures, provenance_rows
-from analysis.scaling import SHARED_CORES, scaling_table
-from analysis.tables import claims_view, convergence_view, scaling_view
+from analysis.provenance import machines, provenance_rows
+from analysis.scaling import scaling_table
+from analysis.tables import convergence_view, scaling_view
+from analysis.targets import targets_frame, targets_table, targets_view, with_clock
 from analysis.throughput import throughput_figure
+from analysis.trust import trust_table, trust_view
 from train.record import RunRecord
 
 ALL_GOOD, SOME_FAILED, UNDECIDED = 0, 1, 3
-NOTHING = "No planned cell has a usable record: nothing can be compared or concluded."
 
 
 @dataclass(frozen=True)
@@ -32,6 +46,7 @@ class Tables:
     convergence: Table
     scaling: Table
     claims: Table
+    others: tuple[Table, ...]  # those that have something to say
     problems: Table
     provenance: Table
 
@@ -59,16 +74,36 @@ def build_report(sweep: Sweep, *, draw: bool = True) -> Report:
     order = [*manifest.techniques]
     order += sorted({r.config.technique.name for r in records} - set(order))
     runs = runs_frame(records)
+    epochs = with_clock(epochs_frame(records, runs))
+    scaling = scaling_table(runs, order)
+    noise = noise_frame(records, runs)
     frames = {
         "runs": runs,
-        "convergence": convergence_table(runs, order),
-        "scaling": scaling_table(runs, order),
+        "epochs": epochs,
+        "convergence": convergence_table(runs, order, scaling),
+        "scaling": scaling,
         "claims": claims_table(runs, order),
+        "frameworks": frameworks_table(runs, order),
+        "applied": applied_table(runs, epochs, order),
+        "trust_ratios": trust_table(runs, epochs, order),
+        "noise_scale": noise_table(noise, order),
+        "noise_epochs": noise,
+        "targets": targets_table(targets_frame(records, runs), order),
+        "classification": classification_table(classes_frame(records, runs), order),
     }
+    others = (
+        frameworks_view(frames["frameworks"], runs),
+        targets_view(frames["targets"], runs),
+        classification_view(frames["classification"], runs, nothing_why(records)),
+        noise_view(frames["noise_scale"], runs),
+        trust_view(frames["trust_ratios"], runs),
+        applied_view(frames["applied"], runs),
+    )
     tables = Tables(
         convergence=convergence_view(frames["convergence"], runs),
-        scaling=scaling_view(frames["scaling"], runs),
+        scaling=scaling_view(scaling, runs),
         claims=claims_view(frames["claims"], runs, reference_technique(order)),
+        others=tuple(table for table in others if table.rows),
         problems=problems_view(sweep.problems),
         provenance=provenance_view(provenance_rows(records)),
     )
@@ -77,9 +112,9 @@ def build_report(sweep: Sweep, *, draw: bool = True) -> Report:
         name=manifest.name,
         title=manifest.title,
         facts=_facts(sweep),
-        warnings=_warnings(sweep, runs, frames["scaling"]),
+        warnings=notices(sweep, runs, scaling),
         tables=tables,
-        figures=_figures(records, runs, frames["convergence"]) if draw else (),
+        figures=_figures(records, frames, order) if draw else (),
         frames=frames,
         problems=sweep.problems,
         unplanned=sweep.unplanned,
@@ -117,47 +152,28 @@ def _facts(sweep: Sweep) -> tuple[tuple[str, str], ...]:
     return tuple(facts)
 
 
-def _too_good(scaling: pd.DataFrame) -> list[str]:
-    """A rank that is faster among others than alone: rather a disturbed baseline than a wonder."""
-    above = scaling[scaling["efficiency"].fillna(0) > 1.02]
-    rows = [f"{row.technique} at {row.gpus} ranks" for row in above.itertuples()]
-    if not rows:
-        return []
-    return [
-        f"Efficiency above 1 ({', '.join(rows)}): the runs on fewer ranks were slowed by something "
-        "(other load on the machine, most often). Measure again on a quiet machine."
-    ]
-
-
-def _warnings(sweep: Sweep, runs: pd.DataFrame, scaling: pd.DataFrame) -> tuple[str, ...]:
-    warnings = [] if sweep.records else [NOTHING]
-    if sweep.problems:
-        warnings.append(
-            f"{len(sweep.problems)} planned cell(s) are in no table: see “Cells not in the "
-            "tables”. Rows may have fewer runs than planned."
-        )
-    if runs["oversubscribed"].any():
-        warnings.append(f"In some runs {SHARED_CORES}.")
-    warnings += _too_good(scaling)
-    if sweep.unplanned:
-        warnings.append(
-            f"{len(sweep.unplanned)} record(s) in the folder are not in the present plan and are "
-            f"not used: {', '.join(sweep.unplanned)}."
-        )
-    return (*warnings, *mixtures(sweep.records))
-
-
 def _figures(
-    records: Sequence[RunRecord], runs: pd.DataFrame, convergence: pd.DataFrame
+    records: Sequence[RunRecord], frames: Mapping[str, pd.DataFrame], order: Sequence[str]
 ) -> tuple[Figure, ...]:
-    epochs = epochs_frame(records, runs)
+    runs, epochs = frames["runs"], frames["epochs"]
     # the rows of the table are in the order of the manifest; so are colours and legends
-    seen = looks(list(dict.fromkeys(convergence["technique_label"])))
+    seen = looks(list(dict.fromkeys(frames["convergence"]["technique_label"])))
+    no_accuracy = _reasons(runs["validation_accuracy_why"])
+    classes = confusion_figure(records, runs, order, nothing_why(records))
     return (
-        curves(epochs, ACCURACY, seen, _reasons(runs["validation_accuracy_why"])),
-        curves(epochs, LOSS, seen, "no run has a training loss"),
+        curves(epochs, ACCURACY, seen, no_accuracy),
+        curves(epochs, ACCURACY_IN_TIME, seen, no_accuracy),
+        curves(epochs, LOSS, seen, "no run has a training loss", _smoothed(runs)),
         throughput_figure(runs, seen, _reasons(runs["images_per_s_why"])),
+        *((classes,) if len(classes.data) else ()),
     )
+
+
+def _smoothed(runs: pd.DataFrame) -> str:
+    """Whose loss has another floor than that of the others."""
+    labels = runs.loc[runs["label_smoothing"] > 0, "technique_label"]
+    names = ", ".join(dict.fromkeys(labels))
+    return f"Against smoothed labels, so never near 0: {names}." if names else ""
 
 
 def _reasons(column: pd.Series[str]) -> str:

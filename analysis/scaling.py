@@ -12,7 +12,8 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.frames import frame, in_order, key, values, why_incomplete, without_scaling
+from analysis.frames import frame, in_order, values, why_incomplete
+from analysis.labels import key, without_scaling
 from analysis.stats import Ratio, geometric_mean, mean_t, ratio_t
 
 SHARED_CORES = "ranks share cores: not a scaling figure"
@@ -21,18 +22,18 @@ _TEXT, _INT, _REAL, _BOOL = "string", "Int64", "Float64", "boolean"
 COLUMNS: dict[str, str] = {
     "technique": _TEXT, "technique_label": _TEXT, "context": _TEXT, "dataset": _TEXT,
     "image_size": _INT, "model": _TEXT, "pretrained": _TEXT, "data_fraction": _REAL,
-    "partition": _TEXT, "scaling": _TEXT, "device_kind": _TEXT, "device": _TEXT,
-    "cores_per_rank": _INT, "gpus": _INT, "nodes": _TEXT, "batch_per_rank": _INT,
-    "global_batch": _INT, "n": _INT, "n_diverged": _INT, "images_per_s_mean": _REAL,
-    "images_per_s_sd": _REAL, "images_per_s_half_width": _REAL,
+    "partition": _TEXT, "framework": _TEXT, "accumulation": _INT, "scaling": _TEXT,
+    "device_kind": _TEXT, "device": _TEXT, "cores_per_rank": _INT, "gpus": _INT, "nodes": _TEXT,
+    "batch_per_rank": _INT, "global_batch": _INT, "n": _INT, "n_diverged": _INT,
+    "images_per_s_mean": _REAL, "images_per_s_sd": _REAL, "images_per_s_half_width": _REAL,
     "images_per_s_geometric_mean": _REAL, "images_per_s_why": _TEXT, "n0": _INT, "speedup": _REAL,
     "speedup_low": _REAL, "speedup_high": _REAL, "efficiency": _REAL, "efficiency_low": _REAL,
     "efficiency_high": _REAL, "efficiency_why": _TEXT, "end_to_end_s_mean": _REAL,
     "end_to_end_s_sd": _REAL, "end_to_end_s_why": _TEXT, "communication_share": _REAL,
     "input_share": _REAL, "step_shares_why": _TEXT, "oversubscribed": _BOOL, "cells": _TEXT,
 }  # fmt: skip
-_SAME = ("dataset", "image_size", "model", "pretrained", "data_fraction", "partition", "scaling",
-         "device_kind", "device")  # fmt: skip
+_SAME = ("dataset", "image_size", "model", "pretrained", "data_fraction", "partition", "framework",
+         "accumulation", "scaling", "device_kind", "device")  # fmt: skip
 _ABOUT = ("technique", "technique_label", "context", *_SAME, "cores_per_rank", "gpus",
           "batch_per_rank", "global_batch")  # fmt: skip
 

@@ -148,6 +148,21 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     return adjusted
 
 
+def equivalence_p(arm: Sequence[float], reference: Sequence[float], margin: float) -> float | None:
+    """p of the claim that the means differ by less than ``margin`` (> 0); None where there is none.
+
+    Two one-sided Welch tests, the larger p (Schuirmann 1987): below ALPHA exactly where the
+    interval of level 1 - 2 ALPHA of the difference lies within ± margin.
+    """
+    if min(len(arm), len(reference)) < 2:
+        return None
+    test = _welch(arm, reference)
+    if test.error == 0:
+        return None
+    room = margin - abs(test.difference)
+    return float(stats.t.sf(room / test.error, test.df))
+
+
 def pooled_sd(arm: Sequence[float], reference: Sequence[float]) -> float | None:
     """Root of the mean of the two variances; None with fewer than two runs in an arm."""
     if min(len(arm), len(reference)) < 2:

@@ -1,6 +1,8 @@
-"""The statistics of the report as tables for a reader: convergence, scaling, claims."""
+"""The statistics of the report as tables for a reader: convergence and scaling."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pandas as pd
 
@@ -10,17 +12,20 @@ from analysis.display import (
     Row,
     Table,
     count,
-    interval,
     joined,
     number,
     percent,
     plain_rows,
     significant,
-    text,
     with_context,
 )
 from analysis.scaling import BASELINE, SHARED_CORES
 from analysis.stats import ONE_RUN
+
+CHANGED_IMAGES = (
+    "training images are cropped, mirrored or cut at random: this accuracy is of the changed "
+    "images, lower than that of the same weights on the images as they are"
+)
 
 
 def ranks_column(runs: pd.DataFrame) -> Column:
@@ -45,7 +50,8 @@ def convergence_view(table: pd.DataFrame, runs: pd.DataFrame) -> Table:
     columns = (
         ranks_column(runs),
         Column("condition", "left", "technique, and the settings that differ within this sweep"),
-        Column("global batch", about="images per optimizer step, over all ranks"),
+        Column("global batch", about="images per optimizer step, over all ranks and accumulated "
+               "batches; where it grows, first → last epoch"),
         Column("steps", about="optimizer steps of a whole run"),
         Column("train acc", about="running mean of training accuracy over the last epoch, while "
                "weights change: the metric of the course, no measure of generalisation"),
@@ -57,6 +63,8 @@ def convergence_view(table: pd.DataFrame, runs: pd.DataFrame) -> Table:
         Column("diverged", about="runs that diverged / runs"),
         Column("training s", about="seconds in training epochs (validation not counted), mean "
                "over completed runs"),
+        Column("efficiency", about="of the throughput, with its 95 % interval: see the scaling "
+               "table"),
     )  # fmt: skip
     rows = tuple(_convergence_row(row, notes) for row in plain_rows(table))
     return Table(
@@ -74,14 +82,25 @@ def _convergence_row(row: Row, notes: Notes) -> tuple[str, ...]:
     return (
         count(row["gpus"]),
         with_context(row),
-        count(row["global_batch"]),
+        batch_text(row["global_batch"], row["global_batch_last"]),
         notes.missing(row["steps_why"]) if pd.isna(row["steps"]) else count(row["steps"]),
-        _plain_mean(row, "train_accuracy", notes),
+        joined([_plain_mean(row, "train_accuracy", notes), _changed(row, notes)]),
         _accuracy(row, notes),
         count(row["n"]),
         f"{row['n_diverged']}/{row['n']}",
         joined([_plain_mean(row, "train_s", notes), shared]),
+        _efficiency(row, notes),
     )
+
+
+def batch_text(first: Any, last: Any) -> str:
+    """A global batch, and what it has grown to."""
+    return count(first) if pd.isna(last) or first == last else f"{count(first)} → {count(last)}"
+
+
+def _changed(row: Row, notes: Notes) -> str:
+    known = not pd.isna(row["train_accuracy_mean"])
+    return notes.mark(CHANGED_IMAGES) if known and row["changes_images"] else ""
 
 
 def _plain_mean(row: Row, name: str, notes: Notes) -> str:
@@ -176,66 +195,3 @@ def _efficiency(row: Row, notes: Notes) -> str:
     if not pd.isna(low):
         return f"{number(value, 2)} [{number(low, 2)}, {number(high, 2)}]"
     return f"{number(value, 2)} ({BASELINE})" if why == BASELINE else f"{number(value, 2)} ({why})"
-
-
-def claims_view(table: pd.DataFrame, runs: pd.DataFrame, reference: str | None) -> Table:
-    """Each technique against the reference at the largest rank count both have."""
-    notes = Notes()
-    family = int(table["family"].iloc[0]) if len(table) else 0
-    columns = (
-        Column("technique", "left"),
-        Column("against", "left"),
-        ranks_column(runs),
-        Column("global batch"),
-        Column("runs", about="of the technique / of the reference, diverged ones included"),
-        Column("difference", about="in validation accuracy (fraction, not per cent) over all runs, "
-               "a diverged one counting as chance"),
-        Column("95 % interval", about="Welch's t, for this comparison alone"),
-        Column("p (Holm)", about=f"two-sided Welch p, adjusted by Holm's method for {family} "
-               "planned comparison(s); the verdict uses it at 0.05"),
-        Column("verdict", "left"),
-        Column("runs per arm to decide", about="with power 0.8, were the observed difference and "
-               "spread the true ones; alone at 0.05 / at the strictest level of the family"),
-    )  # fmt: skip
-    rows = tuple(_claim_row(row, notes) for row in plain_rows(table))
-    return Table(
-        "claims",
-        f"Claims: techniques against {reference or 'a reference'}",
-        columns,
-        rows,
-        notes.lines(),
-        intro="One planned family: every technique against the reference at the largest rank "
-        "count that both have. Every other comparison of rows in this report is exploratory and "
-        "uncorrected.",
-        empty="The sweep has one technique: there is nothing to compare.",
-    )
-
-
-def _claim_row(row: Row, notes: Notes) -> tuple[str, ...]:
-    verdict = joined([str(row["verdict"]), notes.mark(row["why"])])
-    bounded = not pd.isna(row["difference_low"])
-    counted = not pd.isna(row["n"])
-    return (
-        with_context(row),
-        text(row["reference"]),
-        count(row["gpus"]),
-        count(row["global_batch"]),
-        f"{row['n']} / {row['n_reference']}" if counted else "n/a",
-        "n/a" if pd.isna(row["difference"]) else f"{row['difference']:+.3f}",
-        interval(row["difference_low"], row["difference_high"], 3) if bounded else "n/a",
-        "n/a" if pd.isna(row["p_holm"]) else _p_value(row["p_holm"]),
-        verdict,
-        _seeds(row, notes),
-    )
-
-
-def _seeds(row: Row, notes: Notes) -> str:
-    if row["verdict"] != "inconclusive":
-        return "" if row["verdict"] in ("higher", "lower") else "n/a"
-    if pd.isna(row["seeds_in_family"]):
-        return notes.missing(row["seeds_why"])
-    return f"{count(row['seeds_alone'])} / {count(row['seeds_in_family'])}"
-
-
-def _p_value(p: float) -> str:
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"

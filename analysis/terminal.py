@@ -10,10 +10,13 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from analysis.display import Row, Table, plain_rows, with_context
+from analysis.notices import ALARM
 from analysis.report import Report
 
 #: Where no terminal says how wide it is (a log, a pipe): wide enough for the widest table.
 WIDTH = 160
+#: Tables that may have a row per class, and from how many rows on they would hide the others.
+LONG, MOST_ROWS = frozenset({"classification"}), 40
 
 
 def console() -> Console:
@@ -26,6 +29,8 @@ def print_report(report: Report, paths: Sequence[Path], out: Console) -> None:
     print_tables(report, out, notes=False)
     for claim in plain_rows(report.frames["claims"]):
         out.print(Text(_verdict(claim)))
+    for pair in plain_rows(report.frames["frameworks"]):
+        out.print(Text(_frameworks(pair)))
     shown = [path for path in paths if path.suffix in (".html", ".md")]
     folder = paths[0].parent
     out.print(Text(f"tables as CSV, figures and footnotes: {folder}"), soft_wrap=True)
@@ -46,13 +51,28 @@ def _verdict(claim: Row) -> str:
     return line
 
 
+def _frameworks(pair: Row) -> str:
+    """One comparison of libraries in words."""
+    line = f"{pair['reference']} against {pair['framework']}, {with_context(pair)}"
+    line += f" at {pair['gpus']} rank(s): throughput {pair['speed']}"
+    if pair["ratio"] is not None:
+        line += f", ratio {pair['ratio']:.2f}"
+    line += f"; accuracy {pair['verdict']}"
+    return line if pair["difference"] is None else f"{line}, difference {pair['difference']:+.3f}"
+
+
 def print_tables(report: Report, out: Console, *, notes: bool = True) -> None:
     """Every table of results, and the cells that are in none."""
     out.print(Text(f"{report.title}: {report.counts}", style="bold"))
     for warning in report.warnings:
-        out.print(Text(f"! {warning}", style="yellow"))
+        alarming = warning.startswith(ALARM)
+        out.print(Text(f"! {warning}", style="bold red" if alarming else "yellow"))
     tables = report.tables
-    shown = (tables.convergence, tables.scaling, *((tables.claims,) if notes else ()))
+    shown = (
+        tables.convergence,
+        tables.scaling,
+        *((tables.claims, *tables.others) if notes else ()),
+    )
     for table in shown:
         out.print()
         _print_table(table, out, notes=notes)
@@ -63,6 +83,9 @@ def print_tables(report: Report, out: Console, *, notes: bool = True) -> None:
 def _print_table(table: Table, out: Console, *, notes: bool) -> None:
     if not table.rows:
         out.print(Text(f"{table.title}. {table.empty}"))
+        return
+    if len(table.rows) > MOST_ROWS and table.key in LONG:
+        out.print(Text(f"{table.title}. {len(table.rows)} rows: read them in the report."))
         return
     shown = RichTable(title=Text(table.title), title_justify="left")
     for column in table.columns:

@@ -9,8 +9,9 @@ from typing import Any
 import pandas as pd
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from analysis.frames import frame, values, without_scaling
-from analysis.plots import Figure, Look, empty, legend, small_multiples, style, to_svg
+from analysis.frames import frame, values
+from analysis.labels import without_scaling
+from analysis.plots import Figure, Look, empty, head, legend, small_multiples, style, to_svg
 from analysis.scaling import series_of
 from analysis.stats import geometric_mean
 
@@ -34,7 +35,7 @@ def throughput_figure(runs: pd.DataFrame, seen: Mapping[str, Look], why: str) ->
         canvas, axes = small_multiples(len(panels), share_y=True)
         for axis, panel in zip(axes, panels, strict=True):
             _draw(axis, data[data["panel"] == panel], seen)
-            axis.set_title(panel, loc="left")
+            head(axis, panel)
         _scale_y(axes[0], data["images_per_s"])
         axes[0].set_ylabel("images/s (log₂)")
         drawn = {label: look for label, look in seen.items() if label in set(data["technique"])}

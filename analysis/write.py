@@ -9,6 +9,7 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from analysis.notices import ALARM
 from analysis.plots import Figure, inline, standalone
 from analysis.report import Report
 from train.files import write_atomically
@@ -53,7 +54,7 @@ def render(report: Report, template: str) -> str:
     )
     environment.filters["md"] = markdown
     environment.filters["inline_svg"] = _inline
-    return environment.get_template(template).render(report=report)
+    return environment.get_template(template).render(report=report, alarm=ALARM)
 
 
 def csv_text(table: pd.DataFrame) -> str:

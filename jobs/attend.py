@@ -71,7 +71,7 @@ def attend(start: Start) -> str:
     stopped: Reason | None = None
     trouble: Exception | None = None
     try:
-        _clear(cell, config.gpus, resume=start.resume)
+        _clear(cell, config.processes, resume=start.resume)
         reserve(cell, config.epochs)
         begun = Begun(number=attempt, started_at=started_at, pid=os.getpid(), job=start.job)
         announce(cell, begun)
@@ -93,7 +93,7 @@ def attend(start: Start) -> str:
 
 
 def _overdue(start: Start) -> Tick:
-    watch = Watch(start.cell, start.config.gpus)
+    watch = Watch(start.cell, start.config.processes)
     began = time.monotonic()
 
     def reason() -> Reason | None:

@@ -55,7 +55,7 @@ class Row:
         last = self.last_epoch()
         if last is None:
             return None
-        return (self.cell.config.epochs - last.epoch) * (last.train_s + last.eval_s)
+        return (self.cell.config.planned_epochs - last.epoch) * (last.train_s + last.eval_s)
 
 
 @dataclass
@@ -112,7 +112,7 @@ class Board:
 def numbers(row: Row) -> tuple[str, str, str, str]:
     """epoch, loss, accuracy, images/s of a row as text; '' where there is nothing yet."""
     last = row.last_epoch()
-    total = row.cell.config.epochs
+    total = row.cell.config.planned_epochs
     if last is None:
         if row.state != "running":
             return "", "", "", ""

@@ -1,7 +1,8 @@
 """How long a cell will take, from the records of earlier ones; None with a reason when unknown.
 
 Seconds = fixed cost + images to train / images per second + epochs x evaluation. The fixed cost is
-what an earlier cell's wall time holds beyond these: start, compilation, the slow first epoch.
+what an earlier cell's wall time holds beyond these: start, compilation, the slow first epoch. A
+cell with a target ends within its time, whatever the rest says.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ class RateKey(NamedTuple):
     dataset: str
     image_size: int | None
     model: str
+    framework: str
+    precision: str
     gpus: int
     normalisation: str
 
@@ -51,6 +54,8 @@ def rate_key(config: RunConfig) -> RateKey:
         config.dataset,
         config.image_size,
         config.model,
+        config.framework,
+        config.technique.precision,
         config.gpus,
         config.technique.normalisation,
     )
@@ -93,17 +98,18 @@ def _sample(record: RunRecord) -> tuple[float, float, float] | None:
     return rate, max(0.0, wall - evaluation - training), evaluation / len(record.epochs)
 
 
-def estimate(config: RunConfig, images: int, rates: Rates) -> Estimate:
-    """Seconds of one cell that trains on ``images`` images in all (steps x global batch).
+def estimate(config: RunConfig, images: int, epochs: int, rates: Rates) -> Estimate:
+    """Seconds of one cell that trains on ``images`` images in all, in ``epochs`` epochs.
 
-    From earlier cells with the same data set, model, ranks and normalisation; else of those with
-    the same data set and model the nearest rank count, its rate scaled in proportion.
+    From earlier cells with the same data set, model, framework, precision, ranks and normalisation;
+    else, of those that share the first four, the nearest rank count, its rate scaled in proportion.
     """
     key = rate_key(config)
+    limit = config.target.within_s if config.target else None
     if key in rates:
         rate = rates[key]
-        return Estimate(_seconds(rate, 1.0, config, images), f"{_cells(rate)} like it")
-    others = [other for other in rates if other[:3] == key[:3]]
+        return Estimate(_seconds(rate, 1.0, images, epochs, limit), f"{_cells(rate)} like it")
+    others = [other for other in rates if other[:5] == key[:5]]
     if not others:
         return Estimate(None, "never run here")
     nearest = min(others, key=lambda other: _distance(key, other))
@@ -116,7 +122,8 @@ def estimate(config: RunConfig, images: int, rates: Rates) -> Estimate:
     source = f"{_cells(rate)} on gpus={nearest.gpus}{change}"
     if nearest.gpus != key.gpus:
         source += ", scaled in proportion"
-    return Estimate(_seconds(rate, key.gpus / nearest.gpus, config, images), source)
+    factor = key.gpus / nearest.gpus
+    return Estimate(_seconds(rate, factor, images, epochs, limit), source)
 
 
 def _distance(key: RateKey, other: RateKey) -> tuple[float, bool, int]:
@@ -124,8 +131,9 @@ def _distance(key: RateKey, other: RateKey) -> tuple[float, bool, int]:
     return ratio, other.normalisation != key.normalisation, other.gpus
 
 
-def _seconds(rate: Rate, factor: float, config: RunConfig, images: int) -> float:
-    return rate.fixed_s + images / (rate.images_per_s * factor) + config.epochs * rate.eval_s
+def _seconds(rate: Rate, factor: float, images: int, epochs: int, limit: float | None) -> float:
+    work = images / (rate.images_per_s * factor) + epochs * rate.eval_s
+    return rate.fixed_s + (work if limit is None else min(work, limit))
 
 
 def _cells(rate: Rate) -> str:

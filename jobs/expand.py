@@ -103,7 +103,7 @@ def matches(rule: Rule, seen: Mapping[str, Any]) -> bool:
 
 
 def _equal(key: str, found: Any, wanted: Any) -> bool:
-    """Equal, or, of a schedule or optimizer, all that the rule names is as it says."""
+    """Equal, or, of a part with keys of its own, all that the rule names is as it says."""
     found, wanted = spelled_out(key, found), spelled_out(key, wanted)
     if isinstance(found, dict) and isinstance(wanted, dict):
         return all(found.get(name) == value for name, value in wanted.items())

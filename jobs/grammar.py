@@ -23,11 +23,19 @@
         set: {base_lr: 0.01, warmup_epochs: 2}
 
 Keys of a cell: dataset, image_size, model, pretrained, technique, gpus (ranks), epochs, seed (0),
-data_fraction (1.0), partition, and
+data_fraction (1.0), partition, framework (horovod), and
 - scaling: weak (default) with batch_per_rank, or strong with global_batch, which gpus must divide;
-- base_batch: the global batch that base_lr belongs to; default: the batch at one GPU. Set it where
-  the batch is an axis, or a batch k times as large is not seen as such by the scaling rules;
-- any parameter of a technique (techniques.yaml), which then replaces the technique's own.
+- accumulation (1): batches that each rank adds up per step, so that global batch = gpus x
+  batch_per_rank x accumulation, as on so many times the ranks. In strong scaling give
+  batch_per_rank instead, what fits into memory, and the accumulation follows;
+- base_batch: the global batch that base_lr belongs to; default: the batch at one GPU, which is
+  batch_per_rank in weak scaling, whatever is accumulated, and global_batch in strong scaling.
+  Needed where the batch is an axis, or a batch k times as large would not be seen as such;
+- target: {train_accuracy: 0.75, validation_accuracy: 0.25, held_for: 2, within_s: 240}, one or both
+  accuracies; the run ends when they were held for as many evaluations in a row, or too late;
+- any parameter of a technique (techniques.yaml), which then replaces the technique's own. What is a
+  kind with numbers (optimizer, schedule, batch_growth, augmentation) is replaced when its name is
+  given, else the numbers given replace the technique's.
 null unsets a key. ``exclude`` and ``when`` see cells as matrix, zip, top level and techniques.yaml
 wrote them, before any override; overrides apply in order, to included cells as well.
 A rule that matches no cell is an error: it would be a typo.

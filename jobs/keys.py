@@ -10,9 +10,10 @@ from collections.abc import Collection
 from functools import cache
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
+from jobs.parts import parts_of
 from jobs.suggest import unknown
 from jobs.techniques import KINDS, PARAMETERS, spelled_out
 from train.config import DATASETS, FOLDER_PREFIX, RunConfig
@@ -47,6 +48,8 @@ def value_problem(key: str, value: Any, techniques: Collection[str]) -> str | No
             return None
         shown = (*names, f"{FOLDER_PREFIX}PATH") if key == "dataset" else tuple(names)
         return unknown(key, value, shown)
+    if key not in _COUNTS and (parts := parts_of(_field(key).annotation)):
+        return _fields_problem(key, value, list(parts[0].model_fields)) or _type_problem(key, value)
     return _type_problem(key, value)
 
 
@@ -57,7 +60,7 @@ def choices(key: str, techniques: Collection[str]) -> Collection[str] | None:
     if key == "dataset":
         return tuple(DATASETS)
     if key in KINDS:
-        return tuple(kind.model_fields["name"].default for kind in _kinds(key))
+        return tuple(kind.model_fields["name"].default for kind in KINDS[key])
     annotation = _field(key).annotation if key not in _COUNTS else int
     return get_args(annotation) if get_origin(annotation) is Literal else None
 
@@ -67,8 +70,8 @@ def _is_folder(key: str, value: str) -> bool:
 
 
 def _kind_problem(key: str, value: Any) -> str | None:
-    """Of a schedule or optimizer; without a name it changes the technique's own, checked later."""
-    kinds = {kind.model_fields["name"].default: kind for kind in _kinds(key)}
+    """Without a name it changes numbers of the technique's own kind, checked later."""
+    kinds = {kind.model_fields["name"].default: kind for kind in KINDS[key]}
     if not isinstance(value, dict):
         return f"{key}: expected one of {', '.join(kinds)} or {{name: ..., ...}}, found {value!r}"
     name = value.get("name")
@@ -76,14 +79,17 @@ def _kind_problem(key: str, value: Any) -> str | None:
         return unknown(key, name, kinds)
     meant = [kinds[name]] if name else list(kinds.values())
     known = list(dict.fromkeys(field for kind in meant for field in kind.model_fields))
+    problem = _fields_problem(key, value, known)
+    return problem or (_type_problem(key, value) if name else None)
+
+
+def _fields_problem(key: str, value: Any, known: list[str]) -> str | None:
+    if not isinstance(value, dict):
+        return f"{key}: expected {{{known[0]}: ..., ...}} of {', '.join(known)}, found {value!r}"
     for field in value:
         if field not in known:
             return f"{key}: {unknown('key', field, known)}"
-    return _type_problem(key, value) if name else None
-
-
-def _kinds(key: str) -> tuple[type[BaseModel], ...]:
-    return get_args(Technique.model_fields[key].annotation)
+    return None
 
 
 def _type_problem(key: str, value: Any) -> str | None:

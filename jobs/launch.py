@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 
@@ -15,7 +16,7 @@ class CellTask:
     data: str  # folder of the raw data sets
     store: str  # folder of their prepared forms
     python: str
-    cores: tuple[tuple[int, ...], ...]  # one group per rank
+    cores: tuple[tuple[int, ...], ...]  # one group per process
     resume: bool
     stall_s: float
     limit_s: float | None  # wall time after which the start is ended as timeout
@@ -76,6 +77,15 @@ def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
         for name, value in environment.items()
         if name in tuning or not name.startswith(_FOREIGN)
     }
+
+
+def with_processes(task: CellTask, processes: int) -> CellTask:
+    """The task, whose cores are one group per rank, for fewer processes of equally many ranks."""
+    ranks = len(task.cores) // processes
+    groups = (task.cores[p * ranks : (p + 1) * ranks] for p in range(processes))
+    return replace(
+        task, cores=tuple(tuple(dict.fromkeys(chain.from_iterable(own))) for own in groups)
+    )
 
 
 def core_groups(ranks: int, per_rank: int, free: Sequence[int]) -> tuple[tuple[int, ...], ...]:

@@ -14,7 +14,7 @@ from jobs.datafacts import planned_images, train_images
 from jobs.display import LiveDisplay, PlainDisplay
 from jobs.engine import Machine, run_cells
 from jobs.estimate import known_rates
-from jobs.launch import CellTask, core_groups, rank_environment, train_argv
+from jobs.launch import CellTask, core_groups, rank_environment, train_argv, with_processes
 from jobs.ledger import FORCED, Standing, lay_out, manifest_of, survey
 from jobs.plan import plan_rows, render_plan
 from jobs.settle import is_good
@@ -33,8 +33,8 @@ def plan_here(wanted: Sweep, results: Path, machine: Machine) -> None:
         known_rates(results),
     )
     folder = results / wanted.name
-    # one line for each number of ranks: within it, only names differ
-    first = {config.gpus: config for config in reversed(wanted.configs)}
+    # one line for each number of processes and cores: within it, only names differ
+    first = {(c.gpus, c.processes): c for c in reversed(wanted.configs)}
     lines = {c.cell_id(): _launch_line(c, folder, machine) for c in first.values()}
     done = {c.cell_id() for c in wanted.configs if is_good(folder / c.cell_id())}
     render_plan(rows, lines, Console(), done)
@@ -92,6 +92,7 @@ def _launch_line(config: RunConfig, folder: Path, machine: Machine) -> list[str]
         limit_s=machine.limit_s,
         visible_gpus=None,
     )
+    task = with_processes(task, config.processes)
     own = rank_environment(task, 0, attempt=1, supervisor=os.getpid(), root=ROOT)
     shown = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CORES")
     world = [f"HOROSCALE_{name}={own[f'HOROSCALE_{name}']}" for name in shown]

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from rich.console import Console
 
 from jobs.estimate import Rates, estimate
-from train.config import ConfigError, RunConfig, steps_per_epoch
+from train.config import ConfigError, RunConfig
+from train.schedule import RunPlan, plan_of
 
 #: (data set, image size) -> training images there are
 Facts = Mapping[tuple[str, int | None], int]
@@ -25,54 +26,75 @@ class PlanRow:
     model: str
     technique: str
     gpus: int
-    global_batch: int
-    steps_per_epoch: int
+    global_batch: int  # in the first epoch
+    last_batch: int  # and in the last, where it grows
+    accumulation: int  # batches of a rank per step, in the first epoch
+    steps_per_epoch: int  # in the first epoch
     total_steps: int
     epochs: int
     lr: float  # the scaled rate, after the warm-up and before the schedule
     seconds: float | None  # estimated wall time
     source: str  # where the estimate is from, or why there is none
+    initial_share: float  # of batch norm's initial statistics in the averages at the end
+
+
+#: Above this, what evaluation normalises with is no longer what the network was trained with.
+MUCH_INITIAL = 0.05
 
 
 def plan_rows(configs: Iterable[RunConfig], facts: Facts, rates: Rates) -> tuple[PlanRow, ...]:
     """The rows of the plan, in the order of the configs.
 
     Raises:
-        ConfigError: cells that would have no step, all of them in one message; a data set whose
-            size is not in ``facts``.
+        ConfigError: cells that the data is too small for, all of them in one message; a data set
+            whose size is not in ``facts``.
     """
-    rows, empty = [], []
+    rows, wrong = [], []
     for config in configs:
         key = (config.dataset, config.image_size)
         if key not in facts:
             raise ConfigError(f"the size of the data set {config.dataset} is not known")
         try:
-            rows.append(_row(config, steps_per_epoch(config, facts[key]), rates))
+            rows.append(_row(plan_of(config, facts[key]), rates))
         except ConfigError as error:
-            empty.append(str(error))
-    if empty:
-        count = f"{len(empty)} of {len(empty) + len(rows)} cells"
-        raise ConfigError("\n  ".join([f"{count} cannot take a single step:", *empty]))
+            wrong.append(str(error))
+    if wrong:
+        count = f"{len(wrong)} of {len(wrong) + len(rows)} cells"
+        raise ConfigError("\n  ".join([f"{count} cannot run on their data:", *wrong]))
     return tuple(rows)
 
 
-def _row(config: RunConfig, steps: int, rates: Rates) -> PlanRow:
-    total = steps * config.epochs
-    time = estimate(config, total * config.global_batch, rates)
+def _row(plan: RunPlan, rates: Rates) -> PlanRow:
+    config, first = plan.config, plan.epochs[0]
+    images = sum(epoch.steps * epoch.global_batch for epoch in plan.epochs)
+    time = estimate(config, images, len(plan.epochs), rates)
     return PlanRow(
         cell_id=config.cell_id(),
         dataset=config.dataset,
         model=config.model,
         technique=config.technique.name,
         gpus=config.gpus,
-        global_batch=config.global_batch,
-        steps_per_epoch=steps,
-        total_steps=total,
-        epochs=config.epochs,
+        global_batch=first.global_batch,
+        last_batch=plan.epochs[-1].global_batch,
+        accumulation=first.accumulation,
+        steps_per_epoch=first.steps,
+        total_steps=plan.total_steps,
+        epochs=len(plan.epochs),
         lr=config.technique.peak_lr(config.global_batch),
         seconds=time.seconds,
         source=time.source,
+        initial_share=_initial_share(plan),
     )
+
+
+def _initial_share(plan: RunPlan) -> float:
+    """Each batch of a rank, or each ghost of it, keeps ``bn_momentum`` of the moving averages."""
+    technique = plan.config.technique
+    if technique.normalisation == "none" or technique.bn_statistics == "reestimated":
+        return 0.0
+    ghosts = plan.config.batch_per_rank // (technique.ghost_batch or plan.config.batch_per_rank)
+    updates = sum(epoch.steps * epoch.accumulation for epoch in plan.epochs) * ghosts
+    return float(technique.bn_momentum**updates)
 
 
 def render_plan(
@@ -119,7 +141,7 @@ def _table(
         (
             f"..{row.cell_id.removeprefix(words)}" if words else row.cell_id,
             str(row.gpus),
-            f"{row.global_batch:,}",
+            _batch(row),
             f"{row.steps_per_epoch:,}",
             f"{row.epochs:,}",
             f"{row.total_steps:,}",
@@ -145,6 +167,11 @@ def common_start(cell_ids: Iterable[str]) -> str:
     return starts.pop() if len(starts) == 1 else ""
 
 
+def _batch(row: PlanRow) -> str:
+    grown = row.last_batch != row.global_batch
+    return f"{row.global_batch:,}" + (f"-{row.last_batch:,}" if grown else "")
+
+
 def _time(row: PlanRow, done: Collection[str]) -> str:
     if row.cell_id in done:
         return "done"
@@ -155,6 +182,18 @@ def summary(rows: Sequence[PlanRow], done: Collection[str] = ()) -> list[str]:
     """Closing lines: size of the sweep, time of what is to run, what each estimate stands on."""
     data = ", ".join(dict.fromkeys(f"{row.model} on {row.dataset}" for row in rows))
     lines = [f"{len(rows)} cells: {data}; batch = images per step over all ranks"]
+    if accumulated := sum(row.accumulation > 1 for row in rows):
+        most = max(row.accumulation for row in rows)
+        lines.append(
+            f"{accumulated} accumulate up to {most} batches per step: they compute what as many "
+            "times the ranks would, in more time"
+        )
+    if early := [row.initial_share for row in rows if row.initial_share > MUCH_INITIAL]:
+        lines.append(
+            f"{len(early)} take so few steps that up to {max(early):.0%} of the initial batch-norm "
+            "statistics stay in their moving averages: set bn_statistics: reestimated, or a lower "
+            "bn_momentum"
+        )
     ahead = [row for row in rows if row.cell_id not in done]
     if len(ahead) < len(rows):
         lines.append(f"{len(rows) - len(ahead)} have a good record and are skipped")

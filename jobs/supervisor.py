@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from jobs.attend import Start, attend
-from jobs.launch import CellTask, clean_environment, rank_environment, train_argv
+from jobs.launch import (
+    CellTask,
+    clean_environment,
+    rank_environment,
+    train_argv,
+    with_processes,
+)
 from jobs.lock import hold
 from jobs.ranks import Ranks, end_leftovers
 from jobs.settle import is_good, settle_lost
@@ -50,7 +56,8 @@ def run_cell(told: dict[str, Any]) -> str:
 
 def _begin(task: CellTask, config: RunConfig, attempt: int, ranks: Ranks) -> None:
     base = clean_environment(os.environ)
+    task = with_processes(task, config.processes)
     argv = train_argv(task, attempt)
-    for rank in range(config.gpus):
+    for rank in range(config.processes):
         extra = rank_environment(task, rank, attempt=attempt, supervisor=os.getpid(), root=ROOT)
         ranks.start(argv, base | extra, rank_file(Path(task.cell), rank, "log"))

@@ -71,12 +71,14 @@ def _config(cell: Cell, file: SweepFile, rows: Mapping[str, TechniqueRow]) -> Ru
         if key not in values:
             where = "at the top level or under 'matrix:'"
             raise _wrong(cell, file, key, f"{key!r} is missing: give it {where}")
-    batch, base_batch = _batches(cell, file, values)
+    batch, accumulation, base_batch = _batches(cell, file, values)
     row = rows[values["technique"]]
     changes = {key: value for key, value in values.items() if key in PARAMETERS}
     technique = {"name": row.name, "base_batch": base_batch, **row.settings(changes)}
+    if "base_batch" not in values:
+        _refuse_moving_base(cell, file, technique)
     data = {key: value for key, value in values.items() if key in RunConfig.model_fields}
-    data |= {"technique": technique, "batch_per_rank": batch}
+    data |= {"technique": technique, "batch_per_rank": batch, "accumulation": accumulation}
     try:
         return RunConfig.model_validate_json(json.dumps(data), strict=True)
     except ValidationError as error:
@@ -87,29 +89,64 @@ def _config(cell: Cell, file: SweepFile, rows: Mapping[str, TechniqueRow]) -> Ru
         raise _wrong(cell, file, key, f"{where}: {text}" if where else text) from error
 
 
-def _batches(cell: Cell, file: SweepFile, values: Mapping[str, Any]) -> tuple[int, int]:
-    """Batch per rank and the batch that the base rate belongs to."""
+def _batches(cell: Cell, file: SweepFile, values: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Batch per rank, batches accumulated per step, and the batch that the base rate belongs to."""
     strong = values["scaling"] == "strong"
-    fixed, other = (
-        ("global_batch", "batch_per_rank") if strong else ("batch_per_rank", "global_batch")
-    )
-    mode = "strong" if strong else "weak"
-    if other in values:
-        text = f"scaling: {mode} fixes {fixed}, so {other} follows from it: leave it out"
-        hint = "" if strong else ", or say 'scaling: strong'"
-        raise _wrong(cell, file, other, text + hint)
+    fixed, mode = ("global_batch", "strong") if strong else ("batch_per_rank", "weak")
+    if not strong and "global_batch" in values:
+        text = "scaling: weak fixes batch_per_rank, so global_batch follows from it: leave it out"
+        raise _wrong(cell, file, "global_batch", f"{text}, or say 'scaling: strong'")
     if fixed not in values:
         raise _wrong(cell, file, fixed, f"{fixed!r} is missing: scaling: {mode} fixes it")
-    size, gpus = int(values[fixed]), int(values["gpus"])
-    if strong and size % gpus:
-        below, above = size - size % gpus, size - size % gpus + gpus
-        near = f"{below} or {above}" if below else str(above)
+    size = int(values[fixed])
+    base = int(values.get("base_batch", size))
+    if strong:
+        return *_shared_out(cell, file, values), base
+    return size, int(values["accumulation"]), base
+
+
+def _shared_out(cell: Cell, file: SweepFile, values: Mapping[str, Any]) -> tuple[int, int]:
+    """Batch per rank and accumulation that make up a global batch: one of them follows."""
+    total, gpus = int(values["global_batch"]), int(values["gpus"])
+    given = cell.values()
+    if "batch_per_rank" not in given:
+        times = int(values["accumulation"])
+        what = f"{gpus} gpus" + (f" x {times} accumulated batches" if times > 1 else "")
+        return _quotient(cell, file, total, gpus * times, what), times
+    batch = int(given["batch_per_rank"])
+    what = f"{gpus} gpus x batch_per_rank {batch}"
+    times = _quotient(cell, file, total, gpus * batch, what)
+    if given.get("accumulation", times) != times:
         text = (
-            f"global_batch {size} does not divide by {gpus} gpus: use {near}, or exclude the cell"
+            f"accumulation {given['accumulation']} is at odds with the rest: global_batch {total} "
+            f"is {what} x {times}; leave one of the three out"
         )
-        raise _wrong(cell, file, fixed, text)
-    batch = size // gpus if strong else size
-    return batch, int(values.get("base_batch", size))
+        raise _wrong(cell, file, "accumulation", text)
+    return batch, times
+
+
+def _refuse_moving_base(cell: Cell, file: SweepFile, technique: Mapping[str, Any]) -> None:
+    """Where the batch is an axis, its default base would move along and no rule would ever act."""
+    rule = technique["lr_scaling"]
+    if rule == "none" and not technique["regime_adaptation"]:
+        return
+    for key in ("global_batch", "batch_per_rank"):
+        if any(set(axis[0]) == {key} and len(axis) > 1 for axis in file.axes):
+            text = (
+                f"{key} is an axis and technique {technique['name']} goes by it (lr_scaling "
+                f"{rule}), so say the global batch that base_lr belongs to, e.g. base_batch: "
+                f"{technique['base_batch']}; for one base per batch, zip base_batch with {key}"
+            )
+            raise _wrong(cell, file, key, text)
+
+
+def _quotient(cell: Cell, file: SweepFile, total: int, part: int, what: str) -> int:
+    if total % part:
+        below, above = total - total % part, total - total % part + part
+        near = f"{below} or {above}" if below else str(above)
+        text = f"global_batch {total} does not divide by {what}: use {near}, or exclude the cell"
+        raise _wrong(cell, file, "global_batch", text)
+    return total // part
 
 
 def _culprit(cell: Cell, where: tuple[int | str, ...], text: str) -> str:

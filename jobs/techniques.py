@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from jobs.parts import parts_of
 from jobs.suggest import unknown
 from jobs.yamlfile import Document, load_yaml
 from train.config import explain
@@ -18,8 +19,13 @@ from train.technique import Technique
 TECHNIQUES_FILE = Path(__file__).with_name("techniques.yaml")
 #: Fields that a row gives and a sweep may set anew; the name is the row's, the batch the sweep's.
 PARAMETERS = tuple(name for name in Technique.model_fields if name not in ("name", "base_batch"))
-#: Parameters that are a kind plus its numbers; the kind alone may stand for all defaults.
-KINDS = ("schedule", "optimizer")
+#: Parameters that are a kind plus its numbers, and the types of the kinds; the name of a kind alone
+#: may stand for all its defaults.
+KINDS = {
+    name: kinds
+    for name in PARAMETERS
+    if (kinds := parts_of(Technique.model_fields[name].annotation))
+}
 _FOR_PEOPLE = ("label", "why")
 
 
@@ -35,8 +41,8 @@ class TechniqueRow:
     def settings(self, changes: Mapping[str, Any]) -> dict[str, Any]:
         """The row's parameters with some set anew.
 
-        A schedule or optimizer given with its name replaces the row's; without a name it changes
-        numbers of the row's own.
+        A kind (schedule, optimizer, ...) given with its name replaces the row's; without a name it
+        changes numbers of the row's own.
         """
         result = dict(self.fields)
         for key, value in changes.items():
@@ -77,8 +83,11 @@ def _row(document: Document, name: str) -> TechniqueRow:
     try:
         technique = Technique.model_validate_json(whole, strict=True)
     except ValidationError as error:
-        first = error.errors()[0]["loc"]
+        first = error.errors()[0]
+        # what is wrong with fields together has no place of its own: the one it names first
+        named = [key for key in given if key in first["msg"] and key in PARAMETERS]
+        where = first["loc"][:1] or sorted(named, key=first["msg"].find)[:1]
         text = f"technique {name} is against the contract:\n{explain(error)}"
-        raise document.error((name, *first[:1]), text) from error
+        raise document.error((name, *where), text) from error
     fields = technique.model_dump(mode="json", include=set(PARAMETERS))
     return TechniqueRow(name, given["label"], given["why"], fields)

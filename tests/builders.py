@@ -79,4 +79,5 @@ def record(of: RunConfig | None = None, **changes: Any) -> RunRecord:
     }  # fmt: skip
     values |= changes
     draft = RunRecord.model_construct(**values, missing={})
-    return RunRecord(**values, missing=dict.fromkeys(null_paths(draft), "a test has none"))
+    nulls = null_paths(draft, whole=True)
+    return RunRecord(**values, missing=dict.fromkeys(nulls, "a test has none"))

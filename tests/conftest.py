@@ -16,6 +16,7 @@ from jobs.launch import CellTask, clean_environment, core_groups, rank_environme
 from tests.practice import cluster, shared_folder
 
 __all__ = ["cluster", "shared_folder"]
+pytest_plugins = ["tests.invariants"]
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -17,8 +17,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PARTS = ("jobs", "train", "analysis")
 #: What the other parts may use of train: the contracts and the files that carry them.
 CONTRACT = {
-    "train.config", "train.technique", "train.record", "train.files", "train.traces",
-    "train.preflight_report", "train.source",
+    "train.config", "train.frozen", "train.technique", "train.schedule", "train.record",
+    "train.files", "train.traces", "train.preflight_report", "train.source",
 }  # fmt: skip
 HEAVY = {"tensorflow", "tensorflow_addons", "horovod", "keras"}
 FORBIDDEN = {
@@ -76,8 +76,8 @@ def test_arrow_check_would_see_a_violation(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "module",
-    ["train.config", "train.record", "train.traces", "train.data.prepare", "jobs.__main__",
-     "analysis.__main__"],
+    ["train.config", "train.schedule", "train.record", "train.traces", "train.data.prepare",
+     "jobs.__main__", "analysis.__main__"],
 )  # fmt: skip
 def test_login_side_loads_no_tensorflow(module: str) -> None:
     code = (

@@ -15,8 +15,8 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from train.config import RunConfig
+from train.frozen import Frozen
 from train.record import EpochRecord
-from train.technique import Frozen
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,8 @@ class Progress:
 
     epochs: tuple[EpochRecord, ...]
     last_rate: float
+    position: float  # of the schedule's clock
+    adascale: tuple[float, ...] | None  # its averages, where there are any
 
     @property
     def epochs_done(self) -> int:
@@ -37,6 +39,8 @@ class _Meta(Frozen):
     identity: str
     epochs: tuple[EpochRecord, ...]
     last_rate: float
+    position: float
+    adascale: tuple[float, ...] | None
 
 
 def _identity(config: RunConfig, fingerprint: str) -> str:
@@ -60,6 +64,8 @@ def save(
         identity=_identity(config, fingerprint),
         epochs=progress.epochs,
         last_rate=progress.last_rate,
+        position=progress.position,
+        adascale=progress.adascale,
     )
     arrays = {f"v{i}": variable.numpy() for i, variable in enumerate(variables)}
     arrays["meta"] = np.frombuffer(meta.model_dump_json().encode(), np.uint8)
@@ -107,4 +113,4 @@ def restore(
         return None
     for variable, value in zip(variables, values, strict=True):
         variable.assign(value)
-    return Progress(meta.epochs, meta.last_rate)
+    return Progress(meta.epochs, meta.last_rate, meta.position, meta.adascale)

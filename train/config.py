@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
-from train.technique import Frozen, Technique
+from train.combinations import combination_problem
+from train.frozen import Frozen
+from train.technique import Technique
 
 FOLDER_PREFIX = "folder:"
 
@@ -40,6 +43,25 @@ DATASETS: dict[str, DatasetFacts] = {
 }
 
 
+class Target(Frozen):
+    """What a run is to reach, held at ``held_for`` evaluations in a row, and by when.
+
+    A run with a target stops when it is met, or when it can no longer be met within ``within_s``
+    seconds of training and evaluation.
+    """
+
+    train_accuracy: float | None = Field(None, gt=0, le=1)  # running mean over an epoch
+    validation_accuracy: float | None = Field(None, gt=0, le=1)
+    held_for: int = Field(2, ge=1)
+    within_s: float | None = Field(None, gt=0)
+
+    @model_validator(mode="after")
+    def _something(self) -> Target:
+        if self.train_accuracy is None and self.validation_accuracy is None:
+            raise ValueError("a target needs train_accuracy, validation_accuracy or both")
+        return self
+
+
 class RunConfig(Frozen):
     """One cell: what is trained on what, how, on how many ranks, from which seed."""
 
@@ -49,15 +71,23 @@ class RunConfig(Frozen):
     model: Literal["cnn", "resnet_mini", "resnet50"]
     pretrained: str | None = None  # file of Keras weights; resnet50 only
     technique: Technique
+    # who averages the gradients; the notebook's comparison of libraries for the same cell
+    framework: Literal["horovod", "mirrored", "multi_worker_mirrored"] = "horovod"
     gpus: int = Field(ge=1)  # ranks: one per GPU, or per group of CPU cores where there is none
     scaling: Literal["weak", "strong"] = "weak"
     batch_per_rank: int = Field(ge=1)
+    # batches whose gradients a rank adds up before each step: emulates that many times the ranks
+    accumulation: int = Field(1, ge=1)
     epochs: int = Field(ge=1)
     seed: int = Field(ge=0, lt=2**31)
     data_fraction: float = Field(1.0, gt=0, le=1)
     # option 1 of the course: one permutation, cut into disjoint shards;
     # option 2: each rank draws its share from the whole set by itself
     partition: Literal["partition", "whole"] = "partition"
+    # what accuracy is measured on: the published held-out images, or, to search for rates without
+    # looking at these, a tenth of the training images, which is then left out of training
+    validate_on: Literal["held_out", "train_part"] = "held_out"
+    target: Target | None = None
 
     @field_validator("dataset")
     @classmethod
@@ -75,15 +105,44 @@ class RunConfig(Frozen):
             raise ValueError(f"pretrained weights are for resnet50, found model {self.model}")
         if self.technique.warmup_epochs > self.epochs:
             raise ValueError(
-                f"warm-up of {self.technique.warmup_epochs:g} epochs is longer than the run "
-                f"({self.epochs} epochs)"
+                f"warm-up of {self.technique.warmup_epochs:g} epochs (warmup_epochs) is longer "
+                f"than the run ({self.epochs} epochs): set warmup_epochs to a fifth of it or less"
             )
+        if self.target is not None and self.target.held_for > self.epochs:
+            raise ValueError(
+                f"target: held_for {self.target.held_for} asks for more evaluations than a run of "
+                f"{self.epochs} epochs has: set held_for to {self.epochs} or less, or more epochs"
+            )
+        if text := combination_problem(self):
+            raise ValueError(text)
         return self
 
     @property
     def global_batch(self) -> int:
-        """Images per optimizer step over all ranks."""
-        return self.gpus * self.batch_per_rank
+        """Images per optimizer step over all ranks; where the batch grows, at the start."""
+        return self.gpus * self.batch_per_rank * self.accumulation
+
+    @property
+    def processes(self) -> int:
+        """One per rank, but MirroredStrategy has all its replicas in one."""
+        return 1 if self.framework == "mirrored" else self.gpus
+
+    @property
+    def planned_epochs(self) -> int:
+        """Epochs of the run: with regime adaptation as many as see the base batch's steps.
+
+        To about one, where the images do not divide by the batches: RunPlan.epochs counts exactly.
+        """
+        if not self.technique.regime_adaptation:
+            return self.epochs
+        return max(1, math.ceil(self.epochs * self.global_batch / self.technique.base_batch))
+
+    @property
+    def image_side(self) -> int | None:
+        """Pixels along the shorter side of an image; None for a folder's default size."""
+        if self.dataset in DATASETS:
+            return min(DATASETS[self.dataset].shape[:2])
+        return self.image_size
 
     def cell_id(self) -> str:
         """Readable name plus a hash of the whole config: equal configs are equal cells."""
@@ -115,27 +174,14 @@ class ConfigError(ValueError):
     """The request is wrong; the text says what was found, what was expected, what to do."""
 
 
+def trainable_images(config: RunConfig, available: int) -> int:
+    """Of a data set's ``available`` training images, those that are not validated on."""
+    return available - available // 10 if config.validate_on == "train_part" else available
+
+
 def used_train_images(available: int, fraction: float) -> int:
     """Training images that a run with ``data_fraction`` uses (the 1e-9 absorbs 0.1 * 10 etc.)."""
     return int(available * fraction + 1e-9)
-
-
-def steps_per_epoch(config: RunConfig, available: int) -> int:
-    """Whole global batches in the used part of ``available`` training images.
-
-    Raises:
-        ConfigError: there would be no step at all.
-    """
-    used = used_train_images(available, config.data_fraction)
-    steps = used // config.global_batch
-    if steps == 0:
-        shard = used // config.gpus
-        raise ConfigError(
-            f"cell {config.cell_id()}: batch per rank {config.batch_per_rank} is larger than the "
-            f"shard of a rank ({used:,} training images / {config.gpus} ranks = {shard:,}), so an "
-            f"epoch would have 0 steps. Use a batch of at most {shard}, fewer ranks or more data."
-        )
-    return steps
 
 
 def load_config(path: Path) -> RunConfig:

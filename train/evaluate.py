@@ -20,8 +20,9 @@ _IMAGES, _PIXELS = 500, 2**21
 
 class Evaluation(NamedTuple):
     loss: float  # mean cross-entropy per image
-    accuracy: float
+    accuracy: float  # share of the confusion's diagonal
     images: int  # over all ranks
+    confusion: tuple[tuple[int, ...], ...]  # images; row: true class, column: predicted class
 
 
 class Evaluator:
@@ -40,6 +41,7 @@ class Evaluator:
         self.model = model
         self.size = size
         self.expected = len(data.validation_y)
+        self.classes = len(data.classes)
         shard = evaluation_shard(self.expected, rank, size)
         self.images, self.labels = data.validation_x, data.validation_y
         self.batch = images_at_once(*self.images.shape[1:3])
@@ -51,27 +53,39 @@ class Evaluator:
         Raises:
             RuntimeError: the ranks together did not see each image once.
         """
-        total = np.zeros(3, np.float64)  # loss, correct, images
+        loss = 0.0
+        confusion = np.zeros((self.classes, self.classes), np.float64)
         for number, part in enumerate(self.parts, 1):
             self.beat(f"validating, part {number} of {len(self.parts)}")
             images, weights = _padded(self.images[part], self.batch)
             labels, _ = _padded(self.labels[part], self.batch)
-            loss, correct = self._sums(images, labels, weights)
-            total += (float(loss), float(correct), len(part))
+            lost, predicted = self._forward(images, labels, weights)
+            loss += float(lost)
+            np.add.at(confusion, (self.labels[part], predicted.numpy()[: len(part)]), 1)
         if self.size > 1:
-            total = hvd.allreduce(tf.constant(total), op=hvd.Sum).numpy()
-        if int(total[2]) != self.expected:
-            raise RuntimeError(f"evaluated {int(total[2])} images, expected {self.expected}")
-        return Evaluation(total[0] / total[2], total[1] / total[2], int(total[2]))
+            # one vector, one exchange; counts stay exact in float64 up to 2^53
+            mine = tf.constant(np.append(confusion.ravel(), loss))
+            total = hvd.allreduce(mine, op=hvd.Sum).numpy()
+            confusion, loss = total[:-1].reshape(confusion.shape), float(total[-1])
+        counts = confusion.astype(np.int64)
+        images_seen = int(counts.sum())
+        if images_seen != self.expected:
+            raise RuntimeError(f"evaluated {images_seen} images, expected {self.expected}")
+        return Evaluation(
+            loss=loss / images_seen,
+            accuracy=int(np.trace(counts)) / images_seen,
+            images=images_seen,
+            confusion=tuple(map(tuple, counts.tolist())),
+        )
 
     @tf.function(reduce_retracing=True)
-    def _sums(
+    def _forward(
         self, images: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Weighted sum of the losses, and the predicted class of each image, [b]."""
         logits = self.model(images, training=False)
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-        hits = tf.cast(tf.equal(tf.argmax(logits, axis=-1), labels), tf.float32)
-        return tf.reduce_sum(losses * weights), tf.reduce_sum(hits * weights)
+        return tf.reduce_sum(losses * weights), tf.argmax(logits, axis=-1)
 
 
 def images_at_once(height: int, width: int) -> int:

@@ -15,9 +15,10 @@ from train.launch import Launch
 from train.record import RECORD_NAME, RunError, Status, write_record
 from train.traces import ended_record, rank_file
 
-#: Horovod's words on a rank whose peer is gone: a consequence, never the cause.
+#: Horovod's and tf.distribute's words on a rank whose peer is gone: a consequence, never the cause.
 CONSEQUENCES = ("Horovod has been shut down", "HorovodInternalError", "Connection reset by peer",
-                "Connection closed by peer", "Broken pipe")  # fmt: skip
+                "Connection closed by peer", "Broken pipe", "Collective ops is aborted by",
+                )  # fmt: skip
 
 
 def headline(error: Exception) -> str:

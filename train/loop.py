@@ -2,47 +2,46 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import socket
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
-
-import horovod.tensorflow as hvd
-import numpy as np
-import numpy.typing as npt
-import tensorflow as tf
 
 from train import checkpoint
-from train.batchnorm import reduce_statistics
+from train.batches import estimation_batches, process_batches
+from train.batchnorm import reduce_statistics, reestimate_statistics
 from train.budget import Budget, Stop
-from train.config import RunConfig, steps_per_epoch
+from train.cell import build_parts
+from train.classification import classification
+from train.config import RunConfig
 from train.data.arrays import Dataset
-from train.data.sampler import rank_batches, used_subset
-from train.evaluate import Evaluator
+from train.epoch import Measured, Tally, epoch_record, measures_noise
+from train.evaluate import Evaluation, Evaluator
 from train.files import append_line, write_atomically
-from train.layers import StepSeed
-from train.measure import StepClock, rank_steps
-from train.models import build_model
-from train.optimizers import build_optimizer, optimizer_variables
-from train.record import EpochRecord, LinkTraffic, RankSteps, RunError
+from train.measure import StepClock, StepRow, rank_steps
+from train.ranks import Ranks
+from train.record import (
+    Classification,
+    EpochRecord,
+    LinkTraffic,
+    RankSteps,
+    RunError,
+    TargetOutcome,
+)
 from train.runtime import Runtime
-from train.schedule import learning_rate
-from train.step import TrainStep
+from train.schedule import EpochPlan
+from train.step import StepResult
+from train.targets import Decision, decide, outcome
 from train.task import Unfinished
 from train.traces import CHECKPOINT_NAME, EPOCHS_NAME
 from train.traffic import moved, read_counters
-from train.verdict import divergence, not_finite
+from train.verdict import divergence, not_finite, overflows
 
-T = TypeVar("T")
 Beat = Callable[[str], None]
-#: uint8 images [b, H, W, C] and int64 labels [b] of one rank
-Batch = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
+#: Steps in a row that half precision may skip before the run counts as diverged.
+MOST_SKIPPED = 20
 
 
 @dataclass(frozen=True)
@@ -55,10 +54,9 @@ class Trained:
     steps: tuple[RankSteps, ...] | None
     weights_sha256: str
     traffic: tuple[LinkTraffic, ...] = ()
-
-
-class UnequalRanks(RuntimeError):
-    """The ranks hold different weights: the run trained several models, not one."""
+    classification: Classification | None = None
+    target: TargetOutcome | None = None
+    alarms: tuple[str, ...] = ()
 
 
 @dataclass
@@ -75,22 +73,18 @@ class Cell:
     clock: StepClock = field(default_factory=StepClock)
 
     def __post_init__(self) -> None:
-        config, runtime = self.config, self.runtime
-        self.used = used_subset(self.data.train_y, config.data_fraction)
-        self.steps = steps_per_epoch(config, len(self.data.train_y))
-        stream = hashlib.sha256(f"{config.seed}/{runtime.rank}".encode()).digest()
-        seed = StepSeed(int.from_bytes(stream[:4], "big") >> 1)
-        height, width, channels = self.data.train_x.shape[1:]
-        self.model = build_model(config, (height, width, channels), len(self.data.classes), seed)
-        optimizer = build_optimizer(config.technique.optimizer, self.model.trainable_variables)
-        self.step = TrainStep(
-            self.model, optimizer, config.technique.optimizer, seed, size=runtime.size
-        )
-        self.state = [*self.model.variables, *optimizer_variables(optimizer)]
-        self.evaluate = Evaluator(self.model, self.data, runtime.rank, runtime.size, self.beat)
+        rank, size = self.runtime.rank, self.runtime.size
+        self.ranks = Ranks(rank, size)
+        self.parts = build_parts(self.config, self.data, self.runtime)
+        self.model, self.step = self.parts.model, self.parts.step
+        self.plans = self.parts.plan.epochs
+        self.evaluate = Evaluator(self.model, self.data, rank, size, self.beat)
+        self.position = 0.0  # of the schedule's clock: the step, or what AdaScale made of it
+        self.checked: Evaluation | None = None  # the last evaluation
+        self.alarms: list[str] = []
 
     def train(self, *, resume: bool) -> Trained:
-        """Train to the end of the config, or until it diverges.
+        """Train to the end of the config, until its target is decided, or until it diverges.
 
         Raises:
             Unfinished: the budget ends before the epochs do; on all ranks at the same epoch end.
@@ -102,40 +96,52 @@ class Cell:
         error: RunError | None = None
         counters = read_counters()
         longest_s = 0.0
-        for epoch in range(len(epochs), self.config.epochs):
+        while self._goes_on(epochs):
             begin = time.perf_counter()
-            record, error = self._epoch(epoch)
+            record, error = self._epoch(self.plans[len(epochs)])
             epochs.append(record)
             self._save(epochs, whole=error is None)
             if error is not None:
                 break
             longest_s = max(longest_s, time.perf_counter() - begin)
-            if len(epochs) < self.config.epochs:
+            if self._goes_on(epochs):
                 self._keep_within(longest_s, len(epochs))
+        broken_off = error is not None
         if error is None:
-            error = divergence(epochs[-1], len(self.data.classes), labelled=self.data.labelled)
-        traffic = self._gathered(
+            # a run that its target ended early was not given the time to learn
+            judged = self.data.labelled and len(epochs) == len(self.plans)
+            error = divergence(epochs[-1], len(self.data.classes), labelled=judged)
+        traffic = self.ranks.gathered(
             moved(socket.gethostname(), counters, read_counters())
             if self.runtime.local_rank == 0 and self.runtime.size > 1
             else ()
         )
         self.beat("comparing the ranks' weights")
+        target = self.config.target
         return Trained(
-            error, tuple(epochs), resumed_from, self._gathered_steps(), self._common_hash(),
+            error, tuple(epochs), resumed_from, self._gathered_steps(),
+            self.ranks.common_hash(self.model.variables),
             traffic=tuple(link for links in traffic for link in links),
+            classification=None if broken_off else self._classified(len(epochs)),
+            target=outcome(epochs, target, len(self.plans), error.what if error else None)
+            if target else None,
+            alarms=tuple(self.alarms),
         )  # fmt: skip
+
+    def _goes_on(self, epochs: list[EpochRecord]) -> bool:
+        """Whether there is another epoch to train; collective where the config has a target, which
+        rank 0's clock decides for all."""
+        target = self.config.target
+        if target is None or not epochs or len(epochs) == len(self.plans):
+            return len(epochs) < len(self.plans)
+        goes_on = decide(epochs, target, len(self.plans)) is Decision.GO_ON
+        return self.ranks.told_by_first(int(goes_on)) > 0
 
     def _keep_within(self, longest_s: float, done: int) -> None:
         """Collective: rank 0 decides, since clocks and file systems may differ between nodes."""
-        rank, size = self.runtime.rank, self.runtime.size
-        mine = self.budget.decide(longest_s, time.time()) if rank == 0 else Stop.NO
-        told = hvd.allreduce(tf.constant(int(mine)), op=hvd.Sum).numpy() if size > 1 else mine
-        if decided := Stop(int(told)):
-            raise Unfinished(decided.why, done, self.config.epochs)
-
-    def _gathered(self, mine: T) -> list[T]:
-        """Collective: one value of each rank, on all ranks."""
-        return hvd.allgather_object(mine) if self.runtime.size > 1 else [mine]
+        mine = self.budget.decide(longest_s, time.time()) if self.runtime.rank == 0 else Stop.NO
+        if decided := Stop(self.ranks.told_by_first(int(mine))):
+            raise Unfinished(decided.why, done, len(self.plans))
 
     def _start(self, *, resume: bool) -> list[EpochRecord]:
         """Equal state on all ranks before step 1: rank 0's, from its checkpoint where asked."""
@@ -143,90 +149,86 @@ class Cell:
         progress = None
         if resume and self.runtime.rank == 0:
             progress = checkpoint.restore(
-                self.out / CHECKPOINT_NAME, self.config, self.data.fingerprint, self.state
+                self.out / CHECKPOINT_NAME, self.config, self.data.fingerprint, self.parts.state
             )
-        if self.runtime.size > 1:
-            hvd.broadcast_variables(self.state, root_rank=0)
-            progress = hvd.broadcast_object(progress, root_rank=0)
+        progress = self.ranks.as_on_first(self.parts.state, progress)
+        if self.parts.twin:
+            self.parts.twin.show()
         epochs = list(progress.epochs) if progress else []
         if progress:
             self.step.resume_at(progress.last_rate)
+            self.position = progress.position
+            if self.step.adascale and progress.adascale:
+                self.step.adascale.restore(progress.adascale)
         if self.runtime.rank == 0:
             lines = "".join(epoch.model_dump_json() + "\n" for epoch in epochs)
             write_atomically(self.out / EPOCHS_NAME, lines)
         return epochs
 
-    def _epoch(self, epoch: int) -> tuple[EpochRecord, RunError | None]:
-        config, size = self.config, self.runtime.size
-        sums = np.zeros(3)  # loss x images, correct, images: of this rank
-        rates: list[float] = []
+    def _epoch(self, plan: EpochPlan) -> tuple[EpochRecord, RunError | None]:
+        """Collective."""
+        tally = Tally()
         error = None
-        self._barrier()
+        self.ranks.barrier()
         begin = asked = time.perf_counter()
-        for index, (images, labels) in enumerate(self._batches(epoch)):
+        batches = process_batches(
+            self.config, self.data, self.parts.used, plan, self.runtime.rank, self.runtime.size,
+            self.runtime.replicas,
+        )  # fmt: skip
+        for index, step_batches in enumerate(batches):
             got = time.perf_counter()
-            self.beat(f"training step {index + 1} of {self.steps}, epoch {epoch + 1}")
-            number = epoch * self.steps + index
-            rate = learning_rate(
-                config.technique, config.global_batch, number, self.steps, config.epochs
-            )
-            result = self.step(images, labels, rate, number)
-            done = time.perf_counter()
-            self.clock.add(epoch, got - asked, done - got, result.communication_s)
-            sums += (result.loss * len(labels), result.correct, len(labels))
-            rates.append(rate)
-            if not math.isfinite(result.gradient_sq):
-                error = not_finite(epoch + 1, index + 1)
+            self.beat(f"training step {index + 1} of {plan.steps}, epoch {plan.number + 1}")
+            rate = self.parts.plan.rate(self.position)
+            result = self.step(step_batches, rate, plan.first_step + index)
+            if not result.skipped:
+                self.position += result.gain
+            tally.add(result)
+            self.clock.add(_row(plan, got - asked, time.perf_counter() - got, result))
+            if error := _fatal(plan, index + 1, tally):
                 break
             asked = time.perf_counter()
-        self._barrier()
+        self.ranks.barrier()
         train_s = time.perf_counter() - begin
-        if size > 1:
-            sums = hvd.allreduce(tf.constant(sums), op=hvd.Sum).numpy()
+        sums = self.ranks.summed(tally.sums())
+        if measures_noise(self.config):
+            self._note(
+                tally.alarm(
+                    self.config.batch_per_rank, plan.global_batch, self.config.technique.compression
+                )
+            )
         begin = time.perf_counter()
-        self.beat(f"pooling the ranks' statistics after epoch {epoch + 1}")
-        # also where the epoch was broken off: the ranks end with one model in any case
-        reduce_statistics(self.model, size)
-        checked = self.evaluate() if error is None else None
-        eval_s = time.perf_counter() - begin if checked else 0.0
+        self._settle_statistics(plan.number + 1)
+        self.checked = self.evaluate() if error is None else None
+        eval_s = time.perf_counter() - begin if self.checked else 0.0
+        measured = Measured(self.attempt, sums, self.checked, train_s, eval_s)
         labelled = self.data.labelled
-        return EpochRecord(
-            epoch=epoch + 1,
-            attempt=self.attempt,
-            global_batch=config.global_batch,
-            steps=len(rates),
-            images=int(sums[2]),
-            train_s=train_s,
-            eval_s=eval_s,
-            lr_first=rates[0],
-            lr_last=rates[-1],
-            train_loss=_finite(sums[0] / sums[2]),
-            train_accuracy=float(sums[1] / sums[2]) if labelled else None,
-            validation_loss=_finite(checked.loss) if checked else None,
-            validation_accuracy=checked.accuracy if checked and labelled else None,
-            validation_images=checked.images if checked else 0,
-        ), error
+        return epoch_record(self.config, plan, tally, measured, labelled=labelled), error
 
-    def _batches(self, epoch: int) -> Iterator[Batch]:
-        """uint8 images [b, H, W, C] and labels [b] of this rank, gathered one step ahead."""
-        config, runtime = self.config, self.runtime
-        plan = rank_batches(
-            config.partition, len(self.used), config.seed, epoch, runtime.rank, runtime.size,
-            config.batch_per_rank,
-        )  # fmt: skip
-        assert len(plan) == self.steps, (len(plan), self.steps)
+    def _note(self, alarm: str | None) -> None:
+        if alarm and alarm not in self.alarms:
+            self.alarms.append(alarm)
 
-        def gather(step: int) -> Batch:
-            rows = self.used[plan[step]]
-            return self.data.train_x[rows], self.data.train_y[rows]
+    def _settle_statistics(self, epoch: int) -> None:
+        """Collective: one set of batch-norm statistics for all ranks; also where the epoch was
+        broken off, so that the ranks end with one model in any case."""
+        self.beat(f"settling the batch-norm statistics after epoch {epoch}")
+        rank, size = self.runtime.rank, self.runtime.size
+        if self.parts.twin:
+            self.parts.twin.show()
+        if self.config.technique.bn_statistics == "reestimated":
+            images = estimation_batches(self.config, self.data, self.parts.used, rank, size)
+            reestimate_statistics(self.model, images, size)
+        else:
+            reduce_statistics(self.model, size)
+        if self.parts.twin:
+            self.parts.twin.adopt()
 
-        with ThreadPoolExecutor(1) as ahead:
-            coming = ahead.submit(gather, 0)
-            for step in range(len(plan)):
-                batch = coming.result()
-                if step + 1 < len(plan):
-                    coming = ahead.submit(gather, step + 1)
-                yield batch
+    def _classified(self, epochs: int) -> Classification | None:
+        """Of the last evaluation, made anew where the run was resumed after its last epoch."""
+        if not self.data.labelled:
+            return None
+        checked = self.checked or self.evaluate()
+        return classification(checked.confusion, self.data.classes, epochs)
 
     def _save(self, epochs: list[EpochRecord], *, whole: bool) -> None:
         """Rank 0: checkpoint first, progress line second, so that a line is never ahead of it."""
@@ -234,46 +236,36 @@ class Cell:
             return
         self.beat(f"writing the checkpoint of epoch {len(epochs)}")
         if whole:
-            progress = checkpoint.Progress(tuple(epochs), epochs[-1].lr_last)
+            adascale = self.step.adascale
+            progress = checkpoint.Progress(
+                tuple(epochs), epochs[-1].lr_last, self.position,
+                adascale.state() if adascale else None,
+            )  # fmt: skip
             file = self.out / CHECKPOINT_NAME
-            checkpoint.save(file, self.config, self.data.fingerprint, self.state, progress)
+            checkpoint.save(file, self.config, self.data.fingerprint, self.parts.state, progress)
         append_line(self.out / EPOCHS_NAME, epochs[-1].model_dump_json())
 
-    def _barrier(self) -> None:
-        if self.runtime.size > 1:
-            hvd.allreduce(tf.zeros(1), op=hvd.Sum)
-
-    def _common_hash(self) -> str:
-        """sha256 over all weights and batch-norm statistics, equal on all ranks."""
-        digest = hashlib.sha256()
-        for variable in self.model.variables:
-            digest.update(np.ascontiguousarray(variable.numpy()).tobytes())
-        mine = digest.hexdigest()
-        found = self._gathered(mine)
-        if len(set(found)) > 1:
-            raise UnequalRanks(
-                "the ranks' weights differ after training: "
-                + ", ".join(f"rank {r} {h[:12]}" for r, h in enumerate(found))
-            )
-        return mine
-
     def _gathered_steps(self) -> tuple[RankSteps, ...] | None:
-        table = self.clock.steady()
-        mine = rank_steps(self.runtime.rank, table) if len(table) else None
-        found = self._gathered(mine)
+        rows = self.clock.steady()
+        mine = rank_steps(self.runtime.rank, rows) if rows else None
+        found = self.ranks.gathered(mine)
         known = tuple(steps for steps in found if steps is not None)
         return known if len(known) == len(found) else None
 
 
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
+def _row(plan: EpochPlan, input_s: float, call_s: float, result: StepResult) -> StepRow:
+    return StepRow(
+        plan.number, input_s, call_s, result.communication_s, result.update_s, result.rate,
+        plan.global_batch, result.loss, result.gradient_sq, result.small_sq, result.gain,
+        result.skipped,
+    )  # fmt: skip
 
 
-def write_step_times(clock: StepClock, file: Path) -> None:
-    """Raw samples of this rank, one JSON object per step, seconds."""
-    names = ("epoch", "input_s", "call_s", "communication_s")
-    lines = [
-        json.dumps({n: v if n == "epoch" else round(v, 7) for n, v in zip(names, row, strict=True)})
-        for row in clock.rows
-    ]
-    write_atomically(file, "\n".join(lines) + "\n")
+def _fatal(plan: EpochPlan, step: int, tally: Tally) -> RunError | None:
+    """What ends the run at this step, the same on all ranks."""
+    last = tally.results[-1]
+    if tally.skipped_in_a_row() > MOST_SKIPPED:
+        return overflows(plan.number + 1, step, MOST_SKIPPED)
+    if not math.isfinite(last.gradient_sq) and not last.skipped:
+        return not_finite(plan.number + 1, step)
+    return None

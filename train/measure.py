@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from train.files import write_atomically
 from train.record import EpochRecord, RankSteps, Spread, Throughput, ThroughputSample
 
 
@@ -49,32 +54,64 @@ def throughput(epochs: Sequence[EpochRecord]) -> Throughput:
 Array = npt.NDArray[np.float64]
 
 
+class StepRow(NamedTuple):
+    """One step on this rank, as applied; seconds."""
+
+    epoch: int  # from 0
+    input_s: float  # waiting for the batches
+    call_s: float  # the whole step after that
+    communication_s: float  # of call_s
+    update_s: float  # of call_s
+    rate: float
+    global_batch: int
+    loss: float
+    gradient_sq: float
+    small_sq: float
+    gain: float
+    skipped: bool
+
+
 class StepClock:
-    """Per-step times of this rank: [input, step without input, communication] in seconds."""
+    """Per-step samples of this rank."""
 
     def __init__(self) -> None:
-        self.rows: list[tuple[int, float, float, float]] = []  # epoch, input, call, communication
+        self.rows: list[StepRow] = []
 
-    def add(self, epoch: int, input_s: float, call_s: float, communication_s: float) -> None:
-        self.rows.append((epoch, input_s, call_s, communication_s))
+    def add(self, row: StepRow) -> None:
+        self.rows.append(row)
 
-    def steady(self) -> Array:
-        """float64 [steps, 3] without the first epoch of this start; all of it if there is no other.
+    def steady(self) -> list[StepRow]:
+        """Without the first epoch of this start; all of it if there is no other.
 
         The first step of every process traces the graph; it is never part of the steady state.
         """
-        table = np.asarray(self.rows, np.float64).reshape(-1, 4)
-        later = table[table[:, 0] > table[0, 0]] if len(table) else table
-        return later[:, 1:] if len(later) else table[1:, 1:]
+        if not self.rows:
+            return []
+        later = [row for row in self.rows if row.epoch > self.rows[0].epoch]
+        return later or self.rows[1:]
 
 
-def rank_steps(rank: int, table: Array) -> RankSteps:
-    """table: float64 [steps >= 1, 3] of input, call and communication seconds."""
-    waiting, call, communication = table.T
+def rank_steps(rank: int, rows: Sequence[StepRow]) -> RankSteps:
+    """rows: at least one."""
+    times = [(r.input_s, r.call_s, r.communication_s, r.update_s) for r in rows]
+    waiting, call, communication, update = np.asarray(times, np.float64).T
     return RankSteps(
         rank=rank,
         step_s=spread(waiting + call),
         input_s=spread(waiting),
         compute_s=spread(np.maximum(call - communication, 0)),
         communication_s=spread(communication),
+        update_s=spread(update),
     )
+
+
+def write_step_times(clock: StepClock, file: Path) -> None:
+    """Raw samples of this rank, one JSON object per step; what is no number is null."""
+    lines = [json.dumps({k: _plain(v) for k, v in row._asdict().items()}) for row in clock.rows]
+    write_atomically(file, "\n".join(lines) + "\n")
+
+
+def _plain(value: float) -> float | None:
+    if not isinstance(value, float):
+        return value
+    return float(f"{value:.9g}") if math.isfinite(value) else None

@@ -5,11 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from train.classification import REASONS as CLASS_REASONS
 from train.config import RunConfig, used_train_images
 from train.data.arrays import Dataset
 from train.measure import throughput
 from train.provenance import REASONS
 from train.record import Attempt, DataRecord, LinkTraffic, Provenance, RunRecord, Status, World
+from train.targets import REASONS as TARGET_REASONS
 from train.traces import with_reasons
 from train.traffic import busiest
 
@@ -24,7 +26,7 @@ ORDERS = {
 }
 
 
-def describe_data(config: RunConfig, data: Dataset, steps: int) -> DataRecord:
+def describe_data(config: RunConfig, data: Dataset) -> DataRecord:
     used = used_train_images(len(data.train_y), config.data_fraction)
     return DataRecord(
         name=data.name,
@@ -33,7 +35,7 @@ def describe_data(config: RunConfig, data: Dataset, steps: int) -> DataRecord:
         train_images_available=len(data.train_y),
         validation_images=len(data.validation_y),
         classes=len(data.classes),
-        dropped_per_epoch=used - steps * config.global_batch,
+        dropped_per_epoch=used % config.global_batch,
         order=ORDERS[config.partition],
     )
 
@@ -75,6 +77,9 @@ def finished_record(
             steps=trained.steps,
             throughput=throughput(trained.epochs),
             traffic=trained.traffic,
+            classification=trained.classification,
+            target=trained.target,
+            alarms=trained.alarms,
             weights_sha256=trained.weights_sha256,
             provenance=provenance,
             attempts=attempts,
@@ -82,7 +87,7 @@ def finished_record(
             ended_at=ended_at,
             missing={},
         ),
-        _reasons(world, labelled=labelled, diverged=trained.error is not None),
+        _reasons(config, world, labelled=labelled, diverged=trained.error is not None),
     )
 
 
@@ -98,6 +103,8 @@ def known_reasons(world: World, *, labelled: bool) -> dict[str, str]:
     """Reasons of nulls that hold from the moment the ranks have met, however the run ends."""
     if world.size == 1:
         interface = "a world of one talks to nobody"
+    elif world.data_plane == "tf.distribute":  # of several processes, it always tells
+        interface = "one process: its gradients take no network"
     elif world.controller == "mpi":
         interface = "MPI does not tell which interface it uses"
         if world.nodes > 1:
@@ -111,18 +118,51 @@ def known_reasons(world: World, *, labelled: bool) -> dict[str, str]:
     return reasons
 
 
-def _reasons(world: World, *, labelled: bool, diverged: bool) -> dict[str, str]:
+def _reasons(config: RunConfig, world: World, *, labelled: bool, diverged: bool) -> dict[str, str]:
     text = "not a finite number in that epoch"
     reasons = {
         **known_reasons(world, labelled=labelled),
+        **technique_reasons(config, labelled=labelled),
+        **CLASS_REASONS,
         "steps": "no step after the first one of a start, which is no steady state",
         "throughput.images_per_s": "no epoch after the first one of a start",
         "epochs.train_loss": text,
         "epochs.validation_loss": text,
+        "epochs.gradient_norm": text,
     }
     if diverged:
         text = "diverged"
+        reasons |= {"classification": text}
         reasons |= {"epochs.train_loss": text, "epochs.validation_loss": text}
         if labelled:
             reasons |= {"epochs.train_accuracy": text, "epochs.validation_accuracy": text}
     return reasons
+
+
+def technique_reasons(config: RunConfig, *, labelled: bool) -> dict[str, str]:
+    """Why numbers that only some techniques have are null."""
+    return {
+        "epochs.noise": noise_reason(config),
+        **dict.fromkeys(
+            ("epochs.noise.b_simple", "epochs.noise.low", "epochs.noise.high"),
+            "see epochs.noise.interval: censored, as the interval of the squared gradient covers "
+            "zero, or fewer than 3 steps",
+        ),
+        "epochs.trust": f"optimizer {config.technique.optimizer.name} has no layer-wise factors",
+        "epochs.gain": "not AdaScale",
+        "epochs.lr_mean": "an epoch of an older version of this suite",
+        "classification": "random labels: classes have no meaning" if not labelled else "not known",
+        "target": "the config sets none",
+        **TARGET_REASONS,
+    }
+
+
+def noise_reason(config: RunConfig) -> str:
+    technique = config.technique
+    if technique.reduction == "adasum":
+        return "Adasum has no mean gradient to compare with"
+    if technique.noise_batch is not None:
+        return "the technique adds noise to the gradient"
+    if technique.normalisation == "sync_batch_norm":
+        return "synchronised batch norm couples the ranks' gradients"
+    return "one batch per step: there is nothing to compare it with, or no step was finite"

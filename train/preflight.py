@@ -155,7 +155,7 @@ def _import_frameworks(report: Report, launch: Launch, options: argparse.Namespa
 
 def _meet(report: Report, launch: Launch, world: int) -> None:
     from train.libraries import mpi_versions  # noqa: PLC0415
-    from train.runtime import choose_transport, own_gpu  # noqa: PLC0415
+    from train.runtime import choose_transport, own_gpus  # noqa: PLC0415
 
     choose_transport(launch, os.environ)
     import horovod.tensorflow as hvd  # noqa: PLC0415
@@ -176,7 +176,7 @@ def _meet(report: Report, launch: Launch, world: int) -> None:
             "dropped",
         )
     )  # fmt: skip
-    own_gpu(hvd.local_rank())
+    own_gpus(hvd.local_rank(), 1)
 
 
 def _reduce(report: Report) -> None:

@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import AwareDatetime, ValidationError
 
-from train.technique import Frozen
+from train.frozen import Frozen
 
 #: How far a rank came; a report whose last phase is not ``done`` names what it died in.
 Phase = Literal["light checks", "importing", "meeting the others", "all-reduce", "done"]

@@ -15,7 +15,50 @@ from pydantic import AwareDatetime, Field, ValidationError, model_validator
 
 from train.config import RunConfig, explain
 from train.files import write_atomically
-from train.technique import Frozen
+from train.frozen import Frozen
+from train.record_parts import (
+    Classification,
+    ClassScore,
+    EpochRecord,
+    LinkTraffic,
+    NoiseScale,
+    RankSteps,
+    Spread,
+    TargetOutcome,
+    Throughput,
+    ThroughputSample,
+    TrustRatios,
+)
+
+DataPlane = Literal["gloo", "mpi", "nccl", "tf.distribute"]  # the last: its own, not Horovod's
+__all__ = [
+    "GOOD",
+    "MANIFEST_NAME",
+    "RECORD_NAME",
+    "Attempt",
+    "ClassScore",
+    "Classification",
+    "DataRecord",
+    "EpochRecord",
+    "LinkTraffic",
+    "NoiseScale",
+    "Provenance",
+    "RankSteps",
+    "RecordError",
+    "RunError",
+    "RunRecord",
+    "Spread",
+    "Status",
+    "SweepManifest",
+    "TargetOutcome",
+    "Throughput",
+    "ThroughputSample",
+    "TrustRatios",
+    "World",
+    "null_paths",
+    "read_record",
+    "write_record",
+]
 
 Status = Literal["completed", "diverged", "failed", "timeout", "preempted", "cancelled", "lost"]
 #: A run that ended as the experiment meant it to; a retry never replaces its record.
@@ -36,16 +79,6 @@ class RunError(Frozen):
     log_tail: tuple[str, ...] = ()
 
 
-class Spread(Frozen):
-    """Distribution of n samples (seconds, unless the field's name says otherwise)."""
-
-    n: int = Field(ge=1)
-    mean: float
-    median: float
-    p05: float
-    p95: float
-
-
 class World(Frozen):
     """The ranks that met, and what they ran on and talked over."""
 
@@ -58,68 +91,8 @@ class World(Frozen):
     oversubscribed: bool  # more ranks than core groups: times are no scaling figures
     launcher: Literal["horoscale", "horovodrun", "mpirun", "srun", "none"]
     controller: Literal["gloo", "mpi"]
-    data_plane: Literal["gloo", "mpi", "nccl"]
+    data_plane: DataPlane
     interface: str | None  # network interface really used between ranks
-
-
-class EpochRecord(Frozen):
-    """One epoch. Seconds are wall time on rank 0 between barriers of all ranks."""
-
-    epoch: int = Field(ge=1)
-    attempt: int = Field(ge=1)  # which start of the program ran it
-    global_batch: int = Field(ge=1)
-    steps: int = Field(ge=1)
-    images: int = Field(ge=1)  # really processed, all ranks
-    train_s: float = Field(ge=0)
-    eval_s: float = Field(ge=0)
-    lr_first: float
-    lr_last: float
-    train_loss: float | None
-    # mean over the epoch's batches while weights change: the metric of the background documents
-    train_accuracy: float | None = Field(ge=0, le=1)
-    validation_loss: float | None
-    validation_accuracy: float | None = Field(ge=0, le=1)
-    validation_images: int = Field(ge=0)
-
-
-class RankSteps(Frozen):
-    """Steady-state step times of one rank, seconds.
-
-    The first epoch of a start is left out; where it is the only one, its first step.
-
-    ``step_s`` = ``input_s`` (waiting for the batch) + ``compute_s`` (forward, backward, update,
-    calling the step) + ``communication_s`` (the grouped all-reduce, with the waiting for slower
-    ranks in it; 0 in a world of one, which has none).
-    """
-
-    rank: int = Field(ge=0)
-    step_s: Spread
-    input_s: Spread
-    compute_s: Spread
-    communication_s: Spread
-
-
-class ThroughputSample(Frozen):
-    epoch: int = Field(ge=1)
-    images_per_s: float = Field(gt=0)
-
-
-class Throughput(Frozen):
-    """Images really processed per second of training, all ranks together, steady state."""
-
-    images_per_s: float | None  # median of the samples
-    samples: tuple[ThroughputSample, ...]  # one per steady epoch
-    left_out: tuple[int, ...]  # epochs that are not steady: the first after each start
-
-
-class LinkTraffic(Frozen):
-    """Bytes through one network interface of one node, from the first training step of the last
-    start to the end of its training. Of InfiniBand ports, what their hardware counted."""
-
-    host: str
-    interface: str  # lo, eth0, or an InfiniBand port as mlx5_0:1
-    received_bytes: int = Field(ge=0)
-    sent_bytes: int = Field(ge=0)
 
 
 class DataRecord(Frozen):
@@ -172,6 +145,10 @@ class RunRecord(Frozen):
     # interfaces that moved nothing are left out; empty for a world of one, or where no counter
     # could be read
     traffic: tuple[LinkTraffic, ...] = ()
+    classification: Classification | None = None
+    target: TargetOutcome | None = None
+    # findings that make the numbers doubtful, as that all ranks trained on the same images
+    alarms: tuple[str, ...] = ()
     weights_sha256: str | None  # equal on all ranks, or the status is failed
     provenance: Provenance | None
     attempts: tuple[Attempt, ...]
@@ -207,9 +184,12 @@ class RecordError(ValueError):
     """A file is no record; the text says which, what was found and what to do."""
 
 
-def null_paths(record: RunRecord) -> Iterator[str]:
-    """Dotted paths of the nulls that need a reason, list positions left out."""
-    for name, value in record.model_dump().items():
+def null_paths(record: RunRecord, *, whole: bool = False) -> Iterator[str]:
+    """Dotted paths of the nulls that need a reason, list positions left out.
+
+    What an older record does not have at all is no null, unless the ``whole`` contract is asked of.
+    """
+    for name, value in record.model_dump(exclude_unset=not whole).items():
         if name not in (*_NULL_NEEDS_NO_REASON, "missing"):
             yield from _nulls(value, name)
 

@@ -7,16 +7,23 @@ import socket
 from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from train.config import RunConfig
 from train.launch import Launch, Launcher, own_cores, pin
-from train.record import World
+from train.record import DataPlane, World
 from train.rendezvous import check_named, meet, meet_nobody
 from train.task import WorldError
+
+if TYPE_CHECKING:  # it loads TensorFlow
+    from train.strategy import Distribution
 
 
 @dataclass(frozen=True)
 class Runtime:
+    """One process of the world. It is one rank, but where a strategy of tf.distribute has all
+    replicas of the cell in one process."""
+
     rank: int
     size: int
     local_rank: int
@@ -25,18 +32,25 @@ class Runtime:
     launcher: Launcher
     gpu: str | None
     gpu_shared: bool  # with another rank of this node
+    distribution: Distribution | None = None  # None: Horovod averages the gradients
+
+    @property
+    def replicas(self) -> int:
+        """Ranks that this process stands for."""
+        return 1 if self.distribution is None else self.distribution.replicas
 
 
 def start(config: RunConfig, launch: Launch) -> Runtime:
     """Pin this rank, initialise Horovod, and check the world against the config.
 
     Raises:
-        WorldError: the number of ranks is not ``config.gpus``. A launcher that lost its variables
-            (a cleaned container environment) makes N worlds of one, which must never train.
+        WorldError: the number of processes is not ``config.processes``. A launcher that lost its
+            variables (a cleaned container environment) makes N worlds of one, which must never
+            train.
     """
     cores = own_cores(os.sched_getaffinity(0), launch, os.cpu_count())
     # refuse before waiting for peers that will never come
-    check_size(config.gpus, launch.size, launch)
+    check_size(config.processes, launch.size, launch)
     pin(cores)
     choose_transport(launch, os.environ)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -50,10 +64,14 @@ def start(config: RunConfig, launch: Launch) -> Runtime:
     import horovod.tensorflow as hvd  # noqa: PLC0415
 
     hvd.init()
-    check_size(config.gpus, hvd.size(), launch)
+    check_size(config.processes, hvd.size(), launch)
     if hvd.rank() != launch.rank:
         raise WorldError(f"Horovod says rank {hvd.rank()}, the launcher {launch.rank}")
-    gpu, visible = own_gpu(hvd.local_rank())
+    gpu, visible = own_gpus(hvd.local_rank(), config.gpus // config.processes)
+
+    from train.strategy import open_distribution  # noqa: PLC0415
+
+    distribution = open_distribution(config, launch)
     return Runtime(
         rank=hvd.rank(),
         size=hvd.size(),
@@ -63,6 +81,7 @@ def start(config: RunConfig, launch: Launch) -> Runtime:
         launcher=launch.launcher,
         gpu=gpu,
         gpu_shared=shares_gpu(launch.launcher, hvd.local_size(), visible),
+        distribution=distribution,
     )
 
 
@@ -129,19 +148,31 @@ def check_size(expected: int, size: int, launch: Launch) -> None:
     )
 
 
-def own_gpu(local_rank: int) -> tuple[str | None, int]:
-    """Make one GPU visible to this rank: its name or None, and of how many it was chosen."""
+def own_gpus(local_rank: int, count: int) -> tuple[str | None, int]:
+    """Make ``count`` GPUs visible to this process: their name or None, and of how many they were
+    chosen.
+
+    Raises:
+        WorldError: there are GPUs, but fewer than one process needs.
+    """
     import tensorflow as tf  # noqa: PLC0415
 
     gpus = tf.config.list_physical_devices("GPU")
     if not gpus:
         return None, 0
+    if count > len(gpus):
+        raise WorldError(
+            f"framework mirrored needs {count} GPUs for one process, found {len(gpus)}: ask the "
+            "site for as many on one node, or use fewer gpus"
+        )
     # sites that bind one GPU per task show a single device to every rank
-    gpu = gpus[local_rank % len(gpus)]
-    tf.config.set_visible_devices(gpu, "GPU")
-    tf.config.experimental.set_memory_growth(gpu, True)
-    name = str(tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name))
-    return name, len(gpus)
+    first = local_rank * count
+    own = [gpus[number % len(gpus)] for number in range(first, first + count)]
+    tf.config.set_visible_devices(own, "GPU")
+    for gpu in own:
+        tf.config.experimental.set_memory_growth(gpu, True)
+    details = tf.config.experimental.get_device_details(own[0])
+    return str(details.get("device_name", own[0].name)), len(gpus)
 
 
 def _machine() -> str:
@@ -157,26 +188,46 @@ def describe_world(runtime: Runtime, cpu: str) -> World:
     """Collective: every rank must call it. The same World on all ranks."""
     import horovod.tensorflow as hvd  # noqa: PLC0415
 
-    hostnames = tuple(hvd.allgather_object(socket.gethostname()))
+    replicas = runtime.replicas
+    hosts = hvd.allgather_object(socket.gethostname())
+    hostnames = tuple(host for host in hosts for _ in range(replicas))
     machines = hvd.allgather_object(_machine())
     cores = hvd.allgather_object(runtime.cores)
     gpu_shared = any(hvd.allgather_object(runtime.gpu_shared))
-    nodes = len(set(hostnames))
     by_mpi = hvd.mpi_built() and os.environ.get("HOROVOD_CONTROLLER") != "gloo"
-    gloo_cpu = os.environ.get("HOROVOD_CPU_OPERATIONS") == "gloo" or not by_mpi
-    nccl = runtime.gpu is not None and hvd.nccl_built() > 0
-    count = min(len(own) for own in cores)
+    fewest = min(len(own) for own in cores)
+    count = max(1, fewest // replicas)
     plural = "s" * (count != 1)
+    too_few = fewest < replicas or share_cores(machines, cores)
     return World(
-        size=runtime.size,
-        nodes=nodes,
+        size=runtime.size * replicas,
+        nodes=len(set(hosts)),
         hostnames=hostnames,
         device_kind="gpu" if runtime.gpu else "cpu",
         device=runtime.gpu or f"{cpu}, {count} core{plural} per rank",
         cores_per_rank=count,
-        oversubscribed=gpu_shared if runtime.gpu else share_cores(machines, cores),
+        oversubscribed=gpu_shared if runtime.gpu else too_few,
         launcher=runtime.launcher,
         controller="mpi" if by_mpi else "gloo",
-        data_plane="nccl" if nccl else "gloo" if gloo_cpu else "mpi",
-        interface=None if by_mpi or runtime.size == 1 else os.environ.get("HOROVOD_GLOO_IFACE"),
+        data_plane=_data_plane(runtime, by_mpi=by_mpi),
+        interface=_interface(runtime, by_mpi=by_mpi),
     )
+
+
+def _data_plane(runtime: Runtime, *, by_mpi: bool) -> DataPlane:
+    import horovod.tensorflow as hvd  # noqa: PLC0415
+
+    if runtime.distribution is not None:
+        return "tf.distribute"
+    if runtime.gpu is not None and hvd.nccl_built() > 0:
+        return "nccl"
+    gloo = os.environ.get("HOROVOD_CPU_OPERATIONS") == "gloo" or not by_mpi
+    return "gloo" if gloo else "mpi"
+
+
+def _interface(runtime: Runtime, *, by_mpi: bool) -> str | None:
+    if runtime.size == 1:
+        return None
+    if runtime.distribution is not None:
+        return runtime.distribution.interface
+    return None if by_mpi else os.environ.get("HOROVOD_GLOO_IFACE")

@@ -10,8 +10,10 @@ from datetime import UTC, datetime
 from train import traces
 from train.config import RunConfig
 from train.data.prepare import load
+from train.data.tuning import for_tuning
 from train.files import write_atomically
 from train.launch import Launch
+from train.measure import write_step_times
 from train.outcome import describe_data, finished_record, known_reasons
 from train.provenance import collect, cpu_name
 from train.record import RECORD_NAME, DataRecord, Provenance, RunRecord, World, write_record
@@ -30,13 +32,15 @@ def run_session(config: RunConfig, launch: Launch, task: Task, beat: Callable[[s
     beat("waiting for the other ranks")
     runtime = start(config, launch)
     # only now: it loads TensorFlow, which reads its environment once
-    from train.loop import Cell, write_step_times  # noqa: PLC0415
+    from train.loop import Cell  # noqa: PLC0415
 
     beat("loading the data")
     data = load(config.dataset, config.image_size, task.data, task.store)
+    if config.validate_on == "train_part":
+        data = for_tuning(data)
     cell = Cell(config, runtime, data, task.out, task.attempt, beat, task.budget)
     world = describe_world(runtime, cpu_name())
-    facts = describe_data(config, data, cell.steps)
+    facts = describe_data(config, data)
     provenance = collect(config, runtime)
     if runtime.rank == 0:
         _announce(task, world, facts, provenance, known_reasons(world, labelled=data.labelled))

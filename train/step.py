@@ -1,116 +1,218 @@
 """The distributed train step that every technique shares.
 
-Tape, local gradients, one grouped all-reduce, a plain Keras optimizer, in one tf.function. Own,
-because ``model.fit`` hides what must be measured, and a ``DistributedOptimizer`` reduces only in
-``minimize``: with a tape and ``apply_gradients`` it trains every rank alone, without an error.
+Tape, local gradients, one reduction over the ranks, a plain optimizer: three graphs with the clock
+between them. Own, because ``model.fit`` hides what must be measured, and a ``DistributedOptimizer``
+reduces only in ``minimize``: with a tape and ``apply_gradients`` it trains every rank alone,
+without an error. What differs between techniques is plugged in: how images are weighted, how
+gradients are reduced, how the rate follows their noise, which optimizer takes the step.
 """
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import horovod.tensorflow as hvd
+import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
+from train.adascale import AdaScale
 from train.layers import StepSeed
-from train.optimizers import velocities
-from train.technique import Adam, Lamb, Sgd
+from train.loss_scale import build_loss_scale
+from train.optimizers import trust_ratios, velocities
+from train.reduce import build_reducer
+from train.sample_noise import sample_weights, sigma_for
+from train.technique import Technique
+
+#: uint8 images [b, H, W, C] and int64 labels [b] of one rank
+Batch = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
+Floats = npt.NDArray[np.float32]
 
 
 class StepResult(NamedTuple):
-    """Scalars of one step; ``loss`` and ``correct`` are this rank's, the rest equal on all ranks.
+    """One optimizer step; ``loss`` and ``correct`` are this rank's, the rest equal on all ranks.
 
-    ``gradient_sq`` is the squared L2 norm of the mean gradient; not finite means diverged, and all
-    ranks see it in the same step. Seconds are measured on this rank.
+    Squares are of L2 norms over all variables. ``gradient_sq`` not finite means an overflow, which
+    ``skipped`` the update, or that the run has diverged; all ranks see it in the same step.
+    Seconds are measured on this rank.
     """
 
-    loss: float
+    loss: float  # mean cross-entropy of this rank's images, unweighted
     correct: int
-    gradient_sq: float
-    communication_s: float
+    images: int  # of this rank
+    gradient_sq: float  # of the reduced gradient, before clipping
+    small_sq: float  # of the gradients of single batches, before the reduction: their mean
+    skipped: bool
+    rate: float  # as applied
+    gain: float  # of AdaScale, else 1: steps that the schedule's clock advances
+    trust: tuple[Floats, Floats] | None  # factors of the adapted variables, and whether clipped
+    communication_s: float  # waiting for slower ranks included
+    update_s: float
 
 
 class TrainStep:
-    """Callable: one optimizer step on this rank's batch."""
+    """Callable: one optimizer step on this rank's batches."""
 
     def __init__(
         self,
         model: tf.keras.Model,
         optimizer: Any,
-        optimizer_config: Sgd | Adam | Lamb,
+        technique: Technique,
         seed: StepSeed,
         *,
         size: int,
+        adascale: AdaScale | None = None,
     ) -> None:
         self.model = model
         self.optimizer = optimizer
+        self.technique = technique
         self.seed = seed
         self.size = size
-        self._velocities = velocities(optimizer, optimizer_config)
+        self.adascale = adascale
+        self.loss_scale = build_loss_scale(technique.precision)
+        self._reduce_over_ranks = build_reducer(technique, size)
+        self._velocities = velocities(optimizer, technique.optimizer)
         self._last_rate: float | None = None
+
+    @property
+    def state(self) -> list[tf.Variable]:
+        """What a checkpoint must hold besides the model and the optimizer."""
+        return list(self.loss_scale.variables)
 
     def resume_at(self, last_rate: float) -> None:
         """The rate of the step before the next one, which momentum correction needs."""
         self._last_rate = last_rate
 
-    def __call__(self, images: Any, labels: Any, rate: float, step: int) -> StepResult:
-        """images: uint8 [b, H, W, C]; labels: int64 [b]; rate: lr of this step; step: 0-based."""
-        correction = rate / self._last_rate if self._last_rate else 1.0
-        self._last_rate = rate
-        loss, correct, gradient_sq, communication_s = self._run(
-            images, labels, tf.constant(rate, tf.float32), tf.constant(correction, tf.float32),
-            tf.constant(step, tf.int32),
-        )  # fmt: skip
-        # reading the numbers waits for the device: the clock around this call is honest
-        return StepResult(float(loss), int(correct), float(gradient_sq), float(communication_s))
+    def __call__(self, batches: Sequence[Batch], rate: float, step: int) -> StepResult:
+        """batches: whose gradients are averaged, of equal size; rate: lr of this step; step:
+        0-based number over the run."""
+        gradients, square, loss, correct = self._gradients(batches, step)
+        begin = time.perf_counter()
+        gradients, small, big = self._reduce(gradients, square)
+        small_sq, big_sq = float(small), float(big)  # waits for the device
+        reduced = time.perf_counter()
+        gain = self.adascale.gain(small_sq, big_sq) if self.adascale else 1.0
+        rate *= gain
+        overflow = not math.isfinite(big_sq) and self._may_overflow(small_sq)
+        if math.isfinite(big_sq):
+            self._apply(gradients, rate)
+        self.loss_scale.update(tf.constant(math.isfinite(big_sq)))
+        return StepResult(
+            loss=loss,
+            correct=correct,
+            images=sum(len(labels) for _, labels in batches),
+            gradient_sq=big_sq,
+            small_sq=small_sq,
+            skipped=overflow,
+            rate=rate,
+            gain=gain,
+            trust=None if overflow else self._trust(),
+            communication_s=reduced - begin if self.size > 1 else 0.0,
+            update_s=time.perf_counter() - reduced,
+        )
+
+    def _gradients(
+        self, batches: Sequence[Batch], step: int
+    ) -> tuple[list[tf.Tensor], tf.Tensor, float, int]:
+        """Mean gradient over the batches, mean of their squared norms, mean loss, hits; there when
+        this returns: a GPU's kernels are only queued when a graph gets there."""
+        sigma = 0.0
+        if self.technique.noise_batch is not None:
+            together = self.size * sum(len(labels) for _, labels in batches)
+            sigma = sigma_for(together, self.technique.noise_batch)
+        sums: tuple[Any, ...] | None = None
+        for micro, (images, labels) in enumerate(batches):
+            # dropout and noise of each batch are drawn apart
+            number = tf.constant(step + (micro << 20), tf.int32)
+            own = self._local(images, labels, number, tf.constant(sigma), noisy=sigma > 0)
+            sums = own if sums is None else self._add(sums, own)
+        assert sums is not None
+        if len(batches) > 1:
+            sums = self._mean(sums, tf.constant(len(batches), tf.float32))
+        gradients, square, loss, correct = sums
+        tf.concat([tf.reshape(g, [-1])[:1] for g in gradients], axis=0).numpy()
+        return gradients, square, float(loss), int(correct)
 
     @tf.function(reduce_retracing=True)
-    def _run(
-        self,
-        images: tf.Tensor,
-        labels: tf.Tensor,
-        rate: tf.Tensor,
-        correction: tf.Tensor,
-        step: tf.Tensor,
-    ) -> tuple[tf.Tensor, ...]:
-        self.seed.set_step(step)
+    def _local(
+        self, images: tf.Tensor, labels: tf.Tensor, number: tf.Tensor, sigma: tf.Tensor,
+        noisy: bool,
+    ) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor, tf.Tensor]:  # fmt: skip
+        self.seed.set_step(number)
         with tf.GradientTape() as tape:
             logits = self.model(images, training=True)
-            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-            loss = tf.reduce_mean(losses)
-        variables = self.model.trainable_variables
-        gradients = tape.gradient(loss, variables)
-        gradients, communication_s = self._mean_over_ranks(gradients)
+            losses = self._losses(labels, logits)
+            # the metric is that of the images, whatever their gradients weigh
+            loss = objective = tf.reduce_mean(losses)
+            if noisy:
+                weights = sample_weights(tf.shape(labels)[0], sigma, self.seed.value)
+                objective = tf.reduce_mean(losses * weights)
+            objective = self.loss_scale.scaled(objective)
+        gradients = tape.gradient(objective, self.model.trainable_variables)
+        gradients = self.loss_scale.unscaled(gradients)
+        hits = tf.equal(tf.argmax(logits, axis=-1), labels)
+        return gradients, squared_norm(gradients), loss, tf.math.count_nonzero(hits)
+
+    def _losses(self, labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+        """Cross-entropy per image, against labels of which a share is spread over all classes."""
+        share = self.technique.label_smoothing
+        if share == 0:
+            return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+        classes = logits.shape[-1]
+        wanted = tf.one_hot(labels, classes) * (1 - share) + share / classes
+        return tf.nn.softmax_cross_entropy_with_logits(wanted, logits)
+
+    @tf.function(reduce_retracing=True)
+    def _add(self, sums: Any, own: Any) -> Any:
+        return tf.nest.map_structure(tf.add, sums, own)
+
+    @tf.function(reduce_retracing=True)
+    def _mean(self, sums: Any, count: tf.Tensor) -> Any:
+        gradients, square, loss, correct = sums
+        return [g / count for g in gradients], square / count, loss / count, correct
+
+    @tf.function(reduce_retracing=True)
+    def _reduce(
+        self, gradients: list[tf.Tensor], square: tf.Tensor
+    ) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
+        reduced = self._reduce_over_ranks(gradients, square)
+        return reduced.gradients, reduced.small, squared_norm(reduced.gradients)
+
+    def _apply(self, gradients: list[tf.Tensor], rate: float) -> None:
+        correction = rate / self._last_rate if self._last_rate else 1.0
+        self._last_rate = rate
+        done = self._update(
+            gradients, tf.constant(rate, tf.float32), tf.constant(correction, tf.float32)
+        )
+        done.numpy()  # waits for the device
+
+    @tf.function(reduce_retracing=True)
+    def _update(
+        self, gradients: list[tf.Tensor], rate: tf.Tensor, correction: tf.Tensor
+    ) -> tf.Tensor:
+        if self.technique.clip_norm is not None:
+            gradients, _ = tf.clip_by_global_norm(gradients, self.technique.clip_norm)
         for velocity in self._velocities:
             velocity.assign(velocity * correction)
         self.optimizer.learning_rate.assign(rate)
+        variables = self.model.trainable_variables
         self.optimizer.apply_gradients(zip(gradients, variables, strict=True))
-        hits = tf.equal(tf.argmax(logits, axis=-1), labels)
-        gradient_sq = tf.add_n([tf.reduce_sum(tf.square(g)) for g in gradients])
-        return loss, tf.math.count_nonzero(hits), gradient_sq, communication_s
+        return tf.concat([tf.reshape(v, [-1])[:1] for v in variables], axis=0)
 
-    def _mean_over_ranks(self, gradients: list[tf.Tensor]) -> tuple[list[tf.Tensor], tf.Tensor]:
-        """One grouped all-reduce between two time stamps that bracket it exactly.
+    def _may_overflow(self, small_sq: float) -> bool:
+        """Half precision overflows where float32 would not: in the forward and backward pass under
+        a loss scale, or on the wire, where the ranks' own gradients are finite."""
+        if self.technique.precision == "mixed_float16":
+            return True
+        return self.technique.compression == "fp16" and math.isfinite(small_sq)
 
-        A world of one has nothing to reduce: it is skipped, because paying Horovod's cycle time in
-        the baseline would flatter every efficiency.
-        """
-        if self.size == 1:
-            return gradients, tf.constant(0.0, tf.float64)
-        begin = _clock_after(gradients)
-        with tf.control_dependencies([begin]):
-            held = [tf.identity(gradient) for gradient in gradients]
-        reduced = hvd.grouped_allreduce(held, op=hvd.Average)
-        return reduced, _clock_after(reduced) - begin
+    def _trust(self) -> tuple[Floats, Floats] | None:
+        ratios = trust_ratios(self.optimizer)
+        return None if ratios is None else (ratios[0].numpy(), ratios[1].numpy())
 
 
-def _clock_after(tensors: list[tf.Tensor]) -> tf.Tensor:
-    """Seconds of the monotonic clock when all the tensors have values (float64 scalar).
-
-    One element of each goes to the host: a GPU's kernels are only queued when the graph gets here,
-    and waiting for values is what makes the time one of results. A call back into Python (tens of
-    microseconds), because tf.timestamp refuses to run when ops are deterministic.
-    """
-    probe = tf.concat([tf.reshape(tensor, [-1])[:1] for tensor in tensors], axis=0)
-    return tf.numpy_function(lambda _: time.perf_counter(), [probe], tf.float64, stateful=True)
+def squared_norm(gradients: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Squared L2 norm over all of them, float32 scalar."""
+    return tf.add_n([tf.reduce_sum(tf.square(g)) for g in gradients])

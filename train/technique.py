@@ -3,98 +3,165 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+import re
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, model_validator
 
-
-class Frozen(BaseModel):
-    """Immutable; an unknown key is an error; NaN and infinity are not numbers here."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class Sgd(Frozen):
-    name: Literal["sgd"] = "sgd"
-    momentum: float = Field(0.0, ge=0, lt=1)
-    nesterov: bool = False
-
-
-class Adam(Frozen):
-    """Kingma and Ba 2015 (1412.6980), Algorithm 1; epsilon as in Keras."""
-
-    name: Literal["adam"] = "adam"
-    beta_1: float = Field(0.9, ge=0, lt=1)
-    beta_2: float = Field(0.999, ge=0, lt=1)
-    epsilon: float = Field(1e-7, gt=0)
-
-
-class Lamb(Frozen):
-    """You et al. 2020 (1904.00962), Algorithm 2, from tensorflow-addons.
-
-    ``exclude``: regular expressions on variable names that get neither the layer-wise trust ratio
-    nor decay. Zero-initialised biases are frozen by the trust ratio otherwise.
-    """
-
-    name: Literal["lamb"] = "lamb"
-    beta_1: float = Field(0.9, ge=0, lt=1)
-    beta_2: float = Field(0.999, ge=0, lt=1)
-    epsilon: float = Field(1e-6, gt=0)
-    weight_decay: float = Field(0.0, ge=0)
-    exclude: tuple[str, ...] = ("bias", "gamma", "beta")
-
-
-class Constant(Frozen):
-    name: Literal["constant"] = "constant"
-
-
-class Step(Frozen):
-    """Multiply the rate by ``factor`` at each milestone, given as a fraction of all steps.
-
-    The course's epochs 15, 25, 35 of 40, as fractions, so that they fire in a run of any length.
-    """
-
-    name: Literal["step"] = "step"
-    milestones: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = (15 / 40, 25 / 40, 35 / 40)
-    factor: float = Field(0.1, gt=0, lt=1)
-
-    @field_validator("milestones")
-    @classmethod
-    def _rising(cls, value: tuple[float, ...]) -> tuple[float, ...]:
-        if list(value) != sorted(set(value)):
-            raise ValueError(f"milestones must rise, found {list(value)}")
-        return value
-
-
-class Cosine(Frozen):
-    """Loshchilov and Hutter 2017 (1608.03983), one cycle without restart, counted per step.
-
-    The cycle starts after the warm-up and ends at ``final`` times the peak rate.
-    """
-
-    name: Literal["cosine"] = "cosine"
-    final: float = Field(0.0, ge=0, le=1)
+from train.frozen import Frozen
+from train.optimizer_config import Adam, NovoGradTfa, Optimizer
+from train.schedule_config import (
+    AsTheyAre,
+    Augmentation,
+    Constant,
+    Fixed,
+    Grow,
+    Growth,
+    Schedule,
+)
 
 
 class Technique(Frozen):
     """One row of jobs/techniques.yaml with its numbers filled in."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_]*$")
-    normalisation: Literal["none", "batch_norm"] = "none"
+
+    # the network
+    normalisation: Literal["none", "batch_norm", "ghost_batch_norm", "sync_batch_norm"] = "none"
+    ghost_batch: int | None = Field(None, ge=2)  # images whose statistics are taken together
     # Keras' 0.99 leaves 48 % of the initial value in the moving average after 72 updates
     bn_momentum: float = Field(0.9, ge=0, lt=1)
+    # what evaluation normalises with: the moving averages of training, or averages taken anew with
+    # the present weights over up to 20,000 training images
+    bn_statistics: Literal["moving", "reestimated"] = "moving"
+    initialisation: Literal["glorot", "he"] = "glorot"
+    zero_gamma: bool = False  # each residual branch starts as zero (Goyal et al., section 5.1)
+    standardise: bool = False  # per channel, by mean and deviation of the training images
+
+    # the loss and the images
+    label_smoothing: float = Field(0.0, ge=0, lt=1)
+    augmentation: Augmentation = AsTheyAre()
+    # multiply each image's gradient by N(1, M/noise_batch - 1), so that the mean over M images
+    # scatters as that of noise_batch (Hoffer et al. 2017, 1705.08741, section 4)
+    noise_batch: int | None = Field(None, ge=1)
+    precision: Literal["float32", "mixed_float16", "mixed_bfloat16"] = "float32"
+
+    # the gradient on its way
+    reduction: Literal["average", "adasum"] = "average"
+    compression: Literal["none", "fp16", "bf16"] = "none"
+    clip_norm: float | None = Field(None, gt=0)  # of the whole mean gradient
+
+    # the rate and the batch
     base_lr: float = Field(gt=0)
     base_batch: int = Field(gt=0)  # the global batch that base_lr was chosen for
-    lr_scaling: Literal["none", "linear", "sqrt"] = "none"
+    lr_scaling: Literal["none", "linear", "sqrt", "adascale"] = "none"
     warmup_epochs: float = Field(0.0, ge=0)
-    schedule: Annotated[Constant | Step | Cosine, Field(discriminator="name")] = Constant()
-    optimizer: Annotated[Sgd | Adam | Lamb, Field(discriminator="name")] = Adam()
+    warmup_from: Literal["base", "zero"] = "base"  # where the climb starts
+    schedule: Schedule = Constant()
+    batch_growth: Growth = Fixed()
+    # train as many steps as base_batch would, so batch/base_batch times the epochs (Hoffer et al.)
+    regime_adaptation: bool = False
+
+    optimizer: Optimizer = Adam()
+
+    @model_validator(mode="after")
+    def _known_to_work(self) -> Technique:
+        """Combinations that train something else than they say, without an error."""
+        ghost = self.normalisation == "ghost_batch_norm"
+        if ghost and self.ghost_batch is None:
+            raise ValueError("normalisation ghost_batch_norm needs ghost_batch, e.g. 128")
+        if not ghost and self.ghost_batch is not None:
+            raise ValueError(
+                f"ghost_batch {self.ghost_batch} has no effect with normalisation "
+                f"{self.normalisation}: say normalisation: ghost_batch_norm, or leave it out"
+            )
+        if self.normalisation == "none" and (self.bn_statistics != "moving" or self.zero_gamma):
+            raise ValueError(
+                "bn_statistics and zero_gamma are about normalisation, which is none: choose one, "
+                "e.g. batch_norm, or leave them out"
+            )
+        if self.reduction == "adasum":
+            self._refuse_with_adasum()
+        if self.precision == "mixed_float16" and isinstance(self.optimizer, NovoGradTfa):
+            raise ValueError(
+                "optimizer novograd_tfa with precision mixed_float16: a first step that the loss "
+                "scale skips leaves its second moment unset; use novograd"
+            )
+        if self.lr_scaling == "adascale":
+            self._refuse_with_adascale()
+        if isinstance(self.batch_growth, Grow):
+            self._refuse_with_growth()
+        self._check_patterns()
+        return self
+
+    def _refuse_with_adascale(self) -> None:
+        if self.warmup_epochs:
+            raise ValueError(
+                "lr_scaling adascale needs no warmup_epochs: its gain starts near 1 by itself "
+                "(Johnson et al. 2020, 2007.05105); set warmup_epochs: 0"
+            )
+        if self.noise_batch is not None:
+            raise ValueError(
+                "lr_scaling adascale reads the gradient's noise, which noise_batch adds to: "
+                "use one of them"
+            )
+        if self.regime_adaptation:
+            raise ValueError(
+                "lr_scaling adascale lets one step count for several of base_batch's, "
+                "regime_adaptation takes all of them: use one of them"
+            )
+
+    def _refuse_with_growth(self) -> None:
+        if not isinstance(self.schedule, Constant):
+            raise ValueError(
+                f"batch_growth takes the place of a decaying rate, but schedule is "
+                f"{self.schedule.name}: say schedule: constant"
+            )
+        if self.lr_scaling == "adascale":
+            raise ValueError(
+                "batch_growth lowers the noise instead of the rate, lr_scaling adascale would "
+                "raise the rate again: say lr_scaling: none, sqrt or linear (of the first batch)"
+            )
+        if self.noise_batch is not None:
+            raise ValueError(
+                "batch_growth lowers the gradient's noise, noise_batch adds what is lacking to a "
+                "fixed level: use one of them"
+            )
+        if self.regime_adaptation:
+            raise ValueError(
+                "batch_growth takes fewer steps than base_batch, regime_adaptation as many: "
+                "use one of them"
+            )
+
+    def _check_patterns(self) -> None:
+        for pattern in getattr(self.optimizer, "exclude", ()):
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(
+                    f"optimizer: exclude {pattern!r} is no regular expression ({error}): write "
+                    "parts of variable names, e.g. bias"
+                ) from error
+
+    def _refuse_with_adasum(self) -> None:
+        if self.compression != "none":
+            raise ValueError(
+                f"reduction adasum takes dot products of whole gradients, which compression "
+                f"{self.compression} rounds: say compression: none"
+            )
+        if self.lr_scaling in ("linear", "adascale"):
+            raise ValueError(
+                f"reduction adasum sums what is orthogonal by itself, so lr_scaling "
+                f"{self.lr_scaling} would scale twice (Maleki et al. 2020, 2006.02924): "
+                "say lr_scaling: none"
+            )
 
     def peak_lr(self, global_batch: int) -> float:
         """The scaled rate, against the batch that the base rate belongs to, not the world size.
 
         linear: Goyal et al. 2017 (1706.02677), section 2.1; sqrt: Krizhevsky 2014 (1404.5997),
-        section 5. k = global_batch / base_batch.
+        section 5. k = global_batch / base_batch. AdaScale's gain comes on top, step by step.
         """
         k = global_batch / self.base_batch
-        return self.base_lr * {"none": 1.0, "linear": k, "sqrt": math.sqrt(k)}[self.lr_scaling]
+        factor = {"none": 1.0, "linear": k, "sqrt": math.sqrt(k), "adascale": 1.0}
+        return self.base_lr * factor[self.lr_scaling]

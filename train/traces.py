@@ -19,6 +19,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from train.config import RunConfig
+from train.frozen import Frozen
 from train.record import (
     RECORD_NAME,
     Attempt,
@@ -33,7 +34,6 @@ from train.record import (
     null_paths,
     read_record,
 )
-from train.technique import Frozen
 
 CONFIG_NAME = "config.json"
 EPOCHS_NAME = "epochs.jsonl"
@@ -186,7 +186,8 @@ def with_reasons(
     Raises:
         ValueError: a null has no reason.
     """
-    reason = {path: reasons.get(path, otherwise) for path in sorted(set(null_paths(draft)))}
+    nulls = sorted(set(null_paths(draft, whole=True)))
+    reason = {path: reasons.get(path, otherwise) for path in nulls}
     missing = {path: text for path, text in reason.items() if text}
     return RunRecord.model_validate({**draft.model_dump(), "missing": missing})
 

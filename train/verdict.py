@@ -48,6 +48,15 @@ def not_finite(epoch: int, step: int) -> RunError:
     return _error(f"the mean gradient is not finite at step {step} of epoch {epoch}", epoch)
 
 
+def overflows(epoch: int, step: int, most: int) -> RunError:
+    """Verdict on half precision that overflows step after step."""
+    return _error(
+        f"numbers overflowed in half precision in more than {most} steps in a row, up to step "
+        f"{step} of epoch {epoch}",
+        epoch,
+    )
+
+
 def _error(what: str, epoch: int) -> RunError:
     return RunError(
         what=what,

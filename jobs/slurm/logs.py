@@ -73,7 +73,8 @@ def _of_record(record: RunRecord) -> Iterator[str]:
     provenance = record.provenance
     job = provenance.slurm_job_id if provenance else None
     where = f" in Slurm job {job}" if job else ""
-    start = f"start {len(record.attempts)}, {len(record.epochs)}/{record.config.epochs} epochs"
+    done = f"{len(record.epochs)}/{record.config.planned_epochs} epochs"
+    start = f"start {len(record.attempts)}, {done}"
     yield f"record: {record.status} at {record.ended_at:%Y-%m-%d %H:%M:%S %Z}{where} ({start})"
     if record.error is not None:
         yield f"  what:  {record.error.what}"

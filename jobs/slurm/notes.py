@@ -15,7 +15,7 @@ from pydantic import AwareDatetime, Field, ValidationError
 
 from jobs.slurm.queue import JobState
 from train.files import write_atomically
-from train.technique import Frozen
+from train.frozen import Frozen
 
 FOLDER_NAME = ".slurm"
 PREFLIGHT = "preflight"

@@ -36,8 +36,8 @@ from jobs.slurm.verdict import container_failure
 from jobs.stop import Reason, stopped_by_signals
 from train.config import FOLDER_PREFIX
 from train.files import write_atomically
+from train.frozen import Frozen
 from train.preflight_report import RankPreflight, problems, read_reports
-from train.technique import Frozen
 
 FOLDER_NAME = "preflight"
 REPORT_NAME = "report.json"

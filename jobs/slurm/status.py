@@ -146,7 +146,7 @@ def _state(
         expected_start=job.start if job and state == WAITING and job.waits else None,
         seconds=_since(life, job, now) if runs else None,
         epoch=last.epoch if last else 0,
-        epochs=cell.config.epochs,
+        epochs=cell.config.planned_epochs,
         train_loss=last.train_loss if last else None,
         validation_accuracy=last.validation_accuracy if last else None,
         images_per_s=last.images / last.train_s if last and last.train_s > 0 else None,

@@ -52,21 +52,23 @@ def step_argv(
     logs: Path,
     *,
     all_end: bool = True,
+    together: int = 1,
 ) -> list[str]:
     """``srun`` with one task per rank; each rank's output goes into its own file in ``logs``.
 
     ``all_end``: one bad end ends the step at once, because its peers would wait for ever.
+    ``together``: ranks that are one task, with the cores and GPUs of all of them.
     """
     return [
         "srun",
         f"--mpi={'none' if site.mpi == GLOO else site.mpi}",
         f"--kill-on-bad-exit={int(all_end)}",
         f"--nodes={shape.nodes}",
-        f"--ntasks={shape.size}",
-        f"--ntasks-per-node={shape.ranks_per_node}",
+        f"--ntasks={shape.size // together}",
+        f"--ntasks-per-node={shape.ranks_per_node // together}",
         # since Slurm 22.05 a step no longer inherits it from its job
-        f"--cpus-per-task={site.cpus_per_rank}",
-        *(["--gpus-per-task=" + _gpus(site)] if site.gpus == "gpus-per-task" else []),
+        f"--cpus-per-task={site.cpus_per_rank * together}",
+        *([f"--gpus-per-task={_gpus(site, together)}"] if site.gpus == "gpus-per-task" else []),
         # stragglers are ended by the supervisor, which knows why, never by a site's default
         "--wait=0",
         # a site's profile may say otherwise, and ranks would lose what they find each other by
@@ -81,8 +83,8 @@ def step_argv(
     ]
 
 
-def _gpus(site: Site) -> str:
-    return "1" if site.gpu_type is None else f"{site.gpu_type}:1"
+def _gpus(site: Site, count: int) -> str:
+    return str(count) if site.gpu_type is None else f"{site.gpu_type}:{count}"
 
 
 def escaped(path: Path) -> str:

@@ -155,7 +155,7 @@ def _begin(
 ) -> None:
     argv, settings = launch(task, cell.config, cell.folder, attempt, allocation, cell.resume)
     base = rank_base(os.environ)
-    ranks.start(argv, base | settings | _facts(task), cell.config.gpus)
+    ranks.start(argv, base | settings | _facts(task), cell.config.processes)
 
 
 def launch(
@@ -180,7 +180,8 @@ def launch(
     settings = step_environment(
         site, container, root=Path(task.root), rendezvous=meeting if site.mpi == GLOO else None
     )
-    return step_argv(site, shape, container, rank, logs), settings
+    together = config.gpus // config.processes
+    return step_argv(site, shape, container, rank, logs, together=together), settings
 
 
 def _facts(task: UnitTask) -> dict[str, str]:

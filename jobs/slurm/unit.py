@@ -9,7 +9,7 @@ from pydantic import AwareDatetime
 
 from jobs.site import Site
 from jobs.slurm.step import Container
-from train.technique import Frozen
+from train.frozen import Frozen
 
 
 class UnitTask(Frozen):

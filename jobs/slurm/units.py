@@ -7,7 +7,7 @@ hour then meets all techniques alike, and is not taken for a difference between 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from random import Random
@@ -101,9 +101,26 @@ def _shapes(configs: Iterable[RunConfig], site: Site) -> dict[int, Shape]:
             shapes[gpus] = shape_of(gpus, site)
         except ConfigError as error:
             wrong.append(str(error))
+    wrong += _spread_wide(configs, shapes, site)
     if wrong:
         raise ConfigError("\n  ".join(["the sweep does not fit the site:", *wrong]))
     return shapes
+
+
+def _spread_wide(
+    configs: Iterable[RunConfig], shapes: Mapping[int, Shape], site: Site
+) -> list[str]:
+    """Cells that are one process, yet whose ranks are on several nodes of the site."""
+    wide = {
+        config.gpus: shapes[config.gpus]
+        for config in configs
+        if config.processes == 1 and config.gpus in shapes and shapes[config.gpus].nodes > 1
+    }
+    return [
+        f"framework mirrored is one process on one node, and gpus={gpus} needs {shape} here: use "
+        f"framework multi_worker_mirrored, or at most gpus={site.ranks_per_node}"
+        for gpus, shape in wide.items()
+    ]
 
 
 def _unit(configs: Sequence[RunConfig], shape: Shape, site: Site) -> Unit:

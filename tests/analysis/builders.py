@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from train.config import RunConfig
+from train.optimizer_config import Sgd
 from train.record import (
     Attempt,
     DataRecord,
@@ -24,7 +25,8 @@ from train.record import (
     World,
     null_paths,
 )
-from train.technique import Constant, Sgd, Technique
+from train.schedule_config import Constant
+from train.technique import Technique
 
 START = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)
 TRAIN_IMAGES = 320
@@ -51,13 +53,16 @@ def config(name: str = "naive", **changes: Any) -> RunConfig:
 
 
 def epoch(number: int, run: RunConfig, **changes: Any) -> EpochRecord:
-    steps = TRAIN_IMAGES // run.global_batch
+    """The batch follows from ``accumulation``, which a test may set."""
+    accumulation = changes.get("accumulation", run.accumulation)
+    batch = run.gpus * run.batch_per_rank * accumulation
+    steps = TRAIN_IMAGES // batch
     fields: dict[str, Any] = {
         "epoch": number,
         "attempt": 1,
-        "global_batch": run.global_batch,
+        "global_batch": batch,
         "steps": steps,
-        "images": steps * run.global_batch,
+        "images": steps * batch,
         "train_s": 2.0,
         "eval_s": 0.5,
         "lr_first": 0.1,
@@ -67,6 +72,8 @@ def epoch(number: int, run: RunConfig, **changes: Any) -> EpochRecord:
         "validation_loss": 2.1 / number,
         "validation_accuracy": 0.4,
         "validation_images": VALIDATION_IMAGES,
+        "lr_mean": 0.1,
+        "accumulation": accumulation,
     }
     return EpochRecord(**{**fields, **changes})
 
@@ -129,21 +136,24 @@ def record(
     wall_s: float = 60.0,
     world_changes: dict[str, Any] | None = None,
     provenance_changes: dict[str, Any] | None = None,
-    epoch_changes: dict[str, Any] | None = None,
+    epoch_changes: dict[str, Any] | Sequence[dict[str, Any]] | None = None,
     missing: dict[str, str] | None = None,
     **changes: Any,
 ) -> RunRecord:
     """A record that the contract accepts; a null gets REASON unless ``missing`` has one.
 
     ``accuracies``: validation accuracy per epoch; its length is the number of epochs run.
+    ``epoch_changes``: for all epochs, or one for each.
     """
     run = run or config()
-    accuracies = [0.4] * run.epochs if accuracies is None else accuracies
+    accuracies = [0.4] * run.planned_epochs if accuracies is None else accuracies
+    each = epoch_changes or {}
+    each = [each] * len(accuracies) if isinstance(each, dict) else each
     epochs = tuple(
-        epoch(i, run, **{"validation_accuracy": value, **(epoch_changes or {})})
-        for i, value in enumerate(accuracies, start=1)
+        epoch(i, run, **{"validation_accuracy": value, **own})
+        for i, (value, own) in enumerate(zip(accuracies, each, strict=True), start=1)
     )
-    if images_per_s is not None and "train_s" not in (epoch_changes or {}):
+    if images_per_s is not None and not any("train_s" in own for own in each):
         # the seconds that make the samples true
         epochs = tuple(e.model_copy(update={"train_s": e.images / images_per_s}) for e in epochs)
     samples = tuple(
@@ -185,7 +195,7 @@ def record(
 
 def _reasons(fields: dict[str, Any], given: dict[str, str]) -> dict[str, str]:
     draft = RunRecord.model_construct(**fields, missing={})
-    return dict.fromkeys(null_paths(draft), REASON) | given
+    return dict.fromkeys(null_paths(draft, whole=True), REASON) | given
 
 
 def failed(run: RunConfig, status: Status = "failed", **error: Any) -> RunRecord:

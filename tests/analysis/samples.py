@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.analysis.builders import config, failed, record, write_sweep
-from train.record import RunRecord
+from tests.analysis.builders import config, failed, record, technique, write_sweep
+from train.config import Target
+from train.record import (
+    Classification,
+    ClassScore,
+    NoiseScale,
+    RunRecord,
+    TargetOutcome,
+    TrustRatios,
+)
+from train.schedule_config import CropFlip, Grow
 
 HOSTILE = "rank 1 said <script>alert('x')</script> | & **died** [here](http://evil.example)"
 ACCURACIES = {
@@ -14,6 +23,19 @@ ACCURACIES = {
     ("lamb", 1): (0.81, 0.83),
     ("lamb", 2): (0.90, 0.92),
 }
+TRUST = TrustRatios(median=0.02, smallest=0.001, largest=0.9, clipped_share=0.25)
+NOISE = NoiseScale(
+    steps=10, batch_small=16, batch_big=32, trace=5.0, gradient_sq=0.05, interval="measured",
+    b_simple=100.0, low=80.0, high=125.0,
+)  # fmt: skip
+CLASSES = Classification(
+    epoch=3,
+    classes=(
+        ClassScore(name="cat", precision=0.9, recall=0.8, f1=0.85, support=200),
+        ClassScore(name="dog", precision=0.8, recall=0.9, f1=0.85, support=160),
+    ),
+    confusion=((160, 40), (16, 144)),
+)
 
 
 def good_records() -> list[RunRecord]:
@@ -47,3 +69,51 @@ def mixed_sweep(folder: Path) -> Path:
     broken = folder / items[-1].cell_id / "record.json"
     broken.write_text(broken.read_text()[:200])
     return folder
+
+
+def rich_sweep(folder: Path) -> Path:
+    """Whatever only some sweeps have: two frameworks, a batch that grows, alarms, skipped steps,
+    trust ratios, gains, noise scales, targets, classes."""
+    crops = CropFlip(crop=1, flip="none")
+    growth = Grow(milestones=(0.5,), factor=2, largest=160)
+    grows = technique("grow", batch_growth=growth, augmentation=crops)
+    items = [
+        *(
+            record(
+                config(gpus=2, seed=seed, framework=framework),
+                accuracies=[0.3, 0.5, 0.8 + seed / 200 + shift],
+                images_per_s=rate + 3 * seed,
+                epoch_changes={"noise": NOISE} if framework == "horovod" else {},
+                alarms=("the ranks train on the same images",) if seed == 2 else (),
+                classification=CLASSES,
+            )
+            for framework, rate, shift in (
+                ("horovod", 200.0, 0.0), ("multi_worker_mirrored", 150.0, 0.002)
+            )
+            for seed in range(3)
+        ),
+        *(
+            record(
+                config("lars", gpus=2, seed=seed),
+                accuracies=[0.3, 0.6, 0.85 + seed / 100],
+                epoch_changes={"trust": TRUST, "skipped_steps": seed},
+            )
+            for seed in range(3)
+        ),
+        record(
+            config("grow", gpus=2, technique=grows),
+            epoch_changes=[{"accumulation": times} for times in (1, 2, 2)],
+        ),
+        record(
+            config(gpus=2, technique=technique("adascale", lr_scaling="adascale")),
+            epoch_changes=[{"gain": gain} for gain in (1.0, 1.5, 1.75)],
+        ),
+        record(
+            config("naive", gpus=2, accumulation=4, target=Target(validation_accuracy=0.3)),
+            accuracies=[0.35, 0.4],
+            epoch_changes={"train_s": 2.0},
+            throughput=None,
+            target=TargetOutcome(met=True, epoch=2, steps=4, images=512, seconds=5.0, why="held"),
+        ),
+    ]  # fmt: skip
+    return write_sweep(folder, items, techniques=("naive", "lars", "grow", "adascale"))

@@ -10,7 +10,8 @@ from typer.testing import CliRunner, Result
 
 from analysis.__main__ import app
 from tests.analysis.builders import config, failed, record, write_sweep
-from tests.analysis.samples import good_sweep, mixed_sweep
+from tests.analysis.samples import good_sweep, mixed_sweep, rich_sweep
+from train.record import Classification, ClassScore
 
 
 def call(*words: object) -> Result:
@@ -50,6 +51,30 @@ def test_summary_prints_tables_and_writes_nothing(tmp_path: Path) -> None:
                  "300 images processed"):  # fmt: skip
         assert text in done.output
     assert not (folder / "report").exists()
+
+
+def test_summary_prints_every_table_but_a_long_one_of_classes(tmp_path: Path) -> None:
+    folder = rich_sweep(tmp_path / "s")
+    done = call("summary", folder)
+    assert done.exit_code == 0, done.output
+    for head in ("Frameworks", "Targets", "Classes", "Noise scale", "Trust ratios", "What was"):
+        assert f"\n{head}" in done.output, head
+    assert "dog" in done.output
+    scores = tuple(
+        ClassScore(name=f"c{i}", precision=0.5, recall=0.5, f1=0.5, support=1) for i in range(50)
+    )
+    many = Classification(epoch=3, classes=scores, confusion=((1,) * 50,) * 50)
+    long = call("summary", write_sweep(tmp_path / "many", [record(classification=many)]))
+    assert "51 rows: read them in the report" in long.output
+    assert "c49" not in long.output
+
+
+def test_the_frameworks_are_compared_in_words(tmp_path: Path) -> None:
+    printed = " ".join(call("report", rich_sweep(tmp_path / "s")).output.split())
+    assert (
+        "horovod against multi_worker_mirrored, naive at 2 rank(s): throughput horovod is faster, "
+        "ratio 1.33; accuracy equal within noise, difference -0.002"
+    ) in printed
 
 
 def test_an_open_comparison_says_why(tmp_path: Path) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from analysis.checks import reason_for, rejections
-from tests.analysis.builders import config, failed, record
+from tests.analysis.builders import config, failed, record, technique
 from train.record import RunRecord
+from train.schedule_config import Grow
 
 TWO = config(gpus=2)
 
@@ -32,8 +33,14 @@ def test_a_diverged_record_may_be_short_and_without_loss() -> None:
     ("bad", "finding"),
     [
         (wrong(epoch_changes={"images": 319}), "319 images processed, yet 10 steps x global"),
-        (wrong(epoch_changes={"global_batch": 16, "images": 160}), "the config asks for 32"),
-        (wrong(epoch_changes={"steps": 9, "images": 288}), "make 288 of 320 training images"),
+        (
+            wrong(epoch_changes={"global_batch": 16, "images": 160}),
+            "the config asks for 2 ranks x 16 images x 1",
+        ),
+        (
+            wrong(epoch_changes={"steps": 9, "images": 288}),
+            "make 288 of 320 training images, 320 fill whole",
+        ),
         (wrong(epoch_changes={"validation_images": 300}), "300 of 360 held-out images"),
         (
             wrong(epoch_changes={"train_loss": None}),
@@ -42,6 +49,9 @@ def test_a_diverged_record_may_be_short_and_without_loss() -> None:
         (wrong(epoch_changes={"epoch": 2}), "epochs are [2, 2, 2]"),
         (wrong(accuracies=[0.4, 0.5]), "2 of 3 epochs"),
         (wrong(world_changes={"size": 1}), "1 ranks met, the config asks for 2"),
+        (wrong(accuracies=[0.4] * 4), "4 of 3 epochs"),
+        (wrong(epoch_changes={"accumulation": 2}), "2 batches accumulated, the config asks for 1"),
+        (wrong(epoch_changes={"skipped_steps": 11}), "11 of 10 steps skipped"),
         (wrong(weights_sha256=None), "equal weights (left out by the test)"),
         (wrong(world=None), "world is null"),
         (wrong(data=None), "data is null"),
@@ -77,3 +87,84 @@ def test_a_rate_that_its_epochs_do_not_bear_out_is_rejected() -> None:
     invented = boasted.model_copy(update={"samples": samples})
     (found,) = rejections(good.model_copy(update={"throughput": invented}), good.cell_id)
     assert "is not its images / seconds" in found
+
+
+def test_records_from_before_the_latest_fields_pass() -> None:
+    """What users have on disk: neither the newer fields nor reasons for their absence."""
+    old = record(TWO).model_dump(mode="json")
+    for name in ("classification", "target", "alarms"):
+        del old[name]
+    for name in ("accumulation", "framework", "target"):
+        del old["config"][name]
+    for epoch in old["epochs"]:
+        for name in ("lr_mean", "accumulation", "skipped_steps", "gradient_norm", "noise", "trust",
+                     "gain"):  # fmt: skip
+            del epoch[name]
+    for rank in old["steps"]:
+        del rank["update_s"]
+    old["missing"] = {}
+    found = RunRecord.model_validate(old)
+    assert "lr_mean" not in found.epochs[0].model_fields_set
+    assert rejections(found, found.cell_id) == ()
+
+
+ADDED = config(gpus=2, batch_per_rank=5, accumulation=3)  # 30 images a step, 20 of 320 left over
+GROWS = config(
+    gpus=2,
+    batch_per_rank=8,
+    technique=technique(batch_growth=Grow(milestones=(0.4, 0.7), factor=3, largest=160)),
+)
+
+
+def test_accumulated_batches_make_the_global_batch() -> None:
+    good = record(ADDED)
+    assert (good.epochs[0].global_batch, good.epochs[0].steps) == (30, 10)
+    assert rejections(good, good.cell_id) == ()
+    once = record(ADDED, epoch_changes={"accumulation": 1})
+    assert any(
+        "1 batches accumulated, the config asks for 3" in r
+        for r in rejections(once, ADDED.cell_id())
+    )
+
+
+@pytest.mark.parametrize(
+    ("times", "finding"),
+    [
+        ((1, 3, 9), None),  # 16, 48 and 144 images a step: 320, 288 and 288 of 320
+        ((1, 1, 3), None),
+        ((1, 2, 4), "2 batches accumulated, the config asks for 1 or 3 or 9"),
+        ((1, 3, 1), "epoch 3: the batch shrinks from 48 to 16"),
+    ],
+)
+def test_a_batch_grows_by_its_factor_and_never_shrinks(
+    times: tuple[int, ...], finding: str | None
+) -> None:
+    grown = record(GROWS, epoch_changes=[{"accumulation": n} for n in times])
+    found = rejections(grown, grown.cell_id)
+    assert found == () if finding is None else any(finding in reason for reason in found)
+
+
+def test_each_epoch_must_cover_what_its_own_batch_can() -> None:
+    changes = [{"accumulation": n} for n in (1, 3, 9)]
+    changes[1] |= {"steps": 5, "images": 240}
+    short = record(GROWS, epoch_changes=changes)
+    (found,) = rejections(short, short.cell_id)
+    assert found == (
+        "epoch 2: its 5 steps make 240 of 320 training images, 288 fill whole batches of 48"
+    )
+
+
+def test_left_over_images_must_be_the_remainder() -> None:
+    good = record(TWO)
+    data = good.data.model_copy(update={"dropped_per_epoch": 7})
+    (found,) = rejections(good.model_copy(update={"data": data}), good.cell_id)
+    assert found.startswith("7 images left over in an epoch")
+
+
+def test_regime_adaptation_trains_the_planned_epochs() -> None:
+    longer = config(gpus=2, technique=technique(regime_adaptation=True, base_batch=16))
+    assert longer.planned_epochs == 6  # 3 epochs of 32 images a step for 16
+    good = record(longer)
+    assert rejections(good, good.cell_id) == ()
+    short = record(longer, accuracies=[0.4] * 3)
+    assert rejections(short, short.cell_id) == ("3 of 6 epochs, yet the status is completed",)

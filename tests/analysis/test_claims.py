@@ -7,10 +7,10 @@ import pytest
 from scipy import stats
 
 from analysis.claims import claims_table, reference_technique
+from analysis.claims_view import claims_view
 from analysis.frames import runs_frame
 from analysis.stats import holm, seeds_to_decide
-from analysis.tables import claims_view
-from tests.analysis.builders import config, record
+from tests.analysis.builders import config, record, technique
 
 NAIVE = [0.40, 0.41, 0.42]
 
@@ -84,6 +84,26 @@ def test_batches_are_not_mixed() -> None:
     row = claims(arm("naive", NAIVE), arm("lamb", NAIVE, batch_per_rank=8)).iloc[0]
     assert row["verdict"] == "not compared"
     assert row["why"] == "no rank count and batch at which both have a usable run"
+
+
+@pytest.mark.parametrize(
+    "changes", [{"framework": "mirrored"}, {"accumulation": 2, "batch_per_rank": 8}]
+)
+def test_frameworks_and_accumulations_are_not_mixed(changes: dict) -> None:
+    """The same ranks and global batch in both arms, yet another library or other parts."""
+    row = claims(arm("naive", NAIVE), arm("lamb", NAIVE, **changes)).iloc[0]
+    assert (row["gpus"], row["verdict"]) == (pd.NA, "not compared")
+    both = claims(arm("naive", NAIVE, **changes), arm("lamb", NAIVE, **changes)).iloc[0]
+    assert (both["global_batch"], both["verdict"]) == (32, "inconclusive")
+
+
+def test_another_budget_is_said() -> None:
+    """Regime adaptation trains as many steps as the base batch would: here twice the epochs."""
+    longer = technique("lamb", regime_adaptation=True, base_batch=16)
+    lamb = [record(config(gpus=2, seed=seed, technique=longer)) for seed in range(2)]
+    row = claims(arm("naive", NAIVE), lamb).iloc[0]
+    assert "no equal budget: it saw 2 times the images of the reference" in row["why"]
+    assert claims(arm("naive", NAIVE), arm("lamb", NAIVE)).iloc[0]["why"] is pd.NA
 
 
 def test_workloads_are_compared_apart() -> None:

@@ -9,12 +9,17 @@ import pytest
 
 from analysis.convergence import convergence_table
 from analysis.frames import runs_frame
+from analysis.scaling import scaling_table
 from analysis.tables import convergence_view
 from tests.analysis.builders import REASON, config, record, technique
+from train.schedule_config import CropFlip, Grow
+
+ORDER = ["naive", "lamb"]
 
 
 def table(*items) -> pd.DataFrame:
-    return convergence_table(runs_frame(items), ["naive", "lamb"])
+    runs = runs_frame(items)
+    return convergence_table(runs, ORDER, scaling_table(runs, ORDER))
 
 
 def run(seed: int, accuracy: float | None, **changes):
@@ -73,13 +78,38 @@ def test_no_accuracy_is_na_with_the_reason_and_no_number() -> None:
     assert table(*items).iloc[0]["validation_accuracy_why"] == REASON
     shown = cells(*items)
     assert shown["validation accuracy"] == "n/a ¹"
-    assert shown["notes"] == f"¹ {REASON}"
+    assert shown["notes"] == f"¹ {REASON} ² only one rank count measured"
 
 
 def test_synthetic_data_never_show_a_number() -> None:
     shown = cells(record(config(dataset="synthetic")))
     assert shown["validation accuracy"].startswith("n/a")
     assert shown["train acc"].startswith("n/a")
+
+
+def test_efficiency_is_that_of_the_scaling_table() -> None:
+    one, two = (record(config(gpus=g), images_per_s=rate) for g, rate in ((1, 100.0), (2, 150.0)))
+    found = table(two, one)
+    assert found["gpus"].tolist() == [1, 2]
+    assert found["efficiency"].tolist() == pytest.approx([1.0, 0.75])
+    view = convergence_view(found, runs_frame([one, two]))
+    assert [row[-1] for row in view.rows] == ["1.00 (baseline)", "0.75 (n=1)"]
+
+
+def test_train_accuracy_on_changed_images_says_so() -> None:
+    crops = technique("naive", augmentation=CropFlip(crop=1, flip="none"))
+    shown = cells(record(config(technique=crops)))
+    assert shown["train acc"] == "0.500 ¹"
+    assert "cropped, mirrored or cut at random" in shown["notes"]
+    assert cells(record(config()))["train acc"] == "0.500"
+
+
+def test_a_batch_that_grows_shows_both_ends() -> None:
+    grows = technique("naive", batch_growth=Grow(milestones=(0.3, 0.7), factor=2, largest=160))
+    changes = [{"accumulation": times} for times in (1, 2, 4)]
+    shown = cells(record(config(technique=grows), epoch_changes=changes))
+    assert shown["global batch"] == "16 → 64"
+    assert shown["steps"] == "35"  # 320 / 16 + 320 / 32 + 320 / 64
 
 
 def test_a_run_without_the_value_is_counted_not_hidden() -> None:

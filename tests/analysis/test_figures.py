@@ -9,11 +9,13 @@ import matplotlib as mpl
 import pandas as pd
 import pytest
 
-from analysis.curves import ACCURACY, LOSS, curve_data, curves
+from analysis.curves import ACCURACY, ACCURACY_IN_TIME, LOSS, curve_data, curves
 from analysis.frames import epochs_frame, runs_frame
 from analysis.plots import INK, PAPER, Look, inline, looks, standalone
+from analysis.targets import with_clock
 from analysis.throughput import throughput_data, throughput_figure
 from tests.analysis.builders import config, record
+from train.config import Target
 
 ITEMS = [
     record(config(gpus=1), accuracies=[0.2, 0.4, 0.6], images_per_s=100.0),
@@ -26,7 +28,7 @@ SEEN = looks(["naive"])
 
 def frames(items=ITEMS) -> tuple[pd.DataFrame, pd.DataFrame]:
     runs = runs_frame(items)
-    return runs, epochs_frame(items, runs)
+    return runs, with_clock(epochs_frame(items, runs))
 
 
 def picked(data: pd.DataFrame, **where) -> pd.DataFrame:
@@ -47,12 +49,34 @@ def test_curve_numbers_are_every_run_and_the_mean_of_completed_ones() -> None:
     assert data["panel"].unique().tolist() == ["1 rank, batch 16", "2 ranks, batch 32"]
 
 
+def test_curves_have_the_training_seconds_so_far() -> None:
+    """320 images an epoch at 100 and 121 images/s; a mean stands at the mean of its runs."""
+    figure = curves(frames()[1], ACCURACY_IN_TIME, SEEN, "")
+    first, second = ([320 * e / rate for e in (1, 2, 3)] for rate in (100, 121))
+    runs = picked(figure.data, kind="run", gpus=1)
+    assert picked(runs, seed=0)["train_s_so_far"].tolist() == pytest.approx(first)
+    mean = picked(figure.data, kind="mean", gpus=1)["train_s_so_far"].tolist()
+    assert mean == pytest.approx([(a + b) / 2 for a, b in zip(first, second, strict=True)])
+    assert "Seconds are of training alone" in figure.caption
+    assert ">training seconds<" in figure.svg
+    assert ">training seconds<" not in curves(frames()[1], ACCURACY, SEEN, "").svg
+
+
 def test_caption_states_n_and_what_diverged() -> None:
     figure = curves(frames()[1], ACCURACY, SEEN, "")
     assert "Each of the 4 runs" in figure.caption
     assert "n = 1 to 2" in figure.caption
     assert "1 diverged" in figure.caption
     assert "No interval" in figure.caption
+
+
+def test_a_long_panel_name_stays_above_its_own_panel() -> None:
+    goal = Target(train_accuracy=0.75, validation_accuracy=0.25, within_s=240)
+    items = [record(config(target=goal), target=None), record(config(framework="mirrored"))]
+    figure = curves(frames(items)[1], ACCURACY, SEEN, "")
+    heads = re.findall(r">([^<]*(?:horovod|train 0.75|within)[^<]*)<", figure.svg)
+    assert len(heads) >= 2, "over several lines"
+    assert max(map(len, heads)) <= 34
 
 
 def test_nothing_to_draw_says_why() -> None:

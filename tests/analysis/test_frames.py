@@ -7,6 +7,8 @@ import pytest
 
 from analysis.frames import epochs_frame, frame, in_order, runs_frame, values
 from tests.analysis.builders import REASON, config, rank_steps, record, technique
+from train.config import Target
+from train.schedule_config import Grow
 
 
 def row(item, **extra):
@@ -79,12 +81,25 @@ def test_context_names_only_what_varies() -> None:
     assert mixed["context"].tolist() == ["3 epochs", "4 epochs"]
 
 
+def test_context_tells_frameworks_accumulation_and_targets_apart() -> None:
+    goal = Target(train_accuracy=0.75, validation_accuracy=0.25, held_for=1, within_s=240)
+    changes = [{}, {"framework": "mirrored"}, {"accumulation": 2}, {"target": goal}]
+    found = runs_frame([record(config(**change), target=None) for change in changes])
+    assert found["context"].tolist() == [
+        "horovod",
+        "mirrored",
+        "horovod, accumulation 2",
+        "horovod, target train 0.75 and validation 0.25 within 240 s",
+    ]
+
+
 def test_only_the_seed_is_pooled() -> None:
     alike = runs_frame([record(config(seed=s)) for s in (0, 1)])
     assert alike["condition"].nunique() == 1
     changes = [
         {"gpus": 2}, {"epochs": 4}, {"data_fraction": 0.5}, {"batch_per_rank": 8},
         {"partition": "whole"}, {"technique": technique("naive", base_lr=1)},
+        {"framework": "mirrored"}, {"accumulation": 2}, {"target": Target(train_accuracy=0.5)},
     ]  # fmt: skip
     for change in changes:
         mixed = runs_frame([record(config()), record(config(seed=1, **change))])
@@ -97,6 +112,19 @@ def test_epochs_are_one_row_each() -> None:
     assert found["epoch"].tolist() == [1, 2, 3]
     assert found["validation_accuracy"].tolist() == [0.1, 0.2, 0.3]
     assert found["cell_id"].unique().tolist() == [items[0].cell_id]
+
+
+def test_an_epoch_has_its_own_batch_beside_that_of_the_run() -> None:
+    grows = technique("naive", batch_growth=Grow(milestones=(0.5,), factor=2, largest=160))
+    changes = [{"accumulation": a, "skipped_steps": a} for a in (1, 2, 2)]
+    items = [record(config(technique=grows), epoch_changes=changes)]
+    runs = runs_frame(items)
+    found = epochs_frame(items, runs)
+    assert found["global_batch"].tolist() == [16, 16, 16]
+    assert found["epoch_batch"].tolist() == [16, 32, 32]
+    assert found["skipped_steps"].tolist() == [1, 2, 2]
+    assert found["trust_median"].isna().all()
+    assert (runs["global_batch"][0], runs["global_batch_last"][0]) == (16, 32)
 
 
 def test_no_record_gives_empty_frames_with_all_columns() -> None:

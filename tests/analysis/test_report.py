@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from analysis.load import load_sweep
-from analysis.report import NOTHING, Report, build_report
+from analysis.notices import NOTHING
+from analysis.report import Report, build_report
 from tests.analysis.builders import config, failed, record, write_sweep
-from tests.analysis.samples import good_sweep, mixed_sweep
+from tests.analysis.samples import good_sweep, mixed_sweep, rich_sweep
 
 
 def report_of(folder: Path) -> Report:
@@ -88,3 +89,16 @@ def test_an_efficiency_above_one_is_a_warning(tmp_path: Path) -> None:
     ]  # fmt: skip
     built = build_report(load_sweep(write_sweep(tmp_path / "s", items)), draw=False)
     assert any("Efficiency above 1 (naive at 2 ranks)" in text for text in built.warnings)
+
+
+def test_tables_that_only_some_sweeps_have(tmp_path: Path) -> None:
+    """In their order, each with its CSV; a sweep without them has none but what was applied."""
+    report = report_of(rich_sweep(tmp_path / "s"))
+    assert report.exit_code == 0, report.tables.problems.rows
+    assert [table.key for table in report.tables.others] == [
+        "frameworks", "targets", "classification", "noise_scale", "trust_ratios", "applied",
+    ]  # fmt: skip
+    assert {table.key for table in report.tables.others} <= set(report.frames)
+    assert report.warnings[0].startswith("ALARM in ")
+    plain = report_of(good_sweep(tmp_path / "plain"))
+    assert [table.key for table in plain.tables.others] == ["applied"]

@@ -91,6 +91,8 @@ def test_an_oversubscribed_baseline_is_none() -> None:
         ({"data_fraction": 0.5}, "data fraction"),
         ({"scaling": "strong"}, "scaling"),
         ({"technique": technique("naive", base_lr=0.3)}, "technique settings"),
+        ({"framework": "multi_worker_mirrored"}, "framework"),
+        ({"accumulation": 2}, "accumulation"),
         ({"world_changes": {"device": "Other CPU"}}, "device"),
         ({"world_changes": {"cores_per_rank": 2}}, "cores per rank"),
     ],
@@ -114,6 +116,11 @@ def test_strong_scaling_keeps_the_global_batch() -> None:
     assert by_ranks(*items)[4]["efficiency"] == pytest.approx(0.75)
     mixed = by_ranks(items[0], run(4, 300, scaling="strong", batch_per_rank=16))[4]
     assert "global batch" in mixed["efficiency_why"]
+    added = by_ranks(run(1, 100, scaling="strong", batch_per_rank=4, accumulation=4), items[1])[4]
+    assert (
+        added["efficiency_why"]
+        == "no baseline: the runs on other rank counts differ in accumulation"
+    )
 
 
 def test_cores_do_not_matter_where_gpus_work() -> None:

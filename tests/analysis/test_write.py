@@ -104,7 +104,7 @@ def test_tables_and_figures_scroll_in_their_own_box(page: Page) -> None:
         if tag in {"table", "svg"}:
             assert (before, attributes["class"]) == ("div", "scroll")
             inside += 1
-    assert inside == 5 + 3
+    assert inside == 6 + 4
 
 
 def test_what_a_record_says_is_text_on_the_page(page: Page) -> None:
@@ -131,7 +131,9 @@ def test_markdown_has_no_signs_left() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["runs", "convergence", "scaling", "claims", "cells_not_used"])
+@pytest.mark.parametrize(
+    "name", ["runs", "epochs", "convergence", "scaling", "claims", "applied", "cells_not_used"]
+)
 def test_tables_return_from_their_csv(report: Report, written: Path, name: str) -> None:
     table = report.frames[name]
     again = pd.read_csv(

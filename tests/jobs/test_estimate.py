@@ -9,16 +9,17 @@ from typing import Any
 import pytest
 
 from jobs.estimate import Estimate, Rate, RateKey, estimate, known_rates, rate_key
-from train.config import RunConfig
-from train.record import Attempt, EpochRecord, RunError, RunRecord, Throughput
+from tests.builders import record
+from train.config import RunConfig, Target
+from train.record import Attempt, EpochRecord, Throughput, null_paths
 from train.technique import Technique
 
 START = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)
 
 
 def config(**changes: Any) -> RunConfig:
-    normalisation = changes.pop("normalisation", "none")
-    technique = Technique(name="t", base_lr=0.1, base_batch=10, normalisation=normalisation)
+    row = {key: changes.pop(key) for key in ("normalisation", "precision") if key in changes}
+    technique = Technique(name="t", base_lr=0.1, base_batch=10, **row)
     fields = {"dataset": "digits", "model": "cnn", "gpus": 1, "batch_per_rank": 10, "epochs": 3}
     return RunConfig(**{"seed": 0, **fields, **changes}, technique=technique)
 
@@ -43,11 +44,9 @@ def write(
 ) -> None:
     """A record of epochs of 100 images each: the first takes 5 s, others 2 s, evaluation 1 s."""
     end = START + timedelta(seconds=wall_s)
-    epochs = tuple(epoch(i, 5.0 if i == 1 else 2.0, 1.0) for i in range(1, run.epochs + 1))
-    empty = ("world", "data", "steps", "weights_sha256", "provenance")
-    record = RunRecord(
-        cell_id=run.cell_id(), status=status, config=run, epochs=epochs,
-        error=None if status == "completed" else RunError(what="a", where="b", what_to_do="c"),
+    made = record(
+        run, status=status,
+        epochs=tuple(epoch(i, 5.0 if i == 1 else 2.0, 1.0) for i in range(1, run.epochs + 1)),
         throughput=Throughput(images_per_s=images_per_s, samples=(), left_out=(1,)),
         attempts=tuple(
             Attempt(
@@ -56,26 +55,41 @@ def write(
             for i in range(1, attempts + 1)
         ),
         started_at=START, ended_at=end,
-        **dict.fromkeys(empty), missing=dict.fromkeys([*empty, "throughput.images_per_s"], "test"),
     )  # fmt: skip
+    missing = dict.fromkeys(null_paths(made, whole=True), "a test has none")
     folder = results / sweep / run.cell_id()
     folder.mkdir(parents=True)
-    (folder / "record.json").write_text(record.model_dump_json())
+    (folder / "record.json").write_text(
+        made.model_copy(update={"missing": missing}).model_dump_json()
+    )
 
 
 def test_the_parts_of_an_earlier_cell_add_up(tmp_path: Path) -> None:
     """The same cell again takes the same wall time: 11 s fixed + 300/50 s + 3 x 1 s = 20 s."""
     write(tmp_path, config())
     rates = known_rates(tmp_path)
-    assert rates == {RateKey("digits", None, "cnn", 1, "none"): Rate(50.0, 11.0, 1.0, 1)}
-    found = estimate(config(seed=9), 300, rates)
+    assert rates == {
+        RateKey("digits", None, "cnn", "horovod", "float32", 1, "none"): Rate(50.0, 11.0, 1.0, 1)
+    }
+    found = estimate(config(seed=9), 300, 3, rates)
     assert found.seconds == pytest.approx(20.0)
     assert found.source == "1 earlier cell like it"
 
 
+def test_a_target_ends_a_run_within_its_time(tmp_path: Path) -> None:
+    write(tmp_path, config())
+    target = Target(train_accuracy=0.9, within_s=4)
+    rates = known_rates(tmp_path)
+    assert estimate(config(target=target), 300, 3, rates).seconds == pytest.approx(11 + 4)
+    late = Target(train_accuracy=0.9, within_s=400)
+    assert estimate(config(target=late), 300, 3, rates).seconds == pytest.approx(20)
+    free = Target(train_accuracy=0.9)
+    assert estimate(config(target=free), 300, 3, rates).seconds == pytest.approx(20)
+
+
 def test_twice_the_epochs_do_not_start_twice(tmp_path: Path) -> None:
     write(tmp_path, config())
-    found = estimate(config(epochs=6), 600, known_rates(tmp_path))
+    found = estimate(config(epochs=6), 600, 6, known_rates(tmp_path))
     assert found.seconds == pytest.approx(11 + 600 / 50 + 6 * 1)
 
 
@@ -91,18 +105,18 @@ def test_medians_over_cells_of_all_sweeps(tmp_path: Path) -> None:
 def test_the_nearest_rank_count_is_scaled_in_proportion(tmp_path: Path) -> None:
     write(tmp_path, config(gpus=1))
     write(tmp_path, config(gpus=4, batch_per_rank=5), images_per_s=160.0)
-    found = estimate(config(gpus=8), 320, known_rates(tmp_path))
+    found = estimate(config(gpus=8), 320, 3, known_rates(tmp_path))
     fixed = 20 - 3 - 300 / 160
     assert found.seconds == pytest.approx(fixed + 320 / (160 * 2) + 3)
     assert found.source == "1 earlier cell on gpus=4, scaled in proportion"
-    down = estimate(config(gpus=2), 320, known_rates(tmp_path))
+    down = estimate(config(gpus=2), 320, 3, known_rates(tmp_path))
     assert "gpus=1" in down.source  # as near as 4: the smaller one
 
 
 def test_another_normalisation_is_better_than_another_rank_count(tmp_path: Path) -> None:
     write(tmp_path, config(gpus=2, normalisation="batch_norm"))
     write(tmp_path, config(gpus=1))
-    found = estimate(config(gpus=2), 300, known_rates(tmp_path))
+    found = estimate(config(gpus=2), 300, 3, known_rates(tmp_path))
     assert found.seconds == pytest.approx(20.0)
     assert found.source == "1 earlier cell on gpus=2 with normalisation batch_norm"
 
@@ -110,22 +124,26 @@ def test_another_normalisation_is_better_than_another_rank_count(tmp_path: Path)
 def test_the_same_normalisation_comes_first_at_equal_distance(tmp_path: Path) -> None:
     write(tmp_path, config(gpus=1, normalisation="batch_norm"))
     write(tmp_path, config(gpus=4))
-    found = estimate(config(gpus=2), 300, known_rates(tmp_path))
+    found = estimate(config(gpus=2), 300, 3, known_rates(tmp_path))
     assert found.source == "1 earlier cell on gpus=4, scaled in proportion"
 
 
-@pytest.mark.parametrize("changes", [{"dataset": "mnist"}, {"model": "resnet_mini"}])
+@pytest.mark.parametrize(
+    "changes",
+    [{"dataset": "mnist"}, {"model": "resnet_mini"}, {"framework": "mirrored"},
+     {"precision": "mixed_bfloat16"}],
+)  # fmt: skip
 def test_other_work_says_nothing(tmp_path: Path, changes: dict[str, str]) -> None:
     write(tmp_path, config())
-    found = estimate(config(**changes), 300, known_rates(tmp_path))
+    found = estimate(config(**changes), 300, 3, known_rates(tmp_path))
     assert found == Estimate(None, "never run here")
 
 
 def test_folders_of_other_image_sizes_are_other_work(tmp_path: Path) -> None:
     write(tmp_path, config(dataset="folder:a", image_size=32))
     rates = known_rates(tmp_path)
-    assert estimate(config(dataset="folder:a", image_size=64), 300, rates).seconds is None
-    assert estimate(config(dataset="folder:a", image_size=32), 300, rates).seconds is not None
+    assert estimate(config(dataset="folder:a", image_size=64), 300, 3, rates).seconds is None
+    assert estimate(config(dataset="folder:a", image_size=32), 300, 3, rates).seconds is not None
 
 
 @pytest.mark.parametrize(

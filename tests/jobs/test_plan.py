@@ -13,6 +13,7 @@ from rich.console import Console
 from jobs.estimate import Rate, rate_key
 from jobs.plan import PlanRow, clock, plan_rows, render_plan, summary
 from train.config import ConfigError, RunConfig
+from train.schedule_config import Grow
 from train.technique import Technique
 
 FACTS = {("digits", None): 1437, ("mnist", None): 60_000, ("folder:a", 32): 100}
@@ -35,8 +36,9 @@ def test_the_numbers_of_a_row() -> None:
     (row,) = plan_rows([run], FACTS, {})
     assert row == PlanRow(
         cell_id=run.cell_id(), dataset="digits", model="cnn", technique="naive", gpus=2,
-        global_batch=128, steps_per_epoch=11, total_steps=55, epochs=5, lr=0.2, seconds=None,
-        source="never run here",
+        global_batch=128, last_batch=128, accumulation=1, steps_per_epoch=11, total_steps=55,
+        epochs=5, lr=0.2, seconds=None, source="never run here",
+        initial_share=0.0,
     )  # fmt: skip
 
 
@@ -58,7 +60,7 @@ def test_all_cells_without_a_step_are_named_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         plan_rows([bad[0], good, bad[1]], FACTS, {})
     text = str(caught.value)
-    assert text.startswith("2 of 3 cells cannot take a single step:")
+    assert text.startswith("2 of 3 cells cannot run on their data:")
     assert all(run.cell_id() in text for run in bad)
     assert good.cell_id() not in text
     assert "at most 718" in text  # 1,437 images / 2 ranks
@@ -78,6 +80,70 @@ def test_estimates_count_the_images_really_processed() -> None:
     (row,) = plan_rows([run], FACTS, rates)
     assert row.seconds == pytest.approx(4 + 55 * 128 / 11 + 5)
     assert row.source == "3 earlier cells like it"
+
+
+GROWING = {"batch_growth": Grow(milestones=(0.5,), factor=4), "base_batch": 16}
+
+
+def test_a_batch_that_grows_is_shown_from_first_to_last() -> None:
+    run = config(epochs=4, batch_per_rank=16, technique=GROWING)
+    rates = {rate_key(run): Rate(images_per_s=10.0, fixed_s=0.0, eval_s=1.0, cells=1)}
+    (row,) = plan_rows([run], FACTS, rates)
+    # 44 steps of 32 images, then 11 of 128
+    assert (row.global_batch, row.last_batch, row.steps_per_epoch) == (32, 128, 44)
+    assert row.total_steps == 2 * 44 + 2 * 11
+    assert row.seconds == pytest.approx((88 * 32 + 22 * 128) / 10 + 4)
+    assert " 32-128 " in text_of((row,), {}, width=100)
+
+
+def test_growth_beyond_the_data_is_refused_with_the_others() -> None:
+    with pytest.raises(
+        ConfigError, match=r"1 of 1 cells .*\n.* from 512 to 2,048, passes the larg"
+    ):
+        plan_rows([config(batch_per_rank=256, epochs=4, technique=GROWING)], FACTS, {})
+
+
+def test_an_adapted_regime_has_the_steps_of_the_base_batch_in_more_epochs() -> None:
+    adapted = {"regime_adaptation": True, "base_batch": 64}
+    run = config(batch_per_rank=128, technique=adapted)
+    rates = {rate_key(run): Rate(images_per_s=100.0, fixed_s=0.0, eval_s=1.0, cells=1)}
+    (row,) = plan_rows([run], FACTS, rates)
+    assert (row.steps_per_epoch, row.total_steps, row.epochs) == (5, 5 * 22, 22)
+    assert row.seconds == pytest.approx(110 * 256 / 100 + 22)
+
+
+def test_accumulated_batches_are_named_as_what_they_are() -> None:
+    runs = [config(), config(batch_per_rank=32, accumulation=4)]
+    rows = plan_rows(runs, FACTS, {})
+    assert [(row.global_batch, row.accumulation) for row in rows] == [(128, 1), (256, 4)]
+    assert "1 accumulate up to 4 batches per step" in summary(rows)[1]
+
+
+@pytest.mark.parametrize(
+    ("technique", "cell", "share"),
+    [
+        # the courses' trap: 72 steps at Keras' momentum leave half of the initial statistics
+        ({"normalisation": "batch_norm", "bn_momentum": 0.99}, {}, 0.99**72),
+        ({"normalisation": "batch_norm", "bn_momentum": 0.99}, {"accumulation": 2}, 0.99**72),
+        ({"normalisation": "batch_norm"}, {}, 0.9**72),
+        (
+            {"normalisation": "ghost_batch_norm", "ghost_batch": 16, "bn_momentum": 0.99}, {},
+            0.99 ** (72 * 4),
+        ),
+        (
+            {"normalisation": "batch_norm", "bn_momentum": 0.99, "bn_statistics": "reestimated"},
+            {}, 0.0,
+        ),
+    ],
+)  # fmt: skip
+def test_moving_averages_that_have_not_moved_are_told(
+    technique: dict[str, Any], cell: dict[str, Any], share: float
+) -> None:
+    """1,536 images: 12 steps of 2 x 64 in each of 6 epochs, or 6 steps of two such batches."""
+    facts = {("digits", None): 1536}
+    (row,) = plan_rows([config(epochs=6, technique=technique, **cell)], facts, {})
+    assert row.initial_share == pytest.approx(share)
+    assert ("batch-norm statistics stay" in "\n".join(summary([row]))) == (share > 0.05)
 
 
 def test_the_summary_names_what_stands_behind_the_times() -> None:

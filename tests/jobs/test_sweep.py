@@ -15,7 +15,10 @@ from hypothesis import strategies as st
 
 from jobs.sweep import Sweep, load_sweep, sweep_names
 from jobs.techniques import load_techniques
-from train.config import DATASETS, ConfigError, RunConfig, steps_per_epoch
+from train.config import DATASETS, ConfigError, RunConfig, Target
+from train.optimizer_config import Sgd
+from train.schedule import plan_of
+from train.schedule_config import CropFlip
 
 COMMON = {"dataset": "digits", "model": "cnn", "epochs": 4, "batch_per_rank": 32}
 VALUES: dict[str, list[Any]] = {
@@ -224,7 +227,7 @@ def test_parameters_of_a_technique_can_be_shared_varied_and_overridden() -> None
         assert config.technique.schedule.name == "cosine"
         found[(config.technique.name, config.technique.base_lr)] = config.technique.optimizer
     assert list(found) == [("naive", 0.1), ("naive", 0.3), ("sgd", 0.1), ("sgd", 0.4)]
-    assert found[("sgd", 0.1)].model_dump() == {"name": "sgd", "momentum": 0.5, "nesterov": True}
+    assert found[("sgd", 0.1)] == Sgd(momentum=0.5, nesterov=True)
     assert found[("naive", 0.1)].name == "adam"
 
 
@@ -254,6 +257,104 @@ def test_weak_and_strong_scaling() -> None:
     assert {c.scaling for c in strong} == {"strong"}
     own = load({**base, **gpus, "batch_per_rank": 32, "base_batch": 256}).configs
     assert {c.technique.base_batch for c in own} == {256}
+
+
+STRONG = {
+    "dataset": "digits", "model": "cnn", "epochs": 4, "technique": "naive", "scaling": "strong",
+    "global_batch": 128,
+}  # fmt: skip
+
+
+def test_accumulation_stands_for_ranks() -> None:
+    weak = load(
+        {**COMMON, "technique": "naive", "matrix": {"gpus": [1, 2], "accumulation": [1, 8]}}
+    )
+    assert [(c.gpus, c.accumulation, c.global_batch) for c in weak.configs] == [
+        (1, 1, 32), (1, 8, 256), (2, 1, 64), (2, 8, 512),
+    ]  # fmt: skip
+    assert {c.technique.base_batch for c in weak.configs} == {32}  # still the batch at one GPU
+    # strong: the accumulation follows from what fits into memory
+    strong = load({**STRONG, "batch_per_rank": 16, "matrix": {"gpus": [1, 2, 8]}}).configs
+    assert [(c.gpus, c.batch_per_rank, c.accumulation) for c in strong] == [
+        (1, 16, 8), (2, 16, 4), (8, 16, 1),
+    ]  # fmt: skip
+    assert {(c.global_batch, c.technique.base_batch) for c in strong} == {(128, 128)}
+    # or the batch per rank from the accumulation
+    other = load({**STRONG, "accumulation": 4, "matrix": {"gpus": [1, 2, 8]}}).configs
+    assert [(c.batch_per_rank, c.accumulation) for c in other] == [(32, 4), (16, 4), (4, 4)]
+    (both,) = load({**STRONG, "gpus": 2, "batch_per_rank": 16, "accumulation": 4}).configs
+    assert both == strong[1] == other[1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"batch_per_rank": 24},
+            "128 does not divide by 2 gpus x batch_per_rank 24: use 96 or 144",
+        ),
+        ({"batch_per_rank": 128}, "by 2 gpus x batch_per_rank 128: use 256, or exclude the cell"),
+        ({"accumulation": 3}, "by 2 gpus x 3 accumulated batches: use 126 or 132, or exclude"),
+        (
+            {"batch_per_rank": 16, "accumulation": 8},
+            "accumulation 8 is at odds with the rest: global_batch 128 is 2 gpus x "
+            "batch_per_rank 16 x 4; leave one of the three out",
+        ),
+    ],
+)
+def test_global_batches_that_do_not_come_out(changes: dict[str, Any], said: str) -> None:
+    text = refusal({**STRONG, "gpus": 2, **changes})
+    assert said in text
+    assert "mine.yaml:6:" in text or "mine.yaml:9:" in text
+
+
+@pytest.mark.parametrize("rule", [{"lr_scaling": "linear"}, {"regime_adaptation": True}])
+def test_a_rule_needs_a_base_where_the_batch_is_an_axis(rule: dict[str, Any]) -> None:
+    """Each batch would be its own base, and the rule would never act."""
+    strong = {key: value for key, value in STRONG.items() if key != "global_batch"}
+    content = {**strong, "gpus": 1, **rule, "matrix": {"global_batch": [32, 64]}}
+    text = refusal(content)
+    assert "mine.yaml:10: global_batch is an axis and technique naive goes by it" in text
+    assert "say the global batch that base_lr belongs to, e.g. base_batch: 32" in text
+    assert len(load({**content, "base_batch": 32}).configs) == 2
+    own = {"zip": [{"global_batch": [32, 64], "base_batch": [32, 64]}]}
+    assert len(load({**strong, "gpus": 1, **rule, **own}).configs) == 2
+    weak = {**COMMON, **NEEDED, **rule, "matrix": {"batch_per_rank": [16, 32]}}
+    del weak["batch_per_rank"]
+    assert "batch_per_rank is an axis" in refusal(weak)
+    del content[next(iter(rule))]
+    assert len(load(content).configs) == 2
+
+
+def test_every_field_of_a_technique_and_of_a_cell_can_be_set() -> None:
+    target = {"train_accuracy": 0.75, "within_s": 240}
+    content = {
+        **COMMON, "gpus": 2, "dataset": "cifar10", "technique": "ghost_batch_norm",
+        "ghost_batch": 16, "bn_statistics": "reestimated", "initialisation": "he",
+        "zero_gamma": True, "standardise": True, "label_smoothing": 0.1, "noise_batch": 32,
+        "augmentation": {"name": "crop_flip", "crop": 2}, "precision": "mixed_bfloat16",
+        "compression": "bf16", "clip_norm": 1, "warmup_from": "zero", "warmup_epochs": 1,
+        "matrix": {"target": [None, target]},
+        "override": [
+            {"when": {"target": target}, "set": {"optimizer": "muon"}},
+            {"when": {"augmentation": "crop_flip"}, "set": {"warmup_epochs": 2}},
+        ],
+    }  # fmt: skip
+    plain, timed = load(content).configs
+    assert plain.target is None
+    assert timed.target == Target(**target)
+    assert (plain.technique.optimizer.name, timed.technique.optimizer.name) == ("adam", "muon")
+    row = timed.technique
+    assert (row.ghost_batch, row.bn_statistics, row.zero_gamma) == (16, "reestimated", True)
+    assert (row.label_smoothing, row.noise_batch, row.clip_norm) == (0.1, 32, 1.0)
+    assert (row.augmentation, row.warmup_epochs) == (CropFlip(crop=2), 2)
+
+
+def test_frameworks_are_an_axis() -> None:
+    names = ["horovod", "mirrored", "multi_worker_mirrored"]
+    cells = load({**COMMON, **NEEDED, "matrix": {"framework": names}}).configs
+    assert [c.framework for c in cells] == names
+    assert len({c.cell_id() for c in cells}) == 3
 
 
 def test_weak_and_strong_in_one_sweep_with_null() -> None:
@@ -316,9 +417,20 @@ MATRIX = {"gpus": [1, 2], "technique": ["naive", "lamb"]}
         # cells that are incomplete or at odds with themselves
         ({"epochs": None}, "'epochs' is missing"),
         ({"batch_per_rank": None}, "'batch_per_rank' is missing: scaling: weak fixes it"),
-        ({"scaling": "strong"}, "scaling: strong fixes global_batch, so batch_per_rank"),
+        ({"scaling": "strong"}, "'global_batch' is missing: scaling: strong fixes it"),
         ({"global_batch": 64}, "leave it out, or say 'scaling: strong'"),
-        ({"warmup_epochs": 5}, "warm-up of 5 epochs is longer than the run (4 epochs)"),
+        ({"warmup_epochs": 5}, "warm-up of 5 epochs (warmup_epochs) is longer than the run (4 ep"),
+        # combinations that would train something else than they say
+        ({"ghost_batch": 8}, "mine.yaml:12: technique: ghost_batch 8 has no effect with norm"),
+        ({"normalisation": "ghost_batch_norm", "ghost_batch": 12},
+         "mine.yaml:13: ghost_batch 12 does not divide batch_per_rank 32: use"),
+        ({"reduction": "adasum", "matrix": {"gpus": [2, 3], "technique": ["naive"]}},
+         "gpus must be a power of two, found 3: use 2 or 4 (cell: gpus=3"),
+        ({"optimizer": "novograd_tfa", "accumulation": 2}, "use novograd, the published rule"),
+        ({"framework": "mirrored", "compression": "fp16"}, "mine.yaml:12: framework mirrored"),
+        ({"batch_growth": "grow"}, "use fewer milestones or more epochs (cell: gpus=1"),
+        ({"schedule": {"name": "step", "milestones": [2, 5], "unit": "epochs"}},
+         "mine.yaml:12: schedule: milestones [5.0] (epochs) never fire in a run of 4 epochs"),
         ({"pretrained": "w.h5"}, "pretrained weights are for resnet50, found model cnn"),
         ({"optimizer": {"momentum": 0.5}}, "technique.optimizer.adam.momentum: Extra inputs"),
     ],
@@ -341,7 +453,7 @@ matrix:
     - 4
     - 2
 """)
-    assert "mine.yaml:9: warm-up of 3 epochs is longer than the run (2 epochs)" in text
+    assert "mine.yaml:9: warm-up of 3 epochs (warmup_epochs) is longer than the run (2 ep" in text
     assert "(cell: gpus=1, technique=lr_scaling_warmup, epochs=2)" in text
 
 
@@ -387,14 +499,19 @@ def test_names_and_paths(tmp_path: Path) -> None:
         load_sweep(f"{tmp_path}/")
 
 
+#: Of data sets that are no part of the suite: the course's own split of the artists' paintings.
+FOLDERS = {"folder:artists": 3181}
+
+
 @pytest.mark.parametrize("name", sweep_names())
 def test_every_shipped_sweep_loads_and_has_steps_to_take(name: str) -> None:
     sweep = load_sweep(name)
     assert sweep.name == name
     assert sweep.title != name
     assert set(sweep.techniques) == {config.technique.name for config in sweep.configs}
+    images = FOLDERS | {key: facts.train_images for key, facts in DATASETS.items()}
     for config in sweep.configs:
-        assert steps_per_epoch(config, DATASETS[config.dataset].train_images) >= 1
+        assert plan_of(config, images[config.dataset]).total_steps >= config.epochs
         assert config.technique.warmup_epochs <= config.epochs / 2
 
 
@@ -408,6 +525,31 @@ def test_the_shipped_sweeps() -> None:
     assert load_sweep("quickstart").techniques == tuple(t for t in five if t != "lr_scaling")
 
 
+def test_the_technique_sweep_emulates_sixteen_ranks() -> None:
+    configs = load_sweep("cifar10_techniques").configs
+    shapes = {(c.gpus, c.batch_per_rank, c.accumulation, c.global_batch) for c in configs}
+    assert shapes == {(2, 256, 1, 512), (2, 256, 8, 4096)}
+    assert {c.seed for c in configs} == {0, 1, 2}
+    needed = {
+        "naive", "batch_norm", "ghost_batch_norm", "lr_scaling", "lr_scaling_warmup",
+        "sqrt_scaling", "lamb", "lars", "larc", "novograd",
+    }  # fmt: skip
+    assert needed <= {c.technique.name for c in configs}
+    # 20,000 images at least, the courses' 12 epochs, one base for all
+    assert {(c.data_fraction * 50_000, c.epochs) for c in configs} == {(20_000, 12)}
+    assert {c.technique.base_batch for c in configs} == {256}
+
+
+def test_the_course_s_other_runs() -> None:
+    artists = load_sweep("artists").configs
+    assert {(c.model, c.batch_per_rank, c.epochs) for c in artists} == {("resnet50", 16, 10)}
+    assert {c.gpus for c in artists} == {1, 4, 12}
+    wanted = Target(train_accuracy=0.75, validation_accuracy=0.25, held_for=2, within_s=240)
+    assert {c.target for c in load_sweep("assessment").configs} == {wanted}
+    pairs = {(c.framework, c.gpus) for c in load_sweep("fashion_frameworks").configs}
+    assert len(pairs) == 3 * 2
+
+
 # --- identity of a cell -------------------------------------------------------------------------
 
 
@@ -418,25 +560,39 @@ def test_the_id_of_a_cell_is_stable() -> None:
 
 
 def test_any_change_of_a_field_is_another_cell() -> None:
-    (config,) = load({**COMMON, **NEEDED, "dataset": "folder:a", "model": "resnet50"}).configs
+    (config,) = load({**COMMON, **NEEDED, "epochs": 12, "dataset": "folder:a"}).configs
     changes: dict[str, Any] = {
-        "dataset": "folder:b", "image_size": 64, "model": "cnn", "pretrained": "w.h5", "gpus": 2,
-        "scaling": "strong", "batch_per_rank": 31, "epochs": 5, "seed": 1, "data_fraction": 0.5,
-        "partition": "whole",
+        "dataset": "folder:b", "image_size": 64, "model": "resnet_mini", "gpus": 2,
+        "scaling": "strong", "batch_per_rank": 31, "epochs": 13, "seed": 1, "data_fraction": 0.5,
+        "partition": "whole", "accumulation": 2, "framework": "mirrored",
+        "validate_on": "train_part", "target": {"train_accuracy": 0.5},
         "technique": {
-            "name": "other", "normalisation": "batch_norm", "bn_momentum": 0.8, "base_lr": 0.5,
-            "base_batch": 7, "lr_scaling": "linear", "warmup_epochs": 1.0,
-            "schedule": {"name": "cosine", "final": 0.0},
+            "name": "other", "normalisation": "batch_norm", "bn_momentum": 0.8,
+            "initialisation": "he", "standardise": True, "label_smoothing": 0.1, "noise_batch": 8,
+            "augmentation": {"name": "crop_flip"}, "precision": "mixed_bfloat16",
+            "reduction": "adasum", "compression": "fp16", "clip_norm": 1.0, "base_lr": 0.5,
+            "base_batch": 7, "lr_scaling": "linear", "warmup_epochs": 1.0, "warmup_from": "zero",
+            "schedule": {"name": "cosine", "final": 0.0}, "batch_growth": {"name": "grow"},
+            "regime_adaptation": True,
             "optimizer": {"name": "adam", "beta_1": 0.9, "beta_2": 0.99, "epsilon": 1e-7},
         },
     }  # fmt: skip
+    # these are refused where what they need is not there, so they come with it
+    together: list[dict[str, Any]] = [
+        {"normalisation": "batch_norm", "bn_statistics": "reestimated"},
+        {"normalisation": "batch_norm", "zero_gamma": True},
+        {"normalisation": "ghost_batch_norm", "ghost_batch": 8},
+    ]
     whole = json.loads(config.model_dump_json())
-    assert set(changes) == set(whole) - {"schema_version"}
-    assert set(changes["technique"]) == set(whole["technique"])
+    covered = set(changes["technique"]).union(*together)
+    assert set(changes) == set(whole) - {"schema_version", "pretrained"}
+    assert covered == set(whole["technique"])
     variants = [{**whole, key: value} for key, value in changes.items() if key != "technique"]
+    variants.append({**whole, "model": "resnet50", "technique": {**whole["technique"]}})
+    variants.append({**variants[-1], "pretrained": "w.h5"})
+    one_by_one = [{key: value} for key, value in changes["technique"].items()]
     variants += [
-        {**whole, "technique": {**whole["technique"], key: value}}
-        for key, value in changes["technique"].items()
+        {**whole, "technique": {**whole["technique"], **some}} for some in (*one_by_one, *together)
     ]
     ids = {RunConfig.model_validate_json(json.dumps(item)).cell_id() for item in variants}
     assert len(ids) == len(variants)

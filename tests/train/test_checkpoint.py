@@ -16,7 +16,8 @@ import pytest
 
 from tests.builders import config, epoch
 from tests.train.conftest import SMALL_DISK_BYTES
-from train.technique import Adam, Lamb, Sgd, Technique
+from train.optimizer_config import Adam, Lamb, Sgd
+from train.technique import Technique
 
 pytestmark = pytest.mark.tf
 
@@ -47,7 +48,7 @@ class Training:
             rng = np.random.default_rng([4, number])
             images = rng.integers(0, 256, (8, *SHAPE), dtype=np.uint8)
             labels = rng.integers(0, CLASSES, 8)
-            self.step(images, labels, 0.01 * (1 + number), number)
+            self.step([(images, labels)], 0.01 * (1 + number), number)
 
     def values(self) -> list[np.ndarray]:
         return [variable.numpy().copy() for variable in self.state]
@@ -68,7 +69,7 @@ def training(optimizer: Any = None, *, width: int = 6, init: int = 0) -> Trainin
     model = tf.keras.Model(inputs, layers.Dense(CLASSES)(x))
     optimizer = optimizer or Adam()
     made = build_optimizer(optimizer, model.trainable_variables)
-    step = TrainStep(model, made, optimizer, StepSeed(1), size=1)
+    step = TrainStep(model, made, of(optimizer).technique, StepSeed(1), size=1)
     return Training(step, [*model.variables, *optimizer_variables(made)])
 
 
@@ -79,7 +80,7 @@ def equal(a: list[np.ndarray], b: list[np.ndarray]) -> bool:
 def progress(last_rate: float = 0.04):
     from train.checkpoint import Progress
 
-    return Progress((epoch(1, of()), epoch(2, of(), validation_loss=None)), last_rate)
+    return Progress((epoch(1, of()), epoch(2, of(), validation_loss=None)), last_rate, 2.5, (0.5,))
 
 
 @pytest.fixture

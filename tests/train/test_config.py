@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from tests.builders import config
-from train.config import ConfigError, RunConfig, load_config, steps_per_epoch, used_train_images
-from train.technique import Adam, Constant, Cosine, Lamb, Sgd, Step, Technique
+from train.config import ConfigError, RunConfig, Target, load_config, used_train_images
+from train.optimizer_config import Adam, Lamb, Sgd
+from train.schedule_config import Constant, Cosine, Step
+from train.technique import Technique
 
 
 def test_cell_id_is_readable_and_stable() -> None:
@@ -24,7 +26,9 @@ def test_cell_id_is_readable_and_stable() -> None:
 @pytest.mark.parametrize(
     "change",
     [{"seed": 1}, {"gpus": 2}, {"epochs": 3}, {"batch_per_rank": 32}, {"data_fraction": 0.5},
-     {"model": "resnet_mini"}, {"partition": "whole"}, {"scaling": "strong"},
+     {"model": "resnet_mini"}, {"partition": "whole"}, {"scaling": "strong"}, {"accumulation": 2},
+     {"framework": "mirrored"}, {"target": Target(train_accuracy=0.5)},
+     {"target": Target(train_accuracy=0.5, within_s=9)},
      {"technique": Technique(name="naive", base_lr=0.002, base_batch=64)}],
 )  # fmt: skip
 def test_any_change_is_another_cell(change) -> None:
@@ -62,7 +66,12 @@ def test_folder_names_become_readable_ids() -> None:
         ({"pretrained": "w.h5"}, "pretrained weights are for resnet50"),
         ({"surprise": 1}, "surprise"),
         ({"technique": Technique(name="w", base_lr=1, base_batch=1, warmup_epochs=5)},
-         "longer than the run"),
+         r"warm-up of 5 epochs .* longer than the run \(2 epochs\): set warmup_epochs to a fifth"),
+        ({"target": {}}, "needs train_accuracy, validation_accuracy or both"),
+        ({"target": {"train_accuracy": 75}}, "less than or equal to 1"),
+        ({"target": {"train_accuracy": 0.7, "held_for": 3}},
+         "held_for 3 asks for more evaluations than a run of 2 epochs has: set held_for to 2"),
+        ({"accumulation": 0}, "greater than or equal to 1"),
     ],
 )  # fmt: skip
 def test_wrong_values_are_named(change, words) -> None:
@@ -70,9 +79,22 @@ def test_wrong_values_are_named(change, words) -> None:
         config(**change)
 
 
-def test_zero_steps_says_what_to_do() -> None:
-    with pytest.raises(ConfigError, match=r"batch per rank 800 .* 718\), .* at most 718"):
-        steps_per_epoch(config(gpus=2, batch_per_rank=800), 1437)
+def test_the_global_batch_counts_ranks_and_accumulation() -> None:
+    assert config(gpus=3, batch_per_rank=5, accumulation=7).global_batch == 105
+
+
+@pytest.mark.parametrize(
+    ("adapted", "gpus", "epochs"), [(False, 8, 4), (True, 1, 4), (True, 8, 32)]
+)
+def test_regime_adaptation_multiplies_the_epochs(adapted, gpus, epochs) -> None:
+    row = Technique(name="t", base_lr=1, base_batch=64, regime_adaptation=adapted)
+    assert config(technique=row, gpus=gpus, epochs=4).planned_epochs == epochs
+
+
+def test_the_side_of_an_image() -> None:
+    assert config(dataset="cifar10").image_side == 32
+    assert config(dataset="folder:a", image_size=48).image_side == 48
+    assert config(dataset="folder:a").image_side is None
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**4))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import threading
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from sklearn.metrics import confusion_matrix
 
 from train.data.arrays import Dataset, make_dataset
 
@@ -39,15 +40,22 @@ def model() -> Any:
     return net
 
 
-def plain_loop(net: Any, given: Dataset) -> tuple[float, float]:
-    """Mean cross-entropy and accuracy, image by image, in float64."""
+class Plain(NamedTuple):
+    loss: float
+    accuracy: float
+    predicted: list[int]
+
+
+def plain_loop(net: Any, given: Dataset) -> Plain:
+    """Mean cross-entropy, accuracy and predictions, image by image, in float64."""
     weights, bias = (w.astype(np.float64) for w in net.get_weights())
-    loss, correct = 0.0, 0
+    loss, predicted = 0.0, []
     for image, label in zip(given.validation_x, given.validation_y, strict=True):
         logits = image.reshape(-1) / 255 @ weights + bias
         loss += math.log(sum(math.exp(z) for z in logits)) - logits[label]
-        correct += int(max(range(CLASSES), key=lambda k: logits[k]) == label)
-    return loss / len(given.validation_y), correct / len(given.validation_y)
+        predicted.append(max(range(CLASSES), key=lambda k: logits[k]))
+    correct = sum(a == b for a, b in zip(predicted, given.validation_y, strict=True))
+    return Plain(loss / len(predicted), correct / len(predicted), predicted)
 
 
 class Meeting:
@@ -89,22 +97,38 @@ def evaluate(monkeypatch: pytest.MonkeyPatch, net: Any, given: Dataset, size: in
 
 @pytest.mark.parametrize("images", [1, 2, 499, 500, 501, 1203])
 def test_any_number_of_shards_gives_the_numbers_of_a_plain_loop(monkeypatch, images: int) -> None:
-    """Also more ranks than images, and shards of unequal size, over which a mean of means errs."""
+    """Also more ranks than images, and shards of unequal size, over which a mean of means errs.
+    The matrix is scikit-learn's, count for count."""
     net, given = model(), data(images)
-    loss, accuracy = plain_loop(net, given)
+    loss, accuracy, predicted = plain_loop(net, given)
+    matrix = confusion_matrix(given.validation_y, predicted, labels=range(CLASSES))
     for size in (1, 2, 3):
         for found in evaluate(monkeypatch, net, given, size):
             assert found.images == images
             assert found.accuracy == accuracy, f"{size} shards"
             assert found.loss == pytest.approx(loss, rel=1e-5), f"{size} shards"
+            assert np.array_equal(found.confusion, matrix), f"{size} shards"
+            assert found.accuracy == np.trace(found.confusion) / np.sum(found.confusion)
+
+
+def test_the_matrix_holds_classes_that_are_not_there(monkeypatch) -> None:
+    """Its rows and columns are the data set's classes, not those that some rank came across."""
+    images = np.full((3, *SHAPE), 255, np.uint8)
+    given = make_dataset("t", list("abcd"), (images, np.zeros(3, int)), (images, np.ones(3, int)))
+    for size in (1, 2):
+        for found in evaluate(monkeypatch, model(), given, size):
+            rows = np.array(found.confusion)
+            assert rows.shape == (CLASSES, CLASSES)
+            assert rows[1].sum() == 3 and rows.sum() == 3
+            assert all(type(count) is int for row in found.confusion for count in row)
 
 
 def test_padding_weighs_nothing(monkeypatch) -> None:
     """Had the 499 copies of the one bad image counted, the result would be that image's."""
     net, given = model(), data(501)
-    loss, accuracy = plain_loop(net, given)
+    loss, accuracy, _ = plain_loop(net, given)
     (found,) = evaluate(monkeypatch, net, given, 1)
-    bad_loss, bad_accuracy = plain_loop(
+    bad_loss, bad_accuracy, _ = plain_loop(
         net,
         make_dataset(
             "t", list("abcd"), (given.train_x, given.train_y),
@@ -113,6 +137,7 @@ def test_padding_weighs_nothing(monkeypatch) -> None:
     )  # fmt: skip
     assert bad_accuracy == 0 and bad_loss > 2 * loss
     assert found.loss == pytest.approx(loss, rel=1e-5) and found.accuracy == accuracy
+    assert np.sum(found.confusion) == 501
 
 
 def test_the_model_is_asked_in_evaluation_mode_and_stays_as_it_is(monkeypatch) -> None:

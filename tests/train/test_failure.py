@@ -19,6 +19,16 @@ Detected at node HorovodGroupedAllreduce_Identity_0 defined at (most recent call
 
 [/gloo/gloo/transport/tcp/pair.cc:589] Read error [127.0.0.1]:5: Connection reset by peer
 \t [[{{node HorovodGroupedAllreduce_Identity_0}}]] [Op:__inference__run_974]"""
+WORKER_GONE = """Graph execution error:
+
+Detected at node CollectiveReduceV2 defined at (most recent call last):
+  File "/x/train/distribute.py", line 108, in _reduce
+
+Collective ops is aborted by: Socket closed
+Additional GRPC error information from remote target /job:worker/replica:0/task:1 while calling /t:
+:{"created":"@1795290769.862015310","description":"Error received from peer","grpc_status":14}
+The error could be from a previous operation. Restart your program to reset.
+\t [[{{node CollectiveReduceV2}}]] [Op:__inference__reduce_2196]"""
 OUT_OF_RANGE = """Graph execution error:
 
 Detected at node Gather defined at (most recent call last):
@@ -32,6 +42,7 @@ indices[0] = 12 is not in [0, 10)
     ("text", "line", "consequence"),
     [
         (PEER_GONE, "Connection reset by peer", True),
+        (WORKER_GONE, "Collective ops is aborted by: Socket closed", True),
         ("Horovod has been shut down. This was caused by an exception", "shut down", True),
         (OUT_OF_RANGE, "indices[0] = 12 is not in [0, 10)", False),
         ("disk on fire\nmore", "RuntimeError: disk on fire", False),

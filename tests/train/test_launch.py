@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.launch import CellTask, clean_environment, core_groups, rank_environment, train_argv
+from jobs.launch import (
+    CellTask,
+    clean_environment,
+    core_groups,
+    rank_environment,
+    train_argv,
+    with_processes,
+)
 from train.config import ConfigError
 from train.launch import Launch, own_cores, read_launch, tasks_per_node
 
@@ -87,6 +94,24 @@ def test_core_groups(ranks: int, per_rank: int, cores: set[int]) -> None:
     if ranks * per_rank <= len(free):
         assert all(len(group) == per_rank for group in groups)
         assert sum(map(len, groups)) == len(set().union(*map(set, groups)))
+
+
+@pytest.mark.parametrize(
+    ("cores", "processes", "expected"),
+    [
+        (((0,), (1,)), 2, ((0,), (1,))),
+        (((0,), (1,)), 1, ((0, 1),)),
+        (((0, 1), (2, 3), (4, 5), (6, 7)), 2, ((0, 1, 2, 3), (4, 5, 6, 7))),
+        (((0,), (1,), (0,), (1,)), 1, ((0, 1),)),
+    ],
+)
+def test_a_process_has_the_cores_of_all_its_ranks(cores, processes, expected) -> None:
+    """Each once, where ranks share them."""
+    merged = with_processes(task(cores=cores), processes)
+    assert merged.cores == expected
+    told = rank_environment(merged, 0, attempt=1, supervisor=7, root=Path("/root"))
+    assert told["HOROSCALE_SIZE"] == told["HOROSCALE_LOCAL_SIZE"] == str(processes)
+    assert told["HOROSCALE_CORES"] == ",".join(map(str, expected[0]))
 
 
 def test_the_real_mask_is_usable() -> None:

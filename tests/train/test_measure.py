@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import statistics
+from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders import config, epoch
-from train.measure import StepClock, rank_steps, spread, steady_epochs, throughput
+from train.measure import (
+    StepClock,
+    StepRow,
+    rank_steps,
+    spread,
+    steady_epochs,
+    throughput,
+    write_step_times,
+)
 
 OF = config()
 SECONDS = st.floats(1e-6, 1e4)
@@ -78,10 +87,18 @@ def test_an_epoch_that_took_no_time_is_left_out() -> None:
     assert [s.epoch for s in found.samples] == [3] and found.left_out == (1, 2)
 
 
+def row(epoch: int, input_s: float, call_s: float, communication_s: float, **more) -> StepRow:
+    values = {
+        "update_s": 0.0, "rate": 0.1, "global_batch": 8, "loss": 1.0, "gradient_sq": 2.0,
+        "small_sq": 3.0, "gain": 1.0, "skipped": False,
+    }  # fmt: skip
+    return StepRow(epoch, input_s, call_s, communication_s, **(values | more))
+
+
 def clock(*epochs: int) -> StepClock:
     made = StepClock()
     for index, number in enumerate(epochs):
-        made.add(number, 0.1 + index, 2.0 + index, 0.5 + index)
+        made.add(row(number, 0.1 + index, 2.0 + index, 0.5 + index))
     return made
 
 
@@ -98,16 +115,14 @@ def clock(*epochs: int) -> StepClock:
 )
 def test_steady_steps_are_those_after_the_first_epoch(epochs, kept) -> None:
     found = clock(*epochs).steady()
-    assert found.shape == (len(kept), 3)
-    assert found[:, 0] == pytest.approx([0.1 + index for index in kept])
-    assert found[:, 2] == pytest.approx([0.5 + index for index in kept])
+    assert [r.input_s for r in found] == pytest.approx([0.1 + index for index in kept])
+    assert [r.communication_s for r in found] == pytest.approx([0.5 + index for index in kept])
 
 
 @given(st.lists(st.tuples(SECONDS, SECONDS, st.floats(0, 1)), min_size=1, max_size=30))
 def test_a_step_is_its_input_its_compute_and_its_communication(rows) -> None:
     """Sample by sample, hence for the means; medians of sums are not sums of medians."""
-    table = np.array([(waiting, call, call * share) for waiting, call, share in rows])
-    found = rank_steps(3, table)
+    found = rank_steps(3, [row(0, waiting, call, call * share) for waiting, call, share in rows])
     assert found.rank == 3
     parts = (found.input_s, found.compute_s, found.communication_s)
     assert sum(part.mean for part in parts) == pytest.approx(found.step_s.mean)
@@ -117,5 +132,20 @@ def test_a_step_is_its_input_its_compute_and_its_communication(rows) -> None:
 
 
 def test_no_step_has_negative_compute_time() -> None:
-    found = rank_steps(0, np.array([[0.0, 1.0, 1.0000001]]))
+    found = rank_steps(0, [row(0, 0.0, 1.0, 1.0000001)])
     assert found.compute_s.median == 0
+
+
+def test_the_update_is_a_part_of_its_own() -> None:
+    found = rank_steps(0, [row(0, 0.0, 1.0, 0.25, update_s=0.125)])
+    assert found.update_s.median == 0.125
+
+
+def test_raw_samples_are_lines_of_json_and_what_is_no_number_is_null(tmp_path: Path) -> None:
+    made = StepClock()
+    made.add(row(0, 0.5, 1.0, 0.25, loss=float("nan"), gradient_sq=float("inf"), skipped=True))
+    made.add(row(1, 0.5, 1.0, 0.25))
+    write_step_times(made, tmp_path / "steps.jsonl")
+    first, second = [json.loads(line) for line in (tmp_path / "steps.jsonl").open()]
+    assert first["loss"] is None and first["gradient_sq"] is None and first["skipped"] is True
+    assert second["loss"] == 1.0 and second["rate"] == 0.1 and second["global_batch"] == 8

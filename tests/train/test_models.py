@@ -11,17 +11,20 @@ from train.technique import Technique
 pytestmark = pytest.mark.tf
 
 
-def build(model: str, shape: tuple[int, int, int], classes: int, norm: str, **changes: object):
+def build(
+    model: str, shape: tuple[int, int, int], classes: int, norm: str,
+    row: dict[str, object] | None = None, pixels: object = None, size: int = 1, **changes: object,
+):  # fmt: skip
     from train.layers import StepSeed
     from train.models import build_model
 
-    technique = Technique(name="t", base_lr=0.1, base_batch=1, normalisation=norm)
+    technique = Technique(name="t", base_lr=0.1, base_batch=1, normalisation=norm, **(row or {}))
     config = RunConfig(
         dataset="cifar10", model=model, technique=technique, gpus=1, batch_per_rank=4, epochs=1,
         seed=0, **changes,
     )  # fmt: skip
     seed = StepSeed(7)
-    return build_model(config, shape, classes, seed), seed
+    return build_model(config, shape, classes, seed, pixels, size), seed
 
 
 # by hand: conv k*k*in*out + out, dense in*out + out, batch norm 4 per channel
@@ -108,3 +111,112 @@ def test_a_weights_file_that_does_not_fit_is_named(tmp_path) -> None:
     file.write_bytes(b"no weights")
     with pytest.raises(ConfigError, match=r"weights\.h5"):
         build("resnet50", (64, 64, 3), 2, "batch_norm", pretrained=str(file))
+
+
+GHOSTS = {"ghost_batch": 2}
+
+
+@pytest.mark.parametrize("model", ["cnn", "resnet_mini"])
+def test_every_kind_of_batch_norm_has_the_same_weights(model: str) -> None:
+    """So that a checkpoint of one can be evaluated by another."""
+    import tensorflow as tf
+
+    from train.normalisation import GhostBatchNormalization, SyncBatchNormalization
+
+    usual, _ = build(model, (12, 12, 3), 4, "batch_norm")
+    ghost, _ = build(model, (12, 12, 3), 4, "ghost_batch_norm", GHOSTS)
+    sync, _ = build(model, (12, 12, 3), 4, "sync_batch_norm", size=3)
+    for net, kind in ((ghost, GhostBatchNormalization), (sync, SyncBatchNormalization)):
+        assert [v.name for v in net.variables] == [v.name for v in usual.variables]
+        for own, other in zip(net.get_weights(), usual.get_weights(), strict=True):
+            assert np.array_equal(own, other)
+        layers = [x for x in net.layers if isinstance(x, tf.keras.layers.BatchNormalization)]
+        assert layers and {type(layer) for layer in layers} == {kind}
+    assert {x.size for x in layers} == {3}
+    images = np.random.default_rng(0).integers(0, 256, (5, 12, 12, 3), dtype=np.uint8)
+    assert np.array_equal(ghost(images), usual(images))
+    assert np.array_equal(sync(images), usual(images))
+
+
+def test_zero_gamma_starts_each_residual_branch_at_zero() -> None:
+    usual, _ = build("resnet_mini", (16, 16, 3), 4, "batch_norm")
+    net, _ = build("resnet_mini", (16, 16, 3), 4, "batch_norm", {"zero_gamma": True})
+    zero = {v.name for v in net.variables if "gamma" in v.name and not v.numpy().any()}
+    assert zero == {"block2_bn2/gamma:0", "block3_bn2/gamma:0"}
+    for own, other in zip(net.variables, usual.variables, strict=True):
+        assert own.name in zero or np.array_equal(own, other), own.name
+
+
+def test_he_initialisation_of_every_kernel() -> None:
+    """He et al. 2015 (1502.01852): deviation sqrt(2 / inputs); Glorot's differs where it counts."""
+    he, _ = build("resnet_mini", (32, 32, 3), 10, "none", {"initialisation": "he"})
+    kernels = [v.numpy() for v in he.variables if "kernel" in v.name]
+    assert len(kernels) == 10
+    for kernel in kernels:
+        expected = (2 / np.prod(kernel.shape[:-1])) ** 0.5
+        # Keras cuts the normal off at two deviations; the error of a deviation is below this
+        assert abs(kernel.std() / expected - 1) < 4 / (2 * kernel.size) ** 0.5
+    glorot, _ = build("resnet_mini", (32, 32, 3), 10, "none")
+    shortcut = glorot.get_layer("block2_shortcut").kernel.numpy()
+    assert shortcut.std() == pytest.approx((2 / (64 + 256)) ** 0.5, rel=0.02)
+
+
+def test_standardised_images_have_mean_0_and_deviation_1() -> None:
+    from train.pixels import channel_statistics
+
+    images = np.random.default_rng(0).integers(0, 256, (50, 8, 8, 3), dtype=np.uint8)
+    images[..., 1] //= 7
+    net, _ = build(
+        "resnet_mini", (8, 8, 3), 4, "none", {"standardise": True}, channel_statistics(images)
+    )
+    seen = net.get_layer("scale")(images).numpy().astype(np.float64)
+    np.testing.assert_allclose(seen.mean((0, 1, 2)), 0, atol=1e-5)
+    np.testing.assert_allclose(seen.std((0, 1, 2)), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("mean", "deviation"), [(None, None), ((0.5,), (0.2,)), ((0.5,) * 3, (0.2, 0.0, 0.2))]
+)
+def test_standardising_needs_the_images_statistics(mean, deviation) -> None:
+    from train.pixels import ChannelStatistics
+
+    pixels = None if mean is None else ChannelStatistics(mean, deviation)
+    with pytest.raises(ConfigError, match=r"mean and deviation \(not 0\) of 3 channels"):
+        build("cnn", (8, 8, 3), 4, "none", {"standardise": True}, pixels)
+
+
+@pytest.mark.parametrize("precision", ["mixed_float16", "mixed_bfloat16"])
+@pytest.mark.parametrize("norm", ["none", "batch_norm", "ghost_batch_norm", "sync_batch_norm"])
+def test_mixed_precision_keeps_weights_pixels_and_logits_in_float32(norm, precision) -> None:
+    import tensorflow as tf
+
+    row = {"precision": precision, **(GHOSTS if norm == "ghost_batch_norm" else {})}
+    for model in ("cnn", "resnet_mini"):
+        net, _ = build(model, (12, 12, 3), 4, norm, row)
+        usual, _ = build(model, (12, 12, 3), 4, norm, {**row, "precision": "float32"})
+        assert tf.keras.mixed_precision.global_policy().name == "float32", "as it was"
+        for own, other in zip(net.variables, usual.variables, strict=True):
+            assert own.dtype == tf.float32 and np.array_equal(own, other)
+        computed = {layer.name: layer.compute_dtype for layer in net.layers}
+        assert computed["conv1"] == precision.removeprefix("mixed_")
+        assert computed["scale"] == computed["logits"] == net.output.dtype == "float32"
+
+
+def test_half_precision_computes_nearly_the_same() -> None:
+    images = np.random.default_rng(0).integers(0, 256, (8, 16, 16, 3), dtype=np.uint8)
+    row = {"ghost_batch": 4}
+    usual, _ = build("resnet_mini", (16, 16, 3), 4, "ghost_batch_norm", row)
+    half, _ = build(
+        "resnet_mini", (16, 16, 3), 4, "ghost_batch_norm", {**row, "precision": "mixed_float16"}
+    )
+    expected, found = usual(images, training=True), half(images, training=True)
+    assert found.dtype == "float32"
+    np.testing.assert_allclose(found, expected, atol=0.02 * np.abs(expected).max())
+
+
+def test_the_policy_is_restored_when_building_fails() -> None:
+    import tensorflow as tf
+
+    with pytest.raises(ConfigError):
+        build("cnn", (4, 4, 1), 4, "none", {"precision": "mixed_float16"})
+    assert tf.keras.mixed_precision.global_policy().name == "float32"

@@ -1,213 +1,192 @@
-"""The optimizers against the formulas of their papers, written down again in plain numpy."""
+"""Every optimizer: against its paper in plain numpy, and as the train step needs it."""
 
 from __future__ import annotations
 
-from itertools import pairwise
-from typing import Any
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 
-from train.technique import Adam, Lamb, Sgd
+from tests.train.optimizers.cases import CASES
+from tests.train.optimizers.toy import ADAPTED, RATES, SHAPES, Toy, first_weights, gradients, run
+from train.config import RunConfig
+from train.optimizer_config import AnyOptimizer, Lamb, Larc, Lars, Muon, Sgd
+from train.technique import Technique
 
 pytestmark = pytest.mark.tf
 
-RATE = 0.01
-SHAPES = {"conv/kernel": (3, 3, 2, 4), "conv/bias": (4,), "bn/gamma": (4,), "dense/kernel": (8, 5)}
-EXCLUDED = ("conv/bias", "bn/gamma")
+ROOT = Path(__file__).resolve().parents[2]
+EACH = pytest.mark.parametrize("case", CASES)
 
 
-def variables(seed: int = 0) -> list[Any]:
+def test_every_kind_is_among_the_cases() -> None:
+    assert {type(config) for _, config, _ in CASES.values()} == set(get_args(AnyOptimizer))
+
+
+@EACH
+def test_thirty_steps_are_those_of_the_paper(case: str, invariant: Any) -> None:
+    """Of every variable, with a rate that rises and falls; relative to how far the weights went."""
+    technique, config, rule_for = CASES[case]
+    ours = run(config, RATES)
+    worst = 0.0
+    for name, first in first_weights().items():
+        given = [gradients(step)[name].astype(np.float64) for step in range(len(RATES))]
+        paper = rule_for(name)(first.astype(np.float64), given, RATES)
+        travelled = max(np.abs(w - paper[0]).max() for w in paper)
+        for found, expected in zip(ours, paper, strict=True):
+            worst = max(worst, float(np.abs(found[name] - expected).max() / travelled))
+    invariant(technique, "30 steps as its source in numpy, relative to the way gone", worst, 2e-5)
+
+
+@EACH
+def test_a_config_survives_its_record(case: str) -> None:
+    technique = Technique(name="t", base_lr=0.1, base_batch=32, optimizer=CASES[case][1])
+    config = RunConfig(
+        dataset="digits", model="cnn", technique=technique, gpus=1, batch_per_rank=8, epochs=1,
+        seed=0,
+    )  # fmt: skip
+    again = RunConfig.model_validate(json.loads(config.model_dump_json()))
+    assert again == config
+    assert type(again.technique.optimizer) is type(CASES[case][1])
+
+
+@EACH
+def test_it_goes_on_from_its_saved_state_bit_for_bit(case: str) -> None:
+    """All slots exist before the first step, and nothing else remembers anything."""
+    from train.optimizers import optimizer_variables
+
+    config = CASES[case][1]
+    first = Toy(config)
+    fresh = Toy(config)
+    names = [v.name for v in optimizer_variables(fresh.optimizer)]
+    for step in range(5):
+        first.step(gradients(step), RATES[step])
+    saved = [v.numpy() for v in optimizer_variables(first.optimizer)]
+    assert len(saved) == len(names)
+    for variable, value in zip(optimizer_variables(fresh.optimizer), saved, strict=True):
+        variable.assign(value)
+    for old, new in zip(first.variables, fresh.variables, strict=True):
+        new.assign(old)
+    fresh.last_rate = first.last_rate
+    for step in range(5, 8):
+        for toy in (first, fresh):
+            toy.step(gradients(step), 2 * RATES[step])
+    for old, new in zip(first.variables, fresh.variables, strict=True):
+        assert np.array_equal(old.numpy(), new.numpy()), old.name
+    ours, theirs = (optimizer_variables(toy.optimizer) for toy in (first, fresh))
+    assert all(np.array_equal(a.numpy(), b.numpy()) for a, b in zip(ours, theirs, strict=True))
+
+
+@EACH
+def test_inside_a_function_the_steps_are_the_same(case: str) -> None:
     import tensorflow as tf
 
-    rng = np.random.default_rng(seed)
-    return [
-        tf.Variable(rng.normal(0, 0.1, shape).astype(np.float32), name=name)
-        for name, shape in SHAPES.items()
-    ]
+    eager, compiled = Toy(CASES[case][1]), Toy(CASES[case][1])
+
+    @tf.function
+    def step(given: list[Any], rate: Any) -> None:
+        compiled.optimizer.learning_rate.assign(rate)
+        compiled.optimizer.apply_gradients(zip(given, compiled.variables, strict=True))
+
+    for number in range(6):
+        eager.last_rate = None  # no correction in either
+        eager.step(gradients(number), RATES[number])
+        step([tf.constant(g) for g in gradients(number).values()], tf.constant(RATES[number]))
+    for name in SHAPES:
+        np.testing.assert_allclose(
+            compiled.weights()[name], eager.weights()[name], rtol=1e-5, atol=1e-7
+        )
 
 
-def gradients(step: int, scale: float = 1.0) -> list[np.ndarray]:
-    """Another direction and length in every step."""
-    rng = np.random.default_rng([9, step])
-    return [
-        (scale * (1 + step) * rng.normal(0.1, 1, shape)).astype(np.float32)
-        for shape in SHAPES.values()
-    ]
+@EACH
+@pytest.mark.parametrize("zero", ["weights", "gradients", "both"])
+def test_zero_norms_divide_nothing(case: str, zero: str) -> None:
+    toy = Toy(CASES[case][1])
+    none = {name: np.zeros(shape, np.float32) for name, shape in SHAPES.items()}
+    if zero != "gradients":
+        for variable in toy.variables:
+            variable.assign(none[variable.name.split(":")[0]])
+    start = toy.weights()
+    for step in range(3):
+        toy.step(gradients(step) if zero == "weights" else none, 0.01)
+    for name, weight in toy.weights().items():
+        assert np.isfinite(weight).all(), name
+        if zero == "weights":
+            assert np.abs(weight - start[name]).min() > 0, f"{name} never left zero"
+        if zero == "both":
+            assert not weight.any(), name
 
 
-def run(config: Any, steps: int, *, scale: float = 1.0, rates: Any = None) -> list[list[Any]]:
-    """Weights before the first and after each step, float64, one list per step."""
-    import tensorflow as tf
-
-    from train.optimizers import build_optimizer
-
-    held = variables()
-    optimizer = build_optimizer(config, held)
-    path = [[v.numpy().astype(np.float64) for v in held]]
-    for step in range(steps):
-        optimizer.learning_rate.assign(rates[step] if rates else RATE)
-        given = [tf.constant(g) for g in gradients(step, scale)]
-        optimizer.apply_gradients(zip(given, held, strict=True))
-        path.append([v.numpy().astype(np.float64) for v in held])
-    return path
+@EACH
+def test_a_rate_of_zero_moves_nothing(case: str) -> None:
+    """As in the first step of a warm-up from zero; fix_norm alone rescales its kernels."""
+    config = CASES[case][1]
+    toy = Toy(config)
+    before = toy.weights()
+    toy.step(gradients(0), 0.0)
+    for name, weight in toy.weights().items():
+        if not (isinstance(config, Muon) and config.fix_norm and name in ADAPTED):
+            assert np.array_equal(weight, before[name]), name
+        assert np.isfinite(weight).all()
 
 
-def lamb_by_the_paper(
-    config: Lamb, steps: int, adapted: tuple[bool, ...], rates: list[float]
-) -> list[list[np.ndarray]]:
-    """You et al. 2020 (1904.00962v5), Algorithm 2, phi(x) = x, in float64, line by line.
+def test_which_optimizers_tell_their_trust_ratios() -> None:
+    from train.optimizers import trust_ratios
 
-    ``adapted``: per variable; the others get no decay and a ratio of 1, which is Adam with the
-    same epsilon outside the root.
-    """
-    x = [v.numpy().astype(np.float64) for v in variables()]
-    m = [np.zeros_like(v) for v in x]
-    v = [np.zeros_like(v) for v in x]
-    path = [[w.copy() for w in x]]
-    for t in range(1, steps + 1):
-        for i, g in enumerate(g.astype(np.float64) for g in gradients(t - 1)):
-            m[i] = config.beta_1 * m[i] + (1 - config.beta_1) * g
-            v[i] = config.beta_2 * v[i] + (1 - config.beta_2) * g**2
-            m_hat = m[i] / (1 - config.beta_1**t)
-            v_hat = v[i] / (1 - config.beta_2**t)
-            update = m_hat / (np.sqrt(v_hat) + config.epsilon)
-            ratio = 1.0
-            if adapted[i]:
-                update = update + config.weight_decay * x[i]
-                ratio = np.linalg.norm(x[i]) / np.linalg.norm(update)
-            x[i] = x[i] - rates[t - 1] * ratio * update
-        path.append([w.copy() for w in x])
-    return path
+    for _, config, _ in CASES.values():
+        adapted = len(ADAPTED) if getattr(config, "exclude", None) else len(SHAPES)
+        found = trust_ratios(Toy(config).optimizer)
+        if isinstance(config, Lamb | Lars | Larc):
+            assert [tuple(v.shape) for v in found] == [(adapted,)] * 2
+        else:
+            assert found is None
 
 
-@pytest.mark.parametrize("decay", [0.0, 0.1])
-@pytest.mark.parametrize("exclude", [("bias", "gamma", "beta"), ()])
-def test_lamb_is_algorithm_2_of_its_paper(decay: float, exclude: tuple[str, ...]) -> None:
-    config = Lamb(weight_decay=decay, exclude=exclude)
-    rates = [RATE] * 6 + [3 * RATE] * 6
-    adapted = tuple(not (exclude and name in EXCLUDED) for name in SHAPES)
-    ours = run(config, 12, rates=rates)
-    paper = lamb_by_the_paper(config, 12, adapted, rates)
-    for step, (found, expected) in enumerate(zip(ours, paper, strict=True)):
-        for name, a, b in zip(SHAPES, found, expected, strict=True):
-            np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-7, err_msg=f"{name}, step {step}")
-
-
-@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e4])
-def test_a_lamb_step_is_the_rate_times_the_norm_of_the_weights(scale: float) -> None:
-    """At every step and for any length of the gradient; excluded variables do not follow it."""
-    path = run(Lamb(weight_decay=0.05), 6, scale=scale)
-    for before, after in pairwise(path):
-        for name, old, new in zip(SHAPES, before, after, strict=True):
-            moved = np.linalg.norm(new - old) / np.linalg.norm(old)
-            if name in EXCLUDED:
-                assert abs(moved - RATE) > 1e-4 * RATE
-            else:
-                assert moved == pytest.approx(RATE, rel=2e-4), name
-
-
-def test_lambs_first_step_without_decay_is_along_the_sign_of_the_gradient() -> None:
-    before, after = run(Lamb(), 1)
-    for name, old, new, gradient in zip(SHAPES, before, after, gradients(0), strict=True):
-        step = old - new
-        if name not in EXCLUDED:
-            step = step / np.linalg.norm(old) * np.sqrt(old.size)
-        np.testing.assert_allclose(step / RATE, np.sign(gradient), atol=1e-3, err_msg=name)
-
-
-def test_lamb_moves_a_zero_weight_with_a_ratio_of_one() -> None:
-    import tensorflow as tf
-
-    from train.optimizers import build_optimizer
-
-    held = [tf.Variable(tf.zeros((4, 4)), name="dense/kernel")]
-    optimizer = build_optimizer(Lamb(), held)
-    optimizer.learning_rate.assign(RATE)
-    optimizer.apply_gradients([(tf.ones((4, 4)), held[0])])
-    np.testing.assert_allclose(held[0].numpy(), -RATE, rtol=1e-4)
-
-
-def test_adam_is_algorithm_1_of_its_paper() -> None:
-    """Kingma and Ba 2015 (1412.6980); Keras' epsilon stands where section 2 puts epsilon-hat."""
-    config = Adam(beta_1=0.8, beta_2=0.95)
-    x = [v.numpy().astype(np.float64) for v in variables()]
-    m = [np.zeros_like(v) for v in x]
-    v = [np.zeros_like(v) for v in x]
-    ours = run(config, 8)
-    for t in range(1, 9):
-        alpha = RATE * np.sqrt(1 - config.beta_2**t) / (1 - config.beta_1**t)
-        for i, g in enumerate(g.astype(np.float64) for g in gradients(t - 1)):
-            m[i] = config.beta_1 * m[i] + (1 - config.beta_1) * g
-            v[i] = config.beta_2 * v[i] + (1 - config.beta_2) * g**2
-            x[i] = x[i] - alpha * m[i] / (np.sqrt(v[i]) + config.epsilon)
-            np.testing.assert_allclose(ours[t][i], x[i], rtol=2e-5, atol=2e-7)
-
-
-# --- the rate inside the velocity, through the real step
-
-
-def constant_gradient(config: Sgd, rates: list[float], *, corrected: bool = True) -> float:
-    """The only weight after these steps from 0 with a gradient of 1, through TrainStep."""
-    import tensorflow as tf
-
+def test_the_patterns_exclude_biases_and_normalisation_of_the_networks_and_no_kernel() -> None:
     from train.layers import StepSeed
-    from train.optimizers import build_optimizer
-    from train.step import TrainStep
+    from train.models import build_model
+    from train.optimizer_config import NOT_ADAPTED
+    from train.optimizers.trust import excluded
 
-    class Constant(TrainStep):
-        def _mean_over_ranks(self, given: list[Any]) -> tuple[list[Any], Any]:
-            return [tf.ones_like(g) for g in given], tf.constant(0.0, tf.float64)
-
-    inputs = tf.keras.Input((1,), dtype="uint8")
-    scaled = tf.keras.layers.Rescaling(1.0)(inputs)
-    logits = tf.keras.layers.Dense(2, use_bias=False, kernel_initializer="zeros")(scaled)
-    model = tf.keras.Model(inputs, logits)
-    optimizer = build_optimizer(config, model.trainable_variables)
-    step = Constant(model, optimizer, config, StepSeed(1), size=1)
-    if not corrected:
-        step._velocities = []
-    images, labels = np.ones((2, 1), np.uint8), np.array([0, 1])
-    for number, rate in enumerate(rates):
-        step(images, labels, rate, number)
-    weights = model.trainable_variables[0].numpy().reshape(-1)
-    assert weights[0] == weights[1]
-    return float(weights[0])
+    technique = Technique(name="t", base_lr=1, base_batch=1, normalisation="batch_norm")
+    for model in ("cnn", "resnet_mini", "resnet50"):
+        config = RunConfig(
+            dataset="cifar10", model=model, technique=technique, gpus=1, batch_per_rank=8,
+            epochs=1, seed=0,
+        )  # fmt: skip
+        variables = build_model(config, (32, 32, 3), 10, StepSeed(1)).trainable_variables
+        for variable in variables:
+            assert excluded(variable, NOT_ADAPTED) == (len(variable.shape) == 1), variable.name
 
 
-def goyal(rates: list[float], momentum: float, *, nesterov: bool = False) -> float:
-    """u = m u + g; w = w - lr u (Goyal et al. 2017, 1706.02677, equations 9 and 10): the rate is
-    outside, so that a change of it needs no correction."""
-    w = u = 0.0
-    for rate in rates:
-        u = momentum * u + 1.0
-        w -= rate * (momentum * u + 1.0 if nesterov else u)
-    return w
+def test_without_decay_sgd_is_keras_own_bit_for_bit() -> None:
+    import tensorflow as tf
+
+    for nesterov in (False, True):
+        ours = Toy(Sgd(momentum=0.9, nesterov=nesterov))
+        assert type(ours.optimizer) is tf.keras.optimizers.SGD
+        keras = Toy(Sgd())
+        keras.optimizer = tf.keras.optimizers.SGD(0.0, momentum=0.9, nesterov=nesterov)
+        for step in range(10):
+            for toy in (ours, keras):
+                toy.last_rate = None
+                toy.step(gradients(step), 0.02)
+        for a, b in zip(ours.variables, keras.variables, strict=True):
+            assert np.array_equal(a.numpy(), b.numpy())
 
 
-RISING = [0.1] * 50 + [1.0] * 10
-
-
-def test_momentum_follows_a_change_of_the_rate() -> None:
-    found = constant_gradient(Sgd(momentum=0.9), RISING)
-    assert found == pytest.approx(-140.744, abs=2e-3)
-    assert found == pytest.approx(goyal(RISING, 0.9), rel=1e-5)
-
-
-def test_without_the_correction_it_would_not() -> None:
-    found = constant_gradient(Sgd(momentum=0.9), RISING, corrected=False)
-    assert found == pytest.approx(-88.259, abs=2e-3)
-
-
-@pytest.mark.parametrize("nesterov", [False, True])
-def test_a_rate_that_changes_in_every_step(nesterov: bool) -> None:
-    rates = [0.01 * (step + 1) for step in range(20)] + [0.2 * 0.7**step for step in range(20)]
-    found = constant_gradient(Sgd(momentum=0.9, nesterov=nesterov), rates)
-    assert found == pytest.approx(goyal(rates, 0.9, nesterov=nesterov), rel=1e-5)
-
-
-def test_linear_rule_k_small_steps_are_one_of_k_times_the_rate() -> None:
-    """T1: exact where the gradient is constant and there is no momentum."""
-    many = constant_gradient(Sgd(), [0.05] * 8)
-    assert many == pytest.approx(constant_gradient(Sgd(), [8 * 0.05]), rel=1e-6)
-    assert many == pytest.approx(-0.4, rel=1e-6)
+def test_under_tf_distribute_all_replicas_take_the_same_steps() -> None:
+    """Two mirrored devices with half the gradient each: every kind as on one device."""
+    program = ROOT / "tests/train/programs/mirrored_optimizers.py"
+    done = subprocess.run(
+        [sys.executable, program], capture_output=True, text=True, check=False, cwd=ROOT,
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert set(found) == set(CASES)
+    assert {name: error for name, error in found.items() if error > 1e-6} == {}

@@ -137,6 +137,6 @@ def test_the_remainder_that_fills_no_global_batch_is_told() -> None:
     labels = np.zeros(103, np.int64)
     data = make_dataset("t", ["a", "b"], (images, labels), (images[:7], labels[:7]))
     of = config(gpus=2, batch_per_rank=10, data_fraction=0.9)
-    found = describe_data(of, data, steps=92 // 20)
+    found = describe_data(of, data)
     assert (found.train_images, found.train_images_available) == (92, 103)
     assert found.dropped_per_epoch == 12 and found.validation_images == 7 and found.classes == 2

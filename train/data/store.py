@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from train.config import explain
 from train.data.arrays import ARRAYS, Dataset, chunks
 from train.data.errors import DataError
-from train.technique import Frozen
+from train.frozen import Frozen
 
 META = "meta.json"
 _STALE_S = 24 * 3600.0

@@ -133,6 +133,30 @@ def test_the_world_is_asked_for_in_numbers() -> None:
     assert {"--nodes=3", "--ntasks=6", "--ntasks-per-node=2", "--kill-on-bad-exit=1"} <= set(argv)
 
 
+def test_ranks_of_one_process_are_one_task_with_all_their_cores_and_gpus() -> None:
+    site = Site(ranks_per_node=4, cpus_per_rank=3, gpus="gpus-per-task", gpu_type="a100")
+    container = Container("none", "apptainer", "none", (), ())
+    argv = step_argv(site, Shape(1, 4), container, ["true"], Path("/l"), together=4)
+    for word in (
+        "--nodes=1", "--ntasks=1", "--ntasks-per-node=1", "--cpus-per-task=12",
+        "--gpus-per-task=a100:4",
+    ):  # fmt: skip
+        assert word in argv
+
+
+def test_a_mirrored_cell_is_one_task() -> None:
+    allocation = Allocation("12", "7_5", "n1", 3, 1_800_000_000.0, None, 100)
+    task = UnitTask(
+        cells=("/r/cell",), asked_at=datetime(2026, 1, 1, tzinfo=UTC), site=Site(**PLAIN), nodes=1,
+        ranks_per_node=4, image="none", image_digest=None, root="/h", data="/d", store="/d/p",
+        stall_s=300, minutes=60, block="r-0/0",
+    )  # fmt: skip
+    for framework, tasks, cores in (("mirrored", 1, 12), ("multi_worker_mirrored", 4, 3)):
+        cell = config(gpus=4, framework=framework)
+        argv, _ = launch(task, cell, Path("/r/cell"), 1, allocation, False)
+        assert f"--ntasks={tasks}" in argv and f"--cpus-per-task={cores}" in argv
+
+
 def test_rank_base_drops_launchers_and_keeps_the_job() -> None:
     base = {"PATH": "/bin", "SLURM_JOB_ID": "7", "SLURM_CONF": "/c", "LD_LIBRARY_PATH": "/l",
             "CUDA_VISIBLE_DEVICES": "0", "HOROVOD_FUSION_THRESHOLD": "1"}  # fmt: skip

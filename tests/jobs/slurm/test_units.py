@@ -128,6 +128,13 @@ def test_counts_that_do_not_fit_are_named_at_once() -> None:
     assert "gpus=5" in str(caught.value)
 
 
+def test_one_process_does_not_fit_several_nodes() -> None:
+    fits = [config(framework="mirrored", gpus=2), config(framework="multi_worker_mirrored", gpus=4)]
+    assert [unit.shape for unit in units_of(fits, SITE)] == [Shape(1, 2), Shape(2, 2)]
+    with pytest.raises(ConfigError, match=r"mirrored .* gpus=4 needs 2 nodes .* at most gpus=2"):
+        units_of([*fits, config(framework="mirrored", gpus=4)], SITE)
+
+
 def test_one_array_for_each_shape_and_time() -> None:
     units = units_of(sweep(5, 2, gpus=(1, 2, 4)), SITE, pack=3)
     arrays = arrays_of(units, SITE)

@@ -18,8 +18,19 @@ from train.config import RunConfig
 from train.data.prepare import load
 from train.data.sampler import rank_batches
 from train.launch import read_launch
+from train.optimizer_config import (
+    Adam,
+    AdamW,
+    Lamb,
+    Larc,
+    Lars,
+    Muon,
+    NovoGrad,
+    NovoGradTfa,
+    Sgd,
+)
 from train.runtime import start
-from train.technique import Adam, Lamb, Sgd, Technique
+from train.technique import Technique
 
 OPTIMIZERS = {
     "sgd": Sgd(),
@@ -29,9 +40,19 @@ OPTIMIZERS = {
     # decay and adaptation of every tensor, so that each path of the algorithm is taken
     "lamb": Lamb(weight_decay=0.01, exclude=()),
     "lamb_excluding": Lamb(weight_decay=0.01),
+    "adamw": AdamW(weight_decay=0.1),
+    "novograd": NovoGrad(weight_decay=0.01),
+    "novograd_tfa": NovoGradTfa(weight_decay=0.01),
+    "lars": Lars(),
+    # a trust so small that it binds in some layers of this network, and in others not
+    "larc": Larc(trust=1e-4),
+    "muon": Muon(rest="lamb", dense=True),
 }
 STEPS = 20
-RATES = {"adam": 0.002, "lamb": 0.01, "lamb_excluding": 0.01}
+RATES = {
+    "adam": 0.002, "lamb": 0.01, "lamb_excluding": 0.01, "adamw": 0.002, "novograd": 0.002,
+    "novograd_tfa": 0.002, "lars": 2.0,
+}  # fmt: skip
 
 
 def config_for(optimizer: object, gpus: int, batch: int) -> RunConfig:
@@ -60,12 +81,12 @@ def main() -> None:
         config = config_for(optimizer_config, runtime.size, batch)
         model = build_model(config, (8, 8, 1), 10, seed)
         optimizer = build_optimizer(optimizer_config, model.trainable_variables)
-        step = TrainStep(model, optimizer, optimizer_config, seed, size=runtime.size)
+        step = TrainStep(model, optimizer, config.technique, seed, size=runtime.size)
         for number in range(STEPS):
             rows = plan[number % len(plan)]
             # a rate that changes on the way, so that momentum correction is in the comparison
             rate = RATES.get(name, 0.02) * (1 if number < 8 else 2)
-            step(data.train_x[rows], data.train_y[rows], rate, number)
+            step([(data.train_x[rows], data.train_y[rows])], rate, number)
         weights = [variable.numpy() for variable in model.trainable_variables]
         digest = hashlib.sha256(b"".join(w.tobytes() for w in weights)).hexdigest()
         file = out / f"{name}-{runtime.size}-{runtime.rank}.npz"

@@ -17,8 +17,9 @@ from train.config import RunConfig
 from train.data.prepare import load
 from train.data.sampler import rank_batches
 from train.launch import read_launch
+from train.optimizer_config import Adam, Sgd
 from train.runtime import start
-from train.technique import Adam, Sgd, Technique
+from train.technique import Technique
 
 STEPS, BATCH, RATE = 12, 16, 0.003
 
@@ -48,11 +49,11 @@ def main() -> None:
     ):
         seed = StepSeed(1)
         model = build_model(config, (8, 8, 1), 10, seed)
-        step = TrainStep(
-            model, build_optimizer(ours, model.trainable_variables), ours, seed, size=2
-        )
+        row = technique.model_copy(update={"optimizer": ours})
+        optimizer = build_optimizer(ours, model.trainable_variables)
+        step = TrainStep(model, optimizer, row, seed, size=2)
         for number, rows in enumerate(plan):
-            step(data.train_x[rows], data.train_y[rows], RATE, number)
+            step([(data.train_x[rows], data.train_y[rows])], RATE, number)
 
         reference = build_model(config, (8, 8, 1), 10, StepSeed(1))
         reference.compile(

@@ -1,0 +1,88 @@
+"""Names that tell rows apart: of techniques, and of whatever else differs within a sweep."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from train.config import Target
+from train.record import RunRecord
+
+#: What may differ between rows of one table, beyond technique, ranks and batch.
+_CONTEXT = {
+    "dataset": "{}", "model": "{}", "image_size": "{} px", "pretrained": "from {}",
+    "framework": "{}", "scaling": "{} scaling", "epochs": "{} epochs",
+    "accumulation": "accumulation {}", "data_fraction": "{:.4g} of the data",
+    "partition": "order: {}", "target": "target {}",
+}  # fmt: skip
+#: What goes without saying, even where other rows differ in it.
+_PLAIN = {"accumulation": 1}
+
+
+def key(parts: Mapping[str, Any]) -> str:
+    """Canonical text of some settings, to group by."""
+    return json.dumps(parts, sort_keys=True, separators=(",", ":"))
+
+
+def technique_labels(records: Iterable[RunRecord]) -> dict[str, str]:
+    """Settings -> name; with what differs where one name stands for several settings."""
+    by_name: dict[str, dict[str, dict[str, Any]]] = {}
+    for record in records:
+        settings = record.config.technique.model_dump(mode="json")
+        by_name.setdefault(settings["name"], {})[key(settings)] = _flat(settings)
+    labels = {}
+    for name, variants in by_name.items():
+        fields = sorted({field for flat in variants.values() for field in flat})
+        differing = [
+            field
+            for field in fields
+            if len({key({"": flat.get(field)}) for flat in variants.values()}) > 1
+        ]
+        for settings_key, flat in variants.items():
+            found = ", ".join(f"{field}={flat[field]}" for field in differing if field in flat)
+            labels[settings_key] = f"{name} ({found})" if found else name
+    return labels
+
+
+def contexts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Per row: the settings that differ somewhere in the sweep, in words; empty where none do."""
+    varying = [name for name in _CONTEXT if len({row[name] for row in rows}) > 1]
+    return [
+        ", ".join(
+            _CONTEXT[name].format(row[name])
+            for name in varying
+            if row[name] is not None and row[name] != _PLAIN.get(name)
+        )
+        for row in rows
+    ]
+
+
+def without_framework(context: str, framework: str) -> str:
+    """A context for where the framework is said elsewhere."""
+    return ", ".join(part for part in context.split(", ") if part != framework)
+
+
+def without_scaling(context: str) -> str:
+    """A context for where the scaling mode is said elsewhere."""
+    return ", ".join(part for part in context.split(", ") if not part.endswith(" scaling"))
+
+
+def target_text(target: Target | None) -> str | None:
+    """What a run is to reach, in few words and without a comma, which parts a context."""
+    if target is None:
+        return None
+    asked = (("train", target.train_accuracy), ("validation", target.validation_accuracy))
+    goals = " and ".join(f"{name} {goal:g}" for name, goal in asked if goal is not None)
+    held = f" held {target.held_for} times" if target.held_for > 1 else ""
+    return goals + held + (f" within {target.within_s:g} s" if target.within_s else "")
+
+
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            flat[f"{prefix}{name}"] = value
+    return flat

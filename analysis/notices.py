@@ -1,0 +1,78 @@
+"""What a reader must keep in mind, most serious first: shown above every table and figure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from analysis.load import Sweep
+from analysis.provenance import mixtures
+from analysis.scaling import SHARED_CORES
+from train.record import RunRecord
+
+NOTHING = "No planned cell has a usable record: nothing can be compared or concluded."
+#: How the most serious ones begin.
+ALARM = "ALARM"
+#: More cells than this are counted, not named.
+_NAMED = 4
+
+
+def notices(sweep: Sweep, runs: pd.DataFrame, scaling: pd.DataFrame) -> tuple[str, ...]:
+    """Alarms of the records, then what is missing, then what the numbers may be disturbed by."""
+    found = [*([] if sweep.records else [NOTHING]), *_alarms(sweep.records)]
+    found += _skipped(sweep.records)
+    if sweep.problems:
+        found.append(
+            f"{len(sweep.problems)} planned cell(s) are in no table: see “Cells not in the "
+            "tables”. Rows may have fewer runs than planned."
+        )
+    if runs["oversubscribed"].any():
+        found.append(f"In some runs {SHARED_CORES}.")
+    found += _too_good(scaling)
+    if sweep.unplanned:
+        found.append(
+            f"{len(sweep.unplanned)} record(s) in the folder are not in the present plan and are "
+            f"not used: {', '.join(sweep.unplanned)}."
+        )
+    return (*found, *mixtures(sweep.records))
+
+
+def _alarms(records: Sequence[RunRecord]) -> list[str]:
+    """Findings that make a run's numbers doubtful, each with the runs that say it."""
+    cells: dict[str, list[str]] = {}
+    for record in records:
+        for alarm in record.alarms:
+            cells.setdefault(alarm, []).append(record.cell_id)
+    return [f"{ALARM} in {_named(found)}: {alarm}" for alarm, found in cells.items()]
+
+
+def _skipped(records: Sequence[RunRecord]) -> list[str]:
+    """Half precision that overflowed: the runs took fewer updates than their steps."""
+    lost = {r.cell_id: sum(epoch.skipped_steps for epoch in r.epochs) for r in records}
+    lost = {cell: count for cell, count in lost.items() if count}
+    if not lost:
+        return []
+    steps = sum(epoch.steps for r in records if r.cell_id in lost for epoch in r.epochs)
+    return [
+        f"{sum(lost.values()):,} of {steps:,} steps made no update, since a gradient overflowed in "
+        f"half precision: {_named(list(lost))}. The table “What was applied” counts them."
+    ]
+
+
+def _named(cells: Sequence[str]) -> str:
+    if len(cells) > _NAMED:
+        return f"{len(cells)} runs ({', '.join(cells[:_NAMED])}, ...)"
+    return ", ".join(cells)
+
+
+def _too_good(scaling: pd.DataFrame) -> list[str]:
+    """A rank that is faster among others than alone: rather a disturbed baseline than a wonder."""
+    above = scaling[scaling["efficiency"].fillna(0) > 1.02]
+    rows = [f"{row.technique} at {row.gpus} ranks" for row in above.itertuples()]
+    if not rows:
+        return []
+    return [
+        f"Efficiency above 1 ({', '.join(rows)}): the runs on fewer ranks were slowed by something "
+        "(other load on the machine, most often). Measure again on a quiet machine."
+    ]

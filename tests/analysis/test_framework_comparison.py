@@ -1,0 +1,155 @@
+"""The same cell under two libraries, against scipy's own tests and numbers worked out by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from analysis.frames import runs_frame
+from analysis.frameworks import MARGIN, frameworks_table
+from analysis.frameworks_view import frameworks_view
+from analysis.stats import equivalence_p, holm
+from tests.analysis.builders import config, record
+
+OTHER = "multi_worker_mirrored"
+RATES, OTHER_RATES = [200.0, 210.0, 190.0], [160.0, 150.0, 155.0]
+SCORES, OTHER_SCORES = [0.800, 0.803, 0.798], [0.801, 0.799, 0.802]
+
+
+def arm(framework: str, rates, scores, **changes):
+    world = changes.pop("world_changes", None)
+    status = changes.pop("status", "completed")
+    return [
+        record(
+            config(gpus=2, seed=seed, framework=framework, **changes),
+            accuracies=[0.1, 0.2, score],
+            images_per_s=rate,
+            world_changes=world,
+            status=status,
+        )
+        for seed, (rate, score) in enumerate(zip(rates, scores, strict=True))
+    ]
+
+
+def both(scores=SCORES, others=OTHER_SCORES, **changes):
+    rates = RATES[: len(scores)], OTHER_RATES[: len(others)]
+    return [
+        *arm("horovod", rates[0], scores, **changes), *arm(OTHER, rates[1], others, **changes)
+    ]  # fmt: skip
+
+
+def compared(*items) -> pd.DataFrame:
+    return frameworks_table(runs_frame(items), ["naive", "lamb"])
+
+
+def test_throughput_ratio_as_welch_on_logarithms() -> None:
+    row = compared(*both()).iloc[0]
+    assert (row["reference"], row["framework"]) == ("horovod", OTHER)
+    test = stats.ttest_ind(np.log(RATES), np.log(OTHER_RATES), equal_var=False)
+    low, high = test.confidence_interval(0.95)
+    assert row["ratio"] == pytest.approx(stats.gmean(RATES) / stats.gmean(OTHER_RATES))
+    assert (row["ratio_low"], row["ratio_high"]) == pytest.approx((math.exp(low), math.exp(high)))
+    assert row["ratio_p"] == pytest.approx(test.pvalue)
+    assert row["speed"] == "horovod is faster"
+
+
+def test_accuracy_difference_and_equality_as_scipy() -> None:
+    row = compared(*both()).iloc[0]
+    test = stats.ttest_ind(SCORES, OTHER_SCORES, equal_var=False)
+    low, high = test.confidence_interval(0.95)
+    assert row["difference"] == pytest.approx(np.mean(SCORES) - np.mean(OTHER_SCORES))
+    assert (row["difference_low"], row["difference_high"]) == pytest.approx((low, high))
+    lower, upper = (
+        stats.ttest_ind(np.add(SCORES, shift), OTHER_SCORES, equal_var=False, alternative=side)
+        for shift, side in ((MARGIN, "greater"), (-MARGIN, "less"))
+    )
+    assert row["equivalence_p"] == pytest.approx(max(lower.pvalue, upper.pvalue))
+    assert row["verdict"] == "equal to within 0.01"
+
+
+@pytest.mark.parametrize("shift", [-0.02, -0.004, 0.0, 0.008])
+def test_equality_is_shown_where_the_ninety_per_cent_interval_is_within(shift: float) -> None:
+    arm_, other = np.add(SCORES, shift), np.array(OTHER_SCORES)
+    low, high = stats.ttest_ind(arm_, other, equal_var=False).confidence_interval(0.90)
+    p = equivalence_p(arm_.tolist(), OTHER_SCORES, 0.01)
+    assert p is not None
+    assert (p < 0.05) == (low > -0.01 and high < 0.01)
+
+
+@pytest.mark.parametrize(
+    ("scores", "others", "verdict"),
+    [
+        ([0.80, 0.83, 0.77], [0.79, 0.83, 0.80], "equal within noise"),
+        ([0.80, 0.81, 0.79], [0.60, 0.61, 0.59], "different"),
+        ([0.8000, 0.8001, 0.7999], [0.8020, 0.8021, 0.8019], "different, equal to within 0.01"),
+        ([0.8, 0.8], [0.8, 0.8], "identical"),
+        ([0.8, 0.8], [0.7, 0.7], "inconclusive"),
+        ([0.8], [0.8], "inconclusive"),
+    ],
+)
+def test_what_is_said_of_accuracy(scores, others, verdict: str) -> None:
+    assert compared(*both(scores, others)).iloc[0]["verdict"] == verdict
+
+
+def test_holm_over_both_differences_of_all_cells() -> None:
+    slow = both([0.80, 0.81, 0.79], [0.70, 0.71, 0.69], batch_per_rank=8)
+    found = compared(*both(), *slow)
+    tests = [p for _, row in found.iterrows() for p in (row["ratio_p"], row["difference_p"])]
+    shown = [
+        p for _, row in found.iterrows() for p in (row["ratio_p_holm"], row["difference_p_holm"])
+    ]
+    assert shown == pytest.approx(holm(tests))
+    assert found["family"].tolist() == [4, 4]
+    assert found["equivalence_p_holm"].tolist() == pytest.approx(holm([*found["equivalence_p"]]))
+
+
+def test_only_equal_cells_are_compared() -> None:
+    for change in ({"batch_per_rank": 8}, {"epochs": 4}, {"gpus": 1}, {"model": "resnet_mini"}):
+        asked = {"gpus": 2, "framework": OTHER} | change
+        other = record(config(**asked), accuracies=[0.5] * asked.get("epochs", 3))
+        assert len(compared(*arm("horovod", RATES, SCORES), other)) == 0, change
+
+
+def test_without_horovod_the_others_are_compared() -> None:
+    items = [*arm(OTHER, RATES, SCORES), *arm("mirrored", OTHER_RATES, OTHER_SCORES)]
+    row = compared(*items).iloc[0]
+    assert (row["reference"], row["framework"]) == (OTHER, "mirrored")
+
+
+def test_no_ratio_between_machines_nor_on_shared_cores() -> None:
+    faster = arm(OTHER, OTHER_RATES, OTHER_SCORES, world_changes={"device": "Other CPU"})
+    row = compared(*arm("horovod", RATES, SCORES), *faster).iloc[0]
+    assert (row["ratio"], row["speed"]) == (pd.NA, "not compared")
+    assert row["ratio_why"] == "the two ran on different devices or cores"
+    assert row["verdict"] == "equal to within 0.01", "the accuracy is comparable still"
+    shared = both(world_changes={"oversubscribed": True})
+    assert "share cores" in compared(*shared).iloc[0]["ratio_why"]
+
+
+def test_diverged_runs_count_as_chance_and_have_no_rate() -> None:
+    gone = record(config(gpus=2, seed=3, framework=OTHER), status="diverged", images_per_s=999.0)
+    row = compared(*both(), gone).iloc[0]
+    assert row["accuracy"] == pytest.approx((sum(OTHER_SCORES) + 0.1) / 4)
+    assert (row["n"], row["n_diverged"]) == (4, 1)
+    assert row["images_per_s"] == pytest.approx(stats.gmean(OTHER_RATES))
+
+
+def test_random_labels_compare_throughput_only() -> None:
+    row = compared(*both(dataset="synthetic")).iloc[0]
+    assert (row["verdict"], row["difference"]) == ("not compared", pd.NA)
+    assert row["difference_why"] == "random labels: accuracy has no meaning"
+    assert row["speed"] == "horovod is faster"
+
+
+def test_the_view_says_what_was_compared() -> None:
+    items = both()
+    (row,) = frameworks_view(compared(*items), runs_frame(items)).rows
+    assert row[0] == "naive", "the framework has a column of its own"
+    assert row[1:6] == (f"horovod / {OTHER}", "2", "32", "3 / 3", "200 / 155")
+    assert row[6].startswith("1.29 [1.1") and row[8].startswith("-0.000 [-0.00")
+    alone = frameworks_view(compared(items[0]), runs_frame(items[:1]))
+    assert alone.rows == () and "one framework" in alone.empty

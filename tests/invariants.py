@@ -1,0 +1,90 @@
+"""The proof that each technique is the published algorithm: a table of errors, made by the tests.
+
+A test that proves something of science says so through the ``invariant`` fixture; ``make
+invariants`` runs those tests and prints technique x invariant x observed error x bound.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+from rich.console import Console
+from rich.table import Table
+
+Invariant = Callable[[str, str, float, float], None]
+
+
+@dataclass(frozen=True)
+class Finding:
+    technique: str
+    statement: str
+    error: float
+    bound: float
+
+    @property
+    def holds(self) -> bool:
+        return math.isfinite(self.error) and abs(self.error) <= self.bound
+
+
+FINDINGS = pytest.StashKey[list[Finding]]()
+
+
+@pytest.fixture
+def invariant(request: pytest.FixtureRequest) -> Invariant:
+    """``invariant("T6 LARS", "first step is lr eta |w| for any gradient scale", error, bound)``.
+
+    Fails the test where the error is no number or above the bound; keeps it for the table.
+    """
+
+    def check(technique: str, statement: str, error: float, bound: float) -> None:
+        found = Finding(technique, statement, float(error), float(bound))
+        request.config.stash[FINDINGS].append(found)
+        assert found.holds, f"{technique}: {statement}: error {error:.3g}, bound {bound:.3g}"
+
+    return check
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What uses the fixture carries the mark, so that `-m invariant` finds it."""
+    for item in items:
+        if "invariant" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.invariant)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[FINDINGS] = []
+
+
+def pytest_terminal_summary(config: pytest.Config) -> None:
+    findings = config.stash[FINDINGS]
+    if not findings or config.getoption("-m") != "invariant":
+        return
+    Console(width=130).print(table_of(findings))
+
+
+def table_of(findings: list[Finding]) -> Table:
+    """Worst error of each (technique, statement), in the order of the techniques' numbers."""
+    worst: dict[tuple[str, str], Finding] = {}
+    for found in findings:
+        key = (found.technique, found.statement)
+        old = worst.get(key)
+        if old is None or not found.holds or abs(found.error) > abs(old.error):
+            worst[key] = found
+    table = Table(title="Invariants")
+    for name, side in (("technique", "left"), ("invariant", "left"), ("error", "right"),
+                       ("bound", "right"), ("", "left")):  # fmt: skip
+        table.add_column(name, justify=side)  # type: ignore[arg-type]
+    for found in sorted(worst.values(), key=lambda f: _place(f.technique)):
+        mark = "[green]holds[/]" if found.holds else "[red]BROKEN[/]"
+        table.add_row(
+            found.technique, found.statement, f"{found.error:.2g}", f"{found.bound:.2g}", mark
+        )
+    return table
+
+
+def _place(technique: str) -> tuple[int, str]:
+    number = technique.split(maxsplit=1)[0].removeprefix("T")
+    return (int(number) if number.isdigit() else 99, technique)

@@ -1,0 +1,42 @@
+"""Settings are searched without a look at the published held-out images."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.builders import config
+from train.config import trainable_images
+from train.data.arrays import Dataset, make_dataset
+from train.data.tuning import for_tuning
+
+
+def numbered(n: int) -> Dataset:
+    """Each image shows its own number, so that it can be followed; three classes, unequal."""
+    numbers = np.arange(n, dtype=np.uint8)[:, None, None, None] * np.ones((1, 2, 2, 1), np.uint8)
+    labels = np.sort(np.arange(n) % 7 // 3)
+    held_out = (np.full((9, 2, 2, 1), 255, np.uint8), np.arange(9) % 3)
+    return make_dataset("numbered", list("abc"), (numbers, labels), held_out)
+
+
+def test_no_published_held_out_image_is_left_and_none_is_in_both_parts() -> None:
+    whole = numbered(203)
+    found = for_tuning(whole)
+    trained, checked = (set(x[:, 0, 0, 0].tolist()) for x in (found.train_x, found.validation_x))
+    assert 255 not in trained | checked
+    assert not trained & checked
+    assert trained | checked == set(range(203))
+
+
+def test_sizes_are_what_plans_count_with_and_classes_keep_their_shares() -> None:
+    whole = numbered(203)
+    found = for_tuning(whole)
+    of = config(validate_on="train_part")
+    assert len(found.train_y) == trainable_images(of, 203) == 183
+    shares = np.bincount(found.validation_y) / np.bincount(whole.train_y)
+    assert np.all(np.abs(shares - 0.1) < 0.02)
+
+
+def test_the_choice_is_always_the_same_and_has_a_fingerprint_of_its_own() -> None:
+    one, other = for_tuning(numbered(120)), for_tuning(numbered(120))
+    assert np.array_equal(one.validation_x, other.validation_x)
+    assert one.fingerprint == other.fingerprint != numbered(120).fingerprint

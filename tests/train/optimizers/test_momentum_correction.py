@@ -1,0 +1,99 @@
+"""The rate inside the velocity: Goyal et al. 2017 (1706.02677), remark on momentum correction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.train.optimizers.toy import Toy, one
+from tests.train.references.momentum_rules import sgd
+from train.optimizer_config import Larc, Lars, Muon, NovoGradTfa, Sgd
+
+pytestmark = pytest.mark.tf
+
+NAME = "T3 momentum correction"
+RISING = [0.1] * 50 + [1.0] * 10
+ONES = [np.ones(1)] * len(RISING)
+
+
+def goyal(rates: list[float], nesterov: bool = False) -> float:
+    """The form that needs none: u = m u + g, w -= lr u, with g = 1 from w = 0."""
+    ones = [np.ones(1)] * len(rates)
+    return float(sgd(np.zeros(1), ones, rates, momentum=0.9, nesterov=nesterov)[-1][0])
+
+
+def test_momentum_follows_a_change_of_the_rate(invariant: Any) -> None:
+    assert goyal(RISING) == pytest.approx(-140.744, abs=5e-4)
+    for config in (Sgd(momentum=0.9), Larc(trust=1e6, weight_decay=0)):
+        found = float(one(config, np.zeros(1), ONES, RISING, "conv/bias")[-1][0])
+        error = found / -140.744 - 1
+        invariant(NAME, "g = 1, m = .9, lr .1 to 1: w = -140.744 in both forms", error, 1e-5)
+
+
+def test_without_the_correction_it_would_not(invariant: Any) -> None:
+    toy = Toy(Sgd(momentum=0.9), {"conv/bias": np.zeros(1, np.float32)})
+    toy.velocities = []
+    for rate in RISING:
+        toy.step({"conv/bias": np.ones(1, np.float32)}, rate)
+    error = float(toy.weights()["conv/bias"][0]) / -88.259 - 1
+    invariant(NAME, "uncorrected, the same steps end at -88.259", error, 1e-5)
+
+
+def test_the_train_step_corrects(invariant: Any) -> None:
+    """The same numbers through the real step, whose reduction is made to return ones."""
+    import tensorflow as tf
+
+    from train.layers import StepSeed
+    from train.optimizers import build_optimizer
+    from train.reduce import Reduced
+    from train.step import TrainStep
+    from train.technique import Technique
+
+    technique = Technique(name="t", base_lr=1, base_batch=1, optimizer=Sgd(momentum=0.9))
+    inputs = tf.keras.Input((1,), dtype="uint8")
+    scaled = tf.keras.layers.Rescaling(1.0)(inputs)
+    logits = tf.keras.layers.Dense(2, use_bias=False, kernel_initializer="zeros")(scaled)
+    model = tf.keras.Model(inputs, logits)
+    optimizer = build_optimizer(technique.optimizer, model.trainable_variables)
+    step = TrainStep(model, optimizer, technique, StepSeed(1), size=1)
+    step._reduce_over_ranks = lambda given, square: Reduced(
+        [tf.ones_like(g) for g in given], square
+    )
+    batch = (np.ones((2, 1), np.uint8), np.array([0, 1]))
+    for number, rate in enumerate(RISING):
+        step([batch], rate, number)
+    error = float(np.abs(model.trainable_variables[0].numpy() / -140.744 - 1).max())
+    invariant(NAME, "through the train step: w = -140.744", error, 1e-5)
+
+
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_a_rate_that_changes_in_every_step(nesterov: bool, invariant: Any) -> None:
+    rates = [0.01 * (step + 1) for step in range(20)] + [0.2 * 0.7**step for step in range(20)]
+    config = Sgd(momentum=0.9, nesterov=nesterov)
+    path = one(config, np.zeros(1), [np.ones(1)] * len(rates), rates)
+    error = float(path[-1][0]) / goyal(rates, nesterov) - 1
+    invariant(NAME, "a rate that changes in every step", error, 1e-5)
+
+
+def test_whose_slots_follow_the_rate() -> None:
+    """Those that keep rate x gradient where their source has the rate outside; LARS' has it
+    inside, in print."""
+    from train.optimizers import velocities
+
+    for config, slots in (
+        (Sgd(), 0), (Sgd(momentum=0.9), 1), (Sgd(momentum=0.9, weight_decay=0.1), 1),
+        (Larc(), 1), (Larc(momentum=0), 0), (Larc(base="adam"), 0), (NovoGradTfa(), 1),
+        (Lars(), 0), (Muon(), 0),
+    ):  # fmt: skip
+        toy = Toy(config, {"dense/kernel": np.ones((2, 2), np.float32)})
+        assert len(velocities(toy.optimizer, config)) == slots, config
+
+
+def test_linear_rule_k_small_steps_are_one_of_k_times_the_rate(invariant: Any) -> None:
+    many = float(one(Sgd(), np.zeros(1), [np.ones(1)] * 8, [0.05] * 8)[-1][0])
+    single = float(one(Sgd(), np.zeros(1), [np.ones(1)], [8 * 0.05])[-1][0])
+    invariant(
+        "T1 linear scaling", "constant g: k steps of lr are one of k lr", many / single - 1, 1e-6
+    )

@@ -1,0 +1,76 @@
+"""Adasum on real ranks; each rank saves what it got to adasum-RANK.npz.
+
+Usage: adasum_ranks.py OUT_FOLDER
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from train.config import RunConfig
+from train.launch import read_launch
+from train.runtime import start
+from train.technique import Technique
+
+
+def gradients(rank: int) -> dict[str, np.ndarray]:
+    own, shared = np.random.default_rng([3, rank]), np.random.default_rng(4)
+    return {
+        name: np.asarray(value, np.float32)
+        for name, value in {
+            "random": own.normal(size=(37, 11)),
+            "odd": own.normal(size=7),  # no multiple of any number of ranks
+            "one": own.normal(size=1),
+            "scalar": own.normal(),
+            "nearly_parallel": shared.normal(size=50) + 0.01 * own.normal(size=50),
+            "equal": shared.normal(size=(3, 4)),
+            "orthogonal": np.eye(8)[rank] * (rank + 2),
+            "opposite": shared.normal(size=6) * (-1) ** rank,
+            "zero_on_some": own.normal(size=5) * (rank % 2),
+            "zero": np.zeros(3),
+            "tiny": own.normal(size=9) * 1e-30,  # whose squares float32 cannot hold
+            "infinite": [np.inf, 1.0, 2.0] if rank == 1 else own.normal(size=3),
+        }.items()
+    }
+
+
+def square(rank: int) -> float:
+    return 3.0 + 4.0 * rank
+
+
+def main() -> None:
+    out = Path(sys.argv[1])
+    launch = read_launch(os.environ)
+    technique = Technique(name="t", base_lr=1.0, base_batch=1, reduction="adasum")
+    config = RunConfig(
+        dataset="digits", model="cnn", technique=technique, gpus=launch.size, batch_per_rank=16,
+        epochs=1, seed=5,
+    )  # fmt: skip
+    runtime = start(config, launch)
+
+    import tensorflow as tf
+
+    from train.reduce import Reduced, build_reducer
+
+    reducer = build_reducer(technique, runtime.size)
+
+    @tf.function
+    def reduce(values: list[tf.Tensor], local: tf.Tensor) -> tuple[list[tf.Tensor], tf.Tensor]:
+        found: Reduced = reducer(values, local)
+        assert not found.is_mean
+        return found.gradients, found.small
+
+    own = gradients(runtime.rank)
+    found, small = reduce(
+        [tf.constant(value) for value in own.values()], tf.constant(square(runtime.rank))
+    )
+    saved = {name: value.numpy() for name, value in zip(own, found, strict=True)}
+    np.savez(out / f"adasum-{runtime.rank}.npz", small=small.numpy(), **saved)
+
+
+if __name__ == "__main__":
+    main()

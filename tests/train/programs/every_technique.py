@@ -1,0 +1,72 @@
+"""Every row of jobs/techniques.yaml for a few steps; prints {row: {"hash": ..., "file": ...}}.
+
+The same global batches of digits are used whether they are cut among ranks, accumulated, or taken
+whole. Usage: every_technique.py OUT_FOLDER BATCH_PER_RANK ACCUMULATION DATA_FOLDER
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from jobs.techniques import load_techniques
+from train.config import RunConfig
+from train.data.prepare import load
+from train.launch import read_launch
+from train.runtime import start
+
+STEPS, GHOST, BASE_BATCH = 5, 8, 16
+
+
+def config_for(name: str, gpus: int, batch: int, accumulation: int) -> RunConfig:
+    row = load_techniques()[name]
+    changes: dict[str, object] = {"warmup_epochs": min(1, row.fields["warmup_epochs"])}
+    if row.fields["normalisation"] == "ghost_batch_norm":
+        changes["ghost_batch"] = GHOST  # divides every batch of this comparison
+    if row.fields["noise_batch"]:
+        changes["noise_batch"] = BASE_BATCH
+    if row.fields["batch_growth"]["name"] == "grow":
+        changes["batch_growth"] = {"milestones": [0.5], "factor": 2}
+    technique = {"name": name, "base_batch": BASE_BATCH, **row.settings(changes)}
+    data = {
+        "dataset": "digits", "model": "resnet_mini", "technique": technique, "gpus": gpus,
+        "batch_per_rank": batch, "accumulation": accumulation, "epochs": 2, "seed": 3,
+    }  # fmt: skip
+    if technique["augmentation"]["name"] != "as_they_are":
+        technique["augmentation"] = {"name": "as_they_are"}
+    return RunConfig.model_validate_json(json.dumps(data))
+
+
+def main() -> None:
+    out, batch, accumulation = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    launch = read_launch(os.environ)
+    runtime = start(config_for("naive", launch.size, batch, accumulation), launch)
+
+    from train.batches import epoch_batches
+    from train.cell import build_parts
+
+    data = load("digits", None, Path(sys.argv[4]))
+    result = {}
+    for name in load_techniques():
+        config = config_for(name, runtime.size, batch, accumulation)
+        parts = build_parts(config, data, runtime.rank, runtime.size)
+        plan = parts.plan.epochs[0]
+        batches = epoch_batches(config, data, parts.used, plan, runtime.rank, runtime.size)
+        for number, step_batches in enumerate(batches):
+            if number == STEPS:
+                break
+            parts.step(step_batches, parts.plan.rate(number), number)
+        weights = [variable.numpy() for variable in parts.model.trainable_variables]
+        digest = hashlib.sha256(b"".join(w.tobytes() for w in weights)).hexdigest()
+        file = out / f"{name}-{runtime.size}-{accumulation}-{runtime.rank}.npz"
+        np.savez(file, *weights)
+        result[name] = {"hash": digest, "file": str(file)}
+    print(json.dumps(result))
+
+
+main()

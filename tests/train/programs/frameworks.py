@@ -1,0 +1,81 @@
+"""A cell's first steps by one framework, with two replicas, whatever number of processes has them.
+
+Usage: frameworks.py FRAMEWORK OUT_FOLDER DATA_FOLDER. The network has dropout and batch norm.
+Prints {case: {"hash": of the weights on all replicas of this process, "file": ...}}.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from train.config import RunConfig
+from train.data.prepare import load
+from train.launch import read_launch
+from train.optimizer_config import Adam, Lamb, Larc, Sgd
+from train.runtime import start
+from train.technique import Technique
+
+STEPS = 12
+#: On the way the rate changes, which momentum has to follow.
+CASES = {
+    "sgd": {"optimizer": Sgd(momentum=0.9), "clip_norm": 1.0},
+    "adam": {"optimizer": Adam(), "label_smoothing": 0.1},
+    "lamb": {"optimizer": Lamb(weight_decay=0.01)},
+    "larc": {"optimizer": Larc(), "zero_gamma": True},
+}
+
+
+def config_for(framework: str, case: dict[str, object]) -> RunConfig:
+    technique = Technique(name="t", base_lr=1.0, base_batch=1, normalisation="batch_norm", **case)
+    return RunConfig(
+        dataset="digits", model="cnn", technique=technique, framework=framework, gpus=2,
+        batch_per_rank=16, epochs=1, seed=5,
+    )  # fmt: skip
+
+
+def main() -> None:
+    framework, out, data_folder = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
+    runtime = start(config_for(framework, {}), read_launch(os.environ))
+
+    from train.batches import process_batches
+    from train.batchnorm import reduce_statistics
+    from train.cell import build_parts
+
+    data = load("digits", None, data_folder)
+    result = {}
+    for name, case in CASES.items():
+        config = config_for(framework, case)
+        parts = build_parts(config, data, runtime)
+        batches = process_batches(
+            config, data, parts.used, parts.plan.epochs[0], runtime.rank, runtime.size,
+            runtime.replicas,
+        )  # fmt: skip
+        seen = []
+        for number, own in zip(range(STEPS), batches, strict=False):
+            done = parts.step(own, 0.003 * (1 if number < 6 else 2), number)
+            seen.append((done.small_sq, done.gradient_sq, done.communication_s > 0))
+        if parts.twin:
+            parts.twin.show()
+        reduce_statistics(parts.model, runtime.size)
+        if parts.twin:
+            parts.twin.adopt()
+        weights = [variable.numpy() for variable in parts.model.variables]
+        trained = [variable.numpy() for variable in parts.step.model.trainable_variables]
+        every = hashlib.sha256(b"".join(value.tobytes() for value in [*weights, *trained]))
+        state = hashlib.sha256(b"".join(value.numpy().tobytes() for value in parts.state))
+        file = out / f"{framework}-{name}-{runtime.rank}.npz"
+        np.savez(file, *weights, np.array(seen, np.float64))
+        result[name] = {
+            "hash": every.hexdigest(), "state": state.hexdigest(), "file": str(file),
+            "rows": sum(len(labels) for _, labels in own), "last_loss": done.loss,
+        }  # fmt: skip
+    print(json.dumps(result))
+
+
+main()

@@ -1,0 +1,43 @@
+"""Every collective of train/ranks.py once; prints what this rank got."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import numpy as np
+
+from tests.builders import config
+from train.launch import read_launch
+from train.runtime import start
+
+
+def main() -> None:
+    launch = read_launch(os.environ)
+    runtime = start(config(gpus=launch.size), launch)
+
+    import tensorflow as tf
+
+    from train.ranks import Ranks, UnequalRanks
+
+    rank = runtime.rank
+    ranks = Ranks(rank, runtime.size)
+    ranks.barrier()
+    shared = tf.Variable([5.0 + rank])
+    value = ranks.as_on_first([shared], f"of rank {rank}")
+    found = {
+        "summed": ranks.summed(np.array([rank, 2.0])).tolist(),
+        "told": ranks.told_by_first(7 - rank),
+        "gathered": ranks.gathered(f"rank {rank}"),
+        "variable": shared.numpy().tolist(),
+        "value": value,
+        "equal": len(ranks.common_hash([shared])) == 64,
+    }
+    try:
+        ranks.common_hash([tf.Variable([float(rank)])])
+    except UnequalRanks as error:
+        found["unequal"] = str(error).split(":")[0]
+    print(json.dumps(found))
+
+
+main()

@@ -1,0 +1,98 @@
+"""What one rank needs to train one cell, built from its config: all parts, no order of events."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from train.adascale import AdaScale
+from train.config import RunConfig
+from train.data.arrays import Dataset
+from train.data.sampler import used_subset
+from train.data.split import Indices
+from train.distribute import DistributedStep, ReplicaSeed, Twin, local_state
+from train.layers import StepSeed
+from train.models import build_model
+from train.optimizers import build_optimizer, optimizer_variables
+from train.pixels import channel_statistics
+from train.runtime import Runtime
+from train.schedule import RunPlan, checked_plan
+from train.step import TrainStep
+from train.strategy import Distribution
+
+
+@dataclass(frozen=True)
+class Parts:
+    """One process' parts of a cell."""
+
+    plan: RunPlan
+    used: Indices  # training images of this cell
+    model: tf.keras.Model  # that is evaluated
+    step: TrainStep
+    state: list[Any]  # all that a checkpoint holds
+    twin: Twin | None = None  # None: the model that is evaluated is the one that is trained
+
+
+def build_parts(config: RunConfig, data: Dataset, runtime: Runtime) -> Parts:
+    """
+    Raises:
+        ConfigError: the data or the images do not fit the config.
+    """
+    technique = config.technique
+    plan = checked_plan(config, len(data.train_y))
+    used = used_subset(data.train_y, config.data_fraction)
+    height, width, channels = data.train_x.shape[1:]
+    pixels = channel_statistics(data.train_x) if technique.standardise else None
+
+    def build(seed: StepSeed) -> tf.keras.Model:
+        shape = (height, width, channels)
+        return build_model(config, shape, len(data.classes), seed, pixels, config.gpus)
+
+    if runtime.distribution is not None:
+        return _distributed(config, plan, used, runtime.rank, runtime.distribution, build)
+    seed = StepSeed(_stream(config.seed, runtime.rank))
+    model = build(seed)
+    optimizer = build_optimizer(technique.optimizer, model.trainable_variables)
+    scaled = technique.lr_scaling == "adascale"
+    step = TrainStep(
+        model, optimizer, technique, seed, size=runtime.size,
+        adascale=AdaScale(config.batch_per_rank, config.global_batch, technique.base_batch)
+        if scaled
+        else None,
+    )  # fmt: skip
+    state = [*model.variables, *optimizer_variables(optimizer), *step.state]
+    return Parts(plan, used, model, step, state)
+
+
+def _distributed(
+    config: RunConfig,
+    plan: RunPlan,
+    used: Indices,
+    rank: int,
+    distribution: Distribution,
+    build: Callable[[StepSeed], tf.keras.Model],
+) -> Parts:
+    """The same parts, made by a strategy of tf.distribute, from the same first weights."""
+    technique, strategy = config.technique, distribution.strategy
+    first = rank * distribution.replicas
+    streams = [_stream(config.seed, first + own) for own in range(distribution.replicas)]
+    shown = build(StepSeed(streams[0]))
+    seed = ReplicaSeed(strategy, streams)
+    with strategy.scope():
+        trained = build(seed)
+        optimizer = build_optimizer(technique.optimizer, trained.trainable_variables)
+    twin = Twin(strategy, trained, shown)
+    twin.begin()
+    step = DistributedStep(trained, optimizer, technique, seed, strategy)
+    variables = [*trained.variables, *optimizer_variables(optimizer), *step.state]
+    return Parts(plan, used, shown, step, local_state(strategy, variables), twin)
+
+
+def _stream(seed: int, rank: int) -> int:
+    """Of the random layers of one rank."""
+    digest = hashlib.sha256(f"{seed}/{rank}".encode()).digest()
+    return int.from_bytes(digest[:4], "big") >> 1

@@ -1,0 +1,169 @@
+"""Cells that would train something else than they say, without any error: refused with the cure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from train.optimizer_config import NovoGradTfa
+from train.schedule_config import CropFlip, Fixed, Grow, Step
+
+if TYPE_CHECKING:  # which imports this module
+    from train.config import RunConfig
+
+
+def combination_problem(config: RunConfig) -> str | None:
+    """What is wrong with the cell as a whole, with what to do; None where nothing is."""
+    checks = (
+        _target, _ghosts, _adasum, _adascale, _noise, _network, _accumulation, _milestones, _growth,
+        _images, _distribute,
+    )  # fmt: skip
+    return next((text for check in checks if (text := check(config))), None)
+
+
+def _target(config: RunConfig) -> str | None:
+    if config.target is not None and config.dataset == "synthetic":
+        return "target: the labels of synthetic are random, so no accuracy can be met: leave it out"
+    return None
+
+
+def _ghosts(config: RunConfig) -> str | None:
+    ghost, batch = config.technique.ghost_batch, config.batch_per_rank
+    if ghost is None or batch % ghost == 0:
+        return None
+    fits = [n for n in range(2, batch + 1) if batch % n == 0]
+    near = min(fits, key=lambda n: abs(n - ghost)) if fits else None
+    hint = f": use {near}" if near else ""
+    return f"ghost_batch {ghost} does not divide batch_per_rank {batch}{hint}"
+
+
+def _adasum(config: RunConfig) -> str | None:
+    k = config.gpus
+    if config.technique.reduction != "adasum" or k & (k - 1) == 0:
+        return None
+    below = 1 << (k.bit_length() - 1)
+    return (
+        f"reduction adasum pairs ranks in a binary tree, so gpus must be a power of two, found "
+        f"{k}: use {below} or {2 * below}"
+    )
+
+
+def _adascale(config: RunConfig) -> str | None:
+    row = config.technique
+    alone = config.gpus * config.accumulation == 1
+    if row.lr_scaling != "adascale" or not alone or config.global_batch <= row.base_batch:
+        return None
+    return (
+        f"lr_scaling adascale compares the gradients of ranks or of accumulated batches, but there "
+        f"is one batch of {config.batch_per_rank} per step, for a base_batch of {row.base_batch}: "
+        "use accumulation or gpus of 2 or more, with a smaller batch_per_rank"
+    )
+
+
+def _noise(config: RunConfig) -> str | None:
+    noise, batch = config.technique.noise_batch, config.global_batch
+    if noise is None or noise <= batch:
+        return None
+    return (
+        f"noise_batch {noise}: noise can be added to the gradient of {batch} images, the global "
+        f"batch, not taken away: use a noise_batch of at most {batch}"
+    )
+
+
+def _network(config: RunConfig) -> str | None:
+    row = config.technique
+    if config.model != "resnet50":
+        return None
+    if row.normalisation in ("ghost_batch_norm", "sync_batch_norm"):
+        return (
+            f"model resnet50 comes with batch norm built in, so normalisation {row.normalisation} "
+            "would have no effect: use batch_norm"
+        )
+    if row.zero_gamma or row.initialisation != "glorot" or row.standardise:
+        return (
+            "model resnet50 is Keras' own network with its own preparation of images: leave out "
+            "zero_gamma, initialisation and standardise"
+        )
+    return None
+
+
+def _accumulation(config: RunConfig) -> str | None:
+    accumulates = config.accumulation > 1 or not isinstance(config.technique.batch_growth, Fixed)
+    if accumulates and isinstance(config.technique.optimizer, NovoGradTfa):
+        return (
+            "optimizer novograd_tfa with accumulation is the form that starts with a step up to "
+            "32 times too long in Horovod's own wrapper: use novograd, the published rule"
+        )
+    return None
+
+
+def _milestones(config: RunConfig) -> str | None:
+    schedule = config.technique.schedule
+    if not isinstance(schedule, Step) or schedule.unit == "fraction":
+        return None
+    late = [m for m in schedule.milestones if m >= config.epochs]
+    if late:
+        return (
+            f"schedule: milestones {late} (epochs) never fire in a run of "
+            f"{config.epochs} epochs: use earlier ones, or unit: fraction"
+        )
+    return None
+
+
+def _growth(config: RunConfig) -> str | None:
+    growth = config.technique.batch_growth
+    if not isinstance(growth, Grow):
+        return None
+    starts = growth.epochs(config.epochs)
+    if starts and sorted({0, config.epochs, *starts}) == [0, *starts, config.epochs]:
+        return None
+    return (
+        f"batch_growth: in a run of {config.epochs} epochs the milestones "
+        f"{[round(m, 3) for m in growth.milestones]} fall on the ends of epochs {list(starts)}, "
+        f"which must differ and lie between 1 and {config.epochs - 1}: use fewer milestones or "
+        "more epochs"
+    )
+
+
+def _images(config: RunConfig) -> str | None:
+    images, side = config.technique.augmentation, config.image_side
+    if not isinstance(images, CropFlip):
+        return None
+    if config.dataset in ("digits", "mnist") and images.flip != "none":
+        return (
+            f"augmentation: flip {images.flip} turns digits of {config.dataset} into other "
+            "characters: say flip: none"
+        )
+    if side is not None and images.crop >= side:
+        return (
+            f"augmentation: crop {images.crop} mirrors as many pixels of the border, but images "
+            f"of {config.dataset} have {side}: use at most {side - 1}, usually an eighth"
+        )
+    if side is not None and images.cutout >= side:
+        return (
+            f"augmentation: cutout {images.cutout} covers whole images of {config.dataset} "
+            f"({side} pixels): use at most {side - 1}, usually a quarter to a half"
+        )
+    return None
+
+
+def _distribute(config: RunConfig) -> str | None:
+    """tf.distribute reduces by itself: what changes the reduction has no place in it."""
+    row = config.technique
+    if config.framework == "horovod":
+        return None
+    wrong = {
+        "normalisation": row.normalisation not in ("none", "batch_norm"),
+        "reduction": row.reduction != "average",
+        "compression": row.compression != "none",
+        "lr_scaling": row.lr_scaling == "adascale",
+        "batch_growth": not isinstance(row.batch_growth, Fixed),
+        "precision": row.precision == "mixed_float16",
+        "accumulation": config.accumulation > 1,
+    }
+    found = [name for name, bad in wrong.items() if bad]
+    if found:
+        return (
+            f"framework {config.framework} averages gradients by itself, once for each batch of "
+            f"a rank, so it cannot do {', '.join(found)} as given: use framework: horovod"
+        )
+    return None

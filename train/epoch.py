@@ -1,0 +1,144 @@
+"""What the steps of one epoch add up to: the numbers of its record."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from train.config import RunConfig
+from train.evaluate import Evaluation
+from train.noise_scale import epoch_noise, same_data_alarm
+from train.record import EpochRecord, NoiseScale, TrustRatios
+from train.schedule import EpochPlan
+from train.step import StepResult
+
+
+@dataclass
+class Tally:
+    """Sums and samples of an epoch's steps, on this rank."""
+
+    results: list[StepResult] = field(default_factory=list)
+
+    def add(self, result: StepResult) -> None:
+        self.results.append(result)
+
+    def sums(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """float64 [3]: loss x images, correct, images of this rank; to be summed over ranks."""
+        table = [(r.loss * r.images, r.correct, r.images) for r in self.results]
+        return np.asarray(table, np.float64).sum(axis=0)
+
+    @property
+    def skipped(self) -> int:
+        return sum(result.skipped for result in self.results)
+
+    def skipped_in_a_row(self) -> int:
+        """Steps skipped up to the last one."""
+        count = 0
+        for result in reversed(self.results):
+            if not result.skipped:
+                break
+            count += 1
+        return count
+
+    def rates(self) -> tuple[float, float, float]:
+        """First, last and mean rate as applied."""
+        rates = [result.rate for result in self.results]
+        return rates[0], rates[-1], float(np.mean(rates))
+
+    def gradient_norm(self) -> float | None:
+        norms = [math.sqrt(r.gradient_sq) for r in self.results if math.isfinite(r.gradient_sq)]
+        return float(np.mean(norms)) if norms else None
+
+    def gain(self) -> float:
+        return float(np.mean([result.gain for result in self.results]))
+
+    def trust(self) -> TrustRatios | None:
+        known = [result.trust for result in self.results if result.trust is not None]
+        if not known:
+            return None
+        factors = np.concatenate([factors for factors, _ in known])
+        return TrustRatios(
+            median=float(np.median(factors)),
+            smallest=float(factors.min()),
+            largest=float(factors.max()),
+            clipped_share=float(np.concatenate([clipped for _, clipped in known]).mean()),
+        )
+
+    def noise(self, small: int, big: int, seed: int) -> NoiseScale | None:
+        """small, big: images behind one gradient of ``small_sq`` and of ``gradient_sq``."""
+        if small >= big:
+            return None
+        return epoch_noise(*self._squares(), small, big, seed=seed)
+
+    def alarm(self, small: int, big: int, compression: str) -> str | None:
+        """What to tell where the gradients of ranks, or of batches, are one and the same."""
+        if small >= big:
+            return None
+        return same_data_alarm(*self._squares(), small, big, compression)
+
+    def _squares(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        pairs = [(r.small_sq, r.gradient_sq) for r in self.results]
+        table = np.asarray(pairs, np.float64)
+        return table[:, 0], table[:, 1]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What an epoch needs for its record besides its steps; equal on all ranks but the seconds."""
+
+    attempt: int
+    sums: np.ndarray[Any, np.dtype[np.float64]]  # loss x images, correct, images: of all ranks
+    checked: Evaluation | None  # None where the epoch was broken off
+    train_s: float
+    eval_s: float
+
+
+def epoch_record(
+    config: RunConfig, plan: EpochPlan, tally: Tally, measured: Measured, *, labelled: bool
+) -> EpochRecord:
+    first, last, mean = tally.rates()
+    loss, correct, images = measured.sums
+    checked = measured.checked
+    return EpochRecord(
+        epoch=plan.number + 1,
+        attempt=measured.attempt,
+        global_batch=plan.global_batch,
+        steps=len(tally.results),
+        images=int(images),
+        train_s=measured.train_s,
+        eval_s=measured.eval_s,
+        lr_first=first,
+        lr_last=last,
+        train_loss=_finite(loss / images),
+        train_accuracy=float(correct / images) if labelled else None,
+        validation_loss=_finite(checked.loss) if checked else None,
+        validation_accuracy=checked.accuracy if checked and labelled else None,
+        validation_images=checked.images if checked else 0,
+        lr_mean=mean,
+        accumulation=plan.accumulation,
+        skipped_steps=tally.skipped,
+        gradient_norm=tally.gradient_norm(),
+        noise=tally.noise(config.batch_per_rank, plan.global_batch, config.seed)
+        if measures_noise(config)
+        else None,
+        trust=tally.trust(),
+        gain=tally.gain() if config.technique.lr_scaling == "adascale" else None,
+    )
+
+
+def measures_noise(config: RunConfig) -> bool:
+    """Whether the two norms say how noisy the gradient is: not where noise is added to it, where
+    the reduction is no mean, or where batch norm couples the ranks' gradients."""
+    technique = config.technique
+    return (
+        technique.noise_batch is None
+        and technique.reduction == "average"
+        and technique.normalisation != "sync_batch_norm"
+    )
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None

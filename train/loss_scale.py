@@ -1,0 +1,72 @@
+"""Dynamic loss scaling for float16 (Micikevicius et al. 2018, 1710.03740, section 3.2).
+
+float16 loses gradients below 6e-8. The loss is multiplied before the backward pass, the gradients
+divided after it; where the factor was too large, gradients are not finite, that step is skipped and
+the factor halved. Own rather than Keras' LossScaleOptimizer, which hides momentum and rate of the
+optimizer inside it and decides by the gradients of one rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import tensorflow as tf
+
+INITIAL = 2.0**15
+GROW_AFTER = 2000  # steps in a row with finite gradients
+
+
+class LossScale(tf.Module):
+    """The factor, always a power of two, so that to multiply and divide by it rounds nothing.
+
+    ``variables`` are its whole state, for the checkpoint. All methods are for use in a graph.
+    """
+
+    def __init__(self, initial: float = INITIAL, grow_after: int = GROW_AFTER) -> None:
+        super().__init__(name="loss_scale")
+        self.scale = tf.Variable(initial, dtype=tf.float32, trainable=False, name="loss_scale")
+        self.good_steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="good_steps")
+        self._grow_after = grow_after
+
+    def scaled(self, loss: tf.Tensor) -> tf.Tensor:
+        """float32 scalar: what to differentiate in the loss's place."""
+        return loss * self.scale
+
+    def unscaled(self, gradients: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """float32 gradients of the loss itself; what overflowed stays infinite or NaN."""
+        return [gradient / self.scale for gradient in gradients]
+
+    def update(self, finite: tf.Tensor) -> None:
+        """After each step. finite: bool scalar, equal on all ranks, so from reduced gradients.
+
+        Not finite: half the scale, at least 1. Finite ``grow_after`` times in a row: twice the
+        scale, unless that is beyond float32.
+        """
+        good = tf.where(finite, self.good_steps + 1, 0)
+        grow = good >= self._grow_after
+        double = self.scale * 2
+        grown = tf.where(grow & tf.math.is_finite(double), double, self.scale)
+        self.scale.assign(tf.where(finite, grown, tf.maximum(self.scale / 2, 1.0)))
+        self.good_steps.assign(tf.where(grow, tf.zeros_like(good), good))
+
+
+class NoLossScale:
+    """The same for float32 and bfloat16, whose range needs none: changes nothing, holds nothing."""
+
+    variables: tuple[tf.Variable, ...] = ()
+
+    def scaled(self, loss: tf.Tensor) -> tf.Tensor:
+        return loss
+
+    def unscaled(self, gradients: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        return list(gradients)
+
+    def update(self, finite: tf.Tensor) -> None:
+        return
+
+
+def build_loss_scale(
+    precision: Literal["float32", "mixed_float16", "mixed_bfloat16"],
+) -> LossScale | NoLossScale:
+    return LossScale() if precision == "mixed_float16" else NoLossScale()

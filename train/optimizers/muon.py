@@ -1,0 +1,89 @@
+"""Muon: steps of convolutions are made semi-orthogonal; the rest takes Adam's or LAMB's."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from train.optimizer_config import NOT_ADAPTED, Muon
+from train.optimizers.newton_schulz import newton_schulz
+from train.optimizers.trust import excluded, where_both
+
+
+def as_matrix(kernel: tf.Tensor) -> tf.Tensor:
+    """[..., inputs, outputs] as [outputs, all inputs of one]: a row is what one channel sees."""
+    return tf.transpose(tf.reshape(kernel, [-1, kernel.shape[-1]]))
+
+
+def as_kernel(matrix: tf.Tensor, shape: tf.TensorShape) -> tf.Tensor:
+    return tf.reshape(tf.transpose(matrix), shape)
+
+
+class MuonOptimizer(tf.keras.optimizers.Optimizer):
+    """Jordan et al. 2024, as in cifar10-airbench's airbench94_muon.py.
+
+    Kernels of convolutions (of dense layers, too, with ``dense``): m = mu m + g; u = g + mu m with
+    ``nesterov``, else m; w = w sqrt(outputs) / |w| with ``fix_norm``; w -= lr newton_schulz(u).
+    The rest, with the rate rest_rate lr: Adam's step (Kingma and Ba 2015, 1412.6980, Algorithm 1),
+    or LAMB's (You et al. 2020, 1904.00962, Algorithm 2, no decay), whose ratio is for matrices
+    that are neither bias nor normalisation.
+
+    Every rank does the same products on the same mean gradient, and they are not reduced again.
+    """
+
+    def __init__(self, config: Muon) -> None:
+        super().__init__("muon", weight_decay=None, jit_compile=False)
+        self._learning_rate = self._build_learning_rate(0.0)
+        self._config = config
+
+    def build(self, var_list: list[tf.Variable]) -> None:
+        super().build(var_list)
+        if getattr(self, "_built", False):
+            return
+        self._built = True
+        add = self.add_variable_from_reference
+        key = self._var_key
+        self._momenta = {key(variable): add(variable, "m") for variable in var_list}
+        rest = [variable for variable in var_list if not self._orthogonalises(variable)]
+        self._squares = {key(variable): add(variable, "v") for variable in rest}
+
+    def _orthogonalises(self, variable: tf.Variable) -> bool:
+        rank = len(variable.shape)
+        return rank == 4 or (rank == 2 and self._config.dense)
+
+    def update_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
+        if self._orthogonalises(variable):
+            self._matrix_step(gradient, variable)
+        else:
+            self._rest_step(gradient, variable)
+
+    def _matrix_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
+        config = self._config
+        m = self._momenta[self._var_key(variable)]
+        m.assign(config.momentum * m + gradient)
+        direction = gradient + config.momentum * m if config.nesterov else m
+        matrix = newton_schulz(as_matrix(direction), config.newton_schulz_steps)
+        weight = tf.convert_to_tensor(variable)
+        if config.fix_norm:
+            norm = tf.norm(weight)
+            wanted = float(variable.shape[-1]) ** 0.5
+            weight *= where_both(norm, norm, wanted / norm)
+        variable.assign(weight - self.learning_rate * as_kernel(matrix, variable.shape))
+
+    def _rest_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
+        config = self._config
+        m = self._momenta[self._var_key(variable)]
+        v = self._squares[self._var_key(variable)]
+        m.assign(config.beta_1 * m + (1 - config.beta_1) * gradient)
+        v.assign(config.beta_2 * v + (1 - config.beta_2) * tf.square(gradient))
+        step = tf.cast(self.iterations + 1, tf.float32)
+        m_hat = m / (1 - tf.pow(config.beta_1, step))
+        v_hat = v / (1 - tf.pow(config.beta_2, step))
+        update = m_hat / (tf.sqrt(v_hat) + config.epsilon)
+        if (
+            config.rest == "lamb"
+            and len(variable.shape) >= 2
+            and not excluded(variable, NOT_ADAPTED)
+        ):
+            w, u = tf.norm(variable), tf.norm(update)
+            update *= where_both(w, u, w / u)
+        variable.assign_sub(config.rest_rate * self.learning_rate * update)
