@@ -58,6 +58,7 @@ class DistributedStep(TrainStep):
         """model, optimizer: made in the strategy's scope."""
         super().__init__(model, optimizer, technique, seed, size=strategy.num_replicas_in_sync)
         self.strategy = strategy
+        self.replicas = len(strategy.extended.worker_devices)  # of this process
 
     def _gradients(self, batches: Sequence[Batch], step: int) -> tuple[list[Any], Any, float, int]:
         """As the parent's, but gradients and their squared norm are one of each replica.
@@ -65,6 +66,8 @@ class DistributedStep(TrainStep):
         Raises:
             ValueError: not one batch for each replica.
         """
+        if len(batches) != self.replicas:
+            raise ValueError(f"found {len(batches)} batches for {self.replicas} replicas")
         sigma = 0.0
         if self.technique.noise_batch is not None:
             images = self.size * len(batches[0][1])
@@ -81,12 +84,9 @@ class DistributedStep(TrainStep):
     def _spread(self, parts: Sequence[npt.NDArray[Any]]) -> Any:
         """One array for each replica of this process, in their order."""
         own = iter(parts)
-        spread = self.strategy.experimental_distribute_values_from_function(
+        return self.strategy.experimental_distribute_values_from_function(
             lambda _: tf.constant(next(own))
         )
-        if next(own, None) is not None:
-            raise ValueError(f"found {len(parts)} batches, more than this process has replicas")
-        return spread
 
     @tf.function(reduce_retracing=True)
     def _on_replicas(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from train.config import RunConfig
 from train.evaluate import Evaluation
@@ -14,6 +14,8 @@ from train.noise_scale import epoch_noise, same_data_alarm
 from train.record import EpochRecord, NoiseScale, TrustRatios
 from train.schedule import EpochPlan
 from train.step import StepResult
+
+Floats = npt.NDArray[np.float64]
 
 
 @dataclass
@@ -25,7 +27,7 @@ class Tally:
     def add(self, result: StepResult) -> None:
         self.results.append(result)
 
-    def sums(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def sums(self) -> Floats:
         """float64 [3]: loss x images, correct, images of this rank; to be summed over ranks."""
         table = [(r.loss * r.images, r.correct, r.images) for r in self.results]
         return np.asarray(table, np.float64).sum(axis=0)
@@ -71,18 +73,27 @@ class Tally:
         """small, big: images behind one gradient of ``small_sq`` and of ``gradient_sq``."""
         if small >= big:
             return None
-        return epoch_noise(*self._squares(), small, big, seed=seed)
+        singles, _, bigs = self._squares()
+        return epoch_noise(singles, bigs, small, big, seed=seed)
 
-    def alarm(self, small: int, big: int, compression: str) -> str | None:
-        """What to tell where the gradients of ranks, or of batches, are one and the same."""
-        if small >= big:
-            return None
-        return same_data_alarm(*self._squares(), small, big, compression)
+    def alarm(self, small: int, own: int, big: int, compression: str) -> str | None:
+        """What to tell where the gradients of batches, or those of ranks, are one and the same.
 
-    def _squares(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        pairs = [(r.small_sq, r.gradient_sq) for r in self.results]
-        table = np.asarray(pairs, np.float64)
-        return table[:, 0], table[:, 1]
+        own: images behind one gradient of ``own_sq``.
+        """
+        singles, owns, bigs = self._squares()
+        found = (
+            same_data_alarm(squares, bigs, images, big, compression)
+            for squares, images in ((singles, small), (owns, own))
+            if images < big
+        )
+        return next((alarm for alarm in found if alarm), None)
+
+    def _squares(self) -> tuple[Floats, Floats, Floats]:
+        """float64 [steps] each: of single batches, of ranks, of all."""
+        rows = [(r.small_sq, r.own_sq, r.gradient_sq) for r in self.results]
+        singles, owns, bigs = np.asarray(rows, np.float64).T
+        return singles, owns, bigs
 
 
 @dataclass(frozen=True)
@@ -90,7 +101,7 @@ class Measured:
     """What an epoch needs for its record besides its steps; equal on all ranks but the seconds."""
 
     attempt: int
-    sums: np.ndarray[Any, np.dtype[np.float64]]  # loss x images, correct, images: of all ranks
+    sums: Floats  # loss x images, correct, images: of all ranks
     checked: Evaluation | None  # None where the epoch was broken off
     train_s: float
     eval_s: float
@@ -127,6 +138,16 @@ def epoch_record(
         trust=tally.trust(),
         gain=tally.gain() if config.technique.lr_scaling == "adascale" else None,
     )
+
+
+def alarm_of(config: RunConfig, plan: EpochPlan, tally: Tally) -> str | None:
+    """What makes the epoch's numbers doubtful."""
+    if not measures_noise(config):
+        return None
+    own = config.batch_per_rank * plan.accumulation
+    return tally.alarm(
+        config.batch_per_rank, own, plan.global_batch, config.technique.compression
+    )  # fmt: skip
 
 
 def measures_noise(config: RunConfig) -> bool:

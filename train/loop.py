@@ -17,7 +17,7 @@ from train.cell import build_parts
 from train.classification import classification
 from train.config import RunConfig
 from train.data.arrays import Dataset
-from train.epoch import Measured, Tally, epoch_record, measures_noise
+from train.epoch import Measured, Tally, alarm_of, epoch_record
 from train.evaluate import Evaluation, Evaluator
 from train.files import append_line, write_atomically
 from train.measure import StepClock, StepRow, rank_steps
@@ -190,12 +190,7 @@ class Cell:
         self.ranks.barrier()
         train_s = time.perf_counter() - begin
         sums = self.ranks.summed(tally.sums())
-        if measures_noise(self.config):
-            self._note(
-                tally.alarm(
-                    self.config.batch_per_rank, plan.global_batch, self.config.technique.compression
-                )
-            )
+        self._note(alarm_of(self.config, plan, tally))
         begin = time.perf_counter()
         self._settle_statistics(plan.number + 1)
         self.checked = self.evaluate() if error is None else None

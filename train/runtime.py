@@ -54,6 +54,9 @@ def start(config: RunConfig, launch: Launch) -> Runtime:
     pin(cores)
     choose_transport(launch, os.environ)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    if config.technique.precision == "mixed_bfloat16":
+        # virtual machines list AMX units that end a process with SIGILL at the first use
+        os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
     import tensorflow as tf  # noqa: PLC0415  (threads are sized above, before TensorFlow starts)
 

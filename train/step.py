@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import horovod.tensorflow as hvd
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
@@ -44,6 +45,7 @@ class StepResult(NamedTuple):
     images: int  # of this rank
     gradient_sq: float  # of the reduced gradient, before clipping
     small_sq: float  # of the gradients of single batches, before the reduction: their mean
+    own_sq: float  # of the ranks' own gradients, each the mean over its batches: their mean
     skipped: bool
     rate: float  # as applied
     gain: float  # of AdaScale, else 1: steps that the schedule's clock advances
@@ -54,6 +56,8 @@ class StepResult(NamedTuple):
 
 class TrainStep:
     """Callable: one optimizer step on this rank's batches."""
+
+    replicas = 1  # models that one process trains, each on batches of its own
 
     def __init__(
         self,
@@ -88,11 +92,13 @@ class TrainStep:
     def __call__(self, batches: Sequence[Batch], rate: float, step: int) -> StepResult:
         """batches: whose gradients are averaged, of equal size; rate: lr of this step; step:
         0-based number over the run."""
-        gradients, square, loss, correct = self._gradients(batches, step)
+        own, square, loss, correct = self._gradients(batches, step)
         begin = time.perf_counter()
-        gradients, small, big = self._reduce(gradients, square)
+        gradients, small, big = self._reduce(own, square)
         small_sq, big_sq = float(small), float(big)  # waits for the device
         reduced = time.perf_counter()
+        accumulated = len(batches) > self.replicas and self.size > 1
+        own_sq = self._own_square(own) if accumulated else small_sq
         gain = self.adascale.gain(small_sq, big_sq) if self.adascale else 1.0
         rate *= gain
         overflow = not math.isfinite(big_sq) and self._may_overflow(small_sq)
@@ -105,6 +111,7 @@ class TrainStep:
             images=sum(len(labels) for _, labels in batches),
             gradient_sq=big_sq,
             small_sq=small_sq,
+            own_sq=own_sq,
             skipped=overflow,
             rate=rate,
             gain=gain,
@@ -179,6 +186,11 @@ class TrainStep:
     ) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
         reduced = self._reduce_over_ranks(gradients, square)
         return reduced.gradients, reduced.small, squared_norm(reduced.gradients)
+
+    def _own_square(self, own: list[tf.Tensor]) -> float:
+        """Mean over the ranks of the squared norm of each one's gradient: what tells ranks that
+        repeat each other where their accumulated batches differ."""
+        return float(hvd.allreduce(squared_norm(own), op=hvd.Average))
 
     def _apply(self, gradients: list[tf.Tensor], rate: float) -> None:
         correction = rate / self._last_rate if self._last_rate else 1.0

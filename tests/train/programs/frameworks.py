@@ -61,6 +61,12 @@ def main() -> None:
             done = parts.step(own, 0.003 * (1 if number < 6 else 2), number)
             seen.append((done.small_sq, done.gradient_sq, done.communication_s > 0))
         if parts.twin:
+            try:
+                parts.step([*own, own[0]], 0.003, STEPS)
+            except ValueError as error:
+                assert "batches for" in str(error)
+            else:
+                raise AssertionError("one batch too many")
             parts.twin.show()
         reduce_statistics(parts.model, runtime.size)
         if parts.twin:

@@ -1,0 +1,95 @@
+"""What the steps of an epoch add up to, by hand."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.builders import config
+from train.technique import Technique
+
+pytestmark = pytest.mark.tf  # train.step loads it
+
+
+def step(**changes: Any) -> Any:
+    from train.step import StepResult
+
+    values = {
+        "loss": 2.0, "correct": 3, "images": 4, "gradient_sq": 4.0, "small_sq": 6.0, "own_sq": 5.0,
+        "skipped": False, "rate": 0.1, "gain": 1.0, "trust": None, "communication_s": 0.0,
+        "update_s": 0.0,
+    }  # fmt: skip
+    return StepResult(**(values | changes))
+
+
+def tally(*steps: Any) -> Any:
+    from train.epoch import Tally
+
+    return Tally(list(steps))
+
+
+def test_sums_weigh_by_images() -> None:
+    found = tally(step(), step(loss=1.0, correct=1, images=2)).sums()
+    assert found.tolist() == [2.0 * 4 + 1.0 * 2, 4, 6]
+
+
+def test_rates_are_those_applied() -> None:
+    assert tally(step(rate=0.1), step(rate=0.3), step(rate=0.2)).rates() == (
+        0.1, 0.2, pytest.approx(0.2)
+    )  # fmt: skip
+
+
+def test_norms_leave_out_what_is_no_number() -> None:
+    assert tally(step(), step(gradient_sq=math.inf), step(gradient_sq=16.0)).gradient_norm() == 3.0
+    assert tally(step(gradient_sq=math.nan)).gradient_norm() is None
+
+
+def test_only_steps_skipped_up_to_the_last_count_in_a_row() -> None:
+    skipped = step(skipped=True, gradient_sq=math.inf)
+    assert tally(skipped, step(), skipped, skipped).skipped_in_a_row() == 2
+    assert tally(skipped, skipped, step()).skipped_in_a_row() == 0
+    assert tally(skipped, step(), skipped).skipped == 2
+
+
+def test_trust_is_over_all_steps_and_variables() -> None:
+    first = (np.array([0.1, 0.2], np.float32), np.array([0.0, 1.0], np.float32))
+    second = (np.array([0.3, 0.9], np.float32), np.array([0.0, 0.0], np.float32))
+    found = tally(step(trust=first), step(trust=None), step(trust=second)).trust()
+    assert (found.smallest, found.largest) == (pytest.approx(0.1), pytest.approx(0.9))
+    assert found.median == pytest.approx(0.25) and found.clipped_share == 0.25
+    assert tally(step()).trust() is None
+
+
+def test_one_batch_a_step_has_no_noise_scale_and_no_alarm() -> None:
+    assert tally(step()).noise(4, 4, 0) is None
+    assert tally(step(small_sq=4.0, own_sq=4.0)).alarm(4, 4, 4, "none") is None
+
+
+def test_equal_gradients_are_an_alarm_of_batches_or_of_ranks() -> None:
+    same_batches = [step(small_sq=4.0, own_sq=4.0, gradient_sq=4.0)] * 5
+    same_ranks = [step(small_sq=9.0, own_sq=4.0, gradient_sq=4.0)] * 5
+    noisy = [step(small_sq=9.0, own_sq=6.0, gradient_sq=4.0)] * 5
+    assert tally(*same_batches).alarm(4, 8, 16, "none")
+    assert tally(*same_ranks).alarm(4, 8, 16, "none")  # whose own batches differ
+    assert tally(*noisy).alarm(4, 8, 16, "none") is None
+    assert tally(*same_ranks).alarm(4, 16, 16, "none") is None  # one rank has nobody to repeat
+
+
+@pytest.mark.parametrize(
+    ("technique", "measured"),
+    [
+        ({}, True),
+        ({"noise_batch": 32}, False),
+        ({"reduction": "adasum"}, False),
+        ({"normalisation": "sync_batch_norm"}, False),
+        ({"normalisation": "batch_norm", "compression": "fp16"}, True),
+    ],
+)
+def test_noise_is_measured_where_the_two_norms_say_something(technique, measured) -> None:
+    from train.epoch import measures_noise
+
+    row = Technique(**({"name": "t", "base_lr": 0.1, "base_batch": 64} | technique))
+    assert measures_noise(config(technique=row)) is measured
