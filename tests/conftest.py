@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from jobs.launch import CellTask, clean_environment, core_groups, rank_environment
 from tests.practice import cluster, shared_folder
@@ -19,6 +20,9 @@ __all__ = ["cluster", "shared_folder"]
 pytest_plugins = ["tests.invariants"]
 
 ROOT = Path(__file__).resolve().parent.parent
+# how long an example takes is a matter of what else the machine does
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 def pytest_configure(config: pytest.Config) -> None:

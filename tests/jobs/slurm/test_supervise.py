@@ -138,6 +138,8 @@ def warned(job: Job, fake: FakeSlurm, times: int = 1) -> tuple[int, str]:
             process.send_signal(signal.SIGUSR2)
         if requeues(fake) == []:
             wait_until(lambda: requeues(fake) or process.poll() is not None, "a requeue", 20)
+        if (fake.folder / "requeue-says").exists():  # refused: it ends by itself
+            process.wait(30)
         time.sleep(0.5)
         if process.poll() is None:  # Slurm ends a job that it requeues
             process.send_signal(signal.SIGTERM)
