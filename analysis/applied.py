@@ -53,7 +53,8 @@ def summed(epochs: pd.DataFrame) -> dict[str, Any]:
     steps = epochs["steps"]
     total = int(steps.sum())
     rates = epochs[["lr_first", "lr_last", "lr_mean"]].max().max()
-    integral = (epochs["lr_mean"] * steps).sum(skipna=False)
+    applied = steps - epochs["skipped_steps"]  # which lr_mean is the mean over
+    integral = (epochs["lr_mean"] * applied).sum(skipna=False)
     gain = (epochs["gain"] * steps).sum(skipna=False)
     return {
         "epochs": len(epochs),

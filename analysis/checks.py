@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
 from statistics import median
 
 from analysis.target_checks import target_findings
+from train.config import ConfigError, RunConfig
 from train.record import GOOD, DataRecord, RunRecord
+from train.schedule import EpochPlan, RunPlan
 
 
 def reason_for(record: RunRecord, path: str) -> str:
@@ -47,7 +48,7 @@ def _findings(record: RunRecord, cell_id: str) -> Iterator[str]:
 
 
 def _epoch_findings(record: RunRecord) -> Iterator[str]:
-    config, data = record.config, record.data
+    data = record.data
     if [epoch.epoch for epoch in record.epochs] != list(range(1, len(record.epochs) + 1)):
         yield f"epochs are {[epoch.epoch for epoch in record.epochs]}, not 1, 2, 3, ..."
     yield from _first(
@@ -57,18 +58,12 @@ def _epoch_findings(record: RunRecord) -> Iterator[str]:
         if e.images != e.steps * e.global_batch
     )
     yield from _first(
-        f"epoch {e.epoch}: global batch {e.global_batch:,}, the config asks for "
-        f"{config.gpus} ranks x {config.batch_per_rank:,} images x {e.accumulation}"
-        for e in record.epochs
-        if e.global_batch != config.gpus * config.batch_per_rank * e.accumulation
-    )
-    yield from _accumulation_findings(record)
-    yield from _first(
         f"epoch {e.epoch}: {e.skipped_steps:,} of {e.steps:,} steps skipped"
         for e in record.epochs
         if e.skipped_steps > e.steps
     )
     if data is not None:
+        yield from _plan_findings(record, data)
         yield from _first(
             f"epoch {e.epoch}: accuracy over {e.validation_images:,} of "
             f"{data.validation_images:,} held-out images"
@@ -77,33 +72,8 @@ def _epoch_findings(record: RunRecord) -> Iterator[str]:
         )
 
 
-def _accumulation_findings(record: RunRecord) -> Iterator[str]:
-    """Batches per step are the config's, in every epoch; growth multiplies them and never goes
-    back."""
-    asked, growth = record.config.accumulation, record.config.technique.batch_growth
-    allowed = {asked}
-    if growth.name == "grow":
-        allowed = {asked * growth.factor**times for times in range(len(growth.milestones) + 1)}
-    expected = " or ".join(str(times) for times in sorted(allowed))
-    yield from _first(
-        f"epoch {e.epoch}: {e.accumulation} batches accumulated, the config asks for {expected}"
-        for e in record.epochs
-        if e.accumulation not in allowed
-    )
-    yield from _first(
-        f"epoch {later.epoch}: the batch shrinks from {before.global_batch:,} to "
-        f"{later.global_batch:,}"
-        for before, later in pairwise(record.epochs)
-        if later.accumulation < before.accumulation
-    )
-
-
 def _completed_findings(record: RunRecord) -> Iterator[str]:
-    config, done = record.config, len(record.epochs)
-    planned = config.planned_epochs
-    # a run with a target ends when it is met or hopeless
-    if done > planned or not done or (done < planned and config.target is None):
-        yield f"{done} of {planned} epochs, yet the status is completed"
+    config = record.config
     yield from target_findings(record)
     if record.data is not None:
         dropped, rest = record.data.dropped_per_epoch, record.data.train_images
@@ -112,7 +82,6 @@ def _completed_findings(record: RunRecord) -> Iterator[str]:
                 f"{dropped:,} images left over in an epoch, {rest:,} training images and the "
                 f"global batch {config.global_batch:,} leave {rest % config.global_batch:,}"
             )
-        yield from _first(_coverage_findings(record, record.data))
     yield from _throughput_findings(record)
     if record.weights_sha256 is None:
         reason = reason_for(record, "weights_sha256")
@@ -144,16 +113,42 @@ def _throughput_findings(record: RunRecord) -> Iterator[str]:
     )
 
 
-def _coverage_findings(record: RunRecord, data: DataRecord) -> Iterator[str]:
-    """A completed epoch is every training image but the remainder that fills no global batch."""
-    for epoch in record.epochs:
-        whole = data.train_images - data.train_images % epoch.global_batch
-        if epoch.steps * epoch.global_batch != whole:
-            yield (
-                f"epoch {epoch.epoch}: its {epoch.steps:,} steps make "
-                f"{epoch.steps * epoch.global_batch:,} of {data.train_images:,} training images, "
-                f"{whole:,} fill whole batches of {epoch.global_batch:,}"
-            )
+def _planned(config: RunConfig, data: DataRecord) -> tuple[EpochPlan, ...] | str:
+    """The epochs that the config asks for on these images; why there are none, as a text."""
+    try:
+        return RunPlan(config, data.train_images).epochs
+    except ConfigError as error:
+        return str(error)
+
+
+def _plan_findings(record: RunRecord, data: DataRecord) -> Iterator[str]:
+    """Epochs, batches and steps are those of the plan: every training image but the remainder that
+    fills no global batch, larger batches where the batch grows, and with regime adaptation a last
+    epoch that is cut short."""
+    plans = _planned(record.config, data)
+    if isinstance(plans, str):
+        yield f"its config cannot be run on its {data.train_images:,} training images: {plans}"
+        return
+    pairs = list(zip(record.epochs, plans, strict=False))
+    # the epoch in which a run diverged may have been broken off
+    whole = pairs if record.status == "completed" else pairs[:-1]
+    yield from _first(
+        f"epoch {e.epoch}: {e.steps:,} steps of {e.global_batch:,} images, the config asks for "
+        f"{plan.steps:,} on {data.train_images:,} training images"
+        for e, plan in whole
+        if e.steps != plan.steps
+    )
+    yield from _first(
+        f"epoch {e.epoch}: global batch {e.global_batch:,} of {e.accumulation} batches per rank, "
+        f"the config asks for {plan.global_batch:,} of {plan.accumulation}"
+        for e, plan in pairs
+        if (e.global_batch, e.accumulation) != (plan.global_batch, plan.accumulation)
+    )
+    done, planned = len(record.epochs), len(plans)
+    # a run with a target ends when it is met or hopeless
+    short = not done or (done < planned and record.config.target is None)
+    if done > planned or (short and record.status == "completed"):
+        yield f"{done} of {planned} epochs, yet the status is {record.status}"
 
 
 def _first(findings: Iterable[str]) -> Iterator[str]:

@@ -11,6 +11,7 @@ from analysis.checks import reason_for
 from analysis.labels import contexts, key, target_text, technique_labels
 from analysis.stats import Mean
 from train.record import EpochRecord, RunRecord
+from train.schedule import RunPlan
 
 #: Random labels: an accuracy there has no meaning, whatever a record says.
 UNLABELLED = "synthetic"
@@ -114,7 +115,7 @@ def _run_row(record: RunRecord) -> dict[str, Any]:
     condition = {name: value for name, value in asked.items() if name != "seed"}
     same_name = ("dataset", "image_size", "model", "pretrained", "data_fraction", "partition",
                  "framework", "scaling", "gpus", "batch_per_rank", "accumulation", "global_batch",
-                 "epochs", "planned_epochs", "seed")  # fmt: skip
+                 "epochs", "seed")  # fmt: skip
     about_world = ("oversubscribed", "device_kind", "device", "cores_per_rank", "nodes",
                    "launcher", "controller", "data_plane", "interface")  # fmt: skip
     about_code = ("git_commit", "git_dirty", "image_digest", "cpu", "gpu", "driver")
@@ -130,6 +131,7 @@ def _run_row(record: RunRecord) -> dict[str, Any]:
         "label_smoothing": config.technique.label_smoothing,
         "global_batch_last": record.epochs[-1].global_batch if record.epochs else None,
         **{name: getattr(config, name) for name in same_name},
+        "planned_epochs": len(RunPlan(config, data.train_images).epochs),
         **_learned(record, data.classes),
         **_timed(record),
         **{name: getattr(world, name) for name in about_world},

@@ -70,12 +70,7 @@ def without_scaling(context: str) -> str:
 
 def target_text(target: Target | None) -> str | None:
     """What a run is to reach, in few words and without a comma, which parts a context."""
-    if target is None:
-        return None
-    asked = (("train", target.train_accuracy), ("validation", target.validation_accuracy))
-    goals = " and ".join(f"{name} {goal:g}" for name, goal in asked if goal is not None)
-    held = f" held {target.held_for} times" if target.held_for > 1 else ""
-    return goals + held + (f" within {target.within_s:g} s" if target.within_s else "")
+    return None if target is None else target.in_words()
 
 
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -21,6 +21,7 @@ from jobs.signs import Watch
 from jobs.stop import Reason
 from train.config import RunConfig
 from train.record import RECORD_NAME, RunError, Status, read_record
+from train.schedule import most_epochs
 from train.traces import (
     CHECKPOINT_NAME,
     EPOCHS_NAME,
@@ -72,7 +73,7 @@ def attend(start: Start) -> str:
     trouble: Exception | None = None
     try:
         _clear(cell, config.processes, resume=start.resume)
-        reserve(cell, config.epochs)
+        reserve(cell, most_epochs(config))
         begun = Begun(number=attempt, started_at=started_at, pid=os.getpid(), job=start.job)
         announce(cell, begun)
         start.begin(attempt)

@@ -7,16 +7,19 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TextIO
 
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from jobs.apart import apart, in_words
 from jobs.ledger import RUNNING, Standing
 from jobs.plan import common_start
 from jobs.signs import read_sign
 from train.record import GOOD, EpochRecord
+from train.schedule import epochs_to_train
 from train.traces import EPOCHS_NAME
 
 PLAIN_PERIOD_S = 10.0
@@ -35,6 +38,12 @@ class Row:
     began: float | None = None
     took_s: float | None = None
     why: str = ""
+    apart: str = ""  # what sets it apart from other cells beside its id
+
+    @cached_property
+    def epochs(self) -> int | None:
+        """Of the whole run; None where it takes the data to know."""
+        return epochs_to_train(self.cell.config)
 
     def last_epoch(self) -> EpochRecord | None:
         """From the end of its file alone: it is drawn often, beside ranks that are timed."""
@@ -51,11 +60,12 @@ class Row:
         return time.monotonic() - self.began if self.began else 0.0
 
     def rest_s(self) -> float | None:
-        """Seconds of the epochs to go at the pace of the last one; None before there is one."""
+        """Seconds of the epochs to go at the pace of the last one; None before there is one, or
+        where their number is not known."""
         last = self.last_epoch()
-        if last is None:
+        if last is None or self.epochs is None:
             return None
-        return (self.cell.config.planned_epochs - last.epoch) * (last.train_s + last.eval_s)
+        return max(0, self.epochs - last.epoch) * (last.train_s + last.eval_s)
 
 
 @dataclass
@@ -67,7 +77,13 @@ class Board:
 
     @classmethod
     def of(cls, cells: Sequence[Standing]) -> Board:
-        return cls({c.config.cell_id(): Row(c, c.status if c.done else "waiting") for c in cells})
+        differing = apart([cell.config for cell in cells])
+        rows = {}
+        for cell in cells:
+            name = cell.config.cell_id()
+            state = cell.status if cell.done else "waiting"
+            rows[name] = Row(cell, state, apart=in_words(differing[name]))
+        return cls(rows)
 
     def started(self, cell: Standing) -> Row:
         row = self.rows[cell.config.cell_id()]
@@ -112,15 +128,20 @@ class Board:
 def numbers(row: Row) -> tuple[str, str, str, str]:
     """epoch, loss, accuracy, images/s of a row as text; '' where there is nothing yet."""
     last = row.last_epoch()
-    total = row.cell.config.planned_epochs
     if last is None:
         if row.state != "running":
             return "", "", "", ""
         sign = read_sign(row.cell.folder, 0)
-        return f"0/{total}", "", "", "starting" if sign.at is None else sign.phase
+        return of_all(0, row.epochs), "", "", "starting" if sign.at is None else sign.phase
     loss = "" if last.train_loss is None else f"{last.train_loss:.4f}"
     accuracy = "" if last.validation_accuracy is None else f"{last.validation_accuracy:.4f}"
-    return f"{last.epoch}/{total}", loss, accuracy, f"{last.images / max(last.train_s, 1e-9):,.0f}"
+    rate = f"{last.images / max(last.train_s, 1e-9):,.0f}"
+    return of_all(last.epoch, row.epochs), loss, accuracy, rate
+
+
+def of_all(epoch: int, epochs: int | None) -> str:
+    """3/12, or 3 alone where the number of all is not known."""
+    return str(epoch) if epochs is None else f"{epoch}/{epochs}"
 
 
 def clock(seconds: float | None) -> str:
@@ -149,10 +170,7 @@ class PlainDisplay:
         number = list(self.board.rows).index(cell.config.cell_id()) + 1
         how = " (going on from its checkpoint)" if cell.resume else ""
         how = " by an earlier make sweep, waiting for it" if cell.status == RUNNING else how
-        self._say(
-            f"[{number:>{self._width}}/{len(self.board.rows)}] {row.cell.config.cell_id()}: "
-            f"started{how}"
-        )
+        self._say(f"[{number:>{self._width}}/{len(self.board.rows)}] {_told(row)}: started{how}")
 
     def tick(self) -> None:
         if time.monotonic() - self._last < PLAIN_PERIOD_S:
@@ -226,12 +244,17 @@ class LiveDisplay:
             spent = row.spent_s() if row.state == "running" else None
             name = row.cell.config.cell_id()
             table.add_row(
-                f"..{name.removeprefix(start)}" if start else name,
+                f"..{name.removeprefix(start)}" if start else _told(row),
                 row.state,
                 *numbers(row),
                 clock(row.took_s or spent),
             )
         return table
+
+
+def _told(row: Row) -> str:
+    """The cell's name, and what it does not say of it."""
+    return row.cell.config.cell_id() + (f" ({row.apart})" if row.apart else "")
 
 
 def _window(rows: list[Row], height: int) -> list[Row]:

@@ -26,7 +26,7 @@ Keys of a cell: dataset, image_size, model, pretrained, technique, gpus (ranks),
 data_fraction (1.0), partition, framework (horovod), and
 - scaling: weak (default) with batch_per_rank, or strong with global_batch, which gpus must divide;
 - accumulation (1): batches that each rank adds up per step, so that global batch = gpus x
-  batch_per_rank x accumulation, as on so many times the ranks. In strong scaling give
+  batch_per_rank x accumulation: the gradients of so many times the ranks. In strong scaling give
   batch_per_rank instead, what fits into memory, and the accumulation follows;
 - base_batch: the global batch that base_lr belongs to; default: the batch at one GPU, which is
   batch_per_rank in weak scaling, whatever is accumulated, and global_batch in strong scaling.

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 from pydantic import Field, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from jobs.parts import parts_of
+from jobs.parts import as_list, parts_of
 from jobs.suggest import unknown
 from jobs.techniques import KINDS, PARAMETERS, spelled_out
 from train.config import DATASETS, FOLDER_PREFIX, RunConfig
@@ -102,7 +102,9 @@ def _type_problem(key: str, value: Any) -> str | None:
         where = ".".join([key, *(str(part) for part in first["loc"] if part != kind)])
         found = json.dumps(first["input"], ensure_ascii=False)
         text = first["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
-        return f"{where}: expected {text}, found {found}{_unquote(first['input'])}"
+        text = "a list" if first["type"] == "tuple_type" else text
+        hint = as_list(first) or _unquote(first["input"])
+        return f"{where}: expected {text}, found {found}{hint}"
     return None
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.console import Console
 
+from jobs.apart import apart
 from jobs.estimate import Rates, estimate
 from train.config import ConfigError, RunConfig
 from train.schedule import RunPlan, plan_of
@@ -36,8 +37,12 @@ class PlanRow:
     seconds: float | None  # estimated wall time
     source: str  # where the estimate is from, or why there is none
     initial_share: float  # of batch norm's initial statistics in the averages at the end
+    target: str | None = None  # what it stops at, in words
+    apart: tuple[tuple[str, str], ...] = ()  # settings that set it apart from others of the sweep
 
 
+#: Of what sets cells apart: columns of their own; a target's words are told below the table.
+_TOLD = {"batch", "epochs", "base_lr", "target"}
 #: Above this, what evaluation normalises with is no longer what the network was trained with.
 MUCH_INITIAL = 0.05
 
@@ -50,12 +55,15 @@ def plan_rows(configs: Iterable[RunConfig], facts: Facts, rates: Rates) -> tuple
             whose size is not in ``facts``.
     """
     rows, wrong = [], []
+    configs = list(configs)
+    differing = apart(configs)
     for config in configs:
         key = (config.dataset, config.image_size)
         if key not in facts:
             raise ConfigError(f"the size of the data set {config.dataset} is not known")
         try:
-            rows.append(_row(plan_of(config, facts[key]), rates))
+            row = _row(plan_of(config, facts[key]), rates)
+            rows.append(replace(row, apart=tuple(differing[config.cell_id()].items())))
         except ConfigError as error:
             wrong.append(str(error))
     if wrong:
@@ -84,6 +92,7 @@ def _row(plan: RunPlan, rates: Rates) -> PlanRow:
         seconds=time.seconds,
         source=time.source,
         initial_share=_initial_share(plan),
+        target=config.target.in_words() if config.target else None,
     )
 
 
@@ -133,13 +142,16 @@ def _table(
     model of the ids where all cells share them.
     """
     words = common_start([row.cell_id for row in rows]) if shorten else ""
-    head = ["cell", "gpus", "batch", "steps/epoch", "epochs", "steps", "peak lr", "time"]
+    keys = [key for key, _ in rows[0].apart if key not in _TOLD] if rows else []
+    head = ["cell", *keys, "gpus", "batch", "steps/epoch", "epochs", "steps", "peak lr", "time"]
     above = [""] * len(head)
     if words:
-        above[3], head[3] = "steps", "/epoch"
+        at = head.index("steps/epoch")
+        above[at], head[at] = "steps", "/epoch"
     body = [
         (
             f"..{row.cell_id.removeprefix(words)}" if words else row.cell_id,
+            *(dict(row.apart)[key] for key in keys),
             str(row.gpus),
             _batch(row),
             f"{row.steps_per_epoch:,}",
@@ -185,9 +197,13 @@ def summary(rows: Sequence[PlanRow], done: Collection[str] = ()) -> list[str]:
     if accumulated := sum(row.accumulation > 1 for row in rows):
         most = max(row.accumulation for row in rows)
         lines.append(
-            f"{accumulated} accumulate up to {most} batches per step: they compute what as many "
-            "times the ranks would, in more time"
+            f"{accumulated} accumulate up to {most} batches per step: the gradients of as many "
+            "times the ranks, batch norm per batch, in more time; not alike: moving averages (they "
+            "move once per batch), noise and dropout draws"
         )
+    targets = Counter(row.target for row in rows if row.target)
+    for goal, count in targets.items():
+        lines.append(f"{count} stop at {goal}, or when that is out of reach")
     if early := [row.initial_share for row in rows if row.initial_share > MUCH_INITIAL]:
         lines.append(
             f"{len(early)} take so few steps that up to {max(early):.0%} of the initial batch-norm "

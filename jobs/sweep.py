@@ -16,7 +16,8 @@ from pydantic import ValidationError
 from jobs.expand import Cell, axes_of, expand, written
 from jobs.grammar import SweepFile, parse
 from jobs.keys import CELL_KEYS, defaults
-from jobs.named import find_file, names_in
+from jobs.named import find_file
+from jobs.parts import finding
 from jobs.techniques import PARAMETERS, TECHNIQUES_FILE, TechniqueRow, load_techniques
 from jobs.yamlfile import load_yaml
 from train.config import ConfigError, RunConfig
@@ -61,10 +62,6 @@ def load_sweep(
     )
 
 
-def sweep_names(folder: Path = SWEEPS) -> list[str]:
-    return names_in(folder)
-
-
 def _config(cell: Cell, file: SweepFile, rows: Mapping[str, TechniqueRow]) -> RunConfig:
     values = {**defaults(), **cell.values()}
     for key in _REQUIRED:
@@ -83,7 +80,7 @@ def _config(cell: Cell, file: SweepFile, rows: Mapping[str, TechniqueRow]) -> Ru
         return RunConfig.model_validate_json(json.dumps(data), strict=True)
     except ValidationError as error:
         first = error.errors()[0]
-        text = first["msg"].removeprefix("Value error, ")
+        text = finding(RunConfig, first)
         key = _culprit(cell, first["loc"], text)
         where = ".".join(str(part) for part in first["loc"])
         raise _wrong(cell, file, key, f"{where}: {text}" if where else text) from error

@@ -10,10 +10,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from jobs.parts import parts_of
+from jobs.parts import findings, parts_of
 from jobs.suggest import unknown
 from jobs.yamlfile import Document, load_yaml
-from train.config import explain
 from train.technique import Technique
 
 TECHNIQUES_FILE = Path(__file__).with_name("techniques.yaml")
@@ -87,7 +86,7 @@ def _row(document: Document, name: str) -> TechniqueRow:
         # what is wrong with fields together has no place of its own: the one it names first
         named = [key for key in given if key in first["msg"] and key in PARAMETERS]
         where = first["loc"][:1] or sorted(named, key=first["msg"].find)[:1]
-        text = f"technique {name} is against the contract:\n{explain(error)}"
+        text = f"technique {name} is against the contract:\n{findings(Technique, error)}"
         raise document.error((name, *where), text) from error
     fields = technique.model_dump(mode="json", include=set(PARAMETERS))
     return TechniqueRow(name, given["label"], given["why"], fields)

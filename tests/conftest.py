@@ -37,6 +37,15 @@ def pytest_configure(config: pytest.Config) -> None:
             signal.signal(number, usual)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests on the practice cluster mostly wait: one worker takes them, from the beginning, while
+    others do the rest."""
+    of_cluster = [item for item in items if item.get_closest_marker("slurm")]
+    for item in of_cluster:
+        item.add_marker(pytest.mark.xdist_group("cluster"))
+    items.sort(key=lambda item: item.get_closest_marker("slurm") is None)
+
+
 @pytest.fixture(scope="session")
 def data_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One folder of prepared data sets for the whole session."""

@@ -24,9 +24,10 @@ class Progress:
     """What had been done when the checkpoint was written, at the end of an epoch."""
 
     epochs: tuple[EpochRecord, ...]
-    last_rate: float
+    last_rate: float | None  # of the last step that was applied, if one was
     position: float  # of the schedule's clock
     adascale: tuple[float, ...] | None  # its averages, where there are any
+    skipped_in_a_row: int  # steps up to the last one
 
     @property
     def epochs_done(self) -> int:
@@ -38,9 +39,10 @@ class _Meta(Frozen):
 
     identity: str
     epochs: tuple[EpochRecord, ...]
-    last_rate: float
+    last_rate: float | None
     position: float
     adascale: tuple[float, ...] | None
+    skipped_in_a_row: int
 
 
 def _identity(config: RunConfig, fingerprint: str) -> str:
@@ -66,6 +68,7 @@ def save(
         last_rate=progress.last_rate,
         position=progress.position,
         adascale=progress.adascale,
+        skipped_in_a_row=progress.skipped_in_a_row,
     )
     arrays = {f"v{i}": variable.numpy() for i, variable in enumerate(variables)}
     arrays["meta"] = np.frombuffer(meta.model_dump_json().encode(), np.uint8)
@@ -113,4 +116,6 @@ def restore(
         return None
     for variable, value in zip(variables, values, strict=True):
         variable.assign(value)
-    return Progress(meta.epochs, meta.last_rate, meta.position, meta.adascale)
+    return Progress(
+        meta.epochs, meta.last_rate, meta.position, meta.adascale, meta.skipped_in_a_row
+    )

@@ -5,17 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from train.optimizer_config import NovoGradTfa
-from train.schedule_config import CropFlip, Fixed, Grow, Step
+from train.schedule_config import Constant, CropFlip, Fixed, Grow, Step
 
 if TYPE_CHECKING:  # which imports this module
     from train.config import RunConfig
+
+#: Data sets of one channel, and those of them where a mirrored image is another character.
+_GREY = ("digits", "fashion_mnist", "mnist")
+_CHARACTERS = ("digits", "mnist")
+_RESNET50_SIDE = 32  # pixels, at least
 
 
 def combination_problem(config: RunConfig) -> str | None:
     """What is wrong with the cell as a whole, with what to do; None where nothing is."""
     checks = (
-        _target, _ghosts, _adasum, _adascale, _noise, _network, _accumulation, _milestones, _growth,
-        _images, _distribute,
+        _target, _ghosts, _adasum, _adascale, _noise, _network, _accumulation, _warmup, _milestones,
+        _growth, _images, _distribute,
     )  # fmt: skip
     return next((text for check in checks if (text := check(config))), None)
 
@@ -48,9 +53,16 @@ def _adasum(config: RunConfig) -> str | None:
 
 
 def _adascale(config: RunConfig) -> str | None:
-    row = config.technique
-    alone = config.gpus * config.accumulation == 1
-    if row.lr_scaling != "adascale" or not alone or config.global_batch <= row.base_batch:
+    row, batch = config.technique, config.global_batch
+    if row.lr_scaling != "adascale" or batch == row.base_batch:
+        return None
+    if batch < row.base_batch:
+        return (
+            f"lr_scaling adascale is for batches above the base_batch of {row.base_batch}, found a "
+            f"global batch of {batch}: use a base_batch of at most {batch}, with its rate, or "
+            "lr_scaling: sqrt or linear"
+        )
+    if config.gpus * config.accumulation > 1:
         return None
     return (
         f"lr_scaling adascale compares the gradients of ranks or of accumulated batches, but there "
@@ -73,10 +85,17 @@ def _network(config: RunConfig) -> str | None:
     row = config.technique
     if config.model != "resnet50":
         return None
-    if row.normalisation in ("ghost_batch_norm", "sync_batch_norm"):
+    if row.normalisation != "batch_norm":
         return (
             f"model resnet50 comes with batch norm built in, so normalisation {row.normalisation} "
             "would have no effect: use batch_norm"
+        )
+    side = config.image_side
+    if config.dataset in _GREY or (side is not None and side < _RESNET50_SIDE):
+        return (
+            f"model resnet50 needs RGB images of at least {_RESNET50_SIDE} pixels, found "
+            f"{config.dataset}{'' if side is None else f' with {side}'}: use cnn or resnet_mini, "
+            "or for a folder a larger image_size"
         )
     if row.zero_gamma or row.initialisation != "glorot" or row.standardise:
         return (
@@ -87,11 +106,48 @@ def _network(config: RunConfig) -> str | None:
 
 
 def _accumulation(config: RunConfig) -> str | None:
-    accumulates = config.accumulation > 1 or not isinstance(config.technique.batch_growth, Fixed)
-    if accumulates and isinstance(config.technique.optimizer, NovoGradTfa):
+    row = config.technique
+    if config.accumulation == 1 and isinstance(row.batch_growth, Fixed):
+        return None
+    batch = config.gpus * config.batch_per_rank
+    if row.normalisation == "sync_batch_norm":
+        return (
+            f"normalisation sync_batch_norm with accumulation or batch_growth: each rank computes "
+            f"one batch at a time, so it would normalise over {batch} images, not over all of a "
+            "step: use ghost_batch_norm, or gpus in place of accumulation"
+        )
+    if row.reduction == "adasum":
+        return (
+            "reduction adasum with accumulation or batch_growth: its tree is over ranks, and what "
+            "one rank accumulates is averaged: use gpus in place of accumulation"
+        )
+    if isinstance(row.optimizer, NovoGradTfa):
         return (
             "optimizer novograd_tfa with accumulation is the form that starts with a step up to "
             "32 times too long in Horovod's own wrapper: use novograd, the published rule"
+        )
+    return None
+
+
+def _warmup(config: RunConfig) -> str | None:
+    row, epochs = config.technique, config.epochs
+    warmup, schedule, growth = row.warmup_epochs, row.schedule, row.batch_growth
+    if warmup >= epochs and not isinstance(schedule, Constant):
+        return (
+            f"warmup_epochs {warmup:g} are the whole run of {epochs} epochs, so that schedule "
+            f"{schedule.name} would never begin: use a fifth of them or less"
+        )
+    if isinstance(schedule, Step):
+        unit = epochs if schedule.unit == "fraction" else 1
+        starts = [milestone * unit for milestone in schedule.milestones]
+    else:
+        starts = list(growth.epochs(epochs)) if isinstance(growth, Grow) else []
+    early = [round(start, 3) for start in starts if start < warmup - 1e-9]
+    if early:
+        what = "schedule" if isinstance(schedule, Step) else "batch_growth"
+        return (
+            f"{what}: the milestones after {early} epochs fall into the warm-up of {warmup:g}, "
+            "where the rate still climbs: use later ones, or fewer warmup_epochs"
         )
     return None
 
@@ -128,7 +184,7 @@ def _images(config: RunConfig) -> str | None:
     images, side = config.technique.augmentation, config.image_side
     if not isinstance(images, CropFlip):
         return None
-    if config.dataset in ("digits", "mnist") and images.flip != "none":
+    if config.dataset in _CHARACTERS and images.flip != "none":
         return (
             f"augmentation: flip {images.flip} turns digits of {config.dataset} into other "
             "characters: say flip: none"

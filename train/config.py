@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -60,6 +59,13 @@ class Target(Frozen):
         if self.train_accuracy is None and self.validation_accuracy is None:
             raise ValueError("a target needs train_accuracy, validation_accuracy or both")
         return self
+
+    def in_words(self) -> str:
+        """Few words and no comma: it stands within lists."""
+        asked = (("train", self.train_accuracy), ("validation", self.validation_accuracy))
+        goals = " and ".join(f"{name} {goal:g}" for name, goal in asked if goal is not None)
+        held = f" held {self.held_for} times" if self.held_for > 1 else ""
+        return goals + held + (f" within {self.within_s:g} s" if self.within_s else "")
 
 
 class RunConfig(Frozen):
@@ -126,16 +132,6 @@ class RunConfig(Frozen):
     def processes(self) -> int:
         """One per rank, but MirroredStrategy has all its replicas in one."""
         return 1 if self.framework == "mirrored" else self.gpus
-
-    @property
-    def planned_epochs(self) -> int:
-        """Epochs of the run: with regime adaptation as many as see the base batch's steps.
-
-        To about one, where the images do not divide by the batches: RunPlan.epochs counts exactly.
-        """
-        if not self.technique.regime_adaptation:
-            return self.epochs
-        return max(1, math.ceil(self.epochs * self.global_batch / self.technique.base_batch))
 
     @property
     def image_side(self) -> int | None:

@@ -18,7 +18,7 @@ import tensorflow as tf
 from train.layers import StepSeed
 from train.ranks import UnequalRanks
 from train.sample_noise import sigma_for
-from train.step import Batch, TrainStep, squared_norm
+from train.step import Batch, TrainStep, first_elements, squared_norm
 from train.technique import Technique
 
 _MEAN = tf.distribute.ReduceOp.MEAN
@@ -35,7 +35,7 @@ class ReplicaSeed(StepSeed):
         tf.Module.__init__(self, name="step_seed")
         with strategy.scope():
             self.value = tf.Variable(
-                [0, 0], dtype=tf.int32, trainable=False, name="step_seed",
+                [0, 0], dtype=tf.int64, trainable=False, name="step_seed",
                 synchronization=tf.VariableSynchronization.ON_READ,
                 aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
             )  # fmt: skip
@@ -94,7 +94,7 @@ class DistributedStep(TrainStep):
     ) -> Any:
         def on_one(images: tf.Tensor, labels: tf.Tensor) -> tuple[Any, ...]:
             found = self._local(images, labels, number, sigma, noisy=noisy)
-            return (*found, _first_elements(found[0]))
+            return (*found, first_elements(found[0]))
 
         return self.strategy.run(on_one, args=(images, labels))
 
@@ -126,7 +126,7 @@ class DistributedStep(TrainStep):
             self.optimizer.apply_gradients(
                 zip(gradients, variables, strict=True), experimental_aggregate_gradients=False
             )
-            return _first_elements(variables)
+            return first_elements(variables)
 
         done = self.strategy.run(on_one, args=(gradients,))
         return tf.concat(self._local_results(done), axis=0)
@@ -137,11 +137,6 @@ class DistributedStep(TrainStep):
 
     def _local_results(self, values: Any) -> tuple[Any, ...]:
         return tuple(self.strategy.experimental_local_results(values))
-
-
-def _first_elements(tensors: Sequence[Any]) -> tf.Tensor:
-    """There only when all of them are."""
-    return tf.concat([tf.reshape(tensor, [-1])[:1] for tensor in tensors], axis=0)
 
 
 class Copies:

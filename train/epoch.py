@@ -10,12 +10,16 @@ import numpy.typing as npt
 
 from train.config import RunConfig
 from train.evaluate import Evaluation
+from train.measure import StepRow
 from train.noise_scale import epoch_noise, same_data_alarm
-from train.record import EpochRecord, NoiseScale, TrustRatios
+from train.record import EpochRecord, NoiseScale, RunError, TrustRatios
 from train.schedule import EpochPlan
 from train.step import StepResult
+from train.verdict import not_finite, overflows
 
 Floats = npt.NDArray[np.float64]
+#: Steps in a row that half precision may skip before the run counts as diverged.
+MOST_SKIPPED = 20
 
 
 @dataclass
@@ -36,18 +40,10 @@ class Tally:
     def skipped(self) -> int:
         return sum(result.skipped for result in self.results)
 
-    def skipped_in_a_row(self) -> int:
-        """Steps skipped up to the last one."""
-        count = 0
-        for result in reversed(self.results):
-            if not result.skipped:
-                break
-            count += 1
-        return count
-
     def rates(self) -> tuple[float, float, float]:
-        """First, last and mean rate as applied."""
-        rates = [result.rate for result in self.results]
+        """First, last and mean rate as applied; where no step was, as they would have been."""
+        applied = [result.rate for result in self.results if result.applied]
+        rates = applied or [result.rate for result in self.results]
         return rates[0], rates[-1], float(np.mean(rates))
 
     def gradient_norm(self) -> float | None:
@@ -148,6 +144,26 @@ def alarm_of(config: RunConfig, plan: EpochPlan, tally: Tally) -> str | None:
     return tally.alarm(
         config.batch_per_rank, own, plan.global_batch, config.technique.compression
     )  # fmt: skip
+
+
+def step_row(plan: EpochPlan, input_s: float, call_s: float, result: StepResult) -> StepRow:
+    return StepRow(
+        plan.number, input_s, call_s, result.communication_s, result.update_s, result.rate,
+        plan.global_batch, result.loss, result.gradient_sq, result.small_sq, result.gain,
+        result.skipped,
+    )  # fmt: skip
+
+
+def fatal(plan: EpochPlan, step: int, result: StepResult, skipped_in_a_row: int) -> RunError | None:
+    """What ends the run at this step, from 1 in its epoch; the same on all ranks.
+
+    skipped_in_a_row: steps up to this one, those of earlier epochs included.
+    """
+    if skipped_in_a_row > MOST_SKIPPED:
+        return overflows(plan.number + 1, step, MOST_SKIPPED)
+    if not result.applied and not result.skipped:
+        return not_finite(plan.number + 1, step)
+    return None
 
 
 def measures_noise(config: RunConfig) -> bool:

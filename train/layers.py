@@ -7,15 +7,23 @@ from typing import Any
 import tensorflow as tf
 
 
+def draw_number(step: int, micro: int) -> int:
+    """What the draws of one of a step's accumulated batches are numbered by: of 64 bits the lower
+    half is the step, so that the first batch has the step's own number and no two have the same."""
+    return step + (micro << 32)
+
+
 class StepSeed(tf.Module):
-    """Two integers that all random layers of a model share: the rank's stream and the step."""
+    """Two integers that all random layers of a model share: the rank's stream and the number of
+    the draw, which is the step's, or that of :func:`draw_number`."""
 
     def __init__(self, stream: int) -> None:
         super().__init__(name="step_seed")
-        self.value = tf.Variable([stream, 0], dtype=tf.int32, trainable=False, name="step_seed")
+        with tf.device("CPU"):  # where random operations read their seeds
+            self.value = tf.Variable([stream, 0], dtype=tf.int64, trainable=False, name="step_seed")
 
-    def set_step(self, step: tf.Tensor) -> None:
-        self.value.assign(tf.stack([self.value[0], tf.cast(step, tf.int32)]))
+    def set_step(self, number: tf.Tensor) -> None:
+        self.value.assign(tf.stack([self.value[0], tf.cast(number, tf.int64)]))
 
 
 class SeededDropout(tf.keras.layers.Layer):

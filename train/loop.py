@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import socket
 import time
 from collections.abc import Callable
@@ -17,10 +16,10 @@ from train.cell import build_parts
 from train.classification import classification
 from train.config import RunConfig
 from train.data.arrays import Dataset
-from train.epoch import Measured, Tally, alarm_of, epoch_record
+from train.epoch import Measured, Tally, alarm_of, epoch_record, fatal, step_row
 from train.evaluate import Evaluation, Evaluator
 from train.files import append_line, write_atomically
-from train.measure import StepClock, StepRow, rank_steps
+from train.measure import StepClock, rank_steps
 from train.ranks import Ranks
 from train.record import (
     Classification,
@@ -32,16 +31,13 @@ from train.record import (
 )
 from train.runtime import Runtime
 from train.schedule import EpochPlan
-from train.step import StepResult
 from train.targets import Decision, decide, outcome
 from train.task import Unfinished
 from train.traces import CHECKPOINT_NAME, EPOCHS_NAME
 from train.traffic import moved, read_counters
-from train.verdict import divergence, not_finite, overflows
+from train.verdict import divergence
 
 Beat = Callable[[str], None]
-#: Steps in a row that half precision may skip before the run counts as diverged.
-MOST_SKIPPED = 20
 
 
 @dataclass(frozen=True)
@@ -80,6 +76,7 @@ class Cell:
         self.plans = self.parts.plan.epochs
         self.evaluate = Evaluator(self.model, self.data, rank, size, self.beat)
         self.position = 0.0  # of the schedule's clock: the step, or what AdaScale made of it
+        self.skipped_in_a_row = 0  # steps, up to the last one
         self.checked: Evaluation | None = None  # the last evaluation
         self.alarms: list[str] = []
 
@@ -158,6 +155,7 @@ class Cell:
         if progress:
             self.step.resume_at(progress.last_rate)
             self.position = progress.position
+            self.skipped_in_a_row = progress.skipped_in_a_row
             if self.step.adascale and progress.adascale:
                 self.step.adascale.restore(progress.adascale)
         if self.runtime.rank == 0:
@@ -180,11 +178,12 @@ class Cell:
             self.beat(f"training step {index + 1} of {plan.steps}, epoch {plan.number + 1}")
             rate = self.parts.plan.rate(self.position)
             result = self.step(step_batches, rate, plan.first_step + index)
-            if not result.skipped:
+            self.skipped_in_a_row = self.skipped_in_a_row + 1 if result.skipped else 0
+            if result.applied:
                 self.position += result.gain
             tally.add(result)
-            self.clock.add(_row(plan, got - asked, time.perf_counter() - got, result))
-            if error := _fatal(plan, index + 1, tally):
+            self.clock.add(step_row(plan, got - asked, time.perf_counter() - got, result))
+            if error := fatal(plan, index + 1, result, self.skipped_in_a_row):
                 break
             asked = time.perf_counter()
         self.ranks.barrier()
@@ -233,8 +232,8 @@ class Cell:
         if whole:
             adascale = self.step.adascale
             progress = checkpoint.Progress(
-                tuple(epochs), epochs[-1].lr_last, self.position,
-                adascale.state() if adascale else None,
+                tuple(epochs), self.step.last_rate, self.position,
+                adascale.state() if adascale else None, self.skipped_in_a_row,
             )  # fmt: skip
             file = self.out / CHECKPOINT_NAME
             checkpoint.save(file, self.config, self.data.fingerprint, self.parts.state, progress)
@@ -246,21 +245,3 @@ class Cell:
         found = self.ranks.gathered(mine)
         known = tuple(steps for steps in found if steps is not None)
         return known if len(known) == len(found) else None
-
-
-def _row(plan: EpochPlan, input_s: float, call_s: float, result: StepResult) -> StepRow:
-    return StepRow(
-        plan.number, input_s, call_s, result.communication_s, result.update_s, result.rate,
-        plan.global_batch, result.loss, result.gradient_sq, result.small_sq, result.gain,
-        result.skipped,
-    )  # fmt: skip
-
-
-def _fatal(plan: EpochPlan, step: int, tally: Tally) -> RunError | None:
-    """What ends the run at this step, the same on all ranks."""
-    last = tally.results[-1]
-    if tally.skipped_in_a_row() > MOST_SKIPPED:
-        return overflows(plan.number + 1, step, MOST_SKIPPED)
-    if not math.isfinite(last.gradient_sq) and not last.skipped:
-        return not_finite(plan.number + 1, step)
-    return None

@@ -38,7 +38,8 @@ class LossScale(tf.Module):
         return [gradient / self.scale for gradient in gradients]
 
     def update(self, finite: tf.Tensor) -> None:
-        """After each step. finite: bool scalar, equal on all ranks, so from reduced gradients.
+        """After each step. finite: bool scalar, of all ranks' gradients before they travelled; the
+        same on all ranks.
 
         Not finite: half the scale, at least 1. Finite ``grow_after`` times in a row: twice the
         scale, unless that is beyond float32.

@@ -164,11 +164,6 @@ def _resnet50(
             f"resnet50 needs RGB images of at least 32x32 pixels, found {shape}: "
             "choose model cnn or resnet_mini, or a larger image_size"
         )
-    if technique.normalisation != "batch_norm":
-        raise ConfigError(
-            f"resnet50 has batch norm built in, but technique {technique.name} has normalisation "
-            f"{technique.normalisation}: choose a technique with batch_norm"
-        )
     inputs = tf.keras.Input(shape, dtype="uint8", name="images")
     x = tf.cast(inputs, tf.float32)[..., ::-1] - tf.constant([103.939, 116.779, 123.68])
     body = tf.keras.applications.ResNet50(include_top=False, weights=None, input_shape=shape)

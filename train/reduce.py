@@ -19,9 +19,6 @@ class Reduced(NamedTuple):
 
     gradients: list[tf.Tensor]  # float32
     small: tf.Tensor  # float32 scalar: mean over the ranks of |own gradient|^2
-    # whether gradients are the mean over the ranks: only then their squared norm is the noise
-    # scale's big one (McCandlish et al. 2018, 1812.06162, appendix A.1)
-    is_mean: bool = True
 
 
 # (this rank's float32 gradients, their squared norm as a float32 scalar) -> Reduced, in the graph
@@ -63,5 +60,4 @@ def _bf16(gradients: list[tf.Tensor], square: tf.Tensor, size: int) -> Reduced:
 
 
 def _adasum(gradients: list[tf.Tensor], square: tf.Tensor, size: int) -> Reduced:
-    combined, small = over_ranks(gradients, square, size)
-    return Reduced(combined, small, is_mean=False)
+    return Reduced(*over_ranks(gradients, square, size))

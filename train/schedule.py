@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
 
-from train.config import ConfigError, RunConfig, trainable_images, used_train_images
+from train.config import DATASETS, ConfigError, RunConfig, trainable_images, used_train_images
 from train.schedule_config import Cosine, Grow, Polynomial, Step
 
 
@@ -189,11 +189,35 @@ class RunPlan:
         return largest
 
 
+def epochs_to_train(config: RunConfig, used: int | None = None) -> int | None:
+    """Epochs of the run, also for those who have not seen its data.
+
+    Regime adaptation turns steps into epochs, which takes the number of images (``used``, as of
+    RunPlan). None where it is neither given nor published, or where the cell cannot run at all.
+    """
+    if not config.technique.regime_adaptation:
+        return config.epochs
+    facts = DATASETS.get(config.dataset)
+    try:
+        if used is not None:
+            return len(RunPlan(config, used).epochs)
+        return None if facts is None else len(plan_of(config, facts.train_images).epochs)
+    except ConfigError:
+        return None
+
+
+def most_epochs(config: RunConfig) -> int:
+    """No fewer than the run has, whatever its data: n images fill at least half of n/B batches."""
+    bound = 2 * config.epochs * config.global_batch / config.technique.base_batch
+    return epochs_to_train(config) or math.ceil(bound)
+
+
 def plan_of(config: RunConfig, available: int) -> RunPlan:
     """The plan of a cell on a data set of ``available`` training images, checked.
 
     Raises:
-        ConfigError: an epoch would have no step, or the batch cannot grow as asked.
+        ConfigError: an epoch would have no step, the batch cannot grow as asked, or the warm-up is
+            shorter than a step.
     """
     return checked_plan(config, trainable_images(config, available))
 
@@ -202,11 +226,22 @@ def checked_plan(config: RunConfig, trainable: int) -> RunPlan:
     """The same where the images to validate on are taken away already.
 
     Raises:
-        ConfigError: an epoch would have no step, or the batch cannot grow as asked.
+        ConfigError: as :func:`plan_of`.
     """
     plan = RunPlan(config, used_train_images(trainable, config.data_fraction))
     plan.rate(plan.total_steps - 1)  # computing all that a rate needs is the check
+    if config.technique.warmup_epochs and not plan.warmup_steps:
+        raise ConfigError(_no_warmup(plan))
     return plan
+
+
+def _no_warmup(plan: RunPlan) -> str:
+    each = plan._step_at(1)
+    return (
+        f"cell {plan.config.cell_id()}: warmup_epochs {plan.config.technique.warmup_epochs:g} of "
+        f"{each:,.0f} steps each come to 0 steps, so there would be no warm-up: set warmup_epochs "
+        f"to 0, or to {math.ceil(1000 / each) / 1000:g} (one step) or more"
+    )
 
 
 def _no_step(config: RunConfig, used: int) -> str:

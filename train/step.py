@@ -20,7 +20,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from train.adascale import AdaScale
-from train.layers import StepSeed
+from train.layers import StepSeed, draw_number
 from train.loss_scale import build_loss_scale
 from train.optimizers import trust_ratios, velocities
 from train.reduce import build_reducer
@@ -36,22 +36,29 @@ class StepResult(NamedTuple):
     """One optimizer step; ``loss`` and ``correct`` are this rank's, the rest equal on all ranks.
 
     Squares are of L2 norms over all variables. ``gradient_sq`` not finite means an overflow, which
-    ``skipped`` the update, or that the run has diverged; all ranks see it in the same step.
-    Seconds are measured on this rank.
+    ``skipped`` the update, or that the run has diverged; all ranks see it in the same step, and
+    none of them touches its weights. Seconds are measured on this rank.
     """
 
-    loss: float  # mean cross-entropy of this rank's images, unweighted
+    # mean cross-entropy of this rank's images, unweighted, against the labels as they are smoothed
+    loss: float
     correct: int
     images: int  # of this rank
     gradient_sq: float  # of the reduced gradient, before clipping
     small_sq: float  # of the gradients of single batches, before the reduction: their mean
     own_sq: float  # of the ranks' own gradients, each the mean over its batches: their mean
     skipped: bool
-    rate: float  # as applied
+    rate: float  # as applied, or as it would have been
     gain: float  # of AdaScale, else 1: steps that the schedule's clock advances
-    trust: tuple[Floats, Floats] | None  # factors of the adapted variables, and whether clipped
+    # factors of the adapted variables, and whether clipped; None where nothing was applied
+    trust: tuple[Floats, Floats] | None
     communication_s: float  # waiting for slower ranks included
     update_s: float
+
+    @property
+    def applied(self) -> bool:
+        """Whether the weights were updated."""
+        return math.isfinite(self.gradient_sq)
 
 
 class TrainStep:
@@ -85,8 +92,13 @@ class TrainStep:
         """What a checkpoint must hold besides the model and the optimizer."""
         return list(self.loss_scale.variables)
 
-    def resume_at(self, last_rate: float) -> None:
-        """The rate of the step before the next one, which momentum correction needs."""
+    @property
+    def last_rate(self) -> float | None:
+        """Of the last step that was applied, which momentum correction starts from."""
+        return self._last_rate
+
+    def resume_at(self, last_rate: float | None) -> None:
+        """``last_rate`` of the run that goes on."""
         self._last_rate = last_rate
 
     def __call__(self, batches: Sequence[Batch], rate: float, step: int) -> StepResult:
@@ -101,10 +113,12 @@ class TrainStep:
         own_sq = self._own_square(own) if accumulated else small_sq
         gain = self.adascale.gain(small_sq, big_sq) if self.adascale else 1.0
         rate *= gain
-        overflow = not math.isfinite(big_sq) and self._may_overflow(small_sq)
-        if math.isfinite(big_sq):
+        applied = math.isfinite(big_sq)
+        if applied:
             self._apply(gradients, rate)
-        self.loss_scale.update(tf.constant(math.isfinite(big_sq)))
+        # by the ranks' own gradients: what overflows on the wire, where they travel unscaled, is no
+        # fault of the scale (and what is below 6e-8 there vanishes, whatever the scale was)
+        self.loss_scale.update(tf.constant(math.isfinite(small_sq)))
         return StepResult(
             loss=loss,
             correct=correct,
@@ -112,10 +126,10 @@ class TrainStep:
             gradient_sq=big_sq,
             small_sq=small_sq,
             own_sq=own_sq,
-            skipped=overflow,
+            skipped=not applied and self._may_overflow(small_sq),
             rate=rate,
             gain=gain,
-            trust=None if overflow else self._trust(),
+            trust=self._trust() if applied else None,
             communication_s=reduced - begin if self.size > 1 else 0.0,
             update_s=time.perf_counter() - reduced,
         )
@@ -132,14 +146,14 @@ class TrainStep:
         sums: tuple[Any, ...] | None = None
         for micro, (images, labels) in enumerate(batches):
             # dropout and noise of each batch are drawn apart
-            number = tf.constant(step + (micro << 20), tf.int32)
+            number = tf.constant(draw_number(step, micro), tf.int64)
             own = self._local(images, labels, number, tf.constant(sigma), noisy=sigma > 0)
             sums = own if sums is None else self._add(sums, own)
         assert sums is not None
         if len(batches) > 1:
             sums = self._mean(sums, tf.constant(len(batches), tf.float32))
         gradients, square, loss, correct = sums
-        tf.concat([tf.reshape(g, [-1])[:1] for g in gradients], axis=0).numpy()
+        first_elements(gradients).numpy()
         return gradients, square, float(loss), int(correct)
 
     @tf.function(reduce_retracing=True)
@@ -211,7 +225,7 @@ class TrainStep:
         self.optimizer.learning_rate.assign(rate)
         variables = self.model.trainable_variables
         self.optimizer.apply_gradients(zip(gradients, variables, strict=True))
-        return tf.concat([tf.reshape(v, [-1])[:1] for v in variables], axis=0)
+        return first_elements(variables)
 
     def _may_overflow(self, small_sq: float) -> bool:
         """Half precision overflows where float32 would not: in the forward and backward pass under
@@ -228,3 +242,8 @@ class TrainStep:
 def squared_norm(gradients: Sequence[tf.Tensor]) -> tf.Tensor:
     """Squared L2 norm over all of them, float32 scalar."""
     return tf.add_n([tf.reduce_sum(tf.square(g)) for g in gradients])
+
+
+def first_elements(tensors: Sequence[Any]) -> tf.Tensor:
+    """One of each, there only when all of the tensors are: what to wait for."""
+    return tf.concat([tf.reshape(tensor, [-1])[:1] for tensor in tensors], axis=0)

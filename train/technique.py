@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from train.frozen import Frozen
-from train.optimizer_config import Adam, NovoGradTfa, Optimizer
+from train.optimizer_config import Adam, Larc, Muon, NovoGradTfa, Optimizer, Sgd
 from train.schedule_config import (
     AsTheyAre,
     Augmentation,
@@ -91,6 +91,12 @@ class Technique(Frozen):
             self._refuse_with_adascale()
         if isinstance(self.batch_growth, Grow):
             self._refuse_with_growth()
+        if self.warmup_epochs and self.warmup_from == "base" and self.lr_scaling == "none":
+            raise ValueError(
+                f"warmup_epochs {self.warmup_epochs:g} climb from the base rate to the scaled one, "
+                "which lr_scaling none leaves the same: say warmup_from: zero, or warmup_epochs: 0"
+            )
+        self._check_momentum()
         self._check_patterns()
         return self
 
@@ -109,6 +115,17 @@ class Technique(Frozen):
             raise ValueError(
                 "lr_scaling adascale lets one step count for several of base_batch's, "
                 "regime_adaptation takes all of them: use one of them"
+            )
+        if self.normalisation == "sync_batch_norm":
+            raise ValueError(
+                "lr_scaling adascale compares gradients of the ranks' own batches, which "
+                "normalisation sync_batch_norm makes depend on each other: use batch_norm or "
+                "ghost_batch_norm"
+            )
+        if not isinstance(self.optimizer, Sgd):
+            raise ValueError(
+                f"lr_scaling adascale is a rule for SGD (2007.05105), found optimizer "
+                f"{self.optimizer.name}: use sgd, with or without momentum, or lr_scaling: sqrt"
             )
 
     def _refuse_with_growth(self) -> None:
@@ -131,6 +148,22 @@ class Technique(Frozen):
             raise ValueError(
                 "batch_growth takes fewer steps than base_batch, regime_adaptation as many: "
                 "use one of them"
+            )
+
+    def _check_momentum(self) -> None:
+        optimizer = self.optimizer
+        if not isinstance(optimizer, Sgd | Larc | Muon):
+            return
+        if isinstance(optimizer, Larc) and optimizer.base == "adam":
+            if optimizer.nesterov or optimizer.momentum != Larc().momentum:
+                raise ValueError(
+                    "optimizer larc: momentum and nesterov are of base sgd and have no effect on "
+                    "base adam: leave them out, or say base: sgd"
+                )
+        elif optimizer.nesterov and optimizer.momentum == 0:
+            raise ValueError(
+                f"optimizer {optimizer.name}: nesterov looks ahead along the momentum, which is 0: "
+                "say nesterov: false, or a momentum such as 0.9"
             )
 
     def _check_patterns(self) -> None:

@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from jobs.display import WIDE, clock
+from jobs.display import WIDE, clock, of_all
 from jobs.ledger import Standing
 from jobs.plan import common_start
 from jobs.slurm.inventory import Place
@@ -88,7 +88,7 @@ def _general(state: CellState) -> str:
 
 def numbers(state: CellState) -> tuple[str, str, str, str]:
     """epoch, loss, accuracy, images/s as text; '' where there is nothing yet."""
-    epoch = f"{state.epoch}/{state.epochs}" if state.epoch or state.active else ""
+    epoch = of_all(state.epoch, state.epochs) if state.epoch or state.active else ""
     loss = "" if state.train_loss is None else f"{state.train_loss:.4f}"
     accuracy = "" if state.validation_accuracy is None else f"{state.validation_accuracy:.4f}"
     rate = "" if state.images_per_s is None else f"{state.images_per_s:,.0f}"

@@ -83,15 +83,6 @@ class History:
         return found
 
 
-def how_it_ended(job: str, slurm_conf: str | None = None) -> Ending | None:
-    """One job's ending; None where it is not over or Slurm has forgotten it.
-
-    Raises:
-        SlurmError: the controller gives no answer.
-    """
-    return History(slurm_conf).endings([job]).get(job)
-
-
 def sacct_argv(arrays: Iterable[str]) -> list[str]:
     """Steps are listed too: the kernel often ends a step for its memory, not the job."""
     return ["sacct", "--noheader", "--parsable2", f"--delimiter={FIELD}",

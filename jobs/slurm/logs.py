@@ -8,11 +8,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from jobs.cause import tail_of
+from jobs.display import of_all
 from jobs.slurm.ranks import SRUN_LOG
 from jobs.slurm.submit import log_name
 from jobs.submit import FOLDER_NAME as SUBMITIT
 from train.config import ConfigError
 from train.record import RECORD_NAME, RecordError, RunRecord, read_record
+from train.schedule import epochs_to_train
 from train.traces import read_failures
 
 MAX_NAMED = 12
@@ -73,7 +75,8 @@ def _of_record(record: RunRecord) -> Iterator[str]:
     provenance = record.provenance
     job = provenance.slurm_job_id if provenance else None
     where = f" in Slurm job {job}" if job else ""
-    done = f"{len(record.epochs)}/{record.config.planned_epochs} epochs"
+    planned = epochs_to_train(record.config, record.data.train_images if record.data else None)
+    done = f"{of_all(len(record.epochs), planned)} epochs"
     start = f"start {len(record.attempts)}, {done}"
     yield f"record: {record.status} at {record.ended_at:%Y-%m-%d %H:%M:%S %Z}{where} ({start})"
     if record.error is not None:

@@ -102,11 +102,6 @@ def jobs_of(notes: Iterable[RunNote]) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def latest_job_of_cell(notes: Iterable[RunNote]) -> dict[str, str]:
-    """Cell -> the job that was submitted for it last; ``notes`` oldest first."""
-    return {cell: job for job, cells in jobs_of(notes).items() for cell in cells}
-
-
 def adopt(
     note: RunNote, queue: Mapping[str, JobState], others: Iterable[RunNote] = ()
 ) -> tuple[RunNote, list[str]]:

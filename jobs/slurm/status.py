@@ -23,6 +23,7 @@ from jobs.slurm.notes import RunNote, jobs_of
 from jobs.slurm.queue import JobState
 from jobs.slurm.reasons import in_words
 from train.record import GOOD, RECORD_NAME, EpochRecord, RecordError, Status, read_record
+from train.schedule import epochs_to_train
 
 #: What a cell does that has no record of its last start yet.
 WAITING, STARTING, ENDING, NOT_SUBMITTED = "waiting", "starting", "ending", "not submitted"
@@ -55,7 +56,7 @@ class CellState:
     expected_start: str | None  # of a job that waits, where Slurm says; the cluster's local time
     seconds: float | None  # since this start began
     epoch: int
-    epochs: int
+    epochs: int | None  # of the whole run; None where it takes the data to know
     train_loss: float | None
     validation_accuracy: float | None
     images_per_s: float | None  # of the last epoch
@@ -146,7 +147,7 @@ def _state(
         expected_start=job.start if job and state == WAITING and job.waits else None,
         seconds=_since(life, job, now) if runs else None,
         epoch=last.epoch if last else 0,
-        epochs=cell.config.planned_epochs,
+        epochs=epochs_to_train(cell.config),
         train_loss=last.train_loss if last else None,
         validation_accuracy=last.validation_accuracy if last else None,
         images_per_s=last.images / last.train_s if last and last.train_s > 0 else None,

@@ -25,6 +25,7 @@ from train.record import (
     World,
     null_paths,
 )
+from train.schedule import RunPlan
 from train.schedule_config import Constant
 from train.technique import Technique
 
@@ -52,11 +53,15 @@ def config(name: str = "naive", **changes: Any) -> RunConfig:
     return RunConfig(**{**fields, **changes})
 
 
-def epoch(number: int, run: RunConfig, **changes: Any) -> EpochRecord:
-    """The batch follows from ``accumulation``, which a test may set."""
-    accumulation = changes.get("accumulation", run.accumulation)
+def epoch(
+    number: int, run: RunConfig, *, train_images: int = TRAIN_IMAGES, **changes: Any
+) -> EpochRecord:
+    """As planned; the batch follows from ``accumulation``, which a test may set."""
+    plans = RunPlan(run, train_images).epochs
+    plan = plans[min(number, len(plans)) - 1]
+    accumulation = changes.get("accumulation", plan.accumulation)
     batch = run.gpus * run.batch_per_rank * accumulation
-    steps = TRAIN_IMAGES // batch
+    steps = plan.steps if accumulation == plan.accumulation else train_images // batch
     fields: dict[str, Any] = {
         "epoch": number,
         "attempt": 1,
@@ -138,6 +143,7 @@ def record(
     provenance_changes: dict[str, Any] | None = None,
     epoch_changes: dict[str, Any] | Sequence[dict[str, Any]] | None = None,
     missing: dict[str, str] | None = None,
+    train_images: int = TRAIN_IMAGES,
     **changes: Any,
 ) -> RunRecord:
     """A record that the contract accepts; a null gets REASON unless ``missing`` has one.
@@ -146,11 +152,12 @@ def record(
     ``epoch_changes``: for all epochs, or one for each.
     """
     run = run or config()
-    accuracies = [0.4] * run.planned_epochs if accuracies is None else accuracies
+    planned = len(RunPlan(run, train_images).epochs)
+    accuracies = [0.4] * planned if accuracies is None else accuracies
     each = epoch_changes or {}
     each = [each] * len(accuracies) if isinstance(each, dict) else each
     epochs = tuple(
-        epoch(i, run, **{"validation_accuracy": value, **own})
+        epoch(i, run, train_images=train_images, **{"validation_accuracy": value, **own})
         for i, (value, own) in enumerate(zip(accuracies, each, strict=True), start=1)
     )
     if images_per_s is not None and not any("train_s" in own for own in each):
@@ -171,11 +178,11 @@ def record(
         "data": DataRecord(
             name=run.dataset,
             fingerprint="f" * 64,
-            train_images=TRAIN_IMAGES,
-            train_images_available=TRAIN_IMAGES,
+            train_images=train_images,
+            train_images_available=train_images,
             validation_images=VALIDATION_IMAGES,
             classes=10,
-            dropped_per_epoch=TRAIN_IMAGES % run.global_batch,
+            dropped_per_epoch=train_images % run.global_batch,
             order="partition",
         ),
         "epochs": epochs,

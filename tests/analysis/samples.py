@@ -75,7 +75,7 @@ def rich_sweep(folder: Path) -> Path:
     """Whatever only some sweeps have: two frameworks, a batch that grows, alarms, skipped steps,
     trust ratios, gains, noise scales, targets, classes."""
     crops = CropFlip(crop=1, flip="none")
-    growth = Grow(milestones=(0.5,), factor=2, largest=160)
+    growth = Grow(milestones=(0.3,), factor=2, largest=160)
     grows = technique("grow", batch_growth=growth, augmentation=crops)
     items = [
         *(

@@ -35,11 +35,11 @@ def test_a_diverged_record_may_be_short_and_without_loss() -> None:
         (wrong(epoch_changes={"images": 319}), "319 images processed, yet 10 steps x global"),
         (
             wrong(epoch_changes={"global_batch": 16, "images": 160}),
-            "the config asks for 2 ranks x 16 images x 1",
+            "global batch 16 of 1 batches per rank, the config asks for 32 of 1 (and in 2 more",
         ),
         (
             wrong(epoch_changes={"steps": 9, "images": 288}),
-            "make 288 of 320 training images, 320 fill whole",
+            "9 steps of 32 images, the config asks for 10 on 320 training images",
         ),
         (wrong(epoch_changes={"validation_images": 300}), "300 of 360 held-out images"),
         (
@@ -50,7 +50,10 @@ def test_a_diverged_record_may_be_short_and_without_loss() -> None:
         (wrong(accuracies=[0.4, 0.5]), "2 of 3 epochs"),
         (wrong(world_changes={"size": 1}), "1 ranks met, the config asks for 2"),
         (wrong(accuracies=[0.4] * 4), "4 of 3 epochs"),
-        (wrong(epoch_changes={"accumulation": 2}), "2 batches accumulated, the config asks for 1"),
+        (
+            wrong(epoch_changes={"accumulation": 2}),
+            "global batch 64 of 2 batches per rank, the config asks for 32 of 1",
+        ),
         (wrong(epoch_changes={"skipped_steps": 11}), "11 of 10 steps skipped"),
         (wrong(weights_sha256=None), "equal weights (left out by the test)"),
         (wrong(world=None), "world is null"),
@@ -122,36 +125,37 @@ def test_accumulated_batches_make_the_global_batch() -> None:
     assert rejections(good, good.cell_id) == ()
     once = record(ADDED, epoch_changes={"accumulation": 1})
     assert any(
-        "1 batches accumulated, the config asks for 3" in r
+        "global batch 10 of 1 batches per rank, the config asks for 30 of 3 (and in 2 more" in r
         for r in rejections(once, ADDED.cell_id())
     )
+
+
+def test_a_batch_grows_when_and_by_what_the_config_says() -> None:
+    """16, 48 and 144 images a step: 320, 288 and 288 of 320."""
+    grown = record(GROWS)
+    assert [e.accumulation for e in grown.epochs] == [1, 3, 9]
+    assert [e.steps for e in grown.epochs] == [20, 6, 2]
+    assert rejections(grown, grown.cell_id) == ()
 
 
 @pytest.mark.parametrize(
     ("times", "finding"),
     [
-        ((1, 3, 9), None),  # 16, 48 and 144 images a step: 320, 288 and 288 of 320
-        ((1, 1, 3), None),
-        ((1, 2, 4), "2 batches accumulated, the config asks for 1 or 3 or 9"),
-        ((1, 3, 1), "epoch 3: the batch shrinks from 48 to 16"),
+        ((1, 2, 4), "epoch 2: global batch 32 of 2 batches per rank, the config asks for 48 of 3 "
+         "(and in 1 more"),
+        ((1, 3, 1), "epoch 3: global batch 16 of 1 batches per rank, the config asks for 144 of 9"),
+        ((1, 1, 3), "epoch 2: global batch 16 of 1 batches per rank, the config asks for 48 of 3"),
     ],
-)
-def test_a_batch_grows_by_its_factor_and_never_shrinks(
-    times: tuple[int, ...], finding: str | None
-) -> None:
+)  # fmt: skip
+def test_growth_at_another_time_is_another_run(times: tuple[int, ...], finding: str) -> None:
     grown = record(GROWS, epoch_changes=[{"accumulation": n} for n in times])
-    found = rejections(grown, grown.cell_id)
-    assert found == () if finding is None else any(finding in reason for reason in found)
+    assert any(finding in reason for reason in rejections(grown, grown.cell_id))
 
 
 def test_each_epoch_must_cover_what_its_own_batch_can() -> None:
-    changes = [{"accumulation": n} for n in (1, 3, 9)]
-    changes[1] |= {"steps": 5, "images": 240}
-    short = record(GROWS, epoch_changes=changes)
+    short = record(GROWS, epoch_changes=[{}, {"steps": 5, "images": 240}, {}])
     (found,) = rejections(short, short.cell_id)
-    assert found == (
-        "epoch 2: its 5 steps make 240 of 320 training images, 288 fill whole batches of 48"
-    )
+    assert found == ("epoch 2: 5 steps of 48 images, the config asks for 6 on 320 training images")
 
 
 def test_left_over_images_must_be_the_remainder() -> None:
@@ -161,10 +165,39 @@ def test_left_over_images_must_be_the_remainder() -> None:
     assert found.startswith("7 images left over in an epoch")
 
 
-def test_regime_adaptation_trains_the_planned_epochs() -> None:
-    longer = config(gpus=2, technique=technique(regime_adaptation=True, base_batch=16))
-    assert longer.planned_epochs == 6  # 3 epochs of 32 images a step for 16
-    good = record(longer)
+#: 83 images, 8 a step for 3, which divide nothing: 3 x 27 steps are 8 epochs of 10 and one of 1
+ADAPTED = config(
+    gpus=2, batch_per_rank=4, technique=technique(regime_adaptation=True, base_batch=3)
+)
+
+
+def test_regime_adaptation_has_a_last_epoch_that_is_cut_short() -> None:
+    good = record(ADAPTED, train_images=83)
+    assert [e.steps for e in good.epochs] == [10] * 8 + [1]
     assert rejections(good, good.cell_id) == ()
-    short = record(longer, accuracies=[0.4] * 3)
-    assert rejections(short, short.cell_id) == ("3 of 6 epochs, yet the status is completed",)
+
+
+def test_regime_adaptation_trains_the_planned_epochs() -> None:
+    short = record(ADAPTED, train_images=83, accuracies=[0.4] * 8)
+    (found,) = rejections(short, short.cell_id)
+    assert found == "8 of 9 epochs, yet the status is completed"
+    changes = [{}] * 8 + [{"steps": 10, "images": 80}]
+    long = record(ADAPTED, train_images=83, epoch_changes=changes)
+    (found,) = rejections(long, long.cell_id)
+    assert found == "epoch 9: 10 steps of 8 images, the config asks for 1 on 83 training images"
+
+
+def test_a_diverged_run_may_be_broken_off_in_its_last_epoch_only() -> None:
+    changes = [{}, {"steps": 4, "images": 128}]
+    broken = record(TWO, status="diverged", accuracies=[0.4, None], epoch_changes=changes)
+    assert rejections(broken, broken.cell_id) == ()
+    early = record(TWO, status="diverged", accuracies=[None, 0.4], epoch_changes=changes[::-1])
+    (found,) = rejections(early, early.cell_id)
+    assert found.startswith("epoch 1: 4 steps of 32 images, the config asks for 10")
+
+
+def test_a_config_that_its_own_data_cannot_carry_is_rejected() -> None:
+    good = record(TWO)
+    few = good.data.model_copy(update={"train_images": 20, "dropped_per_epoch": 20})
+    (found,) = rejections(good.model_copy(update={"data": few}), good.cell_id)
+    assert found.startswith("its config cannot be run on its 20 training images: cell digits-cnn")

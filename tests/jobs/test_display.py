@@ -16,6 +16,7 @@ from rich.console import Console
 from jobs.display import Board, LiveDisplay, PlainDisplay, Row, clock, numbers
 from jobs.ledger import NEW, RUNNING, Standing
 from tests.builders import config, epoch
+from train.technique import Technique
 
 NAMES = "epoch", "loss", "accuracy", "images/s"
 
@@ -62,6 +63,35 @@ def test_a_diverged_epoch_has_no_numbers_to_show(tmp_path: Path) -> None:
     last = epoch(1, cell.config, train_loss=None, validation_accuracy=None, train_s=0.0)
     (cell.folder / "epochs.jsonl").write_text(last.model_dump_json())
     assert numbers(Row(cell, "diverged"))[:3] == ("1/4", "", "")
+
+
+def adapted(folder: Path, dataset: str) -> Standing:
+    """Cells of 8 images a step for as many steps as 3 would take."""
+    row = Technique(name="t", base_lr=1, base_batch=3, regime_adaptation=True)
+    one = config(technique=row, dataset=dataset, batch_per_rank=8, epochs=2)
+    (folder / one.cell_id() / "logs").mkdir(parents=True)
+    return Standing(one, folder / one.cell_id(), NEW, "")
+
+
+def test_epochs_of_an_adapted_regime_are_counted_where_the_images_are_known(tmp_path: Path) -> None:
+    """1,437 digits: 2 x 479 steps are 5 epochs of 179 and one of 63."""
+    cell = adapted(tmp_path, "digits")
+    row = Row(cell, "running")
+    assert numbers(row)[0] == "0/6" and row.rest_s() is None
+    write_epochs(cell, 2)
+    assert numbers(row)[0] == "2/6" and row.rest_s() == 4 * 1.75
+    write_epochs(cell, 7)
+    assert row.rest_s() == 0, "never less"
+
+
+def test_nothing_is_said_of_all_epochs_where_only_the_data_tells(tmp_path: Path) -> None:
+    cell = adapted(tmp_path, "folder:a")
+    board = Board.of([cell])
+    row = board.started(cell)
+    assert numbers(row)[0] == "0"
+    write_epochs(cell, 4)
+    assert numbers(row)[0] == "4"
+    assert row.rest_s() is None and board.left_s() is None
 
 
 def test_drawing_is_cheap_however_long_the_run(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from jobs.estimate import Rate, rate_key
 from jobs.plan import PlanRow, clock, plan_rows, render_plan, summary
-from train.config import ConfigError, RunConfig
+from train.config import ConfigError, RunConfig, Target
 from train.schedule_config import Grow
 from train.technique import Technique
 
@@ -211,3 +211,24 @@ def test_finished_cells_are_shown_as_done_and_cost_nothing() -> None:
     render_plan(rows, {}, Console(file=out), done)
     assert re.search(rf"{runs[0].cell_id()} .*done", out.getvalue())
     assert re.search(rf"{runs[1].cell_id()} .*~0:20", out.getvalue())
+
+
+def test_what_ids_do_not_say_has_a_column_where_it_differs() -> None:
+    runs = [config(technique={"name": "naive", "bn_momentum": m, "normalisation": "batch_norm"},
+                   framework=f) for m in (0.9, 0.99) for f in ("horovod", "mirrored")]  # fmt: skip
+    rows = plan_rows([*runs, config(technique={"name": "other"})], FACTS, {})
+    head, *lines = text_of(rows, {}, width=200).splitlines()
+    assert head.split()[:4] == ["cell", "framework", "bn_momentum", "gpus"]
+    assert [line.split()[1:3] for line in lines[:5]] == [
+        ["horovod", "0.9"], ["mirrored", "0.9"], ["horovod", "0.99"], ["mirrored", "0.99"],
+        ["horovod", "0.9"],
+    ]  # fmt: skip
+
+
+def test_what_a_cell_stops_at_is_told() -> None:
+    goal = Target(train_accuracy=0.75, validation_accuracy=0.25, within_s=240)
+    lines = summary(plan_rows([config(), config(seed=1, target=goal)], FACTS, {}))
+    assert lines[1] == (
+        "1 stop at train 0.75 and validation 0.25 held 2 times within 240 s, "
+        "or when that is out of reach"
+    )

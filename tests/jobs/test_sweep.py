@@ -13,7 +13,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.sweep import Sweep, load_sweep, sweep_names
+from jobs import sweep as sweeps
+from jobs.named import names_in
+from jobs.sweep import Sweep, load_sweep
 from jobs.techniques import load_techniques
 from train.config import DATASETS, ConfigError, RunConfig, Target
 from train.optimizer_config import Sgd
@@ -419,7 +421,8 @@ MATRIX = {"gpus": [1, 2], "technique": ["naive", "lamb"]}
         ({"batch_per_rank": None}, "'batch_per_rank' is missing: scaling: weak fixes it"),
         ({"scaling": "strong"}, "'global_batch' is missing: scaling: strong fixes it"),
         ({"global_batch": 64}, "leave it out, or say 'scaling: strong'"),
-        ({"warmup_epochs": 5}, "warm-up of 5 epochs (warmup_epochs) is longer than the run (4 ep"),
+        ({"warmup_epochs": 5, "warmup_from": "zero"},
+         "warm-up of 5 epochs (warmup_epochs) is longer than the run (4 ep"),
         # combinations that would train something else than they say
         ({"ghost_batch": 8}, "mine.yaml:12: technique: ghost_batch 8 has no effect with norm"),
         ({"normalisation": "ghost_batch_norm", "ghost_batch": 12},
@@ -432,7 +435,12 @@ MATRIX = {"gpus": [1, 2], "technique": ["naive", "lamb"]}
         ({"schedule": {"name": "step", "milestones": [2, 5], "unit": "epochs"}},
          "mine.yaml:12: schedule: milestones [5.0] (epochs) never fire in a run of 4 epochs"),
         ({"pretrained": "w.h5"}, "pretrained weights are for resnet50, found model cnn"),
-        ({"optimizer": {"momentum": 0.5}}, "technique.optimizer.adam.momentum: Extra inputs"),
+        ({"optimizer": {"momentum": 0.5}}, "technique.optimizer.adam.momentum: unknown key "
+         "'momentum'; known: name, beta_1, beta_2, epsilon"),
+        ({"optimizer": {"name": "lamb", "exclude": "bias"}},
+         "optimizer.exclude: expected a list, found \"bias\": write [bias]"),
+        ({"technique": "lamb", "matrix": {"gpus": [1]}, "optimizer": {"exclude": "bias"}},
+         "technique.optimizer.lamb.exclude: expected a list, found 'bias': write [bias]"),
     ],
 )  # fmt: skip
 def test_what_is_refused(changes: dict[str, Any], said: str) -> None:
@@ -487,7 +495,6 @@ def test_names_and_paths(tmp_path: Path) -> None:
     text = yaml.safe_dump({**COMMON, **NEEDED})
     for name in ("one.yaml", "two.yml"):
         (tmp_path / name).write_text(text)
-    assert sweep_names(tmp_path) == ["one", "two"]
     assert load_sweep("one", tmp_path).source == tmp_path / "one.yaml"
     assert load_sweep("two", tmp_path).name == "two"
     assert load_sweep(str(tmp_path / "two.yml")).name == "two"
@@ -503,7 +510,7 @@ def test_names_and_paths(tmp_path: Path) -> None:
 FOLDERS = {"folder:artists": 3181}
 
 
-@pytest.mark.parametrize("name", sweep_names())
+@pytest.mark.parametrize("name", names_in(sweeps.SWEEPS))
 def test_every_shipped_sweep_loads_and_has_steps_to_take(name: str) -> None:
     sweep = load_sweep(name)
     assert sweep.name == name
@@ -516,7 +523,7 @@ def test_every_shipped_sweep_loads_and_has_steps_to_take(name: str) -> None:
 
 
 def test_the_shipped_sweeps() -> None:
-    sizes = {name: len(load_sweep(name).configs) for name in sweep_names()}
+    sizes = {name: len(load_sweep(name).configs) for name in names_in(sweeps.SWEEPS)}
     assert sizes["quickstart"] == 2 * 4 * 2
     assert sizes["smoke"] == 6
     assert sizes["cifar10"] == sizes["mnist"] == sizes["fashion_mnist"] == 4 * 5 * 3
@@ -538,6 +545,15 @@ def test_the_technique_sweep_emulates_sixteen_ranks() -> None:
     # 20,000 images at least, the courses' 12 epochs, one base for all
     assert {(c.data_fraction * 50_000, c.epochs) for c in configs} == {(20_000, 12)}
     assert {c.technique.base_batch for c in configs} == {256}
+
+
+def test_searched_rates_have_the_row_s_own_among_them() -> None:
+    rows, found = load_techniques(), {}
+    for config in load_sweep("cifar10_search").configs:
+        found.setdefault(config.technique.name, []).append(config.technique.base_lr)
+    assert {len(rates) for rates in found.values()} == {5}
+    for name, rates in found.items():
+        assert min(rates) < rows[name].fields["base_lr"] < max(rates), name
 
 
 def test_the_course_s_other_runs() -> None:
@@ -571,7 +587,7 @@ def test_any_change_of_a_field_is_another_cell() -> None:
             "initialisation": "he", "standardise": True, "label_smoothing": 0.1, "noise_batch": 8,
             "augmentation": {"name": "crop_flip"}, "precision": "mixed_bfloat16",
             "reduction": "adasum", "compression": "fp16", "clip_norm": 1.0, "base_lr": 0.5,
-            "base_batch": 7, "lr_scaling": "linear", "warmup_epochs": 1.0, "warmup_from": "zero",
+            "base_batch": 7, "lr_scaling": "linear", "warmup_from": "zero",
             "schedule": {"name": "cosine", "final": 0.0}, "batch_growth": {"name": "grow"},
             "regime_adaptation": True,
             "optimizer": {"name": "adam", "beta_1": 0.9, "beta_2": 0.99, "epsilon": 1e-7},
@@ -582,13 +598,15 @@ def test_any_change_of_a_field_is_another_cell() -> None:
         {"normalisation": "batch_norm", "bn_statistics": "reestimated"},
         {"normalisation": "batch_norm", "zero_gamma": True},
         {"normalisation": "ghost_batch_norm", "ghost_batch": 8},
+        {"warmup_epochs": 1.0, "warmup_from": "zero"},
     ]
     whole = json.loads(config.model_dump_json())
     covered = set(changes["technique"]).union(*together)
     assert set(changes) == set(whole) - {"schema_version", "pretrained"}
     assert covered == set(whole["technique"])
     variants = [{**whole, key: value} for key, value in changes.items() if key != "technique"]
-    variants.append({**whole, "model": "resnet50", "technique": {**whole["technique"]}})
+    normed = {**whole["technique"], "normalisation": "batch_norm"}
+    variants.append({**whole, "model": "resnet50", "technique": normed})
     variants.append({**variants[-1], "pretrained": "w.h5"})
     one_by_one = [{key: value} for key, value in changes["technique"].items()]
     variants += [

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.builders import config
+from tests.invariants import Invariant
 from train.data.arrays import Dataset, make_dataset
 from train.schedule import RunPlan
 from train.schedule_config import CropFlip
@@ -49,6 +50,25 @@ def test_a_global_batch_is_the_same_images_however_it_is_cut(gpus, accumulation,
         assert set.union(*parts) == expected
         assert sum(map(len, parts)) == 24  # disjoint
         assert all(len(rank[number]) == accumulation for rank in cut)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "accumulation", "batch"), [(2, 1, 10), (4, 1, 5), (5, 2, 2), (3, 2, 7)]
+)
+def test_the_ranks_share_the_epochs_permutation(
+    invariant: Invariant, gpus: int, accumulation: int, batch: int
+) -> None:
+    from train.data.sampler import epoch_order
+
+    cut = steps(1, gpus=gpus, accumulation=accumulation, batch_per_rank=batch)
+    own = [set.union(*map(ids, rank)) for rank in cut]
+    seen = set.union(*own)
+    twice = sum(map(len, own)) - len(seen)
+    invariant("T0 naive", "the ranks' images of an epoch: seen by two ranks", twice, 0)
+    whole = N - N % (gpus * accumulation * batch)  # the last, broken batch is left out
+    order = epoch_order(N, config().seed, 1)
+    missed = len(seen ^ {int(i) for i in order[:whole]})
+    invariant("T0 naive", "... not of the epoch's permutation, or missing of it", missed, 0)
 
 
 def test_accumulated_batches_are_those_of_as_many_ranks() -> None:

@@ -77,10 +77,11 @@ def equal(a: list[np.ndarray], b: list[np.ndarray]) -> bool:
     return all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
 
 
-def progress(last_rate: float = 0.04):
+def progress(last_rate: float | None = 0.04):
     from train.checkpoint import Progress
 
-    return Progress((epoch(1, of()), epoch(2, of(), validation_loss=None)), last_rate, 2.5, (0.5,))
+    done = (epoch(1, of()), epoch(2, of(), validation_loss=None))
+    return Progress(done, last_rate, 2.5, (0.5,), skipped_in_a_row=3)
 
 
 @pytest.fixture
@@ -119,6 +120,14 @@ def test_a_restored_run_goes_on_as_if_never_interrupted(file: Path, name: str) -
     resumed.advance(4, 8)
     assert equal(resumed.values(), straight.values())
     assert not list(file.parent.glob(".*")), "no temporary file is left"
+
+
+def test_a_run_none_of_whose_steps_was_applied_is_kept_too(file: Path) -> None:
+    from train.checkpoint import restore, save
+
+    run = training()
+    save(file, of(), PRINT, run.state, progress(last_rate=None))
+    assert restore(file, of(), PRINT, run.state) == progress(last_rate=None)
 
 
 def test_the_optimizers_state_is_what_makes_it_exact(file: Path) -> None:

@@ -8,9 +8,9 @@ import pytest
 from pydantic import ValidationError
 
 from tests.builders import config
-from train.config import RunConfig
-from train.optimizer_config import NovoGrad, NovoGradTfa
-from train.schedule_config import CropFlip, Grow, Step
+from train.config import DATASETS, RunConfig
+from train.optimizer_config import NovoGrad, NovoGradTfa, Sgd
+from train.schedule_config import Constant, Cosine, CropFlip, Grow, Polynomial, Step
 from train.technique import Technique
 
 
@@ -23,6 +23,10 @@ GHOSTS = {"normalisation": "ghost_batch_norm", "ghost_batch": 48}
 NORM = {"normalisation": "batch_norm"}
 RESNET50 = {"model": "resnet50", "dataset": "folder:a"}
 OTHER = {"framework": "mirrored", "gpus": 2}
+ADASCALE = {"lr_scaling": "adascale", "optimizer": Sgd()}
+SYNC = {"normalisation": "sync_batch_norm"}
+GROW = {"batch_growth": Grow(milestones=(0.5,))}
+WARM = {"lr_scaling": "sqrt"}
 
 
 @pytest.mark.parametrize(
@@ -32,13 +36,43 @@ OTHER = {"framework": "mirrored", "gpus": 2}
         (GHOSTS, {"batch_per_rank": 1}, "ghost_batch 48 does not divide batch_per_rank 1"),
         ({"reduction": "adasum"}, {"gpus": 6}, "power of two, found 6: use 4 or 8"),
         (
-            {"lr_scaling": "adascale"}, {"batch_per_rank": 128},
+            ADASCALE, {"batch_per_rank": 128},
             "one batch of 128 per step, for a base_batch of 64: use accumulation or gpus of 2",
+        ),
+        (
+            ADASCALE, {"batch_per_rank": 16, "gpus": 2},
+            "above the base_batch of 64, found a global batch of 32: use .* at most 32",
         ),
         ({"noise_batch": 128}, {}, "of 64 images, .* not taken away: use .* at most 64"),
         (GHOSTS, {**RESNET50, "batch_per_rank": 96}, "batch norm built in, .* use batch_norm"),
         ({**NORM, "zero_gamma": True}, RESNET50, "own network .* leave out zero_gamma"),
         ({**NORM, "standardise": True}, RESNET50, "own network .* leave out zero_gamma"),
+        ({}, RESNET50, "normalisation none would have no effect: use batch_norm"),
+        (NORM, {**RESNET50, "dataset": "digits"}, "RGB images .* 32 pixels, found digits with 8"),
+        (NORM, {**RESNET50, "image_size": 31}, "found folder:a with 31: .* a larger image_size"),
+        (SYNC, {"accumulation": 2, "gpus": 2}, "over 128 images, .* use ghost_batch_norm, or gpus"),
+        (SYNC | GROW, {"gpus": 2}, "sync_batch_norm with accumulation or batch_growth: each"),
+        ({"reduction": "adasum"}, {"accumulation": 2}, "tree is over ranks, .* use gpus in place"),
+        ({"reduction": "adasum"} | GROW, {"gpus": 2}, "what one rank accumulates is averaged"),
+        *(
+            (
+                {**WARM, "warmup_epochs": 12, "schedule": schedule}, {},
+                f"the whole run of 12 epochs, so that schedule {schedule.name} would never begin",
+            )
+            for schedule in (Cosine(), Polynomial(), Step())
+        ),
+        (
+            {**WARM, "warmup_epochs": 5, "schedule": Step()}, {},
+            r"schedule: the milestones after \[4.5\] epochs fall into the warm-up of 5",
+        ),
+        (
+            {**WARM, "warmup_epochs": 5.5, "schedule": Step(milestones=(3, 5, 7), unit="epochs")},
+            {}, r"after \[3.0, 5.0\] epochs fall into .* of 5.5, .* fewer warmup_epochs",
+        ),
+        (
+            {**WARM, "warmup_epochs": 7} | GROW, {},
+            r"batch_growth: the milestones after \[6\] epochs fall into the warm-up of 7",
+        ),
         ({"optimizer": NovoGradTfa()}, {"accumulation": 2}, "32 times too long .* use novograd"),
         (
             {"optimizer": NovoGradTfa(), "batch_growth": Grow(milestones=(0.5,))}, {},
@@ -66,7 +100,7 @@ OTHER = {"framework": "mirrored", "gpus": 2}
         ({"compression": "fp16"}, OTHER, "framework mirrored .* compression .* horovod"),
         ({"reduction": "adasum"}, OTHER, "cannot do reduction as given"),
         ({"normalisation": "sync_batch_norm"}, OTHER, "cannot do normalisation as given"),
-        ({"lr_scaling": "adascale"}, OTHER, "cannot do lr_scaling as given"),
+        (ADASCALE, OTHER, "cannot do lr_scaling as given"),
         ({"precision": "mixed_float16"}, OTHER, "cannot do precision as given"),
         ({}, {**OTHER, "accumulation": 2}, "cannot do accumulation as given"),
         ({"batch_growth": Grow(), "compression": "bf16"}, OTHER, "do compression, batch_growth as"),
@@ -83,10 +117,16 @@ def test_what_is_refused(technique: dict[str, Any], changes: dict[str, Any], wor
         (GHOSTS, {"batch_per_rank": 96, "accumulation": 3}),
         ({"reduction": "adasum"}, {"gpus": 8}),
         ({"reduction": "adasum"}, {"gpus": 1}),
-        ({"lr_scaling": "adascale"}, {}),  # at the base batch there is nothing to compare
-        ({"lr_scaling": "adascale"}, {"batch_per_rank": 128, "accumulation": 2}),
+        (ADASCALE, {}),  # at the base batch there is nothing to compare
+        (ADASCALE, {"batch_per_rank": 128, "accumulation": 2}),
         ({"noise_batch": 128}, {"gpus": 2}),
         (NORM, RESNET50),
+        (NORM, {**RESNET50, "dataset": "cifar10"}),
+        (SYNC, {"gpus": 2}),
+        ({**WARM, "warmup_epochs": 12, "schedule": Constant()}, {}),
+        ({**WARM, "warmup_epochs": 4.5, "schedule": Step()}, {}),  # falls when it has climbed
+        ({**WARM, "warmup_epochs": 3, "schedule": Step(milestones=(0.3,))}, {"epochs": 10}),
+        ({**WARM, "warmup_epochs": 6} | GROW, {}),
         ({"optimizer": NovoGrad()}, {"accumulation": 2}),
         ({"schedule": Step(milestones=(3, 11), unit="epochs")}, {}),
         ({"batch_growth": Grow()}, {"epochs": 6}),
@@ -98,6 +138,15 @@ def test_what_is_refused(technique: dict[str, Any], changes: dict[str, Any], wor
 def test_what_is_not(technique: dict[str, Any], changes: dict[str, Any]) -> None:
     made = cell(technique, **changes)
     assert RunConfig.model_validate_json(made.model_dump_json()) == made
+
+
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_resnet50_takes_the_data_sets_in_colour(dataset: str) -> None:
+    if DATASETS[dataset].shape[2] == 3:
+        cell(NORM, **{**RESNET50, "dataset": dataset})
+        return
+    with pytest.raises(ValidationError, match=f"found {dataset} with"):
+        cell(NORM, **{**RESNET50, "dataset": dataset})
 
 
 @pytest.mark.parametrize("batch", range(2, 200, 7))

@@ -65,7 +65,9 @@ def test_folder_names_become_readable_ids() -> None:
         ({"image_size": 64}, "image_size is for folder:PATH"),
         ({"pretrained": "w.h5"}, "pretrained weights are for resnet50"),
         ({"surprise": 1}, "surprise"),
-        ({"technique": Technique(name="w", base_lr=1, base_batch=1, warmup_epochs=5)},
+        ({"technique": Technique(
+            name="w", base_lr=1, base_batch=1, warmup_epochs=5, warmup_from="zero"
+        )},
          r"warm-up of 5 epochs .* longer than the run \(2 epochs\): set warmup_epochs to a fifth"),
         ({"target": {}}, "needs train_accuracy, validation_accuracy or both"),
         ({"target": {"train_accuracy": 75}}, "less than or equal to 1"),
@@ -81,14 +83,6 @@ def test_wrong_values_are_named(change, words) -> None:
 
 def test_the_global_batch_counts_ranks_and_accumulation() -> None:
     assert config(gpus=3, batch_per_rank=5, accumulation=7).global_batch == 105
-
-
-@pytest.mark.parametrize(
-    ("adapted", "gpus", "epochs"), [(False, 8, 4), (True, 1, 4), (True, 8, 32)]
-)
-def test_regime_adaptation_multiplies_the_epochs(adapted, gpus, epochs) -> None:
-    row = Technique(name="t", base_lr=1, base_batch=64, regime_adaptation=adapted)
-    assert config(technique=row, gpus=gpus, epochs=4).planned_epochs == epochs
 
 
 def test_the_side_of_an_image() -> None:

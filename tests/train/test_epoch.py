@@ -40,6 +40,11 @@ def test_rates_are_those_applied() -> None:
     assert tally(step(rate=0.1), step(rate=0.3), step(rate=0.2)).rates() == (
         0.1, 0.2, pytest.approx(0.2)
     )  # fmt: skip
+    over = step(rate=9.0, skipped=True, gradient_sq=math.inf)
+    assert tally(over, step(rate=0.1), step(rate=0.3), over).rates() == (
+        0.1, 0.3, pytest.approx(0.2)
+    )  # fmt: skip
+    assert tally(over).rates() == (9.0, 9.0, 9.0)
 
 
 def test_norms_leave_out_what_is_no_number() -> None:
@@ -47,11 +52,17 @@ def test_norms_leave_out_what_is_no_number() -> None:
     assert tally(step(gradient_sq=math.nan)).gradient_norm() is None
 
 
-def test_only_steps_skipped_up_to_the_last_count_in_a_row() -> None:
-    skipped = step(skipped=True, gradient_sq=math.inf)
-    assert tally(skipped, step(), skipped, skipped).skipped_in_a_row() == 2
-    assert tally(skipped, skipped, step()).skipped_in_a_row() == 0
-    assert tally(skipped, step(), skipped).skipped == 2
+def test_what_ends_a_run() -> None:
+    from train.epoch import MOST_SKIPPED, fatal
+    from train.schedule import EpochPlan
+
+    plan = EpochPlan(1, 1, 4, 10, 10, 1.0)
+    over, broken = step(skipped=True, gradient_sq=math.inf), step(gradient_sq=math.nan)
+    assert tally(over, step(), over, broken).skipped == 2
+    assert fatal(plan, 3, step(), 0) is None
+    assert fatal(plan, 3, over, MOST_SKIPPED) is None
+    assert "in a row, up to step 3 of epoch 2" in fatal(plan, 3, over, MOST_SKIPPED + 1).what
+    assert "not finite at step 3 of epoch 2" in fatal(plan, 3, broken, 0).what
 
 
 def test_trust_is_over_all_steps_and_variables() -> None:

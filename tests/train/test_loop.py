@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from tests.builders import config, record
+from tests.invariants import Invariant
+from train.config import RunConfig
 from train.data.arrays import Dataset, make_dataset
 from train.optimizer_config import Adam, Lamb, Sgd
 from train.record import read_record
@@ -138,7 +140,7 @@ def test_weights_that_explode_in_the_very_last_step_are_a_diverged_result(tmp_pa
             run.model.trainable_variables[-1].assign(np.inf * np.ones(4))
         return result
 
-    last_one_overflows.adascale = None
+    last_one_overflows.adascale = last_one_overflows.last_rate = None
     run.step = last_one_overflows
     found = run.train(resume=False)
     last = found.epochs[-1]
@@ -150,6 +152,76 @@ def test_weights_that_explode_in_the_very_last_step_are_a_diverged_result(tmp_pa
         provenance=whole.provenance, started_at=now, ended_at=now,
     )  # fmt: skip
     assert written.status == "diverged"
+
+
+def in_half_precision(epochs: int) -> RunConfig:
+    technique = Technique(
+        name="half", base_lr=0.05, base_batch=16, precision="mixed_float16",
+        optimizer=Sgd(momentum=0.9),
+    )  # fmt: skip
+    return config(technique=technique, epochs=epochs, batch_per_rank=16)
+
+
+@pytest.mark.tf
+def test_steps_that_overflow_do_not_advance_the_run_s_clock(tmp_path: Path) -> None:
+    """The loss scale starts far too high; until it fits, nothing counts as done."""
+    run = cell(in_half_precision(4), tmp_path)
+    run.step.loss_scale.scale.assign(2.0**32)
+    found = run.train(resume=False)
+    skipped = sum(epoch.skipped_steps for epoch in found.epochs)
+    assert found.error is None and 3 <= skipped < 20
+    assert float(run.step.loss_scale.scale) == 2.0 ** (32 - skipped)
+    assert run.position == 4 * STEPS - skipped == int(run.step.optimizer.iterations)
+    assert sum(row.skipped for row in run.clock.rows) == skipped
+    assert run.skipped_in_a_row == 0 and run.step.last_rate == found.epochs[-1].lr_last
+
+
+@pytest.mark.tf
+def test_overflows_are_counted_over_the_ends_of_epochs_and_starts(tmp_path: Path) -> None:
+    """More than 20 steps in a row, which no epoch of 5 steps has."""
+    run = cell(in_half_precision(6), tmp_path, killed_at("training step 3 of 5, epoch 3"))
+    run.step.loss_scale.scale.assign(2.0**100)
+    with pytest.raises(Killed):
+        run.train(resume=False)
+    again = cell(in_half_precision(6), tmp_path, attempt=2)
+    found = again.train(resume=True)
+    assert found.resumed_from == 2 and again.step.last_rate is None
+    assert len(found.epochs) == 5 and found.epochs[-1].steps == 1
+    assert "more than 20 steps in a row, up to step 1 of epoch 5" in found.error.what
+
+
+@pytest.mark.tf
+def test_accumulation_advances_the_run_once_per_applied_step(
+    tmp_path: Path, invariant: Invariant
+) -> None:
+    """One batch of 16 or four of 4: the same steps, rates and warm-up."""
+    runs = []
+    for times in (1, 4):
+        technique = Technique(
+            name="t", base_lr=0.01, base_batch=4, lr_scaling="linear", warmup_epochs=2,
+            optimizer=Sgd(momentum=0.9),
+        )  # fmt: skip
+        given = config(
+            technique=technique, epochs=3, batch_per_rank=16 // times, accumulation=times,
+            model="resnet_mini",
+        )  # fmt: skip
+        folder = tmp_path / str(times)
+        folder.mkdir()
+        run = cell(given, folder)
+        runs.append((run, run.train(resume=False)))
+    rates = [np.array([row.rate for row in run.clock.rows]) for run, _ in runs]
+    climb = 0.01 + 0.03 * np.minimum(1, np.arange(1, 16) / 10)
+    name = "T14 accumulation"
+    invariant(name, "15 rates with warm-up, by hand", np.abs(rates[1] - climb).max(), 1e-12)
+    counted = [int(run.step.optimizer.iterations) for run, _ in runs] + [len(rates[1])]
+    off = max(abs(count - 15) for count in (*counted, runs[1][0].position))
+    invariant(name, "optimizer steps, rows and clock after 15 steps", off, 0)
+    curves = [
+        np.array([(e.train_loss, e.validation_loss) for e in found.epochs]) for _, found in runs
+    ]
+    off = np.abs(curves[1] - curves[0]).max()
+    invariant(name, "3 epochs of 4 x 4 and of 16: losses", off, 1e-4)
+    assert [e.images for e in runs[1][1].epochs] == [80] * 3
 
 
 @pytest.mark.ranks2

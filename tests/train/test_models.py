@@ -98,7 +98,6 @@ def test_dropout_is_a_function_of_stream_step_and_layer() -> None:
     [
         ("cnn", (4, 4, 1), "none", "at least 6x6"),
         ("resnet50", (28, 28, 1), "batch_norm", "at least 32x32"),
-        ("resnet50", (64, 64, 3), "none", "batch norm built in"),
     ],
 )
 def test_unsuitable_images_or_techniques_are_refused(model, shape, norm, words) -> None:

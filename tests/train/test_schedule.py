@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.builders import config
 from tests.invariants import Invariant
 from train.config import ConfigError
+from train.optimizer_config import Sgd
 from train.schedule import RunPlan, plan_of
 from train.schedule_config import Constant, Cosine, Grow, Polynomial, Step
 from train.technique import Technique
@@ -228,7 +229,6 @@ def test_epochs_of_a_schedule_are_the_base_batch_s_where_the_regime_is_adapted()
     adapted = planned(1000, batch_per_rank=500, **same)
     assert (len(small.epochs), len(adapted.epochs)) == (12, 60)
     assert rates(small) == rates(adapted)
-    assert adapted.config.planned_epochs == 60
     with pytest.raises(ConfigError, match=r"base_batch 2,000 is more than the 1,000 training"):
         planned(1000, batch_per_rank=500, base_batch=2000, **same)
 
@@ -301,7 +301,7 @@ def test_growth_that_the_data_does_not_allow(growth: Grow, words: str) -> None:
 
 def test_adascale_reads_the_schedule_in_steps_of_the_base_batch(invariant: Invariant) -> None:
     ranks = {"gpus": 8, "batch_per_rank": 100}
-    plan = planned(8000, lr_scaling="adascale", schedule=Cosine(), **ranks)
+    plan = planned(8000, lr_scaling="adascale", optimizer=Sgd(), schedule=Cosine(), **ranks)
     alone = planned(8000, schedule=Cosine(), batch_per_rank=100)
     assert (plan.total_steps, plan.base_steps, alone.total_steps) == (120, 960, 960)
     off = max(abs(plan.rate(step) - alone.rate(step)) for step in range(960))
@@ -319,7 +319,7 @@ def test_no_step_is_refused_with_what_would_do() -> None:
 
 @given(
     batch=st.integers(1, 500), images=st.integers(500, 2000), epochs=st.integers(1, 8),
-    warmup=st.floats(0, 5), rule=st.sampled_from(["none", "linear", "sqrt"]),
+    warmup=st.floats(0, 1), rule=st.sampled_from(["none", "linear", "sqrt"]),
     schedule=st.sampled_from([Constant(), Step(), Cosine(), Polynomial(power=2)]),
     start=st.sampled_from(["base", "zero"]), adapted=st.booleans(),
 )  # fmt: skip
@@ -327,9 +327,14 @@ def test_rates_are_positive_and_never_above_the_peak(
     batch: int, images: int, epochs: int, warmup: float, rule: str, schedule: Any, start: str,
     adapted: bool,
 ) -> None:  # fmt: skip
+    # where a schedule follows, the climb ends before the first milestone
+    climb = warmup * epochs * (1 if isinstance(schedule, Constant) else 0.3)
+    if climb * (images // (100 if adapted else batch)) < 1:
+        climb = 0  # less than a step is refused
     plan = planned(
         images, batch_per_rank=batch, epochs=epochs, lr_scaling=rule, schedule=schedule,
-        warmup_epochs=min(warmup, epochs), warmup_from=start, regime_adaptation=adapted,
+        warmup_epochs=climb, regime_adaptation=adapted,
+        warmup_from="zero" if rule == "none" else start,
     )  # fmt: skip
     peak = plan.config.technique.peak_lr(batch)
     for step in range(0, plan.total_steps, max(1, plan.total_steps // 50)):

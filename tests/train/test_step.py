@@ -16,10 +16,13 @@ from jobs.techniques import load_techniques
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).parent / "programs"
 ROUND_OFF = 1e-5
+#: Of what two steps changed in the network's output: Adam turns round-off of gradients that are
+#: nearly zero into steps of the usual size.
+SHARE = 2e-2
 #: Rows whose ranks draw noise of their own, which accumulated batches of one rank do not.
 OWN_NOISE = {"gradient_noise"}
 #: Rows that round on the way between ranks, so that more than float32's round-off is left.
-ROUNDED = {"fp16_compression", "bf16_compression", "mixed_precision"}
+ROUNDED = {"fp16_compression": 0.05, "bf16_compression": 0.1, "mixed_precision": 0.1}
 
 
 @pytest.mark.ranks2
@@ -57,18 +60,31 @@ def test_every_technique_is_one_model_on_two_ranks(
         accumulated, whole = pool.map(alone, cuts)
     for name, row in load_techniques().items():
         error = difference(two[0][name], two[1][name])
-        invariant(f"T0 {name}", "5 steps: weights of 2 ranks are equal bit for bit", error, 0)
-        fields = row.fields
-        bound = 5e-3 if name in ROUNDED else ROUND_OFF
-        between_ranks = (
-            fields["normalisation"] == "sync_batch_norm" or fields["reduction"] == "adasum"
-        )
-        if not between_ranks and name not in OWN_NOISE:
-            error = difference(two[0][name], accumulated[name])
-            invariant(f"T14 {name}", "5 steps: 2 ranks x 16 = 1 rank x 2 x 16", error, bound)
-        if fields["normalisation"] != "batch_norm" and name not in OWN_NOISE | {"adasum"}:
-            error = difference(two[0][name], whole[name])
-            invariant(f"T0 {name}", "5 steps: 2 ranks x 16 = 1 rank x 32", error, bound)
+        invariant(f"T0 {name}", "2 steps: weights of 2 ranks are equal bit for bit", error, 0)
+        assert change(two[0][name]) > 0.02, f"{name}: nothing was trained"
+        fields, bound = row.fields, ROUNDED.get(name, SHARE)
+        if name in OWN_NOISE or fields["reduction"] == "adasum":
+            continue
+        if name in accumulated:
+            error = share(two[0][name], accumulated[name])
+            invariant(f"T14 {name}", "2 steps: 2 ranks x 16 = 1 rank x 2 x 16, share", error, bound)
+        if name in whole:
+            error = share(two[0][name], whole[name])
+            invariant(f"T0 {name}", "2 steps: 2 ranks x 16 = 1 rank x 32, share", error, bound)
+
+
+def change(one: dict[str, str]) -> float:
+    """How far the logits of the probe moved, root mean square."""
+    with np.load(one["file"]) as found:
+        return float(np.sqrt(np.mean((found["after"] - found["before"]) ** 2)))
+
+
+def share(one: dict[str, str], other: dict[str, str]) -> float:
+    """Difference of the trained networks' outputs, over what training changed in them."""
+    with np.load(one["file"]) as a, np.load(other["file"]) as b:
+        assert np.allclose(a["before"], b["before"], atol=1e-4)
+        gap = float(np.sqrt(np.mean((a["after"] - b["after"]) ** 2)))
+    return gap / change(one)
 
 
 @pytest.mark.ranks2

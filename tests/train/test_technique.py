@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from train.optimizer_config import Adam, Lars, Muon, NovoGrad, NovoGradTfa, Optimizer, Sgd
+from train.optimizer_config import Adam, Larc, Lars, Muon, NovoGrad, NovoGradTfa, Optimizer, Sgd
 from train.schedule_config import Cosine, CropFlip, Grow, Polynomial, Step
 from train.technique import Technique
 
@@ -22,7 +22,8 @@ def technique(**changes: Any) -> Technique:
     [("none", 0.1), ("linear", 0.8), ("sqrt", 0.1 * math.sqrt(8)), ("adascale", 0.1)],
 )
 def test_rules_scale_against_the_base_batch(rule: str, expected: float) -> None:
-    assert technique(lr_scaling=rule).peak_lr(800) == pytest.approx(expected, rel=1e-15)
+    found = technique(lr_scaling=rule, optimizer=Sgd()).peak_lr(800)
+    assert found == pytest.approx(expected, rel=1e-15)
 
 
 @pytest.mark.parametrize(
@@ -48,9 +49,24 @@ def test_rules_scale_against_the_base_batch(rule: str, expected: float) -> None:
         ({"lr_scaling": "adascale", "warmup_epochs": 2}, "needs no warmup_epochs: .* set .*: 0"),
         ({"lr_scaling": "adascale", "noise_batch": 64}, "noise_batch adds to: use one"),
         ({"lr_scaling": "adascale", "regime_adaptation": True}, "all of them: use one of them"),
+        (
+            {"lr_scaling": "adascale", "normalisation": "sync_batch_norm", "optimizer": Sgd()},
+            "sync_batch_norm makes depend on each other: use batch_norm or ghost",
+        ),
+        ({"lr_scaling": "adascale"}, "a rule for SGD .* found optimizer adam: use sgd"),
+        ({"lr_scaling": "adascale", "optimizer": Lars()}, "found optimizer lars: use sgd"),
+        (
+            {"warmup_epochs": 2},
+            "warmup_epochs 2 climb from the base .* say warmup_from: zero, or warmup_epochs: 0",
+        ),
+        ({"optimizer": Sgd(nesterov=True)}, "optimizer sgd: nesterov .* which is 0: say nesterov"),
+        ({"optimizer": Larc(nesterov=True, momentum=0)}, "larc: nesterov .* a momentum such as"),
+        ({"optimizer": Muon(momentum=0)}, "optimizer muon: nesterov looks ahead .* which is 0"),
+        ({"optimizer": Larc(base="adam", momentum=0.8)}, "have no effect on base adam: leave them"),
+        ({"optimizer": Larc(base="adam", nesterov=True)}, "have no effect on base adam: leave"),
         ({"batch_growth": Grow(), "schedule": Cosine()}, "schedule is cosine: say .*constant"),
         (
-            {"batch_growth": Grow(), "lr_scaling": "adascale"},
+            {"batch_growth": Grow(), "lr_scaling": "adascale", "optimizer": Sgd()},
             "batch_growth .* say lr_scaling: none",
         ),
         ({"batch_growth": Grow(), "noise_batch": 64}, "to a fixed level: use one of them"),
@@ -77,6 +93,12 @@ def test_what_is_refused(changes: dict[str, Any], words: str) -> None:
         {"batch_growth": Grow(), "lr_scaling": "linear"},
         {"regime_adaptation": True, "clip_norm": 1.0, "lr_scaling": "sqrt"},
         {"optimizer": Lars(exclude=())},
+        {"warmup_epochs": 2, "warmup_from": "zero"},
+        {"warmup_epochs": 2, "lr_scaling": "sqrt"},
+        {"optimizer": Sgd(momentum=0.9, nesterov=True)},
+        {"optimizer": Muon(momentum=0, nesterov=False)},
+        {"optimizer": Larc(momentum=0)},
+        {"optimizer": Larc(base="adam")},
     ],
 )
 def test_what_is_not(changes: dict[str, Any]) -> None:

@@ -11,7 +11,6 @@ from jobs.slurm.commands import Answer, SlurmError
 from jobs.slurm.history import (
     Ending,
     History,
-    how_it_ended,
     parse_sacct,
     parse_scontrol,
     status_of,
@@ -135,14 +134,15 @@ def test_many_forgotten_arrays_cost_one_scontrol(monkeypatch: pytest.MonkeyPatch
 
 def test_a_job_that_slurm_forgot_has_no_ending(monkeypatch: pytest.MonkeyPatch) -> None:
     answered(monkeypatch, sacct=OFF, scontrol=UNKNOWN)
-    assert how_it_ended("99999") is None
+    assert History().endings(["99999"]) == {}
 
 
 def test_a_job_that_is_not_over_has_no_ending(monkeypatch: pytest.MonkeyPatch) -> None:
     text = (SAID / "scontrol_cancelled_array.out").read_text()
     answered(monkeypatch, sacct=OFF, scontrol=Answer(0, text, ""))
-    assert how_it_ended("49_0") is None
-    assert status_of(how_it_ended("49_29")) == (
+    found = History().endings(["49_0", "49_29"])
+    assert "49_0" not in found
+    assert status_of(found["49_29"]) == (
         "cancelled", "it was cancelled, by scancel or by the site",
     )  # fmt: skip
 

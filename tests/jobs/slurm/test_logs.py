@@ -10,6 +10,7 @@ import pytest
 from jobs.slurm.logs import find_cell, show
 from tests.builders import config, record
 from train.config import ConfigError
+from train.technique import Technique
 
 CELLS = (
     "digits-cnn-lamb-g2-s0-aaaaaa",
@@ -116,3 +117,19 @@ def test_a_broken_record_is_told(cell: Path) -> None:
 def test_a_log_of_any_bytes_and_size(cell: Path) -> None:
     (cell / "logs" / "rank-0.log").write_bytes(b"\xff\xfe" * 1_000_000 + b"\nend")
     assert "  | end" in list(show(cell))
+
+
+@pytest.mark.parametrize("images", [83, None])
+def test_planned_epochs_are_those_of_the_data_it_had(tmp_path: Path, images: int | None) -> None:
+    """83 images: 2 x 27 steps of 3 are 5 epochs of 10 steps of 8 and one of 4."""
+    row = Technique(name="t", base_lr=1, base_batch=3, regime_adaptation=True)
+    run = config(technique=row, dataset="folder:a", batch_per_rank=8, epochs=2)
+    good = record(run)
+    assert good.data is not None
+    data = good.data.model_copy(update={"train_images": images}) if images else None
+    folder = tmp_path / run.cell_id()
+    folder.mkdir()
+    left = record(run, data=data)
+    (folder / "record.json").write_text(left.model_dump_json())
+    told = next(line for line in show(folder) if line.startswith("record:"))
+    assert ("2/6 epochs" if images else "start 1, 2 epochs") in told

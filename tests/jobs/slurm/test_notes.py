@@ -15,7 +15,6 @@ from jobs.slurm.notes import (
     adopt,
     comment_of,
     jobs_of,
-    latest_job_of_cell,
     read_notes,
     write_note,
 )
@@ -75,12 +74,6 @@ def test_an_unknown_key_is_an_error() -> None:
 def test_jobs_of_arrays_and_of_a_single_unit() -> None:
     one = note(array(("a",), ("b", "c"), job_id="7"), array(("d",), job_id="8"), array(("e",)))
     assert jobs_of([one]) == {"7_0": ("a",), "7_1": ("b", "c"), "8": ("d",)}
-
-
-def test_the_job_submitted_last_counts_for_a_cell() -> None:
-    first = note(array(("a",), ("b",), job_id="7"))
-    second = note(array(("b",), job_id="9"), run="r2", at=AT.replace(hour=5))
-    assert latest_job_of_cell([first, second]) == {"a": "7_0", "b": "9"}
 
 
 def test_a_comment_makes_adoption_certain() -> None:

@@ -1,0 +1,85 @@
+"""What sets the cells of a sweep apart beside what their ids say: a framework, a momentum."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel
+
+from train.config import RunConfig, Target
+
+#: Said by the ids, or by ``batch``: what scaling fixes, the batch per rank or the global batch.
+_SAID = {"schema_version", "dataset", "model", "technique", "gpus", "seed", "batch_per_rank"}
+_SAID_OF_TECHNIQUE = {"name", "base_batch"}
+
+#: Key of the config -> value as text, in the contract's order; the same keys for all cells.
+Settings = dict[str, str]
+#: Whether a key is the technique's own; and the key, dotted where it is a number of a kind.
+Place = tuple[bool, str]
+
+
+def apart(configs: Sequence[RunConfig]) -> dict[str, Settings]:
+    """Cell id -> those settings of a cell that differ between the cells.
+
+    Of a technique's own, those that differ between cells of that technique: the rest is what its
+    name stands for.
+    """
+    flat = {config.cell_id(): dict(_flat(config)) for config in configs}
+    groups: dict[str, list[dict[Place, Any]]] = {}
+    for config in configs:
+        groups.setdefault(config.technique.name, []).append(flat[config.cell_id()])
+    keys = _varying(list(flat.values()), own=False)
+    for cells in groups.values():
+        keys |= _varying(cells, own=True)
+    shown = [place for place in keys if not _of_another_kind(place, keys)]
+    return {
+        cell: {key.removesuffix(".name"): _text(found.get((own, key))) for own, key in shown}
+        for cell, found in flat.items()
+    }
+
+
+def in_words(settings: Settings) -> str:
+    """framework mirrored, accumulation 8; '' where there is nothing to say."""
+    return ", ".join(f"{key} {value}" for key, value in settings.items() if value)
+
+
+def _flat(config: RunConfig) -> Iterator[tuple[Place, Any]]:
+    weak = config.scaling == "weak"
+    yield (False, "batch"), config.batch_per_rank if weak else config.global_batch
+    for key in RunConfig.model_fields:
+        if key not in _SAID:
+            yield (False, key), getattr(config, key)
+    for key in type(config.technique).model_fields:
+        value = getattr(config.technique, key)
+        if key in _SAID_OF_TECHNIQUE:
+            continue
+        if isinstance(value, BaseModel):
+            for part, number in value.model_dump().items():
+                yield (True, f"{key}.{part}"), number
+        else:
+            yield (True, key), value
+
+
+def _varying(cells: Sequence[Mapping[Place, Any]], *, own: bool) -> dict[Place, None]:
+    keys = dict.fromkeys(key for cell in cells for key in cell if key[0] is own)
+    return {key: None for key in keys if any(cell.get(key) != cells[0].get(key) for cell in cells)}
+
+
+def _of_another_kind(place: Place, keys: Mapping[Place, None]) -> bool:
+    """A number of a kind where the kind itself differs: its name says enough."""
+    own, key = place
+    kind, _, part = key.partition(".")
+    return bool(part) and part != "name" and (own, f"{kind}.name") in keys
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Target):
+        return value.in_words()
+    if isinstance(value, tuple):
+        return "/".join(map(_text, value)) or "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "-" if value is None else str(value)

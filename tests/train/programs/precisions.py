@@ -1,0 +1,53 @@
+"""One step of the course's network in each precision; prints {precision: what became of it}."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import numpy as np
+
+from train.config import RunConfig
+from train.launch import read_launch
+from train.optimizer_config import Sgd
+from train.runtime import start
+from train.technique import Technique
+
+
+def config_for(precision: str) -> RunConfig:
+    technique = Technique(
+        name="t", base_lr=0.1, base_batch=16, normalisation="batch_norm", precision=precision,
+        optimizer=Sgd(),
+    )  # fmt: skip
+    return RunConfig(
+        dataset="digits", model="resnet_mini", technique=technique, gpus=1, batch_per_rank=16,
+        epochs=1, seed=5,
+    )  # fmt: skip
+
+
+def main() -> None:
+    runtime = start(config_for("mixed_bfloat16"), read_launch(os.environ))
+
+    from train.cell import build_parts
+    from train.data.arrays import make_dataset
+
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (16, 16, 16, 1), dtype=np.uint8)
+    labels = np.arange(16) % 4
+    data = make_dataset("squares", list("abcd"), (images, labels), (images, labels))
+    told = {}
+    for precision in ("float32", "mixed_float16", "mixed_bfloat16"):
+        parts = build_parts(config_for(precision), data, runtime)
+        weights = parts.model.trainable_variables
+        before = [weight.numpy() for weight in weights]
+        result = parts.step([(images, labels)], 0.1, 0)
+        moved = [np.abs(w.numpy() - b).max() for w, b in zip(weights, before, strict=True)]
+        told[precision] = {
+            "loss": result.loss, "norm": float(np.sqrt(result.gradient_sq)),
+            "skipped": result.skipped, "moved": float(max(moved)),
+            "types": sorted({weight.dtype.name for weight in weights}),
+        }  # fmt: skip
+    print(json.dumps(told))
+
+
+main()
