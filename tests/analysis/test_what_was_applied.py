@@ -72,7 +72,7 @@ def test_runs_of_one_condition_that_differ_show_both_ends() -> None:
     assert (row["n"], row["n_diverged"]) == (2, 1)
     assert (row["skipped_steps_low"], row["skipped_steps_high"]) == (3, 12)
     shown = cells(*items)
-    assert (shown["skipped"], shown["lr integral"]) == ("3 to 12", "3.00 to 6.00")
+    assert (shown["skipped"], shown["lr integral"]) == ("3 to 12", "2.40 to 5.70")
     assert shown["steps"] == "60"
 
 

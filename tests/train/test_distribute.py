@@ -22,7 +22,7 @@ PROGRAM = Path(__file__).parent / "programs" / "frameworks.py"
 OTHERS = ("multi_worker_mirrored", "mirrored")
 #: A replica of one process shares its threads, so that sums are added up in another order.
 ROUND_OFF = 1e-6
-EPOCHS = 6
+EPOCHS = 12
 SWEEP = """
 title: a test
 dataset: digits
