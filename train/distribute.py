@@ -17,7 +17,6 @@ import tensorflow as tf
 
 from train.layers import StepSeed
 from train.ranks import UnequalRanks
-from train.sample_noise import sigma_for
 from train.step import Batch, TrainStep, first_elements, squared_norm
 from train.technique import Technique
 
@@ -68,15 +67,13 @@ class DistributedStep(TrainStep):
         """
         if len(batches) != self.replicas:
             raise ValueError(f"found {len(batches)} batches for {self.replicas} replicas")
-        sigma = 0.0
-        if self.technique.noise_batch is not None:
-            images = self.size * len(batches[0][1])
-            sigma = sigma_for(images, self.technique.noise_batch)
+        sigma = self._sigma(batches)
         images, labels = (self._spread(parts) for parts in zip(*batches, strict=True))
-        gradients, square, loss, correct, done = self._on_replicas(
+        gradients, square, loss, correct = self._on_replicas(
             images, labels, tf.constant(step, tf.int32), tf.constant(sigma), noisy=sigma > 0
         )
-        self._wait(done)
+        for own in self._local_results(square):
+            float(own)  # made of all gradients: they are there when it is
         losses = [float(own) for own in self._local_results(loss)]
         hits = sum(int(own) for own in self._local_results(correct))
         return gradients, square, float(np.mean(losses)), hits
@@ -93,8 +90,7 @@ class DistributedStep(TrainStep):
         self, images: Any, labels: Any, number: tf.Tensor, sigma: tf.Tensor, noisy: bool
     ) -> Any:
         def on_one(images: tf.Tensor, labels: tf.Tensor) -> tuple[Any, ...]:
-            found = self._local(images, labels, number, sigma, noisy=noisy)
-            return (*found, first_elements(found[0]))
+            return self._local(images, labels, number, sigma, noisy=noisy)
 
         return self.strategy.run(on_one, args=(images, labels))
 
@@ -130,10 +126,6 @@ class DistributedStep(TrainStep):
 
         done = self.strategy.run(on_one, args=(gradients,))
         return tf.concat(self._local_results(done), axis=0)
-
-    def _wait(self, done: Any) -> None:
-        for own in self._local_results(done):
-            own.numpy()
 
     def _local_results(self, values: Any) -> tuple[Any, ...]:
         return tuple(self.strategy.experimental_local_results(values))

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from train.config import RunConfig
 from train.evaluate import Evaluation
 from train.measure import StepRow
-from train.noise_scale import epoch_noise, same_data_alarm
+from train.noise_scale import epoch_noise, same_data_alarm, why_not_measured
 from train.record import EpochRecord, NoiseScale, RunError, TrustRatios
 from train.schedule import EpochPlan
 from train.step import StepResult
@@ -167,14 +167,7 @@ def fatal(plan: EpochPlan, step: int, result: StepResult, skipped_in_a_row: int)
 
 
 def measures_noise(config: RunConfig) -> bool:
-    """Whether the two norms say how noisy the gradient is: not where noise is added to it, where
-    the reduction is no mean, or where batch norm couples the ranks' gradients."""
-    technique = config.technique
-    return (
-        technique.noise_batch is None
-        and technique.reduction == "average"
-        and technique.normalisation != "sync_batch_norm"
-    )
+    return why_not_measured(config.technique) is None
 
 
 def _finite(value: float) -> float | None:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from scipy.special import ndtri, stdtrit
 
 from train.record import NoiseScale
+from train.technique import Technique
 
 Floats = npt.NDArray[np.float64]
 #: With fewer steps there is no scatter to speak of.
@@ -31,6 +32,17 @@ FEWEST_BLOCKS = 8
 ROUNDING = {"none": 2.0**-16, "fp16": 2.0**-11, "bf16": 2.0**-9}
 #: Of the steps, must show no noise for the alarm.
 NEARLY_ALL = 0.9
+
+
+def why_not_measured(technique: Technique) -> str | None:
+    """Why the two norms of a run do not say how noisy its gradient is; None where they do."""
+    if technique.reduction == "adasum":
+        return "Adasum has no mean gradient to compare with"
+    if technique.noise_batch is not None:
+        return "the technique adds noise to the gradient"
+    if technique.normalisation == "sync_batch_norm":
+        return "synchronised batch norm couples the ranks' gradients"
+    return None
 
 
 def estimate(small: Any, big: Any, b: int, B: int) -> tuple[Floats, Floats]:

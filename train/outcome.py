@@ -9,6 +9,7 @@ from train.classification import REASONS as CLASS_REASONS
 from train.config import RunConfig, used_train_images
 from train.data.arrays import Dataset
 from train.measure import throughput
+from train.noise_scale import why_not_measured
 from train.provenance import REASONS
 from train.record import Attempt, DataRecord, LinkTraffic, Provenance, RunRecord, Status, World
 from train.targets import REASONS as TARGET_REASONS
@@ -158,11 +159,6 @@ def technique_reasons(config: RunConfig, *, labelled: bool) -> dict[str, str]:
 
 
 def noise_reason(config: RunConfig) -> str:
-    technique = config.technique
-    if technique.reduction == "adasum":
-        return "Adasum has no mean gradient to compare with"
-    if technique.noise_batch is not None:
-        return "the technique adds noise to the gradient"
-    if technique.normalisation == "sync_batch_norm":
-        return "synchronised batch norm couples the ranks' gradients"
-    return "one batch per step: there is nothing to compare it with, or no step was finite"
+    return why_not_measured(config.technique) or (
+        "one batch per step: there is nothing to compare it with, or no step was finite"
+    )

@@ -108,9 +108,9 @@ class TrainStep:
         begin = time.perf_counter()
         gradients, small, big = self._reduce(own, square)
         small_sq, big_sq = float(small), float(big)  # waits for the device
-        reduced = time.perf_counter()
         accumulated = len(batches) > self.replicas and self.size > 1
-        own_sq = self._own_square(own) if accumulated else small_sq
+        own_sq = float(self._own_square(own)) if accumulated else small_sq
+        reduced = time.perf_counter()
         gain = self.adascale.gain(small_sq, big_sq) if self.adascale else 1.0
         rate *= gain
         applied = math.isfinite(big_sq)
@@ -139,10 +139,7 @@ class TrainStep:
     ) -> tuple[list[tf.Tensor], tf.Tensor, float, int]:
         """Mean gradient over the batches, mean of their squared norms, mean loss, hits; there when
         this returns: a GPU's kernels are only queued when a graph gets there."""
-        sigma = 0.0
-        if self.technique.noise_batch is not None:
-            together = self.size * sum(len(labels) for _, labels in batches)
-            sigma = sigma_for(together, self.technique.noise_batch)
+        sigma = self._sigma(batches)
         sums: tuple[Any, ...] | None = None
         for micro, (images, labels) in enumerate(batches):
             # dropout and noise of each batch are drawn apart
@@ -155,6 +152,13 @@ class TrainStep:
         gradients, square, loss, correct = sums
         float(square)  # made of all gradients: they are there when it is
         return gradients, square, float(loss), int(correct)
+
+    def _sigma(self, batches: Sequence[Batch]) -> float:
+        """Deviation of the images' weights, from the images of the whole step."""
+        if self.technique.noise_batch is None:
+            return 0.0
+        own = sum(len(labels) for _, labels in batches) // self.replicas
+        return sigma_for(self.size * own, self.technique.noise_batch)
 
     @tf.function(reduce_retracing=True)
     def _local(
@@ -201,10 +205,11 @@ class TrainStep:
         reduced = self._reduce_over_ranks(gradients, square)
         return reduced.gradients, reduced.small, squared_norm(reduced.gradients)
 
-    def _own_square(self, own: list[tf.Tensor]) -> float:
+    @tf.function(reduce_retracing=True)
+    def _own_square(self, own: list[tf.Tensor]) -> tf.Tensor:
         """Mean over the ranks of the squared norm of each one's gradient: what tells ranks that
         repeat each other where their accumulated batches differ."""
-        return float(hvd.allreduce(squared_norm(own), op=hvd.Average))
+        return hvd.allreduce(squared_norm(own), op=hvd.Average)
 
     def _apply(self, gradients: list[tf.Tensor], rate: float) -> None:
         correction = rate / self._last_rate if self._last_rate else 1.0

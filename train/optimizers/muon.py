@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from train.optimizer_config import NOT_ADAPTED, Muon
 from train.optimizers.newton_schulz import newton_schulz
+from train.optimizers.own import OwnOptimizer
 from train.optimizers.trust import excluded, where_both
 
 
@@ -18,7 +19,7 @@ def as_kernel(matrix: tf.Tensor, shape: tf.TensorShape) -> tf.Tensor:
     return tf.reshape(tf.transpose(matrix), shape)
 
 
-class MuonOptimizer(tf.keras.optimizers.Optimizer):
+class MuonOptimizer(OwnOptimizer):
     """Jordan et al. 2024, as in cifar10-airbench's airbench94_muon.py.
 
     Kernels of convolutions (of dense layers, too, with ``dense``): m = mu m + g; u = g + mu m with
@@ -30,16 +31,9 @@ class MuonOptimizer(tf.keras.optimizers.Optimizer):
     Every rank does the same products on the same mean gradient, and they are not reduced again.
     """
 
-    def __init__(self, config: Muon) -> None:
-        super().__init__("muon", weight_decay=None, jit_compile=False)
-        self._learning_rate = self._build_learning_rate(0.0)
-        self._config = config
+    _config: Muon
 
-    def build(self, var_list: list[tf.Variable]) -> None:
-        super().build(var_list)
-        if getattr(self, "_built", False):
-            return
-        self._built = True
+    def _make_slots(self, var_list: list[tf.Variable]) -> None:
         add = self.add_variable_from_reference
         key = self._var_key
         self._momenta = {key(variable): add(variable, "m") for variable in var_list}

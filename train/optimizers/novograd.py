@@ -5,10 +5,11 @@ from __future__ import annotations
 import tensorflow as tf
 
 from train.optimizer_config import NovoGrad
+from train.optimizers.own import OwnOptimizer
 from train.optimizers.trust import excluded
 
 
-class NovoGradOptimizer(tf.keras.optimizers.Optimizer):
+class NovoGradOptimizer(OwnOptimizer):
     """Ginsburg et al. 2019 (1905.11286), Algorithm 1; a layer is a variable, the norm is L2.
 
     v_1 = |g_1|^2, m_1 = g_1 / |g_1| + d w; then v = b2 v + (1 - b2) |g|^2 and
@@ -23,16 +24,9 @@ class NovoGradOptimizer(tf.keras.optimizers.Optimizer):
     of every variable, decays all variables, keeps lr m in the place of m, and has other defaults.
     """
 
-    def __init__(self, config: NovoGrad) -> None:
-        super().__init__("novograd", weight_decay=None, jit_compile=False)
-        self._learning_rate = self._build_learning_rate(0.0)
-        self._config = config
+    _config: NovoGrad
 
-    def build(self, var_list: list[tf.Variable]) -> None:
-        super().build(var_list)
-        if getattr(self, "_built", False):
-            return
-        self._built = True
+    def _make_slots(self, var_list: list[tf.Variable]) -> None:
         add = self.add_variable_from_reference
         self._momenta = [add(variable, "m") for variable in var_list]
         self._squares = [add(variable, "v", shape=()) for variable in var_list]
