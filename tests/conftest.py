@@ -47,6 +47,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("slurm") is None)
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Two workers on one cluster would break each other's tests; xdist says nothing if its groups
+    do not work."""
+    parallel = "PYTEST_XDIST_WORKER" in os.environ
+    if parallel and item.get_closest_marker("slurm") and not item.nodeid.endswith("@cluster"):
+        pytest.fail("tests of the practice cluster need one worker: run pytest --dist loadgroup")
+
+
 @pytest.fixture(scope="session")
 def data_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One folder of prepared data sets for the whole session."""

@@ -59,11 +59,11 @@ def test_a_killed_rank(sweeping: Sweeping) -> None:
 
 
 def test_a_hanging_rank(sweeping: Sweeping) -> None:
-    process = disturbed(sweeping, "--stall-s", "8")
+    process = disturbed(sweeping, "--stall-s", "20")  # longer than the first step, traced, takes
     began = time.monotonic()
     sweeping.signal_rank(1, "STOP")
     code, out = sweeping.end(process)
-    row("rank hangs (stall limit 8 s)", sweeping, began)
+    row("rank hangs (stall limit 20 s)", sweeping, began)
     record = sweeping.record()
     assert (code, record.status) == (1, "failed"), out
     assert record.error is not None
