@@ -28,6 +28,7 @@ class Sign(NamedTuple):
     at: float | None  # the file's time, seconds; None: there is no file
     phase: str
     idle_s: float  # since its last progress, as it said itself
+    asleep_s: float  # of these, the longest in which not even its watchdog ran
 
 
 def read_sign(cell: Path, rank: int) -> Sign:
@@ -35,12 +36,13 @@ def read_sign(cell: Path, rank: int) -> Sign:
     try:
         at = file.stat().st_mtime
     except OSError:
-        return Sign(rank, None, NEVER, 0.0)
+        return Sign(rank, None, NEVER, 0.0, 0.0)
     # a rank that is ended while it writes leaves half a file
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         told = json.loads(file.read_text(encoding="utf-8"))
-        return Sign(rank, at, str(told["phase"]), float(told["idle_s"]))
-    return Sign(rank, at, "unknown", 0.0)
+        idle_s, asleep_s = float(told["idle_s"]), float(told.get("asleep_s", 0))
+        return Sign(rank, at, str(told["phase"]), idle_s, asleep_s)
+    return Sign(rank, at, "unknown", 0.0, 0.0)
 
 
 @dataclass
@@ -73,8 +75,8 @@ def blame(cell: Path, size: int, first: int) -> tuple[str, str, int]:
     """For a hang: what happened, what every rank did, and the rank that the others waited for.
 
     ``first``: the rank whose watchdog ended it first; its last life sign is the moment of the hang.
-    To blame is a rank that wrote nothing at all, else one that was silent then, else the one whose
-    last progress is the longest ago.
+    To blame is a rank that wrote nothing at all, else one that was silent then or since its last
+    progress, else the one whose last progress is the longest ago.
     """
     signs = [read_sign(cell, rank) for rank in range(size)]
     known = [sign.at for sign in signs if sign.at is not None]
@@ -83,9 +85,12 @@ def blame(cell: Path, size: int, first: int) -> tuple[str, str, int]:
     def suspicion(sign: Sign) -> tuple[bool, bool, float]:
         if sign.at is None:
             return True, True, 0.0
-        silent_s = moment - sign.at
-        silent = silent_s > SILENT_S
-        return False, silent, silent_s if silent else silent_s + sign.idle_s
+        quiet_s = moment - sign.at
+        # what stopped it may be over: it is woken to be ended, by the launcher of a step, say
+        silent_s = max(quiet_s, sign.asleep_s)
+        if silent_s > SILENT_S:
+            return False, True, silent_s
+        return False, False, quiet_s + sign.idle_s
 
     found = max(signs, key=suspicion)
     silent = suspicion(found)[1]

@@ -40,6 +40,7 @@ class Watchdog:
         self._period_s = period_s
         self._phase = "starting"
         self._at = time.monotonic()
+        self._asleep_s = 0.0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
 
@@ -53,11 +54,16 @@ class Watchdog:
 
     def beat(self, phase: str) -> None:
         """Progress: what this rank does from now on."""
-        self._phase, self._at = phase, time.monotonic()
+        self._phase, self._at, self._asleep_s = phase, time.monotonic(), 0.0
 
     def _watch(self) -> None:
+        looked = time.monotonic()
         while not self._stop.wait(self._period_s):
-            idle = time.monotonic() - self._at
+            now = time.monotonic()
+            # a rank that was stopped is woken to be ended, and would look as lively as its peers
+            self._asleep_s = max(self._asleep_s, now - looked - self._period_s)
+            looked = now
+            idle = now - self._at
             # life signs are a courtesy: a full disk must not end the run
             with contextlib.suppress(OSError):
                 self._write(idle)
@@ -69,7 +75,10 @@ class Watchdog:
     def _write(self, idle: float) -> None:
         """Whole or absent, since the supervisor tells ranks apart by it; no fsync every second."""
         temporary = self._file.with_name(f".{self._file.name}.tmp")
-        temporary.write_text(json.dumps({"phase": self._phase, "idle_s": round(idle, 1)}))
+        told = {
+            "phase": self._phase, "idle_s": round(idle, 1), "asleep_s": round(self._asleep_s, 1)
+        }  # fmt: skip
+        temporary.write_text(json.dumps(told))
         temporary.replace(self._file)
 
     def _end(self, idle: float) -> None:

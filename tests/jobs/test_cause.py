@@ -57,10 +57,12 @@ def said(cell: Path, rank: int, what: str, *, consequence: bool = False, at: flo
     rank_file(cell, rank, "error.json").write_text(json.dumps(told))
 
 
-def beat(cell: Path, rank: int, phase: str, idle_s: float, *, at: float = NOW) -> None:
+def beat(
+    cell: Path, rank: int, phase: str, idle_s: float, *, at: float = NOW, asleep_s: float = 0.0
+) -> None:
     (cell / "logs").mkdir(exist_ok=True)
     file = rank_file(cell, rank, "beat")
-    file.write_text(json.dumps({"phase": phase, "idle_s": idle_s}))
+    file.write_text(json.dumps({"phase": phase, "idle_s": idle_s, "asleep_s": asleep_s}))
     os.utime(file, (at, at))
 
 
@@ -123,6 +125,16 @@ def test_a_hang_names_the_silent_rank_however_late_it_is_looked_at(tmp_path: Pat
     _, error = blamed(tmp_path, ends(EXIT_STALLED, None))
     assert error.rank == 1 and "shows no life (while: reading data)" in error.what
     assert error.where == "rank 0: all-reduce; rank 1: reading data"
+
+
+def test_a_hang_names_the_rank_that_was_stopped_though_it_was_woken_to_be_ended(
+    tmp_path: Path,
+) -> None:
+    beat(tmp_path, 0, "training step 5 of 11", 9.3, at=NOW)
+    beat(tmp_path, 1, "training step 5 of 11", 9.1, at=NOW + 0.4, asleep_s=9.0)
+    said(tmp_path, 0, "no progress for 9 s while: training step 5 of 11", at=NOW)
+    _, error = blamed(tmp_path, ends(EXIT_STALLED, None))
+    assert error.rank == 1 and "shows no life" in error.what
 
 
 def test_a_hang_with_all_alive_names_the_one_that_stopped_first(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -29,6 +30,14 @@ def forever_in_here():
 with Watchdog(Path(sys.argv[1]), 0.4, None, report, period_s=0.05) as watchdog:
     watchdog.beat("counting sheep")
     forever_in_here()
+"""
+ASLEEP = """
+import os, sys, time
+from pathlib import Path
+from train.watchdog import Watchdog
+
+with Watchdog(Path(sys.argv[1]), 60, None, print, period_s=0.05):
+    time.sleep(60)
 """
 ORPHANED = """
 import os, sys, time
@@ -132,6 +141,29 @@ def test_beats_are_written_and_keep_a_busy_process_alive(tmp_path: Path) -> None
     time.sleep(0.1)
     assert beat.stat().st_mtime_ns == before, "silent after the end"
     assert [path.name for path in tmp_path.iterdir()] == ["rank-0.beat"]
+
+
+def test_a_process_that_was_stopped_says_so_when_it_is_woken(tmp_path: Path) -> None:
+    beat = tmp_path / "rank-0.beat"
+    sleeper = [sys.executable, "-c", ASLEEP, str(beat)]
+    with subprocess.Popen(sleeper, cwd=ROOT) as process:
+        try:
+            wait_for(beat)
+            assert json.loads(beat.read_text())["asleep_s"] < 0.8
+            process.send_signal(signal.SIGSTOP)
+            time.sleep(1)
+            process.send_signal(signal.SIGCONT)
+            time.sleep(0.3)
+            assert json.loads(beat.read_text())["asleep_s"] >= 0.8
+        finally:
+            process.kill()
+
+
+def wait_for(file: Path) -> None:
+    until = time.monotonic() + 20
+    while not file.exists():
+        assert time.monotonic() < until, f"{file} is not written"
+        time.sleep(0.02)
 
 
 def test_beats_that_cannot_be_written_do_not_matter(tmp_path: Path) -> None:
