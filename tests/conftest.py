@@ -40,11 +40,22 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests on the practice cluster mostly wait: one worker takes them, from the beginning, while
-    others do the rest."""
-    of_cluster = [item for item in items if item.get_closest_marker("slurm")]
-    for item in of_cluster:
-        item.add_marker(pytest.mark.xdist_group("cluster"))
-    items.sort(key=lambda item: item.get_closest_marker("slurm") is None)
+    others do the rest; of which those that start ranks come first, so that none is left alone at
+    the end."""
+    for item in items:
+        if item.get_closest_marker("slurm"):
+            item.add_marker(pytest.mark.xdist_group("cluster"))
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    """The longest first, which says itself that it may take long."""
+    limit = item.get_closest_marker("timeout")
+    if item.get_closest_marker("slurm"):
+        return 0
+    if not item.get_closest_marker("ranks2"):
+        return 3
+    return 1 if limit and limit.args[0] > 600 else 2
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -23,7 +23,8 @@ from tests.sweeps import (
 )
 from train.record import read_record
 
-pytestmark = pytest.mark.ranks2
+# one worker, so that the whole sweep is trained once
+pytestmark = [pytest.mark.ranks2, pytest.mark.xdist_group("end_to_end")]
 
 SWEEP = """
 title: a test

@@ -16,7 +16,8 @@ import pytest
 from tests.sweeps import ROOT, Bench, leftovers, lines, make_bench, rank_process, wait_until
 from train.record import RunRecord
 
-pytestmark = pytest.mark.ranks2
+# one worker, so that the whole sweep is trained once
+pytestmark = [pytest.mark.ranks2, pytest.mark.xdist_group("distribute")]
 
 PROGRAM = Path(__file__).parent / "programs" / "frameworks.py"
 OTHERS = ("multi_worker_mirrored", "mirrored")
