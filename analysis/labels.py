@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -26,23 +27,36 @@ def key(parts: Mapping[str, Any]) -> str:
 
 
 def technique_labels(records: Iterable[RunRecord]) -> dict[str, str]:
-    """Settings -> name; with what differs where one name stands for several settings."""
+    """Settings -> name; where one name stands for several settings, with what differs from the
+    others: a value that more than half of them have goes without saying, so that a search that
+    changes one thing at a time names that thing."""
     by_name: dict[str, dict[str, dict[str, Any]]] = {}
     for record in records:
         settings = record.config.technique.model_dump(mode="json")
         by_name.setdefault(settings["name"], {})[key(settings)] = _flat(settings)
     labels = {}
     for name, variants in by_name.items():
-        fields = sorted({field for flat in variants.values() for field in flat})
-        differing = [
-            field
-            for field in fields
-            if len({key({"": flat.get(field)}) for flat in variants.values()}) > 1
-        ]
+        usual = _usual(list(variants.values()))
         for settings_key, flat in variants.items():
-            found = ", ".join(f"{field}={flat[field]}" for field in differing if field in flat)
+            found = ", ".join(
+                f"{field}={flat[field]}"
+                for field, value in usual.items()
+                if field in flat and key({"": flat[field]}) != value
+            )
             labels[settings_key] = f"{name} ({found})" if found else name
     return labels
+
+
+def _usual(variants: Sequence[Mapping[str, Any]]) -> dict[str, str | None]:
+    """Field that differs between variants -> text of the value that more than half of them have,
+    None if there is no such value."""
+    usual: dict[str, str | None] = {}
+    for field in sorted({field for flat in variants for field in flat}):
+        values = Counter(key({"": flat.get(field)}) for flat in variants)
+        value, times = values.most_common(1)[0]
+        if len(values) > 1:
+            usual[field] = value if 2 * times > len(variants) else None
+    return usual
 
 
 def contexts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
