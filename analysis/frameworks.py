@@ -162,8 +162,12 @@ def _verdict(row: dict[str, Any]) -> str:
     if difference is None:
         return "not compared"
     if p is None:
-        return "identical" if difference == 0 and row["n"] > 1 else "inconclusive"
+        return (
+            "identical"
+            if difference == 0 and min(row["n"], row["n_reference"]) > 1
+            else "inconclusive"
+        )
     within = f"to within {MARGIN:g}"
     if p < ALPHA:
         return f"different, equal {within}" if equal is not None and equal < ALPHA else "different"
-    return f"equal {within}" if equal is not None and equal < ALPHA else "equal within noise"
+    return f"equal {within}" if equal is not None and equal < ALPHA else "no difference shown"

@@ -41,8 +41,8 @@ def frameworks_view(table: pd.DataFrame, runs: pd.DataFrame) -> Table:
                "final epoch (fraction) over all runs, a diverged one counting as chance [95 % "
                "Welch interval]"),
         Column("accuracy", "left", f"different: at 0.05 within the same family. Equal to within "
-               f"{MARGIN:g}: two one-sided tests, 0.05 by Holm's method. Equal within noise: "
-               "neither is shown; the interval says how large a difference may be hidden in the "
+               f"{MARGIN:g}: two one-sided tests, 0.05 by Holm's method. No difference shown: "
+               "nor equality; the interval says how large a difference may be hidden in the "
                "scatter between seeds"),
     )  # fmt: skip
     return Table(

@@ -18,7 +18,9 @@ def target_findings(record: RunRecord) -> Iterator[str]:
         return
     if found is None:
         yield "the config sets a target, the record does not say what came of it"
-    elif found.met:
+        return
+    yield from _goal_findings(record.epochs, asked, found)
+    if found.met:
         yield from _met_findings(record.epochs, asked, found)
     elif held_at(record.epochs, asked) is not None:
         yield f"it says that its target was not met ({found.why}), yet its epochs meet it"
@@ -43,6 +45,20 @@ def _holds(epoch: EpochRecord, target: Target) -> bool:
         (epoch.validation_accuracy, target.validation_accuracy),
     )
     return all(goal is None or (value is not None and value >= goal) for value, goal in asked)
+
+
+def _goal_findings(
+    epochs: Sequence[EpochRecord], asked: Target, found: TargetOutcome
+) -> Iterator[str]:
+    """Each accuracy by itself; older records do not tell."""
+    for goal in found.held:
+        name = f"{goal.accuracy}_accuracy"
+        alone = Target(held_for=asked.held_for, **{name: goal.goal})
+        if goal.goal != getattr(asked, name) or goal.epoch != held_at(epochs, alone):
+            yield (
+                f"it says that {goal.accuracy} accuracy {goal.goal:g} was held after epoch "
+                f"{goal.epoch}, its epochs say otherwise"
+            )
 
 
 def _met_findings(

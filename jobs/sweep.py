@@ -48,7 +48,9 @@ def load_sweep(
     rows = load_techniques(techniques)
     file = parse(load_yaml(find_file("sweep", name_or_path, folder)), rows)
     cells = expand(file, rows)
-    configs = _unique(file, [(cell, _config(cell, file, rows)) for cell in cells])
+    made = [(cell, _config(cell, file, rows)) for cell in cells]
+    _refuse_moving_base(file, made)
+    configs = _unique(file, made)
     used = {config.technique.name for config in configs}
     ordered = [str(setting.value) for setting in written(file, "technique")]
     ordered += [config.technique.name for config in configs]  # set by an override only
@@ -72,8 +74,6 @@ def _config(cell: Cell, file: SweepFile, rows: Mapping[str, TechniqueRow]) -> Ru
     row = rows[values["technique"]]
     changes = {key: value for key, value in values.items() if key in PARAMETERS}
     technique = {"name": row.name, "base_batch": base_batch, **row.settings(changes)}
-    if "base_batch" not in values:
-        _refuse_moving_base(cell, file, technique)
     data = {key: value for key, value in values.items() if key in RunConfig.model_fields}
     data |= {"technique": technique, "batch_per_rank": batch, "accumulation": accumulation}
     try:
@@ -122,17 +122,26 @@ def _shared_out(cell: Cell, file: SweepFile, values: Mapping[str, Any]) -> tuple
     return batch, times
 
 
-def _refuse_moving_base(cell: Cell, file: SweepFile, technique: Mapping[str, Any]) -> None:
-    """Where the batch is an axis, its default base would move along and no rule would ever act."""
-    rule = technique["lr_scaling"]
-    if rule == "none" and not technique["regime_adaptation"]:
-        return
-    for key in ("global_batch", "batch_per_rank"):
-        if any(set(axis[0]) == {key} and len(axis) > 1 for axis in file.axes):
+def _refuse_moving_base(file: SweepFile, cells: Sequence[tuple[Cell, RunConfig]]) -> None:
+    """Where the batch changes between cells, a base batch that is not given would move along, and
+    no rule would ever act.
+
+    Raises:
+        ConfigError: cells of one technique, which goes by the base batch, differ in it unasked.
+    """
+    first: dict[str, int] = {}
+    for cell, config in cells:
+        technique = config.technique
+        rule = technique.lr_scaling
+        if "base_batch" in cell.values() or (rule == "none" and not technique.regime_adaptation):
+            continue
+        base = first.setdefault(technique.name, technique.base_batch)
+        if base != technique.base_batch:
+            key = "global_batch" if config.scaling == "strong" else "batch_per_rank"
             text = (
-                f"{key} is an axis and technique {technique['name']} goes by it (lr_scaling "
-                f"{rule}), so say the global batch that base_lr belongs to, e.g. base_batch: "
-                f"{technique['base_batch']}; for one base per batch, zip base_batch with {key}"
+                f"{key} changes between cells and technique {technique.name} goes by it "
+                f"(lr_scaling {rule}), so say the global batch that base_lr belongs to, e.g. "
+                f"base_batch: {base}; for one base per batch, zip base_batch with {key}"
             )
             raise _wrong(cell, file, key, text)
 

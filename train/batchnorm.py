@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from train.graph import graph
 from train.normalisation import (
     GhostBatchNormalization,
     SyncBatchNormalization,
@@ -128,7 +129,7 @@ def _forward(
 ) -> tf.types.experimental.ConcreteFunction:
     """Images of ``shape`` to all layers' means and variances, each in one row of channels."""
 
-    @tf.function
+    @graph
     def statistics(images: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         for layer in layers:  # where Keras moves by a difference, this makes it exact
             layer.moving_mean.assign(tf.zeros_like(layer.moving_mean))

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from train.config import RunConfig
+from train.graph import graph
 from train.technique import Technique
 
 GHOSTS = (256, 128, 64)
@@ -84,7 +85,7 @@ def train_step(batch: int, ghost: int | None) -> Step:
     images = tf.constant(rng.integers(0, 256, (batch, 32, 32, 3), dtype=np.uint8))
     labels = tf.constant(rng.integers(0, 10, batch))
 
-    @tf.function
+    @graph
     def step() -> tf.Tensor:
         with tf.GradientTape() as tape:
             logits = model(images, training=True)

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from train.graph import graph
 from train.layers import StepSeed
 from train.ranks import UnequalRanks
 from train.step import Batch, TrainStep, first_elements, squared_norm
@@ -85,7 +86,7 @@ class DistributedStep(TrainStep):
             lambda _: tf.constant(next(own))
         )
 
-    @tf.function(reduce_retracing=True)
+    @graph
     def _on_replicas(
         self, images: Any, labels: Any, number: tf.Tensor, sigma: tf.Tensor, noisy: bool
     ) -> Any:
@@ -94,7 +95,7 @@ class DistributedStep(TrainStep):
 
         return self.strategy.run(on_one, args=(images, labels))
 
-    @tf.function(reduce_retracing=True)
+    @graph
     def _reduce(self, gradients: list[Any], square: Any) -> tuple[list[Any], tf.Tensor, tf.Tensor]:
         def on_one(gradients: list[tf.Tensor], square: tf.Tensor) -> tuple[Any, ...]:
             # the strategy looks for the device of each, which an argument of a graph has not
@@ -105,7 +106,7 @@ class DistributedStep(TrainStep):
         mean, small, big = self.strategy.run(on_one, args=(gradients, square))
         return mean, self._local_results(small)[0], self._local_results(big)[0]
 
-    @tf.function(reduce_retracing=True)
+    @graph
     def _update(self, gradients: list[Any], rate: tf.Tensor, correction: tf.Tensor) -> tf.Tensor:
         # outside of the replicas, where a mirrored variable may be written without an aggregation
         self.optimizer.learning_rate.assign(rate)

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from train.data.arrays import Dataset
 from train.data.sampler import evaluation_shard
+from train.graph import graph
 
 #: Bounds of one forward pass, a matter of memory and not of results: 500 images of 32x32 pixels,
 #: 41 of 224x224.
@@ -78,7 +79,7 @@ class Evaluator:
             confusion=tuple(map(tuple, counts.tolist())),
         )
 
-    @tf.function(reduce_retracing=True)
+    @graph
     def _forward(
         self, images: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:

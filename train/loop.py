@@ -19,7 +19,7 @@ from train.data.arrays import Dataset
 from train.epoch import Measured, Tally, alarm_of, epoch_record, fatal, step_row
 from train.evaluate import Evaluation, Evaluator
 from train.files import append_line, write_atomically
-from train.measure import StepClock, rank_steps
+from train.measure import StepClock, append_steps, keep_steps, rank_steps
 from train.ranks import Ranks
 from train.record import (
     Classification,
@@ -33,7 +33,7 @@ from train.runtime import Runtime
 from train.schedule import EpochPlan
 from train.targets import Decision, decide, outcome
 from train.task import Unfinished
-from train.traces import CHECKPOINT_NAME, EPOCHS_NAME
+from train.traces import CHECKPOINT_NAME, EPOCHS_NAME, rank_file
 from train.traffic import moved, read_counters
 from train.verdict import divergence
 
@@ -78,6 +78,7 @@ class Cell:
         self.position = 0.0  # of the schedule's clock: the step, or what AdaScale made of it
         self.skipped_in_a_row = 0  # steps, up to the last one
         self.checked: Evaluation | None = None  # the last evaluation
+        self.steps_file = rank_file(self.out, rank, "steps.jsonl")
         self.alarms: list[str] = []
 
     def train(self, *, resume: bool) -> Trained:
@@ -158,6 +159,7 @@ class Cell:
             self.skipped_in_a_row = progress.skipped_in_a_row
             if self.step.adascale and progress.adascale:
                 self.step.adascale.restore(progress.adascale)
+        keep_steps(self.steps_file, len(epochs))
         if self.runtime.rank == 0:
             lines = "".join(epoch.model_dump_json() + "\n" for epoch in epochs)
             write_atomically(self.out / EPOCHS_NAME, lines)
@@ -225,7 +227,10 @@ class Cell:
         return classification(checked.confusion, self.data.classes, epochs)
 
     def _save(self, epochs: list[EpochRecord], *, whole: bool) -> None:
-        """Rank 0: checkpoint first, progress line second, so that a line is never ahead of it."""
+        """Every rank: its steps. Rank 0: checkpoint first, progress line second, so that a line is
+        never ahead of it."""
+        own = [row for row in self.clock.rows if row.epoch == epochs[-1].epoch - 1]
+        append_steps(own, self.steps_file)
         if self.runtime.rank != 0:
             return
         self.beat(f"writing the checkpoint of epoch {len(epochs)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from train.files import write_atomically
+from train.files import append_line, write_atomically
 from train.record import EpochRecord, RankSteps, Spread, Throughput, ThroughputSample
 
 
@@ -105,10 +106,25 @@ def rank_steps(rank: int, rows: Sequence[StepRow]) -> RankSteps:
     )
 
 
-def write_step_times(clock: StepClock, file: Path) -> None:
+def append_steps(rows: Sequence[StepRow], file: Path) -> None:
     """Raw samples of this rank, one JSON object per step; what is no number is null."""
-    lines = [json.dumps({k: _plain(v) for k, v in row._asdict().items()}) for row in clock.rows]
-    write_atomically(file, "\n".join(lines) + "\n")
+    lines = [json.dumps({k: _plain(v) for k, v in row._asdict().items()}) for row in rows]
+    append_line(file, "\n".join(lines))
+
+
+def keep_steps(file: Path, epochs: int) -> None:
+    """Drop what an earlier start wrote of epochs that are trained again, and torn lines."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    before = file.read_text(encoding="utf-8").splitlines() if epochs and file.exists() else []
+    kept = [line for line in before if (row := _row(line)) is not None and row < epochs]
+    write_atomically(file, "".join(f"{line}\n" for line in kept))
+
+
+def _row(line: str) -> int | None:
+    """Epoch of a step's line, from 0; None where it is not whole."""
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        return int(json.loads(line)["epoch"])
+    return None
 
 
 def _plain(value: float) -> float | None:

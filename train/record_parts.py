@@ -78,10 +78,10 @@ class EpochRecord(Frozen):
     validation_loss: float | None
     validation_accuracy: float | None = Field(ge=0, le=1)
     validation_images: int = Field(ge=0)
-    lr_mean: float | None = None  # over the steps as applied; times steps: the rate's integral
+    lr_mean: float | None = None  # over the steps that were applied, so without the skipped
     accumulation: int = Field(1, ge=1)  # batches per rank and step
     skipped_steps: int = Field(0, ge=0)  # a number overflowed in half precision: no update
-    gradient_norm: float | None = None  # of the mean gradient: mean over the epoch's steps
+    gradient_norm: float | None = None  # of the reduced gradient: mean over the epoch's steps
     noise: NoiseScale | None = None
     trust: TrustRatios | None = None
     gain: float | None = None  # AdaScale's, mean over the epoch's steps
@@ -146,8 +146,20 @@ class Classification(Frozen):
     confusion: tuple[tuple[int, ...], ...]  # images; row: true class, column: predicted class
 
 
+class GoalHeld(Frozen):
+    """When one accuracy of the target was first held for as many evaluations as it asks, also if
+    that was too late or the other one never was; null: never."""
+
+    accuracy: Literal["train", "validation"]
+    goal: float
+    epoch: int | None  # of the last of those evaluations
+    steps: int | None
+    images: int | None
+    seconds: float | None
+
+
 class TargetOutcome(Frozen):
-    """When the config's target was first held for as many evaluations as it asks."""
+    """When the config's target was first held for as many evaluations as it asks, in time."""
 
     met: bool
     epoch: int | None  # of the last of those evaluations
@@ -155,3 +167,4 @@ class TargetOutcome(Frozen):
     images: int | None
     seconds: float | None  # of training and evaluation, all starts together, until then
     why: str  # met; hopeless, with the numbers; or the epochs ended first
+    held: tuple[GoalHeld, ...] = ()  # each accuracy that is asked for, by itself

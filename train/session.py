@@ -13,13 +13,12 @@ from train.data.prepare import load
 from train.data.tuning import for_tuning
 from train.files import write_atomically
 from train.launch import Launch
-from train.measure import write_step_times
 from train.outcome import describe_data, finished_record, known_reasons
 from train.provenance import collect, cpu_name
 from train.record import RECORD_NAME, DataRecord, Provenance, RunRecord, World, write_record
 from train.runtime import Runtime, describe_world, start
 from train.task import Task, Unfinished
-from train.traces import CHECKPOINT_NAME, START_NAME, earlier_attempts, rank_file
+from train.traces import CHECKPOINT_NAME, START_NAME, earlier_attempts
 
 
 def run_session(config: RunConfig, launch: Launch, task: Task, beat: Callable[[str], None]) -> None:
@@ -54,7 +53,6 @@ def run_session(config: RunConfig, launch: Launch, task: Task, beat: Callable[[s
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         _leave(runtime)
         raise
-    write_step_times(cell.clock, rank_file(task.out, runtime.rank, "steps.jsonl"))
     if runtime.rank == 0:
         beat("writing the record")
         record = finished_record(

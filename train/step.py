@@ -20,6 +20,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from train.adascale import AdaScale
+from train.graph import graph
 from train.layers import StepSeed, draw_number
 from train.loss_scale import build_loss_scale
 from train.optimizers import trust_ratios, velocities
@@ -160,7 +161,7 @@ class TrainStep:
         own = sum(len(labels) for _, labels in batches) // self.replicas
         return sigma_for(self.size * own, self.technique.noise_batch)
 
-    @tf.function(reduce_retracing=True)
+    @graph
     def _local(
         self, images: tf.Tensor, labels: tf.Tensor, number: tf.Tensor, sigma: tf.Tensor,
         noisy: bool,
@@ -189,23 +190,23 @@ class TrainStep:
         wanted = tf.one_hot(labels, classes) * (1 - share) + share / classes
         return tf.nn.softmax_cross_entropy_with_logits(wanted, logits)
 
-    @tf.function(reduce_retracing=True)
+    @graph
     def _add(self, sums: Any, own: Any) -> Any:
         return tf.nest.map_structure(tf.add, sums, own)
 
-    @tf.function(reduce_retracing=True)
+    @graph
     def _mean(self, sums: Any, count: tf.Tensor) -> Any:
         gradients, square, loss, correct = sums
         return [g / count for g in gradients], square / count, loss / count, correct
 
-    @tf.function(reduce_retracing=True)
+    @graph
     def _reduce(
         self, gradients: list[tf.Tensor], square: tf.Tensor
     ) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
         reduced = self._reduce_over_ranks(gradients, square)
         return reduced.gradients, reduced.small, squared_norm(reduced.gradients)
 
-    @tf.function(reduce_retracing=True)
+    @graph
     def _own_square(self, own: list[tf.Tensor]) -> tf.Tensor:
         """Mean over the ranks of the squared norm of each one's gradient: what tells ranks that
         repeat each other where their accumulated batches differ."""
@@ -219,7 +220,7 @@ class TrainStep:
         )
         done.numpy()  # waits for the device
 
-    @tf.function(reduce_retracing=True)
+    @graph
     def _update(
         self, gradients: list[tf.Tensor], rate: tf.Tensor, correction: tf.Tensor
     ) -> tf.Tensor:

@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 from itertools import accumulate
+from typing import Any
 
 from train.config import Target
 from train.measure import steady_epochs
-from train.record import EpochRecord, TargetOutcome
+from train.record import EpochRecord, GoalHeld, TargetOutcome
 
 _UNMET = "the target was not met"
+_EFFORT = ("epoch", "steps", "images", "seconds")
 #: Dotted path in the record -> why a value is null where the target was not met.
-REASONS = {
-    f"target.{name}": f"{_UNMET} (target.why)" for name in ("epoch", "steps", "images", "seconds")
+REASONS = {f"target.{name}": f"{_UNMET} (target.why)" for name in _EFFORT} | {
+    f"target.held.{name}": "this accuracy was never held for as long" for name in _EFFORT
 }
 #: An epoch may be somewhat faster than all before it; what is stopped as hopeless must be so.
 FASTER = 0.9
@@ -52,12 +54,13 @@ def outcome(
     """
     met = _met_at(epochs, target)
     if met is not None:
-        return _met(epochs[: met + 1], target)
+        return _met(epochs[: met + 1], target)  # the run ends there
     why = _obstacle(epochs, target, planned) or broke_off
     if why is None:
         return None
     why = "; ".join([why, *_shortfall(epochs, target)])
-    return TargetOutcome(met=False, epoch=None, steps=None, images=None, seconds=None, why=why)
+    nothing = dict.fromkeys(_EFFORT)
+    return TargetOutcome(met=False, **nothing, why=why, held=_each(epochs, target))
 
 
 def seconds_spent(epochs: Sequence[EpochRecord]) -> float:
@@ -131,17 +134,40 @@ def _obstacle(epochs: Sequence[EpochRecord], target: Target, planned: int) -> st
 
 def _met(until: Sequence[EpochRecord], target: Target) -> TargetOutcome:
     """Of the epochs up to the one that met it."""
-    last, seconds = until[-1], seconds_spent(until)
+    effort = _effort(until)
     limit = f" of {target.within_s:g} s" if target.within_s is not None else ""
     times = "once" if target.held_for == 1 else f"at {target.held_for} evaluations in a row"
     return TargetOutcome(
         met=True,
-        epoch=last.epoch,
-        steps=sum(epoch.steps for epoch in until),
-        images=sum(epoch.images for epoch in until),
-        seconds=seconds,
-        why=f"held {times}, the last after epoch {last.epoch} and {seconds:.1f} s{limit}",
+        **effort,
+        why=f"held {times}, the last after epoch {effort['epoch']} and "
+        f"{effort['seconds']:.1f} s{limit}",
+        held=_each(until, target),
     )
+
+
+def _effort(until: Sequence[EpochRecord]) -> dict[str, Any]:
+    """What the epochs took together."""
+    return {
+        "epoch": until[-1].epoch,
+        "steps": sum(epoch.steps for epoch in until),
+        "images": sum(epoch.images for epoch in until),
+        "seconds": seconds_spent(until),
+    }
+
+
+def _each(epochs: Sequence[EpochRecord], target: Target) -> tuple[GoalHeld, ...]:
+    """Each accuracy by itself, without the clock."""
+    found: list[GoalHeld] = []
+    for accuracy in ("train", "validation"):
+        name = f"{accuracy}_accuracy"
+        if (goal := getattr(target, name)) is None:
+            continue
+        alone = Target(held_for=target.held_for, **{name: goal})
+        at = _met_at(epochs, alone)
+        effort = dict.fromkeys(_EFFORT) if at is None else _effort(epochs[: at + 1])
+        found.append(GoalHeld(accuracy=accuracy, goal=goal, **effort))
+    return tuple(found)
 
 
 def _shortfall(epochs: Sequence[EpochRecord], target: Target) -> list[str]:

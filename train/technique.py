@@ -182,11 +182,21 @@ class Technique(Frozen):
                 f"reduction adasum takes dot products of whole gradients, which compression "
                 f"{self.compression} rounds: say compression: none"
             )
-        if self.lr_scaling in ("linear", "adascale"):
+        if self.lr_scaling != "none":
             raise ValueError(
                 f"reduction adasum sums what is orthogonal by itself, so lr_scaling "
                 f"{self.lr_scaling} would scale twice (Maleki et al. 2020, 2006.02924): "
                 "say lr_scaling: none"
+            )
+        if self.noise_batch is not None:
+            raise ValueError(
+                "reduction adasum adds up what the ranks' gradients have not in common, which "
+                "noise_batch enlarges, and with it the step: use one of them"
+            )
+        if self.normalisation == "sync_batch_norm":
+            raise ValueError(
+                "reduction adasum needs the gradient of each rank's own batch, which "
+                "normalisation sync_batch_norm mixes: use batch_norm or ghost_batch_norm"
             )
 
     def peak_lr(self, global_batch: int) -> float:

@@ -73,7 +73,7 @@ def test_the_frameworks_are_compared_in_words(tmp_path: Path) -> None:
     printed = " ".join(call("report", rich_sweep(tmp_path / "s")).output.split())
     assert (
         "horovod against multi_worker_mirrored, naive at 2 rank(s): throughput horovod is faster, "
-        "ratio 1.33; accuracy equal within noise, difference -0.002"
+        "ratio 1.33; accuracy no difference shown, difference -0.002"
     ) in printed
 
 

@@ -83,7 +83,7 @@ def test_equality_is_shown_where_the_ninety_per_cent_interval_is_within(shift: f
 @pytest.mark.parametrize(
     ("scores", "others", "verdict"),
     [
-        ([0.80, 0.83, 0.77], [0.79, 0.83, 0.80], "equal within noise"),
+        ([0.80, 0.83, 0.77], [0.79, 0.83, 0.80], "no difference shown"),
         ([0.80, 0.81, 0.79], [0.60, 0.61, 0.59], "different"),
         ([0.8000, 0.8001, 0.7999], [0.8020, 0.8021, 0.8019], "different, equal to within 0.01"),
         ([0.8, 0.8], [0.8, 0.8], "identical"),

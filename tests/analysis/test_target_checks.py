@@ -10,7 +10,7 @@ from analysis.checks import rejections
 from analysis.target_checks import held_at
 from tests.analysis.builders import config, record
 from train.config import Target
-from train.record import RunRecord, TargetOutcome
+from train.record import GoalHeld, RunRecord, TargetOutcome
 
 # of each epoch, 3 s of training and 1 s of validation
 SECONDS = {"train_s": 3.0, "eval_s": 1.0}
@@ -32,6 +32,25 @@ def run(accuracies: list[float | None], found: TargetOutcome | None, **changes: 
     return record(
         asked, accuracies=accuracies, epoch_changes=SECONDS, throughput=None, target=found
     )
+
+
+@pytest.mark.parametrize(
+    ("epoch", "goal", "right"),
+    [(3, 0.5, True), (2, 0.5, False), (3, 0.4, False), (None, 0.5, False)],
+)
+def test_each_accuracy_is_counted_again(epoch: int | None, goal: float, right: bool) -> None:
+    held = {
+        "accuracy": "validation",
+        "goal": goal,
+        "epoch": epoch,
+        "steps": 1,
+        "images": 1,
+        "seconds": 1.0,
+    }
+    if epoch is None:
+        held |= {"steps": None, "images": None, "seconds": None}
+    told = findings(run([0.4, 0.6, 0.6], outcome(held=(GoalHeld(**held),))))
+    assert ("its epochs say otherwise" in told) != right
 
 
 def findings(item: RunRecord) -> str:

@@ -316,14 +316,23 @@ def test_a_rule_needs_a_base_where_the_batch_is_an_axis(rule: dict[str, Any]) ->
     strong = {key: value for key, value in STRONG.items() if key != "global_batch"}
     content = {**strong, "gpus": 1, **rule, "matrix": {"global_batch": [32, 64]}}
     text = refusal(content)
-    assert "mine.yaml:10: global_batch is an axis and technique naive goes by it" in text
+    assert "mine.yaml:11: global_batch changes between cells and technique naive goes by it" in text
     assert "say the global batch that base_lr belongs to, e.g. base_batch: 32" in text
     assert len(load({**content, "base_batch": 32}).configs) == 2
     own = {"zip": [{"global_batch": [32, 64], "base_batch": [32, 64]}]}
     assert len(load({**strong, "gpus": 1, **rule, **own}).configs) == 2
     weak = {**COMMON, **NEEDED, **rule, "matrix": {"batch_per_rank": [16, 32]}}
     del weak["batch_per_rank"]
-    assert "batch_per_rank is an axis" in refusal(weak)
+    assert "batch_per_rank changes between cells" in refusal(weak)
+    zipped = {"zip": [{"global_batch": [32, 64], "epochs": [2, 3]}]}
+    listed = {"include": [{"global_batch": [32, 64]}]}
+    over = {
+        "matrix": {"global_batch": [32], "seeds": 2},
+        "override": [{"when": {"seed": 1}, "set": {"global_batch": 64}}],
+    }
+    for way in (zipped, listed, over):
+        text = refusal({**strong, "gpus": 1, **rule, **way})
+        assert "global_batch changes between cells" in text
     del content[next(iter(rule))]
     assert len(load(content).configs) == 2
 

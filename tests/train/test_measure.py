@@ -14,11 +14,12 @@ from tests.builders import config, epoch
 from train.measure import (
     StepClock,
     StepRow,
+    append_steps,
+    keep_steps,
     rank_steps,
     spread,
     steady_epochs,
     throughput,
-    write_step_times,
 )
 
 OF = config()
@@ -142,10 +143,24 @@ def test_the_update_is_a_part_of_its_own() -> None:
 
 
 def test_raw_samples_are_lines_of_json_and_what_is_no_number_is_null(tmp_path: Path) -> None:
-    made = StepClock()
-    made.add(row(0, 0.5, 1.0, 0.25, loss=float("nan"), gradient_sq=float("inf"), skipped=True))
-    made.add(row(1, 0.5, 1.0, 0.25))
-    write_step_times(made, tmp_path / "steps.jsonl")
-    first, second = [json.loads(line) for line in (tmp_path / "steps.jsonl").open()]
+    file = tmp_path / "steps.jsonl"
+    broken = row(0, 0.5, 1.0, 0.25, loss=float("nan"), gradient_sq=float("inf"), skipped=True)
+    append_steps([broken], file)
+    append_steps([row(1, 0.5, 1.0, 0.25)], file)
+    first, second = [json.loads(line) for line in file.open()]
     assert first["loss"] is None and first["gradient_sq"] is None and first["skipped"] is True
     assert second["loss"] == 1.0 and second["rate"] == 0.1 and second["global_batch"] == 8
+
+
+def test_steps_that_are_trained_again_are_forgotten(tmp_path: Path) -> None:
+    file = tmp_path / "logs" / "steps.jsonl"
+    keep_steps(file, 0)
+    assert file.read_text() == ""
+    for number in range(3):
+        append_steps([row(number, 0.5, 1.0, 0.25)] * 2, file)
+    with file.open("a") as out:
+        out.write('{"epoch": 1, "inp')  # the rank was killed while it wrote
+    keep_steps(file, 2)
+    assert [json.loads(line)["epoch"] for line in file.open()] == [0, 0, 1, 1]
+    keep_steps(file, 0)
+    assert file.read_text() == ""

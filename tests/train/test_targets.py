@@ -34,6 +34,19 @@ def both(**changes: Any) -> Target:
     return Target(**{"train_accuracy": 0.75, "validation_accuracy": 0.5, **changes})
 
 
+def test_each_accuracy_says_when_it_was_held_by_itself() -> None:
+    """Training never, validation too late for the clock: the record tells of both."""
+    epochs = run((0.7, 0.4), (0.8, 0.6), (0.7, 0.6), (0.8, 0.3), seconds=[2.0, 4.0, 6.0, 8.0])
+    found = outcome(epochs, both(within_s=11), 4)
+    assert found is not None and not found.met
+    train, validation = found.held
+    assert (train.accuracy, train.goal, train.epoch, train.seconds) == ("train", 0.75, None, None)
+    assert (validation.accuracy, validation.epoch, validation.steps) == ("validation", 3, 9)
+    assert validation.seconds == pytest.approx(12) and validation.images == 3 * 3 * 64
+    one = outcome(run((0.6, 0.6)), Target(validation_accuracy=0.5, held_for=1), 3)
+    assert one is not None and [goal.epoch for goal in one.held] == [1]
+
+
 GOOD, POOR, OVERFITTED = (0.75, 0.5), (0.7, 0.6), (0.9, 0.4)
 
 

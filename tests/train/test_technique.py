@@ -42,6 +42,12 @@ def test_rules_scale_against_the_base_batch(rule: str, expected: float) -> None:
         ),
         ({"reduction": "adasum", "lr_scaling": "linear"}, "linear would scale twice .*none"),
         ({"reduction": "adasum", "lr_scaling": "adascale"}, "adascale would scale twice .*none"),
+        ({"reduction": "adasum", "lr_scaling": "sqrt"}, "sqrt would scale twice .*none"),
+        ({"reduction": "adasum", "noise_batch": 8}, "noise_batch enlarges"),
+        (
+            {"reduction": "adasum", "normalisation": "sync_batch_norm"},
+            "sync_batch_norm mixes: use batch_norm",
+        ),
         (
             {"optimizer": NovoGradTfa(), "precision": "mixed_float16"},
             "novograd_tfa with precision mixed_float16: .* use novograd",
@@ -86,7 +92,7 @@ def test_what_is_refused(changes: dict[str, Any], words: str) -> None:
     "changes",
     [
         {"normalisation": "ghost_batch_norm", "ghost_batch": 32, "bn_statistics": "reestimated"},
-        {"reduction": "adasum", "lr_scaling": "sqrt"},
+        {"reduction": "adasum", "normalisation": "batch_norm"},
         {"optimizer": NovoGrad(), "precision": "mixed_float16"},
         {"optimizer": NovoGradTfa(), "precision": "mixed_bfloat16"},
         {"lr_scaling": "adascale", "schedule": Cosine(), "optimizer": Sgd(momentum=0.9)},
