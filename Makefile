@@ -93,7 +93,7 @@ summary: setup-login ## print the tables of SWEEP
 	@$(PY) -m analysis summary $(FOLDER)
 
 test: setup-dev ## all tests that this machine can run
-	@$(PY) -m pytest -n 3 --dist loadgroup $$TESTS
+	@$(PY) -m pytest -n 2 --dist loadgroup $$TESTS
 
 invariants: setup-dev ## prove each technique: technique x invariant x observed error
 	@$(PY) -m pytest -q -m invariant tests

@@ -28,8 +28,8 @@ COLUMNS: dict[str, str] = {
     "p_holm": _REAL, "family": _INT, "verdict": _TEXT, "why": _TEXT, "seeds_alone": _INT,
     "seeds_in_family": _INT, "seeds_why": _TEXT,
 }  # fmt: skip
-_WORKLOAD = ("dataset", "image_size", "model", "pretrained", "data_fraction", "partition",
-             "framework", "target", "epochs")  # fmt: skip
+_WORKLOAD = ("dataset", "image_size", "model", "pretrained", "data_fraction", "validate_on",
+             "partition", "framework", "target", "epochs")  # fmt: skip
 #: A larger difference than that of an epoch's remainder is another budget.
 _SAME_BUDGET = 0.05
 _NO_COMMON = "no rank count and batch at which both have a usable run"

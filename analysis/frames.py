@@ -21,7 +21,7 @@ _TEXT, _INT, _REAL, _BOOL = "string", "Int64", "Float64", "boolean"
 RUN_COLUMNS: dict[str, str] = {
     "cell_id": _TEXT, "status": _TEXT, "technique": _TEXT, "technique_label": _TEXT,
     "context": _TEXT, "dataset": _TEXT, "image_size": _INT, "model": _TEXT, "pretrained": _TEXT,
-    "data_fraction": _REAL, "partition": _TEXT, "framework": _TEXT, "target": _TEXT,
+    "data_fraction": _REAL, "validate_on": _TEXT, "partition": _TEXT, "framework": _TEXT, "target": _TEXT,
     "scaling": _TEXT, "gpus": _INT, "batch_per_rank": _INT, "accumulation": _INT,
     "global_batch": _INT, "global_batch_last": _INT, "epochs": _INT, "planned_epochs": _INT,
     "epochs_run": _INT, "changes_images": _BOOL, "label_smoothing": _REAL, "seed": _INT,
@@ -113,7 +113,7 @@ def _run_row(record: RunRecord) -> dict[str, Any]:
     assert data is not None, "a record without data is rejected"
     asked = config.model_dump(mode="json")
     condition = {name: value for name, value in asked.items() if name != "seed"}
-    same_name = ("dataset", "image_size", "model", "pretrained", "data_fraction", "partition",
+    same_name = ("dataset", "image_size", "model", "pretrained", "data_fraction", "validate_on", "partition",
                  "framework", "scaling", "gpus", "batch_per_rank", "accumulation", "global_batch",
                  "epochs", "seed")  # fmt: skip
     about_world = ("oversubscribed", "device_kind", "device", "cores_per_rank", "nodes",

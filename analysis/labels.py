@@ -15,10 +15,10 @@ _CONTEXT = {
     "dataset": "{}", "model": "{}", "image_size": "{} px", "pretrained": "from {}",
     "framework": "{}", "scaling": "{} scaling", "epochs": "{} epochs",
     "accumulation": "accumulation {}", "data_fraction": "{:.4g} of the data",
-    "partition": "order: {}", "target": "target {}",
+    "partition": "order: {}", "target": "target {}", "validate_on": "validated on {}",
 }  # fmt: skip
 #: What goes without saying, even where other rows differ in it.
-_PLAIN = {"accumulation": 1}
+_PLAIN = {"accumulation": 1, "validate_on": "held_out"}
 
 
 def key(parts: Mapping[str, Any]) -> str:

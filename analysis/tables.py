@@ -44,6 +44,14 @@ def ranks_column(runs: pd.DataFrame) -> Column:
     return Column("ranks", about=f"groups of CPU cores, not GPUs: {group} each; device: {devices}")
 
 
+def _validated_on(runs: pd.DataFrame) -> str:
+    whole, part = "whole held-out split", "a tenth of the training images, which no run trained on,"
+    found = set(runs["validate_on"])
+    if found == {"train_part"}:
+        return part
+    return f"{whole}, or where so named {part}" if "train_part" in found else whole
+
+
 def convergence_view(table: pd.DataFrame, runs: pd.DataFrame) -> Table:
     """The course's table, redone."""
     notes = Notes()
@@ -55,8 +63,8 @@ def convergence_view(table: pd.DataFrame, runs: pd.DataFrame) -> Table:
         Column("steps", about="optimizer steps of a whole run"),
         Column("train acc", about="running mean of training accuracy over the last epoch, while "
                "weights change: the metric of the course, no measure of generalisation"),
-        Column("validation accuracy", about="whole held-out split after the final epoch (never the "
-               "best one), completed runs: mean ± half-width of the 95 % t interval over seeds. "
+        Column("validation accuracy", about=f"{_validated_on(runs)} after the final epoch (never "
+               "the best one), completed runs: mean ± half-width of the 95 % t interval over seeds. "
                "Where runs diverged, \"all\" is the mean over all runs, a diverged one counting "
                "as chance (1 / classes)"),
         Column("runs", about="completed and diverged runs; every run has its own seed"),

@@ -55,7 +55,7 @@ def base_python() -> str:
 def shell(command: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["bash", "-c", command], capture_output=True, text=True, cwd=ROOT, env=environment,
-        timeout=580, check=False,
+        timeout=1500, check=False,
     )  # fmt: skip
 
 

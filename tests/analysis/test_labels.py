@@ -60,3 +60,16 @@ def test_labels_differ_wherever_settings_do() -> None:
     for chosen in (list(settings.values()), list(settings.values())[:4]):
         found = technique_labels(chosen)
         assert len(set(found.values())) == len(found) == len(chosen)
+
+
+def test_runs_on_the_search_split_are_told_from_others() -> None:
+    part = config(validate_on="train_part")
+    rows = runs_frame([record(config()), record(part)])
+    assert rows["context"].tolist() == ["", "validated on train_part"]
+    about = [column.about for column in convergence_view(table(rows), rows).columns]
+    assert any(
+        "whole held-out split, or where so named a tenth of the training" in a for a in about
+    )
+    rows = runs_frame([record(part)])
+    about = [column.about for column in convergence_view(table(rows), rows).columns]
+    assert any(a.startswith("a tenth of the training images") for a in about)

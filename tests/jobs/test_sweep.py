@@ -324,7 +324,7 @@ def test_a_rule_needs_a_base_where_the_batch_is_an_axis(rule: dict[str, Any]) ->
     weak = {**COMMON, **NEEDED, **rule, "matrix": {"batch_per_rank": [16, 32]}}
     del weak["batch_per_rank"]
     assert "batch_per_rank changes between cells" in refusal(weak)
-    zipped = {"zip": [{"global_batch": [32, 64], "epochs": [2, 3]}]}
+    zipped = {"zip": [{"global_batch": [32, 64], "seed": [2, 3]}]}
     listed = {"include": [{"global_batch": [32, 64]}]}
     over = {
         "matrix": {"global_batch": [32], "seeds": 2},
