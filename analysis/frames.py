@@ -21,8 +21,8 @@ _TEXT, _INT, _REAL, _BOOL = "string", "Int64", "Float64", "boolean"
 RUN_COLUMNS: dict[str, str] = {
     "cell_id": _TEXT, "status": _TEXT, "technique": _TEXT, "technique_label": _TEXT,
     "context": _TEXT, "dataset": _TEXT, "image_size": _INT, "model": _TEXT, "pretrained": _TEXT,
-    "data_fraction": _REAL, "validate_on": _TEXT, "partition": _TEXT, "framework": _TEXT, "target": _TEXT,
-    "scaling": _TEXT, "gpus": _INT, "batch_per_rank": _INT, "accumulation": _INT,
+    "data_fraction": _REAL, "validate_on": _TEXT, "partition": _TEXT, "framework": _TEXT,
+    "target": _TEXT, "scaling": _TEXT, "gpus": _INT, "batch_per_rank": _INT, "accumulation": _INT,
     "global_batch": _INT, "global_batch_last": _INT, "epochs": _INT, "planned_epochs": _INT,
     "epochs_run": _INT, "changes_images": _BOOL, "label_smoothing": _REAL, "seed": _INT,
     "steps": _INT, "images": _INT, "train_loss": _REAL, "train_accuracy": _REAL,
@@ -113,9 +113,9 @@ def _run_row(record: RunRecord) -> dict[str, Any]:
     assert data is not None, "a record without data is rejected"
     asked = config.model_dump(mode="json")
     condition = {name: value for name, value in asked.items() if name != "seed"}
-    same_name = ("dataset", "image_size", "model", "pretrained", "data_fraction", "validate_on", "partition",
-                 "framework", "scaling", "gpus", "batch_per_rank", "accumulation", "global_batch",
-                 "epochs", "seed")  # fmt: skip
+    same_name = ("dataset", "image_size", "model", "pretrained", "data_fraction", "validate_on",
+                 "partition", "framework", "scaling", "gpus", "batch_per_rank", "accumulation",
+                 "global_batch", "epochs", "seed")  # fmt: skip
     about_world = ("oversubscribed", "device_kind", "device", "cores_per_rank", "nodes",
                    "launcher", "controller", "data_plane", "interface")  # fmt: skip
     about_code = ("git_commit", "git_dirty", "image_digest", "cpu", "gpu", "driver")

@@ -64,9 +64,9 @@ def convergence_view(table: pd.DataFrame, runs: pd.DataFrame) -> Table:
         Column("train acc", about="running mean of training accuracy over the last epoch, while "
                "weights change: the metric of the course, no measure of generalisation"),
         Column("validation accuracy", about=f"{_validated_on(runs)} after the final epoch (never "
-               "the best one), completed runs: mean ± half-width of the 95 % t interval over seeds. "
-               "Where runs diverged, \"all\" is the mean over all runs, a diverged one counting "
-               "as chance (1 / classes)"),
+               "the best one), completed runs: mean ± half-width of the 95 % t interval over "
+               "seeds. Where runs diverged, \"all\" is the mean over all runs, a diverged one "
+               "counting as chance (1 / classes)"),
         Column("runs", about="completed and diverged runs; every run has its own seed"),
         Column("diverged", about="runs that diverged / runs"),
         Column("training s", about="seconds in training epochs (validation not counted), mean "
