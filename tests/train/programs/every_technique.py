@@ -1,4 +1,5 @@
-"""Every row of jobs/techniques.yaml for a few steps; prints {row: {"hash": ..., "file": ...}}.
+"""Every row of jobs/techniques.yaml; prints {row: {"hash": ..., "file": ...}}: of the weights after
+the last step, and where those after a few steps are.
 
 The same global batches of digits are used whether they are cut among ranks, accumulated, or taken
 whole. Usage: every_technique.py OUT_FOLDER BATCH_PER_RANK ACCUMULATION DATA_FOLDER
@@ -11,6 +12,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +25,7 @@ from train.runtime import start
 # two: momentum is in the second, and the kinks of ReLU and pooling have not yet made large
 # differences of small ones
 STEPS, GHOST, BASE_BATCH = 2, 8, 16
+MORE_STEPS = 20  # after which ranks must still be bit-identical
 
 
 def config_for(name: str, gpus: int, batch: int, accumulation: int) -> RunConfig:
@@ -69,19 +72,23 @@ def main() -> None:
         probe = data.train_x[: 2 * BASE_BATCH]
         before = parts.model(probe, training=True).numpy()
         batches = epoch_batches(config, data, parts.used, plan, runtime.rank, runtime.size)
+        file = out / f"{name}-{runtime.size}-{accumulation}-{runtime.rank}.npz"
         applied = 0
         for number, step_batches in enumerate(batches):
             done = parts.step(step_batches, parts.plan.rate(applied), number)
             applied += not done.skipped  # a loss scale finds its size first
-            if applied == STEPS:
+            if applied == STEPS and not file.exists():
+                after = parts.model(probe, training=True).numpy()
+                np.savez(file, *weights_of(parts.model), before=before, after=after)
+            if applied == (MORE_STEPS if runtime.size > 1 else STEPS):
                 break
-        weights = [variable.numpy() for variable in parts.model.trainable_variables]
-        digest = hashlib.sha256(b"".join(w.tobytes() for w in weights)).hexdigest()
-        file = out / f"{name}-{runtime.size}-{accumulation}-{runtime.rank}.npz"
-        after = parts.model(probe, training=True).numpy()
-        np.savez(file, *weights, before=before, after=after)
-        result[name] = {"hash": digest, "file": str(file)}
+        bits = b"".join(weight.tobytes() for weight in weights_of(parts.model))
+        result[name] = {"hash": hashlib.sha256(bits).hexdigest(), "file": str(file)}
     print(json.dumps(result))
+
+
+def weights_of(model: Any) -> list[np.ndarray]:
+    return [variable.numpy() for variable in model.trainable_variables]
 
 
 main()

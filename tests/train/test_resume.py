@@ -1,0 +1,66 @@
+"""Every technique: a run that was killed and resumed is the run that was never killed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.techniques import load_techniques
+from tests.builders import config
+from tests.train.test_loop import cell, curve
+from train.config import RunConfig
+from train.technique import Technique
+from train.traces import rank_file
+
+BATCH, BASE_BATCH, EPOCHS = 8, 4, 4
+#: Between ranks only, so that batches cannot be accumulated.
+SINGLE = ("sync_batch_norm", "adasum")
+
+
+def toy(name: str) -> RunConfig:
+    """The row on 83 tiny images, in 5 steps an epoch, with all that it does within a few epochs."""
+    row = load_techniques()[name]
+    changes: dict[str, Any] = {"warmup_epochs": min(1.5, row.fields["warmup_epochs"])}
+    if row.fields["normalisation"] == "ghost_batch_norm":
+        changes["ghost_batch"] = 4
+    if row.fields["noise_batch"]:
+        changes["noise_batch"] = BASE_BATCH
+    if row.fields["batch_growth"]["name"] == "grow":
+        changes["batch_growth"] = {"milestones": [0.5], "factor": 2, "largest": 64}
+    settings = {"name": name, "base_batch": BASE_BATCH, **row.settings(changes)}
+    technique = Technique.model_validate_json(json.dumps(settings))
+    accumulation = 1 if name in SINGLE else 2
+    return config(
+        dataset="fashion_mnist", technique=technique, epochs=EPOCHS,
+        batch_per_rank=2 * BATCH // accumulation,
+        accumulation=accumulation,
+    )  # fmt: skip
+
+
+@pytest.mark.tf
+@pytest.mark.parametrize("name", load_techniques())
+def test_killed_and_resumed(name: str, tmp_path: Path, invariant: Any) -> None:
+    """A copy of the cell's folder, taken in the middle of epoch 3, is what a kill leaves there."""
+    asked, whole, killed = toy(name), tmp_path / "whole", tmp_path / "killed"
+    whole.mkdir()
+
+    def beat(phase: str) -> None:
+        if phase == "settling the batch-norm statistics after epoch 3":
+            shutil.copytree(whole, killed)
+
+    straight = cell(asked, whole, beat).train(resume=False)
+    resumed = cell(asked, killed, attempt=2).train(resume=True)
+    assert resumed.resumed_from == 2 and len(straight.epochs) >= EPOCHS
+    assert curve(resumed.epochs) == curve(straight.epochs)
+    assert applied(killed) == applied(whole)
+    apart = float(resumed.weights_sha256 != straight.weights_sha256)
+    invariant(f"T0 {name}", "killed in epoch 3 and resumed: hashes of all state differ", apart, 0)
+
+
+def applied(folder: Path) -> list[tuple[Any, ...]]:
+    rows = [json.loads(line) for line in rank_file(folder, 0, "steps.jsonl").open()]
+    return [(row["epoch"], row["rate"], row["global_batch"], row["loss"]) for row in rows]
