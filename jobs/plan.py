@@ -37,6 +37,7 @@ class PlanRow:
     seconds: float | None  # estimated wall time
     source: str  # where the estimate is from, or why there is none
     initial_share: float  # of batch norm's initial statistics in the averages at the end
+    idle_rule: bool = False  # its rule scales by global / base batch, and both are the same
     target: str | None = None  # what it stops at, in words
     apart: tuple[tuple[str, str], ...] = ()  # settings that set it apart from others of the sweep
 
@@ -92,6 +93,8 @@ def _row(plan: RunPlan, rates: Rates) -> PlanRow:
         seconds=time.seconds,
         source=time.source,
         initial_share=_initial_share(plan),
+        idle_rule=config.technique.lr_scaling != "none"
+        and config.global_batch == config.technique.base_batch,
         target=config.target.in_words() if config.target else None,
     )
 
@@ -131,6 +134,14 @@ def render_plan(
     console.print()
     for text in summary(rows, done):
         console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _never_scaled(rows: Sequence[PlanRow]) -> list[str]:
+    """Techniques whose scaling rule acts in none of their cells."""
+    idle = {row.technique: True for row in rows}
+    for row in rows:
+        idle[row.technique] &= row.idle_rule
+    return [name for name, never in idle.items() if never]
 
 
 def _table(
@@ -204,6 +215,11 @@ def summary(rows: Sequence[PlanRow], done: Collection[str] = ()) -> list[str]:
     targets = Counter(row.target for row in rows if row.target)
     for goal, count in targets.items():
         lines.append(f"{count} stop at {goal}, or when that is out of reach")
+    if idle := _never_scaled(rows):
+        lines.append(
+            f"{', '.join(idle)}: all cells have the base batch, so the rate is not scaled (nor "
+            "warmed up from it): set base_batch to the batch that base_lr belongs to, if another"
+        )
     if early := [row.initial_share for row in rows if row.initial_share > MUCH_INITIAL]:
         lines.append(
             f"{len(early)} take so few steps that up to {max(early):.0%} of the initial batch-norm "

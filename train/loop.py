@@ -94,7 +94,8 @@ class Cell:
         error: RunError | None = None
         counters = read_counters()
         longest_s = 0.0
-        while self._goes_on(epochs):
+        goes_on = self._goes_on(epochs)
+        while goes_on:
             begin = time.perf_counter()
             record, error = self._epoch(self.plans[len(epochs)])
             epochs.append(record)
@@ -102,7 +103,8 @@ class Cell:
             if error is not None:
                 break
             longest_s = max(longest_s, time.perf_counter() - begin)
-            if self._goes_on(epochs):
+            goes_on = self._goes_on(epochs)
+            if goes_on:
                 self._keep_within(longest_s, len(epochs))
         broken_off = error is not None
         if error is None:

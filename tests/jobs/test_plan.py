@@ -146,6 +146,16 @@ def test_moving_averages_that_have_not_moved_are_told(
     assert ("batch-norm statistics stay" in "\n".join(summary([row]))) == (share > 0.05)
 
 
+def test_a_rule_that_acts_in_no_cell_is_told() -> None:
+    scaled = {"name": "scaled", "base_lr": 0.1, "lr_scaling": "linear", "base_batch": 64}
+    plain = {"name": "plain", "base_lr": 0.1, "base_batch": 64}
+    idle = [config(gpus=1, technique=row) for row in (scaled, plain)]
+    acting = [*idle, config(gpus=2, technique=scaled)]
+    said = ["scaled: all cells have the base batch" in "\n".join(summary(plan_rows(c, FACTS, {})))
+            for c in (idle, acting)]  # fmt: skip
+    assert said == [True, False]
+
+
 def test_the_summary_names_what_stands_behind_the_times() -> None:
     runs = [config(seed=0), config(seed=1), config(gpus=1), config(model="resnet_mini")]
     rates = {rate_key(runs[0]): Rate(images_per_s=704.0, fixed_s=5.0, eval_s=1.0, cells=2)}
