@@ -127,10 +127,14 @@ def curve(record: RunRecord) -> list[tuple[float | None, ...]]:
 
 @pytest.mark.timeout(900)
 def test_a_worker_that_is_killed_ends_the_cell_and_an_interrupted_cell_goes_on(
-    trial: Bench, tmp_path, data_root
+    tmp_path, data_root
 ) -> None:
-    text = SWEEP.format(epochs=EPOCHS, frameworks="multi_worker_mirrored")
-    bench = make_bench(tmp_path, data_root, text)
+    # long enough to be met while it runs
+    text = SWEEP.format(epochs=10 * EPOCHS, frameworks="multi_worker_mirrored")
+    whole = make_bench(tmp_path / "whole", data_root, text)
+    assert whole.run(timeout_s=600).returncode == 0
+    (straight,) = whole.records()
+    bench = make_bench(tmp_path / "disturbed", data_root, text)
     assert ended_after_an_epoch(bench, lambda _: rank_process(bench.cells()[0], 1).kill()) == 1
     (record,) = bench.records()
     assert record.status == "failed" and record.error.rank == 1
@@ -141,7 +145,6 @@ def test_a_worker_that_is_killed_ends_the_cell_and_an_interrupted_cell_goes_on(
     again = bench.run()
     assert again.returncode == 0 and "goes on from its checkpoint" in again.stderr
     (record,) = bench.records()
-    straight = by_framework(trial)["multi_worker_mirrored"]
     assert record.attempts[-1].resumed_from_epoch >= 1
     assert record.weights_sha256 == straight.weights_sha256
     assert curve(record) == curve(straight)
