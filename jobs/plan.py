@@ -138,10 +138,8 @@ def render_plan(
 
 def _never_scaled(rows: Sequence[PlanRow]) -> list[str]:
     """Techniques whose scaling rule acts in none of their cells."""
-    idle = {row.technique: True for row in rows}
-    for row in rows:
-        idle[row.technique] &= row.idle_rule
-    return [name for name, never in idle.items() if never]
+    acting = {row.technique for row in rows if not row.idle_rule}
+    return [name for name in dict.fromkeys(row.technique for row in rows) if name not in acting]
 
 
 def _table(

@@ -231,8 +231,7 @@ class Cell:
     def _save(self, epochs: list[EpochRecord], *, whole: bool) -> None:
         """Every rank: its steps. Rank 0: checkpoint first, progress line second, so that a line is
         never ahead of it."""
-        own = [row for row in self.clock.rows if row.epoch == epochs[-1].epoch - 1]
-        append_steps(own, self.steps_file)
+        append_steps(self.clock.last_epoch(), self.steps_file)
         if self.runtime.rank != 0:
             return
         self.beat(f"writing the checkpoint of epoch {len(epochs)}")

@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 from collections.abc import Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -81,6 +82,11 @@ class StepClock:
     def add(self, row: StepRow) -> None:
         self.rows.append(row)
 
+    def last_epoch(self) -> list[StepRow]:
+        """The steps of the epoch that was trained last, without going through all before."""
+        own = list(takewhile(lambda row: row.epoch == self.rows[-1].epoch, reversed(self.rows)))
+        return own[::-1]
+
     def steady(self) -> list[StepRow]:
         """Without the first epoch of this start; all of it if there is no other.
 
@@ -116,12 +122,12 @@ def keep_steps(file: Path, epochs: int) -> None:
     """Drop what an earlier start wrote of epochs that are trained again, and torn lines."""
     file.parent.mkdir(parents=True, exist_ok=True)
     before = file.read_text(encoding="utf-8").splitlines() if epochs and file.exists() else []
-    kept = [line for line in before if (row := _row(line)) is not None and row < epochs]
+    kept = [line for line in before if (epoch := _epoch_of(line)) is not None and epoch < epochs]
     write_atomically(file, "".join(f"{line}\n" for line in kept))
 
 
-def _row(line: str) -> int | None:
-    """Epoch of a step's line, from 0; None where it is not whole."""
+def _epoch_of(line: str) -> int | None:
+    """Of a step's line, from 0; None where it is not whole."""
     with contextlib.suppress(ValueError, KeyError, TypeError):
         return int(json.loads(line)["epoch"])
     return None

@@ -113,9 +113,9 @@ def same_data_alarm(
 
     It does not see ranks whose images are the same but whose dropout, augmentation or gradient
     noise is their own, nor that only some of them, or of their images, are the same, nor ranks
-    that draw from the same images in orders of their own. Given the gradients of
-    single batches, with accumulation it does not see ranks that repeat each other, since a rank's
-    own batches differ: the caller asks again with those of ranks.
+    that draw from the same images in orders of their own. Given the gradients of single batches,
+    with accumulation it does not see ranks that repeat each other, since a rank's own batches
+    differ: the caller asks again with those of ranks.
 
     Raises:
         ValueError: as ``estimate``.

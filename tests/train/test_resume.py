@@ -11,10 +11,9 @@ import pytest
 
 from jobs.techniques import load_techniques
 from tests.builders import config
-from tests.train.test_loop import cell, curve
+from tests.train.test_loop import applied, cell, curve
 from train.config import RunConfig
 from train.technique import Technique
-from train.traces import rank_file
 
 BATCH, BASE_BATCH, EPOCHS = 8, 4, 4
 #: Between ranks only, so that batches cannot be accumulated.
@@ -59,8 +58,3 @@ def test_killed_and_resumed(name: str, tmp_path: Path, invariant: Any) -> None:
     assert applied(killed) == applied(whole)
     apart = float(resumed.weights_sha256 != straight.weights_sha256)
     invariant(f"T0 {name}", "killed in epoch 3 and resumed: hashes of all state differ", apart, 0)
-
-
-def applied(folder: Path) -> list[tuple[Any, ...]]:
-    rows = [json.loads(line) for line in rank_file(folder, 0, "steps.jsonl").open()]
-    return [(row["epoch"], row["rate"], row["global_batch"], row["loss"]) for row in rows]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.sweeps import wait_until
 from train.watchdog import EXIT_STALLED, REPORT_S, Watchdog
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -148,7 +149,7 @@ def test_a_process_that_was_stopped_says_so_when_it_is_woken(tmp_path: Path) -> 
     sleeper = [sys.executable, "-c", ASLEEP, str(beat)]
     with subprocess.Popen(sleeper, cwd=ROOT) as process:
         try:
-            wait_for(beat)
+            wait_until(beat.exists, "a life sign")
             assert json.loads(beat.read_text())["asleep_s"] < 0.8
             process.send_signal(signal.SIGSTOP)
             time.sleep(1)
@@ -157,13 +158,6 @@ def test_a_process_that_was_stopped_says_so_when_it_is_woken(tmp_path: Path) -> 
             assert json.loads(beat.read_text())["asleep_s"] >= 0.8
         finally:
             process.kill()
-
-
-def wait_for(file: Path) -> None:
-    until = time.monotonic() + 20
-    while not file.exists():
-        assert time.monotonic() < until, f"{file} is not written"
-        time.sleep(0.02)
 
 
 def test_beats_that_cannot_be_written_do_not_matter(tmp_path: Path) -> None:
