@@ -1,7 +1,7 @@
 # Horoscale. `make` alone lists what there is. Every target prepares what it needs, once.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-login plan sweep status cancel logs preflight report summary image cluster \
+.PHONY: help setup setup-login plan sweep status cancel logs preflight interconnect report summary image cluster \
   cluster-down test invariants bench lint check fmt schemas lock golden clean
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -76,6 +76,11 @@ logs: setup-login ## show why a cell ended: CELL= its id or a part of it
 
 preflight: setup-login ## check on a cluster's nodes, inside the image, what SWEEP needs there
 	@$(PY) -m jobs preflight $(WHERE) $(FROM) $${NODES:+--nodes "$$NODES"}
+
+interconnect: setup-login ## is the network between NODES= nodes of a cluster healthy? evidence, verdict
+	@run="$$($(PY) -m jobs interconnect --site "$$SITE" --results "$$RESULTS" \
+	  $${NODES:+--nodes "$$NODES"})"; code=$$?; \
+	if [ -n "$$run" ]; then $(PY) -m analysis interconnect "$$run" || code=$$?; fi; exit $$code
 
 image: ## build the container image IMAGE=cpu or gpu (no root, no image registry)
 	@"$(PYTHON)" containers/image.py "$$IMAGE"

@@ -58,6 +58,31 @@ def summary(results_dir: ResultsDir) -> None:
     raise typer.Exit(built.exit_code)
 
 
+@app.command()
+def interconnect(
+    run_dir: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="results/interconnect/<run>")],
+) -> None:
+    """Judge one run of make interconnect: 0 PASS, 1 FAIL, 3 UNDECIDED, 2 there is no such run."""
+    from analysis.interconnect.page import write_run  # noqa: PLC0415
+    from analysis.interconnect.run import RunError, load_run  # noqa: PLC0415
+    from analysis.interconnect.text import show  # noqa: PLC0415
+    from analysis.interconnect.verdict import judge  # noqa: PLC0415
+    from analysis.terminal import console  # noqa: PLC0415
+
+    try:
+        run = load_run(run_dir)
+    except RunError as error:
+        _wrong(str(error))
+    verdict = judge(run)
+    try:
+        page = write_run(run, verdict)
+    except OSError as error:
+        _wrong(f"cannot write {error.filename or run_dir}: {error.strerror}")
+    show(run, verdict, console())
+    typer.echo(f"page, CSV and JUnit: {page}")
+    raise typer.Exit({"PASS": 0, "FAIL": 1, "UNDECIDED": 3}[verdict.status])
+
+
 def _is_newer(page: Path, results_dir: Path) -> bool:
     """Whether the page was written after the plan, every record and this program."""
     program = Path(__file__).parent

@@ -25,6 +25,7 @@ from jobs.options import (
 )
 from jobs.slurm import desk, forecast, program
 from jobs.slurm.program import Wish
+from jobs.slurm.validate import Request, validate
 from jobs.slurm.where import site_for
 from jobs.sweep import load_sweep
 from train.config import ConfigError
@@ -149,6 +150,25 @@ def preflight(
         if found is None:
             raise ConfigError("a preflight needs a cluster: name it with SITE=")
         code = desk.preflight(Wish(wanted, results.resolve(), data, store, found), nodes)
+    raise typer.Exit(code)
+
+
+@app.command()
+def interconnect(
+    site: Site = "auto",
+    results: Results = RESULTS,
+    nodes: Annotated[int, typer.Option(help="on how many nodes, two or more")] = 4,
+    interface: Annotated[str | None, typer.Option(help="network interface to measure")] = None,
+    samples: Annotated[int, typer.Option(min=3, help="per pair and direction")] = 7,
+    sample_s: Annotated[float, typer.Option(min=0.01, max=60, help="seconds of each")] = 0.25,
+) -> None:
+    """Measure the network between nodes, every ordered pair; prints the folder of the run."""
+    with refusals():
+        found = site_for(site)
+        if found is None:
+            raise ConfigError("one machine has no interconnect: name a cluster with SITE=")
+        request = Request(found, results.resolve(), nodes, interface, samples, sample_s)
+        code = validate(request)
     raise typer.Exit(code)
 
 

@@ -24,6 +24,7 @@ import unprivileged  # noqa: E402  (from containers, which is no package)
 from containers.practice import answers, needs  # noqa: E402
 from containers.practice import cluster as real  # noqa: E402
 from containers.practice.command import prepare  # noqa: E402
+from containers.practice.limits import nodes_named  # noqa: E402
 from containers.practice.place import Place, PracticeError, place_of  # noqa: E402
 
 USER = unprivileged.PRACTICE_USER
@@ -87,6 +88,10 @@ class Practice:
 
     def start_node(self, node: str) -> None:
         real.start_node(self.place, node)
+
+    def limit(self, node: str, rate: str, **how: str) -> None:
+        """Slow links (containers.practice.limits); ``node`` may be ``all``."""
+        real.limit(self.place, nodes_named(node), rate, **how)
 
     def stop_controller(self) -> None:
         real.stop_controller(self.place)

@@ -23,6 +23,7 @@ from train.runtime import Runtime
 from train.schedule import RunPlan, checked_plan
 from train.step import TrainStep
 from train.strategy import Distribution
+from train.whiten import whiten_first_layer
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,10 @@ def build_parts(config: RunConfig, data: Dataset, runtime: Runtime) -> Parts:
 
     def build(seed: StepSeed) -> tf.keras.Model:
         shape = (height, width, channels)
-        return build_model(config, shape, len(data.classes), seed, pixels, config.gpus)
+        model = build_model(config, shape, len(data.classes), seed, pixels, config.gpus)
+        if technique.initialisation == "whitened":
+            whiten_first_layer(model, data.train_x)
+        return model
 
     if runtime.distribution is not None:
         return _distributed(config, plan, used, runtime.rank, runtime.distribution, build)

@@ -70,7 +70,7 @@ class _Parts:
         self.technique = technique
         self.size = size
         # Glorot and Bengio 2010 as Keras has it; He et al. 2015 (1502.01852), equation 10
-        he = technique.initialisation == "he"
+        he = technique.initialisation in ("he", "whitened")
         self._kernel = {"kernel_initializer": "he_normal" if he else "glorot_uniform"}
 
     def conv(self, filters: int, kernel: int, **options: Any) -> tf.keras.layers.Layer:

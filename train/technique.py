@@ -34,7 +34,8 @@ class Technique(Frozen):
     # what evaluation normalises with: the moving averages of training, or averages taken anew with
     # the present weights over up to 20,000 training images
     bn_statistics: Literal["moving", "reestimated"] = "moving"
-    initialisation: Literal["glorot", "he"] = "glorot"
+    # whitened: He's, and the first filters are principal components of the images' patches
+    initialisation: Literal["glorot", "he", "whitened"] = "glorot"
     zero_gamma: bool = False  # each residual branch starts as zero (Goyal et al., section 5.1)
     standardise: bool = False  # per channel, by mean and deviation of the training images
 
@@ -79,6 +80,12 @@ class Technique(Frozen):
             raise ValueError(
                 "bn_statistics and zero_gamma are about normalisation, which is none: choose one, "
                 "e.g. batch_norm, or leave them out"
+            )
+        if self.normalisation == "none" and self.initialisation == "whitened":
+            raise ValueError(
+                "initialisation whitened gives the first filters their directions and leaves their "
+                "lengths to normalisation, which is none: choose one, e.g. batch_norm, or "
+                "initialisation: he"
             )
         if self.reduction == "adasum":
             self._refuse_with_adasum()

@@ -19,6 +19,7 @@ from pathlib import Path
 from . import daemons
 from .answers import controller_answers, wait_until_idle
 from .files import write
+from .limits import OFF, check_rate, limit_commands
 from .links import controller_commands, node_commands, taken_subnets
 from .place import CONTROLLER, NODES, SPACES, Place, PracticeError
 from .rooms import room_commands
@@ -151,6 +152,40 @@ def stop_node(place: Place, node: str, *, power: bool = False) -> None:
         end_space(place, node)
     else:
         daemons.stop(place, node, "slurmd", f"slurmd-{node}")
+
+
+def limit(
+    place: Place,
+    nodes: Sequence[str],
+    rate: str,
+    *,
+    way: str = "both",
+    to: str | None = None,
+    rest: str | None = None,
+) -> None:
+    """Make links slow, or with rate ``off`` as fast as they were.
+
+    Raises:
+        PracticeError: no such rate, no cluster, or the kernel refuses.
+    """
+    check_rate(rate)
+    check_rate(rest or rate)
+    if to is not None and (rate == OFF or to in nodes):
+        raise PracticeError(
+            f"--to {to} found with {', '.join(nodes)} {rate}: expected one node, another one as "
+            "its target, and a rate; `limit NODE off` takes all away"
+        )
+    shape, there = shape_here(place), keepers(place)
+    for node in nodes:
+        if node not in there and rate == OFF:
+            continue  # its links went with it
+        if node not in there:
+            raise PracticeError(f"{node} is off: start-node {node} starts it")
+        for command in limit_commands(shape, node, rate, there, way=way, to=to, rest=rest):
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                said = done.stderr.strip() or f"exit code {done.returncode}"
+                raise PracticeError(f"{node}: the kernel refuses the limit: {said}")
 
 
 def start_controller(place: Place) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from . import cluster, needs
 from .answers import node_states, slurm_environment
+from .limits import WAYS, nodes_named
 from .login import login
 from .place import NODES, ROOT, SPACES, Place, PracticeError, place_of
 
@@ -40,6 +41,12 @@ def parser() -> argparse.ArgumentParser:
     stop.add_argument("node", choices=NODES)
     stop.add_argument("--power", action="store_true", help="end everything on the node at once")
     commands.add_parser("start-node", help="start it again").add_argument("node", choices=NODES)
+    slow = commands.add_parser("limit", help="make the links of a node, or of all, slow")
+    slow.add_argument("node", choices=(*NODES, "all"))
+    slow.add_argument("rate", help="like 200mbit, or off")
+    slow.add_argument("--way", choices=WAYS, default="both", help="what it sends, or receives")
+    slow.add_argument("--to", choices=NODES, help="only what it sends to this node")
+    slow.add_argument("--rest", help="with --to: rate towards all others (default: no limit)")
     for name in ("stop", "start", "restart"):
         commands.add_parser(f"{name}-controller", help=f"{name} slurmctld")
     return made
@@ -80,6 +87,9 @@ def _do(told: argparse.Namespace, place: Place) -> int:
         changes: dict[str, Callable[[], None]] = {
             "stop-node": lambda: cluster.stop_node(place, told.node, power=told.power),
             "start-node": lambda: cluster.start_node(place, told.node),
+            "limit": lambda: cluster.limit(
+                place, nodes_named(told.node), told.rate, way=told.way, to=told.to, rest=told.rest
+            ),
             "stop-controller": lambda: cluster.stop_controller(place),
             "start-controller": lambda: cluster.start_controller(place),
             "restart-controller": lambda: cluster.restart_controller(place),

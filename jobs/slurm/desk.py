@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +17,7 @@ from jobs.settle import settle_unstarted
 from jobs.slurm import board
 from jobs.slurm.cancel import alive, cancel
 from jobs.slurm.commands import SlurmError
-from jobs.slurm.follow import Watcher
+from jobs.slurm.follow import Watcher, wait_for
 from jobs.slurm.gate import largest, preflight_array, preflight_task, submit_preflight
 from jobs.slurm.history import History
 from jobs.slurm.inventory import Place, submitted_cells
@@ -27,7 +26,6 @@ from jobs.slurm.look import Look, look
 from jobs.slurm.notes import read_notes
 from jobs.slurm.preflight import FOLDER_NAME, read_preflight
 from jobs.slurm.program import Wish, check, enter, prepare, slurm_refusals
-from jobs.slurm.reasons import in_words
 from jobs.slurm.script import job_name
 from jobs.slurm.send import plan_arrays
 from jobs.slurm.shape import Shape
@@ -36,7 +34,6 @@ from jobs.slurm.where import become_owner
 from jobs.sweep import Sweep
 from train.config import ConfigError
 
-POLL_S = 2.0
 OTHER_LINES = 16
 
 
@@ -148,7 +145,7 @@ def preflight(wish: Wish, nodes: int | None) -> int:
         check(wish, [preflight_array(sending, shape)], {})
         job = submit_preflight(sending, task)
         say(f"preflight: job {job} on {shape}")
-        _wait_for(job, watcher)
+        wait_for(job, watcher, "preflight")
     report = read_preflight(Path(task.folder))
     if report is None:
         say(f"the preflight job {job} left no report; see {task.folder}")
@@ -159,15 +156,6 @@ def preflight(wish: Wish, nodes: int | None) -> int:
     verdict = "whole" if report.ok else "NOT whole"
     say(f"preflight: {verdict}: {', '.join(report.nodes)} ({versions})")
     return 0 if report.ok else EXIT_CELL_FAILED
-
-
-def _wait_for(job: str, watcher: Watcher) -> None:
-    told = ""
-    while (state := watcher.queue(60).get(job)) is not None and not state.ended:
-        if (why := in_words(state)) not in ("", told):
-            say(f"preflight: {why}")
-            told = why
-        time.sleep(POLL_S)
 
 
 def _all(wish: Wish) -> Sequence[Standing]:

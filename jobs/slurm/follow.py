@@ -11,15 +11,18 @@ from pathlib import Path
 from typing import Protocol
 
 from jobs.ledger import Standing
+from jobs.options import say
 from jobs.slurm.commands import SlurmError
 from jobs.slurm.history import History
 from jobs.slurm.inventory import Place, submitted_cells, take
 from jobs.slurm.notes import RunNote, read_notes
 from jobs.slurm.queue import JobState, query
+from jobs.slurm.reasons import in_words
 from jobs.stop import Stop
 from train.config import RunConfig
 
 POLL_S = 3.0
+WAIT_S = 2.0  # between two looks at one job
 #: How long a job may be gone from the queue before its cell is given a record by us: the
 #: supervisor's own may take a moment to be seen through a network file system.
 SETTLE_S = 6.0
@@ -147,3 +150,17 @@ def _pause(stop: Stop) -> None:
     deadline = time.monotonic() + POLL_S
     while time.monotonic() < deadline and not stop.reason:
         time.sleep(0.1)
+
+
+def wait_for(job: str, watcher: Watcher, what: str) -> None:
+    """Until a job is out of the queue, saying as ``what`` why it waits.
+
+    Raises:
+        SlurmError: no answer.
+    """
+    told = ""
+    while (state := watcher.queue(60).get(job)) is not None and not state.ended:
+        if (why := in_words(state)) not in ("", told):
+            say(f"{what}: {why}")
+            told = why
+        time.sleep(WAIT_S)

@@ -189,13 +189,14 @@ def _problems(
     found = [Problem(node=host, **finding.model_dump(exclude={"ok"}))
              for host, finding in problems(reports, world)]  # fmt: skip
     if len(reports) < world:
-        found = _launch_problems(folder, ranks) + found
+        found = launch_problems(folder, ranks) + found
     if ranks.code and not found:
         found = [_problem("?", "launch", f"srun ended with code {ranks.code}", folder)]
     return tuple(found)
 
 
-def _launch_problems(folder: Path, ranks: StepRanks) -> list[Problem]:
+def launch_problems(folder: Path, ranks: StepRanks) -> list[Problem]:
+    """Why ranks did not start, as the container and srun say it, in ``folder``."""
     said = ranks.said
     found = [
         _problem(ranks.place(rank).removeprefix("node "), "container", text, folder)

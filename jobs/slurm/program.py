@@ -93,19 +93,34 @@ def slurm_refusals(wish: Wish) -> Iterator[None]:
 
 def enter(wish: Wish) -> None:
     """Root's request goes on as the practice cluster's user, after what only root can do."""
-    user = wish.site.site.user
-    if user is None or os.geteuid() != 0:
+    if not is_anothers(wish.site):
         return
     train_images(wish.wanted.configs, wish.data, wish.store)
     make_data_folders(wish)
-    wish.folder.mkdir(parents=True, exist_ok=True)
+    hand_over(wish.site, wish.folder)
+
+
+def is_anothers(site: NamedSite) -> bool:
+    """Whether root asks for what the practice cluster's user is to do."""
+    return site.site.user is not None and os.geteuid() == 0
+
+
+def hand_over(site: NamedSite, folder: Path) -> None:
+    """Make the folder that user's, and this command once more as that user; does not return.
+
+    Raises:
+        ConfigError: there is no such user.
+    """
+    assert site.site.user is not None
+    folder.mkdir(parents=True, exist_ok=True)
     try:
-        owner = pwd.getpwnam(user)
+        owner = pwd.getpwnam(site.site.user)
     except KeyError:
         raise ConfigError(
-            f"{wish.site.source}: there is no user {user!r}: make cluster makes the practice user"
+            f"{site.source}: there is no user {site.site.user!r}: make cluster makes the practice "
+            "user"
         ) from None
-    give(wish.folder, owner.pw_uid, owner.pw_gid)
+    give(folder, owner.pw_uid, owner.pw_gid)
     become()
 
 

@@ -21,7 +21,7 @@ def build(
     technique = Technique(name="t", base_lr=0.1, base_batch=1, normalisation=norm, **(row or {}))
     config = RunConfig(
         dataset="cifar10", model=model, technique=technique, gpus=1, batch_per_rank=4, epochs=1,
-        seed=0, **changes,
+        **{"seed": 0, **changes},
     )  # fmt: skip
     seed = StepSeed(7)
     return build_model(config, shape, classes, seed, pixels, size), seed

@@ -35,6 +35,10 @@ def test_rules_scale_against_the_base_batch(rule: str, expected: float) -> None:
             "ghost_batch 32 has no effect .* batch_norm: say normalisation: ghost_batch_norm",
         ),
         ({"bn_statistics": "reestimated"}, "about normalisation, which is none: choose one"),
+        (
+            {"initialisation": "whitened"},
+            "leaves their lengths to normalisation, which is none: choose one, .*he",
+        ),
         ({"zero_gamma": True}, "zero_gamma .* which is none: choose one, e.g. batch_norm"),
         (
             {"reduction": "adasum", "compression": "fp16"},

@@ -1,0 +1,107 @@
+"""What a run leaves for people and programs: report/ with one page, CSV, JUnit and figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from analysis.interconnect.admin import lines
+from analysis.interconnect.finding import Finding
+from analysis.interconnect.heatmap import latency_heatmap, rate_heatmap
+from analysis.interconnect.junit import junit
+from analysis.interconnect.pairs import pairs_frame
+from analysis.interconnect.run import Run
+from analysis.interconnect.text import bits, headline, typical_latency
+from analysis.interconnect.verdict import Verdict
+from analysis.plots import Figure, inline, standalone
+from analysis.write import csv_text
+from train.files import write_atomically
+
+VERDICT_NAME = "verdict.json"
+_TEMPLATES = Path(__file__).parent.parent / "templates"
+
+
+def write_run(run: Run, verdict: Verdict) -> Path:
+    """Write verdict.json and report/ into the run's folder; the page's path.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    out = run.folder / "report"
+    (out / "figures").mkdir(parents=True, exist_ok=True)
+    figures = figures_of(run)
+    write_atomically(run.folder / VERDICT_NAME, verdict.model_dump_json(indent=1) + "\n")
+    write_atomically(out / "junit.xml", junit(run, verdict))
+    if run.tournament is not None:
+        write_atomically(out / "pairs.csv", csv_text(pairs_frame(run.tournament)))
+    for figure in figures:
+        write_atomically(out / "figures" / f"{figure.key}.svg", standalone(figure.svg or ""))
+    page = out / "report.html"
+    write_atomically(page, render(run, verdict, figures))
+    return page
+
+
+def figures_of(run: Run) -> list[Figure]:
+    found = run.tournament
+    if found is None or found.decision.middle is None:
+        return []
+    pairs = pairs_frame(found)
+    pairs = pairs[pairs["phase"] == "tournament"]
+    names = [node.name for node in found.nodes]
+    return [rate_heatmap(pairs, names, found.decision.middle), latency_heatmap(pairs, names)]
+
+
+def render(run: Run, verdict: Verdict, figures: list[Figure]) -> str:
+    """Everything that a record says is escaped."""
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
+    )  # fmt: skip
+    environment.filters["inline_svg"] = _inline
+    return environment.get_template("interconnect.html.j2").render(
+        title=f"Interconnect: {verdict.status}",
+        status=verdict.status,
+        headline=headline(verdict),
+        facts=facts(run, verdict),
+        findings=[(_place(finding), finding) for finding in verdict.findings],
+        lines=lines(verdict, run.name),
+        figures=figures,
+        measured=run.tournament is not None,
+    )
+
+
+def facts(run: Run, verdict: Verdict) -> list[tuple[str, str]]:
+    """Term and value of what the numbers rest on."""
+    found = [("Run", run.name)]
+    if run.job is not None:
+        found += [("Job", f"{run.job.job} on {run.job.nodes}"), ("Image", run.job.image)]
+    if run.tournament is None:
+        return found
+    told = run.tournament
+    interfaces = ", ".join(sorted({node.interface for node in told.nodes}))
+    found += [
+        ("Begun", f"{told.started_at:%Y-%m-%d %H:%M:%S} UTC, {told.seconds:.0f} s"),
+        ("Nodes", f"{len(told.nodes)} over {interfaces}"),
+        ("Measurements", f"{len(told.measurements)}, plain TCP, "
+         + ("one pair at a time" if told.serial else "disjoint pairs at a time")),
+    ]  # fmt: skip
+    if verdict.middle is not None:
+        found.append(("Median, one way", bits(verdict.middle)))
+    if (latency := typical_latency(told.measurements)) is not None:
+        found.append(("Median latency", f"{latency * 1e6:.3g} us"))
+    if told.noise is not None:
+        found.append(("Noise of one pair", f"{told.noise.cv:.2%}"))
+    if verdict.visible is not None:
+        found.append(("Would have seen", f"a side below {verdict.visible:.2f} of the median"))
+    return found
+
+
+def _place(finding: Finding) -> str:
+    return " to ".join(finding.nodes) or "the run"
+
+
+def _inline(figure: Figure) -> Markup:
+    # the SVG is our own drawing; matplotlib escapes the texts in it
+    return Markup(inline(figure.svg or "", figure.key, str(escape(figure.title))))  # noqa: S704

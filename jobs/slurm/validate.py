@@ -1,0 +1,118 @@
+"""`make interconnect`, from the login node: submit the job that measures, and wait for its end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from jobs.options import EXIT_UNDECIDED, NoAnswer, say
+from jobs.sites import NamedSite
+from jobs.slurm.check import check_site
+from jobs.slurm.commands import SlurmError
+from jobs.slurm.follow import Watcher, wait_for
+from jobs.slurm.image import find_image
+from jobs.slurm.interconnect import NO_KILL, InterconnectTask, minutes_for, run_interconnect
+from jobs.slurm.program import hand_over, is_anothers
+from jobs.slurm.script import check_path, job_name, parameters
+from jobs.slurm.shape import Shape
+from jobs.slurm.submit import submit_array
+from jobs.slurm.units import Array, Unit
+from jobs.slurm.where import asker
+from jobs.submit import FOLDER_NAME as SUBMITIT
+from jobs.supervisor import ROOT
+from train.config import ConfigError
+from train.interconnect.record import JOB_NAME, TOURNAMENT_NAME
+
+FOLDER_NAME = "interconnect"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the sysadmin asked for."""
+
+    site: NamedSite
+    results: Path
+    nodes: int
+    interface: str | None = None  # None: the site's
+    samples: int = 7
+    sample_s: float = 0.25
+
+
+def validate(request: Request) -> int:
+    """Measure, and print the run's folder; exit code 0, or 3 where nothing was measured.
+
+    Raises:
+        ConfigError: the request does not fit the site or the cluster; nothing was submitted.
+        NoAnswer: Slurm does not answer.
+    """
+    if request.nodes < 2:
+        raise ConfigError(
+            f"NODES={request.nodes}: a network is measured between nodes, so there must be two or "
+            "more, and three or more to tell which of them is slow: say NODES=4, for instance"
+        )
+    parent = request.results / FOLDER_NAME
+    if is_anothers(request.site):
+        hand_over(request.site, parent)
+    parent.mkdir(parents=True, exist_ok=True)
+    task = _task(request, parent / f"{datetime.now(UTC):%Y%m%dT%H%M%S}-n{request.nodes}")
+    shape = Shape(request.nodes, 1)
+    minutes = minutes_for(task)
+    try:
+        for remark in check_site(task.site, [shape], asker(task.site.slurm_conf), minutes=minutes):
+            say(remark)
+        job = _submit(task, Array(shape, (Unit((FOLDER_NAME,), shape, minutes),), minutes, 1))
+        say(f"interconnect: job {job} on {request.nodes} nodes, {minutes} min at most")
+        wait_for(job, Watcher(parent, _job_name(parent), task.site.slurm_conf), FOLDER_NAME)
+    except SlurmError as error:
+        if error.asked == "sbatch" and not error.passing:
+            raise ConfigError(
+                f"sbatch refused what {request.site.source} asks for: {error.came}. Mend that file"
+            ) from error
+        raise NoAnswer(f"Slurm gives no answer, or a refusal: {error}") from error
+    print(task.folder)
+    folder = Path(task.folder)
+    if not (folder / TOURNAMENT_NAME).is_file():
+        left = [name for name in (JOB_NAME, "srun.log", "rank-0.log") if (folder / name).is_file()]
+        say(f"job {job} measured nothing; see {folder} ({', '.join(left) or 'no log at all'})")
+        return EXIT_UNDECIDED
+    return 0
+
+
+def _task(request: Request, folder: Path) -> InterconnectTask:
+    site = request.site.site
+    if site.max_nodes is not None and request.nodes > site.max_nodes:
+        raise ConfigError(
+            f"NODES={request.nodes}: {request.site.source} allows a job {site.max_nodes} nodes "
+            "(max_nodes)"
+        )
+    image = find_image(site, ROOT)
+    for path, what in ((ROOT, "the checkout"), (folder, "the results folder")):
+        check_path(path, what)
+    return InterconnectTask(
+        folder=str(folder),
+        site=site,
+        nodes=request.nodes,
+        image=image.path,
+        image_digest=image.digest,
+        root=str(ROOT),
+        interface=request.interface,
+        samples=request.samples,
+        sample_s=request.sample_s,
+    )
+
+
+def _job_name(parent: Path) -> str:
+    return job_name(FOLDER_NAME, parent)
+
+
+def _submit(task: InterconnectTask, array: Array) -> str:
+    folder = Path(task.folder)
+    folder.mkdir(parents=True)
+    asked = parameters(
+        task.site, array, name=_job_name(folder.parent), root=Path(task.root), comment=folder.name
+    )
+    asked["additional_parameters"] |= {NO_KILL.removeprefix("--"): True}
+    private = folder / SUBMITIT / "0"
+    told = [task.model_dump(mode="json")]
+    return submit_array(run_interconnect, told, private, asked, task.site.slurm_conf)

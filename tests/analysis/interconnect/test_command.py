@@ -1,0 +1,47 @@
+"""`python -m analysis interconnect`: exit codes, what is shown, what is left on disk."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from analysis.__main__ import app
+from tests.analysis.interconnect.runs import retest, tournament
+
+SLOW = {("c", "*"): 0.5, ("*", "c"): 0.5}
+
+
+def judge(folder: Path):
+    return CliRunner().invoke(app, ["interconnect", str(folder)])
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "words"),
+    [
+        ({}, 0, "PASS no node"),
+        ({"slow": SLOW, "retests": (retest("node", ("c",), 0.5, "confirmed"),)}, 1, "FAIL node c"),
+        ({"slow": SLOW}, 3, "UNDECIDED node c"),
+    ],
+)
+def test_exit_codes(tmp_path: Path, fields: dict, code: int, words: str) -> None:
+    (tmp_path / "tournament.json").write_text(tournament(**fields).model_dump_json())
+    done = judge(tmp_path)
+    assert done.exit_code == code and words in done.output
+    assert "200.0" in done.output and "row sends, column receives" in done.output
+    assert (
+        json.loads((tmp_path / "verdict.json").read_text())["status"] == words.split(maxsplit=1)[0]
+    )
+
+
+def test_requests_that_are_wrong(tmp_path: Path) -> None:
+    done = judge(tmp_path / "none")
+    assert done.exit_code == 2 and "no such folder. Expected one of" in done.output
+    done = judge(tmp_path)
+    assert done.exit_code == 2 and "holds neither tournament.json nor job.json" in done.output
+    (tmp_path / "tournament.json").write_text('{"schema_version": 2}')
+    done = judge(tmp_path)
+    assert done.exit_code == 2 and "is broken or of another version" in done.output
+    assert not (tmp_path / "verdict.json").exists()

@@ -1,0 +1,116 @@
+"""What a run leaves on disk: the page, the CSV and JUnit."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from xml.etree import ElementTree as Xml
+
+import pandas as pd
+import pytest
+
+from analysis.interconnect.junit import junit
+from analysis.interconnect.page import figures_of, render, write_run
+from analysis.interconnect.pairs import pairs_frame
+from analysis.interconnect.run import Run
+from analysis.interconnect.verdict import judge
+from tests.analysis.interconnect.runs import end, retest, run, tournament
+from train.interconnect.record import Noise
+
+SLOW = {("c", "*"): 0.5, ("*", "c"): 0.5}
+CONFIRMED = (retest("node", ("c",), 0.5, "confirmed"),)
+
+
+def cases(found: Run) -> dict[str, list[str]]:
+    """suite/case -> tags inside it."""
+    root = Xml.fromstring(junit(found, judge(found)))
+    return {
+        f"{suite.get('name')}/{case.get('name')}": [child.tag for child in case]
+        for suite in root for case in suite
+    }  # fmt: skip
+
+
+def test_junit_has_a_case_for_every_node_and_link_and_the_run() -> None:
+    found = cases(run(tournament()))
+    assert len(found) == 4 + 12 + 1 and not any(found.values())
+
+
+def test_junit_counts_what_it_shows() -> None:
+    faulty = run(tournament(slow=SLOW | {("a", "b"): 0.25}, retests=(
+        *CONFIRMED, retest("link", ("a", "b"), 0.25, "cpu"),
+    )))  # fmt: skip
+    found = cases(faulty)
+    assert found["nodes/c"] == ["failure"] and found["links/a to b"] == ["error"]
+    for suite in Xml.fromstring(junit(faulty, judge(faulty))):
+        inside = [child.tag for case in suite for child in case]
+        for counter, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+            assert int(suite.get(counter)) == inside.count(tag)
+        assert int(suite.get("tests")) == len(suite)
+
+
+def test_junit_of_a_run_that_cannot_tell() -> None:
+    noisy = tournament(noise=Noise(pair=("b", "c"), cv=0.2, together=None), decision={
+        "suspects": (), "undecided": "half of them", "middle": 1e8, "visible": 0.9,
+    })  # fmt: skip
+    found = cases(run(noisy))
+    assert found["run/verdict"] == ["error"] and found["links/b to c"] == ["error"]
+    assert cases(run(None)) == {"run/verdict": ["error"]}
+
+
+def test_links_that_were_not_measured_are_skipped() -> None:
+    whole = tournament()
+    some = tuple(m for m in whole.measurements if m.sender != "a")
+    found = cases(run(whole.model_copy(update={"measurements": some})))
+    assert found["links/a to b"] == ["skipped"] and found["links/b to a"] == []
+
+
+def test_pairs_keep_the_numbers_and_the_reasons() -> None:
+    broken = {"rates": (), "error": "no route, to host", "at_sender": None, "at_receiver": None}
+    busy = {"at_sender": end(busy=0.5, carried=1.25)}
+    frame = pairs_frame(tournament(changes={("a", "b"): broken, ("a", "c"): busy}))
+    again = pd.read_csv(io.StringIO(frame.to_csv(index=False))).set_index(["sender", "receiver"])
+    assert len(again) == 12
+    assert again.loc["a", "b"]["error"] == "no route, to host"
+    assert pd.isna(again.loc["a", "b"]["rate"]) and again.loc["a", "b"]["samples"] == 0
+    assert again.loc["a", "c"]["sender_busy"] == 0.5
+    assert again.loc["a", "c"]["sent_carried"] == 1.25
+    assert again.loc["c", "d"]["rate"] == 2e8
+
+
+def test_the_page_names_the_culprit_and_what_to_type(tmp_path: Path) -> None:
+    found = Run(tmp_path, None, tournament(slow=SLOW, retests=CONFIRMED))
+    page = write_run(found, judge(found))
+    text = page.read_text()
+    assert '<span class="status FAIL">FAIL</span>' in text
+    assert "0.50 of its peers, with 3 of 3 partners; alone with a, b 0.50" in text
+    assert "scontrol update NodeName=c State=DRAIN" in text
+    assert text.count("<svg") == 2 and "hatched" in text.lower()
+    left = {str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*") if file.is_file()}
+    assert left == {
+        "verdict.json", "report/report.html", "report/junit.xml", "report/pairs.csv",
+        "report/figures/rates.svg", "report/figures/latency.svg",
+    }  # fmt: skip
+
+
+def test_what_records_say_is_escaped() -> None:
+    gone = {"rates": (), "error": "<script>alert(1)</script>"}
+    found = run(tournament(changes={("a", "b"): gone}))
+    text = render(found, judge(found), figures_of(found))
+    assert "<script>" not in text and "&lt;script&gt;" in text
+    assert "<script>" not in junit(found, judge(found))
+
+
+def test_a_run_without_measurements_has_a_page_too(tmp_path: Path) -> None:
+    found = Run(tmp_path, None, None)
+    text = write_run(found, judge(found)).read_text()
+    assert "UNDECIDED" in text and "Nothing was measured." in text
+
+
+@pytest.mark.parametrize("count", [2, 20, 70])
+def test_heatmaps_of_many_sizes(count: int) -> None:
+    names = [f"n{number}" for number in range(count)]
+    found = tournament(names)  # type: ignore[arg-type]
+    figures = figures_of(run(found))
+    assert [figure.key for figure in figures] == ["rates", "latency"]
+    assert all("<svg" in (figure.svg or "") for figure in figures)
+    assert ("n1<" in (figures[0].svg or "")) == (count <= 64)

@@ -1,0 +1,158 @@
+"""Verdicts from runs whose truth is known: never a pass without evidence, never blame without a
+second look."""
+
+from __future__ import annotations
+
+import pytest
+
+from analysis.interconnect.admin import lines
+from analysis.interconnect.text import bits, headline
+from analysis.interconnect.verdict import Verdict, judge
+from tests.analysis.interconnect.runs import end, measurement, retest, run, tournament
+from train.interconnect.record import JobNote, Noise, Trouble
+
+SLOW_NODE = {("c", "*"): 0.5, ("*", "c"): 0.5}
+
+
+def told(verdict: Verdict) -> list[tuple[str, str, tuple[str, ...]]]:
+    return [(finding.weight, finding.what, finding.nodes) for finding in verdict.findings]
+
+
+def test_a_healthy_run_passes_and_says_what_it_would_have_seen() -> None:
+    verdict = judge(run(tournament()))
+    assert verdict.status == "PASS" and verdict.findings == ()
+    assert headline(verdict) == "no node, direction or link below 0.93 of the median"
+    assert lines(verdict, "r1") == []
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status", "found"),
+    [
+        ("confirmed", "FAIL", ("fault", "node", ("c",))),
+        ("recovered", "PASS", ("remark", "contention", ("c",))),
+        ("cpu", "UNDECIDED", ("open", "cpu", ("c",))),
+        ("unreachable", "UNDECIDED", ("open", "node", ("c",))),
+    ],
+)
+def test_a_slow_node_is_what_the_second_look_makes_of_it(outcome, status, found) -> None:
+    ratio = None if outcome == "unreachable" else 0.5
+    again = (retest("node", ("c",), ratio, outcome),)
+    verdict = judge(run(tournament(slow=SLOW_NODE, retests=again)))
+    assert verdict.status == status and told(verdict) == [found]
+
+
+def test_without_a_second_look_nobody_is_blamed() -> None:
+    verdict = judge(run(tournament(slow=SLOW_NODE)))
+    assert verdict.status == "UNDECIDED" and "not tested again" in verdict.findings[0].evidence
+
+
+def test_a_second_look_narrows_a_node_to_one_direction() -> None:
+    again = (retest("send", ("c",), 0.5, "confirmed"),)
+    verdict = judge(run(tournament(slow=SLOW_NODE, retests=again)))
+    assert told(verdict) == [("fault", "send", ("c",))]
+    assert "0.50 of its peers, with 3 of 3 partners; alone with a, b 0.50" in str(verdict)
+
+
+def test_wrong_bytes_fail_whatever_the_speed() -> None:
+    verdict = judge(run(tournament(changes={("a", "b"): {"wrong_bytes": 1}})))
+    assert verdict.status == "FAIL" and told(verdict) == [("fault", "corrupt", ("a", "b"))]
+    assert "1 wrong bytes in 1 measurements, expected none" in verdict.findings[0].evidence
+
+
+def test_what_lets_nothing_through_fails() -> None:
+    broken = {"rates": (), "error": "no route to host"}
+    verdict = judge(run(tournament(changes={("a", "b"): broken})))
+    assert told(verdict) == [("fault", "unreachable", ("a", "b"))]
+
+
+def test_a_lost_node_is_one_finding() -> None:
+    gone = {"rates": (), "error": "the node is gone"}
+    changes = {(x, y): gone for x in "abcd" for y in "abcd" if "d" in (x, y)}
+    verdict = judge(run(tournament(changes=changes, lost={"d": "the node is gone"})))
+    assert told(verdict) == [("fault", "lost", ("d",))] and verdict.status == "FAIL"
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"noise": Noise(pair=("a", "b"), cv=0.08, together=None)}, "noise"),
+        ({"slow": {("a", "*"): 0.5, ("*", "a"): 0.5, ("b", "*"): 0.5, ("*", "b"): 0.5}}, "peers"),
+        (
+            {"changes": {(x, y): {"at_sender": end(busy=0.95)} for x in "abcd" for y in "abcd"}},
+            "cpu-limited",
+        ),
+        ({"changes": {("a", "b"): {"at_sender": end(carried=0.1)}}}, "interface"),
+    ],
+)
+def test_what_a_run_cannot_decide_is_no_pass(changes, what) -> None:
+    verdict = judge(run(tournament(**changes)))
+    assert verdict.status == "UNDECIDED"
+    assert [finding.what for finding in verdict.findings] == [what]
+
+
+def test_a_wide_scatter_is_told_as_what_would_have_been_missed() -> None:
+    shares = {("a", "*"): 1.0, ("b", "*"): 0.9, ("c", "*"): 0.8, ("d", "*"): 0.95}
+    shares |= {("*", n): share - 0.05 for (n, _), share in shares.items()}
+    verdict = judge(run(tournament(slow=shares)))
+    assert verdict.status == "UNDECIDED" and "would have been seen" in str(verdict)
+
+
+def test_counters_that_cannot_be_read_are_a_remark() -> None:
+    blind = end().model_copy(update={"sent_bytes": None})
+    verdict = judge(run(tournament(changes={("a", "b"): {"at_sender": blind}})))
+    assert verdict.status == "PASS" and told(verdict) == [("remark", "interface", ("a",))]
+
+
+def test_pairs_that_disturb_each_other_are_a_remark() -> None:
+    noise = Noise(pair=("a", "b"), cv=0.01, together=0.6)
+    verdict = judge(run(tournament(noise=noise, serial=True)))
+    assert verdict.status == "PASS" and "0.60 of their rate alone" in str(verdict)
+
+
+def test_a_job_that_measured_nothing() -> None:
+    note = JobNote(
+        job="7", nodes="n[1-2]", image="none", image_digest=None, exit_code=1, stopped=None,
+        troubles=(Trouble(node="n2", what="container", found="no such image"),),
+    )  # fmt: skip
+    verdict = judge(run(None, note))
+    assert verdict.status == "UNDECIDED"
+    assert told(verdict) == [("open", "container", ("n2",)), ("open", "nothing", ())]
+
+
+def test_lines_to_paste() -> None:
+    again = (retest("node", ("c",), 0.26, "confirmed"),)
+    verdict = judge(run(tournament(slow=SLOW_NODE, retests=again)))
+    assert lines(verdict, "r1") == [
+        'scontrol update NodeName=c State=DRAIN Reason="ic-both 0.26x run=r1"',
+        "# when it is mended: scontrol update NodeName=c State=RESUME",
+        "# or keep jobs away from it: --exclude=c",
+    ]
+
+
+def test_many_slow_nodes_are_not_drained_one_by_one() -> None:
+    slow = {key: 0.5 for n in "ab" for key in ((n, "*"), ("*", n))}
+    again = tuple(retest("node", (n,), 0.5, "confirmed") for n in "ab")
+    verdict = judge(run(tournament("abcdefgh", slow=slow, retests=again)))
+    assert verdict.status == "FAIL"
+    (line,) = lines(verdict, "r1")
+    assert line.startswith("# 2 of 8 nodes are slow, more than 1: look for what they share (a, b)")
+
+
+def test_a_link_is_no_reason_to_drain() -> None:
+    again = (retest("link", ("a", "b"), 0.5, "confirmed"),)
+    verdict = judge(run(tournament(slow={("a", "b"): 0.5}, retests=again)))
+    assert told(verdict) == [("fault", "link", ("a", "b"))] and lines(verdict, "r1") == []
+
+
+@pytest.mark.parametrize(
+    ("rate", "text"), [(1.913e8, "191 Mbit/s"), (9.4e10, "94 Gbit/s"), (950.0, "950 bit/s")]
+)
+def test_rates_in_words(rate: float, text: str) -> None:
+    assert bits(rate) == text
+
+
+def test_measurements_of_other_phases_are_in_no_verdict_twice() -> None:
+    noise = measurement("a", "b", phase="noise")
+    found = tournament()
+    more = found.model_copy(update={"measurements": (noise, *found.measurements)})
+    assert judge(run(more)) == judge(run(found))

@@ -1,0 +1,173 @@
+"""Faults of the network, for real, on the practice cluster: what is found, and what is not.
+
+Each prints a row of the table: fault, verdict, what was named.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.jobs.slurm.sweeping import BARE, ROOT
+from tests.practice import Practice
+from train.interconnect.record import Tournament
+
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(600)]
+LINK = "200mbit"
+#: 200 Mbit/s of packets of 1514 bytes that carry 1448.
+CEILING = 200e6 * 1448 / 1514
+
+
+@dataclass
+class Measuring:
+    practice: Practice
+    folder: Path
+
+    def command(self, *options: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", *options], cwd=ROOT, capture_output=True, text=True,
+            env={**os.environ, "HOROSCALE_PRACTICE": str(self.practice.place.folder)}, check=False,
+            timeout=300, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    def measure(self, *options: str, nodes: int = 4) -> subprocess.CompletedProcess[str]:
+        site = self.folder / "site.yaml"
+        told = {"slurm_conf": str(self.practice.place.slurm_conf), "user": "practice"}
+        site.write_text(yaml.safe_dump({**BARE, **told}))
+        return self.command(
+            "jobs", "interconnect", "--site", str(site), "--results", str(self.folder / "results"),
+            "--nodes", str(nodes), "--samples", "3", "--sample-s", "0.15", *options,
+        )  # fmt: skip
+
+    def verdict(self, fault: str, nodes: int = 4) -> tuple[int, dict, Tournament]:
+        done = self.measure(nodes=nodes)
+        assert done.returncode == 0, done.stderr
+        folder = Path(done.stdout.strip())
+        judged = self.command("analysis", "interconnect", str(folder))
+        verdict = json.loads((folder / "verdict.json").read_text())
+        named = [f"{f['what']} {' -> '.join(f['nodes'])}" for f in verdict["findings"]]
+        print(f"\nLINK FAULT | {fault} | {verdict['status']} | {'; '.join(named)}")
+        text = (folder / "tournament.json").read_text()
+        return judged.returncode, verdict, Tournament.model_validate_json(text)
+
+
+@pytest.fixture
+def measuring(cluster: Practice, shared_folder: Path) -> Iterator[Measuring]:
+    cluster.heal()
+    cluster.limit("all", LINK)
+    try:
+        yield Measuring(cluster, shared_folder)
+    finally:
+        cluster.limit("all", "off")
+        cluster.heal()
+
+
+def test_a_healthy_network_passes_at_its_ceiling(measuring: Measuring) -> None:
+    code, verdict, found = measuring.verdict("none")
+    assert (code, verdict["status"]) == (0, "PASS"), verdict
+    assert 0.95 * CEILING < verdict["middle"] < 1.02 * CEILING
+    for m in found.measurements:
+        assert m.wrong_bytes == 0
+        # the proof of the interface: what it counted is what was sent, and the headers
+        assert 1.0 < m.at_receiver.received_bytes / m.bytes < 1.15
+        assert 1.0 < m.at_sender.sent_bytes / m.bytes < 1.15
+
+
+@pytest.mark.parametrize(
+    ("fault", "make", "named"),
+    [
+        ("node3 at 50 %", lambda p: p.limit("node3", "100mbit"), [("node", ["node3"])]),
+        ("node2 at 25 %", lambda p: p.limit("node2", "50mbit"), [("node", ["node2"])]),
+        (
+            "node4 sends at 50 %",
+            lambda p: p.limit("node4", "100mbit", way="send"),
+            [("send", ["node4"])],
+        ),
+        (
+            "node1 receives at 50 %",
+            lambda p: p.limit("node1", "100mbit", way="receive"),
+            [("receive", ["node1"])],
+        ),
+        (
+            "node1 to node3 at 25 %",
+            lambda p: p.limit("node1", "50mbit", to="node3", rest=LINK),
+            [("link", ["node1", "node3"])],
+        ),
+    ],
+)
+def test_one_fault_is_named(
+    measuring: Measuring, fault: str, make: Callable[[Practice], None], named: list
+) -> None:
+    make(measuring.practice)
+    code, verdict, _ = measuring.verdict(fault)
+    assert (code, verdict["status"]) == (1, "FAIL"), verdict
+    assert [(f["what"], f["nodes"]) for f in verdict["findings"]] == named
+
+
+def test_two_of_four_slow_nodes_are_left_open(measuring: Measuring) -> None:
+    measuring.practice.limit("node1", "50mbit")
+    measuring.practice.limit("node2", "50mbit")
+    code, verdict, _ = measuring.verdict("node1, node2 at 25 %")
+    assert (code, verdict["status"]) == (3, "UNDECIDED"), verdict
+    assert [f["what"] for f in verdict["findings"]] == ["peers"]
+
+
+def test_two_nodes_alone_are_left_open(measuring: Measuring) -> None:
+    code, verdict, _ = measuring.verdict("none, two nodes", nodes=2)
+    assert (code, verdict["status"]) == (3, "UNDECIDED"), verdict
+    assert "only a baseline can tell" in verdict["findings"][0]["evidence"]
+
+
+def test_an_interface_that_is_not_there(measuring: Measuring) -> None:
+    done = measuring.measure("--interface", "ib7")
+    assert done.returncode == 3
+    folder = Path(done.stdout.strip())
+    assert f"measured nothing; see {folder}" in done.stderr
+    assert "network interface 'ib7' is not there on node" in (folder / "rank-0.log").read_text()
+    judged = measuring.command("analysis", "interconnect", str(folder))
+    assert judged.returncode == 3 and "UNDECIDED" in judged.stdout
+
+
+@pytest.mark.parametrize(
+    ("nodes", "words"),
+    [(1, "so there must be two or more"), (9, "nothing was submitted"), (0, "two or more")],
+)
+def test_requests_that_cannot_be(measuring: Measuring, nodes: int, words: str) -> None:
+    done = measuring.measure(nodes=nodes)
+    assert done.returncode == 2 and words in done.stderr, done.stderr
+    assert not list((measuring.folder / "results" / "interconnect").glob("2*"))
+
+
+def test_a_node_that_dies_is_named_and_the_rest_is_measured(measuring: Measuring) -> None:
+    results = measuring.folder / "results" / "interconnect"
+    command = threading.Thread(target=lambda: said.append(measuring.measure("--samples", "7")))
+    said: list[subprocess.CompletedProcess[str]] = []
+    command.start()
+    deadline = time.monotonic() + 60
+    while not any("round 2 of" in log.read_text() for log in results.glob("*/rank-0.log")):
+        assert time.monotonic() < deadline, "no measurement began"
+        time.sleep(0.2)
+    measuring.practice.stop_node("node3", power=True)
+    command.join(240)
+    (done,) = said
+    assert done.returncode == 0, done.stderr
+    folder = Path(done.stdout.strip())
+    judged = measuring.command("analysis", "interconnect", str(folder))
+    assert judged.returncode == 1 and "lost node3" in judged.stdout, judged.stdout
+    found = Tournament.model_validate_json((folder / "tournament.json").read_text())
+    assert set(found.lost) == {"node3"}
+    good = {(m.sender, m.receiver) for m in found.measurements if m.rates}
+    rest = [f"node{n}" for n in (1, 2, 4)]
+    assert set(permutations(rest, 2)) <= good
+    assert "NodeName=node3 State=DRAIN" in judged.stdout

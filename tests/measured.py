@@ -1,0 +1,71 @@
+"""The tables of docs/results.md, from the records in docs/measured: `python -m tests.measured`
+prints them, and a test compares them with the page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from analysis.load import load_sweep
+from analysis.report import build_report
+
+ROOT = Path(__file__).resolve().parents[1]
+MEASURED = ROOT / "docs" / "measured"
+_RULE = {"left": ":---", "right": "---:"}
+
+
+def sweeps() -> list[str]:
+    return sorted(folder.name for folder in MEASURED.iterdir() if folder.is_dir())
+
+
+def table(name: str) -> str:
+    """What each condition reaches, and for libraries how they compare."""
+    frames = build_report(load_sweep(MEASURED / name), draw=False).frames
+    text = _markdown(
+        [("condition", "left"), ("ranks", "right"), ("global batch", "right"), ("steps", "right"),
+         ("train acc", "right"), ("validation accuracy", "right"), ("runs (diverged)", "right")],
+        [_convergence(row) for _, row in _by_batch(frames["convergence"]).iterrows()],
+    )  # fmt: skip
+    if len(frames["frameworks"]):
+        text += "\n" + _markdown(
+            [("against Horovod", "left"), ("images/s", "right"), ("Horovod's", "right"),
+             ("ratio", "right"), ("difference in accuracy", "right"), ("verdict", "left")],
+            [_framework(row) for _, row in frames["frameworks"].iterrows()],
+        )  # fmt: skip
+    return text
+
+
+def _by_batch(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.sort_values("global_batch", kind="stable")
+
+
+def _convergence(row: pd.Series) -> list[str]:
+    label = row["technique_label"]
+    if row["framework"] != "horovod":
+        label += f", {row['framework']}"
+    return [
+        label, str(row["gpus"]), f"{row['global_batch']:,}", f"{row['steps']:g}",
+        f"{row['train_accuracy_mean']:.3f}",
+        f"{row['validation_accuracy_mean']:.3f} ± {row['validation_accuracy_half_width']:.3f}",
+        f"{row['n']} ({row['n_diverged']})",
+    ]  # fmt: skip
+
+
+def _framework(row: pd.Series) -> list[str]:
+    return [
+        row["framework"], f"{row['images_per_s']:,.0f}", f"{row['images_per_s_reference']:,.0f}",
+        f"{row['ratio']:.2f} ({row['ratio_low']:.2f} to {row['ratio_high']:.2f})",
+        f"{row['difference']:+.4f} ({row['difference_low']:+.4f} to {row['difference_high']:+.4f})",
+        row["verdict"],
+    ]  # fmt: skip
+
+
+def _markdown(head: list[tuple[str, str]], rows: list[list[str]]) -> str:
+    lines = [[name for name, _ in head], [_RULE[align] for _, align in head], *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+if __name__ == "__main__":
+    for sweep in sweeps():
+        print(f"{sweep}\n\n{table(sweep)}")

@@ -1,0 +1,43 @@
+"""Every figure of docs/results.md is that of the records beside it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.measured import MEASURED, ROOT, sweeps, table
+from train.config import RunConfig
+from train.record import read_record
+
+PAGE = ROOT / "docs" / "results.md"
+
+
+@pytest.mark.parametrize("name", sweeps())
+def test_the_page_shows_the_table_of_the_records(name: str) -> None:
+    assert table(name) in PAGE.read_text(), f"python -m tests.measured prints that of {name}"
+
+
+@pytest.mark.parametrize("name", sweeps())
+def test_records_are_those_of_clean_checkouts_and_their_own_configs(name: str) -> None:
+    files = sorted((MEASURED / name).glob("*/record.json"))
+    assert files
+    for file in files:
+        record = read_record(file)
+        assert record.provenance.git_dirty is False, f"{file}: from a changed checkout"
+        assert isinstance(record.config, RunConfig)
+        assert record.config.cell_id() == record.cell_id == file.parent.name
+
+
+def test_the_tuned_recipe_reaches_what_it_was_asked_for() -> None:
+    """Means over seeds, of the held-out images: at 4,096, 8,192 and 16,384 images a step."""
+    wanted = {4096: 0.82, 8192: 0.79, 16384: 0.74}
+    reached: dict[int, list[float]] = {}
+    for file in (MEASURED / "cifar10_tuned").glob("*/record.json"):
+        record = read_record(file)
+        accuracy = record.epochs[-1].validation_accuracy
+        assert accuracy is not None and record.data.train_images == 50_000
+        assert len(record.epochs) == 12 and record.config.validate_on == "held_out"
+        reached.setdefault(record.config.global_batch, []).append(accuracy)
+    assert set(reached) == set(wanted)
+    for batch, accuracies in reached.items():
+        assert len(accuracies) >= 3
+        assert sum(accuracies) / len(accuracies) >= wanted[batch]

@@ -1,0 +1,62 @@
+"""Calibration on simulated networks: few false alarms, faults named, and what is simulated."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from train.interconnect.rounds import Pair
+from train.interconnect.simulate import Noise, SimulatedFabric, blamed_in, calibrate, main
+from train.interconnect.stream import Plan
+from train.interconnect.tournament import play
+
+STEADY, ROUGH = Noise(0.005, 0.01), Noise(0.015, 0.03)
+
+
+@pytest.mark.parametrize("count", [3, 4, 8])
+def test_nobody_is_blamed_on_a_healthy_network_even_a_rough_one(count: int) -> None:
+    for noise in (STEADY, ROUGH):
+        (healthy,) = calibrate(count, noise, [1.0], 40)
+        assert healthy.wrong == 0 and healthy.trials == 40
+
+
+@pytest.mark.parametrize("count", [3, 4, 8])
+def test_a_slow_node_is_named_and_nobody_else(count: int) -> None:
+    for share in (0.85, 0.5, 0.25):
+        (row,) = calibrate(count, STEADY, [share], 20)
+        assert (row.named, row.wrong) == (20, 0)
+
+
+def test_many_nodes_take_few_rounds() -> None:
+    (row,) = calibrate(300, STEADY, [0.5], 2)
+    assert (row.named, row.wrong) == (2, 0) and row.rounds < 40
+
+
+def test_a_slow_link_is_named_too() -> None:
+    fabric = SimulatedFabric(6, STEADY, 1)
+    fabric.path[Pair(2, 4)] = 0.5e10
+    found = asyncio.run(play(fabric, Plan(), 0, lambda _: None))
+    assert blamed_in(found) == {("n2", "n4")}
+
+
+def test_the_noise_is_what_was_asked_for() -> None:
+    fabric = SimulatedFabric(40, Noise(0.05, 0.01), 3)
+    pairs = tuple(Pair(a, b) for a in range(40) for b in range(40) if a != b)
+    found = asyncio.run(fabric.measure(pairs, Plan(samples=50), "tournament"))
+    medians = np.array([np.median(m.rates) for m in found]) / 1e10
+    assert np.std(medians) == pytest.approx(0.05, rel=0.1)
+    within = [np.std(m.rates) / np.mean(m.rates) for m in found]
+    assert np.mean(within) == pytest.approx(0.01, rel=0.1)
+
+
+def test_the_table(capsys) -> None:
+    options = ["--nodes", "4", "--noise", "0.01", "--shares", "1", "0.5", "--trials", "3"]
+    assert main(options) == 0
+    head, healthy, slow = capsys.readouterr().out.splitlines()
+    assert head.startswith("nodes  noise  slow node  named right")
+    assert healthy.split()[:5] == ["4", "1.0%", "none", "-", "0.0%"]
+    assert slow.split()[:5] == ["4", "1.0%", "0.5", "100.0%", "0.0%"]
+    with pytest.raises(SystemExit):
+        main(["--nodes", "2"])

@@ -1,0 +1,97 @@
+"""`python -m train.interconnect --out DIR`: as one task per node of a job, measure the network
+between the nodes, every ordered pair, and write DIR/tournament.json.
+
+Needs neither TensorFlow nor Horovod. Exit codes: 0 measured; 2 the request or the surroundings are
+wrong; 3 too few nodes came.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import secrets
+import socket
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from train.config import ConfigError
+from train.files import write_atomically
+from train.interconnect.agent import run_agent
+from train.interconnect.coordinator import Coordinator
+from train.interconnect.meeting import Meeting, MeetingError, join, look_up, publish
+from train.interconnect.record import TOURNAMENT_NAME
+from train.interconnect.stream import Plan
+from train.interconnect.tournament import play
+from train.interfaces import NAME, Interface, own_interface
+from train.launch import read_launch
+
+EXIT_WRONG, EXIT_TOO_FEW = 2, 3
+_USUAL = Plan()
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m train.interconnect", description=__doc__)
+    parser.add_argument("--out", type=Path, required=True, help="folder of the run, on all nodes")
+    parser.add_argument("--interface", help="network interface to measure")
+    parser.add_argument(
+        "--samples", type=int, default=_USUAL.samples, help="per pair and direction"
+    )
+    parser.add_argument("--sample-s", type=float, default=_USUAL.sample_s, help="seconds of each")
+    parser.add_argument("--seed", type=int, default=0, help="of the partners, for many nodes")
+    parser.add_argument("--patience-s", type=float, default=60.0, help="to wait for all nodes")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = parse(arguments)
+    if options.interface:
+        os.environ[NAME] = options.interface
+    name = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+    try:
+        launch = read_launch(os.environ, supervised=True)
+        interface = own_interface(os.environ, nodes=launch.nodes)
+        codes: list[int] = []
+        serving = None
+        if launch.rank == 0:
+            serving = threading.Thread(
+                target=lambda: codes.append(_serve(options, interface, launch.size)), daemon=True
+            )
+            serving.start()
+        meeting = look_up(options.out, options.patience_s)
+        run_agent(join(meeting, interface.address), name, interface, meeting.token)
+        if serving is not None:
+            serving.join()
+        return codes[0] if codes else 0
+    except (ConfigError, MeetingError, OSError) as error:
+        print(f"interconnect: {name}: {error}", file=sys.stderr)
+        return EXIT_WRONG
+
+
+def _serve(options: argparse.Namespace, interface: Interface, world: int) -> int:
+    return asyncio.run(_coordinate(options, interface, world))
+
+
+async def _coordinate(options: argparse.Namespace, interface: Interface, world: int) -> int:
+    token = secrets.token_hex(16)
+    coordinator = Coordinator(token)
+    port = await coordinator.serve(interface.address)
+    publish(options.out, Meeting(interface.address, port, token))
+    try:
+        await coordinator.gather(world, options.patience_s)
+        if len(coordinator.nodes) < 2:
+            print(f"interconnect: {len(coordinator.nodes)} of {world} nodes came, expected two or "
+                  "more: a network of one cannot be measured", file=sys.stderr)  # fmt: skip
+            return EXIT_TOO_FEW
+        plan = Plan(samples=options.samples, sample_s=options.sample_s)
+        found = await play(coordinator, plan, options.seed, lambda text: print(text, flush=True))
+        write_atomically(options.out / TOURNAMENT_NAME, found.model_dump_json(indent=1) + "\n")
+        return 0
+    finally:
+        await coordinator.end()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

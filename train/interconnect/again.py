@@ -1,0 +1,115 @@
+"""A suspect once more: alone, with fresh partners, beside healthy pairs that are alone, too."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import numpy as np
+
+from train.interconnect.decide import Limits
+from train.interconnect.record import Measurement, Outcome, Retest
+from train.interconnect.rounds import Pair, Round
+from train.interconnect.suspects import Kind, Suspect
+
+_PARTNERS = 2
+_RETEST = "retest"
+
+Run = Callable[[Round, str], Awaitable[list[Measurement]]]
+
+
+async def look_again(
+    run: Run, names: Sequence[str], suspect: Suspect, healthy: Sequence[int], turn: int
+) -> Retest:
+    """healthy: nodes that are no suspects; turn: another number takes other partners of them.
+
+    Nobody is blamed for what it does in company only (contention), nor for want of processor time.
+    """
+    own = [names.index(name) for name in suspect.nodes]
+    others = [n for n in healthy if n not in own]
+    partners = [others[(turn + k) % len(others)] for k in range(min(_PARTNERS, len(others)))]
+    tried = _tries(suspect, own, partners)
+    reference = _references(suspect, own, partners, healthy)
+    found = {pair: (await run((pair,), _RETEST))[0] for pair in (*tried, *reference)}
+    told = {
+        "nodes": suspect.nodes,
+        "partners": tuple(names[n] for n in partners),
+    }
+    failed = [found[pair] for pair in tried if not found[pair].rates]
+    if failed:
+        return Retest(**told, kind=suspect.kind, ratio=None, waited=None, outcome="unreachable",
+                      why=failed[0].error or "no sample")  # fmt: skip
+    normal = [_rate(found[pair]) for pair in reference if found[pair].rates]
+    waited = max((_lost(m, names[n]) for p, m in found.items() if p in tried for n in own
+                  if n in p), default=0.0)  # fmt: skip
+    if not normal:
+        return Retest(**told, kind=suspect.kind, ratio=None, waited=waited, outcome="unreachable",
+                      why="no healthy pair to compare with")  # fmt: skip
+    # a link is as fast as the slower of its two ends is with others
+    scale = min(normal) if suspect.kind == "link" else float(np.median(normal))
+    ways = {
+        way: max(_rate(found[pair]) for pair in pairs) / scale
+        for way, pairs in _by_way(tried, own).items()
+    }
+    slow = [way for way, ratio in ways.items() if ratio < Limits().low]
+    kind, ratio = _narrowed(suspect.kind, slow), min(ways.values())
+    outcome, why = _outcome(slow, ratio, waited)
+    return Retest(**told, kind=kind, ratio=ratio, waited=waited, outcome=outcome, why=why)
+
+
+def _outcome(slow: Sequence[str], ratio: float, lost: float) -> tuple[Outcome, str]:
+    """lost: share of the time. Without that loss the rate would be at most ratio / (1 - lost)."""
+    low = Limits().low
+    if not slow:
+        return "recovered", "as fast as others when alone: contention, or it has passed"
+    if ratio >= low * (1 - lost):
+        return "cpu", f"its process had no core to itself for {lost:.0%} of the time"
+    return "confirmed", "slow again, alone and with fresh partners"
+
+
+def _tries(suspect: Suspect, own: Sequence[int], partners: Sequence[int]) -> list[Pair]:
+    if suspect.kind == "link":
+        return [Pair(own[0], own[1])]
+    sends = [Pair(own[0], partner) for partner in partners]
+    receives = [Pair(partner, own[0]) for partner in partners]
+    return {"send": sends, "receive": receives}.get(suspect.kind, [*sends, *receives])
+
+
+def _references(
+    suspect: Suspect, own: Sequence[int], partners: Sequence[int], healthy: Sequence[int]
+) -> list[Pair]:
+    """Pairs that should be as fast as the suspect would be if nothing was wrong."""
+    if suspect.kind == "link" and partners:
+        return [Pair(own[0], partners[0]), Pair(partners[0], own[1])]
+    if suspect.kind == "link":
+        return [Pair(own[1], own[0])]  # two nodes: its other direction
+    if len(healthy) < 2:
+        return []
+    first = partners[0]
+    other = next(n for n in healthy if n != first)
+    return [Pair(first, other), Pair(other, first)]
+
+
+def _by_way(tried: Sequence[Pair], own: Sequence[int]) -> dict[str, list[Pair]]:
+    found: dict[str, list[Pair]] = {}
+    for pair in tried:
+        found.setdefault("send" if pair.sender == own[0] else "receive", []).append(pair)
+    return found
+
+
+def _narrowed(kind: Kind, slow: Sequence[str]) -> Kind:
+    if kind != "node" or len(slow) != 1:
+        return kind
+    return "send" if slow[0] == "send" else "receive"
+
+
+def _rate(measurement: Measurement) -> float:
+    return float(np.median(measurement.rates))
+
+
+def _lost(measurement: Measurement, name: str) -> float:
+    """Share of the time of a measurement that this node's end of it had no core; all of it where
+    it computed nearly all the time."""
+    end = measurement.at_sender if measurement.sender == name else measurement.at_receiver
+    if end is None:
+        return 0.0
+    return 1.0 if end.is_busy else (end.waited_s or 0.0) / end.wall_s

@@ -1,0 +1,103 @@
+"""One node's part of a tournament: do what the coordinator says, one measurement at a time."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from train.interconnect.evidence import Effort, TcpInfo, Watch
+from train.interconnect.lines import Lines
+from train.interconnect.stream import Plan, exactly, receive, send
+from train.interfaces import Interface
+from train.traffic import Counted
+
+#: A sender knocks for this long at a receiver that may not listen yet.
+CONNECT_S = 5.0
+_ID = 8  # bytes that a sender says first
+
+
+def run_agent(control: Lines, name: str, interface: Interface, token: str) -> None:
+    """Serve until the coordinator says ``end`` or is gone.
+
+    Raises:
+        OSError: there is no listening on the interface's address.
+    """
+    with socket.create_server((interface.address, 0), backlog=4) as listener:
+        port = listener.getsockname()[1]
+        control.say(
+            {
+                "hello": name, "token": token, "interface": interface.name,
+                "address": interface.address, "port": port,
+            }
+        )  # fmt: skip
+        while (order := control.hear()) is not None and order["do"] != "end":
+            control.say({"id": order["id"], **_obey(order, listener, interface)})
+
+
+def _obey(order: dict[str, Any], listener: socket.socket, interface: Interface) -> dict[str, Any]:
+    do: dict[str, Callable[..., dict[str, Any]]] = {"send": _send, "receive": _receive}
+    try:
+        with Watch(interface.name) as watch:
+            told = do[order["do"]](order, listener, interface)
+    except OSError as error:
+        return {"error": _words(error)}
+    return {**told, "end": _end(watch.effort, watch.counted)}
+
+
+def _send(order: dict[str, Any], listener: socket.socket, interface: Interface) -> dict[str, Any]:
+    here = (interface.address, 0)
+    with socket.create_connection(
+        (order["address"], order["port"]), CONNECT_S, source_address=here
+    ) as connection:
+        connection.settimeout(order["silence_s"])
+        connection.sendall(bytes.fromhex(order["id"]))
+        sent = send(connection, Plan(**order["plan"]), order["seed"])
+    return {"latency_s": sent.latency_s, "latency_min_s": sent.latency_min_s,
+            "tcp": _tcp(sent.tcp)}  # fmt: skip
+
+
+def _receive(
+    order: dict[str, Any], listener: socket.socket, interface: Interface
+) -> dict[str, Any]:
+    listener.settimeout(CONNECT_S + 1)
+    while True:
+        connection, _ = listener.accept()
+        with connection:
+            connection.settimeout(order["silence_s"])
+            if _said(connection) != order["id"]:
+                continue
+            got = receive(connection, Plan(**order["plan"]), order["seed"])
+        return {"rates": got.rates, "bytes": got.bytes, "wrong_bytes": got.wrong}
+
+
+def _said(connection: socket.socket) -> str | None:
+    """Who calls; it may be of a measurement that was given up, or no agent at all."""
+    try:
+        return exactly(connection, _ID).hex()
+    except OSError:
+        return None
+
+
+def _tcp(told: TcpInfo | None) -> dict[str, Any] | None:
+    if told is None:
+        return None
+    return {
+        "path_mtu": told.path_mtu, "rtt_s": told.rtt, "min_rtt_s": told.min_rtt,
+        "retransmitted": told.retransmitted, "busy_s": told.busy,
+        "rwnd_limited_s": told.rwnd_limited, "sndbuf_limited_s": told.sndbuf_limited,
+    }  # fmt: skip
+
+
+def _end(effort: Effort, counted: Counted | None) -> dict[str, Any]:
+    return {
+        **effort._asdict(),
+        "received_bytes": counted.received if counted else None,
+        "sent_bytes": counted.sent if counted else None,
+    }
+
+
+def _words(error: OSError) -> str:
+    if isinstance(error, TimeoutError):
+        return "no progress within the time limit"
+    return (error.strerror or str(error) or type(error).__name__).lower()

@@ -1,0 +1,127 @@
+"""The records of an interconnect run: what its phases leave in results/interconnect/<run>/."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import AwareDatetime, Field
+
+from train.frozen import Frozen
+from train.interconnect.suspects import Decision, Kind
+
+TOURNAMENT_NAME = "tournament.json"
+JOB_NAME = "job.json"
+
+
+class Node(Frozen):
+    """One agent: its host, and the interface and address that its data goes through."""
+
+    name: str
+    interface: str
+    address: str
+
+
+#: An end that computes for more than this share of the time is what limits the rate.
+BUSY = 0.85
+
+
+class End(Frozen):
+    """What one end of a measurement saw. Seconds; bytes through the interface, headers included."""
+
+    cpu_s: float
+    waited_s: float | None  # ready, but without a core
+    wall_s: float
+    received_bytes: int | None  # null: the counters could not be read
+    sent_bytes: int | None
+
+    @property
+    def is_busy(self) -> bool:
+        return self.cpu_s > BUSY * self.wall_s
+
+
+class Tcp(Frozen):
+    path_mtu: int
+    rtt_s: float
+    min_rtt_s: float
+    retransmitted: int
+    busy_s: float
+    rwnd_limited_s: float
+    sndbuf_limited_s: float
+
+
+class Measurement(Frozen):
+    """One direction of one pair, once. rates: bit/s. error: why there are none."""
+
+    sender: str
+    receiver: str
+    phase: str  # noise, alone, tournament, retest
+    together: int  # pairs that were measured at the same time
+    rates: tuple[float, ...] = ()
+    bytes: int = 0
+    wrong_bytes: int = 0
+    latency_s: float | None = None
+    latency_min_s: float | None = None
+    at_sender: End | None = None
+    at_receiver: End | None = None
+    tcp: Tcp | None = None
+    error: str | None = None
+
+
+class Noise(Frozen):
+    """What the machine itself does to measurements. cv: of one pair's repeated samples, robust.
+    together: rate of pairs in company over their rate alone, the lowest of those tried."""
+
+    pair: tuple[str, str]
+    cv: float
+    together: float | None
+
+
+Outcome = Literal["confirmed", "recovered", "cpu", "unreachable"]
+
+
+class Retest(Frozen):
+    """A suspect alone with others. ratio: to healthy pairs that were alone, too, with its best
+    partner, of its slowest direction. waited: share of the time for which an end of it had no core,
+    or had no time left on it, the largest."""
+
+    nodes: tuple[str, ...]
+    kind: Kind  # what is left of the suspicion
+    partners: tuple[str, ...]
+    ratio: float | None
+    waited: float | None
+    outcome: Outcome
+    why: str
+
+
+class Tournament(Frozen):
+    schema_version: int = Field(1, ge=1, le=1)
+    started_at: AwareDatetime
+    seconds: float
+    nodes: tuple[Node, ...]
+    lost: dict[str, str]  # node -> why
+    noise: Noise | None
+    serial: bool  # one pair at a time
+    measurements: tuple[Measurement, ...]
+    decision: Decision
+    retests: tuple[Retest, ...]
+
+
+class Trouble(Frozen):
+    """Why a node took no part, as srun or the container said it; node "?" where they do not say."""
+
+    node: str
+    what: str
+    found: str
+
+
+class JobNote(Frozen):
+    """How the job that measured ended. exit_code: srun's; stopped: what ended it before its end."""
+
+    schema_version: int = Field(1, ge=1, le=1)
+    job: str
+    nodes: str  # as Slurm writes them: node[1-4]
+    image: str
+    image_digest: str | None
+    exit_code: int | None
+    stopped: str | None
+    troubles: tuple[Trouble, ...]

@@ -1,0 +1,131 @@
+"""`python -m train.interconnect.simulate`: how often would a tournament name the right node, how
+often a wrong one? On simulated networks, with the decisions and the second look of real runs.
+
+What is simulated: a pair runs at min(send, receive, path) with Gaussian noise of its own and of
+each sample. What is not: congestion, routing, faults that come and go.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from train.interconnect.record import End, Measurement, Node, Tournament
+from train.interconnect.rounds import Pair, Round
+from train.interconnect.stream import Plan
+from train.interconnect.tournament import play
+
+_RATE = 1e10  # bit/s; decisions depend on ratios only
+_PLAN = Plan()
+
+
+class Noise(NamedTuple):
+    """Relative deviations: pair, of what one pair reaches; sample, of its repetitions."""
+
+    pair: float
+    sample: float
+
+
+class SimulatedFabric:
+    """Stands in for the coordinator and all agents."""
+
+    lost: dict[str, str] = {}  # noqa: RUF012  (nobody is lost here)
+
+    def __init__(self, count: int, noise: Noise, seed: int) -> None:
+        width = len(str(count))
+        self.nodes = tuple(
+            Node(name=f"n{number:0{width}}", interface="sim", address="0.0.0.0")  # noqa: S104
+            for number in range(count)
+        )
+        self.send, self.receive = np.full(count, _RATE), np.full(count, _RATE)
+        self.path: dict[Pair, float] = {}
+        self._noise, self._rng = noise, np.random.default_rng(seed)
+        self._own: dict[Pair, float] = {}
+        self.rounds = 0
+
+    async def measure(self, pairs: Round, plan: Plan, phase: str) -> list[Measurement]:
+        self.rounds += 1
+        return [self._measure(pair, plan, phase, len(pairs)) for pair in pairs]
+
+    def _measure(self, pair: Pair, plan: Plan, phase: str, together: int) -> Measurement:
+        own = self._own.setdefault(pair, 1 + self._noise.pair * self._rng.normal())
+        truth = min(
+            self.send[pair.sender], self.receive[pair.receiver], self.path.get(pair, np.inf)
+        )
+        scatter = 1 + self._noise.sample * self._rng.normal(size=plan.samples)
+        end = End(cpu_s=0, waited_s=0, wall_s=1, received_bytes=None, sent_bytes=None)
+        return Measurement(
+            sender=self.nodes[pair.sender].name, receiver=self.nodes[pair.receiver].name,
+            phase=phase, together=together, rates=tuple(np.maximum(truth * own * scatter, 1.0)),
+            at_sender=end, at_receiver=end,
+        )  # fmt: skip
+
+
+class Rates(NamedTuple):
+    """Of ``trials`` networks with one node at ``share`` of the rate (1: none is slow)."""
+
+    share: float
+    trials: int
+    named: int  # the slow node, and nobody else
+    wrong: int  # somebody else, too or instead
+    rounds: int
+    seconds: float  # to simulate and decide one
+
+
+def calibrate(
+    count: int, noise: Noise, shares: Iterable[float], trials: int, seed: int = 0
+) -> list[Rates]:
+    """count: nodes, at least three."""
+    return [_tried(count, noise, share, trials, seed) for share in shares]
+
+
+def _tried(count: int, noise: Noise, share: float, trials: int, seed: int) -> Rates:
+    named = wrong = rounds = 0
+    began = time.perf_counter()
+    for trial in range(trials):
+        fabric = SimulatedFabric(count, noise, seed + trial)
+        victim = trial % count
+        fabric.send[victim] *= share
+        fabric.receive[victim] *= share
+        blamed = blamed_in(asyncio.run(play(fabric, _PLAN, seed + trial, lambda _: None)))
+        truth = {(fabric.nodes[victim].name,)} if share < 1 else set()
+        named += bool(truth) and blamed == truth
+        wrong += bool(blamed - truth)
+        rounds = fabric.rounds
+    return Rates(share, trials, named, wrong, rounds, (time.perf_counter() - began) / trials)
+
+
+def blamed_in(found: Tournament) -> set[tuple[str, ...]]:
+    return {retest.nodes for retest in found.retests if retest.outcome == "confirmed"}
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m train.interconnect.simulate",
+                                     description=__doc__)  # fmt: skip
+    parser.add_argument("--nodes", type=int, nargs="+", default=[4, 8, 64])
+    parser.add_argument("--noise", type=float, nargs="+", default=[0.01, 0.03],
+                        help="of a sample; that of a pair is half of it")  # fmt: skip
+    parser.add_argument("--shares", type=float, nargs="+", default=[1, 0.9, 0.85, 0.75, 0.5, 0.25])
+    parser.add_argument("--trials", type=int, default=100)
+    told = parser.parse_args(arguments)
+    if min(told.nodes) < 3 or told.trials < 1:
+        parser.error("expected three nodes or more and at least one trial")
+    print("nodes  noise  slow node  named right  named wrong  trials  rounds  seconds each")
+    for count in told.nodes:
+        for noise in told.noise:
+            for row in calibrate(count, Noise(noise / 2, noise), told.shares, told.trials):
+                right = "-" if row.share == 1 else f"{row.named / row.trials:.1%}"
+                print(f"{count:5}  {noise:5.1%}  {'none' if row.share == 1 else row.share:>9}"
+                      f"  {right:>11}  {row.wrong / row.trials:11.1%}  {row.trials:6}"
+                      f"  {row.rounds:6}  {row.seconds:12.3f}", flush=True)  # fmt: skip
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

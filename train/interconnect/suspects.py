@@ -1,0 +1,31 @@
+"""What a comparison with peers ends in; types only."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from train.frozen import Frozen
+
+Kind = Literal["node", "send", "receive", "link"]
+
+
+class Suspect(Frozen):
+    """nodes: one, or sender and receiver of a link. ratio: to the peers' median, or for a link to
+    what its ends can do; None where nothing came through at all."""
+
+    kind: Kind
+    nodes: tuple[str, ...]
+    ratio: float | None
+    deviations: float | None
+    slow: int  # partners with whom it is slow, or fails
+    partners: int
+    why: str  # the rule that fired
+
+
+class Decision(Frozen):
+    """middle: bit/s, the median side. visible: a side below this share of it would be a suspect."""
+
+    suspects: tuple[Suspect, ...]
+    undecided: str | None
+    middle: float | None
+    visible: float | None
