@@ -12,12 +12,14 @@ from pathlib import Path
 from .place import PracticeError
 from .spaces import UNSHARE
 
-#: program -> Debian package, needed always; pmix is what srun --mpi=pmix loads
+#: program -> Debian package, needed always
 PACKAGES = {
     "slurmctld": "slurmctld", "slurmd": "slurmd", "srun": "slurm-client", "munged": "munge",
     "ip": "iproute2", "unshare": "util-linux", "setpriv": "util-linux", "hostname": "hostname",
 }  # fmt: skip
-LIBRARIES = {"libpmix.so.2": "libpmix2"}  # in the folder of this machine's kind
+#: library, in the folder of this machine's kind -> Debian package; Slurm's plugin opens the link
+#: that only the development package has (seen: 22.05.8-4+deb12u3, "can not load PMIx library")
+LIBRARIES = {"libpmix.so.2": "libpmix2", "pmix2/lib/libpmix.so": "libpmix-dev"}
 ACCOUNTING_PACKAGES = {"slurmdbd": "slurmdbd", "mariadbd": "mariadb-server"}
 NAMESPACES = [*UNSHARE, "true"]
 NETWORK = [
