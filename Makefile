@@ -1,7 +1,7 @@
 # Horoscale. `make` alone lists what there is. Every target prepares what it needs, once.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-login plan sweep status cancel logs preflight interconnect report summary image cluster \
+.PHONY: help setup setup-login plan sweep status cancel logs preflight interconnect interconnect-baseline report summary image cluster \
   cluster-down test invariants bench lint check fmt schemas lock golden clean
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -14,6 +14,9 @@ PREFLIGHT ?= 1
 PACK ?= 1
 BUDGET ?=
 NODES ?=
+BASELINE ?=
+LINE ?=
+RUN ?=
 CELL ?=
 IMAGE ?= cpu
 ACCOUNTING ?= 0
@@ -21,7 +24,7 @@ RESULTS ?= $(CURDIR)/results
 DATA ?= $(CURDIR)/.data
 TESTS ?= tests
 # values reach the recipes as environment variables, never as shell text
-export SWEEP SITE FORCE JOBS WAIT PREFLIGHT PACK BUDGET NODES CELL IMAGE ACCOUNTING RESULTS DATA TESTS
+export SWEEP SITE FORCE JOBS WAIT PREFLIGHT PACK BUDGET NODES BASELINE LINE RUN CELL IMAGE ACCOUNTING RESULTS DATA TESTS
 
 PY := .venv/bin/python
 ifeq ($(filter $(FORCE),0 1),)
@@ -80,7 +83,14 @@ preflight: setup-login ## check on a cluster's nodes, inside the image, what SWE
 interconnect: setup-login ## is the network between NODES= nodes of a cluster healthy? evidence, verdict
 	@run="$$($(PY) -m jobs interconnect --site "$$SITE" --results "$$RESULTS" \
 	  $${NODES:+--nodes "$$NODES"})"; code=$$?; \
-	if [ -n "$$run" ]; then $(PY) -m analysis interconnect "$$run" || code=$$?; fi; exit $$code
+	if [ -n "$$run" ]; then $(PY) -m analysis interconnect "$$run" \
+	  $${BASELINE:+--baseline "$$BASELINE"} $${LINE:+--line "$$LINE"} || code=$$?; fi; exit $$code
+
+interconnect-baseline: setup-login ## keep RUN= (default: the last one) as what later runs are compared with
+	@force=; [ "$$FORCE" = 1 ] && force=1; \
+	run="$${RUN:-$$(ls -d "$$RESULTS"/interconnect/2*/ 2>/dev/null | tail -n 1)}"; \
+	$(PY) -m analysis interconnect-baseline "$${run:-$$RESULTS/interconnect}" \
+	  $${BASELINE:+--to "$$BASELINE"} $${force:+--force}
 
 image: ## build the container image IMAGE=cpu or gpu (no root, no image registry)
 	@"$(PYTHON)" containers/image.py "$$IMAGE"

@@ -58,29 +58,78 @@ def summary(results_dir: ResultsDir) -> None:
     raise typer.Exit(built.exit_code)
 
 
+RunDir = Annotated[Path, typer.Argument(metavar="RUN_DIR", help="results/interconnect/<run>")]
+
+
 @app.command()
 def interconnect(
-    run_dir: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="results/interconnect/<run>")],
+    run_dir: RunDir,
+    baseline: Annotated[
+        Path | None,
+        typer.Option(help="to compare with; default: baseline.json beside the runs, if there"),
+    ] = None,
+    line: Annotated[
+        str | None, typer.Option(help="rate of the links as sold, as 200mbit or 100gbit")
+    ] = None,
 ) -> None:
     """Judge one run of make interconnect: 0 PASS, 1 FAIL, 3 UNDECIDED, 2 there is no such run."""
+    from analysis.interconnect.baseline import BASELINE_NAME, read_baseline  # noqa: PLC0415
     from analysis.interconnect.page import write_run  # noqa: PLC0415
     from analysis.interconnect.run import RunError, load_run  # noqa: PLC0415
     from analysis.interconnect.text import show  # noqa: PLC0415
-    from analysis.interconnect.verdict import judge  # noqa: PLC0415
+    from analysis.interconnect.units import read_rate  # noqa: PLC0415
+    from analysis.interconnect.verdict import Yardstick, judge  # noqa: PLC0415
     from analysis.terminal import console  # noqa: PLC0415
 
+    usual = run_dir.resolve().parent / BASELINE_NAME
+    if baseline is None and usual.is_file():
+        baseline = usual
     try:
         run = load_run(run_dir)
-    except RunError as error:
+        before = read_baseline(baseline) if baseline else None
+        rate = read_rate(line) if line else None
+    except (RunError, ValueError) as error:
         _wrong(str(error))
-    verdict = judge(run)
+    verdict = judge(run, Yardstick(baseline=before, line_bits=rate))
     try:
-        page = write_run(run, verdict)
+        page = write_run(run, verdict, rate)
     except OSError as error:
         _wrong(f"cannot write {error.filename or run_dir}: {error.strerror}")
     show(run, verdict, console())
     typer.echo(f"page, CSV and JUnit: {page}")
     raise typer.Exit({"PASS": 0, "FAIL": 1, "UNDECIDED": 3}[verdict.status])
+
+
+@app.command("interconnect-baseline")
+def interconnect_baseline(
+    run_dir: RunDir,
+    to: Annotated[
+        Path | None, typer.Option(help="file; default: baseline.json beside the runs")
+    ] = None,
+    force: Annotated[bool, typer.Option(help="also of a run that did not pass")] = False,
+) -> None:
+    """Keep a good run as what later ones are compared with."""
+    from analysis.interconnect import baseline  # noqa: PLC0415
+    from analysis.interconnect.run import RunError, load_run  # noqa: PLC0415
+    from analysis.interconnect.text import headline  # noqa: PLC0415
+    from analysis.interconnect.verdict import judge  # noqa: PLC0415
+
+    file = to or run_dir.resolve().parent / baseline.BASELINE_NAME
+    try:
+        run = load_run(run_dir)
+        verdict = judge(run)
+        if verdict.status != "PASS" and not force:
+            _wrong(
+                f"{run_dir}: found {verdict.status} ({headline(verdict)}), expected PASS: a "
+                "baseline is what a healthy network reached; mend it and measure again, or --force"
+            )
+        kept = baseline.baseline_of(run)
+        baseline.keep(kept, file)
+    except RunError as error:
+        _wrong(str(error))
+    except OSError as error:
+        _wrong(f"cannot write {error.filename or file}: {error.strerror}")
+    typer.echo(f"baseline of {len(kept.nodes)} nodes, {len(kept.pairs)} pairs: {file}")
 
 
 def _is_newer(page: Path, results_dir: Path) -> bool:

@@ -25,7 +25,7 @@ from jobs.options import (
 )
 from jobs.slurm import desk, forecast, program
 from jobs.slurm.program import Wish
-from jobs.slurm.validate import Request, validate
+from jobs.slurm.validate import Request, phases_named, validate
 from jobs.slurm.where import site_for
 from jobs.sweep import load_sweep
 from train.config import ConfigError
@@ -157,17 +157,22 @@ def preflight(
 def interconnect(
     site: Site = "auto",
     results: Results = RESULTS,
-    nodes: Annotated[int, typer.Option(help="on how many nodes, two or more")] = 4,
+    nodes: Annotated[str, typer.Option(help="how many, or which: node3,node[5-8]")] = "4",
     interface: Annotated[str | None, typer.Option(help="network interface to measure")] = None,
     samples: Annotated[int, typer.Option(min=3, help="per pair and direction")] = 7,
     sample_s: Annotated[float, typer.Option(min=0.01, max=60, help="seconds of each")] = 0.25,
+    phases: Annotated[str, typer.Option(help="some of preflight,collectives,tournament")] = "all",
+    ranks_per_node: Annotated[int, typer.Option(min=1, help="of the collectives")] = 1,
 ) -> None:
     """Measure the network between nodes, every ordered pair; prints the folder of the run."""
     with refusals():
         found = site_for(site)
         if found is None:
             raise ConfigError("one machine has no interconnect: name a cluster with SITE=")
-        request = Request(found, results.resolve(), nodes, interface, samples, sample_s)
+        request = Request(
+            found, results.resolve(), nodes, interface, samples, sample_s, phases_named(phases),
+            ranks_per_node,
+        )  # fmt: skip
         code = validate(request)
     raise typer.Exit(code)
 

@@ -20,6 +20,7 @@ CONTRACT = {
     "train.config", "train.frozen", "train.technique", "train.schedule", "train.record",
     "train.files", "train.traces", "train.preflight_report", "train.source",
     "train.interconnect.record", "train.interconnect.suspects",
+    "train.collectives.record", "train.facts.record",
 }  # fmt: skip
 HEAVY = {"tensorflow", "tensorflow_addons", "horovod", "keras"}
 FORBIDDEN = {

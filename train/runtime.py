@@ -178,7 +178,7 @@ def own_gpus(local_rank: int, count: int) -> tuple[str | None, int]:
     return str(details.get("device_name", own[0].name)), len(gpus)
 
 
-def _machine() -> str:
+def machine() -> str:
     """The running kernel: pretend nodes of a practice cluster have names of their own, yet share
     one machine's cores."""
     try:
@@ -194,7 +194,7 @@ def describe_world(runtime: Runtime, cpu: str) -> World:
     replicas = runtime.replicas
     hosts = hvd.allgather_object(socket.gethostname())
     hostnames = tuple(host for host in hosts for _ in range(replicas))
-    machines = hvd.allgather_object(_machine())
+    machines = hvd.allgather_object(machine())
     cores = hvd.allgather_object(runtime.cores)
     gpu_shared = any(hvd.allgather_object(runtime.gpu_shared))
     by_mpi = hvd.mpi_built() and os.environ.get("HOROVOD_CONTROLLER") != "gloo"

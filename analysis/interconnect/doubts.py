@@ -11,6 +11,8 @@ from train.interconnect.record import BUSY, Measurement, Tournament
 NOISE = 0.05
 #: A run that would have missed a fault down to this share says nothing.
 VISIBLE = 0.75
+#: A baseline or a specification can stand in for the peers that two nodes lack.
+TWO_ALONE = "two nodes"
 #: Headers and acknowledgements add to what a measurement sends; less means another way was taken.
 CARRIED = 0.99
 
@@ -19,7 +21,9 @@ def doubts(found: Tournament) -> Iterator[Finding]:
     """Findings about the run itself."""
     decision = found.decision
     if decision.undecided:
-        yield Finding(weight="open", what="peers", evidence=decision.undecided)
+        alone = len(found.nodes) == 2
+        what = TWO_ALONE if alone else "peers"
+        yield Finding(weight="open", what=what, evidence=decision.undecided)
     elif decision.visible is not None and decision.visible < VISIBLE:
         yield Finding(
             weight="open", what="scatter",

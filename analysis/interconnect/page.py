@@ -4,26 +4,35 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from analysis.interconnect.admin import lines
+from analysis.interconnect.bandwidth import collectives_frame
+from analysis.interconnect.curves import bandwidth_figure, latency_figure
+from analysis.interconnect.expected import expected
 from analysis.interconnect.finding import Finding
+from analysis.interconnect.foretold import foretold_frame
 from analysis.interconnect.heatmap import latency_heatmap, rate_heatmap
 from analysis.interconnect.junit import junit
+from analysis.interconnect.nodes import facts_frame
 from analysis.interconnect.pairs import pairs_frame
 from analysis.interconnect.run import Run
-from analysis.interconnect.text import bits, headline, typical_latency
+from analysis.interconnect.tables import tables_of
+from analysis.interconnect.text import headline, typical_latency
+from analysis.interconnect.units import bits
 from analysis.interconnect.verdict import Verdict
 from analysis.plots import Figure, inline, standalone
 from analysis.write import csv_text
+from train.collectives.record import WAYS
 from train.files import write_atomically
 
 VERDICT_NAME = "verdict.json"
 _TEMPLATES = Path(__file__).parent.parent / "templates"
 
 
-def write_run(run: Run, verdict: Verdict) -> Path:
+def write_run(run: Run, verdict: Verdict, line_bits: float | None = None) -> Path:
     """Write verdict.json and report/ into the run's folder; the page's path.
 
     Raises:
@@ -31,11 +40,11 @@ def write_run(run: Run, verdict: Verdict) -> Path:
     """
     out = run.folder / "report"
     (out / "figures").mkdir(parents=True, exist_ok=True)
-    figures = figures_of(run)
+    figures = figures_of(run, line_bits)
     write_atomically(run.folder / VERDICT_NAME, verdict.model_dump_json(indent=1) + "\n")
     write_atomically(out / "junit.xml", junit(run, verdict))
-    if run.tournament is not None:
-        write_atomically(out / "pairs.csv", csv_text(pairs_frame(run.tournament)))
+    for name, frame in frames_of(run).items():
+        write_atomically(out / f"{name}.csv", csv_text(frame))
     for figure in figures:
         write_atomically(out / "figures" / f"{figure.key}.svg", standalone(figure.svg or ""))
     page = out / "report.html"
@@ -43,14 +52,37 @@ def write_run(run: Run, verdict: Verdict) -> Path:
     return page
 
 
-def figures_of(run: Run) -> list[Figure]:
-    found = run.tournament
-    if found is None or found.decision.middle is None:
-        return []
-    pairs = pairs_frame(found)
-    pairs = pairs[pairs["phase"] == "tournament"]
-    names = [node.name for node in found.nodes]
-    return [rate_heatmap(pairs, names, found.decision.middle), latency_heatmap(pairs, names)]
+def frames_of(run: Run) -> dict[str, pd.DataFrame]:
+    """File name without its ending -> table, of what was measured."""
+    found: dict[str, pd.DataFrame] = {}
+    if run.tournament is not None:
+        found["pairs"] = pairs_frame(run.tournament)
+    if run.collectives is not None:
+        found["collectives"] = collectives_frame(run.collectives)
+        for way in WAYS:
+            found[f"foretold_{way}"] = foretold_frame(run.collectives, way)
+    if run.facts:
+        found["nodes"] = facts_frame(run.facts)
+    return found
+
+
+def figures_of(run: Run, line_bits: float | None = None) -> list[Figure]:
+    """line_bits: of the links, where it is known from elsewhere than the nodes."""
+    figures = []
+    pairs = run.tournament
+    if pairs is not None and pairs.decision.middle is not None:
+        frame = pairs_frame(pairs)
+        frame = frame[frame["phase"] == "tournament"]
+        names = [node.name for node in pairs.nodes]
+        figures += [
+            rate_heatmap(frame, names, pairs.decision.middle), latency_heatmap(frame, names)
+        ]  # fmt: skip
+    if run.collectives is not None:
+        frame, ranks = collectives_frame(run.collectives), len(run.collectives.ranks)
+        likely = expected(run.facts, line_bits)
+        figures.append(bandwidth_figure(frame, ranks, likely.levels if likely else []))
+        figures.append(latency_figure(frame, ranks))
+    return [figure for figure in figures if figure.svg is not None]
 
 
 def render(run: Run, verdict: Verdict, figures: list[Figure]) -> str:
@@ -68,7 +100,8 @@ def render(run: Run, verdict: Verdict, figures: list[Figure]) -> str:
         findings=[(_place(finding), finding) for finding in verdict.findings],
         lines=lines(verdict, run.name),
         figures=figures,
-        measured=run.tournament is not None,
+        tables=tables_of(run),
+        files=[f"{name}.csv" for name in frames_of(run)],
     )
 
 

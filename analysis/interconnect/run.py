@@ -8,6 +8,8 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from train.collectives.record import COLLECTIVES_NAME, Collectives
+from train.facts.record import FACTS_GLOB, NodeFacts
 from train.interconnect.record import JOB_NAME, TOURNAMENT_NAME, JobNote, Tournament
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -21,7 +23,9 @@ class RunError(ValueError):
 class Run:
     folder: Path
     job: JobNote | None  # None: the program was started by hand
-    tournament: Tournament | None  # None: nothing was measured
+    tournament: Tournament | None  # None: it was not measured, as the two below
+    collectives: Collectives | None = None
+    facts: tuple[NodeFacts, ...] = ()
 
     @property
     def name(self) -> str:
@@ -31,17 +35,19 @@ class Run:
 def load_run(folder: Path) -> Run:
     """
     Raises:
-        RunError: no such folder, neither of its files, or one that is broken.
+        RunError: no such folder, none of its files, or one that is broken.
     """
     if not folder.is_dir():
         raise RunError(f"{folder}: no such folder. Expected one of results/interconnect/, which "
                        "make interconnect makes")  # fmt: skip
     job = _read(folder / JOB_NAME, JobNote)
     tournament = _read(folder / TOURNAMENT_NAME, Tournament)
-    if job is None and tournament is None:
+    collectives = _read(folder / COLLECTIVES_NAME, Collectives)
+    if job is None and tournament is None and collectives is None:
         raise RunError(f"{folder} holds neither {TOURNAMENT_NAME} nor {JOB_NAME}: expected the "
                        "folder of one run, as make interconnect prints it")  # fmt: skip
-    return Run(folder, job, tournament)
+    told = (_read(file, NodeFacts) for file in sorted(folder.glob(FACTS_GLOB)))
+    return Run(folder, job, tournament, collectives, tuple(one for one in told if one))
 
 
 def _read(file: Path, model: type[_Model]) -> _Model | None:

@@ -12,6 +12,8 @@ from rich.text import Text
 from analysis.interconnect.admin import lines
 from analysis.interconnect.finding import Finding
 from analysis.interconnect.run import Run
+from analysis.interconnect.tables import View, tables_of
+from analysis.interconnect.units import bits
 from analysis.interconnect.verdict import Verdict
 from train.interconnect.record import Measurement, Tournament
 
@@ -26,11 +28,23 @@ def show(run: Run, verdict: Verdict, out: Console) -> None:
         _summary(run.tournament, verdict, out)
         if len(run.tournament.nodes) <= WIDEST:
             out.print(rates_table(run.tournament))
+    for view in tables_of(run):
+        if view.rows:
+            out.print(view_table(view))
     for finding in verdict.findings:
         out.print(Text(sentence(finding), _COLOURS[finding.weight]), soft_wrap=True)
     out.print(Text(f"{verdict.status} {headline(verdict)}", _STATUS[verdict.status]))
     for line in lines(verdict, run.name):
         out.print(Text(line), soft_wrap=True)
+
+
+def view_table(view: View) -> Table:
+    table = Table(title=view.title)
+    for column in view.columns:
+        table.add_column(column)
+    for row in view.rows:
+        table.add_row(*(Text(cell) for cell in row))
+    return table
 
 
 def headline(verdict: Verdict) -> str:
@@ -48,14 +62,6 @@ def headline(verdict: Verdict) -> str:
 def sentence(finding: Finding) -> str:
     where = f" {' -> '.join(finding.nodes)}" if finding.nodes else ""
     return f"{finding.what}{where}: {finding.evidence}"
-
-
-def bits(rate: float) -> str:
-    """bit/s with three digits and a unit."""
-    for unit, size in (("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3)):
-        if rate >= size:
-            return f"{rate / size:.3g} {unit}"
-    return f"{rate:.3g} bit/s"
 
 
 def _summary(found: Tournament, verdict: Verdict, out: Console) -> None:

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Literal
 
-from analysis.interconnect.doubts import doubts
+from pydantic import AwareDatetime
+
+from analysis.interconnect.bandwidth import collectives_findings
+from analysis.interconnect.baseline import Baseline
+from analysis.interconnect.compared import against_baseline, against_spec
+from analysis.interconnect.doubts import TWO_ALONE, doubts
 from analysis.interconnect.finding import Finding
+from analysis.interconnect.nodes import facts_findings
 from analysis.interconnect.run import Run
 from train.frozen import Frozen
-from train.interconnect.record import Measurement, Retest, Tournament
+from train.interconnect.record import Measurement, Retest, Step, Tournament
 from train.interconnect.suspects import Suspect
 
 Status = Literal["PASS", "FAIL", "UNDECIDED"]
+#: Remarks that say that the whole fabric is as fast as it should be, which frees two nodes alone.
+_HELD = ("baseline", "spec")
 
 
 class Verdict(Frozen):
@@ -25,9 +34,20 @@ class Verdict(Frozen):
     visible: float | None
 
 
-def judge(run: Run) -> Verdict:
+class Yardstick(Frozen):
+    """What a run is held against beside its own nodes. line_bits: of a link as sold, bit/s."""
+
+    baseline: Baseline | None = None
+    line_bits: float | None = None
+    now: AwareDatetime | None = None
+
+
+def judge(run: Run, yardstick: Yardstick | None = None) -> Verdict:
     """From all that a run left; pure."""
-    findings = tuple(_findings(run))
+    against = tuple(_against(run, yardstick or Yardstick()))
+    held = any(f.what in _HELD and f.weight == "remark" for f in against)
+    own = [f for f in _findings(run) if not (held and f.what == TWO_ALONE)]
+    findings = (*own, *against)
     weights = {finding.weight for finding in findings}
     status: Status = "FAIL" if "fault" in weights else "UNDECIDED" if "open" in weights else "PASS"
     decision = run.tournament.decision if run.tournament else None
@@ -41,14 +61,14 @@ def judge(run: Run) -> Verdict:
 
 
 def _findings(run: Run) -> Iterator[Finding]:
-    if run.job is not None:
-        for trouble in run.job.troubles:
-            named = () if trouble.node == "?" else (trouble.node,)
-            yield Finding(weight="open", what=trouble.what, nodes=named, evidence=trouble.found)
-        if run.job.stopped:
-            yield Finding(weight="open", what="stopped", evidence=run.job.stopped)
+    for step in run.job.steps if run.job is not None else ():
+        yield from _ended(step)
+    yield from facts_findings(run.facts)
+    if run.collectives is not None:
+        yield from collectives_findings(run.collectives)
     if run.tournament is None:
-        yield Finding(weight="open", what="nothing", evidence="the job left no measurement")
+        why = "no pair was measured: nothing tells a slow node from the others"
+        yield Finding(weight="open", what="nothing", evidence=why)
         return
     found = run.tournament
     for node, why in found.lost.items():
@@ -56,6 +76,25 @@ def _findings(run: Run) -> Iterator[Finding]:
     yield from _corrupt(found.measurements)
     yield from _suspects(found)
     yield from doubts(found)
+
+
+def _against(run: Run, yardstick: Yardstick) -> Iterator[Finding]:
+    if yardstick.baseline is not None:
+        yield from against_baseline(run, yardstick.baseline, yardstick.now or datetime.now(UTC))
+    if yardstick.line_bits is not None:
+        yield from against_spec(run, yardstick.line_bits)
+
+
+def _ended(step: Step) -> Iterator[Finding]:
+    for trouble in step.troubles:
+        named = () if trouble.node == "?" else (trouble.node,)
+        yield Finding(weight="open", what=trouble.what, nodes=named,
+                      evidence=f"{step.phase}: {trouble.found}")  # fmt: skip
+    if step.stopped:
+        yield Finding(weight="open", what="stopped", evidence=f"{step.phase}: {step.stopped}")
+    elif step.exit_code and not step.troubles:
+        why = f"{step.phase} ended with code {step.exit_code}: see logs/{step.phase}"
+        yield Finding(weight="open", what="failed", evidence=why)
 
 
 def _corrupt(measurements: Sequence[Measurement]) -> Iterator[Finding]:

@@ -1,26 +1,18 @@
-"""The job that measures the network between its nodes: one step of the suite's container, one task
-per node. It runs on the allocation's first node and leaves what the verdict is made from."""
+"""What the job that measures a network is told: its phases, time and launch lines. All pure."""
 
 from __future__ import annotations
 
 import math
-import os
 import sys
-import time
 from pathlib import Path
-from typing import Any
 
 from jobs.site import Site
-from jobs.slurm.allocation import Allocation, warned_by_signal
-from jobs.slurm.preflight import launch_problems
-from jobs.slurm.ranks import SRUN_LOG, StepRanks
 from jobs.slurm.shape import Shape
-from jobs.slurm.step import GLOO, IMAGE_PYTHON, NO_IMAGE, rank_base, step_argv, step_environment
+from jobs.slurm.step import GLOO, IMAGE_PYTHON, NO_IMAGE, step_argv, step_environment
 from jobs.slurm.unit import container_at
-from jobs.stop import Reason, stopped_by_signals
-from train.files import write_atomically
+from train.facts.record import When
 from train.frozen import Frozen
-from train.interconnect.record import JOB_NAME, JobNote, Trouble
+from train.interconnect.record import PHASES, Phase
 
 #: A node that fails is a finding: neither the job nor its step may end with it.
 NO_KILL = "--no-kill"
@@ -32,6 +24,10 @@ PAIR_S = 0.6
 ALL_PAIRS, PARTNERS = 128, 8
 #: A slow link takes longer than a healthy one, and suspects are measured again.
 SLACK = 3
+#: A series of collectives: about 24 sizes of 0.1 s and more, the largest two of a few seconds.
+SERIES_S = 9.0
+#: Loading TensorFlow, on all nodes at once from one file system.
+IMPORT_S = 60
 
 
 class InterconnectTask(Frozen):
@@ -46,70 +42,77 @@ class InterconnectTask(Frozen):
     interface: str | None
     samples: int
     sample_s: float
+    phases: tuple[Phase, ...] = PHASES
+    ranks_per_node: int = 1  # of the collectives
 
 
-def seconds_for(nodes: int, samples: int, sample_s: float) -> float:
+def tournament_s(nodes: int, samples: int, sample_s: float) -> float:
     """About what a healthy tournament takes; rounds are 2 (n - 1), for odd n 2 n."""
     partners = min(nodes - 1 + nodes % 2, nodes if nodes <= ALL_PAIRS else PARTNERS)
     return (2 * partners + 6) * ((samples + 1) * sample_s + PAIR_S)
 
 
+def collectives_s(ranks: int) -> float:
+    """About what the collectives take (train.collectives.plan): 28 series and those of fewer ranks,
+    which are no more than 7 and the powers of two above."""
+    fewer = min(ranks, 8) + max(0, math.ceil(math.log2(max(ranks, 1))) - 3)
+    return IMPORT_S + SERIES_S * (28 + 2 * fewer)
+
+
+def limit_s(task: InterconnectTask, phase: Phase) -> float:
+    """Seconds after which a phase is ended."""
+    match phase:
+        case "preflight":
+            return START_S
+        case "collectives":
+            return START_S + 2 * collectives_s(task.nodes * task.ranks_per_node)
+        case "tournament":
+            return START_S + SLACK * tournament_s(task.nodes, task.samples, task.sample_s)
+
+
 def minutes_for(task: InterconnectTask) -> int:
     """Time limit of the job."""
-    measured = seconds_for(task.nodes, task.samples, task.sample_s)
-    return math.ceil((START_S + SLACK * measured) / 60) + 1
+    return math.ceil(sum(limit_s(task, phase) for phase, _ in turns(task)) / 60) + 1
 
 
-def launch_line(task: InterconnectTask) -> tuple[list[str], dict[str, str]]:
-    """srun, the container and the program, with its environment; pure."""
-    # plain sockets need nothing that MPI's launchers set up, and must not fail with it
-    changes = {"mpi": GLOO, "srun": (*task.site.srun, NO_KILL)}
-    site, folder = task.site.model_copy(update=changes), Path(task.folder)
-    container = container_at(site, task.image, (task.root, task.folder))
-    python = sys.executable if task.image == NO_IMAGE else IMAGE_PYTHON
-    argv = [python, "-m", "train.interconnect", "--out", task.folder]
-    argv += ["--samples", str(task.samples), "--sample-s", f"{task.sample_s:g}"]
-    if task.interface is not None:
-        argv += ["--interface", task.interface]
-    settings = step_environment(site, container, root=Path(task.root), rendezvous=None)
-    # one node's end must not end the others: it is what is looked for
-    line = step_argv(site, Shape(task.nodes, 1), container, argv, folder, all_end=False)
-    return line, settings
+def turns(task: InterconnectTask) -> list[tuple[Phase, When]]:
+    """The steps of the job; the preflight looks twice, at what the counters did meanwhile."""
+    found: list[tuple[Phase, When]] = [(phase, "before") for phase in task.phases]
+    return [*found, ("preflight", "after")] if "preflight" in task.phases else found
 
 
-def run_interconnect(told: dict[str, Any]) -> None:
-    """Called by submitit. Exit code 1 where there is nothing to make a verdict from."""
-    task = InterconnectTask.model_validate(told)
-    minutes = minutes_for(task)
-    allocation = Allocation.read(os.environ, minutes, task.site.slurm_conf)
+def launch_line(
+    task: InterconnectTask, phase: Phase, when: When = "before", meeting: Path | None = None
+) -> tuple[list[str], dict[str, str]]:
+    """srun, the container and the program of a phase, with its environment.
+
+    Args:
+        when: before or after, for the preflight.
+        meeting: file through which the ranks of the collectives meet where the site uses Gloo.
+    """
     folder = Path(task.folder)
-    ranks = StepRanks(folder / SRUN_LOG)
-    late = Reason("timeout", f"the measurement took longer than {minutes} min")
-    with stopped_by_signals() as stop, warned_by_signal():
-        argv, settings = launch_line(task)
-        ranks.start(argv, rank_base(os.environ) | settings, task.nodes)
-        deadline = time.monotonic() + 60 * minutes - START_S / 2
-
-        def tick() -> Reason | None:
-            return stop.reason or (late if time.monotonic() > deadline else None)
-
-        try:
-            stopped = ranks.watch(tick)
-        finally:
-            ranks.end()
-    note = JobNote(
-        job=allocation.name,
-        nodes=allocation.nodes,
-        image=task.image,
-        image_digest=task.image_digest,
-        exit_code=ranks.code,
-        stopped=stopped.text if stopped else None,
-        troubles=tuple(
-            Trouble(node=p.node, what=p.check, found=p.found)
-            for p in launch_problems(folder, ranks)
-        )
-        if ranks.code
-        else (),
-    )
-    write_atomically(folder / JOB_NAME, note.model_dump_json(indent=1) + "\n")
-    sys.exit(1 if ranks.code else 0)
+    container = container_at(task.site, task.image, (task.root, task.folder))
+    python = sys.executable if task.image == NO_IMAGE else IMAGE_PYTHON
+    rank = ["--out", task.folder]
+    if task.interface is not None:
+        rank += ["--interface", task.interface]
+    # plain sockets need nothing that MPI's launchers set up, and must not fail with it; and one
+    # node's end must not end the others: it is what is looked for
+    changes = {"mpi": GLOO, "srun": (*task.site.srun, NO_KILL)}
+    site, shape, all_end = task.site.model_copy(update=changes), Shape(task.nodes, 1), False
+    match phase:
+        case "preflight":
+            # of the node itself: its tools are not in the image
+            container = container_at(task.site, NO_IMAGE, ())
+            rank = [sys.executable, "-m", "train.facts", *rank, "--when", when]
+        case "tournament":
+            rank = [python, "-m", "train.interconnect", *rank]
+            rank += ["--samples", str(task.samples), "--sample-s", f"{task.sample_s:g}"]
+        case "collectives":
+            # as training does
+            site, shape, all_end = task.site, Shape(task.nodes, task.ranks_per_node), True
+            rank = [python, "-m", "train.collectives", *rank]
+    rendezvous = meeting if task.site.mpi == GLOO else None
+    settings = step_environment(site, container, root=Path(task.root), rendezvous=rendezvous)
+    logs = folder / "logs" / phase
+    return step_argv(site, shape, container, rank, logs, all_end=all_end), settings

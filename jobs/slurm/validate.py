@@ -12,7 +12,9 @@ from jobs.slurm.check import check_site
 from jobs.slurm.commands import SlurmError
 from jobs.slurm.follow import Watcher, wait_for
 from jobs.slurm.image import find_image
-from jobs.slurm.interconnect import NO_KILL, InterconnectTask, minutes_for, run_interconnect
+from jobs.slurm.interconnect import NO_KILL, InterconnectTask, minutes_for
+from jobs.slurm.interconnect_job import run_interconnect
+from jobs.slurm.nodelist import Wanted, read_nodes
 from jobs.slurm.program import hand_over, is_anothers
 from jobs.slurm.script import check_path, job_name, parameters
 from jobs.slurm.shape import Shape
@@ -20,9 +22,10 @@ from jobs.slurm.submit import submit_array
 from jobs.slurm.units import Array, Unit
 from jobs.slurm.where import asker
 from jobs.submit import FOLDER_NAME as SUBMITIT
+from jobs.suggest import unknown
 from jobs.supervisor import ROOT
 from train.config import ConfigError
-from train.interconnect.record import JOB_NAME, TOURNAMENT_NAME
+from train.interconnect.record import JOB_NAME, PHASES, Phase
 
 FOLDER_NAME = "interconnect"
 
@@ -33,36 +36,58 @@ class Request:
 
     site: NamedSite
     results: Path
-    nodes: int
+    nodes: str  # a number, or names
     interface: str | None = None  # None: the site's
     samples: int = 7
     sample_s: float = 0.25
+    phases: tuple[Phase, ...] = PHASES
+    ranks_per_node: int = 1
+
+
+def phases_named(text: str) -> tuple[Phase, ...]:
+    """``all``, or some with commas, in the order in which they run.
+
+    Raises:
+        ConfigError: there is no such phase.
+    """
+    if text == "all":
+        return PHASES
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in PHASES:
+            raise ConfigError(f"--phases {text}: {unknown('phase', name, ('all', *PHASES))}")
+    return tuple(phase for phase in PHASES if phase in names)
 
 
 def validate(request: Request) -> int:
-    """Measure, and print the run's folder; exit code 0, or 3 where nothing was measured.
+    """Measure, and print the run's folder; exit code 0, or 3 where the job left nothing.
 
     Raises:
         ConfigError: the request does not fit the site or the cluster; nothing was submitted.
         NoAnswer: Slurm does not answer.
     """
-    if request.nodes < 2:
-        raise ConfigError(
-            f"NODES={request.nodes}: a network is measured between nodes, so there must be two or "
-            "more, and three or more to tell which of them is slow: say NODES=4, for instance"
-        )
-    parent = request.results / FOLDER_NAME
-    if is_anothers(request.site):
-        hand_over(request.site, parent)
-    parent.mkdir(parents=True, exist_ok=True)
-    task = _task(request, parent / f"{datetime.now(UTC):%Y%m%dT%H%M%S}-n{request.nodes}")
-    shape = Shape(request.nodes, 1)
-    minutes = minutes_for(task)
+    ask, parent = asker(request.site.site.slurm_conf), request.results / FOLDER_NAME
     try:
-        for remark in check_site(task.site, [shape], asker(task.site.slurm_conf), minutes=minutes):
+        wanted = read_nodes(request.nodes, ask)
+        if wanted.number < 2:
+            raise ConfigError(
+                f"NODES={request.nodes}: a network is measured between nodes, so there must be two "
+                "or more, and three or more to tell which of them is slow: say NODES=4, for "
+                "instance"
+            )
+        if is_anothers(request.site):
+            hand_over(request.site, parent)
+        parent.mkdir(parents=True, exist_ok=True)
+        name = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-n{wanted.number}"
+        task = _task(request, wanted, parent / name)
+        shape = Shape(wanted.number, request.ranks_per_node)
+        minutes = minutes_for(task)
+        for remark in check_site(task.site, [shape], ask, minutes=minutes):
             say(remark)
-        job = _submit(task, Array(shape, (Unit((FOLDER_NAME,), shape, minutes),), minutes, 1))
-        say(f"interconnect: job {job} on {request.nodes} nodes, {minutes} min at most")
+        unit = Unit((FOLDER_NAME,), shape, minutes)
+        job = _submit(task, Array(shape, (unit,), minutes, 1), wanted)
+        where = f" ({wanted.names})" if wanted.names else ""
+        say(f"interconnect: job {job} on {wanted.number} nodes{where}, {minutes} min at most")
         wait_for(job, Watcher(parent, _job_name(parent), task.site.slurm_conf), FOLDER_NAME)
     except SlurmError as error:
         if error.asked == "sbatch" and not error.passing:
@@ -71,17 +96,15 @@ def validate(request: Request) -> int:
             ) from error
         raise NoAnswer(f"Slurm gives no answer, or a refusal: {error}") from error
     print(task.folder)
-    folder = Path(task.folder)
-    if not (folder / TOURNAMENT_NAME).is_file():
-        left = [name for name in (JOB_NAME, "srun.log", "rank-0.log") if (folder / name).is_file()]
-        say(f"job {job} measured nothing; see {folder} ({', '.join(left) or 'no log at all'})")
+    if not (Path(task.folder) / JOB_NAME).is_file():
+        say(f"job {job} came to no end: nothing to make a verdict from; see {task.folder}")
         return EXIT_UNDECIDED
     return 0
 
 
-def _task(request: Request, folder: Path) -> InterconnectTask:
+def _task(request: Request, wanted: Wanted, folder: Path) -> InterconnectTask:
     site = request.site.site
-    if site.max_nodes is not None and request.nodes > site.max_nodes:
+    if site.max_nodes is not None and wanted.number > site.max_nodes:
         raise ConfigError(
             f"NODES={request.nodes}: {request.site.source} allows a job {site.max_nodes} nodes "
             "(max_nodes)"
@@ -92,13 +115,15 @@ def _task(request: Request, folder: Path) -> InterconnectTask:
     return InterconnectTask(
         folder=str(folder),
         site=site,
-        nodes=request.nodes,
+        nodes=wanted.number,
         image=image.path,
         image_digest=image.digest,
         root=str(ROOT),
         interface=request.interface,
         samples=request.samples,
         sample_s=request.sample_s,
+        phases=request.phases,
+        ranks_per_node=request.ranks_per_node,
     )
 
 
@@ -106,13 +131,15 @@ def _job_name(parent: Path) -> str:
     return job_name(FOLDER_NAME, parent)
 
 
-def _submit(task: InterconnectTask, array: Array) -> str:
+def _submit(task: InterconnectTask, array: Array, wanted: Wanted) -> str:
     folder = Path(task.folder)
     folder.mkdir(parents=True)
     asked = parameters(
         task.site, array, name=_job_name(folder.parent), root=Path(task.root), comment=folder.name
     )
     asked["additional_parameters"] |= {NO_KILL.removeprefix("--"): True}
+    if wanted.names is not None:
+        asked["additional_parameters"]["nodelist"] = wanted.names
     private = folder / SUBMITIT / "0"
     told = [task.model_dump(mode="json")]
     return submit_array(run_interconnect, told, private, asked, task.site.slurm_conf)

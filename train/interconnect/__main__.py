@@ -20,6 +20,7 @@ from pathlib import Path
 from train.config import ConfigError
 from train.files import write_atomically
 from train.interconnect.agent import run_agent
+from train.interconnect.calibration import calibration_of
 from train.interconnect.coordinator import Coordinator
 from train.interconnect.meeting import Meeting, MeetingError, join, look_up, publish
 from train.interconnect.record import TOURNAMENT_NAME
@@ -87,6 +88,9 @@ async def _coordinate(options: argparse.Namespace, interface: Interface, world: 
             return EXIT_TOO_FEW
         plan = Plan(samples=options.samples, sample_s=options.sample_s)
         found = await play(coordinator, plan, options.seed, lambda text: print(text, flush=True))
+        # a thread of its own: simulated networks are played in event loops, too
+        rows = await asyncio.to_thread(calibration_of, found)
+        found = found.model_copy(update={"calibrated": rows})
         write_atomically(options.out / TOURNAMENT_NAME, found.model_dump_json(indent=1) + "\n")
         return 0
     finally:

@@ -93,6 +93,16 @@ class Retest(Frozen):
     why: str
 
 
+class Calibrated(Frozen):
+    """Of ``trials`` simulated networks of as many nodes and as much noise as this one, one node at
+    ``share`` of the rate (1: none is slow). named: it and nobody else. wrong: somebody else."""
+
+    share: float
+    trials: int
+    named: int
+    wrong: int
+
+
 class Tournament(Frozen):
     schema_version: int = Field(1, ge=1, le=1)
     started_at: AwareDatetime
@@ -104,6 +114,7 @@ class Tournament(Frozen):
     measurements: tuple[Measurement, ...]
     decision: Decision
     retests: tuple[Retest, ...]
+    calibrated: tuple[Calibrated, ...] = ()
 
 
 class Trouble(Frozen):
@@ -114,14 +125,26 @@ class Trouble(Frozen):
     found: str
 
 
+Phase = Literal["preflight", "collectives", "tournament"]
+PHASES: tuple[Phase, ...] = ("preflight", "collectives", "tournament")
+
+
+class Step(Frozen):
+    """How a phase ended. exit_code: srun's; stopped: what ended it before its end."""
+
+    phase: Phase
+    seconds: float
+    exit_code: int | None
+    stopped: str | None
+    troubles: tuple[Trouble, ...]
+
+
 class JobNote(Frozen):
-    """How the job that measured ended. exit_code: srun's; stopped: what ended it before its end."""
+    """The job that measured, and its phases in order; logs of each are in logs/PHASE/."""
 
     schema_version: int = Field(1, ge=1, le=1)
     job: str
     nodes: str  # as Slurm writes them: node[1-4]
     image: str
     image_digest: str | None
-    exit_code: int | None
-    stopped: str | None
-    troubles: tuple[Trouble, ...]
+    steps: tuple[Step, ...]

@@ -8,11 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from analysis.interconnect.run import Run
+from analysis.model.costs import Link, ring
+from train.collectives.record import Collectives, Operation, Point, Rank, Series, Way
+from train.facts.record import Fact, NodeFacts, When
 from train.interconnect.decide import decide
 from train.interconnect.record import End, Measurement, Node, Noise, Retest, Tournament
 from train.interconnect.tournament import matrix_from
 
 HEALTHY = 2e8
+LINK = Link(30e-6, 8 / HEALTHY)
 BYTES = 10_000_000
 
 
@@ -61,5 +65,53 @@ def retest(kind: str, nodes: tuple[str, ...], ratio: float | None, outcome: str)
     )  # fmt: skip
 
 
-def run(found: Tournament | None, job: Any = None) -> Run:
-    return Run(Path("results/interconnect/r1"), job, found)
+def run(found: Tournament | None, job: Any = None, **more: Any) -> Run:
+    return Run(Path("results/interconnect/r1"), job, found, **more)
+
+
+def node_facts(node: str, when: When = "before", **values: str | None) -> NodeFacts:
+    """Facts of the network group, ``_`` standing for a blank; a value of None is unknown.
+
+    Names that begin with a direction are counters.
+    """
+    facts = tuple(
+        Fact(
+            group="network", name=name.replace("_", " "), value=value,
+            role="counter" if name.startswith(("received", "sent")) else "same",
+            why=None if value is not None else "not told",
+        )
+        for name, value in values.items()
+    )  # fmt: skip
+    return NodeFacts(
+        node=node, when=when, taken_at=datetime(2026, 1, 2, tzinfo=UTC), interface="eth0",
+        facts=facts,
+    )  # fmt: skip
+
+
+def series(
+    way: Way = "horovod", operation: Operation = "all_reduce", ranks: int = 4, *,
+    link: Link = LINK, slower: float = 1.0, **changes: Any,
+) -> Series:  # fmt: skip
+    """Times of a ring over links of 200 Mbit/s."""
+    points = tuple(
+        Point(bytes=size, calls=7, wrong=0,
+              seconds=tuple(ring(ranks, size).seconds(link) * slower * (1 + k / 100)
+                            for k in range(-3, 4)))
+        for size in (8, 1024, 2**16, 2**18, 2**20)
+    )  # fmt: skip
+    told: dict[str, Any] = {
+        "way": way, "operation": operation, "place": "in", "mode": "blocked", "ranks": ranks,
+        "points": points,
+    }  # fmt: skip
+    return Series(**(told | changes))
+
+
+def collectives(*found: Series, ranks: int = 4, nodes: int = 4, **changes: Any) -> Collectives:
+    told: dict[str, Any] = {
+        "started_at": datetime(2026, 1, 2, tzinfo=UTC), "seconds": 60.0,
+        "ranks": tuple(Rank(host=f"n{r % nodes}", interface="eth0", address="10.0.0.1", cores=(0,))
+                       for r in range(ranks)),
+        "nodes": nodes, "controller": "gloo", "oversubscribed": False,
+        "stack": {"horovod": "0.28.1"}, "series": found,
+    }  # fmt: skip
+    return Collectives(**(told | changes))

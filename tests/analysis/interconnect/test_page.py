@@ -14,8 +14,17 @@ from analysis.interconnect.page import figures_of, render, write_run
 from analysis.interconnect.pairs import pairs_frame
 from analysis.interconnect.run import Run
 from analysis.interconnect.verdict import judge
-from tests.analysis.interconnect.runs import end, retest, run, tournament
-from train.interconnect.record import Noise
+from tests.analysis.interconnect.runs import (
+    collectives,
+    end,
+    node_facts,
+    retest,
+    run,
+    series,
+    tournament,
+)
+from train.collectives.record import WAYS
+from train.interconnect.record import Calibrated, Noise
 
 SLOW = {("c", "*"): 0.5, ("*", "c"): 0.5}
 CONFIRMED = (retest("node", ("c",), 0.5, "confirmed"),)
@@ -90,6 +99,29 @@ def test_the_page_names_the_culprit_and_what_to_type(tmp_path: Path) -> None:
         "verdict.json", "report/report.html", "report/junit.xml", "report/pairs.csv",
         "report/figures/rates.svg", "report/figures/latency.svg",
     }  # fmt: skip
+
+
+def test_all_phases_on_one_page(tmp_path: Path) -> None:
+    whole = [series(way, ranks=4, place="out", mode=mode)
+             for way in WAYS for mode in ("blocked", "pipelined")]  # fmt: skip
+    fewer = [series(way, ranks=ranks) for way in WAYS for ranks in (2, 3, 4)]
+    rows = (Calibrated(share=1, trials=40, named=0, wrong=0),
+            Calibrated(share=0.5, trials=40, named=40, wrong=0))  # fmt: skip
+    facts = tuple(
+        node_facts(n, **{"kernel": "6.1" if n == "a" else "6.2", "speed,_Mbit/s": "1000"})
+        for n in "abcd"
+    )
+    found = Run(tmp_path, None, tournament(calibrated=rows), collectives(*whole, *fewer), facts)
+    text = write_run(found, judge(found)).read_text()
+    for key in ("collectives", "model", "differences", "calibration"):
+        assert f'<section id="{key}">' in text
+    assert text.count("<svg") == 4 and "80 % of it" in text
+    assert "one node at 0.5" in text and "40 of 40" in text
+    left = {file.name for file in (tmp_path / "report").glob("*.csv")}
+    assert left == {"pairs.csv", "collectives.csv", "foretold_raw.csv", "foretold_horovod.csv",
+                    "nodes.csv"}  # fmt: skip
+    frame = pd.read_csv(tmp_path / "report" / "collectives.csv")
+    assert len(frame) == 10 * 5 and {"busbw", "algbw", "p95_s", "wrong"} <= set(frame.columns)
 
 
 def test_what_records_say_is_escaped() -> None:

@@ -6,10 +6,11 @@ from __future__ import annotations
 import pytest
 
 from analysis.interconnect.admin import lines
-from analysis.interconnect.text import bits, headline
+from analysis.interconnect.text import headline
+from analysis.interconnect.units import bits
 from analysis.interconnect.verdict import Verdict, judge
 from tests.analysis.interconnect.runs import end, measurement, retest, run, tournament
-from train.interconnect.record import JobNote, Noise, Trouble
+from train.interconnect.record import JobNote, Noise, Step, Trouble
 
 SLOW_NODE = {("c", "*"): 0.5, ("*", "c"): 0.5}
 
@@ -110,10 +111,11 @@ def test_pairs_that_disturb_each_other_are_a_remark() -> None:
 
 
 def test_a_job_that_measured_nothing() -> None:
-    note = JobNote(
-        job="7", nodes="n[1-2]", image="none", image_digest=None, exit_code=1, stopped=None,
+    step = Step(
+        phase="tournament", seconds=1.0, exit_code=1, stopped=None,
         troubles=(Trouble(node="n2", what="container", found="no such image"),),
     )  # fmt: skip
+    note = JobNote(job="7", nodes="n[1-2]", image="none", image_digest=None, steps=(step,))
     verdict = judge(run(None, note))
     assert verdict.status == "UNDECIDED"
     assert told(verdict) == [("open", "container", ("n2",)), ("open", "nothing", ())]

@@ -11,7 +11,19 @@ from typer.testing import CliRunner
 from jobs.__main__ import app
 from jobs.site import Site
 from jobs.slurm import interconnect
-from jobs.slurm.interconnect import InterconnectTask, launch_line, minutes_for, seconds_for
+from jobs.slurm.commands import SlurmError
+from jobs.slurm.interconnect import (
+    SERIES_S,
+    InterconnectTask,
+    collectives_s,
+    launch_line,
+    minutes_for,
+    tournament_s,
+)
+from jobs.slurm.nodelist import ALL_NODES, read_nodes
+from jobs.slurm.validate import phases_named
+from train.collectives.plan import fewer, plan
+from train.config import ConfigError
 from train.interconnect import tournament
 from train.interconnect.rounds import everyone, some_partners
 
@@ -34,12 +46,17 @@ def test_both_sides_agree_when_nodes_meet_only_some_others() -> None:
 @pytest.mark.parametrize("nodes", [2, 3, 4, 7, 64, 128, 129, 1024])
 def test_time_follows_the_rounds(nodes: int) -> None:
     rounds = everyone(nodes) if nodes <= 128 else some_partners(nodes, 8, 0)
-    assert seconds_for(nodes, 7, 0.25) == pytest.approx((len(rounds) + 6) * 2.6)
-    assert 60 * minutes_for(task(nodes=nodes)) > 2 * seconds_for(nodes, 7, 0.25)
+    assert tournament_s(nodes, 7, 0.25) == pytest.approx((len(rounds) + 6) * 2.6)
+    alone = task(nodes=nodes, phases=("tournament",))
+    assert 60 * minutes_for(alone) > 2 * tournament_s(nodes, 7, 0.25)
+    assert minutes_for(task(nodes=nodes)) > minutes_for(alone)
+    # as many series as there will be, and no fewer
+    assert collectives_s(nodes) >= SERIES_S * len(list(plan(nodes)))
+    assert set(fewer(nodes)) <= set(range(2, nodes))
 
 
 def test_the_launch_line_is_one_task_per_node_that_survives_others() -> None:
-    line, settings = launch_line(task(interface="ib0"))
+    line, settings = launch_line(task(interface="ib0"), "tournament")
     text = " ".join(line)
     for part in ("--mpi=none", "--nodes=8", "--ntasks=8", "--ntasks-per-node=1", "--no-kill",
                  "--kill-on-bad-exit=0"):  # fmt: skip
@@ -50,15 +67,72 @@ def test_the_launch_line_is_one_task_per_node_that_survives_others() -> None:
     ]  # fmt: skip
     assert line[at + 1 :] == [
         "python3", "-m", "train.interconnect", "--out", "/data/my results/interconnect/r1",
-        "--samples", "7", "--sample-s", "0.25", "--interface", "ib0",
+        "--interface", "ib0", "--samples", "7", "--sample-s", "0.25",
     ]  # fmt: skip
     assert settings["PYTHONPATH"] == "/home/ann/horoscale"
 
 
 def test_without_an_image_the_checkouts_python_runs() -> None:
-    line, _ = launch_line(task(image="none"))
+    line, _ = launch_line(task(image="none"), "tournament")
     assert "apptainer" not in line and "--interface" not in line
     assert Path(line[line.index("-m") - 1]).name.startswith("python")
+
+
+def test_the_nodes_own_facts_need_no_container() -> None:
+    line, _ = launch_line(task(interface="ib0"), "preflight", "after")
+    assert "apptainer" not in line and "--mpi=none" in line and "--ntasks=8" in line
+    assert line[-8:] == [
+        "-m", "train.facts", "--out", "/data/my results/interconnect/r1", "--interface", "ib0",
+        "--when", "after",
+    ]  # fmt: skip
+
+
+def test_collectives_are_launched_as_training_is() -> None:
+    line, settings = launch_line(task(ranks_per_node=4), "collectives")
+    assert {"--mpi=pmix", "--ntasks=32", "--kill-on-bad-exit=1"} <= set(line)
+    assert "--no-kill" not in line and settings["HOROVOD_CONTROLLER"] == "mpi"
+    gloo = task(site=Site(ranks_per_node=1, mpi="gloo"))
+    line, settings = launch_line(gloo, "collectives", meeting=Path("/data/meet"))
+    assert "--mpi=none" in line and settings["HOROSCALE_RENDEZVOUS"] == "/data/meet"
+
+
+def answers(names: str) -> Any:
+    def ask(argv: Any) -> str:
+        if tuple(argv) == ALL_NODES:
+            return "node1\nnode2\nnode3\nnode10\n"
+        assert tuple(argv[:3]) == ("scontrol", "show", "hostnames")
+        if "]" not in argv[3] and "[" in argv[3]:
+            raise SlurmError("scontrol show hostnames", "Invalid hostlist", passing=False)
+        return names
+
+    return ask
+
+
+def test_nodes_are_a_number_or_names() -> None:
+    assert read_nodes("4", answers("")) == (4, None)
+    assert read_nodes("node[1-2]", answers("node1\nnode2\n")) == (2, "node[1-2]")
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "words"),
+    [
+        ("nod1,node2", "nod1\nnode2\n", "unknown node 'nod1'; did you mean 'node1'?"),
+        ("node[1", "", "expected a number, or names like node3,node[5-8]; scontrol says"),
+        ("node1,node1", "node1\nnode1\n", "a node is named twice"),
+        (" ", "", "expected a number, or names"),
+    ],
+)
+def test_a_node_list_with_a_typo(text: str, names: str, words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_nodes(text, answers(names))
+    assert words in str(caught.value)
+
+
+def test_phases_by_name() -> None:
+    assert phases_named("all") == ("preflight", "collectives", "tournament")
+    assert phases_named("tournament, preflight") == ("preflight", "tournament")
+    with pytest.raises(ConfigError, match="did you mean 'tournament'"):
+        phases_named("turnament")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,132 @@
+"""What a healthy network reached, kept, so that a later run can tell a fabric that is slow as a
+whole: its peers cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+from pydantic import AwareDatetime, Field, ValidationError
+
+from analysis.interconnect.nodes import differences
+from analysis.interconnect.run import Run, RunError
+from train.files import write_atomically
+from train.frozen import Frozen
+from train.interconnect.record import Tournament
+
+BASELINE_NAME = "baseline.json"
+#: Firmware, routes and neighbours change; an older baseline proves nothing.
+MAX_AGE = timedelta(days=90)
+#: Facts that may differ without another network being measured.
+_MAY_DIFFER = ("frequency governor", "transparent huge pages", "image")
+
+
+class PairRates(Frozen):
+    sender: str
+    receiver: str
+    rates: tuple[float, ...]  # bit/s
+
+
+class Baseline(Frozen):
+    """environment: group, name -> what most nodes say, of facts that equal nodes share."""
+
+    schema_version: int = Field(1, ge=1, le=1)
+    run: str
+    made_at: AwareDatetime
+    nodes: tuple[str, ...]
+    interfaces: tuple[str, ...]
+    environment: dict[str, str]
+    pairs: tuple[PairRates, ...]
+
+
+def baseline_of(run: Run) -> Baseline:
+    """
+    Raises:
+        RunError: the run holds no tournament.
+    """
+    if run.tournament is None:
+        raise RunError(f"{run.folder} measured no pairs: expected a run with its tournament phase")
+    found = run.tournament
+    return Baseline(
+        run=run.name,
+        made_at=found.started_at,
+        nodes=tuple(node.name for node in found.nodes),
+        interfaces=tuple(sorted({node.interface for node in found.nodes})),
+        environment=environment(run),
+        pairs=tuple(PairRates(sender=a, receiver=b, rates=rates)
+                    for (a, b), rates in _rates(found).items()),
+    )  # fmt: skip
+
+
+def environment(run: Run) -> dict[str, str]:
+    usual: dict[str, str] = {
+        f"{d.group}: {d.name}": d.usual for d in differences(run.facts)
+    }  # fmt: skip
+    for one in run.facts:
+        for fact in one.facts:
+            if one.when == "before" and fact.role == "same" and fact.value is not None:
+                usual.setdefault(f"{fact.group}: {fact.name}", fact.value)
+    return usual
+
+
+def read_baseline(file: Path) -> Baseline:
+    """
+    Raises:
+        RunError: there is none, or it is broken.
+    """
+    try:
+        return Baseline.model_validate_json(file.read_bytes())
+    except OSError as error:
+        raise RunError(
+            f"{file}: {error.strerror}. Expected a baseline, as make interconnect-baseline keeps it"
+        ) from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the whole file"
+        raise RunError(f"{file} is no baseline of this version: {where}: {first['msg']}") from error
+
+
+def keep(baseline: Baseline, file: Path) -> None:
+    """Raises: OSError: it cannot be written."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(file, baseline.model_dump_json(indent=1) + "\n")
+
+
+def refusals(baseline: Baseline, run: Run, now: datetime) -> Iterator[str]:
+    """Why the two cannot be compared; all of it."""
+    if run.tournament is None:
+        yield "this run measured no pairs"
+        return
+    age = now - baseline.made_at
+    if age > MAX_AGE:
+        yield f"it is {age.days} days old, expected at most {MAX_AGE.days}: keep a new one"
+    mine = tuple(sorted({node.interface for node in run.tournament.nodes}))
+    if mine != baseline.interfaces:
+        yield f"it went over {', '.join(baseline.interfaces)}, this run over {', '.join(mine)}"
+    if not {(p.sender, p.receiver) for p in baseline.pairs} & set(_rates(run.tournament)):
+        yield f"it has no pair of nodes with this run in common ({', '.join(baseline.nodes)})"
+    here = environment(run)
+    for name, then in sorted(baseline.environment.items()):
+        now_is = here.get(name)
+        if now_is is not None and now_is != then and not name.endswith(_MAY_DIFFER):
+            yield f"{name}: {then} then, {now_is} now"
+    if baseline.environment and not here:
+        yield "this run has no preflight, so nothing tells whether the nodes are the same"
+
+
+def rates_then(baseline: Baseline) -> dict[tuple[str, str], tuple[float, ...]]:
+    return {(p.sender, p.receiver): p.rates for p in baseline.pairs}
+
+
+def _rates(found: Tournament) -> dict[tuple[str, str], tuple[float, ...]]:
+    return {
+        (m.sender, m.receiver): m.rates
+        for m in found.measurements
+        if m.phase == "tournament" and m.rates and np.median(m.rates) > 0
+    }
+
+
+def rates_now(found: Tournament) -> dict[tuple[str, str], tuple[float, ...]]:
+    return _rates(found)

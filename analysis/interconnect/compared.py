@@ -1,0 +1,104 @@
+"""A run against what was before: its baseline, or what its links are sold as."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.interconnect.baseline import Baseline, rates_now, rates_then, refusals
+from analysis.interconnect.expected import expected
+from analysis.interconnect.finding import Finding
+from analysis.interconnect.run import Run
+
+#: A median pair below this share of the baseline is a fault, where the interval says so, too.
+SLOWER = 0.90
+SURELY = 0.95
+#: Of a link's rate, one TCP stream's payload is to reach this share of what headers leave.
+SPEC = 0.90
+RESAMPLES = 1000
+
+
+Floats = npt.NDArray[np.float64]
+
+
+class Ratio(NamedTuple):
+    """Now over then: the median over pairs, and its bootstrap interval (95 %)."""
+
+    value: float
+    low: float
+    high: float
+    pairs: int
+
+    def __str__(self) -> str:
+        return f"{self.value:.2f} ({self.low:.2f} to {self.high:.2f}, {self.pairs} pairs)"
+
+
+def ratio(
+    now: dict[tuple[str, str], tuple[float, ...]],
+    then: dict[tuple[str, str], tuple[float, ...]],
+    seed: int = 0,
+) -> Ratio | None:
+    """Pairs and their samples are drawn anew; None: no pair in common."""
+    common = sorted(set(now) & set(then))
+    if not common:
+        return None
+    random = np.random.default_rng(seed)
+    # one column per pair: medians of resampled samples
+    drawn = np.stack([_medians(now[p], random) / _medians(then[p], random) for p in common], axis=1)
+    chosen = random.integers(len(common), size=(RESAMPLES, len(common)))
+    medians = np.median(np.take_along_axis(drawn, chosen, axis=1), axis=1)
+    value = float(np.median([np.median(now[p]) / np.median(then[p]) for p in common]))
+    low, high = np.percentile(medians, (2.5, 97.5))
+    return Ratio(value, float(low), float(high), len(common))
+
+
+def _medians(samples: tuple[float, ...], random: np.random.Generator) -> Floats:
+    found: Floats = np.median(random.choice(samples, (RESAMPLES, len(samples))), axis=1)
+    return found
+
+
+def against_baseline(run: Run, baseline: Baseline, now: datetime) -> Iterator[Finding]:
+    """The whole fabric first; then nodes that got slower than the fabric did."""
+    reasons = tuple(refusals(baseline, run, now))
+    if reasons:
+        why = f"not comparable with {baseline.run}: {'; '.join(reasons)}"
+        yield Finding(weight="open", what="baseline", evidence=why)
+        return
+    assert run.tournament is not None
+    mine, before = rates_now(run.tournament), rates_then(baseline)
+    whole = ratio(mine, before)
+    assert whole is not None
+    yield _finding(whole, "fabric", (), f"all pairs reach {whole} of baseline {baseline.run}")
+    for node in run.tournament.nodes:
+        for way, place in (("send", 0), ("receive", 1)):
+            own = ratio({p: r for p, r in mine.items() if p[place] == node.name}, before)
+            if own is not None and own.value < SLOWER * whole.value and own.high < whole.low:
+                said = f"what it {way}s is {own} of baseline {baseline.run}"
+                yield _finding(own, way, (node.name,), said)
+
+
+def _finding(found: Ratio, what: str, nodes: tuple[str, ...], said: str) -> Finding:
+    slow = found.value < SLOWER and found.high < SURELY
+    return Finding(weight="fault" if slow else "remark", what=what if slow else "baseline",
+                   nodes=nodes, ratio=found.value, evidence=said)  # fmt: skip
+
+
+def against_spec(run: Run, line_bits: float) -> Iterator[Finding]:
+    """line_bits: of the link as it is sold, bit/s, one way."""
+    middle = run.tournament.decision.middle if run.tournament else None
+    likely = expected(run.facts, line_bits)
+    if middle is None or likely is None:
+        return
+    share = middle / likely.goodput
+    good = share >= SPEC
+    yield Finding(
+        weight="remark" if good else "fault",
+        what="spec" if good else "below spec",
+        ratio=share,
+        evidence=f"the median side reaches {middle / 1e6:.4g} Mbit/s, {share:.2f} of what headers "
+        f"leave of {line_bits / 1e6:.4g} Mbit/s",
+    )

@@ -1,0 +1,137 @@
+"""What the nodes say of themselves, side by side: where they differ, and what grew meanwhile."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import pandas as pd
+
+from analysis.interconnect.finding import Finding
+from train.facts.record import NodeFacts
+
+#: A node that differs in one of these is a fault of the network's set-up, not a curiosity.
+_GRAVE = ("MTU", "speed, Mbit/s", "duplex")
+_GRAVE_ENDINGS = (" rate", " state", " physical state", " PCIe width", " PCIe speed")
+#: Counters of errors that a healthy link does not make; others grow in normal operation.
+_ERRORS = ("received errors", "received frame", "sent errors", "carrier changes")
+_ERROR_ENDINGS = (
+    " symbol_error", " link_error_recovery", " link_downed", " port_rcv_errors",
+    " local_link_integrity_errors", " excessive_buffer_overrun_errors",
+    " port_rcv_remote_physical_errors",
+)  # fmt: skip
+_HARMLESS = " port_xmit_wait"  # congestion, counted by design
+_GOOD_NAMES = ("yes", "yes, but nothing leads back from the address")
+
+
+class Difference(NamedTuple):
+    """A fact in which nodes of one kind should agree. usual: what most of them say."""
+
+    group: str
+    name: str
+    usual: str
+    others: dict[str, str]  # node -> what it says instead
+
+    @property
+    def is_grave(self) -> bool:
+        return self.name in _GRAVE or self.name.endswith(_GRAVE_ENDINGS)
+
+
+class Growth(NamedTuple):
+    node: str
+    name: str
+    by: int
+
+    @property
+    def is_error(self) -> bool:
+        return self.name in _ERRORS or self.name.endswith(_ERROR_ENDINGS)
+
+
+def facts_frame(told: Sequence[NodeFacts]) -> pd.DataFrame:
+    """One row per node, fact and time: node, when, group, name, role, value, why."""
+    rows = [
+        {"node": one.node, "when": one.when, **fact.model_dump()}
+        for one in told
+        for fact in one.facts
+    ]
+    columns = ["node", "when", "group", "name", "role", "value", "why"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def differences(told: Sequence[NodeFacts]) -> tuple[Difference, ...]:
+    """Facts that are unknown on a node say nothing about it."""
+    said: dict[tuple[str, str], dict[str, str]] = {}
+    for one in told:
+        if one.when != "before":
+            continue
+        for fact in one.facts:
+            if fact.role == "same" and fact.value is not None:
+                said.setdefault((fact.group, fact.name), {})[one.node] = fact.value
+    found = []
+    for (group, name), values in said.items():
+        # of equally many the first by name, so that a report does not change by itself
+        usual = min(Counter(values.values()).items(), key=lambda item: (-item[1], item[0]))[0]
+        others = {node: value for node, value in values.items() if value != usual}
+        if others:
+            found.append(Difference(group, name, usual, others))
+    return tuple(found)
+
+
+def growths(told: Sequence[NodeFacts]) -> tuple[Growth, ...]:
+    """Counters that are larger after the run than before it; those set back are left out."""
+    before = {one.node: one for one in told if one.when == "before"}
+    found = []
+    for one in told:
+        then = before.get(one.node)
+        if one.when != "after" or then is None:
+            continue
+        earlier = {(f.group, f.name): f.value for f in then.facts if f.role == "counter"}
+        for fact in one.facts:
+            was, now = earlier.get((fact.group, fact.name)), fact.value
+            if was and now and was.isdecimal() and now.isdecimal() and int(now) > int(was):
+                found.append(Growth(one.node, fact.name, int(now) - int(was)))
+    return tuple(found)
+
+
+def facts_findings(told: Sequence[NodeFacts]) -> Iterator[Finding]:
+    for difference in differences(told):
+        others = ", ".join(f"{value} on {node}" for node, value in difference.others.items())
+        yield Finding(
+            weight="fault" if difference.is_grave else "remark",
+            what=difference.name if difference.is_grave else "differs",
+            nodes=tuple(sorted(difference.others)),
+            evidence=f"{difference.name}: {others}; {difference.usual} on the others",
+        )
+    for grown in growths(told):
+        if grown.name.endswith(_HARMLESS) or grown.name == "TCP segments sent again":
+            continue  # shapers and congestion make these; the curves show what they cost
+        yield Finding(
+            weight="fault" if grown.is_error else "remark",
+            what="errors" if grown.is_error else "counter",
+            nodes=(grown.node,),
+            evidence=f"{grown.name} grew by {grown.by} during the run",
+        )
+    yield from _unheard(told)
+    yield from _names(told)
+
+
+def _names(told: Sequence[NodeFacts]) -> Iterator[Finding]:
+    for one in told:
+        for fact in one.facts:
+            asked = one.when == "before" and fact.name == "name is its address's"
+            if asked and fact.value not in (None, *_GOOD_NAMES):
+                yield Finding(weight="remark", what="name", nodes=(one.node,),
+                              evidence=f"its host name: {fact.value}")  # fmt: skip
+
+
+def _unheard(told: Sequence[NodeFacts]) -> Iterator[Finding]:
+    """Facts that some nodes know and others do not: no pass, and no fault."""
+    before = [one for one in told if one.when == "before"]
+    known = {(f.group, f.name) for one in before for f in one.facts if f.value is not None}
+    for one in before:
+        missing = [f for f in one.facts if f.value is None and (f.group, f.name) in known]
+        if missing:
+            names = ", ".join(fact.name for fact in missing)
+            yield Finding(weight="remark", what="unknown", nodes=(one.node,),
+                          evidence=f"{names}: {missing[0].why}; other nodes tell")  # fmt: skip

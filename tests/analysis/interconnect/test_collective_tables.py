@@ -1,0 +1,89 @@
+"""Bandwidths against arithmetic, wrong elements, the fit against what made the times."""
+
+from __future__ import annotations
+
+import pytest
+
+from analysis.interconnect.bandwidth import collectives_findings, collectives_frame, summary_frame
+from analysis.interconnect.foretold import all_reduce_times, fitted, foretold_frame
+from analysis.interconnect.tables import tables_of
+from tests.analysis.interconnect.runs import collectives, run, series, tournament
+from train.collectives.record import Carried, Point
+
+
+def one(**told: object) -> Point:
+    return Point(**({"bytes": 2**20, "calls": 3, "seconds": (0.1, 0.2, 0.4), "wrong": 0} | told))
+
+
+@pytest.mark.parametrize(
+    ("operation", "bus"),
+    [("all_reduce", 1.5), ("all_gather", 0.75), ("broadcast", 1.0)],
+)
+def test_bus_bandwidth_is_factor_times_bytes_over_the_median(operation: str, bus: float) -> None:
+    found = collectives(series(operation=operation, points=(one(),)))
+    (row,) = collectives_frame(found).to_dict("records")
+    assert row["algbw"] == pytest.approx(8 * 2**20 / 0.2)
+    assert row["busbw"] == pytest.approx(bus * 8 * 2**20 / 0.2)
+    assert row["nicbw"] == pytest.approx(row["busbw"])  # one rank per node
+    assert (row["min_s"], row["max_s"], row["mad_s"]) == pytest.approx((0.1, 0.4, 0.1))
+    assert row["p99_s"] is None  # of three samples it would only be the largest
+
+
+def test_the_rate_of_a_nodes_port_with_more_ranks_than_nodes() -> None:
+    """4 nodes of 8: 377 GB/s of bus bandwidth are 36.5 GB/s per port (ml-engineering)."""
+    seconds = (2 * 31 / 32 * 2**34 / 377e9,) * 7
+    found = collectives(series(ranks=32, points=(one(bytes=2**34, seconds=seconds),)), ranks=32)
+    (row,) = collectives_frame(found).to_dict("records")
+    assert row["busbw"] / 8e9 == pytest.approx(377)
+    assert row["nicbw"] / 8e9 == pytest.approx(36.5, rel=0.01)
+
+
+def test_horovod_beside_the_wire_at_the_largest_size_that_both_reached() -> None:
+    found = collectives(
+        series("raw"), series("horovod", slower=1.25, points=series(slower=1.25).points[:4])
+    )
+    (row,) = summary_frame(collectives_frame(found), 4).to_dict("records")
+    assert row["bytes"] == 2**18
+    assert row["horovod_over_raw"] == pytest.approx(0.8)
+
+
+def test_one_wrong_element_is_a_fault() -> None:
+    found = collectives(series(points=(one(), one(bytes=64, wrong=2))))
+    (finding,) = collectives_findings(found)
+    assert (finding.weight, finding.what) == ("fault", "corrupt")
+    assert "2 wrong elements at 64 bytes" in finding.evidence
+
+
+def test_a_collective_that_failed_is_open() -> None:
+    (finding,) = collectives_findings(collectives(series(points=(), error="no NCCL here")))
+    assert finding.weight == "open" and "no NCCL here" in finding.evidence
+
+
+def test_bytes_that_went_another_way_are_open() -> None:
+    def carried(sent: int | None) -> tuple[Carried, ...]:
+        return (Carried(host="n1", interface="eth0", received_bytes=sent, sent_bytes=sent),)
+
+    def what(sent: int | None) -> list[str]:
+        told = series(payload_bytes=1_000_000, carried=carried(sent))
+        return [f.what for f in collectives_findings(collectives(told))]
+
+    assert what(500_000) == ["interface"]
+    assert what(1_030_000) == what(None) == []
+
+
+def test_a_fit_on_two_ranks_foretells_the_ring_that_made_the_times() -> None:
+    found = collectives(series(ranks=2), series(ranks=3), series(ranks=4))
+    own = fitted(all_reduce_times(found, "horovod"))
+    assert own is not None and 8 / own.link.beta == pytest.approx(2e8)
+    frame = foretold_frame(found, "horovod")
+    assert set(frame["ranks"]) == {3, 4}
+    assert frame["error"].abs().max() < 1e-6
+    assert foretold_frame(found, "raw").empty
+
+
+def test_a_ring_that_is_slower_than_the_model_shows_in_the_error() -> None:
+    found = collectives(series(ranks=2), series(ranks=4, slower=1.2))
+    assert foretold_frame(found, "horovod")["error"].to_numpy() == pytest.approx(0.2)
+    (view,) = [t for t in tables_of(run(tournament(), collectives=found)) if t.key == "model"]
+    assert view.rows[0][-3:-1] == ("4", "+20%") and view.rows[0][-1].startswith("+20% at ")
+    assert view.rows[0][2].startswith("200 Mbit/s (")

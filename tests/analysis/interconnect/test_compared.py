@@ -1,0 +1,121 @@
+"""A run against a baseline and a specification."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analysis.interconnect.baseline import baseline_of, keep, read_baseline, refusals
+from analysis.interconnect.compared import against_baseline, against_spec, ratio
+from analysis.interconnect.expected import expected, goodput
+from analysis.interconnect.run import RunError
+from analysis.interconnect.verdict import Yardstick, judge
+from tests.analysis.interconnect.runs import node_facts, run, tournament
+
+NOW = datetime(2026, 1, 20, tzinfo=UTC)
+FACTS = tuple(node_facts(n, MTU="1500", driver="mlx5_core") for n in "abcd")
+GOOD = run(tournament(), facts=FACTS)
+ALL_SLOW = {("*", n): 0.5 for n in "abcd"}
+
+
+def yard(**more: object) -> Yardstick:
+    return Yardstick(**({"baseline": baseline_of(GOOD), "now": NOW} | more))
+
+
+def test_a_fabric_that_is_slow_as_a_whole_only_fails_against_its_baseline() -> None:
+    slow = run(tournament(slow=ALL_SLOW), facts=FACTS)
+    assert judge(slow).status == "PASS"
+    verdict = judge(slow, yard())
+    assert verdict.status == "FAIL"
+    (fault,) = [f for f in verdict.findings if f.weight == "fault"]
+    assert fault.what == "fabric" and fault.ratio == pytest.approx(0.5)
+    assert judge(GOOD, yard()).status == "PASS"
+
+
+def test_two_nodes_alone_can_be_judged_by_a_baseline() -> None:
+    two = run(tournament("ab"), facts=FACTS[:2])
+    assert judge(two).status == "UNDECIDED"
+    assert judge(two, yard()).status == "PASS"
+    slow = run(tournament("ab", slow={("a", "b"): 0.5, ("b", "a"): 0.5}), facts=FACTS[:2])
+    assert judge(slow, yard()).status == "FAIL"
+
+
+def test_a_node_that_got_slower_than_the_fabric_is_named() -> None:
+    slow = run(tournament(slow={("c", "*"): 0.5}), facts=FACTS)
+    found = {(f.what, f.nodes) for f in against_baseline(slow, baseline_of(GOOD), NOW)
+             if f.weight == "fault"}  # fmt: skip
+    assert found == {("send", ("c",))}
+
+
+def test_an_expired_baseline_decides_nothing() -> None:
+    verdict = judge(GOOD, yard(now=NOW + timedelta(days=200)))
+    assert verdict.status == "UNDECIDED"
+    assert "218 days old, expected at most 90" in verdict.findings[-1].evidence
+
+
+def test_other_hardware_is_refused_with_the_difference() -> None:
+    other = run(tournament(), facts=tuple(
+        node_facts(n, MTU="9000", driver="mlx5_core") for n in "abcd"
+    ))  # fmt: skip
+    (reason,) = refusals(baseline_of(GOOD), other, NOW)
+    assert reason == "network: MTU: 1500 then, 9000 now"
+    assert judge(other, yard()).status == "UNDECIDED"
+    assert "no preflight" in next(iter(refusals(baseline_of(GOOD), run(tournament()), NOW)))
+
+
+def test_other_nodes_are_refused() -> None:
+    strangers = run(tournament("wxyz"), facts=tuple(
+        node_facts(n, MTU="1500", driver="mlx5_core") for n in "wxyz"
+    ))  # fmt: skip
+    assert "no pair of nodes" in next(iter(refusals(baseline_of(GOOD), strangers, NOW)))
+
+
+def test_a_baseline_survives_the_disk_and_a_broken_one_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "baseline.json"
+    keep(baseline_of(GOOD), file)
+    assert read_baseline(file) == baseline_of(GOOD)
+    file.write_text("{}")
+    with pytest.raises(RunError, match="is no baseline of this version: run: Field required"):
+        read_baseline(file)
+    with pytest.raises(RunError, match="No such file"):
+        read_baseline(tmp_path / "none.json")
+    with pytest.raises(RunError, match="measured no pairs"):
+        baseline_of(run(None))
+
+
+def test_the_bootstrap_interval_holds_the_true_ratio_about_as_often_as_it_says() -> None:
+    random, held = np.random.default_rng(0), 0
+    pairs = [(a, b) for a in "abcd" for b in "abcd" if a != b]
+    for seed in range(60):
+        then = {p: tuple(1e8 * random.lognormal(0, 0.03, 7)) for p in pairs}
+        now = {p: tuple(0.8e8 * random.lognormal(0, 0.03, 7)) for p in pairs}
+        found = ratio(now, then, seed)
+        assert found is not None and found.pairs == 12
+        held += found.low <= 0.8 <= found.high
+    assert held >= 52
+    assert ratio({}, {}) is None
+
+
+def test_a_specification_is_what_headers_leave_of_the_line() -> None:
+    assert goodput(1e9, 1500) == pytest.approx(1e9 * 1448 / 1538)
+    assert goodput(1e9, 9000) == pytest.approx(1e9 * 8948 / 9038)
+    (good,) = against_spec(GOOD, 2.1e8)
+    assert good.weight == "remark"
+    (bad,) = against_spec(GOOD, 1e9)
+    assert bad.weight == "fault" and bad.ratio == pytest.approx(0.2 * 1538 / 1448, rel=1e-3)
+    assert judge(GOOD, Yardstick(line_bits=1e9)).status == "FAIL"
+
+
+def test_what_links_should_give_is_known_from_the_nodes_or_told() -> None:
+    nodes = [node_facts("a", **{"speed,_Mbit/s": "25000", "MTU": "9000"})]
+    found = expected(nodes)
+    assert found is not None
+    assert (found.line, found.collective) == (25e9, 20e9)
+    assert found.goodput == pytest.approx(24.75e9, rel=1e-3)
+    port = [node_facts("a", **{"mlx5_0:1_rate": "200 Gb/sec (4X HDR)"})]
+    told = expected(port)
+    assert told is not None and (told.line, told.verbs) == (200e9, 190e9)
+    assert expected([node_facts("a", MTU="1500")]) is None

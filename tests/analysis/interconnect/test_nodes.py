@@ -1,0 +1,55 @@
+"""Nodes side by side: differences against what most say, counters against what they were."""
+
+from __future__ import annotations
+
+from analysis.interconnect.nodes import differences, facts_findings, facts_frame, growths
+from analysis.interconnect.verdict import judge
+from tests.analysis.interconnect.runs import node_facts, run, tournament
+
+
+def test_the_odd_node_is_marked_against_the_mode() -> None:
+    told = [node_facts(n, MTU="1400" if n == "c" else "1500", driver="mlx5") for n in "abcd"]
+    (found,) = differences(told)
+    assert (found.name, found.usual, found.others) == ("MTU", "1500", {"c": "1400"})
+    assert found.is_grave
+    verdict = judge(run(tournament(), facts=tuple(told)))
+    assert verdict.status == "FAIL"
+    assert verdict.findings[0].evidence == "MTU: 1400 on c; 1500 on the others"
+
+
+def test_other_software_is_a_remark() -> None:
+    told = [node_facts(n, kernel="6.1" if n == "a" else "6.2") for n in "abc"]
+    (found,) = facts_findings(told)
+    assert (found.weight, found.what, found.nodes) == ("remark", "differs", ("a",))
+
+
+def test_what_a_node_does_not_know_is_never_equal() -> None:
+    told = [node_facts(n, duplex=None if n == "b" else "full") for n in "abc"]
+    assert differences(told) == ()
+    (found,) = facts_findings(told)
+    assert (found.weight, found.what, found.nodes) == ("remark", "unknown", ("b",))
+    nobody = [node_facts(n, duplex=None) for n in "abc"]
+    assert list(facts_findings(nobody)) == []  # the table says that it is unknown
+
+
+def test_errors_that_grow_during_the_run_are_a_fault_and_old_ones_are_not() -> None:
+    told = [
+        node_facts("a", received_errors="1000", sent_drops="5"),
+        node_facts("a", "after", received_errors="1000", sent_drops="9"),
+        node_facts("b", received_errors="0"),
+        node_facts("b", "after", received_errors="3"),
+        node_facts("c", received_errors="7"),
+        node_facts("c", "after", received_errors="1"),  # set back
+        node_facts("d", received_errors="7"),  # no second look
+    ]
+    grown = {(g.node, g.name): (g.by, g.is_error) for g in growths(told)}
+    assert grown == {("b", "received errors"): (3, True), ("a", "sent drops"): (4, False)}
+    weights = {f.nodes[0]: f.weight for f in facts_findings(told)}
+    assert weights == {"a": "remark", "b": "fault"}
+
+
+def test_the_table_keeps_what_is_unknown_and_why() -> None:
+    frame = facts_frame([node_facts("a", MTU="1500", duplex=None)])
+    assert list(frame["name"]) == ["MTU", "duplex"]
+    assert frame["why"].tolist() == [None, "not told"]
+    assert facts_frame([]).empty

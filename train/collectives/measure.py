@@ -1,0 +1,106 @@
+"""Time a series: the same collective at one size after another, on all its ranks in step."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from train.collectives.ladder import LEAST, calls, whole
+from train.collectives.mesh import Mesh
+from train.collectives.operations import Call, Maker, What, comes_out, put_in
+from train.collectives.payload import wrong
+from train.collectives.record import Point
+
+#: Batches of a pipelined series; a sample is a batch's time through its calls.
+BATCHES = 7
+
+
+@dataclass(frozen=True)
+class Budget:
+    """target_s: for the timed calls of a size. cap_s: a size that would take longer ends the
+    series, and with it the larger ones."""
+
+    target_s: float = 0.1
+    cap_s: float = 3.0
+
+
+@dataclass(frozen=True)
+class Measured:
+    points: tuple[Point, ...]
+    cut: str | None = None
+
+
+def series(mesh: Mesh, make: Maker, what: What, sizes: Sequence[int], budget: Budget) -> Measured:
+    """Of the first ``what.ranks`` ranks: the same on each of them, by agreement.
+
+    Raises:
+        NotImplementedError: this way has no such collective.
+    """
+    points: list[Point] = []
+    before: tuple[int, float] | None = None  # bytes and seconds of the last size
+    for size in sizes:
+        length = whole(size, what.operation, what.ranks)
+        if before is not None and before[0] == length:
+            continue  # rounded up to the same
+        if before is not None and (least := LEAST * before[1] * length / before[0]) > budget.cap_s:
+            return Measured(
+                tuple(points),
+                f"{LEAST} calls of {length} bytes would take about {least:.1f} s, more than "
+                f"{budget.cap_s:g} s",
+            )
+        points.append(_point(mesh, make, what, size, length, budget))
+        before = length, float(np.median(points[-1].seconds))
+    return Measured(tuple(points))
+
+
+def _point(mesh: Mesh, make: Maker, what: What, size: int, length: int, budget: Budget) -> Point:
+    data = put_in(what.operation, mesh.rank, size, what.ranks, seed=length)
+    expected = comes_out(what.operation, mesh.rank, size, what.ranks, seed=length)
+    call = make(what.operation, what.place, data, what.ranks)
+    if call is None:
+        raise NotImplementedError(f"{what.way} has no {what.operation} {what.place} of place")
+
+    def differing() -> int:
+        call.fresh()
+        call.run()
+        told = mesh.share([wrong(call.result(), expected)], what.ranks)
+        return int(np.sum(told))
+
+    bad = differing()  # makes the graph, too
+    mesh.meet(what.ranks)
+    once = np.max(mesh.share([_seconds(call.run)], what.ranks))
+    count = calls(once, budget.target_s)
+    timed = _blocked if what.mode == "blocked" else _pipelined
+    with np.errstate(over="ignore"):  # in place, sums of sums grow; the check starts afresh
+        seconds, done = timed(mesh, call, count, what.ranks)
+    bad += differing()
+    slowest = np.max(mesh.share(seconds, what.ranks), axis=0)
+    return Point(bytes=length, calls=done, seconds=tuple(slowest.tolist()), wrong=bad)
+
+
+def _blocked(mesh: Mesh, call: Call, count: int, ranks: int) -> tuple[list[float], int]:
+    found = []
+    for _ in range(count):
+        mesh.meet(ranks)
+        found.append(_seconds(call.run))
+    return found, count
+
+
+def _pipelined(mesh: Mesh, call: Call, count: int, ranks: int) -> tuple[list[float], int]:
+    each = max(1, count // BATCHES)
+
+    def batch() -> None:
+        for _ in range(each):
+            call.run()
+
+    mesh.meet(ranks)
+    return [_seconds(batch) / each for _ in range(BATCHES)], each * BATCHES
+
+
+def _seconds(run: Callable[[], None]) -> float:
+    begin = time.perf_counter()
+    run()
+    return time.perf_counter() - begin

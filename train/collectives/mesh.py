@@ -1,0 +1,139 @@
+"""Plain sockets from every rank to every other: the raw path, beside Horovod's."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import struct
+from collections.abc import Callable, Sequence
+
+Address = tuple[str, int]
+
+_HELLO = struct.Struct("=16sI")
+#: Peers may take so long to open their connections, or to send what is due, in seconds.
+PATIENCE_S = 60.0
+
+
+class Mesh:
+    """Connections of one rank to all others, by their ranks.
+
+    Raises:
+        OSError: a peer cannot be reached, is gone, or silent for longer than PATIENCE_S.
+    """
+
+    def __init__(self, rank: int, peers: dict[int, socket.socket]) -> None:
+        self.rank, self.size, self._peers = rank, len(peers) + 1, peers
+        self._ready = selectors.DefaultSelector()
+        for peer in peers.values():
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            peer.setblocking(False)
+
+    def exchange(
+        self,
+        to: int | None, data: memoryview | bytes,
+        source: int | None, room: memoryview,
+    ) -> None:  # fmt: skip
+        """Send ``data`` to one rank while ``room`` is filled by another, or the same."""
+        sending = _flat(data) if to is not None else _flat(b"")
+        filling = _flat(room) if source is not None else _flat(b"")
+        while sending or filling:
+            # try first: what is small passes without asking the kernel when it may
+            if sending and to is not None:
+                sending = sending[_some(self._peers[to].send, sending) :]
+            if filling and source is not None:
+                filling = filling[_take(self._peers[source], filling) :]
+            if sending or filling:
+                wanted = self._wanted(to if sending else None, source if filling else None)
+                _wait(self._ready, wanted)
+
+    def _wanted(self, to: int | None, source: int | None) -> dict[socket.socket, int]:
+        found: dict[socket.socket, int] = {}
+        for rank, event in ((to, selectors.EVENT_WRITE), (source, selectors.EVENT_READ)):
+            if rank is not None:
+                peer = self._peers[rank]
+                found[peer] = found.get(peer, 0) | event
+        return found
+
+    def share(self, values: Sequence[float], ranks: int) -> list[list[float]]:
+        """The equally many ``values`` of each of the first ``ranks`` ranks; they all meet here."""
+        form = struct.Struct(f"={len(values)}d")
+        found, room = [list(values)] * ranks, bytearray(form.size)
+        for step in range(1, ranks):
+            to, source = (self.rank + step) % ranks, (self.rank - step) % ranks
+            self.exchange(to, form.pack(*values), source, memoryview(room))
+            found[source] = list(form.unpack(room))
+        return found
+
+    def meet(self, ranks: int) -> None:
+        """Return when all of the first ``ranks`` ranks are here: dissemination in log2 steps."""
+        room, distance = bytearray(1), 1
+        while distance < ranks:
+            self.exchange(
+                (self.rank + distance) % ranks, b"m", (self.rank - distance) % ranks,
+                memoryview(room),
+            )  # fmt: skip
+            distance *= 2
+
+    def close(self) -> None:
+        self._ready.close()
+        for peer in self._peers.values():
+            peer.close()
+
+
+def _flat(data: memoryview | bytes) -> memoryview:
+    view = memoryview(data)
+    return view.cast("B") if view.nbytes else memoryview(b"")  # an empty view cannot be cast
+
+
+def _some(send: Callable[[memoryview], int], data: memoryview) -> int:
+    try:
+        return send(data)
+    except BlockingIOError:
+        return 0
+
+
+def _take(peer: socket.socket, room: memoryview) -> int:
+    try:
+        got = peer.recv_into(room)
+    except BlockingIOError:
+        return 0
+    if got == 0:
+        raise ConnectionError("another rank closed its connection")
+    return got
+
+
+def _wait(ready: selectors.BaseSelector, wanted: dict[socket.socket, int]) -> None:
+    for key in list(ready.get_map().values()):
+        if key.fileobj not in wanted:
+            ready.unregister(key.fileobj)
+    for peer, events in wanted.items():
+        if peer in ready.get_map():
+            ready.modify(peer, events)
+        else:
+            ready.register(peer, events)
+    if not ready.select(PATIENCE_S):
+        raise TimeoutError(f"no byte from or to another rank for {PATIENCE_S:.0f} s")
+
+
+def connect(rank: int, listener: socket.socket, addresses: Sequence[Address], token: bytes) -> Mesh:
+    """Join all ranks: each knocks at those below it and lets those above in.
+
+    Args:
+        addresses: where each rank listens.
+        token: 16 bytes that only these ranks know; other callers are sent away.
+    """
+    here, peers = listener.getsockname()[0], {}
+    listener.settimeout(PATIENCE_S)
+    for peer in range(rank):
+        joined = socket.create_connection(addresses[peer], PATIENCE_S, source_address=(here, 0))
+        joined.sendall(_HELLO.pack(token, rank))
+        peers[peer] = joined
+    while len(peers) < len(addresses) - 1:
+        caller, _ = listener.accept()
+        caller.settimeout(PATIENCE_S)
+        said = caller.recv(_HELLO.size, socket.MSG_WAITALL)
+        if len(said) == _HELLO.size and said[:16] == token:
+            peers[_HELLO.unpack(said)[1]] = caller
+        else:
+            caller.close()
+    return Mesh(rank, peers)

@@ -1,0 +1,32 @@
+"""What is measured, in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from train.collectives.operations import What
+from train.collectives.record import MODES, OPERATIONS, WAYS, Place
+
+
+def plan(world: int) -> Iterator[What]:
+    """What is measured, in order; Horovod beside plain sockets.
+
+    All-reduce is measured among the first 2, 3, ... ranks, too: a model is fitted to few ranks and
+    tried on more.
+    """
+    for operation in OPERATIONS:
+        places: tuple[Place, ...] = (
+            ("out", "in") if operation in ("all_reduce", "broadcast") else ("out",)
+        )
+        for place in places:
+            for mode in MODES:
+                for way in WAYS:
+                    yield What(way, operation, place, mode, world)
+    for ranks in fewer(world):
+        for way in WAYS:
+            yield What(way, "all_reduce", "in", "blocked", ranks)
+
+
+def fewer(world: int) -> tuple[int, ...]:
+    """Smaller numbers of ranks: all up to 8, then powers of two."""
+    return tuple(n for n in range(2, world) if n <= 8 or n & (n - 1) == 0)

@@ -1,0 +1,137 @@
+"""All series of one run, in a world that is about to be opened."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+import horovod.tensorflow as hvd
+
+from train.collectives.ladder import sizes
+from train.collectives.measure import Budget, Measured, series
+from train.collectives.mesh import Mesh, connect
+from train.collectives.operations import Maker, What, raw_maker
+from train.collectives.plan import fewer, plan
+from train.collectives.record import (
+    Carried,
+    Collectives,
+    Rank,
+    Series,
+    factor,
+)
+from train.collectives.through_horovod import horovod_maker
+from train.interfaces import Interface
+from train.launch import Launch
+from train.libraries import mpi_versions
+from train.runtime import machine, own_gpus, share_cores
+from train.traffic import read_counters
+
+_SETTINGS = (
+    "HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS", "HOROVOD_CYCLE_TIME",
+    "HOROVOD_FUSION_THRESHOLD", "HOROVOD_CACHE_CAPACITY", "HOROVOD_GLOO_IFACE",
+    "OMPI_MCA_btl_tcp_if_include", "NCCL_SOCKET_IFNAME",
+)  # fmt: skip
+
+
+def run(interface: Interface, largest: int, budget: Budget, launch: Launch) -> Collectives:
+    """Open the world of ``launch`` and measure; every rank must call it. Rank 0's is the record.
+
+    Raises:
+        OSError: a connection to another rank broke.
+    """
+    began, started = datetime.now(UTC), time.monotonic()
+    # every rank must be told of all sets, also of those that it is not in
+    chosen = {ranks: hvd.ProcessSet(list(range(ranks))) for ranks in fewer(launch.size)}
+    hvd.init(process_sets=list(chosen.values()))
+    own_gpus(hvd.local_rank(), 1)
+    sets: dict[int, Any] = {**chosen, hvd.size(): hvd.global_process_set}
+    mesh = _join(interface)
+    makers: dict[str, Maker] = {"raw": raw_maker(mesh), "horovod": horovod_maker(sets)}
+    ladder = sizes(largest)
+    found = []
+    for what in plan(hvd.size()):
+        if hvd.rank() == 0:
+            print(f"{what.way} {what.operation}, {what.place} of place, {what.mode}, "
+                  f"{what.ranks} ranks", flush=True)  # fmt: skip
+        found.append(_series(mesh, makers[what.way], what, ladder, budget, interface))
+    ranks = _ranks(interface)
+    machines, cores = hvd.allgather_object(machine()), [rank.cores for rank in ranks]
+    mesh.close()
+    return Collectives(
+        started_at=began,
+        seconds=time.monotonic() - started,
+        ranks=ranks,
+        nodes=launch.nodes,
+        controller="mpi" if hvd.mpi_enabled() else "gloo",
+        oversubscribed=share_cores(machines, cores),
+        stack=_stack(),
+        series=tuple(found),
+    )
+
+
+def _join(interface: Interface) -> Mesh:
+    with socket.create_server((interface.address, 0), backlog=hvd.size()) as listener:
+        told = hvd.allgather_object((interface.address, listener.getsockname()[1]))
+        token: bytes = hvd.broadcast_object(secrets.token_bytes(16), 0)
+        return connect(hvd.rank(), listener, told, token)
+
+
+def _series(
+    mesh: Mesh,
+    make: Maker,
+    what: What,
+    ladder: Sequence[int],
+    budget: Budget,
+    interface: Interface,
+) -> Series:
+    before = read_counters().get(interface.name)
+    measured, error = Measured(()), None
+    if mesh.rank < what.ranks:
+        try:
+            measured = series(mesh, make, what, ladder, budget)
+        except Exception as failed:  # noqa: BLE001  (Horovod's errors are of many types)
+            error = (str(failed).strip().splitlines() or [type(failed).__name__])[0]
+            print(f"rank {mesh.rank}: {what}: {failed}", file=sys.stderr)
+    after = read_counters().get(interface.name)
+    moved = None if before is None or after is None else (
+        after.received - before.received, after.sent - before.sent
+    )  # fmt: skip
+    told = hvd.allgather_object((socket.gethostname(), moved, error))
+    payload = sum(
+        factor(what.operation, what.ranks) * point.bytes * point.calls for point in measured.points
+    )
+    return Series(
+        **what._asdict(),
+        points=measured.points,
+        carried=tuple(
+            Carried(host=host, interface=interface.name,
+                    received_bytes=counted[0] if counted else None,
+                    sent_bytes=counted[1] if counted else None)
+            for host, counted, _ in told[: what.ranks]
+        ),
+        payload_bytes=round(payload),
+        cut=measured.cut,
+        error=next((text for _, _, text in told if text), None),
+    )  # fmt: skip
+
+
+def _ranks(interface: Interface) -> tuple[Rank, ...]:
+    own = Rank(
+        host=socket.gethostname(), interface=interface.name, address=interface.address,
+        cores=tuple(sorted(os.sched_getaffinity(0))),
+    )  # fmt: skip
+    return tuple(hvd.allgather_object(own))
+
+
+def _stack() -> dict[str, str]:
+    built = [name for name in ("mpi", "gloo", "nccl", "cuda") if getattr(hvd, f"{name}_built")()]
+    packages = {name: version(name) for name in ("horovod", "numpy")}
+    settings = {name: os.environ[name] for name in _SETTINGS if name in os.environ}
+    return packages | mpi_versions() | {"horovod built with": " ".join(built)} | settings

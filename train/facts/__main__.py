@@ -1,0 +1,80 @@
+"""`python -m train.facts --out DIR --when before`: as one task per node, write what this node says
+of itself to DIR/facts-NODE-before.json. It needs no container and loads nothing heavy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from itertools import chain
+from pathlib import Path
+from typing import get_args
+
+from train.config import ConfigError
+from train.facts.gpu import gpu
+from train.facts.identity import identity
+from train.facts.infiniband import infiniband
+from train.facts.network import network
+from train.facts.probe import Answer, fact
+from train.facts.processor import processor
+from train.facts.record import Fact, NodeFacts, When, file_name
+from train.facts.software import software
+from train.files import write_atomically
+from train.interfaces import NAME, own_interface
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m train.facts", description=__doc__)
+    parser.add_argument("--out", type=Path, required=True, help="folder of the run, on all nodes")
+    parser.add_argument("--when", choices=get_args(When), required=True)
+    parser.add_argument("--interface", help="network interface that is measured")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = parse(arguments)
+    if options.interface:
+        os.environ[NAME] = options.interface
+    node = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+    interface: str | None = None
+    why = ""
+    try:
+        interface = own_interface(os.environ, nodes=2).name
+    except ConfigError as error:
+        why = str(error)
+    told = NodeFacts(
+        node=node,
+        when=options.when,
+        taken_at=datetime.now(UTC),
+        interface=interface,
+        facts=tuple(_all(interface, why)),
+    )
+    try:
+        write_atomically(
+            options.out / file_name(node, options.when), told.model_dump_json(indent=1) + "\n"
+        )
+    except OSError as error:
+        print(f"facts: {node} cannot write to {options.out}: {error.strerror}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _all(interface: str | None, why: str) -> chain[Fact]:
+    measured = [fact("network", "interface", Answer(interface, why or None))]
+    return chain(
+        identity(os.environ),
+        measured,
+        network(interface) if interface else (),
+        infiniband(),
+        processor(),
+        gpu(),
+        software(os.environ),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
