@@ -124,7 +124,7 @@ check: lint test ## lint and tests, exactly as CI does
 fmt: setup-dev ## format the code and fix what the linter can fix
 	@.venv/bin/ruff check --fix . ; .venv/bin/ruff format .
 
-schemas: setup-login ## export the JSON Schemas of both contracts to docs/schema
+schemas: setup-login ## export the JSON Schemas of the contracts to docs/schema
 	@$(PY) -m train.schemas docs/schema
 
 golden: setup-dev ## rewrite the golden files of the tests (read the diff before committing)

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from train.config import RunConfig
-from train.record import RunRecord
+from train.schemas import SCHEMAS
 
 ROOT = Path(__file__).resolve().parent.parent
 PARTS = ("jobs", "train", "analysis")
@@ -98,7 +97,7 @@ def test_rooms_stay_small(part: str) -> None:
         assert len(file.read_text().splitlines()) <= 300, f"{file.relative_to(ROOT)} holds too much"
 
 
-@pytest.mark.parametrize(("name", "model"), [("run_config", RunConfig), ("run_record", RunRecord)])
+@pytest.mark.parametrize(("name", "model"), SCHEMAS.items())
 def test_exported_schemas_are_those_of_the_contracts(name: str, model: type) -> None:
     file = ROOT / "docs" / "schema" / f"{name}.schema.json"
     assert json.loads(file.read_text()) == model.model_json_schema(), "run: make schemas"

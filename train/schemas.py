@@ -1,4 +1,4 @@
-"""Export the JSON Schemas of both contracts: `python -m train.schemas FOLDER`."""
+"""Export the JSON Schemas of the contracts: `python -m train.schemas FOLDER`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,21 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from train.collectives.record import Collectives
 from train.config import RunConfig
+from train.facts.record import NodeFacts
 from train.files import write_atomically
+from train.interconnect.record import JobNote, Tournament
 from train.record import RunRecord
 
-SCHEMAS: dict[str, type[BaseModel]] = {"run_config": RunConfig, "run_record": RunRecord}
+SCHEMAS: dict[str, type[BaseModel]] = {
+    "run_config": RunConfig,
+    "run_record": RunRecord,
+    "interconnect_facts": NodeFacts,
+    "interconnect_collectives": Collectives,
+    "interconnect_tournament": Tournament,
+    "interconnect_job": JobNote,
+}
 
 
 def export(folder: Path) -> None:
