@@ -61,7 +61,8 @@ def summary_frame(frame: pd.DataFrame, ranks: int) -> pd.DataFrame:
     keys = ["operation", "place", "mode", "bytes"]
     whole = frame[frame["ranks"] == ranks]
     ways = [whole.loc[whole["way"] == way, [*keys, "busbw", "median_s"]] for way in WAYS]
-    both = ways[0].merge(ways[1], on=keys, suffixes=("_raw", "_horovod")).sort_values("bytes")
+    # a merge keeps the order of its left side: series as they were measured, sizes going up
+    both = ways[0].merge(ways[1], on=keys, suffixes=("_raw", "_horovod"))
     by = both.groupby(keys[:-1], sort=False)
     large, small = by.last(), by.first()
     found = large.rename(columns={"busbw_raw": "raw_busbw", "busbw_horovod": "horovod_busbw"})

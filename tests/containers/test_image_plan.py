@@ -133,7 +133,8 @@ def test_build_command(plan) -> None:
         "/bin/apptainer", Path("/a b"), {"key": "k", "base": "b.sif"}, Path("x.sif"), Path("x.def")
     )
     assert command == [
-        "/bin/apptainer", "build", "--force", "--bind", "/a b:/mnt",
+        "/bin/apptainer", "build", "--force",
+        "--mksquashfs-args", "-comp gzip -Xcompression-level 3", "--bind", "/a b:/mnt",
         "--build-arg", "base=b.sif", "--build-arg", "key=k", "x.sif", "x.def",
     ]  # fmt: skip
 

@@ -96,6 +96,15 @@ class Sweeping:
             assert self.started[-1].poll() is None, self.started[-1].communicate()[0]
             time.sleep(0.2)
 
+    def wait_for_record(self, timeout_s: float) -> RunRecord:
+        """The record of the first start, while the sweep goes on."""
+        deadline = time.monotonic() + timeout_s
+        while not list(self.results.glob("long/digits-*/record.json")):
+            assert time.monotonic() < deadline, self.said()
+            assert self.started[-1].poll() is None, self.started[-1].communicate()[0]
+            time.sleep(0.2)
+        return self.record()
+
     def said(self) -> str:
         """The ends of all logs, for a failing test."""
         logs = [*self.results.glob("long/.submitit/*/*.out"), *self.results.glob("long/*/logs/*")]
