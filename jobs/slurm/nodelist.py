@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from jobs.slurm.commands import SlurmError
 from jobs.slurm.facts import Ask
-from jobs.suggest import unknown
+from jobs.suggest import nearest
 from train.config import ConfigError
 
 ALL_NODES = ("sinfo", "--noheader", "--all", "--Node", "--format=%N")
@@ -40,7 +40,11 @@ def read_nodes(text: str, ask: Ask) -> Wanted:
     there = set(ask(ALL_NODES).split())
     for name in names:
         if name not in there:
-            raise ConfigError(f"NODES={text}: {unknown('node', name, sorted(there))}")
+            near = nearest(name, sorted(there))
+            hint = f"did you mean {near!r}? " if near else ""
+            raise ConfigError(
+                f"NODES={text}: unknown node {name!r}; {hint}sinfo -N lists all {len(there)}"
+            )
     if not names:
         raise ConfigError(f"NODES={text!r}: expected a number, or names like node3,node[5-8]")
     if len(set(names)) < len(names):

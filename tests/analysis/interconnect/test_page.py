@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 from xml.etree import ElementTree as Xml
 
@@ -35,13 +36,43 @@ def cases(found: Run) -> dict[str, list[str]]:
     root = Xml.fromstring(junit(found, judge(found)))
     return {
         f"{suite.get('name')}/{case.get('name')}": [child.tag for child in case]
-        for suite in root for case in suite
+        for suite in root for case in suite.iter("testcase")
     }  # fmt: skip
 
 
 def test_junit_has_a_case_for_every_node_and_link_and_the_run() -> None:
     found = cases(run(tournament()))
     assert len(found) == 4 + 12 + 1 and not any(found.values())
+
+
+ATTRIBUTES = {
+    "testsuite": {"name", "package", "id", "timestamp", "hostname", "tests", "failures", "errors",
+                  "skipped", "time"},
+    "testcase": {"name", "classname", "time"},
+    "failure": {"message", "type"}, "error": {"message", "type"}, "skipped": set(),
+}  # fmt: skip
+
+
+def test_junit_has_the_form_of_ant() -> None:
+    """The rules of the strictest published schema, Apache Ant's JUnit.xsd by Windy Road, in short;
+    outputs of real runs were validated with the schema itself."""
+    found = Run(Path("r1"), None, tournament(slow=SLOW, retests=CONFIRMED),
+                collectives(series(), series(points=(), error="a <b> & c")))  # fmt: skip
+    for one in (found, run(tournament(slow=SLOW)), run(None)):
+        root = Xml.fromstring(junit(one, judge(one)))
+        assert root.tag == "testsuites" and not root.attrib
+        assert [suite.get("id") for suite in root] == [str(n) for n in range(len(root))]
+        for suite in root:
+            tags = [child.tag for child in suite]
+            assert tags[0] == "properties" and tags[-2:] == ["system-out", "system-err"]
+            assert set(tags[1:-2]) <= {"testcase"}
+            assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", suite.get("timestamp", ""))
+        for element in root.iter():
+            if element.tag in ATTRIBUTES:
+                assert set(element.attrib) == ATTRIBUTES[element.tag]
+            for name in {"time", "tests", "failures"} & set(element.attrib):
+                assert re.fullmatch(r"\d+(\.\d+)?", element.attrib[name])
+            assert element.tag != "testcase" or len(element) <= 1
 
 
 def test_junit_counts_what_it_shows() -> None:
@@ -51,10 +82,10 @@ def test_junit_counts_what_it_shows() -> None:
     found = cases(faulty)
     assert found["nodes/c"] == ["failure"] and found["links/a to b"] == ["error"]
     for suite in Xml.fromstring(junit(faulty, judge(faulty))):
-        inside = [child.tag for case in suite for child in case]
+        inside = [child.tag for case in suite.iter("testcase") for child in case]
         for counter, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
             assert int(suite.get(counter)) == inside.count(tag)
-        assert int(suite.get("tests")) == len(suite)
+        assert int(suite.get("tests")) == len(suite.findall("testcase"))
 
 
 def test_junit_of_a_run_that_cannot_tell() -> None:

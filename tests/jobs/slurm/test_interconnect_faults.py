@@ -146,7 +146,7 @@ def test_an_interface_that_is_not_there(measuring: Measuring) -> None:
     ("nodes", "words"),
     [
         ("1", "so there must be two or more"), ("9", "nothing was submitted"),
-        ("node[3-5]", "unknown node 'node5'; did you mean 'node1'?"),
+        ("node[3-5]", "unknown node 'node5'; did you mean 'node4'?"),
     ],
 )  # fmt: skip
 def test_requests_that_cannot_be(measuring: Measuring, nodes: str, words: str) -> None:
