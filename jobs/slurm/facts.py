@@ -20,6 +20,11 @@ _FIELDS = 10
 _OUT_OF_USE = ("down", "drain", "fail", "error", "unknown", "inval", "future", "power")
 
 
+def out_of_use(state: str) -> bool:
+    """Whether nodes in this state, as sinfo writes it, take no job."""
+    return state.startswith(_OUT_OF_USE)
+
+
 @dataclass(frozen=True)
 class Nodes:
     """Equal nodes of one partition in one state: a line of sinfo."""
@@ -38,7 +43,7 @@ class Nodes:
 
     @property
     def usable(self) -> bool:
-        return not self.state.startswith(_OUT_OF_USE)
+        return not out_of_use(self.state)
 
     def gpus_of(self, kind: str | None) -> int:
         """GPUs of one type, or of any."""

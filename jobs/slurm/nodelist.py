@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from jobs.slurm.commands import SlurmError
-from jobs.slurm.facts import Ask
+from jobs.slurm.facts import Ask, out_of_use
 from jobs.suggest import nearest
 from train.config import ConfigError
 
 ALL_NODES = ("sinfo", "--noheader", "--all", "--Node", "--format=%N")
+STATES = ("sinfo", "--noheader", "--Node", "--format=%N %T")
 
 
 class Wanted(NamedTuple):
@@ -17,6 +18,34 @@ class Wanted(NamedTuple):
 
     number: int
     names: str | None = None
+
+
+def check_in_use(wanted: Wanted, partition: str | None, ask: Ask) -> None:
+    """A sweep waits for nodes that are out of use; whoever looks at a network wants to know now.
+
+    Raises:
+        ConfigError: named nodes, or too many others, are down, drained or reserved.
+        SlurmError: Slurm does not answer.
+    """
+    where = () if partition is None else (f"--partition={partition}",)
+    lines = ask((*STATES, *where)).splitlines()
+    states = dict(line.split(maxsplit=1) for line in lines if line.strip())
+    out = {name: state for name, state in states.items() if out_of_use(state)}
+    if wanted.names is not None:
+        chosen = ask(("scontrol", "show", "hostnames", wanted.names)).split()
+        bad = [f"{name} is {out[name]}" for name in chosen if name in out]
+        if bad:
+            raise ConfigError(
+                f"NODES={wanted.names}: {', '.join(bad)}; nothing was submitted. Name others, or "
+                "bring them back (sinfo -R tells why)"
+            )
+    elif len(states) - len(out) < wanted.number:
+        told = ", ".join(f"{name} {state}" for name, state in sorted(out.items())[:8])
+        raise ConfigError(
+            f"NODES={wanted.number}: {len(states) - len(out)} of {len(states)} nodes are in use "
+            f"by Slurm, the others are out of use ({told}); nothing was submitted. Ask for fewer, "
+            "or bring them back (sinfo -R tells why)"
+        )
 
 
 def read_nodes(text: str, ask: Ask) -> Wanted:

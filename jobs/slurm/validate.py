@@ -14,7 +14,7 @@ from jobs.slurm.follow import Watcher, wait_for
 from jobs.slurm.image import find_image
 from jobs.slurm.interconnect import NO_KILL, InterconnectTask, minutes_for
 from jobs.slurm.interconnect_job import run_interconnect
-from jobs.slurm.nodelist import Wanted, read_nodes
+from jobs.slurm.nodelist import Wanted, check_in_use, read_nodes
 from jobs.slurm.program import hand_over, is_anothers
 from jobs.slurm.script import check_path, job_name, parameters
 from jobs.slurm.shape import Shape
@@ -84,6 +84,7 @@ def validate(request: Request) -> int:
         minutes = minutes_for(task)
         for remark in check_site(task.site, [shape], ask, minutes=minutes):
             say(remark)
+        check_in_use(wanted, task.site.partition, ask)
         unit = Unit((FOLDER_NAME,), shape, minutes)
         job = _submit(task, Array(shape, (unit,), minutes, 1), wanted)
         where = f" ({wanted.names})" if wanted.names else ""

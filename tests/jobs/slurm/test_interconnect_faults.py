@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from tests.jobs.slurm.sweeping import BARE, ROOT
-from tests.practice import Practice
+from tests.practice import Practice, answers
 from train.interconnect.record import Tournament
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(600)]
@@ -52,8 +52,10 @@ class Measuring:
             "--nodes", nodes, "--samples", "3", "--sample-s", "0.15", "--phases", phases, *options,
         )  # fmt: skip
 
-    def verdict(self, fault: str, nodes: str = "4") -> tuple[int, dict, Tournament]:
-        done = self.measure(nodes=nodes)
+    def verdict(
+        self, fault: str, nodes: str = "4", phases: str = "tournament"
+    ) -> tuple[int, dict, Tournament]:
+        done = self.measure(nodes=nodes, phases=phases)
         assert done.returncode == 0, done.stderr
         folder = Path(done.stdout.strip())
         judged = self.command("analysis", "interconnect", str(folder))
@@ -153,6 +155,45 @@ def test_requests_that_cannot_be(measuring: Measuring, nodes: str, words: str) -
     done = measuring.measure(nodes=nodes)
     assert done.returncode == 2 and words in done.stderr, done.stderr
     assert not list((measuring.folder / "results" / "interconnect").glob("2*"))
+
+
+def test_a_node_with_another_mtu_is_named_by_what_it_says(measuring: Measuring) -> None:
+    """TCP finds a size that passes, so no rate tells."""
+    mtu = ["ip", "link", "set", "eth0", "mtu"]
+    assert measuring.practice.inside("node2", *mtu, "1400").returncode == 0
+    try:
+        code, verdict, _ = measuring.verdict("node2 with MTU 1400", phases="preflight,tournament")
+    finally:
+        measuring.practice.inside("node2", *mtu, "1500")
+    assert (code, verdict["status"]) == (1, "FAIL"), verdict
+    faults = [f for f in verdict["findings"] if f["weight"] == "fault"]
+    assert [(f["what"], f["nodes"]) for f in faults] == [("MTU", ["node2"])]
+    assert faults[0]["evidence"] == "MTU: 1400 on node2; 1500 on the others"
+
+
+def test_a_busy_processor_is_no_fault_of_the_network(measuring: Measuring) -> None:
+    hog = "timeout 300 sh -c 'while :; do :; done' > /dev/null 2>&1 &"
+    spin = f"for i in 1 2 3 4; do {hog} done"
+    assert measuring.practice.inside("node2", "sh", "-c", spin).returncode == 0
+    try:
+        code, verdict, _ = measuring.verdict("processors of node2 busy, links healthy")
+    finally:
+        measuring.practice.inside("node2", "pkill", "-f", "while :; do [:]; done")
+    assert (code, verdict["status"]) in ((0, "PASS"), (3, "UNDECIDED")), verdict
+    assert not [f for f in verdict["findings"] if f["weight"] == "fault"], verdict
+
+
+def test_a_node_whose_daemon_is_gone_is_not_asked_for(measuring: Measuring) -> None:
+    measuring.practice.stop_node("node3")
+    deadline = time.monotonic() + 120
+    while "down" not in answers.node_states(measuring.practice.place).get("node3", ""):
+        assert time.monotonic() < deadline, answers.node_states(measuring.practice.place)
+        time.sleep(1)
+    done = measuring.measure()
+    assert done.returncode == 2, done.stderr
+    assert "out of use (node3 down*)" in done.stderr and "nothing was submitted" in done.stderr
+    done = measuring.measure(nodes="node[2-3]")
+    assert done.returncode == 2 and "node3 is down*" in done.stderr, done.stderr
 
 
 def test_a_node_that_dies_is_named_and_the_rest_is_measured(measuring: Measuring) -> None:

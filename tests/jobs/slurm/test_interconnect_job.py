@@ -20,7 +20,7 @@ from jobs.slurm.interconnect import (
     minutes_for,
     tournament_s,
 )
-from jobs.slurm.nodelist import ALL_NODES, read_nodes
+from jobs.slurm.nodelist import ALL_NODES, Wanted, check_in_use, read_nodes
 from jobs.slurm.validate import phases_named
 from train.collectives.plan import fewer, plan
 from train.config import ConfigError
@@ -126,6 +126,23 @@ def test_a_node_list_with_a_typo(text: str, names: str, words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read_nodes(text, answers(names))
     assert words in str(caught.value)
+
+
+def states(*told: str) -> Any:
+    def ask(argv: Any) -> str:
+        if argv[0] == "scontrol":
+            return "node1\nnode3\n"
+        return "".join(f"node{number} {state}\n" for number, state in enumerate(told, 1))
+
+    return ask
+
+
+def test_nodes_out_of_use_are_refused_and_not_waited_for() -> None:
+    check_in_use(Wanted(2), "p", states("idle", "allocated", "down*"))
+    with pytest.raises(ConfigError, match=r"2 of 3 nodes are in use by Slurm.*node3 down\*"):
+        check_in_use(Wanted(3), "p", states("idle", "mixed", "down*"))
+    with pytest.raises(ConfigError, match="node3 is drained; nothing was submitted"):
+        check_in_use(Wanted(2, "node[1,3]"), None, states("idle", "idle", "drained"))
 
 
 def test_phases_by_name() -> None:

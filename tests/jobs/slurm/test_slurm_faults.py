@@ -230,7 +230,6 @@ def test_submission_while_the_controller_is_away(sweeping: Sweeping) -> None:
     assert "Slurm" in out
     assert "Traceback" not in out
     sweeping.practice.start_controller()
-    sweeping.completes_again()
 
 
 def test_two_sweeps_at_once(sweeping: Sweeping) -> None:
