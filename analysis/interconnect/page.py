@@ -73,7 +73,7 @@ def figures_of(run: Run, line_bits: float | None = None) -> list[Figure]:
     if pairs is not None and pairs.decision.middle is not None:
         frame = pairs_frame(pairs)
         frame = frame[frame["phase"] == "tournament"]
-        names = [node.name for node in pairs.nodes]
+        names = in_switch_order([node.name for node in pairs.nodes], pairs.switches)
         figures += [
             rate_heatmap(frame, names, pairs.decision.middle), latency_heatmap(frame, names)
         ]  # fmt: skip
@@ -83,6 +83,10 @@ def figures_of(run: Run, line_bits: float | None = None) -> list[Figure]:
         figures.append(bandwidth_figure(frame, ranks, likely.levels if likely else []))
         figures.append(latency_figure(frame, ranks))
     return [figure for figure in figures if figure.svg is not None]
+
+
+def in_switch_order(names: list[str], switches: dict[str, str]) -> list[str]:
+    return sorted(names, key=lambda name: (switches.get(name, ""), names.index(name)))
 
 
 def render(run: Run, verdict: Verdict, figures: list[Figure]) -> str:

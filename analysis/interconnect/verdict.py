@@ -125,7 +125,7 @@ def _suspects(found: Tournament) -> Iterator[Finding]:
 
 def _family(kind: str) -> str:
     """A node's suspicion may be narrowed to one of its directions by the retest."""
-    return "link" if kind == "link" else "side"
+    return "link" if kind == "link" else "uplink" if kind.startswith("uplink") else "side"
 
 
 def _retested(suspect: Suspect, retest: Retest | None, middle: float | None) -> Finding:

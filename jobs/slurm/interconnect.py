@@ -6,6 +6,8 @@ import math
 import sys
 from pathlib import Path
 
+from pydantic import Field
+
 from jobs.site import Site
 from jobs.slurm.shape import Shape
 from jobs.slurm.step import GLOO, IMAGE_PYTHON, NO_IMAGE, step_argv, step_environment
@@ -44,6 +46,7 @@ class InterconnectTask(Frozen):
     sample_s: float
     phases: tuple[Phase, ...] = PHASES
     ranks_per_node: int = 1  # of the collectives
+    switches: dict[str, str] = Field(default_factory=dict)  # node -> leaf switch
 
 
 def tournament_s(nodes: int, samples: int, sample_s: float) -> float:

@@ -3,6 +3,7 @@ runs on the allocation's first node and leaves what the verdict is made from."""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -17,13 +18,14 @@ from jobs.slurm.step import rank_base
 from jobs.stop import Reason, Stop, stopped_by_signals
 from train.facts.record import When
 from train.files import write_atomically
-from train.interconnect.record import JOB_NAME, JobNote, Phase, Step, Trouble
+from train.interconnect.record import JOB_NAME, SWITCHES_NAME, JobNote, Phase, Step, Trouble
 
 
 def run_interconnect(told: dict[str, Any]) -> None:
     """Called by submitit. Exit code 1 where a phase did not come to its end."""
     task = InterconnectTask.model_validate(told)
     allocation = Allocation.read(os.environ, minutes_for(task), task.site.slurm_conf)
+    write_atomically(Path(task.folder) / SWITCHES_NAME, json.dumps(task.switches) + "\n")
     steps: list[Step] = []
     with stopped_by_signals() as stop, warned_by_signal():
         for phase, when in turns(task):

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
+from jobs.slurm.commands import SlurmError
 from jobs.slurm.facts import Ask
 
 TOPOLOGY = ("scontrol", "show", "topology")
 
 
-def leaves(ask: Ask, nodes: Iterable[str]) -> dict[str, str]:
-    """Node -> leaf switch, of those ``nodes`` that have one; empty where Slurm knows no switches.
+def leaves(ask: Ask) -> dict[str, str]:
+    """Node -> leaf switch; empty where Slurm knows no switches, which most sites have not told it.
 
     Raises:
         SlurmError: Slurm does not answer.
     """
-    wanted, found = set(nodes), {}
-    for switch, names in read_leaves(ask(TOPOLOGY)):
-        for node in ask(("scontrol", "show", "hostnames", names)).split():
-            if node in wanted:
-                found[node] = switch
-    return found
+    try:
+        text = ask(TOPOLOGY)
+    except SlurmError as error:
+        if error.passing:
+            raise
+        return {}  # another topology plugin than tree
+    return {
+        node: switch
+        for switch, names in read_leaves(text)
+        for node in ask(("scontrol", "show", "hostnames", names)).split()
+    }
 
 
 def read_leaves(text: str) -> list[tuple[str, str]]:

@@ -19,6 +19,7 @@ from jobs.slurm.program import hand_over, is_anothers
 from jobs.slurm.script import check_path, job_name, parameters
 from jobs.slurm.shape import Shape
 from jobs.slurm.submit import submit_array
+from jobs.slurm.topology import leaves
 from jobs.slurm.units import Array, Unit
 from jobs.slurm.where import asker
 from jobs.submit import FOLDER_NAME as SUBMITIT
@@ -79,7 +80,7 @@ def validate(request: Request) -> int:
             hand_over(request.site, parent)
         parent.mkdir(parents=True, exist_ok=True)
         name = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-n{wanted.number}"
-        task = _task(request, wanted, parent / name)
+        task = _task(request, wanted, parent / name, leaves(ask))
         shape = Shape(wanted.number, request.ranks_per_node)
         minutes = minutes_for(task)
         for remark in check_site(task.site, [shape], ask, minutes=minutes):
@@ -103,7 +104,9 @@ def validate(request: Request) -> int:
     return 0
 
 
-def _task(request: Request, wanted: Wanted, folder: Path) -> InterconnectTask:
+def _task(
+    request: Request, wanted: Wanted, folder: Path, switches: dict[str, str]
+) -> InterconnectTask:
     site = request.site.site
     if site.max_nodes is not None and wanted.number > site.max_nodes:
         raise ConfigError(
@@ -125,6 +128,7 @@ def _task(request: Request, wanted: Wanted, folder: Path) -> InterconnectTask:
         sample_s=request.sample_s,
         phases=request.phases,
         ranks_per_node=request.ranks_per_node,
+        switches=switches,
     )
 
 

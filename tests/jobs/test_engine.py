@@ -37,6 +37,16 @@ if RANK == 0:
     (CELL / "span.json").write_text(json.dumps(dict(span, end=time.time())))
 good()
 """
+#: the same, but waits until another cell has begun, too, however slow the machine is
+TOGETHER = SPAN.replace(
+    "    live(0.6)\n",
+    """    (CELL / "begun").touch()
+    until = time.time() + 60
+    while len(list(CELL.parent.glob("*/begun"))) < 2 and time.time() < until:
+        live(0.05)
+    live(0.3)
+""",
+)
 STOPPED = Reason("cancelled", "a test")
 
 
@@ -120,7 +130,7 @@ def test_one_after_the_other_in_order(sweep) -> None:
 
 
 def test_two_at_once_on_cores_of_their_own_and_a_big_one_alone(sweep) -> None:
-    trial = sweep(SPAN, 1, 2, 4)
+    trial = sweep(TOGETHER, 1, 2, 4)
     assert trial.run(cores=3, at_once=3) == ["completed"] * 3
     (a_begin, a_end, a), (b_begin, b_end, b), (c_begin, _, _) = spans(trial)
     assert a_begin < b_end and b_begin < a_end, "side by side"

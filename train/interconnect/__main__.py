@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
 import secrets
 import socket
@@ -23,7 +24,7 @@ from train.interconnect.agent import run_agent
 from train.interconnect.calibration import calibration_of
 from train.interconnect.coordinator import Coordinator
 from train.interconnect.meeting import Meeting, MeetingError, join, look_up, publish
-from train.interconnect.record import TOURNAMENT_NAME
+from train.interconnect.record import SWITCHES_NAME, TOURNAMENT_NAME
 from train.interconnect.stream import Plan
 from train.interconnect.tournament import play
 from train.interfaces import NAME, Interface, own_interface
@@ -75,6 +76,21 @@ def _serve(options: argparse.Namespace, interface: Interface, world: int) -> int
     return asyncio.run(_coordinate(options, interface, world))
 
 
+def _switches(folder: Path) -> dict[str, str]:
+    """
+    Raises:
+        ConfigError: the file is there and broken.
+    """
+    file = folder / SWITCHES_NAME
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+        return {str(node): str(switch) for node, switch in found.items()}
+    except FileNotFoundError:
+        return {}
+    except (ValueError, AttributeError) as error:
+        raise ConfigError(f"{file}: expected an object of nodes and switches: {error}") from error
+
+
 async def _coordinate(options: argparse.Namespace, interface: Interface, world: int) -> int:
     token = secrets.token_hex(16)
     coordinator = Coordinator(token)
@@ -87,7 +103,10 @@ async def _coordinate(options: argparse.Namespace, interface: Interface, world: 
                   "more: a network of one cannot be measured", file=sys.stderr)  # fmt: skip
             return EXIT_TOO_FEW
         plan = Plan(samples=options.samples, sample_s=options.sample_s)
-        found = await play(coordinator, plan, options.seed, lambda text: print(text, flush=True))
+        switches = _switches(options.out)
+        found = await play(
+            coordinator, plan, options.seed, lambda text: print(text, flush=True), switches
+        )
         # a thread of its own: simulated networks are played in event loops, too
         rows = await asyncio.to_thread(calibration_of, found)
         found = found.model_copy(update={"calibrated": rows})

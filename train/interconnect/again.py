@@ -56,6 +56,22 @@ async def look_again(
     return Retest(**told, kind=kind, ratio=ratio, waited=waited, outcome=outcome, why=why)
 
 
+async def look_across(
+    run: Run, suspect: Suspect, tried: Sequence[Round], others: Sequence[Round]
+) -> Retest:
+    """An uplink once more: all of its leaf at once and nothing else, beside another uplink so."""
+    told = {"nodes": suspect.nodes, "kind": suspect.kind, "partners": (), "waited": None}
+    normal = [_rate(m) for pairs in others for m in await run(pairs, _RETEST) if m.rates]
+    rates = [[_rate(m) for m in await run(pairs, _RETEST) if m.rates] for pairs in tried]
+    if not normal or not rates or not all(rates):
+        return Retest(**told, ratio=None, outcome="unreachable",
+                      why="no healthy uplink to compare with")  # fmt: skip
+    ratio = min(float(np.median(way)) for way in rates) / float(np.median(normal))
+    slow = ["uplink"] if ratio < Limits().low else []
+    outcome, why = _outcome(slow, ratio, 0.0)
+    return Retest(**told, ratio=ratio, outcome=outcome, why=why)
+
+
 def _outcome(slow: Sequence[str], ratio: float, lost: float) -> tuple[Outcome, str]:
     """lost: share of the time. Without that loss the rate would be at most ratio / (1 - lost)."""
     low = Limits().low

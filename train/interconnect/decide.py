@@ -19,6 +19,7 @@ from train.frozen import Frozen
 from train.interconnect.matrix import Matrix, Rates, robust_deviation
 from train.interconnect.rounds import Pair
 from train.interconnect.suspects import Decision, Kind, Suspect
+from train.interconnect.switches import Leaves, level, uplinks, without
 
 SENDS, RECEIVES = True, False
 
@@ -42,14 +43,18 @@ class _Scale(NamedTuple):
         return (value - self.middle) / self.deviation
 
 
-def decide(matrix: Matrix, limits: Limits | None = None) -> Decision:
-    """Compare sides, then links, with their peers.
+def decide(matrix: Matrix, limits: Limits | None = None, leaves: Leaves | None = None) -> Decision:
+    """Compare uplinks of leaf switches where these are known, then sides, then links, with peers.
 
     Two nodes have no peers: only their two directions can differ. Where half of the nodes or more
     are slow, or only the scatter is large, nothing is blamed and ``undecided`` says why.
     """
     limits = limits or Limits()
     silent = _silent(matrix)
+    across, rising = None, []
+    if leaves is not None:
+        rising = uplinks(matrix, leaves, limits.z, limits.low, limits.floor)
+        matrix, across = level(without(matrix, leaves, rising), leaves)
     sides = side_rates(matrix, limits)
     known = {side: rate for side, rate in sides.items() if np.isfinite(rate)}
     if not known:
@@ -66,12 +71,13 @@ def decide(matrix: Matrix, limits: Limits | None = None) -> Decision:
         reason = split
     else:
         slow = [s for s, rate in known.items() if _is_slow(rate, scale, limits, limits.z)]
-    suspects = [*silent, *_sides_to_suspects(slow, sides, matrix, scale, limits)]
+    suspects = [*silent, *rising, *_sides_to_suspects(slow, sides, matrix, scale, limits)]
     suspects += _links(matrix, sides, limits)
     visible = min(limits.low, 1 - limits.z * scale.deviation / scale.middle)
     return Decision(
-        suspects=tuple(suspects), undecided=reason, middle=scale.middle, visible=visible
-    )
+        suspects=tuple(suspects), undecided=reason, middle=scale.middle, visible=visible,
+        across=across,
+    )  # fmt: skip
 
 
 def side_rates(matrix: Matrix, limits: Limits) -> dict[tuple[int, bool], float]:

@@ -11,6 +11,8 @@ from train.interconnect.suspects import Decision, Kind
 
 TOURNAMENT_NAME = "tournament.json"
 JOB_NAME = "job.json"
+#: Node -> leaf switch, for the tournament; an empty object where none is known.
+SWITCHES_NAME = "switches.json"
 
 
 class Node(Frozen):
@@ -115,6 +117,8 @@ class Tournament(Frozen):
     decision: Decision
     retests: tuple[Retest, ...]
     calibrated: tuple[Calibrated, ...] = ()
+    # node -> leaf switch, as far as Slurm knows them
+    switches: dict[str, str] = Field(default_factory=dict)
 
 
 class Trouble(Frozen):

@@ -45,24 +45,39 @@ class SimulatedFabric:
         )
         self.send, self.receive = np.full(count, _RATE), np.full(count, _RATE)
         self.path: dict[Pair, float] = {}
+        #: leaf of each node, and what each leaf sends and receives at most, shared by its pairs
+        self.leaf: list[int] = [0] * count
+        self.up: dict[int, float] = {}
+        self.down: dict[int, float] = {}
         self._noise, self._rng = noise, np.random.default_rng(seed)
         self._own: dict[Pair, float] = {}
         self.rounds = 0
 
     async def measure(self, pairs: Round, plan: Plan, phase: str) -> list[Measurement]:
         self.rounds += 1
-        return [self._measure(pair, plan, phase, len(pairs)) for pair in pairs]
+        return [self._measure(pair, plan, phase, pairs) for pair in pairs]
 
-    def _measure(self, pair: Pair, plan: Plan, phase: str, together: int) -> Measurement:
+    def _share(self, pair: Pair, pairs: Round) -> float:
+        """What the uplinks leave this pair of those that cross them now."""
+        a, b = self.leaf[pair.sender], self.leaf[pair.receiver]
+        if a == b:
+            return float("inf")
+        crossing = [(self.leaf[p.sender], self.leaf[p.receiver]) for p in pairs]
+        leaving = sum(x == a != y for x, y in crossing)
+        coming = sum(y == b != x for x, y in crossing)
+        return min(self.up.get(a, np.inf) / leaving, self.down.get(b, np.inf) / coming)
+
+    def _measure(self, pair: Pair, plan: Plan, phase: str, pairs: Round) -> Measurement:
         own = self._own.setdefault(pair, 1 + self._noise.pair * self._rng.normal())
         truth = min(
-            self.send[pair.sender], self.receive[pair.receiver], self.path.get(pair, np.inf)
-        )
+            self.send[pair.sender], self.receive[pair.receiver], self.path.get(pair, np.inf),
+            self._share(pair, pairs),
+        )  # fmt: skip
         scatter = 1 + self._noise.sample * self._rng.normal(size=plan.samples)
         end = End(cpu_s=0, waited_s=0, wall_s=1, received_bytes=None, sent_bytes=None)
         return Measurement(
             sender=self.nodes[pair.sender].name, receiver=self.nodes[pair.receiver].name,
-            phase=phase, together=together, rates=tuple(np.maximum(truth * own * scatter, 1.0)),
+            phase=phase, together=len(pairs), rates=tuple(np.maximum(truth * own * scatter, 1.0)),
             at_sender=end, at_receiver=end,
         )  # fmt: skip
 

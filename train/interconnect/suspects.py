@@ -6,12 +6,13 @@ from typing import Literal
 
 from train.frozen import Frozen
 
-Kind = Literal["node", "send", "receive", "link"]
+Kind = Literal["node", "send", "receive", "link", "uplink", "uplink-send", "uplink-receive"]
 
 
 class Suspect(Frozen):
-    """nodes: one, or sender and receiver of a link. ratio: to the peers' median, or for a link to
-    what its ends can do; None where nothing came through at all."""
+    """nodes: one, or sender and receiver of a link; of an uplink the leaf switch, or two of them.
+    ratio: to the peers' median, or for a link to what its ends can do; None where nothing came
+    through at all."""
 
     kind: Kind
     nodes: tuple[str, ...]
@@ -23,9 +24,11 @@ class Suspect(Frozen):
 
 
 class Decision(Frozen):
-    """middle: bit/s, the median side. visible: a side below this share of it would be a suspect."""
+    """across: what pairs across leaf switches reach of those within; None: not known.
+    middle: bit/s, the median side. visible: a side below this share of it would be a suspect."""
 
     suspects: tuple[Suspect, ...]
     undecided: str | None
     middle: float | None
     visible: float | None
+    across: float | None = None

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Protocol
 
 import numpy as np
 
-from train.interconnect.again import Run, look_again
+from train.interconnect.again import Run, look_across, look_again
 from train.interconnect.decide import decide
 from train.interconnect.matrix import Matrix, matrix_of, robust_deviation
 from train.interconnect.record import Measurement, Node, Noise, Tournament
 from train.interconnect.rounds import Pair, Round, everyone, one_at_a_time, some_partners
 from train.interconnect.stream import Plan
+from train.interconnect.switches import fit_partners, leaves_of, retest_rounds
 
 #: More nodes than this meet some partners only, drawn at random.
 ALL_PAIRS = 128
@@ -37,8 +38,16 @@ class Measures(Protocol):
     async def measure(self, pairs: Round, plan: Plan, phase: str) -> list[Measurement]: ...
 
 
-async def play(coordinator: Measures, plan: Plan, seed: int, say: Say) -> Tournament:
+async def play(
+    coordinator: Measures,
+    plan: Plan,
+    seed: int,
+    say: Say,
+    switches: Mapping[str, str] | None = None,
+) -> Tournament:
     """All phases; needs at least two agents.
+
+    switches: node -> leaf switch, of the nodes whose switch is known.
 
     Suspects are measured again with fresh partners and nothing beside them, and only what is slow
     again is confirmed: what recovers alone was contention.
@@ -63,15 +72,23 @@ async def play(coordinator: Measures, plan: Plan, seed: int, say: Say) -> Tourna
         await run(pairs, "tournament")
     names = tuple(node.name for node in coordinator.nodes)
     matrix = matrix_from(names, [m for m in done if m.phase == "tournament"])
-    decision = decide(matrix)
+    leaves = leaves_of(names, switches or {})
+    decision = decide(matrix, leaves=leaves)
     # a slow link does not make its ends unfit to compare others with
-    accused = {name for s in decision.suspects if s.kind != "link" for name in s.nodes}
+    accused = {n for s in decision.suspects if s.kind in ("node", "send", "receive")
+               for n in s.nodes}  # fmt: skip
     healthy = [number for number in range(count) if names[number] not in accused]
     retests = []
     for index, suspect in enumerate(decision.suspects):
         if suspect.ratio is not None:
             say(f"once more and alone: {suspect.kind} {' -> '.join(suspect.nodes)}")
-            retests.append(await look_again(run, names, suspect, healthy, index))
+            if suspect.kind.startswith("uplink"):
+                assert leaves is not None
+                tried, others = retest_rounds(suspect, leaves, decision.suspects)
+                retests.append(await look_across(run, suspect, tried, others))
+            else:
+                fit = fit_partners(suspect, names, healthy, leaves, decision.suspects)
+                retests.append(await look_again(run, names, suspect, fit, index))
     return Tournament(
         started_at=began,
         seconds=time.monotonic() - started,
@@ -82,6 +99,7 @@ async def play(coordinator: Measures, plan: Plan, seed: int, say: Say) -> Tourna
         measurements=tuple(done),
         decision=decision,
         retests=tuple(retests),
+        switches=dict(switches or {}),
     )
 
 

@@ -1,0 +1,209 @@
+"""Nodes on leaf switches: pairs within a leaf and across leaves are two populations.
+
+Across leaves a fabric may carry less by design (oversubscription), so what is across is brought to
+the level of what is within before nodes are compared. A leaf whose nodes are fast among themselves
+and slow towards all others has a slow uplink: a fault of none of its nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from train.interconnect.matrix import Matrix, Rates, robust_deviation
+from train.interconnect.rounds import Pair, Round
+from train.interconnect.suspects import Kind, Suspect
+
+
+class Leaves(NamedTuple):
+    """names: of switches. of: number of the switch of each node; -1: none is known."""
+
+    names: tuple[str, ...]
+    of: tuple[int, ...]
+
+    def members(self, leaf: int) -> list[int]:
+        return [node for node, own in enumerate(self.of) if own == leaf]
+
+
+def leaves_of(nodes: Sequence[str], known: Mapping[str, str]) -> Leaves | None:
+    """None where fewer than two switches with two nodes each are known: nothing to tell apart."""
+    names = tuple(sorted({known[node] for node in nodes if node in known}))
+    own = tuple(names.index(known[node]) if node in known else -1 for node in nodes)
+    shared = [leaf for leaf in range(len(names)) if own.count(leaf) > 1]
+    return Leaves(names, own) if len(shared) > 1 else None
+
+
+def level(matrix: Matrix, leaves: Leaves) -> tuple[Matrix, float | None]:
+    """The matrix with what is across leaves raised to the level of what is within; and that level
+    before, as a share. None: one of the two was not measured."""
+    across = _across(leaves)
+    measured = np.isfinite(matrix.rates)
+    inside, outside = matrix.rates[measured & ~across], matrix.rates[measured & across]
+    if not len(inside) or not len(outside):
+        return matrix, None
+    share = float(np.median(outside) / np.median(inside))
+    if share >= 1:
+        return matrix, share
+    return replace(matrix, rates=np.where(across, matrix.rates / share, matrix.rates)), share
+
+
+def without(matrix: Matrix, leaves: Leaves, suspects: Sequence[Suspect]) -> Matrix:
+    """Without the pairs through slow uplinks, which say nothing of their nodes."""
+    rates = matrix.rates.copy()
+    number = np.array(leaves.of)
+    across = _across(leaves)
+    for suspect in suspects:
+        for row, column in _blocks(suspect, leaves):
+            mine = np.ones_like(across)
+            if row is not None:
+                mine &= (number == row)[:, None]
+            if column is not None:
+                mine &= (number == column)[None, :]
+            rates[across & mine] = np.nan
+    return replace(matrix, rates=rates)
+
+
+def uplinks(matrix: Matrix, leaves: Leaves, z: float, low: float, floor: float) -> list[Suspect]:
+    """A leaf is scored by its best other leaf, each by its better pairs: all of them across."""
+    shared = [leaf for leaf in range(len(leaves.names)) if len(leaves.members(leaf)) > 1]
+    blocks = {
+        (a, b): _better(matrix.rates[np.ix_(leaves.members(a), leaves.members(b))])
+        for a in shared
+        for b in shared
+        if a != b
+    }
+    if len(shared) == 2:
+        return _one_way(blocks, shared, leaves, z, low, floor)
+    scores = {
+        (leaf, way): _best([rate for pair, rate in blocks.items() if pair[place] == leaf])
+        for leaf in shared
+        for way, place in (("send", 0), ("receive", 1))
+    }
+    known = [rate for rate in scores.values() if np.isfinite(rate)]
+    if not known:
+        return []
+    middle = float(np.median(known))
+    scatter = max(robust_deviation(known), floor * middle)
+    found = []
+    for leaf in shared:
+        slow = [
+            way for way in ("send", "receive")
+            if scores[leaf, way] < low * middle and (scores[leaf, way] - middle) / scatter < -z
+        ]  # fmt: skip
+        if slow:
+            worst = min(scores[leaf, way] for way in slow)
+            found.append(_suspect(slow, (leaves.names[leaf],), worst / middle,
+                                  (worst - middle) / scatter, len(shared) - 1))  # fmt: skip
+    return found
+
+
+def _one_way(
+    blocks: Mapping[tuple[int, int], float],
+    shared: Sequence[int],
+    leaves: Leaves,
+    z: float,
+    low: float,
+    floor: float,
+) -> list[Suspect]:
+    """Of two leaves: one direction against the other."""
+    there, back = ((shared[0], shared[1]), (shared[1], shared[0]))
+    slow, fast = (there, back) if blocks[there] < blocks[back] else (back, there)
+    ratio = blocks[slow] / blocks[fast]
+    if not ratio < low or (ratio - 1) / floor > -z:
+        return []
+    names = (leaves.names[slow[0]], leaves.names[slow[1]])
+    return [_suspect(["send"], names, ratio, (ratio - 1) / floor, 1)]
+
+
+def _suspect(
+    ways: Sequence[str], names: tuple[str, ...], ratio: float, deviations: float, partners: int
+) -> Suspect:
+    kind: Kind = (
+        "uplink" if len(ways) == 2 else "uplink-send" if ways[0] == "send" else "uplink-receive"
+    )
+    return Suspect(
+        kind=kind, nodes=names, ratio=ratio, deviations=deviations, slow=partners,
+        partners=partners,
+        why="its nodes are as fast as others among themselves and slow towards all other leaves",
+    )  # fmt: skip
+
+
+def fit_partners(
+    suspect: Suspect, names: Sequence[str], healthy: Sequence[int], leaves: Leaves | None,
+    suspects: Sequence[Suspect],
+) -> list[int]:  # fmt: skip
+    """Of the ``healthy``, those whom no slow uplink parts from a node or link."""
+    if leaves is None:
+        return list(healthy)
+    accused = {name for s in suspects if s.kind.startswith("uplink") for name in s.nodes}
+    behind = {leaf for leaf, name in enumerate(leaves.names) if name in accused}
+    own = {leaves.of[names.index(name)] for name in suspect.nodes}
+    near = [node for node in healthy if leaves.of[node] in own]
+    far = [node for node in healthy if leaves.of[node] not in behind]
+    return near if own & behind else far
+
+
+def retest_rounds(
+    suspect: Suspect, leaves: Leaves, suspects: Sequence[Suspect]
+) -> tuple[list[Round], list[Round]]:
+    """Rounds through the suspect uplink, and as many pairs through others, to compare with.
+
+    All of a leaf at once and nothing else: a degraded uplink is slow in company of its own only.
+    """
+    accused = {name for s in suspects if s.kind.startswith("uplink") for name in s.nodes}
+    healthy = [leaf for leaf, name in enumerate(leaves.names)
+               if name not in accused and len(leaves.members(leaf)) > 1]  # fmt: skip
+    mine = leaves.names.index(suspect.nodes[0])
+    if len(suspect.nodes) == 2:
+        other = leaves.names.index(suspect.nodes[1])
+        return [_facing(leaves, mine, other)], [_facing(leaves, other, mine)]
+    if not healthy:
+        return [], []
+    ways = {"uplink-send": ("send",), "uplink-receive": ("receive",)}
+    tried = [
+        _facing(leaves, mine, healthy[0]) if way == "send" else _facing(leaves, healthy[0], mine)
+        for way in ways.get(suspect.kind, ("send", "receive"))
+    ]
+    if len(healthy) < 2:
+        return tried, []
+    count = len(tried[0])
+    return tried, [_facing(leaves, healthy[1], healthy[0])[:count]]
+
+
+def _facing(leaves: Leaves, a: int, b: int) -> Round:
+    pairs = zip(leaves.members(a), leaves.members(b), strict=False)
+    return tuple(Pair(sender, receiver) for sender, receiver in pairs)
+
+
+def _blocks(suspect: Suspect, leaves: Leaves) -> list[tuple[int | None, int | None]]:
+    first = leaves.names.index(suspect.nodes[0])
+    if len(suspect.nodes) == 2:
+        return [(first, leaves.names.index(suspect.nodes[1]))]
+    found: list[tuple[int | None, int | None]] = []
+    if suspect.kind != "uplink-receive":
+        found.append((first, None))
+    if suspect.kind != "uplink-send":
+        found.append((None, first))
+    return found
+
+
+def _across(leaves: Leaves) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
+    number = np.array(leaves.of)
+    known = number >= 0
+    across: np.ndarray[tuple[int, int], np.dtype[np.bool_]] = (
+        (number[:, None] != number[None, :]) & known[:, None] & known[None, :]
+    )
+    return across
+
+
+def _better(rates: Rates) -> float:
+    found = rates[np.isfinite(rates)]
+    return float(np.quantile(found, 0.75, method="higher")) if len(found) else float("nan")
+
+
+def _best(rates: Sequence[float]) -> float:
+    found = [rate for rate in rates if np.isfinite(rate)]
+    return max(found) if found else float("nan")
