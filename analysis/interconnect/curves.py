@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pandas as pd
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure as Canvas
+from matplotlib.ticker import LogLocator
 
+from analysis.interconnect.units import bits, seconds, size
 from analysis.plots import GRID, Figure, looks, style, to_svg
 
 _COLUMNS = ["way", "operation", "place", "mode", "ranks", "bytes", "median_s", "busbw"]
@@ -20,9 +22,10 @@ def bandwidth_figure(frame: pd.DataFrame, ranks: int, expected: Lines) -> Figure
     caption = (
         "Bus bandwidth, calls back to back, median: algorithm bandwidth times the factor of "
         "nccl-tests, so that it can be held against a link's rate. Solid: Horovod; dashed: plain "
-        "sockets between the same ranks."
+        "sockets between the same ranks. Small messages may pass a shaper or a switch's buffer at "
+        "once, and then show more than the line."
     )
-    svg = _draw(part, "busbw", 1e-6, "bus bandwidth, Mbit/s", expected)
+    svg = _draw(part, "busbw", "bus bandwidth", bits, expected)
     return Figure("bandwidth", "Bandwidth of collectives", caption, part[_COLUMNS], svg)
 
 
@@ -33,7 +36,7 @@ def latency_figure(frame: pd.DataFrame, ranks: int) -> Figure:
         "Time of one call, slowest rank, median; all ranks met before each. Solid: Horovod, whose "
         "cycle adds to small ones; dashed: plain sockets."
     )
-    svg = _draw(part, "median_s", 1e6, "time of a call, microseconds", ())
+    svg = _draw(part, "median_s", "time of a call", seconds, ())
     return Figure("call_time", "Time of collectives", caption, part[_COLUMNS], svg)
 
 
@@ -42,7 +45,9 @@ def _pipelined(frame: pd.DataFrame, ranks: int) -> pd.DataFrame:
     return part[part["place"] == "out"].reset_index(drop=True)
 
 
-def _draw(part: pd.DataFrame, column: str, scale: float, label: str, levels: Lines) -> str | None:
+def _draw(
+    part: pd.DataFrame, column: str, label: str, unit: Callable[[float], str], levels: Lines
+) -> str | None:
     if part.empty:
         return None
     operations = list(dict.fromkeys(part["operation"]))
@@ -54,17 +59,22 @@ def _draw(part: pd.DataFrame, column: str, scale: float, label: str, levels: Lin
         for (operation, way), rows in part.groupby(["operation", "way"], sort=False):
             look = colours[str(operation)]
             axis.plot(
-                rows["bytes"], rows[column] * scale, color=look.color,
+                rows["bytes"], rows[column], color=look.color,
                 linestyle="-" if way == "horovod" else "--",
                 label=str(operation).replace("_", "-") if way == "horovod" else None,
             )  # fmt: skip
-        for text, level in levels:
-            axis.axhline(level * scale, color=GRID, linewidth=1, linestyle=":")
-            axis.annotate(text, (1, level * scale), xycoords=("axes fraction", "data"),
-                          ha="right", va="bottom", fontsize=8)  # fmt: skip
+        for number, (text, level) in enumerate(levels):
+            axis.axhline(level, color=GRID, linewidth=1, linestyle=":")
+            axis.annotate(text, (0.01, level), xycoords=("axes fraction", "data"),
+                          ha="left", va="top" if number else "bottom", fontsize=8)  # fmt: skip
         axis.set_xscale("log", base=2)
         axis.set_yscale("log")
-        axis.set_xlabel("bytes")
+        # matplotlib's own labels of logarithmic axes are formulas, which pages do not show
+        axis.xaxis.set_major_locator(LogLocator(base=16, subs=(8.0,)))
+        axis.xaxis.set_major_formatter(lambda value, _: size(value))
+        axis.yaxis.set_major_formatter(lambda value, _: unit(value))
+        axis.minorticks_off()
+        axis.set_xlabel("size")
         axis.set_ylabel(label)
         axis.legend(ncols=2)
         return to_svg(canvas)

@@ -45,7 +45,9 @@ def expected(told: Sequence[NodeFacts], line_bits: float | None = None) -> Expec
     mtu = min((int(v) for v in _values(told, "MTU") if v.isdecimal()), default=1500)
     if line_bits is not None:
         return _of(line_bits, mtu, "as told")
-    speeds = [1e6 * int(v) for v in _values(told, "speed, Mbit/s") if v.isdecimal()]
+    # a virtual interface, which has no driver, claims any speed
+    real = [one for one in told if _values([one], "driver")]
+    speeds = [1e6 * int(v) for v in _values(real, "speed, Mbit/s") if v.isdecimal()]
     if speeds:
         return _of(min(speeds), mtu, "as the interface says")
     ports = (re.match(r"([\d.]+) Gb", value) for value in _values(told, " rate"))

@@ -110,8 +110,9 @@ def test_a_specification_is_what_headers_leave_of_the_line() -> None:
 
 
 def test_what_links_should_give_is_known_from_the_nodes_or_told() -> None:
-    nodes = [node_facts("a", **{"speed,_Mbit/s": "25000", "MTU": "9000"})]
-    found = expected(nodes)
+    claims = {"speed,_Mbit/s": "25000", "MTU": "9000"}
+    assert expected([node_facts("a", **claims)]) is None, "a virtual interface claims any speed"
+    found = expected([node_facts("a", driver="mlx5_core", **claims)])
     assert found is not None
     assert (found.line, found.collective) == (25e9, 20e9)
     assert found.goodput == pytest.approx(24.75e9, rel=1e-3)
