@@ -139,7 +139,10 @@ def test_all_phases_on_one_page(tmp_path: Path) -> None:
     rows = (Calibrated(share=1, trials=40, named=0, wrong=0),
             Calibrated(share=0.5, trials=40, named=40, wrong=0))  # fmt: skip
     facts = tuple(
-        node_facts(n, **{"kernel": "6.1" if n == "a" else "6.2", "speed,_Mbit/s": "1000", "driver": "e1000"})
+        node_facts(
+            n,
+            **{"kernel": "6.1" if n == "a" else "6.2", "speed,_Mbit/s": "1000", "driver": "e1000"},
+        )
         for n in "abcd"
     )
     found = Run(tmp_path, None, tournament(calibrated=rows), collectives(*whole, *fewer), facts)
