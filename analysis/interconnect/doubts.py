@@ -80,6 +80,6 @@ def _interfaces(good: Sequence[Measurement]) -> Iterator[Finding]:
         )  # fmt: skip
     if uncounted:
         yield Finding(
-            weight="remark", what="interface", nodes=tuple(sorted(uncounted)),
+            weight="open", what="interface", nodes=tuple(sorted(uncounted)),
             evidence="byte counters could not be read: no proof of the way that was taken",
         )  # fmt: skip

@@ -77,6 +77,11 @@ def _of_series(series: Series) -> list[Finding]:
     return []
 
 
+def _printable(text: str) -> str:
+    """Programs' words may hold control characters, which XML does not."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text)
+
+
 def _about(found: Iterable[Finding], nodes: tuple[str, ...]) -> list[Finding]:
     return [finding for finding in found if finding.nodes == nodes]
 
@@ -96,8 +101,9 @@ def _suite(parent: Xml.Element, name: str, cases: Sequence[_Case]) -> Xml.Elemen
         for finding in sorted(one.found, key=lambda f: f.weight != "fault")[:1]:
             tag = _TAG[finding.weight]
             counts[tag] += 1
-            told = Xml.SubElement(case, tag, message=finding.evidence, type=finding.what)
-            told.text = "; ".join(f"{f.what}: {f.evidence}" for f in one.found)
+            message = _printable(finding.evidence)
+            told = Xml.SubElement(case, tag, message=message, type=finding.what)
+            told.text = _printable("; ".join(f"{f.what}: {f.evidence}" for f in one.found))
     for stream in ("system-out", "system-err"):
         Xml.SubElement(suite, stream)
     suite.set("failures", str(counts["failure"]))

@@ -23,7 +23,7 @@ def _scaled(
     value: float, units: tuple[tuple[str, float], ...], smallest: str, one: float = 1.0
 ) -> str:
     for unit, of in units:
-        if abs(value) >= of:
+        if abs(value) >= 0.9995 * of:  # three digits would round up to the next unit
             return f"{value / of:.3g} {unit}"
     return f"{value / one:.3g} {smallest}"
 

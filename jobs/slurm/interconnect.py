@@ -101,8 +101,9 @@ def launch_line(
         rank += ["--interface", task.interface]
     # plain sockets need nothing that MPI's launchers set up, and must not fail with it; and one
     # node's end must not end the others: it is what is looked for
+    training = task.site.model_copy(update={"interface": task.interface or task.site.interface})
     changes = {"mpi": GLOO, "srun": (*task.site.srun, NO_KILL)}
-    site, shape, all_end = task.site.model_copy(update=changes), Shape(task.nodes, 1), False
+    site, shape, all_end = training.model_copy(update=changes), Shape(task.nodes, 1), False
     match phase:
         case "preflight":
             # of the node itself: its tools are not in the image
@@ -113,7 +114,7 @@ def launch_line(
             rank += ["--samples", str(task.samples), "--sample-s", f"{task.sample_s:g}"]
         case "collectives":
             # as training does
-            site, shape, all_end = task.site, Shape(task.nodes, task.ranks_per_node), True
+            site, shape, all_end = training, Shape(task.nodes, task.ranks_per_node), True
             rank = [python, "-m", "train.collectives", *rank]
     rendezvous = meeting if task.site.mpi == GLOO else None
     settings = step_environment(site, container, root=Path(task.root), rendezvous=rendezvous)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import NamedTuple
 
 from jobs.slurm.commands import SlurmError
@@ -55,7 +56,7 @@ def read_nodes(text: str, ask: Ask) -> Wanted:
         ConfigError: neither, or nodes that the cluster does not have.
         SlurmError: Slurm does not answer.
     """
-    if text.strip().lstrip("-").isdecimal():
+    with suppress(ValueError):
         return Wanted(int(text))
     try:
         names = ask(("scontrol", "show", "hostnames", text)).split()

@@ -12,6 +12,8 @@ Address = tuple[str, int]
 _HELLO = struct.Struct("=16sI")
 #: Peers may take so long to open their connections, or to send what is due, in seconds.
 PATIENCE_S = 60.0
+#: Who calls has to say who it is within this time.
+STRANGER_S = 5.0
 
 
 class Mesh:
@@ -130,8 +132,11 @@ def connect(rank: int, listener: socket.socket, addresses: Sequence[Address], to
         peers[peer] = joined
     while len(peers) < len(addresses) - 1:
         caller, _ = listener.accept()
-        caller.settimeout(PATIENCE_S)
-        said = caller.recv(_HELLO.size, socket.MSG_WAITALL)
+        caller.settimeout(STRANGER_S)
+        try:
+            said = caller.recv(_HELLO.size, socket.MSG_WAITALL)
+        except OSError:
+            said = b""  # somebody who looks for open ports
         if len(said) == _HELLO.size and said[:16] == token:
             peers[_HELLO.unpack(said)[1]] = caller
         else:

@@ -24,7 +24,7 @@ from train.interconnect.agent import run_agent
 from train.interconnect.calibration import calibration_of
 from train.interconnect.coordinator import Coordinator
 from train.interconnect.meeting import Meeting, MeetingError, join, look_up, publish
-from train.interconnect.record import SWITCHES_NAME, TOURNAMENT_NAME
+from train.interconnect.record import SWITCHES_NAME, TOURNAMENT_NAME, Tournament
 from train.interconnect.stream import Plan
 from train.interconnect.tournament import play
 from train.interfaces import NAME, Interface, own_interface
@@ -66,7 +66,8 @@ def main(arguments: Sequence[str]) -> int:
         run_agent(join(meeting, interface.address), name, interface, meeting.token)
         if serving is not None:
             serving.join()
-        return codes[0] if codes else 0
+            return codes[0] if codes else EXIT_WRONG  # its own words are in the log
+        return 0
     except (ConfigError, MeetingError, OSError) as error:
         print(f"interconnect: {name}: {error}", file=sys.stderr)
         return EXIT_WRONG
@@ -74,6 +75,10 @@ def main(arguments: Sequence[str]) -> int:
 
 def _serve(options: argparse.Namespace, interface: Interface, world: int) -> int:
     return asyncio.run(_coordinate(options, interface, world))
+
+
+def _write(folder: Path, found: Tournament) -> None:
+    write_atomically(folder / TOURNAMENT_NAME, found.model_dump_json(indent=1) + "\n")
 
 
 def _switches(folder: Path) -> dict[str, str]:
@@ -107,10 +112,10 @@ async def _coordinate(options: argparse.Namespace, interface: Interface, world: 
         found = await play(
             coordinator, plan, options.seed, lambda text: print(text, flush=True), switches
         )
+        _write(options.out, found)
         # a thread of its own: simulated networks are played in event loops, too
         rows = await asyncio.to_thread(calibration_of, found)
-        found = found.model_copy(update={"calibrated": rows})
-        write_atomically(options.out / TOURNAMENT_NAME, found.model_dump_json(indent=1) + "\n")
+        _write(options.out, found.model_copy(update={"calibrated": rows}))
         return 0
     finally:
         await coordinator.end()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,27 @@ def test_exit_codes(tmp_path: Path, fields: dict, code: int, words: str) -> None
     assert (
         json.loads((tmp_path / "verdict.json").read_text())["status"] == words.split(maxsplit=1)[0]
     )
+
+
+def test_a_slow_fabric_does_not_become_the_baseline(tmp_path: Path) -> None:
+    """Halved by maintenance, a fabric passes on its own and fails against what was before."""
+
+    def keep(name: str, *options: str, **fields: object):
+        folder = tmp_path / name
+        folder.mkdir(exist_ok=True)
+        found = tournament(started_at=datetime.now(UTC), **fields)
+        (folder / "tournament.json").write_text(found.model_dump_json())
+        return CliRunner().invoke(app, ["interconnect-baseline", str(folder), *options])
+
+    assert keep("good").exit_code == 0
+    kept = (tmp_path / "baseline.json").read_text()
+    halved = keep("halved", slow={("*", n): 0.5 for n in "abcd"})
+    assert halved.exit_code == 2 and "found FAIL (fabric)" in halved.output
+    assert (tmp_path / "baseline.json").read_text() == kept
+    assert judge(tmp_path / "halved").exit_code == 1
+    assert keep("halved", "--force", slow={("*", n): 0.5 for n in "abcd"}).exit_code == 0
+    slow = keep("slow", slow=SLOW)
+    assert slow.exit_code == 2 and "expected PASS" in slow.output
 
 
 def test_requests_that_are_wrong(tmp_path: Path) -> None:

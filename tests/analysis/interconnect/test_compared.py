@@ -13,7 +13,7 @@ from analysis.interconnect.compared import against_baseline, against_spec, ratio
 from analysis.interconnect.expected import expected, goodput
 from analysis.interconnect.run import RunError
 from analysis.interconnect.verdict import Yardstick, judge
-from tests.analysis.interconnect.runs import node_facts, run, tournament
+from tests.analysis.interconnect.runs import end, node_facts, run, tournament
 
 NOW = datetime(2026, 1, 20, tzinfo=UTC)
 FACTS = tuple(node_facts(n, MTU="1500", driver="mlx5_core") for n in "abcd")
@@ -107,6 +107,14 @@ def test_a_specification_is_what_headers_leave_of_the_line() -> None:
     (bad,) = against_spec(GOOD, 1e9)
     assert bad.weight == "fault" and bad.ratio == pytest.approx(0.2 * 1538 / 1448, rel=1e-3)
     assert judge(GOOD, Yardstick(line_bits=1e9)).status == "FAIL"
+
+
+def test_processors_that_are_the_limit_do_not_fail_the_links() -> None:
+    """One stream of Python cannot fill 100 Gbit/s: the verdict is that it cannot tell."""
+    busy = {(a, b): {"at_sender": end(busy=0.99)} for a in "abcd" for b in "abcd" if a != b}
+    verdict = judge(run(tournament(changes=busy), facts=FACTS), Yardstick(line_bits=100e9))
+    assert verdict.status == "UNDECIDED"
+    assert {f.what for f in verdict.findings if f.weight == "open"} == {"cpu-limited", "below spec"}
 
 
 def test_what_links_should_give_is_known_from_the_nodes_or_told() -> None:

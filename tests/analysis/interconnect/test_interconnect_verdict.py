@@ -98,10 +98,10 @@ def test_a_wide_scatter_is_told_as_what_would_have_been_missed() -> None:
     assert verdict.status == "UNDECIDED" and "would have been seen" in str(verdict)
 
 
-def test_counters_that_cannot_be_read_are_a_remark() -> None:
+def test_counters_that_cannot_be_read_are_no_pass() -> None:
     blind = end().model_copy(update={"sent_bytes": None})
     verdict = judge(run(tournament(changes={("a", "b"): {"at_sender": blind}})))
-    assert verdict.status == "PASS" and told(verdict) == [("remark", "interface", ("a",))]
+    assert verdict.status == "UNDECIDED" and told(verdict) == [("open", "interface", ("a",))]
 
 
 def test_pairs_that_disturb_each_other_are_a_remark() -> None:
@@ -119,6 +119,14 @@ def test_a_job_that_measured_nothing() -> None:
     verdict = judge(run(None, note))
     assert verdict.status == "UNDECIDED"
     assert told(verdict) == [("open", "container", ("n2",)), ("open", "nothing", ())]
+
+
+@pytest.mark.parametrize(
+    ("rate", "text"),
+    [(999.7e6, "1 Gbit/s"), (999.4e6, "999 Mbit/s"), (12.34e9, "12.3 Gbit/s"), (12.0, "12 bit/s")],
+)
+def test_rates_have_three_digits_and_their_unit(rate: float, text: str) -> None:
+    assert bits(rate) == text
 
 
 def test_lines_to_paste() -> None:

@@ -91,6 +91,8 @@ def test_collectives_are_launched_as_training_is() -> None:
     line, settings = launch_line(task(ranks_per_node=4), "collectives")
     assert {"--mpi=pmix", "--ntasks=32", "--kill-on-bad-exit=1"} <= set(line)
     assert "--no-kill" not in line and settings["HOROVOD_CONTROLLER"] == "mpi"
+    _, settings = launch_line(task(interface="ib0"), "collectives")
+    assert settings["OMPI_MCA_btl_tcp_if_include"] == "ib0", "the one that is measured"
     gloo = task(site=Site(ranks_per_node=1, mpi="gloo"))
     line, settings = launch_line(gloo, "collectives", meeting=Path("/data/meet"))
     assert "--mpi=none" in line and settings["HOROSCALE_RENDEZVOUS"] == "/data/meet"
@@ -120,6 +122,7 @@ def test_nodes_are_a_number_or_names() -> None:
         ("node[1", "", "expected a number, or names like node3,node[5-8]; scontrol says"),
         ("node1,node1", "node1\nnode1\n", "a node is named twice"),
         (" ", "", "expected a number, or names"),
+        ("--4", "", "expected a number, or names"),
     ],
 )
 def test_a_node_list_with_a_typo(text: str, names: str, words: str) -> None:
