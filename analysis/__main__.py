@@ -119,18 +119,18 @@ def interconnect_baseline(
     try:
         run = load_run(run_dir)
         before = baseline.read_baseline(file) if file.is_file() else None
-        for verdict in (judge(run), judge(run, Yardstick(baseline=before))):
-            # another baseline may be wanted because the old one no longer fits
-            doubts = {f.what for f in verdict.findings if f.weight == "open"}
-            good = verdict.status == "PASS" or (
-                verdict.status == "UNDECIDED" and doubts <= {TWO_ALONE, "baseline"}
+        verdict = judge(run, Yardstick(baseline=before))
+        # another baseline may be wanted because the old one no longer fits
+        doubts = {f.what for f in verdict.findings if f.weight == "open"}
+        good = verdict.status == "PASS" or (
+            verdict.status == "UNDECIDED" and doubts <= {TWO_ALONE, "baseline"}
+        )
+        if not good and not force:
+            _wrong(
+                f"{run_dir}: found {verdict.status} ({headline(verdict)}), expected PASS: a "
+                "baseline is what a healthy network reached; mend it and measure again, or say "
+                "FORCE=1 (--force)"
             )
-            if not good and not force:
-                _wrong(
-                    f"{run_dir}: found {verdict.status} ({headline(verdict)}), expected PASS: a "
-                    "baseline is what a healthy network reached; mend it and measure again, or say "
-                    "FORCE=1 (--force)"
-                )
         kept = baseline.baseline_of(run)
         baseline.keep(kept, file)
     except RunError as error:

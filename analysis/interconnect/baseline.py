@@ -56,7 +56,7 @@ def baseline_of(run: Run) -> Baseline:
         interfaces=tuple(sorted({node.interface for node in found.nodes})),
         environment=environment(run),
         pairs=tuple(PairRates(sender=a, receiver=b, rates=rates)
-                    for (a, b), rates in _rates(found).items()),
+                    for (a, b), rates in rates_now(found).items()),
     )  # fmt: skip
 
 
@@ -105,7 +105,7 @@ def refusals(baseline: Baseline, run: Run, now: datetime) -> Iterator[str]:
     mine = tuple(sorted({node.interface for node in run.tournament.nodes}))
     if mine != baseline.interfaces:
         yield f"it went over {', '.join(baseline.interfaces)}, this run over {', '.join(mine)}"
-    if not {(p.sender, p.receiver) for p in baseline.pairs} & set(_rates(run.tournament)):
+    if not {(p.sender, p.receiver) for p in baseline.pairs} & set(rates_now(run.tournament)):
         yield f"it has no pair of nodes with this run in common ({', '.join(baseline.nodes)})"
     here = environment(run)
     for name, then in sorted(baseline.environment.items()):
@@ -120,13 +120,10 @@ def rates_then(baseline: Baseline) -> dict[tuple[str, str], tuple[float, ...]]:
     return {(p.sender, p.receiver): p.rates for p in baseline.pairs}
 
 
-def _rates(found: Tournament) -> dict[tuple[str, str], tuple[float, ...]]:
+def rates_now(found: Tournament) -> dict[tuple[str, str], tuple[float, ...]]:
+    """Of the pairs that gave any, bit/s."""
     return {
         (m.sender, m.receiver): m.rates
         for m in found.measurements
         if m.phase == "tournament" and m.rates and np.median(m.rates) > 0
     }
-
-
-def rates_now(found: Tournament) -> dict[tuple[str, str], tuple[float, ...]]:
-    return _rates(found)

@@ -7,12 +7,12 @@ from datetime import datetime
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from analysis.interconnect.baseline import Baseline, rates_now, rates_then, refusals
 from analysis.interconnect.expected import expected
 from analysis.interconnect.finding import Finding
 from analysis.interconnect.run import Run
+from analysis.model.fit import resampled_medians
 
 #: A median pair below this share of the baseline is a fault, where the interval says so, too.
 SLOWER = 0.90
@@ -20,9 +20,6 @@ SURELY = 0.95
 #: Of a link's rate, one TCP stream's payload is to reach this share of what headers leave.
 SPEC = 0.90
 RESAMPLES = 1000
-
-
-Floats = npt.NDArray[np.float64]
 
 
 class Ratio(NamedTuple):
@@ -48,17 +45,15 @@ def ratio(
         return None
     random = np.random.default_rng(seed)
     # one column per pair: medians of resampled samples
-    drawn = np.stack([_medians(now[p], random) / _medians(then[p], random) for p in common], axis=1)
+    medians_now, medians_then = (
+        [resampled_medians(side[p], RESAMPLES, random) for p in common] for side in (now, then)
+    )
+    drawn = np.stack(medians_now, axis=1) / np.stack(medians_then, axis=1)
     chosen = random.integers(len(common), size=(RESAMPLES, len(common)))
     medians = np.median(np.take_along_axis(drawn, chosen, axis=1), axis=1)
     value = float(np.median([np.median(now[p]) / np.median(then[p]) for p in common]))
     low, high = np.percentile(medians, (2.5, 97.5))
     return Ratio(value, float(low), float(high), len(common))
-
-
-def _medians(samples: tuple[float, ...], random: np.random.Generator) -> Floats:
-    found: Floats = np.median(random.choice(samples, (RESAMPLES, len(samples))), axis=1)
-    return found
 
 
 def against_baseline(run: Run, baseline: Baseline, now: datetime) -> Iterator[Finding]:

@@ -18,7 +18,7 @@ Lines = Sequence[tuple[str, float]]
 
 def bandwidth_figure(frame: pd.DataFrame, ranks: int, expected: Lines) -> Figure:
     """expected: labels and bus bandwidths in bit/s, drawn as levels."""
-    part = _pipelined(frame, ranks)
+    part = _rows(frame, ranks, "pipelined")
     caption = (
         "Bus bandwidth, calls back to back, median: algorithm bandwidth times the factor of "
         "nccl-tests, so that it can be held against a link's rate. Solid: Horovod; dashed: plain "
@@ -30,8 +30,7 @@ def bandwidth_figure(frame: pd.DataFrame, ranks: int, expected: Lines) -> Figure
 
 
 def latency_figure(frame: pd.DataFrame, ranks: int) -> Figure:
-    part = frame[(frame["ranks"] == ranks) & (frame["mode"] == "blocked")]
-    part = part[part["place"] == "out"]
+    part = _rows(frame, ranks, "blocked")
     caption = (
         "Time of one call, slowest rank, median; all ranks met before each. Solid: Horovod, whose "
         "cycle adds to small ones; dashed: plain sockets."
@@ -40,9 +39,9 @@ def latency_figure(frame: pd.DataFrame, ranks: int) -> Figure:
     return Figure("call_time", "Time of collectives", caption, part[_COLUMNS], svg)
 
 
-def _pipelined(frame: pd.DataFrame, ranks: int) -> pd.DataFrame:
-    part = frame[(frame["ranks"] == ranks) & (frame["mode"] == "pipelined")]
-    return part[part["place"] == "out"].reset_index(drop=True)
+def _rows(frame: pd.DataFrame, ranks: int, mode: str) -> pd.DataFrame:
+    chosen = (frame["ranks"] == ranks) & (frame["mode"] == mode) & (frame["place"] == "out")
+    return frame[chosen].reset_index(drop=True)
 
 
 def _draw(

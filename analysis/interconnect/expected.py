@@ -18,7 +18,7 @@ COLLECTIVE = 0.80
 _OVERHEAD = 1538 - 1500  # Ethernet's own, gap and preamble included
 _HEADERS = 52  # IPv4, TCP with time stamps
 #: Gbit/s -> the floor of a verbs bandwidth test, Gbit/s
-_VERBS = {100.0: 96.0, 200.0: 190.0, 400.0: 380.0}
+_VERBS = {200.0: 190.0, 400.0: 380.0}
 
 
 class Expected(NamedTuple):
@@ -28,7 +28,6 @@ class Expected(NamedTuple):
     goodput: float
     collective: float
     verbs: float | None
-    source: str
 
     @property
     def levels(self) -> list[tuple[str, float]]:
@@ -44,22 +43,20 @@ def expected(told: Sequence[NodeFacts], line_bits: float | None = None) -> Expec
     None: neither is known, as for virtual interfaces."""
     mtu = min((int(v) for v in _values(told, "MTU") if v.isdecimal()), default=1500)
     if line_bits is not None:
-        return _of(line_bits, mtu, "as told")
+        return _of(line_bits, mtu)
     # a virtual interface, which has no driver, claims any speed
     real = [one for one in told if _values([one], "driver")]
     speeds = [1e6 * int(v) for v in _values(real, "speed, Mbit/s") if v.isdecimal()]
     if speeds:
-        return _of(min(speeds), mtu, "as the interface says")
+        return _of(min(speeds), mtu)
     ports = (re.match(r"([\d.]+) Gb", value) for value in _values(told, " rate"))
     rates = [1e9 * float(port[1]) for port in ports if port]
-    return _of(min(rates), mtu, "as the InfiniBand port says") if rates else None
+    return _of(min(rates), mtu) if rates else None
 
 
-def _of(line: float, mtu: int, source: str) -> Expected:
+def _of(line: float, mtu: int) -> Expected:
     verbs = _VERBS.get(line / 1e9)
-    return Expected(
-        line, goodput(line, mtu), COLLECTIVE * line, 1e9 * verbs if verbs else None, source
-    )
+    return Expected(line, goodput(line, mtu), COLLECTIVE * line, 1e9 * verbs if verbs else None)
 
 
 def _values(told: Sequence[NodeFacts], ending: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -40,15 +41,15 @@ def write_run(run: Run, verdict: Verdict, line_bits: float | None = None) -> Pat
     """
     out = run.folder / "report"
     (out / "figures").mkdir(parents=True, exist_ok=True)
-    figures = figures_of(run, line_bits)
+    figures, frames = figures_of(run, line_bits), frames_of(run)
     write_atomically(run.folder / VERDICT_NAME, verdict.model_dump_json(indent=1) + "\n")
     write_atomically(out / "junit.xml", junit(run, verdict))
-    for name, frame in frames_of(run).items():
+    for name, frame in frames.items():
         write_atomically(out / f"{name}.csv", csv_text(frame))
     for figure in figures:
         write_atomically(out / "figures" / f"{figure.key}.svg", standalone(figure.svg or ""))
     page = out / "report.html"
-    write_atomically(page, render(run, verdict, figures))
+    write_atomically(page, render(run, verdict, figures, [f"{name}.csv" for name in frames]))
     return page
 
 
@@ -89,8 +90,8 @@ def in_switch_order(names: list[str], switches: dict[str, str]) -> list[str]:
     return sorted(names, key=lambda name: (switches.get(name, ""), names.index(name)))
 
 
-def render(run: Run, verdict: Verdict, figures: list[Figure]) -> str:
-    """Everything that a record says is escaped."""
+def render(run: Run, verdict: Verdict, figures: list[Figure], files: Sequence[str] = ()) -> str:
+    """files: beside the page, with all numbers. Everything that a record says is escaped."""
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
@@ -105,7 +106,7 @@ def render(run: Run, verdict: Verdict, figures: list[Figure]) -> str:
         lines=lines(verdict, run.name),
         figures=figures,
         tables=tables_of(run),
-        files=[f"{name}.csv" for name in frames_of(run)],
+        files=files,
     )
 
 

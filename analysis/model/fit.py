@@ -93,12 +93,16 @@ def fit(timed: Sequence[Timed], cost: Cost, seed: int = 0) -> Fit:
     medians = np.array([t.median for t in timed])
     alpha, beta = _solve(parts, medians)
     random = np.random.default_rng(seed)
-    drawn = np.stack([
-        np.median(random.choice(t.seconds, (RESAMPLES, len(t.seconds))), axis=1) for t in timed
-    ], axis=1)  # fmt: skip
+    drawn = np.stack([resampled_medians(t.seconds, RESAMPLES, random) for t in timed], axis=1)
     resampled = np.array([_solve(parts, times) for times in drawn])
     errors = np.abs(parts @ [alpha, beta] / medians - 1)
     return Fit(cost, Link(alpha, beta), resampled, float(errors.max()))
+
+
+def resampled_medians(samples: Sequence[float], count: int, random: np.random.Generator) -> Floats:
+    """Bootstrap: medians of ``count`` draws of as many samples."""
+    found: Floats = np.median(random.choice(samples, (count, len(samples))), axis=1)
+    return found
 
 
 def foretell(found: Fit, timed: Sequence[Timed]) -> tuple[Foretold, ...]:

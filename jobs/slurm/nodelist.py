@@ -21,6 +21,15 @@ class Wanted(NamedTuple):
     names: str | None = None
 
 
+def hostnames(text: str, ask: Ask) -> list[str]:
+    """Slurm's short form, as node[1-3], one name after another.
+
+    Raises:
+        SlurmError: it is not of that form, or Slurm does not answer.
+    """
+    return ask(("scontrol", "show", "hostnames", text)).split()
+
+
 def check_in_use(wanted: Wanted, partition: str | None, ask: Ask) -> None:
     """A sweep waits for nodes that are out of use; whoever looks at a network wants to know now.
 
@@ -33,7 +42,7 @@ def check_in_use(wanted: Wanted, partition: str | None, ask: Ask) -> None:
     states = dict(line.split(maxsplit=1) for line in lines if line.strip())
     out = {name: state for name, state in states.items() if out_of_use(state)}
     if wanted.names is not None:
-        chosen = ask(("scontrol", "show", "hostnames", wanted.names)).split()
+        chosen = hostnames(wanted.names, ask)
         bad = [f"{name} is {out[name]}" for name in chosen if name in out]
         if bad:
             raise ConfigError(
@@ -59,7 +68,7 @@ def read_nodes(text: str, ask: Ask) -> Wanted:
     with suppress(ValueError):
         return Wanted(int(text))
     try:
-        names = ask(("scontrol", "show", "hostnames", text)).split()
+        names = hostnames(text, ask)
     except SlurmError as error:
         if error.passing:
             raise

@@ -6,6 +6,7 @@ import re
 
 from jobs.slurm.commands import SlurmError
 from jobs.slurm.facts import Ask
+from jobs.slurm.nodelist import hostnames
 
 TOPOLOGY = ("scontrol", "show", "topology")
 
@@ -22,11 +23,7 @@ def leaves(ask: Ask) -> dict[str, str]:
         if error.passing:
             raise
         return {}  # another topology plugin than tree
-    return {
-        node: switch
-        for switch, names in read_leaves(text)
-        for node in ask(("scontrol", "show", "hostnames", names)).split()
-    }
+    return {node: switch for switch, names in read_leaves(text) for node in hostnames(names, ask)}
 
 
 def read_leaves(text: str) -> list[tuple[str, str]]:

@@ -27,11 +27,11 @@ from train.collectives.record import (
     factor,
 )
 from train.collectives.through_horovod import horovod_maker
+from train.interconnect.evidence import Watch
 from train.interfaces import Interface
 from train.launch import Launch
 from train.libraries import mpi_versions
 from train.runtime import machine, own_gpus, share_cores
-from train.traffic import read_counters
 
 _SETTINGS = (
     "HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS", "HOROVOD_CYCLE_TIME",
@@ -91,19 +91,15 @@ def _series(
     budget: Budget,
     interface: Interface,
 ) -> Series:
-    before = read_counters().get(interface.name)
     measured, error = Measured(()), None
-    if mesh.rank < what.ranks:
+    with Watch(interface.name) as watch:
         try:
-            measured = series(mesh, make, what, ladder, budget)
+            if mesh.rank < what.ranks:
+                measured = series(mesh, make, what, ladder, budget)
         except Exception as failed:  # noqa: BLE001  (Horovod's errors are of many types)
             error = (str(failed).strip().splitlines() or [type(failed).__name__])[0]
             print(f"rank {mesh.rank}: {what}: {failed}", file=sys.stderr)
-    after = read_counters().get(interface.name)
-    moved = None if before is None or after is None else (
-        after.received - before.received, after.sent - before.sent
-    )  # fmt: skip
-    told = hvd.allgather_object((socket.gethostname(), moved, error))
+    told = hvd.allgather_object((socket.gethostname(), watch.counted, error))
     payload = sum(
         factor(what.operation, what.ranks) * point.bytes * point.calls for point in measured.points
     )
@@ -112,8 +108,8 @@ def _series(
         points=measured.points,
         carried=tuple(
             Carried(host=host, interface=interface.name,
-                    received_bytes=counted[0] if counted else None,
-                    sent_bytes=counted[1] if counted else None)
+                    received_bytes=counted.received if counted else None,
+                    sent_bytes=counted.sent if counted else None)
             for host, counted, _ in told[: what.ranks]
         ),
         payload_bytes=round(payload),

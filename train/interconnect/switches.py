@@ -27,13 +27,18 @@ class Leaves(NamedTuple):
     def members(self, leaf: int) -> list[int]:
         return [node for node, own in enumerate(self.of) if own == leaf]
 
+    @property
+    def shared(self) -> list[int]:
+        """Leaves of two nodes or more."""
+        return [leaf for leaf in range(len(self.names)) if self.of.count(leaf) > 1]
+
 
 def leaves_of(nodes: Sequence[str], known: Mapping[str, str]) -> Leaves | None:
     """None where fewer than two switches with two nodes each are known: nothing to tell apart."""
     names = tuple(sorted({known[node] for node in nodes if node in known}))
     own = tuple(names.index(known[node]) if node in known else -1 for node in nodes)
-    shared = [leaf for leaf in range(len(names)) if own.count(leaf) > 1]
-    return Leaves(names, own) if len(shared) > 1 else None
+    found = Leaves(names, own)
+    return found if len(found.shared) > 1 else None
 
 
 def level(matrix: Matrix, leaves: Leaves) -> tuple[Matrix, float | None]:
@@ -68,7 +73,7 @@ def without(matrix: Matrix, leaves: Leaves, suspects: Sequence[Suspect]) -> Matr
 
 def uplinks(matrix: Matrix, leaves: Leaves, z: float, low: float, floor: float) -> list[Suspect]:
     """A leaf is scored by its best other leaf, each by its better pairs: all of them across."""
-    shared = [leaf for leaf in range(len(leaves.names)) if len(leaves.members(leaf)) > 1]
+    shared = leaves.shared
     blocks = {
         (a, b): _better(matrix.rates[np.ix_(leaves.members(a), leaves.members(b))])
         for a in shared
@@ -138,8 +143,7 @@ def fit_partners(
     """Of the ``healthy``, those whom no slow uplink parts from a node or link."""
     if leaves is None:
         return list(healthy)
-    accused = {name for s in suspects if s.kind.startswith("uplink") for name in s.nodes}
-    behind = {leaf for leaf, name in enumerate(leaves.names) if name in accused}
+    behind = _accused(leaves, suspects)
     own = {leaves.of[names.index(name)] for name in suspect.nodes}
     near = [node for node in healthy if leaves.of[node] in own]
     far = [node for node in healthy if leaves.of[node] not in behind]
@@ -153,9 +157,8 @@ def retest_rounds(
 
     All of a leaf at once and nothing else: a degraded uplink is slow in company of its own only.
     """
-    accused = {name for s in suspects if s.kind.startswith("uplink") for name in s.nodes}
-    healthy = [leaf for leaf, name in enumerate(leaves.names)
-               if name not in accused and len(leaves.members(leaf)) > 1]  # fmt: skip
+    accused = _accused(leaves, suspects)
+    healthy = [leaf for leaf in leaves.shared if leaf not in accused]
     mine = leaves.names.index(suspect.nodes[0])
     if len(suspect.nodes) == 2:
         other = leaves.names.index(suspect.nodes[1])
@@ -171,6 +174,12 @@ def retest_rounds(
         return tried, []
     count = len(tried[0])
     return tried, [_facing(leaves, healthy[1], healthy[0])[:count]]
+
+
+def _accused(leaves: Leaves, suspects: Sequence[Suspect]) -> set[int]:
+    """Leaves whose uplinks are suspect."""
+    names = {name for s in suspects if s.kind.startswith("uplink") for name in s.nodes}
+    return {leaf for leaf, name in enumerate(leaves.names) if name in names}
 
 
 def _facing(leaves: Leaves, a: int, b: int) -> Round:
