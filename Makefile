@@ -83,7 +83,8 @@ preflight: setup-login ## check on a cluster's nodes, inside the image, what SWE
 interconnect: setup-login ## is the network between NODES= nodes of a cluster healthy? evidence, verdict
 	@run="$$($(PY) -m jobs interconnect --site "$$SITE" --results "$$RESULTS" \
 	  $${NODES:+--nodes "$$NODES"})"; code=$$?; \
-	if [ -n "$$run" ]; then $(PY) -m analysis interconnect "$$run" \
+	force=; [ "$$FORCE" = 1 ] && force=1; \
+	if [ -n "$$run" ]; then $(PY) -m analysis interconnect "$$run" $${force:+--force} \
 	  $${BASELINE:+--baseline "$$BASELINE"} $${LINE:+--line "$$LINE"} || code=$$?; fi; exit $$code
 
 interconnect-baseline: setup-login ## keep RUN= (default: the last one) as what later runs are compared with

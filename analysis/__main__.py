@@ -71,6 +71,9 @@ def interconnect(
     line: Annotated[
         str | None, typer.Option(help="rate of the links as sold, as 200mbit or 100gbit")
     ] = None,
+    force: Annotated[
+        bool, typer.Option(help="compare with a baseline of another environment, too")
+    ] = False,
 ) -> None:
     """Judge one run of make interconnect: 0 PASS, 1 FAIL, 3 UNDECIDED, 2 there is no such run."""
     from analysis.interconnect.baseline import BASELINE_NAME, read_baseline  # noqa: PLC0415
@@ -90,7 +93,7 @@ def interconnect(
         rate = read_rate(line) if line else None
     except (RunError, ValueError) as error:
         _wrong(str(error))
-    verdict = judge(run, Yardstick(baseline=before, line_bits=rate))
+    verdict = judge(run, Yardstick(baseline=before, force=force, line_bits=rate))
     try:
         page = write_run(run, verdict, rate)
     except OSError as error:
@@ -130,6 +133,11 @@ def interconnect_baseline(
                 f"{run_dir}: found {verdict.status} ({headline(verdict)}), expected PASS: a "
                 "baseline is what a healthy network reached; mend it and measure again, or say "
                 "FORCE=1 (--force)"
+            )
+        if not run.facts and not force:
+            _wrong(
+                f"{run_dir} has no preflight, so nothing would tell whether later runs meet the "
+                "same nodes: measure again with that phase, or say FORCE=1 (--force)"
             )
         kept = baseline.baseline_of(run)
         baseline.keep(kept, file)

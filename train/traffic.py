@@ -24,6 +24,11 @@ class Counted(NamedTuple):
     sent: int
 
 
+def is_port(name: str) -> bool:
+    """Whether a counter is an InfiniBand port's, as mlx5_0:1, and no interface's."""
+    return ":" in name
+
+
 def read_counters(root: Path = Path("/")) -> dict[str, Counted]:
     """All counters that can be read, by interface; what cannot be read is left out."""
     found: dict[str, Counted] = {}

@@ -12,15 +12,19 @@ from train.collectives.record import WAYS, Collectives, Point, Series, factor
 
 #: From so many samples on the 99th percentile is another one than the largest.
 ENOUGH_FOR_P99 = 100
+#: Headers add to what is sent; less means that it went another way.
+CARRIED = 0.99
 _SERIES = ["way", "operation", "place", "mode", "ranks"]
 
 
 def collectives_frame(found: Collectives) -> pd.DataFrame:
     """One row per series and size. Seconds; bit/s; bytes.
 
-    algbw is S / t of the median call, busbw algbw times the factor of nccl-tests. nicbw is what one
-    node's interface carries of it where g ranks per node reduce hierarchically: busbw (k - 1) /
-    (n - 1) for k nodes and n ranks, per rank; with one rank per node it is busbw.
+    algbw is S / t of the median call, busbw algbw times the factor of nccl-tests. nicbw is what
+    leaves a node of it per rank, for k nodes of g ranks, n in all: busbw (k - 1) / (n - 1) where
+    ranks of a node reduce first (ml-engineering by S. Bekman), and g times that for all-to-all,
+    where nothing is reduced. With one rank per node it is busbw. A flat ring, as Gloo's, sends
+    busbw from each node instead, whatever g is.
     """
     rows = [_row(series, point, found) for series in found.series for point in series.points]
     columns = [*_SERIES, "bytes", "calls", "median_s", "min_s", "p95_s", "p99_s", "max_s", "mad_s",
@@ -36,6 +40,8 @@ def _row(series: Series, point: Point, found: Collectives) -> dict[str, object]:
     per_node = len(found.ranks) / found.nodes
     nodes = -(-series.ranks // per_node)
     share = (nodes - 1) / (series.ranks - 1)
+    if series.operation == "all_to_all":
+        share *= per_node
     return {
         **{name: getattr(series, name) for name in _SERIES},
         "bytes": point.bytes,
@@ -73,17 +79,24 @@ def summary_frame(frame: pd.DataFrame, ranks: int) -> pd.DataFrame:
     return found.reset_index()
 
 
+def series_findings(series: Series) -> Iterator[Finding]:
+    wrong = sum(point.wrong for point in series.points)
+    name = f"{series.operation} by {series.way}, {series.place} of place, {series.mode}"
+    if wrong:
+        sizes = [str(point.bytes) for point in series.points if point.wrong]
+        yield Finding(weight="fault", what="corrupt",
+                      evidence=f"{name}: {wrong} wrong elements at {', '.join(sizes)} bytes, "
+                      "expected none")  # fmt: skip
+    if series.error:
+        yield Finding(weight="open", what="collective", evidence=f"{name}: {series.error}")
+
+
 def collectives_findings(found: Collectives) -> Iterator[Finding]:
     for series in found.series:
-        wrong = sum(point.wrong for point in series.points)
-        name = f"{series.operation} by {series.way}, {series.place} of place, {series.mode}"
-        if wrong:
-            sizes = [str(point.bytes) for point in series.points if point.wrong]
-            yield Finding(weight="fault", what="corrupt",
-                          evidence=f"{name}: {wrong} wrong elements at {', '.join(sizes)} bytes, "
-                          "expected none")  # fmt: skip
-        if series.error:
-            yield Finding(weight="open", what="collective", evidence=f"{name}: {series.error}")
+        yield from series_findings(series)
+    if len(found.series) < found.planned:
+        why = f"{len(found.series)} of {found.planned} series were measured"
+        yield Finding(weight="open", what="not measured", evidence=why)
     yield from _elsewhere(found)
     if found.oversubscribed:
         why = "ranks share cores: times of collectives hold waiting for a core"
@@ -91,21 +104,32 @@ def collectives_findings(found: Collectives) -> Iterator[Finding]:
 
 
 def _elsewhere(found: Collectives) -> Iterator[Finding]:
-    """Series of which less went through the interface than a rank must send and receive."""
+    """Whether what the ranks must send together went through the interface, or InfiniBand ports.
+
+    Together, because an algorithm need not send equally much from every rank.
+    """
     if len(found.ranks) > found.nodes:
         return  # ranks of one node talk past its interface
-    low: dict[str, float] = {}
-    for series in found.series:
-        if series.payload_bytes < 1 or series.operation == "broadcast" or series.error:
-            continue  # the last of a chain sends nothing
-        for carried in series.carried:
-            sent = carried.sent_bytes
-            if sent is not None and sent < 0.99 * series.payload_bytes:
-                share = sent / series.payload_bytes
-                low[carried.host] = min(share, low.get(carried.host, share))
-    if low:
-        yield Finding(
-            weight="open", what="interface", nodes=tuple(sorted(low)),
-            evidence=f"the interface carried {min(low.values()):.0%} of what a collective must "
-            "send: the traffic takes another way",
-        )  # fmt: skip
+    whole = [s for s in found.series if s.payload_bytes and not s.error]
+    counted = [s for s in whole if all(c.sent_bytes is not None for c in s.carried)]
+    if len(counted) < len(whole):
+        why = "byte counters could not be read during the collectives: no proof of the way taken"
+        yield Finding(weight="open", what="interface", evidence=why)
+    shares = {way: min((_carried(s) for s in counted if s.way == way), default=1.0) for way in WAYS}
+    for way, share in shares.items():
+        if share < CARRIED:
+            yield Finding(
+                weight="open", what="interface",
+                evidence=f"collectives by {way}: the interfaces carried {share:.0%} of what the "
+                "ranks must send: the traffic takes another way",
+            )  # fmt: skip
+    ports = sum(c.port_sent_bytes or 0 for s in counted if s.way == "horovod" for c in s.carried)
+    through = sum(s.payload_bytes for s in counted if s.way == "horovod")
+    if ports > through / 2:
+        why = "Horovod's collectives went through the InfiniBand ports, plain sockets' did not"
+        yield Finding(weight="remark", what="RDMA", evidence=why)
+
+
+def _carried(series: Series) -> float:
+    sent = sum((c.sent_bytes or 0) + (c.port_sent_bytes or 0) for c in series.carried)
+    return sent / series.payload_bytes

@@ -30,7 +30,8 @@ class PairRates(Frozen):
 
 
 class Baseline(Frozen):
-    """environment: group, name -> what most nodes say, of facts that equal nodes share."""
+    """environment: group, name -> what most nodes say, of facts that equal nodes share.
+    company: pairs that ran at the same time at most."""
 
     schema_version: int = Field(1, ge=1, le=1)
     run: str
@@ -38,6 +39,7 @@ class Baseline(Frozen):
     nodes: tuple[str, ...]
     interfaces: tuple[str, ...]
     environment: dict[str, str]
+    company: int
     pairs: tuple[PairRates, ...]
 
 
@@ -55,6 +57,7 @@ def baseline_of(run: Run) -> Baseline:
         nodes=tuple(node.name for node in found.nodes),
         interfaces=tuple(sorted({node.interface for node in found.nodes})),
         environment=environment(run),
+        company=found.company,
         pairs=tuple(PairRates(sender=a, receiver=b, rates=rates)
                     for (a, b), rates in rates_now(found).items()),
     )  # fmt: skip
@@ -94,10 +97,18 @@ def keep(baseline: Baseline, file: Path) -> None:
     write_atomically(file, baseline.model_dump_json(indent=1) + "\n")
 
 
-def refusals(baseline: Baseline, run: Run, now: datetime) -> Iterator[str]:
-    """Why the two cannot be compared; all of it."""
+def impossible(baseline: Baseline, run: Run) -> str | None:
+    """Why there is nothing to compare."""
     if run.tournament is None:
-        yield "this run measured no pairs"
+        return "this run measured no pairs"
+    if not {(p.sender, p.receiver) for p in baseline.pairs} & set(rates_now(run.tournament)):
+        return f"it has no pair of nodes with this run in common ({', '.join(baseline.nodes)})"
+    return None
+
+
+def refusals(baseline: Baseline, run: Run, now: datetime) -> Iterator[str]:
+    """Why a comparison of the two would not be one of the network alone; all of it."""
+    if run.tournament is None:
         return
     age = now - baseline.made_at
     if age > MAX_AGE:
@@ -105,15 +116,14 @@ def refusals(baseline: Baseline, run: Run, now: datetime) -> Iterator[str]:
     mine = tuple(sorted({node.interface for node in run.tournament.nodes}))
     if mine != baseline.interfaces:
         yield f"it went over {', '.join(baseline.interfaces)}, this run over {', '.join(mine)}"
-    if not {(p.sender, p.receiver) for p in baseline.pairs} & set(rates_now(run.tournament)):
-        yield f"it has no pair of nodes with this run in common ({', '.join(baseline.nodes)})"
     here = environment(run)
     for name, then in sorted(baseline.environment.items()):
         now_is = here.get(name)
         if now_is is not None and now_is != then and not name.endswith(_MAY_DIFFER):
             yield f"{name}: {then} then, {now_is} now"
-    if baseline.environment and not here:
-        yield "this run has no preflight, so nothing tells whether the nodes are the same"
+    for known, whose in ((baseline.environment, "it"), (here, "this run")):
+        if not known:
+            yield f"{whose} has no preflight, so nothing tells whether the nodes are the same"
 
 
 def rates_then(baseline: Baseline) -> dict[tuple[str, str], tuple[float, ...]]:

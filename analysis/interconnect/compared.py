@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from analysis.interconnect.baseline import Baseline, rates_now, rates_then, refusals
+from analysis.interconnect.baseline import Baseline, impossible, rates_now, rates_then, refusals
 from analysis.interconnect.expected import expected
 from analysis.interconnect.finding import Finding
 from analysis.interconnect.run import Run
@@ -56,14 +56,29 @@ def ratio(
     return Ratio(value, float(low), float(high), len(common))
 
 
-def against_baseline(run: Run, baseline: Baseline, now: datetime) -> Iterator[Finding]:
-    """The whole fabric first; then nodes that got slower than the fabric did."""
-    reasons = tuple(refusals(baseline, run, now))
+def against_baseline(
+    run: Run, baseline: Baseline, now: datetime, *, force: bool = False
+) -> Iterator[Finding]:
+    """The whole fabric first; then nodes that got slower than the fabric did.
+
+    force: compare also what differs in more than its rates, and say in what.
+    """
+    nothing = impossible(baseline, run)
+    reasons = (nothing,) if nothing else tuple(refusals(baseline, run, now))
     if reasons:
-        why = f"not comparable with {baseline.run}: {'; '.join(reasons)}"
-        yield Finding(weight="open", what="baseline", evidence=why)
-        return
+        told = f"{baseline.run}: {'; '.join(reasons)}"
+        if nothing or not force:
+            yield Finding(weight="open", what="baseline", evidence=f"not comparable with {told}")
+            return
+        yield Finding(weight="remark", what="forced", evidence=f"compared by force with {told}")
     assert run.tournament is not None
+    if run.tournament.company < baseline.company:
+        yield Finding(
+            weight="open", what="company",
+            evidence=f"up to {baseline.company} pairs ran at the same time without loss in "
+            f"{baseline.run}, {run.tournament.company} now: more is shared than was, or other jobs "
+            "use the links",
+        )  # fmt: skip
     mine, before = rates_now(run.tournament), rates_then(baseline)
     whole = ratio(mine, before)
     assert whole is not None

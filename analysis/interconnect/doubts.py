@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from analysis.interconnect.bandwidth import CARRIED
 from analysis.interconnect.finding import Finding
 from train.interconnect.record import BUSY, Measurement, Tournament
+from train.interconnect.rounds import LEAST
+from train.interconnect.steady import TOGETHER
 
 #: Repeated samples of one pair may scatter so much, or nothing can be decided.
 NOISE = 0.05
@@ -13,8 +16,6 @@ NOISE = 0.05
 VISIBLE = 0.75
 #: A baseline or a specification can stand in for the peers that two nodes lack.
 TWO_ALONE = "two nodes"
-#: Headers and acknowledgements add to what a measurement sends; less means another way was taken.
-CARRIED = 0.99
 
 
 def doubts(found: Tournament) -> Iterator[Finding]:
@@ -38,19 +39,43 @@ def doubts(found: Tournament) -> Iterator[Finding]:
             evidence=f"in {len(busy)} of {len(good)} measurements an end computed for more than "
             f"{BUSY:.0%} of the time: what was measured is processors, not links",
         )  # fmt: skip
-    if found.noise is not None and found.noise.cv > NOISE:
+    if found.noise is None:
+        why = "no pair alone gave a number, so nothing tells how steady this network is"
+        yield Finding(weight="open", what="noise", evidence=why)
+    elif found.noise.cv > NOISE:
         yield Finding(
-            weight="open", what="noise", nodes=found.noise.pair,
-            evidence=f"repeated samples of one pair alone scatter by {found.noise.cv:.1%}, "
-            f"expected at most {NOISE:.0%}: something else uses these nodes or links",
+            weight="open", what="noise",
+            evidence=f"repeated samples of {' to '.join(found.noise.pair)} alone scatter by "
+            f"{found.noise.cv:.1%}, expected at most {NOISE:.0%}: something else uses these nodes "
+            "or links",
         )  # fmt: skip
-    if found.noise is not None and found.serial:
+    if found.noise is not None and (found.noise.together or 1) < TOGETHER:
         yield Finding(
             weight="remark", what="contention",
             evidence=f"pairs in company reach {found.noise.together:.2f} of their rate alone, so "
-            "they were measured one at a time: an oversubscribed fabric, or one machine",
+            f"no more than {found.company} were measured at the same time: an oversubscribed "
+            "fabric, or one machine",
         )  # fmt: skip
+    if found.cut is not None:
+        yield _cut(found, found.cut)
     yield from _interfaces(good)
+
+
+def _cut(found: Tournament, cut: str) -> Finding:
+    """Whether each node met enough others, both ways, for its sides to be told from theirs."""
+    met: dict[tuple[str, str], set[str]] = {}
+    for m in found.measurements:
+        if m.phase == "tournament":
+            met.setdefault((m.sender, "send"), set()).add(m.receiver)
+            met.setdefault((m.receiver, "receive"), set()).add(m.sender)
+    least = min(len(met.get((node.name, way), ())) for node in found.nodes
+                for way in ("send", "receive"))  # fmt: skip
+    enough = least >= min(LEAST, len(found.nodes) - 1)
+    return Finding(
+        weight="remark" if enough else "open", what="cut short",
+        evidence=f"{cut}: each node met {least} others or more; a longer time limit, or fewer "
+        "nodes, would measure more",
+    )  # fmt: skip
 
 
 def _busy(measurement: Measurement) -> bool:
@@ -60,7 +85,8 @@ def _busy(measurement: Measurement) -> bool:
 
 def _interfaces(good: Sequence[Measurement]) -> Iterator[Finding]:
     """Whether the bytes went through the interfaces that were to be measured."""
-    uncounted, elsewhere = set(), {}
+    uncounted: set[str] = set()
+    elsewhere: dict[str, float] = {}
     for m in good:
         sides = (
             (m.sender, m.at_sender.sent_bytes if m.at_sender else None),
@@ -70,16 +96,10 @@ def _interfaces(good: Sequence[Measurement]) -> Iterator[Finding]:
             if carried is None:
                 uncounted.add(node)
             elif carried < CARRIED * m.bytes:
-                elsewhere[node] = carried / m.bytes
-    if elsewhere:
-        least = min(elsewhere.values())
-        yield Finding(
-            weight="open", what="interface", nodes=tuple(sorted(elsewhere)),
-            evidence=f"the interface carried {least:.0%} of what was sent: the traffic takes "
-            "another way",
-        )  # fmt: skip
-    if uncounted:
-        yield Finding(
-            weight="open", what="interface", nodes=tuple(sorted(uncounted)),
-            evidence="byte counters could not be read: no proof of the way that was taken",
-        )  # fmt: skip
+                elsewhere[node] = min(carried / m.bytes, elsewhere.get(node, 1.0))
+    for node, share in sorted(elsewhere.items()):
+        why = f"its interface carried {share:.0%} of what was sent: the traffic takes another way"
+        yield Finding(weight="open", what="interface", nodes=(node,), evidence=why)
+    for node in sorted(uncounted):
+        why = "its byte counters could not be read: no proof of the way that was taken"
+        yield Finding(weight="open", what="interface", nodes=(node,), evidence=why)

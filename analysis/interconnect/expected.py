@@ -31,7 +31,8 @@ class Expected(NamedTuple):
 
     @property
     def levels(self) -> list[tuple[str, float]]:
-        return [("line", self.line), ("80 % of it", self.collective)]
+        floor = [("floor of ib_write_bw", self.verbs)] if self.verbs else []
+        return [("line", self.line), *floor, ("80 % of it", self.collective)]
 
 
 def goodput(line: float, mtu: int) -> float:

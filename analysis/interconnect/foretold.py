@@ -23,6 +23,11 @@ def all_reduce_times(found: Collectives, way: Way) -> tuple[Timed, ...]:
     )
 
 
+def separate(found: Collectives) -> bool:
+    """Whether the first ranks are on nodes of their own; else a fit to them is of memory."""
+    return len(found.ranks) == found.nodes
+
+
 def fitted(timed: tuple[Timed, ...], ranks: int = 2) -> Fit | None:
     """A ring's alpha and beta from the times of ``ranks`` ranks; None: there are too few."""
     own = [t for t in timed if t.ranks == ranks]
@@ -33,7 +38,7 @@ def foretold_frame(found: Collectives, way: Way, ranks: int = 2) -> pd.DataFrame
     """Fitted on ``ranks`` ranks, one row per size of more ranks: bytes, ranks, measured_s,
     predicted_s, error (measured over predicted, minus one)."""
     timed = all_reduce_times(found, way)
-    own = fitted(timed, ranks)
+    own = fitted(timed, ranks) if separate(found) else None
     rows = [] if own is None else foretell(own, [t for t in timed if t.ranks > ranks])
     frame = pd.DataFrame(
         [(f.ranks, f.bytes, f.measured, f.predicted, f.error) for f in rows],

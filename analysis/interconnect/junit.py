@@ -11,6 +11,7 @@ from itertools import permutations
 from typing import NamedTuple
 from xml.etree import ElementTree as Xml
 
+from analysis.interconnect.bandwidth import series_findings
 from analysis.interconnect.finding import Finding
 from analysis.interconnect.run import Run
 from analysis.interconnect.verdict import Verdict
@@ -44,7 +45,7 @@ def junit(run: Run, verdict: Verdict) -> str:
             run.tournament.seconds if run.tournament else 0.0,
         ),
         "collectives": (
-            [_Case(_title(s), _of_series(s)) for s in series],
+            [_Case(_title(s), list(series_findings(s))) for s in series],
             run.collectives.seconds if run.collectives else 0.0,
         ),
         "run": ([_Case("verdict", rest)], 0.0),
@@ -66,15 +67,6 @@ def _began(run: Run) -> datetime:
 def _title(series: Series) -> str:
     operation = series.operation.replace("_", "-")
     return f"{operation} {series.way} {series.place} {series.mode} {series.ranks} ranks"
-
-
-def _of_series(series: Series) -> list[Finding]:
-    wrong = sum(point.wrong for point in series.points)
-    if wrong:
-        return [Finding(weight="fault", what="corrupt", evidence=f"{wrong} wrong elements")]
-    if series.error:
-        return [Finding(weight="open", what="collective", evidence=series.error)]
-    return []
 
 
 def _printable(text: str) -> str:

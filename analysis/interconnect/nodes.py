@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import pandas as pd
 
-from analysis.interconnect.finding import Finding
+from analysis.interconnect.finding import Finding, Weight
 from train.facts.record import NodeFacts
 
 #: A node that differs in one of these is a fault of the network's set-up, not a curiosity.
@@ -19,8 +20,17 @@ _ERRORS = ("received errors", "received frame", "sent errors", "carrier changes"
 _ERROR_ENDINGS = (
     " symbol_error", " link_error_recovery", " link_downed", " port_rcv_errors",
     " local_link_integrity_errors", " excessive_buffer_overrun_errors",
-    " port_rcv_remote_physical_errors",
+    " port_rcv_remote_physical_errors", "Xid errors", " uncorrected errors",
 )  # fmt: skip
+#: What no healthy node says, whatever the others say: a pattern of the fact's name, one of its
+#: value, and what it means.
+_BAD = (
+    (r" PCIe (width|speed)", r".+ of .+", "runs below what it can"),
+    (r"\d+ remapping pending", r"(?i)yes", "the GPU is to be reset before its memory is sound"),
+    (r"\d+ slowed down by", r".*(hw_|thermal).*", "hardware slows the GPU down"),
+)
+#: What may be meant so: a port that nothing is plugged into.
+_ODD = ((r" (physical )?state", r"(?i)(?!active|linkup).+", "a port without a link"),)
 _HARMLESS = " port_xmit_wait"  # congestion, counted by design
 _GOOD_NAMES = ("yes", "yes, but nothing leads back from the address")
 
@@ -96,13 +106,14 @@ def growths(told: Sequence[NodeFacts]) -> tuple[Growth, ...]:
 
 def facts_findings(told: Sequence[NodeFacts]) -> Iterator[Finding]:
     for difference in differences(told):
-        others = ", ".join(f"{value} on {node}" for node, value in difference.others.items())
-        yield Finding(
-            weight="fault" if difference.is_grave else "remark",
-            what=difference.name if difference.is_grave else "differs",
-            nodes=tuple(sorted(difference.others)),
-            evidence=f"{difference.name}: {others}; {difference.usual} on the others",
-        )
+        for node, value in sorted(difference.others.items()):
+            yield Finding(
+                weight="fault" if difference.is_grave else "remark",
+                what=difference.name if difference.is_grave else "differs",
+                nodes=(node,),
+                evidence=f"{difference.name}: {value}; elsewhere {difference.usual}",
+            )
+    yield from _bad(told)
     for grown in growths(told):
         if grown.name.endswith(_HARMLESS) or grown.name == "TCP segments sent again":
             continue  # shapers and congestion make these; the curves show what they cost
@@ -114,6 +125,23 @@ def facts_findings(told: Sequence[NodeFacts]) -> Iterator[Finding]:
         )
     yield from _unheard(told)
     yield from _names(told)
+
+
+def _bad(told: Sequence[NodeFacts]) -> Iterator[Finding]:
+    """By what a node says, whatever the others say; all may have the same fault."""
+    weights: tuple[tuple[Weight, tuple[tuple[str, str, str], ...]], ...] = (
+        ("fault", _BAD), ("remark", _ODD),
+    )  # fmt: skip
+    for one in told:
+        if one.when != "before":
+            continue
+        for fact in one.facts:
+            for weight, patterns in weights:
+                for name, value, meaning in patterns:
+                    named = fact.value is not None and re.search(f"{name}$", fact.name)
+                    if named and re.fullmatch(value, fact.value or ""):
+                        yield Finding(weight=weight, what="state", nodes=(one.node,),
+                                      evidence=f"{fact.name}: {fact.value}: {meaning}")  # fmt: skip
 
 
 def _names(told: Sequence[NodeFacts]) -> Iterator[Finding]:

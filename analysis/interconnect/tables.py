@@ -9,11 +9,17 @@ import numpy as np
 import pandas as pd
 
 from analysis.interconnect.bandwidth import collectives_frame, summary_frame
-from analysis.interconnect.foretold import LARGE, all_reduce_times, fitted, foretold_frame
+from analysis.interconnect.foretold import (
+    LARGE,
+    all_reduce_times,
+    fitted,
+    foretold_frame,
+    separate,
+)
 from analysis.interconnect.nodes import differences
 from analysis.interconnect.run import Run
 from analysis.interconnect.units import bits, seconds, size
-from analysis.model.fit import Fit
+from analysis.model.fit import WORST, Fit
 from train.collectives.record import WAYS, Collectives
 from train.interconnect.record import Tournament
 
@@ -61,7 +67,7 @@ def _collective(row: dict[Hashable, Any]) -> tuple[str, ...]:
 
 def _model(found: Collectives) -> Iterator[View]:
     rows = []
-    for way in WAYS:
+    for way in WAYS if separate(found) else ():
         own = fitted(all_reduce_times(found, way))
         if own is None:
             continue
@@ -76,7 +82,7 @@ def _model(found: Collectives) -> Iterator[View]:
             "All-reduce in place, blocked, as a ring: alpha and 1 / B fitted to 2 ranks, weight "
             f"1 / T\u00b2, tried on more ranks from {size(LARGE)} on. error: measured over "
             "predicted, minus one. A model, not a measurement; a fit that misses a size by more "
-            "than 30 % is not to be extrapolated."
+            f"than {WORST:.0%} is not to be extrapolated."
         )
         columns = ("way", "alpha (95 %)", "B (95 %)", "worst residual", "ranks", "median error",
                    "worst error")  # fmt: skip
@@ -86,12 +92,13 @@ def _model(found: Collectives) -> Iterator[View]:
 def _fit(own: Fit) -> tuple[str, str, str]:
     low, high = own.alpha_interval
     alpha = f"{seconds(own.link.alpha)} ({seconds(low)} to {seconds(high)})"
+    worst = f"{own.worst:.0%}" + ("" if own.is_usable else ", not to be extrapolated")
     if own.link.beta == 0:
-        return alpha, "not seen", f"{own.worst:.0%}"
+        return alpha, "not seen", worst
     # the faster end of beta is the larger bandwidth
     slow, fast = own.beta_interval[1], own.beta_interval[0]
     width = f"{bits(8 / own.link.beta)} ({bits(8 / slow)} to {bits(8 / fast) if fast else 'any'})"
-    return alpha, width, f"{own.worst:.0%}"
+    return alpha, width, worst
 
 
 def _errors(part: pd.DataFrame) -> tuple[str, str]:

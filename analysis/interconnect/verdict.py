@@ -37,9 +37,11 @@ class Verdict(Frozen):
 
 
 class Yardstick(Frozen):
-    """What a run is held against beside its own nodes. line_bits: of a link as sold, bit/s."""
+    """What a run is held against beside its own nodes. force: compare with the baseline though the
+    environment differs. line_bits: of a link as sold, bit/s."""
 
     baseline: Baseline | None = None
+    force: bool = False
     line_bits: float | None = None
     now: AwareDatetime | None = None
 
@@ -67,8 +69,13 @@ def judge(run: Run, yardstick: Yardstick | None = None) -> Verdict:
 
 
 def _findings(run: Run) -> Iterator[Finding]:
-    for step in run.job.steps if run.job is not None else ():
-        yield from _ended(step)
+    if run.job is not None:
+        for step in run.job.steps:
+            yield from _ended(step)
+        for phase in run.job.phases:
+            if phase not in {step.phase for step in run.job.steps}:
+                why = f"{phase} was asked for and not begun: the job was ended before"
+                yield Finding(weight="open", what="not measured", evidence=why)
     yield from facts_findings(run.facts)
     if run.collectives is not None:
         yield from collectives_findings(run.collectives)
@@ -86,7 +93,8 @@ def _findings(run: Run) -> Iterator[Finding]:
 
 def _against(run: Run, yardstick: Yardstick) -> Iterator[Finding]:
     if yardstick.baseline is not None:
-        yield from against_baseline(run, yardstick.baseline, yardstick.now or datetime.now(UTC))
+        now = yardstick.now or datetime.now(UTC)
+        yield from against_baseline(run, yardstick.baseline, now, force=yardstick.force)
     if yardstick.line_bits is not None:
         yield from against_spec(run, yardstick.line_bits)
 
@@ -98,6 +106,9 @@ def _ended(step: Step) -> Iterator[Finding]:
                       evidence=f"{step.phase}: {trouble.found}")  # fmt: skip
     if step.stopped:
         yield Finding(weight="open", what="stopped", evidence=f"{step.phase}: {step.stopped}")
+    elif step.exit_code is None:
+        why = f"{step.phase} came to no end that the job saw"
+        yield Finding(weight="open", what="failed", evidence=why)
     elif step.exit_code and not step.troubles:
         why = f"{step.phase} ended with code {step.exit_code}: see logs/{step.phase}"
         yield Finding(weight="open", what="failed", evidence=why)

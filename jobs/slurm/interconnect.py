@@ -22,10 +22,17 @@ NO_KILL = "--no-kill"
 START_S = 60
 #: A pair's connection, pings, check and pauses, on top of its samples; measured at about 0.4 s.
 PAIR_S = 0.6
-#: More nodes than this meet only so many partners (train.interconnect.tournament).
+#: A measurement that does not get on is given up after this time (train.interconnect.stream).
+PAIR_GIVEN_UP_S = 80
+#: More nodes than this meet only so many partners (train.interconnect.rounds).
 ALL_PAIRS, PARTNERS = 128, 8
-#: A slow link takes longer than a healthy one, and suspects are measured again.
+#: A slow link takes longer than a healthy one.
 SLACK = 3
+#: Suspects are measured again, one pair at a time: so many measurements at most.
+RETESTS = 8 * 6
+#: A fabric, or machine, that bears no company is measured pair by pair, for up to so long; then
+#: nodes meet fewer others.
+ALONE_S = 900.0
 #: A series of collectives: about 24 sizes of 0.1 s and more, the largest two of a few seconds.
 SERIES_S = 9.0
 #: Loading TensorFlow, on all nodes at once from one file system.
@@ -55,6 +62,13 @@ def tournament_s(nodes: int, samples: int, sample_s: float) -> float:
     return (2 * partners + 6) * ((samples + 1) * sample_s + PAIR_S)
 
 
+def tournament_limit_s(task: InterconnectTask) -> float:
+    """What the tournament is told to keep to."""
+    pair = (task.samples + 1) * task.sample_s + PAIR_S
+    alone = min(task.nodes * (task.nodes - 1) * pair, ALONE_S)
+    return SLACK * tournament_s(task.nodes, task.samples, task.sample_s) + alone + RETESTS * pair
+
+
 def collectives_s(ranks: int) -> float:
     """About what the collectives take (train.collectives.plan): 28 series and those of fewer ranks,
     which are no more than 7 and the powers of two above."""
@@ -70,7 +84,8 @@ def limit_s(task: InterconnectTask, phase: Phase) -> float:
         case "collectives":
             return START_S + 2 * collectives_s(task.nodes * task.ranks_per_node)
         case "tournament":
-            return START_S + SLACK * tournament_s(task.nodes, task.samples, task.sample_s)
+            # what is begun is brought to its end
+            return START_S + tournament_limit_s(task) + PAIR_GIVEN_UP_S
 
 
 def minutes_for(task: InterconnectTask) -> int:
@@ -112,6 +127,7 @@ def launch_line(
         case "tournament":
             rank = [python, "-m", "train.interconnect", *rank]
             rank += ["--samples", str(task.samples), "--sample-s", f"{task.sample_s:g}"]
+            rank += ["--limit-s", f"{tournament_limit_s(task):.0f}"]
         case "collectives":
             # as training does
             site, shape, all_end = training, Shape(task.nodes, task.ranks_per_node), True

@@ -37,6 +37,7 @@ def run_interconnect(told: dict[str, Any]) -> None:
         image=task.image,
         image_digest=task.image_digest,
         steps=tuple(steps),
+        phases=task.phases,
     )
     write_atomically(Path(task.folder) / JOB_NAME, note.model_dump_json(indent=1) + "\n")
     sys.exit(1 if any(step.exit_code or step.stopped for step in steps) else 0)

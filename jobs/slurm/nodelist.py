@@ -11,11 +11,13 @@ from jobs.suggest import nearest
 from train.config import ConfigError
 
 ALL_NODES = ("sinfo", "--noheader", "--all", "--Node", "--format=%N")
+#: For others than who reserved them.
+_RESERVED = ("maint", "reserved")
 STATES = ("sinfo", "--noheader", "--Node", "--format=%N %T")
 
 
 class Wanted(NamedTuple):
-    """names: in Slurm's own form, as node[1-3]; None: any."""
+    """names: with commas; None: any."""
 
     number: int
     names: str | None = None
@@ -30,8 +32,12 @@ def hostnames(text: str, ask: Ask) -> list[str]:
     return ask(("scontrol", "show", "hostnames", text)).split()
 
 
-def check_in_use(wanted: Wanted, partition: str | None, ask: Ask) -> None:
+def check_in_use(
+    wanted: Wanted, partition: str | None, ask: Ask, reservation: str | None = None
+) -> None:
     """A sweep waits for nodes that are out of use; whoever looks at a network wants to know now.
+
+    reservation: that the job runs in; reserved nodes may be its own.
 
     Raises:
         ConfigError: named nodes, or too many others, are down, drained or reserved.
@@ -40,7 +46,9 @@ def check_in_use(wanted: Wanted, partition: str | None, ask: Ask) -> None:
     where = () if partition is None else (f"--partition={partition}",)
     lines = ask((*STATES, *where)).splitlines()
     states = dict(line.split(maxsplit=1) for line in lines if line.strip())
-    out = {name: state for name, state in states.items() if out_of_use(state)}
+    reserved = () if reservation else _RESERVED
+    out = {name: state for name, state in states.items()
+           if out_of_use(state) or state.startswith(reserved)}  # fmt: skip
     if wanted.names is not None:
         chosen = hostnames(wanted.names, ask)
         bad = [f"{name} is {out[name]}" for name in chosen if name in out]
@@ -88,4 +96,4 @@ def read_nodes(text: str, ask: Ask) -> Wanted:
         raise ConfigError(f"NODES={text!r}: expected a number, or names like node3,node[5-8]")
     if len(set(names)) < len(names):
         raise ConfigError(f"NODES={text}: a node is named twice; expected each once")
-    return Wanted(len(names), text)
+    return Wanted(len(names), ",".join(names))

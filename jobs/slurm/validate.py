@@ -85,7 +85,7 @@ def validate(request: Request) -> int:
         minutes = minutes_for(task)
         for remark in check_site(task.site, [shape], ask, minutes=minutes):
             say(remark)
-        check_in_use(wanted, task.site.partition, ask)
+        check_in_use(wanted, task.site.partition, ask, task.site.reservation)
         unit = Unit((FOLDER_NAME,), shape, minutes)
         job = _submit(task, Array(shape, (unit,), minutes, 1), wanted)
         where = f" ({wanted.names})" if wanted.names else ""

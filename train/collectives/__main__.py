@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from train.collectives.measure import Budget
-from train.collectives.record import COLLECTIVES_NAME
+from train.collectives.record import COLLECTIVES_NAME, Collectives
 from train.config import ConfigError
 from train.files import write_atomically
 from train.interfaces import NAME, own_interface
@@ -63,14 +63,15 @@ def main(arguments: Sequence[str]) -> int:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     from train.collectives.run import run  # noqa: PLC0415  (loads TensorFlow)
 
+    def keep(so_far: Collectives) -> None:
+        write_atomically(options.out / COLLECTIVES_NAME, so_far.model_dump_json(indent=1) + "\n")
+
     budget = Budget(target_s=options.target_s, cap_s=options.cap_s)
     try:
-        found = run(interface, options.largest, budget, launch)
-    except OSError as error:
+        found = run(interface, options.largest, budget, launch, keep)
+    except (OSError, RuntimeError) as error:  # Horovod's own are RuntimeErrors
         print(f"collectives: rank {launch.rank}: {error}", file=sys.stderr)
         return EXIT_FAILED
-    if launch.rank == 0:
-        write_atomically(options.out / COLLECTIVES_NAME, found.model_dump_json(indent=1) + "\n")
     return EXIT_FAILED if any(series.error for series in found.series) else 0
 
 

@@ -43,26 +43,25 @@ class Maker(Protocol):
 def put_in(operation: Operation, rank: int, size: int, ranks: int, seed: int) -> Floats:
     """The input of ``rank`` for a series' size in bytes: of all-gather its part only."""
     count = whole(size, operation, ranks) // WORD
-    if operation == "all_gather":
-        return values(rank, count // ranks, seed)
-    return values(rank, count, seed)
+    return values(rank, range(count // ranks if operation == "all_gather" else count), seed)
 
 
 def comes_out(operation: Operation, rank: int, size: int, ranks: int, seed: int) -> Floats:
     """What ``rank`` must then hold."""
     count = whole(size, operation, ranks) // WORD
-    part = slice(rank * (count // ranks), (rank + 1) * (count // ranks))
+    part = range(rank * (count // ranks), (rank + 1) * (count // ranks))
     match operation:
         case "all_reduce":
-            return total(ranks, count, seed)
+            return total(ranks, range(count), seed)
         case "reduce_scatter":
-            return total(ranks, count, seed)[part]
+            return total(ranks, part, seed)
         case "broadcast":
-            return values(0, count, seed)
+            return values(0, range(count), seed)
         case "all_gather":
-            return np.concatenate([values(r, count // ranks, seed) for r in range(ranks)])
+            first = range(count // ranks)
+            return np.concatenate([values(r, first, seed) for r in range(ranks)])
         case "all_to_all":
-            return np.concatenate([values(r, count, seed)[part] for r in range(ranks)])
+            return np.concatenate([values(r, part, seed) for r in range(ranks)])
 
 
 def raw_maker(mesh: Mesh) -> Maker:

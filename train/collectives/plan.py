@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from train.collectives.operations import What
-from train.collectives.record import MODES, OPERATIONS, WAYS, Place
+from train.collectives.record import MODES, OPERATIONS, WAYS, Operation, Place
 
 
 def plan(world: int) -> Iterator[What]:
@@ -25,6 +25,15 @@ def plan(world: int) -> Iterator[What]:
     for ranks in fewer(world):
         for way in WAYS:
             yield What(way, "all_reduce", "in", "blocked", ranks)
+
+
+#: All-reduce is what training waits for; the others are measured at every fourth size.
+COARSE = 2
+
+
+def ladder(operation: Operation, all_sizes: Sequence[int]) -> tuple[int, ...]:
+    """The sizes of a series, the smallest and every power of 2, or of 4, above it."""
+    return tuple(all_sizes if operation == "all_reduce" else all_sizes[::COARSE])
 
 
 def fewer(world: int) -> tuple[int, ...]:

@@ -33,6 +33,17 @@ def factor(operation: Operation, ranks: int) -> float:
     return 2 * share if operation == "all_reduce" else share
 
 
+#: Calls of each size beside the timed ones: two are compared, one tells how long it takes.
+UNTIMED = 3
+
+
+def must_send(operation: Operation, ranks: int, size: int) -> float:
+    """Bytes that ``ranks`` ranks send together at least, for one call of ``size`` bytes; in-network
+    reduction and multicast left aside."""
+    senders = ranks - 1 if operation == "broadcast" else ranks
+    return senders * factor(operation, ranks) * size
+
+
 class Point(Frozen):
     """One size of a series.
 
@@ -48,17 +59,19 @@ class Point(Frozen):
 
 
 class Carried(Frozen):
-    """What the interface of one rank's node counted during a series; bytes, headers included."""
+    """What the interface of one rank's node counted during a series; bytes, headers included.
+    port_sent_bytes: of its InfiniBand ports; null: it has none that can be read."""
 
     host: str
     interface: str
     received_bytes: int | None  # null: the counters could not be read
     sent_bytes: int | None
+    port_sent_bytes: int | None = None
 
 
 class Series(Frozen):
-    """ranks: the first so many of the world. payload_bytes: what a rank sends at least, in all.
-    cut: why larger sizes are not there."""
+    """ranks: the first so many of the world. payload_bytes: what they must send at least, together,
+    calls that are not timed included. cut: why larger sizes are not there."""
 
     way: Way
     operation: Operation
@@ -80,7 +93,8 @@ class Rank(Frozen):
 
 
 class Collectives(Frozen):
-    """dtype: of all arrays. stack: versions, what Horovod was built with, settings."""
+    """dtype: of all arrays. stack: versions, what Horovod was built with, settings. planned: series
+    that there were to be; fewer, where one failed or the time was over."""
 
     schema_version: int = Field(1, ge=1, le=1)
     started_at: AwareDatetime
@@ -91,4 +105,5 @@ class Collectives(Frozen):
     oversubscribed: bool  # ranks share cores
     dtype: Literal["float32"] = "float32"
     stack: dict[str, str]
+    planned: int
     series: tuple[Series, ...]

@@ -7,7 +7,7 @@ import secrets
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
@@ -18,14 +18,8 @@ from train.collectives.ladder import sizes
 from train.collectives.measure import Budget, Measured, series
 from train.collectives.mesh import Mesh, connect
 from train.collectives.operations import Maker, What, raw_maker
-from train.collectives.plan import fewer, plan
-from train.collectives.record import (
-    Carried,
-    Collectives,
-    Rank,
-    Series,
-    factor,
-)
+from train.collectives.plan import fewer, ladder, plan
+from train.collectives.record import UNTIMED, Carried, Collectives, Rank, Series, must_send
 from train.collectives.through_horovod import horovod_maker
 from train.interconnect.evidence import Watch
 from train.interfaces import Interface
@@ -40,8 +34,14 @@ _SETTINGS = (
 )  # fmt: skip
 
 
-def run(interface: Interface, largest: int, budget: Budget, launch: Launch) -> Collectives:
-    """Open the world of ``launch`` and measure; every rank must call it. Rank 0's is the record.
+def run(
+    interface: Interface, largest: int, budget: Budget, launch: Launch,
+    keep: Callable[[Collectives], None],
+) -> Collectives:  # fmt: skip
+    """Open the world of ``launch`` and measure; every rank must call it.
+
+    keep: called by rank 0 after each series with the record so far. A series that fails ends it:
+    ranks that left it at different places are no longer in step.
 
     Raises:
         OSError: a connection to another rank broke.
@@ -54,26 +54,33 @@ def run(interface: Interface, largest: int, budget: Budget, launch: Launch) -> C
     sets: dict[int, Any] = {**chosen, hvd.size(): hvd.global_process_set}
     mesh = _join(interface)
     makers: dict[str, Maker] = {"raw": raw_maker(mesh), "horovod": horovod_maker(sets)}
-    ladder = sizes(largest)
-    found = []
-    for what in plan(hvd.size()):
-        if hvd.rank() == 0:
-            print(f"{what.way} {what.operation}, {what.place} of place, {what.mode}, "
-                  f"{what.ranks} ranks", flush=True)  # fmt: skip
-        found.append(_series(mesh, makers[what.way], what, ladder, budget, interface))
-    ranks = _ranks(interface)
-    machines, cores = hvd.allgather_object(machine()), [rank.cores for rank in ranks]
-    mesh.close()
-    return Collectives(
+    ranks, planned = _ranks(interface), list(plan(hvd.size()))
+    found: list[Series] = []
+    so_far = Collectives(
         started_at=began,
-        seconds=time.monotonic() - started,
+        seconds=0.0,
         ranks=ranks,
         nodes=launch.nodes,
         controller="mpi" if hvd.mpi_enabled() else "gloo",
-        oversubscribed=share_cores(machines, cores),
+        oversubscribed=share_cores(hvd.allgather_object(machine()), [r.cores for r in ranks]),
         stack=_stack(),
-        series=tuple(found),
+        planned=len(planned),
+        series=(),
     )
+    for what in planned:
+        if hvd.rank() == 0:
+            print(f"{what.way} {what.operation}, {what.place} of place, {what.mode}, "
+                  f"{what.ranks} ranks", flush=True)  # fmt: skip
+        chosen_sizes = ladder(what.operation, sizes(largest))
+        found.append(_series(mesh, makers[what.way], what, chosen_sizes, budget, interface))
+        told = {"seconds": time.monotonic() - started, "series": tuple(found)}
+        so_far = so_far.model_copy(update=told)
+        if hvd.rank() == 0:
+            keep(so_far)
+        if found[-1].error:
+            break
+    mesh.close()
+    return so_far
 
 
 def _join(interface: Interface) -> Mesh:
@@ -87,7 +94,7 @@ def _series(
     mesh: Mesh,
     make: Maker,
     what: What,
-    ladder: Sequence[int],
+    chosen_sizes: Sequence[int],
     budget: Budget,
     interface: Interface,
 ) -> Series:
@@ -95,13 +102,14 @@ def _series(
     with Watch(interface.name) as watch:
         try:
             if mesh.rank < what.ranks:
-                measured = series(mesh, make, what, ladder, budget)
+                measured = series(mesh, make, what, chosen_sizes, budget)
         except Exception as failed:  # noqa: BLE001  (Horovod's errors are of many types)
             error = (str(failed).strip().splitlines() or [type(failed).__name__])[0]
             print(f"rank {mesh.rank}: {what}: {failed}", file=sys.stderr)
-    told = hvd.allgather_object((socket.gethostname(), watch.counted, error))
+    told = hvd.allgather_object((socket.gethostname(), watch.counted, watch.ports, error))
     payload = sum(
-        factor(what.operation, what.ranks) * point.bytes * point.calls for point in measured.points
+        must_send(what.operation, what.ranks, point.bytes) * (point.calls + UNTIMED)
+        for point in measured.points
     )
     return Series(
         **what._asdict(),
@@ -109,12 +117,13 @@ def _series(
         carried=tuple(
             Carried(host=host, interface=interface.name,
                     received_bytes=counted.received if counted else None,
-                    sent_bytes=counted.sent if counted else None)
-            for host, counted, _ in told[: what.ranks]
+                    sent_bytes=counted.sent if counted else None,
+                    port_sent_bytes=ports.sent if ports else None)
+            for host, counted, ports, _ in told[: what.ranks]
         ),
         payload_bytes=round(payload),
         cut=measured.cut,
-        error=next((text for _, _, text in told if text), None),
+        error=next((text for *_, text in told if text), None),
     )  # fmt: skip
 
 

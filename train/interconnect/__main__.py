@@ -43,6 +43,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--sample-s", type=float, default=_USUAL.sample_s, help="seconds of each")
     parser.add_argument("--seed", type=int, default=0, help="of the partners, for many nodes")
+    parser.add_argument("--limit-s", type=float, help="of the tournament; shorter: fewer partners")
     parser.add_argument("--patience-s", type=float, default=60.0, help="to wait for all nodes")
     return parser.parse_args(arguments)
 
@@ -110,8 +111,9 @@ async def _coordinate(options: argparse.Namespace, interface: Interface, world: 
         plan = Plan(samples=options.samples, sample_s=options.sample_s)
         switches = _switches(options.out)
         found = await play(
-            coordinator, plan, options.seed, lambda text: print(text, flush=True), switches
-        )
+            coordinator, plan, options.seed, lambda text: print(text, flush=True), switches,
+            options.limit_s,
+        )  # fmt: skip
         _write(options.out, found)
         # a thread of its own: simulated networks are played in event loops, too
         rows = await asyncio.to_thread(calibration_of, found)

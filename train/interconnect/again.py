@@ -60,16 +60,18 @@ async def look_across(
     run: Run, suspect: Suspect, tried: Sequence[Round], others: Sequence[Round]
 ) -> Retest:
     """An uplink once more: all of its leaf at once and nothing else, beside another uplink so."""
-    told = {"nodes": suspect.nodes, "kind": suspect.kind, "partners": (), "waited": None}
+    told = {"nodes": suspect.nodes, "kind": suspect.kind, "partners": ()}
     normal = [_rate(m) for pairs in others for m in await run(pairs, _RETEST) if m.rates]
-    rates = [[_rate(m) for m in await run(pairs, _RETEST) if m.rates] for pairs in tried]
-    if not normal or not rates or not all(rates):
-        return Retest(**told, ratio=None, outcome="unreachable",
+    again = [[m for m in await run(pairs, _RETEST) if m.rates] for pairs in tried]
+    if not normal or not again or not all(again):
+        return Retest(**told, ratio=None, waited=None, outcome="unreachable",
                       why="no healthy uplink to compare with")  # fmt: skip
+    rates = [[_rate(m) for m in way] for way in again]
+    waited = max(_lost(m, name) for way in again for m in way for name in (m.sender, m.receiver))
     ratio = min(float(np.median(way)) for way in rates) / float(np.median(normal))
     slow = ["uplink"] if ratio < Limits().low else []
-    outcome, why = _outcome(slow, ratio, 0.0)
-    return Retest(**told, ratio=ratio, outcome=outcome, why=why)
+    outcome, why = _outcome(slow, ratio, waited)
+    return Retest(**told, ratio=ratio, waited=waited, outcome=outcome, why=why)
 
 
 def _outcome(slow: Sequence[str], ratio: float, lost: float) -> tuple[Outcome, str]:

@@ -98,6 +98,6 @@ def _end(effort: Effort, counted: Counted | None) -> dict[str, Any]:
 
 
 def _words(error: OSError) -> str:
-    if isinstance(error, TimeoutError):
+    if isinstance(error, TimeoutError) and str(error) in ("", "timed out"):  # a socket's own
         return "no progress within the time limit"
     return (error.strerror or str(error) or type(error).__name__).lower()

@@ -93,8 +93,9 @@ class Coordinator:
         ident = secrets.token_hex(8)
         seed = zlib.crc32(f"{sender.node.name} {receiver.node.name}".encode())
         order = {"id": ident, "plan": plan._asdict(), "seed": seed, "silence_s": SILENCE_S}
-        # before, between and after the samples one megabyte may take as long as a silence
-        limit = plan.limit_s + CONNECT_S + 4 * SILENCE_S + _GRACE_S
+        # the ends give up by themselves, after one more megabyte and its answer; a node that does
+        # not say so by then is lost, and not merely slow
+        limit = plan.give_up_s + CONNECT_S + 2 * SILENCE_S + _GRACE_S
         got, sent = await asyncio.gather(
             self._ask(receiver, {**order, "do": "receive"}, limit),
             self._ask(

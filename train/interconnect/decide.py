@@ -8,7 +8,7 @@ node of four spoils half of them. Nobody is blamed here: suspects are tested aga
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -43,8 +43,15 @@ class _Scale(NamedTuple):
         return (value - self.middle) / self.deviation
 
 
-def decide(matrix: Matrix, limits: Limits | None = None, leaves: Leaves | None = None) -> Decision:
+def decide(
+    matrix: Matrix,
+    limits: Limits | None = None,
+    leaves: Leaves | None = None,
+    crossed: Mapping[tuple[int, int], float] | None = None,
+) -> Decision:
     """Compare uplinks of leaf switches where these are known, then sides, then links, with peers.
+
+    crossed: what the uplinks carried when each was loaded by its whole leaf.
 
     Two nodes have no peers: only their two directions can differ. Where half of the nodes or more
     are slow, or only the scatter is large, nothing is blamed and ``undecided`` says why.
@@ -53,7 +60,7 @@ def decide(matrix: Matrix, limits: Limits | None = None, leaves: Leaves | None =
     silent = _silent(matrix)
     across, rising = None, []
     if leaves is not None:
-        rising = uplinks(matrix, leaves, limits.z, limits.low, limits.floor)
+        rising = uplinks(crossed or {}, leaves, limits.z, limits.low, limits.floor)
         matrix, across = level(without(matrix, leaves, rising), leaves)
     sides = side_rates(matrix, limits)
     known = {side: rate for side, rate in sides.items() if np.isfinite(rate)}

@@ -6,11 +6,12 @@ import contextlib
 import socket
 import struct
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from train.traffic import Counted, read_counters
+from train.traffic import Counted, is_port, read_counters
 
 _SCHEDSTAT = Path("/proc/thread-self/schedstat")
 
@@ -68,13 +69,15 @@ class Effort(NamedTuple):
 
 
 class Watch:
-    """Context: what this thread used meanwhile, and what passed the interface of its node."""
+    """Context: what this thread used meanwhile, and what passed the interface of its node, and its
+    InfiniBand ports together (None: it has none that can be read)."""
 
     def __init__(self, interface: str) -> None:
         self._interface = interface
 
     def __enter__(self) -> Watch:
-        self._counted = read_counters().get(self._interface)
+        self._all = read_counters()
+        self._counted = self._all.get(self._interface)
         self._delay = _run_delay()
         self._cpu, self._wall = time.thread_time(), time.perf_counter()
         return self
@@ -89,7 +92,9 @@ class Watch:
         delay = _run_delay()
         waited = None if delay is None or self._delay is None else delay - self._delay
         self.effort = Effort(cpu, waited, wall)
-        self.counted = _difference(self._counted, read_counters().get(self._interface))
+        now = read_counters()
+        self.counted = _difference(self._counted, now.get(self._interface))
+        self.ports = _ports(self._all, now)
 
 
 def _run_delay() -> float | None:
@@ -98,6 +103,15 @@ def _run_delay() -> float | None:
     with contextlib.suppress(OSError, ValueError, IndexError):
         return int(_SCHEDSTAT.read_text(encoding="ascii").split()[1]) / 1e9
     return None
+
+
+def _ports(before: Mapping[str, Counted], after: Mapping[str, Counted]) -> Counted | None:
+    """RDMA passes the interface by: its bytes are in the counters of ports only."""
+    moved = [_difference(then, after.get(name)) for name, then in before.items() if is_port(name)]
+    known = [one for one in moved if one is not None]
+    if not known:
+        return None
+    return Counted(sum(one.received for one in known), sum(one.sent for one in known))
 
 
 def _difference(before: Counted | None, after: Counted | None) -> Counted | None:

@@ -56,7 +56,7 @@ class Measurement(Frozen):
 
     sender: str
     receiver: str
-    phase: str  # noise, alone, tournament, retest
+    phase: str  # noise, uplinks (all of a leaf at once), tournament, retest
     together: int  # pairs that were measured at the same time
     rates: tuple[float, ...] = ()
     bytes: int = 0
@@ -71,7 +71,7 @@ class Measurement(Frozen):
 
 class Noise(Frozen):
     """What the machine itself does to measurements. cv: of one pair's repeated samples, robust.
-    together: rate of pairs in company over their rate alone, the lowest of those tried."""
+    together: rate of pairs in full company over their rate alone, the lowest of those tried."""
 
     pair: tuple[str, str]
     cv: float
@@ -106,13 +106,16 @@ class Calibrated(Frozen):
 
 
 class Tournament(Frozen):
+    """company: pairs that ran at the same time at most. cut: why not all rounds were measured."""
+
     schema_version: int = Field(1, ge=1, le=1)
     started_at: AwareDatetime
     seconds: float
     nodes: tuple[Node, ...]
     lost: dict[str, str]  # node -> why
     noise: Noise | None
-    serial: bool  # one pair at a time
+    company: int
+    cut: str | None = None
     measurements: tuple[Measurement, ...]
     decision: Decision
     retests: tuple[Retest, ...]
@@ -152,3 +155,4 @@ class JobNote(Frozen):
     image: str
     image_digest: str | None
     steps: tuple[Step, ...]
+    phases: tuple[Phase, ...] = ()  # that were asked for

@@ -6,9 +6,16 @@ direction apart, because a fault may sit in one of them only.
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
+
+#: More nodes than this meet some partners only, drawn at random.
+ALL_PAIRS = 128
+PARTNERS = 8
+#: With fewer partners a side could not be told from the other end.
+LEAST = 3
 
 
 class Pair(NamedTuple):
@@ -67,20 +74,21 @@ def some_partners(count: int, partners: int, seed: int) -> list[Round]:
     )
 
 
-def within(groups: Sequence[Sequence[int]], partners: int, seed: int) -> list[Round]:
-    """The same inside of each group of nodes (those of one switch), all groups at a time."""
-    own = [
-        [tuple(Pair(group[a], group[b]) for a, b in pairs) for pairs in plan]
-        for group in groups
-        for plan in [some_partners(len(group), partners, seed)]
-    ]
-    longest = max((len(plan) for plan in own), default=0)
-    return [
-        tuple(pair for plan in own if number < len(plan) for pair in plan[number])
-        for number in range(longest)
-    ]
+def at_most(rounds: Iterable[Round], company: int) -> list[Round]:
+    """Each round in parts of up to ``company`` pairs: for a fabric, or a machine, that cannot carry
+    more at once."""
+    return [pairs[at : at + company] for pairs in rounds for at in range(0, len(pairs), company)]
 
 
-def one_at_a_time(rounds: Iterable[Round]) -> list[Round]:
-    """For a fabric, or a machine, that cannot carry several pairs at once."""
-    return [(pair,) for pairs in rounds for pair in pairs]
+def scheduled(count: int, company: int, seed: int, most: int | None = None) -> list[Round]:
+    """Every pair where that is no more than ``most`` rounds; else every node with some others.
+
+    Two nodes are known by all others, many by a few of them: above ALL_PAIRS nodes, and where time
+    is short, each meets as many as fit, but at least LEAST.
+    """
+    partners = count if count <= ALL_PAIRS else PARTNERS
+    found = at_most(some_partners(count, partners, seed), company)
+    if most is None or len(found) <= most:
+        return found
+    each = 2 * math.ceil(count // 2 / company)  # rounds for one more partner
+    return at_most(some_partners(count, max(LEAST, most // each), seed), company)

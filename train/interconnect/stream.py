@@ -27,7 +27,7 @@ _PING = b"12345678"
 class Plan(NamedTuple):
     """samples: of about ``sample_s`` seconds each, within these sizes in bytes. Of each, the first
     ``skip`` bytes are not counted. check: bytes that are compared, before and after. After
-    limit_s seconds no further sample is begun."""
+    limit_s seconds no further sample is begun; after give_up_s the measurement has failed."""
 
     samples: int = 7
     sample_s: float = 0.25
@@ -36,6 +36,7 @@ class Plan(NamedTuple):
     skip: int = 1 << 17
     check: int = 1 << 20
     limit_s: float = 15.0
+    give_up_s: float = 60.0
 
 
 class Sent(NamedTuple):
@@ -62,21 +63,30 @@ def pattern(seed: int) -> bytes:
 def send(connection: socket.socket, plan: Plan, seed: int) -> Sent:
     """
     Raises:
-        OSError: the other end is gone, or silent for longer than the connection's time limit.
+        OSError: the other end is gone, or silent for longer than the connection's time limit, or
+            all of it takes longer than the plan's.
     """
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     data = memoryview(pattern(seed))
     begin = time.perf_counter()
-    pings = [_ping(connection) for _ in range(PINGS)]
+
+    def sample(size: int, *, compared: bool = False) -> float:
+        _check_time(begin, plan.give_up_s)
+        return _sample(connection, data, size, compared=compared)
+
+    pings = []
+    for _ in range(PINGS):
+        _check_time(begin, plan.give_up_s)
+        pings.append(_ping(connection))
+    sample(plan.check, compared=True)
     # how large a sample has to be, by one that is not kept and as large as the smallest
-    _sample(connection, data, plan.check, compared=True)
-    seconds = _sample(connection, data, plan.smallest, compared=False)
+    seconds = sample(plan.smallest)
     size = int(min(max(plan.smallest * plan.sample_s / seconds, plan.smallest), plan.largest))
     for number in range(plan.samples):
         if number and time.perf_counter() - begin > plan.limit_s:
             break
-        _sample(connection, data, size, compared=False)
-    _sample(connection, data, plan.check, compared=True)
+        sample(size)
+    sample(plan.check, compared=True)
     told = tcp_info(connection)
     connection.sendall(_HEAD.pack(0, 0))
     return Sent(statistics.median(pings) / 2, min(pings) / 2, told)
@@ -105,6 +115,11 @@ def receive(connection: socket.socket, plan: Plan, seed: int) -> Received:
         if not compared and size > plan.skip:
             rates.append(8 * (size - plan.skip) / seconds)
     return Received(tuple(rates[1:]), total, wrong)  # the first said how large the rest should be
+
+
+def _check_time(begin: float, limit_s: float) -> None:
+    if time.perf_counter() - begin > limit_s:
+        raise TimeoutError(f"not done within {limit_s:g} s")
 
 
 def _ping(connection: socket.socket) -> float:

@@ -1,21 +1,28 @@
 """Nodes on leaf switches: pairs within a leaf and across leaves are two populations.
 
 Across leaves a fabric may carry less by design (oversubscription), so what is across is brought to
-the level of what is within before nodes are compared. A leaf whose nodes are fast among themselves
-and slow towards all others has a slow uplink: a fault of none of its nodes.
+the level of what is within before nodes are compared.
+
+Uplinks are measured by themselves, all of a leaf's nodes at once towards another leaf: a link that
+is shared shows what it lacks in that company only, and to some pairs at a time it looks healthy. A
+leaf that is slow towards all others has a slow uplink: a fault of none of its nodes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from train.interconnect.matrix import Matrix, Rates, robust_deviation
-from train.interconnect.rounds import Pair, Round
+from train.interconnect.matrix import Matrix, robust_deviation
+from train.interconnect.record import Measurement
+from train.interconnect.rounds import PARTNERS, Pair, Round, at_most, some_partners
 from train.interconnect.suspects import Kind, Suspect
+
+#: Leaves of fewer nodes than this share of the largest cannot load an uplink as the others do.
+_COMPARABLE = 0.5
 
 
 class Leaves(NamedTuple):
@@ -31,6 +38,17 @@ class Leaves(NamedTuple):
     def shared(self) -> list[int]:
         """Leaves of two nodes or more."""
         return [leaf for leaf in range(len(self.names)) if self.of.count(leaf) > 1]
+
+    @property
+    def tested(self) -> list[int]:
+        """Leaves whose uplinks can be compared."""
+        largest = max(map(self.of.count, self.shared), default=0)
+        return [leaf for leaf in self.shared if self.of.count(leaf) >= _COMPARABLE * largest]
+
+    @property
+    def width(self) -> int:
+        """So many pairs load an uplink: as many for every leaf, or none could be compared."""
+        return min(map(self.of.count, self.tested), default=0)
 
 
 def leaves_of(nodes: Sequence[str], known: Mapping[str, str]) -> Leaves | None:
@@ -71,20 +89,41 @@ def without(matrix: Matrix, leaves: Leaves, suspects: Sequence[Suspect]) -> Matr
     return replace(matrix, rates=rates)
 
 
-def uplinks(matrix: Matrix, leaves: Leaves, z: float, low: float, floor: float) -> list[Suspect]:
-    """A leaf is scored by its best other leaf, each by its better pairs: all of them across."""
-    shared = leaves.shared
-    blocks = {
-        (a, b): _better(matrix.rates[np.ix_(leaves.members(a), leaves.members(b))])
-        for a in shared
-        for b in shared
-        if a != b
-    }
-    if len(shared) == 2:
-        return _one_way(blocks, shared, leaves, z, low, floor)
+def uplink_rounds(leaves: Leaves, seed: int, *, apart: bool) -> list[Round]:
+    """Every ordered pair of leaves, or some for many leaves; those that share no leaf at the same
+    time, unless ``apart``."""
+    tested = leaves.tested
+    rounds = some_partners(len(tested), PARTNERS, seed)
+    return [
+        tuple(pair for a, b in facing for pair in _facing(leaves, tested[a], tested[b]))
+        for facing in (at_most(rounds, 1) if apart else rounds)
+    ]
+
+
+def crossings(
+    leaves: Leaves, names: Sequence[str], measurements: Iterable[Measurement]
+) -> dict[tuple[int, int], float]:
+    """From leaf to leaf, bit/s: what the better quarter of its pairs reached in company."""
+    number = {name: index for index, name in enumerate(names)}
+    found: dict[tuple[int, int], list[float]] = {}
+    for m in measurements:
+        if m.rates:
+            ends = leaves.of[number[m.sender]], leaves.of[number[m.receiver]]
+            found.setdefault(ends, []).append(float(np.median(m.rates)))
+    return {ends: float(np.quantile(rates, 0.75, method="higher"))
+            for ends, rates in found.items()}  # fmt: skip
+
+
+def uplinks(
+    crossed: Mapping[tuple[int, int], float], leaves: Leaves, z: float, low: float, floor: float
+) -> list[Suspect]:
+    """A leaf is scored by its best other leaf. crossed: as ``crossings`` tells."""
+    tested = leaves.tested
+    if len(tested) == 2:
+        return _one_way(crossed, tested, leaves, z, low, floor)
     scores = {
-        (leaf, way): _best([rate for pair, rate in blocks.items() if pair[place] == leaf])
-        for leaf in shared
+        (leaf, way): _best([rate for pair, rate in crossed.items() if pair[place] == leaf])
+        for leaf in tested
         for way, place in (("send", 0), ("receive", 1))
     }
     known = [rate for rate in scores.values() if np.isfinite(rate)]
@@ -93,7 +132,7 @@ def uplinks(matrix: Matrix, leaves: Leaves, z: float, low: float, floor: float) 
     middle = float(np.median(known))
     scatter = max(robust_deviation(known), floor * middle)
     found = []
-    for leaf in shared:
+    for leaf in tested:
         slow = [
             way for way in ("send", "receive")
             if scores[leaf, way] < low * middle and (scores[leaf, way] - middle) / scatter < -z
@@ -101,22 +140,24 @@ def uplinks(matrix: Matrix, leaves: Leaves, z: float, low: float, floor: float) 
         if slow:
             worst = min(scores[leaf, way] for way in slow)
             found.append(_suspect(slow, (leaves.names[leaf],), worst / middle,
-                                  (worst - middle) / scatter, len(shared) - 1))  # fmt: skip
+                                  (worst - middle) / scatter, len(tested) - 1))  # fmt: skip
     return found
 
 
 def _one_way(
-    blocks: Mapping[tuple[int, int], float],
-    shared: Sequence[int],
+    crossed: Mapping[tuple[int, int], float],
+    tested: Sequence[int],
     leaves: Leaves,
     z: float,
     low: float,
     floor: float,
 ) -> list[Suspect]:
     """Of two leaves: one direction against the other."""
-    there, back = ((shared[0], shared[1]), (shared[1], shared[0]))
-    slow, fast = (there, back) if blocks[there] < blocks[back] else (back, there)
-    ratio = blocks[slow] / blocks[fast]
+    there, back = (tested[0], tested[1]), (tested[1], tested[0])
+    if not {there, back} <= set(crossed):
+        return []
+    slow, fast = (there, back) if crossed[there] < crossed[back] else (back, there)
+    ratio = crossed[slow] / crossed[fast]
     if not ratio < low or (ratio - 1) / floor > -z:
         return []
     names = (leaves.names[slow[0]], leaves.names[slow[1]])
@@ -132,7 +173,7 @@ def _suspect(
     return Suspect(
         kind=kind, nodes=names, ratio=ratio, deviations=deviations, slow=partners,
         partners=partners,
-        why="its nodes are as fast as others among themselves and slow towards all other leaves",
+        why="its nodes are slow towards all other leaves, all at once",
     )  # fmt: skip
 
 
@@ -153,12 +194,9 @@ def fit_partners(
 def retest_rounds(
     suspect: Suspect, leaves: Leaves, suspects: Sequence[Suspect]
 ) -> tuple[list[Round], list[Round]]:
-    """Rounds through the suspect uplink, and as many pairs through others, to compare with.
-
-    All of a leaf at once and nothing else: a degraded uplink is slow in company of its own only.
-    """
+    """Rounds through the suspect uplink, and through others to compare with; alone."""
     accused = _accused(leaves, suspects)
-    healthy = [leaf for leaf in leaves.shared if leaf not in accused]
+    healthy = [leaf for leaf in leaves.tested if leaf not in accused]
     mine = leaves.names.index(suspect.nodes[0])
     if len(suspect.nodes) == 2:
         other = leaves.names.index(suspect.nodes[1])
@@ -172,8 +210,7 @@ def retest_rounds(
     ]
     if len(healthy) < 2:
         return tried, []
-    count = len(tried[0])
-    return tried, [_facing(leaves, healthy[1], healthy[0])[:count]]
+    return tried, [_facing(leaves, healthy[1], healthy[0])]
 
 
 def _accused(leaves: Leaves, suspects: Sequence[Suspect]) -> set[int]:
@@ -184,7 +221,7 @@ def _accused(leaves: Leaves, suspects: Sequence[Suspect]) -> set[int]:
 
 def _facing(leaves: Leaves, a: int, b: int) -> Round:
     pairs = zip(leaves.members(a), leaves.members(b), strict=False)
-    return tuple(Pair(sender, receiver) for sender, receiver in pairs)
+    return tuple(Pair(sender, receiver) for sender, receiver in pairs)[: leaves.width]
 
 
 def _blocks(suspect: Suspect, leaves: Leaves) -> list[tuple[int | None, int | None]]:
@@ -206,11 +243,6 @@ def _across(leaves: Leaves) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
         (number[:, None] != number[None, :]) & known[:, None] & known[None, :]
     )
     return across
-
-
-def _better(rates: Rates) -> float:
-    found = rates[np.isfinite(rates)]
-    return float(np.quantile(found, 0.75, method="higher")) if len(found) else float("nan")
 
 
 def _best(rates: Sequence[float]) -> float:

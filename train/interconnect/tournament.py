@@ -1,4 +1,4 @@
-"""The tournament: noise first, then every pair, then the suspects once more and alone."""
+"""The tournament: noise, then uplinks, then every pair, then the suspects once more and alone."""
 
 from __future__ import annotations
 
@@ -7,23 +7,28 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Protocol
 
-import numpy as np
-
 from train.interconnect.again import Run, look_across, look_again
 from train.interconnect.decide import decide
-from train.interconnect.matrix import Matrix, matrix_of, robust_deviation
-from train.interconnect.record import Measurement, Node, Noise, Tournament
-from train.interconnect.rounds import Pair, Round, everyone, one_at_a_time, some_partners
+from train.interconnect.matrix import Matrix, matrix_of
+from train.interconnect.record import Measurement, Node, Retest, Tournament
+from train.interconnect.rounds import Pair, Round, circle, scheduled
+from train.interconnect.steady import look_at_noise
 from train.interconnect.stream import Plan
-from train.interconnect.switches import fit_partners, leaves_of, retest_rounds
+from train.interconnect.suspects import Decision, Suspect
+from train.interconnect.switches import (
+    Leaves,
+    crossings,
+    fit_partners,
+    leaves_of,
+    retest_rounds,
+    uplink_rounds,
+)
 
-#: More nodes than this meet some partners only, drawn at random.
-ALL_PAIRS = 128
-PARTNERS = 8
-#: Pairs in company must keep this share of their rate alone, or they are measured one at a time.
-TOGETHER = 0.93
-#: So many pairs are compared alone and in company.
-COMPARED = 3
+#: More suspects than these are a matter of what they share; the slowest are tested again.
+RETESTED = 8
+#: Of the time that there is, retests may need this share.
+_FOR_RETESTS = 0.3
+_UPLINKS, _PAIRS = "uplinks", "tournament"
 
 Say = Callable[[str], None]
 
@@ -38,69 +43,118 @@ class Measures(Protocol):
     async def measure(self, pairs: Round, plan: Plan, phase: str) -> list[Measurement]: ...
 
 
+class _Clock:
+    """limit_s: of all; None: there is no hurry."""
+
+    def __init__(self, limit_s: float | None) -> None:
+        self._began, self._limit = time.monotonic(), limit_s
+
+    @property
+    def spent(self) -> float:
+        return time.monotonic() - self._began
+
+    def is_late(self, keep: float = 0.0) -> bool:
+        """keep: share of the time that is for what comes later."""
+        return self._limit is not None and self.spent > self._limit * (1 - keep)
+
+    def rounds(self, done: int, keep: float) -> int | None:
+        """How many more there is time for, by how long the ``done`` ones took each."""
+        if self._limit is None:
+            return None
+        return int((self._limit * (1 - keep) - self.spent) / (self.spent / done))
+
+
 async def play(
     coordinator: Measures,
     plan: Plan,
     seed: int,
     say: Say,
     switches: Mapping[str, str] | None = None,
+    limit_s: float | None = None,
 ) -> Tournament:
     """All phases; needs at least two agents.
 
-    switches: node -> leaf switch, of the nodes whose switch is known.
+    switches: node -> leaf switch, of the nodes whose switch is known. limit_s: time for all of it;
+    where that is short, nodes meet fewer others, and what was left out is told in ``cut``.
 
     Suspects are measured again with fresh partners and nothing beside them, and only what is slow
     again is confirmed: what recovers alone was contention.
     """
-    began, started = datetime.now(UTC), time.monotonic()
+    began, clock = datetime.now(UTC), _Clock(limit_s)
     count = len(coordinator.nodes)
+    names = tuple(node.name for node in coordinator.nodes)
+    leaves = leaves_of(names, switches or {})
     done: list[Measurement] = []
+    calls = 0
 
     async def run(pairs: Round, phase: str) -> list[Measurement]:
+        nonlocal calls
         found = await coordinator.measure(pairs, plan, phase)
         done.extend(found)
+        calls += 1
         return found
 
-    say("how steady is one pair, and does it mind company")
-    rounds = everyone(count) if count <= ALL_PAIRS else some_partners(count, PARTNERS, seed)
-    noise = await _noise(run, rounds)
-    serial = noise is not None and noise.together is not None and noise.together < TOGETHER
-    if serial:
-        rounds = one_at_a_time(rounds)
-    for number, pairs in enumerate(rounds, 1):
-        say(f"round {number} of {len(rounds)}: {len(pairs)} pairs")
-        await run(pairs, "tournament")
-    names = tuple(node.name for node in coordinator.nodes)
-    matrix = matrix_from(names, [m for m in done if m.phase == "tournament"])
-    leaves = leaves_of(names, switches or {})
-    decision = decide(matrix, leaves=leaves)
-    # a slow link does not make its ends unfit to compare others with
-    accused = {n for s in decision.suspects if s.kind in ("node", "send", "receive")
-               for n in s.nodes}  # fmt: skip
-    healthy = [number for number in range(count) if names[number] not in accused]
-    retests = []
-    for index, suspect in enumerate(decision.suspects):
-        if suspect.ratio is not None:
-            say(f"once more and alone: {suspect.kind} {' -> '.join(suspect.nodes)}")
-            if suspect.kind.startswith("uplink"):
-                assert leaves is not None
-                tried, others = retest_rounds(suspect, leaves, decision.suspects)
-                retests.append(await look_across(run, suspect, tried, others))
-            else:
-                fit = fit_partners(suspect, names, healthy, leaves, decision.suspects)
-                retests.append(await look_again(run, names, suspect, fit, index))
+    say("how steady is one pair, and how much company does it bear")
+    noise, company = await look_at_noise(run, circle(count)[0])
+    across = uplink_rounds(leaves, seed, apart=company < count // 2) if leaves else []
+    most = clock.rounds(calls, _FOR_RETESTS)
+    rounds = scheduled(count, company, seed, None if most is None else most - len(across))
+    planned = [*((_UPLINKS, pairs) for pairs in across), *((_PAIRS, pairs) for pairs in rounds)]
+    cut = None
+    for number, (phase, pairs) in enumerate(planned, 1):
+        if clock.is_late(_FOR_RETESTS):
+            cut = f"{number - 1} of {len(planned)} rounds were measured in {clock.spent:.0f} s"
+            break
+        say(f"round {number} of {len(planned)}: {len(pairs)} pairs, {phase}")
+        await run(pairs, phase)
+    matrix = matrix_from(names, [m for m in done if m.phase == _PAIRS])
+    crossed = crossings(leaves, names, [m for m in done if m.phase == _UPLINKS]) if leaves else {}
+    decision = decide(matrix, leaves=leaves, crossed=crossed)
+    retests = await _look_again(run, names, decision, leaves, clock, say)
     return Tournament(
         started_at=began,
-        seconds=time.monotonic() - started,
+        seconds=clock.spent,
         nodes=coordinator.nodes,
         lost=coordinator.lost,
         noise=noise,
-        serial=serial,
+        company=company,
+        cut=cut,
         measurements=tuple(done),
         decision=decision,
         retests=tuple(retests),
         switches=dict(switches or {}),
     )
+
+
+async def _look_again(
+    run: Run, names: Sequence[str], decision: Decision, leaves: Leaves | None, clock: _Clock,
+    say: Say,
+) -> list[Retest]:  # fmt: skip
+    """The slowest suspects; those that there is no time for stay suspects."""
+    # a slow link does not make its ends unfit to compare others with
+    accused = {n for s in decision.suspects if s.kind in ("node", "send", "receive")
+               for n in s.nodes}  # fmt: skip
+    healthy = [number for number, name in enumerate(names) if name not in accused]
+    found: list[Retest] = []
+    for index, suspect in enumerate(_slowest(decision.suspects)):
+        if clock.is_late():
+            break
+        say(f"once more and alone: {suspect.kind} {' -> '.join(suspect.nodes)}")
+        if suspect.kind.startswith("uplink"):
+            assert leaves is not None
+            tried, others = retest_rounds(suspect, leaves, decision.suspects)
+            found.append(await look_across(run, suspect, tried, others))
+        else:
+            fit = fit_partners(suspect, names, healthy, leaves, decision.suspects)
+            found.append(await look_again(run, names, suspect, fit, index))
+    return found
+
+
+def _slowest(suspects: Sequence[Suspect]) -> list[Suspect]:
+    """Uplinks first: what they slow down is no fault of nodes."""
+    slow = [s for s in suspects if s.ratio is not None]
+    slow.sort(key=lambda s: (not s.kind.startswith("uplink"), s.ratio))
+    return slow[:RETESTED]
 
 
 def matrix_from(names: Sequence[str], measurements: Iterable[Measurement]) -> Matrix:
@@ -117,28 +171,3 @@ def matrix_from(names: Sequence[str], measurements: Iterable[Measurement]) -> Ma
         else:
             failed[pair] = measurement.error or "no sample"
     return matrix_of(names, samples, failed)
-
-
-async def _noise(run: Run, rounds: Sequence[Round]) -> Noise | None:
-    """One pair alone, twice; then some pairs alone, and with all of their round."""
-    first = rounds[0]
-    repeated = [m for _ in range(2) for m in await run((first[0],), "noise")]
-    rates = [rate for measurement in repeated for rate in measurement.rates]
-    if not rates:
-        return None
-    together = None
-    if len(first) > 1:
-        alone = {first[0]: rates}
-        for pair in first[1:COMPARED]:
-            (measurement,) = await run((pair,), "noise")
-            alone[pair] = list(measurement.rates)
-        company = dict(zip(first, await run(first, "noise"), strict=True))
-        ratios = [
-            float(np.median(company[pair].rates) / np.median(before))
-            for pair, before in alone.items()
-            if before and company[pair].rates
-        ]
-        together = min(ratios, default=None)
-    names = (repeated[0].sender, repeated[0].receiver)
-    cv = robust_deviation(rates) / float(np.median(rates))
-    return Noise(pair=names, cv=cv, together=together)

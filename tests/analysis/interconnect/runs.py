@@ -52,7 +52,7 @@ def tournament(
         "started_at": datetime(2026, 1, 2, tzinfo=UTC), "seconds": 20.0,
         "nodes": tuple(Node(name=n, interface="eth0", address="10.0.0.1") for n in names),
         "lost": {}, "noise": Noise(pair=(names[0], names[1]), cv=0.002, together=0.99),
-        "serial": False, "measurements": tuple(found),
+        "company": 2, "measurements": tuple(found),
         "decision": decide(matrix_from(list(names), found)), "retests": retests,
     }  # fmt: skip
     return Tournament(**(told | fields))
@@ -112,6 +112,6 @@ def collectives(*found: Series, ranks: int = 4, nodes: int = 4, **changes: Any) 
         "ranks": tuple(Rank(host=f"n{r % nodes}", interface="eth0", address="10.0.0.1", cores=(0,))
                        for r in range(ranks)),
         "nodes": nodes, "controller": "gloo", "oversubscribed": False,
-        "stack": {"horovod": "0.28.1"}, "series": found,
+        "stack": {"horovod": "0.28.1"}, "planned": len(found), "series": found,
     }  # fmt: skip
     return Collectives(**(told | changes))

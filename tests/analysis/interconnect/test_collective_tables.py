@@ -59,16 +59,44 @@ def test_a_collective_that_failed_is_open() -> None:
     assert finding.weight == "open" and "no NCCL here" in finding.evidence
 
 
+def what(*sent: int | None, ports: int | None = None) -> list[str]:
+    """Findings where each of the ranks' interfaces counted so much of a million bytes."""
+    carried = tuple(
+        Carried(host=f"n{n}", interface="eth0", received_bytes=s, sent_bytes=s,
+                port_sent_bytes=ports) for n, s in enumerate(sent)
+    )  # fmt: skip
+    told = series(payload_bytes=1_000_000, carried=carried)
+    return [f.what for f in collectives_findings(collectives(told))]
+
+
 def test_bytes_that_went_another_way_are_open() -> None:
-    def carried(sent: int | None) -> tuple[Carried, ...]:
-        return (Carried(host="n1", interface="eth0", received_bytes=sent, sent_bytes=sent),)
+    assert what(250_000, 250_000) == ["interface"]
+    assert what(500_000, 510_000) == what(1_030_000, 0) == [], "a tree's leaves send nothing"
+    assert what(510_000, None) == ["interface"], "no proof"
 
-    def what(sent: int | None) -> list[str]:
-        told = series(payload_bytes=1_000_000, carried=carried(sent))
-        return [f.what for f in collectives_findings(collectives(told))]
 
-    assert what(500_000) == ["interface"]
-    assert what(1_030_000) == what(None) == []
+def test_what_went_through_infiniband_ports_did_not_go_another_way() -> None:
+    assert what(1000, 1000, ports=510_000) == ["RDMA"]
+    assert what(1000, 1000, ports=0) == ["interface"]
+
+
+def test_series_that_are_missing_are_no_pass() -> None:
+    (finding,) = collectives_findings(collectives(series(), planned=28))
+    assert (finding.weight, finding.evidence) == ("open", "1 of 28 series were measured")
+
+
+def test_ranks_that_share_a_node_are_no_network_to_fit() -> None:
+    found = collectives(series(ranks=2), series(ranks=4), ranks=8)
+    assert foretold_frame(found, "horovod").empty
+    assert not [t for t in tables_of(run(tournament(), collectives=found)) if t.key == "model"]
+
+
+def test_all_to_all_leaves_a_node_as_it_is() -> None:
+    """2 nodes of 4: 4 of 8 parts of each rank's array go to the other node."""
+    point = one(bytes=8_000_000, seconds=(1.0,) * 7)
+    found = collectives(series(operation="all_to_all", ranks=8, points=(point,)), ranks=8, nodes=2)
+    (row,) = collectives_frame(found).to_dict("records")
+    assert row["nicbw"] == pytest.approx(8 * 4_000_000)
 
 
 def test_a_fit_on_two_ranks_foretells_the_ring_that_made_the_times() -> None:

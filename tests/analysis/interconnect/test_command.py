@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from analysis.__main__ import app
-from tests.analysis.interconnect.runs import retest, tournament
+from tests.analysis.interconnect.runs import node_facts, retest, tournament
 
 SLOW = {("c", "*"): 0.5, ("*", "c"): 0.5}
 
@@ -43,6 +43,8 @@ def test_a_slow_fabric_does_not_become_the_baseline(tmp_path: Path) -> None:
     def keep(name: str, *options: str, **fields: object):
         folder = tmp_path / name
         folder.mkdir(exist_ok=True)
+        facts = node_facts("a", MTU="1500").model_dump_json()
+        (folder / "facts-a-before.json").write_text(facts)
         found = tournament(started_at=datetime.now(UTC), **fields)
         (folder / "tournament.json").write_text(found.model_dump_json())
         return CliRunner().invoke(app, ["interconnect-baseline", str(folder), *options])
@@ -56,6 +58,16 @@ def test_a_slow_fabric_does_not_become_the_baseline(tmp_path: Path) -> None:
     assert keep("halved", "--force", slow={("*", n): 0.5 for n in "abcd"}).exit_code == 0
     slow = keep("slow", slow=SLOW)
     assert slow.exit_code == 2 and "expected PASS" in slow.output
+
+
+def test_a_baseline_of_unknown_nodes_is_kept_by_force_only(tmp_path: Path) -> None:
+    folder = tmp_path / "blind"
+    folder.mkdir()
+    (folder / "tournament.json").write_text(tournament().model_dump_json())
+    command = ["interconnect-baseline", str(folder)]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 2 and "has no preflight" in done.output
+    assert CliRunner().invoke(app, [*command, "--force"]).exit_code == 0
 
 
 def test_requests_that_are_wrong(tmp_path: Path) -> None:

@@ -63,14 +63,38 @@ def test_other_hardware_is_refused_with_the_difference() -> None:
     (reason,) = refusals(baseline_of(GOOD), other, NOW)
     assert reason == "network: MTU: 1500 then, 9000 now"
     assert judge(other, yard()).status == "UNDECIDED"
-    assert "no preflight" in next(iter(refusals(baseline_of(GOOD), run(tournament()), NOW)))
+    (reason,) = refusals(baseline_of(GOOD), run(tournament()), NOW)
+    assert reason.startswith("this run has no preflight")
+    (reason,) = refusals(baseline_of(run(tournament())), GOOD, NOW)
+    assert reason.startswith("it has no preflight")
+
+
+def test_other_hardware_is_compared_by_force_and_the_difference_is_told() -> None:
+    other = run(tournament(slow=ALL_SLOW), facts=tuple(
+        node_facts(n, MTU="9000", driver="mlx5_core") for n in "abcd"
+    ))  # fmt: skip
+    verdict = judge(other, yard(force=True))
+    assert verdict.status == "FAIL"
+    (forced,) = [f for f in verdict.findings if f.what == "forced"]
+    assert "MTU: 1500 then, 9000 now" in forced.evidence
+
+
+def test_less_company_than_there_was_is_no_pass() -> None:
+    crowded = run(tournament(company=1), facts=FACTS)
+    verdict = judge(crowded, yard())
+    assert verdict.status == "UNDECIDED"
+    assert "up to 2 pairs ran at the same time without loss" in verdict.findings[-2].evidence
+    assert judge(GOOD, yard(baseline=baseline_of(crowded))).status == "PASS"
 
 
 def test_other_nodes_are_refused() -> None:
     strangers = run(tournament("wxyz"), facts=tuple(
         node_facts(n, MTU="1500", driver="mlx5_core") for n in "wxyz"
     ))  # fmt: skip
-    assert "no pair of nodes" in next(iter(refusals(baseline_of(GOOD), strangers, NOW)))
+    for force in (False, True):
+        verdict = judge(strangers, yard(force=force))
+        assert verdict.status == "UNDECIDED"
+        assert "no pair of nodes" in verdict.findings[-1].evidence
 
 
 def test_a_baseline_survives_the_disk_and_a_broken_one_is_told(tmp_path: Path) -> None:

@@ -106,8 +106,32 @@ def test_counters_that_cannot_be_read_are_no_pass() -> None:
 
 def test_pairs_that_disturb_each_other_are_a_remark() -> None:
     noise = Noise(pair=("a", "b"), cv=0.01, together=0.6)
-    verdict = judge(run(tournament(noise=noise, serial=True)))
+    verdict = judge(run(tournament(noise=noise, company=1)))
     assert verdict.status == "PASS" and "0.60 of their rate alone" in str(verdict)
+
+
+def test_a_run_that_was_cut_short_passes_only_where_each_node_met_enough() -> None:
+    found = tournament("abcdefgh", cut="9 of 14 rounds were measured in 60 s")
+    verdict = judge(run(found))
+    assert verdict.status == "PASS" and told(verdict) == [("remark", "cut short", ())]
+    few = tuple(m for m in found.measurements if m.sender != "a" or m.receiver in "bc")
+    verdict = judge(run(found.model_copy(update={"measurements": few})))
+    assert verdict.status == "UNDECIDED" and "met 2 others" in verdict.findings[0].evidence
+
+
+def test_no_word_on_noise_is_no_pass() -> None:
+    verdict = judge(run(tournament(noise=None)))
+    assert verdict.status == "UNDECIDED" and told(verdict) == [("open", "noise", ())]
+
+
+@pytest.mark.parametrize("code", [None, 0])
+def test_phases_that_did_not_come_to_their_end(code: int | None) -> None:
+    step = Step(phase="preflight", seconds=1.0, exit_code=code, stopped=None, troubles=())
+    note = JobNote(job="7", nodes="n[1-4]", image="none", image_digest=None, steps=(step,),
+                   phases=("preflight", "tournament"))  # fmt: skip
+    verdict = judge(run(tournament(), note))
+    expected = [("open", "failed", ())] if code is None else []
+    assert told(verdict) == [*expected, ("open", "not measured", ())]
 
 
 def test_a_job_that_measured_nothing() -> None:

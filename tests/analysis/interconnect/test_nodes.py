@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from analysis.interconnect.nodes import differences, facts_findings, facts_frame, growths
 from analysis.interconnect.verdict import judge
 from tests.analysis.interconnect.runs import node_facts, run, tournament
@@ -14,7 +16,7 @@ def test_the_odd_node_is_marked_against_the_mode() -> None:
     assert found.is_grave
     verdict = judge(run(tournament(), facts=tuple(told)))
     assert verdict.status == "FAIL"
-    assert verdict.findings[0].evidence == "MTU: 1400 on c; 1500 on the others"
+    assert verdict.findings[0].evidence == "MTU: 1400; elsewhere 1500"
 
 
 def test_other_software_is_a_remark() -> None:
@@ -46,6 +48,31 @@ def test_errors_that_grow_during_the_run_are_a_fault_and_old_ones_are_not() -> N
     assert grown == {("b", "received errors"): (3, True), ("a", "sent drops"): (4, False)}
     weights = {f.nodes[0]: f.weight for f in facts_findings(told)}
     assert weights == {"a": "remark", "b": "fault"}
+
+
+def test_two_odd_nodes_are_no_link() -> None:
+    told = [node_facts(n, MTU="1400" if n in "cd" else "1500") for n in "abcde"]
+    assert [f.nodes for f in facts_findings(told)] == [("c",), ("d",)]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "weight"),
+    [
+        ("mlx5_0 PCIe width", "8 of 16", "fault"),
+        ("mlx5_0 PCIe width", "16", None),
+        ("0 slowed down by", "hw_thermal_slowdown", "fault"),
+        ("0 slowed down by", "sw_power_cap", None),
+        ("0 slowed down by", "nothing", None),
+        ("1 remapping pending", "Yes", "fault"),
+        ("mlx5_1:1 state", "DOWN", "remark"),
+        ("mlx5_1:1 physical state", "LinkUp", None),
+        ("mlx5_1:1 state", "ACTIVE", None),
+    ],
+)
+def test_what_all_nodes_have_wrong_is_wrong(name: str, value: str, weight: str | None) -> None:
+    found = list(facts_findings([node_facts(n, **{name.replace(" ", "_"): value}) for n in "ab"]))
+    assert [(f.weight, f.nodes) for f in found] == ([(weight, ("a",)), (weight, ("b",))]
+                                                    if weight else [])  # fmt: skip
 
 
 def test_the_table_keeps_what_is_unknown_and_why() -> None:

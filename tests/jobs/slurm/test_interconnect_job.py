@@ -18,13 +18,14 @@ from jobs.slurm.interconnect import (
     collectives_s,
     launch_line,
     minutes_for,
+    tournament_limit_s,
     tournament_s,
 )
 from jobs.slurm.nodelist import ALL_NODES, Wanted, check_in_use, read_nodes
 from jobs.slurm.validate import phases_named
 from train.collectives.plan import fewer, plan
 from train.config import ConfigError
-from train.interconnect import tournament
+from train.interconnect import rounds, stream
 from train.interconnect.rounds import everyone, some_partners
 
 
@@ -39,16 +40,19 @@ def task(**changes: Any) -> InterconnectTask:
 
 def test_both_sides_agree_when_nodes_meet_only_some_others() -> None:
     """The login node has no business with NumPy, so the numbers stand twice."""
-    assert interconnect.ALL_PAIRS == tournament.ALL_PAIRS
-    assert interconnect.PARTNERS == tournament.PARTNERS
+    assert interconnect.ALL_PAIRS == rounds.ALL_PAIRS
+    assert interconnect.PARTNERS == rounds.PARTNERS
+    assert stream.Plan().give_up_s < interconnect.PAIR_GIVEN_UP_S
 
 
 @pytest.mark.parametrize("nodes", [2, 3, 4, 7, 64, 128, 129, 1024])
 def test_time_follows_the_rounds(nodes: int) -> None:
-    rounds = everyone(nodes) if nodes <= 128 else some_partners(nodes, 8, 0)
-    assert tournament_s(nodes, 7, 0.25) == pytest.approx((len(rounds) + 6) * 2.6)
+    plans = everyone(nodes) if nodes <= 128 else some_partners(nodes, 8, 0)
+    assert tournament_s(nodes, 7, 0.25) == pytest.approx((len(plans) + 6) * 2.6)
     alone = task(nodes=nodes, phases=("tournament",))
-    assert 60 * minutes_for(alone) > 2 * tournament_s(nodes, 7, 0.25)
+    assert 60 * minutes_for(alone) > tournament_limit_s(alone) > 2 * tournament_s(nodes, 7, 0.25)
+    # where a fabric bears no company, all pairs of few nodes still fit
+    assert nodes > 16 or tournament_limit_s(alone) > nodes * (nodes - 1) * 2.6 + 100
     assert minutes_for(task(nodes=nodes)) > minutes_for(alone)
     # as many series as there will be, and no fewer
     assert collectives_s(nodes) >= SERIES_S * len(list(plan(nodes)))
@@ -67,7 +71,7 @@ def test_the_launch_line_is_one_task_per_node_that_survives_others() -> None:
     ]  # fmt: skip
     assert line[at + 1 :] == [
         "python3", "-m", "train.interconnect", "--out", "/data/my results/interconnect/r1",
-        "--interface", "ib0", "--samples", "7", "--sample-s", "0.25",
+        "--interface", "ib0", "--samples", "7", "--sample-s", "0.25", "--limit-s", "426",
     ]  # fmt: skip
     assert settings["PYTHONPATH"] == "/home/ann/horoscale"
 
@@ -112,7 +116,7 @@ def answers(names: str) -> Any:
 
 def test_nodes_are_a_number_or_names() -> None:
     assert read_nodes("4", answers("")) == (4, None)
-    assert read_nodes("node[1-2]", answers("node1\nnode2\n")) == (2, "node[1-2]")
+    assert read_nodes("node[1-2]", answers("node1\nnode2\n")) == (2, "node1,node2")
 
 
 @pytest.mark.parametrize(
@@ -145,7 +149,14 @@ def test_nodes_out_of_use_are_refused_and_not_waited_for() -> None:
     with pytest.raises(ConfigError, match=r"2 of 3 nodes are in use by Slurm.*node3 down\*"):
         check_in_use(Wanted(3), "p", states("idle", "mixed", "down*"))
     with pytest.raises(ConfigError, match="node3 is drained; nothing was submitted"):
-        check_in_use(Wanted(2, "node[1,3]"), None, states("idle", "idle", "drained"))
+        check_in_use(Wanted(2, "node1,node3"), None, states("idle", "idle", "drained"))
+
+
+def test_reserved_nodes_serve_only_who_reserved_them() -> None:
+    for state in ("maint", "reserved"):
+        with pytest.raises(ConfigError, match=f"node3 is {state}; nothing was submitted"):
+            check_in_use(Wanted(2, "node1,node3"), None, states("idle", "idle", state))
+        check_in_use(Wanted(2, "node1,node3"), None, states("idle", "idle", state), "window7")
 
 
 def test_phases_by_name() -> None:

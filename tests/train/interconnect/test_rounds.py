@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from train.interconnect.rounds import (
+    LEAST,
     Pair,
+    at_most,
     both_ways,
     circle,
     everyone,
-    one_at_a_time,
+    scheduled,
     some_partners,
-    within,
 )
 
 counts = st.integers(2, 40)
@@ -56,15 +57,6 @@ def test_seeds_draw_other_partners() -> None:
     assert some_partners(64, 4, 1) != some_partners(64, 4, 2)
 
 
-def test_groups_meet_inside_themselves_and_all_at_once() -> None:
-    groups = [(0, 1, 2, 3), (4, 5, 6), (7,)]
-    rounds = within(groups, 9, 0)
-    met = {pair for pairs in rounds for pair in pairs}
-    assert met == {Pair(a, b) for group in groups for a, b in permutations(group, 2)}
-    assert all(disjoint(pairs) for pairs in rounds)
-    assert any({0, 4} <= {n // 4 * 4 for pair in pairs for n in pair} for pairs in rounds)
-
-
 def test_directions_follow_each_other() -> None:
     assert both_ways([(Pair(0, 1), Pair(2, 3))]) == [
         (Pair(0, 1), Pair(2, 3)),
@@ -72,6 +64,25 @@ def test_directions_follow_each_other() -> None:
     ]
 
 
-def test_one_at_a_time_keeps_all() -> None:
-    rounds = one_at_a_time(everyone(5))
-    assert len(rounds) == 20 and {len(pairs) for pairs in rounds} == {1}
+@given(counts, st.integers(1, 9))
+def test_less_company_keeps_all_pairs(count: int, company: int) -> None:
+    rounds = at_most(everyone(count), company)
+    assert [pair for pairs in rounds for pair in pairs] == [p for r in everyone(count) for p in r]
+    assert max(len(pairs) for pairs in rounds) == min(company, count // 2)
+
+
+@given(counts, st.integers(1, 20), st.integers(0, 200))
+def test_a_schedule_keeps_to_its_rounds_but_for_the_least(
+    count: int, company: int, most: int
+) -> None:
+    rounds = scheduled(count, company, 0, most)
+    sent = Counter(pair.sender for pairs in rounds for pair in pairs)
+    rests = count % 2
+    assert all(sent[node] >= min(LEAST, count - 1) - rests for node in range(count))
+    few = at_most(some_partners(count, LEAST, 0), company)
+    assert len(rounds) <= max(most, len(few))
+    assert scheduled(count, company, 0) == at_most(everyone(count), company)
+
+
+def test_many_nodes_meet_some_others_even_with_time() -> None:
+    assert len(scheduled(1024, 512, 0)) == 16

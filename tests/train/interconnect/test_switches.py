@@ -64,6 +64,24 @@ def test_a_slow_uplink_is_named_and_none_of_its_nodes(each: int) -> None:
     assert kinds(played(made)) == {("uplink", ("leaf3",))}
 
 
+@pytest.mark.parametrize("leaves", [2, 4])
+def test_an_uplink_that_is_slow_in_company_only_is_named(leaves: int) -> None:
+    """It carries two pairs of four: none is slow alone, and few are in any round."""
+    made = fabric(leaves, 4)
+    made.up[1] = 2e10
+    named = ("leaf1", "leaf0") if leaves == 2 else ("leaf1",)
+    assert kinds(played(made)) == {("uplink-send", named)}
+
+
+def test_leaves_of_other_sizes_are_compared_by_as_many_pairs() -> None:
+    made = fabric(4, 4)
+    made.leaf = [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 3, 3, 3, 3, 4]
+    made.up = dict.fromkeys(range(5), 2e10)
+    assert blamed_in(played(made)) == set()
+    made.down[2] = 1e10
+    assert kinds(played(made)) == {("uplink-receive", ("leaf2",))}
+
+
 def test_of_two_leaves_only_a_direction_can_be_named() -> None:
     made = fabric(2, 4)
     made.up[0] = 0.5e10

@@ -63,6 +63,15 @@ def test_every_ordered_pair_is_measured_and_the_record_is_whole() -> None:
     assert any(text.startswith("round 1 of") for text in said)
 
 
+def test_short_of_time_it_says_what_is_missing() -> None:
+    async def work(coordinator: Coordinator, _port: int) -> Tournament:
+        return await play(coordinator, QUICK, 0, lambda _: None, limit_s=0.05)
+
+    found = asyncio.run(with_agents(["a", "b", "c", "d"], work))
+    assert found.cut is not None and "rounds were measured in" in found.cut
+    assert not [m for m in found.measurements if m.phase == "tournament"]
+
+
 def test_an_agent_that_dies_is_a_reason_and_the_others_go_on() -> None:
     async def work(coordinator: Coordinator, port: int) -> Tournament:
         return await play(
