@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree as Xml
 
@@ -18,6 +19,7 @@ from analysis.interconnect.verdict import judge
 from tests.analysis.interconnect.runs import (
     collectives,
     end,
+    measurement,
     node_facts,
     retest,
     run,
@@ -25,7 +27,7 @@ from tests.analysis.interconnect.runs import (
     tournament,
 )
 from train.collectives.record import WAYS
-from train.interconnect.record import Calibrated, Noise
+from train.interconnect.record import Calibrated, Node, Noise
 
 SLOW = {("c", "*"): 0.5, ("*", "c"): 0.5}
 CONFIRMED = (retest("node", ("c",), 0.5, "confirmed"),)
@@ -102,6 +104,15 @@ def test_links_that_were_not_measured_are_skipped() -> None:
     some = tuple(m for m in whole.measurements if m.sender != "a")
     found = cases(run(whole.model_copy(update={"measurements": some})))
     assert found["links/a to b"] == ["skipped"] and found["links/b to a"] == []
+
+
+def test_junit_of_many_nodes_lists_the_links_that_were_to_be_measured() -> None:
+    names = [f"n{number}" for number in range(130)]
+    told = tuple(measurement(a, b) for a, b in pairwise(names))
+    nodes = tuple(Node(name=n, interface="eth0", address="10.0.0.1") for n in names)
+    whole = tournament().model_copy(update={"measurements": told, "nodes": nodes})
+    links = [name for name in cases(run(whole)) if name.startswith("links/")]
+    assert len(links) == 129 and "links/n0 to n1" in links
 
 
 def test_pairs_keep_the_numbers_and_the_reasons() -> None:
