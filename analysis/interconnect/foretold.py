@@ -5,7 +5,8 @@ from __future__ import annotations
 import pandas as pd
 
 from analysis.model.costs import ring
-from analysis.model.fit import Fit, Timed, fit, foretell
+from analysis.model.fit import Timed
+from analysis.model.segments import Segments, fit_segments, foretell
 from train.collectives.record import Collectives, Way
 
 #: All sizes are fitted; from this one on bandwidth decides the time, and errors are told apart.
@@ -28,10 +29,10 @@ def separate(found: Collectives) -> bool:
     return len(found.ranks) == found.nodes
 
 
-def fitted(timed: tuple[Timed, ...], ranks: int = 2) -> Fit | None:
+def fitted(timed: tuple[Timed, ...], ranks: int = 2) -> Segments | None:
     """A ring's alpha and beta from the times of ``ranks`` ranks; None: there are too few."""
     own = [t for t in timed if t.ranks == ranks]
-    return fit(own, ring) if len(own) > 1 else None
+    return fit_segments(own, ring) if len(own) > 1 else None
 
 
 def foretold_frame(found: Collectives, way: Way, ranks: int = 2) -> pd.DataFrame:

@@ -50,10 +50,6 @@ class Fit(NamedTuple):
     def beta_interval(self) -> tuple[float, float]:
         return _interval(self.resampled[:, 1])
 
-    @property
-    def is_usable(self) -> bool:
-        return self.worst <= WORST
-
     def seconds(self, ranks: int, size: float) -> float:
         return self.cost(ranks, size).seconds(self.link)
 
@@ -103,12 +99,6 @@ def resampled_medians(samples: Sequence[float], count: int, random: np.random.Ge
     """Bootstrap: medians of ``count`` draws of as many samples."""
     found: Floats = np.median(random.choice(samples, (count, len(samples))), axis=1)
     return found
-
-
-def foretell(found: Fit, timed: Sequence[Timed]) -> tuple[Foretold, ...]:
-    return tuple(
-        Foretold(t.ranks, t.bytes, t.median, found.seconds(t.ranks, t.bytes)) for t in timed
-    )
 
 
 def _solve(parts: Floats, times: Floats) -> tuple[float, float]:

@@ -102,7 +102,7 @@ def test_all_to_all_leaves_a_node_as_it_is() -> None:
 def test_a_fit_on_two_ranks_foretells_the_ring_that_made_the_times() -> None:
     found = collectives(series(ranks=2), series(ranks=3), series(ranks=4))
     own = fitted(all_reduce_times(found, "horovod"))
-    assert own is not None and 8 / own.link.beta == pytest.approx(2e8)
+    assert own is not None and 8 / own.large.link.beta == pytest.approx(2e8)
     frame = foretold_frame(found, "horovod")
     assert set(frame["ranks"]) == {3, 4}
     assert frame["error"].abs().max() < 1e-6

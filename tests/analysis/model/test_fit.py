@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from analysis.model.costs import Link, ring
-from analysis.model.fit import Timed, fit, foretell
+from analysis.model.fit import Timed, fit
 
 SIZES = [2**k for k in range(3, 25)]
 
@@ -23,7 +23,6 @@ def test_exact_times_give_alpha_and_beta_back() -> None:
     found = fit(timed(2, link, 0.0), ring)
     assert found.link[:2] == pytest.approx(link[:2], rel=1e-9)
     assert found.worst < 1e-9
-    assert all(abs(f.error) < 1e-9 for f in foretell(found, timed(4, link, 0.0)))
 
 
 def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
@@ -51,7 +50,7 @@ def test_alpha_never_falls_below_zero() -> None:
     ]
     found = fit(points, ring)
     assert found.link.alpha == 0
-    assert not found.is_usable
+    assert found.worst > 0.3
 
 
 def test_one_size_is_no_line() -> None:

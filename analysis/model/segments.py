@@ -1,0 +1,85 @@
+"""alpha and beta apart for small and for large messages.
+
+One line seldom holds for all sizes: protocols change from eager to rendezvous, and shapers and
+buffers let a burst pass at once. Where two lines explain the times better than one, by more than
+their further parameters would by chance (Schwarz 1978), the sizes are parted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from analysis.model.fit import WORST, Cost, Fit, Foretold, Timed, fit
+
+#: Sizes on either side of a break; two would be met exactly by any line.
+LEAST = 4
+#: alpha and beta; with a break two of each, and the break.
+_ONE, _TWO = 2, 5
+#: Relative errors below this are no better explained by anything.
+_EXACT = 1e-6
+
+
+class Segments(NamedTuple):
+    """A line for messages (bytes over ranks) below ``parted``, one from there on; equal where one
+    line holds for all, and ``parted`` is 0 then."""
+
+    small: Fit
+    large: Fit
+    parted: float
+
+    @property
+    def worst(self) -> float:
+        """Largest relative error at a size that was fitted."""
+        return max(self.small.worst, self.large.worst)
+
+    @property
+    def is_usable(self) -> bool:
+        return self.worst <= WORST
+
+    def of(self, ranks: int, size: float) -> Fit:
+        return self.small if size / ranks < self.parted else self.large
+
+    def seconds(self, ranks: int, size: float) -> float:
+        return self.of(ranks, size).seconds(ranks, size)
+
+
+def fit_segments(timed: Sequence[Timed], cost: Cost, seed: int = 0) -> Segments:
+    """
+    Raises:
+        ValueError: fewer than two sizes, or none with a time above 0.
+    """
+    whole = fit(timed, cost, seed)
+    messages = sorted({_message(t) for t in timed})
+    best, least = Segments(whole, whole, 0.0), _criterion(_errors(whole, timed), _ONE)
+    for parted in messages[LEAST : len(messages) - LEAST + 1]:
+        below = [t for t in timed if _message(t) < parted]
+        above = [t for t in timed if _message(t) >= parted]
+        found = Segments(fit(below, cost, seed), fit(above, cost, seed), parted)
+        errors = [*_errors(found.small, below), *_errors(found.large, above)]
+        if (criterion := _criterion(errors, _TWO)) < least:
+            best, least = found, criterion
+    return best
+
+
+def foretell(found: Segments, timed: Sequence[Timed]) -> tuple[Foretold, ...]:
+    return tuple(
+        Foretold(t.ranks, t.bytes, t.median, found.seconds(t.ranks, t.bytes)) for t in timed
+    )
+
+
+def _message(timed: Timed) -> float:
+    return timed.bytes / timed.ranks
+
+
+def _errors(found: Fit, timed: Sequence[Timed]) -> list[float]:
+    return [found.seconds(t.ranks, t.bytes) / t.median - 1 for t in timed]
+
+
+def _criterion(errors: Sequence[float], parameters: int) -> float:
+    """Schwarz's, for Gaussian errors."""
+    squares = max(float(np.mean(np.square(errors))), _EXACT**2)
+    return len(errors) * math.log(squares) + parameters * math.log(len(errors))
