@@ -16,6 +16,7 @@ BUDGET ?=
 NODES ?=
 BASELINE ?=
 LINE ?=
+PHASES ?=
 RUN ?=
 CELL ?=
 IMAGE ?= cpu
@@ -24,7 +25,7 @@ RESULTS ?= $(CURDIR)/results
 DATA ?= $(CURDIR)/.data
 TESTS ?= tests
 # values reach the recipes as environment variables, never as shell text
-export SWEEP SITE FORCE JOBS WAIT PREFLIGHT PACK BUDGET NODES BASELINE LINE RUN CELL IMAGE ACCOUNTING RESULTS DATA TESTS
+export SWEEP SITE FORCE JOBS WAIT PREFLIGHT PACK BUDGET NODES BASELINE LINE PHASES RUN CELL IMAGE ACCOUNTING RESULTS DATA TESTS
 
 PY := .venv/bin/python
 ifeq ($(filter $(FORCE),0 1),)
@@ -82,7 +83,7 @@ preflight: setup-login ## check on a cluster's nodes, inside the image, what SWE
 
 interconnect: setup-login ## is the network between NODES= nodes of a cluster healthy? evidence, verdict
 	@run="$$($(PY) -m jobs interconnect --site "$$SITE" --results "$$RESULTS" \
-	  $${NODES:+--nodes "$$NODES"})"; code=$$?; \
+	  $${NODES:+--nodes "$$NODES"} $${PHASES:+--phases "$$PHASES"})"; code=$$?; \
 	force=; [ "$$FORCE" = 1 ] && force=1; \
 	if [ -n "$$run" ]; then $(PY) -m analysis interconnect "$$run" $${force:+--force} \
 	  $${BASELINE:+--baseline "$$BASELINE"} $${LINE:+--line "$$LINE"} || code=$$?; fi; exit $$code
