@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.detection import FAULTS, Fault, result, table
+from tests.detection import FAULTS, FILE, ROOT, Fault, result, table
 
 NODE = frozenset({("node", ("node3",))})
 OTHER = frozenset({("node", ("node1",))})
@@ -47,3 +47,11 @@ def test_the_table_counts_all_runs(tmp_path: Path) -> None:
         "| none | 20 | 19 | 0 | 1 | 0 |",
         "| one node at 50 % | 5 | 5 | 0 | 0 | 0 |",
     ]
+
+
+def test_the_page_holds_what_was_measured() -> None:
+    assert table() in (ROOT / "docs" / "interconnect.md").read_text()
+    frame = pd.read_csv(FILE, keep_default_na=False)
+    healthy = frame[frame["fault"] == "none"]
+    assert len(healthy) >= 20 and set(healthy["result"]) <= {"right", "undecided"}
+    assert set(frame["fault"]) == {fault.name for fault in FAULTS}
