@@ -10,9 +10,9 @@ from analysis.interconnect.verdict import Verdict
 
 #: More nodes than this share, and more than one, are no nodes' fault.
 CAP = 0.05
-_OF_A_NODE = ("node", "send", "receive", "lost", "unreachable")
+_OF_A_NODE = ("node", "send", "receive", "lost", "unreachable", "absent")
 _CODES = {"node": "ic-both", "send": "ic-send", "receive": "ic-recv", "lost": "ic-lost",
-          "unreachable": "ic-none"}  # fmt: skip
+          "unreachable": "ic-none", "absent": "ic-absent"}  # fmt: skip
 
 
 def lines(verdict: Verdict, run: str) -> list[str]:

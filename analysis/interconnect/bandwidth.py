@@ -109,7 +109,9 @@ def _elsewhere(found: Collectives) -> Iterator[Finding]:
     Together, because an algorithm need not send equally much from every rank.
     """
     if len(found.ranks) > found.nodes:
-        return  # ranks of one node talk past its interface
+        why = "ranks of one node talk past its interface, so their way is not proven by counters"
+        yield Finding(weight="remark", what="interface", evidence=why)
+        return
     whole = [s for s in found.series if s.payload_bytes and not s.error]
     counted = [s for s in whole if all(c.sent_bytes is not None for c in s.carried)]
     if len(counted) < len(whole):
@@ -121,7 +123,7 @@ def _elsewhere(found: Collectives) -> Iterator[Finding]:
             yield Finding(
                 weight="open", what="interface",
                 evidence=f"collectives by {way}: the interfaces carried {share:.0%} of what the "
-                "ranks must send: the traffic takes another way",
+                "ranks must send: the traffic takes another way, or RDMA that nothing counts here",
             )  # fmt: skip
     ports = sum(c.port_sent_bytes or 0 for s in counted if s.way == "horovod" for c in s.carried)
     through = sum(s.payload_bytes for s in counted if s.way == "horovod")

@@ -20,17 +20,21 @@ _ERRORS = ("received errors", "received frame", "sent errors", "carrier changes"
 _ERROR_ENDINGS = (
     " symbol_error", " link_error_recovery", " link_downed", " port_rcv_errors",
     " local_link_integrity_errors", " excessive_buffer_overrun_errors",
-    " port_rcv_remote_physical_errors", "Xid errors", " uncorrected errors",
+    "Xid errors", " uncorrected errors",
 )  # fmt: skip
 #: What no healthy node says, whatever the others say: a pattern of the fact's name, one of its
 #: value, and what it means.
 _BAD = (
-    (r" PCIe (width|speed)", r".+ of .+", "runs below what it can"),
     (r"\d+ remapping pending", r"(?i)yes", "the GPU is to be reset before its memory is sound"),
     (r"\d+ slowed down by", r".*(hw_|thermal).*", "hardware slows the GPU down"),
 )
-#: What may be meant so: a port that nothing is plugged into.
-_ODD = ((r" (physical )?state", r"(?i)(?!active|linkup).+", "a port without a link"),)
+#: What may be meant so: a port that nothing is plugged into, an adapter in an older slot.
+_ODD = (
+    (r" (physical )?state", r"(?i)(?!active|linkup).+", "a port without a link"),
+    (r" PCIe (width|speed)", r".+ of .+", "below what the adapter can, as its slot may be"),
+)
+#: Of these a healthy link may make some: the permitted bit error rate is not 0.
+_SOME, _FEW = (" symbol_error", " port_rcv_errors"), 10
 _HARMLESS = " port_xmit_wait"  # congestion, counted by design
 _GOOD_NAMES = ("yes", "yes, but nothing leads back from the address")
 
@@ -55,6 +59,8 @@ class Growth(NamedTuple):
 
     @property
     def is_error(self) -> bool:
+        if self.name.endswith(_SOME) and self.by <= _FEW:
+            return False
         return self.name in _ERRORS or self.name.endswith(_ERROR_ENDINGS)
 
 
@@ -132,16 +138,22 @@ def _bad(told: Sequence[NodeFacts]) -> Iterator[Finding]:
     weights: tuple[tuple[Weight, tuple[tuple[str, str, str], ...]], ...] = (
         ("fault", _BAD), ("remark", _ODD),
     )  # fmt: skip
-    for one in told:
-        if one.when != "before":
-            continue
+    before = [one for one in told if one.when == "before"]
+    saying: dict[tuple[Weight, str], list[str]] = {}
+    for one in before:
         for fact in one.facts:
             for weight, patterns in weights:
                 for name, value, meaning in patterns:
                     named = fact.value is not None and re.search(f"{name}$", fact.name)
                     if named and re.fullmatch(value, fact.value or ""):
-                        yield Finding(weight=weight, what="state", nodes=(one.node,),
-                                      evidence=f"{fact.name}: {fact.value}: {meaning}")  # fmt: skip
+                        said = f"{fact.name}: {fact.value}: {meaning}"
+                        saying.setdefault((weight, said), []).append(one.node)
+    for (weight, said), nodes in saying.items():
+        if len(nodes) == len(before):
+            yield Finding(weight=weight, what="state", evidence=f"{said}, on all nodes")
+            continue
+        for node in nodes:
+            yield Finding(weight=weight, what="state", nodes=(node,), evidence=said)
 
 
 def _names(told: Sequence[NodeFacts]) -> Iterator[Finding]:

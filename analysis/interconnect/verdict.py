@@ -10,13 +10,13 @@ from pydantic import AwareDatetime
 
 from analysis.interconnect.bandwidth import collectives_findings
 from analysis.interconnect.baseline import Baseline
-from analysis.interconnect.compared import against_baseline, against_spec
+from analysis.interconnect.compared import against_baseline, against_spec, loaded
 from analysis.interconnect.doubts import TWO_ALONE, doubts
 from analysis.interconnect.finding import Finding
 from analysis.interconnect.nodes import facts_findings
 from analysis.interconnect.run import Run
 from train.frozen import Frozen
-from train.interconnect.record import Measurement, Retest, Step, Tournament
+from train.interconnect.record import GAVE_UP, Measurement, Retest, Step, Tournament
 from train.interconnect.suspects import Suspect
 
 Status = Literal["PASS", "FAIL", "UNDECIDED"]
@@ -76,6 +76,7 @@ def _findings(run: Run) -> Iterator[Finding]:
             if phase not in {step.phase for step in run.job.steps}:
                 why = f"{phase} was asked for and not begun: the job was ended before"
                 yield Finding(weight="open", what="not measured", evidence=why)
+    yield from _absent(run)
     yield from facts_findings(run.facts)
     if run.collectives is not None:
         yield from collectives_findings(run.collectives)
@@ -86,17 +87,40 @@ def _findings(run: Run) -> Iterator[Finding]:
     found = run.tournament
     for node, why in found.lost.items():
         yield Finding(weight="fault", what="lost", nodes=(node,), evidence=why)
+    yield from _coverage(found)
     yield from _corrupt(found.measurements)
     yield from _suspects(found)
     yield from doubts(found)
 
 
 def _against(run: Run, yardstick: Yardstick) -> Iterator[Finding]:
+    yield from loaded(run)
     if yardstick.baseline is not None:
         now = yardstick.now or datetime.now(UTC)
         yield from against_baseline(run, yardstick.baseline, now, force=yardstick.force)
     if yardstick.line_bits is not None:
         yield from against_spec(run, yardstick.line_bits)
+
+
+def _absent(run: Run) -> Iterator[Finding]:
+    """Nodes that were asked for and did not take part: a fault, where the node's own program says
+    that it could not, and others measured."""
+    if run.job is None:
+        return
+    said = {(s.phase, t.node): t for s in run.job.steps for t in s.troubles}
+    came = {node.name for node in run.tournament.nodes} if run.tournament else set()
+    for name in run.job.expected:
+        if len(came) > 1 and name not in came:
+            trouble = said.get(("tournament", name))
+            gave_up = trouble is not None and trouble.what == GAVE_UP
+            yield Finding(
+                weight="fault" if gave_up else "open", what="absent", nodes=(name,),
+                evidence="it took no part in the tournament"
+                + (f": {trouble.found}" if trouble is not None else ""),
+            )  # fmt: skip
+        if "preflight" in run.job.phases and name not in {one.node for one in run.facts}:
+            yield Finding(weight="open", what="unknown", nodes=(name,),
+                          evidence="its preflight left nothing")  # fmt: skip
 
 
 def _ended(step: Step) -> Iterator[Finding]:
@@ -112,6 +136,14 @@ def _ended(step: Step) -> Iterator[Finding]:
     elif step.exit_code and not step.troubles:
         why = f"{step.phase} ended with code {step.exit_code}: see logs/{step.phase}"
         yield Finding(weight="open", what="failed", evidence=why)
+
+
+def _coverage(found: Tournament) -> Iterator[Finding]:
+    met = {(m.sender, m.receiver) for m in found.measurements if m.phase == "tournament"}
+    possible = len(found.nodes) * (len(found.nodes) - 1)
+    if found.cut is None and len(met) < possible:
+        why = f"{len(met)} of {possible} ordered pairs were measured: a slow link may be another"
+        yield Finding(weight="remark", what="coverage", evidence=why)
 
 
 def _corrupt(measurements: Sequence[Measurement]) -> Iterator[Finding]:
@@ -130,7 +162,13 @@ def _corrupt(measurements: Sequence[Measurement]) -> Iterator[Finding]:
 
 def _suspects(found: Tournament) -> Iterator[Finding]:
     again = {(retest.nodes, _family(retest.kind)): retest for retest in found.retests}
+    left = [s for s in found.decision.suspects if s.kind == "link" and s.ratio is not None
+            and (s.nodes, "link") not in again]  # fmt: skip
+    if left:
+        yield _links_left(left, [r for r in found.retests if r.kind == "link"])
     for suspect in found.decision.suspects:
+        if suspect in left:
+            continue
         if suspect.ratio is None:
             if not set(suspect.nodes) <= set(found.lost):
                 yield Finding(weight="fault", what="unreachable", nodes=suspect.nodes,
@@ -138,6 +176,19 @@ def _suspects(found: Tournament) -> Iterator[Finding]:
             continue
         retest = again.get((suspect.nodes, _family(suspect.kind)))
         yield _retested(suspect, retest, found.decision.middle)
+
+
+def _links_left(left: Sequence[Suspect], retests: Sequence[Retest]) -> Finding:
+    """More links than are tested again: by what became of the slowest."""
+    ratios = [suspect.ratio for suspect in left if suspect.ratio is not None]
+    first = ", ".join(" -> ".join(suspect.nodes) for suspect in left[:3])
+    said = f"{len(left)} more links were slow ({min(ratios):.2f} and up: {first}"
+    said += ", ...)" if len(left) > 3 else ")"
+    passed = bool(retests) and all(retest.outcome == "recovered" for retest in retests)
+    if passed:
+        said += f"; the {len(retests)} slowest were as fast as others alone: collisions of routes"
+    return Finding(weight="remark" if passed else "open",
+                   what="contention" if passed else "links", evidence=said)  # fmt: skip
 
 
 def _family(kind: str) -> str:

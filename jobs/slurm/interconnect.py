@@ -28,8 +28,9 @@ PAIR_GIVEN_UP_S = 80
 ALL_PAIRS, PARTNERS = 128, 8
 #: A slow link takes longer than a healthy one.
 SLACK = 3
-#: Suspects are measured again, one pair at a time: so many measurements at most.
-RETESTS = 8 * 6
+#: Suspects are measured again, one pair at a time: so many measurements at most, 6 for each of 8
+#: nodes and 3 for each of 8 links.
+RETESTS = 8 * 6 + 8 * 3
 #: A fabric, or machine, that bears no company is measured pair by pair, for up to so long; then
 #: nodes meet fewer others.
 ALONE_S = 900.0

@@ -3,22 +3,36 @@ runs on the allocation's first node and leaves what the verdict is made from."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import os
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from jobs.cause import tail_of
 from jobs.slurm.allocation import Allocation, warned_by_signal
+from jobs.slurm.commands import SlurmError
 from jobs.slurm.interconnect import InterconnectTask, launch_line, limit_s, minutes_for, turns
+from jobs.slurm.nodelist import hostnames
 from jobs.slurm.preflight import launch_problems
-from jobs.slurm.ranks import SRUN_LOG, StepRanks
+from jobs.slurm.ranks import GRACE_S, SRUN_LOG, StepRanks
 from jobs.slurm.step import rank_base
+from jobs.slurm.where import asker
 from jobs.stop import Reason, Stop, stopped_by_signals
 from train.facts.record import When
 from train.files import write_atomically
-from train.interconnect.record import JOB_NAME, SWITCHES_NAME, JobNote, Phase, Step, Trouble
+from train.interconnect.record import (
+    GAVE_UP,
+    JOB_NAME,
+    SWITCHES_NAME,
+    JobNote,
+    Phase,
+    Step,
+    Trouble,
+)
 
 
 def run_interconnect(told: dict[str, Any]) -> None:
@@ -38,6 +52,7 @@ def run_interconnect(told: dict[str, Any]) -> None:
         image_digest=task.image_digest,
         steps=tuple(steps),
         phases=task.phases,
+        expected=_names(allocation.nodes, task.site.slurm_conf),
     )
     write_atomically(Path(task.folder) / JOB_NAME, note.model_dump_json(indent=1) + "\n")
     sys.exit(1 if any(step.exit_code or step.stopped for step in steps) else 0)
@@ -54,7 +69,11 @@ def _step(
     argv, settings = launch_line(task, phase, when, meeting)
     if task.image_digest is not None:
         settings["HOROSCALE_IMAGE_DIGEST"] = task.image_digest
-    ranks, began, limit = StepRanks(logs / SRUN_LOG), time.monotonic(), limit_s(task, phase)
+    # the end of one node's part is what is looked for, and no reason to end the others'
+    grace_s = GRACE_S if phase == "collectives" else math.inf
+    ranks, began, limit = (
+        StepRanks(logs / SRUN_LOG, grace_s=grace_s), time.monotonic(), limit_s(task, phase)
+    )  # fmt: skip
     late = Reason("timeout", f"{phase} took longer than {limit:.0f} s")
     size = task.nodes * (task.ranks_per_node if phase == "collectives" else 1)
     ranks.start(argv, rank_base(os.environ) | settings, size)
@@ -66,11 +85,30 @@ def _step(
         stopped = ranks.watch(tick)
     finally:
         ranks.end()
-    troubles = launch_problems(logs, ranks) if ranks.code else []
+    problems = launch_problems(logs, ranks) if ranks.code else []
+    troubles = [Trouble(node=p.node, what=p.check, found=p.found) for p in problems]
+    known = {trouble.node for trouble in troubles}
+    troubles += [
+        Trouble(node=end.host, what=GAVE_UP, found=_last_words(logs / f"rank-{end.rank}.log"))
+        for end in ranks.said.ends
+        if end.code > 0 and end.host not in known
+    ]
     return Step(
         phase=phase,
         seconds=time.monotonic() - began,
         exit_code=ranks.code,
         stopped=stopped.text if stopped else None,
-        troubles=tuple(Trouble(node=p.node, what=p.check, found=p.found) for p in troubles),
+        troubles=tuple(troubles),
     )
+
+
+def _last_words(log: Path) -> str:
+    lines = [line.strip() for line in tail_of(log) if line.strip()]
+    return lines[-1] if lines else "it said nothing"
+
+
+def _names(nodes: str, slurm_conf: str | None) -> tuple[str, ...]:
+    """Empty where Slurm does not answer: then nobody is missed."""
+    with contextlib.suppress(SlurmError):
+        return tuple(hostnames(nodes, asker(slurm_conf)))
+    return ()

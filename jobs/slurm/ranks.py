@@ -41,6 +41,7 @@ class StepRanks:
     asked_at: float | None = None
     said: StepLog = field(default_factory=StepLog)
     code: int | None = None  # srun's own
+    grace_s: float = GRACE_S  # from the first bad exit to the step's end; infinity: nobody is ended
     _size: int = 0
     _read: int = 0  # bytes of the log
     _before: dict[int, int] = field(default_factory=dict)  # bytes of earlier starts in ranks' logs
@@ -122,7 +123,7 @@ class StepRanks:
 
     def watch(self, tick: Callable[[], Reason | None]) -> Reason | None:
         """Wait for the end; see :func:`jobs.ended.watch`."""
-        return watch(self, tick, poll_s=POLL_S, grace_s=GRACE_S)
+        return watch(self, tick, poll_s=POLL_S, grace_s=self.grace_s)
 
     def end(self) -> None:
         """End the step; returns when srun is gone: Slurm itself cleans up its nodes."""

@@ -16,6 +16,7 @@ from train.collectives.measure import Budget
 from train.collectives.record import COLLECTIVES_NAME, Collectives
 from train.config import ConfigError
 from train.files import write_atomically
+from train.interconnect.meeting import allow_connections
 from train.interfaces import NAME, own_interface
 from train.launch import own_cores, pin, read_launch
 from train.rendezvous import RendezvousError
@@ -43,6 +44,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.interface:
         os.environ[NAME] = options.interface
     try:
+        allow_connections()
         launch = read_launch(os.environ, supervised=True)
         if launch.size < 2:
             raise ConfigError(

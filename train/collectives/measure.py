@@ -40,20 +40,29 @@ def series(mesh: Mesh, make: Maker, what: What, sizes: Sequence[int], budget: Bu
         NotImplementedError: this way has no such collective.
     """
     points: list[Point] = []
-    before: tuple[int, float] | None = None  # bytes and seconds of the last size
     for size in sizes:
         length = whole(size, what.operation, what.ranks)
-        if before is not None and before[0] == length:
+        if points and points[-1].bytes == length:
             continue  # rounded up to the same
-        if before is not None and (least := LEAST * before[1] * length / before[0]) > budget.cap_s:
+        if points and (least := LEAST * foreseen(points, length)) > budget.cap_s:
             return Measured(
                 tuple(points),
                 f"{LEAST} calls of {length} bytes would take about {least:.1f} s, more than "
                 f"{budget.cap_s:g} s",
             )
         points.append(_point(mesh, make, what, size, length, budget))
-        before = length, float(np.median(points[-1].seconds))
     return Measured(tuple(points))
+
+
+def foreseen(points: Sequence[Point], length: int) -> float:
+    """Seconds of a call of ``length`` bytes: on the line through the last two sizes, or at least as
+    long as the last."""
+    last = float(np.median(points[-1].seconds))
+    if len(points) < 2:
+        return last
+    before = float(np.median(points[-2].seconds))
+    slope = (last - before) / (points[-1].bytes - points[-2].bytes)
+    return last + max(0.0, slope) * (length - points[-1].bytes)
 
 
 def _point(mesh: Mesh, make: Maker, what: What, size: int, length: int, budget: Budget) -> Point:

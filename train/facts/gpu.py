@@ -37,6 +37,9 @@ _OF_A_GPU: dict[str, tuple[tuple[str, ...], Role]] = {
 }  # fmt: skip
 #: Slowing down for these is no fault: nothing runs, or the site said so.
 _HARMLESS = ("gpu_idle", "applications_clocks_setting", "sync_boost", "display_clocks_setting")
+#: Of memory, NVLink, the bus and the firmware (NVIDIA's catalogue of Xid errors); the others are
+#: mostly a user program's.
+_XID = (48, 62, 63, 64, 74, 79, 92, 94, 95, 119, 120)
 _ABSENT = {"N/A", "Not Supported", "[N/A]", ""}
 
 
@@ -120,4 +123,5 @@ def parse_nvlink(text: str | None) -> str | None:
 def _xid(told: Answer) -> tuple[str | None, str | None]:
     if told.text is None:
         return None, told.why
-    return str(len(re.findall(r"NVRM: Xid", told.text))), None
+    numbers = re.findall(r"NVRM: Xid [^:]*: (\d+)", told.text)
+    return str(sum(int(number) in _XID for number in numbers)), None

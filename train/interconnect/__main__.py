@@ -23,7 +23,14 @@ from train.files import write_atomically
 from train.interconnect.agent import run_agent
 from train.interconnect.calibration import calibration_of
 from train.interconnect.coordinator import Coordinator
-from train.interconnect.meeting import Meeting, MeetingError, join, look_up, publish
+from train.interconnect.meeting import (
+    Meeting,
+    MeetingError,
+    allow_connections,
+    join,
+    look_up,
+    publish,
+)
 from train.interconnect.record import SWITCHES_NAME, TOURNAMENT_NAME, Tournament
 from train.interconnect.stream import Plan
 from train.interconnect.tournament import play
@@ -54,6 +61,7 @@ def main(arguments: Sequence[str]) -> int:
         os.environ[NAME] = options.interface
     name = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
     try:
+        allow_connections()
         launch = read_launch(os.environ, supervised=True)
         interface = own_interface(os.environ, nodes=launch.nodes)
         codes: list[int] = []
@@ -64,10 +72,12 @@ def main(arguments: Sequence[str]) -> int:
             )
             serving.start()
         meeting = look_up(options.out, options.patience_s)
-        run_agent(join(meeting, interface.address), name, interface, meeting.token)
+        served = run_agent(join(meeting, interface.address), name, interface, meeting.token)
         if serving is not None:
             serving.join()
             return codes[0] if codes else EXIT_WRONG  # its own words are in the log
+        if not served:
+            raise MeetingError("the coordinator closed the connection before it was done")
         return 0
     except (ConfigError, MeetingError, OSError) as error:
         print(f"interconnect: {name}: {error}", file=sys.stderr)
@@ -112,7 +122,7 @@ async def _coordinate(options: argparse.Namespace, interface: Interface, world: 
         switches = _switches(options.out)
         found = await play(
             coordinator, plan, options.seed, lambda text: print(text, flush=True), switches,
-            options.limit_s,
+            options.limit_s, lambda so_far: _write(options.out, so_far),
         )  # fmt: skip
         _write(options.out, found)
         # a thread of its own: simulated networks are played in event loops, too

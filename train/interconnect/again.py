@@ -10,6 +10,7 @@ from train.interconnect.decide import Limits
 from train.interconnect.record import Measurement, Outcome, Retest
 from train.interconnect.rounds import Pair, Round
 from train.interconnect.suspects import Kind, Suspect
+from train.interconnect.switches import better
 
 _PARTNERS = 2
 _RETEST = "retest"
@@ -29,12 +30,16 @@ async def look_again(
     partners = [others[(turn + k) % len(others)] for k in range(min(_PARTNERS, len(others)))]
     tried = _tries(suspect, own, partners)
     reference = _references(suspect, own, partners, healthy)
-    found = {pair: (await run((pair,), _RETEST))[0] for pair in (*tried, *reference)}
+    found: dict[Pair, Measurement] = {}
+    for pair in (*tried, *reference):
+        (found[pair],) = await run((pair,), _RETEST)
+        if pair in tried and not found[pair].rates:
+            break  # each such pair takes its whole time limit
     told = {
         "nodes": suspect.nodes,
         "partners": tuple(names[n] for n in partners),
     }
-    failed = [found[pair] for pair in tried if not found[pair].rates]
+    failed = [m for pair, m in found.items() if pair in tried and not m.rates]
     if failed:
         return Retest(**told, kind=suspect.kind, ratio=None, waited=None, outcome="unreachable",
                       why=failed[0].error or "no sample")  # fmt: skip
@@ -57,19 +62,33 @@ async def look_again(
 
 
 async def look_across(
-    run: Run, suspect: Suspect, tried: Sequence[Round], others: Sequence[Round]
+    run: Run, suspect: Suspect, tried: Sequence[Sequence[Round]], others: Sequence[Round]
 ) -> Retest:
-    """An uplink once more: all of its leaf at once and nothing else, beside another uplink so."""
+    """An uplink once more: all of its leaf at once and nothing else, beside another uplink so.
+
+    tried: of each direction, some rounds.
+    """
     told = {"nodes": suspect.nodes, "kind": suspect.kind, "partners": ()}
-    normal = [_rate(m) for pairs in others for m in await run(pairs, _RETEST) if m.rates]
-    again = [[m for m in await run(pairs, _RETEST) if m.rates] for pairs in tried]
-    if not normal or not again or not all(again):
+    waited = 0.0
+
+    async def crossed(rounds: Sequence[Round]) -> list[float]:
+        nonlocal waited
+        found = []
+        for pairs in rounds:
+            good = [m for m in await run(pairs, _RETEST) if m.rates]
+            if good:
+                found.append(better([_rate(m) for m in good]))
+                waited = max(waited, *(_lost(m, n) for m in good for n in (m.sender, m.receiver)))
+        return found
+
+    normal = await crossed(others)
+    rates = [await crossed(way) for way in tried]
+    if not normal or not rates or not all(rates):
         return Retest(**told, ratio=None, waited=None, outcome="unreachable",
                       why="no healthy uplink to compare with")  # fmt: skip
-    rates = [[_rate(m) for m in way] for way in again]
-    waited = max(_lost(m, name) for way in again for m in way for name in (m.sender, m.receiver))
     ratio = min(float(np.median(way)) for way in rates) / float(np.median(normal))
-    slow = ["uplink"] if ratio < Limits().low else []
+    # routes are drawn anew with each connection: one low round may be a collision of them
+    slow = ["uplink"] if any(max(way) < Limits().low * min(normal) for way in rates) else []
     outcome, why = _outcome(slow, ratio, waited)
     return Retest(**told, ratio=ratio, waited=waited, outcome=outcome, why=why)
 

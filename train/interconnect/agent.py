@@ -17,8 +17,8 @@ CONNECT_S = 5.0
 _ID = 8  # bytes that a sender says first
 
 
-def run_agent(control: Lines, name: str, interface: Interface, token: str) -> None:
-    """Serve until the coordinator says ``end`` or is gone.
+def run_agent(control: Lines, name: str, interface: Interface, token: str) -> bool:
+    """Serve until the coordinator says ``end``; False: it is gone without a word.
 
     Raises:
         OSError: there is no listening on the interface's address.
@@ -33,6 +33,7 @@ def run_agent(control: Lines, name: str, interface: Interface, token: str) -> No
         )  # fmt: skip
         while (order := control.hear()) is not None and order["do"] != "end":
             control.say({"id": order["id"], **_obey(order, listener, interface)})
+        return order is not None
 
 
 def _obey(order: dict[str, Any], listener: socket.socket, interface: Interface) -> dict[str, Any]:

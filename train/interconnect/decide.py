@@ -8,7 +8,7 @@ node of four spoils half of them. Nobody is blamed here: suspects are tested aga
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from train.frozen import Frozen
 from train.interconnect.matrix import Matrix, Rates, robust_deviation
 from train.interconnect.rounds import Pair
 from train.interconnect.suspects import Decision, Kind, Suspect
-from train.interconnect.switches import Leaves, level, uplinks, without
+from train.interconnect.switches import Crossed, Leaves, level, uplinks, without
 
 SENDS, RECEIVES = True, False
 
@@ -47,7 +47,7 @@ def decide(
     matrix: Matrix,
     limits: Limits | None = None,
     leaves: Leaves | None = None,
-    crossed: Mapping[tuple[int, int], float] | None = None,
+    crossed: Crossed | None = None,
 ) -> Decision:
     """Compare uplinks of leaf switches where these are known, then sides, then links, with peers.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import socket
 import time
 from pathlib import Path
@@ -17,6 +18,12 @@ _CONNECT_S = 10.0
 
 class MeetingError(RuntimeError):
     """The coordinator cannot be found or reached."""
+
+
+def allow_connections() -> None:
+    """As many open sockets as this user may have: many nodes are more than the usual 1,024."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 class Meeting(NamedTuple):

@@ -124,8 +124,13 @@ class Tournament(Frozen):
     switches: dict[str, str] = Field(default_factory=dict)
 
 
+#: A node's own program started and ended with an error.
+GAVE_UP = "gave up"
+
+
 class Trouble(Frozen):
-    """Why a node took no part, as srun or the container said it; node "?" where they do not say."""
+    """Why a node took no part, as srun, the container or the node's program said it; node "?" where
+    they do not say. what: container, launch, node, or GAVE_UP."""
 
     node: str
     what: str
@@ -156,3 +161,4 @@ class JobNote(Frozen):
     image_digest: str | None
     steps: tuple[Step, ...]
     phases: tuple[Phase, ...] = ()  # that were asked for
+    expected: tuple[str, ...] = ()  # nodes that were to take part; none: Slurm did not tell

@@ -1,8 +1,9 @@
 """One measurement of one direction: bytes from a sender to a receiver over one TCP connection.
 
 The receiver's clock counts, from the moment when the first part of a sample has arrived: what a
-switch or a shaper lets pass at once when it was idle is not in the rate. The first sample is no
-measurement but a check: every byte of it is compared; so is one after the last.
+switch or a shaper lets pass at once when it was idle is not in the rate. The first and the last
+transfer are no samples but checks: every byte of them is compared. In between, transfers that do
+not count grow until one takes long enough to tell how large a sample has to be.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ from train.interconnect.evidence import TcpInfo, tcp_info
 
 BLOCK = 1 << 20  # bytes; what is sent is this pattern again and again
 PINGS = 51
-_HEAD = struct.Struct("=QB")  # bytes of the sample that follows, whether it is compared
+_HEAD = struct.Struct("=QB")  # bytes of what follows, and what it is for
+_COUNTED, _COMPARED, _TRIED = 0, 1, 2
+#: A transfer may be so many times the one before.
+_GROWTH = 16
 _PING = b"12345678"
 
 
@@ -69,24 +73,28 @@ def send(connection: socket.socket, plan: Plan, seed: int) -> Sent:
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     data = memoryview(pattern(seed))
     begin = time.perf_counter()
+    until = begin + plan.give_up_s
 
-    def sample(size: int, *, compared: bool = False) -> float:
-        _check_time(begin, plan.give_up_s)
-        return _sample(connection, data, size, compared=compared)
+    def transfer(size: int, purpose: int) -> float:
+        return _transfer(connection, data, size, purpose, until)
 
     pings = []
     for _ in range(PINGS):
-        _check_time(begin, plan.give_up_s)
+        _check_time(until)
         pings.append(_ping(connection))
-    sample(plan.check, compared=True)
-    # how large a sample has to be, by one that is not kept and as large as the smallest
-    seconds = sample(plan.smallest)
-    size = int(min(max(plan.smallest * plan.sample_s / seconds, plan.smallest), plan.largest))
+    transfer(plan.check, _COMPARED)
+    size, seconds = 0, 0.0
+    wanted = plan.smallest
+    # one burst that a buffer takes at once says nothing of the rate that follows
+    while seconds < plan.sample_s / 2 and size < wanted:
+        size, seconds = wanted, transfer(wanted, _TRIED)
+        wanted = _next_size(size, seconds, plan)
+    size = wanted
     for number in range(plan.samples):
         if number and time.perf_counter() - begin > plan.limit_s:
             break
-        sample(size)
-    sample(plan.check, compared=True)
+        transfer(size, _COUNTED)
+    transfer(plan.check, _COMPARED)
     told = tcp_info(connection)
     connection.sendall(_HEAD.pack(0, 0))
     return Sent(statistics.median(pings) / 2, min(pings) / 2, told)
@@ -105,21 +113,28 @@ def receive(connection: socket.socket, plan: Plan, seed: int) -> Received:
     rates: list[float] = []
     total = wrong = 0
     while True:
-        size, compared = _HEAD.unpack(exactly(connection, _HEAD.size))
+        size, purpose = _HEAD.unpack(exactly(connection, _HEAD.size))
         if size == 0:
             break
-        seconds, differ = _take(connection, size, plan.skip, room, data if compared else None)
+        expected = data if purpose == _COMPARED else None
+        seconds, differ = _take(connection, size, plan.skip, room, expected)
         connection.sendall(b"k")
         total += size
         wrong += differ
-        if not compared and size > plan.skip:
+        if purpose == _COUNTED and size > plan.skip:
             rates.append(8 * (size - plan.skip) / seconds)
-    return Received(tuple(rates[1:]), total, wrong)  # the first said how large the rest should be
+    return Received(tuple(rates), total, wrong)
 
 
-def _check_time(begin: float, limit_s: float) -> None:
-    if time.perf_counter() - begin > limit_s:
-        raise TimeoutError(f"not done within {limit_s:g} s")
+def _next_size(size: int, seconds: float, plan: Plan) -> int:
+    """Bytes that would take ``sample_s`` at the rate of the last ``size`` bytes."""
+    wanted = min(size * plan.sample_s / seconds, _GROWTH * size)
+    return int(min(max(wanted, plan.smallest), plan.largest))
+
+
+def _check_time(until: float) -> None:
+    if time.perf_counter() > until:
+        raise TimeoutError("not done within its time limit")
 
 
 def _ping(connection: socket.socket) -> float:
@@ -129,11 +144,14 @@ def _ping(connection: socket.socket) -> float:
     return time.perf_counter() - begin
 
 
-def _sample(connection: socket.socket, data: memoryview, size: int, *, compared: bool) -> float:
+def _transfer(
+    connection: socket.socket, data: memoryview, size: int, purpose: int, until: float
+) -> float:
     """Seconds until the receiver has it all."""
     begin = time.perf_counter()
-    connection.sendall(_HEAD.pack(size, compared))
+    connection.sendall(_HEAD.pack(size, purpose))
     for start in range(0, size, BLOCK):
+        _check_time(until)
         connection.sendall(data[: min(BLOCK, size - start)])
     exactly(connection, 1)
     return time.perf_counter() - begin

@@ -23,6 +23,10 @@ from train.interconnect.suspects import Kind, Suspect
 
 #: Leaves of fewer nodes than this share of the largest cannot load an uplink as the others do.
 _COMPARABLE = 0.5
+#: So few leaves meet so often.
+FEW_LEAVES, REPEATED = 4, 3
+#: Sending and receiving leaf -> bit/s, one for each round.
+Crossed = Mapping[tuple[int, int], Sequence[float]]
 
 
 class Leaves(NamedTuple):
@@ -89,38 +93,57 @@ def without(matrix: Matrix, leaves: Leaves, suspects: Sequence[Suspect]) -> Matr
     return replace(matrix, rates=rates)
 
 
-def uplink_rounds(leaves: Leaves, seed: int, *, apart: bool) -> list[Round]:
-    """Every ordered pair of leaves, or some for many leaves; those that share no leaf at the same
-    time, unless ``apart``."""
+def uplink_rounds(
+    leaves: Leaves, seed: int, *, apart: bool, most: int | None = None
+) -> list[Round]:
+    """Every ordered pair of leaves, or some for many leaves, in up to about ``most`` rounds; those
+    that share no leaf at the same time, unless ``apart``. Few leaves meet several times, with other
+    pairs of nodes: they have too few peers to tell how much a crossing scatters."""
     tested = leaves.tested
-    rounds = some_partners(len(tested), PARTNERS, seed)
+    count = len(tested)
+
+    def schedule(partners: int) -> list[Round]:
+        rounds = some_partners(count, partners, seed)
+        return at_most(rounds, 1) if apart else rounds
+
+    partners = PARTNERS
+    while most is not None and partners > 1 and len(schedule(partners)) > most:
+        partners -= 1
     return [
-        tuple(pair for a, b in facing for pair in _facing(leaves, tested[a], tested[b]))
-        for facing in (at_most(rounds, 1) if apart else rounds)
+        tuple(pair for a, b in facing for pair in _facing(leaves, tested[a], tested[b], turn))
+        for turn in range(REPEATED if count <= FEW_LEAVES else 1)
+        for facing in schedule(partners)
     ]
 
 
 def crossings(
-    leaves: Leaves, names: Sequence[str], measurements: Iterable[Measurement]
-) -> dict[tuple[int, int], float]:
-    """From leaf to leaf, bit/s: what the better quarter of its pairs reached in company."""
+    leaves: Leaves, names: Sequence[str], rounds: Iterable[Sequence[Measurement]]
+) -> Crossed:
+    """From leaf to leaf, bit/s, for each round: what the better quarter of its pairs reached."""
     number = {name: index for index, name in enumerate(names)}
     found: dict[tuple[int, int], list[float]] = {}
-    for m in measurements:
-        if m.rates:
-            ends = leaves.of[number[m.sender]], leaves.of[number[m.receiver]]
-            found.setdefault(ends, []).append(float(np.median(m.rates)))
-    return {ends: float(np.quantile(rates, 0.75, method="higher"))
-            for ends, rates in found.items()}  # fmt: skip
+    for measurements in rounds:
+        once: dict[tuple[int, int], list[float]] = {}
+        for m in measurements:
+            if m.rates:
+                ends = leaves.of[number[m.sender]], leaves.of[number[m.receiver]]
+                once.setdefault(ends, []).append(float(np.median(m.rates)))
+        for ends, rates in once.items():
+            found.setdefault(ends, []).append(better(rates))
+    return found
 
 
-def uplinks(
-    crossed: Mapping[tuple[int, int], float], leaves: Leaves, z: float, low: float, floor: float
-) -> list[Suspect]:
-    """A leaf is scored by its best other leaf. crossed: as ``crossings`` tells."""
+def better(rates: Sequence[float]) -> float:
+    """The upper quartile: one slow node of a leaf does not make its uplink slow."""
+    return float(np.quantile(rates, 0.75, method="higher"))
+
+
+def uplinks(rounds: Crossed, leaves: Leaves, z: float, low: float, floor: float) -> list[Suspect]:
+    """A leaf is scored by its best other leaf. rounds: as ``crossings`` tells."""
     tested = leaves.tested
+    crossed = {ends: float(np.median(rates)) for ends, rates in rounds.items()}
     if len(tested) == 2:
-        return _one_way(crossed, tested, leaves, z, low, floor)
+        return _one_way(rounds, tested, leaves, low, floor)
     scores = {
         (leaf, way): _best([rate for pair, rate in crossed.items() if pair[place] == leaf])
         for leaf in tested
@@ -145,20 +168,15 @@ def uplinks(
 
 
 def _one_way(
-    crossed: Mapping[tuple[int, int], float],
-    tested: Sequence[int],
-    leaves: Leaves,
-    z: float,
-    low: float,
-    floor: float,
+    crossed: Crossed, tested: Sequence[int], leaves: Leaves, low: float, floor: float
 ) -> list[Suspect]:
-    """Of two leaves: one direction against the other."""
+    """Of two leaves: one direction against the other, where every round of it is slower."""
     there, back = (tested[0], tested[1]), (tested[1], tested[0])
     if not {there, back} <= set(crossed):
         return []
-    slow, fast = (there, back) if crossed[there] < crossed[back] else (back, there)
-    ratio = crossed[slow] / crossed[fast]
-    if not ratio < low or (ratio - 1) / floor > -z:
+    slow, fast = sorted((there, back), key=lambda ends: float(np.median(crossed[ends])))
+    ratio = float(np.median(crossed[slow]) / np.median(crossed[fast]))
+    if max(crossed[slow]) >= low * min(crossed[fast]):
         return []
     names = (leaves.names[slow[0]], leaves.names[slow[1]])
     return [_suspect(["send"], names, ratio, (ratio - 1) / floor, 1)]
@@ -193,24 +211,29 @@ def fit_partners(
 
 def retest_rounds(
     suspect: Suspect, leaves: Leaves, suspects: Sequence[Suspect]
-) -> tuple[list[Round], list[Round]]:
-    """Rounds through the suspect uplink, and through others to compare with; alone."""
+) -> tuple[list[list[Round]], list[Round]]:
+    """Rounds of each suspect direction of an uplink, and through others to compare with; alone,
+    each several times with other pairs of nodes."""
+
+    def rounds(a: int, b: int) -> list[Round]:
+        return [_facing(leaves, a, b, turn) for turn in range(REPEATED)]
+
     accused = _accused(leaves, suspects)
     healthy = [leaf for leaf in leaves.tested if leaf not in accused]
     mine = leaves.names.index(suspect.nodes[0])
     if len(suspect.nodes) == 2:
         other = leaves.names.index(suspect.nodes[1])
-        return [_facing(leaves, mine, other)], [_facing(leaves, other, mine)]
+        return [rounds(mine, other)], rounds(other, mine)
     if not healthy:
         return [], []
     ways = {"uplink-send": ("send",), "uplink-receive": ("receive",)}
     tried = [
-        _facing(leaves, mine, healthy[0]) if way == "send" else _facing(leaves, healthy[0], mine)
+        rounds(mine, healthy[0]) if way == "send" else rounds(healthy[0], mine)
         for way in ways.get(suspect.kind, ("send", "receive"))
     ]
     if len(healthy) < 2:
         return tried, []
-    return tried, [_facing(leaves, healthy[1], healthy[0])]
+    return tried, rounds(healthy[1], healthy[0])
 
 
 def _accused(leaves: Leaves, suspects: Sequence[Suspect]) -> set[int]:
@@ -219,9 +242,13 @@ def _accused(leaves: Leaves, suspects: Sequence[Suspect]) -> set[int]:
     return {leaf for leaf, name in enumerate(leaves.names) if name in names}
 
 
-def _facing(leaves: Leaves, a: int, b: int) -> Round:
-    pairs = zip(leaves.members(a), leaves.members(b), strict=False)
-    return tuple(Pair(sender, receiver) for sender, receiver in pairs)[: leaves.width]
+def _facing(leaves: Leaves, a: int, b: int, turn: int = 0) -> Round:
+    """turn: each sender meets the receiver so many places on."""
+    width, receivers = leaves.width, leaves.members(b)
+    return tuple(
+        Pair(sender, receivers[(place + turn) % len(receivers)])
+        for place, sender in enumerate(leaves.members(a)[:width])
+    )
 
 
 def _blocks(suspect: Suspect, leaves: Leaves) -> list[tuple[int | None, int | None]]:

@@ -11,7 +11,7 @@ from train.interconnect.again import Run, look_across, look_again
 from train.interconnect.decide import decide
 from train.interconnect.matrix import Matrix, matrix_of
 from train.interconnect.record import Measurement, Node, Retest, Tournament
-from train.interconnect.rounds import Pair, Round, circle, scheduled
+from train.interconnect.rounds import Pair, Round, scheduled, some_partners
 from train.interconnect.steady import look_at_noise
 from train.interconnect.stream import Plan
 from train.interconnect.suspects import Decision, Suspect
@@ -24,10 +24,13 @@ from train.interconnect.switches import (
     uplink_rounds,
 )
 
-#: More suspects than these are a matter of what they share; the slowest are tested again.
+#: More suspects than these are a matter of what they share; the slowest are tested again, so many
+#: of nodes and uplinks, and as many links.
 RETESTED = 8
 #: Of the time that there is, retests may need this share.
 _FOR_RETESTS = 0.3
+#: Of the rounds, uplinks may need this share.
+_FOR_UPLINKS = 0.25
 _UPLINKS, _PAIRS = "uplinks", "tournament"
 
 Say = Callable[[str], None]
@@ -71,11 +74,13 @@ async def play(
     say: Say,
     switches: Mapping[str, str] | None = None,
     limit_s: float | None = None,
+    keep: Callable[[Tournament], None] | None = None,
 ) -> Tournament:
     """All phases; needs at least two agents.
 
     switches: node -> leaf switch, of the nodes whose switch is known. limit_s: time for all of it;
-    where that is short, nodes meet fewer others, and what was left out is told in ``cut``.
+    where that is short, nodes meet fewer others, and what was left out is told in ``cut``. keep:
+    called with the record before suspects are measured again.
 
     Suspects are measured again with fresh partners and nothing beside them, and only what is slow
     again is confirmed: what recovers alone was contention.
@@ -95,35 +100,44 @@ async def play(
         return found
 
     say("how steady is one pair, and how much company does it bear")
-    noise, company = await look_at_noise(run, circle(count)[0])
-    across = uplink_rounds(leaves, seed, apart=company < count // 2) if leaves else []
+    # drawn, so that those who run at the same time do not all share one pair of switches
+    noise, company = await look_at_noise(run, some_partners(count, 1, seed)[0])
     most = clock.rounds(calls, _FOR_RETESTS)
+    few = None if most is None else max(1, int(_FOR_UPLINKS * most))
+    across = uplink_rounds(leaves, seed, apart=company < count // 2, most=few) if leaves else []
     rounds = scheduled(count, company, seed, None if most is None else most - len(across))
     planned = [*((_UPLINKS, pairs) for pairs in across), *((_PAIRS, pairs) for pairs in rounds)]
-    cut = None
+    cut, crossed_in = None, list[list[Measurement]]()
     for number, (phase, pairs) in enumerate(planned, 1):
         if clock.is_late(_FOR_RETESTS):
             cut = f"{number - 1} of {len(planned)} rounds were measured in {clock.spent:.0f} s"
             break
         say(f"round {number} of {len(planned)}: {len(pairs)} pairs, {phase}")
-        await run(pairs, phase)
+        crossed_rounds = await run(pairs, phase)
+        if phase == _UPLINKS:
+            crossed_in.append(crossed_rounds)
     matrix = matrix_from(names, [m for m in done if m.phase == _PAIRS])
-    crossed = crossings(leaves, names, [m for m in done if m.phase == _UPLINKS]) if leaves else {}
+    crossed = crossings(leaves, names, crossed_in) if leaves else {}
     decision = decide(matrix, leaves=leaves, crossed=crossed)
-    retests = await _look_again(run, names, decision, leaves, clock, say)
-    return Tournament(
-        started_at=began,
-        seconds=clock.spent,
-        nodes=coordinator.nodes,
-        lost=coordinator.lost,
-        noise=noise,
-        company=company,
-        cut=cut,
-        measurements=tuple(done),
-        decision=decision,
-        retests=tuple(retests),
-        switches=dict(switches or {}),
-    )
+
+    def record(retests: Sequence[Retest]) -> Tournament:
+        return Tournament(
+            started_at=began,
+            seconds=clock.spent,
+            nodes=coordinator.nodes,
+            lost=coordinator.lost,
+            noise=noise,
+            company=company,
+            cut=cut,
+            measurements=tuple(done),
+            decision=decision,
+            retests=tuple(retests),
+            switches=dict(switches or {}),
+        )
+
+    if keep is not None:
+        keep(record(()))  # a retest may outlast the job
+    return record(await _look_again(run, names, decision, leaves, clock, say))
 
 
 async def _look_again(
@@ -154,7 +168,8 @@ def _slowest(suspects: Sequence[Suspect]) -> list[Suspect]:
     """Uplinks first: what they slow down is no fault of nodes."""
     slow = [s for s in suspects if s.ratio is not None]
     slow.sort(key=lambda s: (not s.kind.startswith("uplink"), s.ratio))
-    return slow[:RETESTED]
+    links = [s for s in slow if s.kind == "link"]
+    return [*[s for s in slow if s.kind != "link"][:RETESTED], *links[:RETESTED]]
 
 
 def matrix_from(names: Sequence[str], measurements: Iterable[Measurement]) -> Matrix:

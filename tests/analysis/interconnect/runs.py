@@ -52,7 +52,7 @@ def tournament(
         "started_at": datetime(2026, 1, 2, tzinfo=UTC), "seconds": 20.0,
         "nodes": tuple(Node(name=n, interface="eth0", address="10.0.0.1") for n in names),
         "lost": {}, "noise": Noise(pair=(names[0], names[1]), cv=0.002, together=0.99),
-        "company": 2, "measurements": tuple(found),
+        "company": len(names) // 2, "measurements": tuple(found),
         "decision": decide(matrix_from(list(names), found)), "retests": retests,
     }  # fmt: skip
     return Tournament(**(told | fields))

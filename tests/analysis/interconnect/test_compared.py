@@ -80,11 +80,16 @@ def test_other_hardware_is_compared_by_force_and_the_difference_is_told() -> Non
 
 
 def test_less_company_than_there_was_is_no_pass() -> None:
-    crowded = run(tournament(company=1), facts=FACTS)
-    verdict = judge(crowded, yard())
+    eight = "abcdefgh"
+    facts = tuple(node_facts(n, MTU="1500", driver="mlx5_core") for n in eight)
+    good, crowded = (run(tournament(eight, company=c), facts=facts) for c in (4, 1))
+    verdict = judge(crowded, yard(baseline=baseline_of(good)))
     assert verdict.status == "UNDECIDED"
-    assert "up to 2 pairs ran at the same time without loss" in verdict.findings[-2].evidence
-    assert judge(GOOD, yard(baseline=baseline_of(crowded))).status == "PASS"
+    (found,) = [f for f in verdict.findings if f.what == "company"]
+    assert "up to 4 pairs ran at the same time without loss" in found.evidence
+    assert judge(crowded, yard(baseline=baseline_of(good), force=True)).status == "PASS"
+    assert judge(good, yard(baseline=baseline_of(crowded))).status == "PASS"
+    assert judge(GOOD, yard(baseline=baseline_of(good))).status == "PASS", "fewer nodes"
 
 
 def test_other_nodes_are_refused() -> None:
@@ -139,6 +144,18 @@ def test_processors_that_are_the_limit_do_not_fail_the_links() -> None:
     verdict = judge(run(tournament(changes=busy), facts=FACTS), Yardstick(line_bits=100e9))
     assert verdict.status == "UNDECIDED"
     assert {f.what for f in verdict.findings if f.weight == "open"} == {"cpu-limited", "below spec"}
+
+
+def test_links_that_were_hardly_loaded_are_no_pass() -> None:
+    claims = {"speed,_Mbit/s": "100000", "driver": "mlx5_core"}
+    verdict = judge(run(tournament(), facts=tuple(node_facts(n, **claims) for n in "abcd")))
+    assert verdict.status == "UNDECIDED"
+    assert "0.2 Gbit/s of links of 100 Gbit/s" in verdict.findings[-1].evidence
+
+
+def test_one_stream_is_no_proof_against_a_fast_line() -> None:
+    (found,) = against_spec(GOOD, 100e9)
+    assert (found.weight, found.what) == ("open", "below spec")
 
 
 def test_what_links_should_give_is_known_from_the_nodes_or_told() -> None:

@@ -9,7 +9,14 @@ from analysis.interconnect.admin import lines
 from analysis.interconnect.text import headline
 from analysis.interconnect.units import bits
 from analysis.interconnect.verdict import Verdict, judge
-from tests.analysis.interconnect.runs import end, measurement, retest, run, tournament
+from tests.analysis.interconnect.runs import (
+    end,
+    measurement,
+    node_facts,
+    retest,
+    run,
+    tournament,
+)
 from train.interconnect.record import JobNote, Noise, Step, Trouble
 
 SLOW_NODE = {("c", "*"): 0.5, ("*", "c"): 0.5}
@@ -132,6 +139,53 @@ def test_phases_that_did_not_come_to_their_end(code: int | None) -> None:
     verdict = judge(run(tournament(), note))
     expected = [("open", "failed", ())] if code is None else []
     assert told(verdict) == [*expected, ("open", "not measured", ())]
+
+
+@pytest.mark.parametrize(
+    ("what", "weight"), [("gave up", "fault"), ("container", "open"), (None, "open")]
+)
+def test_a_node_that_did_not_come_is_named(what: str | None, weight: str) -> None:
+    troubles = (Trouble(node="d", what=what, found="ib0 is not there"),) if what else ()
+    step = Step(phase="tournament", seconds=1.0, exit_code=2, stopped=None, troubles=troubles)
+    note = JobNote(job="7", nodes="[a-d]", image="none", image_digest=None, steps=(step,),
+                   phases=("tournament",), expected=tuple("abcd"))  # fmt: skip
+    verdict = judge(run(tournament("abc"), note))
+    (absent,) = [f for f in verdict.findings if f.what == "absent"]
+    assert (absent.weight, absent.nodes) == (weight, ("d",))
+    assert not troubles or "ib0 is not there" in absent.evidence
+    assert verdict.status == ("FAIL" if weight == "fault" else "UNDECIDED")
+
+
+def test_nodes_without_facts_are_no_pass() -> None:
+    note = JobNote(job="7", nodes="[a-d]", image="none", image_digest=None, steps=(
+        Step(phase="preflight", seconds=1.0, exit_code=0, stopped=None, troubles=()),
+        Step(phase="tournament", seconds=1.0, exit_code=0, stopped=None, troubles=()),
+    ), phases=("preflight", "tournament"), expected=tuple("abcd"))  # fmt: skip
+    facts = tuple(node_facts(n, MTU="1500") for n in "abc")
+    verdict = judge(run(tournament(), note, facts=facts))
+    assert verdict.status == "UNDECIDED" and told(verdict) == [("open", "unknown", ("d",))]
+
+
+def test_many_slow_links_are_one_finding() -> None:
+    """Routes that collide make many links slow in company; the slowest are tested again."""
+    slow = {("a", "b"): 0.5, ("b", "c"): 0.6, ("c", "d"): 0.6, ("d", "e"): 0.7}
+    first = retest("link", ("a", "b"), 1.0, "recovered")
+    verdict = judge(run(tournament("abcdefgh", slow=slow, retests=(first,))))
+    assert verdict.status == "PASS"
+    more, one = verdict.findings
+    assert "3 more links were slow (0.60 and up: b -> c, c -> d, d -> e)" in more.evidence
+    assert one.nodes == ("a", "b")
+    worse = retest("link", ("a", "b"), 0.5, "confirmed")
+    verdict = judge(run(tournament("abcdefgh", slow=slow, retests=(worse,))))
+    assert [f.weight for f in verdict.findings] == ["open", "fault"]
+
+
+def test_pairs_that_were_not_measured_are_told() -> None:
+    found = tournament("abcdefgh")
+    some = found.model_copy(update={"measurements": found.measurements[:40]})
+    verdict = judge(run(some))
+    assert verdict.status == "PASS"
+    assert "40 of 56 ordered pairs were measured" in verdict.findings[0].evidence
 
 
 def test_a_job_that_measured_nothing() -> None:

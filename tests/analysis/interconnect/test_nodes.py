@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
 from analysis.interconnect.nodes import differences, facts_findings, facts_frame, growths
 from analysis.interconnect.verdict import judge
 from tests.analysis.interconnect.runs import node_facts, run, tournament
+from train.facts.record import Fact, NodeFacts
 
 
 def test_the_odd_node_is_marked_against_the_mode() -> None:
@@ -58,7 +61,7 @@ def test_two_odd_nodes_are_no_link() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "weight"),
     [
-        ("mlx5_0 PCIe width", "8 of 16", "fault"),
+        ("mlx5_0 PCIe width", "8 of 16", "remark"),
         ("mlx5_0 PCIe width", "16", None),
         ("0 slowed down by", "hw_thermal_slowdown", "fault"),
         ("0 slowed down by", "sw_power_cap", None),
@@ -71,8 +74,27 @@ def test_two_odd_nodes_are_no_link() -> None:
 )
 def test_what_all_nodes_have_wrong_is_wrong(name: str, value: str, weight: str | None) -> None:
     found = list(facts_findings([node_facts(n, **{name.replace(" ", "_"): value}) for n in "ab"]))
-    assert [(f.weight, f.nodes) for f in found] == ([(weight, ("a",)), (weight, ("b",))]
-                                                    if weight else [])  # fmt: skip
+    assert [(f.weight, f.nodes) for f in found] == ([(weight, ())] if weight else [])
+
+
+def test_an_adapter_in_a_narrower_slot_than_the_others_is_a_fault() -> None:
+    told = [node_facts(n, **{"mlx5_0_PCIe_width": "8 of 16" if n == "b" else "16"}) for n in "abc"]
+    assert [f.nodes for f in facts_findings(told) if f.weight == "fault"] == [("b",)]
+
+
+@pytest.mark.parametrize(
+    ("name", "by", "weight"),
+    [("symbol error", 3, "remark"), ("symbol error", 300, "fault"), ("link downed", 1, "fault"),
+     ("port rcv remote physical errors", 50, "remark")],
+)  # fmt: skip
+def test_ports_may_make_a_few_errors(name: str, by: int, weight: str) -> None:
+    full = f"mlx5_0:1 {name.replace(' ', '_')}"
+    told = [
+        NodeFacts(node="a", when=when, taken_at=datetime(2026, 1, 2, tzinfo=UTC), interface="ib0",
+                  facts=(Fact(group="infiniband", name=full, value=str(value), role="counter"),))
+        for when, value in (("before", 100), ("after", 100 + by))
+    ]  # fmt: skip
+    assert [f.weight for f in facts_findings(told)] == [weight]
 
 
 def test_the_table_keeps_what_is_unknown_and_why() -> None:

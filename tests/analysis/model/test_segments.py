@@ -22,9 +22,8 @@ def timed(ranks: int, noise: float, seed: int = 0, *, one: bool = False) -> list
 
 
 def test_one_line_stays_one() -> None:
-    for seed in range(20):
-        found = fit_segments(timed(2, 0.05, seed, one=True), ring)
-        assert found.small == found.large or found.worst < 0.1, seed
+    parted = [fit_segments(timed(2, 0.05, seed, one=True), ring).parted for seed in range(40)]
+    assert sum(at > 0 for at in parted) <= 4
     exact = fit_segments(timed(2, 0.0, one=True), ring)
     assert exact.parted == 0 and exact.large.link[:2] == pytest.approx(RENDEZVOUS[:2])
 

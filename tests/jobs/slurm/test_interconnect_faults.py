@@ -168,7 +168,36 @@ def test_a_node_with_another_mtu_is_named_by_what_it_says(measuring: Measuring) 
     assert (code, verdict["status"]) == (1, "FAIL"), verdict
     faults = [f for f in verdict["findings"] if f["weight"] == "fault"]
     assert [(f["what"], f["nodes"]) for f in faults] == [("MTU", ["node2"])]
-    assert faults[0]["evidence"] == "MTU: 1400 on node2; 1500 on the others"
+    assert faults[0]["evidence"] == "MTU: 1400; elsewhere 1500"
+
+
+def test_a_node_without_the_interface_is_named_and_the_rest_is_measured(
+    measuring: Measuring,
+) -> None:
+    def inside(node: str, *command: str) -> None:
+        done = measuring.practice.inside(node, "ip", *command)
+        assert done.returncode == 0, done.stderr
+
+    nodes = [f"node{n}" for n in (1, 2, 3)]
+    for number, node in enumerate(nodes, 1):
+        inside(node, "link", "add", "link", "eth0", "data0", "type", "macvlan", "mode", "bridge")
+        inside(node, "address", "add", f"10.99.1.{number}/24", "dev", "data0")
+        inside(node, "link", "set", "data0", "up")
+    try:
+        done = measuring.measure("--interface", "data0")
+    finally:
+        for node in nodes:
+            inside(node, "link", "delete", "data0")
+    assert done.returncode == 0, done.stderr
+    folder = Path(done.stdout.strip())
+    judged = measuring.command("analysis", "interconnect", str(folder))
+    assert judged.returncode == 1, judged.stdout
+    assert "absent node4: it took no part in the tournament: " in judged.stdout
+    assert "network interface 'data0' is not there on node4" in judged.stdout
+    assert "NodeName=node4 State=DRAIN" in judged.stdout
+    found = Tournament.model_validate_json((folder / "tournament.json").read_text())
+    good = {(m.sender, m.receiver) for m in found.measurements if m.rates}
+    assert set(permutations(nodes, 2)) <= good
 
 
 def test_a_busy_processor_is_no_fault_of_the_network(measuring: Measuring) -> None:

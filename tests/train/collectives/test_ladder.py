@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from train.collectives.ladder import LEAST, MOST, calls, sizes, whole
-from train.collectives.record import factor
+from train.collectives.measure import foreseen
+from train.collectives.record import Point, factor, must_send
 
 
 def test_sizes_are_powers_of_two_from_eight_bytes() -> None:
@@ -34,3 +35,23 @@ def test_calls_fill_the_target_within_limits() -> None:
 )  # fmt: skip
 def test_factors_of_nccl_tests_for_four_ranks(operation: str, expected: float) -> None:
     assert factor(operation, 4) == expected  # type: ignore[arg-type]
+
+
+def point(size: int, seconds: float) -> Point:
+    return Point(bytes=size, calls=7, seconds=(seconds,) * 7, wrong=0)
+
+
+def test_the_next_size_is_foreseen_on_the_line_through_the_last_two() -> None:
+    assert foreseen([point(8, 0.08)], 16) == 0.08, "latency alone does not double"
+    assert foreseen([point(8, 0.08), point(16, 0.08)], 32) == pytest.approx(0.08)
+    assert foreseen([point(2**20, 1.0), point(2**21, 2.0)], 2**22) == pytest.approx(4.0)
+    assert foreseen([point(8, 0.09), point(16, 0.08)], 32) == pytest.approx(0.08)
+
+
+@pytest.mark.parametrize(
+    ("operation", "expected"),
+    [("all_reduce", 600), ("all_gather", 300), ("reduce_scatter", 300), ("all_to_all", 300),
+     ("broadcast", 300)],
+)  # fmt: skip
+def test_what_four_ranks_must_send_together(operation: str, expected: float) -> None:
+    assert must_send(operation, 4, 100) == pytest.approx(expected)  # type: ignore[arg-type]

@@ -18,6 +18,24 @@ from train.interconnect.tournament import play
 STEADY = Noise(0.005, 0.01)
 
 
+class Hashed(SimulatedFabric):
+    """Between leaves each connection of a round takes one of the leaf's links by chance."""
+
+    async def measure(self, pairs, plan, phase):
+        self.chosen = {pair: int(self._rng.integers(self.leaf.count(0))) for pair in pairs}
+        return await super().measure(pairs, plan, phase)
+
+    def _share(self, pair, pairs):
+        a, b = self.leaf[pair.sender], self.leaf[pair.receiver]
+        if a == b:
+            return float("inf")
+        same = [p for p in pairs if self.chosen[p] == self.chosen[pair]
+                and self.leaf[p.sender] != self.leaf[p.receiver]]  # fmt: skip
+        leaving = sum(self.leaf[p.sender] == a for p in same)
+        coming = sum(self.leaf[p.receiver] == b for p in same)
+        return 1e10 / max(leaving, coming)
+
+
 def fabric(leaves: int, each: int, seed: int = 1) -> SimulatedFabric:
     made = SimulatedFabric(leaves * each, STEADY, seed)
     made.leaf = [node // each for node in range(leaves * each)]
@@ -100,6 +118,15 @@ def test_a_slow_node_behind_a_slow_uplink_are_two_faults() -> None:
     made.up[1] = 0.4e10
     made.send[0] *= 0.5
     assert kinds(played(made)) == {("uplink-send", ("leaf1",)), ("send", (made.nodes[0].name,))}
+
+
+@pytest.mark.parametrize(("leaves", "each"), [(2, 4), (2, 8), (4, 4)])
+def test_routes_that_collide_are_no_slow_uplink(leaves: int, each: int) -> None:
+    """Uplinks of as many links as nodes; each connection takes one of them at random."""
+    for seed in range(25):
+        made = Hashed(leaves * each, STEADY, seed)
+        made.leaf = [node // each for node in range(leaves * each)]
+        assert not [kind for kind, _ in kinds(played(made)) if kind.startswith("uplink")], seed
 
 
 def test_levels() -> None:
