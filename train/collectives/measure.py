@@ -24,7 +24,7 @@ class Budget:
     series, and with it the larger ones."""
 
     target_s: float = 0.1
-    cap_s: float = 1.0
+    cap_s: float = 2.0
 
 
 @dataclass(frozen=True)

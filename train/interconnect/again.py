@@ -44,8 +44,9 @@ async def look_again(
         return Retest(**told, kind=suspect.kind, ratio=None, waited=None, outcome="unreachable",
                       why=failed[0].error or "no sample")  # fmt: skip
     normal = [_rate(found[pair]) for pair in reference if found[pair].rates]
-    waited = max((_lost(m, names[n]) for p, m in found.items() if p in tried for n in own
-                  if n in p), default=0.0)  # fmt: skip
+    lost = max((_lost(m, names[n]) for p, m in found.items() if p in tried for n in own
+                if n in p), default=0.0)  # fmt: skip
+    waited = _more_than(lost, [m for pair, m in found.items() if pair in reference])
     if not normal:
         return Retest(**told, kind=suspect.kind, ratio=None, waited=waited, outcome="unreachable",
                       why="no healthy pair to compare with")  # fmt: skip
@@ -69,20 +70,23 @@ async def look_across(
     tried: of each direction, some rounds.
     """
     told = {"nodes": suspect.nodes, "kind": suspect.kind, "partners": ()}
-    waited = 0.0
 
-    async def crossed(rounds: Sequence[Round]) -> list[float]:
-        nonlocal waited
-        found = []
+    async def crossed(rounds: Sequence[Round]) -> tuple[list[float], list[Measurement]]:
+        found: list[float] = []
+        seen: list[Measurement] = []
         for pairs in rounds:
             good = [m for m in await run(pairs, _RETEST) if m.rates]
+            seen += good
             if good:
                 found.append(better([_rate(m) for m in good]))
-                waited = max(waited, *(_lost(m, n) for m in good for n in (m.sender, m.receiver)))
-        return found
+        return found, seen
 
-    normal = await crossed(others)
-    rates = [await crossed(way) for way in tried]
+    normal, healthy = await crossed(others)
+    again = [await crossed(way) for way in tried]
+    rates = [found for found, _ in again]
+    lost = max((_lost(m, n) for _, seen in again for m in seen for n in (m.sender, m.receiver)),
+               default=0.0)  # fmt: skip
+    waited = _more_than(lost, healthy)
     if not normal or not rates or not all(rates):
         return Retest(**told, ratio=None, waited=None, outcome="unreachable",
                       why="no healthy uplink to compare with")  # fmt: skip
@@ -141,6 +145,12 @@ def _narrowed(kind: Kind, slow: Sequence[str]) -> Kind:
 
 def _rate(measurement: Measurement) -> float:
     return float(np.median(measurement.rates))
+
+
+def _more_than(lost: float, healthy: Sequence[Measurement]) -> float:
+    """What a loss can explain: healthy pairs lost some of their time, too, and were fast."""
+    usual = max((_lost(m, n) for m in healthy for n in (m.sender, m.receiver)), default=0.0)
+    return lost if lost == 1.0 else max(0.0, lost - usual)
 
 
 def _lost(measurement: Measurement, name: str) -> float:

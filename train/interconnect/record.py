@@ -84,7 +84,7 @@ Outcome = Literal["confirmed", "recovered", "cpu", "unreachable"]
 class Retest(Frozen):
     """A suspect alone with others. ratio: to healthy pairs that were alone, too, with its best
     partner, of its slowest direction. waited: share of the time for which an end of it had no core,
-    or had no time left on it, the largest."""
+    the largest, less what healthy pairs had to wait; 1 where an end computed all the time."""
 
     nodes: tuple[str, ...]
     kind: Kind  # what is left of the suspicion

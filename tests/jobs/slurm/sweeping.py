@@ -25,7 +25,9 @@ BARE: Mapping[str, Any] = {
     "partition": "practice", "ranks_per_node": 1, "gpus": "gres", "time_min": 20, "signal_s": 20,
     "mpi": "gloo", "interface": "eth0", "image": "none", "scratch": "/tmp",
 }  # fmt: skip
-CONTAINED = {**BARE, "mpi": "pmix", "image": "cpu"}
+#: As jobs/sites/practice.yaml has it: nodes that share cores.
+YIELDING = {"OMPI_MCA_mpi_yield_when_idle": "1"}
+CONTAINED = {**BARE, "mpi": "pmix", "image": "cpu", "environment": YIELDING}
 LONG: Mapping[str, Any] = {
     "title": "One cell of some seconds", "dataset": "digits", "model": "cnn", "epochs": 60,
     "batch_per_rank": 64, "technique": "naive", "gpus": 2,

@@ -97,6 +97,13 @@ def test_want_of_processor_time_excuses_as_much_as_it_explains(rate, end, outcom
     assert found.outcome == outcome
 
 
+def test_waiting_that_does_not_slow_healthy_pairs_is_no_excuse() -> None:
+    fabric = FakeFabric(both_ways("c", 85.0), **dict.fromkeys("abcd", (0.05, 0.16)))
+    assert look(fabric, "node", "c").outcome == "confirmed"
+    fabric = FakeFabric(both_ways("c", 85.0), c=(0.05, 0.3), a=(0.05, 0.1), b=(0.05, 0.1))
+    assert look(fabric, "node", "c").outcome == "cpu"
+
+
 def test_a_link_is_compared_with_what_its_ends_do_with_others() -> None:
     fabric = FakeFabric({("a", "b"): 50.0} | {("a", "c"): 80.0, ("a", "d"): 80.0})
     found = look(fabric, "link", "a", "b")
