@@ -73,7 +73,7 @@ def run_all(healthy: int, repeats: int, faults: Sequence[Fault]) -> Iterator[dic
                     _command(
                         "analysis", "interconnect-baseline", str(before), "--to", str(baseline)
                     )
-                run, code, verdict = _measure(folder, site, fault, baseline)
+                _, code, verdict = _measure(folder, site, fault, baseline)
                 named = frozenset((f["what"], tuple(f["nodes"])) for f in verdict["findings"]
                                   if f["weight"] == "fault")  # fmt: skip
                 told = "; ".join(f"{what} {' -> '.join(nodes)}".strip() for what, nodes in

@@ -6,9 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from analysis.interconnect.bandwidth import CARRIED
 from analysis.interconnect.finding import Finding
-from train.interconnect.record import BUSY, Measurement, Tournament
-from train.interconnect.rounds import LEAST
-from train.interconnect.steady import TOGETHER
+from train.interconnect.record import BUSY, LEAST, TOGETHER, Measurement, Tournament
 
 #: Repeated samples of one pair may scatter so much, or nothing can be decided.
 NOISE = 0.05

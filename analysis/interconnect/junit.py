@@ -16,7 +16,7 @@ from analysis.interconnect.finding import Finding
 from analysis.interconnect.run import Run
 from analysis.interconnect.verdict import Verdict
 from train.collectives.record import Series
-from train.interconnect.rounds import ALL_PAIRS
+from train.interconnect.record import ALL_PAIRS
 
 _TAG = {"fault": "failure", "open": "error"}
 

@@ -24,7 +24,7 @@ START_S = 60
 PAIR_S = 0.6
 #: A measurement that does not get on is given up after this time (train.interconnect.stream).
 PAIR_GIVEN_UP_S = 80
-#: More nodes than this meet only so many partners (train.interconnect.rounds).
+#: More nodes than this meet only so many partners (train.interconnect.record).
 ALL_PAIRS, PARTNERS = 128, 8
 #: A slow link takes longer than a healthy one.
 SLACK = 3

@@ -15,6 +15,14 @@ JOB_NAME = "job.json"
 SWITCHES_NAME = "switches.json"
 
 
+#: More nodes than this meet some partners only, drawn at random.
+ALL_PAIRS = 128
+#: With fewer partners a side could not be told from the other end.
+LEAST = 3
+#: Pairs in company must keep this share of their rate alone, or fewer run at the same time.
+TOGETHER = 0.93
+
+
 class Node(Frozen):
     """One agent: its host, and the interface and address that its data goes through."""
 

@@ -11,11 +11,9 @@ import random
 from collections.abc import Iterable
 from typing import NamedTuple
 
-#: More nodes than this meet some partners only, drawn at random.
-ALL_PAIRS = 128
+from train.interconnect.record import ALL_PAIRS, LEAST
+
 PARTNERS = 8
-#: With fewer partners a side could not be told from the other end.
-LEAST = 3
 
 
 class Pair(NamedTuple):

@@ -8,11 +8,9 @@ import numpy as np
 
 from train.interconnect.again import Run
 from train.interconnect.matrix import robust_deviation
-from train.interconnect.record import Measurement, Noise
+from train.interconnect.record import TOGETHER, Measurement, Noise
 from train.interconnect.rounds import Pair, Round
 
-#: Pairs in company must keep this share of their rate alone, or fewer run at the same time.
-TOGETHER = 0.93
 #: So many pairs are compared alone and in company.
 COMPARED = 3
 #: Where so many give no number, none is likely to.

@@ -25,7 +25,7 @@ from jobs.slurm.nodelist import ALL_NODES, Wanted, check_in_use, read_nodes
 from jobs.slurm.validate import phases_named
 from train.collectives.plan import fewer, plan
 from train.config import ConfigError
-from train.interconnect import rounds, stream
+from train.interconnect import record, rounds, stream
 from train.interconnect.rounds import everyone, some_partners
 
 
@@ -40,7 +40,7 @@ def task(**changes: Any) -> InterconnectTask:
 
 def test_both_sides_agree_when_nodes_meet_only_some_others() -> None:
     """The login node has no business with NumPy, so the numbers stand twice."""
-    assert interconnect.ALL_PAIRS == rounds.ALL_PAIRS
+    assert interconnect.ALL_PAIRS == record.ALL_PAIRS
     assert interconnect.PARTNERS == rounds.PARTNERS
     assert stream.Plan().give_up_s < interconnect.PAIR_GIVEN_UP_S
 

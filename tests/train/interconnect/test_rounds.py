@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from train.interconnect.record import LEAST
 from train.interconnect.rounds import (
-    LEAST,
     Pair,
     at_most,
     both_ways,
