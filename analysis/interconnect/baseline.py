@@ -31,7 +31,7 @@ class PairRates(Frozen):
 
 class Baseline(Frozen):
     """environment: group, name -> what most nodes say, of facts that equal nodes share.
-    company: pairs that ran at the same time at most."""
+    company: pairs that ran at the same time at most. streams: connections of each pair."""
 
     schema_version: int = Field(1, ge=1, le=1)
     run: str
@@ -40,6 +40,7 @@ class Baseline(Frozen):
     interfaces: tuple[str, ...]
     environment: dict[str, str]
     company: int
+    streams: int = 1
     pairs: tuple[PairRates, ...]
 
 
@@ -58,6 +59,7 @@ def baseline_of(run: Run) -> Baseline:
         interfaces=tuple(sorted({node.interface for node in found.nodes})),
         environment=environment(run),
         company=found.company,
+        streams=found.streams,
         pairs=tuple(PairRates(sender=a, receiver=b, rates=rates)
                     for (a, b), rates in rates_now(found).items()),
     )  # fmt: skip
@@ -116,6 +118,9 @@ def refusals(baseline: Baseline, run: Run, now: datetime) -> Iterator[str]:
     mine = tuple(sorted({node.interface for node in run.tournament.nodes}))
     if mine != baseline.interfaces:
         yield f"it went over {', '.join(baseline.interfaces)}, this run over {', '.join(mine)}"
+    if run.tournament.streams != baseline.streams:
+        yield (f"its pairs used {baseline.streams} connections, this run's "
+               f"{run.tournament.streams}")  # fmt: skip
     here = environment(run)
     for name, then in sorted(baseline.environment.items()):
         now_is = here.get(name)

@@ -124,7 +124,8 @@ def against_spec(run: Run, line_bits: float) -> Iterator[Finding]:
     share = middle / likely.goodput
     good = share >= SPEC
     # a faster line is not to be blamed for what one stream does not fill
-    sure = likely.goodput <= ONE_STREAM
+    assert run.tournament is not None
+    sure = likely.goodput <= ONE_STREAM * run.tournament.streams
     yield Finding(
         weight="remark" if good else "fault" if sure else "open",
         what="spec" if good else "below spec",

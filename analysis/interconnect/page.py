@@ -123,7 +123,8 @@ def facts(run: Run, verdict: Verdict) -> list[tuple[str, str]]:
         ("Begun", f"{told.started_at:%Y-%m-%d %H:%M:%S} UTC, {told.seconds:.0f} s"),
         ("Nodes", f"{len(told.nodes)} over {interfaces}"),
         ("Measurements", f"{len(told.measurements)}, plain TCP, "
-         + f"up to {told.company} at the same time"),
+         + f"up to {told.company} at the same time, "
+         + ("one connection each" if told.streams == 1 else f"{told.streams} connections each")),
     ]  # fmt: skip
     if verdict.middle is not None:
         found.append(("Median, one way", bits(verdict.middle)))

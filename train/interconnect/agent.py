@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import Callable
 from typing import Any
 
-from train.interconnect.evidence import Effort, TcpInfo, Watch
+from train.interconnect.evidence import TcpInfo, Watch
 from train.interconnect.lines import Lines
-from train.interconnect.stream import Plan, exactly, receive, send
+from train.interconnect.stream import Plan, exactly
+from train.interconnect.streams import receive_all, send_all
 from train.interfaces import Interface
 from train.traffic import Counted
 
@@ -43,33 +45,45 @@ def _obey(order: dict[str, Any], listener: socket.socket, interface: Interface) 
             told = do[order["do"]](order, listener, interface)
     except OSError as error:
         return {"error": _words(error)}
-    return {**told, "end": _end(watch.effort, watch.counted)}
+    return {**told, "end": _end(told.pop("effort"), watch.counted)}
 
 
 def _send(order: dict[str, Any], listener: socket.socket, interface: Interface) -> dict[str, Any]:
-    here = (interface.address, 0)
-    with socket.create_connection(
-        (order["address"], order["port"]), CONNECT_S, source_address=here
-    ) as connection:
-        connection.settimeout(order["silence_s"])
-        connection.sendall(bytes.fromhex(order["id"]))
-        sent = send(connection, Plan(**order["plan"]), order["seed"])
+    plan, here = Plan(**order["plan"]), (interface.address, 0)
+    with contextlib.ExitStack() as opened:
+        connections = []
+        for _ in range(plan.streams):
+            one = opened.enter_context(
+                socket.create_connection(
+                    (order["address"], order["port"]), CONNECT_S, source_address=here
+                )
+            )
+            one.settimeout(order["silence_s"])
+            one.sendall(bytes.fromhex(order["id"]))
+            connections.append(one)
+        sent, effort = send_all(connections, plan, order["seed"])
     return {"latency_s": sent.latency_s, "latency_min_s": sent.latency_min_s,
-            "tcp": _tcp(sent.tcp)}  # fmt: skip
+            "tcp": _tcp(sent.tcp), "effort": effort._asdict()}  # fmt: skip
 
 
 def _receive(
     order: dict[str, Any], listener: socket.socket, interface: Interface
 ) -> dict[str, Any]:
+    plan = Plan(**order["plan"])
     listener.settimeout(CONNECT_S + 1)
-    while True:
-        connection, _ = listener.accept()
-        with connection:
-            connection.settimeout(order["silence_s"])
-            if _said(connection) != order["id"]:
-                continue
-            got = receive(connection, Plan(**order["plan"]), order["seed"])
-        return {"rates": got.rates, "bytes": got.bytes, "wrong_bytes": got.wrong}
+    with contextlib.ExitStack() as opened:
+        connections: list[socket.socket] = []
+        while len(connections) < plan.streams:
+            one, _ = listener.accept()
+            opened.enter_context(one)
+            one.settimeout(order["silence_s"])
+            if _said(one) == order["id"]:
+                connections.append(one)
+            else:
+                one.close()
+        got, effort = receive_all(connections, plan, order["seed"])
+    return {"rates": got.rates, "bytes": got.bytes, "wrong_bytes": got.wrong,
+            "effort": effort._asdict()}  # fmt: skip
 
 
 def _said(connection: socket.socket) -> str | None:
@@ -90,9 +104,9 @@ def _tcp(told: TcpInfo | None) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-def _end(effort: Effort, counted: Counted | None) -> dict[str, Any]:
+def _end(effort: dict[str, float | None], counted: Counted | None) -> dict[str, Any]:
     return {
-        **effort._asdict(),
+        **effort,
         "received_bytes": counted.received if counted else None,
         "sent_bytes": counted.sent if counted else None,
     }

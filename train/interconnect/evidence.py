@@ -70,14 +70,14 @@ class Effort(NamedTuple):
 
 class Watch:
     """Context: what this thread used meanwhile, and what passed the interface of its node, and its
-    InfiniBand ports together (None: it has none that can be read)."""
+    InfiniBand ports together (None: it has none that can be read). interface None: no bytes."""
 
-    def __init__(self, interface: str) -> None:
+    def __init__(self, interface: str | None) -> None:
         self._interface = interface
 
     def __enter__(self) -> Watch:
-        self._all = read_counters()
-        self._counted = self._all.get(self._interface)
+        self._all = read_counters() if self._interface is not None else {}
+        self._counted = self._all.get(self._interface or "")
         self._delay = _run_delay()
         self._cpu, self._wall = time.thread_time(), time.perf_counter()
         return self
@@ -92,8 +92,8 @@ class Watch:
         delay = _run_delay()
         waited = None if delay is None or self._delay is None else delay - self._delay
         self.effort = Effort(cpu, waited, wall)
-        now = read_counters()
-        self.counted = _difference(self._counted, now.get(self._interface))
+        now = read_counters() if self._interface is not None else {}
+        self.counted = _difference(self._counted, now.get(self._interface or ""))
         self.ports = _ports(self._all, now)
 
 

@@ -114,7 +114,8 @@ class Calibrated(Frozen):
 
 
 class Tournament(Frozen):
-    """company: pairs that ran at the same time at most. cut: why not all rounds were measured."""
+    """company: pairs that ran at the same time at most. streams: connections of each pair. cut: why
+    not all rounds were measured."""
 
     schema_version: int = Field(1, ge=1, le=1)
     started_at: AwareDatetime
@@ -123,6 +124,7 @@ class Tournament(Frozen):
     lost: dict[str, str]  # node -> why
     noise: Noise | None
     company: int
+    streams: int = 1
     cut: str | None = None
     measurements: tuple[Measurement, ...]
     decision: Decision

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -18,21 +19,34 @@ TRIED = 5
 _NOISE = "noise"
 
 
+#: One connection may be the limit where an end computes for so much of the time.
+_COMPUTES = 0.3
+#: So many connections are tried then, as long as each step gains so much.
+STREAMS, GAIN = (4, 16), 1.2
+
+
 class Steady(NamedTuple):
-    """noise: None where no pair gave a number. company: pairs that may run at the same time."""
+    """noise: None where no pair gave a number. company: pairs that may run at the same time.
+    streams: connections that each of them needs."""
 
     noise: Noise | None
     company: int
+    streams: int
 
 
-async def look_at_noise(run: Run, first: Round) -> Steady:
+async def look_at_noise(run: Run, first: Round, use: Callable[[int], None]) -> Steady:
     """One pair alone, twice; then some pairs alone, and in less and less company until it costs
-    them no more than 1 - TOGETHER. first: pairs that share no node."""
+    them no more than 1 - TOGETHER.
+
+    first: pairs that share no node. use: how many connections all later calls of ``run`` make.
+    """
     alone: dict[Pair, list[float]] = {}
     steady: Measurement | None = None
+    streams = 1
     for pair in first[:TRIED]:
         (found,) = await run((pair,), _NOISE)
         if found.rates and steady is None:
+            streams, found = await _filled(run, pair, found, use)
             (again,) = await run((pair,), _NOISE)
             steady = found.model_copy(update={"rates": (*found.rates, *again.rates)})
             found = steady
@@ -41,7 +55,7 @@ async def look_at_noise(run: Run, first: Round) -> Steady:
         if len(alone) == COMPARED:
             break
     if steady is None:
-        return Steady(None, len(first))
+        return Steady(None, len(first), streams)
     together, company = await _company(run, first, alone)
     return Steady(
         Noise(
@@ -50,7 +64,30 @@ async def look_at_noise(run: Run, first: Round) -> Steady:
             together=together,
         ),
         company,
+        streams,
     )
+
+
+async def _filled(
+    run: Run, pair: Pair, one: Measurement, use: Callable[[int], None]
+) -> tuple[int, Measurement]:
+    """The number of connections beyond which the pair gains little, and what it reached."""
+    streams, best = 1, one
+    for more in STREAMS:
+        if not _computes(best):
+            break
+        use(more)
+        (found,) = await run((pair,), _NOISE)
+        if not found.rates or np.median(found.rates) < GAIN * np.median(best.rates):
+            break
+        streams, best = more, found
+    use(streams)
+    return streams, best
+
+
+def _computes(measurement: Measurement) -> bool:
+    ends = (measurement.at_sender, measurement.at_receiver)
+    return any(end is not None and end.cpu_s > _COMPUTES * end.wall_s for end in ends)
 
 
 async def _company(

@@ -12,6 +12,7 @@ import socket
 import statistics
 import struct
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -31,7 +32,8 @@ _PING = b"12345678"
 class Plan(NamedTuple):
     """samples: of about ``sample_s`` seconds each, within these sizes in bytes. Of each, the first
     ``skip`` bytes are not counted. check: bytes that are compared, before and after. After
-    limit_s seconds no further sample is begun; after give_up_s the measurement has failed."""
+    limit_s seconds no further sample is begun; after give_up_s the measurement has failed.
+    streams: connections at the same time (train.interconnect.streams)."""
 
     samples: int = 7
     sample_s: float = 0.25
@@ -41,6 +43,7 @@ class Plan(NamedTuple):
     check: int = 1 << 20
     limit_s: float = 15.0
     give_up_s: float = 60.0
+    streams: int = 1
 
 
 class Sent(NamedTuple):
@@ -64,7 +67,14 @@ def pattern(seed: int) -> bytes:
     return np.random.default_rng(seed).bytes(BLOCK)
 
 
-def send(connection: socket.socket, plan: Plan, seed: int) -> Sent:
+#: From the size of a sample that one connection would take to that of all that run together; may
+#: wait for the others.
+Agree = Callable[[int], int]
+
+
+def send(
+    connection: socket.socket, plan: Plan, seed: int, agree: Agree = lambda size: size
+) -> Sent:
     """
     Raises:
         OSError: the other end is gone, or silent for longer than the connection's time limit, or
@@ -89,7 +99,7 @@ def send(connection: socket.socket, plan: Plan, seed: int) -> Sent:
     while seconds < plan.sample_s / 2 and size < wanted:
         size, seconds = wanted, transfer(wanted, _TRIED)
         wanted = _next_size(size, seconds, plan)
-    size = wanted
+    size = agree(wanted)
     for number in range(plan.samples):
         if number and time.perf_counter() - begin > plan.limit_s:
             break
@@ -100,7 +110,11 @@ def send(connection: socket.socket, plan: Plan, seed: int) -> Sent:
     return Sent(statistics.median(pings) / 2, min(pings) / 2, told)
 
 
-def receive(connection: socket.socket, plan: Plan, seed: int) -> Received:
+#: Told of each part of a counted transfer: how many bytes just arrived.
+Note = Callable[[int], None]
+
+
+def receive(connection: socket.socket, plan: Plan, seed: int, note: Note | None = None) -> Received:
     """
     Raises:
         OSError: as ``send``.
@@ -117,7 +131,8 @@ def receive(connection: socket.socket, plan: Plan, seed: int) -> Received:
         if size == 0:
             break
         expected = data if purpose == _COMPARED else None
-        seconds, differ = _take(connection, size, plan.skip, room, expected)
+        counting = note if purpose == _COUNTED else None
+        seconds, differ = _take(connection, size, plan.skip, room, expected, counting)
         connection.sendall(b"k")
         total += size
         wrong += differ
@@ -163,6 +178,7 @@ def _take(
     skip: int,
     room: memoryview,
     expected: npt.NDArray[np.uint8] | None,
+    note: Note | None,
 ) -> tuple[float, int]:
     """Seconds from ``skip`` bytes on, or from the start for less; bytes that differ."""
     taken = wrong = 0
@@ -180,6 +196,8 @@ def _take(
                 np.count_nonzero(np.frombuffer(room[:got], np.uint8) != expected[at : at + got])
             )
         taken += got
+        if note is not None:
+            note(got)
         if not counted and taken == skip:
             counted, begin = True, time.perf_counter()
     return time.perf_counter() - begin, wrong

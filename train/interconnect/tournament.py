@@ -92,6 +92,10 @@ async def play(
     done: list[Measurement] = []
     calls = 0
 
+    def use(streams: int) -> None:
+        nonlocal plan
+        plan = plan._replace(streams=streams)
+
     async def run(pairs: Round, phase: str) -> list[Measurement]:
         nonlocal calls
         found = await coordinator.measure(pairs, plan, phase)
@@ -101,7 +105,7 @@ async def play(
 
     say("how steady is one pair, and how much company does it bear")
     # drawn, so that those who run at the same time do not all share one pair of switches
-    noise, company = await look_at_noise(run, some_partners(count, 1, seed)[0])
+    noise, company, streams = await look_at_noise(run, some_partners(count, 1, seed)[0], use)
     most = clock.rounds(calls, _FOR_RETESTS)
     few = None if most is None else max(1, int(_FOR_UPLINKS * most))
     across = uplink_rounds(leaves, seed, apart=company < count // 2, most=few) if leaves else []
@@ -128,6 +132,7 @@ async def play(
             lost=coordinator.lost,
             noise=noise,
             company=company,
+            streams=streams,
             cut=cut,
             measurements=tuple(done),
             decision=decision,

@@ -156,6 +156,10 @@ def test_links_that_were_hardly_loaded_are_no_pass() -> None:
 def test_one_stream_is_no_proof_against_a_fast_line() -> None:
     (found,) = against_spec(GOOD, 100e9)
     assert (found.weight, found.what) == ("open", "below spec")
+    many = run(tournament(streams=16), facts=FACTS)
+    (found,) = against_spec(many, 100e9)
+    assert found.weight == "fault"
+    assert "1 connections, this run's 16" in next(iter(refusals(baseline_of(GOOD), many, NOW)))
 
 
 def test_what_links_should_give_is_known_from_the_nodes_or_told() -> None:

@@ -7,6 +7,7 @@ import asyncio
 import numpy as np
 import pytest
 
+from train.interconnect.record import End
 from train.interconnect.rounds import Pair
 from train.interconnect.simulate import Noise, SimulatedFabric, blamed_in, calibrate, main
 from train.interconnect.stream import Plan
@@ -60,3 +61,30 @@ def test_the_table(capsys) -> None:
     assert slow.split()[:5] == ["4", "1.0%", "0.5", "100.0%", "0.0%"]
     with pytest.raises(SystemExit):
         main(["--nodes", "2"])
+
+
+def test_more_connections_are_used_where_one_is_the_limit_of_a_processor() -> None:
+    class OfProcessors(SimulatedFabric):
+        """A connection reaches a tenth of the link and keeps a core busy."""
+
+        async def measure(self, pairs, plan, phase):
+            self.used.append(plan.streams)
+            found = await super().measure(pairs, plan, phase)
+            share, busy = (
+                min(1.0, plan.streams / 10),
+                End(cpu_s=0.9, waited_s=0, wall_s=1, received_bytes=None, sent_bytes=None),
+            )
+            return [
+                m.model_copy(update={"rates": tuple(r * share for r in m.rates),
+                                     "at_receiver": busy if share < 1 else m.at_receiver})
+                for m in found
+            ]  # fmt: skip
+
+    fabric = OfProcessors(4, STEADY, 0)
+    fabric.used = []
+    fabric.send[2] *= 0.5
+    found = asyncio.run(play(fabric, Plan(), 0, lambda _: None))
+    assert fabric.used[:3] == [1, 4, 16] and set(fabric.used[3:]) == {16}
+    assert found.streams == 16 and blamed_in(found) == {("n2",)}
+    plain = SimulatedFabric(4, STEADY, 0)
+    assert asyncio.run(play(plain, Plan(), 0, lambda _: None)).streams == 1
