@@ -7,6 +7,7 @@ together received while none of them had come to its end.
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
@@ -111,16 +112,21 @@ def rates_together(progress: Sequence[Progress], samples: int) -> tuple[float, .
 def _together(
     connections: Sequence[socket.socket], work: Callable[[socket.socket], T]
 ) -> tuple[list[T], Effort]:
-    """Effort: of the busiest thread, and of the one that waited longest."""
+    """Effort: of the busiest thread, or of all in Python's own code, which only one of them runs at
+    a time; and of the one that waited longest."""
 
     def watched(connection: socket.socket) -> tuple[T, Effort]:
         with Watch(None) as watch:
             done = work(connection)
         return done, watch.effort
 
+    own = os.times().user
     with ThreadPoolExecutor(len(connections)) as pool:
         told = list(pool.map(watched, connections))
+    own = os.times().user - own
     efforts = [effort for _, effort in told]
     waits = [effort.waited_s for effort in efforts if effort.waited_s is not None]
     busiest = max(efforts, key=lambda effort: effort.cpu_s / effort.wall_s)
-    return [done for done, _ in told], busiest._replace(waited_s=max(waits, default=None))
+    cpu_s = max(busiest.cpu_s, own) if len(connections) > 1 else busiest.cpu_s
+    effort = busiest._replace(cpu_s=cpu_s, waited_s=max(waits, default=None))
+    return [done for done, _ in told], effort
