@@ -92,7 +92,6 @@ def test_a_healthy_network_passes_at_its_ceiling(measuring: Measuring) -> None:
     ("fault", "make", "named"),
     [
         ("node3 at 50 %", lambda p: p.limit("node3", "100mbit"), [("node", ["node3"])]),
-        ("node2 at 25 %", lambda p: p.limit("node2", "50mbit"), [("node", ["node2"])]),
         (
             "node4 sends at 50 %",
             lambda p: p.limit("node4", "100mbit", way="send"),
