@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
+from train.interconnect import steady
 from train.interconnect.agent import run_agent
 from train.interconnect.coordinator import Coordinator
 from train.interconnect.lines import Lines
@@ -18,6 +19,13 @@ from train.interconnect.rounds import Pair
 from train.interconnect.stream import Plan
 from train.interconnect.tournament import play
 from train.interfaces import Interface
+
+
+@pytest.fixture(autouse=True)
+def one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loopback is always its processors' limit, and samples of 5 ms are too short to share."""
+    monkeypatch.setattr(steady, "STREAMS", ())
+
 
 QUICK = Plan(samples=3, sample_s=0.005, largest=1 << 20)
 LOOPBACK = Interface("lo", "127.0.0.1")
