@@ -81,18 +81,31 @@ def fit(timed: Sequence[Timed], cost: Cost, seed: int = 0) -> Fit:
     Raises:
         ValueError: fewer than two sizes, or none with a time above 0.
     """
+    link, errors = line(timed, cost)
+    parts = _parts(timed, cost)
+    random = np.random.default_rng(seed)
+    drawn = np.stack([resampled_medians(t.seconds, RESAMPLES, random) for t in timed], axis=1)
+    resampled = np.array([_solve(parts, times) for times in drawn])
+    return Fit(cost, link, resampled, float(np.abs(errors).max()))
+
+
+def line(timed: Sequence[Timed], cost: Cost) -> tuple[Link, Floats]:
+    """The estimate of :func:`fit` alone, and its relative error at each time.
+
+    Raises:
+        ValueError: as ``fit``.
+    """
     if len({(t.ranks, t.bytes) for t in timed}) < 2:
         raise ValueError(f"found {len(timed)} sizes, expected two or more: a line needs two points")
     if any(min(t.seconds) <= 0 for t in timed):
         raise ValueError("found a time of 0 s or less, expected more")
-    parts = np.array([cost(t.ranks, t.bytes)[:2] for t in timed])
-    medians = np.array([t.median for t in timed])
+    parts, medians = _parts(timed, cost), np.array([t.median for t in timed])
     alpha, beta = _solve(parts, medians)
-    random = np.random.default_rng(seed)
-    drawn = np.stack([resampled_medians(t.seconds, RESAMPLES, random) for t in timed], axis=1)
-    resampled = np.array([_solve(parts, times) for times in drawn])
-    errors = np.abs(parts @ [alpha, beta] / medians - 1)
-    return Fit(cost, Link(alpha, beta), resampled, float(errors.max()))
+    return Link(alpha, beta), parts @ [alpha, beta] / medians - 1
+
+
+def _parts(timed: Sequence[Timed], cost: Cost) -> Floats:
+    return np.array([cost(t.ranks, t.bytes)[:2] for t in timed])
 
 
 def resampled_medians(samples: Sequence[float], count: int, random: np.random.Generator) -> Floats:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from analysis.model.fit import WORST, Cost, Fit, Foretold, Timed, fit
+from analysis.model.fit import WORST, Cost, Fit, Floats, Foretold, Timed, fit, line
 
 #: Sizes on either side of a break; two would be met exactly by any line.
 LEAST = 4
@@ -53,17 +53,18 @@ def fit_segments(timed: Sequence[Timed], cost: Cost, seed: int = 0) -> Segments:
     Raises:
         ValueError: fewer than two sizes, or none with a time above 0.
     """
-    whole = fit(timed, cost, seed)
     messages = sorted({_message(t) for t in timed})
-    best, least = Segments(whole, whole, 0.0), _criterion(_errors(whole, timed), _ONE)
+    best, least = 0.0, _criterion(line(timed, cost)[1], _ONE)
     for parted in messages[LEAST : len(messages) - LEAST + 1]:
-        below = [t for t in timed if _message(t) < parted]
-        above = [t for t in timed if _message(t) >= parted]
-        found = Segments(fit(below, cost, seed), fit(above, cost, seed), parted)
-        errors = [*_errors(found.small, below), *_errors(found.large, above)]
+        errors = np.concatenate([line(side, cost)[1] for side in _sides(timed, parted)])
         if (criterion := _criterion(errors, _TWO)) < least:
-            best, least = found, criterion
-    return best
+            best, least = parted, criterion
+    # only what was chosen is drawn anew for its intervals
+    if best == 0:
+        whole = fit(timed, cost, seed)
+        return Segments(whole, whole, best)
+    small, large = (fit(side, cost, seed) for side in _sides(timed, best))
+    return Segments(small, large, best)
 
 
 def foretell(found: Segments, timed: Sequence[Timed]) -> tuple[Foretold, ...]:
@@ -76,11 +77,14 @@ def _message(timed: Timed) -> float:
     return timed.bytes / timed.ranks
 
 
-def _errors(found: Fit, timed: Sequence[Timed]) -> list[float]:
-    return [found.seconds(t.ranks, t.bytes) / t.median - 1 for t in timed]
+def _sides(timed: Sequence[Timed], parted: float) -> tuple[list[Timed], list[Timed]]:
+    return (
+        [t for t in timed if _message(t) < parted],
+        [t for t in timed if _message(t) >= parted],
+    )
 
 
-def _criterion(errors: Sequence[float], parameters: int) -> float:
+def _criterion(errors: Floats, parameters: int) -> float:
     """Schwarz's, for Gaussian errors."""
     squares = max(float(np.mean(np.square(errors))), _EXACT**2)
     return len(errors) * math.log(squares) + parameters * math.log(len(errors))

@@ -54,7 +54,7 @@ def run(
     sets: dict[int, Any] = {**chosen, hvd.size(): hvd.global_process_set}
     mesh = _join(interface)
     makers: dict[str, Maker] = {"raw": raw_maker(mesh), "horovod": horovod_maker(sets)}
-    ranks, planned = _ranks(interface), list(plan(hvd.size()))
+    ranks, planned, all_sizes = _ranks(interface), list(plan(hvd.size())), sizes(largest)
     found: list[Series] = []
     so_far = Collectives(
         started_at=began,
@@ -71,7 +71,7 @@ def run(
         if hvd.rank() == 0:
             print(f"{what.way} {what.operation}, {what.place} of place, {what.mode}, "
                   f"{what.ranks} ranks", flush=True)  # fmt: skip
-        chosen_sizes = ladder(what.operation, sizes(largest))
+        chosen_sizes = ladder(what.operation, all_sizes)
         found.append(_series(mesh, makers[what.way], what, chosen_sizes, budget, interface))
         told = {"seconds": time.monotonic() - started, "series": tuple(found)}
         so_far = so_far.model_copy(update=told)

@@ -89,39 +89,34 @@ async def play(
     count = len(coordinator.nodes)
     names = tuple(node.name for node in coordinator.nodes)
     leaves = leaves_of(names, switches or {})
-    done: list[Measurement] = []
-    calls = 0
+    done: list[list[Measurement]] = []  # one for each round
 
     def use(streams: int) -> None:
         nonlocal plan
         plan = plan._replace(streams=streams)
 
     async def run(pairs: Round, phase: str) -> list[Measurement]:
-        nonlocal calls
-        found = await coordinator.measure(pairs, plan, phase)
-        done.extend(found)
-        calls += 1
-        return found
+        done.append(await coordinator.measure(pairs, plan, phase))
+        return done[-1]
 
     say("how steady is one pair, and how much company does it bear")
     # drawn, so that those who run at the same time do not all share one pair of switches
     noise, company, streams = await look_at_noise(run, some_partners(count, 1, seed)[0], use)
-    most = clock.rounds(calls, _FOR_RETESTS)
+    most = clock.rounds(len(done), _FOR_RETESTS)
     few = None if most is None else max(1, int(_FOR_UPLINKS * most))
     across = uplink_rounds(leaves, seed, apart=company < count // 2, most=few) if leaves else []
     rounds = scheduled(count, company, seed, None if most is None else most - len(across))
     planned = [*((_UPLINKS, pairs) for pairs in across), *((_PAIRS, pairs) for pairs in rounds)]
-    cut, crossed_in = None, list[list[Measurement]]()
+    cut = None
     for number, (phase, pairs) in enumerate(planned, 1):
         if clock.is_late(_FOR_RETESTS):
             cut = f"{number - 1} of {len(planned)} rounds were measured in {clock.spent:.0f} s"
             break
         say(f"round {number} of {len(planned)}: {len(pairs)} pairs, {phase}")
-        crossed_rounds = await run(pairs, phase)
-        if phase == _UPLINKS:
-            crossed_in.append(crossed_rounds)
-    matrix = matrix_from(names, [m for m in done if m.phase == _PAIRS])
-    crossed = crossings(leaves, names, crossed_in) if leaves else {}
+        await run(pairs, phase)
+    matrix = matrix_from(names, [m for found in done for m in found if m.phase == _PAIRS])
+    uplinks = [found for found in done if found[0].phase == _UPLINKS]
+    crossed = crossings(leaves, names, uplinks) if leaves else {}
     decision = decide(matrix, leaves=leaves, crossed=crossed)
 
     def record(retests: Sequence[Retest]) -> Tournament:
@@ -134,7 +129,7 @@ async def play(
             company=company,
             streams=streams,
             cut=cut,
-            measurements=tuple(done),
+            measurements=tuple(m for found in done for m in found),
             decision=decision,
             retests=tuple(retests),
             switches=dict(switches or {}),

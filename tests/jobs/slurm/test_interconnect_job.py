@@ -25,7 +25,7 @@ from jobs.slurm.nodelist import ALL_NODES, Wanted, check_in_use, read_nodes
 from jobs.slurm.validate import phases_named
 from train.collectives.plan import fewer, plan
 from train.config import ConfigError
-from train.interconnect import record, rounds, stream
+from train.interconnect import record, rounds, stream, tournament
 from train.interconnect.rounds import everyone, some_partners
 
 
@@ -43,6 +43,7 @@ def test_both_sides_agree_when_nodes_meet_only_some_others() -> None:
     assert interconnect.ALL_PAIRS == record.ALL_PAIRS
     assert interconnect.PARTNERS == rounds.PARTNERS
     assert stream.Plan().give_up_s < interconnect.PAIR_GIVEN_UP_S
+    assert interconnect.RETESTS == (6 + 3) * tournament.RETESTED
 
 
 @pytest.mark.parametrize("nodes", [2, 3, 4, 7, 64, 128, 129, 1024])
