@@ -47,13 +47,13 @@ def build_parts(config: RunConfig, data: Dataset, runtime: Runtime) -> Parts:
     plan = checked_plan(config, len(data.train_y))
     used = used_subset(data.train_y, config.data_fraction)
     height, width, channels = data.train_x.shape[1:]
-    pixels = channel_statistics(data.train_x) if technique.standardise else None
+    pixels = channel_statistics(data.train_x, used) if technique.standardise else None
 
     def build(seed: StepSeed) -> tf.keras.Model:
         shape = (height, width, channels)
         model = build_model(config, shape, len(data.classes), seed, pixels, config.gpus)
         if technique.initialisation == "whitened":
-            whiten_first_layer(model, data.train_x)
+            whiten_first_layer(model, data.train_x, used)
         return model
 
     if runtime.distribution is not None:

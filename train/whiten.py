@@ -9,13 +9,14 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from train.data.arrays import Pixels
+from train.data.split import Indices
 
 _IMAGES = 2000  # of the training set, evenly spaced
 _PLACES = 16  # along each side of an image, at most
 _AT_ONCE = 200  # images whose patches are held at a time
 
 
-def whiten_first_layer(model: tf.keras.Model, images: Pixels) -> None:
+def whiten_first_layer(model: tf.keras.Model, images: Pixels, used: Indices) -> None:
     """Set the filters of ``conv1`` to the principal components of what it sees, and the opposites.
 
     Each component c gives the filters c and -c, since the ReLU behind keeps one half of each, and
@@ -23,13 +24,13 @@ def whiten_first_layer(model: tf.keras.Model, images: Pixels) -> None:
     2019 ("How to train your ResNet", part 8) and Jordan 2024 (2404.00498), who keep
     theirs fixed; here they train on. Filters beyond twice the patch's numbers stay as drawn.
 
-    images: uint8 [N, H, W, C], the whole training set, of which evenly spaced ones are looked at:
-    equal on all ranks, whatever the seed.
+    images: uint8 [N, H, W, C], the training set; used: sorted indices of those that the run trains
+    on, of which evenly spaced ones are looked at: equal on all ranks, whatever the seed.
     """
     layer, scale = model.get_layer("conv1"), model.get_layer("scale")
-    chosen = np.linspace(0, len(images) - 1, min(len(images), _IMAGES)).astype(np.int64)
+    chosen = used[np.linspace(0, len(used) - 1, min(len(used), _IMAGES)).astype(np.int64)]
     scaled = [
-        scale(images[np.sort(chosen[start : start + _AT_ONCE])]).numpy()
+        scale(images[chosen[start : start + _AT_ONCE]]).numpy()
         for start in range(0, len(chosen), _AT_ONCE)
     ]
     height, width, channels, filters = layer.kernel.shape

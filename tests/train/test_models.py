@@ -165,9 +165,8 @@ def test_standardised_images_have_mean_0_and_deviation_1() -> None:
 
     images = np.random.default_rng(0).integers(0, 256, (50, 8, 8, 3), dtype=np.uint8)
     images[..., 1] //= 7
-    net, _ = build(
-        "resnet_mini", (8, 8, 3), 4, "none", {"standardise": True}, channel_statistics(images)
-    )
+    pixels = channel_statistics(images, np.arange(50))
+    net, _ = build("resnet_mini", (8, 8, 3), 4, "none", {"standardise": True}, pixels)
     seen = net.get_layer("scale")(images).numpy().astype(np.float64)
     np.testing.assert_allclose(seen.mean((0, 1, 2)), 0, atol=1e-5)
     np.testing.assert_allclose(seen.std((0, 1, 2)), 1, atol=1e-5)

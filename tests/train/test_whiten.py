@@ -26,11 +26,11 @@ def whitened(images: np.ndarray, model: str = "resnet_mini", **changes: object):
     from train.whiten import whiten_first_layer
 
     row = {"initialisation": "whitened", "standardise": True}
-    net, _ = build(
-        model, images.shape[1:], 10, "batch_norm", row, channel_statistics(images), **changes
-    )
+    used = np.arange(len(images))
+    pixels = channel_statistics(images, used)
+    net, _ = build(model, images.shape[1:], 10, "batch_norm", row, pixels, **changes)
     before = net.get_layer("conv1").kernel.numpy()
-    whiten_first_layer(net, images)
+    whiten_first_layer(net, images, used)
     return net, before
 
 
