@@ -31,10 +31,15 @@ def apart(configs: Sequence[RunConfig]) -> dict[str, Settings]:
         groups.setdefault(config.technique.name, []).append(flat[config.cell_id()])
     keys = _varying(list(flat.values()), own=False)
     for cells in groups.values():
-        keys |= _varying(cells, own=True)
-    shown = [place for place in keys if not _of_another_kind(place, keys)]
+        for place, kinds in _varying(cells, own=True).items():
+            keys[place] = keys.get(place, set()) | kinds
     return {
-        cell: {key.removesuffix(".name"): _text(found.get((own, key))) for own, key in shown}
+        cell: {
+            place[1].removesuffix(".name"): _text(found.get(place))
+            if _kind(place, found) in kinds
+            else ""
+            for place, kinds in keys.items()
+        }
         for cell, found in flat.items()
     }
 
@@ -61,16 +66,24 @@ def _flat(config: RunConfig) -> Iterator[tuple[Place, Any]]:
             yield (True, key), value
 
 
-def _varying(cells: Sequence[Mapping[Place, Any]], *, own: bool) -> dict[Place, None]:
-    keys = dict.fromkeys(key for cell in cells for key in cell if key[0] is own)
-    return {key: None for key in keys if any(cell.get(key) != cells[0].get(key) for cell in cells)}
+def _varying(cells: Sequence[Mapping[Place, Any]], *, own: bool) -> dict[Place, set[Any]]:
+    """Places -> the kinds in which they differ between cells of that kind."""
+    found: dict[Place, set[Any]] = {}
+    for place in dict.fromkeys(key for cell in cells for key in cell if key[0] is own):
+        first: dict[Any, Any] = {}
+        for cell in cells:
+            kind, value = _kind(place, cell), cell.get(place)
+            if first.setdefault(kind, value) != value:
+                found.setdefault(place, set()).add(kind)
+    return found
 
 
-def _of_another_kind(place: Place, keys: Mapping[Place, None]) -> bool:
-    """A number of a kind where the kind itself differs: its name says enough."""
+def _kind(place: Place, cell: Mapping[Place, Any]) -> Any:
+    """Of which kind a cell's number is, sgd of its momentum; None for all that is no number of a
+    kind. Where kinds differ, their names say enough of the rest."""
     own, key = place
     kind, _, part = key.partition(".")
-    return bool(part) and part != "name" and (own, f"{kind}.name") in keys
+    return cell.get((own, f"{kind}.name")) if part and part != "name" else None
 
 
 def _text(value: Any) -> str:

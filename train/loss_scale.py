@@ -29,17 +29,17 @@ class LossScale(tf.Module):
         self.good_steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="good_steps")
         self._grow_after = grow_after
 
-    def scaled(self, loss: tf.Tensor) -> tf.Tensor:
-        """float32 scalar: what to differentiate in the loss's place."""
-        return loss * self.scale
+    def scaled(self, values: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """float32: what to differentiate in the loss's place, what travels in float16."""
+        return [value * self.scale for value in values]
 
     def unscaled(self, gradients: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """float32 gradients of the loss itself; what overflowed stays infinite or NaN."""
         return [gradient / self.scale for gradient in gradients]
 
     def update(self, finite: tf.Tensor) -> None:
-        """After each step. finite: bool scalar, of all ranks' gradients before they travelled; the
-        same on all ranks.
+        """After each step. finite: bool scalar, of the gradient that all ranks got; the same on all
+        ranks.
 
         Not finite: half the scale, at least 1. Finite ``grow_after`` times in a row: twice the
         scale, unless that is beyond float32.
@@ -57,8 +57,8 @@ class NoLossScale:
 
     variables: tuple[tf.Variable, ...] = ()
 
-    def scaled(self, loss: tf.Tensor) -> tf.Tensor:
-        return loss
+    def scaled(self, values: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        return list(values)
 
     def unscaled(self, gradients: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         return list(gradients)

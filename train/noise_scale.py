@@ -111,8 +111,8 @@ def same_data_alarm(
     and b / 250. ``compression`` says which of "none", "fp16" and "bf16". The alarm wants nine of
     ten steps below the bound, not counting those that are not finite or have no gradient.
 
-    It does not see ranks whose images are the same but whose dropout, augmentation or gradient
-    noise is their own, nor that only some of them, or of their images, are the same, nor ranks
+    It does not see ranks whose images are the same but whose dropout or gradient noise is their
+    own, nor that only some of them, or of their images, are the same, nor ranks
     that draw from the same images in orders of their own. Given the gradients of single batches,
     with accumulation it does not see ranks that repeat each other, since a rank's own batches
     differ: the caller asks again with those of ranks.

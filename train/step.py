@@ -22,7 +22,7 @@ import tensorflow as tf
 from train.adascale import AdaScale
 from train.graph import graph
 from train.layers import StepSeed, draw_number
-from train.loss_scale import build_loss_scale
+from train.loss_scale import NoLossScale, build_loss_scale
 from train.optimizers import trust_ratios, velocities
 from train.reduce import build_reducer
 from train.sample_noise import sample_weights, sigma_for
@@ -84,6 +84,8 @@ class TrainStep:
         self.size = size
         self.adascale = adascale
         self.loss_scale = build_loss_scale(technique.precision)
+        # what float16 would lose on its way between the ranks it loses in the backward pass too
+        self._wire_scale = self.loss_scale if technique.compression == "fp16" else NoLossScale()
         self._reduce_over_ranks = build_reducer(technique, size)
         self._velocities = velocities(optimizer, technique.optimizer)
         self._last_rate: float | None = None
@@ -117,9 +119,7 @@ class TrainStep:
         applied = math.isfinite(big_sq)
         if applied:
             self._apply(gradients, rate)
-        # by the ranks' own gradients: what overflows on the wire, where they travel unscaled, is no
-        # fault of the scale (and what is below 6e-8 there vanishes, whatever the scale was)
-        self.loss_scale.update(tf.constant(math.isfinite(small_sq)))
+        self.loss_scale.update(tf.constant(applied))
         return StepResult(
             loss=loss,
             correct=correct,
@@ -175,7 +175,7 @@ class TrainStep:
             if noisy:
                 weights = sample_weights(tf.shape(labels)[0], sigma, self.seed.value)
                 objective = tf.reduce_mean(losses * weights)
-            objective = self.loss_scale.scaled(objective)
+            (objective,) = self.loss_scale.scaled([objective])
         gradients = tape.gradient(objective, self.model.trainable_variables)
         gradients = self.loss_scale.unscaled(gradients)
         hits = tf.equal(tf.argmax(logits, axis=-1), labels)
@@ -203,8 +203,9 @@ class TrainStep:
     def _reduce(
         self, gradients: list[tf.Tensor], square: tf.Tensor
     ) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
-        reduced = self._reduce_over_ranks(gradients, square)
-        return reduced.gradients, reduced.small, squared_norm(reduced.gradients)
+        reduced = self._reduce_over_ranks(self._wire_scale.scaled(gradients), square)
+        mean = self._wire_scale.unscaled(reduced.gradients)
+        return mean, reduced.small, squared_norm(mean)
 
     @graph
     def _own_square(self, own: list[tf.Tensor]) -> tf.Tensor:

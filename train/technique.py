@@ -94,6 +94,12 @@ class Technique(Frozen):
                 "optimizer novograd_tfa with precision mixed_float16: a first step that the loss "
                 "scale skips leaves its second moment unset; use novograd"
             )
+        if self.zero_gamma and isinstance(self.optimizer, NovoGradTfa):
+            raise ValueError(
+                "optimizer novograd_tfa with zero_gamma: it divides by the norm of a variable's "
+                "first gradient, which is 0 in a branch that starts closed, so the second step "
+                "there is 32 times too long; use novograd"
+            )
         if self.lr_scaling == "adascale":
             self._refuse_with_adascale()
         if isinstance(self.batch_growth, Grow):

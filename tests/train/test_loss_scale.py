@@ -66,7 +66,7 @@ def test_scaling_and_back_changes_no_bit(invariant):
     def gradient(scale: LossScale | None) -> np.ndarray:
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean(tf.sin(weights) * tf.exp(weights))
-            loss = scale.scaled(loss) if scale else loss
+            (loss,) = scale.scaled([loss]) if scale else [loss]
         found = tape.gradient(loss, [weights])
         return (scale.unscaled(found) if scale else found)[0].numpy()
 
@@ -84,7 +84,7 @@ def test_keeps_gradients_that_float16_loses(invariant):
     def gradient(scale: LossScale | NoLossScale) -> float:
         with tf.GradientTape() as tape:
             output = tf.cast(weight, tf.float16) * tf.constant(1e-5, tf.float16)
-            loss = scale.scaled(tf.cast(output, tf.float32) * 1e-4)
+            (loss,) = scale.scaled([tf.cast(output, tf.float32) * 1e-4])
         return float(scale.unscaled(tape.gradient(loss, [weight]))[0])
 
     assert gradient(NoLossScale()) == 0  # 1e-9 is below float16's least number
@@ -103,7 +103,7 @@ def test_nothing_where_the_range_suffices(precision):
 
     scale = build_loss_scale(precision)
     loss, gradients = tf.constant(3.0), [tf.constant([1.0, np.inf])]
-    assert scale.scaled(loss) is loss
+    assert scale.scaled([loss])[0] is loss
     assert scale.unscaled(gradients)[0] is gradients[0]
     assert tuple(scale.variables) == () and scale.update(tf.constant(False)) is None
     assert isinstance(build_loss_scale("mixed_float16"), LossScale)

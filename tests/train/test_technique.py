@@ -41,6 +41,10 @@ def test_rules_scale_against_the_base_batch(rule: str, expected: float) -> None:
         ),
         ({"zero_gamma": True}, "zero_gamma .* which is none: choose one, e.g. batch_norm"),
         (
+            {"optimizer": NovoGradTfa(), "normalisation": "batch_norm", "zero_gamma": True},
+            "novograd_tfa with zero_gamma: .* 32 times too long; use novograd",
+        ),
+        (
             {"reduction": "adasum", "compression": "fp16"},
             "dot products of whole gradients, which compression fp16 rounds: say .*none",
         ),

@@ -27,7 +27,7 @@ CASES = {
     "sgd": {"optimizer": Sgd(momentum=0.9), "clip_norm": 1.0},
     "adam": {"optimizer": Adam(), "label_smoothing": 0.1},
     "lamb": {"optimizer": Lamb(weight_decay=0.01)},
-    "larc": {"optimizer": Larc(), "zero_gamma": True},
+    "larc": {"optimizer": Larc()},
 }
 
 
