@@ -59,7 +59,15 @@ def in_order(table: pd.DataFrame, techniques: Sequence[str]) -> pd.DataFrame:
     place = {name: i for i, name in enumerate(techniques)}
     ranked = table.assign(_place=[place.get(name, len(place)) for name in table["technique"]])
     by = [name for name in _SORTED_BY if name in ranked]
-    return ranked.sort_values(by, kind="stable").drop(columns="_place").reset_index(drop=True)
+    ordered = ranked.sort_values(by, kind="stable", key=_by_numbers)
+    return ordered.drop(columns="_place").reset_index(drop=True)
+
+
+def _by_numbers(column: pd.Series[Any]) -> pd.Series[Any]:
+    """Of a column of words, accumulation 4 before accumulation 16."""
+    if column.name != "context":
+        return column
+    return column.str.replace(r"\d+", lambda found: found[0].zfill(12), regex=True)
 
 
 def values(column: pd.Series[Any]) -> list[float]:

@@ -144,5 +144,14 @@ def test_order_is_that_of_the_manifest_then_ranks() -> None:
     ]  # fmt: skip
 
 
+def test_contexts_are_ordered_by_their_numbers() -> None:
+    contexts = ["accumulation 16", "", "accumulation 4", "accumulation 8"]
+    table = frame(
+        [{"technique": "z", "context": context} for context in contexts],
+        {"technique": "string", "context": "string"},
+    )
+    assert list(in_order(table, ["z"])["context"]) == ["", *(contexts[i] for i in (2, 3, 0))]
+
+
 def test_values_leave_nulls_out() -> None:
     assert values(pd.Series([1, None, 3], dtype="Float64")) == [1.0, 3.0]

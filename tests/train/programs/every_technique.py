@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import sys
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -66,12 +67,23 @@ def main() -> None:
             continue  # between ranks only
         config = config_for(name, runtime.size, batch, accumulation)
         parts = build_parts(config, data, runtime)
-        plan = parts.plan.epochs[0]
         # what the network computes: biases before batch norm have no gradient but round-off, which
         # Adam turns into whole steps, and no effect
         probe = data.train_x[: 2 * BASE_BATCH]
         before = parts.model(probe, training=True).numpy()
-        batches = epoch_batches(config, data, parts.used, plan, runtime.rank, runtime.size)
+        wanted = MORE_STEPS if runtime.size > 1 else STEPS
+        plans = parts.plan.epochs[:2]
+        if row.fields["batch_growth"]["name"] == "grow":
+            assert plans[1].accumulation == 2 * plans[0].accumulation
+            steps = (1, wanted - 1)  # all but the first are grown
+        else:
+            steps = (len(data.train_y), 0)  # as many as it takes: a loss scale skips some
+        batches = chain.from_iterable(
+            islice(
+                epoch_batches(config, data, parts.used, plan, runtime.rank, runtime.size), count
+            )
+            for plan, count in zip(plans, steps, strict=True)
+        )
         file = out / f"{name}-{runtime.size}-{accumulation}-{runtime.rank}.npz"
         applied = 0
         for number, step_batches in enumerate(batches):
@@ -80,7 +92,7 @@ def main() -> None:
             if applied == STEPS and not file.exists():
                 after = parts.model(probe, training=True).numpy()
                 np.savez(file, *weights_of(parts.model), before=before, after=after)
-            if applied == (MORE_STEPS if runtime.size > 1 else STEPS):
+            if applied == wanted:
                 break
         bits = b"".join(weight.tobytes() for weight in weights_of(parts.model))
         result[name] = {"hash": hashlib.sha256(bits).hexdigest(), "file": str(file)}
