@@ -123,7 +123,8 @@ def main() -> None:
     for name, cost in found.items():
         print(f"{name:10} {cost.seconds:6.3f} s  {cost.ratio:5.2f}  {cost.cpu_ratio:5.2f}")
     dear = [name for name, cost in found.items() if cost.ratio > BOUND]
-    print(f"at most {BOUND} on a CPU is wanted: " + (f"not {', '.join(dear)}" if dear else "all are"))
+    told = f"not {', '.join(dear)}" if dear else "all are"
+    print(f"at most {BOUND} on a CPU is wanted: {told}")
 
 
 if __name__ == "__main__":

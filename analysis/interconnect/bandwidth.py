@@ -125,11 +125,18 @@ def _elsewhere(found: Collectives) -> Iterator[Finding]:
                 evidence=f"collectives by {way}: the interfaces carried {share:.0%} of what the "
                 "ranks must send: the traffic takes another way, or RDMA that nothing counts here",
             )  # fmt: skip
-    ports = sum(c.port_sent_bytes or 0 for s in counted if s.way == "horovod" for c in s.carried)
-    through = sum(s.payload_bytes for s in counted if s.way == "horovod")
-    if ports > through / 2:
+    if through_ports(found):
         why = "Horovod's collectives went through the InfiniBand ports, plain sockets' did not"
         yield Finding(weight="remark", what="RDMA", evidence=why)
+
+
+def through_ports(found: Collectives) -> bool | None:
+    """Whether Horovod's collectives went through InfiniBand ports; None: nothing was counted."""
+    counted = [s for s in found.series if s.way == "horovod" and s.payload_bytes and not s.error]
+    sent = [c.port_sent_bytes for s in counted for c in s.carried]
+    if not sent:
+        return None
+    return sum(count or 0 for count in sent) > sum(s.payload_bytes for s in counted) / 2
 
 
 def _carried(series: Series) -> float:

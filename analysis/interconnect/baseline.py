@@ -3,19 +3,23 @@ whole: its peers cannot."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import numpy as np
 from pydantic import AwareDatetime, Field, ValidationError
 
+from analysis.interconnect.bandwidth import through_ports
 from analysis.interconnect.nodes import differences
 from analysis.interconnect.run import Run, RunError
+from train.collectives.record import Way
 from train.files import write_atomically
 from train.frozen import Frozen
 from train.interconnect.record import Tournament
 
+#: Sender and receiver -> bit/s, its samples.
+PairsRates = dict[tuple[str, str], tuple[float, ...]]
 BASELINE_NAME = "baseline.json"
 #: Firmware, routes and neighbours change; an older baseline proves nothing.
 MAX_AGE = timedelta(days=90)
@@ -29,9 +33,21 @@ class PairRates(Frozen):
     rates: tuple[float, ...]  # bit/s
 
 
+class SeriesTimes(Frozen):
+    """The largest size of a series of all ranks. seconds: of its calls."""
+
+    name: str
+    way: Way
+    ranks: int
+    bytes: int
+    seconds: tuple[float, ...]
+
+
 class Baseline(Frozen):
     """environment: group, name -> what most nodes say, of facts that equal nodes share.
-    company: pairs that ran at the same time at most. streams: connections of each pair."""
+    company: pairs that ran at the same time at most. streams: connections of each pair.
+    uplinks: from leaf switch to leaf switch, the rates of pairs that loaded the uplink together.
+    through_ports: whether Horovod's collectives went through InfiniBand ports; None: not told."""
 
     schema_version: int = Field(1, ge=1, le=1)
     run: str
@@ -42,6 +58,9 @@ class Baseline(Frozen):
     company: int
     streams: int = 1
     pairs: tuple[PairRates, ...]
+    uplinks: tuple[PairRates, ...] = ()
+    collectives: tuple[SeriesTimes, ...] = ()
+    through_ports: bool | None = None
 
 
 def baseline_of(run: Run) -> Baseline:
@@ -60,9 +79,15 @@ def baseline_of(run: Run) -> Baseline:
         environment=environment(run),
         company=found.company,
         streams=found.streams,
-        pairs=tuple(PairRates(sender=a, receiver=b, rates=rates)
-                    for (a, b), rates in rates_now(found).items()),
-    )  # fmt: skip
+        pairs=_told(rates_now(found)),
+        uplinks=_told(uplinks_now(found)),
+        collectives=series_now(run),
+        through_ports=through_ports(run.collectives) if run.collectives else None,
+    )
+
+
+def _told(rates: PairsRates) -> tuple[PairRates, ...]:
+    return tuple(PairRates(sender=a, receiver=b, rates=own) for (a, b), own in rates.items())
 
 
 def environment(run: Run) -> dict[str, str]:
@@ -131,11 +156,35 @@ def refusals(baseline: Baseline, run: Run, now: datetime) -> Iterator[str]:
             yield f"{whose} has no preflight, so nothing tells whether the nodes are the same"
 
 
-def rates_then(baseline: Baseline) -> dict[tuple[str, str], tuple[float, ...]]:
-    return {(p.sender, p.receiver): p.rates for p in baseline.pairs}
+def rates_then(pairs: Sequence[PairRates]) -> PairsRates:
+    return {(p.sender, p.receiver): p.rates for p in pairs}
 
 
-def rates_now(found: Tournament) -> dict[tuple[str, str], tuple[float, ...]]:
+def uplinks_now(found: Tournament) -> PairsRates:
+    """From leaf switch to leaf switch, bit/s: medians of the pairs that crossed together."""
+    rates: dict[tuple[str, str], list[float]] = {}
+    for m in found.measurements:
+        if m.phase == "uplinks" and m.rates:
+            ends = found.switches[m.sender], found.switches[m.receiver]
+            rates.setdefault(ends, []).append(float(np.median(m.rates)))
+    return {ends: tuple(own) for ends, own in rates.items()}
+
+
+def series_now(run: Run) -> tuple[SeriesTimes, ...]:
+    if run.collectives is None:
+        return ()
+    whole = [s for s in run.collectives.series
+             if s.ranks == len(run.collectives.ranks) and s.points]  # fmt: skip
+    return tuple(
+        SeriesTimes(
+            name=f"{s.operation} {s.place} {s.mode}", way=s.way, ranks=s.ranks,
+            bytes=s.points[-1].bytes, seconds=s.points[-1].seconds,
+        )
+        for s in whole
+    )  # fmt: skip
+
+
+def rates_now(found: Tournament) -> PairsRates:
     """Of the pairs that gave any, bit/s."""
     return {
         (m.sender, m.receiver): m.rates

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from analysis.interconnect.baseline import Baseline, impossible, rates_now, rates_then, refusals
+from analysis.interconnect.bandwidth import through_ports
+from analysis.interconnect.baseline import (
+    Baseline,
+    PairsRates,
+    impossible,
+    rates_now,
+    rates_then,
+    refusals,
+    series_now,
+    uplinks_now,
+)
 from analysis.interconnect.expected import expected
-from analysis.interconnect.finding import Finding
+from analysis.interconnect.finding import Finding, Weight
 from analysis.interconnect.run import Run
 from analysis.model.fit import resampled_medians
+from train.collectives.record import WAYS
+from train.interconnect.record import Tournament
 
 #: A median pair below this share of the baseline is a fault, where the interval says so, too.
 SLOWER = 0.90
@@ -24,6 +36,7 @@ ONE_STREAM = 10e9
 #: Links that are loaded less than this share of their rate hide what they lack.
 LOADED = 0.5
 RESAMPLES = 1000
+Key = TypeVar("Key", bound=tuple[str | int, ...])
 
 
 class Ratio(NamedTuple):
@@ -33,16 +46,16 @@ class Ratio(NamedTuple):
     low: float
     high: float
     pairs: int
+    of: str = "pairs"
 
     def __str__(self) -> str:
-        return f"{self.value:.2f} ({self.low:.2f} to {self.high:.2f}, {self.pairs} pairs)"
+        return f"{self.value:.2f} ({self.low:.2f} to {self.high:.2f}, {self.pairs} {self.of})"
 
 
 def ratio(
-    now: dict[tuple[str, str], tuple[float, ...]],
-    then: dict[tuple[str, str], tuple[float, ...]],
-    seed: int = 0,
-) -> Ratio | None:
+    now: Mapping[Key, Sequence[float]], then: Mapping[Key, Sequence[float]], seed: int = 0,
+    of: str = "pairs",
+) -> Ratio | None:  # fmt: skip
     """Pairs and their samples are drawn anew; None: no pair in common."""
     common = sorted(set(now) & set(then))
     if not common:
@@ -57,7 +70,7 @@ def ratio(
     medians = np.median(np.take_along_axis(drawn, chosen, axis=1), axis=1)
     value = float(np.median([np.median(now[p]) / np.median(then[p]) for p in common]))
     low, high = np.percentile(medians, (2.5, 97.5))
-    return Ratio(value, float(low), float(high), len(common))
+    return Ratio(value, float(low), float(high), len(common), of)
 
 
 def against_baseline(
@@ -84,22 +97,81 @@ def against_baseline(
             f"{baseline.run}, {run.tournament.company} now: more is shared than was, or other jobs "
             "use the links",
         )  # fmt: skip
-    mine, before = rates_now(run.tournament), rates_then(baseline)
-    whole = ratio(mine, before)
-    assert whole is not None
-    yield _finding(whole, "fabric", (), f"all pairs reach {whole} of baseline {baseline.run}")
-    for node in run.tournament.nodes:
+    before = rates_then(baseline.pairs)
+    named: set[tuple[str, str]] = set()
+    for name, mine in _populations(run.tournament):
+        whole = ratio(mine, before)
+        if whole is None:
+            continue
+        yield _finding(whole, "fabric", (), f"{name} reach {whole} of baseline {baseline.run}")
+        for node, way, own in _nodes_behind(run.tournament, mine, before, whole):
+            if (node, way) not in named:
+                named.add((node, way))
+                said = f"what it {way}s is {own} of baseline {baseline.run}"
+                yield _finding(own, way, (node,), said)
+    crossed = ratio(uplinks_now(run.tournament), rates_then(baseline.uplinks), of="uplinks")
+    if crossed is not None:
+        said = f"whole leaf switches to each other reach {crossed} of baseline {baseline.run}"
+        yield _finding(crossed, "fabric", (), said)
+    yield from _collectives(run, baseline)
+
+
+def _populations(found: Tournament) -> Iterator[tuple[str, PairsRates]]:
+    """Within leaf switches and across: one may have got slower and the other not."""
+    mine, leaf = rates_now(found), found.switches
+    across = {p: r for p, r in mine.items() if p[0] in leaf and p[1] in leaf
+              and leaf[p[0]] != leaf[p[1]]}  # fmt: skip
+    within = {p: r for p, r in mine.items() if p not in across}
+    if not across or not within:
+        yield "all pairs", mine
+        return
+    yield "pairs within leaf switches", within
+    yield "pairs across leaf switches", across
+
+
+def _nodes_behind(
+    found: Tournament, mine: PairsRates, before: PairsRates, whole: Ratio
+) -> Iterator[tuple[str, str, Ratio]]:
+    """Nodes that lost more than the others did, by their directions."""
+    for node in found.nodes:
         for way, place in (("send", 0), ("receive", 1)):
             own = ratio({p: r for p, r in mine.items() if p[place] == node.name}, before)
             if own is not None and own.value < SLOWER * whole.value and own.high < whole.low:
-                said = f"what it {way}s is {own} of baseline {baseline.run}"
-                yield _finding(own, way, (node.name,), said)
+                yield node.name, way, own
+
+
+def _collectives(run: Run, baseline: Baseline) -> Iterator[Finding]:
+    """The largest size of each series, by way: what Horovod takes may not be what pairs took."""
+    if run.collectives is None:
+        return
+    now, then = (
+        {(s.way, s.name, s.ranks, s.bytes): tuple(1 / one for one in s.seconds) for s in side}
+        for side in (series_now(run), baseline.collectives)
+    )
+    for way in WAYS:
+        own = ratio({k: r for k, r in now.items() if k[0] == way}, then, of="series")
+        if own is None:
+            continue
+        said = f"collectives by {way} reach {own} of the speed of baseline {baseline.run}"
+        finding = _finding(own, "collectives", (), said)
+        if run.collectives.oversubscribed:
+            finding = finding.model_copy(update={"weight": "remark", "what": "collectives"})
+        yield finding
+    if baseline.through_ports and through_ports(run.collectives) is False:
+        yield Finding(
+            weight="fault", what="RDMA",
+            evidence=f"Horovod's collectives went through the InfiniBand ports in {baseline.run}, "
+            "and do not now: look what its data plane fell back to (logs/collectives)",
+        )  # fmt: skip
 
 
 def _finding(found: Ratio, what: str, nodes: tuple[str, ...], said: str) -> Finding:
-    slow = found.value < SLOWER and found.high < SURELY
-    return Finding(weight="fault" if slow else "remark", what=what if slow else "baseline",
-                   nodes=nodes, ratio=found.value, evidence=said)  # fmt: skip
+    """Between a fault and none lies what the interval leaves open."""
+    weight: Weight = "remark"
+    if found.value < SLOWER:
+        weight = "fault" if found.high < SURELY else "open"
+    return Finding(weight=weight, what="baseline" if weight == "remark" else what, nodes=nodes,
+                   ratio=found.value, evidence=said)  # fmt: skip
 
 
 def loaded(run: Run) -> Iterator[Finding]:

@@ -23,12 +23,13 @@ def doubts(found: Tournament) -> Iterator[Finding]:
         alone = len(found.nodes) == 2
         what = TWO_ALONE if alone else "peers"
         yield Finding(weight="open", what=what, evidence=decision.undecided)
-    elif decision.visible is not None and decision.visible < VISIBLE:
-        yield Finding(
-            weight="open", what="scatter",
-            evidence=f"nodes scatter so much that only faults below {decision.visible:.2f} of the "
-            "median would have been seen",
-        )  # fmt: skip
+    for what, visible in (("nodes", decision.visible), ("links", decision.visible_links)):
+        if not decision.undecided and visible is not None and visible < VISIBLE:
+            yield Finding(
+                weight="open", what="scatter",
+                evidence=f"{what} scatter so much that only faults below {visible:.2f} of what is "
+                "usual would have been seen",
+            )  # fmt: skip
     good = [m for m in found.measurements if m.rates]
     busy = [m for m in good if _busy(m)]
     if good and 2 * len(busy) > len(good):
@@ -47,10 +48,11 @@ def doubts(found: Tournament) -> Iterator[Finding]:
             f"{found.noise.cv:.1%}, expected at most {NOISE:.0%}: something else uses these nodes "
             "or links",
         )  # fmt: skip
-    if found.noise is not None and (found.noise.together or 1) < TOGETHER:
+    together = found.noise.together if found.noise is not None else None
+    if together is not None and together < TOGETHER:
         yield Finding(
-            weight="remark", what="contention",
-            evidence=f"pairs in company reach {found.noise.together:.2f} of their rate alone, so "
+            weight="remark" if together else "open", what="contention",
+            evidence=f"pairs in company reach {together:.2f} of their rate alone, so "
             f"no more than {found.company} were measured at the same time: an oversubscribed "
             "fabric, or one machine",
         )  # fmt: skip

@@ -36,6 +36,10 @@ _ODD = (
 #: Of these a healthy link may make some: the permitted bit error rate is not 0.
 _SOME, _FEW = (" symbol_error", " port_rcv_errors"), 10
 _HARMLESS = " port_xmit_wait"  # congestion, counted by design
+#: A user who may not read counters is told so, in these words.
+_REFUSED = re.compile(r"(?i)permission denied|not permitted|may not be run").search
+#: In the kernel's log, which is root's on most systems.
+_OF_ROOT = "Xid errors"
 _GOOD_NAMES = ("yes", "yes, but nothing leads back from the address")
 
 
@@ -46,10 +50,16 @@ class Difference(NamedTuple):
     name: str
     usual: str
     others: dict[str, str]  # node -> what it says instead
+    agree: tuple[str, ...]  # nodes that say what is usual
 
     @property
     def is_grave(self) -> bool:
-        return self.name in _GRAVE or self.name.endswith(_GRAVE_ENDINGS)
+        return _is_grave(self.name)
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether more than half agree: else nobody can say who is right."""
+        return len(self.agree) > len(self.others)
 
 
 class Growth(NamedTuple):
@@ -61,7 +71,15 @@ class Growth(NamedTuple):
     def is_error(self) -> bool:
         if self.name.endswith(_SOME) and self.by <= _FEW:
             return False
-        return self.name in _ERRORS or self.name.endswith(_ERROR_ENDINGS)
+        return _counts_errors(self.name)
+
+
+def _is_grave(name: str) -> bool:
+    return name in _GRAVE or name.endswith(_GRAVE_ENDINGS)
+
+
+def _counts_errors(name: str) -> bool:
+    return name in _ERRORS or name.endswith(_ERROR_ENDINGS)
 
 
 def facts_frame(told: Sequence[NodeFacts]) -> pd.DataFrame:
@@ -90,7 +108,7 @@ def differences(told: Sequence[NodeFacts]) -> tuple[Difference, ...]:
         usual = min(Counter(values.values()).items(), key=lambda item: (-item[1], item[0]))[0]
         others = {node: value for node, value in values.items() if value != usual}
         if others:
-            found.append(Difference(group, name, usual, others))
+            found.append(Difference(group, name, usual, others, tuple(set(values) - set(others))))
     return tuple(found)
 
 
@@ -112,6 +130,9 @@ def growths(told: Sequence[NodeFacts]) -> tuple[Growth, ...]:
 
 def facts_findings(told: Sequence[NodeFacts]) -> Iterator[Finding]:
     for difference in differences(told):
+        if not difference.is_clear:
+            yield _divided(difference)
+            continue
         for node, value in sorted(difference.others.items()):
             yield Finding(
                 weight="fault" if difference.is_grave else "remark",
@@ -131,6 +152,18 @@ def facts_findings(told: Sequence[NodeFacts]) -> Iterator[Finding]:
         )
     yield from _unheard(told)
     yield from _names(told)
+
+
+def _divided(difference: Difference) -> Finding:
+    saying: dict[str, list[str]] = {difference.usual: sorted(difference.agree)}
+    for node, value in sorted(difference.others.items()):
+        saying.setdefault(value, []).append(node)
+    groups = "; ".join(f"{value} ({', '.join(nodes)})" for value, nodes in saying.items())
+    return Finding(
+        weight="open" if difference.is_grave else "remark",
+        what=difference.name if difference.is_grave else "differs",
+        evidence=f"{difference.name}: {groups}: no majority tells who is right",
+    )
 
 
 def _bad(told: Sequence[NodeFacts]) -> Iterator[Finding]:
@@ -166,12 +199,34 @@ def _names(told: Sequence[NodeFacts]) -> Iterator[Finding]:
 
 
 def _unheard(told: Sequence[NodeFacts]) -> Iterator[Finding]:
-    """Facts that some nodes know and others do not: no pass, and no fault."""
+    """Facts that some nodes know and others do not, and what nobody may read: no fault, and no pass
+    where it is what faults are known by."""
     before = [one for one in told if one.when == "before"]
     known = {(f.group, f.name) for one in before for f in one.facts if f.value is not None}
+    refused: dict[str, str] = {}
     for one in before:
-        missing = [f for f in one.facts if f.value is None and (f.group, f.name) in known]
+        unknown = [fact for fact in one.facts if fact.value is None]
+        missing = [fact for fact in unknown if (fact.group, fact.name) in known]
         if missing:
             names = ", ".join(fact.name for fact in missing)
-            yield Finding(weight="remark", what="unknown", nodes=(one.node,),
+            tells = any(_unread(fact.name) == "open" for fact in missing)
+            yield Finding(weight="open" if tells else "remark", what="unknown", nodes=(one.node,),
                           evidence=f"{names}: {missing[0].why}; other nodes tell")  # fmt: skip
+        refused |= {
+            fact.name: fact.why or ""
+            for fact in unknown
+            if fact not in missing and _REFUSED(fact.why or "")
+        }
+    weights: tuple[Weight, ...] = ("open", "remark")
+    for weight in weights:
+        these = [name for name in refused if _unread(name) == weight]
+        if these:
+            why = f"{', '.join(these)}: {refused[these[0]]}, on all nodes"
+            yield Finding(weight=weight, what="unknown", evidence=why)
+
+
+def _unread(name: str) -> Weight:
+    """Faults are known by it, and who may not read it is told so; but the kernel's log is root's
+    nearly everywhere."""
+    tells = _is_grave(name) or _counts_errors(name)
+    return "open" if tells and not name.endswith(_OF_ROOT) else "remark"

@@ -21,7 +21,7 @@ from analysis.interconnect.nodes import facts_frame
 from analysis.interconnect.pairs import pairs_frame
 from analysis.interconnect.run import Run
 from analysis.interconnect.tables import tables_of
-from analysis.interconnect.text import headline, typical_latency
+from analysis.interconnect.text import headline, seen, typical_latency
 from analysis.interconnect.units import bits
 from analysis.interconnect.verdict import Verdict
 from analysis.plots import Figure, inline, standalone
@@ -132,8 +132,11 @@ def facts(run: Run, verdict: Verdict) -> list[tuple[str, str]]:
         found.append(("Median latency", f"{latency * 1e6:.3g} us"))
     if told.noise is not None:
         found.append(("Noise of one pair", f"{told.noise.cv:.2%}"))
+    if told.decision.across is not None:
+        share = f"{told.decision.across:.2f} of those within one"
+        found.append(("Pairs across leaf switches", share))
     if verdict.visible is not None:
-        found.append(("Would have seen", f"a side below {verdict.visible:.2f} of the median"))
+        found.append(("Would have seen", seen(verdict)))
     return found
 
 

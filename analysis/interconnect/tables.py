@@ -122,7 +122,7 @@ def _nodes(run: Run) -> View:
         if fact.value is None
     })  # fmt: skip
     caption = f"What {nodes} nodes say of themselves where they do not agree." + (
-        f" Unknown, which is never a pass: {', '.join(unknown)}." if unknown else ""
+        f" Not known, so not judged: {', '.join(unknown)}." if unknown else ""
     )
     columns = ("group", "fact", "most nodes", "others")
     return View("differences", "Differences between nodes", caption, columns, rows)

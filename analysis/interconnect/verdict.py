@@ -14,6 +14,7 @@ from analysis.interconnect.compared import against_baseline, against_spec, loade
 from analysis.interconnect.doubts import TWO_ALONE, doubts
 from analysis.interconnect.finding import Finding
 from analysis.interconnect.nodes import facts_findings
+from analysis.interconnect.paths import path_findings
 from analysis.interconnect.run import Run
 from train.frozen import Frozen
 from train.interconnect.record import GAVE_UP, Measurement, Retest, Step, Tournament
@@ -22,18 +23,22 @@ from train.interconnect.suspects import Suspect
 Status = Literal["PASS", "FAIL", "UNDECIDED"]
 #: Remarks that say that the whole fabric is as fast as it should be, which frees two nodes alone.
 _HELD = ("baseline", "spec")
-#: Doubts about the run's rates as such.
+#: Doubts about the run's rates as such, and what then is no fault any more.
 _UNSURE = ("cpu-limited", "noise", "interface")
+_BY_RATE = ("node", "send", "receive", "link", "uplink", "uplink-send", "uplink-receive",
+            "fabric", "below spec")  # fmt: skip
 
 
 class Verdict(Frozen):
-    """middle: bit/s, of the median node. visible: share of it below which it looked for faults."""
+    """middle: bit/s, of the median node. visible: share of it below which a side would have been a
+    suspect; visible_links: a link, below this share of what its ends reach with others."""
 
     status: Status
     findings: tuple[Finding, ...]
     nodes: int
     middle: float | None
     visible: float | None
+    visible_links: float | None = None
 
 
 class Yardstick(Frozen):
@@ -51,11 +56,14 @@ def judge(run: Run, yardstick: Yardstick | None = None) -> Verdict:
     against = tuple(_against(run, yardstick or Yardstick()))
     held = any(f.what in _HELD and f.weight == "remark" for f in against)
     own = [f for f in _findings(run) if not (held and f.what == TWO_ALONE)]
-    if any(f.what in _UNSURE and f.weight == "open" for f in own):
-        # a rate that processors or noise made says nothing of the fabric either
-        against = tuple(f.model_copy(update={"weight": "open"}) if f.weight == "fault" else f
-                        for f in against)  # fmt: skip
     findings = (*own, *against)
+    if any(f.what in _UNSURE and f.weight == "open" for f in own):
+        # a rate that processors or noise made says nothing of a link, a node or the fabric
+        findings = tuple(
+            f.model_copy(update={"weight": "open"}) if f.weight == "fault" and f.what in _BY_RATE
+            else f
+            for f in findings
+        )  # fmt: skip
     weights = {finding.weight for finding in findings}
     status: Status = "FAIL" if "fault" in weights else "UNDECIDED" if "open" in weights else "PASS"
     decision = run.tournament.decision if run.tournament else None
@@ -65,6 +73,7 @@ def judge(run: Run, yardstick: Yardstick | None = None) -> Verdict:
         nodes=len(run.tournament.nodes) if run.tournament else 0,
         middle=decision.middle if decision else None,
         visible=decision.visible if decision else None,
+        visible_links=decision.visible_links if decision else None,
     )
 
 
@@ -76,6 +85,9 @@ def _findings(run: Run) -> Iterator[Finding]:
             if phase not in {step.phase for step in run.job.steps}:
                 why = f"{phase} was asked for and not begun: the job was ended before"
                 yield Finding(weight="open", what="not measured", evidence=why)
+        if not run.job.ended:
+            why = "the job was ended, or lost with its first node, before it was done"
+            yield Finding(weight="open", what="stopped", evidence=why)
     yield from _absent(run)
     yield from facts_findings(run.facts)
     if run.collectives is not None:
@@ -91,6 +103,7 @@ def _findings(run: Run) -> Iterator[Finding]:
     yield from _corrupt(found.measurements)
     yield from _suspects(found)
     yield from doubts(found)
+    yield from path_findings(found, run.facts)
 
 
 def _against(run: Run, yardstick: Yardstick) -> Iterator[Finding]:
@@ -170,7 +183,7 @@ def _suspects(found: Tournament) -> Iterator[Finding]:
         if suspect in left:
             continue
         if suspect.ratio is None:
-            if not set(suspect.nodes) <= set(found.lost):
+            if set(suspect.nodes).isdisjoint(found.lost):
                 yield Finding(weight="fault", what="unreachable", nodes=suspect.nodes,
                               evidence=suspect.why)  # fmt: skip
             continue
@@ -210,6 +223,9 @@ def _retested(suspect: Suspect, retest: Retest | None, middle: float | None) -> 
         case "confirmed":
             said = f"{first}; {alone} {retest.ratio:.2f}"
             return Finding(**told, weight="fault", what=retest.kind, evidence=said)
+        case "unsure":
+            said = f"{first}; {alone} {retest.ratio:.2f}: {retest.why}"
+            return Finding(**told, weight="open", what=retest.kind, evidence=said)
         case "recovered":
             said = f"{first}; {alone} {retest.ratio:.2f}: slow in company only, or it has passed"
             return Finding(**told, weight="remark", what="contention", evidence=said)

@@ -20,6 +20,8 @@ from train.interconnect.record import PHASES, Phase
 NO_KILL = "--no-kill"
 #: srun and the containers may take this long to start everywhere.
 START_S = 60
+#: And on large machines longer: one image, read by all nodes from one file system.
+START_NODE_S = 0.1
 #: A pair's connection, pings, check and pauses, on top of its samples; measured at about 0.4 s.
 PAIR_S = 0.6
 #: A measurement that does not get on is given up after this time (train.interconnect.stream).
@@ -77,16 +79,22 @@ def collectives_s(ranks: int) -> float:
     return IMPORT_S + SERIES_S * (28 + 2 * fewer)
 
 
+def start_s(nodes: int) -> float:
+    """How long a phase waits for the last of its nodes."""
+    return START_S + START_NODE_S * nodes
+
+
 def limit_s(task: InterconnectTask, phase: Phase) -> float:
     """Seconds after which a phase is ended."""
+    start = start_s(task.nodes)
     match phase:
         case "preflight":
-            return START_S
+            return start
         case "collectives":
-            return START_S + 2 * collectives_s(task.nodes * task.ranks_per_node)
+            return start + 2 * collectives_s(task.nodes * task.ranks_per_node)
         case "tournament":
             # what is begun is brought to its end
-            return START_S + tournament_limit_s(task) + PAIR_GIVEN_UP_S
+            return start + tournament_limit_s(task) + PAIR_GIVEN_UP_S
 
 
 def minutes_for(task: InterconnectTask) -> int:
@@ -129,6 +137,7 @@ def launch_line(
             rank = [python, "-m", "train.interconnect", *rank]
             rank += ["--samples", str(task.samples), "--sample-s", f"{task.sample_s:g}"]
             rank += ["--limit-s", f"{tournament_limit_s(task):.0f}"]
+            rank += ["--patience-s", f"{start_s(task.nodes):.0f}"]
         case "collectives":
             # as training does
             site, shape, all_end = training, Shape(task.nodes, task.ranks_per_node), True

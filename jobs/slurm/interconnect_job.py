@@ -25,8 +25,10 @@ from jobs.stop import Reason, Stop, stopped_by_signals
 from train.facts.record import When
 from train.files import write_atomically
 from train.interconnect.record import (
+    EXIT_NOT_MET,
     GAVE_UP,
     JOB_NAME,
+    NOT_MET,
     SWITCHES_NAME,
     JobNote,
     Phase,
@@ -41,20 +43,28 @@ def run_interconnect(told: dict[str, Any]) -> None:
     allocation = Allocation.read(os.environ, minutes_for(task), task.site.slurm_conf)
     write_atomically(Path(task.folder) / SWITCHES_NAME, json.dumps(task.switches) + "\n")
     steps: list[Step] = []
-    with stopped_by_signals() as stop, warned_by_signal():
-        for phase, when in turns(task):
-            if stop.reason is None:
-                steps.append(_step(task, phase, when, allocation, stop))
     note = JobNote(
         job=allocation.name,
         nodes=allocation.nodes,
         image=task.image,
         image_digest=task.image_digest,
-        steps=tuple(steps),
+        steps=(),
         phases=task.phases,
         expected=_names(allocation.nodes, task.site.slurm_conf),
+        ended=False,
     )
-    write_atomically(Path(task.folder) / JOB_NAME, note.model_dump_json(indent=1) + "\n")
+
+    def keep(**changes: object) -> None:
+        told = note.model_copy(update={"steps": tuple(steps), **changes})
+        write_atomically(Path(task.folder) / JOB_NAME, told.model_dump_json(indent=1) + "\n")
+
+    keep()  # a job that is lost with its first node was begun, and says so
+    with stopped_by_signals() as stop, warned_by_signal():
+        for phase, when in turns(task):
+            if stop.reason is None:
+                steps.append(_step(task, phase, when, allocation, stop))
+                keep()
+    keep(ended=True)
     sys.exit(1 if any(step.exit_code or step.stopped for step in steps) else 0)
 
 
@@ -89,7 +99,11 @@ def _step(
     troubles = [Trouble(node=p.node, what=p.check, found=p.found) for p in problems]
     known = {trouble.node for trouble in troubles}
     troubles += [
-        Trouble(node=end.host, what=GAVE_UP, found=_last_words(logs / f"rank-{end.rank}.log"))
+        Trouble(
+            node=end.host,
+            what=NOT_MET if end.code == EXIT_NOT_MET else GAVE_UP,
+            found=_last_words(logs / f"rank-{end.rank}.log"),
+        )
         for end in ranks.said.ends
         if end.code > 0 and end.host not in known
     ]

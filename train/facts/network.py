@@ -17,6 +17,8 @@ from train.facts.record import Fact, Role
 
 _SIOCGIFMTU = 0x8921
 _SIOCGIFHWADDR = 0x8927
+#: Of linux/if_arp.h.
+_LINK_TYPES = {1: "Ethernet", 32: "InfiniBand", 772: "loopback"}
 _NET_DEV = ("bytes", "packets", "errors", "drops", "fifo", "frame", "compressed", "multicast")
 _FROM_SYS: tuple[tuple[str, str, Role], ...] = (
     ("speed, Mbit/s", "speed", "same"), ("duplex", "duplex", "same"), ("driver", "device", "same"),
@@ -28,6 +30,7 @@ _COUNTED = ("errors", "drops", "fifo", "frame")
 def network(interface: str, root: Path = Path("/")) -> Iterator[Fact]:
     own = root / "sys/class/net" / interface
     yield fact("network", "MTU", mtu(interface))
+    yield fact("network", "link type", link_type(interface))
     same = read(own / "address").text == hardware_address(interface)
     for name, file, role in _FROM_SYS:
         told = Answer(None, "/sys shows another network namespace")
@@ -47,13 +50,25 @@ def mtu(interface: str) -> Answer:
     return Answer(str(struct.unpack("16si12x", told)[1]))
 
 
+def link_type(interface: str) -> Answer:
+    told = _hardware(interface)
+    if told is None:
+        return Answer(None, f"{interface}: the kernel does not tell")
+    number: int = struct.unpack_from("H", told, 16)[0]
+    return Answer(_LINK_TYPES.get(number, f"type {number}"))
+
+
 def hardware_address(interface: str) -> str | None:
+    told = _hardware(interface)
+    return None if told is None else told[18:24].hex(":")
+
+
+def _hardware(interface: str) -> bytes | None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         try:
-            told = fcntl.ioctl(asked, _SIOCGIFHWADDR, struct.pack("40s", interface.encode()))
+            return fcntl.ioctl(asked, _SIOCGIFHWADDR, struct.pack("40s", interface.encode()))
         except OSError:
             return None
-    return told[18:24].hex(":")
 
 
 def _setting(path: Path) -> Answer:

@@ -2,7 +2,7 @@
 between the nodes, every ordered pair, and write DIR/tournament.json.
 
 Needs neither TensorFlow nor Horovod. Exit codes: 0 measured; 2 the request or the surroundings are
-wrong; 3 too few nodes came.
+wrong; 3 too few nodes came; 4 this node did not find the others.
 """
 
 from __future__ import annotations
@@ -31,13 +31,19 @@ from train.interconnect.meeting import (
     look_up,
     publish,
 )
-from train.interconnect.record import SWITCHES_NAME, TOURNAMENT_NAME, Tournament
+from train.interconnect.record import (
+    EXIT_NOT_MET,
+    EXIT_TOO_FEW,
+    EXIT_WRONG,
+    SWITCHES_NAME,
+    TOURNAMENT_NAME,
+    Tournament,
+)
 from train.interconnect.stream import Plan
 from train.interconnect.tournament import play
 from train.interfaces import NAME, Interface, own_interface
 from train.launch import read_launch
 
-EXIT_WRONG, EXIT_TOO_FEW = 2, 3
 _USUAL = Plan()
 
 
@@ -81,7 +87,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     except (ConfigError, MeetingError, OSError) as error:
         print(f"interconnect: {name}: {error}", file=sys.stderr)
-        return EXIT_WRONG
+        return EXIT_NOT_MET if isinstance(error, MeetingError) else EXIT_WRONG
 
 
 def _serve(options: argparse.Namespace, interface: Interface, world: int) -> int:
@@ -119,12 +125,17 @@ async def _coordinate(options: argparse.Namespace, interface: Interface, world: 
                   "more: a network of one cannot be measured", file=sys.stderr)  # fmt: skip
             return EXIT_TOO_FEW
         plan = Plan(samples=options.samples, sample_s=options.sample_s)
-        switches = _switches(options.out)
-        found = await play(
+        switches, clocks = _switches(options.out), await coordinator.clocks()
+
+        def keep(so_far: Tournament) -> Tournament:
+            told = so_far.model_copy(update={"clocks": clocks})
+            _write(options.out, told)
+            return told
+
+        found = keep(await play(
             coordinator, plan, options.seed, lambda text: print(text, flush=True), switches,
-            options.limit_s, lambda so_far: _write(options.out, so_far),
-        )  # fmt: skip
-        _write(options.out, found)
+            options.limit_s, keep,
+        ))  # fmt: skip
         # a thread of its own: simulated networks are played in event loops, too
         rows = await asyncio.to_thread(calibration_of, found)
         _write(options.out, found.model_copy(update={"calibrated": rows}))

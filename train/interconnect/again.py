@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from train.interconnect.decide import Limits
+from train.interconnect.matrix import deviation_of_median
 from train.interconnect.record import Measurement, Outcome, Retest
 from train.interconnect.rounds import Pair, Round
 from train.interconnect.suspects import Kind, Suspect
@@ -15,50 +18,63 @@ from train.interconnect.switches import better
 _PARTNERS = 2
 _RETEST = "retest"
 
+Apart = Callable[[int, int], bool]
 Run = Callable[[Round, str], Awaitable[list[Measurement]]]
 
 
-async def look_again(
-    run: Run, names: Sequence[str], suspect: Suspect, healthy: Sequence[int], turn: int
-) -> Retest:
-    """healthy: nodes that are no suspects; turn: another number takes other partners of them.
+class Chosen(NamedTuple):
+    """reference: pairs that should be as fast as the suspect would be if nothing was wrong."""
 
-    Nobody is blamed for what it does in company only (contention), nor for want of processor time.
+    partners: Sequence[int]
+    tried: Sequence[Pair]
+    reference: Sequence[Pair]
+
+
+async def look_again(
+    run: Run, names: Sequence[str], suspect: Suspect, healthy: Sequence[int], turn: int,
+    apart: Apart = lambda one, other: False,
+) -> Retest:  # fmt: skip
+    """healthy: nodes that are no suspects; turn: another number takes other partners of them.
+    apart: whether two nodes are on two leaves, between which a pair may be slower by design: pairs
+    are compared with pairs of their kind only.
+
+    Nobody is blamed for what it does in company only (contention), nor for want of processor time,
+    nor for less than what its own samples scatter by.
     """
     own = [names.index(name) for name in suspect.nodes]
     others = [n for n in healthy if n not in own]
-    partners = [others[(turn + k) % len(others)] for k in range(min(_PARTNERS, len(others)))]
-    tried = _tries(suspect, own, partners)
-    reference = _references(suspect, own, partners, healthy)
+    start = turn % len(others) if others else 0
+    others = [*others[start:], *others[:start]]
+    chosen = _beside_link if suspect.kind == "link" else _beside_node
+    partners, tried, reference = chosen(suspect, own, others, apart)
     found: dict[Pair, Measurement] = {}
     for pair in (*tried, *reference):
         (found[pair],) = await run((pair,), _RETEST)
         if pair in tried and not found[pair].rates:
             break  # each such pair takes its whole time limit
-    told = {
-        "nodes": suspect.nodes,
-        "partners": tuple(names[n] for n in partners),
-    }
+    told = {"nodes": suspect.nodes, "partners": tuple(names[n] for n in partners)}
     failed = [m for pair, m in found.items() if pair in tried and not m.rates]
     if failed:
         return Retest(**told, kind=suspect.kind, ratio=None, waited=None, outcome="unreachable",
                       why=failed[0].error or "no sample")  # fmt: skip
-    normal = [_rate(found[pair]) for pair in reference if found[pair].rates]
+    normal = [found[pair] for pair in reference if found[pair].rates]
     lost = max((_lost(m, names[n]) for p, m in found.items() if p in tried for n in own
                 if n in p), default=0.0)  # fmt: skip
     waited = _more_than(lost, [m for pair, m in found.items() if pair in reference])
     if not normal:
         return Retest(**told, kind=suspect.kind, ratio=None, waited=waited, outcome="unreachable",
                       why="no healthy pair to compare with")  # fmt: skip
+    usual = [_rate(m) for m in normal]
     # a link is as fast as the slower of its two ends is with others
-    scale = min(normal) if suspect.kind == "link" else float(np.median(normal))
+    scale = min(usual) if suspect.kind == "link" else float(np.median(usual))
     ways = {
         way: max(_rate(found[pair]) for pair in pairs) / scale
         for way, pairs in _by_way(tried, own).items()
     }
     slow = [way for way, ratio in ways.items() if ratio < Limits().low]
     kind, ratio = _narrowed(suspect.kind, slow), min(ways.values())
-    outcome, why = _outcome(slow, ratio, waited)
+    scatter = math.hypot(_scatter([found[pair] for pair in tried]), _scatter(normal))
+    outcome, why = _outcome(slow, ratio, waited, scatter)
     return Retest(**told, kind=kind, ratio=ratio, waited=waited, outcome=outcome, why=why)
 
 
@@ -97,37 +113,54 @@ async def look_across(
     return Retest(**told, ratio=ratio, waited=waited, outcome=outcome, why=why)
 
 
-def _outcome(slow: Sequence[str], ratio: float, lost: float) -> tuple[Outcome, str]:
-    """lost: share of the time. Without that loss the rate would be at most ratio / (1 - lost)."""
+def _outcome(
+    slow: Sequence[str], ratio: float, lost: float, scatter: float = 0.0
+) -> tuple[Outcome, str]:
+    """lost: share of the time. Without that loss the rate would be at most ratio / (1 - lost).
+    scatter: deviation of the ratio, by the samples that it is made of."""
     low = Limits().low
     if not slow:
         return "recovered", "as fast as others when alone: contention, or it has passed"
     if ratio >= low * (1 - lost):
         return "cpu", f"its process had no core to itself for {lost:.0%} of the time"
+    if ratio > 1 - Limits().z * scatter:
+        return "unsure", f"slow again, but samples scatter so that it may be chance ({scatter:.1%})"
     return "confirmed", "slow again, alone and with fresh partners"
 
 
-def _tries(suspect: Suspect, own: Sequence[int], partners: Sequence[int]) -> list[Pair]:
-    if suspect.kind == "link":
-        return [Pair(own[0], own[1])]
-    sends = [Pair(own[0], partner) for partner in partners]
-    receives = [Pair(partner, own[0]) for partner in partners]
-    return {"send": sends, "receive": receives}.get(suspect.kind, [*sends, *receives])
+def _beside_link(
+    suspect: Suspect, own: Sequence[int], others: Sequence[int], apart: Apart
+) -> Chosen:
+    """What its sender sends and its receiver receives, each with another node."""
+    sender, receiver = own
+    if not others:
+        return Chosen([], [Pair(sender, receiver)], [Pair(receiver, sender)])
+    kind = apart(sender, receiver)
+    to = next((n for n in others if apart(sender, n) == kind), None)
+    by = next((n for n in others if apart(n, receiver) == kind), None)
+    if to is None or by is None:
+        return Chosen([], [Pair(sender, receiver)], [])
+    beside = [Pair(sender, to), Pair(by, receiver)]
+    return Chosen(list(dict.fromkeys((to, by))), [Pair(sender, receiver)], beside)
 
 
-def _references(
-    suspect: Suspect, own: Sequence[int], partners: Sequence[int], healthy: Sequence[int]
-) -> list[Pair]:
-    """Pairs that should be as fast as the suspect would be if nothing was wrong."""
-    if suspect.kind == "link" and partners:
-        return [Pair(own[0], partners[0]), Pair(partners[0], own[1])]
-    if suspect.kind == "link":
-        return [Pair(own[1], own[0])]  # two nodes: its other direction
-    if len(healthy) < 2:
-        return []
-    first = partners[0]
-    other = next(n for n in healthy if n != first)
-    return [Pair(first, other), Pair(other, first)]
+def _beside_node(
+    suspect: Suspect, own: Sequence[int], others: Sequence[int], apart: Apart
+) -> Chosen:
+    """With others of its leaf where there are enough, else with others across."""
+    (node,) = own
+
+    def with_those(kind: bool) -> Chosen:
+        partners = [n for n in others if apart(node, n) == kind][:_PARTNERS]
+        sends = [Pair(node, partner) for partner in partners]
+        receives = [Pair(partner, node) for partner in partners]
+        tried = {"send": sends, "receive": receives}.get(suspect.kind, [*sends, *receives])
+        beside = next(
+            ((a, b) for a in partners for b in others if a != b and apart(a, b) == kind), None
+        )
+        return Chosen(partners, tried, [Pair(*beside), Pair(*beside[::-1])] if beside else [])
+
+    return max(map(with_those, (False, True)), key=lambda c: (bool(c.reference), len(c.partners)))
 
 
 def _by_way(tried: Sequence[Pair], own: Sequence[int]) -> dict[str, list[Pair]]:
@@ -145,6 +178,10 @@ def _narrowed(kind: Kind, slow: Sequence[str]) -> Kind:
 
 def _rate(measurement: Measurement) -> float:
     return float(np.median(measurement.rates))
+
+
+def _scatter(measurements: Sequence[Measurement]) -> float:
+    return max(deviation_of_median(m.rates) for m in measurements)
 
 
 def _more_than(lost: float, healthy: Sequence[Measurement]) -> float:

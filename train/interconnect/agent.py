@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -34,7 +35,9 @@ def run_agent(control: Lines, name: str, interface: Interface, token: str) -> bo
             }
         )  # fmt: skip
         while (order := control.hear()) is not None and order["do"] != "end":
-            control.say({"id": order["id"], **_obey(order, listener, interface)})
+            clock = order["do"] == "clock"
+            told = {"now": time.time()} if clock else _obey(order, listener, interface)
+            control.say({"id": order["id"], **told})
         return order is not None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+import time
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from typing import Any
 
 from train.interconnect.agent import CONNECT_S
 from train.interconnect.lines import decode, encode
-from train.interconnect.record import End, Measurement, Node, Tcp
+from train.interconnect.record import Clock, End, Measurement, Node, Tcp
 from train.interconnect.rounds import Round
 from train.interconnect.stream import Plan
 
@@ -20,6 +21,7 @@ from train.interconnect.stream import Plan
 SILENCE_S = 5.0
 #: On top of what its two ends give themselves.
 _GRACE_S = 5.0
+_CLOCK_TRIES = 5
 
 Message = dict[str, Any]
 
@@ -70,6 +72,25 @@ class Coordinator:
     @property
     def lost(self) -> dict[str, str]:
         return {name: a.lost for name, a in self._agents.items() if a.lost is not None}
+
+    async def clocks(self) -> dict[str, Clock]:
+        """Of the nodes that answer, against this one's, by the fastest of some answers: the node's
+        time belongs to some moment between question and answer (as NTP, RFC 5905, section 8)."""
+        answers = [(name, await self._clock(self._agents[name])) for name in self._order]
+        return {name: clock for name, clock in answers if clock is not None}
+
+    async def _clock(self, agent: _Agent) -> Clock | None:
+        best: Clock | None = None
+        for _ in range(_CLOCK_TRIES):
+            asked = time.time()
+            told = await self._ask(agent, {"do": "clock", "id": secrets.token_hex(8)}, _GRACE_S)
+            answered = time.time()
+            if "error" in told:
+                break
+            within = (answered - asked) / 2
+            if best is None or within < best.within_s:
+                best = Clock(ahead_s=told["now"] - (asked + answered) / 2, within_s=within)
+        return best
 
     async def measure(self, pairs: Round, plan: Plan, phase: str) -> list[Measurement]:
         """All ``pairs`` at the same time; a pair that fails is told with the reason."""

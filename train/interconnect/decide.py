@@ -42,6 +42,17 @@ class _Scale(NamedTuple):
     def deviations(self, value: float) -> float:
         return (value - self.middle) / self.deviation
 
+    def visible(self, limits: Limits, z: float) -> float:
+        """What lies below this share of the middle is slow."""
+        return min(limits.low, 1 - z * self.deviation / self.middle)
+
+
+class _Links(NamedTuple):
+    """visible: None where no link was measured."""
+
+    suspects: list[Suspect]
+    visible: float | None
+
 
 def decide(
     matrix: Matrix,
@@ -79,11 +90,10 @@ def decide(
     else:
         slow = [s for s, rate in known.items() if _is_slow(rate, scale, limits, limits.z)]
     suspects = [*silent, *rising, *_sides_to_suspects(slow, sides, matrix, scale, limits)]
-    suspects += _links(matrix, sides, limits)
-    visible = min(limits.low, 1 - limits.z * scale.deviation / scale.middle)
+    links = _directions(matrix, limits) if matrix.count == 2 else _links(matrix, sides, limits)
     return Decision(
-        suspects=tuple(suspects), undecided=reason, middle=scale.middle, visible=visible,
-        across=across,
+        suspects=(*suspects, *links.suspects), undecided=reason, middle=scale.middle,
+        visible=scale.visible(limits, limits.z), across=across, visible_links=links.visible,
     )  # fmt: skip
 
 
@@ -220,20 +230,18 @@ def _sides_to_suspects(
     return found
 
 
-def _links(matrix: Matrix, sides: dict[tuple[int, bool], float], limits: Limits) -> list[Suspect]:
+def _links(matrix: Matrix, sides: dict[tuple[int, bool], float], limits: Limits) -> _Links:
     """Pairs that are slower than their own two ends are with others."""
-    if matrix.count == 2:
-        return _directions(matrix, limits)
     ratios = {
         Pair(i, j): float(matrix.rates[i, j]) / min(sides[i, SENDS], sides[j, RECEIVES])
         for i, j in zip(*np.nonzero(np.isfinite(matrix.rates)), strict=True)
     }
     if not ratios:
-        return []
+        return _Links([], None)
     scale = _scale(list(ratios.values()), matrix, limits)
     # so many pairs are looked at that a fixed number of deviations would be met by chance
     z = max(limits.z, -NormalDist().inv_cdf(min(0.5, limits.false_links / len(ratios))))
-    return [
+    suspects = [
         Suspect(
             kind="link", nodes=(matrix.nodes[pair.sender], matrix.nodes[pair.receiver]),
             ratio=ratio, deviations=scale.deviations(ratio), slow=1, partners=1,
@@ -243,22 +251,23 @@ def _links(matrix: Matrix, sides: dict[tuple[int, bool], float], limits: Limits)
         for pair, ratio in ratios.items()
         if _is_slow(ratio, scale, limits, z)
     ]  # fmt: skip
+    return _Links(suspects, scale.visible(limits, z))
 
 
-def _directions(matrix: Matrix, limits: Limits) -> list[Suspect]:
+def _directions(matrix: Matrix, limits: Limits) -> _Links:
     """Of two nodes: one direction against the other, beyond what repetitions scatter."""
     there, back = float(matrix.rates[0, 1]), float(matrix.rates[1, 0])
     if not (np.isfinite(there) and np.isfinite(back)):
-        return []
+        return _Links([], None)
     sender = 0 if there < back else 1
     ratio = min(there, back) / max(there, back)
     scatter = max(limits.floor, float(np.nanmax(matrix.spread)) * 2**0.5)
     deviations = (ratio - 1) / scatter
-    if ratio >= limits.low or deviations > -limits.z:
-        return []
+    visible = min(limits.low, 1 - limits.z * scatter)
+    if ratio >= visible:
+        return _Links([], visible)
     ends = (matrix.nodes[sender], matrix.nodes[1 - sender])
     why = f"below {limits.low:g} of the other direction between the same two nodes"
-    return [
-        Suspect(kind="link", nodes=ends, ratio=ratio, deviations=deviations, slow=1, partners=1,
-                why=why)
-    ]  # fmt: skip
+    suspect = Suspect(kind="link", nodes=ends, ratio=ratio, deviations=deviations, slow=1,
+                      partners=1, why=why)  # fmt: skip
+    return _Links([suspect], visible)

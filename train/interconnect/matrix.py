@@ -46,9 +46,13 @@ def matrix_of(
     for pair, values in samples.items():
         middle = float(np.median(values))
         rates[pair] = middle
-        # the median of k Gaussian values scatters 1.25 / sqrt(k) times as much as one of them
-        spread[pair] = 1.2533 * robust_deviation(values) / middle / len(values) ** 0.5
+        spread[pair] = deviation_of_median(values)
     return Matrix(tuple(nodes), rates, spread, dict(failed or {}))
+
+
+def deviation_of_median(values: Sequence[float]) -> float:
+    """Relative to it: that of k Gaussian values scatters 1.25 / sqrt(k) times as much as one."""
+    return 1.2533 * robust_deviation(values) / float(np.median(values)) / len(values) ** 0.5
 
 
 def robust_deviation(values: Sequence[float] | Rates) -> float:

@@ -86,7 +86,8 @@ class Noise(Frozen):
     together: float | None
 
 
-Outcome = Literal["confirmed", "recovered", "cpu", "unreachable"]
+#: unsure: slow again, by no more than repeated samples scatter.
+Outcome = Literal["confirmed", "unsure", "recovered", "cpu", "unreachable"]
 
 
 class Retest(Frozen):
@@ -101,6 +102,13 @@ class Retest(Frozen):
     waited: float | None
     outcome: Outcome
     why: str
+
+
+class Clock(Frozen):
+    """Of a node against the first one's, seconds; right within half of the fastest answer's way."""
+
+    ahead_s: float
+    within_s: float
 
 
 class Calibrated(Frozen):
@@ -132,15 +140,20 @@ class Tournament(Frozen):
     calibrated: tuple[Calibrated, ...] = ()
     # node -> leaf switch, as far as Slurm knows them
     switches: dict[str, str] = Field(default_factory=dict)
+    clocks: dict[str, Clock] = Field(default_factory=dict)  # node -> its clock
 
 
-#: A node's own program started and ended with an error.
+#: A node's own program started and ended with an error of its node.
 GAVE_UP = "gave up"
+#: It started and did not find the others: too late, or the way to them is broken.
+NOT_MET = "not met"
+#: Exit codes of a node's program in the tournament.
+EXIT_WRONG, EXIT_TOO_FEW, EXIT_NOT_MET = 2, 3, 4
 
 
 class Trouble(Frozen):
     """Why a node took no part, as srun, the container or the node's program said it; node "?" where
-    they do not say. what: container, launch, node, or GAVE_UP."""
+    they do not say. what: container, launch, node, GAVE_UP or NOT_MET."""
 
     node: str
     what: str
@@ -162,7 +175,8 @@ class Step(Frozen):
 
 
 class JobNote(Frozen):
-    """The job that measured, and its phases in order; logs of each are in logs/PHASE/."""
+    """The job that measures, and its phases in order; logs of each are in logs/PHASE/. Written at
+    its start and after each phase; ended: it lived to write the last one."""
 
     schema_version: int = Field(1, ge=1, le=1)
     job: str
@@ -172,3 +186,4 @@ class JobNote(Frozen):
     steps: tuple[Step, ...]
     phases: tuple[Phase, ...] = ()  # that were asked for
     expected: tuple[str, ...] = ()  # nodes that were to take part; none: Slurm did not tell
+    ended: bool = True

@@ -35,37 +35,43 @@ class Steady(NamedTuple):
 
 
 async def look_at_noise(run: Run, first: Round, use: Callable[[int], None]) -> Steady:
-    """One pair alone, twice; then some pairs alone, and in less and less company until it costs
-    them no more than 1 - TOGETHER.
+    """Some pairs alone, with as many connections as they need, one of them twice; then all of them
+    in less and less company until it costs them no more than 1 - TOGETHER.
 
     first: pairs that share no node. use: how many connections all later calls of ``run`` make.
     """
-    alone: dict[Pair, list[float]] = {}
-    steady: Measurement | None = None
-    streams = 1
+    reached: dict[Pair, tuple[int, Measurement]] = {}
     for pair in first[:TRIED]:
+        use(1)
         (found,) = await run((pair,), _NOISE)
-        if found.rates and steady is None:
-            streams, found = await _filled(run, pair, found, use)
-            (again,) = await run((pair,), _NOISE)
-            steady = found.model_copy(update={"rates": (*found.rates, *again.rates)})
-            found = steady
         if found.rates:
-            alone[pair] = list(found.rates)
-        if len(alone) == COMPARED:
+            reached[pair] = await _filled(run, pair, found, use)
+        if len(reached) == COMPARED:
             break
+    # a slow node needs no more connections than one: those who gain from more decide for all
+    streams = max((used for used, _ in reached.values()), default=1)
+    use(streams)
+    if not reached:
+        return Steady(None, len(first), streams)
+    alone: dict[Pair, list[float]] = {}
+    for number, (pair, (used, best)) in enumerate(reached.items()):
+        rates = list(best.rates) if used == streams else []
+        if number == 0 or not rates:
+            (again,) = await run((pair,), _NOISE)
+            rates += again.rates
+        if rates:
+            alone[pair] = rates
+    steady = next(iter(alone), None)
     if steady is None:
         return Steady(None, len(first), streams)
     together, company = await _company(run, first, alone)
-    return Steady(
-        Noise(
-            pair=(steady.sender, steady.receiver),
-            cv=robust_deviation(steady.rates) / float(np.median(steady.rates)),
-            together=together,
-        ),
-        company,
-        streams,
+    _, told = reached[steady]
+    noise = Noise(
+        pair=(told.sender, told.receiver),
+        cv=robust_deviation(alone[steady]) / float(np.median(alone[steady])),
+        together=together,
     )
+    return Steady(noise, company, streams)
 
 
 async def _filled(
@@ -81,7 +87,6 @@ async def _filled(
         if not found.rates or np.median(found.rates) < GAIN * np.median(best.rates):
             break
         streams, best = more, found
-    use(streams)
     return streams, best
 
 

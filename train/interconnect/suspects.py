@@ -25,10 +25,12 @@ class Suspect(Frozen):
 
 class Decision(Frozen):
     """across: what pairs across leaf switches reach of those within; None: not known.
-    middle: bit/s, the median side. visible: a side below this share of it would be a suspect."""
+    middle: bit/s, the median side. visible: a side below this share of it would be a suspect;
+    visible_links: a link, below this share of what its two ends reach with others."""
 
     suspects: tuple[Suspect, ...]
     undecided: str | None
     middle: float | None
     visible: float | None
     across: float | None = None
+    visible_links: float | None = None

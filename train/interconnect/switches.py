@@ -38,6 +38,10 @@ class Leaves(NamedTuple):
     def members(self, leaf: int) -> list[int]:
         return [node for node, own in enumerate(self.of) if own == leaf]
 
+    def apart(self, one: int, other: int) -> bool:
+        """Whether two nodes are on two leaves, as far as is known."""
+        return -1 not in (self.of[one], self.of[other]) and self.of[one] != self.of[other]
+
     @property
     def shared(self) -> list[int]:
         """Leaves of two nodes or more."""

@@ -74,7 +74,7 @@ async def play(
     say: Say,
     switches: Mapping[str, str] | None = None,
     limit_s: float | None = None,
-    keep: Callable[[Tournament], None] | None = None,
+    keep: Callable[[Tournament], object] | None = None,
 ) -> Tournament:
     """All phases; needs at least two agents.
 
@@ -137,22 +137,27 @@ async def play(
 
     if keep is not None:
         keep(record(()))  # a retest may outlast the job
-    return record(await _look_again(run, names, decision, leaves, clock, say))
+    return record(await _look_again(run, coordinator, decision, leaves, clock, say))
 
 
 async def _look_again(
-    run: Run, names: Sequence[str], decision: Decision, leaves: Leaves | None, clock: _Clock,
+    run: Run, coordinator: Measures, decision: Decision, leaves: Leaves | None, clock: _Clock,
     say: Say,
 ) -> list[Retest]:  # fmt: skip
-    """The slowest suspects; those that there is no time for stay suspects."""
+    """The slowest suspects; those that there is no time for stay suspects, and those that are lost
+    meanwhile are that."""
+    names = tuple(node.name for node in coordinator.nodes)
     # a slow link does not make its ends unfit to compare others with
     accused = {n for s in decision.suspects if s.kind in ("node", "send", "receive")
                for n in s.nodes}  # fmt: skip
-    healthy = [number for number, name in enumerate(names) if name not in accused]
     found: list[Retest] = []
     for index, suspect in enumerate(_slowest(decision.suspects)):
+        gone = set(coordinator.lost)
         if clock.is_late():
             break
+        if gone & set(suspect.nodes):
+            continue
+        healthy = [n for n, name in enumerate(names) if name not in accused | gone]
         say(f"once more and alone: {suspect.kind} {' -> '.join(suspect.nodes)}")
         if suspect.kind.startswith("uplink"):
             assert leaves is not None
@@ -160,7 +165,8 @@ async def _look_again(
             found.append(await look_across(run, suspect, tried, others))
         else:
             fit = fit_partners(suspect, names, healthy, leaves, decision.suspects)
-            found.append(await look_again(run, names, suspect, fit, index))
+            apart = leaves.apart if leaves is not None else lambda one, other: False
+            found.append(await look_again(run, names, suspect, fit, index, apart))
     return found
 
 

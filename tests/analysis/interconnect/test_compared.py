@@ -11,9 +11,19 @@ import pytest
 from analysis.interconnect.baseline import baseline_of, keep, read_baseline, refusals
 from analysis.interconnect.compared import against_baseline, against_spec, ratio
 from analysis.interconnect.expected import expected, goodput
-from analysis.interconnect.run import RunError
+from analysis.interconnect.run import Run, RunError
 from analysis.interconnect.verdict import Yardstick, judge
-from tests.analysis.interconnect.runs import end, node_facts, run, tournament
+from tests.analysis.interconnect.runs import (
+    HEALTHY,
+    collectives,
+    end,
+    measurement,
+    node_facts,
+    run,
+    series,
+    tournament,
+)
+from train.collectives.record import Carried
 
 NOW = datetime(2026, 1, 20, tzinfo=UTC)
 FACTS = tuple(node_facts(n, MTU="1500", driver="mlx5_core") for n in "abcd")
@@ -173,3 +183,87 @@ def test_what_links_should_give_is_known_from_the_nodes_or_told() -> None:
     told = expected(port)
     assert told is not None and (told.line, told.verbs) == (200e9, 190e9)
     assert expected([node_facts("a", MTU="1500")]) is None
+
+
+# --- populations, uplinks and collectives ---------------------------------------------------------
+
+EIGHT = "abcdefgh"
+LEAVES = {n: "leaf1" if n in "abcd" else "leaf2" for n in EIGHT}
+FACTS8 = tuple(node_facts(n, MTU="1500", driver="mlx5_core") for n in EIGHT)
+ACROSS = {(a, b): 0.5 for a in EIGHT for b in EIGHT if LEAVES[a] != LEAVES[b]}
+
+
+def leaf_run(slow: dict[tuple[str, str], float] | None = None, **fields: object) -> Run:
+    return run(tournament(EIGHT, slow=slow, switches=LEAVES, **fields), facts=FACTS8)
+
+
+def test_all_that_is_between_two_leaves_got_slower() -> None:
+    good = yard(baseline=baseline_of(leaf_run()))
+    assert judge(leaf_run(), good).status == "PASS"
+    verdict = judge(leaf_run(ACROSS), good)
+    assert verdict.status == "FAIL"
+    (fault,) = [f for f in verdict.findings if f.weight == "fault"]
+    assert fault.what == "fabric" and fault.ratio == pytest.approx(0.5)
+    assert fault.evidence.startswith("pairs across leaf switches reach 0.50")
+
+
+def test_uplinks_are_held_against_the_baseline_too() -> None:
+    def with_uplinks(share: float) -> Run:
+        found = tournament(EIGHT, switches=LEAVES)
+        crossing = tuple(
+            measurement(a, b, share * HEALTHY, phase="uplinks")
+            for side in ("abcd", "efgh") for a in side for b in EIGHT if b not in side
+        )  # fmt: skip
+        more = {"measurements": (*found.measurements, *crossing)}
+        return run(found.model_copy(update=more), facts=FACTS8)
+
+    good = yard(baseline=baseline_of(with_uplinks(1.0)))
+    assert judge(with_uplinks(1.0), good).status == "PASS"
+    verdict = judge(with_uplinks(0.6), good)
+    assert verdict.status == "FAIL"
+    (fault,) = [f for f in verdict.findings if f.weight == "fault"]
+    assert fault.evidence.startswith("whole leaf switches to each other reach 0.60")
+
+
+def test_half_of_the_pairs_slower_is_no_pass_where_no_switch_is_known() -> None:
+    before = baseline_of(run(tournament(EIGHT), facts=FACTS8))
+    verdict = judge(run(tournament(EIGHT, slow=ACROSS), facts=FACTS8), yard(baseline=before))
+    assert verdict.status == "UNDECIDED"
+    (found,) = [f for f in verdict.findings if f.what == "fabric"]
+    assert found.weight == "open" and found.ratio == pytest.approx(0.5)
+
+
+def test_an_interval_that_leaves_it_open_does_not_free_two_nodes() -> None:
+    before = baseline_of(run(tournament("ab"), facts=FACTS[:2]))
+    mixed = run(tournament("ab", slow={("a", "b"): 0.5}), facts=FACTS[:2])
+    assert judge(mixed, yard(baseline=before)).status == "UNDECIDED"
+
+
+def with_collectives(slower: float = 1.0, port: int | None = None, **changes: object) -> Run:
+    carried = (Carried(host="a", interface="eth0", received_bytes=10**9, sent_bytes=10**9,
+                       port_sent_bytes=port),)  # fmt: skip
+    found = collectives(
+        series("raw"), series("horovod", slower=slower, carried=carried, payload_bytes=10**8),
+        series("horovod", "all_gather", slower=slower), **changes,
+    )  # fmt: skip
+    return run(tournament(), facts=FACTS, collectives=found)
+
+
+def test_collectives_that_got_slower_fail_though_all_pairs_are_as_they_were() -> None:
+    good = yard(baseline=baseline_of(with_collectives()))
+    assert judge(with_collectives(), good).status == "PASS"
+    verdict = judge(with_collectives(20.0), good)
+    assert verdict.status == "FAIL"
+    (fault,) = [f for f in verdict.findings if f.weight == "fault"]
+    assert "collectives by horovod reach 0.05 (0.05 to 0.05, 2 series)" in fault.evidence
+    # ranks that share cores wait for each other
+    assert judge(with_collectives(20.0, oversubscribed=True), good).status == "PASS"
+    assert judge(GOOD, good).status == "PASS", "another phase was not asked for"
+
+
+def test_a_data_plane_that_fell_back_to_sockets_is_a_fault() -> None:
+    good = yard(baseline=baseline_of(with_collectives(port=10**8)))
+    assert judge(with_collectives(port=10**8), good).status == "PASS"
+    verdict = judge(with_collectives(port=0), good)
+    assert verdict.status == "FAIL"
+    assert [f.what for f in verdict.findings if f.weight == "fault"] == ["RDMA"]

@@ -29,7 +29,10 @@ def told(verdict: Verdict) -> list[tuple[str, str, tuple[str, ...]]]:
 def test_a_healthy_run_passes_and_says_what_it_would_have_seen() -> None:
     verdict = judge(run(tournament()))
     assert verdict.status == "PASS" and verdict.findings == ()
-    assert headline(verdict) == "no node, direction or link below 0.93 of the median"
+    assert headline(verdict) == (
+        "no node or direction below 0.93 of the median, no link below 0.93 of what its ends reach "
+        "with others"
+    )
     assert lines(verdict, "r1") == []
 
 
@@ -40,6 +43,7 @@ def test_a_healthy_run_passes_and_says_what_it_would_have_seen() -> None:
         ("recovered", "PASS", ("remark", "contention", ("c",))),
         ("cpu", "UNDECIDED", ("open", "cpu", ("c",))),
         ("unreachable", "UNDECIDED", ("open", "node", ("c",))),
+        ("unsure", "UNDECIDED", ("open", "node", ("c",))),
     ],
 )
 def test_a_slow_node_is_what_the_second_look_makes_of_it(outcome, status, found) -> None:
@@ -80,6 +84,46 @@ def test_a_lost_node_is_one_finding() -> None:
     assert told(verdict) == [("fault", "lost", ("d",))] and verdict.status == "FAIL"
 
 
+def test_who_cannot_reach_a_lost_node_is_not_blamed() -> None:
+    """Some of its pairs were measured before it went: those that failed are no links."""
+    gone = {"rates": (), "error": "no answer"}
+    changes = {("a", "d"): gone, ("b", "d"): gone}
+    verdict = judge(run(tournament(changes=changes, lost={"d": "no answer"})))
+    assert told(verdict) == [("fault", "lost", ("d",))]
+
+
+@pytest.mark.parametrize("doubt", ["noise", "interface", "cpu-limited"])
+def test_rates_that_are_doubtful_blame_nobody(doubt: str) -> None:
+    again = (retest("node", ("c",), 0.5, "confirmed"),)
+    pairs = [(x, y) for x in "abcd" for y in "abcd"]
+    fields = {
+        "noise": {"noise": Noise(pair=("a", "b"), cv=0.08, together=None)},
+        "interface": {"changes": {("a", "b"): {"at_sender": end(carried=0.1)}}},
+        "cpu-limited": {"changes": {pair: {"at_sender": end(busy=0.95)} for pair in pairs}},
+    }[doubt]
+    verdict = judge(run(tournament(slow=SLOW_NODE, retests=again, **fields)))
+    assert verdict.status == "UNDECIDED" and ("open", "node", ("c",)) in told(verdict)
+    corrupt = tournament(changes={("a", "b"): {"wrong_bytes": 1}}, **{"noise": None})
+    assert judge(run(corrupt)).status == "FAIL", "wrong bytes are no matter of speed"
+
+
+def test_a_job_that_did_not_live_to_its_end_is_no_pass() -> None:
+    step = Step(phase="tournament", seconds=1.0, exit_code=0, stopped=None, troubles=())
+    note = JobNote(job="7", nodes="[a-d]", image="none", image_digest=None, steps=(step,),
+                   phases=("tournament",), expected=tuple("abcd"), ended=False)  # fmt: skip
+    verdict = judge(run(tournament(), note))
+    assert verdict.status == "UNDECIDED" and told(verdict) == [("open", "stopped", ())]
+
+
+def test_links_that_scatter_would_hide_a_slow_one() -> None:
+    scatter = {(x, y): 1 - 0.17 * ((3 * i + 5 * j) % 4) / 3 - 0.17 * ((i * j) % 3) / 2
+               for i, x in enumerate("abcdefgh") for j, y in enumerate("abcdefgh")}  # fmt: skip
+    verdict = judge(run(tournament("abcdefgh", slow=scatter)))
+    assert verdict.visible_links is not None and verdict.visible_links < 0.75
+    assert verdict.status == "UNDECIDED"
+    assert "links scatter so much" in str(verdict)
+
+
 @pytest.mark.parametrize(
     ("changes", "what"),
     [
@@ -115,6 +159,9 @@ def test_pairs_that_disturb_each_other_are_a_remark() -> None:
     noise = Noise(pair=("a", "b"), cv=0.01, together=0.6)
     verdict = judge(run(tournament(noise=noise, company=1)))
     assert verdict.status == "PASS" and "0.60 of their rate alone" in str(verdict)
+    noise = Noise(pair=("a", "b"), cv=0.01, together=0.0)
+    verdict = judge(run(tournament(noise=noise, company=1)))
+    assert verdict.status == "UNDECIDED" and told(verdict) == [("open", "contention", ())]
 
 
 def test_a_run_that_was_cut_short_passes_only_where_each_node_met_enough() -> None:
@@ -142,7 +189,8 @@ def test_phases_that_did_not_come_to_their_end(code: int | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "weight"), [("gave up", "fault"), ("container", "open"), (None, "open")]
+    ("what", "weight"),
+    [("gave up", "fault"), ("not met", "open"), ("container", "open"), (None, "open")],
 )
 def test_a_node_that_did_not_come_is_named(what: str | None, weight: str) -> None:
     troubles = (Trouble(node="d", what=what, found="ib0 is not there"),) if what else ()

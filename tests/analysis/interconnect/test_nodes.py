@@ -32,9 +32,39 @@ def test_what_a_node_does_not_know_is_never_equal() -> None:
     told = [node_facts(n, duplex=None if n == "b" else "full") for n in "abc"]
     assert differences(told) == ()
     (found,) = facts_findings(told)
-    assert (found.weight, found.what, found.nodes) == ("remark", "unknown", ("b",))
+    # it is one of those that faults are known by: no pass
+    assert (found.weight, found.what, found.nodes) == ("open", "unknown", ("b",))
+    (found,) = facts_findings([node_facts(n, kernel=None if n == "b" else "6.1") for n in "abc"])
+    assert (found.weight, found.nodes) == ("remark", ("b",))
     nobody = [node_facts(n, duplex=None) for n in "abc"]
     assert list(facts_findings(nobody)) == []  # the table says that it is unknown
+
+
+def refused(node: str, name: str, why: str) -> NodeFacts:
+    fact = Fact(group="infiniband", name=name, value=None, role="counter", why=why)
+    return node_facts(node).model_copy(update={"facts": (fact,)})
+
+
+def test_counters_that_nobody_may_read_are_no_pass() -> None:
+    why = "/sys/class/infiniband/mlx5_0/ports/1/counters/symbol_error: Permission denied"
+    (found,) = facts_findings([refused(n, "mlx5_0:1 symbol_error", why) for n in "abc"])
+    assert (found.weight, found.nodes) == ("open", ()) and "Permission denied" in found.evidence
+    # the kernel's log is root's nearly everywhere
+    why = "dmesg ended with code 1: dmesg: read kernel buffer failed: Operation not permitted"
+    (found,) = facts_findings([refused(n, "Xid errors", why) for n in "abc"])
+    assert (found.weight, found.what) == ("remark", "unknown")
+    missing = [refused(n, "mlx5_0:1 symbol_error", "symbol_error: No such file") for n in "abc"]
+    assert list(facts_findings(missing)) == []
+
+
+@pytest.mark.parametrize("names", ["ab", "abcd"])
+def test_without_a_majority_nobody_is_the_odd_one(names: str) -> None:
+    half = names[: len(names) // 2]
+    told = tuple(node_facts(n, MTU="9000" if n in half else "1500") for n in names)
+    (found,) = facts_findings(told)
+    assert (found.weight, found.what, found.nodes) == ("open", "MTU", ())
+    for group in (half, names[len(half) :]):
+        assert f"({', '.join(group)})" in found.evidence
 
 
 def test_errors_that_grow_during_the_run_are_a_fault_and_old_ones_are_not() -> None:

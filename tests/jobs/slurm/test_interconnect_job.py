@@ -73,6 +73,7 @@ def test_the_launch_line_is_one_task_per_node_that_survives_others() -> None:
     assert line[at + 1 :] == [
         "python3", "-m", "train.interconnect", "--out", "/data/my results/interconnect/r1",
         "--interface", "ib0", "--samples", "7", "--sample-s", "0.25", "--limit-s", "489",
+        "--patience-s", "61",
     ]  # fmt: skip
     assert settings["PYTHONPATH"] == "/home/ann/horoscale"
 

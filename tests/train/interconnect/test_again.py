@@ -104,6 +104,20 @@ def test_waiting_that_does_not_slow_healthy_pairs_is_no_excuse() -> None:
     assert look(fabric, "node", "c").outcome == "cpu"
 
 
+def test_what_repetitions_scatter_by_is_no_fault() -> None:
+    class Rough(FakeFabric):
+        def measure(self, pair: Pair) -> Measurement:
+            found = super().measure(pair)
+            return found.model_copy(update={"rates": tuple(
+                found.rates[0] * share for share in (0.8, 0.92, 1.0, 1.08, 1.2)
+            )})  # fmt: skip
+
+    found = look(Rough(both_ways("c", 85.0)), "node", "c")
+    assert found.outcome == "unsure" and "may be chance" in found.why
+    assert look(Rough(both_ways("c", 40.0)), "node", "c").outcome == "confirmed"
+    assert look(FakeFabric(both_ways("c", 85.0)), "node", "c").outcome == "confirmed"
+
+
 def test_a_link_is_compared_with_what_its_ends_do_with_others() -> None:
     fabric = FakeFabric({("a", "b"): 50.0} | {("a", "c"): 80.0, ("a", "d"): 80.0})
     found = look(fabric, "link", "a", "b")

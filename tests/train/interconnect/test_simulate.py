@@ -84,7 +84,89 @@ def test_more_connections_are_used_where_one_is_the_limit_of_a_processor() -> No
     fabric.used = []
     fabric.send[2] *= 0.5
     found = asyncio.run(play(fabric, Plan(), 0, lambda _: None))
-    assert fabric.used[:3] == [1, 4, 16] and set(fabric.used[3:]) == {16}
+    assert fabric.used[:6] == [1, 4, 16] * 2, "two pairs that share no node are asked"
+    assert set(fabric.used[6:]) == {16}
     assert found.streams == 16 and blamed_in(found) == {("n2",)}
     plain = SimulatedFabric(4, STEADY, 0)
     assert asyncio.run(play(plain, Plan(), 0, lambda _: None)).streams == 1
+
+
+@pytest.mark.parametrize("slow", range(4))
+def test_a_slow_node_does_not_decide_for_all_how_many_connections_they_need(slow: int) -> None:
+    """One connection fills 0.6 of a link, and the slow node's link has no more: asked alone, it
+    gains nothing from another one, and by one connection each all nodes are alike."""
+
+    class Capped(SimulatedFabric):
+        async def measure(self, pairs, plan, phase):
+            found = await super().measure(pairs, plan, phase)
+            busy = End(cpu_s=0.5, waited_s=0, wall_s=1, received_bytes=None, sent_bytes=None)
+            most = 0.6e10 * plan.streams
+            return [
+                m.model_copy(update={"rates": tuple(min(r, most) for r in m.rates),
+                                     "at_receiver": busy})
+                for m in found
+            ]  # fmt: skip
+
+    fabric = Capped(4, STEADY, 0)
+    fabric.send[slow] *= 0.6
+    fabric.receive[slow] *= 0.6
+    found = asyncio.run(play(fabric, Plan(), 0, lambda _: None))
+    assert found.streams == 4 and blamed_in(found) == {(f"n{slow}",)}
+
+
+def test_a_node_that_is_gone_is_nobody_to_be_compared_with() -> None:
+    class Dying(SimulatedFabric):
+        """n0 answers nobody from round 8 on, as a node whose power was cut."""
+
+        @property
+        def lost(self):
+            return {"n0": "no answer"} if self.rounds >= 8 else {}
+
+        async def measure(self, pairs, plan, phase):
+            found = await super().measure(pairs, plan, phase)
+            dead = {"rates": (), "error": "no answer"}
+            return [
+                m.model_copy(update=dead) if self.lost and "n0" in (m.sender, m.receiver) else m
+                for m in found
+            ]
+
+    for slow in (1, 2, 5):
+        fabric = Dying(6, STEADY, slow)
+        fabric.send[slow] *= 0.5
+        fabric.receive[slow] *= 0.5
+        found = asyncio.run(play(fabric, Plan(), slow, lambda _: None))
+        assert set(found.lost) == {"n0"} and blamed_in(found) == {(f"n{slow}",)}
+
+
+@pytest.mark.parametrize("each", [4, 8])
+def test_retests_compare_pairs_of_one_leaf_with_each_other(each: int) -> None:
+    """Between leaves a pair has half of the rate by design, alone as in company."""
+
+    class TwoLeaves(SimulatedFabric):
+        def _share(self, pair, pairs):
+            return 0.5e10 if self.leaf[pair.sender] != self.leaf[pair.receiver] else float("inf")
+
+    def played(fabric) -> set[tuple[str, ...]]:
+        fabric.leaf = [node // each for node in range(2 * each)]
+        switches = {n.name: f"leaf{fabric.leaf[i]}" for i, n in enumerate(fabric.nodes)}
+        return blamed_in(asyncio.run(play(fabric, Plan(), 0, lambda _: None, switches)))
+
+    healthy = TwoLeaves(2 * each, STEADY, 0)
+    assert played(healthy) == set()
+    link = TwoLeaves(2 * each, STEADY, 0)
+    link.path[Pair(0, 1)] = 0.5e10
+    assert played(link) == {(link.nodes[0].name, link.nodes[1].name)}
+    node = TwoLeaves(2 * each, STEADY, 0)
+    node.send[2] *= 0.4
+    assert played(node) == {(node.nodes[2].name,)}
+
+    class Crowded(TwoLeaves):
+        """Node 1 is slow in company only."""
+
+        def _measure(self, pair, plan, phase, pairs):
+            found = super()._measure(pair, plan, phase, pairs)
+            if len(pairs) == 1 or 1 not in pair:
+                return found
+            return found.model_copy(update={"rates": tuple(0.85 * r for r in found.rates)})
+
+    assert played(Crowded(2 * each, STEADY, 0)) == set()

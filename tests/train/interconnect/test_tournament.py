@@ -14,7 +14,7 @@ from train.interconnect.agent import run_agent
 from train.interconnect.coordinator import Coordinator
 from train.interconnect.lines import Lines
 from train.interconnect.meeting import Meeting, MeetingError, join, look_up, publish
-from train.interconnect.record import Tournament
+from train.interconnect.record import Clock, Tournament
 from train.interconnect.rounds import Pair
 from train.interconnect.stream import Plan
 from train.interconnect.tournament import play
@@ -69,6 +69,17 @@ def test_every_ordered_pair_is_measured_and_the_record_is_whole() -> None:
     assert found.noise is not None and found.noise.together is not None
     assert Tournament.model_validate_json(found.model_dump_json()) == found
     assert any(text.startswith("round 1 of") for text in said)
+
+
+def test_the_clocks_of_nodes_that_share_one_agree_and_the_lost_have_none() -> None:
+    async def work(coordinator: Coordinator, _port: int) -> dict[str, Clock]:
+        coordinator._agents["c"].lost = "no answer"
+        return await coordinator.clocks()
+
+    found = asyncio.run(with_agents(["a", "b", "c"], work))
+    assert set(found) == {"a", "b"}
+    for clock in found.values():
+        assert abs(clock.ahead_s) <= clock.within_s + 1e-3 and clock.within_s < 1
 
 
 def test_short_of_time_it_says_what_is_missing() -> None:

@@ -79,9 +79,7 @@ def main() -> None:
         else:
             steps = (len(data.train_y), 0)  # as many as it takes: a loss scale skips some
         batches = chain.from_iterable(
-            islice(
-                epoch_batches(config, data, parts.used, plan, runtime.rank, runtime.size), count
-            )
+            islice(epoch_batches(config, data, parts.used, plan, runtime.rank, runtime.size), count)
             for plan, count in zip(plans, steps, strict=True)
         )
         file = out / f"{name}-{runtime.size}-{accumulation}-{runtime.rank}.npz"
