@@ -9,7 +9,7 @@ from analysis.interconnect.finding import Finding
 from train.interconnect.record import BUSY, LEAST, TOGETHER, Measurement, Tournament
 
 #: Repeated samples of one pair may scatter so much, or nothing can be decided.
-NOISE = 0.05
+NOISE = 0.04
 #: A run that would have missed a fault down to this share says nothing.
 VISIBLE = 0.75
 #: A baseline or a specification can stand in for the peers that two nodes lack.

@@ -181,7 +181,7 @@ def _rate(measurement: Measurement) -> float:
 
 
 def _scatter(measurements: Sequence[Measurement]) -> float:
-    return max(deviation_of_median(m.rates) for m in measurements)
+    return float(np.median([deviation_of_median(m.rates) for m in measurements]))
 
 
 def _more_than(lost: float, healthy: Sequence[Measurement]) -> float:
