@@ -67,7 +67,9 @@ def _by_numbers(column: pd.Series[Any]) -> pd.Series[Any]:
     """Of a column of words, accumulation 4 before accumulation 16."""
     if column.name != "context":
         return column
-    return column.str.replace(r"\d+", lambda found: found[0].zfill(12), regex=True)
+    return column.str.replace(
+        r"(\d+)(\.\d+)?", lambda found: found[1].zfill(12) + (found[2] or ""), regex=True
+    )
 
 
 def values(column: pd.Series[Any]) -> list[float]:

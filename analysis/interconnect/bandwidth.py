@@ -131,12 +131,14 @@ def _elsewhere(found: Collectives) -> Iterator[Finding]:
 
 
 def through_ports(found: Collectives) -> bool | None:
-    """Whether Horovod's collectives went through InfiniBand ports; None: nothing was counted."""
+    """Whether Horovod's collectives went through InfiniBand ports; None: these were not counted,
+    or ranks share them."""
     counted = [s for s in found.series if s.way == "horovod" and s.payload_bytes and not s.error]
     sent = [c.port_sent_bytes for s in counted for c in s.carried]
-    if not sent:
+    known = [count for count in sent if count is not None]
+    if not known or len(known) < len(sent) or len(found.ranks) > found.nodes:
         return None
-    return sum(count or 0 for count in sent) > sum(s.payload_bytes for s in counted) / 2
+    return sum(known) > sum(s.payload_bytes for s in counted) / 2
 
 
 def _carried(series: Series) -> float:

@@ -13,7 +13,7 @@ from pydantic import AwareDatetime, Field, ValidationError
 from analysis.interconnect.bandwidth import through_ports
 from analysis.interconnect.nodes import differences
 from analysis.interconnect.run import Run, RunError
-from train.collectives.record import Way
+from train.collectives.record import Collectives, Way
 from train.files import write_atomically
 from train.frozen import Frozen
 from train.interconnect.record import Tournament
@@ -34,20 +34,27 @@ class PairRates(Frozen):
 
 
 class SeriesTimes(Frozen):
-    """The largest size of a series of all ranks. seconds: of its calls."""
+    """A series of all ranks. seconds: bytes -> of the median call; a slow one has fewer sizes."""
 
     name: str
     way: Way
-    ranks: int
-    bytes: int
-    seconds: tuple[float, ...]
+    seconds: dict[int, float]
+
+
+class Crossing(Frozen):
+    """From leaf switch to leaf switch. pairs: that crossed together. totals: of rounds, bit/s."""
+
+    sender: str
+    receiver: str
+    pairs: int
+    totals: tuple[float, ...]
 
 
 class Baseline(Frozen):
     """environment: group, name -> what most nodes say, of facts that equal nodes share.
     company: pairs that ran at the same time at most. streams: connections of each pair.
-    uplinks: from leaf switch to leaf switch, the rates of pairs that loaded the uplink together.
-    through_ports: whether Horovod's collectives went through InfiniBand ports; None: not told."""
+    shape: of the ranks whose collectives were measured. through_ports: whether Horovod's went
+    through InfiniBand ports; None: not told."""
 
     schema_version: int = Field(1, ge=1, le=1)
     run: str
@@ -58,7 +65,8 @@ class Baseline(Frozen):
     company: int
     streams: int = 1
     pairs: tuple[PairRates, ...]
-    uplinks: tuple[PairRates, ...] = ()
+    uplinks: tuple[Crossing, ...] = ()
+    shape: str | None = None
     collectives: tuple[SeriesTimes, ...] = ()
     through_ports: bool | None = None
 
@@ -79,15 +87,14 @@ def baseline_of(run: Run) -> Baseline:
         environment=environment(run),
         company=found.company,
         streams=found.streams,
-        pairs=_told(rates_now(found)),
-        uplinks=_told(uplinks_now(found)),
-        collectives=series_now(run),
+        pairs=tuple(
+            PairRates(sender=a, receiver=b, rates=own) for (a, b), own in rates_now(found).items()
+        ),
+        uplinks=uplinks_now(found),
+        shape=shape_of(run.collectives) if run.collectives else None,
+        collectives=series_now(run.collectives) if run.collectives else (),
         through_ports=through_ports(run.collectives) if run.collectives else None,
     )
-
-
-def _told(rates: PairsRates) -> tuple[PairRates, ...]:
-    return tuple(PairRates(sender=a, receiver=b, rates=own) for (a, b), own in rates.items())
 
 
 def environment(run: Run) -> dict[str, str]:
@@ -160,27 +167,39 @@ def rates_then(pairs: Sequence[PairRates]) -> PairsRates:
     return {(p.sender, p.receiver): p.rates for p in pairs}
 
 
-def uplinks_now(found: Tournament) -> PairsRates:
-    """From leaf switch to leaf switch, bit/s: medians of the pairs that crossed together."""
-    rates: dict[tuple[str, str], list[float]] = {}
+def uplinks_now(found: Tournament) -> tuple[Crossing, ...]:
+    """Rounds lie one after another; a sender takes part in each once. Those in which a pair gave
+    no number are left out."""
+    rounds: dict[tuple[str, str], list[dict[str, float | None]]] = {}
     for m in found.measurements:
-        if m.phase == "uplinks" and m.rates:
+        if m.phase == "uplinks":
             ends = found.switches[m.sender], found.switches[m.receiver]
-            rates.setdefault(ends, []).append(float(np.median(m.rates)))
-    return {ends: tuple(own) for ends, own in rates.items()}
+            own = rounds.setdefault(ends, [{}])
+            if m.sender in own[-1]:
+                own.append({})
+            own[-1][m.sender] = float(np.median(m.rates)) if m.rates else None
+    return tuple(
+        Crossing(sender=a, receiver=b, pairs=max(map(len, own)), totals=totals)
+        for (a, b), own in rounds.items()
+        if (totals := tuple(
+            sum(rate for rate in one.values() if rate is not None)
+            for one in own if None not in one.values()
+        ))
+    )  # fmt: skip
 
 
-def series_now(run: Run) -> tuple[SeriesTimes, ...]:
-    if run.collectives is None:
-        return ()
-    whole = [s for s in run.collectives.series
-             if s.ranks == len(run.collectives.ranks) and s.points]  # fmt: skip
+def shape_of(found: Collectives) -> str:
+    return f"{len(found.ranks)} ranks on {found.nodes} nodes, {found.controller} controller"
+
+
+def series_now(found: Collectives) -> tuple[SeriesTimes, ...]:
     return tuple(
         SeriesTimes(
-            name=f"{s.operation} {s.place} {s.mode}", way=s.way, ranks=s.ranks,
-            bytes=s.points[-1].bytes, seconds=s.points[-1].seconds,
+            name=f"{s.operation} {s.place} {s.mode}", way=s.way,
+            seconds={point.bytes: float(np.median(point.seconds)) for point in s.points},
         )
-        for s in whole
+        for s in found.series
+        if s.ranks == len(found.ranks) and s.points
     )  # fmt: skip
 
 

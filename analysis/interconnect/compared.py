@@ -11,20 +11,22 @@ import numpy as np
 from analysis.interconnect.bandwidth import through_ports
 from analysis.interconnect.baseline import (
     Baseline,
+    Crossing,
     PairsRates,
     impossible,
     rates_now,
     rates_then,
     refusals,
     series_now,
+    shape_of,
     uplinks_now,
 )
 from analysis.interconnect.expected import expected
 from analysis.interconnect.finding import Finding, Weight
 from analysis.interconnect.run import Run
 from analysis.model.fit import resampled_medians
-from train.collectives.record import WAYS
-from train.interconnect.record import Tournament
+from train.collectives.record import WAYS, Collectives
+from train.interconnect.record import LEAST, Tournament
 
 #: A median pair below this share of the baseline is a fault, where the interval says so, too.
 SLOWER = 0.90
@@ -36,7 +38,7 @@ ONE_STREAM = 10e9
 #: Links that are loaded less than this share of their rate hide what they lack.
 LOADED = 0.5
 RESAMPLES = 1000
-Key = TypeVar("Key", bound=tuple[str | int, ...])
+Key = TypeVar("Key", str, tuple[str, str])
 
 
 class Ratio(NamedTuple):
@@ -98,22 +100,21 @@ def against_baseline(
             "use the links",
         )  # fmt: skip
     before = rates_then(baseline.pairs)
-    named: set[tuple[str, str]] = set()
+    levelled: PairsRates = {}
+    surely = 1.0
     for name, mine in _populations(run.tournament):
         whole = ratio(mine, before)
         if whole is None:
             continue
         yield _finding(whole, "fabric", (), f"{name} reach {whole} of baseline {baseline.run}")
-        for node, way, own in _nodes_behind(run.tournament, mine, before, whole):
-            if (node, way) not in named:
-                named.add((node, way))
-                said = f"what it {way}s is {own} of baseline {baseline.run}"
-                yield _finding(own, way, (node,), said)
-    crossed = ratio(uplinks_now(run.tournament), rates_then(baseline.uplinks), of="uplinks")
-    if crossed is not None:
-        said = f"whole leaf switches to each other reach {crossed} of baseline {baseline.run}"
-        yield _finding(crossed, "fabric", (), said)
-    yield from _collectives(run, baseline)
+        levelled |= {p: tuple(r / whole.value for r in rates) for p, rates in mine.items()}
+        surely = min(surely, whole.low / whole.value)
+    for node, way, own in _nodes_behind(run.tournament, levelled, before, surely):
+        said = f"what it {way}s is {own} of baseline {baseline.run}, beside the others"
+        yield _finding(own, way, (node,), said)
+    yield from _uplinks(uplinks_now(run.tournament), baseline)
+    if run.collectives is not None:
+        yield from _collectives(run.collectives, baseline)
 
 
 def _populations(found: Tournament) -> Iterator[tuple[str, PairsRates]]:
@@ -130,38 +131,70 @@ def _populations(found: Tournament) -> Iterator[tuple[str, PairsRates]]:
 
 
 def _nodes_behind(
-    found: Tournament, mine: PairsRates, before: PairsRates, whole: Ratio
+    found: Tournament, levelled: PairsRates, before: PairsRates, surely: float
 ) -> Iterator[tuple[str, str, Ratio]]:
-    """Nodes that lost more than the others did, by their directions."""
+    """Nodes that lost more than the others did, by their directions.
+
+    levelled: rates over what their population lost. surely: below this share of it a node is apart.
+    """
+    least = min(LEAST, len(found.nodes) - 1)
     for node in found.nodes:
         for way, place in (("send", 0), ("receive", 1)):
-            own = ratio({p: r for p, r in mine.items() if p[place] == node.name}, before)
-            if own is not None and own.value < SLOWER * whole.value and own.high < whole.low:
+            own = ratio({p: r for p, r in levelled.items() if p[place] == node.name}, before)
+            if own is not None and own.pairs >= least and own.value < SLOWER and own.high < surely:
                 yield node.name, way, own
 
 
-def _collectives(run: Run, baseline: Baseline) -> Iterator[Finding]:
-    """The largest size of each series, by way: what Horovod takes may not be what pairs took."""
-    if run.collectives is None:
+def _uplinks(now: Sequence[Crossing], baseline: Baseline) -> Iterator[Finding]:
+    """Routes are drawn anew with each connection: slower is what is so in every round."""
+    then = {(c.sender, c.receiver, c.pairs): c.totals for c in baseline.uplinks}
+    both = [(c.totals, then[key]) for c in now if (key := (c.sender, c.receiver, c.pairs)) in then]
+    if not both:
         return
-    now, then = (
-        {(s.way, s.name, s.ranks, s.bytes): tuple(1 / one for one in s.seconds) for s in side}
-        for side in (series_now(run), baseline.collectives)
-    )
+    value = float(np.median([np.median(mine) / np.median(before) for mine, before in both]))
+    slow = [mine for mine, before in both if max(mine) < SLOWER * min(before)]
+    fault = 2 * len(slow) > len(both)
+    yield Finding(
+        weight="fault" if fault else "remark", what="fabric" if fault else "baseline", ratio=value,
+        evidence=f"whole leaf switches to each other reach {value:.2f} of baseline {baseline.run}, "
+        f"{len(slow)} of {len(both)} ways less in every round",
+    )  # fmt: skip
+
+
+def _collectives(found: Collectives, baseline: Baseline) -> Iterator[Finding]:
+    """By way, since what Horovod takes may not be what pairs took; each series at the largest size
+    that both have: a slow one ends with fewer."""
+    if baseline.shape is None:
+        return
+    if (shape := shape_of(found)) != baseline.shape:
+        why = f"collectives are not compared: {baseline.shape} in {baseline.run}, {shape} now"
+        yield Finding(weight="remark", what="collectives", evidence=why)
+        return
+    then = {(s.way, s.name): s.seconds for s in baseline.collectives}
     for way in WAYS:
-        own = ratio({k: r for k, r in now.items() if k[0] == way}, then, of="series")
-        if own is None:
+        speeds: dict[str, tuple[float, float]] = {}
+        for own in series_now(found):
+            before = then.get((way, own.name), {}) if own.way == way else {}
+            if common := set(own.seconds) & set(before):
+                size = max(common)
+                speeds[own.name] = 1 / own.seconds[size], 1 / before[size]
+        reached = ratio(
+            {name: (speed,) for name, (speed, _) in speeds.items()},
+            {name: (speed,) for name, (_, speed) in speeds.items()}, of="series",
+        )  # fmt: skip
+        if reached is None:
             continue
-        said = f"collectives by {way} reach {own} of the speed of baseline {baseline.run}"
-        finding = _finding(own, "collectives", (), said)
-        if run.collectives.oversubscribed:
+        said = f"collectives by {way} reach {reached} of the speed of baseline {baseline.run}"
+        finding = _finding(reached, "collectives", (), said)
+        if found.oversubscribed:
             finding = finding.model_copy(update={"weight": "remark", "what": "collectives"})
         yield finding
-    if baseline.through_ports and through_ports(run.collectives) is False:
+    if baseline.through_ports and not (now := through_ports(found)):
         yield Finding(
-            weight="fault", what="RDMA",
-            evidence=f"Horovod's collectives went through the InfiniBand ports in {baseline.run}, "
-            "and do not now: look what its data plane fell back to (logs/collectives)",
+            weight="fault" if now is False else "open", what="RDMA",
+            evidence=f"Horovod's collectives went through the InfiniBand ports in {baseline.run}; "
+            + ("now they do not: look what its data plane fell back to (logs/collectives)"
+               if now is False else "now nothing tells whether they do"),
         )  # fmt: skip
 
 

@@ -221,7 +221,7 @@ def _unheard(told: Sequence[NodeFacts]) -> Iterator[Finding]:
     for weight in weights:
         these = [name for name in refused if _unread(name) == weight]
         if these:
-            why = f"{', '.join(these)}: {refused[these[0]]}, on all nodes"
+            why = f"{', '.join(these)}: {refused[these[0]]}, and no other node tells"
             yield Finding(weight=weight, what="unknown", evidence=why)
 
 

@@ -136,7 +136,7 @@ def facts(run: Run, verdict: Verdict) -> list[tuple[str, str]]:
         share = f"{told.decision.across:.2f} of those within one"
         found.append(("Pairs across leaf switches", share))
     if verdict.visible is not None:
-        found.append(("Would have seen", seen(verdict)))
+        found.append(("Would have seen", "; ".join(seen(verdict))))
     return found
 
 

@@ -69,7 +69,7 @@ def _other_fabric(found: Tournament, told: Sequence[NodeFacts]) -> Iterator[Find
         if name.endswith(" state") and not name.endswith("physical state") and value == "ACTIVE"
         and facts.get(name.removesuffix("state") + "link layer") == "InfiniBand"
     ]  # fmt: skip
-    if not up or all(facts.get("link type") == "InfiniBand" for facts in said):
+    if not up or {facts.get("link type") for facts in said} <= {"InfiniBand", None}:
         return
     used = ", ".join(sorted({node.interface for node in found.nodes}))
     yield Finding(

@@ -47,20 +47,20 @@ def view_table(view: View) -> Table:
     return table
 
 
-def seen(verdict: Verdict) -> str:
+def seen(verdict: Verdict) -> list[str]:
     """What a fault would have had to be to be seen."""
     told = []
     if verdict.visible is not None:
         told.append(f"node or direction below {verdict.visible:.2f} of the median")
     if verdict.visible_links is not None:
         told.append(f"link below {verdict.visible_links:.2f} of what its ends reach with others")
-    return ", no ".join(told) or "pair was measured"
+    return told or ["fault among what was measured"]
 
 
 def headline(verdict: Verdict) -> str:
     """The reason for the verdict in one line."""
     if verdict.status == "PASS":
-        return f"no {seen(verdict)}"
+        return f"no {', no '.join(seen(verdict))}"
     weight = "fault" if verdict.status == "FAIL" else "open"
     return "; ".join(
         f"{finding.what} {' -> '.join(finding.nodes)}".strip()

@@ -23,10 +23,11 @@ from train.interconnect.suspects import Suspect
 Status = Literal["PASS", "FAIL", "UNDECIDED"]
 #: Remarks that say that the whole fabric is as fast as it should be, which frees two nodes alone.
 _HELD = ("baseline", "spec")
-#: Doubts about the run's rates as such, and what then is no fault any more.
-_UNSURE = ("cpu-limited", "noise", "interface")
+#: Doubts about all rates of a run; one about an interface is about its node's.
+_UNSURE = ("cpu-limited", "noise")
+#: What is no fault any more where rates are doubtful.
 _BY_RATE = ("node", "send", "receive", "link", "uplink", "uplink-send", "uplink-receive",
-            "fabric", "below spec")  # fmt: skip
+            "fabric", "below spec", "collectives")  # fmt: skip
 
 
 class Verdict(Frozen):
@@ -57,13 +58,7 @@ def judge(run: Run, yardstick: Yardstick | None = None) -> Verdict:
     held = any(f.what in _HELD and f.weight == "remark" for f in against)
     own = [f for f in _findings(run) if not (held and f.what == TWO_ALONE)]
     findings = (*own, *against)
-    if any(f.what in _UNSURE and f.weight == "open" for f in own):
-        # a rate that processors or noise made says nothing of a link, a node or the fabric
-        findings = tuple(
-            f.model_copy(update={"weight": "open"}) if f.weight == "fault" and f.what in _BY_RATE
-            else f
-            for f in findings
-        )  # fmt: skip
+    findings = tuple(_doubted(finding, own) for finding in findings)
     weights = {finding.weight for finding in findings}
     status: Status = "FAIL" if "fault" in weights else "UNDECIDED" if "open" in weights else "PASS"
     decision = run.tournament.decision if run.tournament else None
@@ -75,6 +70,20 @@ def judge(run: Run, yardstick: Yardstick | None = None) -> Verdict:
         visible=decision.visible if decision else None,
         visible_links=decision.visible_links if decision else None,
     )
+
+
+def _doubted(finding: Finding, own: Sequence[Finding]) -> Finding:
+    """A rate that processors or noise made says nothing of a link, a node or the fabric; one that
+    went another way, or may have, nothing of that node, nor of all together."""
+    if finding.weight != "fault" or finding.what not in _BY_RATE:
+        return finding
+    doubts = [f for f in own if f.weight == "open"]
+    elsewhere = [f for f in doubts if f.what == "interface"]
+    about = {node for f in elsewhere for node in f.nodes}
+    doubtful = any(f.what in _UNSURE for f in doubts) or (
+        bool(about & set(finding.nodes)) if finding.nodes else bool(elsewhere)
+    )
+    return finding.model_copy(update={"weight": "open"}) if doubtful else finding
 
 
 def _findings(run: Run) -> Iterator[Finding]:

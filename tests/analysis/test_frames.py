@@ -145,12 +145,13 @@ def test_order_is_that_of_the_manifest_then_ranks() -> None:
 
 
 def test_contexts_are_ordered_by_their_numbers() -> None:
-    contexts = ["accumulation 16", "", "accumulation 4", "accumulation 8"]
+    contexts = ["accumulation 16", "", "accumulation 4", "accumulation 4, 0.25 of the data",
+                "accumulation 4, 0.5 of the data", "accumulation 4, 0.1 of the data"]  # fmt: skip
     table = frame(
         [{"technique": "z", "context": context} for context in contexts],
         {"technique": "string", "context": "string"},
     )
-    assert list(in_order(table, ["z"])["context"]) == ["", *(contexts[i] for i in (2, 3, 0))]
+    assert list(in_order(table, ["z"])["context"]) == [contexts[i] for i in (1, 2, 5, 3, 4, 0)]
 
 
 def test_values_leave_nulls_out() -> None:

@@ -131,7 +131,8 @@ def _outcome(
 def _beside_link(
     suspect: Suspect, own: Sequence[int], others: Sequence[int], apart: Apart
 ) -> Chosen:
-    """What its sender sends and its receiver receives, each with another node."""
+    """What its sender sends and its receiver receives, each with another node; where one of them
+    has no other of the kind, other pairs of that kind, or its own other direction."""
     sender, receiver = own
     if not others:
         return Chosen([], [Pair(sender, receiver)], [Pair(receiver, sender)])
@@ -139,7 +140,9 @@ def _beside_link(
     to = next((n for n in others if apart(sender, n) == kind), None)
     by = next((n for n in others if apart(n, receiver) == kind), None)
     if to is None or by is None:
-        return Chosen([], [Pair(sender, receiver)], [])
+        elsewhere = [Pair(a, b) for a in others for b in others if a != b and apart(a, b) == kind]
+        beside = elsewhere[:_PARTNERS] or [Pair(receiver, sender)]
+        return Chosen([], [Pair(sender, receiver)], beside)
     beside = [Pair(sender, to), Pair(by, receiver)]
     return Chosen(list(dict.fromkeys((to, by))), [Pair(sender, receiver)], beside)
 

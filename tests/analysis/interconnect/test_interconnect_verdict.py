@@ -98,11 +98,15 @@ def test_rates_that_are_doubtful_blame_nobody(doubt: str) -> None:
     pairs = [(x, y) for x in "abcd" for y in "abcd"]
     fields = {
         "noise": {"noise": Noise(pair=("a", "b"), cv=0.08, together=None)},
-        "interface": {"changes": {("a", "b"): {"at_sender": end(carried=0.1)}}},
+        "interface": {"changes": {("c", "b"): {"at_sender": end(carried=0.1)}}},
         "cpu-limited": {"changes": {pair: {"at_sender": end(busy=0.95)} for pair in pairs}},
     }[doubt]
     verdict = judge(run(tournament(slow=SLOW_NODE, retests=again, **fields)))
     assert verdict.status == "UNDECIDED" and ("open", "node", ("c",)) in told(verdict)
+    other = retest("node", ("d",), 0.5, "confirmed")
+    slow = {("d", "*"): 0.5, ("*", "d"): 0.5}
+    verdict = judge(run(tournament(slow=slow, retests=(other,), **fields)))
+    assert verdict.status == ("FAIL" if doubt == "interface" else "UNDECIDED"), "another node's"
     corrupt = tournament(changes={("a", "b"): {"wrong_bytes": 1}}, **{"noise": None})
     assert judge(run(corrupt)).status == "FAIL", "wrong bytes are no matter of speed"
 

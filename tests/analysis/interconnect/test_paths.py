@@ -55,6 +55,7 @@ def test_without_facts_paths_are_compared_with_each_other() -> None:
         ("Ethernet", "InfiniBand", "UNDECIDED"),
         ("InfiniBand", "InfiniBand", "PASS"),
         ("Ethernet", "Ethernet", "PASS"),  # RoCE
+        (None, "InfiniBand", "PASS"),  # not known
     ],
 )
 def test_an_infiniband_fabric_that_no_pair_was_measured_on(link, layer, status) -> None:

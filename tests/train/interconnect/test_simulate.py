@@ -160,6 +160,13 @@ def test_retests_compare_pairs_of_one_leaf_with_each_other(each: int) -> None:
     node.send[2] *= 0.4
     assert played(node) == {(node.nodes[2].name,)}
 
+    small = TwoLeaves(2 * each, STEADY, 0)
+    small.path[Pair(0, 1)] = 0.5e10
+    small.leaf = [int(node > 1) for node in range(2 * each)]  # two nodes of a leaf have no others
+    switches = {n.name: f"leaf{small.leaf[i]}" for i, n in enumerate(small.nodes)}
+    found = asyncio.run(play(small, Plan(), 0, lambda _: None, switches))
+    assert blamed_in(found) == {(small.nodes[0].name, small.nodes[1].name)}
+
     class Crowded(TwoLeaves):
         """Node 1 is slow in company only."""
 
