@@ -3,6 +3,7 @@ whole: its peers cannot."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -42,12 +43,13 @@ class SeriesTimes(Frozen):
 
 
 class Crossing(Frozen):
-    """From leaf switch to leaf switch. pairs: that crossed together. totals: of rounds, bit/s."""
+    """From leaf switch to leaf switch. pairs: that crossed together. rates: of each round, bit/s,
+    what the better quarter of them reached: one slow node does not make its uplink slow."""
 
     sender: str
     receiver: str
     pairs: int
-    totals: tuple[float, ...]
+    rates: tuple[float, ...]
 
 
 class Baseline(Frozen):
@@ -170,20 +172,20 @@ def rates_then(pairs: Sequence[PairRates]) -> PairsRates:
 def uplinks_now(found: Tournament) -> tuple[Crossing, ...]:
     """Rounds lie one after another; a sender takes part in each once. Those in which a pair gave
     no number are left out."""
-    rounds: dict[tuple[str, str], list[dict[str, float | None]]] = {}
+    rounds: dict[tuple[str, str], list[dict[str, float]]] = {}  # sender -> bit/s
     for m in found.measurements:
         if m.phase == "uplinks":
             ends = found.switches[m.sender], found.switches[m.receiver]
             own = rounds.setdefault(ends, [{}])
             if m.sender in own[-1]:
                 own.append({})
-            own[-1][m.sender] = float(np.median(m.rates)) if m.rates else None
+            own[-1][m.sender] = float(np.median(m.rates)) if m.rates else math.nan
     return tuple(
-        Crossing(sender=a, receiver=b, pairs=max(map(len, own)), totals=totals)
+        Crossing(sender=a, receiver=b, pairs=max(map(len, own)), rates=rates)
         for (a, b), own in rounds.items()
-        if (totals := tuple(
-            sum(rate for rate in one.values() if rate is not None)
-            for one in own if None not in one.values()
+        if (rates := tuple(
+            float(np.quantile([*one.values()], 0.75, method="higher"))
+            for one in own if not any(map(math.isnan, one.values()))
         ))
     )  # fmt: skip
 

@@ -111,9 +111,10 @@ def against_baseline(
         surely = min(surely, whole.low / whole.value)
     for node, way, own in _nodes_behind(run.tournament, levelled, before, surely):
         said = f"what it {way}s is {own} of baseline {baseline.run}, beside the others"
-        yield _finding(own, way, (node,), said)
+        yield _as_tested(_finding(own, way, (node,), said), run.tournament)
     yield from _uplinks(uplinks_now(run.tournament), baseline)
     if run.collectives is not None:
+        yield from _ports(run.collectives, baseline)
         yield from _collectives(run.collectives, baseline)
 
 
@@ -145,20 +146,47 @@ def _nodes_behind(
                 yield node.name, way, own
 
 
+def _as_tested(finding: Finding, found: Tournament) -> Finding:
+    """The baseline knows what a node did in company only: what it does alone decides."""
+    own = [retest.outcome for retest in found.retests if retest.nodes == finding.nodes]
+    weight: Weight = finding.weight
+    if finding.weight == "fault" and "confirmed" not in own:
+        weight = "remark" if "recovered" in own else "open"
+    said = "" if own else "; not tested again"
+    return finding.model_copy(update={"weight": weight, "evidence": finding.evidence + said})
+
+
 def _uplinks(now: Sequence[Crossing], baseline: Baseline) -> Iterator[Finding]:
-    """Routes are drawn anew with each connection: slower is what is so in every round."""
-    then = {(c.sender, c.receiver, c.pairs): c.totals for c in baseline.uplinks}
-    both = [(c.totals, then[key]) for c in now if (key := (c.sender, c.receiver, c.pairs)) in then]
+    """Routes are drawn anew with each connection: a fault is what is slower in every round."""
+    then = {(c.sender, c.receiver, c.pairs): c.rates for c in baseline.uplinks}
+    both = [(c.rates, then[key]) for c in now if (key := (c.sender, c.receiver, c.pairs)) in then]
     if not both:
         return
     value = float(np.median([np.median(mine) / np.median(before) for mine, before in both]))
     slow = [mine for mine, before in both if max(mine) < SLOWER * min(before)]
-    fault = 2 * len(slow) > len(both)
+    weight: Weight = "open" if value < SLOWER else "remark"
+    if 2 * len(slow) > len(both):
+        weight = "fault"
     yield Finding(
-        weight="fault" if fault else "remark", what="fabric" if fault else "baseline", ratio=value,
+        weight=weight, what="baseline" if weight == "remark" else "fabric", ratio=value,
         evidence=f"whole leaf switches to each other reach {value:.2f} of baseline {baseline.run}, "
         f"{len(slow)} of {len(both)} ways less in every round",
     )  # fmt: skip
+
+
+def _ports(found: Collectives, baseline: Baseline) -> Iterator[Finding]:
+    """Whatever the ranks' number: a data plane that has no RDMA any more."""
+    if not baseline.through_ports or (now := through_ports(found)):
+        return
+    if now is False:
+        weight: Weight = "fault"
+        said = "now they do not: look what its data plane fell back to (logs/collectives)"
+    elif len(found.ranks) == found.nodes:
+        weight, said = "open", "now nothing tells whether they do"
+    else:
+        return  # ranks of one node share its ports
+    why = f"Horovod's collectives went through the InfiniBand ports in {baseline.run}; {said}"
+    yield Finding(weight=weight, what="RDMA", evidence=why)
 
 
 def _collectives(found: Collectives, baseline: Baseline) -> Iterator[Finding]:
@@ -189,13 +217,6 @@ def _collectives(found: Collectives, baseline: Baseline) -> Iterator[Finding]:
         if found.oversubscribed:
             finding = finding.model_copy(update={"weight": "remark", "what": "collectives"})
         yield finding
-    if baseline.through_ports and not (now := through_ports(found)):
-        yield Finding(
-            weight="fault" if now is False else "open", what="RDMA",
-            evidence=f"Horovod's collectives went through the InfiniBand ports in {baseline.run}; "
-            + ("now they do not: look what its data plane fell back to (logs/collectives)"
-               if now is False else "now nothing tells whether they do"),
-        )  # fmt: skip
 
 
 def _finding(found: Ratio, what: str, nodes: tuple[str, ...], said: str) -> Finding:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -58,7 +58,8 @@ def judge(run: Run, yardstick: Yardstick | None = None) -> Verdict:
     held = any(f.what in _HELD and f.weight == "remark" for f in against)
     own = [f for f in _findings(run) if not (held and f.what == TWO_ALONE)]
     findings = (*own, *against)
-    findings = tuple(_doubted(finding, own) for finding in findings)
+    switches = run.tournament.switches if run.tournament else {}
+    findings = tuple(_doubted(finding, own, switches) for finding in findings)
     weights = {finding.weight for finding in findings}
     status: Status = "FAIL" if "fault" in weights else "UNDECIDED" if "open" in weights else "PASS"
     decision = run.tournament.decision if run.tournament else None
@@ -72,17 +73,20 @@ def judge(run: Run, yardstick: Yardstick | None = None) -> Verdict:
     )
 
 
-def _doubted(finding: Finding, own: Sequence[Finding]) -> Finding:
+def _doubted(finding: Finding, own: Sequence[Finding], switches: Mapping[str, str]) -> Finding:
     """A rate that processors or noise made says nothing of a link, a node or the fabric; one that
-    went another way, or may have, nothing of that node, nor of all together."""
+    went another way, or may have, nothing of that node or its leaf, nor of all together."""
     if finding.weight != "fault" or finding.what not in _BY_RATE:
         return finding
     doubts = [f for f in own if f.weight == "open"]
     elsewhere = [f for f in doubts if f.what == "interface"]
     about = {node for f in elsewhere for node in f.nodes}
-    doubtful = any(f.what in _UNSURE for f in doubts) or (
-        bool(about & set(finding.nodes)) if finding.nodes else bool(elsewhere)
-    )
+    about |= {switches[node] for node in about if node in switches}
+    if finding.what == "collectives":
+        astray = bool(elsewhere)
+    else:
+        astray = bool(about & set(finding.nodes)) if finding.nodes else bool(about)
+    doubtful = astray or any(f.what in _UNSURE for f in doubts)
     return finding.model_copy(update={"weight": "open"}) if doubtful else finding
 
 

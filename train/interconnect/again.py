@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence, Set
 from typing import NamedTuple
 
 import numpy as np
@@ -32,11 +32,11 @@ class Chosen(NamedTuple):
 
 async def look_again(
     run: Run, names: Sequence[str], suspect: Suspect, healthy: Sequence[int], turn: int,
-    apart: Apart = lambda one, other: False,
+    apart: Apart = lambda one, other: False, doubtful: Set[Pair] = frozenset(),
 ) -> Retest:  # fmt: skip
     """healthy: nodes that are no suspects; turn: another number takes other partners of them.
     apart: whether two nodes are on two leaves, between which a pair may be slower by design: pairs
-    are compared with pairs of their kind only.
+    are compared with pairs of their kind only. doubtful: pairs that are suspects themselves.
 
     Nobody is blamed for what it does in company only (contention), nor for want of processor time,
     nor for less than what its own samples scatter by.
@@ -46,7 +46,7 @@ async def look_again(
     start = turn % len(others) if others else 0
     others = [*others[start:], *others[:start]]
     chosen = _beside_link if suspect.kind == "link" else _beside_node
-    partners, tried, reference = chosen(suspect, own, others, apart)
+    partners, tried, reference = chosen(suspect, own, others, apart, doubtful)
     found: dict[Pair, Measurement] = {}
     for pair in (*tried, *reference):
         (found[pair],) = await run((pair,), _RETEST)
@@ -66,7 +66,8 @@ async def look_again(
                       why="no healthy pair to compare with")  # fmt: skip
     usual = [_rate(m) for m in normal]
     # a link is as fast as the slower of its two ends is with others
-    scale = min(usual) if suspect.kind == "link" else float(np.median(usual))
+    ends = suspect.kind == "link" and bool(partners)
+    scale = min(usual) if ends else float(np.median(usual))
     ways = {
         way: max(_rate(found[pair]) for pair in pairs) / scale
         for way, pairs in _by_way(tried, own).items()
@@ -129,26 +130,25 @@ def _outcome(
 
 
 def _beside_link(
-    suspect: Suspect, own: Sequence[int], others: Sequence[int], apart: Apart
+    suspect: Suspect, own: Sequence[int], others: Sequence[int], apart: Apart, doubtful: Set[Pair]
 ) -> Chosen:
     """What its sender sends and its receiver receives, each with another node; where one of them
     has no other of the kind, other pairs of that kind, or its own other direction."""
     sender, receiver = own
-    if not others:
-        return Chosen([], [Pair(sender, receiver)], [Pair(receiver, sender)])
-    kind = apart(sender, receiver)
-    to = next((n for n in others if apart(sender, n) == kind), None)
-    by = next((n for n in others if apart(n, receiver) == kind), None)
-    if to is None or by is None:
-        elsewhere = [Pair(a, b) for a in others for b in others if a != b and apart(a, b) == kind]
-        beside = elsewhere[:_PARTNERS] or [Pair(receiver, sender)]
-        return Chosen([], [Pair(sender, receiver)], beside)
-    beside = [Pair(sender, to), Pair(by, receiver)]
-    return Chosen(list(dict.fromkeys((to, by))), [Pair(sender, receiver)], beside)
+    kind, tried = apart(sender, receiver), [Pair(sender, receiver)]
+    sends = [Pair(sender, n) for n in others if apart(sender, n) == kind]
+    receives = [Pair(n, receiver) for n in others if apart(n, receiver) == kind]
+    if sends and receives:
+        # one that is no suspect, where there is one: else it is the end that is slow
+        beside = [min(pairs, key=doubtful.__contains__) for pairs in (sends, receives)]
+        return Chosen(list(dict.fromkeys((beside[0].receiver, beside[1].sender))), tried, beside)
+    elsewhere = [Pair(a, b) for a in others for b in others if a != b and apart(a, b) == kind]
+    sound = [p for p in (*elsewhere, Pair(receiver, sender)) if p not in doubtful]
+    return Chosen([], tried, sound[:_PARTNERS])
 
 
 def _beside_node(
-    suspect: Suspect, own: Sequence[int], others: Sequence[int], apart: Apart
+    suspect: Suspect, own: Sequence[int], others: Sequence[int], apart: Apart, doubtful: Set[Pair]
 ) -> Chosen:
     """With others of its leaf where there are enough, else with others across."""
     (node,) = own
@@ -158,10 +158,11 @@ def _beside_node(
         sends = [Pair(node, partner) for partner in partners]
         receives = [Pair(partner, node) for partner in partners]
         tried = {"send": sends, "receive": receives}.get(suspect.kind, [*sends, *receives])
-        beside = next(
-            ((a, b) for a in partners for b in others if a != b and apart(a, b) == kind), None
-        )
-        return Chosen(partners, tried, [Pair(*beside), Pair(*beside[::-1])] if beside else [])
+        both = [
+            sound for a in partners for b in others if a != b and apart(a, b) == kind
+            if (sound := [p for p in (Pair(a, b), Pair(b, a)) if p not in doubtful])
+        ]  # fmt: skip
+        return Chosen(partners, tried, both[0] if both else [])
 
     return max(map(with_those, (False, True)), key=lambda c: (bool(c.reference), len(c.partners)))
 

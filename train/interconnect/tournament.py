@@ -150,6 +150,7 @@ async def _look_again(
     # a slow link does not make its ends unfit to compare others with
     accused = {n for s in decision.suspects if s.kind in ("node", "send", "receive")
                for n in s.nodes}  # fmt: skip
+    links = {Pair(*map(names.index, s.nodes)) for s in decision.suspects if s.kind == "link"}
     found: list[Retest] = []
     for index, suspect in enumerate(_slowest(decision.suspects)):
         gone = set(coordinator.lost)
@@ -166,7 +167,7 @@ async def _look_again(
         else:
             fit = fit_partners(suspect, names, healthy, leaves, decision.suspects)
             apart = leaves.apart if leaves is not None else lambda one, other: False
-            found.append(await look_again(run, names, suspect, fit, index, apart))
+            found.append(await look_again(run, names, suspect, fit, index, apart, links))
     return found
 
 

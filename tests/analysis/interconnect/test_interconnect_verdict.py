@@ -18,6 +18,7 @@ from tests.analysis.interconnect.runs import (
     tournament,
 )
 from train.interconnect.record import JobNote, Noise, Step, Trouble
+from train.interconnect.suspects import Suspect
 
 SLOW_NODE = {("c", "*"): 0.5, ("*", "c"): 0.5}
 
@@ -109,6 +110,21 @@ def test_rates_that_are_doubtful_blame_nobody(doubt: str) -> None:
     assert verdict.status == ("FAIL" if doubt == "interface" else "UNDECIDED"), "another node's"
     corrupt = tournament(changes={("a", "b"): {"wrong_bytes": 1}}, **{"noise": None})
     assert judge(run(corrupt)).status == "FAIL", "wrong bytes are no matter of speed"
+
+
+def test_a_leaf_whose_node_counts_no_bytes_has_no_slow_uplink() -> None:
+    leaves = {n: "leaf1" if n in "abcd" else "leaf2" for n in "abcdefgh"}
+    suspect = Suspect(kind="uplink-send", nodes=("leaf1", "leaf2"), ratio=0.5, deviations=-9,
+                      slow=1, partners=1, why="slow")  # fmt: skip
+    again = (retest("uplink-send", ("leaf1", "leaf2"), 0.5, "confirmed"),)
+
+    def status(**changes: object) -> str:
+        found = tournament("abcdefgh", switches=leaves, retests=again, **changes)
+        decision = found.decision.model_copy(update={"suspects": (suspect,)})
+        return judge(run(found.model_copy(update={"decision": decision}))).status
+
+    assert status() == "FAIL"
+    assert status(changes={("a", "b"): {"at_sender": end(carried=0.1)}}) == "UNDECIDED"
 
 
 def test_a_job_that_did_not_live_to_its_end_is_no_pass() -> None:

@@ -167,6 +167,17 @@ def test_retests_compare_pairs_of_one_leaf_with_each_other(each: int) -> None:
     found = asyncio.run(play(small, Plan(), 0, lambda _: None, switches))
     assert blamed_in(found) == {(small.nodes[0].name, small.nodes[1].name)}
 
+    small.path[Pair(2, 3)] = 0.5e10  # and is not what another slow link is compared with
+    small.leaf = [node // 2 for node in range(2 * each)]
+    switches = {n.name: f"leaf{small.leaf[i]}" for i, n in enumerate(small.nodes)}
+    found = asyncio.run(play(small, Plan(), 0, lambda _: None, switches))
+    names = [node.name for node in small.nodes]
+    both = {(names[0], names[1]), (names[2], names[3])}
+    assert {s.nodes for s in found.decision.suspects} >= both
+    assert not {r.nodes for r in found.retests if r.outcome == "recovered"} & both
+    if each > 2:  # other leaves hold healthy pairs
+        assert blamed_in(found) == both
+
     class Crowded(TwoLeaves):
         """Node 1 is slow in company only."""
 
