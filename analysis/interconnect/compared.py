@@ -148,7 +148,8 @@ def _nodes_behind(
 
 def _as_tested(finding: Finding, found: Tournament) -> Finding:
     """The baseline knows what a node did in company only: what it does alone decides."""
-    own = [retest.outcome for retest in found.retests if retest.nodes == finding.nodes]
+    own = [retest.outcome for retest in found.retests
+           if retest.nodes == finding.nodes and retest.kind in ("node", finding.what)]  # fmt: skip
     weight: Weight = finding.weight
     if finding.weight == "fault" and "confirmed" not in own:
         weight = "remark" if "recovered" in own else "open"

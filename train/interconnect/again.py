@@ -133,18 +133,21 @@ def _beside_link(
     suspect: Suspect, own: Sequence[int], others: Sequence[int], apart: Apart, doubtful: Set[Pair]
 ) -> Chosen:
     """What its sender sends and its receiver receives, each with another node; where one of them
-    has no other of the kind, other pairs of that kind, or its own other direction."""
+    has no sound pair of the kind, other pairs of that kind, or its own other direction."""
     sender, receiver = own
     kind, tried = apart(sender, receiver), [Pair(sender, receiver)]
-    sends = [Pair(sender, n) for n in others if apart(sender, n) == kind]
-    receives = [Pair(n, receiver) for n in others if apart(n, receiver) == kind]
+
+    def sound(pair: Pair) -> bool:
+        return apart(*pair) == kind and pair not in doubtful
+
+    sends = [pair for n in others if sound(pair := Pair(sender, n))]
+    receives = [pair for n in others if sound(pair := Pair(n, receiver))]
     if sends and receives:
-        # one that is no suspect, where there is one: else it is the end that is slow
-        beside = [min(pairs, key=doubtful.__contains__) for pairs in (sends, receives)]
-        return Chosen(list(dict.fromkeys((beside[0].receiver, beside[1].sender))), tried, beside)
-    elsewhere = [Pair(a, b) for a in others for b in others if a != b and apart(a, b) == kind]
-    sound = [p for p in (*elsewhere, Pair(receiver, sender)) if p not in doubtful]
-    return Chosen([], tried, sound[:_PARTNERS])
+        beside = [sends[0], receives[0]]
+        return Chosen(list(dict.fromkeys((sends[0].receiver, receives[0].sender))), tried, beside)
+    elsewhere = [Pair(a, b) for a in others for b in others if a != b]
+    beside = [pair for pair in (*elsewhere, Pair(receiver, sender)) if sound(pair)]
+    return Chosen([], tried, beside[:_PARTNERS])
 
 
 def _beside_node(

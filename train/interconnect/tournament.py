@@ -150,7 +150,7 @@ async def _look_again(
     # a slow link does not make its ends unfit to compare others with
     accused = {n for s in decision.suspects if s.kind in ("node", "send", "receive")
                for n in s.nodes}  # fmt: skip
-    links = {Pair(*map(names.index, s.nodes)) for s in decision.suspects if s.kind == "link"}
+    links = _sound_ends(decision, names)
     found: list[Retest] = []
     for index, suspect in enumerate(_slowest(decision.suspects)):
         gone = set(coordinator.lost)
@@ -169,6 +169,17 @@ async def _look_again(
             apart = leaves.apart if leaves is not None else lambda one, other: False
             found.append(await look_again(run, names, suspect, fit, index, apart, links))
     return found
+
+
+def _sound_ends(decision: Decision, names: Sequence[str]) -> set[Pair]:
+    """Suspect links whose ends are none: those of a slow end show what that end does."""
+    slow = {(s.kind, name) for s in decision.suspects for name in s.nodes}
+    return {
+        Pair(names.index(sender), names.index(receiver))
+        for sender, receiver in (s.nodes for s in decision.suspects if s.kind == "link")
+        if slow.isdisjoint({("node", sender), ("send", sender), ("node", receiver),
+                            ("receive", receiver)})
+    }  # fmt: skip
 
 
 def _slowest(suspects: Sequence[Suspect]) -> list[Suspect]:

@@ -70,6 +70,10 @@ def test_what_a_node_does_alone_decides_with_a_baseline_too(outcome: str, status
     again = (retest("send", ("c",), 0.5, outcome),)
     slow = run(tournament(slow={("c", "*"): 0.5}, retests=again), facts=FACTS)
     assert judge(slow).status == judge(slow, yard()).status == status
+    other = (retest("receive", ("c",), 0.5, "recovered"),)
+    slow = run(tournament(slow={("c", "*"): 0.5}, retests=other), facts=FACTS)
+    said = [f for f in judge(slow, yard()).findings if "not tested again" in f.evidence]
+    assert any("what it sends" in f.evidence for f in said), "the other direction was tried"
 
 
 def test_an_expired_baseline_decides_nothing() -> None:

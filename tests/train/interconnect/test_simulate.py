@@ -138,6 +138,23 @@ def test_a_node_that_is_gone_is_nobody_to_be_compared_with() -> None:
         assert set(found.lost) == {"n0"} and blamed_in(found) == {(f"n{slow}",)}
 
 
+@pytest.mark.parametrize(("leaves", "each"), [(2, 4), (2, 8), (3, 4)])
+@pytest.mark.parametrize("into", [True, False])
+def test_all_paths_from_a_leaf_to_one_node_are_no_measure_for_each_other(
+    leaves: int, each: int, into: bool
+) -> None:
+    """One cable of an uplink, where routes are chosen by their end: its own leaf's pairs hold up
+    the node's side, and no uplink is slow as a whole."""
+    fabric = SimulatedFabric(leaves * each, STEADY, 0)
+    fabric.leaf = [node // each for node in range(leaves * each)]
+    slow = [Pair(a, each) if into else Pair(each, a) for a in range(each)]
+    fabric.path = dict.fromkeys(slow, 0.5e10)
+    names = [node.name for node in fabric.nodes]
+    switches = {name: f"leaf{fabric.leaf[i]}" for i, name in enumerate(names)}
+    found = asyncio.run(play(fabric, Plan(), 0, lambda _: None, switches))
+    assert blamed_in(found) == {(names[a], names[b]) for a, b in slow}
+
+
 @pytest.mark.parametrize("each", [4, 8])
 def test_retests_compare_pairs_of_one_leaf_with_each_other(each: int) -> None:
     """Between leaves a pair has half of the rate by design, alone as in company."""
