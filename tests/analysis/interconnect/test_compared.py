@@ -210,7 +210,10 @@ ACROSS = {(a, b): 0.5 for a in EIGHT for b in EIGHT if LEAVES[a] != LEAVES[b]}
 
 
 def leaf_run(slow: dict[tuple[str, str], float] | None = None, **fields: object) -> Run:
-    return run(tournament(EIGHT, slow=slow, switches=LEAVES, **fields), facts=FACTS8)
+    found = tournament(EIGHT, slow=slow, switches=LEAVES, **fields)
+    crossing = tuple(measurement(a, b, phase="uplinks") for a, b in ("ae", "ea"))
+    more = {"measurements": (*found.measurements, *crossing)}
+    return run(found.model_copy(update=more), facts=FACTS8)
 
 
 def test_all_that_is_between_two_leaves_got_slower() -> None:
