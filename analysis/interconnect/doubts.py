@@ -23,7 +23,9 @@ def doubts(found: Tournament) -> Iterator[Finding]:
         alone = len(found.nodes) == 2
         what = TWO_ALONE if alone else "peers"
         yield Finding(weight="open", what=what, evidence=decision.undecided)
-    for what, visible in (("nodes", decision.visible), ("links", decision.visible_links)):
+    seen = {"nodes": decision.visible, "links": decision.visible_links,
+            "uplinks": decision.visible_uplinks}  # fmt: skip
+    for what, visible in seen.items():
         if not decision.undecided and visible is not None and visible < VISIBLE:
             yield Finding(
                 weight="open", what="scatter",

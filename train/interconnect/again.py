@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Sequence, Set
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
 
 import numpy as np
 
-from train.interconnect.decide import Limits
 from train.interconnect.matrix import deviation_of_median
+from train.interconnect.peers import Limits
 from train.interconnect.record import Measurement, Outcome, Retest
 from train.interconnect.rounds import Pair, Round
 from train.interconnect.suspects import Kind, Suspect
-from train.interconnect.switches import better
+from train.interconnect.switches import Again
+from train.interconnect.uplinks import better
 
 _PARTNERS = 2
 _RETEST = "retest"
@@ -79,39 +80,59 @@ async def look_again(
     return Retest(**told, kind=kind, ratio=ratio, waited=waited, outcome=outcome, why=why)
 
 
-async def look_across(
-    run: Run, suspect: Suspect, tried: Sequence[Sequence[Round]], others: Sequence[Round]
-) -> Retest:
-    """An uplink once more: all of its leaf at once and nothing else, beside another uplink so.
-
-    tried: of each direction, some rounds.
-    """
+async def look_across(run: Run, suspect: Suspect, rounds: Again) -> Retest:
+    """An uplink once more: all of its leaf at once and nothing else, beside another uplink so. It
+    is not blamed for what its nodes do not reach within their leaf either."""
     told = {"nodes": suspect.nodes, "kind": suspect.kind, "partners": ()}
 
-    async def crossed(rounds: Sequence[Round]) -> tuple[list[float], list[Measurement]]:
-        found: list[float] = []
-        seen: list[Measurement] = []
-        for pairs in rounds:
-            good = [m for m in await run(pairs, _RETEST) if m.rates]
-            seen += good
-            if good:
-                found.append(better([_rate(m) for m in good]))
-        return found, seen
+    async def seen(rounds: Sequence[Round]) -> list[list[Measurement]]:
+        found = [[m for m in await run(pairs, _RETEST) if m.rates] for pairs in rounds]
+        return [good for good in found if good]
 
-    normal, healthy = await crossed(others)
-    again = [await crossed(way) for way in tried]
-    rates = [found for found, _ in again]
-    lost = max((_lost(m, n) for _, seen in again for m in seen for n in (m.sender, m.receiver)),
-               default=0.0)  # fmt: skip
-    waited = _more_than(lost, healthy)
-    if not normal or not rates or not all(rates):
+    healthy, again = await seen(rounds.others), [await seen(way) for way in rounds.tried]
+    lost = max((_lost(m, n) for way in again for good in way for m in good
+                for n in (m.sender, m.receiver)), default=0.0)  # fmt: skip
+    waited = _more_than(lost, [m for good in healthy for m in good])
+    if not healthy or not again or not all(again):
         return Retest(**told, ratio=None, waited=None, outcome="unreachable",
                       why="no healthy uplink to compare with")  # fmt: skip
+    normal, rates = _crossed(healthy), [_crossed(way) for way in again]
     ratio = min(float(np.median(way)) for way in rates) / float(np.median(normal))
     # routes are drawn anew with each connection: one low round may be a collision of them
-    slow = ["uplink"] if any(max(way) < Limits().low * min(normal) for way in rates) else []
-    outcome, why = _outcome(slow, ratio, waited)
+    slow = [at for at, way in enumerate(rates) if max(way) < Limits().low * min(normal)]
+    outcome, why = _outcome(["uplink"] if slow else [], ratio, waited)
+    if outcome == "confirmed":
+        among = _ends(m for good in await seen(rounds.within) for m in good)
+        if all(_is_by_nodes(again[at], among) for at in slow):
+            outcome = "unsure"
+            why = "no less than its nodes reach among themselves: nodes, or their whole switch"
     return Retest(**told, ratio=ratio, waited=waited, outcome=outcome, why=why)
+
+
+def _crossed(rounds: Sequence[Sequence[Measurement]]) -> list[float]:
+    return [better(map(_rate, good)) for good in rounds]
+
+
+def _ends(measurements: Iterable[Measurement]) -> dict[tuple[str, str], float]:
+    """What each node sent, and received, at best, bit/s."""
+    found: dict[tuple[str, str], float] = {}
+    for m in measurements:
+        for end in (("send", m.sender), ("receive", m.receiver)):
+            found[end] = max(_rate(m), found.get(end, 0.0))
+    return found
+
+
+def _is_by_nodes(
+    rounds: Sequence[Sequence[Measurement]], among: Mapping[tuple[str, str], float]
+) -> bool:
+    """Whether an uplink carried what its nodes reach ``among`` themselves."""
+
+    def reach(m: Measurement) -> float:
+        return min(among.get(("send", m.sender), math.inf),
+                   among.get(("receive", m.receiver), math.inf))  # fmt: skip
+
+    own = float(np.median([better(map(reach, good)) for good in rounds]))
+    return float(np.median(_crossed(rounds))) >= Limits().low * own
 
 
 def _outcome(

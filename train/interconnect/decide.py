@@ -15,36 +15,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from train.frozen import Frozen
-from train.interconnect.matrix import Matrix, Rates, robust_deviation
+from train.interconnect.matrix import Matrix
+from train.interconnect.peers import RECEIVES, SENDS, Limits, Scale, scale_of, side_rates, split
 from train.interconnect.rounds import Pair
 from train.interconnect.suspects import Decision, Kind, Suspect
-from train.interconnect.switches import Crossed, Leaves, level, uplinks, without
-
-SENDS, RECEIVES = True, False
-
-
-class Limits(Frozen):
-    """What counts as slow: both far below the peers' scatter and below a relevant share of them."""
-
-    z: float = 3.5  # robust deviations below the median (Iglewicz and Hoaglin 1993)
-    low: float = 0.93  # of the median; ClusterKit's threshold (of its maximum)
-    floor: float = 0.01  # scatter is taken to be at least this, or three equal nodes had none
-    false_links: float = 0.05  # healthy links suspected per tournament, at most, by chance
-    small: int = 8  # nodes, below which a side is scored by its best partner, not by a quantile
-    quantile: float = 0.75
-
-
-class _Scale(NamedTuple):
-    middle: float
-    deviation: float
-
-    def deviations(self, value: float) -> float:
-        return (value - self.middle) / self.deviation
-
-    def visible(self, limits: Limits, z: float) -> float:
-        """What lies below this share of the middle is slow."""
-        return min(limits.low, 1 - z * self.deviation / self.middle)
+from train.interconnect.switches import Leaves, level, only_within, without
+from train.interconnect.uplinks import Crossed, Uplinks, compare
 
 
 class _Links(NamedTuple):
@@ -69,62 +45,42 @@ def decide(
     """
     limits = limits or Limits()
     silent = _silent(matrix)
-    across, rising = None, []
+    across, rising = None, Uplinks()
     if leaves is not None:
-        rising = uplinks(crossed or {}, leaves, limits.z, limits.low, limits.floor)
-        matrix, across = level(without(matrix, leaves, rising), leaves)
+        within = side_rates(only_within(matrix, leaves), limits)
+        rising = compare(crossed or {}, leaves, within, limits)
+        matrix, across = level(without(matrix, leaves, rising.suspects), leaves)
+        if rising.undecided:  # then what is across tells nothing of nodes
+            matrix = only_within(matrix, leaves)
     sides = side_rates(matrix, limits)
     known = {side: rate for side, rate in sides.items() if np.isfinite(rate)}
     if not known:
         return Decision(
-            suspects=tuple(silent), middle=None, visible=None,
+            suspects=(*silent, *rising.suspects), middle=None, visible=None,
             undecided=None if silent else "no pair was measured",
         )  # fmt: skip
     scale = _scale(list(known.values()), matrix, limits)
-    reason = None
     slow: list[tuple[int, bool]] = []
+    reason: str | None
     if matrix.count == 2:
         reason = "two nodes have no peers to be compared with: only a baseline can tell"
-    elif split := _split(known, matrix, limits):
-        reason = split
-    else:
-        slow = [s for s, rate in known.items() if _is_slow(rate, scale, limits, limits.z)]
-    suspects = [*silent, *rising, *_sides_to_suspects(slow, sides, matrix, scale, limits)]
+    elif (reason := _split(known, matrix, limits)) is None:
+        slow = [s for s, rate in known.items() if scale.is_slow(rate, limits, limits.z)]
+    sides_slow = _sides_to_suspects(slow, sides, matrix, scale, limits)
     links = _directions(matrix, limits) if matrix.count == 2 else _links(matrix, sides, limits)
     return Decision(
-        suspects=(*suspects, *links.suspects), undecided=reason, middle=scale.middle,
-        visible=scale.visible(limits, limits.z), across=across, visible_links=links.visible,
+        suspects=(*silent, *rising.suspects, *sides_slow, *links.suspects),
+        undecided="; ".join(filter(None, (rising.undecided, reason))) or None,
+        middle=scale.middle, visible=scale.visible(limits, limits.z), across=across,
+        visible_links=links.visible, visible_uplinks=rising.visible,
     )  # fmt: skip
 
 
-def side_rates(matrix: Matrix, limits: Limits) -> dict[tuple[int, bool], float]:
-    """What each node sends, and receives, with its better partners; NaN with none."""
-    return {
-        (node, way): _better(matrix.rates[node] if way else matrix.rates[:, node], limits)
-        for node in range(matrix.count)
-        for way in (SENDS, RECEIVES)
-    }
-
-
-def _better(rates: Rates, limits: Limits) -> float:
-    found = rates[np.isfinite(rates)]
-    if not len(found):
-        return float("nan")
-    if len(rates) < limits.small:
-        return float(found.max())
-    return float(np.quantile(found, limits.quantile, method="higher"))
-
-
-def _scale(values: Sequence[float], matrix: Matrix, limits: Limits) -> _Scale:
-    """Median and scatter of peers; never less scatter than repetitions of one pair show."""
-    middle = float(np.median(values))
+def _scale(values: Sequence[float], matrix: Matrix, limits: Limits) -> Scale:
+    """Never less scatter than repetitions of one pair show."""
     repeats = matrix.spread[np.isfinite(matrix.spread)]
     own = float(np.median(repeats)) if len(repeats) else 0.0
-    return _Scale(middle, max(robust_deviation(values), max(limits.floor, own) * middle))
-
-
-def _is_slow(value: float, scale: _Scale, limits: Limits, z: float) -> bool:
-    return scale.deviations(value) < -z and value < limits.low * scale.middle
+    return scale_of(values, max(limits.floor, own))
 
 
 def _silent(matrix: Matrix) -> list[Suspect]:
@@ -179,25 +135,18 @@ def _pairs_of(matrix: Matrix, node: int, way: bool) -> list[Pair]:
 
 
 def _split(sides: dict[tuple[int, bool], float], matrix: Matrix, limits: Limits) -> str | None:
-    """Half of the nodes or more, clearly apart from a faster rest: who is normal cannot be seen."""
+    """Of nodes, by their slower side."""
     scores: dict[int, float] = {}
     for (node, _), rate in sides.items():
         scores[node] = min(rate, scores.get(node, rate))
-    order = sorted(scores, key=lambda node: scores[node])
-    values = np.array([scores[node] for node in order])
-    if len(values) < 3:
+    nodes = [matrix.nodes[node] for node in scores]
+    found = split(list(scores.values()), limits)
+    if found is None:
         return None
-    gap = int(np.argmax(values[1:] / values[:-1])) + 1
-    low, high = values[:gap], values[gap:]
-    scatter = max(robust_deviation(low) / low[-1], robust_deviation(high) / high[0], limits.floor)
-    apart = 1 - low[-1] / high[0]
-    if 2 * gap < len(values) or apart < max(1 - limits.low, limits.z * scatter):
-        return None
-    slower = ", ".join(matrix.nodes[node] for node in sorted(order[:gap]))
-    faster = ", ".join(matrix.nodes[node] for node in sorted(order[gap:]))
+    slower, faster = (", ".join(nodes[at] for at in part) for part in (found.slower, found.faster))
     return (
-        f"{gap} of {len(values)} nodes ({slower}) reach {np.median(low) / np.median(high):.2f} of "
-        f"the others ({faster}): with half of them or more apart, peers cannot tell who is right"
+        f"{found} nodes ({slower}) reach {found.ratio:.2f} of the others ({faster}): with half of "
+        "them or more apart, peers cannot tell who is right"
     )
 
 
@@ -205,7 +154,7 @@ def _sides_to_suspects(
     slow: Sequence[tuple[int, bool]],
     sides: dict[tuple[int, bool], float],
     matrix: Matrix,
-    scale: _Scale,
+    scale: Scale,
     limits: Limits,
 ) -> list[Suspect]:
     found = []
@@ -249,7 +198,7 @@ def _links(matrix: Matrix, sides: dict[tuple[int, bool], float], limits: Limits)
             f"{z:.1f} robust deviations under the other links",
         )
         for pair, ratio in ratios.items()
-        if _is_slow(ratio, scale, limits, z)
+        if scale.is_slow(ratio, limits, z)
     ]  # fmt: skip
     return _Links(suspects, scale.visible(limits, z))
 

@@ -26,7 +26,8 @@ class Suspect(Frozen):
 class Decision(Frozen):
     """across: what pairs across leaf switches reach of those within; None: not known.
     middle: bit/s, the median side. visible: a side below this share of it would be a suspect;
-    visible_links: a link, below this share of what its two ends reach with others."""
+    visible_links: a link, below this share of what its two ends reach with others.
+    visible_uplinks: an uplink, below this share of the others; None: none was compared."""
 
     suspects: tuple[Suspect, ...]
     undecided: str | None
@@ -34,3 +35,4 @@ class Decision(Frozen):
     visible: float | None
     across: float | None = None
     visible_links: float | None = None
+    visible_uplinks: float | None = None

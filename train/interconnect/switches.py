@@ -10,23 +10,20 @@ leaf that is slow towards all others has a slow uplink: a fault of none of its n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from train.interconnect.matrix import Matrix, robust_deviation
-from train.interconnect.record import Measurement
-from train.interconnect.rounds import PARTNERS, Pair, Round, at_most, some_partners
-from train.interconnect.suspects import Kind, Suspect
+from train.interconnect.matrix import Matrix
+from train.interconnect.rounds import PARTNERS, Pair, Round, at_most, both_ways, some_partners
+from train.interconnect.suspects import Suspect
 
 #: Leaves of fewer nodes than this share of the largest cannot load an uplink as the others do.
 _COMPARABLE = 0.5
 #: So few leaves meet so often.
 FEW_LEAVES, REPEATED = 4, 3
-#: Sending and receiving leaf -> bit/s, one for each round.
-Crossed = Mapping[tuple[int, int], Sequence[float]]
 
 
 class Leaves(NamedTuple):
@@ -81,6 +78,11 @@ def level(matrix: Matrix, leaves: Leaves) -> tuple[Matrix, float | None]:
     return replace(matrix, rates=np.where(across, matrix.rates / share, matrix.rates)), share
 
 
+def only_within(matrix: Matrix, leaves: Leaves) -> Matrix:
+    """Without the pairs across leaves."""
+    return replace(matrix, rates=np.where(_across(leaves), np.nan, matrix.rates))
+
+
 def without(matrix: Matrix, leaves: Leaves, suspects: Sequence[Suspect]) -> Matrix:
     """Without the pairs through slow uplinks, which say nothing of their nodes."""
     rates = matrix.rates.copy()
@@ -120,85 +122,6 @@ def uplink_rounds(
     ]
 
 
-def crossings(
-    leaves: Leaves, names: Sequence[str], rounds: Iterable[Sequence[Measurement]]
-) -> Crossed:
-    """From leaf to leaf, bit/s, for each round: what the better quarter of its pairs reached."""
-    number = {name: index for index, name in enumerate(names)}
-    found: dict[tuple[int, int], list[float]] = {}
-    for measurements in rounds:
-        once: dict[tuple[int, int], list[float]] = {}
-        for m in measurements:
-            if m.rates:
-                ends = leaves.of[number[m.sender]], leaves.of[number[m.receiver]]
-                once.setdefault(ends, []).append(float(np.median(m.rates)))
-        for ends, rates in once.items():
-            found.setdefault(ends, []).append(better(rates))
-    return found
-
-
-def better(rates: Sequence[float]) -> float:
-    """The upper quartile: one slow node of a leaf does not make its uplink slow."""
-    return float(np.quantile(rates, 0.75, method="higher"))
-
-
-def uplinks(rounds: Crossed, leaves: Leaves, z: float, low: float, floor: float) -> list[Suspect]:
-    """A leaf is scored by its best other leaf. rounds: as ``crossings`` tells."""
-    tested = leaves.tested
-    crossed = {ends: float(np.median(rates)) for ends, rates in rounds.items()}
-    if len(tested) == 2:
-        return _one_way(rounds, tested, leaves, low, floor)
-    scores = {
-        (leaf, way): _best([rate for pair, rate in crossed.items() if pair[place] == leaf])
-        for leaf in tested
-        for way, place in (("send", 0), ("receive", 1))
-    }
-    known = [rate for rate in scores.values() if np.isfinite(rate)]
-    if not known:
-        return []
-    middle = float(np.median(known))
-    scatter = max(robust_deviation(known), floor * middle)
-    found = []
-    for leaf in tested:
-        slow = [
-            way for way in ("send", "receive")
-            if scores[leaf, way] < low * middle and (scores[leaf, way] - middle) / scatter < -z
-        ]  # fmt: skip
-        if slow:
-            worst = min(scores[leaf, way] for way in slow)
-            found.append(_suspect(slow, (leaves.names[leaf],), worst / middle,
-                                  (worst - middle) / scatter, len(tested) - 1))  # fmt: skip
-    return found
-
-
-def _one_way(
-    crossed: Crossed, tested: Sequence[int], leaves: Leaves, low: float, floor: float
-) -> list[Suspect]:
-    """Of two leaves: one direction against the other, where every round of it is slower."""
-    there, back = (tested[0], tested[1]), (tested[1], tested[0])
-    if not {there, back} <= set(crossed):
-        return []
-    slow, fast = sorted((there, back), key=lambda ends: float(np.median(crossed[ends])))
-    ratio = float(np.median(crossed[slow]) / np.median(crossed[fast]))
-    if max(crossed[slow]) >= low * min(crossed[fast]):
-        return []
-    names = (leaves.names[slow[0]], leaves.names[slow[1]])
-    return [_suspect(["send"], names, ratio, (ratio - 1) / floor, 1)]
-
-
-def _suspect(
-    ways: Sequence[str], names: tuple[str, ...], ratio: float, deviations: float, partners: int
-) -> Suspect:
-    kind: Kind = (
-        "uplink" if len(ways) == 2 else "uplink-send" if ways[0] == "send" else "uplink-receive"
-    )
-    return Suspect(
-        kind=kind, nodes=names, ratio=ratio, deviations=deviations, slow=partners,
-        partners=partners,
-        why="its nodes are slow towards all other leaves, all at once",
-    )  # fmt: skip
-
-
 def fit_partners(
     suspect: Suspect, names: Sequence[str], healthy: Sequence[int], leaves: Leaves | None,
     suspects: Sequence[Suspect],
@@ -213,31 +136,46 @@ def fit_partners(
     return near if own & behind else far
 
 
-def retest_rounds(
-    suspect: Suspect, leaves: Leaves, suspects: Sequence[Suspect]
-) -> tuple[list[list[Round]], list[Round]]:
-    """Rounds of each suspect direction of an uplink, and through others to compare with; alone,
-    each several times with other pairs of nodes."""
+class Again(NamedTuple):
+    """Rounds of each suspect direction of an uplink, and through another uplink to compare with;
+    alone, each several times with other pairs of nodes. within: of its nodes among themselves."""
 
+    tried: list[list[Round]]
+    others: list[Round]
+    within: list[Round]
+
+
+def retest_rounds(suspect: Suspect, leaves: Leaves, suspects: Sequence[Suspect]) -> Again:
     def rounds(a: int, b: int) -> list[Round]:
         return [_facing(leaves, a, b, turn) for turn in range(REPEATED)]
 
     accused = _accused(leaves, suspects)
     healthy = [leaf for leaf in leaves.tested if leaf not in accused]
-    mine = leaves.names.index(suspect.nodes[0])
-    if len(suspect.nodes) == 2:
-        other = leaves.names.index(suspect.nodes[1])
-        return [rounds(mine, other)], rounds(other, mine)
+    own = [leaves.names.index(name) for name in suspect.nodes]
+    within = [pairs for leaf in own for pairs in _neighbours(leaves.members(leaf))]
+    mine = own[0]
+    if len(own) == 2:
+        return Again([rounds(mine, own[1])], rounds(own[1], mine), within)
     if not healthy:
-        return [], []
+        return Again([], [], within)
     ways = {"uplink-send": ("send",), "uplink-receive": ("receive",)}
     tried = [
         rounds(mine, healthy[0]) if way == "send" else rounds(healthy[0], mine)
         for way in ways.get(suspect.kind, ("send", "receive"))
     ]
     if len(healthy) < 2:
-        return tried, []
-    return tried, rounds(healthy[1], healthy[0])
+        return Again(tried, [], within)
+    return Again(tried, rounds(healthy[1], healthy[0]), within)
+
+
+def _neighbours(members: Sequence[int]) -> list[Round]:
+    """Each node sends and receives once, at least: by twos, both ways; an odd one meets the first
+    one afterwards."""
+    twos = [Pair(*members[at : at + 2]) for at in range(0, len(members) - 1, 2)]
+    rounds = [tuple(twos)]
+    if len(members) % 2:
+        rounds.append((Pair(members[-1], members[0]),))
+    return both_ways(rounds)
 
 
 def _accused(leaves: Leaves, suspects: Sequence[Suspect]) -> set[int]:
@@ -274,8 +212,3 @@ def _across(leaves: Leaves) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
         (number[:, None] != number[None, :]) & known[:, None] & known[None, :]
     )
     return across
-
-
-def _best(rates: Sequence[float]) -> float:
-    found = [rate for rate in rates if np.isfinite(rate)]
-    return max(found) if found else float("nan")

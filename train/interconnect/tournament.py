@@ -17,12 +17,12 @@ from train.interconnect.stream import Plan
 from train.interconnect.suspects import Decision, Suspect
 from train.interconnect.switches import (
     Leaves,
-    crossings,
     fit_partners,
     leaves_of,
     retest_rounds,
     uplink_rounds,
 )
+from train.interconnect.uplinks import crossings
 
 #: More suspects than these are a matter of what they share; the slowest are tested again, so many
 #: of nodes and uplinks, and as many links.
@@ -162,8 +162,8 @@ async def _look_again(
         say(f"once more and alone: {suspect.kind} {' -> '.join(suspect.nodes)}")
         if suspect.kind.startswith("uplink"):
             assert leaves is not None
-            tried, others = retest_rounds(suspect, leaves, decision.suspects)
-            found.append(await look_across(run, suspect, tried, others))
+            rounds = retest_rounds(suspect, leaves, decision.suspects)
+            found.append(await look_across(run, suspect, rounds))
         else:
             fit = fit_partners(suspect, names, healthy, leaves, decision.suspects)
             apart = leaves.apart if leaves is not None else lambda one, other: False

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from train.interconnect.decide import Limits, decide
+from train.interconnect.decide import decide
 from train.interconnect.matrix import matrix_of
+from train.interconnect.peers import Limits
 from train.interconnect.rounds import Pair, everyone, some_partners
 from train.interconnect.suspects import Decision
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
@@ -127,6 +128,92 @@ def test_routes_that_collide_are_no_slow_uplink(leaves: int, each: int) -> None:
         made = Hashed(leaves * each, STEADY, seed)
         made.leaf = [node // each for node in range(leaves * each)]
         assert not [kind for kind, _ in kinds(played(made)) if kind.startswith("uplink")], seed
+
+
+def slowed(made: SimulatedFabric, nodes: Iterable[int], share: float, ways: str) -> None:
+    for node in nodes:
+        if "send" in ways:
+            made.send[node] *= share
+        if "receive" in ways:
+            made.receive[node] *= share
+
+
+@pytest.mark.parametrize("ways", ["send", "receive", "send and receive"])
+@pytest.mark.parametrize("designed", [1.0, 0.5])
+@pytest.mark.parametrize(("leaves", "each"), [(4, 2), (4, 4), (6, 3)])
+def test_a_leaf_of_slow_nodes_has_no_slow_uplink(
+    leaves: int, each: int, designed: float, ways: str
+) -> None:
+    """They are as slow among themselves. designed: what a whole leaf carries to others; where that
+    holds up some rounds and others not, links between slow nodes may be named in their place."""
+    made = fabric(leaves, each)
+    if designed < 1:
+        made.up = dict.fromkeys(range(leaves), designed * each * 1e10)
+    slowed(made, range(each), 0.3, ways)
+    found = played(made)
+    slow = {node.name for node in made.nodes[:each]}
+    if designed == 1:
+        kind = "node" if ways == "send and receive" else ways
+        assert kinds(found) == {(kind, (name,)) for name in slow}
+    assert {name for nodes in blamed_in(found) for name in nodes} & slow
+    assert all(slow & set(nodes) for nodes in blamed_in(found))
+    assert not [s for s in found.decision.suspects if s.kind.startswith("uplink")]
+
+
+@pytest.mark.parametrize("ways", ["send", "receive"])
+def test_one_way_between_two_leaves_may_be_their_nodes(ways: str) -> None:
+    made = fabric(2, 4)
+    slowed(made, range(4), 0.5, ways)
+    found = played(made)
+    assert blamed_in(found) == set()
+    assert found.decision.undecided and "4 of 8 nodes" in found.decision.undecided
+
+
+def test_an_uplink_that_carries_less_than_its_slow_nodes_would() -> None:
+    made = fabric(4, 4)
+    slowed(made, range(4), 0.6, "send")
+    made.up[0] = 1.2e10  # half of what they reach
+    assert ("uplink-send", ("leaf0",)) in kinds(played(made))
+
+
+def test_in_large_fabrics_the_second_look_asks_the_nodes_among_themselves() -> None:
+    """With eight partners each of 300 few meet one of their own leaf."""
+    made = fabric(75, 4, seed=3)
+    slowed(made, range(8, 12), 0.5, "send and receive")
+    found = played(made)
+    (suspect,) = (s for s in found.decision.suspects if s.kind == "uplink")
+    (again,) = (r for r in found.retests if r.nodes == suspect.nodes)
+    assert (suspect.nodes, again.outcome) == (("leaf2",), "unsure")
+    assert "among themselves" in again.why
+    assert blamed_in(found) <= {(made.nodes[node].name,) for node in range(8, 12)}
+
+
+@pytest.mark.parametrize(
+    ("leaves", "up", "down"),
+    [
+        (3, (1, 2), ()),
+        (3, (), (0, 1)),
+        (4, (0, 1), (0, 1)),
+        (4, (0, 1, 2), ()),
+        (6, (1, 3, 5), (1, 3, 5)),
+    ],
+)
+def test_half_of_the_uplinks_or_more_blame_nobody_and_are_no_pass(
+    leaves: int, up: tuple[int, ...], down: tuple[int, ...]
+) -> None:
+    made = fabric(leaves, 4)
+    made.up, made.down = dict.fromkeys(up, 2e10), dict.fromkeys(down, 2e10)
+    found = played(made)
+    assert blamed_in(found) == set()
+    assert found.decision.undecided is not None
+    assert "directions of uplinks" in found.decision.undecided
+
+
+def test_fewer_slow_uplinks_than_half_are_each_named() -> None:
+    made = fabric(5, 4)
+    made.up, made.down = {0: 2e10, 3: 2e10}, {0: 2e10, 3: 2e10}
+    assert kinds(played(made)) == {("uplink", ("leaf0",)), ("uplink", ("leaf3",))}
+    assert played(fabric(5, 4)).decision.visible_uplinks == pytest.approx(0.93, abs=0.03)
 
 
 def test_levels() -> None:
