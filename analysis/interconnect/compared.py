@@ -38,6 +38,8 @@ ONE_STREAM = 10e9
 #: Links that are loaded less than this share of their rate hide what they lack.
 LOADED = 0.5
 RESAMPLES = 1000
+#: What a remark is called that whole leaves reach each other as before.
+UPLINKS_HELD = "uplinks as before"
 Key = TypeVar("Key", str, tuple[str, str])
 
 
@@ -169,7 +171,7 @@ def _uplinks(now: Sequence[Crossing], baseline: Baseline) -> Iterator[Finding]:
     if 2 * len(slow) > len(both):
         weight = "fault"
     yield Finding(
-        weight=weight, what="baseline" if weight == "remark" else "fabric", ratio=value,
+        weight=weight, what=UPLINKS_HELD if weight == "remark" else "fabric", ratio=value,
         evidence=f"whole leaf switches to each other reach {value:.2f} of baseline {baseline.run}, "
         f"{len(slow)} of {len(both)} ways less in every round",
     )  # fmt: skip

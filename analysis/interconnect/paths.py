@@ -17,23 +17,8 @@ _SHOWN = 3
 
 def path_findings(found: Tournament, told: Sequence[NodeFacts]) -> Iterator[Finding]:
     yield from _clocks(found)
-    yield from _untested_uplinks(found)
     yield from _path_mtus(found, told)
     yield from _other_fabric(found, told)
-
-
-def _untested_uplinks(found: Tournament) -> Iterator[Finding]:
-    """Of leaf switches that several of the nodes share: pairs alone do not load those."""
-    nodes = Counter(found.switches[n.name] for n in found.nodes if n.name in found.switches)
-    shared = {leaf for leaf, count in nodes.items() if count > 1}
-    tested = {found.switches[m.sender] for m in found.measurements if m.phase == "uplinks"}
-    left = sorted(shared - tested)
-    if len(shared) > 1 and left:
-        yield Finding(
-            weight="remark" if len(tested) > 1 else "open", what="uplinks not tested",
-            evidence=f"{', '.join(left)}: too few nodes beside the largest leaf switch to "
-            "be compared, or the time was over; as many nodes of each would tell",
-        )  # fmt: skip
 
 
 def _clocks(found: Tournament) -> Iterator[Finding]:

@@ -10,19 +10,20 @@ from pydantic import AwareDatetime
 
 from analysis.interconnect.bandwidth import collectives_findings
 from analysis.interconnect.baseline import Baseline
-from analysis.interconnect.compared import against_baseline, against_spec, loaded
+from analysis.interconnect.compared import UPLINKS_HELD, against_baseline, against_spec, loaded
 from analysis.interconnect.doubts import TWO_ALONE, doubts
 from analysis.interconnect.finding import Finding
 from analysis.interconnect.nodes import facts_findings
 from analysis.interconnect.paths import path_findings
 from analysis.interconnect.run import Run
+from analysis.interconnect.uplinks import TWO_LEAVES, uplink_findings
 from train.frozen import Frozen
 from train.interconnect.record import GAVE_UP, Measurement, Retest, Step, Tournament
 from train.interconnect.suspects import Suspect
 
 Status = Literal["PASS", "FAIL", "UNDECIDED"]
-#: Remarks that say that the whole fabric is as fast as it should be, which frees two nodes alone.
-_HELD = ("baseline", "spec")
+#: Remarks that say that all is as fast as it should be, which frees two that have no peers.
+_HELD = {TWO_ALONE: ("baseline", "spec"), TWO_LEAVES: (UPLINKS_HELD,)}
 #: Doubts about all rates of a run; one about an interface is about its node's.
 _UNSURE = ("cpu-limited", "noise")
 #: What is no fault any more where rates are doubtful.
@@ -55,8 +56,9 @@ class Yardstick(Frozen):
 def judge(run: Run, yardstick: Yardstick | None = None) -> Verdict:
     """From all that a run left; pure."""
     against = tuple(_against(run, yardstick or Yardstick()))
-    held = any(f.what in _HELD and f.weight == "remark" for f in against)
-    own = [f for f in _findings(run) if not (held and f.what == TWO_ALONE)]
+    good = {f.what for f in against if f.weight == "remark"}
+    freed = {what for what, by in _HELD.items() if good & set(by)}
+    own = [f for f in _findings(run) if f.what not in freed]
     findings = (*own, *against)
     switches = run.tournament.switches if run.tournament else {}
     findings = tuple(_doubted(finding, own, switches) for finding in findings)
@@ -117,6 +119,7 @@ def _findings(run: Run) -> Iterator[Finding]:
     yield from _suspects(found)
     yield from doubts(found)
     yield from path_findings(found, run.facts)
+    yield from uplink_findings(found)
 
 
 def _against(run: Run, yardstick: Yardstick) -> Iterator[Finding]:
@@ -190,8 +193,12 @@ def _suspects(found: Tournament) -> Iterator[Finding]:
     again = {(retest.nodes, _family(retest.kind)): retest for retest in found.retests}
     left = [s for s in found.decision.suspects if s.kind == "link" and s.ratio is not None
             and (s.nodes, "link") not in again]  # fmt: skip
-    if left:
-        yield _links_left(left, [r for r in found.retests if r.kind == "link"])
+    links = [retest for retest in found.retests if retest.kind == "link"]
+    for across in (False, True):
+        some = [s for s in left if _is_across(s.nodes, found.switches) is across]
+        if some:
+            like = [r for r in links if _is_across(r.nodes, found.switches) is across]
+            yield _links_left(some, like, "across leaf switches " if across else "")
     for suspect in found.decision.suspects:
         if suspect in left:
             continue
@@ -201,14 +208,19 @@ def _suspects(found: Tournament) -> Iterator[Finding]:
                               evidence=suspect.why)  # fmt: skip
             continue
         retest = again.get((suspect.nodes, _family(suspect.kind)))
-        yield _retested(suspect, retest, found.decision.middle)
+        yield _retested(suspect, retest, _or_uplink(suspect, found))
 
 
-def _links_left(left: Sequence[Suspect], retests: Sequence[Retest]) -> Finding:
-    """More links than are tested again: by what became of the slowest."""
+def _is_across(link: Sequence[str], switches: Mapping[str, str]) -> bool:
+    ends = {switches.get(node) for node in link}
+    return len(ends) > 1 and None not in ends
+
+
+def _links_left(left: Sequence[Suspect], retests: Sequence[Retest], where: str) -> Finding:
+    """More links than are tested again: by what became of the slowest of their kind."""
     ratios = [suspect.ratio for suspect in left if suspect.ratio is not None]
     first = ", ".join(" -> ".join(suspect.nodes) for suspect in left[:3])
-    said = f"{len(left)} more links were slow ({min(ratios):.2f} and up: {first}"
+    said = f"{len(left)} more links {where}were slow ({min(ratios):.2f} and up: {first}"
     said += ", ...)" if len(left) > 3 else ")"
     passed = bool(retests) and all(retest.outcome == "recovered" for retest in retests)
     if passed:
@@ -222,7 +234,15 @@ def _family(kind: str) -> str:
     return "link" if kind == "link" else "uplink" if kind.startswith("uplink") else "side"
 
 
-def _retested(suspect: Suspect, retest: Retest | None, middle: float | None) -> Finding:
+def _or_uplink(suspect: Suspect, found: Tournament) -> str:
+    """A node without others on its leaf switch cannot be told from the switch's uplink."""
+    if len(suspect.nodes) > 1 or (own := found.switches.get(suspect.nodes[0])) is None:
+        return ""
+    on = [found.switches.get(node.name) for node in found.nodes]
+    return f"; or the uplink of {own}, where it is alone" if on.count(own) < 2 < len(on) else ""
+
+
+def _retested(suspect: Suspect, retest: Retest | None, or_else: str) -> Finding:
     partners = f"{suspect.slow} of {suspect.partners} partners"
     first = f"{suspect.ratio:.2f} of its peers"
     if suspect.kind != "link":
@@ -234,7 +254,7 @@ def _retested(suspect: Suspect, retest: Retest | None, middle: float | None) -> 
     told = {"nodes": suspect.nodes, "ratio": retest.ratio}
     match retest.outcome:
         case "confirmed":
-            said = f"{first}; {alone} {retest.ratio:.2f}"
+            said = f"{first}; {alone} {retest.ratio:.2f}{or_else}"
             return Finding(**told, weight="fault", what=retest.kind, evidence=said)
         case "unsure":
             said = f"{first}; {alone} {retest.ratio:.2f}: {retest.why}"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Sequence, Set
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from train.interconnect.record import Measurement, Outcome, Retest
 from train.interconnect.rounds import Pair, Round
 from train.interconnect.suspects import Kind, Suspect
 from train.interconnect.switches import Again
-from train.interconnect.uplinks import better
+from train.interconnect.uplinks import better, is_by_nodes, reach_of
 
 _PARTNERS = 2
 _RETEST = "retest"
@@ -102,8 +102,8 @@ async def look_across(run: Run, suspect: Suspect, rounds: Again) -> Retest:
     slow = [at for at, way in enumerate(rates) if max(way) < Limits().low * min(normal)]
     outcome, why = _outcome(["uplink"] if slow else [], ratio, waited)
     if outcome == "confirmed":
-        among = _ends(m for good in await seen(rounds.within) for m in good)
-        if all(_is_by_nodes(again[at], among) for at in slow):
+        among = [m for good in await seen(rounds.within) for m in good]
+        if all(_is_by_nodes(again[at], among, float(np.median(normal))) for at in slow):
             outcome = "unsure"
             why = "no less than its nodes reach among themselves: nodes, or their whole switch"
     return Retest(**told, ratio=ratio, waited=waited, outcome=outcome, why=why)
@@ -113,26 +113,24 @@ def _crossed(rounds: Sequence[Sequence[Measurement]]) -> list[float]:
     return [better(map(_rate, good)) for good in rounds]
 
 
-def _ends(measurements: Iterable[Measurement]) -> dict[tuple[str, str], float]:
-    """What each node sent, and received, at best, bit/s."""
-    found: dict[tuple[str, str], float] = {}
+def _best(
+    measurements: Sequence[Measurement], end: Literal["sender", "receiver"]
+) -> dict[str, float]:
+    found: dict[str, float] = {}
     for m in measurements:
-        for end in (("send", m.sender), ("receive", m.receiver)):
-            found[end] = max(_rate(m), found.get(end, 0.0))
+        name = getattr(m, end)
+        found[name] = max(_rate(m), found.get(name, 0.0))
     return found
 
 
 def _is_by_nodes(
-    rounds: Sequence[Sequence[Measurement]], among: Mapping[tuple[str, str], float]
+    rounds: Sequence[Sequence[Measurement]], among: Sequence[Measurement], usual: float
 ) -> bool:
-    """Whether an uplink carried what its nodes reach ``among`` themselves."""
-
-    def reach(m: Measurement) -> float:
-        return min(among.get(("send", m.sender), math.inf),
-                   among.get(("receive", m.receiver), math.inf))  # fmt: skip
-
-    own = float(np.median([better(map(reach, good)) for good in rounds]))
-    return float(np.median(_crossed(rounds))) >= Limits().low * own
+    """Whether an uplink carried what its nodes reach ``among`` themselves, at best."""
+    sends, receives = _best(among, "sender"), _best(among, "receiver")
+    pairs = [[(m.sender, m.receiver) for m in good] for good in rounds]
+    rate = float(np.median(_crossed(rounds)))
+    return is_by_nodes(rate, reach_of(pairs, sends, receives), usual, Limits().low)
 
 
 def _outcome(

@@ -8,7 +8,7 @@ node of four spoils half of them. Nobody is blamed here: suspects are tested aga
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -46,34 +46,68 @@ def decide(
     limits = limits or Limits()
     silent = _silent(matrix)
     across, rising = None, Uplinks()
+    within: Mapping[tuple[int, bool], float] = {}
     if leaves is not None:
         within = side_rates(only_within(matrix, leaves), limits)
         rising = compare(crossed or {}, leaves, within, limits)
-        matrix, across = level(without(matrix, leaves, rising.suspects), leaves)
+        matrix, across = level(without(matrix, leaves, rising.suspects), leaves, within)
         if rising.undecided:  # then what is across tells nothing of nodes
             matrix = only_within(matrix, leaves)
     sides = side_rates(matrix, limits)
     known = {side: rate for side, rate in sides.items() if np.isfinite(rate)}
     if not known:
+        reason = None if silent else "no pair was measured"
         return Decision(
             suspects=(*silent, *rising.suspects), middle=None, visible=None,
-            undecided=None if silent else "no pair was measured",
+            undecided=_joined(rising.undecided, reason), visible_uplinks=rising.visible,
+            crossing=rising.crossing,
         )  # fmt: skip
     scale = _scale(list(known.values()), matrix, limits)
     slow: list[tuple[int, bool]] = []
-    reason: str | None
+    hidden: str | None = None
     if matrix.count == 2:
         reason = "two nodes have no peers to be compared with: only a baseline can tell"
     elif (reason := _split(known, matrix, limits)) is None:
         slow = [s for s, rate in known.items() if scale.is_slow(rate, limits, limits.z)]
+        if leaves is not None:
+            slow, hidden = _behind_unscored(slow, within, leaves, rising.scored, scale, limits)
     sides_slow = _sides_to_suspects(slow, sides, matrix, scale, limits)
     links = _directions(matrix, limits) if matrix.count == 2 else _links(matrix, sides, limits)
     return Decision(
         suspects=(*silent, *rising.suspects, *sides_slow, *links.suspects),
-        undecided="; ".join(filter(None, (rising.undecided, reason))) or None,
+        undecided=_joined(rising.undecided, reason, hidden),
         middle=scale.middle, visible=scale.visible(limits, limits.z), across=across,
         visible_links=links.visible, visible_uplinks=rising.visible,
+        crossing=rising.crossing,
     )  # fmt: skip
+
+
+def _joined(*reasons: str | None) -> str | None:
+    return "; ".join(reason for reason in reasons if reason) or None
+
+
+def _behind_unscored(
+    slow: Sequence[tuple[int, bool]], within: Mapping[tuple[int, bool], float], leaves: Leaves,
+    scored: Set[int], scale: Scale, limits: Limits,
+) -> tuple[list[tuple[int, bool]], str | None]:  # fmt: skip
+    """Without the nodes of a leaf that are all slow, but not among themselves, where nothing tells
+    whether its uplink is; and why."""
+    behind: set[tuple[int, bool]] = set()
+    told = []
+    for leaf in leaves.shared:
+        for way, verb in ((SENDS, "send"), (RECEIVES, "receive")):
+            sides = {(node, way) for node in leaves.members(leaf)}
+            known = [within[side] for side in sides if np.isfinite(within[side])]
+            among = bool(known) and max(known) >= limits.low * scale.middle
+            if leaf not in scored and sides <= set(slow) and among:
+                behind |= sides
+                told.append(f"{leaves.names[leaf]} {verb}")
+    if not told:
+        return list(slow), None
+    return [side for side in slow if side not in behind], (
+        f"the nodes of {', '.join(told)} less to other leaves than among themselves: their uplink, "
+        "which could not be compared with others"
+    )
 
 
 def _scale(values: Sequence[float], matrix: Matrix, limits: Limits) -> Scale:

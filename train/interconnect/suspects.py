@@ -27,7 +27,8 @@ class Decision(Frozen):
     """across: what pairs across leaf switches reach of those within; None: not known.
     middle: bit/s, the median side. visible: a side below this share of it would be a suspect;
     visible_links: a link, below this share of what its two ends reach with others.
-    visible_uplinks: an uplink, below this share of the others; None: none was compared."""
+    visible_uplinks: an uplink, below this share of the others; None: none was compared. crossing:
+    what whole leaves reach of each other at once, of what their nodes reach within them."""
 
     suspects: tuple[Suspect, ...]
     undecided: str | None
@@ -36,3 +37,4 @@ class Decision(Frozen):
     across: float | None = None
     visible_links: float | None = None
     visible_uplinks: float | None = None
+    crossing: float | None = None

@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from train.interconnect.matrix import Matrix
+from train.interconnect.matrix import Matrix, Rates
+from train.interconnect.peers import RECEIVES, SENDS
 from train.interconnect.rounds import PARTNERS, Pair, Round, at_most, both_ways, some_partners
 from train.interconnect.suspects import Suspect
 
@@ -64,18 +65,40 @@ def leaves_of(nodes: Sequence[str], known: Mapping[str, str]) -> Leaves | None:
     return found if len(found.shared) > 1 else None
 
 
-def level(matrix: Matrix, leaves: Leaves) -> tuple[Matrix, float | None]:
+def level(
+    matrix: Matrix, leaves: Leaves, within: Mapping[tuple[int, bool], float]
+) -> tuple[Matrix, float | None]:
     """The matrix with what is across leaves raised to the level of what is within; and that level
-    before, as a share. None: one of the two was not measured."""
+    before, as a share. None: one of the two was not measured.
+
+    within: bit/s that a node sends and receives within its leaf, NaN where that is not known.
+    """
     across = _across(leaves)
     measured = np.isfinite(matrix.rates)
-    inside, outside = matrix.rates[measured & ~across], matrix.rates[measured & across]
-    if not len(inside) or not len(outside):
+    inside, outside = measured & ~across, measured & across
+    if not inside.any() or not outside.any():
         return matrix, None
-    share = float(np.median(outside) / np.median(inside))
+    usual = float(np.median(matrix.rates[inside]))
+    reach = _reach(leaves, within, usual)
+    share = float(np.median(matrix.rates[outside] / reach[outside]))
     if share >= 1:
         return matrix, share
-    return replace(matrix, rates=np.where(across, matrix.rates / share, matrix.rates)), share
+    # one partner may be the slow one of the two
+    several = np.array([leaves.of.count(leaf) > 2 for leaf in leaves.of])
+    most = np.where(several[:, None] & several[None, :], reach, usual)
+    # a pair that had an uplink to itself, or slow ends, has nothing to be made up for
+    raised = np.maximum(matrix.rates, np.minimum(matrix.rates / share, most))
+    return replace(matrix, rates=np.where(across, raised, matrix.rates)), share
+
+
+def _reach(leaves: Leaves, within: Mapping[tuple[int, bool], float], usual: float) -> Rates:
+    """[n, n] bit/s: what the ends of each pair reach within their leaves."""
+    sends, receives = (
+        np.array([within.get((node, way), np.nan) for node in range(len(leaves.of))])
+        for way in (SENDS, RECEIVES)
+    )
+    sends, receives = (np.where(np.isfinite(side), side, usual) for side in (sends, receives))
+    return np.minimum(sends[:, None], receives[None, :])
 
 
 def only_within(matrix: Matrix, leaves: Leaves) -> Matrix:
@@ -102,24 +125,26 @@ def without(matrix: Matrix, leaves: Leaves, suspects: Sequence[Suspect]) -> Matr
 def uplink_rounds(
     leaves: Leaves, seed: int, *, apart: bool, most: int | None = None
 ) -> list[Round]:
-    """Every ordered pair of leaves, or some for many leaves, in up to about ``most`` rounds; those
-    that share no leaf at the same time, unless ``apart``. Few leaves meet several times, with other
-    pairs of nodes: they have too few peers to tell how much a crossing scatters."""
+    """Every ordered pair of leaves, or some for many leaves, those that share no leaf at the same
+    time, unless ``apart``. Few leaves meet several times, with other pairs of nodes: they have too
+    few peers to tell how much a crossing scatters. None at all where ``most`` rounds are too few.
+    """
     tested = leaves.tested
     count = len(tested)
 
-    def schedule(partners: int) -> list[Round]:
+    def schedule(turns: int, partners: int) -> list[Round]:
         rounds = some_partners(count, partners, seed)
-        return at_most(rounds, 1) if apart else rounds
+        return [
+            tuple(pair for a, b in facing for pair in _facing(leaves, tested[a], tested[b], turn))
+            for turn in range(turns)
+            for facing in (at_most(rounds, 1) if apart else rounds)
+        ]
 
-    partners = PARTNERS
-    while most is not None and partners > 1 and len(schedule(partners)) > most:
-        partners -= 1
-    return [
-        tuple(pair for a, b in facing for pair in _facing(leaves, tested[a], tested[b], turn))
-        for turn in range(REPEATED if count <= FEW_LEAVES else 1)
-        for facing in schedule(partners)
-    ]
+    turns = REPEATED if count <= FEW_LEAVES else 1
+    fewer = [(t, PARTNERS) for t in range(turns, 0, -1)]
+    fewer += [(1, partners) for partners in range(PARTNERS - 1, 0, -1)]
+    schedules = (schedule(*each) for each in fewer)
+    return next((found for found in schedules if most is None or len(found) <= most), [])
 
 
 def fit_partners(
@@ -145,12 +170,17 @@ class Again(NamedTuple):
     within: list[Round]
 
 
-def retest_rounds(suspect: Suspect, leaves: Leaves, suspects: Sequence[Suspect]) -> Again:
+def retest_rounds(
+    suspect: Suspect, nodes: Sequence[str], leaves: Leaves, suspects: Sequence[Suspect]
+) -> Again:
     def rounds(a: int, b: int) -> list[Round]:
         return [_facing(leaves, a, b, turn) for turn in range(REPEATED)]
 
     accused = _accused(leaves, suspects)
+    slow = {name for s in suspects if len(s.nodes) == 1 for name in s.nodes}
+    # a leaf of slow nodes is no measure for others, but better than none
     healthy = [leaf for leaf in leaves.tested if leaf not in accused]
+    healthy.sort(key=lambda leaf: any(nodes[node] in slow for node in leaves.members(leaf)))
     own = [leaves.names.index(name) for name in suspect.nodes]
     within = [pairs for leaf in own for pairs in _neighbours(leaves.members(leaf))]
     mine = own[0]

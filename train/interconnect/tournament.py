@@ -25,7 +25,7 @@ from train.interconnect.switches import (
 from train.interconnect.uplinks import crossings
 
 #: More suspects than these are a matter of what they share; the slowest are tested again, so many
-#: of nodes and uplinks, and as many links.
+#: of nodes and uplinks, and as many links within leaf switches and across them.
 RETESTED = 8
 #: Of the time that there is, retests may need this share.
 _FOR_RETESTS = 0.3
@@ -152,7 +152,14 @@ async def _look_again(
                for n in s.nodes}  # fmt: skip
     links = _sound_ends(decision, names)
     found: list[Retest] = []
-    for index, suspect in enumerate(_slowest(decision.suspects)):
+
+    def between(one: int, other: int) -> bool:
+        return leaves is not None and leaves.apart(one, other)
+
+    def across(link: Suspect) -> bool:
+        return between(*map(names.index, link.nodes))
+
+    for index, suspect in enumerate(_slowest(decision.suspects, across)):
         gone = set(coordinator.lost)
         if clock.is_late():
             break
@@ -162,12 +169,11 @@ async def _look_again(
         say(f"once more and alone: {suspect.kind} {' -> '.join(suspect.nodes)}")
         if suspect.kind.startswith("uplink"):
             assert leaves is not None
-            rounds = retest_rounds(suspect, leaves, decision.suspects)
+            rounds = retest_rounds(suspect, names, leaves, decision.suspects)
             found.append(await look_across(run, suspect, rounds))
         else:
             fit = fit_partners(suspect, names, healthy, leaves, decision.suspects)
-            apart = leaves.apart if leaves is not None else lambda one, other: False
-            found.append(await look_again(run, names, suspect, fit, index, apart, links))
+            found.append(await look_again(run, names, suspect, fit, index, between, links))
     return found
 
 
@@ -182,12 +188,17 @@ def _sound_ends(decision: Decision, names: Sequence[str]) -> set[Pair]:
     }  # fmt: skip
 
 
-def _slowest(suspects: Sequence[Suspect]) -> list[Suspect]:
-    """Uplinks first: what they slow down is no fault of nodes."""
+def _slowest(suspects: Sequence[Suspect], across: Callable[[Suspect], bool]) -> list[Suspect]:
+    """Uplinks first: what they slow down is no fault of nodes. Links within a leaf have no routes
+    to collide on, so those across, which have, do not crowd them out."""
     slow = [s for s in suspects if s.ratio is not None]
     slow.sort(key=lambda s: (not s.kind.startswith("uplink"), s.ratio))
     links = [s for s in slow if s.kind == "link"]
-    return [*[s for s in slow if s.kind != "link"][:RETESTED], *links[:RETESTED]]
+    return [
+        *[s for s in slow if s.kind != "link"][:RETESTED],
+        *[s for s in links if not across(s)][:RETESTED],
+        *[s for s in links if across(s)][:RETESTED],
+    ]
 
 
 def matrix_from(names: Sequence[str], measurements: Iterable[Measurement]) -> Matrix:

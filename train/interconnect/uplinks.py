@@ -6,8 +6,8 @@ all slow cross slowly, too: an uplink lacks only what its nodes reach among them
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -20,15 +20,19 @@ from train.interconnect.switches import Leaves
 #: Sending and receiving leaf -> rounds of pairs, bit/s.
 Crossed = Mapping[tuple[int, int], Sequence[Mapping[Pair, float]]]
 Way = Literal["send", "receive"]
+End = TypeVar("End", int, str)
 
 
 class Uplinks(NamedTuple):
     """undecided: why none can be blamed. visible: an uplink below this share of the others would be
-    a suspect; None: not measured."""
+    a suspect; None: not measured. crossing: what they carry of what their nodes reach within their
+    leaves. scored: leaves whose uplinks were compared with others."""
 
     suspects: tuple[Suspect, ...] = ()
     undecided: str | None = None
     visible: float | None = None
+    crossing: float | None = None
+    scored: frozenset[int] = frozenset()
 
 
 class _Crossing(NamedTuple):
@@ -42,24 +46,26 @@ class _Crossing(NamedTuple):
     def rate(self) -> float:
         return float(np.median(self.rates))
 
-    def by_nodes(self, usual: float, limits: Limits) -> bool:
-        """As slow as its nodes are, and no slower, and they are slower than others."""
-        return self.reach < limits.low * usual and self.rate >= limits.low * self.reach
+    @property
+    def share(self) -> float:
+        """Of the reach, in the best round: routes that collide are drawn anew in each."""
+        return max(self.rates) / self.reach
 
 
 def crossings(
     leaves: Leaves, names: Sequence[str], rounds: Iterable[Sequence[Measurement]]
 ) -> Crossed:
-    """Of each round what its pairs reached, by the leaves that they join."""
+    """Of each round what its pairs reached, by the leaves that they join; without those that
+    failed."""
     number = {name: index for index, name in enumerate(names)}
     found: dict[tuple[int, int], list[Mapping[Pair, float]]] = {}
     for measurements in rounds:
         once: dict[tuple[int, int], dict[Pair, float]] = {}
         for m in measurements:
+            pair = Pair(number[m.sender], number[m.receiver])
+            together = once.setdefault((leaves.of[pair.sender], leaves.of[pair.receiver]), {})
             if m.rates:
-                pair = Pair(number[m.sender], number[m.receiver])
-                ends = leaves.of[pair.sender], leaves.of[pair.receiver]
-                once.setdefault(ends, {})[pair] = float(np.median(m.rates))
+                together[pair] = float(np.median(m.rates))
         for ends, rates in once.items():
             found.setdefault(ends, []).append(rates)
     return found
@@ -70,56 +76,91 @@ def better(rates: Iterable[float]) -> float:
     return float(np.quantile(list(rates), 0.75, method="higher"))
 
 
+def reach_of(
+    rounds: Sequence[Iterable[tuple[End, End]]],
+    sends: Mapping[End, float], receives: Mapping[End, float],
+) -> float:  # fmt: skip
+    """What the pairs of some rounds would reach by what their ends send and receive elsewhere;
+    infinite where that is not known."""
+
+    def ends(pair: tuple[End, End]) -> float:
+        return min(sends.get(pair[0], np.inf), receives.get(pair[1], np.inf))
+
+    return float(np.median([better(map(ends, pairs)) for pairs in rounds]))
+
+
+def is_by_nodes(rate: float, reach: float, usual: float, low: float) -> bool:
+    """Whether a crossing is as slow as its nodes are, and no slower, and they are slower than is
+    ``usual``."""
+    return reach < low * usual and rate >= low * reach
+
+
 def compare(
     crossed: Crossed, leaves: Leaves, within: Mapping[tuple[int, bool], float], limits: Limits
 ) -> Uplinks:
     """within: bit/s that a node sends and receives within its leaf, NaN where that is not known."""
-    found = {ends: _crossing(rounds, within) for ends, rounds in crossed.items()}
-    reached = [crossing.reach for crossing in found.values() if np.isfinite(crossing.reach)]
-    usual = float(np.median(reached)) if reached else 0.0
-    tested = leaves.tested
-    if len(tested) == 2:
-        return _one_way(found, tested, leaves, usual, limits)
-    best: dict[tuple[int, Way], _Crossing] = {}
-    for leaf in tested:
-        for way, place in _PLACES.items():
-            own = [crossing for ends, crossing in found.items() if ends[place] == leaf]
-            if own:
-                best[leaf, way] = max(own, key=lambda crossing: crossing.rate)
+    found = {
+        ends: _crossing(alive, within)
+        for ends, rounds in crossed.items()
+        if (alive := [pairs for pairs in rounds if pairs])
+    }
+    if silent := _silent(crossed, set(found), leaves):
+        return Uplinks(undecided=silent)
+    known = [crossing for crossing in found.values() if np.isfinite(crossing.reach)]
+    usual = float(np.median([crossing.reach for crossing in known])) if known else 0.0
+    share = float(np.median([crossing.share for crossing in known])) if known else None
+    own = {ends: crossing for ends, crossing in found.items()
+           if not is_by_nodes(crossing.rate, crossing.reach, usual, limits.low)}  # fmt: skip
+    if len(leaves.tested) == 2:
+        share = min((crossing.share for crossing in known), default=None)
+        return _one_way(own, leaves, limits)._replace(crossing=share)
     scores = {
-        side: crossing.rate
-        for side, crossing in best.items()
-        if not crossing.by_nodes(usual, limits)
+        (leaf, way): max(rates)
+        for leaf in leaves.tested
+        for way, place in _PLACES.items()
+        if (rates := [crossing.rate for ends, crossing in own.items() if ends[place] == leaf])
     }
     if not scores:
-        return Uplinks()
+        return Uplinks(crossing=share)
     scale = scale_of(list(scores.values()), limits.floor)
-    visible = scale.visible(limits, limits.z)
+    scored = frozenset(leaf for leaf, _ in scores)
+    told = Uplinks((), None, scale.visible(limits, limits.z), share, scored)
     if apart := split(list(scores.values()), limits):
         sides = [f"{leaves.names[leaf]} {way}s" for leaf, way in scores]
-        return Uplinks((), _halved(apart, sides), visible)
+        return told._replace(undecided=_halved(apart, sides))
     suspects = [
         suspect
-        for leaf in tested
+        for leaf in leaves.tested
         if (suspect := _slow_leaf(leaf, leaves, scores, scale, limits)) is not None
     ]
-    return Uplinks(tuple(suspects), None, visible)
+    return told._replace(suspects=tuple(suspects))
 
 
 _PLACES: Mapping[Way, int] = {"send": 0, "receive": 1}
 
 
+def _silent(crossed: Crossed, alive: Set[tuple[int, int]], leaves: Leaves) -> str | None:
+    """Directions in which nothing came through from or to any leaf that was tried."""
+    dead = [
+        f"{leaves.names[leaf]} {way}s"
+        for leaf in leaves.tested
+        for way, place in _PLACES.items()
+        if (tried := {ends for ends in crossed if ends[place] == leaf}) and not tried & alive
+    ]
+    if not dead:
+        return None
+    return f"nothing came through uplinks that a whole leaf loaded at once ({', '.join(dead)})"
+
+
 def _crossing(
     rounds: Sequence[Mapping[Pair, float]], within: Mapping[tuple[int, bool], float]
 ) -> _Crossing:
-    def reach(pair: Pair) -> float:
-        sides = within.get((pair.sender, SENDS)), within.get((pair.receiver, RECEIVES))
-        return min((s for s in sides if s is not None and np.isfinite(s)), default=np.inf)
-
-    return _Crossing(
-        rates=tuple(better(pairs.values()) for pairs in rounds),
-        reach=float(np.median([better(map(reach, pairs)) for pairs in rounds])),
+    sends, receives = (
+        {node: rate for (node, own), rate in within.items() if own is way and np.isfinite(rate)}
+        for way in (SENDS, RECEIVES)
     )
+    rates = tuple(better(pairs.values()) for pairs in rounds)
+    return _Crossing(rates, reach_of(rounds, sends, receives))
 
 
 def _slow_leaf(
@@ -147,24 +188,20 @@ def _halved(apart: Split, sides: Sequence[str]) -> str:
     )
 
 
-def _one_way(
-    found: Mapping[tuple[int, int], _Crossing], tested: Sequence[int], leaves: Leaves,
-    usual: float, limits: Limits,
-) -> Uplinks:  # fmt: skip
+def _one_way(found: Mapping[tuple[int, int], _Crossing], leaves: Leaves, limits: Limits) -> Uplinks:
     """Of two leaves: one direction against the other, where every round of it is slower."""
-    there, back = (tested[0], tested[1]), (tested[1], tested[0])
-    if not {there, back} <= set(found):
+    if len(found) < 2:
         return Uplinks()
-    slow, fast = sorted((there, back), key=lambda ends: found[ends].rate)
-    low, high = found[slow], found[fast]
-    visible = limits.low * min(high.rates) / high.rate * low.rate / max(low.rates)
-    if max(low.rates) >= limits.low * min(high.rates) or low.by_nodes(usual, limits):
-        return Uplinks((), None, visible)
-    names = (leaves.names[slow[0]], leaves.names[slow[1]])
-    ratio = low.rate / high.rate
-    return Uplinks(
-        (_suspect(["send"], names, ratio, (ratio - 1) / limits.floor, 1),), None, visible
-    )
+    slow, fast = sorted(found, key=lambda ends: found[ends].rate)
+    scored = frozenset(leaves.tested)
+    if max(found[slow].rates) >= limits.low * min(found[fast].rates):
+        return Uplinks(scored=scored)
+    suspect = Suspect(
+        kind="uplink-send", nodes=(leaves.names[slow[0]], leaves.names[slow[1]]),
+        ratio=found[slow].rate / found[fast].rate, deviations=None, slow=1, partners=1,
+        why="slower in every round than the other way between the same two leaves",
+    )  # fmt: skip
+    return Uplinks((suspect,), scored=scored)
 
 
 def _suspect(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from analysis.interconnect.verdict import judge
-from tests.analysis.interconnect.runs import measurement, node_facts, run, tournament
+from tests.analysis.interconnect.runs import node_facts, run, tournament
 from train.interconnect.record import Clock, Tcp
 
 
@@ -41,23 +41,6 @@ def test_a_path_of_smaller_packets_than_both_its_ends_take() -> None:
     # an overlay network, everywhere
     verdict = judge(run(tournament(changes=paths({}, 8950)), facts=facts))
     assert verdict.status == "PASS" and verdict.findings[0].what == "path MTU"
-
-
-def test_uplinks_that_nobody_loaded_are_no_pass() -> None:
-    leaves = {n: "leaf1" if n in "abcdef" else "leaf2" for n in "abcdefgh"}
-    verdict = judge(run(tournament("abcdefgh", switches=leaves)))
-    (found,) = verdict.findings
-    assert verdict.status == "UNDECIDED" and found.what == "uplinks not tested"
-    assert found.evidence.startswith("leaf1, leaf2: ")
-    # one leaf, and single nodes elsewhere, whose pairs load what there is
-    alone = {n: "leaf1" if n in "abc" else f"leaf-{n}" for n in "abcdefgh"}
-    assert judge(run(tournament("abcdefgh", switches=alone))).status == "PASS"
-    three = leaves | {"e": "leaf3", "f": "leaf3"}
-    crossing = tuple(measurement(a, b, phase="uplinks") for a, b in ("ae", "ea", "bf", "fb"))
-    some = tournament("abcdefgh", switches=three)
-    some = some.model_copy(update={"measurements": (*some.measurements, *crossing)})
-    (found,) = judge(run(some)).findings
-    assert found.weight == "remark" and found.evidence.startswith("leaf2: ")
 
 
 def test_without_facts_paths_are_compared_with_each_other() -> None:

@@ -13,7 +13,7 @@ from train.interconnect.record import Tournament
 from train.interconnect.rounds import Pair
 from train.interconnect.simulate import Noise, SimulatedFabric, blamed_in
 from train.interconnect.stream import Plan
-from train.interconnect.switches import leaves_of, level
+from train.interconnect.switches import leaves_of, level, uplink_rounds
 from train.interconnect.tournament import play
 
 STEADY = Noise(0.005, 0.01)
@@ -216,13 +216,118 @@ def test_fewer_slow_uplinks_than_half_are_each_named() -> None:
     assert played(fabric(5, 4)).decision.visible_uplinks == pytest.approx(0.93, abs=0.03)
 
 
+class Broken(SimulatedFabric):
+    """What leaf 1 sends to others is lost where it is many at once."""
+
+    async def measure(self, pairs, plan, phase):
+        return [
+            m.model_copy(update={"rates": (), "error": "no answer"})
+            if len(pairs) > 1 and phase == "uplinks" and self.leaf[p.sender] == 1
+            else m
+            for p, m in zip(pairs, await super().measure(pairs, plan, phase), strict=True)
+        ]
+
+
+@pytest.mark.parametrize("leaves", [2, 4])
+@pytest.mark.parametrize("share", [1.0, 0.4])
+def test_crossings_of_which_nothing_came_are_no_pass(leaves: int, share: float) -> None:
+    made = Broken(leaves * 4, STEADY, 1)
+    made.leaf = [node // 4 for node in range(leaves * 4)]
+    made.up[1] = share * 4e10 if share == 1 else share * 1e10
+    found = played(made)
+    assert blamed_in(found) == set()
+    assert found.decision.undecided is not None
+    assert "nothing came through uplinks" in found.decision.undecided
+    assert "leaf1 sends" in found.decision.undecided
+
+
+@pytest.mark.parametrize(("share", "told"), [(1.0, 1.0), (0.75, 0.75), (0.3, 0.3)])
+def test_two_leaves_one_of_which_has_a_slow_uplink_both_ways(share: float, told: float) -> None:
+    """No peers can tell; that whole leaves reach less of each other than within can be told."""
+    made = fabric(2, 4)
+    made.up[0] = made.down[0] = share * 4e10
+    found = played(made)
+    assert found.decision.crossing == pytest.approx(told, rel=0.05)
+    assert not [k for k in kinds(found) if k[0] != "link"]
+
+
+@pytest.mark.parametrize("sizes", [(8, 8, 3), (8, 8, 2)])
+@pytest.mark.parametrize("ways", ["up", "down", "up and down"])
+def test_nodes_behind_an_uplink_that_was_not_compared(sizes: tuple[int, ...], ways: str) -> None:
+    """They are fast among themselves: they are not blamed, and nothing passes."""
+    made = SimulatedFabric(sum(sizes), STEADY, 1)
+    made.leaf = [leaf for leaf, count in enumerate(sizes) for _ in range(count)]
+    if "up" in ways:
+        made.up[2] = 0.4e10
+    if "down" in ways:
+        made.down[2] = 0.4e10
+    found = played(made)
+    assert blamed_in(found) == set()
+    assert found.decision.undecided is not None
+    assert "leaf2" in found.decision.undecided and "uplink" in found.decision.undecided
+
+
+@pytest.mark.parametrize(("leaves", "each"), [(3, 4), (4, 4), (5, 4), (4, 8)])
+@pytest.mark.parametrize("designed", [0.5, 0.25])
+def test_oversubscription_by_design_hides_nothing(leaves: int, each: int, designed: float) -> None:
+    """Some rounds share an uplink and others have it to themselves."""
+    for seed in range(3):
+        made = fabric(leaves, each, seed)
+        made.up = dict.fromkeys(range(leaves), designed * each * 1e10)
+        made.down = dict(made.up)
+        healthy = played(made)
+        assert blamed_in(healthy) == set() and healthy.decision.undecided is None
+        assert healthy.decision.crossing == pytest.approx(designed, rel=0.05)
+        made.send[1] *= 0.2
+        made.receive[1] *= 0.2
+        assert kinds(played(made)) == {("node", (made.nodes[1].name,))}
+
+
+def test_a_slow_link_within_a_leaf_is_not_crowded_out_by_collisions_across() -> None:
+    for seed in range(10):
+        made = fabric(3, 4, seed)
+        made.up = made.down = dict.fromkeys(range(3), 2e10)
+        made.path[Pair(4, 7)] = 0.75e10
+        found = played(made)
+        assert blamed_in(found) == {(made.nodes[4].name, made.nodes[7].name)}
+
+
+@pytest.mark.parametrize("share", [0.6, 0.8])
+def test_a_leaf_of_slow_nodes_is_no_measure_for_an_uplink(share: float) -> None:
+    made = fabric(4, 4)
+    slowed(made, range(4), 0.5, "receive")
+    made.up[1] = share * 4e10
+    named = {("receive", (node.name,)) for node in made.nodes[:4]}
+    assert kinds(played(made)) == {*named, ("uplink-send", ("leaf1",))}
+
+
+def test_an_uplink_little_slower_than_its_nodes_is_its_own_fault() -> None:
+    made = fabric(4, 4)
+    slowed(made, range(4), 0.95, "send")
+    made.up[0] = 0.88 * 4e10
+    assert kinds(played(made)) == {("uplink-send", ("leaf0",))}
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 5, 12])
+@pytest.mark.parametrize("apart", [False, True])
+def test_rounds_of_uplinks_are_no_more_than_there_is_time_for(count: int, apart: bool) -> None:
+    made = fabric(count, 2)
+    names = [node.name for node in made.nodes]
+    leaves = leaves_of(names, {n: f"leaf{made.leaf[i]}" for i, n in enumerate(names)})
+    assert leaves is not None
+    everything = uplink_rounds(leaves, 0, apart=apart)
+    for most in range(len(everything) + 1):
+        assert len(uplink_rounds(leaves, 0, apart=apart, most=most)) <= most
+    assert uplink_rounds(leaves, 0, apart=apart, most=len(everything)) == everything
+
+
 def test_levels() -> None:
     samples = {Pair(a, b): (1e9 if a // 2 == b // 2 else 0.25e9,) * 3
                for a in range(4) for b in range(4) if a != b}  # fmt: skip
     names = ["a", "b", "c", "d"]
     leaves = leaves_of(names, {"a": "x", "b": "x", "c": "y", "d": "y"})
     assert leaves is not None
-    raised, share = level(matrix_of(names, samples), leaves)
+    raised, share = level(matrix_of(names, samples), leaves, {})
     assert share == 0.25
     assert np.nanmin(raised.rates) == np.nanmax(raised.rates) == 1e9
 

@@ -1,0 +1,56 @@
+"""Uplinks of leaf switches: which were not tested, which not fully loaded, what they all carry."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from analysis.interconnect.finding import Finding
+from train.interconnect.record import Tournament
+
+#: Uplinks that carry this share of what their nodes reach carry all that these can send.
+ALL = 0.93
+#: Only a baseline of their uplinks can stand in for the peers that two leaves lack.
+TWO_LEAVES = "two leaf switches"
+
+
+def uplink_findings(found: Tournament) -> Iterator[Finding]:
+    """Of leaf switches that several of the nodes share: pairs alone do not load the others."""
+    nodes = Counter(found.switches[n.name] for n in found.nodes if n.name in found.switches)
+    shared = {leaf: count for leaf, count in nodes.items() if count > 1}
+    if len(shared) < 2:
+        return
+    crossed = [m for m in found.measurements if m.phase == "uplinks"]
+    tested = {found.switches[m.sender] for m in crossed}
+    tested &= {found.switches[m.receiver] for m in crossed}
+    if left := sorted(set(shared) - tested):
+        yield Finding(
+            weight="remark" if len(tested) > 1 else "open", what="uplinks not tested",
+            evidence=f"{', '.join(left)}: too few nodes beside the largest leaf switch to "
+            "be compared, or the time was over; as many nodes of each would tell",
+        )  # fmt: skip
+    if len(tested) < 2:
+        return
+    width = min(shared[leaf] for leaf in tested)
+    if larger := sorted(leaf for leaf in tested if shared[leaf] > width):
+        most = max(shared[leaf] for leaf in larger)
+        yield Finding(
+            weight="remark", what="uplinks not loaded",
+            evidence=f"uplinks were compared with {width} pairs at a time, as many as the smallest "
+            f"leaf switch has nodes; {', '.join(larger)} have up to {most}: an uplink that lost up "
+            f"to {1 - width / most:.0%} would not be seen",
+        )  # fmt: skip
+    yield from _alike(found, len(tested))
+
+
+def _alike(found: Tournament, tested: int) -> Iterator[Finding]:
+    share = found.decision.crossing
+    if share is None or share >= ALL:
+        return
+    alone = tested == 2
+    yield Finding(
+        weight="open" if alone else "remark", what=TWO_LEAVES if alone else "oversubscribed",
+        ratio=share,
+        evidence=f"whole leaf switches reach {share:.2f} of each other of what their nodes reach "
+        "within them: as it was built, or uplinks that lost as much; only a baseline can tell",
+    )  # fmt: skip
