@@ -34,6 +34,7 @@ _WORKLOAD = ("dataset", "image_size", "model", "pretrained", "data_fraction", "v
 _SAME_BUDGET = 0.05
 _NO_COMMON = "no rank count and batch at which both have a usable run"
 NOT_COMPARED = "not compared"
+_STOPPED = "a run ends where its target is met, with another budget than others: see Targets"
 
 
 def reference_technique(techniques: Sequence[str]) -> str | None:
@@ -92,7 +93,9 @@ def _compared(arm: pd.DataFrame, other: pd.DataFrame) -> dict[str, Any]:
         why = _NO_COMMON if len(other) else "no usable run of the reference technique"
         return {**row, "p": None, "why": why, "spread": (None, None)}
     arm, other = (runs[_place(runs) == at] for runs in (arm, other))
-    scores, baseline = values(arm["scored_accuracy"]), values(other["scored_accuracy"])
+    stopped = arm["target"].notna().any()
+    accuracies = [[] if stopped else values(runs["scored_accuracy"]) for runs in (arm, other)]
+    scores, baseline = accuracies
     found = welch(scores, baseline)
     return {
         **row,
@@ -109,7 +112,9 @@ def _compared(arm: pd.DataFrame, other: pd.DataFrame) -> dict[str, Any]:
         "difference_low": found.low,
         "difference_high": found.high,
         "p": found.p,
-        "why": joined([_why(found, pd.concat([arm, other])), _budget(arm, other)], "; ") or None,
+        "why": _STOPPED
+        if stopped
+        else joined([_why(found, pd.concat([arm, other])), _budget(arm, other)], "; ") or None,
         "spread": (found.value, pooled_sd(scores, baseline)),
     }
 

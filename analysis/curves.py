@@ -92,7 +92,8 @@ def curves(
 def curve_data(epochs: pd.DataFrame, column: str) -> pd.DataFrame:
     """The numbers of the figure: a row per run and epoch, then per mean and epoch.
 
-    A mean is over the completed runs of one technique in one panel.
+    A mean is over the completed runs of one technique in one panel, as far as all of them go: runs
+    with a target end early, and those that are left are the slow ones.
     """
     ordered = epochs.sort_values(["context", "gpus", "global_batch"], kind="stable")
     rows: list[dict[str, Any]] = []
@@ -106,10 +107,12 @@ def curve_data(epochs: pd.DataFrame, column: str) -> pd.DataFrame:
             for _, row in panel.iterrows()
         ]  # fmt: skip
         completed = panel[panel["status"] == "completed"]
+        runs_of = completed.groupby("technique_label")["cell_id"].nunique().to_dict()
         rows += [
             {**about, "kind": "mean", "technique": label, "epoch": epoch, "n": len(group),
              "train_s_so_far": group["train_s_so_far"].mean(), "value": group[column].mean()}
             for (label, epoch), group in completed.groupby(["technique_label", "epoch"], sort=False)
+            if len(group) == runs_of[label]
         ]  # fmt: skip
     return frame(rows, COLUMNS)
 

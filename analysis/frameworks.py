@@ -3,7 +3,8 @@
 One comparison per cell and other framework, over its seeds. Throughput: ratio of geometric means,
 Welch's t on logarithms. Accuracy: Welch's t, and two one-sided tests (Schuirmann 1987) of the
 claim that it is the same to within MARGIN, fixed before any run. Equal seeds give equal first
-weights and data, but rounding parts the runs after a few steps: they are not paired.
+weights and data, but rounding may part the runs after a few steps: they are not paired. Where it
+does not, and all seeds end in the same numbers, the verdict says that.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from analysis.stats import (
 ORDER = ("horovod", "multi_worker_mirrored", "mirrored")
 #: Accuracies that differ by less are the same for any use made of them here.
 MARGIN = 0.01
+#: What a run ends with.
+_ENDS = ["train_loss", "train_accuracy", "scored_accuracy"]
 _TEXT, _INT, _REAL = "string", "Int64", "Float64"
 _ABOUT = ("technique", "technique_label", "context", "gpus", "batch_per_rank", "global_batch")
 COLUMNS: dict[str, str] = {
@@ -43,7 +46,8 @@ COLUMNS: dict[str, str] = {
     "speed": _TEXT, "accuracy": _REAL, "accuracy_reference": _REAL, "difference": _REAL,
     "difference_low": _REAL, "difference_high": _REAL, "difference_p": _REAL,
     "difference_p_holm": _REAL, "equivalence_p": _REAL, "equivalence_p_holm": _REAL,
-    "difference_why": _TEXT, "verdict": _TEXT, "family": _INT, "cells": _TEXT,
+    "difference_why": _TEXT, "identical_seeds": _INT, "verdict": _TEXT, "family": _INT,
+    "cells": _TEXT,
 }  # fmt: skip
 
 
@@ -91,9 +95,17 @@ def _compared(reference: pd.DataFrame, other: pd.DataFrame) -> dict[str, Any]:
         "difference_high": found.high,
         "difference_p": found.p,
         "equivalence_p": equivalence_p(scores, others, MARGIN),
+        "identical_seeds": _identical(reference, other),
         "difference_why": found.why if found.value is not None else _listed(no_accuracy),
         "cells": " ".join([*reference["cell_id"], *other["cell_id"]]),
     }
+
+
+def _identical(reference: pd.DataFrame, other: pd.DataFrame) -> int:
+    """Seeds for which both end in the same loss and the same accuracies, to the last digit."""
+    sides = (set(runs[["seed", *_ENDS]].dropna().itertuples(index=False, name=None))
+             for runs in (reference, other))  # fmt: skip
+    return len(set.intersection(*sides))
 
 
 def _throughput(reference: pd.DataFrame, other: pd.DataFrame) -> dict[str, Any]:
@@ -161,12 +173,10 @@ def _verdict(row: dict[str, Any]) -> str:
     )
     if difference is None:
         return "not compared"
+    if 1 < row["identical_seeds"] == row["n"] == row["n_reference"]:
+        return "identical in every seed"
     if p is None:
-        return (
-            "identical"
-            if difference == 0 and min(row["n"], row["n_reference"]) > 1
-            else "inconclusive"
-        )
+        return "inconclusive"
     within = f"to within {MARGIN:g}"
     if p < ALPHA:
         return f"different, equal {within}" if equal is not None and equal < ALPHA else "different"

@@ -38,6 +38,7 @@ class PlanRow:
     source: str  # where the estimate is from, or why there is none
     initial_share: float  # of batch norm's initial statistics in the averages at the end
     idle_rule: bool = False  # its rule scales by global / base batch, and both are the same
+    flat_warmup: bool = False  # its warm-up climbs from the base rate, which is no lower
     target: str | None = None  # what it stops at, in words
     apart: tuple[tuple[str, str], ...] = ()  # settings that set it apart from others of the sweep
 
@@ -95,6 +96,9 @@ def _row(plan: RunPlan, rates: Rates) -> PlanRow:
         initial_share=_initial_share(plan),
         idle_rule=config.technique.lr_scaling != "none"
         and config.global_batch == config.technique.base_batch,
+        flat_warmup=config.technique.warmup_epochs > 0
+        and config.technique.warmup_from == "base"
+        and config.global_batch < config.technique.base_batch,
         target=config.target.in_words() if config.target else None,
     )
 
@@ -213,6 +217,12 @@ def summary(rows: Sequence[PlanRow], done: Collection[str] = ()) -> list[str]:
     targets = Counter(row.target for row in rows if row.target)
     for goal, count in targets.items():
         lines.append(f"{count} stop at {goal}, or when that is out of reach")
+    if flat := [row.cell_id for row in rows if row.flat_warmup]:
+        lines.append(
+            f"{len(flat)} have a warm-up that climbs nowhere, from the base rate to a lower one ("
+            f"{flat[0]}{', ...' if len(flat) > 1 else ''}): their batch is below base_batch; say "
+            "warmup_from: zero, or warmup_epochs: 0"
+        )
     if idle := _never_scaled(rows):
         lines.append(
             f"{', '.join(idle)}: all cells have the base batch, so the rate is not scaled (nor "

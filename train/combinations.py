@@ -19,8 +19,8 @@ _RESNET50_SIDE = 32  # pixels, at least
 def combination_problem(config: RunConfig) -> str | None:
     """What is wrong with the cell as a whole, with what to do; None where nothing is."""
     checks = (
-        _target, _ghosts, _adasum, _adascale, _noise, _network, _accumulation, _warmup, _milestones,
-        _growth, _images, _distribute,
+        _target, _ghosts, _one_image, _adasum, _adascale, _noise, _network, _accumulation, _warmup,
+        _milestones, _growth, _images, _distribute,
     )  # fmt: skip
     return next((text for check in checks if (text := check(config))), None)
 
@@ -39,6 +39,19 @@ def _ghosts(config: RunConfig) -> str | None:
     near = min(fits, key=lambda n: abs(n - ghost)) if fits else None
     hint = f": use {near}" if near else ""
     return f"ghost_batch {ghost} does not divide batch_per_rank {batch}{hint}"
+
+
+def _one_image(config: RunConfig) -> str | None:
+    """A vector less its own mean is zero, whatever the image was."""
+    batch = config.batch_per_rank
+    over = {"batch_norm": batch, "sync_batch_norm": batch * config.gpus}
+    if config.model != "cnn" or over.get(config.technique.normalisation) != 1:
+        return None
+    return (
+        f"normalisation {config.technique.normalisation} over one image: model cnn normalises its "
+        "last hidden vector, which would be the same for all images: use a batch_per_rank of 2 or "
+        "more, or normalisation: none"
+    )
 
 
 def _adasum(config: RunConfig) -> str | None:

@@ -114,11 +114,6 @@ class RunConfig(Frozen):
                 f"warm-up of {self.technique.warmup_epochs:g} epochs (warmup_epochs) is longer "
                 f"than the run ({self.epochs} epochs): set warmup_epochs to a fifth of it or less"
             )
-        if self.target is not None and self.target.held_for > self.epochs:
-            raise ValueError(
-                f"target: held_for {self.target.held_for} asks for more evaluations than a run of "
-                f"{self.epochs} epochs has: set held_for to {self.epochs} or less, or more epochs"
-            )
         if text := combination_problem(self):
             raise ValueError(text)
         return self

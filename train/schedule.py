@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import count
 
 from train.config import DATASETS, ConfigError, RunConfig, trainable_images, used_train_images
+from train.plan_problems import plan_problem
 from train.schedule_config import Cosine, Grow, Polynomial, Step
 
 
@@ -86,7 +87,7 @@ class RunPlan:
     @cached_property
     def warmup_steps(self) -> int:
         """Whole steps of the climb; half an epoch is half of its steps."""
-        return round(self._step_at(self.config.technique.warmup_epochs))
+        return round(self.step_at(self.config.technique.warmup_epochs))
 
     def epoch_of(self, step: int) -> EpochPlan:
         return self.epochs[bisect_right(self._starts, step) - 1]
@@ -104,7 +105,7 @@ class RunPlan:
         if clock < warmup:
             start = min(technique.base_lr, peak) if technique.warmup_from == "base" else 0.0
             return start + (peak - start) * (clock + 1) / warmup
-        progress = min(1.0, (clock - warmup) / max(1, self._horizon - warmup))
+        progress = min(1.0, (clock - warmup) / max(1, self.horizon - warmup))
         step = min(self.total_steps - 1, int(clock))
         return peak * self._decay(clock, progress) * self.epoch_of(step).rate_factor
 
@@ -112,7 +113,7 @@ class RunPlan:
         """Share of the peak rate after the warm-up."""
         schedule = self.config.technique.schedule
         if isinstance(schedule, Step):
-            passed = sum(clock >= self._milestone(schedule, m) for m in schedule.milestones)
+            passed = sum(clock >= self.milestone(schedule, m) for m in schedule.milestones)
             return schedule.factor**passed
         if isinstance(schedule, Cosine):
             return schedule.final + (1 - schedule.final) * (1 + math.cos(math.pi * progress)) / 2
@@ -120,18 +121,18 @@ class RunPlan:
             return schedule.final + (1 - schedule.final) * (1 - progress) ** schedule.power
         return 1.0
 
-    def _milestone(self, schedule: Step, milestone: float) -> int:
+    def milestone(self, schedule: Step, milestone: float) -> int:
         """First step that a milestone changes."""
         if schedule.unit == "epochs":
-            return round(self._step_at(milestone))
-        return round(milestone * self._horizon)
+            return round(self.step_at(milestone))
+        return round(milestone * self.horizon)
 
     @cached_property
     def _starts(self) -> list[int]:
         return [epoch.first_step for epoch in self.epochs]
 
     @cached_property
-    def _horizon(self) -> int:
+    def horizon(self) -> int:
         """Where the schedule ends on its clock.
 
         AdaScale's clock counts steps of the base batch (Johnson et al. 2020, 2007.05105,
@@ -145,7 +146,7 @@ class RunPlan:
         technique = self.config.technique
         return technique.regime_adaptation or technique.lr_scaling == "adascale"
 
-    def _step_at(self, epochs: float) -> float:
+    def step_at(self, epochs: float) -> float:
         """Clock after a number of epochs, whole or not; where it counts the base batch's steps,
         epochs are the base batch's, too, so that they fall on the same update."""
         if self._in_base_steps:
@@ -216,8 +217,8 @@ def plan_of(config: RunConfig, available: int) -> RunPlan:
     """The plan of a cell on a data set of ``available`` training images, checked.
 
     Raises:
-        ConfigError: an epoch would have no step, the batch cannot grow as asked, or the warm-up is
-            shorter than a step.
+        ConfigError: an epoch would have no step, the batch cannot grow as asked, or what
+            :func:`train.plan_problems.plan_problem` finds.
     """
     return checked_plan(config, trainable_images(config, available))
 
@@ -230,18 +231,9 @@ def checked_plan(config: RunConfig, trainable: int) -> RunPlan:
     """
     plan = RunPlan(config, used_train_images(trainable, config.data_fraction))
     plan.rate(plan.total_steps - 1)  # computing all that a rate needs is the check
-    if config.technique.warmup_epochs and not plan.warmup_steps:
-        raise ConfigError(_no_warmup(plan))
+    if text := plan_problem(plan):
+        raise ConfigError(f"cell {config.cell_id()}: {text}")
     return plan
-
-
-def _no_warmup(plan: RunPlan) -> str:
-    each = plan._step_at(1)
-    return (
-        f"cell {plan.config.cell_id()}: warmup_epochs {plan.config.technique.warmup_epochs:g} of "
-        f"{each:,.0f} steps each come to 0 steps, so there would be no warm-up: set warmup_epochs "
-        f"to 0, or to {math.ceil(1000 / each) / 1000:g} (one step) or more"
-    )
 
 
 def _no_step(config: RunConfig, used: int) -> str:

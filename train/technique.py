@@ -181,6 +181,8 @@ class Technique(Frozen):
 
     def _check_patterns(self) -> None:
         for pattern in getattr(self.optimizer, "exclude", ()):
+            if not pattern:
+                raise ValueError("optimizer: exclude '' would match every variable: leave it out")
             try:
                 re.compile(pattern)
             except re.error as error:

@@ -11,6 +11,7 @@ from analysis.claims_view import claims_view
 from analysis.frames import runs_frame
 from analysis.stats import holm, seeds_to_decide
 from tests.analysis.builders import config, record, technique
+from train.config import Target
 
 NAIVE = [0.40, 0.41, 0.42]
 
@@ -104,6 +105,16 @@ def test_another_budget_is_said() -> None:
     row = claims(arm("naive", NAIVE), lamb).iloc[0]
     assert "no equal budget: it saw 2 times the images of the reference" in row["why"]
     assert claims(arm("naive", NAIVE), arm("lamb", NAIVE)).iloc[0]["why"] is pd.NA
+
+
+def test_runs_that_stop_at_a_target_are_not_compared_by_where_they_stopped() -> None:
+    """The one that met it in half of the epochs had half of the time to go on."""
+    target = Target(validation_accuracy=0.5, held_for=1)
+    naive, lamb = arm("naive", [0.6] * 3, target=target), arm("lamb", NAIVE, target=target)
+    row = claims(naive, lamb).iloc[0]
+    assert row["verdict"] == "not compared" and "where its target is met" in row["why"]
+    assert row["accuracy"] == pytest.approx(0.41)
+    assert row[["difference", "p", "p_holm", "seeds_alone"]].isna().all()
 
 
 def test_workloads_are_compared_apart() -> None:

@@ -49,6 +49,15 @@ def test_curve_numbers_are_every_run_and_the_mean_of_completed_ones() -> None:
     assert data["panel"].unique().tolist() == ["1 rank, batch 16", "2 ranks, batch 32"]
 
 
+def test_a_mean_ends_with_the_first_of_its_runs() -> None:
+    """Those that go on after a target was met are the slow ones."""
+    short = [record(config(seed=0), accuracies=[0.2, 0.7]), record(config(seed=1))]
+    _, epochs = frames(short)
+    data = curve_data(epochs[epochs["validation_accuracy"].notna()], "validation_accuracy")
+    assert len(picked(data, kind="run")) == 2 + 3
+    assert picked(data, kind="mean")["epoch"].tolist() == [1, 2]
+
+
 def test_curves_have_the_training_seconds_so_far() -> None:
     """320 images an epoch at 100 and 121 images/s; a mean stands at the mean of its runs."""
     figure = curves(frames()[1], ACCURACY_IN_TIME, SEEN, "")

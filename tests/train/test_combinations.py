@@ -82,6 +82,8 @@ WARM = {"lr_scaling": "sqrt"}
             {"schedule": Step(milestones=(3, 12), unit="epochs")}, {},
             r"milestones \[12.0\] \(epochs\) never fire in a run of 12 epochs: use earlier",
         ),
+        (NORM, {"batch_per_rank": 1, "gpus": 2}, "batch_norm over one image: .* 2 or more"),
+        (SYNC, {"batch_per_rank": 1}, "sync_batch_norm over one image: .* same for all images"),
         ({"batch_growth": Grow()}, {"epochs": 4}, r"epochs \[2, 3, 4\], which must differ and lie"),
         ({"batch_growth": Grow()}, {"epochs": 2}, "use fewer milestones or more epochs"),
         ({"batch_growth": Grow(milestones=(0.01,))}, {}, r"ends of epochs \[0\]"),

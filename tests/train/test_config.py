@@ -71,8 +71,6 @@ def test_folder_names_become_readable_ids() -> None:
          r"warm-up of 5 epochs .* longer than the run \(2 epochs\): set warmup_epochs to a fifth"),
         ({"target": {}}, "needs train_accuracy, validation_accuracy or both"),
         ({"target": {"train_accuracy": 75}}, "less than or equal to 1"),
-        ({"target": {"train_accuracy": 0.7, "held_for": 3}},
-         "held_for 3 asks for more evaluations than a run of 2 epochs has: set held_for to 2"),
         ({"accumulation": 0}, "greater than or equal to 1"),
     ],
 )  # fmt: skip

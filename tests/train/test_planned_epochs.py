@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders import config
-from train.config import ConfigError, RunConfig
+from train.config import ConfigError, RunConfig, Target
 from train.schedule import RunPlan, checked_plan, epochs_to_train, most_epochs, plan_of
 from train.technique import Technique
 
@@ -66,6 +66,20 @@ def test_the_bound_holds_for_any_folder(base: int, batch: int, images: int, epoc
 def test_the_bound_is_exact_where_the_number_is_known() -> None:
     assert most_epochs(config(epochs=7)) == 7
     assert most_epochs(adapted(64, dataset="cifar10", batch_per_rank=256, epochs=2)) == 9
+
+
+def test_a_target_is_held_in_as_many_evaluations_as_the_run_has() -> None:
+    held = Target(train_accuracy=0.7, held_for=3)
+    words = "held_for 3 asks for more evaluations than a run of 2 epochs has: set held_for to 2"
+    with pytest.raises(ConfigError, match=words):
+        plan_of(config(epochs=2, target=held, batch_per_rank=20), 83)
+    assert plan_of(config(epochs=3, target=held, batch_per_rank=20), 83).total_steps == 12
+    # with the regime adapted it is the adapted run's
+    cell = {"epochs": 12, "batch_per_rank": 20, "target": held}
+    with pytest.raises(ConfigError, match="a run of 2 epochs"):
+        plan_of(adapted(160, **cell), 200)
+    longer = Target(train_accuracy=0.7, held_for=20)
+    assert plan_of(adapted(10, **{**cell, "target": longer}), 200).total_steps == 240
 
 
 def test_a_warm_up_of_no_step_is_refused_with_the_shortest_that_has_one() -> None:

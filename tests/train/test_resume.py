@@ -16,11 +16,13 @@ from train.config import RunConfig
 from train.technique import Technique
 
 BATCH, BASE_BATCH, EPOCHS = 8, 4, 4
+PROGRAMS = Path(__file__).parent / "programs"
 #: Between ranks only, so that batches cannot be accumulated.
 SINGLE = ("sync_batch_norm", "adasum")
+BETWEEN_RANKS = (*SINGLE, "fp16_compression", "bf16_compression")
 
 
-def toy(name: str) -> RunConfig:
+def toy(name: str, gpus: int = 1) -> RunConfig:
     """The row on 83 tiny images, in 5 steps an epoch, with all that it does within a few epochs."""
     row = load_techniques()[name]
     changes: dict[str, Any] = {"warmup_epochs": min(1.5, row.fields["warmup_epochs"])}
@@ -32,10 +34,10 @@ def toy(name: str) -> RunConfig:
         changes["batch_growth"] = {"milestones": [0.5], "factor": 2, "largest": 64}
     settings = {"name": name, "base_batch": BASE_BATCH, **row.settings(changes)}
     technique = Technique.model_validate_json(json.dumps(settings))
-    accumulation = 1 if name in SINGLE else 2
+    accumulation = 1 if name in SINGLE or gpus > 1 else 2
     return config(
-        dataset="fashion_mnist", technique=technique, epochs=EPOCHS,
-        batch_per_rank=2 * BATCH // accumulation,
+        dataset="fashion_mnist", technique=technique, epochs=EPOCHS, gpus=gpus,
+        batch_per_rank=2 * BATCH // accumulation // gpus,
         accumulation=accumulation,
     )  # fmt: skip
 
@@ -58,3 +60,17 @@ def test_killed_and_resumed(name: str, tmp_path: Path, invariant: Any) -> None:
     assert applied(killed) == applied(whole)
     apart = float(resumed.weights_sha256 != straight.weights_sha256)
     invariant(f"T0 {name}", "killed in epoch 3 and resumed: hashes of all state differ", apart, 0)
+
+
+@pytest.mark.ranks2
+@pytest.mark.timeout(900)
+def test_killed_and_resumed_on_two_ranks(start_ranks: Any, tmp_path: Path, invariant: Any) -> None:
+    """Those of which one rank alone would do nothing: see toy's world of one above."""
+    program = str(PROGRAMS / "resumed.py")
+    outs = [json.loads(out) for out in start_ranks([program, tmp_path, *BETWEEN_RANKS], 2)]
+    assert outs[0] == outs[1]
+    for name in BETWEEN_RANKS:
+        told = outs[0][name]
+        assert told["resumed_from"] == 2 and len(told["straight"][1]) == EPOCHS
+        apart = float(told["resumed"] != told["straight"])
+        invariant(f"T0 {name}", "2 ranks killed in epoch 3 and resumed: state differs", apart, 0)

@@ -77,6 +77,15 @@ def small(*, adascale: Any = None, brightness: float = 1 / 255, **changes: Any) 
     return Small(model, step)
 
 
+@pytest.mark.tf
+def test_noise_is_scaled_by_the_images_of_all_ranks() -> None:
+    """s^2 = M / M0 - 1, M the global batch (1705.08741, section 4)."""
+    step = small(noise_batch=8).step
+    step.size = 2
+    batches = [(np.zeros((8, *SHAPE), np.uint8), np.zeros(8, np.int64))] * 3
+    assert step._sigma(batches) == pytest.approx((2 * 3 * 8 / 8 - 1) ** 0.5)
+
+
 def wire_of(ranks: int) -> Any:
     """The reduction of equal gradients of so many ranks, as fp16 compression adds them up."""
     import tensorflow as tf

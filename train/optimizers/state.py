@@ -42,10 +42,10 @@ def velocities(optimizer: Any, config: AnyOptimizer) -> list[tf.Variable]:
 def trust_ratios(optimizer: Any) -> tuple[tf.Variable, tf.Variable] | None:
     """Of the last step, float32 [adapted variables] each, in the order of the variables: by what
     the rate was multiplied; 1 where LARC kept the plain rate, else 0. None where nothing is
-    adapted layer by layer.
+    adapted layer by layer, or all is excluded from it.
 
     For Lars and Larc that is their lambda (Larc's after its clip, over the rate), for Lamb
     |w| / |update|; 1 where a norm is zero.
     """
     log = getattr(optimizer, "trust", None)
-    return None if log is None else (log.ratios, log.kept)
+    return (log.ratios, log.kept) if log is not None and log.ratios.shape[0] else None
