@@ -28,7 +28,8 @@ def suspect_findings(found: Tournament) -> Iterator[Finding]:
                               evidence=suspect.why)  # fmt: skip
             continue
         retest = again.get((suspect.nodes, _family(suspect.kind)))
-        yield _retested(suspect, retest, _or_uplink(suspect, found))
+        or_else = _or_uplink(suspect, found) or _or_node(suspect, found)
+        yield _retested(suspect, retest, or_else)
 
 
 def _is_across(link: Sequence[str], switches: Mapping[str, str]) -> bool:
@@ -60,6 +61,19 @@ def _or_uplink(suspect: Suspect, found: Tournament) -> str:
         return ""
     on = [found.switches.get(node.name) for node in found.nodes]
     return f"; or the uplink of {own}, where it is alone" if on.count(own) < 2 < len(on) else ""
+
+
+def _or_node(suspect: Suspect, found: Tournament) -> str:
+    """The only two nodes of a leaf switch have no others within it."""
+    both = set(suspect.nodes)
+    leaves = {found.switches.get(node) for node in both}
+    if suspect.kind != "link" or None in leaves or len(leaves) > 1:
+        return ""
+    on = {node.name for node in found.nodes if found.switches.get(node.name) in leaves}
+    ways = [r for r in found.retests if set(r.nodes) == both and r.outcome == "confirmed"]
+    if on != both or len(ways) < 2:
+        return ""
+    return "; or one of the two nodes, which have no others on their leaf switch"
 
 
 def _retested(suspect: Suspect, retest: Retest | None, or_else: str) -> Finding:

@@ -29,6 +29,14 @@ def uplink_findings(found: Tournament) -> Iterator[Finding]:
             evidence=f"{', '.join(left)}: too few nodes beside the largest leaf switch to "
             "be compared, or the time was over; as many nodes of each would tell",
         )  # fmt: skip
+    failed = [m for m in crossed if not m.rates and {m.sender, m.receiver}.isdisjoint(found.lost)]
+    if failed:
+        first = failed[0]
+        yield Finding(
+            weight="open", what="uplinks failed",
+            evidence=f"{len(failed)} of {len(crossed)} measurements of pairs that loaded uplinks "
+            f"gave no number, first {first.sender} to {first.receiver}: {first.error}",
+        )  # fmt: skip
     if len(tested) < 2:
         return
     width = min(shared[leaf] for leaf in tested)

@@ -9,25 +9,17 @@ node of four spoils half of them. Nobody is blamed here: suspects are tested aga
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from statistics import NormalDist
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from train.interconnect.links import slow_direction, slow_links
 from train.interconnect.matrix import Matrix
-from train.interconnect.peers import RECEIVES, SENDS, Limits, Scale, scale_of, side_rates, split
+from train.interconnect.peers import RECEIVES, SENDS, Limits, Scale, scale_in, side_rates, split
 from train.interconnect.rounds import Pair
 from train.interconnect.suspects import Decision, Kind, Suspect
 from train.interconnect.switches import Leaves, level, only_within, without
 from train.interconnect.uplinks import Crossed, Uplinks, compare
-
-
-class _Links(NamedTuple):
-    """visible: None where no link was measured."""
-
-    suspects: list[Suspect]
-    visible: float | None
 
 
 def decide(
@@ -62,7 +54,7 @@ def decide(
             undecided=_joined(rising.undecided, reason), visible_uplinks=rising.visible,
             crossing=rising.crossing,
         )  # fmt: skip
-    scale = _scale(list(known.values()), matrix, limits)
+    scale = scale_in(list(known.values()), matrix, limits)
     slow: list[tuple[int, bool]] = []
     hidden: str | None = None
     if matrix.count == 2:
@@ -72,7 +64,8 @@ def decide(
         if leaves is not None:
             slow, hidden = _behind_unscored(slow, within, leaves, rising.scored, scale, limits)
     sides_slow = _sides_to_suspects(slow, sides, matrix, scale, limits)
-    links = _directions(matrix, limits) if matrix.count == 2 else _links(matrix, sides, limits)
+    alone = matrix.count == 2
+    links = slow_direction(matrix, limits) if alone else slow_links(matrix, sides, leaves, limits)
     return Decision(
         suspects=(*silent, *rising.suspects, *sides_slow, *links.suspects),
         undecided=_joined(rising.undecided, reason, hidden),
@@ -108,13 +101,6 @@ def _behind_unscored(
         f"the nodes of {', '.join(told)} less to other leaves than among themselves: their uplink, "
         "which could not be compared with others"
     )
-
-
-def _scale(values: Sequence[float], matrix: Matrix, limits: Limits) -> Scale:
-    """Never less scatter than repetitions of one pair show."""
-    repeats = matrix.spread[np.isfinite(matrix.spread)]
-    own = float(np.median(repeats)) if len(repeats) else 0.0
-    return scale_of(values, max(limits.floor, own))
 
 
 def _silent(matrix: Matrix) -> list[Suspect]:
@@ -211,46 +197,3 @@ def _sides_to_suspects(
             )
         )  # fmt: skip
     return found
-
-
-def _links(matrix: Matrix, sides: dict[tuple[int, bool], float], limits: Limits) -> _Links:
-    """Pairs that are slower than their own two ends are with others."""
-    ratios = {
-        Pair(i, j): float(matrix.rates[i, j]) / min(sides[i, SENDS], sides[j, RECEIVES])
-        for i, j in zip(*np.nonzero(np.isfinite(matrix.rates)), strict=True)
-    }
-    if not ratios:
-        return _Links([], None)
-    scale = _scale(list(ratios.values()), matrix, limits)
-    # so many pairs are looked at that a fixed number of deviations would be met by chance
-    z = max(limits.z, -NormalDist().inv_cdf(min(0.5, limits.false_links / len(ratios))))
-    suspects = [
-        Suspect(
-            kind="link", nodes=(matrix.nodes[pair.sender], matrix.nodes[pair.receiver]),
-            ratio=ratio, deviations=scale.deviations(ratio), slow=1, partners=1,
-            why=f"below {limits.low:g} of what its two ends reach with others, and more than "
-            f"{z:.1f} robust deviations under the other links",
-        )
-        for pair, ratio in ratios.items()
-        if scale.is_slow(ratio, limits, z)
-    ]  # fmt: skip
-    return _Links(suspects, scale.visible(limits, z))
-
-
-def _directions(matrix: Matrix, limits: Limits) -> _Links:
-    """Of two nodes: one direction against the other, beyond what repetitions scatter."""
-    there, back = float(matrix.rates[0, 1]), float(matrix.rates[1, 0])
-    if not (np.isfinite(there) and np.isfinite(back)):
-        return _Links([], None)
-    sender = 0 if there < back else 1
-    ratio = min(there, back) / max(there, back)
-    scatter = max(limits.floor, float(np.nanmax(matrix.spread)) * 2**0.5)
-    deviations = (ratio - 1) / scatter
-    visible = min(limits.low, 1 - limits.z * scatter)
-    if ratio >= visible:
-        return _Links([], visible)
-    ends = (matrix.nodes[sender], matrix.nodes[1 - sender])
-    why = f"below {limits.low:g} of the other direction between the same two nodes"
-    suspect = Suspect(kind="link", nodes=ends, ratio=ratio, deviations=deviations, slow=1,
-                      partners=1, why=why)  # fmt: skip
-    return _Links([suspect], visible)

@@ -35,7 +35,7 @@ class Scale(NamedTuple):
 
     def visible(self, limits: Limits, z: float) -> float:
         """What lies below this share of the middle is slow."""
-        return min(limits.low, 1 - z * self.deviation / self.middle)
+        return max(0.0, min(limits.low, 1 - z * self.deviation / self.middle))
 
     def is_slow(self, value: float, limits: Limits, z: float) -> bool:
         return self.deviations(value) < -z and value < limits.low * self.middle
@@ -56,6 +56,13 @@ def scale_of(values: Sequence[float], floor: float) -> Scale:
     """floor: of the deviation, as a share of the median."""
     middle = float(np.median(values))
     return Scale(middle, max(robust_deviation(values), floor * middle))
+
+
+def scale_in(values: Sequence[float], matrix: Matrix, limits: Limits) -> Scale:
+    """Of what was measured in a matrix: never less scatter than repetitions of one pair show."""
+    repeats = matrix.spread[np.isfinite(matrix.spread)]
+    own = float(np.median(repeats)) if len(repeats) else 0.0
+    return scale_of(values, max(limits.floor, own))
 
 
 def split(values: Sequence[float], limits: Limits) -> Split | None:

@@ -83,9 +83,11 @@ def level(
     share = float(np.median(matrix.rates[outside] / reach[outside]))
     if share >= 1:
         return matrix, share
-    # one partner may be the slow one of the two
-    several = np.array([leaves.of.count(leaf) > 2 for leaf in leaves.of])
-    most = np.where(several[:, None] & several[None, :], reach, usual)
+    # of two nodes the only partner may be the slow one; of one that is alone nothing tells what is
+    # the design's and what its own, so it is left to the second look
+    count = np.array([leaves.of.count(leaf) for leaf in leaves.of])
+    fewest = np.minimum(count[:, None], count[None, :])
+    most = np.select([fewest > 2, fewest == 2], [reach, usual], 0.0)
     # a pair that had an uplink to itself, or slow ends, has nothing to be made up for
     raised = np.maximum(matrix.rates, np.minimum(matrix.rates / share, most))
     return replace(matrix, rates=np.where(across, raised, matrix.rates)), share
@@ -226,7 +228,7 @@ def _facing(leaves: Leaves, a: int, b: int, turn: int = 0) -> Round:
 def _blocks(suspect: Suspect, leaves: Leaves) -> list[tuple[int | None, int | None]]:
     first = leaves.names.index(suspect.nodes[0])
     if len(suspect.nodes) == 2:
-        return [(first, leaves.names.index(suspect.nodes[1]))]
+        return [(first, None), (None, leaves.names.index(suspect.nodes[1]))]
     found: list[tuple[int | None, int | None]] = []
     if suspect.kind != "uplink-receive":
         found.append((first, None))

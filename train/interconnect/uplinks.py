@@ -109,16 +109,17 @@ def compare(
     known = [crossing for crossing in found.values() if np.isfinite(crossing.reach)]
     usual = float(np.median([crossing.reach for crossing in known])) if known else 0.0
     share = float(np.median([crossing.share for crossing in known])) if known else None
-    own = {ends: crossing for ends, crossing in found.items()
-           if not is_by_nodes(crossing.rate, crossing.reach, usual, limits.low)}  # fmt: skip
+    by_nodes = {ends for ends, crossing in found.items()
+                if is_by_nodes(crossing.rate, crossing.reach, usual, limits.low)}  # fmt: skip
     if len(leaves.tested) == 2:
         share = min((crossing.share for crossing in known), default=None)
+        own = {ends: found[ends] for ends in found.keys() - by_nodes}
         return _one_way(own, leaves, limits)._replace(crossing=share)
     scores = {
-        (leaf, way): max(rates)
+        (leaf, way): rate
         for leaf in leaves.tested
         for way, place in _PLACES.items()
-        if (rates := [crossing.rate for ends, crossing in own.items() if ends[place] == leaf])
+        if (rate := _score({e: c.rate for e, c in found.items() if e[place] == leaf}, by_nodes))
     }
     if not scores:
         return Uplinks(crossing=share)
@@ -134,6 +135,14 @@ def compare(
         if (suspect := _slow_leaf(leaf, leaves, scores, scale, limits)) is not None
     ]
     return told._replace(suspects=tuple(suspects))
+
+
+def _score(rates: Mapping[tuple[int, int], float], by_nodes: Set[tuple[int, int]]) -> float | None:
+    """Of the crossings of a leaf, one way, the best that nodes do not hold up; None: such a one was
+    the fastest, and nothing tells what the uplink would carry."""
+    free = max((rate for ends, rate in rates.items() if ends not in by_nodes), default=0.0)
+    held = max((rate for ends, rate in rates.items() if ends in by_nodes), default=0.0)
+    return free if free > held else None
 
 
 _PLACES: Mapping[Way, int] = {"send": 0, "receive": 1}

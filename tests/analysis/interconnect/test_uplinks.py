@@ -45,6 +45,21 @@ def test_what_the_smallest_leaf_did_not_load_is_told() -> None:
     assert "leaf1 have up to 5: an uplink that lost up to 40% would not be seen" in told.evidence
 
 
+def test_crossings_that_failed_in_part_are_no_pass() -> None:
+    leaves = {n: "leaf1" if n in "abcd" else "leaf2" for n in "abcdefgh"}
+    found = crossed(tournament("abcdefgh", switches=leaves), "ae", "ea")
+    dead = measurement("b", "f", phase="uplinks").model_copy(
+        update={"rates": (), "error": "no answer"}
+    )
+    found = found.model_copy(update={"measurements": (*found.measurements, dead)})
+    verdict = judge(run(found))
+    (told,) = verdict.findings
+    assert (verdict.status, told.what) == ("UNDECIDED", "uplinks failed")
+    assert told.evidence.startswith("1 of 3 measurements") and "b to f: no answer" in told.evidence
+    gone = found.model_copy(update={"lost": {"f": "no answer"}})
+    assert "uplinks failed" not in {f.what for f in judge(run(gone)).findings}
+
+
 def test_leaves_that_reach_each_other_with_less_than_they_have() -> None:
     two = {n: "leaf1" if n in "ab" else "leaf2" for n in "abcd"}
     found = crossed(tournament("abcd", switches=two), "ac", "ca", crossing=0.5)

@@ -301,6 +301,46 @@ def test_a_leaf_of_slow_nodes_is_no_measure_for_an_uplink(share: float) -> None:
     assert kinds(played(made)) == {*named, ("uplink-send", ("leaf1",))}
 
 
+def designed(leaves: int, each: int, share: float, seed: int) -> SimulatedFabric:
+    made = fabric(leaves, each, seed)
+    made.up = made.down = dict.fromkeys(range(leaves), share * each * 1e10)
+    return made
+
+
+def test_links_within_a_leaf_are_not_compared_with_those_across() -> None:
+    """Of two-node leaves most pairs are across and carry a quarter by design."""
+    for seed in range(6):
+        made = designed(4, 2, 0.25, seed)
+        made.path[Pair(0, 1)] = 0.5e10
+        assert blamed_in(played(made)) == {("n0", "n1")}
+
+
+def test_a_node_that_is_alone_on_its_leaf_is_not_excused_by_the_design() -> None:
+    for seed in range(6):
+        made = SimulatedFabric(13, STEADY, seed)
+        made.leaf = [node // 4 for node in range(13)]
+        made.up = made.down = dict.fromkeys(range(4), 2e10)
+        assert blamed_in(played(made)) == set()
+        slowed(made, [12], 0.5, "send and receive")
+        assert kinds(played(made)) == {("node", ("n12",))}
+
+
+def test_what_a_third_leaf_sends_through_a_slow_uplink_is_not_single_links() -> None:
+    made = SimulatedFabric(9, STEADY, 1)
+    made.leaf = [0, 0, 0, 0, 0, 1, 1, 1, 2]
+    made.up = made.down = dict.fromkeys(range(3), 2.5e10)
+    made.down = {**made.down, 0: 0.5e10}
+    assert kinds(played(made)) == {("uplink-send", ("leaf1", "leaf0"))}
+
+
+def test_slow_nodes_stay_fit_to_be_judged_beside_a_slow_uplink() -> None:
+    made = fabric(4, 4)
+    slowed(made, range(4), 0.5, "send and receive")
+    made.up[1] = 0.3 * 4e10
+    named = {("node", (node.name,)) for node in made.nodes[:4]}
+    assert kinds(played(made)) == {*named, ("uplink-send", ("leaf1",))}
+
+
 def test_an_uplink_little_slower_than_its_nodes_is_its_own_fault() -> None:
     made = fabric(4, 4)
     slowed(made, range(4), 0.95, "send")
