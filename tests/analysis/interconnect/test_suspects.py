@@ -33,8 +33,8 @@ def test_a_node_alone_on_its_leaf_may_be_its_uplink() -> None:
 def test_both_ways_between_the_only_nodes_of_a_leaf_may_be_one_of_them() -> None:
     made = network(4, 4, 2)
     made.path = {Pair(8, 9): 0.5e10, Pair(9, 8): 0.5e10}
-    assert evidence(made, "n8", "n9").endswith("have no others on their leaf switch")
+    assert evidence(made, "n08", "n09").endswith("have no others on their leaf switch")
     made.path = {Pair(8, 9): 0.5e10}
-    assert "one of the two" not in evidence(made, "n8", "n9")
+    assert "one of the two" not in evidence(made, "n08", "n09")
     made.path = {Pair(0, 1): 0.5e10, Pair(1, 0): 0.5e10}
-    assert "one of the two" not in evidence(made, "n0", "n1")
+    assert "one of the two" not in evidence(made, "n00", "n01")
