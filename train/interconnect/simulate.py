@@ -83,37 +83,52 @@ class SimulatedFabric:
 
 
 class Rates(NamedTuple):
-    """Of ``trials`` networks with one node at ``share`` of the rate (1: none is slow)."""
+    """Of ``trials`` networks with one node, or one uplink, at ``share`` of the rate (1: none)."""
 
     share: float
     trials: int
-    named: int  # the slow node, and nobody else
+    named: int  # the slow one, and nobody else
     wrong: int  # somebody else, too or instead
     rounds: int
     seconds: float  # to simulate and decide one
 
 
 def calibrate(
-    count: int, noise: Noise, shares: Iterable[float], trials: int, seed: int = 0
+    count: int, noise: Noise, shares: Iterable[float], trials: int, leaves: int = 1
 ) -> list[Rates]:
-    """count: nodes, at least three."""
-    return [_tried(count, noise, share, trials, seed) for share in shares]
+    """count: nodes, at least three. leaves: switches that they are on, as many on each; of three or
+    more it is the uplink of one that is slow, as a whole."""
+    return [_tried(count, noise, share, trials, leaves) for share in shares]
 
 
-def _tried(count: int, noise: Noise, share: float, trials: int, seed: int) -> Rates:
+def _tried(count: int, noise: Noise, share: float, trials: int, leaves: int) -> Rates:
     named = wrong = rounds = 0
     began = time.perf_counter()
     for trial in range(trials):
-        fabric = SimulatedFabric(count, noise, seed + trial)
-        victim = trial % count
-        fabric.send[victim] *= share
-        fabric.receive[victim] *= share
-        blamed = blamed_in(asyncio.run(play(fabric, _PLAN, seed + trial, lambda _: None)))
-        truth = {(fabric.nodes[victim].name,)} if share < 1 else set()
+        fabric = SimulatedFabric(count, noise, trial)
+        fabric.leaf = [node * leaves // count for node in range(count)]
+        switches = {
+            node.name: f"leaf{leaf}" for node, leaf in zip(fabric.nodes, fabric.leaf, strict=True)
+        }
+        victim = _slowed(fabric, leaves, share, trial)
+        blamed = blamed_in(asyncio.run(play(fabric, _PLAN, trial, lambda _: None, switches)))
+        truth = {(victim,)} if share < 1 else set()
         named += bool(truth) and blamed == truth
         wrong += bool(blamed - truth)
         rounds = fabric.rounds
     return Rates(share, trials, named, wrong, rounds, (time.perf_counter() - began) / trials)
+
+
+def _slowed(fabric: SimulatedFabric, leaves: int, share: float, trial: int) -> str:
+    """The name of the one that is slow now."""
+    if leaves > 1:
+        victim = trial % leaves
+        fabric.up[victim] = fabric.down[victim] = share * fabric.leaf.count(victim) * _RATE
+        return f"leaf{victim}"
+    victim = trial % len(fabric.nodes)
+    fabric.send[victim] *= share
+    fabric.receive[victim] *= share
+    return fabric.nodes[victim].name
 
 
 def blamed_in(found: Tournament) -> set[tuple[str, ...]]:
@@ -128,13 +143,20 @@ def main(arguments: Sequence[str]) -> int:
                         help="of a sample; that of a pair is half of it")  # fmt: skip
     parser.add_argument("--shares", type=float, nargs="+", default=[1, 0.9, 0.85, 0.75, 0.5, 0.25])
     parser.add_argument("--trials", type=int, default=100)
+    parser.add_argument("--leaves", type=int, default=1, help="switches, three or more: the uplink "
+                        "of one is slow, in place of a node")  # fmt: skip
     told = parser.parse_args(arguments)
     if min(told.nodes) < 3 or told.trials < 1:
         parser.error("expected three nodes or more and at least one trial")
-    print("nodes  noise  slow node  named right  named wrong  trials  rounds  seconds each")
+    if told.leaves == 2 or any(count % told.leaves or count < 2 * told.leaves
+                               for count in told.nodes if told.leaves > 1):  # fmt: skip
+        parser.error("expected three leaves or more, of two nodes or more each, as many on each")
+    print("nodes  noise  slow one   named right  named wrong  trials  rounds  seconds each")
     for count in told.nodes:
         for noise in told.noise:
-            for row in calibrate(count, Noise(noise / 2, noise), told.shares, told.trials):
+            for row in calibrate(
+                count, Noise(noise / 2, noise), told.shares, told.trials, told.leaves
+            ):
                 right = "-" if row.share == 1 else f"{row.named / row.trials:.1%}"
                 print(f"{count:5}  {noise:5.1%}  {'none' if row.share == 1 else row.share:>9}"
                       f"  {right:>11}  {row.wrong / row.trials:11.1%}  {row.trials:6}"

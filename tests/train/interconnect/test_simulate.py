@@ -56,11 +56,18 @@ def test_the_table(capsys) -> None:
     options = ["--nodes", "4", "--noise", "0.01", "--shares", "1", "0.5", "--trials", "3"]
     assert main(options) == 0
     head, healthy, slow = capsys.readouterr().out.splitlines()
-    assert head.startswith("nodes  noise  slow node  named right")
+    assert head.startswith("nodes  noise  slow one   named right")
     assert healthy.split()[:5] == ["4", "1.0%", "none", "-", "0.0%"]
     assert slow.split()[:5] == ["4", "1.0%", "0.5", "100.0%", "0.0%"]
-    with pytest.raises(SystemExit):
-        main(["--nodes", "2"])
+    for wrong in (["--nodes", "2"], ["--leaves", "2"], ["--nodes", "9", "--leaves", "4"]):
+        with pytest.raises(SystemExit):
+            main(wrong)
+
+
+def test_a_slow_uplink_is_named_and_nobody_else() -> None:
+    for leaves in (3, 4):
+        healthy, slow = calibrate(4 * leaves, STEADY, [1.0, 0.75], 6, leaves)
+        assert (healthy.wrong, slow.named, slow.wrong) == (0, 6, 0)
 
 
 def test_more_connections_are_used_where_one_is_the_limit_of_a_processor() -> None:
