@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from analysis.interconnect.finding import Finding
+from analysis.interconnect.uplinks import ALL
 from train.interconnect.record import Retest, Tournament
 from train.interconnect.suspects import Suspect
 
@@ -71,7 +72,9 @@ def _or_node(suspect: Suspect, found: Tournament) -> str:
         return ""
     on = {node.name for node in found.nodes if found.switches.get(node.name) in leaves}
     ways = [r for r in found.retests if set(r.nodes) == both and r.outcome == "confirmed"]
-    if on != both or len(ways) < 2:
+    # where uplinks hold up all pairs across, these do not tell the ends from their link either
+    held_up = (found.decision.across or 1.0) < ALL
+    if on != both or (len(ways) < 2 and not held_up):
         return ""
     return "; or one of the two nodes, which have no others on their leaf switch"
 

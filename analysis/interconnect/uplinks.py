@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from analysis.interconnect.doubts import VISIBLE
 from analysis.interconnect.finding import Finding
 from train.interconnect.record import Tournament
 
@@ -49,6 +50,18 @@ def uplink_findings(found: Tournament) -> Iterator[Finding]:
             f"to {1 - width / most:.0%} would not be seen",
         )  # fmt: skip
     yield from _alike(found, len(tested))
+    yield from _unseen(found)
+
+
+def _unseen(found: Tournament) -> Iterator[Finding]:
+    """Where the fabric holds up pairs across, what else does is not seen."""
+    seen = found.decision.visible_across
+    if seen is not None and seen < VISIBLE:
+        yield Finding(
+            weight="remark", what="links across",
+            evidence="a single link across leaf switches is seen only where it is below "
+            f"{seen:.2f} of what is usual within them: above, the uplinks hold it up",
+        )  # fmt: skip
 
 
 def _alike(found: Tournament, tested: int) -> Iterator[Finding]:

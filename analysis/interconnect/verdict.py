@@ -33,7 +33,7 @@ _BY_RATE = ("node", "send", "receive", "link", "uplink", "uplink-send", "uplink-
 
 class Verdict(Frozen):
     """middle: bit/s, of the median node. visible: share of it below which a side would have been a
-    suspect; visible_links: a link, below this share of what its ends reach with others."""
+    suspect; visible_links: a link, below this share of what others reach of their ends' rates."""
 
     status: Status
     findings: tuple[Finding, ...]

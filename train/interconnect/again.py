@@ -77,7 +77,32 @@ async def look_again(
     kind, ratio = _narrowed(suspect.kind, slow), min(ways.values())
     scatter = math.hypot(_scatter([found[pair] for pair in tried]), _scatter(normal))
     outcome, why = _outcome(slow, ratio, waited, scatter)
+    mates = [n for n in range(len(names)) if n not in own and not apart(own[0], n)]
+    if outcome == "recovered" and mates and all(apart(*pair) for pair in tried):
+        among = await _among(run, suspect.kind, own[0], mates[0], others, apart)
+        if among is None or among < Limits().low:
+            outcome, why = "unsure", (
+                "as fast as others across leaf switches only, which may hold all up; those of its "
+                "own leaf are suspects, too"
+            )  # fmt: skip
     return Retest(**told, kind=kind, ratio=ratio, waited=waited, outcome=outcome, why=why)
+
+
+async def _among(
+    run: Run, kind: Kind, node: int, mate: int, others: Sequence[int], apart: Apart
+) -> float | None:
+    """A node with a suspect mate of its leaf, beside two others of a leaf; its slower direction.
+    None: there are no such two, or no number."""
+    ways = {"send": [Pair(node, mate)], "receive": [Pair(mate, node)]}
+    tried = ways.get(kind, [pair for pairs in ways.values() for pair in pairs])
+    beside = next((Pair(a, b) for a in others for b in others if a < b and not apart(a, b)), None)
+    if beside is None:
+        return None
+    found = [(await run((pair,), _RETEST))[0] for pair in (beside, *tried)]
+    if not all(m.rates for m in found):
+        return None
+    normal, *own = map(_rate, found)
+    return min(own) / normal
 
 
 async def look_across(run: Run, suspect: Suspect, rounds: Again) -> Retest:

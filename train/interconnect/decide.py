@@ -70,9 +70,14 @@ def decide(
         suspects=(*silent, *rising.suspects, *sides_slow, *links.suspects),
         undecided=_joined(rising.undecided, reason, hidden),
         middle=scale.middle, visible=scale.visible(limits, limits.z), across=across,
-        visible_links=links.visible, visible_uplinks=rising.visible,
+        visible_links=links.visible,
+        visible_across=_least(links.visible_across, across), visible_uplinks=rising.visible,
         crossing=rising.crossing,
     )  # fmt: skip
+
+
+def _least(*shares: float | None) -> float | None:
+    return min((share for share in shares if share is not None), default=None)
 
 
 def _joined(*reasons: str | None) -> str | None:

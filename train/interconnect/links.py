@@ -16,16 +16,19 @@ from train.interconnect.switches import Leaves
 
 
 class Links(NamedTuple):
-    """visible: None where no link was measured."""
+    """visible: below this share of what others of the kind reach of their ends' rates; None where
+    none was measured."""
 
     suspects: list[Suspect]
     visible: float | None
+    visible_across: float | None = None
 
 
 def slow_links(
     matrix: Matrix, sides: dict[tuple[int, bool], float], leaves: Leaves | None, limits: Limits
 ) -> Links:
-    """Pairs that are slower than their own two ends are with others, within leaves and across."""
+    """Pairs that are slower than their own two ends are with others; those across two leaves (that
+    are known) beside each other, all others beside each other."""
     ratios = {
         Pair(i, j): float(matrix.rates[i, j]) / min(sides[i, SENDS], sides[j, RECEIVES])
         for i, j in zip(*np.nonzero(np.isfinite(matrix.rates)), strict=True)
@@ -35,16 +38,17 @@ def slow_links(
     # so many pairs are looked at that a fixed number of deviations would be met by chance
     z = max(limits.z, -NormalDist().inv_cdf(min(0.5, limits.false_links / len(ratios))))
     across = {pair for pair in ratios if leaves is not None and leaves.apart(*pair)}
-    found = [
+    near, far = (
         _slow_of_kind(matrix, {pair: ratios[pair] for pair in kind}, z, limits)
         for kind in (ratios.keys() - across, across)
-        if kind
-    ]
-    visible = [links.visible for links in found if links.visible is not None]
-    return Links([s for links in found for s in links.suspects], min(visible))
+    )
+    seen = far.visible if near.visible is None else near.visible
+    return Links([*near.suspects, *far.suspects], seen, far.visible)
 
 
 def _slow_of_kind(matrix: Matrix, ratios: Mapping[Pair, float], z: float, limits: Limits) -> Links:
+    if not ratios:
+        return Links([], None)
     scale = scale_in(list(ratios.values()), matrix, limits)
     suspects = [
         Suspect(

@@ -26,7 +26,8 @@ class Suspect(Frozen):
 class Decision(Frozen):
     """across: what pairs across leaf switches reach of those within; None: not known.
     middle: bit/s, the median side. visible: a side below this share of it would be a suspect;
-    visible_links: a link, below this share of what others reach of their ends' rates.
+    visible_links: a link, below this share of what others reach of their ends' rates;
+    visible_across: of those across leaves, below this share of what is usual within them.
     visible_uplinks: an uplink, below this share of the others; None: none was compared. crossing:
     what whole leaves reach of each other at once, of what their nodes reach within them."""
 
@@ -36,5 +37,6 @@ class Decision(Frozen):
     visible: float | None
     across: float | None = None
     visible_links: float | None = None
+    visible_across: float | None = None
     visible_uplinks: float | None = None
     crossing: float | None = None

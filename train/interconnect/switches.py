@@ -226,6 +226,8 @@ def _facing(leaves: Leaves, a: int, b: int, turn: int = 0) -> Round:
 
 
 def _blocks(suspect: Suspect, leaves: Leaves) -> list[tuple[int | None, int | None]]:
+    """From leaf to leaf, None: any. Of two leaves it is the first that sends less, or the second
+    that receives less."""
     first = leaves.names.index(suspect.nodes[0])
     if len(suspect.nodes) == 2:
         return [(first, None), (None, leaves.names.index(suspect.nodes[1]))]

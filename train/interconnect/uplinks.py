@@ -222,5 +222,5 @@ def _suspect(
     return Suspect(
         kind=kind, nodes=names, ratio=ratio, deviations=deviations, slow=partners,
         partners=partners,
-        why="its nodes are slow towards all other leaves, all at once",
+        why=f"all its nodes at once {' and '.join(ways)} less than those of other leaves",
     )  # fmt: skip

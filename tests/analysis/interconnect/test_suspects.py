@@ -36,5 +36,8 @@ def test_both_ways_between_the_only_nodes_of_a_leaf_may_be_one_of_them() -> None
     assert evidence(made, "n08", "n09").endswith("have no others on their leaf switch")
     made.path = {Pair(8, 9): 0.5e10}
     assert "one of the two" not in evidence(made, "n08", "n09")
+    made.up = made.down = dict.fromkeys(range(3), 0.4e10)
+    assert evidence(made, "n08", "n09").endswith("have no others on their leaf switch")
+    made = network(4, 4, 2)
     made.path = {Pair(0, 1): 0.5e10, Pair(1, 0): 0.5e10}
     assert "one of the two" not in evidence(made, "n00", "n01")

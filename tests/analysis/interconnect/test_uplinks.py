@@ -73,5 +73,8 @@ def test_leaves_that_reach_each_other_with_less_than_they_have() -> None:
     verdict = judge(run(found))
     (told,) = verdict.findings
     assert (verdict.status, told.what) == ("PASS", "oversubscribed")
+    held = crossed(tournament("abcdef", switches=three), *pairs, visible_across=0.5)
+    (told,) = judge(run(held)).findings
+    assert told.what == "links across" and "below 0.50 of what is usual within" in told.evidence
     found = crossed(tournament("abcdef", switches=three), *pairs, crossing=0.95)
     assert judge(run(found)).findings == ()

@@ -315,6 +315,24 @@ def test_links_within_a_leaf_are_not_compared_with_those_across() -> None:
         assert blamed_in(played(made)) == {("n0", "n1")}
 
 
+def test_half_of_the_crossings_held_up_is_no_scatter_of_links() -> None:
+    """In rounds of five leaves about half of the crossings share an uplink."""
+    for seed in range(6):
+        found = played(designed(5, 2, 0.5, seed))
+        assert found.decision.visible_links is not None and found.decision.visible_links > 0.85
+        assert found.decision.visible_across is not None and found.decision.visible_across < 0.75
+        assert blamed_in(found) == set()
+
+
+def test_slow_nodes_of_one_small_leaf_are_not_freed_by_a_fabric_that_holds_up_all() -> None:
+    for seed in range(6):
+        made = designed(3, 2, 0.25, seed)
+        slowed(made, [4], 0.75, "send and receive")
+        found = played(made)
+        assert not {r.nodes for r in found.retests if r.outcome == "recovered"} & {("n4",), ("n5",)}
+        assert blamed_in(found) <= {("n4",), ("n4", "n5"), ("n5", "n4")}
+
+
 def test_a_node_that_is_alone_on_its_leaf_is_not_excused_by_the_design() -> None:
     for seed in range(6):
         made = SimulatedFabric(13, STEADY, seed)
