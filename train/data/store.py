@@ -7,6 +7,7 @@ import os
 import shutil
 import time
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -95,8 +96,9 @@ def _write_array(path: Path, data: Dataset, name: str) -> ArrayFacts:
 
 def _remove_stale(parent: Path, prefix: str) -> None:
     for left in parent.glob(f"{prefix}*"):
-        if time.time() - left.stat().st_mtime > _STALE_S:
-            shutil.rmtree(left, ignore_errors=True)
+        with suppress(FileNotFoundError):  # another process has just renamed its own into place
+            if time.time() - left.stat().st_mtime > _STALE_S:
+                shutil.rmtree(left, ignore_errors=True)
 
 
 def read_meta(folder: Path) -> Meta:

@@ -138,6 +138,14 @@ def test_left_over_of_a_killed_build_is_removed_after_a_day(tmp_path: Path) -> N
     assert names(tmp_path) == [".small-1.new", "small-1"]
 
 
+def test_a_build_that_another_process_finishes_meanwhile_is_no_error(tmp_path: Path) -> None:
+    """Its folder is listed, then renamed into place before it is looked at: a link to nowhere is
+    listed, too, and is not there."""
+    (tmp_path / ".small-1.gone").symlink_to(tmp_path / "nowhere")
+    store.write(tmp_path / "small-1", "small", small())
+    assert "small-1" in names(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("train", "told"),
     [
