@@ -94,8 +94,7 @@ def _compared(arm: pd.DataFrame, other: pd.DataFrame) -> dict[str, Any]:
         return {**row, "p": None, "why": why, "spread": (None, None)}
     arm, other = (runs[_place(runs) == at] for runs in (arm, other))
     stopped = arm["target"].notna().any()
-    accuracies = [[] if stopped else values(runs["scored_accuracy"]) for runs in (arm, other)]
-    scores, baseline = accuracies
+    scores, baseline = ([] if stopped else values(runs["scored_accuracy"]) for runs in (arm, other))
     found = welch(scores, baseline)
     return {
         **row,

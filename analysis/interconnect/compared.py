@@ -24,6 +24,7 @@ from analysis.interconnect.baseline import (
 from analysis.interconnect.expected import expected
 from analysis.interconnect.finding import Finding, Weight
 from analysis.interconnect.run import Run
+from analysis.interconnect.uplinks import is_across
 from analysis.model.fit import resampled_medians
 from train.collectives.record import WAYS, Collectives
 from train.interconnect.record import LEAST, Tournament
@@ -122,9 +123,8 @@ def against_baseline(
 
 def _populations(found: Tournament) -> Iterator[tuple[str, PairsRates]]:
     """Within leaf switches and across: one may have got slower and the other not."""
-    mine, leaf = rates_now(found), found.switches
-    across = {p: r for p, r in mine.items() if p[0] in leaf and p[1] in leaf
-              and leaf[p[0]] != leaf[p[1]]}  # fmt: skip
+    mine = rates_now(found)
+    across = {pair: rates for pair, rates in mine.items() if is_across(pair, found.switches)}
     within = {p: r for p, r in mine.items() if p not in across}
     if not across or not within:
         yield "all pairs", mine

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from analysis.interconnect.finding import Finding
-from analysis.interconnect.uplinks import ALL
+from analysis.interconnect.uplinks import ALL, is_across
 from train.interconnect.record import Retest, Tournament
 from train.interconnect.suspects import Suspect
 
@@ -16,9 +16,9 @@ def suspect_findings(found: Tournament) -> Iterator[Finding]:
             and (s.nodes, "link") not in again]  # fmt: skip
     links = [retest for retest in found.retests if retest.kind == "link"]
     for across in (False, True):
-        some = [s for s in left if _is_across(s.nodes, found.switches) is across]
+        some = [s for s in left if is_across(s.nodes, found.switches) is across]
         if some:
-            like = [r for r in links if _is_across(r.nodes, found.switches) is across]
+            like = [r for r in links if is_across(r.nodes, found.switches) is across]
             yield _links_left(some, like, "across leaf switches " if across else "")
     for suspect in found.decision.suspects:
         if suspect in left:
@@ -31,11 +31,6 @@ def suspect_findings(found: Tournament) -> Iterator[Finding]:
         retest = again.get((suspect.nodes, _family(suspect.kind)))
         or_else = _or_uplink(suspect, found) or _or_node(suspect, found)
         yield _retested(suspect, retest, or_else)
-
-
-def _is_across(link: Sequence[str], switches: Mapping[str, str]) -> bool:
-    ends = {switches.get(node) for node in link}
-    return len(ends) > 1 and None not in ends
 
 
 def _links_left(left: Sequence[Suspect], retests: Sequence[Retest], where: str) -> Finding:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from analysis.interconnect.doubts import VISIBLE
 from analysis.interconnect.finding import Finding
@@ -13,6 +13,12 @@ from train.interconnect.record import Tournament
 ALL = 0.93
 #: Only a baseline of their uplinks can stand in for the peers that two leaves lack.
 TWO_LEAVES = "two leaf switches"
+
+
+def is_across(pair: Sequence[str], switches: Mapping[str, str]) -> bool:
+    """Whether two nodes are on two leaf switches, as far as is known."""
+    ends = {switches.get(node) for node in pair}
+    return len(ends) > 1 and None not in ends
 
 
 def uplink_findings(found: Tournament) -> Iterator[Finding]:

@@ -48,7 +48,7 @@ def test_without_root_we_are_the_user(unprivileged, monkeypatch) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_the_other_user_s_own_environment(unprivileged, monkeypatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", "/root/.cache")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/elsewhere/.cache")
     monkeypatch.setenv("KEPT", "a b")
     script = 'id -un; id -gn; echo "$HOME|$USER|$XDG_CACHE_HOME|$KEPT|$PATH"'
     argv = unprivileged.as_user(["sh", "-c", script], "nobody", "/nonexistent")

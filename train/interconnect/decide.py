@@ -57,14 +57,14 @@ def decide(
     scale = scale_in(list(known.values()), matrix, limits)
     slow: list[tuple[int, bool]] = []
     hidden: str | None = None
-    if matrix.count == 2:
+    alone = matrix.count == 2
+    if alone:
         reason = "two nodes have no peers to be compared with: only a baseline can tell"
     elif (reason := _split(known, matrix, limits)) is None:
         slow = [s for s, rate in known.items() if scale.is_slow(rate, limits, limits.z)]
         if leaves is not None:
             slow, hidden = _behind_unscored(slow, within, leaves, rising.scored, scale, limits)
     sides_slow = _sides_to_suspects(slow, sides, matrix, scale, limits)
-    alone = matrix.count == 2
     links = slow_direction(matrix, limits) if alone else slow_links(matrix, sides, leaves, limits)
     return Decision(
         suspects=(*silent, *rising.suspects, *sides_slow, *links.suspects),

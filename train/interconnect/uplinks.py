@@ -99,8 +99,14 @@ def compare(
     crossed: Crossed, leaves: Leaves, within: Mapping[tuple[int, bool], float], limits: Limits
 ) -> Uplinks:
     """within: bit/s that a node sends and receives within its leaf, NaN where that is not known."""
+    sends, receives = (
+        {node: rate for (node, own), rate in within.items() if own is way and np.isfinite(rate)}
+        for way in (SENDS, RECEIVES)
+    )
     found = {
-        ends: _crossing(alive, within)
+        ends: _Crossing(
+            tuple(better(pairs.values()) for pairs in alive), reach_of(alive, sends, receives)
+        )
         for ends, rounds in crossed.items()
         if (alive := [pairs for pairs in rounds if pairs])
     }
@@ -108,13 +114,14 @@ def compare(
         return Uplinks(undecided=silent)
     known = [crossing for crossing in found.values() if np.isfinite(crossing.reach)]
     usual = float(np.median([crossing.reach for crossing in known])) if known else 0.0
-    share = float(np.median([crossing.share for crossing in known])) if known else None
     by_nodes = {ends for ends, crossing in found.items()
                 if is_by_nodes(crossing.rate, crossing.reach, usual, limits.low)}  # fmt: skip
+    shares = [crossing.share for crossing in known]
     if len(leaves.tested) == 2:
-        share = min((crossing.share for crossing in known), default=None)
+        share = min(shares, default=None)
         own = {ends: found[ends] for ends in found.keys() - by_nodes}
         return _one_way(own, leaves, limits)._replace(crossing=share)
+    share = float(np.median(shares)) if shares else None
     scores = {
         (leaf, way): rate
         for leaf in leaves.tested
@@ -161,17 +168,6 @@ def _silent(crossed: Crossed, alive: Set[tuple[int, int]], leaves: Leaves) -> st
     return f"nothing came through uplinks that a whole leaf loaded at once ({', '.join(dead)})"
 
 
-def _crossing(
-    rounds: Sequence[Mapping[Pair, float]], within: Mapping[tuple[int, bool], float]
-) -> _Crossing:
-    sends, receives = (
-        {node: rate for (node, own), rate in within.items() if own is way and np.isfinite(rate)}
-        for way in (SENDS, RECEIVES)
-    )
-    rates = tuple(better(pairs.values()) for pairs in rounds)
-    return _Crossing(rates, reach_of(rounds, sends, receives))
-
-
 def _slow_leaf(
     leaf: int, leaves: Leaves, scores: Mapping[tuple[int, Way], float], scale: Scale, limits: Limits
 ) -> Suspect | None:
@@ -182,11 +178,15 @@ def _slow_leaf(
     ]
     if not slow:
         return None
-    worst = min(scores[leaf, way] for way in slow)
-    others = len(leaves.tested) - 1
-    return _suspect(
-        slow, (leaves.names[leaf],), worst / scale.middle, scale.deviations(worst), others
+    worst, others = min(scores[leaf, way] for way in slow), len(leaves.tested) - 1
+    kind: Kind = (
+        "uplink" if len(slow) == 2 else "uplink-send" if slow[0] == "send" else "uplink-receive"
     )
+    return Suspect(
+        kind=kind, nodes=(leaves.names[leaf],), ratio=worst / scale.middle,
+        deviations=scale.deviations(worst), slow=others, partners=others,
+        why=f"all its nodes at once {' and '.join(slow)} less than those of other leaves",
+    )  # fmt: skip
 
 
 def _halved(apart: Split, sides: Sequence[str]) -> str:
@@ -211,16 +211,3 @@ def _one_way(found: Mapping[tuple[int, int], _Crossing], leaves: Leaves, limits:
         why="slower in every round than the other way between the same two leaves",
     )  # fmt: skip
     return Uplinks((suspect,), scored=scored)
-
-
-def _suspect(
-    ways: Sequence[Way], names: tuple[str, ...], ratio: float, deviations: float, partners: int
-) -> Suspect:
-    kind: Kind = (
-        "uplink" if len(ways) == 2 else "uplink-send" if ways[0] == "send" else "uplink-receive"
-    )
-    return Suspect(
-        kind=kind, nodes=names, ratio=ratio, deviations=deviations, slow=partners,
-        partners=partners,
-        why=f"all its nodes at once {' and '.join(ways)} less than those of other leaves",
-    )  # fmt: skip
