@@ -14,8 +14,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.display import joined
-from analysis.frames import frame, in_order, values
-from analysis.labels import key
+from analysis.frames import frame, in_order, unequal_budget, values, workloads
 from analysis.stats import ALPHA, Difference, holm, pooled_sd, seeds_to_decide, welch
 
 REFERENCE = "naive"
@@ -28,10 +27,6 @@ COLUMNS: dict[str, str] = {
     "p_holm": _REAL, "family": _INT, "verdict": _TEXT, "why": _TEXT, "seeds_alone": _INT,
     "seeds_in_family": _INT, "seeds_why": _TEXT,
 }  # fmt: skip
-_WORKLOAD = ("dataset", "image_size", "model", "pretrained", "data_fraction", "validate_on",
-             "partition", "framework", "target", "epochs")  # fmt: skip
-#: A larger difference than that of an epoch's remainder is another budget.
-_SAME_BUDGET = 0.05
 _NO_COMMON = "no rank count and batch at which both have a usable run"
 NOT_COMPARED = "not compared"
 _STOPPED = "a run ends where its target is met, with another budget than others: see Targets"
@@ -61,11 +56,7 @@ def _pairs(
     runs: pd.DataFrame, names: Sequence[str], reference: str | None
 ) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
     """All runs of a technique (with one set of settings) and of the reference, per workload."""
-    keys = [
-        key({name: None if pd.isna(run[name]) else str(run[name]) for name in _WORKLOAD})
-        for _, run in runs.iterrows()
-    ]
-    for _, workload in runs.assign(workload=keys).groupby("workload", sort=False):
+    for _, workload in runs.assign(workload=workloads(runs)).groupby("workload", sort=False):
         arms = [arm for name in names for arm in _variants(workload, name)]
         yield from product(arms, _variants(workload, reference) or [workload.iloc[:0]])
 
@@ -113,7 +104,11 @@ def _compared(arm: pd.DataFrame, other: pd.DataFrame) -> dict[str, Any]:
         "p": found.p,
         "why": _STOPPED
         if stopped
-        else joined([_why(found, pd.concat([arm, other])), _budget(arm, other)], "; ") or None,
+        else joined(
+            [_why(found, pd.concat([arm, other])), unequal_budget(arm, other, "the reference")],
+            "; ",
+        )
+        or None,
         "spread": (found.value, pooled_sd(scores, baseline)),
     }
 
@@ -137,17 +132,6 @@ def _why(found: Difference, runs: pd.DataFrame) -> str:
     if found.value is None:
         return "; ".join(dict.fromkeys(runs["scored_accuracy_why"].dropna()))
     return found.why or ""
-
-
-def _budget(arm: pd.DataFrame, other: pd.DataFrame) -> str:
-    """What a technique saw more or less than the reference, where that is no equal budget."""
-    images = [
-        runs.loc[runs["status"] == "completed", "images"].astype(float).mean()
-        for runs in (arm, other)
-    ]
-    if any(pd.isna(seen) for seen in images) or abs(images[0] / images[1] - 1) < _SAME_BUDGET:
-        return ""
-    return f"no equal budget: it saw {images[0] / images[1]:.2g} times the images of the reference"
 
 
 def _verdict(row: dict[str, Any]) -> str:

@@ -82,6 +82,12 @@ def without_scaling(context: str) -> str:
     return ", ".join(part for part in context.split(", ") if not part.endswith(" scaling"))
 
 
+def without_batch(context: str) -> str:
+    """A context for where batches, and what they are made of, are said elsewhere."""
+    rest = without_scaling(context).split(", ")
+    return ", ".join(part for part in rest if not part.startswith("accumulation "))
+
+
 def target_text(target: Target | None) -> str | None:
     """What a run is to reach, in few words and without a comma, which parts a context."""
     return None if target is None else target.in_words()

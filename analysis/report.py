@@ -23,6 +23,7 @@ from analysis.display import Table
 from analysis.frames import epochs_frame, runs_frame
 from analysis.frameworks import frameworks_table
 from analysis.frameworks_view import frameworks_view
+from analysis.larger_batch import larger_batch_table, larger_batch_view
 from analysis.listings import problems_view, provenance_view
 from analysis.load import KINDS, Problem, Sweep
 from analysis.noise import noise_frame, noise_table, noise_view
@@ -83,6 +84,7 @@ def build_report(sweep: Sweep, *, draw: bool = True) -> Report:
         "convergence": convergence_table(runs, order, scaling),
         "scaling": scaling,
         "claims": claims_table(runs, order),
+        "larger_batch": larger_batch_table(runs, order),
         "frameworks": frameworks_table(runs, order),
         "applied": applied_table(runs, epochs, order),
         "trust_ratios": trust_table(runs, epochs, order),
@@ -92,6 +94,7 @@ def build_report(sweep: Sweep, *, draw: bool = True) -> Report:
         "classification": classification_table(classes_frame(records, runs), order),
     }
     others = (
+        larger_batch_view(frames["larger_batch"], runs),
         frameworks_view(frames["frameworks"], runs),
         targets_view(frames["targets"], runs),
         classification_view(frames["classification"], runs, nothing_why(records)),

@@ -197,6 +197,8 @@ def explain(error: Exception) -> str:
     for item in error.errors():
         where = ".".join(str(part) for part in item["loc"]) or "(whole file)"
         text = item["msg"].removeprefix("Value error, ")
+        if item["type"] == "extra_forbidden":
+            text = "unknown key"  # where pydantic says "Extra inputs are not permitted"
         found = "" if item["type"] in ("missing", "value_error") else f" (found {item['input']!r})"
         lines.append(f"  {where}: {text}{found[:200]}")
     return "\n".join(lines)

@@ -92,7 +92,7 @@ def test_an_efficiency_above_one_is_a_warning(tmp_path: Path) -> None:
 
 
 def test_tables_that_only_some_sweeps_have(tmp_path: Path) -> None:
-    """In their order, each with its CSV; a sweep without them has none but what was applied."""
+    """In their order, each with its CSV; one of two ranks and batches has others."""
     report = report_of(rich_sweep(tmp_path / "s"))
     assert report.exit_code == 0, report.tables.problems.rows
     assert [table.key for table in report.tables.others] == [
@@ -101,4 +101,4 @@ def test_tables_that_only_some_sweeps_have(tmp_path: Path) -> None:
     assert {table.key for table in report.tables.others} <= set(report.frames)
     assert report.warnings[0].startswith("ALARM in ")
     plain = report_of(good_sweep(tmp_path / "plain"))
-    assert [table.key for table in plain.tables.others] == ["applied"]
+    assert [table.key for table in plain.tables.others] == ["larger_batch", "applied"]

@@ -104,7 +104,7 @@ def test_tables_and_figures_scroll_in_their_own_box(page: Page) -> None:
         if tag in {"table", "svg"}:
             assert (before, attributes["class"]) == ("div", "scroll")
             inside += 1
-    assert inside == 6 + 4
+    assert inside == 7 + 4
 
 
 def test_what_a_record_says_is_text_on_the_page(page: Page) -> None:

@@ -113,7 +113,7 @@ def test_load_config_names_the_file_and_each_finding(tmp_path) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config(file)
     text = str(caught.value)
-    assert str(file) in text and "gpuz" in text and "epochs" in text
+    assert str(file) in text and "gpuz: unknown key (found 2)" in text and "epochs" in text
     with pytest.raises(ConfigError, match="cannot read"):
         load_config(tmp_path / "absent.json")
     file.write_text('{"dataset": ')

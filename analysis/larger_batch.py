@@ -1,0 +1,155 @@
+"""What a technique keeps of its accuracy when the batch grows: smallest against largest batch.
+
+Between these two conditions of one technique and workload nothing but the batch is meant to
+differ, and what makes it (ranks, images per rank, accumulated batches). Accuracy is over all runs,
+a diverged one counting as chance, as in the claims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from analysis.display import (
+    Column,
+    Notes,
+    Row,
+    Table,
+    count,
+    interval,
+    joined,
+    number,
+    plain_rows,
+    with_context,
+)
+from analysis.frames import frame, in_order, unequal_budget, values, workloads
+from analysis.labels import without_batch
+from analysis.stats import ONE_RUN, Mean, mean_t, welch
+from analysis.tables import ranks_column
+
+_TEXT, _INT, _REAL = "string", "Int64", "Float64"
+ENDS = ("small", "large")
+_OF_END = {"gpus": _INT, "accumulation": _INT, "global_batch": _INT, "steps": _INT, "n": _INT,
+           "n_diverged": _INT, "accuracy": _REAL, "half_width": _REAL}  # fmt: skip
+COLUMNS: dict[str, str] = {
+    "technique": _TEXT, "technique_label": _TEXT, "context": _TEXT,
+    **{f"{name}_{end}": kind for end in ENDS for name, kind in _OF_END.items()},
+    "difference": _REAL, "difference_low": _REAL, "difference_high": _REAL, "why": _TEXT,
+}  # fmt: skip
+#: By what the smallest and the largest batch are found, where several conditions have it.
+_SIZE = ("global_batch", "gpus", "accumulation", "batch_per_rank")
+_STOPPED = "runs end where their target is met, so they have no accuracy of equal budgets"
+
+
+def larger_batch_table(runs: pd.DataFrame, techniques: Sequence[str]) -> pd.DataFrame:
+    """One row per technique and workload with more than one global batch; see COLUMNS.
+
+    ``difference``: mean at the largest batch minus mean at the smallest, with Welch's 95 %
+    interval, for this row alone. Where ``gpus`` or ``accumulation`` reach one batch in several
+    ways, the smallest one is of the fewest ranks, the largest of the most.
+    """
+    series = runs.assign(workload=workloads(runs)).groupby(
+        ["workload", "technique_label"], sort=False
+    )
+    rows = [_row(group) for _, group in series if group["global_batch"].nunique() > 1]
+    return in_order(frame(rows, COLUMNS), techniques)
+
+
+def _row(runs: pd.DataFrame) -> dict[str, Any]:
+    conditions = [group for _, group in runs.groupby("condition", sort=False)]
+    conditions.sort(key=lambda group: tuple(int(group[name].iloc[0]) for name in _SIZE))
+    small, large = conditions[0], conditions[-1]
+    stopped = runs["target"].notna().any()
+    scores = [[] if stopped else values(end["scored_accuracy"]) for end in (small, large)]
+    found = welch(scores[1], scores[0])
+    missing = "; ".join(dict.fromkeys(pd.concat([small, large])["scored_accuracy_why"].dropna()))
+    why = found.why if found.value is not None else missing
+    return {
+        "technique": runs["technique"].iloc[0],
+        "technique_label": runs["technique_label"].iloc[0],
+        "context": without_batch(large["context"].iloc[0]),
+        **_end("small", small, mean_t(scores[0])),
+        **_end("large", large, mean_t(scores[1])),
+        "difference": found.value,
+        "difference_low": found.low,
+        "difference_high": found.high,
+        "why": _STOPPED
+        if stopped
+        else joined([why or "", unequal_budget(large, small, "the smaller batch")], "; ") or None,
+    }
+
+
+def _end(end: str, runs: pd.DataFrame, accuracy: Mean) -> dict[str, Any]:
+    first = runs.iloc[0]
+    steps = set(runs.loc[runs["status"] == "completed", "steps"])
+    found = {
+        **{name: first[name] for name in ("gpus", "accumulation", "global_batch")},
+        "steps": steps.pop() if len(steps) == 1 else None,
+        "n": len(runs),
+        "n_diverged": int((runs["status"] == "diverged").sum()),
+        "accuracy": accuracy.mean,
+        "half_width": accuracy.half_width,
+    }
+    return {f"{name}_{end}": value for name, value in found.items()}
+
+
+def larger_batch_view(table: pd.DataFrame, runs: pd.DataFrame) -> Table:
+    notes = Notes()
+    ranks = ranks_column(runs)
+    columns = (
+        Column("condition", "left"),
+        Column(ranks.head, about=f"smallest batch → largest batch; {ranks.about}"),
+        Column("global batch", about="where it grows within a run, that of its first epoch"),
+        Column("steps", about="of a whole run; n/a where runs differ in it"),
+        Column("runs", about="at the smallest / at the largest batch, diverged ones included"),
+        Column("accuracy, smallest", about="validation accuracy after the final epoch over all "
+               "runs, a diverged one counting as chance: mean ± half-width of the 95 % t interval"),
+        Column("accuracy, largest"),
+        Column("change", about="largest minus smallest [95 % Welch interval of this row alone]"),
+    )  # fmt: skip
+    return Table(
+        "larger_batch",
+        "Larger batch: what accuracy each technique keeps",
+        columns,
+        tuple(_view_row(row, notes) for row in plain_rows(table)),
+        notes.lines(),
+        intro="The same technique, data and epochs at the smallest and at the largest global "
+        "batch of this sweep. Exploratory: no correction for the number of rows.",
+        empty="Every technique has one global batch.",
+    )
+
+
+def _view_row(row: Row, notes: Notes) -> tuple[str, ...]:
+    return (
+        with_context(row),
+        _both(row, "gpus"),
+        _both(row, "global_batch"),
+        _both(row, "steps"),
+        f"{row['n_small']} / {row['n_large']}",
+        *(_accuracy(row, end) for end in ENDS),
+        _change(row, notes),
+    )
+
+
+def _both(row: Row, name: str) -> str:
+    first, last = (count(row[f"{name}_{end}"]) for end in ENDS)
+    return first if first == last else f"{first} → {last}"
+
+
+def _accuracy(row: Row, end: str) -> str:
+    mean, half = row[f"accuracy_{end}"], row[f"half_width_{end}"]
+    if mean is None or half is None:
+        return number(mean, 3)
+    return f"{number(mean, 3)} ± {number(half, 3)}"
+
+
+def _change(row: Row, notes: Notes) -> str:
+    change, low, high = (row[f"difference{part}"] for part in ("", "_low", "_high"))
+    if change is None:
+        return notes.missing(row["why"])
+    if low is None:
+        mark = f"({ONE_RUN})" if row["why"] == ONE_RUN else notes.mark(row["why"])
+        return joined([f"{change:+.3f}", mark])
+    return joined([f"{change:+.3f} {interval(low, high, 3)}", notes.mark(row["why"])])
