@@ -46,9 +46,11 @@ FOLDER = "$$($(PY) -m jobs where "$$SWEEP" --results "$$RESULTS")"
 
 help: ## this list
 	@echo "Horoscale: make TARGET [SWEEP=quickstart] [SITE=auto] [FORCE=1] [DATA=DIR] [RESULTS=DIR]"
+	@echo "  on one machine also: [JOBS=cells at once]"
 	@echo "  on a cluster also: [WAIT=0] [PREFLIGHT=0] [BUDGET=GPU-hours] [PACK=cells per job] [NODES=N] [CELL=id]"
+	@echo "  interconnect: [NODES=N or names] [PHASES=...] [LINE=rate] [BASELINE=file] [RUN=folder] [FORCE=1]"
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | \
-	  awk -F'\t' '{printf "  %-12s %s\n", $$1, $$2}'
+	  awk -F'\t' '{printf "  %-22s %s\n", $$1, $$2}'
 
 setup: ## prepare all that local sweeps need (TensorFlow, Horovod: some minutes, once)
 	@"$(PYTHON)" containers/setup.py ranks
@@ -104,10 +106,10 @@ cluster-down: ## end it and remove all of it
 	@"$(PYTHON)" containers/practice down
 
 report: setup-login ## build the tables, figures and the page of SWEEP from its records
-	@$(PY) -m analysis report $(FOLDER)
+	@folder=$(FOLDER) && $(PY) -m analysis report "$$folder"
 
 summary: setup-login ## print the tables of SWEEP
-	@$(PY) -m analysis summary $(FOLDER)
+	@folder=$(FOLDER) && $(PY) -m analysis summary "$$folder"
 
 test: setup-dev ## all tests that this machine can run
 	@$(PY) -m pytest -n 2 --dist loadgroup $$TESTS

@@ -46,8 +46,8 @@ def claims_view(table: pd.DataFrame, runs: pd.DataFrame, reference: str | None) 
         rows,
         notes.lines(),
         intro="One planned family: every technique against the reference at the largest rank "
-        "count that both have. Every other comparison of rows in this report is exploratory and "
-        "uncorrected.",
+        "count that both have, and there at the largest batch. Every other comparison of rows in "
+        "this report is exploratory and uncorrected.",
         empty="The sweep has one technique: there is nothing to compare.",
     )
 

@@ -129,10 +129,17 @@ def epochs_frame(records: Sequence[RunRecord], runs: pd.DataFrame) -> pd.DataFra
         run = {name: about.at[record.cell_id, name] for name in named}
         for epoch in record.epochs:
             row = _epoch_row(epoch)
+            if not _clips(record):
+                row |= {"trust_clipped_share": None}
             if record.config.dataset == UNLABELLED:
                 row |= {"train_accuracy": None, "validation_accuracy": None}
             rows.append({"cell_id": record.cell_id, **row, **run})
     return frame(rows, EPOCH_COLUMNS)
+
+
+def _clips(record: RunRecord) -> bool:
+    """Whether a layer's factor can be held at 1; elsewhere a share of clipped ones says nothing."""
+    return bool(record.config.technique.optimizer.model_dump().get("clip", False))
 
 
 def _epoch_row(epoch: EpochRecord) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def trust_view(table: pd.DataFrame, runs: pd.DataFrame) -> Table:
         Column("first epoch", about="factor on the rate: median over layers and steps (mean over "
                "runs) [smallest, largest]"),
         Column("clipped, first", about="share of (layer, step) where the clip of LARC kept the "
-               "plain rate"),
+               "plain rate; n/a for rules that do not clip"),
         Column("last epoch"),
         Column("clipped, last"),
         Column("runs", about="completed"),

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from jobs.apart import apart, in_words
 from jobs.ledger import RUNNING, Standing
-from jobs.plan import common_start
+from jobs.plan_view import common_start
 from jobs.signs import read_sign
 from train.record import GOOD, EpochRecord
 from train.schedule import epochs_to_train

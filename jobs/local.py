@@ -16,7 +16,8 @@ from jobs.engine import Machine, run_cells
 from jobs.estimate import known_rates
 from jobs.launch import CellTask, core_groups, rank_environment, train_argv, with_processes
 from jobs.ledger import FORCED, Standing, lay_out, manifest_of, survey
-from jobs.plan import plan_rows, render_plan
+from jobs.plan import plan_rows
+from jobs.plan_view import render_plan
 from jobs.settle import is_good
 from jobs.standing import say_results, say_standing
 from jobs.stop import stopped_by_signals

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from analysis.claims_view import p_value
 from analysis.load import load_sweep
 from analysis.report import build_report
 
@@ -20,13 +21,17 @@ def sweeps() -> list[str]:
 
 
 def table(name: str) -> str:
-    """What each condition reaches, and for libraries how they compare."""
+    """What each condition reaches, or of many conditions what they keep as the batch grows; for
+    techniques and for libraries how they compare."""
     frames = build_report(load_sweep(MEASURED / name), draw=False).frames
-    text = _markdown(
-        [("condition", "left"), ("ranks", "right"), ("global batch", "right"), ("steps", "right"),
-         ("train acc", "right"), ("validation accuracy", "right"), ("runs (diverged)", "right")],
-        [_convergence(row) for _, row in _by_batch(frames["convergence"]).iterrows()],
-    )  # fmt: skip
+    several = len(frames["larger_batch"]) > 1
+    text = kept(frames["larger_batch"]) if several else _reached(frames["convergence"])
+    if len(frames["claims"]):
+        text += "\n" + _markdown(
+            [("against naive", "left"), ("global batch", "right"), ("difference", "right"),
+             ("95 % interval", "right"), ("p (Holm)", "right"), ("verdict", "left")],
+            [_claim(row) for _, row in frames["claims"].iterrows()],
+        )  # fmt: skip
     if len(frames["frameworks"]):
         text += "\n" + _markdown(
             [("against Horovod", "left"), ("images/s", "right"), ("Horovod's", "right"),
@@ -34,6 +39,45 @@ def table(name: str) -> str:
             [_framework(row) for _, row in frames["frameworks"].iterrows()],
         )  # fmt: skip
     return text
+
+
+def _reached(frame: pd.DataFrame) -> str:
+    return _markdown(
+        [("condition", "left"), ("ranks", "right"), ("global batch", "right"), ("steps", "right"),
+         ("train acc", "right"), ("validation accuracy", "right"), ("runs (diverged)", "right")],
+        [_convergence(row) for _, row in _by_batch(frame).iterrows()],
+    )  # fmt: skip
+
+
+def kept(frame: pd.DataFrame) -> str:
+    """What each condition keeps from the smallest batch to the largest."""
+    batches = [
+        f"at {', '.join(f'{batch:,}' for batch in sorted(set(frame[f'global_batch_{end}'])))}"
+        for end in ("small", "large")
+    ]
+    return _markdown(
+        [("condition", "left"), *((batch, "right") for batch in batches),
+         ("change, 95 % interval", "right"), ("runs", "right")],
+        [_kept(row) for _, row in frame.iterrows()],
+    )  # fmt: skip
+
+
+def _kept(row: pd.Series) -> list[str]:
+    return [
+        row["technique_label"],
+        f"{row['accuracy_small']:.3f} ± {row['half_width_small']:.3f}",
+        f"{row['accuracy_large']:.3f} ± {row['half_width_large']:.3f}",
+        f"{row['difference']:+.3f} ({row['difference_low']:+.3f} to {row['difference_high']:+.3f})",
+        f"{row['n_small']} + {row['n_large']}",
+    ]  # fmt: skip
+
+
+def _claim(row: pd.Series) -> list[str]:
+    return [
+        row["technique_label"], f"{row['global_batch']:,}", f"{row['difference']:+.3f}",
+        f"{row['difference_low']:+.3f} to {row['difference_high']:+.3f}",
+        p_value(row["p_holm"]), row["verdict"],
+    ]  # fmt: skip
 
 
 def _by_batch(frame: pd.DataFrame) -> pd.DataFrame:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from train.arguments import positive
 from train.budget import Budget
 from train.config import ConfigError, RunConfig, load_config
 from train.failure import describe, headline, leave, leave_record
@@ -44,18 +44,18 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--force", action="store_true", help="replace a good record")
     parser.add_argument(
         "--attempt",
-        type=_positive(int),
+        type=positive(int),
         help="which start of this cell it is (default: one more than its record tells)",
     )
     parser.add_argument(
         "--stall-s",
-        type=_positive(float),
+        type=positive(float),
         default=300.0,
         help="seconds without progress that end the rank",
     )
     parser.add_argument(
         "--stop-at",
-        type=_positive(float),
+        type=positive(float),
         metavar="UNIX_SECONDS",
         help="stop at the last epoch end that leaves time to be gone by then, with exit code "
         f"{EXIT_UNFINISHED}; --resume goes on",
@@ -66,17 +66,6 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         help="a supervisor, perhaps on another host, keeps the record (as make sweep says)",
     )
     return parser.parse_args(arguments)
-
-
-def _positive(kind: type[int] | type[float]) -> Callable[[str], float]:
-    def read(text: str) -> float:
-        value = kind(text)
-        if not (value > 0 and math.isfinite(value)):
-            raise ValueError(text)
-        return value
-
-    read.__name__ = f"positive {kind.__name__}"  # what argparse calls it in its message
-    return read
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -238,6 +238,11 @@ def checked_plan(config: RunConfig, trainable: int) -> RunPlan:
 
 def _no_step(config: RunConfig, used: int) -> str:
     shard = used // config.gpus
+    if shard == 0:
+        return (
+            f"cell {config.cell_id()}: {used:,} training images for {config.gpus} ranks leave none "
+            "for some: use fewer ranks or more data (data_fraction)"
+        )
     batch = config.batch_per_rank * config.accumulation
     parts = f" ({config.batch_per_rank} x {config.accumulation} accumulated)"
     return (

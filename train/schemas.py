@@ -37,7 +37,11 @@ def export(folder: Path) -> None:
 def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m train.schemas", description=__doc__)
     parser.add_argument("folder", type=Path, metavar="FOLDER")
-    export(parser.parse_args(arguments).folder)
+    folder = parser.parse_args(arguments).folder
+    try:
+        export(folder)
+    except OSError as error:
+        parser.error(f"cannot write to {folder}: {error.strerror}; name another folder")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from jobs.display import WIDE, clock, of_all
 from jobs.ledger import Standing
-from jobs.plan import common_start
+from jobs.plan_view import common_start
 from jobs.slurm.inventory import Place
 from jobs.slurm.notes import RunNote
 from jobs.slurm.status import (

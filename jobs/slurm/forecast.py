@@ -11,7 +11,8 @@ from jobs.datafacts import planned_images
 from jobs.estimate import known_rates
 from jobs.ledger import recorded
 from jobs.options import say
-from jobs.plan import plan_rows, render_plan
+from jobs.plan import plan_rows
+from jobs.plan_view import render_plan
 from jobs.slurm.allocation import Allocation
 from jobs.slurm.budget import check_budget, gpu_hours
 from jobs.slurm.gate import largest, preflight_array

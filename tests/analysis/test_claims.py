@@ -142,6 +142,9 @@ def test_diverged_runs_count_as_chance() -> None:
     lamb = [*arm("lamb", [0.5, 0.52]), record(config("lamb", gpus=2, seed=2), status="diverged")]
     row = claims(arm("naive", NAIVE), lamb).iloc[0]
     assert row["accuracy"] == pytest.approx((0.5 + 0.52 + 0.1) / 3)
+    test = stats.ttest_ind([0.5, 0.52, 0.1], NAIVE, equal_var=False)
+    assert row["difference"] == pytest.approx((0.5 + 0.52 + 0.1) / 3 - 0.41)
+    assert row["p"] == pytest.approx(test.pvalue), "not that of the survivors"
     assert (row["n"], row["n_diverged"], row["n_diverged_reference"]) == (3, 1, 0)
 
 

@@ -9,6 +9,8 @@ from analysis.applied import NO_GAIN, OLDER, applied_table, applied_view
 from analysis.frames import epochs_frame, runs_frame
 from analysis.trust import trust_table, trust_view
 from tests.analysis.builders import config, record, technique
+from train.config import RunConfig
+from train.optimizer_config import Lamb, Larc
 from train.record import RunRecord, TrustRatios
 from train.schedule_config import Grow
 
@@ -106,25 +108,38 @@ def test_trust_ratios_of_the_first_and_the_last_epoch() -> None:
         parts = {"smallest": median / 10, "largest": median * 10, "clipped_share": clipped}
         return {"trust": TrustRatios(median=median, **parts)}
 
+    def clipping(seed: int) -> RunConfig:
+        return config("larc", seed=seed, technique=technique("larc", optimizer=Larc()))
+
     items = [
-        record(config("lamb", seed=seed), epoch_changes=[ratios(m, c) for m, c in found])
+        record(clipping(seed), epoch_changes=[ratios(m, c) for m, c in found])
         for seed, found in enumerate(
             ([(0.02, 0.5), (9.0, 0.9), (0.04, 0.1)], [(0.04, 0.3), (9.0, 0.9), (0.08, 0.0)])
         )
     ]
     items.append(record(config("naive")))
-    gone = config("lamb", seed=2)
+    gone = clipping(2)
     items.append(record(gone, status="diverged", accuracies=[0.1], epoch_changes=ratios(50.0, 1.0)))
     runs = runs_frame(items)
-    found = trust_table(runs, epochs_frame(items, runs), ["naive", "lamb"])
+    found = trust_table(runs, epochs_frame(items, runs), ["naive", "larc"])
     (row,) = (row for _, row in found.iterrows())
-    assert row["technique"] == "lamb" and row["n"] == 2
+    assert row["technique"] == "larc" and row["n"] == 2
     assert row["first_median"] == pytest.approx(0.03)
     assert (row["first_smallest"], row["first_largest"]) == pytest.approx((0.002, 0.4))
     assert (row["first_clipped_share"], row["last_clipped_share"]) == pytest.approx((0.4, 0.05))
     assert (row["last_smallest"], row["last_largest"]) == pytest.approx((0.004, 0.8))
     (shown,) = trust_view(found, runs).rows
     assert shown[3:] == ("0.0300 [0.00200, 0.400]", "40 %", "0.0600 [0.00400, 0.800]", "5 %", "2")
+
+
+@pytest.mark.parametrize("optimizer", [Lamb(), Larc(clip=False)])
+def test_where_nothing_can_be_clipped_no_share_is_0(optimizer) -> None:
+    trust = TrustRatios(median=0.02, smallest=0.001, largest=0.9, clipped_share=0.0)
+    row = technique("row", optimizer=optimizer)
+    items = [record(config("row", technique=row), epoch_changes={"trust": trust})]
+    runs = runs_frame(items)
+    (shown,) = trust_view(trust_table(runs, epochs_frame(items, runs), ["row"]), runs).rows
+    assert (shown[4], shown[6]) == ("n/a", "n/a")
 
 
 def test_no_trust_ratio_no_row() -> None:

@@ -11,7 +11,9 @@ import pytest
 from rich.console import Console
 
 from jobs.estimate import Rate, rate_key
-from jobs.plan import PlanRow, clock, plan_rows, render_plan, summary
+from jobs.plan import PlanRow, plan_rows
+from jobs.plan_remarks import clock, summary
+from jobs.plan_view import render_plan
 from train.config import ConfigError, RunConfig, Target
 from train.schedule_config import Grow
 from train.technique import Technique
@@ -38,7 +40,7 @@ def test_the_numbers_of_a_row() -> None:
         cell_id=run.cell_id(), dataset="digits", model="cnn", technique="naive", gpus=2,
         global_batch=128, last_batch=128, accumulation=1, steps_per_epoch=11, total_steps=55,
         epochs=5, lr=0.2, seconds=None, source="never run here",
-        initial_share=0.0,
+        initial_share=0.0, left_out=pytest.approx(29 / 1437),
     )  # fmt: skip
 
 
@@ -144,6 +146,17 @@ def test_moving_averages_that_have_not_moved_are_told(
     (row,) = plan_rows([config(epochs=6, technique=technique, **cell)], facts, {})
     assert row.initial_share == pytest.approx(share)
     assert ("batch-norm statistics stay" in "\n".join(summary([row]))) == (share > 0.05)
+
+
+def test_images_that_fill_no_whole_step_are_told() -> None:
+    """39 steps of 512 are 19,968 of 20,000 images, four of 4,096 are 16,384: 18 % fewer."""
+    facts = {("digits", None): 20_000}
+    small, large = (config(batch_per_rank=256, accumulation=k) for k in (1, 8))
+    rows = plan_rows([small, large], facts, {})
+    assert [row.left_out for row in rows] == pytest.approx([32 / 20_000, 3616 / 20_000])
+    told = "\n".join(summary(rows))
+    assert "1 leave out up to 18% of the images in each epoch" in told
+    assert "leave out" not in "\n".join(summary(rows[:1]))
 
 
 def test_a_rule_that_acts_in_no_cell_is_told() -> None:

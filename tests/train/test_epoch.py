@@ -89,6 +89,18 @@ def test_equal_gradients_are_an_alarm_of_batches_or_of_ranks() -> None:
     assert tally(*same_ranks).alarm(4, 16, 16, "none") is None  # one rank has nobody to repeat
 
 
+def test_a_rank_s_gradient_is_of_all_that_it_accumulates() -> None:
+    """One rank's own gradient is the step's: equal by construction, no alarm."""
+    from train.epoch import alarm_of
+    from train.schedule import EpochPlan
+
+    same = tally(*[step(small_sq=9.0, own_sq=4.0, gradient_sq=4.0)] * 5)
+    alone = config(gpus=1, batch_per_rank=4, accumulation=4)
+    assert alarm_of(alone, EpochPlan(0, 4, 16, 5, 0, 1.0), same) is None
+    pair = config(gpus=2, batch_per_rank=4, accumulation=2)
+    assert alarm_of(pair, EpochPlan(0, 2, 16, 5, 0, 1.0), same)
+
+
 @pytest.mark.parametrize(
     ("technique", "measured"),
     [

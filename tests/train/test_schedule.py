@@ -339,6 +339,8 @@ def test_no_step_is_refused_with_what_would_do() -> None:
         planned(1437, gpus=2, batch_per_rank=800)
     with pytest.raises(ConfigError, match=r"800 \(200 x 4 accumulated\) is larger .* at most 718"):
         planned(1437, gpus=2, batch_per_rank=200, accumulation=4)
+    with pytest.raises(ConfigError, match=r"3 training images for 4 ranks .* fewer ranks or more"):
+        planned(3, gpus=4, batch_per_rank=1)
     assert planned(1437, gpus=2, batch_per_rank=64, data_fraction=0.5).epochs[0].steps == 5
 
 

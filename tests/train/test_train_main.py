@@ -205,6 +205,14 @@ def test_schemas_without_a_folder_is_a_wrong_request() -> None:
     assert ended.value.code == 2
 
 
+def test_schemas_into_a_place_that_cannot_be_written(tmp_path: Path, capsys) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit) as ended:
+        export_schemas([str(tmp_path / "file" / "folder")])
+    assert ended.value.code == 2
+    assert f"cannot write to {tmp_path}/file/folder: Not a directory" in capsys.readouterr().err
+
+
 def test_ended_records_of_this_start_only(tmp_path: Path) -> None:
     """--force by hand that fails keeps the good record."""
     good = record()

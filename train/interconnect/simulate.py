@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from train.arguments import positive
 from train.interconnect.record import End, Measurement, Node, Tournament
 from train.interconnect.rounds import Pair, Round
 from train.interconnect.stream import Plan
@@ -138,16 +139,20 @@ def blamed_in(found: Tournament) -> set[tuple[str, ...]]:
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m train.interconnect.simulate",
                                      description=__doc__)  # fmt: skip
-    parser.add_argument("--nodes", type=int, nargs="+", default=[4, 8, 64])
-    parser.add_argument("--noise", type=float, nargs="+", default=[0.01, 0.03],
+    parser.add_argument("--nodes", type=positive(int), nargs="+", default=[4, 8, 64])
+    parser.add_argument("--noise", type=positive(float), nargs="+", default=[0.01, 0.03],
                         help="of a sample; that of a pair is half of it")  # fmt: skip
-    parser.add_argument("--shares", type=float, nargs="+", default=[1, 0.9, 0.85, 0.75, 0.5, 0.25])
-    parser.add_argument("--trials", type=int, default=100)
-    parser.add_argument("--leaves", type=int, default=1, help="switches, three or more: the uplink "
-                        "of one is slow, in place of a node")  # fmt: skip
+    parser.add_argument(
+        "--shares", type=positive(float), nargs="+", default=[1, 0.9, 0.85, 0.75, 0.5, 0.25]
+    )
+    parser.add_argument("--trials", type=positive(int), default=100)
+    parser.add_argument("--leaves", type=positive(int), default=1, help="switches, three "
+                        "or more: the uplink of one is slow, in place of a node")  # fmt: skip
     told = parser.parse_args(arguments)
-    if min(told.nodes) < 3 or told.trials < 1:
-        parser.error("expected three nodes or more and at least one trial")
+    if min(told.nodes) < 3:
+        parser.error("expected three nodes or more")
+    if max(told.shares) > 1:
+        parser.error("expected shares of a healthy rate, 1 or less")
     if told.leaves == 2 or any(count % told.leaves or count < 2 * told.leaves
                                for count in told.nodes if told.leaves > 1):  # fmt: skip
         parser.error("expected three leaves or more, of two nodes or more each, as many on each")

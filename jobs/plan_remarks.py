@@ -1,0 +1,78 @@
+"""What to know of a plan beside its table: doubtful settings, and how long it takes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+
+from jobs.plan import PlanRow
+
+#: Above this, what evaluation normalises with is no longer what the network was trained with.
+MUCH_INITIAL = 0.05
+#: Above this, cells of one sweep are not trained on equally many images.
+MUCH_LEFT_OUT = 0.05
+
+
+def summary(rows: Sequence[PlanRow], done: Collection[str] = ()) -> list[str]:
+    """Closing lines: size of the sweep, time of what is to run, what each estimate stands on."""
+    data = ", ".join(dict.fromkeys(f"{row.model} on {row.dataset}" for row in rows))
+    lines = [f"{len(rows)} cells: {data}; batch = images per step over all ranks"]
+    if accumulated := sum(row.accumulation > 1 for row in rows):
+        most = max(row.accumulation for row in rows)
+        lines.append(
+            f"{accumulated} accumulate up to {most} batches per step: the gradients of as many "
+            "times the ranks, batch norm per batch, in more time; not alike: moving averages (they "
+            "move once per batch), noise and dropout draws"
+        )
+    targets = Counter(row.target for row in rows if row.target)
+    for goal, count in targets.items():
+        lines.append(f"{count} stop at {goal}, or when that is out of reach")
+    if flat := [row.cell_id for row in rows if row.flat_warmup]:
+        lines.append(
+            f"{len(flat)} have a warm-up that climbs nowhere, from the base rate to a lower one ("
+            f"{flat[0]}{', ...' if len(flat) > 1 else ''}): their batch is below base_batch; say "
+            "warmup_from: zero, or warmup_epochs: 0"
+        )
+    if idle := _never_scaled(rows):
+        lines.append(
+            f"{', '.join(idle)}: all cells have the base batch, so the rate is not scaled (nor "
+            "warmed up from it): set base_batch to the batch that base_lr belongs to, if another"
+        )
+    if early := [row.initial_share for row in rows if row.initial_share > MUCH_INITIAL]:
+        lines.append(
+            f"{len(early)} take so few steps that up to {max(early):.0%} of the initial batch-norm "
+            "statistics stay in their moving averages: set bn_statistics: reestimated, or a lower "
+            "bn_momentum"
+        )
+    if shares := [row.left_out for row in rows if row.left_out > MUCH_LEFT_OUT]:
+        lines.append(
+            f"{len(shares)} leave out up to {max(shares):.0%} of the images in each epoch, other "
+            "ones every time, since they fill no whole step: cells of other batches see more; for "
+            "equal budgets choose a data_fraction that the largest batch divides"
+        )
+    ahead = [row for row in rows if row.cell_id not in done]
+    if len(ahead) < len(rows):
+        lines.append(f"{len(rows) - len(ahead)} have a good record and are skipped")
+    if not ahead:
+        return [*lines, "nothing to train"]
+    known = [row.seconds for row in ahead if row.seconds is not None]
+    if not known:
+        return [*lines, "time: never run here, so there is nothing to estimate from"]
+    total = f"time: about {clock(sum(known))} one cell after another"
+    if len(known) < len(ahead):
+        total += f", {len(ahead) - len(known)} never run here left out"
+    sources = Counter(row.source for row in ahead if row.seconds is not None)
+    return [*lines, total, *(f"  {n} estimated from {source}" for source, n in sources.items())]
+
+
+def _never_scaled(rows: Sequence[PlanRow]) -> list[str]:
+    """Techniques whose scaling rule acts in none of their cells."""
+    acting = {row.technique for row in rows if not row.idle_rule}
+    return [name for name in dict.fromkeys(row.technique for row in rows) if name not in acting]
+
+
+def clock(seconds: float) -> str:
+    """h:mm:ss, or m:ss below an hour."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
