@@ -175,7 +175,8 @@ def _caption(data: pd.DataFrame, quantity: Quantity) -> str:
     )
     if quantity.against == "train_s_so_far":
         text += (
-            " Seconds are of training alone, all starts of a run together; a mean is placed at "
+            " Seconds are of training alone (not of validation, nor of statistics that batch norm "
+            "takes anew for it), all starts of a run together; a mean is placed at "
             "the mean of its runs' seconds after the same epoch."
         )
     if diverged:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 
 import pandas as pd
@@ -14,6 +15,10 @@ from train.record import RunRecord
 NOTHING = "No planned cell has a usable record: nothing can be compared or concluded."
 #: How the most serious ones begin.
 ALARM = "ALARM"
+#: Slowest steady epoch over the median one: above this, a run was not alone.
+_UNEQUAL = 1.5
+#: Epochs of less are over before another program's turn is.
+_HICCUP_S = 1.0
 #: More cells than this are counted, not named.
 _NAMED = 4
 
@@ -29,7 +34,7 @@ def notices(sweep: Sweep, runs: pd.DataFrame, scaling: pd.DataFrame) -> tuple[st
         )
     if runs["oversubscribed"].any():
         found.append(f"In some runs {SHARED_CORES}.")
-    found += _too_good(scaling)
+    found += [*_too_good(scaling), *_disturbed(sweep.records)]
     if sweep.unplanned:
         found.append(
             f"{len(sweep.unplanned)} record(s) in the folder are not in the present plan and are "
@@ -57,6 +62,27 @@ def _skipped(records: Sequence[RunRecord]) -> list[str]:
     return [
         f"{sum(lost.values()):,} of {steps:,} steps made no update, since a gradient overflowed in "
         f"half precision: {_named(list(lost))}. The table “What was applied” counts them."
+    ]
+
+
+def _disturbed(records: Sequence[RunRecord]) -> list[str]:
+    """Epochs of equal work that took very unequal times; a batch that grows changes the work."""
+    slow = {}
+    for record in records:
+        steady = {sample.epoch for sample in getattr(record.throughput, "samples", ())}
+        times = [epoch.train_s for epoch in record.epochs if epoch.epoch in steady]
+        if not times or len({epoch.global_batch for epoch in record.epochs}) > 1:
+            continue
+        median = statistics.median(times)
+        if max(times) > max(_UNEQUAL * median, median + _HICCUP_S):
+            slow[record.cell_id] = max(times) / median
+    if not slow:
+        return []
+    return [
+        f"The slowest steady epoch took more than {_UNEQUAL} times the median one, up to "
+        f"{max(slow.values()):.1f} times, in {_named(list(slow))}: something else used the "
+        "machine. Images/s, a median over epochs, is touched little; training seconds and shares "
+        "of a step are."
     ]
 
 

@@ -69,8 +69,8 @@ def convergence_view(table: pd.DataFrame, runs: pd.DataFrame) -> Table:
                "counting as chance (1 / classes)"),
         Column("runs", about="completed and diverged runs; every run has its own seed"),
         Column("diverged", about="runs that diverged / runs"),
-        Column("training s", about="seconds in training epochs (validation not counted), mean "
-               "over completed runs"),
+        Column("training s", about="seconds in training epochs (not in validation, nor in "
+               "statistics that batch norm takes anew for it), mean over completed runs"),
         Column("efficiency", about="of the throughput, with its 95 % interval: see the scaling "
                "table"),
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from pathlib import Path
 
 from typer.testing import CliRunner
@@ -9,8 +10,10 @@ from typer.testing import CliRunner
 from analysis.__main__ import app
 from analysis.load import load_sweep
 from analysis.report import build_report
-from tests.analysis.builders import config, failed, record, write_sweep
-from train.record import RunRecord
+from tests.analysis.builders import config, failed, record, technique, write_sweep
+from train.config import RunConfig
+from train.record import RunRecord, Throughput, ThroughputSample
+from train.schedule_config import Grow
 
 SAME = "in 9 of 9 steps the ranks train on the same images"
 
@@ -39,6 +42,34 @@ def test_skipped_steps_are_counted_over_the_runs_that_have_some(tmp_path: Path) 
     (found,) = warnings(tmp_path, record(), bad)
     assert found.startswith("9 of 60 steps made no update")
     assert bad.cell_id in found
+
+
+def paced(run: RunConfig, seconds: list[float]) -> RunRecord:
+    """A run whose epochs took so long."""
+    made = record(run, epoch_changes=[{"train_s": s} for s in seconds])
+    rates = [(e.epoch, e.images / e.train_s) for e in made.epochs[1:]]
+    median = statistics.median(rate for _, rate in rates)
+    samples = tuple(ThroughputSample(epoch=n, images_per_s=rate) for n, rate in rates)
+    told = Throughput(images_per_s=median, samples=samples, left_out=(1,))
+    return made.model_copy(update={"throughput": told})
+
+
+def test_a_run_that_was_not_alone_on_its_machine_is_named(tmp_path: Path) -> None:
+    quiet = paced(config(epochs=5), [9.0, 2.0, 2.1, 2.0, 2.9])
+    held = paced(config(epochs=5, seed=1), [2.0, 2.0, 2.0, 8.0, 2.0])
+    (found,) = warnings(tmp_path, quiet, held)
+    assert found.startswith("The slowest steady epoch took more than 1.5 times the median one")
+    assert f"up to 4.0 times, in {held.cell_id}: something else" in found
+
+
+def test_epochs_of_less_than_a_second_are_uneven_by_themselves(tmp_path: Path) -> None:
+    assert warnings(tmp_path, paced(config(epochs=5), [0.9, 0.2, 0.2, 0.2, 1.1])) == ()
+
+
+def test_epochs_of_a_growing_batch_may_differ(tmp_path: Path) -> None:
+    grown = technique(batch_growth=Grow(milestones=(0.4,), factor=2))
+    run = config(epochs=5, technique=grown)
+    assert warnings(tmp_path, paced(run, [2.0, 2.0, 9.0, 9.0, 9.0])) == ()
 
 
 def test_a_sweep_without_a_doubt_has_no_notice(tmp_path: Path) -> None:
