@@ -73,8 +73,9 @@ def curves(
     if not len(data):
         return empty(quantity.key, quantity.title, why, data)
     panels = list(dict.fromkeys(data["panel"]))
+    there = {label: look for label, look in seen.items() if label in set(data["technique"])}
     with style():
-        canvas, axes = small_multiples(len(panels), share_y=True)
+        canvas, axes = small_multiples(len(panels), len(there), share_y=True)
         for axis, panel in zip(axes, panels, strict=True):
             _draw(axis, data[data["panel"] == panel], seen, quantity.against)
             head(axis, panel)
@@ -82,7 +83,6 @@ def curves(
         axes[0].set_ylabel(quantity.axis)
         if quantity.log and _wide(data["value"]):
             _log_axis(axes[0])  # shared by all panels
-        there = {label: look for label, look in seen.items() if label in set(data["technique"])}
         legend(canvas, there, _DIVERGED if (data["status"] == "diverged").any() else {})
         svg = to_svg(canvas)
     caption = " ".join(part for part in (_caption(data, quantity), note) if part)

@@ -20,11 +20,13 @@ from matplotlib.lines import Line2D
 INK, PAPER = "#010203", "#fdfefe"
 GRID = "#8a8f98"
 #: Okabe and Ito 2008, told apart by colour-blind readers, without the yellow and black that one
-#: of a light and a dark page would swallow.
-PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1")
-#: One more than there are colours, so that a colour comes round with another marker.
+#: of a light and a dark page would swallow; then four more, which dashes help to tell apart.
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1",
+           "#a6761d", "#c1272d", "#8a8a00", "#808890")  # fmt: skip
+_UNDASHED = 7
+#: No divisor in common with the number of colours, so that a colour comes round with another one.
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-DASHES = ("-", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
+DASHES = ("-", (0, (4, 2)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 #: Characters of a line above the narrowest panel.
 _HEAD = 34
 _STYLE = {
@@ -79,22 +81,26 @@ def style() -> Iterator[None]:
 
 
 def looks(labels: Sequence[str]) -> dict[str, Look]:
-    """A look per technique label, by its place; dashes differ where colours come round again."""
+    """A look per technique label, by its place; lines are dashed where colours get alike."""
     return {
         label: Look(
             PALETTE[i % len(PALETTE)],
             MARKERS[i % len(MARKERS)],
-            DASHES[i // len(PALETTE) % len(DASHES)],
+            DASHES[i // _UNDASHED % len(DASHES)],
         )
         for i, label in enumerate(labels)
     }
 
 
-def small_multiples(panels: int, *, share_y: bool) -> tuple[Canvas, list[Any]]:
-    """A canvas with ``panels`` axes in full rows where it can; call within :func:`style`."""
+def small_multiples(panels: int, series: int, *, share_y: bool) -> tuple[Canvas, list[Any]]:
+    """A canvas with ``panels`` axes in full rows where it can; call within :func:`style`.
+
+    ``series``: lines in a panel, which take more room where they are many.
+    """
     columns = {1: 1, 2: 2, 4: 2, 8: 4}.get(panels, 3)
     rows = -(-panels // columns)
-    canvas = Canvas(figsize=(max(2.6 * columns, 4.6), 2.4 * rows + 0.7), layout="constrained")
+    wide, high = (2.6, 2.4) if series < _UNDASHED else (3.9, 3.6)
+    canvas = Canvas(figsize=(max(wide * columns, 4.6), high * rows + 0.7), layout="constrained")
     FigureCanvasSVG(canvas)
     grid = canvas.subplots(rows, columns, squeeze=False, sharey=share_y)
     axes = list(grid.flat)
@@ -120,7 +126,14 @@ def legend(canvas: Canvas, seen: Mapping[str, Look], signs: Mapping[str, dict[st
         for label, look in seen.items()
     }  # fmt: skip
     drawn |= {label: Line2D([], [], color=GRID, **sign) for label, sign in signs.items()}
-    canvas.legend(drawn.values(), drawn.keys(), loc="outside lower center", ncols=3, fontsize=8.5)
+    canvas.legend(
+        drawn.values(),
+        drawn.keys(),
+        loc="outside lower center",
+        ncols=3,
+        fontsize=8.5,
+        handlelength=3,
+    )
 
 
 def to_svg(canvas: Canvas) -> str:

@@ -31,14 +31,14 @@ def throughput_figure(runs: pd.DataFrame, seen: Mapping[str, Look], why: str) ->
     if not len(data):
         return empty(KEY, TITLE, why, data)
     panels = list(dict.fromkeys(data["panel"]))
+    drawn = {label: look for label, look in seen.items() if label in set(data["technique"])}
     with style():
-        canvas, axes = small_multiples(len(panels), share_y=True)
+        canvas, axes = small_multiples(len(panels), len(drawn), share_y=True)
         for axis, panel in zip(axes, panels, strict=True):
             _draw(axis, data[data["panel"] == panel], seen)
             head(axis, panel)
         _scale_y(axes[0], data["images_per_s"])
         axes[0].set_ylabel("images/s (log₂)")
-        drawn = {label: look for label, look in seen.items() if label in set(data["technique"])}
         legend(canvas, drawn, _signs(data))
         svg = to_svg(canvas)
     return Figure(KEY, TITLE, _caption(data), data, svg)
