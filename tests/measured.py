@@ -3,6 +3,7 @@ prints them, and a test compares them with the page."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pandas as pd
@@ -24,8 +25,7 @@ def table(name: str) -> str:
     """What each condition reaches, or of many conditions what they keep as the batch grows; for
     techniques and for libraries how they compare."""
     frames = build_report(load_sweep(MEASURED / name), draw=False).frames
-    several = len(frames["larger_batch"]) > 1
-    text = kept(frames["larger_batch"]) if several else _reached(frames["convergence"])
+    text = headline(frames)
     if len(frames["claims"]):
         text += "\n" + _markdown(
             [("against naive", "left"), ("global batch", "right"), ("difference", "right"),
@@ -41,6 +41,12 @@ def table(name: str) -> str:
     return text
 
 
+def headline(frames: Mapping[str, pd.DataFrame]) -> str:
+    """The first table of a sweep."""
+    several = len(frames["larger_batch"]) > 1
+    return _kept(frames["larger_batch"]) if several else _reached(frames["convergence"])
+
+
 def _reached(frame: pd.DataFrame) -> str:
     return _markdown(
         [("condition", "left"), ("ranks", "right"), ("global batch", "right"), ("steps", "right"),
@@ -49,7 +55,7 @@ def _reached(frame: pd.DataFrame) -> str:
     )  # fmt: skip
 
 
-def kept(frame: pd.DataFrame) -> str:
+def _kept(frame: pd.DataFrame) -> str:
     """What each condition keeps from the smallest batch to the largest."""
     batches = [
         f"at {', '.join(f'{batch:,}' for batch in sorted(set(frame[f'global_batch_{end}'])))}"
@@ -58,11 +64,11 @@ def kept(frame: pd.DataFrame) -> str:
     return _markdown(
         [("condition", "left"), *((batch, "right") for batch in batches),
          ("change, 95 % interval", "right"), ("runs", "right")],
-        [_kept(row) for _, row in frame.iterrows()],
+        [_change(row) for _, row in frame.iterrows()],
     )  # fmt: skip
 
 
-def _kept(row: pd.Series) -> list[str]:
+def _change(row: pd.Series) -> list[str]:
     return [
         row["technique_label"],
         f"{row['accuracy_small']:.3f} ± {row['half_width_small']:.3f}",
