@@ -20,8 +20,8 @@ from jobs.settle import Begun, announce, is_good, over, reserve, settle
 from jobs.signs import Watch
 from jobs.stop import Reason
 from train.config import RunConfig
+from train.plans import most_epochs
 from train.record import RECORD_NAME, RunError, Status, read_record
-from train.schedule import most_epochs
 from train.traces import (
     CHECKPOINT_NAME,
     EPOCHS_NAME,

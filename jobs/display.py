@@ -18,8 +18,8 @@ from jobs.apart import apart, in_words
 from jobs.ledger import RUNNING, Standing
 from jobs.plan_view import common_start
 from jobs.signs import read_sign
+from train.plans import epochs_to_train
 from train.record import GOOD, EpochRecord
-from train.schedule import epochs_to_train
 from train.traces import EPOCHS_NAME
 
 PLAIN_PERIOD_S = 10.0

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from jobs.apart import apart
 from jobs.estimate import Rates, estimate
 from train.config import ConfigError, RunConfig
-from train.schedule import RunPlan, plan_of
+from train.plans import plan_of
+from train.schedule import RunPlan
 
 #: (data set, image size) -> training images there are
 Facts = Mapping[tuple[str, int | None], int]

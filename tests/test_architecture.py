@@ -16,8 +16,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PARTS = ("jobs", "train", "analysis")
 #: What the other parts may use of train: the contracts and the files that carry them.
 CONTRACT = {
-    "train.config", "train.frozen", "train.technique", "train.schedule", "train.record",
-    "train.files", "train.traces", "train.preflight_report", "train.source",
+    "train.config", "train.frozen", "train.technique", "train.schedule", "train.plans",
+    "train.record", "train.files", "train.traces", "train.preflight_report", "train.source",
     "train.interconnect.record", "train.interconnect.suspects",
     "train.collectives.record", "train.facts.record",
 }  # fmt: skip

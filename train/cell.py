@@ -19,8 +19,9 @@ from train.layers import StepSeed
 from train.models import build_model
 from train.optimizers import build_optimizer, optimizer_variables
 from train.pixels import channel_statistics
+from train.plans import checked_plan
 from train.runtime import Runtime
-from train.schedule import RunPlan, checked_plan
+from train.schedule import RunPlan
 from train.step import TrainStep
 from train.strategy import Distribution
 from train.whiten import whiten_first_layer

@@ -43,15 +43,28 @@ def _ghosts(config: RunConfig) -> str | None:
 
 def _one_image(config: RunConfig) -> str | None:
     """A vector less its own mean is zero, whatever the image was."""
-    batch = config.batch_per_rank
+    batch, side = config.batch_per_rank, last_map_side(config.model, config.image_side)
     over = {"batch_norm": batch, "sync_batch_norm": batch * config.gpus}
-    if config.model != "cnn" or over.get(config.technique.normalisation) != 1:
+    if side > 1 or over.get(config.technique.normalisation) != 1:
         return None
+    what = "hidden vector" if config.model == "cnn" else "map of one pixel"
+    instead = "larger images" if config.model == "resnet50" else "normalisation: none"
     return (
-        f"normalisation {config.technique.normalisation} over one image: model cnn normalises its "
-        "last hidden vector, which would be the same for all images: use a batch_per_rank of 2 or "
-        "more, or normalisation: none"
+        f"normalisation {config.technique.normalisation} over one image: model {config.model} "
+        f"normalises its last {what}, which would be the same for all images: use a "
+        f"batch_per_rank of 2 or more, or {instead}"
     )
+
+
+def last_map_side(model: str, side: int) -> int:
+    """Side in pixels of the last map that is normalised, of images of ``side``; 1 for a vector."""
+    if model == "cnn":
+        return 1
+    if model == "resnet50":
+        return -(-side // 32)
+    first = (side - 1) // 2 + 1
+    pooled = -(-first // 2) if side < 12 else (first - 3) // 2 + 1
+    return -(-pooled // 2)
 
 
 def _adasum(config: RunConfig) -> str | None:
@@ -104,10 +117,10 @@ def _network(config: RunConfig) -> str | None:
             "would have no effect: use batch_norm"
         )
     side = config.image_side
-    if config.dataset in _GREY or (side is not None and side < _RESNET50_SIDE):
+    if config.dataset in _GREY or side < _RESNET50_SIDE:
         return (
             f"model resnet50 needs RGB images of at least {_RESNET50_SIDE} pixels, found "
-            f"{config.dataset}{'' if side is None else f' with {side}'}: use cnn or resnet_mini, "
+            f"{config.dataset} with {side}: use cnn or resnet_mini, "
             "or for a folder a larger image_size"
         )
     if row.zero_gamma or row.initialisation != "glorot" or row.standardise:
@@ -202,12 +215,12 @@ def _images(config: RunConfig) -> str | None:
             f"augmentation: flip {images.flip} turns digits of {config.dataset} into other "
             "characters: say flip: none"
         )
-    if side is not None and images.crop >= side:
+    if images.crop >= side:
         return (
             f"augmentation: crop {images.crop} mirrors as many pixels of the border, but images "
             f"of {config.dataset} have {side}: use at most {side - 1}, usually an eighth"
         )
-    if side is not None and images.cutout >= side:
+    if images.cutout >= side:
         return (
             f"augmentation: cutout {images.cutout} covers whole images of {config.dataset} "
             f"({side} pixels): use at most {side - 1}, usually a quarter to a half"

@@ -20,6 +20,10 @@ from train.frozen import Frozen
 from train.technique import Technique
 
 FOLDER_PREFIX = "folder:"
+#: A plan has a row for each.
+MOST_EPOCHS = 100_000
+#: Side in pixels of a folder's images where nothing is said.
+FOLDER_SIDE = 64
 
 
 class DatasetFacts(NamedTuple):
@@ -84,7 +88,7 @@ class RunConfig(Frozen):
     batch_per_rank: int = Field(ge=1)
     # batches whose gradients a rank adds up before each step: emulates that many times the ranks
     accumulation: int = Field(1, ge=1)
-    epochs: int = Field(ge=1)
+    epochs: int = Field(ge=1, le=MOST_EPOCHS)
     seed: int = Field(ge=0, lt=2**31)
     data_fraction: float = Field(1.0, gt=0, le=1)
     # option 1 of the course: one permutation, cut into disjoint shards;
@@ -129,11 +133,11 @@ class RunConfig(Frozen):
         return 1 if self.framework == "mirrored" else self.gpus
 
     @property
-    def image_side(self) -> int | None:
-        """Pixels along the shorter side of an image; None for a folder's default size."""
+    def image_side(self) -> int:
+        """Pixels along the shorter side of an image."""
         if self.dataset in DATASETS:
             return min(DATASETS[self.dataset].shape[:2])
-        return self.image_size
+        return self.image_size or FOLDER_SIDE
 
     def cell_id(self) -> str:
         """Readable name plus a hash of the whole config: equal configs are equal cells."""

@@ -116,8 +116,9 @@ class Muon(Frozen):
     semi-orthogonal matrix (Newton-Schulz iterations); everything else takes Adam's or LAMB's step.
 
     ``rest_rate``: the rate of the rest, as a multiple of the rate. ``dense``: whether matrices of
-    dense layers are orthogonalised; False leaves them to the rest. ``fix_norm``: rescale a weight
-    to norm sqrt(output channels) before its step.
+    dense layers are orthogonalised; False leaves them to the rest. ``fix_norm``: rescale a
+    convolution, before its step, to norm sqrt(output channels), which normalisation behind it does
+    not see.
     """
 
     name: Literal["muon"] = "muon"

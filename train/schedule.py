@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
 
-from train.config import DATASETS, ConfigError, RunConfig, trainable_images, used_train_images
-from train.plan_problems import plan_problem
+from train.config import MOST_EPOCHS, ConfigError, RunConfig
 from train.schedule_config import Cosine, Grow, Polynomial, Step
 
 
@@ -50,6 +49,12 @@ class RunPlan:
         for number in count():
             if number >= config.epochs if left is None else left == 0:
                 break
+            if number == MOST_EPOCHS:
+                raise ConfigError(
+                    f"cell {config.cell_id()}: regime_adaptation would take more than "
+                    f"{MOST_EPOCHS:,} epochs for the {self.base_steps:,} steps of base_batch "
+                    f"{config.technique.base_batch}: use fewer epochs, or a larger base_batch"
+                )
             times, factor = self._growth(number)
             batch = config.global_batch * times
             steps = self.used // batch
@@ -188,52 +193,6 @@ class RunPlan:
                 f"smaller batch or factor, or a larger 'largest' (at most {self.used:,})"
             )
         return largest
-
-
-def epochs_to_train(config: RunConfig, used: int | None = None) -> int | None:
-    """Epochs of the run, also for those who have not seen its data.
-
-    Regime adaptation turns steps into epochs, which takes the number of images (``used``, as of
-    RunPlan). None where it is neither given nor published, or where the cell cannot run at all.
-    """
-    if not config.technique.regime_adaptation:
-        return config.epochs
-    facts = DATASETS.get(config.dataset)
-    try:
-        if used is not None:
-            return len(RunPlan(config, used).epochs)
-        return None if facts is None else len(plan_of(config, facts.train_images).epochs)
-    except ConfigError:
-        return None
-
-
-def most_epochs(config: RunConfig) -> int:
-    """No fewer than the run has, whatever its data: n images fill at least half of n/B batches."""
-    bound = 2 * config.epochs * config.global_batch / config.technique.base_batch
-    return epochs_to_train(config) or math.ceil(bound)
-
-
-def plan_of(config: RunConfig, available: int) -> RunPlan:
-    """The plan of a cell on a data set of ``available`` training images, checked.
-
-    Raises:
-        ConfigError: an epoch would have no step, the batch cannot grow as asked, or what
-            :func:`train.plan_problems.plan_problem` finds.
-    """
-    return checked_plan(config, trainable_images(config, available))
-
-
-def checked_plan(config: RunConfig, trainable: int) -> RunPlan:
-    """The same where the images to validate on are taken away already.
-
-    Raises:
-        ConfigError: as :func:`plan_of`.
-    """
-    plan = RunPlan(config, used_train_images(trainable, config.data_fraction))
-    plan.rate(plan.total_steps - 1)  # computing all that a rate needs is the check
-    if text := plan_problem(plan):
-        raise ConfigError(f"cell {config.cell_id()}: {text}")
-    return plan
 
 
 def _no_step(config: RunConfig, used: int) -> str:

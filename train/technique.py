@@ -111,6 +111,16 @@ class Technique(Frozen):
             )
         self._check_momentum()
         self._check_patterns()
+        if (
+            self.normalisation == "none"
+            and isinstance(self.optimizer, Muon)
+            and self.optimizer.fix_norm
+        ):
+            raise ValueError(
+                "optimizer muon: fix_norm gives convolutions a fixed length, which is of no effect "
+                "only where normalisation follows, and that is none: say fix_norm: false, or "
+                "normalisation: batch_norm"
+            )
         return self
 
     def _refuse_with_adascale(self) -> None:

@@ -13,8 +13,8 @@ from jobs.slurm.ranks import SRUN_LOG
 from jobs.slurm.submit import log_name
 from jobs.submit import FOLDER_NAME as SUBMITIT
 from train.config import ConfigError
+from train.plans import epochs_to_train
 from train.record import RECORD_NAME, RecordError, RunRecord, read_record
-from train.schedule import epochs_to_train
 from train.traces import read_failures
 
 MAX_NAMED = 12

@@ -20,7 +20,7 @@ from jobs.sweep import Sweep, load_sweep
 from jobs.techniques import load_techniques
 from train.config import DATASETS, ConfigError, RunConfig, Target
 from train.optimizer_config import Sgd
-from train.schedule import plan_of
+from train.plans import plan_of
 from train.schedule_config import CropFlip
 
 ROOT = Path(__file__).resolve().parents[2]

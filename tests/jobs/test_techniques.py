@@ -11,7 +11,7 @@ from jobs.techniques import KINDS, PARAMETERS, load_techniques, spelled_out
 from tests.builders import config
 from train.config import DATASETS, ConfigError, RunConfig
 from train.optimizer_config import Sgd
-from train.schedule import plan_of
+from train.plans import plan_of
 from train.schedule_config import Step
 from train.technique import Technique
 

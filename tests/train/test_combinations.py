@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from tests.builders import config
 from train.config import DATASETS, RunConfig
-from train.optimizer_config import NovoGrad, NovoGradTfa, Sgd
+from train.optimizer_config import Muon, NovoGrad, NovoGradTfa, Sgd
 from train.schedule_config import Constant, Cosine, CropFlip, Grow, Polynomial, Step
 from train.technique import Technique
 
@@ -84,6 +84,19 @@ WARM = {"lr_scaling": "sqrt"}
         ),
         (NORM, {"batch_per_rank": 1, "gpus": 2}, "batch_norm over one image: .* 2 or more"),
         (SYNC, {"batch_per_rank": 1}, "sync_batch_norm over one image: .* same for all images"),
+        (NORM, {"batch_per_rank": 1, "model": "resnet_mini"}, "map of one pixel.*ation: none"),
+        (
+            NORM, {**RESNET50, "dataset": "cifar10", "batch_per_rank": 1},
+            "model resnet50 normalises its last map of one pixel.* larger images",
+        ),
+        (
+            {"optimizer": Muon()}, {"model": "resnet_mini"},
+            "fix_norm gives convolutions a fixed length.* say fix_norm: false",
+        ),
+        (
+            {"augmentation": CropFlip(cutout=64)}, {"dataset": "folder:a"},
+            r"covers whole images of folder:a \(64 pixels\)",
+        ),
         ({"batch_growth": Grow()}, {"epochs": 4}, r"epochs \[2, 3, 4\], which must differ and lie"),
         ({"batch_growth": Grow()}, {"epochs": 2}, "use fewer milestones or more epochs"),
         ({"batch_growth": Grow(milestones=(0.01,))}, {}, r"ends of epochs \[0\]"),
@@ -123,6 +136,10 @@ def test_what_is_refused(technique: dict[str, Any], changes: dict[str, Any], wor
         (ADASCALE, {"batch_per_rank": 128, "accumulation": 2}),
         ({"noise_batch": 128}, {"gpus": 2}),
         (NORM, RESNET50),
+        (NORM, {**RESNET50, "batch_per_rank": 1}),  # 64 pixels become 2
+        (NORM, {"model": "resnet_mini", "dataset": "cifar10", "batch_per_rank": 1}),
+        ({"optimizer": Muon(fix_norm=False)}, {"model": "resnet_mini"}),
+        ({"optimizer": Muon()} | NORM, {"model": "resnet_mini"}),
         (NORM, {**RESNET50, "dataset": "cifar10"}),
         (SYNC, {"gpus": 2}),
         ({**WARM, "warmup_epochs": 12, "schedule": Constant()}, {}),

@@ -72,6 +72,7 @@ def test_folder_names_become_readable_ids() -> None:
         ({"target": {}}, "needs train_accuracy, validation_accuracy or both"),
         ({"target": {"train_accuracy": 75}}, "less than or equal to 1"),
         ({"accumulation": 0}, "greater than or equal to 1"),
+        ({"epochs": 10**12}, "less than or equal to 100000"),
     ],
 )  # fmt: skip
 def test_wrong_values_are_named(change, words) -> None:
@@ -86,7 +87,7 @@ def test_the_global_batch_counts_ranks_and_accumulation() -> None:
 def test_the_side_of_an_image() -> None:
     assert config(dataset="cifar10").image_side == 32
     assert config(dataset="folder:a", image_size=48).image_side == 48
-    assert config(dataset="folder:a").image_side is None
+    assert config(dataset="folder:a").image_side == 64
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**4))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from train.combinations import last_map_side
 from train.config import ConfigError, RunConfig
 from train.technique import Technique
 
@@ -48,6 +49,21 @@ def test_parameters_and_output(model, shape, classes, norm, parameters) -> None:
     assert net.count_params() == parameters
     out = net(np.zeros((3, *shape), np.uint8))
     assert out.shape == (3, classes) and out.dtype == "float32"
+
+
+@pytest.mark.parametrize(
+    ("model", "side"),
+    [
+        *(("resnet_mini", side) for side in (8, 9, 12, 13, 16, 32)),
+        ("resnet50", 32),
+        ("resnet50", 33),
+    ],
+)
+def test_the_side_of_the_last_map_is_known_without_the_network(model: str, side: int) -> None:
+    """What the plan goes by where it refuses batches of one image."""
+    net, _ = build(model, (side, side, 3), 4, "batch_norm")
+    last = net.get_layer("resnet50" if model == "resnet50" else "block3_bn2")
+    assert last.output_shape[1:3] == (last_map_side(model, side),) * 2
 
 
 def test_first_dense_layer_sees_2048_features() -> None:

@@ -44,7 +44,9 @@ def test_thirty_steps_are_those_of_the_paper(case: str, invariant: Any) -> None:
 
 @EACH
 def test_a_config_survives_its_record(case: str) -> None:
-    technique = Technique(name="t", base_lr=0.1, base_batch=32, optimizer=CASES[case][1])
+    technique = Technique(
+        name="t", base_lr=0.1, base_batch=32, optimizer=CASES[case][1], normalisation="batch_norm"
+    )
     config = RunConfig(
         dataset="digits", model="cnn", technique=technique, gpus=1, batch_per_rank=8, epochs=1,
         seed=0,

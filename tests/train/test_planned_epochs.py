@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from tests.builders import config
 from train.config import ConfigError, RunConfig, Target
-from train.schedule import RunPlan, checked_plan, epochs_to_train, most_epochs, plan_of
+from train.plans import checked_plan, epochs_to_train, most_epochs, plan_of
+from train.schedule import RunPlan
 from train.technique import Technique
 
 

@@ -16,7 +16,8 @@ from tests.builders import config
 from tests.invariants import Invariant
 from train.config import ConfigError
 from train.optimizer_config import Sgd
-from train.schedule import RunPlan, plan_of
+from train.plans import plan_of
+from train.schedule import RunPlan
 from train.schedule_config import Constant, Cosine, Grow, Polynomial, Step
 from train.technique import Technique
 
@@ -246,6 +247,13 @@ def test_regime_adaptation(invariant: Invariant, images: int, large: int) -> Non
     invariant(name, "the base batch's rates times sqrt(B/B0)", error, 1e-12)
     assert all(e.steps == images // large for e in adapted.epochs[:-1])
     assert 0 < adapted.epochs[-1].steps <= images // large
+
+
+def test_regime_adaptation_without_end_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"more than 100,000 epochs .* larger base_batch"):
+        _ = planned(
+            10_000, batch_per_rank=10_000, epochs=100, base_batch=1, regime_adaptation=True
+        ).epochs
 
 
 def test_epochs_of_a_schedule_are_the_base_batch_s_where_the_regime_is_adapted() -> None:

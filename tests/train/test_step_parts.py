@@ -196,6 +196,21 @@ def test_accumulated_batches_are_one_large_batch(invariant: Invariant, optimizer
 
 
 @pytest.mark.tf
+def test_the_squares_of_an_accumulated_step_are_of_single_batches_and_of_their_mean(
+    invariant: Invariant,
+) -> None:
+    """What the noise scale and AdaScale are made of, against gradients by a tape of its own."""
+    one, given = small(), batches(3, 8)
+    gradients = np.array([one.gradient([batch]) for batch in given])
+    result = one.step(given, RATE, 0)
+    wanted = np.array([(gradients**2).sum(axis=1).mean(), (gradients.mean(axis=0) ** 2).sum()])
+    found = np.array([result.small_sq, result.gradient_sq])
+    off = float(np.abs(found / wanted - 1).max())
+    invariant("T14 accumulation", "mean |g|^2 of 3 batches, |mean g|^2", off, 1e-5)
+    assert wanted[0] > 1.1 * wanted[1]
+
+
+@pytest.mark.tf
 def test_draws_of_accumulated_batches_never_repeat() -> None:
     """The first batch's seed is [stream, step], as without accumulation."""
     from train.layers import StepSeed, draw_number

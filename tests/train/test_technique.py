@@ -110,7 +110,7 @@ def test_what_is_refused(changes: dict[str, Any], words: str) -> None:
         {"warmup_epochs": 2, "warmup_from": "zero"},
         {"warmup_epochs": 2, "lr_scaling": "sqrt"},
         {"optimizer": Sgd(momentum=0.9, nesterov=True)},
-        {"optimizer": Muon(momentum=0, nesterov=False)},
+        {"optimizer": Muon(momentum=0, nesterov=False, fix_norm=False)},
         {"optimizer": Larc(momentum=0)},
         {"optimizer": Larc(base="adam")},
     ],

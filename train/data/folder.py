@@ -15,7 +15,6 @@ from train.data.progress import say
 from train.data.source import Source, key_of
 from train.data.split import take
 
-DEFAULT_SIZE = 64  # pixels a side
 _HELD_OUT_FRACTION = 0.2
 
 

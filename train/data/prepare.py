@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from train.config import DATASETS, FOLDER_PREFIX
+from train.config import DATASETS, FOLDER_PREFIX, FOLDER_SIDE
 from train.data import cifar, digits, folder, mnist, store, synthetic
 from train.data.arrays import Dataset
 from train.data.download import Remote, fetch_all
@@ -119,7 +119,7 @@ def _find(
     dataset: str, image_size: int | None, root: Path, remotes: Mapping[str, Sequence[Remote]]
 ) -> Source | None:
     if dataset.startswith(FOLDER_PREFIX) and dataset != FOLDER_PREFIX:
-        size = folder.DEFAULT_SIZE if image_size is None else image_size
+        size = FOLDER_SIDE if image_size is None else image_size
         if size not in _SIZES:
             raise DataError(
                 f"image size {size} found, expected {_SIZES[0]} to {_SIZES[-1]} pixels a side"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
+from train.config import ConfigError
 from train.optimizer_config import (
+    NOT_ADAPTED,
     Adam,
     AdamW,
     AnyOptimizer,
@@ -34,8 +37,22 @@ def build_optimizer(config: AnyOptimizer, variables: Variables) -> Any:
     ``variables``: all that it will ever update; float32. The learning rate starts at 0 and is
     assigned before every step by the train step. Under tf.distribute, build it in the strategy's
     scope.
+
+    Raises:
+        ConfigError: a pattern of ``exclude`` is in no variable's name, so that it excludes nothing.
     """
+    _check_exclusions(config, [variable.name for variable in variables])
     return _BUILDERS[type(config)](config, variables)
+
+
+def _check_exclusions(config: AnyOptimizer, names: list[str]) -> None:
+    """Those that are usual may be idle: a network without normalisation has no gamma."""
+    for pattern in getattr(config, "exclude", ()):
+        if pattern not in NOT_ADAPTED and not any(re.search(pattern, name) for name in names):
+            raise ConfigError(
+                f"optimizer {config.name}: exclude {pattern!r} is in no variable's name, so it "
+                f"excludes nothing; names are {', '.join(names[:4])}, ..., {names[-1]}"
+            )
 
 
 def _sgd(config: Sgd, variables: Variables) -> Any:

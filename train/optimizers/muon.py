@@ -23,7 +23,8 @@ class MuonOptimizer(OwnOptimizer):
     """Jordan et al. 2024, as in cifar10-airbench's airbench94_muon.py.
 
     Kernels of convolutions (of dense layers, too, with ``dense``): m = mu m + g; u = g + mu m with
-    ``nesterov``, else m; w = w sqrt(outputs) / |w| with ``fix_norm``; w -= lr newton_schulz(u).
+    ``nesterov``, else m; w = w sqrt(outputs) / |w| with ``fix_norm``, for convolutions alone, whose
+    length the normalisation behind them takes away; w -= lr newton_schulz(u).
     The rest, with the rate rest_rate lr: Adam's step (Kingma and Ba 2015, 1412.6980, Algorithm 1),
     or LAMB's (You et al. 2020, 1904.00962, Algorithm 2, no decay), whose ratio is for matrices
     that are neither bias nor normalisation.
@@ -57,7 +58,7 @@ class MuonOptimizer(OwnOptimizer):
         direction = gradient + config.momentum * m if config.nesterov else m
         matrix = newton_schulz(as_matrix(direction), config.newton_schulz_steps)
         weight = tf.convert_to_tensor(variable)
-        if config.fix_norm:
+        if config.fix_norm and len(variable.shape) == 4:
             norm = tf.norm(weight)
             wanted = float(variable.shape[-1]) ** 0.5
             weight *= where_both(norm, norm, wanted / norm)

@@ -38,11 +38,13 @@ def never_excluding(rule: Rule, **numbers: Any) -> Callable[[str], Rule]:
 
 
 def muon_and(rest: Callable[[str], Rule], *, dense: bool, **numbers: Any) -> Callable[[str], Rule]:
-    """Muon for kernels; the rest has a tenth of the rate."""
+    """Muon for kernels, of which no dense one is rescaled; the rest has a tenth of the rate."""
 
     def choose(name: str) -> Rule:
-        if name == "conv/kernel" or (dense and name == "dense/kernel"):
+        if name == "conv/kernel":
             return partial(muon, **numbers)
+        if dense and name == "dense/kernel":
+            return partial(muon, **numbers | {"fix_norm": False})
         return lambda w, given, rates: rest(name)(w, given, [0.1 * rate for rate in rates])
 
     return choose

@@ -27,9 +27,9 @@ WEIGHT = first_weights()["conv/kernel"]
 GRADIENT = gradients(0)["conv/kernel"]
 
 
-@pytest.mark.parametrize("name", ["conv/kernel", "dense/kernel"])
-def test_before_the_step_the_weight_has_the_norm_of_its_channels(name: str, invariant: Any) -> None:
+def test_before_the_step_a_convolution_has_the_norm_of_its_channels(invariant: Any) -> None:
     """Seen alone with a rate of zero, when nothing is left but the rescaling."""
+    name = "conv/kernel"
     shape = SHAPES[name]
     weight = np.random.default_rng(3).normal(0, 2, shape)
     path = one(Muon(dense=True), weight, [np.ones(shape)], [0.0], name)
@@ -38,6 +38,14 @@ def test_before_the_step_the_weight_has_the_norm_of_its_channels(name: str, inva
     assert relative(path[1] / length(path[1]), weight / length(weight)) < 1e-6
     kept = one(Muon(dense=True, fix_norm=False), weight, [np.ones(shape)], [0.0], name)
     assert np.array_equal(kept[0], kept[1])
+
+
+def test_no_dense_kernel_is_rescaled() -> None:
+    """Nothing behind it takes its length away."""
+    name = "dense/kernel"
+    weight = np.random.default_rng(3).normal(0, 2, SHAPES[name])
+    path = one(Muon(dense=True), weight, [np.ones(SHAPES[name])], [0.0], name)
+    assert np.array_equal(path[0], path[1])
 
 
 def test_every_channel_takes_a_step_of_about_the_rate(invariant: Any) -> None:

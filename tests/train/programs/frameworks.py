@@ -28,6 +28,8 @@ CASES = {
     "adam": {"optimizer": Adam(), "label_smoothing": 0.1},
     "lamb": {"optimizer": Lamb(weight_decay=0.01)},
     "larc": {"optimizer": Larc()},
+    # three numbers of one size in a sum, so that its order shows
+    "larc unclipped": {"optimizer": Larc(clip=False, weight_decay=0.05, epsilon=0.01)},
 }
 
 
@@ -37,6 +39,18 @@ def config_for(framework: str, case: dict[str, object]) -> RunConfig:
         dataset="digits", model="cnn", technique=technique, framework=framework, gpus=2,
         batch_per_rank=16, epochs=1, seed=5,
     )  # fmt: skip
+
+
+def factors_are_equal(parts) -> bool:
+    """Of layer-wise rates, on all replicas of this process; graphs that add up in another order
+    show there first."""
+    from train.optimizers import trust_ratios
+
+    found = trust_ratios(parts.step.optimizer)
+    if parts.twin is None or found is None:
+        return True
+    copies = parts.twin.strategy.experimental_local_results(found[0])
+    return len({copy.numpy().tobytes() for copy in copies}) == 1
 
 
 def main() -> None:
@@ -59,6 +73,7 @@ def main() -> None:
         seen = []
         for number, own in zip(range(STEPS), batches, strict=False):
             done = parts.step(own, 0.003 * (1 if number < 6 else 2), number)
+            assert factors_are_equal(parts), f"{name}: replicas' factors in step {number}"
             seen.append((done.small_sq, done.gradient_sq, done.communication_s > 0))
         if parts.twin:
             try:
