@@ -41,17 +41,13 @@ def circle(count: int) -> list[Round]:
 
 
 def both_ways(rounds: Iterable[Round]) -> list[Round]:
-    """Each round, then the same with senders and receivers exchanged."""
+    """Each round, then the same with senders and receivers exchanged; of the circle, all ordered
+    pairs in 2 (n - 1) rounds, 2 n for odd n."""
     return [
         way
         for pairs in rounds
         for way in (pairs, tuple(Pair(pair.receiver, pair.sender) for pair in pairs))
     ]
-
-
-def everyone(count: int) -> list[Round]:
-    """All ordered pairs: 2 (n - 1) rounds, 2 n for odd n."""
-    return both_ways(circle(count))
 
 
 def some_partners(count: int, partners: int, seed: int) -> list[Round]:

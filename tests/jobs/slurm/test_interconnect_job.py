@@ -26,7 +26,7 @@ from jobs.slurm.validate import phases_named
 from train.collectives.plan import fewer, plan
 from train.config import ConfigError
 from train.interconnect import record, rounds, stream, tournament
-from train.interconnect.rounds import everyone, some_partners
+from train.interconnect.rounds import both_ways, circle, some_partners
 
 
 def task(**changes: Any) -> InterconnectTask:
@@ -48,7 +48,7 @@ def test_both_sides_agree_when_nodes_meet_only_some_others() -> None:
 
 @pytest.mark.parametrize("nodes", [2, 3, 4, 7, 64, 128, 129, 1024])
 def test_time_follows_the_rounds(nodes: int) -> None:
-    plans = everyone(nodes) if nodes <= 128 else some_partners(nodes, 8, 0)
+    plans = both_ways(circle(nodes)) if nodes <= 128 else some_partners(nodes, 8, 0)
     assert tournament_s(nodes, 7, 0.25) == pytest.approx((len(plans) + 6) * 2.6)
     alone = task(nodes=nodes, phases=("tournament",))
     assert 60 * minutes_for(alone) > tournament_limit_s(alone) > 2 * tournament_s(nodes, 7, 0.25)

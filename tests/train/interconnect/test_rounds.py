@@ -15,7 +15,6 @@ from train.interconnect.rounds import (
     at_most,
     both_ways,
     circle,
-    everyone,
     scheduled,
     some_partners,
 )
@@ -30,7 +29,7 @@ def disjoint(pairs: tuple[Pair, ...]) -> bool:
 
 @given(counts)
 def test_everyone_sends_to_everyone_once_in_as_few_rounds_as_there_can_be(count: int) -> None:
-    rounds = everyone(count)
+    rounds = both_ways(circle(count))
     met = Counter(pair for pairs in rounds for pair in pairs)
     assert met == Counter(permutations(range(count), 2))
     assert all(disjoint(pairs) for pairs in rounds)
@@ -39,7 +38,7 @@ def test_everyone_sends_to_everyone_once_in_as_few_rounds_as_there_can_be(count:
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_one_node_has_nobody_to_meet(count: int) -> None:
-    assert circle(count) == [] and everyone(count) == []
+    assert circle(count) == [] and both_ways(circle(count)) == []
 
 
 @given(counts, st.integers(1, 9), st.integers(0, 99))
@@ -66,8 +65,10 @@ def test_directions_follow_each_other() -> None:
 
 @given(counts, st.integers(1, 9))
 def test_less_company_keeps_all_pairs(count: int, company: int) -> None:
-    rounds = at_most(everyone(count), company)
-    assert [pair for pairs in rounds for pair in pairs] == [p for r in everyone(count) for p in r]
+    rounds = at_most(both_ways(circle(count)), company)
+    assert [pair for pairs in rounds for pair in pairs] == [
+        p for r in both_ways(circle(count)) for p in r
+    ]
     assert max(len(pairs) for pairs in rounds) == min(company, count // 2)
 
 
@@ -81,7 +82,7 @@ def test_a_schedule_keeps_to_its_rounds_but_for_the_least(
     assert all(sent[node] >= min(LEAST, count - 1) - rests for node in range(count))
     few = at_most(some_partners(count, LEAST, 0), company)
     assert len(rounds) <= max(most, len(few))
-    assert scheduled(count, company, 0) == at_most(everyone(count), company)
+    assert scheduled(count, company, 0) == at_most(both_ways(circle(count)), company)
 
 
 def test_many_nodes_meet_some_others_even_with_time() -> None:
