@@ -117,7 +117,7 @@ test: setup-dev ## all tests that this machine can run
 invariants: setup-dev ## prove each technique: technique x invariant x observed error
 	@$(PY) -m pytest -q -m invariant tests
 
-bench: setup-dev ## what the suite's own parts cost, as ratios within one run
+bench: setup-dev ## what the ghost layer costs, as ratios within one run
 	@$(PY) -m train.bench_ghost
 
 lint: setup-dev ## style and types; changes nothing

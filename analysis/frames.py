@@ -139,7 +139,7 @@ def epochs_frame(records: Sequence[RunRecord], runs: pd.DataFrame) -> pd.DataFra
 
 def _clips(record: RunRecord) -> bool:
     """Whether a layer's factor can be held at 1; elsewhere a share of clipped ones says nothing."""
-    return bool(record.config.technique.optimizer.model_dump().get("clip", False))
+    return bool(getattr(record.config.technique.optimizer, "clip", False))
 
 
 def _epoch_row(epoch: EpochRecord) -> dict[str, Any]:

@@ -38,8 +38,6 @@ COLUMNS: dict[str, str] = {
     **{f"{name}_{end}": kind for end in ENDS for name, kind in _OF_END.items()},
     "difference": _REAL, "difference_low": _REAL, "difference_high": _REAL, "why": _TEXT,
 }  # fmt: skip
-#: By what the smallest and the largest batch are found, where several conditions have it.
-_SIZE = ("global_batch", "gpus", "accumulation", "batch_per_rank")
 _STOPPED = "runs end where their target is met, so they have no accuracy of equal budgets"
 
 
@@ -47,8 +45,9 @@ def larger_batch_table(runs: pd.DataFrame, techniques: Sequence[str]) -> pd.Data
     """One row per technique and workload with more than one global batch; see COLUMNS.
 
     ``difference``: mean at the largest batch minus mean at the smallest, with Welch's 95 %
-    interval, for this row alone. Where ``gpus`` or ``accumulation`` reach one batch in several
-    ways, the smallest one is of the fewest ranks, the largest of the most.
+    interval, for this row alone. Where a batch was reached in several ways, both are of the
+    largest rank count that has both; where none has, the smallest is of the fewest ranks and the
+    largest of the most.
     """
     series = runs.assign(workload=workloads(runs)).groupby(
         ["workload", "technique_label"], sort=False
@@ -58,9 +57,7 @@ def larger_batch_table(runs: pd.DataFrame, techniques: Sequence[str]) -> pd.Data
 
 
 def _row(runs: pd.DataFrame) -> dict[str, Any]:
-    conditions = [group for _, group in runs.groupby("condition", sort=False)]
-    conditions.sort(key=lambda group: tuple(int(group[name].iloc[0]) for name in _SIZE))
-    small, large = conditions[0], conditions[-1]
+    small, large = _ends(runs)
     stopped = runs["target"].notna().any()
     scores = [[] if stopped else values(end["scored_accuracy"]) for end in (small, large)]
     found = welch(scores[1], scores[0])
@@ -79,6 +76,21 @@ def _row(runs: pd.DataFrame) -> dict[str, Any]:
         if stopped
         else joined([why or "", unequal_budget(large, small, "the smaller batch")], "; ") or None,
     }
+
+
+def _ends(runs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """One condition of the smallest batch, and one of the largest."""
+    batches = runs["global_batch"]
+    smallest, largest = runs[batches == batches.min()], runs[batches == batches.max()]
+    if common := set(smallest["gpus"]) & set(largest["gpus"]):
+        smallest, largest = (end[end["gpus"] == max(common)] for end in (smallest, largest))
+    return _conditions(smallest)[0], _conditions(largest)[-1]
+
+
+def _conditions(runs: pd.DataFrame) -> list[pd.DataFrame]:
+    """By rising rank count."""
+    found = [group for _, group in runs.groupby("condition", sort=False)]
+    return sorted(found, key=lambda group: int(group["gpus"].iloc[0]))
 
 
 def _end(end: str, runs: pd.DataFrame, accuracy: Mean) -> dict[str, Any]:
@@ -100,7 +112,8 @@ def larger_batch_view(table: pd.DataFrame, runs: pd.DataFrame) -> Table:
     ranks = ranks_column(runs)
     columns = (
         Column("condition", "left"),
-        Column(ranks.head, about=f"smallest batch → largest batch; {ranks.about}"),
+        Column(ranks.head, about="smallest batch → largest batch, of the same rank count where "
+               f"one has both; {ranks.about}"),
         Column("global batch", about="where it grows within a run, that of its first epoch"),
         Column("steps", about="of a whole run; n/a where runs differ in it"),
         Column("runs", about="at the smallest / at the largest batch, diverged ones included"),
@@ -139,10 +152,16 @@ def _both(row: Row, name: str) -> str:
 
 
 def _accuracy(row: Row, end: str) -> str:
-    mean, half = row[f"accuracy_{end}"], row[f"half_width_{end}"]
-    if mean is None or half is None:
-        return number(mean, 3)
-    return f"{number(mean, 3)} ± {number(half, 3)}"
+    mean, half, diverged = (
+        row[f"{name}_{end}"] for name in ("accuracy", "half_width", "n_diverged")
+    )
+    return joined(
+        [
+            number(mean, 3),
+            "" if mean is None or half is None else f"± {number(half, 3)}",
+            f"({diverged} diverged)" if diverged else "",
+        ]
+    )
 
 
 def _change(row: Row, notes: Notes) -> str:

@@ -17,7 +17,7 @@ NOTHING = "No planned cell has a usable record: nothing can be compared or concl
 ALARM = "ALARM"
 #: Slowest steady epoch over the median one: above this, a run was not alone.
 _UNEQUAL = 1.5
-#: Epochs of less are over before another program's turn is.
+#: Seconds above the median: less is one turn of another program.
 _HICCUP_S = 1.0
 #: More cells than this are counted, not named.
 _NAMED = 4
@@ -81,8 +81,8 @@ def _disturbed(records: Sequence[RunRecord]) -> list[str]:
     return [
         f"The slowest steady epoch took more than {_UNEQUAL} times the median one, up to "
         f"{max(slow.values()):.1f} times, in {_named(list(slow))}: something else used the "
-        "machine. Images/s, a median over epochs, is touched little; training seconds and shares "
-        "of a step are."
+        "machine, or held it up. Images/s, a median over epochs, hardly feels it; training seconds "
+        "and shares of a step do."
     ]
 
 

@@ -15,6 +15,7 @@ from rich.live import Live
 from rich.table import Table
 
 from jobs.apart import apart, in_words
+from jobs.clock import clock
 from jobs.ledger import RUNNING, Standing
 from jobs.plan_view import common_start
 from jobs.signs import read_sign
@@ -142,13 +143,6 @@ def numbers(row: Row) -> tuple[str, str, str, str]:
 def of_all(epoch: int, epochs: int | None) -> str:
     """3/12, or 3 alone where the number of all is not known."""
     return str(epoch) if epochs is None else f"{epoch}/{epochs}"
-
-
-def clock(seconds: float | None) -> str:
-    if seconds is None:
-        return ""
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes}:{rest:02d}"
 
 
 class PlainDisplay:

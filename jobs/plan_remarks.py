@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 
+from jobs.clock import clock
 from jobs.plan import PlanRow
 
 #: Above this, what evaluation normalises with is no longer what the network was trained with.
@@ -48,7 +49,8 @@ def summary(rows: Sequence[PlanRow], done: Collection[str] = ()) -> list[str]:
         lines.append(
             f"{len(shares)} leave out up to {max(shares):.0%} of the images in each epoch, other "
             "ones every time, since they fill no whole step: cells of other batches see more; for "
-            "equal budgets choose a data_fraction that the largest batch divides"
+            "equal budgets choose a data_fraction whose number of images is a multiple of the "
+            "largest batch"
         )
     ahead = [row for row in rows if row.cell_id not in done]
     if len(ahead) < len(rows):
@@ -69,10 +71,3 @@ def _never_scaled(rows: Sequence[PlanRow]) -> list[str]:
     """Techniques whose scaling rule acts in none of their cells."""
     acting = {row.technique for row in rows if not row.idle_rule}
     return [name for name in dict.fromkeys(row.technique for row in rows) if name not in acting]
-
-
-def clock(seconds: float) -> str:
-    """h:mm:ss, or m:ss below an hour."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from rich.console import Console
 
+from jobs.clock import clock
 from jobs.plan import PlanRow
-from jobs.plan_remarks import clock, summary
+from jobs.plan_remarks import summary
 
 #: Of what sets cells apart: columns of their own; a target's words are told below the table.
 _TOLD = {"batch", "epochs", "base_lr", "target"}

@@ -117,9 +117,9 @@ class Technique(Frozen):
             and self.optimizer.fix_norm
         ):
             raise ValueError(
-                "optimizer muon: fix_norm gives convolutions a fixed length, which is of no effect "
-                "only where normalisation follows, and that is none: say fix_norm: false, or "
-                "normalisation: batch_norm"
+                "optimizer muon: fix_norm, which is on by default, gives convolutions a fixed "
+                "length; only normalisation behind them makes that harmless, and normalisation is "
+                "none: say fix_norm: false, or normalisation: batch_norm"
             )
         return self
 

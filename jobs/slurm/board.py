@@ -13,7 +13,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from jobs.display import WIDE, clock, of_all
+from jobs.clock import clock
+from jobs.display import WIDE, of_all
 from jobs.ledger import Standing
 from jobs.plan_view import common_start
 from jobs.slurm.inventory import Place

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from jobs.plan_remarks import clock
+from jobs.clock import clock
 from jobs.sites import NamedSite
 from jobs.slurm.budget import Cost, charged, hours
 from jobs.slurm.units import Array, waves

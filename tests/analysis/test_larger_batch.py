@@ -57,17 +57,32 @@ def test_only_the_two_ends_count_and_only_of_one_workload() -> None:
     assert found["context"].tolist() == ["3 epochs", "6 epochs"]
 
 
-def test_one_batch_reached_in_two_ways_is_not_one_condition() -> None:
-    """The largest batch is that of the most ranks; runs that accumulate it stay out."""
-    row = kept(arm(SMALL), arm([0.1, 0.1], accumulation=4), arm(LARGE, gpus=4)).iloc[0]
-    assert (row["gpus_large"], row["accumulation_large"], row["n_large"]) == (4, 1, 3)
+def test_one_batch_reached_in_two_ways_is_of_the_ranks_that_have_both() -> None:
+    """Where the ranks need not differ, nothing but the batch does."""
+    two = {"gpus": 2, "scaling": "strong"}
+    one = {"gpus": 1, "scaling": "strong"}
+    row = kept(
+        arm([0.1, 0.1], batch_per_rank=32, **one), arm([0.2, 0.2], batch_per_rank=64, **one),
+        arm(SMALL, batch_per_rank=16, **two), arm(LARGE, batch_per_rank=32, **two),
+        arm([0.3, 0.3], batch_per_rank=16, gpus=4, scaling="strong"),
+    ).iloc[0]  # fmt: skip
+    assert (row["gpus_small"], row["gpus_large"]) == (2, 2)
+    assert (row["n_small"], row["n_large"]) == (3, 3)
     assert row["accuracy_large"] == pytest.approx(sum(LARGE) / 3)
+
+
+def test_else_the_smallest_is_of_the_fewest_ranks_and_the_largest_of_the_most() -> None:
+    row = kept(arm(SMALL), arm([0.1, 0.1], gpus=4), arm(LARGE, gpus=8, batch_per_rank=8)).iloc[0]
+    assert (row["gpus_small"], row["gpus_large"], row["n_large"]) == (1, 8, 3)
 
 
 def test_a_diverged_run_counts_as_chance() -> None:
     row = kept(arm(SMALL), arm(LARGE, gpus=4, diverged=1)).iloc[0]
     assert row["n_diverged_large"] == 1
     assert row["accuracy_large"] == pytest.approx((0.1 + 0.55 + 0.53) / 3)
+    runs = runs_frame([*arm(SMALL), *arm(LARGE, gpus=4, diverged=1)])
+    (shown,) = larger_batch_view(larger_batch_table(runs, ["naive"]), runs).rows
+    assert shown[6].endswith("(1 diverged)") and "diverged" not in shown[5]
 
 
 def test_what_cannot_be_compared_says_why() -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from jobs.display import Board, LiveDisplay, PlainDisplay, Row, clock, numbers
+from jobs.display import Board, LiveDisplay, PlainDisplay, Row, numbers
 from jobs.ledger import NEW, RUNNING, Standing
 from tests.builders import config, epoch
 from train.technique import Technique
@@ -210,11 +210,3 @@ def test_a_table_of_any_terminals_size_shows_what_runs(tmp_path, width: int, run
         (line,) = [line for line in lines if "running" in line]
         assert f"s{running}-" in line and "0/4" in line and "starting" in line
         assert {*NAMES, "state", "time", "cell"} <= set(" ".join(lines).split())
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(None, ""), (0.4, "0:00"), (59.6, "1:00"), (3599, "59:59"), (7200, "120:00")],
-)
-def test_clock(seconds: float | None, text: str) -> None:
-    assert clock(seconds) == text

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from jobs.estimate import Rate, rate_key
 from jobs.plan import PlanRow, plan_rows
-from jobs.plan_remarks import clock, summary
+from jobs.plan_remarks import summary
 from jobs.plan_view import render_plan
 from train.config import ConfigError, RunConfig, Target
 from train.schedule_config import Grow
@@ -210,15 +210,6 @@ def test_a_narrow_terminal_gets_lines_that_fit() -> None:
     for run in runs:  # what all ids begin with is left out, the rest is whole
         assert f"..{run.cell_id().removeprefix('digits-cnn-')} " in narrow
     assert "launch lines" not in narrow
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0, "0:00"), (59.6, "1:00"), (65, "1:05"), (3599, "59:59"), (3600, "1:00:00"),
-     (90_061, "25:01:01")],
-)  # fmt: skip
-def test_clock(seconds: float, text: str) -> None:
-    assert clock(seconds) == text
 
 
 def test_finished_cells_are_shown_as_done_and_cost_nothing() -> None:

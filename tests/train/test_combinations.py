@@ -91,7 +91,7 @@ WARM = {"lr_scaling": "sqrt"}
         ),
         (
             {"optimizer": Muon()}, {"model": "resnet_mini"},
-            "fix_norm gives convolutions a fixed length.* say fix_norm: false",
+            "fix_norm, which is on by default, .* say fix_norm: false",
         ),
         (
             {"augmentation": CropFlip(cutout=64)}, {"dataset": "folder:a"},

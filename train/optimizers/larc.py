@@ -27,8 +27,8 @@ class LarcRule:
         w, g = tf.norm(variable), tf.norm(gradient)
         moving = tf.logical_and(w > 0, g > 0)
         # one sum: a chain of additions is put into another order in each replica's graph
-        bound = tf.reduce_sum(tf.stack([g, config.weight_decay * w, config.epsilon]))
-        local = config.trust * w / bound
+        below = tf.reduce_sum(tf.stack([g, config.weight_decay * w, config.epsilon]))
+        local = config.trust * w / below
         # a rate of zero, as where a warm-up starts, makes this 1
         factor = tf.minimum(local / rate, 1.0) if config.clip else local
         kept = tf.logical_and(moving, tf.logical_and(config.clip, local >= rate))
