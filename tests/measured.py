@@ -1,5 +1,5 @@
-"""The tables of docs/results.md, from the records in docs/measured: `python -m tests.measured`
-prints them, and a test compares them with the page."""
+"""The tables of docs/results.md, from the records in docs/measured, and those of docs/partial, with
+records of sweeps that go on: `python -m tests.measured` prints them, a test compares the pages."""
 
 from __future__ import annotations
 
@@ -14,22 +14,25 @@ from analysis.report import build_report
 
 ROOT = Path(__file__).resolve().parents[1]
 MEASURED = ROOT / "docs" / "measured"
+PARTIAL = ROOT / "docs" / "partial"
+#: folder of sweeps -> the page that shows their tables
+PAGES = {MEASURED: ROOT / "docs" / "results.md", PARTIAL: PARTIAL / "README.md"}
 _RULE = {"left": ":---", "right": "---:"}
 
 
-def sweeps() -> list[str]:
-    return sorted(folder.name for folder in MEASURED.iterdir() if folder.is_dir())
+def sweeps() -> list[Path]:
+    return sorted(folder for root in PAGES for folder in root.iterdir() if folder.is_dir())
 
 
-def table(name: str) -> str:
+def table(folder: Path) -> str:
     """What each condition reaches, or of many conditions what they keep as the batch grows; for
     techniques and for libraries how they compare."""
-    frames = build_report(load_sweep(MEASURED / name), draw=False).frames
+    frames = build_report(load_sweep(folder), draw=False).frames
     text = headline(frames)
     if len(frames["claims"]):
         text += "\n" + _markdown(
-            [("against naive", "left"), ("global batch", "right"), ("difference", "right"),
-             ("95 % interval", "right"), ("p (Holm)", "right"), ("verdict", "left")],
+            [("against naive", "left"), ("global batch", "right"),
+             ("difference, 95 % interval", "right"), ("p (Holm)", "right"), ("verdict", "left")],
             [_claim(row) for _, row in frames["claims"].iterrows()],
         )  # fmt: skip
     if len(frames["frameworks"]):
@@ -71,19 +74,28 @@ def _kept(frame: pd.DataFrame) -> str:
 def _change(row: pd.Series) -> list[str]:
     return [
         row["technique_label"],
-        f"{row['accuracy_small']:.3f} ± {row['half_width_small']:.3f}",
-        f"{row['accuracy_large']:.3f} ± {row['half_width_large']:.3f}",
-        f"{row['difference']:+.3f} ({row['difference_low']:+.3f} to {row['difference_high']:+.3f})",
+        *(_mean(row[f"accuracy_{end}"], row[f"half_width_{end}"]) for end in ("small", "large")),
+        _difference(row),
         f"{row['n_small']} + {row['n_large']}",
-    ]  # fmt: skip
+    ]
 
 
 def _claim(row: pd.Series) -> list[str]:
+    p = row["p_holm"]
     return [
-        row["technique_label"], f"{row['global_batch']:,}", f"{row['difference']:+.3f}",
-        f"{row['difference_low']:+.3f} to {row['difference_high']:+.3f}",
-        p_value(row["p_holm"]), row["verdict"],
+        row["technique_label"], f"{row['global_batch']:,}", _difference(row),
+        "n=1" if pd.isna(p) else p_value(p), row["verdict"],
     ]  # fmt: skip
+
+
+def _mean(mean: float, half: float) -> str:
+    return f"{mean:.3f} (n=1)" if pd.isna(half) else f"{mean:.3f} ± {half:.3f}"
+
+
+def _difference(row: pd.Series) -> str:
+    low, high = row["difference_low"], row["difference_high"]
+    between = "n=1" if pd.isna(low) else f"{low:+.3f} to {high:+.3f}"
+    return f"{row['difference']:+.3f} ({between})"
 
 
 def _by_batch(frame: pd.DataFrame) -> pd.DataFrame:
@@ -118,4 +130,4 @@ def _markdown(head: list[tuple[str, str]], rows: list[list[str]]) -> str:
 
 if __name__ == "__main__":
     for sweep in sweeps():
-        print(f"{sweep}\n\n{table(sweep)}")
+        print(f"{sweep.name}\n\n{table(sweep)}")

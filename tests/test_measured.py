@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.measured import MEASURED, ROOT, sweeps, table
+from tests.measured import MEASURED, PAGES, sweeps, table
 from train.config import RunConfig
 from train.record import read_record
 
-PAGE = ROOT / "docs" / "results.md"
+EACH = pytest.mark.parametrize("sweep", sweeps(), ids=lambda folder: folder.name)
 
 
-@pytest.mark.parametrize("name", sweeps())
-def test_the_page_shows_the_table_of_the_records(name: str) -> None:
-    assert table(name) in PAGE.read_text(), f"python -m tests.measured prints that of {name}"
+@EACH
+def test_the_page_shows_the_table_of_the_records(sweep: Path) -> None:
+    page = PAGES[sweep.parent]
+    assert table(sweep) in page.read_text(), f"{page}: python -m tests.measured prints the table"
 
 
-@pytest.mark.parametrize("name", sweeps())
-def test_records_are_those_of_clean_checkouts_and_their_own_configs(name: str) -> None:
-    files = sorted((MEASURED / name).glob("*/record.json"))
+@EACH
+def test_records_are_those_of_clean_checkouts_and_their_own_configs(sweep: Path) -> None:
+    files = sorted(sweep.glob("*/record.json"))
     assert files
     for file in files:
         record = read_record(file)
