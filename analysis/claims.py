@@ -13,9 +13,9 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.display import joined
-from analysis.frames import frame, in_order, unequal_budget, values, workloads
-from analysis.stats import ALPHA, Difference, holm, pooled_sd, seeds_to_decide, welch
+from analysis.frames import frame, in_order
+from analysis.scores import compared, workloads
+from analysis.stats import ALPHA, holm, pooled_sd, seeds_to_decide
 
 REFERENCE = "naive"
 _TEXT, _INT, _REAL = "string", "Int64", "Float64"
@@ -84,9 +84,7 @@ def _compared(arm: pd.DataFrame, other: pd.DataFrame) -> dict[str, Any]:
         why = _NO_COMMON if len(other) else "no usable run of the reference technique"
         return {**row, "p": None, "why": why, "spread": (None, None)}
     arm, other = (runs[_place(runs) == at] for runs in (arm, other))
-    stopped = arm["target"].notna().any()
-    scores, baseline = ([] if stopped else values(runs["scored_accuracy"]) for runs in (arm, other))
-    found = welch(scores, baseline)
+    scores, baseline, found, told = compared(arm, other, "the reference", _STOPPED)
     return {
         **row,
         "context": arm["context"].iloc[0],
@@ -102,13 +100,7 @@ def _compared(arm: pd.DataFrame, other: pd.DataFrame) -> dict[str, Any]:
         "difference_low": found.low,
         "difference_high": found.high,
         "p": found.p,
-        "why": _STOPPED
-        if stopped
-        else joined(
-            [_why(found, pd.concat([arm, other])), unequal_budget(arm, other, "the reference")],
-            "; ",
-        )
-        or None,
+        "why": told,
         "spread": (found.value, pooled_sd(scores, baseline)),
     }
 
@@ -126,12 +118,6 @@ def _place(runs: pd.DataFrame) -> pd.Series[Any]:
 
 def _largest_common(arm: pd.DataFrame, other: pd.DataFrame) -> tuple[Any, ...] | None:
     return max(set(_place(arm)) & set(_place(other)), default=None)
-
-
-def _why(found: Difference, runs: pd.DataFrame) -> str:
-    if found.value is None:
-        return "; ".join(dict.fromkeys(runs["scored_accuracy_why"].dropna()))
-    return found.why or ""
 
 
 def _verdict(row: dict[str, Any]) -> str:

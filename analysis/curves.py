@@ -11,7 +11,17 @@ import pandas as pd
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from analysis.frames import frame
-from analysis.plots import Figure, Look, empty, head, legend, small_multiples, style, to_svg
+from analysis.plots import (
+    Figure,
+    Look,
+    empty,
+    head,
+    legend,
+    looks_of,
+    small_multiples,
+    style,
+    to_svg,
+)
 
 _TEXT, _INT, _REAL = "string", "Int64", "Float64"
 COLUMNS: dict[str, str] = {
@@ -73,7 +83,7 @@ def curves(
     if not len(data):
         return empty(quantity.key, quantity.title, why, data)
     panels = list(dict.fromkeys(data["panel"]))
-    there = {label: look for label, look in seen.items() if label in set(data["technique"])}
+    there = looks_of(seen, data)
     with style():
         canvas, axes = small_multiples(len(panels), len(there), share_y=True)
         for axis, panel in zip(axes, panels, strict=True):

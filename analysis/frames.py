@@ -46,11 +46,6 @@ EPOCH_COLUMNS: dict[str, str] = {
     "gradient_norm": _REAL, "gain": _REAL, "trust_median": _REAL, "trust_smallest": _REAL,
     "trust_largest": _REAL, "trust_clipped_share": _REAL,
 }  # fmt: skip
-#: What is trained on what, for how long: rows that differ in it answer different questions.
-_WORKLOAD = ("dataset", "image_size", "model", "pretrained", "data_fraction", "validate_on",
-             "partition", "framework", "target", "epochs")  # fmt: skip
-#: A larger difference than that of an epoch's remainder is another budget.
-_SAME_BUDGET = 0.05
 _SORTED_BY = ("_place", "technique_label", "context", "gpus", "global_batch")
 
 
@@ -75,25 +70,6 @@ def _by_numbers(column: pd.Series[Any]) -> pd.Series[Any]:
     return column.str.replace(
         r"(\d+)(\.\d+)?", lambda found: found[1].zfill(12) + (found[2] or ""), regex=True
     )
-
-
-def workloads(runs: pd.DataFrame) -> list[str]:
-    """Per run: the text that runs of the same data, model, library and epochs share."""
-    return [
-        key({name: None if pd.isna(run[name]) else str(run[name]) for name in _WORKLOAD})
-        for _, run in runs.iterrows()
-    ]
-
-
-def unequal_budget(arm: pd.DataFrame, other: pd.DataFrame, other_name: str) -> str:
-    """What one side saw more or less of images than the other; empty for equal budgets."""
-    images = [
-        runs.loc[runs["status"] == "completed", "images"].astype(float).mean()
-        for runs in (arm, other)
-    ]
-    if any(pd.isna(seen) for seen in images) or abs(images[0] / images[1] - 1) < _SAME_BUDGET:
-        return ""
-    return f"no equal budget: it saw {images[0] / images[1]:.2g} times the images of {other_name}"
 
 
 def values(column: pd.Series[Any]) -> list[float]:

@@ -10,7 +10,6 @@ from analysis.display import (
     Row,
     Table,
     count,
-    interval,
     joined,
     number,
     plain_rows,
@@ -19,7 +18,7 @@ from analysis.display import (
 )
 from analysis.frameworks import MARGIN
 from analysis.stats import ONE_RUN
-from analysis.tables import ranks_column
+from analysis.tables import difference_text, ranks_column
 
 
 def frameworks_view(table: pd.DataFrame, runs: pd.DataFrame) -> Table:
@@ -65,20 +64,18 @@ def _row(row: Row, notes: Notes) -> tuple[str, ...]:
         count(row["global_batch"]),
         f"{row['n_reference']} / {row['n']}",
         f"{significant(row['images_per_s_reference'])} / {significant(row['images_per_s'])}",
-        _with_interval(row, "ratio", 2, notes),
+        _ratio(row, notes),
         str(row["speed"]),
-        _with_interval(row, "difference", 3, notes),
+        difference_text(row, notes, row["difference_why"]),
         str(row["verdict"]),
     )
 
 
-def _with_interval(row: Row, name: str, digits: int, notes: Notes) -> str:
-    value, low, high, why = (row[f"{name}{part}"] for part in ("", "_low", "_high", "_why"))
+def _ratio(row: Row, notes: Notes) -> str:
+    value, low, high, why = (row[f"ratio{part}"] for part in ("", "_low", "_high", "_why"))
     if value is None:
         return notes.missing(why)
-    signed = name == "difference"
-    shown = f"{value:+.{digits}f}" if signed else number(value, digits)
     if low is not None:
-        ends = f"[{number(low, digits)}, {number(high, digits)}]"
-        return f"{shown} {interval(low, high, digits) if signed else ends}"
-    return f"{shown} ({ONE_RUN})" if why == ONE_RUN else joined([shown, notes.mark(why)])
+        return f"{number(value, 2)} [{number(low, 2)}, {number(high, 2)}]"
+    mark = f"({ONE_RUN})" if why == ONE_RUN else notes.mark(why)
+    return joined([number(value, 2), mark])

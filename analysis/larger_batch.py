@@ -18,16 +18,16 @@ from analysis.display import (
     Row,
     Table,
     count,
-    interval,
     joined,
     number,
     plain_rows,
     with_context,
 )
-from analysis.frames import frame, in_order, unequal_budget, values, workloads
+from analysis.frames import frame, in_order
 from analysis.labels import without_batch
-from analysis.stats import ONE_RUN, Mean, mean_t, welch
-from analysis.tables import ranks_column
+from analysis.scores import compared, workloads
+from analysis.stats import Mean, mean_t
+from analysis.tables import difference_text, ranks_column
 
 _TEXT, _INT, _REAL = "string", "Int64", "Float64"
 ENDS = ("small", "large")
@@ -58,23 +58,17 @@ def larger_batch_table(runs: pd.DataFrame, techniques: Sequence[str]) -> pd.Data
 
 def _row(runs: pd.DataFrame) -> dict[str, Any]:
     small, large = _ends(runs)
-    stopped = runs["target"].notna().any()
-    scores = [[] if stopped else values(end["scored_accuracy"]) for end in (small, large)]
-    found = welch(scores[1], scores[0])
-    missing = "; ".join(dict.fromkeys(pd.concat([small, large])["scored_accuracy_why"].dropna()))
-    why = found.why if found.value is not None else missing
+    after, before, found, why = compared(large, small, "the smaller batch", _STOPPED)
     return {
         "technique": runs["technique"].iloc[0],
         "technique_label": runs["technique_label"].iloc[0],
         "context": without_batch(large["context"].iloc[0]),
-        **_end("small", small, mean_t(scores[0])),
-        **_end("large", large, mean_t(scores[1])),
+        **_end("small", small, mean_t(before)),
+        **_end("large", large, mean_t(after)),
         "difference": found.value,
         "difference_low": found.low,
         "difference_high": found.high,
-        "why": _STOPPED
-        if stopped
-        else joined([why or "", unequal_budget(large, small, "the smaller batch")], "; ") or None,
+        "why": why,
     }
 
 
@@ -142,7 +136,7 @@ def _view_row(row: Row, notes: Notes) -> tuple[str, ...]:
         _both(row, "steps"),
         f"{row['n_small']} / {row['n_large']}",
         *(_accuracy(row, end) for end in ENDS),
-        _change(row, notes),
+        difference_text(row, notes, row["why"]),
     )
 
 
@@ -162,13 +156,3 @@ def _accuracy(row: Row, end: str) -> str:
             f"({diverged} diverged)" if diverged else "",
         ]
     )
-
-
-def _change(row: Row, notes: Notes) -> str:
-    change, low, high = (row[f"difference{part}"] for part in ("", "_low", "_high"))
-    if change is None:
-        return notes.missing(row["why"])
-    if low is None:
-        mark = f"({ONE_RUN})" if row["why"] == ONE_RUN else notes.mark(row["why"])
-        return joined([f"{change:+.3f}", mark])
-    return joined([f"{change:+.3f} {interval(low, high, 3)}", notes.mark(row["why"])])

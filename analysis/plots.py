@@ -92,6 +92,12 @@ def looks(labels: Sequence[str]) -> dict[str, Look]:
     }
 
 
+def looks_of(seen: Mapping[str, Look], data: pd.DataFrame) -> dict[str, Look]:
+    """The looks of those techniques that the data have, in the order of all."""
+    there = set(data["technique"])
+    return {label: look for label, look in seen.items() if label in there}
+
+
 def small_multiples(panels: int, series: int, *, share_y: bool) -> tuple[Canvas, list[Any]]:
     """A canvas with ``panels`` axes in full rows where it can; call within :func:`style`.
 

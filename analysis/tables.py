@@ -12,6 +12,7 @@ from analysis.display import (
     Row,
     Table,
     count,
+    interval,
     joined,
     number,
     percent,
@@ -136,6 +137,17 @@ def _with_interval(row: Row, name: str, notes: Notes) -> str:
         if why == ONE_RUN
         else f"{number(mean, 3)} {notes.mark(why)}"
     )
+
+
+def difference_text(row: Row, notes: Notes, why: Any) -> str:
+    """With its interval; ``why``: why it has none, or what to know of it."""
+    value, low, high = (row[f"difference{part}"] for part in ("", "_low", "_high"))
+    if value is None:
+        return notes.missing(why)
+    if low is None and why == ONE_RUN:
+        return f"{value:+.3f} ({ONE_RUN})"
+    between = "" if low is None else interval(low, high, 3)
+    return joined([f"{value:+.3f}", between, notes.mark(why)])
 
 
 def scaling_view(table: pd.DataFrame, runs: pd.DataFrame) -> Table:

@@ -11,7 +11,17 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from analysis.frames import frame, values
 from analysis.labels import without_scaling
-from analysis.plots import Figure, Look, empty, head, legend, small_multiples, style, to_svg
+from analysis.plots import (
+    Figure,
+    Look,
+    empty,
+    head,
+    legend,
+    looks_of,
+    small_multiples,
+    style,
+    to_svg,
+)
 from analysis.scaling import series_of
 from analysis.stats import geometric_mean
 
@@ -31,15 +41,15 @@ def throughput_figure(runs: pd.DataFrame, seen: Mapping[str, Look], why: str) ->
     if not len(data):
         return empty(KEY, TITLE, why, data)
     panels = list(dict.fromkeys(data["panel"]))
-    drawn = {label: look for label, look in seen.items() if label in set(data["technique"])}
+    there = looks_of(seen, data)
     with style():
-        canvas, axes = small_multiples(len(panels), len(drawn), share_y=True)
+        canvas, axes = small_multiples(len(panels), len(there), share_y=True)
         for axis, panel in zip(axes, panels, strict=True):
             _draw(axis, data[data["panel"] == panel], seen)
             head(axis, panel)
         _scale_y(axes[0], data["images_per_s"])
         axes[0].set_ylabel("images/s (log₂)")
-        legend(canvas, drawn, _signs(data))
+        legend(canvas, there, _signs(data))
         svg = to_svg(canvas)
     return Figure(KEY, TITLE, _caption(data), data, svg)
 

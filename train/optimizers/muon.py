@@ -19,6 +19,10 @@ def as_kernel(matrix: tf.Tensor, shape: tf.TensorShape) -> tf.Tensor:
     return tf.reshape(tf.transpose(matrix), shape)
 
 
+def _is_convolution(variable: tf.Variable) -> bool:
+    return len(variable.shape) == 4
+
+
 class MuonOptimizer(OwnOptimizer):
     """Jordan et al. 2024, as in cifar10-airbench's airbench94_muon.py.
 
@@ -42,8 +46,7 @@ class MuonOptimizer(OwnOptimizer):
         self._squares = {key(variable): add(variable, "v") for variable in rest}
 
     def _orthogonalises(self, variable: tf.Variable) -> bool:
-        rank = len(variable.shape)
-        return rank == 4 or (rank == 2 and self._config.dense)
+        return _is_convolution(variable) or (len(variable.shape) == 2 and self._config.dense)
 
     def update_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
         if self._orthogonalises(variable):
@@ -58,7 +61,7 @@ class MuonOptimizer(OwnOptimizer):
         direction = gradient + config.momentum * m if config.nesterov else m
         matrix = newton_schulz(as_matrix(direction), config.newton_schulz_steps)
         weight = tf.convert_to_tensor(variable)
-        if config.fix_norm and len(variable.shape) == 4:
+        if config.fix_norm and _is_convolution(variable):
             norm = tf.norm(weight)
             wanted = float(variable.shape[-1]) ** 0.5
             weight *= where_both(norm, norm, wanted / norm)
