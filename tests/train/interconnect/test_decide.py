@@ -10,10 +10,14 @@ import pytest
 from train.interconnect.decide import decide
 from train.interconnect.matrix import matrix_of
 from train.interconnect.peers import Limits
-from train.interconnect.rounds import Pair, everyone, some_partners
+from train.interconnect.rounds import Pair, Round, both_ways, circle, some_partners
 from train.interconnect.suspects import Decision
 
 SAMPLES = 7
+
+
+def everyone(count: int) -> list[Round]:
+    return both_ways(circle(count))
 
 
 class Fabric:

@@ -46,12 +46,15 @@ OPTIMIZERS = {
     "lars": Lars(),
     # a trust so small that it binds in some layers of this network, and in others not
     "larc": Larc(trust=1e-4),
-    "muon": Muon(rest="lamb", dense=True),
+    # the network has no normalisation, which fixed norms of convolutions would need
+    "muon": Muon(rest="lamb", dense=True, fix_norm=False),
 }
 STEPS = 20
 RATES = {
     "adam": 0.002, "lamb": 0.01, "lamb_excluding": 0.01, "adamw": 0.002, "novograd": 0.002,
     "novograd_tfa": 0.002, "lars": 2.0,
+    # every direction of a kernel moves by the rate, also those whose gradient is mostly round-off
+    "muon": 0.002,
 }  # fmt: skip
 
 
