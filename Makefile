@@ -115,7 +115,7 @@ test: setup-dev ## all tests that this machine can run
 	@$(PY) -m pytest -n 2 --dist loadgroup $$TESTS
 
 invariants: setup-dev ## prove each technique: technique x invariant x observed error
-	@$(PY) -m pytest -q -m invariant tests
+	@$(PY) -m pytest -q -m invariant --whole-proof tests
 
 bench: setup-dev ## what the ghost layer costs, as ratios within one run
 	@$(PY) -m train.bench_ghost

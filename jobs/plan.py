@@ -37,6 +37,8 @@ class PlanRow:
     left_out: float = 0.0  # largest share of the images that an epoch has no whole step for
     idle_rule: bool = False  # its rule scales by global / base batch, and both are the same
     flat_warmup: bool = False  # its warm-up climbs from the base rate, which is no lower
+    undecayed: bool = False  # AdaScale with a schedule whose end it may not reach
+    shortened: bool = False  # regime adaptation of a batch below the base batch: fewer epochs
     target: str | None = None  # what it stops at, in words
     apart: tuple[tuple[str, str], ...] = ()  # settings that set it apart from others of the sweep
 
@@ -91,6 +93,11 @@ def _row(plan: RunPlan, rates: Rates) -> PlanRow:
         and config.global_batch == config.technique.base_batch,
         flat_warmup=config.technique.warmup_epochs > 0
         and config.technique.warmup_from == "base"
+        and config.global_batch < config.technique.base_batch,
+        undecayed=config.technique.lr_scaling == "adascale"
+        and config.technique.schedule.name != "constant"
+        and config.global_batch > config.technique.base_batch,
+        shortened=config.technique.regime_adaptation
         and config.global_batch < config.technique.base_batch,
         target=config.target.in_words() if config.target else None,
     )

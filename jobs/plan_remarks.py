@@ -23,16 +23,29 @@ def summary(rows: Sequence[PlanRow], done: Collection[str] = ()) -> list[str]:
         lines.append(
             f"{accumulated} accumulate up to {most} batches per step: the gradients of as many "
             "times the ranks, batch norm per batch, in more time; not alike: moving averages (they "
-            "move once per batch), noise and dropout draws"
+            "move once per batch), noise and dropout draws, what compression rounds"
         )
     targets = Counter(row.target for row in rows if row.target)
     for goal, count in targets.items():
         lines.append(f"{count} stop at {goal}, or when that is out of reach")
-    if flat := [row.cell_id for row in rows if row.flat_warmup]:
+    if flat := [row for row in rows if row.flat_warmup]:
         lines.append(
             f"{len(flat)} have a warm-up that climbs nowhere, from the base rate to a lower one ("
-            f"{flat[0]}{', ...' if len(flat) > 1 else ''}): their batch is below base_batch; say "
+            f"{_few(flat)}): their batch is below base_batch; say "
             "warmup_from: zero, or warmup_epochs: 0"
+        )
+    if short := [row for row in rows if row.shortened]:
+        lines.append(
+            f"{len(short)} have regime_adaptation and a batch below base_batch ({_few(short)}), so "
+            f"they train fewer epochs, down to {min(row.epochs for row in short)}: set base_batch "
+            "to the smallest batch, or leave regime_adaptation out"
+        )
+    if undecayed := [row for row in rows if row.undecayed]:
+        lines.append(
+            f"{len(undecayed)} have AdaScale and a schedule that decays ({_few(undecayed)}): it is "
+            "read on the clock of gains and ends with the steps of base_batch, so where the mean "
+            "gain stays below batch / base_batch the run ends before, at a higher rate than other "
+            "rows: say schedule: constant for it"
         )
     if idle := _never_scaled(rows):
         lines.append(
@@ -65,6 +78,10 @@ def summary(rows: Sequence[PlanRow], done: Collection[str] = ()) -> list[str]:
         total += f", {len(ahead) - len(known)} never run here left out"
     sources = Counter(row.source for row in ahead if row.seconds is not None)
     return [*lines, total, *(f"  {n} estimated from {source}" for source, n in sources.items())]
+
+
+def _few(rows: Sequence[PlanRow]) -> str:
+    return f"{rows[0].cell_id}{', ...' if len(rows) > 1 else ''}"
 
 
 def _never_scaled(rows: Sequence[PlanRow]) -> list[str]:

@@ -29,6 +29,8 @@ class Finding:
         return math.isfinite(self.error) and abs(self.error) <= self.bound
 
 
+#: What the whole proof consists of: T0 to T16 of each algorithm, the noise scale, Muon.
+WHOLE = {*(f"T{number}" for number in range(17)), "S2", "S5"}
 FINDINGS = pytest.StashKey[list[Finding]]()
 
 
@@ -58,11 +60,31 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[FINDINGS] = []
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--whole-proof", action="store_true", help="fail where an invariant was not shown at all"
+    )
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if session.config.getoption("--whole-proof") and missing(session.config.stash[FINDINGS]):
+        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+
+
 def pytest_terminal_summary(config: pytest.Config) -> None:
     findings = config.stash[FINDINGS]
     if not findings or config.getoption("-m") != "invariant":
         return
-    Console(width=130).print(table_of(findings))
+    console = Console(width=130)
+    console.print(table_of(findings))
+    if config.getoption("--whole-proof") and (gaps := missing(findings)):
+        console.print(f"[red]Not shown at all: {', '.join(gaps)}[/]")
+
+
+def missing(findings: list[Finding]) -> list[str]:
+    """Parts of the whole proof that no test has reported: one that lost the fixture, say, or that
+    failed before it got there."""
+    return sorted(WHOLE - {_number(found.technique) for found in findings})
 
 
 def table_of(findings: list[Finding]) -> Table:
@@ -86,5 +108,9 @@ def table_of(findings: list[Finding]) -> Table:
 
 
 def _place(technique: str) -> tuple[int, str]:
-    number = technique.split(maxsplit=1)[0].removeprefix("T")
+    number = _number(technique).removeprefix("T")
     return (int(number) if number.isdigit() else 99, technique)
+
+
+def _number(technique: str) -> str:
+    return technique.split(maxsplit=1)[0]

@@ -28,6 +28,7 @@ class Progress:
     position: float  # of the schedule's clock
     adascale: tuple[float, ...] | None  # its averages, where there are any
     skipped_in_a_row: int  # steps up to the last one
+    alarms: tuple[str, ...] = ()
 
     @property
     def epochs_done(self) -> int:
@@ -43,6 +44,7 @@ class _Meta(Frozen):
     position: float
     adascale: tuple[float, ...] | None
     skipped_in_a_row: int
+    alarms: tuple[str, ...] = ()
 
 
 def _identity(config: RunConfig, fingerprint: str) -> str:
@@ -69,6 +71,7 @@ def save(
         position=progress.position,
         adascale=progress.adascale,
         skipped_in_a_row=progress.skipped_in_a_row,
+        alarms=progress.alarms,
     )
     arrays = {f"v{i}": variable.numpy() for i, variable in enumerate(variables)}
     arrays["meta"] = np.frombuffer(meta.model_dump_json().encode(), np.uint8)
@@ -117,5 +120,10 @@ def restore(
     for variable, value in zip(variables, values, strict=True):
         variable.assign(value)
     return Progress(
-        meta.epochs, meta.last_rate, meta.position, meta.adascale, meta.skipped_in_a_row
+        meta.epochs,
+        meta.last_rate,
+        meta.position,
+        meta.adascale,
+        meta.skipped_in_a_row,
+        meta.alarms,
     )

@@ -32,8 +32,15 @@ class Tally:
         self.results.append(result)
 
     def sums(self) -> Floats:
-        """float64 [3]: loss x images, correct, images of this rank; to be summed over ranks."""
-        table = [(r.loss * r.images, r.correct, r.images) for r in self.results]
+        """float64 [4] of this rank, to be summed over ranks: loss x images, images of that loss,
+        correct, images. A loss that overflowed in half precision, in a step that was skipped for
+        it, is left out: the run goes on as if that step had not been."""
+        table = [
+            (r.loss * r.images, r.images, r.correct, r.images)
+            if math.isfinite(r.loss) or not r.skipped
+            else (0.0, 0, r.correct, r.images)
+            for r in self.results
+        ]
         return np.asarray(table, np.float64).sum(axis=0)
 
     @property
@@ -97,7 +104,7 @@ class Measured:
     """What an epoch needs for its record besides its steps; equal on all ranks but the seconds."""
 
     attempt: int
-    sums: Floats  # loss x images, correct, images: of all ranks
+    sums: Floats  # as those of a tally, of all ranks
     checked: Evaluation | None  # None where the epoch was broken off
     train_s: float
     eval_s: float
@@ -107,7 +114,7 @@ def epoch_record(
     config: RunConfig, plan: EpochPlan, tally: Tally, measured: Measured, *, labelled: bool
 ) -> EpochRecord:
     first, last, mean = tally.rates()
-    loss, correct, images = measured.sums
+    loss, counted, correct, images = measured.sums
     checked = measured.checked
     return EpochRecord(
         epoch=plan.number + 1,
@@ -119,7 +126,7 @@ def epoch_record(
         eval_s=measured.eval_s,
         lr_first=first,
         lr_last=last,
-        train_loss=_finite(loss / images),
+        train_loss=_finite(loss / counted) if counted else None,
         train_accuracy=float(correct / images) if labelled else None,
         validation_loss=_finite(checked.loss) if checked else None,
         validation_accuracy=checked.accuracy if checked and labelled else None,

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from train import checkpoint
-from train.batches import estimation_batches, process_batches
-from train.batchnorm import reduce_statistics, reestimate_statistics
+from train.batches import process_batches
 from train.budget import Budget, Stop
 from train.cell import build_parts
 from train.classification import classification
@@ -31,6 +30,7 @@ from train.record import (
 )
 from train.runtime import Runtime
 from train.schedule import EpochPlan
+from train.settle import settle_statistics
 from train.targets import Decision, decide, outcome
 from train.task import Unfinished
 from train.traces import CHECKPOINT_NAME, EPOCHS_NAME, rank_file
@@ -159,6 +159,7 @@ class Cell:
             self.step.resume_at(progress.last_rate)
             self.position = progress.position
             self.skipped_in_a_row = progress.skipped_in_a_row
+            self.alarms = list(progress.alarms)
             if self.step.adascale and progress.adascale:
                 self.step.adascale.restore(progress.adascale)
         keep_steps(self.steps_file, len(epochs))
@@ -179,7 +180,9 @@ class Cell:
         )  # fmt: skip
         for index, step_batches in enumerate(batches):
             got = time.perf_counter()
-            self.beat(f"training step {index + 1} of {plan.steps}, epoch {plan.number + 1}")
+            phase = f"training step {index + 1} of {plan.steps}, epoch {plan.number + 1}"
+            self.beat(phase)
+            self.step.beat = self._within(phase)
             rate = self.parts.plan.rate(self.position)
             result = self.step(step_batches, rate, plan.first_step + index)
             self.skipped_in_a_row = self.skipped_in_a_row + 1 if result.skipped else 0
@@ -193,33 +196,25 @@ class Cell:
         self.ranks.barrier()
         train_s = time.perf_counter() - begin
         sums = self.ranks.summed(tally.sums())
-        self._note(alarm_of(self.config, plan, tally))
+        self._note(alarm_of(self.config, plan, tally), plan.number + 1)
         begin = time.perf_counter()
-        self._settle_statistics(plan.number + 1)
+        # also where the epoch was broken off: the ranks end with one model in any case
+        settling = self._within(f"settling the batch-norm statistics after epoch {plan.number + 1}")
+        settle_statistics(self.config, self.data, self.parts, self.runtime, settling)
         self.checked = self.evaluate() if error is None else None
         eval_s = time.perf_counter() - begin if self.checked else 0.0
         measured = Measured(self.attempt, sums, self.checked, train_s, eval_s)
         labelled = self.data.labelled
         return epoch_record(self.config, plan, tally, measured, labelled=labelled), error
 
-    def _note(self, alarm: str | None) -> None:
-        if alarm and alarm not in self.alarms:
-            self.alarms.append(alarm)
+    def _within(self, phase: str) -> Beat:
+        """For what takes so long that it beats between its parts."""
+        return lambda part: self.beat(phase + part)
 
-    def _settle_statistics(self, epoch: int) -> None:
-        """Collective: one set of batch-norm statistics for all ranks; also where the epoch was
-        broken off, so that the ranks end with one model in any case."""
-        self.beat(f"settling the batch-norm statistics after epoch {epoch}")
-        rank, size = self.runtime.rank, self.runtime.size
-        if self.parts.twin:
-            self.parts.twin.show()
-        if self.config.technique.bn_statistics == "reestimated":
-            images = estimation_batches(self.config, self.data, self.parts.used, rank, size)
-            reestimate_statistics(self.model, images, size)
-        else:
-            reduce_statistics(self.model, size)
-        if self.parts.twin:
-            self.parts.twin.adopt()
+    def _note(self, alarm: str | None, epoch: int) -> None:
+        """The first one: later epochs say the same, with other numbers of steps."""
+        if alarm and not self.alarms:
+            self.alarms.append(f"epoch {epoch}: {alarm}")
 
     def _classified(self, epochs: int) -> Classification | None:
         """Of the last evaluation, made anew where the run was resumed after its last epoch."""
@@ -240,6 +235,7 @@ class Cell:
             progress = checkpoint.Progress(
                 tuple(epochs), self.step.last_rate, self.position,
                 adascale.state() if adascale else None, self.skipped_in_a_row,
+                tuple(self.alarms),
             )  # fmt: skip
             file = self.out / CHECKPOINT_NAME
             checkpoint.save(file, self.config, self.data.fingerprint, self.parts.state, progress)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import horovod.tensorflow as hvd
@@ -83,6 +83,8 @@ class TrainStep:
         self.seed = seed
         self.size = size
         self.adascale = adascale
+        #: told before each batch but a step's first: all of them together can take long on a CPU
+        self.beat: Callable[[str], None] = lambda _: None
         self.loss_scale = build_loss_scale(technique.precision)
         # what float16 would lose on its way between the ranks it loses in the backward pass too
         self._wire_scale = self.loss_scale if technique.compression == "fp16" else NoLossScale()
@@ -143,6 +145,8 @@ class TrainStep:
         sigma = self._sigma(batches)
         sums: tuple[Any, ...] | None = None
         for micro, (images, labels) in enumerate(batches):
+            if micro:
+                self.beat(f", batch {micro + 1} of {len(batches)}")
             # dropout and noise of each batch are drawn apart
             number = tf.constant(draw_number(step, micro), tf.int64)
             own = self._local(images, labels, number, tf.constant(sigma), noisy=sigma > 0)

@@ -89,11 +89,6 @@ class Technique(Frozen):
             )
         if self.reduction == "adasum":
             self._refuse_with_adasum()
-        if self.precision == "mixed_float16" and isinstance(self.optimizer, NovoGradTfa):
-            raise ValueError(
-                "optimizer novograd_tfa with precision mixed_float16: a first step that the loss "
-                "scale skips leaves its second moment unset; use novograd"
-            )
         if self.zero_gamma and isinstance(self.optimizer, NovoGradTfa):
             raise ValueError(
                 "optimizer novograd_tfa with zero_gamma: it divides by the norm of a variable's "

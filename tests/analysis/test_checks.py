@@ -29,6 +29,11 @@ def test_a_diverged_record_may_be_short_and_without_loss() -> None:
     assert rejections(early, early.cell_id) == ()
 
 
+def test_an_epoch_that_half_precision_skipped_whole_has_no_loss() -> None:
+    over = record(TWO, epoch_changes={"train_loss": None, "skipped_steps": 10})
+    assert rejections(over, over.cell_id) == ()
+
+
 @pytest.mark.parametrize(
     ("bad", "finding"),
     [

@@ -246,3 +246,30 @@ def test_what_a_cell_stops_at_is_told() -> None:
         "1 stop at train 0.75 and validation 0.25 held 2 times within 240 s, "
         "or when that is out of reach"
     )
+
+
+def test_what_a_batch_below_the_base_batch_turns_round_is_told() -> None:
+    """A warm-up that climbs nowhere, and a regime of fewer steps instead of more."""
+    climbing = {"lr_scaling": "linear", "warmup_epochs": 2, "base_batch": 256}
+    adapted = {"regime_adaptation": True, "base_batch": 256}
+    cells = [config(technique=row, batch_per_rank=b) for row in (climbing, adapted) for b in
+             (64, 256)]  # fmt: skip
+    rows = plan_rows(cells, FACTS, {})
+    assert [row.flat_warmup for row in rows] == [True, False, False, False]
+    assert [row.shortened for row in rows] == [False, False, True, False]
+    told = "\n".join(summary(rows))
+    first, adapted = cells[0].cell_id(), cells[2].cell_id()
+    assert f"climbs nowhere, from the base rate to a lower one ({first})" in told
+    assert f"below base_batch ({adapted}), so they train fewer epochs, down to" in told
+    assert f"down to {rows[2].epochs}: set base_batch" in told
+    assert rows[2].epochs < 5
+    assert "regime" not in "\n".join(summary(rows[3:]))
+
+
+def test_a_schedule_that_adascale_may_not_end_is_told() -> None:
+    scaled = {"lr_scaling": "adascale", "base_batch": 32, "optimizer": {"name": "sgd"}}
+    decaying = scaled | {"schedule": {"name": "cosine"}}
+    alone = decaying | {"base_batch": 128}
+    rows = plan_rows([config(technique=row) for row in (scaled, decaying, alone)], FACTS, {})
+    assert [row.undecayed for row in rows] == [False, True, False]
+    assert "1 have AdaScale and a schedule that decays" in "\n".join(summary(rows))

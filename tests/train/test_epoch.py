@@ -33,7 +33,32 @@ def tally(*steps: Any) -> Any:
 
 def test_sums_weigh_by_images() -> None:
     found = tally(step(), step(loss=1.0, correct=1, images=2)).sums()
-    assert found.tolist() == [2.0 * 4 + 1.0 * 2, 4, 6]
+    assert found.tolist() == [2.0 * 4 + 1.0 * 2, 6, 4, 6]
+
+
+def test_a_loss_that_overflowed_counts_where_the_step_was_not_skipped() -> None:
+    """A forward pass in half precision: the run goes on, and its epoch has a loss."""
+    over = step(loss=math.inf, skipped=True, gradient_sq=math.nan)
+    assert tally(step(), over).sums().tolist() == [8.0, 4, 6, 8]
+    assert tally(over).sums().tolist() == [0.0, 0, 3, 4]
+    small = step(loss=1.0, skipped=True, gradient_sq=math.inf)  # in the backward pass only
+    assert tally(step(), small).sums().tolist() == [12.0, 8, 6, 8]
+    broken = step(loss=math.inf, gradient_sq=math.nan)
+    assert not math.isfinite(tally(step(), broken).sums()[0])
+
+
+def test_an_epoch_whose_steps_were_all_skipped_has_no_loss() -> None:
+    from train.epoch import Measured, epoch_record
+    from train.schedule import EpochPlan
+
+    over = step(loss=math.inf, skipped=True, gradient_sq=math.nan)
+    for steps, loss in (((over, over), None), ((over, step()), 2.0)):
+        told = tally(*steps)
+        measured = Measured(1, told.sums(), None, 1.0, 0.0)
+        plan = EpochPlan(0, 1, 4, 2, 0, 1.0)
+        given = config(gpus=1, batch_per_rank=4)
+        found = epoch_record(given, plan, told, measured, labelled=True)
+        assert found.train_loss == loss and found.images == 8
 
 
 def test_rates_are_those_applied() -> None:

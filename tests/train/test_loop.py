@@ -14,7 +14,7 @@ from tests.builders import config, record
 from tests.invariants import Invariant
 from train.config import RunConfig
 from train.data.arrays import Dataset, make_dataset
-from train.optimizer_config import Adam, Lamb, Sgd
+from train.optimizer_config import Adam, Lamb, NovoGradTfa, Sgd
 from train.record import read_record
 from train.technique import Technique
 from train.traces import CHECKPOINT_NAME, rank_file, read_epochs
@@ -110,6 +110,24 @@ def test_a_run_killed_and_resumed_is_the_run_never_killed(
 
 
 @pytest.mark.tf
+def test_what_takes_long_on_a_cpu_shows_signs_of_life_between_its_parts(tmp_path: Path) -> None:
+    """A step of many batches, and statistics taken anew from many: no stall."""
+    technique = Technique(
+        name="t", base_lr=0.01, base_batch=16, normalisation="batch_norm",
+        bn_statistics="reestimated",
+    )  # fmt: skip
+    given = config(technique=technique, epochs=1, batch_per_rank=16, accumulation=2)
+    said: list[str] = []
+    cell(given, tmp_path, said.append).train(resume=False)
+    settling = "settling the batch-norm statistics after epoch 1"
+    phases = [f"training step 1 of 2, epoch 1{part}" for part in ("", ", batch 2 of 2")]
+    phases += [f"training step 2 of 2, epoch 1{part}" for part in ("", ", batch 2 of 2")]
+    phases += [settling, *(f"{settling}, batch {number}" for number in range(1, 6))]
+    at = said.index(phases[0])
+    assert said[at : at + len(phases)] == phases
+
+
+@pytest.mark.tf
 def test_resume_without_a_checkpoint_begins_anew(tmp_path: Path) -> None:
     (tmp_path / CHECKPOINT_NAME).write_bytes(b"half a checkp")
     found = cell(of(Adam(), epochs=1), tmp_path).train(resume=True)
@@ -162,18 +180,20 @@ def test_weights_that_explode_in_the_very_last_step_are_a_diverged_result(tmp_pa
     assert written.status == "diverged"
 
 
-def in_half_precision(epochs: int) -> RunConfig:
+def in_half_precision(epochs: int, optimizer: Any = None) -> RunConfig:
     technique = Technique(
         name="half", base_lr=0.05, base_batch=16, precision="mixed_float16",
-        optimizer=Sgd(momentum=0.9),
+        optimizer=optimizer or Sgd(momentum=0.9),
     )  # fmt: skip
     return config(technique=technique, epochs=epochs, batch_per_rank=16)
 
 
 @pytest.mark.tf
-def test_steps_that_overflow_do_not_advance_the_run_s_clock(tmp_path: Path) -> None:
-    """The loss scale starts far too high; until it fits, nothing counts as done."""
-    run = cell(in_half_precision(4), tmp_path)
+@pytest.mark.parametrize("optimizer", [Sgd(momentum=0.9), NovoGradTfa()], ids=lambda o: o.name)
+def test_steps_that_overflow_do_not_advance_the_run_s_clock(tmp_path: Path, optimizer: Any) -> None:
+    """The loss scale starts far too high; until it fits, nothing counts as done. The optimizer,
+    which may treat its first step in a way of its own, has not been called by then."""
+    run = cell(in_half_precision(4, optimizer), tmp_path)
     run.step.loss_scale.scale.assign(2.0**32)
     found = run.train(resume=False)
     skipped = sum(epoch.skipped_steps for epoch in found.epochs)

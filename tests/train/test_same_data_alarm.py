@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -106,3 +109,15 @@ def test_steps_that_say_nothing_are_not_counted() -> None:
     mixed = same_data_alarm([0.0, math.inf, 2.0], [0.0, 1.0, 2.0], 32, 64)
     assert mixed is not None
     assert mixed.startswith("in 1 of 1 steps")
+
+
+@pytest.mark.ranks2
+def test_real_ranks_that_repeat_each_other_raise_it_once_and_for_good(
+    start_ranks: Any, tmp_path: Path
+) -> None:
+    """Killed after two epochs and then given their own images, the record still has the alarm."""
+    program = Path(__file__).parent / "programs" / "same_data.py"
+    outs = [json.loads(out) for out in start_ranks([str(program), tmp_path], 2)]
+    assert outs[0] == outs[1] and outs[0]["resumed_from"] == 2
+    (alarm,) = outs[0]["alarms"]
+    assert alarm.startswith("epoch 1: in 5 of 5 steps the 2 gradients") and "the same" in alarm

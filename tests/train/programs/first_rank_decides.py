@@ -1,0 +1,44 @@
+"""A run whose target has a time limit that only the first rank's clock has passed; prints what each
+rank did: {"within_s", "met", "epochs": [{"seconds"}]}.
+
+Usage: first_rank_decides.py OUT_FOLDER
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+from tests.train.test_loop import squares
+from tests.train.test_target_runs import aiming
+from train.config import Target
+from train.launch import read_launch
+from train.runtime import start
+
+TARGET = Target(validation_accuracy=1, within_s=3600)
+TIMES = 10**6
+
+
+def main() -> None:
+    out = Path(sys.argv[1])
+    launch = read_launch(os.environ)
+    asked = aiming(TARGET, gpus=launch.size)
+    runtime = start(asked, launch)
+
+    from train import loop
+
+    if runtime.rank == 0:
+        loop.time = SimpleNamespace(  # type: ignore[assignment]
+            perf_counter=lambda: TIMES * time.perf_counter(), time=time.time
+        )
+    found = loop.Cell(asked, runtime, squares(), out, 1, lambda _: None).train(resume=False)
+    epochs = [{"seconds": epoch.train_s + epoch.eval_s} for epoch in found.epochs]
+    met = found.target.met if found.target else None
+    print(json.dumps({"within_s": TARGET.within_s, "met": met, "epochs": epochs}))
+
+
+main()

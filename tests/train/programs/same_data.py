@@ -1,0 +1,56 @@
+"""Two ranks that are both given the first one's images, killed in epoch 2, and set right when they
+go on; prints the alarms of the whole run.
+
+Usage: same_data.py OUT_FOLDER
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tests.builders import config
+from tests.train.test_loop import Killed, killed_at, squares
+from train.launch import read_launch
+from train.optimizer_config import Sgd
+from train.runtime import start
+from train.schedule_config import Grow
+from train.technique import Technique
+
+
+def main() -> None:
+    out = Path(sys.argv[1])
+    launch = read_launch(os.environ)
+    # a batch that grows: alarms of later epochs differ in their numbers
+    grow = Grow(milestones=(0.3,), factor=2, largest=64)
+    technique = Technique(
+        name="t", base_lr=0.01, base_batch=16, optimizer=Sgd(), batch_growth=grow
+    )  # fmt: skip
+    asked = config(
+        model="resnet_mini", technique=technique, epochs=4, gpus=launch.size, batch_per_rank=8
+    )  # fmt: skip
+    runtime = start(asked, launch)
+
+    from train import loop
+
+    apart = loop.process_batches
+
+    def same(config: Any, data: Any, used: Any, plan: Any, _: int, *world: int) -> Any:
+        return apart(config, data, used, plan, 0, *world)
+
+    def build(attempt: int, beat: Any = lambda _: None) -> loop.Cell:
+        return loop.Cell(asked, runtime, squares(), out, attempt, beat)
+
+    loop.process_batches = same
+    with suppress(Killed):
+        build(1, killed_at("settling the batch-norm statistics after epoch 3")).train(resume=False)
+    loop.process_batches = apart
+    found = build(2).train(resume=True)
+    print(json.dumps({"resumed_from": found.resumed_from, "alarms": found.alarms}))
+
+
+main()
