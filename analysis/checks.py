@@ -91,7 +91,7 @@ def _completed_findings(record: RunRecord) -> Iterator[str]:
     yield from _first(
         f"epoch {e.epoch}: training loss is null ({reason})"
         for e in record.epochs
-        if e.train_loss is None and e.skipped_steps < e.steps
+        if e.train_loss is None and (e.skipped_steps < e.steps or e is record.epochs[-1])
     )
 
 

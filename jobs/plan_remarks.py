@@ -37,15 +37,16 @@ def summary(rows: Sequence[PlanRow], done: Collection[str] = ()) -> list[str]:
     if short := [row for row in rows if row.shortened]:
         lines.append(
             f"{len(short)} have regime_adaptation and a batch below base_batch ({_few(short)}), so "
-            f"they train fewer epochs, down to {min(row.epochs for row in short)}: set base_batch "
-            "to the smallest batch, or leave regime_adaptation out"
+            f"they take fewer steps than their epochs have, down to "
+            f"{min(row.total_steps for row in short)}: set base_batch to the smallest batch, or "
+            "leave regime_adaptation out"
         )
     if undecayed := [row for row in rows if row.undecayed]:
         lines.append(
             f"{len(undecayed)} have AdaScale and a schedule that decays ({_few(undecayed)}): it is "
-            "read on the clock of gains and ends with the steps of base_batch, so where the mean "
-            "gain stays below batch / base_batch the run ends before, at a higher rate than other "
-            "rows: say schedule: constant for it"
+            "read on the clock of gains and ends with the steps of base_batch, which no run gets "
+            "to whose gains stay below batch / base_batch; so it ends at a higher rate than rows "
+            "of another rule: compare it with rows of a constant rate"
         )
     if idle := _never_scaled(rows):
         lines.append(

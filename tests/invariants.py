@@ -29,7 +29,8 @@ class Finding:
         return math.isfinite(self.error) and abs(self.error) <= self.bound
 
 
-#: What the whole proof consists of: T0 to T16 of each algorithm, the noise scale, Muon.
+#: Of what the whole proof consists: at least one test of each number of T0 to T16, of the noise
+#: scale (S2) and of Muon (S5).
 WHOLE = {*(f"T{number}" for number in range(17)), "S2", "S5"}
 FINDINGS = pytest.StashKey[list[Finding]]()
 
@@ -62,7 +63,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--whole-proof", action="store_true", help="fail where an invariant was not shown at all"
+        "--whole-proof",
+        action="store_true",
+        help="fail where a number has no invariant (one process)",
     )
 
 
@@ -73,10 +76,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 def pytest_terminal_summary(config: pytest.Config) -> None:
     findings = config.stash[FINDINGS]
-    if not findings or config.getoption("-m") != "invariant":
-        return
     console = Console(width=130)
-    console.print(table_of(findings))
+    if findings and config.getoption("-m") == "invariant":
+        console.print(table_of(findings))
     if config.getoption("--whole-proof") and (gaps := missing(findings)):
         console.print(f"[red]Not shown at all: {', '.join(gaps)}[/]")
 
@@ -84,7 +86,7 @@ def pytest_terminal_summary(config: pytest.Config) -> None:
 def missing(findings: list[Finding]) -> list[str]:
     """Parts of the whole proof that no test has reported: one that lost the fixture, say, or that
     failed before it got there."""
-    return sorted(WHOLE - {_number(found.technique) for found in findings})
+    return sorted(WHOLE - {_number(found.technique) for found in findings}, key=_place)
 
 
 def table_of(findings: list[Finding]) -> Table:

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import pytest
 
-from tests.invariants import WHOLE, Finding, missing, table_of
+from tests.invariants import (
+    FINDINGS,
+    WHOLE,
+    Finding,
+    missing,
+    pytest_sessionfinish,
+    table_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -35,4 +43,21 @@ def test_rows_are_in_the_order_of_their_numbers() -> None:
 def test_what_no_test_reported_is_missing() -> None:
     found = [Finding(f"{number} x", "a step", 0, 0) for number in WHOLE]
     assert missing(found) == []
-    assert missing([one for one in found if one.technique not in ("T7 x", "S5 x")]) == ["S5", "T7"]
+    less = [one for one in found if one.technique not in ("T12 x", "T7 x", "S5 x")]
+    assert missing(less) == ["T7", "T12", "S5"]
+
+
+@pytest.mark.parametrize(("asked", "whole", "status"), [
+    (True, True, 0), (True, False, 1), (False, False, 0),
+])  # fmt: skip
+def test_a_gap_fails_the_run_where_the_whole_proof_is_asked_for(
+    asked: bool, whole: bool, status: int
+) -> None:
+    found = [Finding(f"{number} x", "a step", 0, 0) for number in WHOLE]
+    config = SimpleNamespace(
+        getoption=lambda name: {"--whole-proof": asked}[name],
+        stash={FINDINGS: found if whole else found[1:]},
+    )
+    session = SimpleNamespace(config=config, exitstatus=0)
+    pytest_sessionfinish(session)
+    assert session.exitstatus == status

@@ -16,7 +16,9 @@ EACH = pytest.mark.parametrize("sweep", sweeps(), ids=lambda folder: folder.name
 @EACH
 def test_the_page_shows_the_table_of_the_records(sweep: Path) -> None:
     page = PAGES[sweep.parent]
-    assert table(sweep) in page.read_text(), f"{page}: python -m tests.measured prints the table"
+    assert table(sweep) in page.read_text(), (
+        f"{page}: .venv/bin/python -m tests.measured prints the table"
+    )
 
 
 @EACH

@@ -63,7 +63,7 @@ def shell(command: str, environment: dict[str, str]) -> subprocess.CompletedProc
 def test_it_shows_a_measured_table_and_no_placeholder() -> None:
     text = PAGES[0].read_text()
     assert not re.search(r"^[A-Z_]{5,}$", text, re.MULTILINE)
-    assert table(MEASURED / "cifar10_tuned") in text, "python -m tests.measured prints it"
+    assert table(MEASURED / "cifar10_tuned") in text, ".venv/bin/python -m tests.measured prints it"
 
 
 def test_no_command_is_left_untested() -> None:

@@ -34,7 +34,8 @@ class Tally:
     def sums(self) -> Floats:
         """float64 [4] of this rank, to be summed over ranks: loss x images, images of that loss,
         correct, images. A loss that overflowed in half precision, in a step that was skipped for
-        it, is left out: the run goes on as if that step had not been."""
+        it, is left out, so that the epoch has a loss where the run came back; images and hits keep
+        that step."""
         table = [
             (r.loss * r.images, r.images, r.correct, r.images)
             if math.isfinite(r.loss) or not r.skipped

@@ -72,7 +72,7 @@ class EpochRecord(Frozen):
     eval_s: float = Field(ge=0)
     lr_first: float
     lr_last: float
-    # mean per image, without skipped steps whose own loss had overflowed
+    # mean per image, without skipped steps whose own loss had overflowed (accuracy keeps them)
     train_loss: float | None
     # mean over the epoch's batches while weights change: the metric of the background documents
     train_accuracy: float | None = Field(ge=0, le=1)

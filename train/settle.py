@@ -37,3 +37,4 @@ def _told(batches: Iterable[Pixels], beat: Callable[[str], None]) -> Iterator[Pi
     for number, images in enumerate(batches, 1):
         beat(f", batch {number}")
         yield images
+    beat(", adding up over the ranks")

@@ -17,7 +17,8 @@ def divergence(last: EpochRecord, classes: int, *, labelled: bool) -> RunError |
     """The finding, or None for a run that learned.
 
     Loss of guessing: ln(classes). A run counts as diverged when its last epoch's training or
-    validation loss is no number, when its mean training loss exceeds 1.2 times that of guessing,
+    validation loss is no number, when its mean training loss (without steps that half precision
+    skipped for an infinite one) exceeds 1.2 times that of guessing,
     or when training and validation accuracy both end below 1.5 times chance or 0.05 above it,
     whichever is less (a network that died sits at chance with a harmless-looking loss).
     """

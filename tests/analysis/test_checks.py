@@ -30,8 +30,15 @@ def test_a_diverged_record_may_be_short_and_without_loss() -> None:
 
 
 def test_an_epoch_that_half_precision_skipped_whole_has_no_loss() -> None:
-    over = record(TWO, epoch_changes={"train_loss": None, "skipped_steps": 10})
-    assert rejections(over, over.cell_id) == ()
+    """The last epoch has one in any case: without it the run has diverged."""
+    good = record(TWO)
+    over = {"train_loss": None, "skipped_steps": 10}
+    reasons = good.missing | {"epochs.train_loss": "not a finite number in that epoch"}
+    for position, fine in ((0, True), (1, True), (2, False)):
+        epochs = list(good.epochs)
+        epochs[position] = epochs[position].model_copy(update=over)
+        found = good.model_copy(update={"epochs": tuple(epochs), "missing": reasons})
+        assert (rejections(found, found.cell_id) == ()) is fine, position
 
 
 @pytest.mark.parametrize(

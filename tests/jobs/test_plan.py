@@ -251,8 +251,8 @@ def test_what_a_cell_stops_at_is_told() -> None:
 def test_what_a_batch_below_the_base_batch_turns_round_is_told() -> None:
     """A warm-up that climbs nowhere, and a regime of fewer steps instead of more."""
     climbing = {"lr_scaling": "linear", "warmup_epochs": 2, "base_batch": 256}
-    adapted = {"regime_adaptation": True, "base_batch": 256}
-    cells = [config(technique=row, batch_per_rank=b) for row in (climbing, adapted) for b in
+    adapted_row = {"regime_adaptation": True, "base_batch": 256}
+    cells = [config(technique=row, batch_per_rank=b) for row in (climbing, adapted_row) for b in
              (64, 256)]  # fmt: skip
     rows = plan_rows(cells, FACTS, {})
     assert [row.flat_warmup for row in rows] == [True, False, False, False]
@@ -260,10 +260,11 @@ def test_what_a_batch_below_the_base_batch_turns_round_is_told() -> None:
     told = "\n".join(summary(rows))
     first, adapted = cells[0].cell_id(), cells[2].cell_id()
     assert f"climbs nowhere, from the base rate to a lower one ({first})" in told
-    assert f"below base_batch ({adapted}), so they train fewer epochs, down to" in told
-    assert f"down to {rows[2].epochs}: set base_batch" in told
-    assert rows[2].epochs < 5
+    assert f"below base_batch ({adapted}), so they take fewer steps than their epochs" in told
+    assert rows[2].total_steps == 25 and "down to 25: set base_batch" in told
     assert "regime" not in "\n".join(summary(rows[3:]))
+    (as_many,) = plan_rows([config(technique=adapted_row, batch_per_rank=120)], FACTS, {})
+    assert not as_many.shortened, "240 images a step, and 5 steps an epoch as of 256"
 
 
 def test_a_schedule_that_adascale_may_not_end_is_told() -> None:

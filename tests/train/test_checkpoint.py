@@ -8,6 +8,7 @@ import gc
 import io
 import json
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -231,16 +232,28 @@ def test_a_history_that_cannot_be_read_is_refused_and_loads_nothing(file: Path, 
     from train.checkpoint import restore
 
     saved(file)
-    with np.load(file) as stored:
-        arrays = dict(stored)
-    meta = json.loads(arrays["meta"].tobytes())
-    damage(meta)
-    arrays["meta"] = np.frombuffer(json.dumps(meta).encode(), np.uint8)
-    np.savez(file, **arrays)
+    change_meta(file, damage)
     fresh = training(init=1)
     before = fresh.values()
     assert restore(file, of(), PRINT, fresh.state) is None
     assert equal(fresh.values(), before)
+
+
+def change_meta(file: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    with np.load(file) as stored:
+        arrays = dict(stored)
+    meta = json.loads(arrays["meta"].tobytes())
+    change(meta)
+    arrays["meta"] = np.frombuffer(json.dumps(meta).encode(), np.uint8)
+    np.savez(file, **arrays)
+
+
+def test_a_checkpoint_from_before_alarms_were_kept_has_none(file: Path) -> None:
+    from train.checkpoint import restore
+
+    run = saved(file)
+    change_meta(file, lambda meta: meta.pop("alarms"))
+    assert restore(file, of(), PRINT, run.state) == dataclasses.replace(progress(), alarms=())
 
 
 def test_a_pickle_in_the_file_is_never_loaded(file: Path) -> None:

@@ -120,9 +120,11 @@ def test_what_takes_long_on_a_cpu_shows_signs_of_life_between_its_parts(tmp_path
     said: list[str] = []
     cell(given, tmp_path, said.append).train(resume=False)
     settling = "settling the batch-norm statistics after epoch 1"
-    phases = [f"training step 1 of 2, epoch 1{part}" for part in ("", ", batch 2 of 2")]
-    phases += [f"training step 2 of 2, epoch 1{part}" for part in ("", ", batch 2 of 2")]
-    phases += [settling, *(f"{settling}, batch {number}" for number in range(1, 6))]
+    reduction = ", adding up over the ranks"
+    parts = ("", ", batch 2 of 2", reduction)
+    phases = [f"training step {n} of 2, epoch 1{part}" for n in (1, 2) for part in parts]
+    parts = ("", *(f", batch {number}" for number in range(1, 6)), reduction)
+    phases += [settling + part for part in parts]
     at = said.index(phases[0])
     assert said[at : at + len(phases)] == phases
 

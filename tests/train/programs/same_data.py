@@ -1,5 +1,5 @@
-"""Two ranks that are both given the first one's images, killed in epoch 2, and set right when they
-go on; prints the alarms of the whole run.
+"""Two ranks that are both given the first one's images, killed at the end of epoch 3, and set right
+when they go on from epoch 2; prints the alarms of the whole run.
 
 Usage: same_data.py OUT_FOLDER
 """
