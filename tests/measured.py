@@ -1,5 +1,5 @@
-"""The tables of docs/results.md, from the records in docs/measured, and those of docs/partial, with
-records of sweeps that go on: `python -m tests.measured` prints them, a test compares the pages."""
+"""The tables of docs/results.md, from the records in docs/measured: `python -m tests.measured`
+prints them, a test compares the page."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ from analysis.report import build_report
 
 ROOT = Path(__file__).resolve().parents[1]
 MEASURED = ROOT / "docs" / "measured"
-PARTIAL = ROOT / "docs" / "partial"
-#: folder of sweeps -> the page that shows their tables
-PAGES = {MEASURED: ROOT / "docs" / "results.md", PARTIAL: PARTIAL / "README.md"}
+PAGE = ROOT / "docs" / "results.md"
 _RULE = {"left": ":---", "right": "---:"}
 
 
 def sweeps() -> list[Path]:
-    return sorted(folder for root in PAGES for folder in root.iterdir() if folder.is_dir())
+    return sorted(folder for folder in MEASURED.iterdir() if folder.is_dir())
 
 
 def table(folder: Path) -> str:

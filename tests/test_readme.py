@@ -8,11 +8,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
-from tests.measured import MEASURED, table
+from analysis.load import load_sweep
+from analysis.report import build_report
+from tests.measured import MEASURED, headline
 from train.record import read_record
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -63,7 +67,16 @@ def shell(command: str, environment: dict[str, str]) -> subprocess.CompletedProc
 def test_it_shows_a_measured_table_and_no_placeholder() -> None:
     text = PAGES[0].read_text()
     assert not re.search(r"^[A-Z_]{5,}$", text, re.MULTILINE)
-    assert table(MEASURED / "cifar10_tuned") in text, ".venv/bin/python -m tests.measured prints it"
+    assert headline(_frames("cifar10_techniques")) in text, (
+        ".venv/bin/python -m tests.measured prints it"
+    )
+    for _, row in _frames("cifar10_tuned")["convergence"].iterrows():
+        told = f"{row['validation_accuracy_mean']:.3f} at {row['global_batch']:,}"
+        assert told in " ".join(text.split())
+
+
+def _frames(sweep: str) -> Mapping[str, pd.DataFrame]:
+    return build_report(load_sweep(MEASURED / sweep), draw=False).frames
 
 
 def test_no_command_is_left_untested() -> None:
