@@ -8,14 +8,23 @@ from pathlib import Path
 
 import pandas as pd
 
+from analysis.claims import claims_table
 from analysis.claims_view import p_value
 from analysis.load import load_sweep
 from analysis.report import build_report
+from analysis.stats import holm
 
 ROOT = Path(__file__).resolve().parents[1]
 MEASURED = ROOT / "docs" / "measured"
 PAGE = ROOT / "docs" / "results.md"
 _RULE = {"left": ":---", "right": "---:"}
+#: rows of cifar10_techniques that the page speaks of side by side: the order at 4,096 from the top
+#: down, then what differs by one thing
+PAIRS = (
+    ("tuned", "lamb"), ("lamb", "lars"), ("lars", "sqrt_scaling"), ("sqrt_scaling", "larc"),
+    ("larc", "novograd"), ("sqrt_scaling", "lr_scaling_warmup"),
+    ("lr_scaling_warmup", "lr_scaling"), ("ghost_batch_norm", "batch_norm"),
+)  # fmt: skip
 
 
 def sweeps() -> list[Path]:
@@ -40,6 +49,21 @@ def table(folder: Path) -> str:
             [_framework(row) for _, row in frames["frameworks"].iterrows()],
         )  # fmt: skip
     return text
+
+
+def side_by_side(folder: Path) -> str:
+    """PAIRS at the largest batch: each as the report compares a row with naive, Holm over all."""
+    runs = build_report(load_sweep(folder), draw=False).frames["runs"]
+    rows = [claims_table(runs[runs["technique"].isin(pair)], pair[::-1]).iloc[0] for pair in PAIRS]
+    adjusted = holm([row["p"] for row in rows])
+    return _markdown(
+        [("at 4,096", "left"), ("difference, 95 % interval", "right"), ("p (Holm)", "right")],
+        [
+            [f"{row['technique']} - {row['reference']}", _difference(row), p_value(p)]
+            for row, p in zip(rows, adjusted, strict=True)
+            if p is not None
+        ],
+    )
 
 
 def headline(frames: Mapping[str, pd.DataFrame]) -> str:
@@ -129,3 +153,4 @@ def _markdown(head: list[tuple[str, str]], rows: list[list[str]]) -> str:
 if __name__ == "__main__":
     for sweep in sweeps():
         print(f"{sweep.name}\n\n{table(sweep)}")
+    print(side_by_side(MEASURED / "cifar10_techniques"))

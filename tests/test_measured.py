@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.measured import MEASURED, PAGE, sweeps, table
+from tests.measured import MEASURED, PAGE, PAIRS, side_by_side, sweeps, table
 from train.config import RunConfig
 from train.record import read_record
 
@@ -16,6 +16,12 @@ EACH = pytest.mark.parametrize("sweep", sweeps(), ids=lambda folder: folder.name
 @EACH
 def test_the_page_shows_the_table_of_the_records(sweep: Path) -> None:
     assert table(sweep) in PAGE.read_text(), ".venv/bin/python -m tests.measured prints it"
+
+
+def test_the_page_shows_rows_side_by_side_as_their_records_do() -> None:
+    text = side_by_side(MEASURED / "cifar10_techniques")
+    assert text.count("\n") == 2 + len(PAIRS)
+    assert text in PAGE.read_text(), ".venv/bin/python -m tests.measured prints it"
 
 
 @EACH
