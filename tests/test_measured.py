@@ -45,7 +45,6 @@ def test_the_tuned_recipe_reaches_what_it_was_asked_for() -> None:
         assert accuracy is not None and record.data.train_images == 50_000
         assert len(record.epochs) == 12 and record.config.validate_on == "held_out"
         reached.setdefault(record.config.global_batch, []).append(accuracy)
-    assert set(reached) == set(wanted)
-    for batch, accuracies in reached.items():
-        assert len(accuracies) >= 3
-        assert sum(accuracies) / len(accuracies) >= wanted[batch]
+    for batch, accuracy in wanted.items():
+        assert len(reached[batch]) >= 3
+        assert sum(reached[batch]) / len(reached[batch]) >= accuracy
