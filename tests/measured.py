@@ -18,12 +18,16 @@ ROOT = Path(__file__).resolve().parents[1]
 MEASURED = ROOT / "docs" / "measured"
 PAGE = ROOT / "docs" / "results.md"
 _RULE = {"left": ":---", "right": "---:"}
-#: rows of cifar10_techniques that the page speaks of side by side: the order at 4,096 from the top
-#: down, then what differs by one thing
+#: rows of cifar10_techniques that the page speaks of side by side: what each adds to the batch norm
+#: that all but naive have, neighbours in the order at 4,096, and what differs by one thing
 PAIRS = (
-    ("tuned", "lamb"), ("lamb", "lars"), ("lars", "sqrt_scaling"), ("sqrt_scaling", "larc"),
-    ("larc", "novograd"), ("sqrt_scaling", "lr_scaling_warmup"),
-    ("lr_scaling_warmup", "lr_scaling"), ("ghost_batch_norm", "batch_norm"),
+    *((row, "batch_norm") for row in (
+        "ghost_batch_norm", "lr_scaling", "lr_scaling_warmup", "sqrt_scaling", "lamb", "lars",
+        "larc", "novograd", "muon", "tuned",
+    )),
+    ("tuned", "muon"), ("muon", "lamb"), ("lamb", "lars"), ("lars", "sqrt_scaling"),
+    ("sqrt_scaling", "larc"), ("larc", "novograd"), ("sqrt_scaling", "lr_scaling_warmup"),
+    ("lr_scaling_warmup", "lr_scaling"),
 )  # fmt: skip
 
 
