@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-login plan sweep status cancel logs preflight interconnect interconnect-baseline report summary image cluster \
-  cluster-down test invariants bench lint check fmt schemas lock golden clean
+  cluster-down test test-all invariants bench lint check fmt schemas lock golden clean
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 SWEEP ?= quickstart
@@ -111,8 +111,11 @@ report: setup-login ## build the tables, figures and the page of SWEEP from its 
 summary: setup-login ## print the tables of SWEEP
 	@folder=$(FOLDER) && $(PY) -m analysis summary "$$folder"
 
-test: setup-dev ## all tests that this machine can run
-	@$(PY) -m pytest -n 2 --dist loadgroup $$TESTS
+test: setup-dev ## the tests that prove the program, within minutes
+	@$(PY) -m pytest -n 2 --dist loadgroup -m "not slow and not slurm" $$TESTS
+
+test-all: setup-dev ## all tests that this machine can run: cluster, images, README, frameworks
+	@$(PY) -m pytest -n 2 --dist loadgroup --durations=40 --durations-min=1 $$TESTS
 
 invariants: setup-dev ## prove each technique: technique x invariant x observed error
 	@$(PY) -m pytest -q -m invariant --whole-proof tests
@@ -123,7 +126,7 @@ bench: setup-dev ## what the ghost layer costs, as ratios within one run
 lint: setup-dev ## style and types; changes nothing
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy
 
-check: lint test ## lint and tests, exactly as CI does
+check: lint test ## lint and the quick tests; CI runs lint and test-all
 
 fmt: setup-dev ## format the code and fix what the linter can fix
 	@.venv/bin/ruff check --fix . ; .venv/bin/ruff format .

@@ -47,6 +47,7 @@ def test_the_folder_is_as_mixed_as_it_says(pictures: Path) -> None:
 
 
 @pytest.mark.ranks2
+@pytest.mark.slow
 def test_each_class_of_a_folder_is_in_the_record(
     pictures: Path, tmp_path: Path, data_root: Path
 ) -> None:
@@ -54,6 +55,7 @@ def test_each_class_of_a_folder_is_in_the_record(
     done = bench.run(timeout_s=500)
     assert done.returncode == 0, done.stderr
     (record,) = bench.records()
+    assert record.cell_id.startswith("great_artists-resnet50-batch_norm-g2-s0-")
     last, found = record.epochs[-1], record.classification
     assert found is not None and found.epoch == last.epoch == 2
     assert tuple(score.name for score in found.classes) == tuple(COUNTS)

@@ -144,6 +144,7 @@ def test_commands_of_the_practice_cluster_run_as_written(surroundings, cluster) 
 
 
 @pytest.mark.ranks2
+@pytest.mark.slow
 @pytest.mark.xdist_group("readme")
 @pytest.mark.timeout(1800)  # all of the README's commands, one after another
 def test_commands_run_as_written(surroundings, tmp_path) -> None:
@@ -164,6 +165,7 @@ def test_commands_run_as_written(surroundings, tmp_path) -> None:
 
 
 @pytest.mark.ranks2
+@pytest.mark.slow
 @pytest.mark.xdist_group("readme")
 def test_a_second_smoke_sweep_trains_nothing(surroundings) -> None:
     done = shell("make sweep SWEEP=smoke", surroundings)

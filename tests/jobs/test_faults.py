@@ -158,6 +158,7 @@ matrix: {{gpus: [2], technique: [naive], seed: [0]}}
 
 
 @pytest.mark.ranks2
+@pytest.mark.slow
 def test_real_ranks_on_a_disk_that_fills_up(tmp_path: Path, disk, data_root: Path) -> None:
     bench = make_bench(tmp_path, data_root, SWEEP.format(epochs=2000))
     bench.results.symlink_to(disk(8 * MiB))

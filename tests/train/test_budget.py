@@ -57,6 +57,7 @@ assert code == int(sys.argv[1]), code
 
 
 @pytest.mark.ranks2
+@pytest.mark.slow
 def test_stopped_twice_and_resumed_is_the_run_never_stopped(
     start_ranks: Callable[..., list[str]], tmp_path: Path, data_root: Path
 ) -> None:

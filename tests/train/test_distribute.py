@@ -17,7 +17,7 @@ from tests.sweeps import ROOT, Bench, leftovers, lines, make_bench, rank_process
 from train.record import RunRecord
 
 # one worker, so that the whole sweep is trained once
-pytestmark = [pytest.mark.ranks2, pytest.mark.xdist_group("distribute")]
+pytestmark = [pytest.mark.ranks2, pytest.mark.slow, pytest.mark.xdist_group("distribute")]
 
 PROGRAM = Path(__file__).parent / "programs" / "frameworks.py"
 OTHERS = ("multi_worker_mirrored", "mirrored")

@@ -41,6 +41,7 @@ def test_two_ranks_of_b_equal_one_process_of_2b(
 
 
 @pytest.mark.ranks2
+@pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_every_technique_is_one_model_on_two_ranks(
     start_ranks, tmp_path, data_root, invariant
