@@ -92,7 +92,11 @@ def differing(one: str, other: str) -> set[str]:
         ("nesterov", "adascale", {"lr_scaling", "warmup_epochs"}),
         ("nesterov", "adasum", {"lr_scaling", "warmup_epochs", "reduction"}),
         ("nesterov", "larc", {"optimizer", "base_lr"}),
-        ("batch_norm", "gradient_noise", {"noise_batch"}),
+        (
+            "batch_norm",
+            "gradient_noise",
+            {"noise_batch", "clip_norm", "warmup_epochs", "warmup_from"},
+        ),
         ("batch_norm", "growing_batch", {"batch_growth"}),
         ("ghost_batch_norm", "regime_adaptation", {"regime_adaptation", "clip_norm", "lr_scaling"}),
         ("batch_norm", "fp16_compression", {"compression"}),
