@@ -36,7 +36,8 @@ def trust_table(
 ) -> pd.DataFrame:
     """One row per condition whose completed runs have trust ratios; see COLUMNS.
 
-    Medians and clipped shares are means over runs, smallest and largest are over all of them.
+    Medians and shares are means over runs, smallest and largest are over all of them.
+    ``clipped_share`` is, as in the record, the share at the plain rate, which was not clipped.
     """
     condition = runs.set_index("cell_id")["condition"]
     known = epochs[(epochs["status"] == "completed") & epochs["trust_median"].notna()]
@@ -60,10 +61,10 @@ def trust_view(table: pd.DataFrame, runs: pd.DataFrame) -> Table:
         Column("global batch"),
         Column("first epoch", about="factor on the rate: median over layers and steps (mean over "
                "runs) [smallest, largest]"),
-        Column("clipped, first", about="share of (layer, step) where the clip of LARC kept the "
-               "plain rate; n/a for rules that do not clip"),
+        Column("plain rate kept, first", about="share of (layer, step) where LARC's limit was "
+               "above the plain rate; n/a for rules that do not clip"),
         Column("last epoch"),
-        Column("clipped, last"),
+        Column("plain rate kept, last"),
         Column("runs", about="completed"),
     )  # fmt: skip
     return Table(
@@ -78,7 +79,7 @@ def trust_view(table: pd.DataFrame, runs: pd.DataFrame) -> Table:
 def _view_row(row: Row) -> tuple[str, ...]:
     cells = [count(row["gpus"]), with_context(row), count(row["global_batch"])]
     for when in WHEN:
-        median, low, high, clipped = (row[f"{when}_{name}"] for name in _PARTS)
+        median, low, high, kept = (row[f"{when}_{name}"] for name in _PARTS)
         cells.append(f"{significant(median)} [{significant(low)}, {significant(high)}]")
-        cells.append(percent(clipped))
+        cells.append(percent(kept))
     return (*cells, count(row["n"]))

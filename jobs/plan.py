@@ -108,6 +108,7 @@ def _initial_share(plan: RunPlan) -> float:
     technique = plan.config.technique
     if technique.normalisation == "none" or technique.bn_statistics == "reestimated":
         return 0.0
-    ghosts = plan.config.batch_per_rank // (technique.ghost_batch or plan.config.batch_per_rank)
-    updates = sum(epoch.steps * epoch.accumulation for epoch in plan.epochs) * ghosts
+    updates = sum(epoch.steps * epoch.accumulation for epoch in plan.epochs)
+    if technique.ghost_batch and technique.bn_momentum_per == "ghost":
+        updates *= plan.config.batch_per_rank // technique.ghost_batch
     return float(technique.bn_momentum**updates)

@@ -50,6 +50,7 @@ def load_sweep(
     cells = expand(file, rows)
     made = [(cell, _config(cell, file, rows)) for cell in cells]
     _refuse_moving_base(file, made)
+    _refuse_bare_noise(file, made)
     configs = _unique(file, made)
     used = {config.technique.name for config in configs}
     ordered = [str(setting.value) for setting in written(file, "technique")]
@@ -144,6 +145,27 @@ def _refuse_moving_base(file: SweepFile, cells: Sequence[tuple[Cell, RunConfig]]
                 f"base_batch: {base}; for one base per batch, zip base_batch with {key}"
             )
             raise _wrong(cell, file, key, text)
+
+
+def _refuse_bare_noise(file: SweepFile, cells: Sequence[tuple[Cell, RunConfig]]) -> None:
+    """Here and not in the contract, so that records of such cells stay readable.
+
+    Raises:
+        ConfigError: a cell injects noise with no warm-up or no clip.
+    """
+    for cell, config in cells:
+        technique = config.technique
+        noise = technique.noise_batch
+        if noise is None or noise >= config.global_batch:
+            continue
+        if technique.clip_norm is None or not technique.warmup_epochs:
+            text = (
+                f"noise_batch {noise} multiplies the gradients of {config.global_batch:,} images "
+                f"by weights with a deviation of {(config.global_batch / noise - 1) ** 0.5:.1f}, "
+                "which needs a clip and a warm-up: set clip_norm, e.g. 1.0, and warmup_epochs, "
+                "with warmup_from: zero where no rule scales the rate"
+            )
+            raise _wrong(cell, file, "noise_batch", text)
 
 
 def _quotient(cell: Cell, file: SweepFile, total: int, part: int, what: str) -> int:

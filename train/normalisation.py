@@ -7,7 +7,7 @@ precision of the activations, and are one layer when they evaluate: weights can 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import horovod.tensorflow as hvd
 import tensorflow as tf
@@ -31,7 +31,9 @@ def normalisation_layer(
         return tf.keras.layers.BatchNormalization(**chosen)
     if technique.normalisation == "ghost_batch_norm":
         assert technique.ghost_batch is not None  # the contract has seen to it
-        return GhostBatchNormalization(technique.ghost_batch, **chosen)
+        return GhostBatchNormalization(
+            technique.ghost_batch, momentum_per=technique.bn_momentum_per, **chosen
+        )
     if technique.normalisation == "sync_batch_norm":
         return SyncBatchNormalization(size, **chosen)
     return None
@@ -42,21 +44,27 @@ class GhostBatchNormalization(tf.keras.layers.BatchNormalization):
     """Batch norm whose statistics are those of ``ghost_batch`` neighbouring images at a time.
 
     Hoffer et al. 2017 (1705.08741), algorithm 1: gamma and beta are shared by all ghosts, and the
-    moving statistics see the ghosts in turn, as small batches would have moved them. With
-    ``ghost_batch`` equal to the batch it is Keras' layer, moving statistics included: their
-    variance is the unbiased one for images and the biased one for vectors, as Keras has it.
+    moving statistics see the ghosts in turn, as small batches would have moved them, each keeping
+    ``momentum``; with ``momentum_per`` "batch" each keeps momentum^(1/G), so that the G ghosts of
+    a batch keep ``momentum`` together. With ``ghost_batch`` equal to the batch it is Keras' layer,
+    moving statistics included: their variance is the unbiased one for images and the biased one for
+    vectors, as Keras has it.
 
     One fused kernel per ghost: slices of the batch are views, so what is paid on top is joining the
     outputs. Keras' own ``virtual_batch_size`` takes every G-th image for a ghost, keeps variables
     of another shape, and does without the fused kernel.
     """
 
-    def __init__(self, ghost_batch: int, **kwargs: Any) -> None:
+    def __init__(
+        self, ghost_batch: int, momentum_per: Literal["ghost", "batch"] = "ghost", **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.ghost_batch = ghost_batch
+        self.momentum_per = momentum_per
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "ghost_batch": self.ghost_batch}
+        own = {"ghost_batch": self.ghost_batch, "momentum_per": self.momentum_per}
+        return {**super().get_config(), **own}
 
     def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
         """inputs: [batch, channels] or [batch, height, width, channels], the batch known.
@@ -77,8 +85,9 @@ class GhostBatchNormalization(tf.keras.layers.BatchNormalization):
         outputs, means, variances = zip(*parts, strict=True)
         unbiased = tf.stack(variances)
         seen = unbiased if images is inputs else unbiased * (1 - 1 / self.ghost_batch)
-        _move_in_turn(self.moving_mean, tf.stack(means), self.momentum)
-        _move_in_turn(self.moving_variance, seen, self.momentum)
+        kept = self.momentum if self.momentum_per == "ghost" else self.momentum ** (1 / len(parts))
+        _move_in_turn(self.moving_mean, tf.stack(means), kept)
+        _move_in_turn(self.moving_variance, seen, kept)
         joined = tf.concat(outputs, axis=0)
         return joined if images is inputs else joined[:, 0, 0, :]
 

@@ -87,18 +87,25 @@ class NovoGradTfa(Frozen):
 
 class Lars(Frozen):
     """You et al. 2017 (1708.03888), Algorithm 1: v = m v + lr lam (g + decay w), w -= v, where
-    lam = eta |w| / (|g| + decay |w|). The LAMB paper calls another rule LARS."""
+    lam = eta |w| / (|g| + decay |w|). The LAMB paper calls another rule LARS.
+
+    ``rest_rate``: the rate of the excluded, as a multiple of the rate, which is 1 to 10 for the
+    adapted: hundreds of times what suits a plain step."""
 
     name: Literal["lars"] = "lars"
     momentum: float = Field(0.9, ge=0, lt=1)
     eta: float = Field(0.001, gt=0)
     weight_decay: float = Field(5e-4, ge=0)
+    rest_rate: float = Field(1.0, gt=0)
     exclude: tuple[str, ...] = NOT_ADAPTED
 
 
 class Larc(Frozen):
     """Layer-wise adaptive rate control, as NVIDIA's apex has it: the gradient of each variable is
-    scaled before a plain optimizer sees it. ``clip``: never by more than the plain rate would."""
+    scaled before a plain optimizer sees it. ``clip``: never by more than the plain rate would.
+
+    apex excludes nothing: that is ``exclude: []``. What is excluded runs at the plain rate, which
+    is only a ceiling for the others."""
 
     name: Literal["larc"] = "larc"
     base: Literal["sgd", "adam"] = "sgd"

@@ -31,6 +31,9 @@ class Technique(Frozen):
     ghost_batch: int | None = Field(None, ge=2)  # images whose statistics are taken together
     # Keras' 0.99 leaves 48 % of the initial value in the moving average after 72 updates
     bn_momentum: float = Field(0.9, ge=0, lt=1)
+    # per ghost: the published form, whose averages remember few images; per batch of a rank: as
+    # without ghosts, each ghost keeps bn_momentum^(1 / ghosts of the batch)
+    bn_momentum_per: Literal["ghost", "batch"] = "ghost"
     # what evaluation normalises with: the moving averages of training, or averages taken anew with
     # the present weights over up to 20,000 training images
     bn_statistics: Literal["moving", "reestimated"] = "moving"
@@ -74,6 +77,11 @@ class Technique(Frozen):
         if not ghost and self.ghost_batch is not None:
             raise ValueError(
                 f"ghost_batch {self.ghost_batch} has no effect with normalisation "
+                f"{self.normalisation}: say normalisation: ghost_batch_norm, or leave it out"
+            )
+        if not ghost and self.bn_momentum_per != "ghost":
+            raise ValueError(
+                f"bn_momentum_per {self.bn_momentum_per} is about ghosts, and normalisation is "
                 f"{self.normalisation}: say normalisation: ghost_batch_norm, or leave it out"
             )
         if self.normalisation == "none" and (self.bn_statistics != "moving" or self.zero_gamma):

@@ -128,7 +128,11 @@ def test_trust_ratios_of_the_first_and_the_last_epoch() -> None:
     assert (row["first_smallest"], row["first_largest"]) == pytest.approx((0.002, 0.4))
     assert (row["first_clipped_share"], row["last_clipped_share"]) == pytest.approx((0.4, 0.05))
     assert (row["last_smallest"], row["last_largest"]) == pytest.approx((0.004, 0.8))
-    (shown,) = trust_view(found, runs).rows
+    view = trust_view(found, runs)
+    (shown,) = view.rows
+    assert [c.head for c in view.columns][4::2] == [
+        "plain rate kept, first", "plain rate kept, last",
+    ]  # fmt: skip
     assert shown[3:] == ("0.0300 [0.00200, 0.400]", "40 %", "0.0600 [0.00400, 0.800]", "5 %", "2")
 
 

@@ -133,6 +133,10 @@ def test_accumulated_batches_are_named_as_what_they_are() -> None:
             0.99 ** (72 * 4),
         ),
         (
+            {"normalisation": "ghost_batch_norm", "ghost_batch": 16, "bn_momentum": 0.99,
+             "bn_momentum_per": "batch"}, {}, 0.99**72,
+        ),
+        (
             {"normalisation": "batch_norm", "bn_momentum": 0.99, "bn_statistics": "reestimated"},
             {}, 0.0,
         ),

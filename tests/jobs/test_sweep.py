@@ -15,9 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobs import sweep as sweeps
-from jobs.named import names_in
+from jobs.expand import expand
+from jobs.grammar import parse
+from jobs.named import find_file, names_in
 from jobs.sweep import Sweep, load_sweep
 from jobs.techniques import load_techniques
+from jobs.yamlfile import load_yaml
 from train.config import DATASETS, ConfigError, RunConfig, Target
 from train.optimizer_config import Sgd
 from train.plans import plan_of
@@ -339,6 +342,19 @@ def test_a_rule_needs_a_base_where_the_batch_is_an_axis(rule: dict[str, Any]) ->
     assert len(load(content).configs) == 2
 
 
+@pytest.mark.parametrize("left_out", ["clip_norm", "warmup_epochs"])
+def test_noise_without_a_clip_and_a_warm_up_is_refused_as_a_sweep_only(left_out: str) -> None:
+    noisy = {"noise_batch": 8, "clip_norm": 1.0, "warmup_epochs": 1, "warmup_from": "zero"}
+    content = {**COMMON, **NEEDED, **noisy}
+    (whole,) = load(content).configs
+    del content[left_out]
+    text = refusal(content)
+    assert "noise_batch 8 multiplies the gradients of" in text and "set clip_norm, e.g. 1.0" in text
+    stored = whole.model_dump(mode="json")
+    del stored["technique"][left_out]
+    assert RunConfig.model_validate_json(json.dumps(stored)).technique.noise_batch == 8
+
+
 def test_every_field_of_a_technique_and_of_a_cell_can_be_set() -> None:
     target = {"train_accuracy": 0.75, "within_s": 240}
     content = {
@@ -543,6 +559,27 @@ def test_the_shipped_sweeps() -> None:
     assert load_sweep("quickstart").techniques == tuple(t for t in five if t != "lr_scaling")
 
 
+@pytest.mark.parametrize("name", [n for n in names_in(sweeps.SWEEPS) if n.endswith("_search")])
+def test_no_search_tries_a_cell_twice(name: str) -> None:
+    rows = load_techniques()
+    file = parse(load_yaml(find_file("sweep", name, sweeps.SWEEPS)), rows)
+    assert len(expand(file, rows)) == len(load_sweep(name).configs)
+
+
+def test_the_layerwise_search_is_the_other_one_for_the_corrected_rows() -> None:
+    def shape(config: RunConfig) -> dict[str, Any]:
+        own = config.model_dump(exclude={"technique"})
+        rules = config.technique.model_dump(exclude={"base_lr", "optimizer"})
+        return own | rules
+
+    new = load_sweep("cifar10_layerwise_search").configs
+    old = [c for c in load_sweep("cifar10_search").configs if c.technique.name in ("lars", "larc")]
+    assert {c.technique.name for c in new} == {"lars", "larc"}
+    assert all(shape(c) in [shape(o) for o in old] for c in new)
+    assert {c.seed for c in new}.isdisjoint({0, 1, 2})
+    assert not {c.cell_id() for c in new} & {c.cell_id() for c in old}
+
+
 def test_the_technique_sweep_emulates_sixteen_ranks() -> None:
     configs = load_sweep("cifar10_techniques").configs
     shapes = {(c.gpus, c.batch_per_rank, c.accumulation, c.global_batch) for c in configs}
@@ -623,6 +660,7 @@ def test_any_change_of_a_field_is_another_cell() -> None:
         {"normalisation": "batch_norm", "bn_statistics": "reestimated"},
         {"normalisation": "batch_norm", "zero_gamma": True},
         {"normalisation": "ghost_batch_norm", "ghost_batch": 8},
+        {"normalisation": "ghost_batch_norm", "ghost_batch": 8, "bn_momentum_per": "batch"},
         {"warmup_epochs": 1.0, "warmup_from": "zero"},
     ]
     whole = json.loads(config.model_dump_json())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,11 @@ def differing(one: str, other: str) -> set[str]:
         ("nesterov", "adascale", {"lr_scaling", "warmup_epochs"}),
         ("nesterov", "adasum", {"lr_scaling", "warmup_epochs", "reduction"}),
         ("nesterov", "larc", {"optimizer", "base_lr"}),
-        ("batch_norm", "gradient_noise", {"noise_batch"}),
+        (
+            "batch_norm",
+            "gradient_noise",
+            {"noise_batch", "clip_norm", "warmup_epochs", "warmup_from"},
+        ),
         ("batch_norm", "growing_batch", {"batch_growth"}),
         ("ghost_batch_norm", "regime_adaptation", {"regime_adaptation", "clip_norm", "lr_scaling"}),
         ("batch_norm", "fp16_compression", {"compression"}),
@@ -102,6 +107,13 @@ def differing(one: str, other: str) -> set[str]:
 )
 def test_rows_differ_in_what_their_names_say(one: str, other: str, what: set[str]) -> None:
     assert differing(one, other) == what
+
+
+def test_the_page_says_where_each_row_departs_from_its_source() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "techniques.md").read_text()
+    table = page.split("## Where rows depart", 1)[1].split("\n## ", 1)[0]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    assert sorted(re.findall(r"`(\w+)`", " ".join(rows))) == sorted(load_techniques())
 
 
 def test_at_the_base_batch_the_scaling_rows_are_batch_norm_once_more() -> None:

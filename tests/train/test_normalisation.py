@@ -173,6 +173,22 @@ def test_moving_statistics_see_the_ghosts_in_turn(
 
 @pytest.mark.tf
 @KINDS
+def test_a_batch_of_ghosts_can_be_remembered_as_one_batch(kind: str, shape: Any) -> None:
+    """Of the old averages the three ghosts leave momentum together, and nearly equal parts of the
+    new ones: with all ghosts alike it is batch norm's update of that share."""
+    layer = ghosts(kind, 4, momentum_per="batch")
+    before = layer.moving_mean.numpy()
+    x, dy = sample(shape)
+    x, dy = np.concatenate([x[:4]] * 3), np.concatenate([dy[:4]] * 3)
+    trained(layer, x, dy)
+    mean = by_ghosts(x, layer.gamma.numpy(), layer.beta.numpy(), dy, 4)["mean"][0]
+    assert distance(layer.moving_mean, 0.7 * before + 0.3 * mean) < 1e-5
+    again = type(layer).from_config(layer.get_config())
+    assert (again.ghost_batch, again.momentum_per) == (4, "batch")
+
+
+@pytest.mark.tf
+@KINDS
 def test_ghosts_are_what_ranks_of_that_batch_do(
     kind: str, shape: Any, invariant: Invariant
 ) -> None:

@@ -39,6 +39,10 @@ def test_rules_scale_against_the_base_batch(rule: str, expected: float) -> None:
             {"initialisation": "whitened"},
             "leaves their lengths to normalisation, which is none: choose one, .*he",
         ),
+        (
+            {"normalisation": "batch_norm", "bn_momentum_per": "batch"},
+            "bn_momentum_per batch is about ghosts, .* batch_norm: say .*ghost_batch_norm",
+        ),
         ({"zero_gamma": True}, "zero_gamma .* which is none: choose one, e.g. batch_norm"),
         (
             {"optimizer": NovoGradTfa(), "normalisation": "batch_norm", "zero_gamma": True},

@@ -14,6 +14,9 @@ from train.config import used_train_images
 from train.data.arrays import Labels
 from train.data.split import Indices, apportion, shuffled, take
 
+#: Ends the words of "whole": SeedSequence pads with zeros, so rank 0's would be the partition's.
+_WHOLE = 1
+
 
 def used_subset(labels: Labels, fraction: float) -> Indices:
     """Sorted indices of the images that a run with ``data_fraction`` trains on.
@@ -50,13 +53,13 @@ def rank_batches(
       and rank r the r-th contiguous slice of them. So ranks are disjoint, together they cover the
       permutation's whole global batches, and k ranks of b see the global batches of one of k*b.
     - "whole": each rank draws from a permutation of its own, from SeedSequence([seed, epoch,
-      rank]): no image twice on one rank, yet some twice and some never over all ranks.
+      rank, 1]): no image twice on one rank, yet some twice and some never over all ranks.
     """
     if not 0 <= rank < size:
         raise ValueError(f"rank {rank} is not in a world of {size}")
     steps = n // (size * batch_per_rank)
     if option == "whole":
-        return shuffled(n, seed, epoch, rank)[: steps * batch_per_rank].reshape(
+        return shuffled(n, seed, epoch, rank, _WHOLE)[: steps * batch_per_rank].reshape(
             steps, batch_per_rank
         )
     if option != "partition":

@@ -12,7 +12,8 @@ class LarsRule:
     """You et al. 2017 (1708.03888), Algorithm 1: lam (g + decay w), lam = eta |w| / (|g| + decay
     |w|), which SGD with momentum then takes for its gradient: v = m v + lr lam (g + decay w).
 
-    lam is 1 where |w| or |g| is zero. Excluded variables take SGD's step, without decay.
+    lam is 1 where |w| or |g| is zero. Excluded variables take SGD's step, without decay, at
+    ``rest_rate`` times the rate.
     """
 
     def __init__(self, config: Lars, variables: list[tf.Variable]) -> None:
@@ -21,7 +22,7 @@ class LarsRule:
 
     def __call__(self, gradient: tf.Tensor, variable: tf.Variable, rate: tf.Tensor) -> tf.Tensor:
         if not self.trust.adapts(variable):
-            return gradient
+            return self._config.rest_rate * gradient
         eta, decay = self._config.eta, self._config.weight_decay
         w, g = tf.norm(variable), tf.norm(gradient)
         factor = where_both(w, g, eta * w / (g + decay * w))

@@ -72,6 +72,12 @@ def test_whole_has_no_image_twice_on_a_rank(n: int, size: int, b: int, seed: int
         assert mine.size == 0 or (mine.min() >= 0 and mine.max() < n)
 
 
+def test_rank_0_of_whole_does_not_draw_what_a_partition_does() -> None:
+    for epoch in range(3):
+        mine = rank_batches("whole", 1000, 5, epoch, 0, 1, 1000)[0]
+        assert (mine == epoch_order(1000, 5, epoch)).mean() < 0.1
+
+
 def test_whole_ranks_draw_by_themselves() -> None:
     parts = [rank_batches("whole", 1000, 0, 0, rank, 4, 50) for rank in range(4)]
     distinct = len(np.unique(np.concatenate(parts)))

@@ -37,6 +37,10 @@ def never_excluding(rule: Rule, **numbers: Any) -> Callable[[str], Rule]:
     return lambda _: partial(rule, **numbers)
 
 
+def slowed(rule: Rule, times: float) -> Rule:
+    return lambda w, given, rates: rule(w, given, [times * rate for rate in rates])
+
+
 def muon_and(rest: Callable[[str], Rule], *, dense: bool, **numbers: Any) -> Callable[[str], Rule]:
     """Muon for kernels, of which no dense one is rescaled; the rest has a tenth of the rate."""
 
@@ -45,7 +49,7 @@ def muon_and(rest: Callable[[str], Rule], *, dense: bool, **numbers: Any) -> Cal
             return partial(muon, **numbers)
         if dense and name == "dense/kernel":
             return partial(muon, **numbers | {"fix_norm": False})
-        return lambda w, given, rates: rest(name)(w, given, [0.1 * rate for rate in rates])
+        return slowed(rest(name), 0.1)
 
     return choose
 
@@ -98,10 +102,23 @@ CASES: dict[str, tuple[str, AnyOptimizer, Callable[[str], Rule]]] = {
         Lars(eta=0.2, weight_decay=0.1),
         everywhere(lars, momentum=0.9, eta=0.2, decay=0.1),
     ),
+    "lars_rest": (
+        "T6 LARS",
+        Lars(eta=0.2, weight_decay=0.1, rest_rate=0.01),
+        lambda name: slowed(
+            partial(lars, momentum=0.9, eta=0.2, decay=0.1, adapted=name in ADAPTED),
+            1 if name in ADAPTED else 0.01,
+        ),
+    ),
     "larc": (
         "T7 LARC",
         Larc(weight_decay=0.01),
         everywhere(larc_sgd, momentum=0.9, clip=True, **LARC),
+    ),
+    "larc_apex": (
+        "T7 LARC",
+        Larc(weight_decay=0.01, exclude=()),
+        never_excluding(larc_sgd, momentum=0.9, clip=True, **LARC),
     ),
     "larc_scale": (
         "T7 LARC",

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from jobs.techniques import load_techniques
 from tests.train.optimizers.toy import (
     ADAPTED,
     Toy,
@@ -19,7 +20,9 @@ from tests.train.optimizers.toy import (
     relative,
     run,
 )
+from tests.train.references.momentum_rules import larc_sgd
 from train.optimizer_config import Adam, Larc, Sgd
+from train.technique import Technique
 
 pytestmark = pytest.mark.tf
 
@@ -67,6 +70,43 @@ def test_it_is_continuous_where_the_bound_begins_to_bind(invariant: Any) -> None
     )
     invariant(NAME, "continuous at lam = lr (+- 1e-4)", relative(below, at), 1.1e-4)
     invariant(NAME, "continuous at lam = lr (+- 1e-4)", relative(above, at), 1.1e-4)
+
+
+def test_the_row_is_apexs_for_every_variable(invariant: Any) -> None:
+    """Biases and normalisation as they start in a network, under a rate that climbs to 3.125."""
+    start = first_weights() | {
+        "conv/bias": np.zeros(4, np.float32),
+        "bn/gamma": np.ones(4, np.float32),
+        "bn/beta": np.zeros(4, np.float32),
+    }
+    row = load_techniques()["larc"].settings({})
+    config = Technique(name="larc", base_batch=256, **row).optimizer
+    assert config == Larc(exclude=())
+    rates = [3.125 * (step + 1) / 12 for step in range(12)]
+    toy = Toy(config, start)
+    for step, rate in enumerate(rates):
+        toy.step(gradients(step, 0.01), rate)
+    found, worst = toy.weights(), 0.0
+    for name, first in start.items():
+        given = [gradients(step, 0.01)[name].astype(np.float64) for step in range(12)]
+        numbers = {"trust": 0.02, "eps": 1e-8, "decay": 5e-4, "clip": True, "momentum": 0.9}
+        *_, last = larc_sgd(first.astype(np.float64), given, rates, **numbers)
+        worst = max(worst, relative(found[name] - first, last - first))
+    invariant(NAME, "the row: apex's rule for biases, gamma and beta, too", worst, 2e-5)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_what_starts_at_zero_is_thrown_once_and_then_moves_by_trust(momentum: float) -> None:
+    """The first step is the plain one, at whatever rate; from then on trust |w| binds."""
+    config = Larc(momentum=momentum, weight_decay=0, exclude=())
+    path = one(config, np.zeros(4), [np.ones(4)] + [-np.ones(4)] * 5, [0.25] * 6, "bn/beta")
+    first, *later = moves(path)
+    np.testing.assert_allclose(first, 0.25 * np.ones(4), rtol=1e-6)
+    if momentum:  # the throw goes on as velocity, against five gradients of the same length
+        assert (path[6] / path[1] > 4).all()
+    else:
+        lengths = [length(step) / length(w) for step, w in zip(later, path[1:], strict=False)]
+        np.testing.assert_allclose(lengths, 0.02, rtol=1e-5)
 
 
 def test_without_clip_it_multiplies_the_rate() -> None:

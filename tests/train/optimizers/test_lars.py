@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from jobs.techniques import load_techniques
 from tests.train.optimizers.toy import (
     ADAPTED,
     SHAPES,
@@ -20,6 +21,7 @@ from tests.train.optimizers.toy import (
     run,
 )
 from train.optimizer_config import Lars, Sgd
+from train.technique import Technique
 
 pytestmark = pytest.mark.tf
 
@@ -58,6 +60,28 @@ def test_excluded_variables_take_sgds_steps_bit_for_bit(invariant: Any) -> None:
         differ = sum(not np.array_equal(a[name], b[name]) for a, b in pairs)
         invariant(NAME, "excluded variables: steps that differ from SGD's", differ, 0)
     assert all(not np.array_equal(a["conv/kernel"], b["conv/kernel"]) for a, b in pairs[1:])
+
+
+def test_excluded_variables_have_a_rate_of_their_own(invariant: Any) -> None:
+    """That of the adapted ones, 1 to 10, is no rate for a plain step."""
+    lars = run(Lars(weight_decay=0.1, rest_rate=0.01), [2.0] * 20)
+    sgd = run(Sgd(momentum=0.9), [0.02] * 20)
+    for name in set(SHAPES) - set(ADAPTED):
+        error = relative(lars[-1][name] - lars[0][name], sgd[-1][name] - sgd[0][name])
+        invariant(NAME, "excluded variables: SGD's steps at rest_rate times the rate", error, 1e-5)
+    usual = run(Lars(weight_decay=0.1), [2.0] * 20)
+    assert np.array_equal(lars[-1]["conv/kernel"], usual[-1]["conv/kernel"])
+
+
+def test_the_row_steps_biases_as_the_plain_row_does() -> None:
+    rows = load_techniques()
+    lars, plain = (
+        Technique(name=name, base_batch=256, **rows[name].settings({}))
+        for name in ("lars", "nesterov")
+    )
+    assert isinstance(lars.optimizer, Lars)
+    rest = lars.peak_lr(4096) * lars.optimizer.rest_rate
+    assert plain.base_lr < rest < plain.peak_lr(4096)
 
 
 def test_a_zero_norm_means_a_factor_of_one(invariant: Any) -> None:
