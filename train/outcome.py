@@ -6,10 +6,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from train.classification import REASONS as CLASS_REASONS
-from train.config import RunConfig, used_train_images
+from train.config import RunConfig
 from train.data.arrays import Dataset
 from train.measure import throughput
 from train.noise_scale import why_not_measured
+from train.plans import checked_plan
 from train.provenance import REASONS
 from train.record import Attempt, DataRecord, LinkTraffic, Provenance, RunRecord, Status, World
 from train.targets import REASONS as TARGET_REASONS
@@ -28,15 +29,15 @@ ORDERS = {
 
 
 def describe_data(config: RunConfig, data: Dataset) -> DataRecord:
-    used = used_train_images(len(data.train_y), config.data_fraction)
+    plan = checked_plan(config, len(data.train_y))
     return DataRecord(
         name=data.name,
         fingerprint=data.fingerprint,
-        train_images=used,
+        train_images=plan.used,
         train_images_available=len(data.train_y),
         validation_images=len(data.validation_y),
         classes=len(data.classes),
-        dropped_per_epoch=used % config.global_batch,
+        dropped_per_epoch=plan.left_over,
         order=ORDERS[config.partition],
     )
 
@@ -53,8 +54,9 @@ def finished_record(
     attempt: int,
     started_at: datetime,
     ended_at: datetime,
+    remark: str = "",
 ) -> RunRecord:
-    """The record of a run that completed or diverged."""
+    """The record of a run that completed or diverged. ``remark``: of its data."""
     status: Status = "completed" if trained.error is None else "diverged"
     this = Attempt(
         number=attempt,
@@ -80,7 +82,7 @@ def finished_record(
             traffic=trained.traffic,
             classification=trained.classification,
             target=trained.target,
-            alarms=trained.alarms,
+            alarms=(*([remark] if remark else []), *trained.alarms),
             weights_sha256=trained.weights_sha256,
             provenance=provenance,
             attempts=attempts,

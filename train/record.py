@@ -106,7 +106,8 @@ class DataRecord(Frozen):
     train_images_available: int
     validation_images: int
     classes: int
-    dropped_per_epoch: int  # remainder of the epoch that fills no global batch
+    # remainder of an epoch that fills no global batch; where the batch grows, the largest one
+    dropped_per_epoch: int
     order: str  # which of the course's options drew the batches
 
 

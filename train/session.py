@@ -66,6 +66,7 @@ def run_session(config: RunConfig, launch: Launch, task: Task, beat: Callable[[s
             attempt=task.attempt,
             started_at=task.started_at,
             ended_at=datetime.now(UTC),
+            remark=data.remark,
         )
         _keep(task, record)
     _leave(runtime)

@@ -9,6 +9,7 @@ import pytest
 from tests.builders import BEGAN, config, epoch, record
 from train.outcome import describe_data, finished_record, known_reasons
 from train.record import LinkTraffic, RunError, RunRecord, World, null_paths
+from train.schedule_config import Grow
 
 pytestmark = pytest.mark.tf
 
@@ -117,6 +118,11 @@ def test_what_is_known_beforehand_says_nothing_of_what_is_still_to_be_measured()
     assert not {"steps", "throughput", "weights_sha256", "epochs.validation_loss"} & set(known)
 
 
+def test_what_is_doubtful_about_the_data_is_an_alarm_of_the_record() -> None:
+    assert finish(trained(), remark="of other files").alarms == ("of other files",)
+    assert finish(trained()).alarms == ()
+
+
 def test_attempts_accumulate() -> None:
     first = finish(trained(error=ERROR)).attempts
     found = finish(
@@ -140,3 +146,7 @@ def test_the_remainder_that_fills_no_global_batch_is_told() -> None:
     found = describe_data(of, data)
     assert (found.train_images, found.train_images_available) == (92, 103)
     assert found.dropped_per_epoch == 12 and found.validation_images == 7 and found.classes == 2
+    # a batch that grows to 60 leaves more over: 92 - 60
+    growth = Grow(milestones=(0.5,), factor=3, largest=60)
+    grows = of.technique.model_copy(update={"batch_growth": growth})
+    assert describe_data(of.model_copy(update={"technique": grows}), data).dropped_per_epoch == 32

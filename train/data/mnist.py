@@ -73,9 +73,10 @@ def find(family: Family, root: Path, remotes: Sequence[Remote]) -> Source | None
     return _idx_in(family.system, family, remotes) if family.system else None
 
 
-def published_key(remotes: Sequence[Remote]) -> str:
-    """Of the prepared form of the IDX files as published."""
-    return key_of("idx", [remote.sha256 for remote in remotes], [])
+def published_keys(family: Family, remotes: Sequence[Remote]) -> tuple[str, ...]:
+    """Of prepared forms whose content was compared with what was published: IDX, then .npz."""
+    idx = key_of("idx", [remote.sha256 for remote in remotes], [])
+    return (idx, key_of("npz", family.npz.sha256)) if family.npz else (idx,)
 
 
 def _idx_in(folder: Path, family: Family, remotes: Sequence[Remote]) -> Source | None:
@@ -84,7 +85,7 @@ def _idx_in(folder: Path, family: Family, remotes: Sequence[Remote]) -> Source |
         return None
     # their content is checked, so they are known by that, not by their dates
     decode = partial(_from_idx, family, files, remotes)
-    return Source(family.slug, published_key(remotes), decode)
+    return Source(family.slug, published_keys(family, remotes)[0], decode)
 
 
 def _packed_or_not(folder: Path, name: str) -> Path | None:
