@@ -43,7 +43,7 @@ def find(root: Path, remotes: Sequence[Remote]) -> Source | None:
         archive = base / remote.name
         if archive.is_file():
             decode = partial(cifar_pickles.from_archive, archive, remote)
-            return Source(_SLUG, *published_keys(remotes), decode)
+            return Source(_SLUG, published_keys(remotes)[0], decode)
     for folder in (root, *(root / name for name in _NAMES)):
         if held_out_folder(folder) and (folder / "train" / cifar_images.CLASSES[0]).is_dir():
             listing = list_folder(folder)
