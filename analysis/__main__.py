@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -11,6 +15,8 @@ if TYPE_CHECKING:
     from analysis.report import Report
 
 WRONG_REQUEST = 2
+#: Beside the page: what it was made of, and the exit code.
+SOURCES_NAME = "sources.json"
 app = typer.Typer(
     help="Tables, figures and one page from the records of a sweep. Exit codes: 0 every planned "
     "cell is in the tables; 1 some are not; 2 there is no such sweep; 3 no usable record.",
@@ -32,16 +38,20 @@ def report(
 ) -> None:
     """Write RESULTS_DIR/report/ and print the tables with the paths."""
     page = results_dir / "report" / "report.html"
-    if if_changed and _is_newer(page, results_dir):
-        typer.echo(f"the report is newer than all records: {page}")
-        return
+    kept, sources = page.with_name(SOURCES_NAME), _sources(results_dir)
+    if if_changed and page.is_file() and (code := _kept_code(kept, sources)) is not None:
+        left_out = "" if code == 0 else "; it says which cells are in no table, and why"
+        typer.echo(f"the report is newer than all records: {page}{left_out}")
+        raise typer.Exit(code)
     # pandas and matplotlib take seconds to load
     from analysis.terminal import console, print_report  # noqa: PLC0415
     from analysis.write import write_report  # noqa: PLC0415
+    from train.files import write_atomically  # noqa: PLC0415
 
     built = _build(results_dir, draw=True)
     try:
         paths = write_report(built, results_dir)
+        write_atomically(kept, json.dumps({"sources": sources, "exit_code": built.exit_code}))
     except OSError as error:
         _wrong(f"cannot write {error.filename or results_dir}: {error.strerror}")
     print_report(built, paths, console())
@@ -148,18 +158,30 @@ def interconnect_baseline(
     typer.echo(f"baseline of {len(kept.nodes)} nodes, {len(kept.pairs)} pairs: {file}")
 
 
-def _is_newer(page: Path, results_dir: Path) -> bool:
-    """Whether the page was written after the plan, every record and this program."""
+def _sources(results_dir: Path) -> str:
+    """A digest that changes when the plan, a record or this program does, or when one of these
+    comes or goes."""
     program = Path(__file__).parent
-    sources = [
+    files = [
         results_dir / "sweep.json", *results_dir.glob("*/record.json"),
         *program.rglob("*.py"), *program.rglob("templates/*"),
     ]  # fmt: skip
-    try:
-        written = page.stat().st_mtime
-        return all(source.stat().st_mtime < written for source in sources)
-    except OSError:
-        return False
+    found = [(str(f), s.st_size, s.st_mtime_ns) for f in sorted(files) if (s := _stat(f))]
+    return hashlib.sha256(json.dumps(found).encode()).hexdigest()
+
+
+def _stat(file: Path) -> os.stat_result | None:
+    with contextlib.suppress(OSError):
+        return file.stat()
+    return None
+
+
+def _kept_code(kept: Path, sources: str) -> int | None:
+    """Exit code of the report that was made of these very sources; None: it is to be made anew."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        told = json.loads(kept.read_text(encoding="utf-8"))
+        return int(told["exit_code"]) if told["sources"] == sources else None
+    return None
 
 
 def _build(results_dir: Path, *, draw: bool) -> Report:

@@ -77,10 +77,15 @@ def _completed_findings(record: RunRecord) -> Iterator[str]:
     yield from target_findings(record)
     if record.data is not None:
         dropped, rest = record.data.dropped_per_epoch, record.data.train_images
-        if dropped != rest % config.global_batch:
+        plans = _planned(config, record.data)
+        batches = [] if isinstance(plans, str) else [plan.global_batch for plan in plans]
+        # the first batch's: records from before growth was counted
+        first = rest % config.global_batch
+        largest = max([rest % batch for batch in batches], default=first)
+        if dropped not in (first, largest):
             yield (
                 f"{dropped:,} images left over in an epoch, {rest:,} training images and the "
-                f"global batch {config.global_batch:,} leave {rest % config.global_batch:,}"
+                f"global batch {config.global_batch:,} leave {largest:,}"
             )
     yield from _throughput_findings(record)
     if record.weights_sha256 is None:

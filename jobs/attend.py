@@ -84,7 +84,7 @@ def attend(start: Start) -> str:
         ranks.end()
         end_leftovers(cell)
     trouble = trouble or (_refusal(cell) if ranks.bad else None)
-    if not is_good(cell):
+    if not is_good(cell, config):
         stopped = start.explain(stopped)
         known = None if stopped or trouble else start.knows()
         status, error = known or cause_of(cell, ranks, stopped, trouble)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,13 +16,23 @@ from jobs.settle import is_good, is_unsettled, settle_lost, settle_unstarted
 from jobs.sweep import Sweep
 from train.config import ConfigError, RunConfig
 from train.files import write_atomically
-from train.record import GOOD, MANIFEST_NAME, RECORD_NAME, RecordError, SweepManifest, read_record
+from train.record import (
+    GOOD,
+    MANIFEST_NAME,
+    RECORD_NAME,
+    OtherCell,
+    RecordError,
+    SweepManifest,
+    read_own_record,
+)
 from train.traces import CHECKPOINT_NAME, CONFIG_NAME, earlier_attempts
 
 #: Ended by something outside the run, so its checkpoint is worth going on from.
 INTERRUPTED = frozenset({"cancelled", "timeout", "preempted", "lost"})
 RUNNING, NEW, BROKEN = "running", "new", "broken record"
-#: Has a good record and is to run anew all the same.
+#: Its folder holds the record of another config, which only FORCE=1 puts aside.
+OTHERS = "record of another config"
+#: Has a good record, or another config's, and is to run anew all the same.
 FORCED = "forced"
 ARCHIVE_NAME = "archive"
 
@@ -33,7 +43,7 @@ class Standing:
 
     config: RunConfig
     folder: Path
-    status: str  # a record's status, or one of the four above
+    status: str  # a record's status, or one of the five above
     why: str  # one line for a person
 
     @property
@@ -43,6 +53,10 @@ class Standing:
     @property
     def resume(self) -> bool:
         return self.status in INTERRUPTED and (self.folder / CHECKPOINT_NAME).exists()
+
+    def forced(self) -> Standing:
+        """The same cell for FORCE=1."""
+        return replace(self, status=FORCED) if self.done or self.status == OTHERS else self
 
 
 def survey(configs: Sequence[RunConfig], sweep: Path) -> list[Standing]:
@@ -72,11 +86,20 @@ def recorded(config: RunConfig, folder: Path) -> Standing:
     if not file.exists():
         return Standing(config, folder, NEW, "not run yet")
     try:
-        record = read_record(file)
+        record = read_own_record(folder, config)
     except RecordError as error:
         return Standing(config, folder, BROKEN, str(error).splitlines()[0])
+    except OtherCell as error:
+        return Standing(config, folder, OTHERS, str(error))
     ended = f"completed {record.ended_at:%Y-%m-%d %H:%M}"
     return Standing(config, folder, record.status, record.error.what if record.error else ended)
+
+
+def refuse_others(cells: Iterable[Standing]) -> None:
+    """Raises OtherCell at the first whose folder holds the record of another config."""
+    for cell in cells:
+        if cell.status == OTHERS:
+            raise OtherCell(cell.why)
 
 
 def conclude(
@@ -92,11 +115,13 @@ def conclude(
         with hold(folder):
             end_leftovers(folder)
             settle_lost(folder, cell.config)
-            if not is_good(folder) and len(earlier_attempts(folder)) <= attempts:
+            if not is_good(folder, cell.config) and len(earlier_attempts(folder)) <= attempts:
                 if stopped:
                     return "cancelled", "before it had started"
                 settle_unstarted(folder, cell.config, log, asked_at)
-        record = read_record(folder / RECORD_NAME)
+        record = read_own_record(folder, cell.config)
+    except OtherCell as error:
+        return OTHERS, str(error)
     except (OSError, ValueError) as error:
         return "lost", f"it has no record, and none can be written: {error}"
     if record.error is None:
@@ -113,12 +138,15 @@ def manifest_of(wanted: Sweep) -> SweepManifest:
     )
 
 
-def lay_out(configs: Sequence[RunConfig], sweep: Path, manifest: SweepManifest) -> None:
+def lay_out(
+    configs: Sequence[RunConfig], sweep: Path, manifest: SweepManifest, *, force: bool = False
+) -> None:
     """Write sweep.json and every cell's config.json before anything runs, so that a report can
     name the cells that never did.
 
     Raises:
-        ConfigError: a file lies where a cell's folder belongs.
+        ConfigError: a file lies where a cell's folder belongs, or, unless ``force``, the record of
+            another config; nothing is written then.
         OSError: the results folder cannot be written.
     """
     for config in configs:
@@ -127,6 +155,10 @@ def lay_out(configs: Sequence[RunConfig], sweep: Path, manifest: SweepManifest) 
             raise ConfigError(
                 f"{folder} is a file, expected the folder of a cell or nothing: move it away"
             )
+    if not force:
+        refuse_others(recorded(config, sweep / config.cell_id()) for config in configs)
+    for config in configs:
+        folder = sweep / config.cell_id()
         folder.mkdir(parents=True, exist_ok=True)
         _lay(folder / CONFIG_NAME, config)
     _lay(sweep / MANIFEST_NAME, manifest)

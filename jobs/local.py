@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -15,10 +14,9 @@ from jobs.display import LiveDisplay, PlainDisplay
 from jobs.engine import Machine, run_cells
 from jobs.estimate import known_rates
 from jobs.launch import CellTask, core_groups, rank_environment, train_argv, with_processes
-from jobs.ledger import FORCED, Standing, lay_out, manifest_of, survey
+from jobs.ledger import Standing, lay_out, manifest_of, recorded, refuse_others, survey
 from jobs.plan import plan_rows
 from jobs.plan_view import render_plan
-from jobs.settle import is_good
 from jobs.standing import say_results, say_standing
 from jobs.stop import stopped_by_signals
 from jobs.supervisor import ROOT
@@ -37,17 +35,18 @@ def plan_here(wanted: Sweep, results: Path, machine: Machine) -> None:
     # one line for each number of processes and cores: within it, only names differ
     first = {(c.gpus, c.processes): c for c in reversed(wanted.configs)}
     lines = {c.cell_id(): _launch_line(c, folder, machine) for c in first.values()}
-    done = {c.cell_id() for c in wanted.configs if is_good(folder / c.cell_id())}
-    render_plan(rows, lines, Console(), done)
+    cells = [recorded(c, folder / c.cell_id()) for c in wanted.configs]
+    refuse_others(cells)
+    render_plan(rows, lines, Console(), {cell.config.cell_id() for cell in cells if cell.done})
 
 
 def sweep_here(wanted: Sweep, folder: Path, *, force: bool, machine: Machine) -> int:
     """Run every cell that has no good record; returns the exit code."""
     plan_rows(wanted.configs, train_images(wanted.configs, machine.data, machine.store), {})
-    lay_out(wanted.configs, folder, manifest_of(wanted))
+    lay_out(wanted.configs, folder, manifest_of(wanted), force=force)
     cells = survey(wanted.configs, folder)
     if force:
-        cells = [replace(cell, status=FORCED) if cell.done else cell for cell in cells]
+        cells = [cell.forced() for cell in cells]
     say_standing(wanted, cells)
     if all(cell.done for cell in cells):
         return 0

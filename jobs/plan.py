@@ -88,7 +88,7 @@ def _row(plan: RunPlan, rates: Rates) -> PlanRow:
         seconds=time.seconds,
         source=time.source,
         initial_share=_initial_share(plan),
-        left_out=max(plan.used % epoch.global_batch for epoch in plan.epochs) / plan.used,
+        left_out=plan.left_over / plan.used,
         idle_rule=config.technique.lr_scaling != "none"
         and config.global_batch == config.technique.base_batch,
         flat_warmup=config.technique.warmup_epochs > 0

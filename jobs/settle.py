@@ -15,10 +15,11 @@ from train.files import write_atomically
 from train.record import (
     GOOD,
     RECORD_NAME,
+    OtherCell,
     RecordError,
     RunError,
     Status,
-    read_record,
+    read_own_record,
     write_record,
 )
 from train.traces import earlier_attempts, ended_record
@@ -99,11 +100,12 @@ def settle_lost(
 ) -> bool:
     """Give a start whose supervisor was killed its record; True when there was one to give.
 
-    Only for the holder of the cell's lock. A record that cannot be read is left as it is.
+    Only for the holder of the cell's lock. A record that cannot be read, or is of another config,
+    is left as it is.
     ``told``: what the scheduler says of that end, and ``status`` what it makes of the cell.
     """
     begun = begun_in(cell)
-    if begun is None or _is_broken(cell):
+    if begun is None or _is_foreign(cell, config):
         return False
     if len(earlier_attempts(cell)) < begun.number:
         error = RunError(
@@ -138,10 +140,14 @@ def settle_unstarted(
     settle(cell, config, status, error, asked_at)
 
 
-def is_good(cell: Path) -> bool:
-    """Whether the cell has a record that no retry may replace."""
+def is_good(cell: Path, config: RunConfig) -> bool:
+    """Whether the cell has a record that no retry may replace.
+
+    Raises:
+        OtherCell: there is a record of another config.
+    """
     with contextlib.suppress(RecordError):
-        return read_record(cell / RECORD_NAME).status in GOOD
+        return read_own_record(cell, config).status in GOOD
     return False
 
 
@@ -155,12 +161,12 @@ def _printable(error: RunError) -> RunError:
     return error.model_copy(update=texts)
 
 
-def _is_broken(cell: Path) -> bool:
-    file = cell / RECORD_NAME
+def _is_foreign(cell: Path, config: RunConfig) -> bool:
+    """Whether there is a record, and it cannot be taken for an earlier one of this cell."""
     try:
-        read_record(file)
-    except RecordError:
-        return file.exists()
+        read_own_record(cell, config)
+    except (RecordError, OtherCell):
+        return (cell / RECORD_NAME).exists()
     return False
 
 

@@ -38,9 +38,9 @@ def run_cell(told: dict[str, Any]) -> str:
         if not ours:
             return "cancelled"  # while waiting for another supervisor, which leaves the record
         end_leftovers(cell)
-        if is_good(cell):
-            return "kept"
         config = load_config(cell / CONFIG_NAME)
+        if is_good(cell, config):
+            return "kept"
         settle_lost(cell, config)
         ranks = Ranks()
         start = Start(

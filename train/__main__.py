@@ -15,12 +15,20 @@ from train.budget import Budget
 from train.config import ConfigError, RunConfig, load_config
 from train.failure import describe, headline, leave, leave_record
 from train.launch import Launch, read_launch
-from train.record import GOOD, RECORD_NAME, RecordError, RunError, Status, read_record
+from train.record import (
+    GOOD,
+    RECORD_NAME,
+    OtherCell,
+    RecordError,
+    RunError,
+    RunRecord,
+    Status,
+    read_own_record,
+)
 from train.task import Task, Unfinished, WorldError
 from train.traces import (
     EXIT_UNFINISHED,
     STOP_NAME,
-    earlier_attempts,
     forget_earlier,
     rank_file,
 )
@@ -77,11 +85,12 @@ def main(arguments: Sequence[str]) -> int:
         out = options.out or options.config.resolve().parent
         data = options.data or Path(os.environ.get("DATA") or DEFAULT_DATA)
         _prepare_folder(out)
-        if not options.force and _has_good_record(out):
+        earlier = _earlier(config, out, force=options.force)
+        if not options.force and earlier is not None and earlier.status in GOOD:
             if launch.rank == 0:
                 print(f"{out / RECORD_NAME} is good already; --force or --out trains again")
             return 0
-        number = start_number(options.attempt, out)
+        number = start_number(options.attempt, earlier)
         if not launch.supervised:
             forget_earlier(out, launch.rank, resume=options.resume)
     except (ConfigError, OSError) as error:
@@ -101,19 +110,28 @@ def _prepare_folder(out: Path) -> None:
         ) from error
 
 
-def start_number(given: int | None, out: Path) -> int:
-    """Which start of the cell this is: what the supervisor says, else one more than the record
-    tells; a good record that is to be replaced begins a new story."""
+def start_number(given: int | None, earlier: RunRecord | None) -> int:
+    """Which start of the cell this is: what the supervisor says, else one more than its earlier
+    record counts; a good record that is to be replaced begins a new story."""
     if given is not None:
         return given
-    return 1 if _has_good_record(out) else len(earlier_attempts(out)) + 1
+    return 1 if earlier is None or earlier.status in GOOD else len(earlier.attempts) + 1
 
 
-def _has_good_record(out: Path) -> bool:
+def _earlier(config: RunConfig, out: Path, *, force: bool) -> RunRecord | None:
+    """This config's record in ``out``; None where there is none that can be read.
+
+    Raises:
+        OtherCell: there is one of another config, which only ``force`` may replace.
+    """
     try:
-        return read_record(out / RECORD_NAME).status in GOOD
+        return read_own_record(out, config)
     except RecordError:
-        return False
+        return None
+    except OtherCell:
+        if force:
+            return None
+        raise
 
 
 def _run(config: RunConfig, launch: Launch, task: Task, stall_s: float) -> int:

@@ -53,6 +53,7 @@ class Trained:
     classification: Classification | None = None
     target: TargetOutcome | None = None
     alarms: tuple[str, ...] = ()
+    reduced_bytes: int = 0  # gradients of one rank that this start had added up, as they travel
 
 
 @dataclass
@@ -126,6 +127,7 @@ class Cell:
             target=outcome(epochs, target, len(self.plans), error.what if error else None)
             if target else None,
             alarms=tuple(self.alarms),
+            reduced_bytes=self.step.wire_bytes * sum(e.steps for e in epochs[resumed_from:]),
         )  # fmt: skip
 
     def _goes_on(self, epochs: list[EpochRecord]) -> bool:

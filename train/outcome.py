@@ -6,15 +6,16 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from train.classification import REASONS as CLASS_REASONS
-from train.config import RunConfig, used_train_images
+from train.config import RunConfig
 from train.data.arrays import Dataset
 from train.measure import throughput
 from train.noise_scale import why_not_measured
+from train.plans import checked_plan
 from train.provenance import REASONS
-from train.record import Attempt, DataRecord, LinkTraffic, Provenance, RunRecord, Status, World
+from train.record import Attempt, DataRecord, Provenance, RunRecord, Status, World
 from train.targets import REASONS as TARGET_REASONS
 from train.traces import with_reasons
-from train.traffic import busiest
+from train.traffic import carriers, outside
 
 if TYPE_CHECKING:  # it loads TensorFlow
     from train.loop import Trained
@@ -28,15 +29,15 @@ ORDERS = {
 
 
 def describe_data(config: RunConfig, data: Dataset) -> DataRecord:
-    used = used_train_images(len(data.train_y), config.data_fraction)
+    plan = checked_plan(config, len(data.train_y))
     return DataRecord(
         name=data.name,
         fingerprint=data.fingerprint,
-        train_images=used,
+        train_images=plan.used,
         train_images_available=len(data.train_y),
         validation_images=len(data.validation_y),
         classes=len(data.classes),
-        dropped_per_epoch=used % config.global_batch,
+        dropped_per_epoch=plan.left_over,
         order=ORDERS[config.partition],
     )
 
@@ -53,8 +54,13 @@ def finished_record(
     attempt: int,
     started_at: datetime,
     ended_at: datetime,
+    remark: str = "",
+    named_interface: str | None = None,
 ) -> RunRecord:
-    """The record of a run that completed or diverged."""
+    """The record of a run that completed or diverged.
+
+    ``remark``: of its data. ``named_interface``: what the site wants its ranks to use.
+    """
     status: Status = "completed" if trained.error is None else "diverged"
     this = Attempt(
         number=attempt,
@@ -64,7 +70,7 @@ def finished_record(
         status=status,
     )
     attempts = (*earlier, this)
-    world = with_measured_interface(world, trained.traffic)
+    world, reason = with_measured_interface(world, trained, named_interface)
     return with_reasons(
         RunRecord.model_construct(
             schema_version=1,
@@ -80,7 +86,7 @@ def finished_record(
             traffic=trained.traffic,
             classification=trained.classification,
             target=trained.target,
-            alarms=trained.alarms,
+            alarms=(*([remark] if remark else []), *trained.alarms),
             weights_sha256=trained.weights_sha256,
             provenance=provenance,
             attempts=attempts,
@@ -88,16 +94,52 @@ def finished_record(
             ended_at=ended_at,
             missing={},
         ),
-        _reasons(config, world, labelled=labelled, diverged=trained.error is not None),
+        _reasons(config, world, labelled=labelled, diverged=trained.error is not None) | reason,
     )
 
 
-def with_measured_interface(world: World, traffic: tuple[LinkTraffic, ...]) -> World:
-    """Neither MPI nor NCCL tells which interface it takes: between nodes, the counters do."""
-    if world.nodes == 1 or (world.controller == "gloo" and world.data_plane == "gloo"):
-        return world
-    used = busiest(traffic, world.hostnames[0])
-    return world if used is None else world.model_copy(update={"interface": used})
+def with_measured_interface(
+    world: World, trained: Trained, named: str | None
+) -> tuple[World, dict[str, str]]:
+    """Neither MPI nor NCCL tells which interface it takes: between nodes the counters do, where one
+    alone can have carried the gradients, or is the one of several that was ``named``.
+
+    Returns:
+        The world, and the reason where the interface stays unknown.
+    """
+    if not _untold(world):
+        return world, {}
+    host, payload = world.hostnames[0], trained.reduced_bytes
+    links = outside(trained.traffic, host)
+    found = carriers(links, payload) if payload else []
+    if named in found:
+        found = [named]
+    told = ", ".join(
+        f"{n.interface} sent {n.sent_bytes:,} and received {n.received_bytes:,}" for n in links
+    )
+    if len(found) == 1:
+        return world.model_copy(update={"interface": found[0]}), {}
+    if not links:
+        why = "no counter of one was read at the end of the training"
+    elif not found:
+        why = f"none of {host} alone carried the {payload:,} bytes of gradients both ways: {told}"
+    else:
+        why = (
+            f"several of {host} can have carried the {payload:,} bytes of gradients (a bond and "
+            f"its parts?): {told}; `interface` of the site file says which one is meant"
+        )
+    reason = f"{_plane(world)} does not tell which interface it uses, and {why}"
+    return world.model_copy(update={"interface": None}), {"world.interface": reason}
+
+
+def _untold(world: World) -> bool:
+    """Whether gradients pass between nodes on a way that only the counters show."""
+    by_gloo = world.controller == "gloo" and world.data_plane == "gloo"
+    return world.nodes > 1 and not by_gloo and world.data_plane != "tf.distribute"
+
+
+def _plane(world: World) -> str:
+    return "NCCL" if world.data_plane == "nccl" else "MPI"
 
 
 def known_reasons(world: World, *, labelled: bool) -> dict[str, str]:
@@ -106,10 +148,10 @@ def known_reasons(world: World, *, labelled: bool) -> dict[str, str]:
         interface = "a world of one talks to nobody"
     elif world.data_plane == "tf.distribute":  # of several processes, it always tells
         interface = "one process: its gradients take no network"
-    elif world.controller == "mpi":
-        interface = "MPI does not tell which interface it uses"
+    elif _untold(world) or world.controller == "mpi":
+        interface = f"{_plane(world)} does not tell which interface it uses"
         if world.nodes > 1:
-            interface += ", and no counter of one was read at the end of the training"
+            interface += ", and the counters are compared at the end of the training"
     else:
         interface = "HOROVOD_GLOO_IFACE was not set, so that Gloo chose one by itself"
     reasons = {**REASONS, "world.interface": interface}

@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 
 from pydantic import AwareDatetime, Field, ValidationError, model_validator
 
-from train.config import RunConfig, explain
+from train.config import ConfigError, RunConfig, explain
 from train.files import write_atomically
 from train.frozen import Frozen
 from train.record_parts import (
@@ -44,6 +44,7 @@ __all__ = [
     "GoalHeld",
     "LinkTraffic",
     "NoiseScale",
+    "OtherCell",
     "Provenance",
     "RankSteps",
     "RecordError",
@@ -58,6 +59,7 @@ __all__ = [
     "TrustRatios",
     "World",
     "null_paths",
+    "read_own_record",
     "read_record",
     "write_record",
 ]
@@ -104,7 +106,8 @@ class DataRecord(Frozen):
     train_images_available: int
     validation_images: int
     classes: int
-    dropped_per_epoch: int  # remainder of the epoch that fills no global batch
+    # remainder of an epoch that fills no global batch; where the batch grows, the largest one
+    dropped_per_epoch: int
     order: str  # which of the course's options drew the batches
 
 
@@ -186,6 +189,10 @@ class RecordError(ValueError):
     """A file is no record; the text says which, what was found and what to do."""
 
 
+class OtherCell(ConfigError):
+    """A record is of another config than the cell that it lies with."""
+
+
 def null_paths(record: RunRecord, *, whole: bool = False) -> Iterator[str]:
     """Dotted paths of the nulls that need a reason, list positions left out.
 
@@ -227,6 +234,39 @@ def read_record(path: Path) -> RunRecord:
         return RunRecord.model_validate_json(text)
     except ValidationError as error:
         raise RecordError(f"{path}: against the contract:\n{explain(error)}") from error
+
+
+def read_own_record(cell: Path, config: RunConfig) -> RunRecord:
+    """The record in the folder ``cell``, which must be of this very config.
+
+    The folder's name does not tell: it holds 24 bits of a hash, and a folder given by hand none.
+    Parsed configs are compared, so a record from before a key existed has that key's default.
+
+    Raises:
+        RecordError: as :func:`read_record`.
+        OtherCell: the record is of another config; the text says where the two differ.
+    """
+    path = cell / RECORD_NAME
+    record = read_record(path)
+    if record.config == config:
+        return record
+    found, wanted = (dict(_settings(c.model_dump(mode="json"))) for c in (record.config, config))
+    keys = [key for key in {**found, **wanted} if found.get(key) != wanted.get(key)]
+    differ = (", ".join(f"{key} {told.get(key)}" for key in keys) for told in (found, wanted))
+    raise OtherCell(
+        f"{path} is of another config: found {next(differ)}; expected {next(differ)}. FORCE=1 puts "
+        "it aside and runs this one, RESULTS=DIR leaves it where it is; by hand --force replaces "
+        "it, --out DIR leaves it"
+    )
+
+
+def _settings(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted key -> value, parts taken apart."""
+    if not isinstance(value, Mapping):
+        yield path, value
+        return
+    for name, item in value.items():
+        yield from _settings(item, f"{path}.{name}" if path else name)
 
 
 def write_record(path: Path, record: RunRecord, *, replace_good: bool = False) -> bool:

@@ -202,6 +202,9 @@ def describe_world(runtime: Runtime, cpu: str) -> World:
     count = max(1, fewest // replicas)
     plural = "s" * (count != 1)
     too_few = fewest < replicas or share_cores(machines, cores)
+    data_plane = _data_plane(runtime, by_mpi=by_mpi)
+    # the controller's interface is not NCCL's; on one node there is no other
+    hidden = by_mpi or (data_plane == "nccl" and len(set(hosts)) > 1)
     return World(
         size=runtime.size * replicas,
         nodes=len(set(hosts)),
@@ -212,8 +215,8 @@ def describe_world(runtime: Runtime, cpu: str) -> World:
         oversubscribed=gpu_shared if runtime.gpu else too_few,
         launcher=runtime.launcher,
         controller="mpi" if by_mpi else "gloo",
-        data_plane=_data_plane(runtime, by_mpi=by_mpi),
-        interface=_interface(runtime, by_mpi=by_mpi),
+        data_plane=data_plane,
+        interface=_interface(runtime, hidden=hidden),
     )
 
 
@@ -228,9 +231,9 @@ def _data_plane(runtime: Runtime, *, by_mpi: bool) -> DataPlane:
     return "gloo" if gloo else "mpi"
 
 
-def _interface(runtime: Runtime, *, by_mpi: bool) -> str | None:
+def _interface(runtime: Runtime, *, hidden: bool) -> str | None:
     if runtime.size == 1:
         return None
     if runtime.distribution is not None:
         return runtime.distribution.interface
-    return None if by_mpi else os.environ.get("HOROVOD_GLOO_IFACE")
+    return None if hidden else os.environ.get("HOROVOD_GLOO_IFACE")

@@ -75,6 +75,12 @@ class RunPlan:
         return last.first_step + last.steps
 
     @cached_property
+    def left_over(self) -> int:
+        """Images of an epoch that fill no global batch: of the epoch with the most, since a batch
+        that grows leaves more."""
+        return max(self.used % epoch.global_batch for epoch in self.epochs)
+
+    @cached_property
     def base_steps(self) -> int:
         """Steps that the batch which the base rate belongs to would take in the run's epochs.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ from train.config import RunConfig
 from train.data.prepare import load
 from train.data.tuning import for_tuning
 from train.files import write_atomically
+from train.interfaces import NAME as INTERFACE
 from train.launch import Launch
 from train.outcome import describe_data, finished_record, known_reasons
 from train.provenance import collect, cpu_name
@@ -66,6 +68,8 @@ def run_session(config: RunConfig, launch: Launch, task: Task, beat: Callable[[s
             attempt=task.attempt,
             started_at=task.started_at,
             ended_at=datetime.now(UTC),
+            remark=data.remark,
+            named_interface=os.environ.get(INTERFACE),
         )
         _keep(task, record)
     _leave(runtime)

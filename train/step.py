@@ -98,6 +98,12 @@ class TrainStep:
         return list(self.loss_scale.variables)
 
     @property
+    def wire_bytes(self) -> int:
+        """Of one gradient, as it travels."""
+        count = sum(math.prod(variable.shape) for variable in self.model.trainable_variables)
+        return count * (4 if self.technique.compression == "none" else 2)
+
+    @property
     def last_rate(self) -> float | None:
         """Of the last step that was applied, which momentum correction starts from."""
         return self._last_rate

@@ -25,6 +25,7 @@ from train.record import (
     Attempt,
     DataRecord,
     EpochRecord,
+    OtherCell,
     Provenance,
     RecordError,
     RunError,
@@ -32,6 +33,7 @@ from train.record import (
     Status,
     World,
     null_paths,
+    read_own_record,
     read_record,
 )
 
@@ -123,11 +125,14 @@ def read_epochs(cell: Path) -> tuple[EpochRecord, ...]:
     return tuple(found)
 
 
-def earlier_attempts(cell: Path) -> tuple[Attempt, ...]:
-    """Starts that an earlier record of this cell counts; none where there is no readable one."""
+def earlier_attempts(cell: Path, config: RunConfig | None = None) -> tuple[Attempt, ...]:
+    """Starts that an earlier record of this cell counts; none where there is no readable one, or
+    only one of another config than ``config``."""
     try:
-        return read_record(cell / RECORD_NAME).attempts
-    except RecordError:
+        return (
+            read_own_record(cell, config) if config else read_record(cell / RECORD_NAME)
+        ).attempts
+    except (RecordError, OtherCell):
         return ()
 
 
@@ -143,7 +148,7 @@ def ended_record(
     """The record of a start that did not write its own, from the traces that it left."""
     told = _read_start(cell)
     epochs = read_epochs(cell)
-    earlier = earlier_attempts(cell)
+    earlier = earlier_attempts(cell, config)
     number = len(earlier) + 1
     this = Attempt(
         number=number,

@@ -76,9 +76,18 @@ def moved(
     return tuple(found)
 
 
-def busiest(traffic: Iterable[LinkTraffic], host: str) -> str | None:
-    """The interface of ``host`` to the outside that moved the most bytes; None: none did."""
-    outside = [t for t in traffic if t.host == host and t.interface != "lo"]
-    if not outside:
-        return None
-    return max(outside, key=lambda link: link.received_bytes + link.sent_bytes).interface
+def outside(traffic: Iterable[LinkTraffic], host: str) -> list[LinkTraffic]:
+    """What passed the interfaces of ``host`` that lead to others."""
+    return [link for link in traffic if link.host == host and link.interface != "lo"]
+
+
+def carriers(links: Iterable[LinkTraffic], payload: int) -> list[str]:
+    """Interfaces that both sent and received at least ``payload`` bytes.
+
+    Where ``payload`` bytes are added up over nodes, each node must send as many, since the others'
+    sums need its part, and receive as many, whatever the algorithm. What it reads from a file
+    server goes one way, however much it is.
+    """
+    return [
+        link.interface for link in links if payload <= min(link.sent_bytes, link.received_bytes)
+    ]

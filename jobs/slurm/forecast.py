@@ -9,7 +9,7 @@ from rich.console import Console
 
 from jobs.datafacts import planned_images
 from jobs.estimate import known_rates
-from jobs.ledger import recorded
+from jobs.ledger import recorded, refuse_others
 from jobs.options import say
 from jobs.plan import plan_rows
 from jobs.plan_view import render_plan
@@ -39,6 +39,7 @@ def plan(wish: Wish) -> None:
         configs, planned_images(configs, wish.data, wish.store), known_rates(wish.results)
     )
     cells = [recorded(config, wish.folder / config.cell_id()) for config in configs]
+    refuse_others(cells)
     todo = [cell for cell in cells if not cell.done]
     sending = sending_for(wish, _image(wish))
     arrays = plan_arrays(sending, todo)

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from jobs.ledger import Standing, recorded
+from jobs.ledger import OTHERS, Standing, recorded
 from jobs.lock import hold
-from jobs.settle import begun_in, is_good, over, settle_lost, settle_unstarted
+from jobs.settle import begun_in, over, settle_lost, settle_unstarted
 from jobs.slurm.history import Ending, History, status_of
 from jobs.slurm.notes import CLOCKS_DIFFER, PREFLIGHT, RunNote
 from jobs.slurm.preflight import FOLDER_NAME, PreflightReport, read_preflight
@@ -140,9 +140,10 @@ def conclude(
     with hold(cell) as ours:
         if not ours:
             return False
-        if is_good(cell):
+        found = recorded(config, cell)
+        if found.done:
             over(cell)  # its supervisor was ended between the record and the last clean-up
-        settled = is_good(cell) or settle_lost(cell, config, text, status)
+        settled = found.done or found.status == OTHERS or settle_lost(cell, config, text, status)
         if not settled and is_open(cell, told):
             settle_unstarted(cell, config, told.log, told.at, text, status)
     return True

@@ -7,14 +7,14 @@ import pwd
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
 from jobs.datafacts import train_images
 from jobs.estimate import known_rates
-from jobs.ledger import FORCED, Standing, lay_out, manifest_of
+from jobs.ledger import Standing, lay_out, manifest_of
 from jobs.lock import only_sweep
 from jobs.options import EXIT_INTERRUPTED, NoAnswer, say
 from jobs.plan import plan_rows
@@ -145,7 +145,7 @@ def _sweep(wish: Wish, *, force: bool, wait: bool, preflight: bool) -> int:
     sending = prepare(wish)
     images = train_images(configs, wish.data, wish.store)
     rows = plan_rows(configs, images, known_rates(wish.results))
-    lay_out(configs, wish.folder, manifest_of(wish.wanted))
+    lay_out(configs, wish.folder, manifest_of(wish.wanted), force=force)
     watcher = Watcher(wish.folder, sending.job_name, sending.site.slurm_conf)
     notes, broken = read_notes(wish.folder)
     for text in broken:
@@ -245,8 +245,7 @@ def adopt_lost(folder: Path, notes: list[RunNote], queue: dict[str, JobState]) -
 
 
 def _forced(place: Place) -> Standing:
-    cell = place.standing
-    return replace(cell, status=FORCED) if cell.done and not place.alive else cell
+    return place.standing if place.alive else place.standing.forced()
 
 
 def _follow(

@@ -87,7 +87,7 @@ def _run(task: UnitTask, cell: Path, allocation: Allocation, stop: Stop, warned:
         config = load_config(cell / CONFIG_NAME)
         settle_lost(cell, config)
         _put_aside(task, cell)
-        if is_good(cell):
+        if is_good(cell, config):
             return Ran(read_record(cell / RECORD_NAME).status)
         before = len(earlier_attempts(cell))
         status = attend(_start(task, recorded(config, cell), allocation, stop, warned))

@@ -43,6 +43,23 @@ def test_an_unchanged_report_is_left_and_a_changed_record_renews_it(tmp_path: Pa
     assert page.stat().st_mtime_ns > first
 
 
+def test_an_unchanged_report_ends_as_it_did_before(tmp_path: Path) -> None:
+    folder = mixed_sweep(tmp_path / "s")
+    assert [call("report", folder, "--if-changed").exit_code for _ in range(3)] == [1, 1, 1]
+    nothing = write_sweep(tmp_path / "n", [failed(config())])
+    assert [call("report", nothing, "--if-changed").exit_code for _ in range(2)] == [3, 3]
+
+
+def test_a_record_that_is_gone_renews_the_report(tmp_path: Path) -> None:
+    folder = good_sweep(tmp_path / "s")
+    assert call("report", folder, "--if-changed").exit_code == 0
+    gone = next(folder.glob("*/record.json"))
+    gone.unlink()
+    done = call("report", folder, "--if-changed")
+    assert done.exit_code == 1 and "8 planned: 7 completed" in done.output
+    assert gone.parent.name in (folder / "report" / "cells_not_used.csv").read_text()
+
+
 def test_summary_prints_tables_and_writes_nothing(tmp_path: Path) -> None:
     folder = mixed_sweep(tmp_path / "s")
     done = call("summary", folder)

@@ -177,6 +177,14 @@ def test_left_over_images_must_be_the_remainder() -> None:
     assert found.startswith("7 images left over in an epoch")
 
 
+@pytest.mark.parametrize(("left", "good"), [(32, True), (0, True), (16, False)])
+def test_a_batch_that_grows_leaves_more_over_which_older_records_do_not_say(left, good) -> None:
+    grown = record(GROWS)  # of 320 images 16, 48 and 144 a step
+    assert grown.data is not None
+    data = grown.data.model_copy(update={"dropped_per_epoch": left})
+    assert (rejections(grown.model_copy(update={"data": data}), grown.cell_id) == ()) is good
+
+
 #: 83 images, 8 a step for 3, which divide nothing: 3 x 27 steps are 8 epochs of 10 and one of 1
 ADAPTED = config(
     gpus=2, batch_per_rank=4, technique=technique(regime_adaptation=True, base_batch=3)

@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 
 from jobs.ledger import (
     BROKEN,
+    FORCED,
     INTERRUPTED,
     NEW,
+    OTHERS,
     RUNNING,
     Standing,
     archive,
@@ -27,7 +29,7 @@ from jobs.ledger import (
 )
 from jobs.lock import LOCK_NAME, ask_to_end, hold, holder, is_running, only_sweep
 from jobs.settle import ATTEMPT_NAME
-from tests.builders import config, record
+from tests.builders import config, namesakes, record
 from train.config import ConfigError, load_config
 from train.record import GOOD, SweepManifest, read_record
 
@@ -142,6 +144,26 @@ def test_a_file_in_the_place_of_a_cell_is_a_refusal(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is a file, expected the folder of a cell"):
         lay_out([ONE], tmp_path, MANIFEST)
     assert (tmp_path / ONE.cell_id()).read_text() == "x"
+
+
+def test_the_record_of_a_namesake_is_an_error_that_only_force_passes(tmp_path: Path) -> None:
+    """24 bits of a hash are equal now and then: the cell must not be skipped for it."""
+    mine, other = namesakes()
+    manifest = SweepManifest(name="t", title="t", cells=(mine.cell_id(),), techniques=("naive",))
+    lay_out([other], tmp_path, manifest)
+    cell = tmp_path / mine.cell_id()
+    (cell / "record.json").write_text(record(other, epochs=()).model_dump_json())
+    begun(cell)
+    with pytest.raises(ConfigError, match="is of another config: found epochs 5446; expected"):
+        lay_out([mine], tmp_path, manifest)
+    assert load_config(cell / "config.json") == other, "nothing is written on a refusal"
+    lay_out([mine], tmp_path, manifest, force=True)
+    (found,) = survey([mine], tmp_path)
+    assert found.status == OTHERS and not found.done and not found.resume
+    assert found.forced().status == FORCED
+    assert read_record(cell / "record.json").config == other
+    log = tmp_path / "log"
+    assert conclude(found, 0, log, datetime.now(UTC), stopped=False)[0] == OTHERS
 
 
 def test_archive_keeps_all_but_the_config(cell: Path) -> None:

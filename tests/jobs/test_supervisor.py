@@ -29,7 +29,7 @@ from jobs.supervisor import run_cell
 from tests.builders import config, epoch, record
 from tests.jobs.scripted import Play, alive, play
 from tests.sweeps import ROOT, wait_until
-from train.record import RunRecord, read_record
+from train.record import OtherCell, RunRecord, read_record
 
 GOOD = "beat()\nepoch(1)\ngood()\n"
 LONG = "beat()\nepoch(1)\nmark('in')\nlive()\n"
@@ -65,6 +65,16 @@ def test_a_good_record_is_kept_and_nothing_started(tmp_path: Path) -> None:
     text = record(scene.config).model_dump_json()
     (scene.cell / "record.json").write_text(text)
     assert run_cell(scene.told()) == "kept"
+    assert (scene.cell / "record.json").read_text() == text
+    assert not list(scene.cell.glob("mark-*"))
+
+
+def test_the_record_of_another_config_is_no_reason_to_skip(tmp_path: Path) -> None:
+    scene = play(tmp_path, "mark('in')\n")
+    text = record(config(seed=7)).model_dump_json()
+    (scene.cell / "record.json").write_text(text)
+    with pytest.raises(OtherCell):
+        run_cell(scene.told())
     assert (scene.cell / "record.json").read_text() == text
     assert not list(scene.cell.glob("mark-*"))
 

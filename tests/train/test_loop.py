@@ -105,6 +105,8 @@ def test_a_run_killed_and_resumed_is_the_run_never_killed(
     assert resumed.weights_sha256 == straight.weights_sha256
     assert read_epochs(tmp_path / "broken") == resumed.epochs
     assert len(again.clock.rows) == STEPS * (4 - done)
+    weights = sum(variable.numpy().size for variable in again.model.trainable_variables)
+    assert resumed.reduced_bytes == STEPS * (4 - done) * weights * 4, "of this start alone"
     told = applied(tmp_path / "broken")
     assert told == applied(tmp_path / "straight") and len(told) == 4 * STEPS
 

@@ -9,6 +9,7 @@ import pytest
 from tests.builders import BEGAN, config, epoch, record
 from train.outcome import describe_data, finished_record, known_reasons
 from train.record import LinkTraffic, RunError, RunRecord, World, null_paths
+from train.schedule_config import Grow
 
 pytestmark = pytest.mark.tf
 
@@ -20,7 +21,7 @@ def trained(epochs=None, error: RunError | None = None, resumed_from: int = 0, t
     from train.loop import Trained
 
     epochs = epochs or tuple(epoch(n + 1, OF) for n in range(3))
-    return Trained(error, epochs, resumed_from, None, "a" * 64, traffic)
+    return Trained(error, epochs, resumed_from, None, "a" * 64, traffic, reduced_bytes=500)
 
 
 def world(**changes: object) -> World:
@@ -78,6 +79,7 @@ def test_random_labels_have_no_accuracy() -> None:
     [
         ({"size": 1, "controller": "gloo"}, "a world of one talks to nobody"),
         ({"size": 2, "controller": "mpi"}, "MPI does not tell"),
+        ({"size": 2, "nodes": 2, "data_plane": "nccl"}, "NCCL does not tell"),
         ({"size": 2, "controller": "gloo"}, "HOROVOD_GLOO_IFACE was not set"),
     ],
 )
@@ -87,10 +89,13 @@ def test_the_reason_for_no_interface_is_the_true_one(changes, words) -> None:
     assert words in known_reasons(where, labelled=True)["world.interface"]
 
 
-ETH0, LO, IB0 = (
-    LinkTraffic(host="n1", interface=name, received_bytes=size, sent_bytes=size)
-    for name, size in (("eth0", 10), ("lo", 10_000), ("ib0", 1000))
-)
+ETH0, LO, IB0, NFS, BOND = (
+    LinkTraffic(host="n1", interface=name, received_bytes=received, sent_bytes=sent)
+    for name, received, sent in (
+        ("eth0", 10, 10), ("lo", 10_000, 10_000), ("ib0", 1000, 1000), ("eth1", 90_000, 400),
+        ("bond0", 1000, 1000),
+    )
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -99,6 +104,11 @@ ETH0, LO, IB0 = (
         ({"controller": "mpi", "data_plane": "mpi"}, (ETH0, LO, IB0), "ib0"),
         ({"controller": "gloo", "data_plane": "nccl"}, (ETH0, IB0), "ib0"),
         ({"controller": "gloo", "data_plane": "gloo"}, (ETH0, IB0), "eth9"),
+        # a file server's bytes are more, and go one way
+        ({"controller": "mpi", "data_plane": "mpi"}, (NFS, IB0), "ib0"),
+        ({"controller": "gloo", "data_plane": "nccl"}, (NFS, ETH0), None),
+        ({"controller": "mpi", "data_plane": "mpi"}, (BOND, IB0), None),
+        ({"controller": "mpi", "data_plane": "tf.distribute", "interface": "eth9"}, (IB0,), "eth9"),
         ({"controller": "mpi", "data_plane": "mpi", "nodes": 1}, (IB0,), None),
         ({"controller": "mpi", "data_plane": "mpi"}, (LO,), None),
         ({"controller": "mpi", "data_plane": "mpi"}, (), None),
@@ -112,9 +122,27 @@ def test_between_nodes_the_counters_tell_the_interface(changes, traffic, interfa
     assert ("world.interface" in found.missing) is (interface is None)
 
 
+def test_of_several_that_can_have_carried_the_gradients_the_named_one_did() -> None:
+    where = world(size=2, nodes=2, hostnames=("n1", "n2"), controller="mpi", data_plane="mpi")
+    result = trained(traffic=(BOND, IB0))
+    assert finish(result, where=where, named_interface="bond0").world.interface == "bond0"
+    # naming one does not make it carry what went another way
+    other = finish(trained(traffic=(NFS, IB0)), where=where, named_interface="eth1")
+    assert other.world.interface == "ib0"
+    reason = finish(result, where=where).missing["world.interface"]
+    assert "bond0 sent 1,000" in reason and "`interface` of the site file" in reason
+    spread = finish(trained(traffic=(NFS, ETH0)), where=where).missing["world.interface"]
+    assert "none of n1 alone carried the 500 bytes" in spread
+
+
 def test_what_is_known_beforehand_says_nothing_of_what_is_still_to_be_measured() -> None:
     known = known_reasons(world(), labelled=True)
     assert not {"steps", "throughput", "weights_sha256", "epochs.validation_loss"} & set(known)
+
+
+def test_what_is_doubtful_about_the_data_is_an_alarm_of_the_record() -> None:
+    assert finish(trained(), remark="of other files").alarms == ("of other files",)
+    assert finish(trained()).alarms == ()
 
 
 def test_attempts_accumulate() -> None:
@@ -140,3 +168,7 @@ def test_the_remainder_that_fills_no_global_batch_is_told() -> None:
     found = describe_data(of, data)
     assert (found.train_images, found.train_images_available) == (92, 103)
     assert found.dropped_per_epoch == 12 and found.validation_images == 7 and found.classes == 2
+    # a batch that grows to 60 leaves more over: 92 - 60
+    growth = Grow(milestones=(0.5,), factor=3, largest=60)
+    grows = of.technique.model_copy(update={"batch_growth": growth})
+    assert describe_data(of.model_copy(update={"technique": grows}), data).dropped_per_epoch == 32

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from train.traffic import Counted, busiest, moved, parse_net_dev, read_counters
+from train.traffic import Counted, carriers, moved, outside, parse_net_dev, read_counters
 
 # as /proc/net/dev of Linux 6.18 said it, tabs and widths included; a name with a colon is an alias
 NET_DEV = """\
@@ -77,10 +77,11 @@ def test_only_what_moved_and_was_not_set_back() -> None:
     assert (found.interface, found.received_bytes, found.sent_bytes) == ("eth0", 10, 2)
 
 
-def test_the_busiest_is_one_of_that_host_and_leads_outside() -> None:
+def test_what_carries_a_payload_leads_outside_and_carries_it_both_ways() -> None:
     start = dict.fromkeys(("lo", "eth0", "ib0"), Counted(0, 0))
-    here = moved("a", start, {"lo": Counted(99, 99), "eth0": Counted(1, 5), "ib0": Counted(4, 4)})
+    here = moved("a", start, {"lo": Counted(99, 99), "eth0": Counted(90, 3), "ib0": Counted(4, 4)})
     there = moved("b", start, {"eth0": Counted(50, 50)})
-    assert busiest(here + there, "a") == "ib0"
-    assert busiest(here + there, "b") == "eth0"
-    assert busiest(here, "c") is None
+    assert carriers(outside(here + there, "a"), 4) == ["ib0"]
+    assert carriers(outside(here + there, "a"), 3) == ["eth0", "ib0"]
+    assert carriers(outside(here + there, "b"), 4) == ["eth0"]
+    assert carriers(outside(here, "c"), 4) == []

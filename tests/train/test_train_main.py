@@ -154,13 +154,31 @@ def test_a_good_record_is_kept_and_its_traces_too(cell: Path) -> None:
         ("failed", {"attempt": 7}, 7),
     ],
 )
-def test_the_number_of_a_start(cell: Path, earlier, options, number) -> None:
+def test_the_number_of_a_start(earlier, options, number) -> None:
     from train.__main__ import start_number
 
-    if earlier:
-        error = None if earlier == "completed" else ERROR
-        write_record(cell / RECORD_NAME, record(config(gpus=2), status=earlier, error=error))
-    assert start_number(options.get("attempt"), cell) == number
+    error = None if earlier == "completed" else ERROR
+    found = record(config(gpus=2), status=earlier, error=error) if earlier else None
+    assert start_number(options.get("attempt"), found) == number
+
+
+@pytest.mark.parametrize("status", ["completed", "failed"])
+def test_a_record_of_another_config_is_neither_done_nor_replaced(cell: Path, status: str) -> None:
+    other = config(gpus=2, epochs=5, seed=3)
+    before = record(other, status=status)
+    write_record(cell / RECORD_NAME, before)
+    done = train(cell)
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert "is of another config: found epochs 5, seed 3; expected epochs 2, seed 0" in done.stderr
+    assert "--force" in done.stderr and "--out" in done.stderr
+    assert read_record(cell / RECORD_NAME) == before
+
+
+def test_forced_over_the_record_of_another_config_counts_from_one(cell: Path) -> None:
+    write_record(cell / RECORD_NAME, record(config(gpus=2, seed=3), status="failed"))
+    assert "found a world of 1 rank" in train(cell, "--force").stderr
+    found = read_record(cell / RECORD_NAME)
+    assert found.config == config(gpus=2) and [a.number for a in found.attempts] == [1]
 
 
 def test_a_full_disk_when_the_record_of_a_failure_is_due_is_one_line(

@@ -106,7 +106,15 @@ def _series(
         except Exception as failed:  # noqa: BLE001  (Horovod's errors are of many types)
             error = (str(failed).strip().splitlines() or [type(failed).__name__])[0]
             print(f"rank {mesh.rank}: {what}: {failed}", file=sys.stderr)
-    told = hvd.allgather_object((socket.gethostname(), watch.counted, watch.ports, error))
+    counted, ports = watch.counted, watch.ports
+    own = Carried(
+        host=socket.gethostname(),
+        interface=interface.name,  # nodes may name the same network differently
+        received_bytes=counted.received if counted else None,
+        sent_bytes=counted.sent if counted else None,
+        port_sent_bytes=ports.sent if ports else None,
+    )
+    told: list[tuple[Carried, str | None]] = hvd.allgather_object((own, error))
     payload = sum(
         must_send(what.operation, what.ranks, point.bytes) * (point.calls + UNTIMED)
         for point in measured.points
@@ -114,17 +122,11 @@ def _series(
     return Series(
         **what._asdict(),
         points=measured.points,
-        carried=tuple(
-            Carried(host=host, interface=interface.name,
-                    received_bytes=counted.received if counted else None,
-                    sent_bytes=counted.sent if counted else None,
-                    port_sent_bytes=ports.sent if ports else None)
-            for host, counted, ports, _ in told[: what.ranks]
-        ),
+        carried=tuple(carried for carried, _ in told[: what.ranks]),
         payload_bytes=round(payload),
         cut=measured.cut,
-        error=next((text for *_, text in told if text), None),
-    )  # fmt: skip
+        error=next((text for _, text in told if text), None),
+    )
 
 
 def _ranks(interface: Interface) -> tuple[Rank, ...]:

@@ -32,6 +32,7 @@ class Dataset:
     classes: tuple[str, ...]
     fingerprint: str  # sha256 over dtype, shape and bytes of the four arrays
     labelled: bool  # False: labels are random, and accuracy has no meaning
+    remark: str = ""  # why these may not be the images that were wanted
 
 
 def make_dataset(

@@ -21,6 +21,12 @@ _NAMES = ("cifar10", "cifar-10", "CIFAR-10-images", "cifar10-imagefolder")
 _ARCHIVES = (".tar.xz", ".tar.gz", ".tgz", ".tar.bz2", ".tar")
 
 
+def published_keys(remotes: Sequence[Remote]) -> tuple[str, ...]:
+    """Of prepared forms whose content was compared with what was published."""
+    (remote,) = remotes
+    return (key_of("pickles", remote.sha256),)
+
+
 def find(root: Path, remotes: Sequence[Remote]) -> Source | None:
     """The first form that is there, or None.
 
@@ -37,7 +43,7 @@ def find(root: Path, remotes: Sequence[Remote]) -> Source | None:
         archive = base / remote.name
         if archive.is_file():
             decode = partial(cifar_pickles.from_archive, archive, remote)
-            return Source(_SLUG, key_of("pickles", remote.sha256), decode)
+            return Source(_SLUG, published_keys(remotes)[0], decode)
     for folder in (root, *(root / name for name in _NAMES)):
         if held_out_folder(folder) and (folder / "train" / cifar_images.CLASSES[0]).is_dir():
             listing = list_folder(folder)

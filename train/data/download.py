@@ -28,6 +28,7 @@ class Remote:
     urls: tuple[str, ...]
     size: int  # bytes
     sha256: str
+    inner: str | None = None  # sha256 of what is compressed in it, where that is what counts
 
     def __str__(self) -> str:
         return f"{self.name} ({self.size:,} bytes, sha256 {self.sha256})"

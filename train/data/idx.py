@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from pathlib import Path
 
@@ -9,21 +10,24 @@ import numpy as np
 
 from train.data.archive import read_unpacked
 from train.data.arrays import Pixels
+from train.data.download import Remote
 from train.data.errors import DataError
 
 _LIMIT = 1 << 28  # bytes; the largest of the known files has 47 MB
 _UINT8 = 8  # the type's code
 
 
-def read_idx(path: Path, ndim: int) -> Pixels:
+def read_idx(path: Path, ndim: int, published: Remote | None = None) -> Pixels:
     """An uint8 array of ``ndim`` dimensions from an IDX file that may be compressed.
+
+    ``published``: what must be in it, however it is compressed.
 
     The format (LeCun): two zero bytes, type, number of dimensions, then each dimension as a
     big-endian 32-bit integer, then the data in C order.
 
     Raises:
-        DataError: truncated, damaged, another type or number of dimensions, or more or fewer bytes
-            than the dimensions say.
+        DataError: truncated, damaged, another type or number of dimensions, more or fewer bytes
+            than the dimensions say, or other content than was published.
     """
     content = read_unpacked(path, _LIMIT)
     head = content[:4]
@@ -41,5 +45,12 @@ def read_idx(path: Path, ndim: int) -> Pixels:
         raise DataError(
             f"{path}: {len(content):,} bytes found, {expected:,} expected for dimensions "
             f"{list(shape)}: truncated or altered. Get the file anew."
+        )
+    found = hashlib.sha256(content).hexdigest()
+    if published is not None and found != published.inner:
+        raise DataError(
+            f"{path} holds other data than were published: sha256 of the IDX data found {found}, "
+            f"expected {published.inner}. It was left as it is; delete it or replace it by the "
+            f"file from {published.urls[0]}"
         )
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)

@@ -1,7 +1,8 @@
 """MNIST and Fashion-MNIST: four IDX files each, or the .npz of Keras.
 
 The two share file names and shapes, so IDX files count only in a folder of the set's own name:
-mnist/ or fashion_mnist/, also in torchvision's MNIST/raw/ or FashionMNIST/raw/.
+mnist/ or fashion_mnist/, also in torchvision's MNIST/raw/ or FashionMNIST/raw/, and at last where
+a package of the system puts them. What counts is the IDX data, however they are compressed.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class Family:
     torchvision: str
     classes: tuple[str, ...]
     npz: Remote | None = None  # as published by Keras
+    system: Path | None = None  # where a distribution's package puts the IDX files
 
 
 MNIST = Family(
@@ -54,30 +56,36 @@ FASHION = Family(
     "fashion_mnist", "Fashion-MNIST", "FashionMNIST",
     ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag",
      "Ankle boot"),
+    system=Path("/usr/share/datasets/fashion-mnist"),  # Debian's dataset-fashion-mnist
 )  # fmt: skip
 
 
 def find(family: Family, root: Path, remotes: Sequence[Remote]) -> Source | None:
     """The first form that is there, or None. ``remotes``: the four files as published."""
-    published = dict(zip(_FILES, remotes, strict=True))
     own, raw = root / family.slug, Path(family.torchvision) / "raw"
     for folder in (own, own / "raw", root / raw, own / raw):
-        files = {name: _packed_or_not(folder, name) for name in _FILES}
-        there = {name: file for name, file in files.items() if file}
-        if len(there) == len(_FILES):
-            packed = {file: published[name] for name, file in there.items() if file.suffix}
-            # what is compared with its published checksum is known by that, not by its date
-            key = (
-                [r.sha256 for r in packed.values()],
-                stat_key(sorted(set(there.values()) - set(packed))),
-            )
-            decode = partial(_from_idx, family, tuple(there.values()), packed)
-            return Source(family.slug, key_of("idx", *key), decode)
+        if source := _idx_in(folder, family, remotes):
+            return source
     for file in (folder / f"{family.slug}.npz" for folder in (root, own)):
         if file.is_file():
-            key_npz = key_of("npz", family.npz.sha256 if family.npz else stat_key([file]))
-            return Source(family.slug, key_npz, partial(_from_npz, family, file))
-    return None
+            key = key_of("npz", family.npz.sha256 if family.npz else stat_key([file]))
+            return Source(family.slug, key, partial(_from_npz, family, file))
+    return _idx_in(family.system, family, remotes) if family.system else None
+
+
+def published_keys(family: Family, remotes: Sequence[Remote]) -> tuple[str, ...]:
+    """Of prepared forms whose content was compared with what was published: IDX, then .npz."""
+    idx = key_of("idx", [remote.sha256 for remote in remotes], [])
+    return (idx, key_of("npz", family.npz.sha256)) if family.npz else (idx,)
+
+
+def _idx_in(folder: Path, family: Family, remotes: Sequence[Remote]) -> Source | None:
+    files = [file for name in _FILES if (file := _packed_or_not(folder, name))]
+    if len(files) < len(_FILES):
+        return None
+    # their content is checked, so they are known by that, not by their dates
+    decode = partial(_from_idx, family, files, remotes)
+    return Source(family.slug, published_keys(family, remotes)[0], decode)
 
 
 def _packed_or_not(folder: Path, name: str) -> Path | None:
@@ -85,11 +93,9 @@ def _packed_or_not(folder: Path, name: str) -> Path | None:
     return next((place for place in places if place.is_file()), None)
 
 
-def _from_idx(family: Family, files: Sequence[Path], packed: dict[Path, Remote]) -> Dataset:
-    for file, remote in packed.items():
-        verify(file, remote)
-    arrays = [read_idx(file, ndim) for file, ndim in zip(files, (3, 1, 3, 1), strict=True)]
-    return _dataset(family, arrays)
+def _from_idx(family: Family, files: Sequence[Path], remotes: Sequence[Remote]) -> Dataset:
+    told = zip(files, (3, 1, 3, 1), remotes, strict=True)
+    return _dataset(family, [read_idx(file, ndim, remote) for file, ndim, remote in told])
 
 
 def _from_npz(family: Family, file: Path) -> Dataset:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -23,6 +23,12 @@ _FINDERS: Mapping[str, Callable[[Path, Sequence[Remote]], Source | None]] = {
     "fashion_mnist": partial(mnist.find, mnist.FASHION),
     "mnist": partial(mnist.find, mnist.MNIST),
     "synthetic": synthetic.find,
+}
+#: Keys of forms with the published content, where there is any.
+_PUBLISHED: Mapping[str, Callable[[Sequence[Remote]], tuple[str, ...]]] = {
+    "cifar10": cifar.published_keys,
+    "fashion_mnist": partial(mnist.published_keys, mnist.FASHION),
+    "mnist": partial(mnist.published_keys, mnist.MNIST),
 }
 _SIZES = range(8, 1025)  # as in RunConfig.image_size
 
@@ -49,8 +55,8 @@ def prepare(
 ) -> Path:
     """Make the prepared form under ``store_root`` unless it is there; return its folder.
 
-    Raw files are looked for in ``root``, then downloaded. Any number of processes may do this at
-    the same time.
+    Raw files are looked for in ``root``; where they are gone, the form that was made of them will
+    do; else they are downloaded. Any number of processes may do this at the same time.
 
     Args:
         dataset: a name of DATASETS, or folder:PATH.
@@ -62,13 +68,28 @@ def prepare(
         DataError: unknown data set, or raw files that are missing, damaged or not as expected, or
             no space; the text says what to do.
     """
+    return _made(dataset, image_size, root, store_root, remotes)[0]
+
+
+def _made(
+    dataset: str,
+    image_size: int | None,
+    root: Path,
+    store_root: Path | None,
+    remotes: Mapping[str, Sequence[Remote]] = REMOTES,
+) -> tuple[Path, str]:
+    """As ``prepare``; with a remark where the form may not be of the wanted images."""
     with explained(f"preparing {dataset}", root):
         kept = store_root or root / "prepared"
-        made = _prepared(dataset, image_size, root, kept, remotes)
-        if made is not None:
-            store.read(made)  # a damaged one is told now, not by the ranks of a job
-            return made
         source = _find(dataset, image_size, root, remotes)
+        made, remark = (
+            _earlier(dataset, kept, remotes.get(dataset, ()))
+            if source is None
+            else (kept / source.folder_name, "")
+        )
+        if made is not None and (made / store.META).exists():
+            store.read(made)  # a damaged one is told now, not by the ranks of a job
+            return made, remark
         if source is None:
             fetch_all(remotes[dataset], root / PLACES[dataset], OTHERWISE[dataset])
             source = _find(dataset, image_size, root, remotes)
@@ -78,7 +99,7 @@ def prepare(
         _check_counts(dataset, data)
         made = kept / source.folder_name
         store.write(made, dataset, data)
-        return made
+        return made, ""
 
 
 def load(
@@ -89,9 +110,9 @@ def load(
     Raises:
         DataError: as ``prepare``, or the prepared form is damaged.
     """
-    made = prepare(dataset, image_size, root, store_root=store_root)
+    made, remark = _made(dataset, image_size, root, store_root)
     with explained(f"loading {dataset}", root):
-        return store.read(made)
+        return replace(store.read(made), remark=remark)
 
 
 def facts(
@@ -132,24 +153,32 @@ def _find(
     return _FINDERS[dataset](root, remotes.get(dataset, ()))
 
 
-def _prepared(
-    dataset: str,
-    image_size: int | None,
-    root: Path,
-    kept: Path,
-    remotes: Mapping[str, Sequence[Remote]],
-) -> Path | None:
-    """The prepared form of the raw files that are there.
+def _earlier(dataset: str, kept: Path, remotes: Sequence[Remote]) -> tuple[Path | None, str]:
+    """What was prepared of raw files that are gone, and a remark unless it is as published.
 
-    Where none are (any more), one that was made before; the publisher's own content first.
+    Raises:
+        DataError: nothing tells which of several is wanted.
     """
-    source = _find(dataset, image_size, root, remotes)
-    if source is not None:
-        made = kept / source.folder_name
-        return made if (made / store.META).exists() else None
-    earlier = sorted(file.parent for file in kept.glob(f"{dataset}-*/{store.META}"))
-    # CIFAR-10 before CIFAR-10 (JPEG)
-    return min(earlier, key=lambda made: len(store.read_meta(made).name), default=None)
+    for key in _PUBLISHED[dataset](remotes) if remotes else ():
+        made = kept / f"{dataset}-{key}"
+        if (made / store.META).exists():
+            return made, ""
+    metas = sorted(kept.glob(f"{dataset}-*/{store.META}"))
+    there = {file.parent: store.read_meta(file.parent) for file in metas}
+    if len({meta.fingerprint for meta in there.values()}) > 1:
+        told = "; ".join(f"{made} ({meta.name})" for made, meta in there.items())
+        raise DataError(
+            f"{dataset}: no raw files found, and several prepared forms of different images: "
+            f"{told}. Put the raw files back, or delete the forms that are not wanted."
+        )
+    for made, meta in there.items():
+        remark = (
+            f"the raw files of {dataset} are gone: {made.name} ({meta.name}) is used, prepared "
+            "earlier from files that were not compared with the published ones"
+        )
+        say(f"{remark}; delete {made} to have the published ones downloaded")
+        return made, remark
+    return None, ""
 
 
 def _check_counts(dataset: str, data: Dataset) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from jobs.ledger import OTHERS
 from jobs.lock import hold
 from jobs.settle import Begun, announce, begun_in
 from jobs.slurm.commands import SlurmError
@@ -163,6 +164,16 @@ def test_a_record_that_cannot_be_read_is_left_alone(sweep: Path) -> None:
     (sweep / ONE.cell_id() / "record.json").write_text("{half")
     assert look(sweep, Told()).standing.status == "broken record"
     assert (sweep / ONE.cell_id() / "record.json").read_text() == "{half"
+
+
+@pytest.mark.parametrize("kind", ["completed", "failed"])
+def test_the_record_of_another_config_is_not_this_jobs_and_stays(sweep: Path, kind: str) -> None:
+    cell = sweep / ONE.cell_id()
+    text = record(TWO, status=kind).model_dump_json()  # older than the job
+    (cell / "record.json").write_text(text)
+    place = look(sweep, Told(ended("7", "FAILED")))
+    assert place.standing.status == OTHERS and not place.standing.done
+    assert (cell / "record.json").read_text() == text
 
 
 def test_settled_once(sweep: Path) -> None:

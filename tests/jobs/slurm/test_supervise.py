@@ -84,6 +84,19 @@ def test_good_records_are_left_alone(tmp_path: Path, fake: FakeSlurm) -> None:
     assert [(Path(name) / "record.json").read_bytes() for name in job.task.cells] == before
 
 
+def test_the_record_of_another_config_is_no_reason_to_skip(tmp_path: Path, fake: FakeSlurm) -> None:
+    one, two = cells(2)
+    task = unit(tmp_path, [one])
+    cell = Path(task.cells[0])
+    (cell / "record.json").write_text(record(two).model_dump_json())
+    code, out = Job(fake, task).run()
+    assert code == 1 and "is of another config" in out and fake.calls("srun") == []
+    assert read_record(cell / "record.json").config == two
+    script_srun(fake, "good()", [one])
+    assert Job(fake, task.model_copy(update={"forced": task.cells})).run()[0] == 0
+    assert read_record(cell / "record.json").config == one
+
+
 def test_forced_cells_are_put_aside_once(tmp_path: Path, fake: FakeSlurm) -> None:
     (one,) = cells(1)
     task = unit(tmp_path, [one])

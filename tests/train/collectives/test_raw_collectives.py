@@ -11,10 +11,12 @@ from typing import TypeVar
 import numpy as np
 import pytest
 
+from train.collectives.measure import Budget
 from train.collectives.mesh import Mesh, connect
-from train.collectives.operations import comes_out, put_in, raw_maker
+from train.collectives.operations import What, comes_out, put_in, raw_maker
 from train.collectives.payload import total, values, wrong
-from train.collectives.record import OPERATIONS, Operation, Place
+from train.collectives.record import OPERATIONS, Operation, Place, Series
+from train.interfaces import Interface
 
 T = TypeVar("T")
 TOKEN = bytes(range(16))
@@ -62,6 +64,31 @@ def test_every_rank_ends_with_the_exact_result(
         return found
 
     assert among(ranks, work) == [[0] * 8] * ranks
+
+
+@pytest.mark.tf
+def test_each_rank_tells_of_its_own_interface(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes may name one network differently; Horovod's gathering is that of threads here."""
+    from train.collectives import run
+
+    told: dict[int, object] = {}
+    mine, all_there = threading.local(), threading.Barrier(2)
+
+    def gather(own: object) -> list[object]:
+        told[mine.rank] = own
+        all_there.wait(30)
+        return [told[rank] for rank in range(2)]
+
+    def work(mesh: Mesh) -> Series:
+        mine.rank = mesh.rank
+        what = What("raw", "all_reduce", "in", "blocked", 2)
+        interface = Interface(("lo", "no-such")[mesh.rank], "127.0.0.1")
+        return run._series(mesh, raw_maker(mesh), what, (8,), Budget(0.001, 60), interface)
+
+    monkeypatch.setattr(run.hvd, "allgather_object", gather)
+    for series in among(2, work):
+        assert [carried.interface for carried in series.carried] == ["lo", "no-such"]
+        assert [carried.sent_bytes is None for carried in series.carried] == [False, True]
 
 
 def test_the_first_ranks_alone() -> None:

@@ -110,5 +110,6 @@ def write_tar(path: Path, files: Mapping[str, bytes], mode: str = "w:gz") -> Pat
 def published(path: Path, *urls: str) -> Remote:
     """``path`` as if somebody had published it, at its own address unless told otherwise."""
     content = path.read_bytes()
-    sha256 = hashlib.sha256(content).hexdigest()
-    return Remote(path.name, urls or (path.as_uri(),), len(content), sha256)
+    inner = gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
+    digests = (hashlib.sha256(part).hexdigest() for part in (content, inner))
+    return Remote(path.name, urls or (path.as_uri(),), len(content), *digests)

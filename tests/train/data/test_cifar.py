@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from train.data.cifar_images import CLASSES
 from train.data.download import Remote
 from train.data.errors import DataError
 from train.data.prepare import load, prepare
+from train.data.tuning import for_tuning
 
 ARCHIVE = "cifar-10-python.tar.gz"
 NOWHERE = Remote(ARCHIVE, ("file:///nowhere",), 1, "0" * 64)
@@ -206,8 +208,58 @@ def test_downloaded_and_prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert (root / ARCHIVE).exists()
     # a user may delete the raw files to save quota: what was made from them is still found
     (root / ARCHIVE).unlink()
-    assert prepare("cifar10", None, root, remotes={"cifar10": [NOWHERE]}) == made
+    assert prepare("cifar10", None, root, remotes={"cifar10": [published(archive)]}) == made
     assert_is_pickles(load("cifar10", None, root), 4)
+
+
+@pytest.fixture
+def two_forms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+    """Prepared forms of two different sets of files that are gone, the published one second."""
+    monkeypatch.setitem(DATASETS, "cifar10", DatasetFacts(20, 4, (32, 32, 3), 10))
+    made = []
+    for root, files in ((tmp_path / "own", cifar_pickles(4)), (tmp_path / "theirs", changed(4))):
+        write_tree(root, files)
+        made.append(prepare("cifar10", None, root, store_root=tmp_path / "store"))
+    return made[0], made[1]
+
+
+def changed(n: int) -> dict[str, bytes]:
+    other = {name: dict(value) for name, value in cifar_batches(n).items()}
+    other["test_batch"][b"labels"] = [9] * n
+    return {f"cifar-10-batches-py/{k}": pickle.dumps(v, protocol=2) for k, v in other.items()}
+
+
+def test_an_earlier_form_of_files_that_are_gone_is_told(
+    two_forms: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old, other = two_forms
+    shutil.rmtree(other)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    capsys.readouterr()
+    data = load("cifar10", None, empty, old.parent)
+    assert old.name in data.remark and "the raw files of cifar10 are gone" in data.remark
+    assert data.remark in capsys.readouterr().err
+    assert for_tuning(data).remark == data.remark
+    # with its files there, it is the wanted one
+    assert load("cifar10", None, tmp_path / "own", old.parent).remark == ""
+
+
+def test_of_two_different_earlier_forms_none_is_guessed(
+    two_forms: tuple[Path, Path], tmp_path: Path
+) -> None:
+    store = two_forms[0].parent
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(DataError, match="several prepared forms of different images") as caught:
+        prepare("cifar10", None, empty, store_root=store)
+    assert all(str(made) in str(caught.value) for made in two_forms)
+    # what was compared with the published checksum needs no guess
+    archive = write_tar(tmp_path / ARCHIVE, cifar_pickles(4))
+    remotes = {"cifar10": [published(archive)]}
+    wanted = prepare("cifar10", None, tmp_path, store_root=store, remotes=remotes)
+    archive.unlink()
+    assert prepare("cifar10", None, empty, store_root=store, remotes=remotes) == wanted
 
 
 @pytest.mark.skipif(

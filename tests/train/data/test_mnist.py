@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -53,20 +54,68 @@ def test_packed_files(tmp_path: Path, family: Family) -> None:
                "fashion_mnist/FashionMNIST/raw"],
 )  # fmt: skip
 def test_unpacked_files_in_any_usual_folder(tmp_path: Path, folder: str) -> None:
+    idx_files(tmp_path / "server", 30, 20, packed=True)
     idx_files(tmp_path / folder, 30, 20, packed=False)
-    assert len(decoded(FASHION, tmp_path).train_y) == 30
+    assert len(decoded(FASHION, tmp_path, as_published(tmp_path / "server")).train_y) == 30
     assert find(MNIST, tmp_path, REMOTES["mnist"]) is None
 
 
-def test_packed_files_are_compared_with_their_checksums(tmp_path: Path) -> None:
+def test_a_truncated_file_is_told_and_kept(tmp_path: Path) -> None:
     folder = tmp_path / "mnist"
     idx_files(folder, 30, 20, packed=True)
     remotes = as_published(folder)
     file = folder / f"{FILES[2]}.gz"
     file.write_bytes(file.read_bytes()[:-100])
-    with pytest.raises(DataError, match=r"t10k-images-idx3-ubyte.gz is truncated or altered"):
+    with pytest.raises(DataError, match=r"t10k-images-idx3-ubyte.gz is truncated or damaged"):
         decoded(MNIST, tmp_path, remotes)
     assert file.exists()
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_other_data_than_were_published_are_refused(tmp_path: Path, packed: bool) -> None:
+    idx_files(tmp_path / "server", 30, 20, packed=True)
+    remotes = as_published(tmp_path / "server")
+    made = idx_files(tmp_path / "mnist", 30, 20, packed=packed)
+    altered = made[FILES[1]].copy()
+    altered[3] = (altered[3] + 1) % 10
+    file = tmp_path / "mnist" / (f"{FILES[1]}.gz" if packed else FILES[1])
+    file.write_bytes(gzip.compress(idx(altered)) if packed else idx(altered))
+    with pytest.raises(DataError, match=f"holds other data than .* expected {remotes[1].inner}"):
+        decoded(MNIST, tmp_path, remotes)
+    assert file.exists()
+
+
+def test_files_compressed_again_are_the_published_data(tmp_path: Path) -> None:
+    """Without the name and the date in its header, as `gzip -n` makes it for Debian's package, a
+    file is shorter and has another checksum."""
+    folder = tmp_path / "usr" / "fashion-mnist"
+    made = idx_files(folder, 30, 20, packed=True)
+    for name in FILES:
+        buffer = io.BytesIO()
+        with gzip.GzipFile(name, "wb", fileobj=buffer, mtime=1504176606) as out:
+            out.write(idx(made[name]))
+        (tmp_path / f"{name}.gz").write_bytes(buffer.getvalue())
+        (folder / f"{name}.gz").write_bytes(gzip.compress(idx(made[name]), mtime=0))
+    remotes = as_published(tmp_path)
+    sizes = [remote.size - (folder / remote.name).stat().st_size for remote in remotes]
+    assert sizes == [len(name) + 1 for name in FILES]
+    family = replace(FASHION, system=folder)
+    assert np.array_equal(decoded(family, tmp_path, remotes).train_x[..., 0], made[FILES[0]])
+    # a folder with data of one's own comes first, in any of its forms
+    save_npz(tmp_path / "fashion_mnist.npz", **small_npz())
+    assert len(decoded(family, tmp_path, remotes).train_y) == 3
+
+
+SYSTEM = FASHION.system
+
+
+@pytest.mark.skipif(
+    SYSTEM is None or not SYSTEM.is_dir(), reason="Debian's dataset-fashion-mnist is not installed"
+)
+def test_the_systems_package_is_found_and_is_as_published(tmp_path: Path) -> None:
+    data = decoded(FASHION, tmp_path, REMOTES["fashion_mnist"])
+    assert np.bincount(data.train_y).tolist() == [6000] * 10
+    assert np.bincount(data.validation_y).tolist() == [1000] * 10
 
 
 def test_three_of_four_files_are_not_a_set(tmp_path: Path) -> None:
@@ -163,8 +212,9 @@ def test_labels_out_of_range_are_told(tmp_path: Path) -> None:
     folder = tmp_path / "mnist"
     idx_files(folder, 30, 20, packed=False)
     (folder / FILES[1]).write_bytes(idx(np.full(30, 11, np.uint8)))
+    remotes = [published(folder / name) for name in FILES]
     with pytest.raises(DataError, match=r"training labels are 11..11, expected 0..9"):
-        decoded(MNIST, tmp_path)
+        decoded(MNIST, tmp_path, remotes)
 
 
 def test_downloaded_and_prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
