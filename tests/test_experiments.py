@@ -40,7 +40,7 @@ model: cnn
 epochs: 2
 scaling: strong
 global_batch: 128
-partition: whole
+partition: independent
 matrix: {gpus: [1, 2], technique: [naive], seed: [0]}
 """,
     )  # fmt: skip

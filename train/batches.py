@@ -27,8 +27,8 @@ def epoch_batches(
     ``config.batch_per_rank`` images.
 
     Of a partition, k ranks that accumulate p batches see the images of k x p ranks: rank r's
-    batches are those of ranks r p .. r p + p - 1. With ``partition: whole`` they do not: each rank
-    has one permutation of its own, of which p batches are disjoint, as those of p ranks are not.
+    batches are those of ranks r p .. r p + p - 1. With ``independent`` they do not: each rank has
+    one permutation of its own, of which p batches are disjoint, as those of p ranks are not.
     """
     own = rank_batches(
         config.partition, len(used), config.seed, plan.number, rank, size,

@@ -92,8 +92,9 @@ class RunConfig(Frozen):
     seed: int = Field(ge=0, lt=2**31)
     data_fraction: float = Field(1.0, gt=0, le=1)
     # option 1 of the course: one permutation, cut into disjoint shards;
-    # option 2: each rank draws its share from the whole set by itself
-    partition: Literal["partition", "whole"] = "partition"
+    # option 2: each rank draws its share from the whole set by itself ("whole", as earlier records
+    # have it, gives rank 0 the orders of "partition")
+    partition: Literal["partition", "independent", "whole"] = "partition"
     # what accuracy is measured on: the published held-out images, or, to search for rates without
     # looking at these, a tenth of the training images, which is then left out of training
     validate_on: Literal["held_out", "train_part"] = "held_out"

@@ -20,11 +20,15 @@ from train.traffic import carriers, outside
 if TYPE_CHECKING:  # it loads TensorFlow
     from train.loop import Trained
 
+_OPTION_2 = (
+    "option 2: each rank draws its share of an epoch from the whole set by itself "
+    "(images may repeat across ranks)"
+)
 ORDERS = {
     "partition": "option 1: one permutation of the whole set per epoch, drawn from (seed, epoch), "
     "cut into disjoint shards",
-    "whole": "option 2: each rank draws its share of an epoch from the whole set by itself "
-    "(images may repeat across ranks)",
+    "independent": _OPTION_2,
+    "whole": f"{_OPTION_2}; rank 0 in the orders of option 1",
 }
 
 

@@ -14,8 +14,9 @@ from train.config import used_train_images
 from train.data.arrays import Labels
 from train.data.split import Indices, apportion, shuffled, take
 
-#: Ends the words of "whole": SeedSequence pads with zeros, so rank 0's would be the partition's.
-_WHOLE = 1
+#: Ends the words of "independent": SeedSequence pads with zeros, so without it rank 0's words are
+#: those of the partition, as they are for "whole".
+_INDEPENDENT = 1
 
 
 def used_subset(labels: Labels, fraction: float) -> Indices:
@@ -37,7 +38,7 @@ def epoch_order(n: int, seed: int, epoch: int) -> Indices:
 
 
 def rank_batches(
-    option: Literal["partition", "whole"],
+    option: Literal["partition", "independent", "whole"],
     n: int,
     seed: int,
     epoch: int,
@@ -52,18 +53,19 @@ def rank_batches(
     - "partition": step t takes the next size * batch_per_rank entries of the epoch's permutation,
       and rank r the r-th contiguous slice of them. So ranks are disjoint, together they cover the
       permutation's whole global batches, and k ranks of b see the global batches of one of k*b.
-    - "whole": each rank draws from a permutation of its own, from SeedSequence([seed, epoch,
+    - "independent": each rank draws from a permutation of its own, from SeedSequence([seed, epoch,
       rank, 1]): no image twice on one rank, yet some twice and some never over all ranks.
+    - "whole": the same without the 1, as in records from before "independent" was there.
     """
     if not 0 <= rank < size:
         raise ValueError(f"rank {rank} is not in a world of {size}")
     steps = n // (size * batch_per_rank)
-    if option == "whole":
-        return shuffled(n, seed, epoch, rank, _WHOLE)[: steps * batch_per_rank].reshape(
-            steps, batch_per_rank
-        )
+    if option in ("independent", "whole"):
+        words = (_INDEPENDENT,) if option == "independent" else ()
+        order = shuffled(n, seed, epoch, rank, *words)[: steps * batch_per_rank]
+        return order.reshape(steps, batch_per_rank)
     if option != "partition":
-        raise ValueError(f"unknown option {option!r}; known: partition, whole")
+        raise ValueError(f"unknown option {option!r}; known: partition, independent, whole")
     order = epoch_order(n, seed, epoch)[: steps * size * batch_per_rank]
     return np.ascontiguousarray(order.reshape(steps, size, batch_per_rank)[:, rank])
 

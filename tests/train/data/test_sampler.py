@@ -64,26 +64,28 @@ def test_k_ranks_of_b_see_the_batches_of_one_of_kb(n: int, size: int, b: int, se
 
 
 @given(n=st.integers(0, 500), size=st.integers(1, 9), b=st.integers(1, 20), seed=SEEDS)
-def test_whole_has_no_image_twice_on_a_rank(n: int, size: int, b: int, seed: int) -> None:
+def test_independent_has_no_image_twice_on_a_rank(n: int, size: int, b: int, seed: int) -> None:
     for rank in range(size):
-        mine = rank_batches("whole", n, seed, 1, rank, size, b)
+        mine = rank_batches("independent", n, seed, 1, rank, size, b)
         assert mine.shape == (n // (size * b), b)
         assert len(np.unique(mine)) == mine.size
         assert mine.size == 0 or (mine.min() >= 0 and mine.max() < n)
 
 
-def test_rank_0_of_whole_does_not_draw_what_a_partition_does() -> None:
+def test_rank_0_of_independent_does_not_draw_what_a_partition_does() -> None:
     for epoch in range(3):
-        mine = rank_batches("whole", 1000, 5, epoch, 0, 1, 1000)[0]
+        mine = rank_batches("independent", 1000, 5, epoch, 0, 1, 1000)[0]
         assert (mine == epoch_order(1000, 5, epoch)).mean() < 0.1
+        before = rank_batches("whole", 1000, 5, epoch, 0, 1, 1000)[0]
+        assert np.array_equal(before, epoch_order(1000, 5, epoch)), "as in records that are there"
 
 
-def test_whole_ranks_draw_by_themselves() -> None:
-    parts = [rank_batches("whole", 1000, 0, 0, rank, 4, 50) for rank in range(4)]
+def test_independent_ranks_draw_by_themselves() -> None:
+    parts = [rank_batches("independent", 1000, 0, 0, rank, 4, 50) for rank in range(4)]
     distinct = len(np.unique(np.concatenate(parts)))
     # 1 - (3/4)^4 = 0.684 of the set, standard deviation under 0.01; a partition would have 1.0
     assert 0.63 < distinct / 1000 < 0.73
-    again = rank_batches("whole", 1000, 0, 0, 2, 4, 50)
+    again = rank_batches("independent", 1000, 0, 0, 2, 4, 50)
     assert np.array_equal(parts[2], again)
 
 
@@ -94,7 +96,7 @@ def test_a_rank_outside_of_the_world_is_refused(rank: int) -> None:
 
 
 def test_an_unknown_option_is_refused() -> None:
-    with pytest.raises(ValueError, match="known: partition, whole"):
+    with pytest.raises(ValueError, match="known: partition, independent"):
         rank_batches("shard", 10, 0, 0, 0, 2, 1)  # type: ignore[arg-type]
 
 
