@@ -116,7 +116,8 @@ def _end_for_good(allocation: Allocation) -> None:
     Slurm 24.05 and later take a job that ends after a preemption's warning for a preempted one and
     requeue it, whatever its exit code. That lasts until it has ended once by itself: also after the
     requeue by which the preemption itself ended (seen with 24.11.5: `Restarts` is 2, and the sweep
-    waits for a start that has nothing to do; 22.05.8 has 1).
+    waits for a start that has nothing to do; 22.05.8 has 1). With its requeue off such a job ends
+    in state PREEMPTED; what came of its cells stands in their records.
     """
     try:
         run(["scontrol", "update", f"JobId={allocation.job}", "Requeue=0"],

@@ -137,11 +137,9 @@ def test_an_urgent_job_warns_and_requeues_another_which_starts_again(
     own: Practice,
     shared_folder: Path,  # noqa: F811
 ) -> None:
-    # from 24.05 on, Slurm starts a job that was preempted once more when it ends by itself
-    done = "scontrol update JobId=$SLURM_JOB_ID Requeue=0; exit 0"
     script = (
         "trap 'echo warned' USR2\n"
-        'echo start ${SLURM_RESTART_COUNT:-0}; [ "$SLURM_RESTART_COUNT" ] && { ' + done + "; }\n"
+        'echo start ${SLURM_RESTART_COUNT:-0}; [ "$SLURM_RESTART_COUNT" ] && exit 0\n'
         "for i in $(seq 90); do sleep 1; done"
     )
     options = ("-N4", "--exclusive", "--requeue", "--signal=B:USR2@60", "--time=5")
@@ -151,7 +149,8 @@ def test_an_urgent_job_warns_and_requeues_another_which_starts_again(
     urgent = own.sbatch(shared_folder, "hostname", "-N4", "--exclusive", "--partition=urgent")
     own.wait_for(urgent, "COMPLETED")
     job = own.wait_for(number, "COMPLETED")
-    assert job["Restarts"] == "1"
+    # Slurm 24.05 and later start it once more when it has ended by itself (jobs/slurm/again.py)
+    assert job["Restarts"] in ("1", "2")
     said = (shared_folder / f"{number}.out").read_text()
     assert said.index("start 0") < said.index("warned") < said.index("start 1")
 
