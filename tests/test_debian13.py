@@ -37,6 +37,8 @@ from locks import SetupError  # noqa: E402
 SUITE = "trixie"
 #: what README asks for, and certificates for git and pip
 PACKAGES = ("make", "g++", "git", "ca-certificates", "python3", "python3-venv")
+#: what is mounted is seen by nobody else, and what is started ends with the first of it
+APART = ("unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child")
 ENTER = """
 mount --rbind "$0" "$0"
 cd "$0"
@@ -53,12 +55,9 @@ exec "$@"
 
 
 def entered(root: Path, command: Sequence[str], environment: Mapping[str, str]) -> list[str]:
-    """The command as root of the machine whose files are in ``root``; what it started ends too."""
+    """The command as root of the machine whose files are in ``root``."""
     told = [f"{name}={value}" for name, value in environment.items()]
-    return [
-        "unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child",
-        "sh", "-ec", ENTER, str(root), "env", "-i", *told, *command,
-    ]  # fmt: skip
+    return [*APART, "sh", "-ec", ENTER, str(root), "env", "-i", *told, *command]
 
 
 def surroundings() -> dict[str, str]:
@@ -101,8 +100,7 @@ def troubles() -> Iterator[str]:
     for program, package in (("debootstrap", "debootstrap"), ("git", "git")):
         if shutil.which(program) is None:
             yield f"{program} (package {package})"
-    tried = ["unshare", "--mount", "--pid", "--fork", "true"]
-    said = subprocess.run(tried, capture_output=True, text=True, check=False)
+    said = subprocess.run([*APART, "true"], capture_output=True, text=True, check=False)
     if said.returncode != 0:
         yield f"namespaces for mounts and processes (found: {said.stderr.strip()})"
     try:
@@ -123,7 +121,7 @@ def debian13() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="horoscale-debian13-", dir="/var/tmp") as folder:
         root = Path(folder) / "root"
         done = subprocess.run(
-            ["debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", SUITE,
+            [*APART, "debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", SUITE,
              str(root), debian_mirror(os.environ)],
             env={**os.environ, **proxies(os.environ)}, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, check=False,
