@@ -35,9 +35,18 @@ class Ran(NamedTuple):
     epochs: int = 0  # done in this job
 
 
-def go_on(task: UnitTask, allocation: Allocation, ran: Mapping[str, Ran], stop: Stop) -> None:
-    """Ask for the same job again where that is of use, and wait to be ended by Slurm for it."""
-    if stop.reason is not None or not _may_requeue(task, allocation, ran):
+def go_on(
+    task: UnitTask, allocation: Allocation, ran: Mapping[str, Ran], stop: Stop, *, warned: bool
+) -> None:
+    """Ask for the same job again where that is of use, and wait to be ended by Slurm for it.
+
+    ``warned``: Slurm has warned this start of the job.
+    """
+    if stop.reason is not None:
+        return
+    if not _may_requeue(task, allocation, ran):
+        if task.site.requeue and (warned or allocation.restarts > 0):
+            _end_for_good(allocation)
         return
     lost = [name for name, one in ran.items() if one.status == "lost"]
     if lost and not any(map(_was_not_launched, lost)):
@@ -99,6 +108,22 @@ def _requeue(allocation: Allocation, stop: Stop) -> None:
     deadline = time.monotonic() + REQUEUE_S
     while stop.reason is None and time.monotonic() < deadline:
         time.sleep(0.2)
+
+
+def _end_for_good(allocation: Allocation) -> None:
+    """Keep Slurm from starting a job again that is done.
+
+    Slurm 24.05 and later take a job that ends after a preemption's warning for a preempted one and
+    requeue it, whatever its exit code. That lasts until it has ended once by itself: also after the
+    requeue by which the preemption itself ended (seen with 24.11.5: `Restarts` is 2, and the sweep
+    waits for a start that has nothing to do; 22.05.8 has 1). With its requeue off such a job ends
+    in state PREEMPTED; what came of its cells stands in their records.
+    """
+    try:
+        run(["scontrol", "update", f"JobId={allocation.job}", "Requeue=0"],
+            slurm_conf=allocation.slurm_conf)  # fmt: skip
+    except SlurmError as error:
+        say(f"Slurm may start this job once more, with nothing to do ({error})")
 
 
 def say(text: str) -> None:

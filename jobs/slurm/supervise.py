@@ -61,7 +61,7 @@ def run_unit(told: dict[str, Any]) -> None:
             if stop.reason is None and warned.at is None:
                 ran[name] = _run_apart(task, Path(name), allocation, stop, warned)
                 say(f"{Path(name).name}: {ran[name].status}")
-        go_on(task, allocation, ran, stop)
+        go_on(task, allocation, ran, stop, warned=warned.at is not None)
     if any(name not in ran or ran[name].status not in GOOD for name in task.cells):
         sys.exit(EXIT_CELL_FAILED)
 

@@ -149,7 +149,8 @@ def test_an_urgent_job_warns_and_requeues_another_which_starts_again(
     urgent = own.sbatch(shared_folder, "hostname", "-N4", "--exclusive", "--partition=urgent")
     own.wait_for(urgent, "COMPLETED")
     job = own.wait_for(number, "COMPLETED")
-    assert job["Restarts"] == "1"
+    # Slurm 24.05 and later start it once more when it has ended by itself (jobs/slurm/again.py)
+    assert job["Restarts"] in ("1", "2")
     said = (shared_folder / f"{number}.out").read_text()
     assert said.index("start 0") < said.index("warned") < said.index("start 1")
 

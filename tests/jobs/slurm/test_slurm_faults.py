@@ -5,6 +5,7 @@ Each fault prints a row of the fault table: fault, status, seconds until the rec
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -196,6 +197,9 @@ def test_preemption_with_requeue(sweeping: Sweeping) -> None:
     assert statuses(record)[0] == "preempted", sweeping.said()
     assert set(statuses(record)[1:-1]) <= {"lost"}
     assert record.attempts[-1].resumed_from_epoch >= 3
+    assert record.provenance is not None
+    job = sweeping.practice.job(record.provenance.slurm_job_id or "")
+    assert int(job["Restarts"]) == len(record.attempts) - 1, "it started with nothing to do"
 
 
 def test_out_of_memory(sweeping: Sweeping) -> None:
@@ -266,6 +270,8 @@ def test_a_gloo_interface_that_does_not_exist(sweeping: Sweeping) -> None:
 @pytest.fixture
 def small_disk(sweeping: Sweeping) -> Iterator[Path]:
     """A file system of a few MB for the results, mounted here and in every node."""
+    if shutil.which("mkfs.ext4") is None:
+        pytest.skip("no mkfs.ext4 on this machine: install the package e2fsprogs")
     image = sweeping.folder / "disk.img"
     with image.open("wb") as file:
         file.truncate(8 << 20)

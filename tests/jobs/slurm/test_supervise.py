@@ -198,6 +198,26 @@ def test_a_warning_long_before_the_end_is_a_preemption(tmp_path: Path, fake: Fak
     assert told(job)[0].status == "preempted"
 
 
+def test_a_job_that_was_preempted_is_not_started_again_when_it_is_done(
+    tmp_path: Path, fake: FakeSlurm
+) -> None:
+    """Slurm 24.05 and later would (seen on the practice cluster of Debian 13)."""
+    over = ["scontrol", "update", "JobId=12", "Requeue=0"]
+    script_srun(fake, "good()", cells(1))
+    Job(fake, unit(tmp_path / "undisturbed", cells(1))).run()
+    assert over not in fake.calls()
+    requeued = unit(tmp_path / "requeued", cells(1))
+    Job(fake, requeued, restarts=1).run()
+    assert fake.calls()[-1] == over
+    fake.forget()
+    script_srun(fake, 'live(lambda: (LOGS / "stop").exists()); good()', cells(1))
+    with Job(fake, unit(tmp_path / "warned", cells(1)), minutes_left=50).start() as process:
+        wait_until(lambda: list(tmp_path.glob("warned/**/rank-0.beat")), "ranks", 20)
+        process.send_signal(signal.SIGUSR2)
+        process.communicate(timeout=30)
+    assert fake.calls()[-1] == over
+
+
 def test_a_requeue_that_is_refused_is_told(tmp_path: Path, fake: FakeSlurm) -> None:
     (fake.folder / "requeue-says").write_text("Requested operation is presently disabled")
     script_srun(fake, STOPS_WHEN_ASKED, cells(1))
