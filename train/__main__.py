@@ -131,7 +131,7 @@ def _run(config: RunConfig, launch: Launch, task: Task, stall_s: float) -> int:
             # here, so that a broken installation leaves a record, too
             from train.session import run_session  # noqa: PLC0415
 
-            run_session(config, launch, task, watchdog.beat)
+            run_session(config, launch, task, watchdog)
         return 0
     except (ConfigError, WorldError) as error:
         failed(str(error))

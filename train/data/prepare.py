@@ -13,6 +13,7 @@ from train.data import cifar, digits, folder, mnist, store, synthetic
 from train.data.arrays import Dataset
 from train.data.download import Remote, fetch_all
 from train.data.errors import DataError, explained
+from train.data.lock import one_at_a_time
 from train.data.progress import say
 from train.data.published import OTHERWISE, PLACES, REMOTES
 from train.data.source import Source
@@ -49,8 +50,8 @@ def prepare(
 ) -> Path:
     """Make the prepared form under ``store_root`` unless it is there; return its folder.
 
-    Raw files are looked for in ``root``, then downloaded. Any number of processes may do this at
-    the same time.
+    Raw files are looked for in ``root``, then downloaded. Any number of processes may ask for it at
+    the same time: one does it, as the ranks of a horovodrun by hand, the others wait.
 
     Args:
         dataset: a name of DATASETS, or folder:PATH.
@@ -68,17 +69,20 @@ def prepare(
         if made is not None:
             store.read(made)  # a damaged one is told now, not by the ranks of a job
             return made
-        source = _find(dataset, image_size, root, remotes)
-        if source is None:
-            fetch_all(remotes[dataset], root / PLACES[dataset], OTHERWISE[dataset])
+        with one_at_a_time(kept, dataset) as waited:
+            if waited and (made := _prepared(dataset, image_size, root, kept, remotes)):
+                return made
             source = _find(dataset, image_size, root, remotes)
-            assert source is not None, "what was fetched is not what is looked for"
-        say(f"preparing {dataset} in {root}")
-        data = source.decode()
-        _check_counts(dataset, data)
-        made = kept / source.folder_name
-        store.write(made, dataset, data)
-        return made
+            if source is None:
+                fetch_all(remotes[dataset], root / PLACES[dataset], OTHERWISE[dataset])
+                source = _find(dataset, image_size, root, remotes)
+                assert source is not None, "what was fetched is not what is looked for"
+            say(f"preparing {dataset} in {root}")
+            data = source.decode()
+            _check_counts(dataset, data)
+            made = kept / source.folder_name
+            store.write(made, dataset, data)
+            return made
 
 
 def load(
