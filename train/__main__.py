@@ -51,7 +51,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--stall-s",
         type=positive(float),
         default=300.0,
-        help="seconds without progress that end the rank",
+        help="seconds without progress that end the rank; late ranks are waited for longer",
     )
     parser.add_argument(
         "--stop-at",

@@ -34,7 +34,7 @@ class Awake:
     """Counts on from the first :meth:`look`; before it, nothing is left out.
 
     What is found of a gap is up to ``PERIOD_S`` too short, and gaps of less than ``TOLERANCE_S``
-    are not found. Reading takes less than a microsecond, from any thread.
+    are not found. Any thread may read it.
     """
 
     def __init__(
@@ -53,16 +53,19 @@ class Awake:
 
     def now(self) -> float:
         """Seconds since some moment, without those in which this process could not run."""
-        with self._lock:
-            now = self._clock()
-            if self._looked is None or now - self._looked < PERIOD_S + TOLERANCE_S:
-                return now - self._suspended_s
-            return self._look(now)  # awake again, and sooner than the watch
+        return self.read()[0]
 
     def suspended_s(self) -> float:
         """Seconds left out so far."""
-        self.now()
-        return self._suspended_s
+        return self.read()[1]
+
+    def read(self) -> tuple[float, float]:
+        """Both, as of one moment."""
+        with self._lock:
+            now = self._clock()
+            if self._looked is not None and now - self._looked > PERIOD_S + TOLERANCE_S:
+                self._look(now)  # awake again, and sooner than the watch
+            return now - self._suspended_s, self._suspended_s
 
     def _look(self, now: float) -> float:
         cpu = self._computed()

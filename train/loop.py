@@ -218,11 +218,11 @@ class Cell:
 
     def _stretch(self) -> Callable[[], Stretch]:
         """From now to the call of what it returns."""
-        began, suspended_s = self.awake.now(), self.awake.suspended_s()
+        began, suspended_s = self.awake.read()
 
         def ended() -> Stretch:
-            now = self.awake.now()
-            return Stretch(now - began, self.awake.suspended_s() - suspended_s)
+            now, since_s = self.awake.read()
+            return Stretch(now - began, since_s - suspended_s)
 
         return ended
 

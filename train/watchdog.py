@@ -33,8 +33,8 @@ class _Doing(NamedTuple):
     """What goes on in this process; replaced as one, so that the other threads see no half."""
 
     phase: str
-    since: float  # of the process's clock
     limit_s: float
+    since: float  # of the process's clock
     suspended_s: float  # until then
 
 
@@ -77,8 +77,7 @@ class Watchdog:
     def beat(self, phase: str, patience_s: float = 0.0) -> None:
         """Progress: what this rank does from now on, and how long that may take without another
         sign, where that is longer than ``stall_s``."""
-        limit_s = max(self.stall_s, patience_s)
-        self._doing = _Doing(phase, self.awake.now(), limit_s, self.awake.suspended_s())
+        self._doing = _Doing(phase, max(self.stall_s, patience_s), *self.awake.read())
 
     def _watch(self) -> None:
         while not self._stop.wait(min(PERIOD_S, self._period_s)):
@@ -100,10 +99,13 @@ class Watchdog:
         """Whole or absent, since the supervisor tells ranks apart by it; no fsync every second."""
         temporary = self._file.with_name(f".{self._file.name}.tmp")
         doing = self._doing
-        idle = self.awake.now() - doing.since
-        # a rank that was stopped is woken to be ended, and would look as lively as its peers
-        asleep = self.awake.suspended_s() - doing.suspended_s
-        told = {"phase": doing.phase, "idle_s": round(idle, 1), "asleep_s": round(asleep, 1)}
+        now, suspended_s = self.awake.read()
+        told = {
+            "phase": doing.phase,
+            "idle_s": round(now - doing.since, 1),
+            # a rank that was stopped is woken to be ended, and would look as lively as its peers
+            "asleep_s": round(suspended_s - doing.suspended_s, 1),
+        }
         temporary.write_text(json.dumps(told))
         temporary.replace(self._file)
 
