@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from jobs.ranks import end_leftovers
 from jobs.settle import Begun, announce, is_good, over, reserve, settle
 from jobs.signs import Watch
 from jobs.stop import Reason
+from train.awake import Awake
 from train.config import RunConfig
 from train.plans import most_epochs
 from train.record import RECORD_NAME, RunError, Status, read_record
@@ -58,6 +58,7 @@ class Start:
     knows: Knows = lambda: None
     explain: Explain = lambda stopped: stopped
     job: str | None = None  # of Slurm
+    awake: Awake = field(default_factory=Awake)  # goes on with the watch over the ranks
 
 
 def attend(start: Start) -> str:
@@ -94,13 +95,14 @@ def attend(start: Start) -> str:
 
 
 def _overdue(start: Start) -> Tick:
-    watch = Watch(start.cell, start.config.processes)
-    began = time.monotonic()
+    watch = Watch(start.cell, start.config.processes, start.awake)
+    began = start.awake.look()
 
     def reason() -> Reason | None:
+        spent_s = start.awake.look() - began
         if told := start.stop():
             return told
-        if start.limit_s is not None and time.monotonic() - began > start.limit_s:
+        if start.limit_s is not None and spent_s > start.limit_s:
             return Reason("timeout", f"the time limit of {start.limit_s:.0f} s is over")
         return watch.stale(1.5 * start.stall_s + 5)
 

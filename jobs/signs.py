@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from jobs.stop import Reason
+from train.awake import Awake
 from train.traces import rank_file
 
 #: A rank that wrote nothing for this long before a hang was noticed is stopped or gone.
@@ -51,11 +51,12 @@ class Watch:
 
     cell: Path
     size: int
+    awake: Awake = field(default_factory=Awake)  # where this process is suspended, so are ranks
     _seen: dict[int, tuple[int, float]] = field(default_factory=dict)
 
     def stale(self, limit_s: float) -> Reason | None:
         """The rank whose life sign has not changed for the longest, if over ``limit_s`` seconds."""
-        now = time.monotonic()
+        now = self.awake.look()
         for rank in range(self.size):
             try:
                 stamp = rank_file(self.cell, rank, "beat").stat().st_mtime_ns
@@ -75,19 +76,21 @@ def blame(cell: Path, size: int, first: int) -> tuple[str, str, int]:
     """For a hang: what happened, what every rank did, and the rank that the others waited for.
 
     ``first``: the rank whose watchdog ended it first; its last life sign is the moment of the hang.
-    To blame is a rank that wrote nothing at all, else one that was silent then or since its last
-    progress, else the one whose last progress is the longest ago.
+    What all ranks were suspended for together is nobody's fault. To blame is a rank that wrote
+    nothing at all, else one that was silent then or since its last progress, else the one whose
+    last progress is the longest ago.
     """
     signs = [read_sign(cell, rank) for rank in range(size)]
     known = [sign.at for sign in signs if sign.at is not None]
     moment = signs[first].at or max(known, default=0.0)
+    together_s = min(sign.asleep_s for sign in signs)
 
     def suspicion(sign: Sign) -> tuple[bool, bool, float]:
         if sign.at is None:
             return True, True, 0.0
         quiet_s = moment - sign.at
         # what stopped it may be over: it is woken to be ended, by the launcher of a step, say
-        silent_s = max(quiet_s, sign.asleep_s)
+        silent_s = max(quiet_s, sign.asleep_s - together_s)
         if silent_s > SILENT_S:
             return False, True, silent_s
         return False, False, quiet_s + sign.idle_s

@@ -14,12 +14,12 @@ from train.schemas import SCHEMAS
 
 ROOT = Path(__file__).resolve().parent.parent
 PARTS = ("jobs", "train", "analysis")
-#: What the other parts may use of train: the contracts and the files that carry them.
+#: What the other parts may use of train: the contracts, the files that carry them, the clock.
 CONTRACT = {
     "train.config", "train.frozen", "train.technique", "train.schedule", "train.plans",
     "train.record", "train.files", "train.traces", "train.preflight_report", "train.source",
     "train.interconnect.record", "train.interconnect.suspects",
-    "train.collectives.record", "train.facts.record",
+    "train.collectives.record", "train.facts.record", "train.awake",
 }  # fmt: skip
 HEAVY = {"tensorflow", "tensorflow_addons", "horovod", "keras"}
 FORBIDDEN = {

@@ -206,6 +206,31 @@ def test_a_hang_is_ended_and_the_silent_rank_named(tmp_path, data_root) -> None:
 
 
 @pytest.mark.slow
+def test_a_step_that_was_stopped_goes_on_and_loses_no_time(tmp_path, data_root) -> None:
+    """Both ranks, for longer than a hang may last."""
+    bench = make_bench(tmp_path, data_root, sweep(epochs=60))
+    process = bench.start("--stall-s", "20")
+    try:
+        wait_until(lambda: any(lines(c / "epochs.jsonl") for c in bench.cells()), "an epoch")
+        (cell,) = bench.cells()
+        ranks = [rank_process(cell, rank) for rank in range(2)]
+        for rank in ranks:
+            rank.suspend()
+        time.sleep(23)
+        for rank in ranks:
+            rank.resume()
+        _, text = process.communicate(timeout=240)
+    finally:
+        end(process)
+    assert process.returncode == 0, text
+    (record,) = bench.records()
+    (stopped,) = (epoch for epoch in record.epochs if epoch.suspended_s)
+    assert 20 < stopped.suspended_s < 30
+    assert stopped.train_s + stopped.eval_s < 15, "it was trained for less than it stood still"
+    assert [a.status for a in record.attempts] == ["completed"]
+
+
+@pytest.mark.slow
 def test_ctrl_c_then_resume_equals_an_uninterrupted_run(tmp_path, data_root) -> None:
     text = sweep(epochs=40, technique="lr_scaling_warmup")
     straight = make_bench(tmp_path / "straight", data_root, text)

@@ -59,7 +59,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--stall-s",
         type=positive(float),
         default=300.0,
-        help="seconds without progress that end the rank",
+        help="seconds without progress that end the rank; late ranks are waited for longer",
     )
     parser.add_argument(
         "--stop-at",
@@ -149,7 +149,7 @@ def _run(config: RunConfig, launch: Launch, task: Task, stall_s: float) -> int:
             # here, so that a broken installation leaves a record, too
             from train.session import run_session  # noqa: PLC0415
 
-            run_session(config, launch, task, watchdog.beat)
+            run_session(config, launch, task, watchdog)
         return 0
     except (ConfigError, WorldError) as error:
         failed(str(error))

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from train.config import RunConfig
 from train.evaluate import Evaluation
-from train.measure import StepRow
+from train.measure import StepRow, Stretch
 from train.noise_scale import epoch_noise, same_data_alarm, why_not_measured
 from train.record import EpochRecord, NoiseScale, RunError, TrustRatios
 from train.schedule import EpochPlan
@@ -107,8 +107,8 @@ class Measured:
     attempt: int
     sums: Floats  # as those of a tally, of all ranks
     checked: Evaluation | None  # None where the epoch was broken off
-    train_s: float
-    eval_s: float
+    trained: Stretch
+    evaluated: Stretch
 
 
 def epoch_record(
@@ -123,8 +123,8 @@ def epoch_record(
         global_batch=plan.global_batch,
         steps=len(tally.results),
         images=int(images),
-        train_s=measured.train_s,
-        eval_s=measured.eval_s,
+        train_s=measured.trained.took_s,
+        eval_s=measured.evaluated.took_s if checked else 0.0,
         lr_first=first,
         lr_last=last,
         train_loss=_finite(loss / counted) if counted else None,
@@ -141,6 +141,7 @@ def epoch_record(
         else None,
         trust=tally.trust(),
         gain=tally.gain() if config.technique.lr_scaling == "adascale" else None,
+        suspended_s=measured.trained.suspended_s + measured.evaluated.suspended_s,
     )
 
 
@@ -154,11 +155,13 @@ def alarm_of(config: RunConfig, plan: EpochPlan, tally: Tally) -> str | None:
     )  # fmt: skip
 
 
-def step_row(plan: EpochPlan, input_s: float, call_s: float, result: StepResult) -> StepRow:
+def step_row(
+    plan: EpochPlan, input_s: float, call_s: float, result: StepResult, *, suspended: bool
+) -> StepRow:
     return StepRow(
         plan.number, input_s, call_s, result.communication_s, result.update_s, result.rate,
         plan.global_batch, result.loss, result.gradient_sq, result.small_sq, result.gain,
-        result.skipped,
+        result.skipped, suspended,
     )  # fmt: skip
 
 

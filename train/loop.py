@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from train import checkpoint
+from train.awake import Awake
 from train.batches import process_batches
 from train.budget import Budget, Stop
 from train.cell import build_parts
@@ -18,7 +19,7 @@ from train.data.arrays import Dataset
 from train.epoch import Measured, Tally, alarm_of, epoch_record, fatal, step_row
 from train.evaluate import Evaluation, Evaluator
 from train.files import append_line, write_atomically
-from train.measure import StepClock, append_steps, keep_steps, rank_steps
+from train.measure import StepClock, Stretch, append_steps, common, keep_steps, rank_steps
 from train.ranks import Ranks
 from train.record import (
     Classification,
@@ -67,6 +68,7 @@ class Cell:
     attempt: int
     beat: Beat
     budget: Budget = field(default_factory=Budget)
+    awake: Awake = field(default_factory=Awake)
     clock: StepClock = field(default_factory=StepClock)
 
     def __post_init__(self) -> None:
@@ -97,13 +99,13 @@ class Cell:
         longest_s = 0.0
         goes_on = self._goes_on(epochs)
         while goes_on:
-            begin = time.perf_counter()
+            begin = self.awake.now()
             record, error = self._epoch(self.plans[len(epochs)])
             epochs.append(record)
             self._save(epochs, whole=error is None)
             if error is not None:
                 break
-            longest_s = max(longest_s, time.perf_counter() - begin)
+            longest_s = max(longest_s, self.awake.now() - begin)
             goes_on = self._goes_on(epochs)
             if goes_on:
                 self._keep_within(longest_s, len(epochs))
@@ -141,7 +143,9 @@ class Cell:
 
     def _keep_within(self, longest_s: float, done: int) -> None:
         """Collective: rank 0 decides, since clocks and file systems may differ between nodes."""
-        mine = self.budget.decide(longest_s, time.time()) if self.runtime.rank == 0 else Stop.NO
+        # Slurm moves the end of a job that it suspends by as long
+        now = time.time() - self.awake.suspended_s()
+        mine = self.budget.decide(longest_s, now) if self.runtime.rank == 0 else Stop.NO
         if decided := Stop(self.ranks.told_by_first(int(mine))):
             raise Unfinished(decided.why, done, len(self.plans))
 
@@ -175,7 +179,8 @@ class Cell:
         tally = Tally()
         error = None
         self.ranks.barrier()
-        begin = asked = time.perf_counter()
+        ended = self._stretch()
+        asked, suspended_s = time.perf_counter(), self.awake.suspended_s()
         batches = process_batches(
             self.config, self.data, self.parts.used, plan, self.runtime.rank, self.runtime.size,
             self.runtime.replicas,
@@ -191,23 +196,37 @@ class Cell:
             if result.applied:
                 self.position += result.gain
             tally.add(result)
-            self.clock.add(step_row(plan, got - asked, time.perf_counter() - got, result))
+            call_s, before_s = time.perf_counter() - got, suspended_s
+            suspended_s = self.awake.suspended_s()
+            row = step_row(plan, got - asked, call_s, result, suspended=suspended_s > before_s)
+            self.clock.add(row)
             if error := fatal(plan, index + 1, result, self.skipped_in_a_row):
                 break
             asked = time.perf_counter()
         self.ranks.barrier()
-        train_s = time.perf_counter() - begin
+        trained = ended()
         sums = self.ranks.summed(tally.sums())
         self._note(alarm_of(self.config, plan, tally), plan.number + 1)
-        begin = time.perf_counter()
+        ended = self._stretch()
         # also where the epoch was broken off: the ranks end with one model in any case
         settling = self._within(f"settling the batch-norm statistics after epoch {plan.number + 1}")
         settle_statistics(self.config, self.data, self.parts, self.runtime, settling)
         self.checked = self.evaluate() if error is None else None
-        eval_s = time.perf_counter() - begin if self.checked else 0.0
-        measured = Measured(self.attempt, sums, self.checked, train_s, eval_s)
+        mine = trained, ended()
+        trained, evaluated = map(common, mine, zip(*self.ranks.gathered(mine), strict=True))
+        measured = Measured(self.attempt, sums, self.checked, trained, evaluated)
         labelled = self.data.labelled
         return epoch_record(self.config, plan, tally, measured, labelled=labelled), error
+
+    def _stretch(self) -> Callable[[], Stretch]:
+        """From now to the call of what it returns."""
+        began, suspended_s = self.awake.read()
+
+        def ended() -> Stretch:
+            now, since_s = self.awake.read()
+            return Stretch(now - began, since_s - suspended_s)
+
+        return ended
 
     def _within(self, phase: str) -> Beat:
         """For what takes so long that it beats between its parts."""

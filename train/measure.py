@@ -36,6 +36,24 @@ def steady_epochs(epochs: Sequence[EpochRecord]) -> list[EpochRecord]:
     ]
 
 
+class Stretch(NamedTuple):
+    """What a rank measured between two barriers, seconds."""
+
+    took_s: float  # without what it was suspended for
+    suspended_s: float
+
+
+def common(mine: Stretch, all_ranks: Sequence[Stretch]) -> Stretch:
+    """What it took where any of them may have been suspended.
+
+    The others wait for that one, so the time of the rank that waited least is that of all.
+    """
+    suspended_s = max(stretch.suspended_s for stretch in all_ranks)
+    if suspended_s == 0:
+        return mine
+    return Stretch(min(stretch.took_s for stretch in all_ranks), suspended_s)
+
+
 def throughput(epochs: Sequence[EpochRecord]) -> Throughput:
     """Images really processed over the training seconds they took, all ranks together."""
     steady = steady_epochs(epochs)
@@ -71,6 +89,7 @@ class StepRow(NamedTuple):
     small_sq: float
     gain: float
     skipped: bool
+    suspended: bool = False  # its times count for nothing
 
 
 class StepClock:
@@ -91,11 +110,10 @@ class StepClock:
         """Without the first epoch of this start; all of it if there is no other.
 
         The first step of every process traces the graph; it is never part of the steady state.
+        Nor is a step in which this rank was suspended.
         """
-        if not self.rows:
-            return []
         later = [row for row in self.rows if row.epoch > self.rows[0].epoch]
-        return later or self.rows[1:]
+        return [row for row in later or self.rows[1:] if not row.suspended]
 
 
 def rank_steps(rank: int, rows: Sequence[StepRow]) -> RankSteps:

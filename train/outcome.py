@@ -198,6 +198,7 @@ def technique_reasons(config: RunConfig, *, labelled: bool) -> dict[str, str]:
         "epochs.trust": f"optimizer {config.technique.optimizer.name} has no layer-wise factors",
         "epochs.gain": "not AdaScale",
         "epochs.lr_mean": "an epoch of an older version of this suite",
+        "epochs.suspended_s": "an epoch of an older version of this suite",
         "classification": "random labels: classes have no meaning" if not labelled else "not known",
         "target": "the config sets none",
         **TARGET_REASONS,

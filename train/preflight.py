@@ -47,7 +47,6 @@ def main(arguments: Sequence[str]) -> int:
     if options.interface:
         os.environ["HOROSCALE_INTERFACE"] = options.interface
     try:
-        options.out.mkdir(parents=True, exist_ok=True)
         report = Report(options.out, options.limit_s)
         report.write()
     except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import platform
@@ -15,6 +16,7 @@ from typing import Any
 
 from train import preflight_checks as checks
 from train.files import write_atomically
+from train.watchdog import REPORT_S, end_process
 
 #: A rank whose peers never came, or that was stuck otherwise, ends itself with this code.
 EXIT_LATE = 75
@@ -36,19 +38,25 @@ class Report:
         self._file = folder / f"rank-{name}.json"
         self._began = time.monotonic()
         self._limit_s = limit_s
-        self._lock = threading.Lock()
         self.facts: dict[str, Any] = {
             "schema_version": 1, "host": host, "procid": procid, "phase": "light checks",
             "late": False, "started_at": datetime.now(UTC).isoformat(), "duration_s": 0.0,
             "pmix": any(name.startswith("PMIX_") for name in os.environ),
             "versions": {"python": platform.python_version()}, "built": {}, "launcher": None,
             "size": None, "rank": None, "local_rank": None, "cross_rank": None, "interface": None,
-            "carried": {}, "gpus": [], "driver": _driver(),
+            "carried": {}, "gpus": [], "driver": None,
             "visible_devices": os.environ.get("CUDA_VISIBLE_DEVICES"), "findings": [],
         }  # fmt: skip
-        timer = threading.Timer(limit_s, self._late)
+        timer = threading.Timer(limit_s, end_process, (EXIT_LATE, self._late))
         timer.daemon = True
         timer.start()
+        # where native code, such as a library that loads, keeps Python's lock: a thread without
+        # it ends the process, with exit code 1; where stacks are written to must not hang
+        stacks = os.memfd_create("stacks")
+        faulthandler.dump_traceback_later(limit_s + 2 * REPORT_S, exit=True, file=stacks)
+        # only now what may hang
+        folder.mkdir(parents=True, exist_ok=True)
+        self.facts["driver"] = _driver()
 
     def enter(self, phase: str) -> None:
         self.facts["phase"] = phase
@@ -64,31 +72,26 @@ class Report:
             raise Hopeless
 
     def write(self) -> None:
-        with self._lock:
-            self.facts["duration_s"] = round(time.monotonic() - self._began, 3)
-            write_atomically(self._file, json.dumps(self.facts, indent=1))
+        self.facts["duration_s"] = round(time.monotonic() - self._began, 3)
+        write_atomically(self._file, json.dumps(self.facts, indent=1))
 
     @property
     def bad(self) -> list[checks.Finding]:
         return [finding for finding in self.facts["findings"] if finding["ok"] is False]
 
     def _late(self) -> None:
-        """Native code may hold this process for ever: write what is known, and leave."""
-        try:
-            phase = self.facts["phase"]
-            self.facts["late"] = True
-            self.add(
-                checks.finding(
-                    "time", False, f"still {phase} after {self._limit_s:g} s",
-                    "all ranks meet and compute a sum before that",
-                    "ranks without a report never started; with reports of all, their network "
-                    "interface does not lead to each other: name one as `interface` of the site "
-                    "file",
-                )
-            )  # fmt: skip
-            self.write()
-        finally:
-            os._exit(EXIT_LATE)
+        """Native code may hold this process for ever: write what is known before it is ended."""
+        phase = self.facts["phase"]
+        self.facts["late"] = True
+        self.add(
+            checks.finding(
+                "time", False, f"still {phase} after {self._limit_s:g} s",
+                "all ranks meet and compute a sum before that",
+                "ranks without a report never started; with reports of all, their network "
+                "interface does not lead to each other: name one as `interface` of the site file",
+            )
+        )  # fmt: skip
+        self.write()
 
 
 def _driver() -> str | None:

@@ -61,7 +61,8 @@ class TrustRatios(Frozen):
 
 
 class EpochRecord(Frozen):
-    """One epoch. Seconds are wall time on rank 0 between barriers of all ranks."""
+    """One epoch. Seconds are wall time on rank 0 between barriers of all ranks, without what its
+    ranks were suspended for."""
 
     epoch: int = Field(ge=1)
     attempt: int = Field(ge=1)  # which start of the program ran it
@@ -86,6 +87,8 @@ class EpochRecord(Frozen):
     noise: NoiseScale | None = None
     trust: TrustRatios | None = None
     gain: float | None = None  # AdaScale's, mean over the epoch's steps
+    # stopped, frozen or asleep: the rank that was so for the longest; left out of the seconds above
+    suspended_s: float | None = Field(None, ge=0)
 
 
 class RankSteps(Frozen):

@@ -22,13 +22,15 @@ from train.interfaces import (
 )
 from train.launch import Launch
 
+PATIENCE_S = 600.0
+
 
 class RendezvousError(RuntimeError):
     """The ranks could not meet."""
 
 
 def meet(
-    launch: Launch, environment: MutableMapping[str, str], patience_s: float = 600.0
+    launch: Launch, environment: MutableMapping[str, str], patience_s: float = PATIENCE_S
 ) -> Interface:
     """Make the environment ready for ``hvd.init()`` under Gloo; serves on rank 0.
 
@@ -63,8 +65,6 @@ def meet(
         HOROVOD_GLOO_RENDEZVOUS_ADDR=host,
         HOROVOD_GLOO_RENDEZVOUS_PORT=port,
         HOROVOD_GLOO_IFACE=interface.name,
-        # a rank that is later than this aborts without a Python exception
-        HOROVOD_GLOO_TIMEOUT_SECONDS=str(int(patience_s)),
         HOROVOD_HOSTNAME=socket.gethostname(),
         HOROVOD_RANK=str(launch.rank),
         HOROVOD_SIZE=str(launch.size),

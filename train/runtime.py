@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from train.config import RunConfig
 from train.launch import Launch, Launcher, own_cores, pin
 from train.record import DataPlane, World
-from train.rendezvous import check_named, meet, meet_nobody
+from train.rendezvous import PATIENCE_S, check_named, meet, meet_nobody
 from train.task import WorldError
 
 if TYPE_CHECKING:  # it loads TensorFlow
@@ -40,8 +40,11 @@ class Runtime:
         return 1 if self.distribution is None else self.distribution.replicas
 
 
-def start(config: RunConfig, launch: Launch) -> Runtime:
+def start(config: RunConfig, launch: Launch, patience_s: float) -> Runtime:
     """Pin this rank, initialise Horovod, and check the world against the config.
+
+    Args:
+        patience_s: how long to wait for rank 0, where it says where to meet.
 
     Raises:
         WorldError: the number of processes is not ``config.processes``. A launcher that lost its
@@ -52,7 +55,7 @@ def start(config: RunConfig, launch: Launch) -> Runtime:
     # refuse before waiting for peers that will never come
     check_size(config.processes, launch.size, launch)
     pin(cores)
-    choose_transport(launch, os.environ)
+    choose_transport(launch, os.environ, patience_s)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     if config.technique.precision == "mixed_bfloat16":
         # virtual machines list AMX units that end a process with SIGILL at the first use
@@ -102,7 +105,9 @@ def shares_gpu(launcher: Launcher, local_size: int, visible: int) -> bool:
     return launcher != "srun" and 0 < visible < local_size
 
 
-def choose_transport(launch: Launch, environment: MutableMapping[str, str]) -> None:
+def choose_transport(
+    launch: Launch, environment: MutableMapping[str, str], patience_s: float = PATIENCE_S
+) -> None:
     """Make the environment ready for ``hvd.init()``: Gloo where a meeting point is named or there
     is nobody to meet, else what the launcher offers.
 
@@ -110,8 +115,11 @@ def choose_transport(launch: Launch, environment: MutableMapping[str, str]) -> N
         WorldError: srun offers MPI nothing by which it could find its peers.
         ConfigError: the network interface that the site names is not there.
     """
+    # of each exchange, not of the meeting alone, and it runs on while a job is suspended:
+    # a rank that is over it aborts without an exception. The watchdog ends what really hangs.
+    environment.setdefault("HOROVOD_GLOO_TIMEOUT_SECONDS", str(7 * 24 * 3600))
     if launch.rendezvous is not None:
-        meet(launch, environment)
+        meet(launch, environment, patience_s)
     elif launch.size == 1 and (launch.launcher == "none" or not launch.wired):
         meet_nobody(environment)
     else:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable
 from datetime import UTC, datetime
 
 from train import traces
 from train.config import RunConfig
 from train.data.prepare import load
+from train.data.progress import heard_by
 from train.data.tuning import for_tuning
 from train.files import write_atomically
 from train.interfaces import NAME as INTERFACE
@@ -21,25 +21,35 @@ from train.record import RECORD_NAME, DataRecord, Provenance, RunRecord, World, 
 from train.runtime import Runtime, describe_world, start
 from train.task import Task, Unfinished
 from train.traces import CHECKPOINT_NAME, START_NAME, earlier_attempts
+from train.watchdog import Watchdog
+
+#: A rank waits for late ones this many times as long as it may itself go without progress.
+PATIENCE = 2
 
 
-def run_session(config: RunConfig, launch: Launch, task: Task, beat: Callable[[str], None]) -> None:
+def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdog) -> None:
     """Collective. Rank 0 writes the record before the last barrier: a launcher may end stragglers
     as soon as the first rank is gone.
 
     Raises:
         Unfinished: the ranks stopped at an epoch's end on purpose.
     """
-    beat("waiting for the other ranks")
-    runtime = start(config, launch)
+    beat, patience_s = watchdog.beat, PATIENCE * watchdog.stall_s
+    # rank 0 first, whose absence is told better than by this thread
+    beat("waiting for the other ranks", patience_s + watchdog.stall_s)
+    runtime = start(config, launch, patience_s)
     # only now: it loads TensorFlow, which reads its environment once
     from train.loop import Cell  # noqa: PLC0415
 
     beat("loading the data")
-    data = load(config.dataset, config.image_size, task.data, task.store)
+    with heard_by(beat):
+        data = load(config.dataset, config.image_size, task.data, task.store)
     if config.validate_on == "train_part":
         data = for_tuning(data)
-    cell = Cell(config, runtime, data, task.out, task.attempt, beat, task.budget)
+    beat("building the model, and waiting for ranks that still load the data", patience_s)
+    cell = Cell(
+        config, runtime, data, task.out, task.attempt, beat, task.budget, watchdog.awake
+    )  # fmt: skip
     world = describe_world(runtime, cpu_name())
     facts = describe_data(config, data)
     provenance = collect(config, runtime)

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ from jobs.slurm.step import (
 from jobs.slurm.unit import UnitTask, is_older
 from jobs.slurm.verdict import verdict
 from jobs.stop import Reason, Stop, stopped_by_signals
+from train.awake import Awake
 from train.config import RunConfig, load_config
 from train.record import GOOD, RECORD_NAME, RecordError, read_record
 from train.source import git_state
@@ -122,11 +124,15 @@ def _start(
     task: UnitTask, cell: Standing, allocation: Allocation, stop: Stop, warned: Warned
 ) -> Start:
     folder, config = cell.folder, cell.config
-    ranks = StepRanks(folder / "logs" / SRUN_LOG)
+    ranks, awake = StepRanks(folder / "logs" / SRUN_LOG), Awake()
+
+    def job() -> Allocation:
+        """Slurm moves the end of a job that it suspends by as long."""
+        return replace(allocation, ends_at=allocation.ends_at + awake.suspended_s())
 
     def tick() -> Reason | None:
         ask = folder / "logs" / STOP_NAME
-        due = warned.at is not None and is_due(allocation, warned.at, time.time())
+        due = warned.at is not None and is_due(job(), warned.at, time.time())
         if due and not ask.exists():
             ask.touch()  # ranks stop when their epoch is over, before the job is ended
         return stop.reason
@@ -134,8 +140,8 @@ def _start(
     def explain(stopped: Reason | None) -> Reason | None:
         if stopped is not None and stop.reason is None:
             return stopped  # our own watch had a reason
-        told = why(allocation, stop, step_cancelled=ranks.said.aborted)
-        return told or (warned_why(allocation, warned.at) if warned.at else None)
+        told = why(job(), stop, step_cancelled=ranks.said.aborted)
+        return told or (warned_why(job(), warned.at) if warned.at else None)
 
     return Start(
         folder, config, ranks,
@@ -147,6 +153,7 @@ def _start(
         knows=lambda: verdict(folder, ranks, allocation),
         explain=explain,
         job=allocation.name,
+        awake=awake,
     )  # fmt: skip
 
 

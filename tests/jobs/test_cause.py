@@ -137,6 +137,17 @@ def test_a_hang_names_the_rank_that_was_stopped_though_it_was_woken_to_be_ended(
     assert error.rank == 1 and "shows no life" in error.what
 
 
+def test_a_hang_after_a_suspension_of_all_is_not_laid_to_the_suspension(tmp_path: Path) -> None:
+    """Rank 0 makes no progress in its all-reduce, and rank 1 was stopped once more after it."""
+    beat(tmp_path, 0, "all-reduce", 9.3, at=NOW, asleep_s=60.1)
+    beat(tmp_path, 1, "training step 5 of 11", 9.1, at=NOW + 0.4, asleep_s=69.0)
+    said(tmp_path, 0, "no progress for 9 s while: all-reduce", at=NOW)
+    assert blamed(tmp_path, ends(EXIT_STALLED, None))[1].rank == 1
+    beat(tmp_path, 1, "all-reduce", 9.1, at=NOW, asleep_s=60.0)
+    _, error = blamed(tmp_path, ends(EXIT_STALLED, None))
+    assert error.rank == 0 and "made no progress for 9 s" in error.what
+
+
 def test_a_hang_with_all_alive_names_the_one_that_stopped_first(tmp_path: Path) -> None:
     """Rank 1 waits on: at its last life sign it is idle for longer than rank 0 ever was."""
     beat(tmp_path, 0, "loading the data", 20.2, at=NOW - 5)

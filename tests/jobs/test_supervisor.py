@@ -143,6 +143,25 @@ def test_ranks_that_are_all_stopped_are_ended(tmp_path: Path) -> None:
     assert f"a hang: rank {error.rank} showed no life for 2 s (while: all-reduce)" in error.what
 
 
+def test_a_job_that_was_suspended_neither_hangs_nor_is_over_time(tmp_path: Path) -> None:
+    """Ranks and supervisor are stopped, for longer than both limits; ranks come back last."""
+    body = "mark('in')\nlive(2)\nepoch(1)\ngood()\n"
+    scene = play(tmp_path, body, stall_s=-1.0, limit_s=7.0)  # silent for 1.5 * -1 + 5 = 3.5 s
+    with scene.supervisor() as process:
+        in_play(scene.cell)
+        stopped = [process.pid, *alive(scene.cell)]
+        assert len(stopped) == 3
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(8)
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
+            time.sleep(0.5)
+        out, err = process.communicate(timeout=30)
+    assert (out, err) == ("completed\n", "")
+    assert left(scene.cell).status == "completed"
+
+
 def test_life_signs_are_timed_by_our_clock_alone(tmp_path: Path) -> None:
     """A laptop that slept, a clock that was set, a file server an hour ahead or behind."""
     (tmp_path / "logs").mkdir()

@@ -12,7 +12,8 @@ import pytest
 
 from tests.builders import config, record
 from tests.invariants import Invariant
-from train.config import RunConfig
+from train.awake import Awake
+from train.config import RunConfig, Target
 from train.data.arrays import Dataset, make_dataset
 from train.optimizer_config import Adam, Lamb, NovoGradTfa, Sgd
 from train.record import read_record
@@ -129,6 +130,34 @@ def test_what_takes_long_on_a_cpu_shows_signs_of_life_between_its_parts(tmp_path
     phases += [settling + part for part in parts]
     at = said.index(phases[0])
     assert said[at : at + len(phases)] == phases
+
+
+@pytest.mark.tf
+def test_what_a_run_was_suspended_for_is_no_training_time(tmp_path: Path) -> None:
+    """On a clock that goes on by 0.1 s at each sign of life, and by an hour within two of them."""
+    moment, leaps = [0.0], ["training step 3 of 5, epoch 2", "validating", "writing"]
+    target = Target(train_accuracy=0.01, held_for=3, within_s=100)
+    given = of(Adam(), epochs=3).model_copy(update={"target": target})
+    awake = Awake(lambda: moment[0], lambda: 0.0)
+
+    def beat(phase: str) -> None:
+        if leaps and phase.startswith(leaps[0]):
+            del leaps[0]
+            moment[0] += 3600
+        moment[0] += 0.1
+        awake.look()
+
+    run = cell(given, tmp_path, beat)
+    run.awake = awake
+    found = run.train(resume=False)
+    epochs = found.epochs
+    assert found.target.met and found.target.seconds < 10, "two hours are not on its clock"
+    assert [round(epoch.suspended_s) for epoch in epochs] == [0, 7200, 0]
+    for epoch in epochs:
+        assert 0.4 < epoch.train_s < 1 and epoch.eval_s < 3
+    suspended = [row.suspended for row in run.clock.rows]
+    assert suspended == [False] * 7 + [True] + [False] * 7
+    assert max(row.epoch for row in run.clock.steady()) == 2
 
 
 @pytest.mark.tf

@@ -14,7 +14,9 @@ from tests.builders import config, epoch
 from train.measure import (
     StepClock,
     StepRow,
+    Stretch,
     append_steps,
+    common,
     keep_steps,
     rank_steps,
     spread,
@@ -101,6 +103,21 @@ def clock(*epochs: int) -> StepClock:
     for index, number in enumerate(epochs):
         made.add(row(number, 0.1 + index, 2.0 + index, 0.5 + index))
     return made
+
+
+def test_steps_in_which_the_rank_was_suspended_are_not_steady() -> None:
+    made = clock(0, 1, 1)
+    made.add(row(1, 600.0, 2.0, 0.5, suspended=True))
+    assert [r.input_s for r in made.steady()] == [1.1, 2.1]
+
+
+def test_a_stretch_in_which_a_rank_was_suspended_took_what_that_rank_says() -> None:
+    """The others waited for it, as long as it was away."""
+    ran, waited, away = Stretch(4.0, 0.0), Stretch(64.0, 0.0), Stretch(4.1, 60.0)
+    assert common(ran, [ran, Stretch(3.9, 0.0)]) == ran, "its own clock, as ever"
+    assert common(waited, [waited, away]) == common(away, [waited, away]) == Stretch(4.1, 60.0)
+    together = [Stretch(4.0, 60.0), Stretch(4.2, 59.8)]
+    assert common(together[1], together) == Stretch(4.0, 60.0)
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,44 @@ def test_a_rank_whose_peers_never_come_ends_by_itself(tmp_path: Path) -> None:
     assert missing and "1 of 2 ranks" in missing[0].found
 
 
+HANGING_WRITE = """
+import os, train.files
+os.mkfifo({fifo!r})
+calls, real = [], os.fsync
+def hang_from_the_third_on(handle):
+    calls.append(handle)
+    return real(handle) if len(calls) < 3 else open({fifo!r}, "w")
+train.files.os.fsync = hang_from_the_third_on
+"""
+
+
+def test_a_write_that_hangs_does_not_keep_a_late_rank_alive(tmp_path: Path) -> None:
+    """In the kernel, as on a file server that is gone: a FIFO that nobody reads."""
+    code = HANGING_WRITE.format(fifo=str(tmp_path / "fifo"))
+    code += "import train.watchdog; train.watchdog.REPORT_S = 0.5"
+    exit_code, report = preflight(tmp_path / "out", "--world", "1", "--limit-s", "4", code=code)
+    assert exit_code == 75 and report.phase == "light checks"  # what was written before
+
+
+#: PyDLL, other than CDLL, calls with Python's lock held, as the loading of a library does.
+HANGING_IMPORT = """
+import ctypes, sys, train.preflight_draft
+train.preflight_draft.REPORT_S = 0.5
+class Hanging:
+    def find_spec(self, name, *_):
+        if name == "train.interfaces":
+            ctypes.PyDLL(None).sleep(100)
+sys.meta_path.insert(0, Hanging())
+"""
+
+
+def test_native_code_that_never_returns_does_not_keep_a_late_rank_alive(tmp_path: Path) -> None:
+    code, report = preflight(
+        tmp_path / "out", "--world", "1", "--limit-s", "4", code=HANGING_IMPORT
+    )
+    assert code == 1 and report.phase == "importing"
+
+
 def test_an_image_without_pydantic_says_so(tmp_path: Path) -> None:
     """The report itself must need no package."""
     block = "import sys; sys.modules['pydantic'] = None"

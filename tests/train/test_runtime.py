@@ -74,4 +74,12 @@ def test_under_mpi_the_sites_interface_must_be_there() -> None:
         choose_transport(step(4), {"HOROSCALE_INTERFACE": "ib77"})
     environment = {"HOROSCALE_INTERFACE": "lo"}
     choose_transport(step(4), environment)
-    assert environment == {"HOROSCALE_INTERFACE": "lo"}
+    assert environment["HOROSCALE_INTERFACE"] == "lo"
+
+
+def test_gloo_ends_no_exchange_that_a_suspended_job_is_in_the_middle_of() -> None:
+    """Its default is 30 s."""
+    for given, told in (({}, "604800"), ({"HOROVOD_GLOO_TIMEOUT_SECONDS": "90"}, "90")):
+        environment = dict(given)
+        choose_transport(step(4), environment)
+        assert environment["HOROVOD_GLOO_TIMEOUT_SECONDS"] == told

@@ -92,6 +92,62 @@ def test_nothing_keeps_a_stalled_process_alive(tmp_path: Path, report: str, befo
     assert time.monotonic() - began < REPORT_S
 
 
+def test_a_life_sign_that_hangs_keeps_no_stalled_process_alive(tmp_path: Path) -> None:
+    """As on a file server that is gone: opening a FIFO that nobody reads returns never."""
+    os.mkfifo(tmp_path / ".rank-0.beat.tmp")
+    done = stalled(tmp_path / "rank-0.beat", "print(what, flush=True)")
+    assert done.returncode == EXIT_STALLED
+    assert "while: counting sheep" in done.stdout and "forever_in_here" in done.stderr
+
+
+#: Nobody reads what this process writes to its log any more.
+FULL = """
+import os, train.watchdog
+train.watchdog.REPORT_S = 0.5
+os.set_blocking(2, False)
+try:
+    while True:
+        os.write(2, bytes(1024))
+except BlockingIOError:
+    os.set_blocking(2, True)
+"""
+
+
+def test_stacks_that_cannot_be_written_keep_no_stalled_process_alive(tmp_path: Path) -> None:
+    """The report, which goes elsewhere, is written all the same."""
+    report = tmp_path / "report"
+    code = STALLING.format(report=f"Path({str(report)!r}).write_text(what)", before=FULL)
+    argv = [sys.executable, "-c", code, str(tmp_path / "beat")]
+    process = subprocess.Popen(argv, stderr=subprocess.PIPE, cwd=ROOT)
+    try:
+        assert process.wait(30) == EXIT_STALLED
+    finally:
+        process.kill()
+        process.communicate()
+    assert "counting sheep" in report.read_text()
+
+
+PATIENT = """
+import sys, time
+from pathlib import Path
+from train.watchdog import Watchdog
+
+with Watchdog(Path(sys.argv[1]), 0.3, None, print, period_s=0.05) as watchdog:
+    watchdog.beat("waiting for the other ranks", 1.5)
+    time.sleep(1)
+    watchdog.beat("they came")
+    print("they came", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_phase_with_a_patience_of_its_own_and_the_one_after_it(tmp_path: Path) -> None:
+    argv = [sys.executable, "-c", PATIENT, str(tmp_path / "beat")]
+    done = subprocess.run(argv, capture_output=True, text=True, cwd=ROOT, timeout=30, check=False)
+    assert done.returncode == EXIT_STALLED
+    assert done.stdout.splitlines()[0] == "they came" and "while: they came" in done.stdout
+
+
 def test_a_process_whose_supervisor_is_gone_ends(tmp_path: Path) -> None:
     beat = tmp_path / "beat"
     parent = subprocess.Popen(
@@ -150,18 +206,50 @@ def test_a_process_that_was_stopped_says_so_when_it_is_woken(tmp_path: Path) -> 
     with subprocess.Popen(sleeper, cwd=ROOT) as process:
         try:
             wait_until(beat.exists, "a life sign")
-            assert json.loads(beat.read_text())["asleep_s"] < 0.8
+            assert json.loads(beat.read_text())["asleep_s"] < 2
             process.send_signal(signal.SIGSTOP)
-            time.sleep(1)
+            time.sleep(4)
             process.send_signal(signal.SIGCONT)
-            time.sleep(0.3)
-            assert json.loads(beat.read_text())["asleep_s"] >= 0.8
+            wait_until(lambda: json.loads(beat.read_text())["asleep_s"] >= 3.5, "its word on that")
+            assert json.loads(beat.read_text())["idle_s"] < 10, "it did not run, so it was not idle"
         finally:
             process.kill()
+
+
+STEPPING = """
+import sys, time
+from pathlib import Path
+from train.watchdog import Watchdog
+
+with Watchdog(Path(sys.argv[1]), 3, None, print, period_s=0.05) as watchdog:
+    watchdog.beat("a step of one second")
+    time.sleep(1)
+    watchdog.beat("hanging")
+    print("hanging", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_process_that_was_stopped_is_not_ended_for_it_and_a_hang_after_it_is_found(
+    tmp_path: Path,
+) -> None:
+    beat = tmp_path / "rank-0.beat"
+    argv = [sys.executable, "-c", STEPPING, str(beat)]
+    with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            wait_until(beat.exists, "a life sign")
+            process.send_signal(signal.SIGSTOP)
+            time.sleep(6)  # twice the patience
+            process.send_signal(signal.SIGCONT)
+            out, _ = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    assert process.returncode == EXIT_STALLED
+    assert out.splitlines()[0] == "hanging" and "while: hanging" in out
 
 
 def test_beats_that_cannot_be_written_do_not_matter(tmp_path: Path) -> None:
     with Watchdog(tmp_path / "no" / "such" / "folder", 60, None, print, period_s=0.01) as watchdog:
         time.sleep(0.1)
         watchdog.beat("on")
-        assert watchdog._thread.is_alive()
+        assert watchdog._watcher.is_alive() and watchdog._reporter.is_alive()

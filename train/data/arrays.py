@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from train.data.errors import DataError
+from train.data.progress import goes_on
 
 Pixels = NDArray[np.uint8]
 Labels = NDArray[np.int64]
@@ -101,6 +102,7 @@ def chunks(array: NDArray[np.generic]) -> Iterator[memoryview]:
     """The bytes of a C-contiguous array, a few MB at a time."""
     view = array.reshape(-1).view(np.uint8).data
     for start in range(0, len(view), _CHUNK):
+        goes_on(f"{start:,} of {len(view):,} bytes hashed or written")
         yield view[start : start + _CHUNK]
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from train.data.errors import DataError
 from train.data.images import is_image
+from train.data.progress import goes_on
 
 _EXPECTED = (
     "Expected one folder of images for each class, or train/ and test/ (or val/, valid/, "
@@ -109,6 +110,7 @@ def _pictures(folder: Path, top: Path, ignore: Callable[[str], None]) -> Iterato
             yield from _pictures(path, top, ignore)
         elif entry.is_file() and is_image(entry.name):
             status = entry.stat()
+            goes_on(f"listing {entry.path}")
             yield Picture(path.relative_to(top).as_posix(), status.st_size, status.st_mtime_ns)
         else:
             ignore(entry.name)

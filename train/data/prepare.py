@@ -13,6 +13,7 @@ from train.data import cifar, digits, folder, mnist, store, synthetic
 from train.data.arrays import Dataset
 from train.data.download import Remote, fetch_all
 from train.data.errors import DataError, explained
+from train.data.lock import one_at_a_time
 from train.data.progress import say
 from train.data.published import OTHERWISE, PLACES, REMOTES
 from train.data.source import Source
@@ -56,7 +57,8 @@ def prepare(
     """Make the prepared form under ``store_root`` unless it is there; return its folder.
 
     Raw files are looked for in ``root``; where they are gone, the form that was made of them will
-    do; else they are downloaded. Any number of processes may do this at the same time.
+    do; else they are downloaded. Any number of processes may ask for it at the same time: one does
+    it, as the ranks of a horovodrun by hand, the others wait.
 
     Args:
         dataset: a name of DATASETS, or folder:PATH.
@@ -81,25 +83,44 @@ def _made(
     """As ``prepare``; with a remark where the form may not be of the wanted images."""
     with explained(f"preparing {dataset}", root):
         kept = store_root or root / "prepared"
-        source = _find(dataset, image_size, root, remotes)
-        made, remark = (
-            _earlier(dataset, kept, remotes.get(dataset, ()))
-            if source is None
-            else (kept / source.folder_name, "")
-        )
-        if made is not None and (made / store.META).exists():
-            store.read(made)  # a damaged one is told now, not by the ranks of a job
-            return made, remark
-        if source is None:
-            fetch_all(remotes[dataset], root / PLACES[dataset], OTHERWISE[dataset])
+
+        def look() -> tuple[Source | None, Path | None, str]:
             source = _find(dataset, image_size, root, remotes)
-            assert source is not None, "what was fetched is not what is looked for"
-        say(f"preparing {dataset} in {root}")
-        data = source.decode()
-        _check_counts(dataset, data)
-        made = kept / source.folder_name
-        store.write(made, dataset, data)
-        return made, ""
+            if source is None:
+                return source, *_earlier(dataset, kept, remotes.get(dataset, ()))
+            made = kept / source.folder_name
+            return source, made if (made / store.META).exists() else None, ""
+
+        source, made, remark = look()
+        if made is None:
+            with one_at_a_time(kept, dataset) as waited:
+                if waited:
+                    source, made, remark = look()
+                if made is None:
+                    return _make(dataset, source, image_size, root, kept, remotes), ""
+        store.read(made)  # a damaged one is found now, not by the ranks of a job
+        return made, remark
+
+
+def _make(
+    dataset: str,
+    source: Source | None,
+    image_size: int | None,
+    root: Path,
+    kept: Path,
+    remotes: Mapping[str, Sequence[Remote]],
+) -> Path:
+    """Write the prepared form; ``source`` None: of raw files that are downloaded first."""
+    if source is None:
+        fetch_all(remotes[dataset], root / PLACES[dataset], OTHERWISE[dataset])
+        source = _find(dataset, image_size, root, remotes)
+        assert source is not None, "what was fetched is not what is looked for"
+    say(f"preparing {dataset} in {root}")
+    data = source.decode()
+    _check_counts(dataset, data)
+    made = kept / source.folder_name
+    store.write(made, dataset, data)
+    return made
 
 
 def load(

@@ -71,6 +71,25 @@ def test_a_hanging_rank(sweeping: Sweeping) -> None:
     assert record.error.what.startswith("a hang: rank 1")
 
 
+def test_a_suspended_job_goes_on(sweeping: Sweeping) -> None:
+    """Supervisor and ranks, for longer than either takes for a hang."""
+    process = disturbed(sweeping, "--stall-s", "20", epochs=2)
+    began = time.monotonic()
+    conf = f"SLURM_CONF={sweeping.practice.place.slurm_conf}"
+    for told, wait_s in (("suspend", 40), ("resume", 0)):
+        asked = ["env", conf, "scontrol", told, sweeping.job()]
+        done = subprocess.run(asked, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        time.sleep(wait_s)
+    code, out = sweeping.end(process)
+    row("job suspended for 40 s, then resumed (stall limit 20 s)", sweeping, began)
+    record = sweeping.record()
+    assert (code, statuses(record)) == (0, ["completed"]), out + sweeping.said()
+    (suspended_s,) = (epoch.suspended_s for epoch in record.epochs if epoch.suspended_s)
+    assert 35 < suspended_s < 60
+    assert max(epoch.train_s for epoch in record.epochs) < 35
+
+
 def test_scancel(sweeping: Sweeping) -> None:
     process = disturbed(sweeping)
     began = time.monotonic()
