@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 
-def write_atomically(path: Path, text: str) -> None:
+def write_atomically(path: Path, text: str, *, mode: int = 0o644) -> None:
     """Replace ``path`` by ``text`` so that a reader sees the old file or the new one, never a half.
 
     Raises:
         OSError: the disk is full or the folder not writable; the old file is then untouched and
             nothing is left under a temporary name.
     """
-    with _temporary(path, text) as temporary:
+    with _temporary(path, text, mode) as temporary:
         temporary.replace(path)
     _sync_folder(path.parent)
 
@@ -44,7 +44,7 @@ def write_new(path: Path, text: str) -> bool:
 
 
 @contextlib.contextmanager
-def _temporary(path: Path, text: str) -> Iterator[Path]:
+def _temporary(path: Path, text: str, mode: int = 0o644) -> Iterator[Path]:
     """The text on disk, beside ``path``, for as long as nobody gives it another name."""
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     temporary = Path(name)
@@ -53,7 +53,7 @@ def _temporary(path: Path, text: str) -> Iterator[Path]:
             out.write(text)
             out.flush()
             os.fsync(out.fileno())
-        temporary.chmod(0o644)
+        temporary.chmod(mode)
         yield temporary
     finally:
         with contextlib.suppress(OSError):
