@@ -1,4 +1,4 @@
-"""The sha256 of an image is read once for as long as it is the same file, and believed no longer."""
+"""The sha256 of an image: read once while it is the same file, and not believed any longer."""
 
 from __future__ import annotations
 
