@@ -12,6 +12,8 @@ from train.record import RunRecord
 _CODE = {"git_commit": "git commit", "git_dirty": "uncommitted changes", "image_digest": "image"}
 _MACHINE = {"cpu": "CPU", "gpu": "GPU", "driver": "GPU driver"}
 UNKNOWN = "not recorded"
+#: More cells than this are not named.
+_NAMED = 4
 
 
 def machines(records: Sequence[RunRecord]) -> list[str]:
@@ -53,13 +55,35 @@ def mixtures(records: Sequence[RunRecord]) -> list[str]:
     if len(devices) > 1:
         warnings.append(f"The runs used {len(devices)} devices: {'; '.join(sorted(devices))}.")
     for name, found in (
-        ("images", {_provenance(record, "image_digest") for record in records}),
         ("sets of package versions", {_versions(record) for record in records}),
         ("CPU models", {_provenance(record, "cpu") for record in records}),
     ):
         if len(found) > 1:
             warnings.append(f"The runs come from {len(found)} {name}: see the provenance table.")
-    return warnings + _apart(records) + _data_mixture(records)
+    return warnings + _image_mixture(records) + _apart(records) + _data_mixture(records)
+
+
+def _image_mixture(records: Sequence[RunRecord]) -> list[str]:
+    """As after an image was replaced while cells waited in the queue."""
+    cells: dict[str, list[str]] = {}
+    for record in records:
+        digest = _provenance(record, "image_digest").removeprefix("sha256:")
+        cells.setdefault(digest, []).append(record.cell_id)
+    if len(cells) < 2:
+        return []
+    most, *others = sorted(cells, key=lambda digest: -len(cells[digest]))
+    told = [f"{_runs(len(cells[most]))} from {_short(most)}"]
+    for digest in others:
+        named = ", ".join(cells[digest][:_NAMED]) + (", ..." if len(cells[digest]) > _NAMED else "")
+        told.append(f"{_runs(len(cells[digest]))} from {_short(digest)} ({named})")
+    return [
+        f"Runs that are compared here ran from {len(cells)} images: {'; '.join(told)}. Differences "
+        "between them may come from the images: make sweep FORCE=1 runs all cells from one image."
+    ]
+
+
+def _short(digest: str) -> str:
+    return "an image that is not recorded" if digest == UNKNOWN else digest[:12]
 
 
 def _apart(records: Sequence[RunRecord]) -> list[str]:

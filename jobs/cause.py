@@ -9,6 +9,7 @@ from pathlib import Path
 from jobs.ended import RankSet
 from jobs.signs import blame
 from jobs.stop import Reason
+from train.config import ConfigError
 from train.record import RunError, Status
 from train.traces import RankFailure, Unfinished, rank_file, read_failures, read_unfinished
 
@@ -102,6 +103,8 @@ def _trouble(trouble: Exception) -> RunError:
     if isinstance(trouble, OSError):
         todo = "free space or fix the permissions of the results folder, then make sweep again"
     what = f"{type(trouble).__name__}: {trouble}"
+    if isinstance(trouble, ConfigError):
+        what, todo = str(trouble), "do what it says, then make sweep again"
     return RunError(what=what, where="the supervisor", what_to_do=todo)
 
 

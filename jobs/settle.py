@@ -62,7 +62,8 @@ def settle(
     started_at: datetime,
     ended_at: datetime | None = None,
 ) -> None:
-    """Write the record of the last start in the room that it reserved; a good one is kept.
+    """Write the record of the last start in the room that it reserved; kept are a good record, and
+    one that nobody here could see (:func:`train.record.write_record`).
 
     Raises:
         OSError: not even the record can be written.

@@ -5,29 +5,71 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 
-def write_atomically(path: Path, text: str) -> None:
+def write_atomically(path: Path, text: str, *, mode: int = 0o644) -> None:
     """Replace ``path`` by ``text`` so that a reader sees the old file or the new one, never a half.
 
     Raises:
         OSError: the disk is full or the folder not writable; the old file is then untouched and
             nothing is left under a temporary name.
     """
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    with _temporary(path, text, mode) as temporary:
+        temporary.replace(path)
+    _sync_folder(path.parent)
+
+
+def write_new(path: Path, text: str) -> bool:
+    """Write the file, whole, unless there is one; False when there is.
+
+    The file server decides, and not what this machine remembers of the folder: the cache of a
+    network file system may deny for a minute that another machine has written the file.
+
+    Raises:
+        OSError: as :func:`write_atomically`.
+    """
+    with _temporary(path, text) as temporary:
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            return False
+        except OSError:  # a file system without hard links: the list is fresher than a name's cache
+            if path in path.parent.iterdir():
+                return False
+            temporary.replace(path)
+    _sync_folder(path.parent)
+    return True
+
+
+@contextlib.contextmanager
+def _temporary(path: Path, text: str, mode: int = 0o644) -> Iterator[Path]:
+    """The text on disk, beside ``path``, for as long as nobody gives it another name."""
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    temporary = Path(name)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as out:
             out.write(text)
             out.flush()
             os.fsync(out.fileno())
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except BaseException:
+        temporary.chmod(mode)
+        yield temporary
+    finally:
         with contextlib.suppress(OSError):
-            Path(temporary).unlink()
-        raise
-    _sync_folder(path.parent)
+            temporary.unlink()
+
+
+def forget_absent(folder: Path) -> None:
+    """Make a network file system look again for the names in a folder that it holds for absent.
+
+    NFS keeps such answers for as long as the folder seems unchanged, up to a minute (acdirmax);
+    a change of our own makes it ask the server.
+    """
+    with contextlib.suppress(OSError):
+        handle, name = tempfile.mkstemp(prefix=".look.", suffix=".tmp", dir=folder)
+        os.close(handle)
+        Path(name).unlink()
 
 
 def append_line(path: Path, line: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Literal, Self
 from pydantic import AwareDatetime, Field, ValidationError, model_validator
 
 from train.config import ConfigError, RunConfig, explain
-from train.files import write_atomically
+from train.files import write_atomically, write_new
 from train.frozen import Frozen
 from train.record_parts import (
     Classification,
@@ -272,14 +272,23 @@ def _settings(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 def write_record(path: Path, record: RunRecord, *, replace_good: bool = False) -> bool:
     """Write the record atomically; keep a good record that is there already unless told otherwise.
 
+    Where no record is seen, one that is there all the same (another machine wrote it, and the cache
+    of a network file system does not know yet) gives way to a good record only.
+
     Returns:
-        True when written, False when a good record was kept.
+        True when written, False when the record that is there was kept.
     """
-    if path.exists() and not replace_good:
+    text = record.model_dump_json(indent=2) + "\n"
+    if not replace_good:
+        if not path.exists():
+            if write_new(path, text):
+                return True
+            if record.status not in GOOD:
+                return False
         try:
             if read_record(path).status in GOOD:
                 return False
         except RecordError:
             pass  # a broken record is worth less than any new one
-    write_atomically(path, record.model_dump_json(indent=2) + "\n")
+    write_atomically(path, text)
     return True

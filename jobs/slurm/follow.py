@@ -15,6 +15,7 @@ from jobs.options import say
 from jobs.slurm.commands import SlurmError
 from jobs.slurm.history import History
 from jobs.slurm.inventory import Place, submitted_cells, take
+from jobs.slurm.look import over_for_s
 from jobs.slurm.notes import RunNote, read_notes
 from jobs.slurm.queue import JobState, query
 from jobs.slurm.reasons import in_words
@@ -23,9 +24,6 @@ from train.config import RunConfig
 
 POLL_S = 3.0
 WAIT_S = 2.0  # between two looks at one job
-#: How long a job may be gone from the queue before its cell is given a record by us: the
-#: supervisor's own may take a moment to be seen through a network file system.
-SETTLE_S = 6.0
 
 
 class Display(Protocol):
@@ -66,10 +64,12 @@ class Watcher:
         notes: Sequence[RunNote],
         queue: Mapping[str, JobState],
         *,
-        settle_s: float = 0,
+        again: bool = False,
     ) -> list[Place]:
-        """Where the cells stand; those whose job is gone for ``settle_s`` seconds are settled.
+        """Where the cells stand; those whose job has been gone for long enough are settled.
 
+        ``again``: others were seen before, so that a job which is not in the queue may have left it
+        just now, and may come back.
         ``notes`` are to be older than ``queue``: a job that is noted and not in it is then over,
         also while another shell submits more.
 
@@ -78,14 +78,16 @@ class Watcher:
         """
         now = time.monotonic()
 
-        def ripe(job: str) -> bool:
-            return now - self._gone_since.setdefault(job, now) >= settle_s
+        def over_s(job: str) -> float:
+            seen_s = now - self._gone_since.setdefault(job, now)
+            state = queue.get(job)
+            return seen_s if again and state is None else max(seen_s, over_for_s(state))
 
         for job, state in queue.items():
             if not state.ended:
                 self._gone_since.pop(job, None)
         submitted = submitted_cells(self.sweep, notes)
-        return take(configs, self.sweep, submitted, queue, self.history, ripe)
+        return take(configs, self.sweep, submitted, queue, self.history, over_s)
 
 
 def follow(
@@ -115,7 +117,7 @@ def follow(
         try:
             notes = watcher.notes()
             queue = watcher.queue()
-            places = watcher.look(list(open_.values()), notes, queue, settle_s=SETTLE_S)
+            places = watcher.look(list(open_.values()), notes, queue, again=True)
         except SlurmError as error:
             trouble_since = trouble_since or datetime.now(UTC)
             display.update(

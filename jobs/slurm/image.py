@@ -1,12 +1,14 @@
-"""The image that a site's ranks run in: found, and checked before anything is submitted."""
+"""The image that a site's ranks run in: found, and checked before anything is submitted, and once
+more before ranks start from it."""
 
 from __future__ import annotations
 
-import hashlib
+import os
 import struct
 from dataclasses import dataclass
 from pathlib import Path
 
+from jobs.digest import Digest, FileMark, digest_of
 from jobs.site import Site
 from jobs.slurm.script import check_path
 from jobs.slurm.step import NO_IMAGE
@@ -24,10 +26,11 @@ _DATA = struct.Struct("<2q")
 class Image:
     path: str  # or NO_IMAGE
     digest: str | None  # sha256 of the file
+    mark: FileMark | None = None  # of the file that has this digest
 
 
 def find_image(site: Site, root: Path) -> Image:
-    """The image and its digest.
+    """The site's image and its digest.
 
     Raises:
         ConfigError: it is missing, cannot be read, or is no image.
@@ -39,37 +42,46 @@ def find_image(site: Site, root: Path) -> Image:
     path = path.expanduser().absolute()
     hint = f"make image IMAGE={site.image}" if built else "name another with image: in the site"
     check_path(path, "the image")
+    return _checked(path, hint)
+
+
+def image_now(image: Image) -> Image:
+    """The image as it is now, for the job that is about to start ranks from it: the file may have
+    been replaced while the job waited.
+
+    The ranks then run from the new one: their records carry its digest, and the report warns where
+    runs from different images are compared. A queue that was waited for is not thrown away.
+
+    Raises:
+        ConfigError: as :func:`find_image`.
+    """
+    if image.path == NO_IMAGE:
+        return image
+    known = None
+    if image.digest is not None and image.mark is not None:
+        known = Digest(sha256=image.digest, mark=image.mark)
+    return _checked(Path(image.path), "put it back, or name another in the site", known)
+
+
+def _checked(path: Path, hint: str, known: Digest | None = None) -> Image:
     try:
         if path.is_dir():
             return Image(str(path), None)  # an unpacked image has no one digest
         with path.open("rb") as file:
-            head = file.read(HEAD_BYTES)
+            head, size = file.read(HEAD_BYTES), os.fstat(file.fileno()).st_size
+        if MAGIC not in head:
+            raise ConfigError(f"{path} is no SIF image (it begins with {head[:16]!r}): {hint}")
+        whole = sum(_DATA.unpack(head[-_DATA.size :])) if len(head) == HEAD_BYTES else HEAD_BYTES
+        if size < whole:
+            raise ConfigError(
+                f"the image {path} is cut off: {size:,} bytes found, {whole:,} expected by its own "
+                f"header. Copy it again, or {hint}"
+            )
+        found = digest_of(path, known)
     except FileNotFoundError:
         raise ConfigError(f"there is no image {path}: {hint}") from None
     except OSError as error:
         raise ConfigError(
             f"the image {path} cannot be read ({error.strerror}): fix its permissions, or {hint}"
         ) from error
-    if MAGIC not in head:
-        raise ConfigError(f"{path} is no SIF image (it begins with {head[:16]!r}): {hint}")
-    whole = sum(_DATA.unpack(head[-_DATA.size :])) if len(head) == HEAD_BYTES else HEAD_BYTES
-    if (size := path.stat().st_size) < whole:
-        raise ConfigError(
-            f"the image {path} is cut off: {size:,} bytes found, {whole:,} expected by its own "
-            f"header. Copy it again, or {hint}"
-        )
-    return Image(str(path), digest_of(path))
-
-
-def digest_of(path: Path) -> str:
-    """sha256 of the file: from the note beside it if that is the newer one, else computed."""
-    note = path.with_name(f"{path.name}.sha256")
-    try:
-        if note.stat().st_mtime >= path.stat().st_mtime:
-            told = note.read_text(encoding="ascii").split()[0]
-            if len(told) == 64 and int(told, 16) >= 0:
-                return told
-    except (OSError, ValueError, IndexError):
-        pass  # it only saves time
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return Image(str(path), found.sha256, found.mark)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pydantic import Field
 
+from jobs.digest import FileMark
 from jobs.site import Site
 from jobs.slurm.shape import Shape
 from jobs.slurm.step import GLOO, IMAGE_PYTHON, NO_IMAGE, step_argv, step_environment
@@ -49,7 +50,8 @@ class InterconnectTask(Frozen):
     site: Site
     nodes: int
     image: str
-    image_digest: str | None
+    image_digest: str | None  # when it was submitted
+    image_mark: FileMark | None = None  # of the file that had it
     root: str
     interface: str | None
     samples: int

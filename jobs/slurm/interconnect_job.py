@@ -15,6 +15,7 @@ from typing import Any
 from jobs.cause import tail_of
 from jobs.slurm.allocation import Allocation, warned_by_signal
 from jobs.slurm.commands import SlurmError
+from jobs.slurm.image import Image, image_now
 from jobs.slurm.interconnect import InterconnectTask, launch_line, limit_s, minutes_for, turns
 from jobs.slurm.nodelist import hostnames
 from jobs.slurm.preflight import launch_problems
@@ -22,6 +23,7 @@ from jobs.slurm.ranks import GRACE_S, SRUN_LOG, StepRanks
 from jobs.slurm.step import rank_base
 from jobs.slurm.where import asker
 from jobs.stop import Reason, Stop, stopped_by_signals
+from train.config import ConfigError
 from train.facts.record import When
 from train.files import write_atomically
 from train.interconnect.record import (
@@ -42,6 +44,7 @@ def run_interconnect(told: dict[str, Any]) -> None:
     task = InterconnectTask.model_validate(told)
     allocation = Allocation.read(os.environ, minutes_for(task), task.site.slurm_conf)
     write_atomically(Path(task.folder) / SWITCHES_NAME, json.dumps(task.switches) + "\n")
+    task = task.model_copy(update={"image_digest": _digest_now(task)})
     steps: list[Step] = []
     note = JobNote(
         job=allocation.name,
@@ -114,6 +117,13 @@ def _step(
         stopped=stopped.text if stopped else None,
         troubles=tuple(troubles),
     )
+
+
+def _digest_now(task: InterconnectTask) -> str | None:
+    """None also where the image cannot be read: the phases that need it then say so."""
+    with contextlib.suppress(ConfigError):
+        return image_now(Image(task.image, task.image_digest, task.image_mark)).digest
+    return None
 
 
 def _last_words(log: Path) -> str:

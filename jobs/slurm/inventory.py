@@ -3,6 +3,7 @@ that are gone. Cells whose job ended without a word get their record here."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,7 +20,15 @@ from jobs.slurm.queue import JobState
 from jobs.slurm.submit import log_name
 from jobs.submit import FOLDER_NAME as SUBMITIT
 from train.config import RunConfig
+from train.files import forget_absent
 from train.record import GOOD, RECORD_NAME, RecordError, Status, read_record
+
+#: How long a job must be gone before its cells are given records here: what its supervisor wrote
+#: last may take a moment to be seen through a network file system.
+SETTLE_S = 10.0
+#: After a good end there is a record, seen or not, and where Slurm cannot say how the job ended
+#: there may be one: network file systems keep names and attributes for up to a minute by default.
+SETTLE_WELL_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -69,11 +78,12 @@ def take(
     submitted: Mapping[str, Submitted],
     queue: Mapping[str, JobState],
     history: History,
-    ripe: Callable[[str], bool] = lambda _job: True,
+    over_s: Callable[[str], float] = lambda _job: math.inf,
 ) -> list[Place]:
     """Look at every cell once; asks Slurm only about jobs that are gone and left no record.
 
-    ``ripe``: whether a job is gone for so long that its cells may be given records here.
+    ``over_s``: seconds since a job has been gone; its cells get their records here when it has been
+    for long enough.
 
     Raises:
         SlurmError: no answer about a job that is gone.
@@ -87,7 +97,11 @@ def take(
         and told.job not in alive
         and is_open(sweep / config.cell_id(), told)
     }
-    gone = {name: told for name, told in open_.items() if ripe(told.job)}
+    gone = {
+        name: told
+        for name, told in open_.items()
+        if over_s(told.job) >= _patience_s(queue[told.job].state if told.job in queue else "")
+    }
     asked = {told.job for told in gone.values()}
     firsts = {told.preflight for told in gone.values() if told.preflight}
     silent = {job for job in firsts if job not in alive and report_of(sweep, job) is None}
@@ -98,13 +112,19 @@ def take(
         name, folder = config.cell_id(), sweep / config.cell_id()
         told = submitted.get(name)
         settling = name in open_
-        if name in gone:
-            last = gone[name]
+        last = gone.get(name)
+        ending = endings.get(last.job) if last else None
+        if last and over_s(last.job) >= _patience_s(ending.state if ending else None):
             why = held.get(last.preflight) if last.preflight else None
-            settling = not conclude(config, folder, last, endings.get(last.job), why)
+            settling = not conclude(config, folder, last, ending, why)
         job = alive.get(told.job) if told else None
         places.append(Place(recorded(config, folder), job, told, settling))
     return places
+
+
+def _patience_s(state: str | None) -> float:
+    """``state``: how a job ended, in Slurm's word; None: Slurm cannot say."""
+    return SETTLE_WELL_S if state in (None, "COMPLETED") else SETTLE_S
 
 
 def is_open(cell: Path, told: Submitted) -> bool:
@@ -130,7 +150,9 @@ def conclude(
     ending: Ending | None,
     held: str | None = None,
 ) -> bool:
-    """Give a cell whose job is gone its record; False while its supervisor still holds it.
+    """Give a cell whose job is gone its record, unless one is there.
+
+    False while its supervisor still holds it, or a record is there that cannot be read yet.
 
     ``held``: what the preflight found that kept the job from beginning.
     """
@@ -140,13 +162,15 @@ def conclude(
     with hold(cell) as ours:
         if not ours:
             return False
+        forget_absent(cell)
+        forget_absent(cell / "logs")
         found = recorded(config, cell)
         if found.done:
             over(cell)  # its supervisor was ended between the record and the last clean-up
         settled = found.done or found.status == OTHERS or settle_lost(cell, config, text, status)
         if not settled and is_open(cell, told):
             settle_unstarted(cell, config, told.log, told.at, text, status)
-    return True
+    return (cell / RECORD_NAME).exists()
 
 
 def held_by(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,9 +16,6 @@ from jobs.slurm.notes import adopt, read_notes
 from jobs.slurm.queue import JobState, query
 from jobs.slurm.status import CellState, read_life, seconds_of, survey_places, survey_slurm
 from train.config import RunConfig
-
-#: What a supervisor wrote last may take this long to be seen through a network file system.
-SEEN_AFTER_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,9 @@ def look(
             notes[index], unclear = adopt(note, queue, notes)
             remarks += unclear
         submitted = submitted_cells(sweep, notes)
-        places = take(configs, sweep, submitted, queue, history, _ripe(queue))
+        places = take(
+            configs, sweep, submitted, queue, history, lambda job: over_for_s(queue.get(job))
+        )
     except SlurmError as error:
         cells = [recorded(config, sweep / config.cell_id()) for config in configs]
         known = [(cell, read_life(cell)) for cell in cells]
@@ -63,30 +63,19 @@ def look(
     return Look(survey_places(places, notes), asked_at, None, tuple(remarks))
 
 
-def _ripe(queue: Mapping[str, JobState]) -> Callable[[str], bool]:
-    """Whether a job ended so long ago that its cells may be given records here."""
+def over_for_s(job: JobState | None, now: datetime | None = None) -> float:
+    """Seconds since an ended job's end. ``now``: without a zone, as Slurm's times are.
 
-    def ripe(job: str) -> bool:
-        state = queue.get(job)
-        # squeue writes local times
-        return state is None or over_for_s(state, datetime.now()) >= SEEN_AFTER_S
-
-    return ripe
-
-
-def over_for_s(job: JobState, now: datetime) -> float:
-    """Seconds since an ended job's end; ``now`` without a zone, as Slurm's times are.
-
-    Infinite where Slurm does not tell.
+    Infinite where squeue forgot the job (after MinJobAge, often 300 s), and where it never began.
     """
-    ran_s = seconds_of(job.elapsed)
-    if job.start is None or ran_s is None:
-        return float("inf")
+    ran_s = None if job is None else seconds_of(job.elapsed)
+    if job is None or job.start is None or ran_s is None:
+        return math.inf
     try:
         began = datetime.fromisoformat(job.start)
     except ValueError:
-        return float("inf")
-    return (now - began - timedelta(seconds=ran_s)).total_seconds()
+        return math.inf
+    return ((now or datetime.now()) - began - timedelta(seconds=ran_s)).total_seconds()
 
 
 def _no_answer(error: SlurmError, at: datetime) -> str:

@@ -145,6 +145,7 @@ def unit_task(
         ranks_per_node=unit.shape.ranks_per_node,
         image=sending.image.path,
         image_digest=sending.image.digest,
+        image_mark=sending.image.mark,
         root=str(sending.root),
         data=str(sending.data),
         store=str(sending.store),

@@ -25,6 +25,7 @@ from jobs.slurm.allocation import (
     why,
 )
 from jobs.slurm.commands import SlurmError, run
+from jobs.slurm.image import Image, image_now
 from jobs.slurm.queue import RUNNING
 from jobs.slurm.ranks import SRUN_LOG, StepRanks
 from jobs.slurm.shape import Shape
@@ -192,10 +193,20 @@ def launch(
 
 
 def _facts(task: UnitTask) -> dict[str, str]:
-    """What a rank cannot find out inside the container, for its record."""
+    """What a rank cannot find out inside the container, for its record.
+
+    Raises:
+        ConfigError: the image is gone, or is none any more.
+    """
     facts = {"HOROSCALE_BLOCK": task.block}
-    if task.image_digest:
-        facts["HOROSCALE_IMAGE_DIGEST"] = task.image_digest
+    image = image_now(Image(task.image, task.image_digest, task.image_mark))
+    if image.digest:
+        facts["HOROSCALE_IMAGE_DIGEST"] = image.digest
+    if image.digest != task.image_digest:
+        say(
+            f"{image.path} was replaced while the job waited: sha256 {task.image_digest} when it "
+            f"was submitted, {image.digest} now, which the record carries"
+        )
     # of the checkout as it is now: it may have moved on while the job waited
     commit, dirty = git_state(Path(task.root))
     if commit is None:  # no git on the nodes

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pydantic import AwareDatetime
 
+from jobs.digest import FileMark
 from jobs.site import Site
 from jobs.slurm.step import Container
 from train.frozen import Frozen
@@ -22,7 +23,8 @@ class UnitTask(Frozen):
     nodes: int
     ranks_per_node: int
     image: str  # path of the SIF file, or "none"
-    image_digest: str | None
+    image_digest: str | None  # when it was submitted
+    image_mark: FileMark | None = None  # of the file that had it
     root: str  # the checkout
     data: str
     store: str

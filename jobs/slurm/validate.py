@@ -122,6 +122,7 @@ def _task(
         nodes=wanted.number,
         image=image.path,
         image_digest=image.digest,
+        image_mark=image.mark,
         root=str(ROOT),
         interface=request.interface,
         samples=request.samples,

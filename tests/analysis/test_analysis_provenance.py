@@ -25,7 +25,11 @@ def test_equal_runs_need_no_warning() -> None:
         ({"provenance_changes": {"git_commit": None}}, "2 git commits: aaaaaaaaaaaa, not recorded"),
         ({"provenance_changes": {"git_dirty": True}}, "1 of 2 runs ran from a checkout with unc"),
         ({"provenance_changes": {"cpu": "Other"}}, "2 CPU models"),
-        ({"provenance_changes": {"image_digest": "x"}}, "2 images"),
+        (
+            {"provenance_changes": {"image_digest": "x"}},
+            "ran from 2 images: 1 run from 0123; 1 run",
+        ),
+        ({"provenance_changes": {"image_digest": None}}, "1 run from an image that is not rec"),
         ({"provenance_changes": {"versions": {"horovod": "0"}}}, "2 sets of package versions"),
         ({"world_changes": {"device": "Other CPU"}}, "2 devices: Other CPU; Test CPU"),
         ({"world_changes": {"hostnames": ("node2",)}}, "Some runs share no host (node1, node2)"),
@@ -35,6 +39,16 @@ def test_equal_runs_need_no_warning() -> None:
 def test_a_mixture_is_said(changes: dict, said: str) -> None:
     (warning,) = mixtures([ONE, other(**changes)])
     assert said in warning
+
+
+def test_cells_of_another_image_are_named() -> None:
+    """As after an image was replaced while cells waited: most ran from the first."""
+    new = [record(config(seed=n), provenance_changes={"image_digest": "b" * 64}) for n in (2, 3)]
+    (warning,) = mixtures([new[0], ONE, other(), record(config(seed=4)), new[1]])
+    named = ", ".join(one.cell_id for one in new)
+    assert f"2 images: 3 runs from 0123; 2 runs from {'b' * 12} ({named})." in warning
+    assert ONE.cell_id not in warning
+    assert "make sweep FORCE=1" in warning
 
 
 def test_a_run_on_some_of_the_same_hosts_is_the_same_machine() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.train.conftest import SMALL_DISK_BYTES, fill
-from train.files import append_line, write_atomically
+from train.files import append_line, write_atomically, write_new
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Rewrites one file without a pause; documents of very different length, each closed by its number.
@@ -82,6 +83,22 @@ def test_an_interrupt_leaves_the_old_file_and_nothing_else(
     with pytest.raises(KeyboardInterrupt):
         write_atomically(file, "the new one")
     assert file.read_text() == "the old one"
+    assert not temporaries(tmp_path)
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_file_that_is_there_stays_and_a_new_one_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "this file system has no hard links")
+
+    if not links:
+        monkeypatch.setattr(os, "link", refuse)
+    file = tmp_path / "record.json"
+    assert write_new(file, "the first")
+    assert not write_new(file, "the second")
+    assert file.read_text() == "the first"
     assert not temporaries(tmp_path)
 
 

@@ -187,7 +187,7 @@ def test_a_full_disk_when_the_record_of_a_failure_is_due_is_one_line(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("train.record.write_atomically", full)
+    monkeypatch.setattr("train.record.write_new", full)
     leave_record(config(), "failed", ERROR, tmp_path, record().started_at)
     said = capsys.readouterr().err
     assert "No space left" in said and "record.json" in said and said.count("\n") == 1

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -11,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from analysis.provenance import mixtures
 from tests.jobs.slurm.sweeping import CONTAINED, IMAGE, LONG, ROOT, Sweeping, in_folder
 from tests.practice import Practice
+from tests.sweeps import wait_until
 from train.record import RunRecord, read_record
 
 pytestmark = [
@@ -107,6 +111,29 @@ def test_preflight_sees_a_dropped_environment(sweeping: Sweeping) -> None:
     record = sweeping.record()
     assert record.error is not None
     assert "preflight" in record.error.what
+
+
+def test_an_image_replaced_while_a_cell_waits(sweeping: Sweeping) -> None:
+    """Of two cells, one after another on all nodes, the second starts after the replacement."""
+    image, new = (sweeping.folder / name for name in ("own.sif", "new.sif"))
+    shutil.copy(IMAGE, image)
+    shutil.copy(IMAGE, new)
+    with new.open("ab") as file:
+        file.write(b"another build")  # behind what the header counts, so that it runs all the same
+    shutil.copystat(image, new)  # as cp -p leaves it: no newer than the first
+    digests = [hashlib.sha256(file.read_bytes()).hexdigest() for file in (image, new)]
+    sweeping.sweep = {**SHORT, "gpus": 4, "matrix": {"seeds": 2}}
+    sweeping.write(image=str(image), array_parallel=1)
+    process = sweeping.start("--no-preflight")
+    wait_until(lambda: list(sweeping.results.glob("long/*/logs/start.json")), "ranks", 300)
+    new.replace(image)
+    code, out = sweeping.end(process)
+    assert code == 0, out + sweeping.said()
+    found = [read_record(file) for file in sweeping.results.glob("long/digits-*/record.json")]
+    first, second = sorted(found, key=lambda record: record.started_at)
+    assert [r.provenance.image_digest for r in (first, second) if r.provenance] == digests
+    (warning,) = (text for text in mixtures([first, second]) if "images" in text)
+    assert "ran from 2 images" in warning and second.cell_id in warning
 
 
 def losses(record: RunRecord) -> list[tuple[float | None, float | None]]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from jobs.slurm import follow as module
+from jobs.slurm import inventory
 from jobs.slurm import submitter as submitter_module
 from jobs.slurm.commands import SlurmError
 from jobs.slurm.follow import Left, Watcher, follow
@@ -17,7 +18,9 @@ from jobs.slurm.preflight import FOLDER_NAME, PreflightReport, Problem
 from jobs.slurm.queue import JobState
 from jobs.slurm.submitter import Submitter
 from jobs.stop import Reason, Stop
-from tests.builders import config
+from tests.builders import config, record
+from tests.caching import seen_late
+from train.files import write_atomically
 from train.record import read_record
 
 ONE, TWO = config(seed=0), config(seed=1)
@@ -47,7 +50,8 @@ class Nothing(History):
 @pytest.fixture
 def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(module, "POLL_S", 0.05)
-    monkeypatch.setattr(module, "SETTLE_S", 0.2)
+    monkeypatch.setattr(inventory, "SETTLE_S", 0.2)
+    monkeypatch.setattr(inventory, "SETTLE_WELL_S", 0.2)
     for one in (ONE, TWO):
         (tmp_path / one.cell_id() / "logs").mkdir(parents=True)
     return tmp_path
@@ -93,7 +97,7 @@ def test_a_controller_that_is_away_in_the_middle_settles_nothing(sweep, monkeypa
 
 def test_a_job_that_comes_back_is_not_settled(sweep, monkeypatch) -> None:
     """Between its end and its requeue a job may not be in the queue for a moment."""
-    monkeypatch.setattr(module, "SETTLE_S", 0.5)
+    monkeypatch.setattr(inventory, "SETTLE_WELL_S", 0.5)
     noted(sweep, "7", ONE)
     gone: dict[str, str] = {}
     told = [{"7": "RUNNING"}, gone, gone, *[{"7": "PENDING"}] * 12, gone]
@@ -107,6 +111,53 @@ def test_a_job_that_comes_back_is_not_settled(sweep, monkeypatch) -> None:
 
     assert follow(watch, [ONE], Silent(), stop, refill) == {ONE.cell_id(): "lost"}
     assert not any(seen[:15]), "settled while it was to run again"
+
+
+def test_a_watcher_that_comes_back_waits_as_the_first_one_would(sweep, monkeypatch) -> None:
+    """After `make sweep` is started again; the job ended a minute ago, as squeue says."""
+    monkeypatch.setattr(inventory, "SETTLE_WELL_S", 120.0)
+    noted(sweep, "7", ONE)
+
+    def ended_for(seconds: float) -> dict[str, JobState]:
+        start = datetime.now() - timedelta(seconds=seconds + 5)
+        return {"7": JobState("7", "COMPLETED", "", start.isoformat(), "0:05", "n1", "n")}
+
+    def look(seconds: float) -> str:
+        watch = Watcher(sweep, "n", None)
+        watch.history = Nothing()
+        (place,) = watch.look([ONE], watch.notes(), ended_for(seconds))
+        return "waits" if place.settling else place.standing.status
+
+    assert look(60) == "waits"
+    assert look(130) == "lost"
+
+
+def test_a_good_record_behind_a_cache_is_never_replaced(
+    tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job wrote it on another machine; here it was asked for before, and is remembered absent.
+
+    Without any patience, so that only the server's word keeps it.
+    """
+    monkeypatch.setattr(module, "POLL_S", 0.05)
+    monkeypatch.setattr(inventory, "SETTLE_S", 0.0)
+    monkeypatch.setattr(inventory, "SETTLE_WELL_S", 0.0)
+    behind = tmp_path / "behind"
+    cell = behind / ONE.cell_id()
+    (cell / "logs").mkdir(parents=True)
+    good = record(ONE, ended_at=datetime.now(UTC)).model_dump_json()
+    with seen_late(behind, tmp_path / "seen") as seen:
+        noted(seen, "7", ONE)
+        watch = watcher(seen, monkeypatch, {"7": "RUNNING"}, {"7": "COMPLETED"})
+
+        def refill(alive: int) -> list:
+            if alive:
+                write_atomically(cell / "record.json", good)
+                assert not (seen / ONE.cell_id() / "record.json").exists(), "the cache knows better"
+            return []
+
+        assert follow(watch, [ONE], Silent(), Stop(), refill) == {ONE.cell_id(): "completed"}
+    assert (cell / "record.json").read_text() == good
 
 
 def test_leaving_touches_nothing(sweep, monkeypatch) -> None:

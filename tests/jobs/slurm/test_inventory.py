@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,7 +14,14 @@ from jobs.lock import hold
 from jobs.settle import Begun, announce, begun_in
 from jobs.slurm.commands import SlurmError
 from jobs.slurm.history import Ending, History
-from jobs.slurm.inventory import Submitted, held_by, submitted_cells, take
+from jobs.slurm.inventory import (
+    SETTLE_S,
+    SETTLE_WELL_S,
+    Submitted,
+    held_by,
+    submitted_cells,
+    take,
+)
 from jobs.slurm.notes import ArrayNote, RunNote
 from jobs.slurm.preflight import FOLDER_NAME, PreflightReport, Problem
 from jobs.slurm.queue import JobState
@@ -57,9 +65,9 @@ def sweep(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def look(sweep: Path, history: History, queue=None, ripe=lambda _: True, told=None):
+def look(sweep: Path, history: History, queue=None, over_s=lambda _: math.inf, told=None):
     told = {ONE.cell_id(): submitted(sweep)} if told is None else told
-    (place, _) = take([ONE, TWO], sweep, told, queue or {}, history, ripe)
+    (place, _) = take([ONE, TWO], sweep, told, queue or {}, history, over_s)
     return place
 
 
@@ -101,11 +109,24 @@ def test_a_job_that_slurm_forgot(sweep: Path) -> None:
     assert error is not None and "Slurm no longer knows job 7" in error.what
 
 
-def test_what_is_not_ripe_waits(sweep: Path) -> None:
-    """The supervisor's record may still be on its way through the file server."""
-    place = look(sweep, Told(ended("7", "COMPLETED")), ripe=lambda _: False)
+@pytest.mark.parametrize(
+    ("end", "enough_s"),
+    [("COMPLETED", SETTLE_WELL_S), (None, SETTLE_WELL_S), ("FAILED", SETTLE_S),
+     ("NODE_FAIL", SETTLE_S)],
+)  # fmt: skip
+@pytest.mark.parametrize("listed", [True, False])
+def test_how_long_what_a_job_left_is_waited_for(
+    sweep: Path, end: str | None, enough_s: float, listed: bool
+) -> None:
+    """The supervisor's record may still be hidden by a cache; after a good end it is there."""
+    history = Told(*([ended("7", end)] if end else []))
+    queue = in_queue("7", end) if end and listed else {}
+    place = look(sweep, history, queue, over_s=lambda _: enough_s - 1)
     assert place.alive and place.settling
     assert not (sweep / ONE.cell_id() / "record.json").exists()
+    place = look(sweep, history, queue, over_s=lambda _: enough_s)
+    assert not place.alive
+    assert status(sweep) in ("lost", "failed")
 
 
 def test_a_job_of_which_slurm_cannot_be_asked_settles_nothing(sweep: Path) -> None:

@@ -10,7 +10,8 @@ import pytest
 from jobs.settle import Begun, announce
 from jobs.slurm import look as module
 from jobs.slurm.history import Ending, History
-from jobs.slurm.look import SEEN_AFTER_S, look, over_for_s
+from jobs.slurm.inventory import SETTLE_S
+from jobs.slurm.look import look, over_for_s
 from jobs.slurm.notes import ArrayNote, RunNote, comment_of, write_note
 from jobs.slurm.queue import JobState
 from tests.builders import config
@@ -71,10 +72,10 @@ def test_a_killed_supervisors_cell_gets_what_slurm_says(sweep: Path, monkeypatch
 def test_a_job_that_ended_just_now_is_given_time(sweep: Path, monkeypatch) -> None:
     write_note(sweep, note("7"))
     answered(monkeypatch, job("NODE_FAIL"))
-    monkeypatch.setattr(module, "over_for_s", lambda *_: SEEN_AFTER_S - 1)
+    monkeypatch.setattr(module, "over_for_s", lambda *_: SETTLE_S - 1)
     (found,) = look([ONE], sweep, NAME, Known()).states
     assert found.state == "ending"
-    monkeypatch.setattr(module, "over_for_s", lambda *_: SEEN_AFTER_S + 1)
+    monkeypatch.setattr(module, "over_for_s", lambda *_: SETTLE_S + 1)
     (found,) = look([ONE], sweep, NAME, Known()).states
     assert found.state == "lost"
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from jobs.site import Site
-from jobs.slurm.image import Image, digest_of, find_image
+from jobs.slurm.image import Image, find_image, image_now
 from train.config import ConfigError
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
 
 
 def sif(path: Path, data: int = 1000, missing: int = 0) -> Path:
@@ -40,7 +45,8 @@ def test_no_image_is_a_choice(tmp_path: Path) -> None:
 def test_a_built_image_is_found_in_the_checkout(tmp_path: Path) -> None:
     path = sif(tmp_path / "containers" / "images" / "cpu.sif")
     found = find_image(at("cpu"), tmp_path)
-    assert found == Image(str(path), hashlib.sha256(path.read_bytes()).hexdigest())
+    assert found.path == str(path)
+    assert found.digest == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def test_missing(tmp_path: Path) -> None:
@@ -95,21 +101,39 @@ def test_paths_that_a_launch_line_cannot_hold(tmp_path: Path, sign: str) -> None
     assert "in its path" in refusal(at(sif(tmp_path / f"a{sign}b.sif")), tmp_path)
 
 
-def test_the_note_saves_reading_the_image(tmp_path: Path) -> None:
-    path = sif(tmp_path / "own.sif")
-    note = tmp_path / "own.sif.sha256"
-    note.write_text("a" * 64 + "  own.sif\n")
-    os.utime(path, (1000, 1000))
-    assert digest_of(path) == "a" * 64
+def submitted(path: Path) -> Image:
+    """As the job is told it."""
+    return find_image(at(path), path.parent)
 
 
-@pytest.mark.parametrize("text", ["", "not a digest", "é", "a" * 63])
-def test_a_note_that_is_none_or_older_is_not_believed(tmp_path: Path, text: str) -> None:
+def test_an_image_that_stayed_keeps_its_digest(tmp_path: Path) -> None:
+    told = submitted(sif(tmp_path / "own.sif"))
+    assert image_now(told) == told
+    assert image_now(Image("none", None)) == Image("none", None)
+    assert image_now(Image(str(tmp_path), None)) == Image(str(tmp_path), None), "unpacked"
+
+
+def test_a_replaced_image_has_the_digest_of_what_is_there(tmp_path: Path) -> None:
     path = sif(tmp_path / "own.sif")
-    true = hashlib.sha256(path.read_bytes()).hexdigest()
-    note = tmp_path / "own.sif.sha256"
-    note.write_text(text, encoding="utf-8")
-    assert digest_of(path) == true
-    note.write_text("a" * 64)
-    os.utime(note, (1000, 1000))
-    assert digest_of(path) == true
+    told = submitted(path)
+    sif(tmp_path / "new.sif", data=2000).replace(path)
+    assert image_now(told).digest == hashlib.sha256(path.read_bytes()).hexdigest() != told.digest
+
+
+def test_a_node_that_sees_another_device_number_reads_the_image(tmp_path: Path) -> None:
+    """As with NFS; a job of an earlier version of the suite was told no mark at all."""
+    told = submitted(sif(tmp_path / "own.sif"))
+    assert told.mark is not None
+    elsewhere = told.mark.model_copy(update={"device": told.mark.device + 1})
+    assert image_now(replace(told, mark=elsewhere)) == told
+    assert image_now(replace(told, mark=None)) == told
+
+
+def test_an_image_that_is_gone_or_half_copied_fails_with_what_to_do(tmp_path: Path) -> None:
+    told = submitted(sif(tmp_path / "own.sif"))
+    sif(tmp_path / "own.sif", missing=5)
+    with pytest.raises(ConfigError, match=r"cut off.* Copy it again, or put it back"):
+        image_now(told)
+    Path(told.path).unlink()
+    with pytest.raises(ConfigError, match=r"there is no image .*: put it back, or name another"):
+        image_now(told)

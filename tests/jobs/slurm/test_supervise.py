@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import signal
 import time
@@ -13,6 +14,7 @@ import pytest
 from jobs.ledger import ARCHIVE_NAME
 from jobs.settle import Begun, announce
 from jobs.site import Site
+from jobs.slurm.image import find_image
 from jobs.supervisor import ROOT
 from tests.builders import record
 from tests.jobs.slurm.fakes import (
@@ -24,6 +26,7 @@ from tests.jobs.slurm.fakes import (
     script_srun,
     unit,
 )
+from tests.jobs.slurm.test_slurm_image import sif
 from tests.sweeps import wait_until
 from train.record import RunRecord, read_record
 from train.source import git_state
@@ -362,6 +365,37 @@ def replay(tmp_path: Path, fake: FakeSlurm, name: str, code: int) -> RunRecord:
     return told(job)[0]
 
 
+def test_an_image_replaced_while_the_job_waited_is_the_one_in_the_record(
+    tmp_path: Path, fake: FakeSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second cell's image comes while the first one runs."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    path, new = sif(tmp_path / "own.sif"), sif(tmp_path / "new.sif", data=2000)
+    image = find_image(Site(ranks_per_node=2, image=str(path)), tmp_path)
+    true = [hashlib.sha256(file.read_bytes()).hexdigest() for file in (path, new)]
+    body = "(CELL / 'env').write_text(os.environ['HOROSCALE_IMAGE_DIGEST'])\n"
+    body += f"if Path({str(new)!r}).exists(): os.replace({str(new)!r}, {str(path)!r})\ngood()"
+    script_srun(fake, body, cells(2))
+    task = unit(tmp_path, cells(2), image=image.path, image_digest=image.digest,
+                image_mark=image.mark)  # fmt: skip
+    code, out = Job(fake, task).run()
+    assert code == 0, out
+    assert [(Path(cell) / "env").read_text() for cell in task.cells] == true
+    assert out.count("was replaced while the job waited") == 1
+
+
+def test_an_image_that_is_gone_when_the_job_starts_is_named(
+    tmp_path: Path, fake: FakeSlurm
+) -> None:
+    script_srun(fake, "good()", cells(1))
+    task = unit(tmp_path, cells(1), image=str(tmp_path / "own.sif"), image_digest="d" * 64)
+    assert Job(fake, task).run()[0] == 1
+    (record,) = told(Job(fake, task))
+    assert record.error is not None
+    assert f"there is no image {tmp_path / 'own.sif'}: put it back" in record.error.what
+    assert not fake.calls("srun")
+
+
 def test_ranks_get_no_settings_of_the_submitting_shell(
     tmp_path: Path, fake: FakeSlurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -369,11 +403,11 @@ def test_ranks_get_no_settings_of_the_submitting_shell(
                  "APPTAINER_CLEANENV", "HOROVOD_CYCLE_TIME"):  # fmt: skip
         monkeypatch.setenv(name, "stray")
     script_srun(fake, "(CELL / 'env').write_text(json.dumps(dict(os.environ))); good()", cells(1))
-    task = unit(tmp_path, cells(1), image_digest="d" * 64, git_commit="c0ffee", git_dirty=True)
+    task = unit(tmp_path, cells(1), git_commit="c0ffee", git_dirty=True)
     Job(fake, task).run()
     seen = json.loads((Path(task.cells[0]) / "env").read_text())
     assert {name for name, value in seen.items() if value == "stray"} == {"HOROVOD_CYCLE_TIME"}
-    assert seen["HOROSCALE_IMAGE_DIGEST"] == "d" * 64
+    assert "HOROSCALE_IMAGE_DIGEST" not in seen, "no image"
     # the checkout as it is when the cell begins, not as it was when it was submitted
     now = git_state(ROOT)[0]
     assert seen["HOROSCALE_GIT_COMMIT"] == now != "c0ffee"
