@@ -211,7 +211,7 @@ def test_a_step_that_was_stopped_goes_on_and_loses_no_time(tmp_path, data_root) 
     bench = make_bench(tmp_path, data_root, sweep(epochs=60))
     process = bench.start("--stall-s", "20")
     try:
-        wait_until(lambda: any(lines(c / "epochs.jsonl") for c in bench.cells()), "an epoch")
+        wait_until(lambda: any(lines(c / "epochs.jsonl") for c in bench.cells()), "an epoch", 180)
         (cell,) = bench.cells()
         ranks = [rank_process(cell, rank) for rank in range(2)]
         for rank in ranks:

@@ -221,9 +221,10 @@ import sys, time
 from pathlib import Path
 from train.watchdog import Watchdog
 
-with Watchdog(Path(sys.argv[1]), 3, None, print, period_s=0.05) as watchdog:
-    watchdog.beat("a step of one second")
-    time.sleep(1)
+with Watchdog(Path(sys.argv[1]), 5, None, print, period_s=0.05) as watchdog:
+    watchdog.beat("a step of two seconds")
+    for _ in range(20):
+        time.sleep(0.1)
     watchdog.beat("hanging")
     print("hanging", flush=True)
     time.sleep(60)
@@ -239,7 +240,7 @@ def test_a_process_that_was_stopped_is_not_ended_for_it_and_a_hang_after_it_is_f
         try:
             wait_until(beat.exists, "a life sign")
             process.send_signal(signal.SIGSTOP)
-            time.sleep(6)  # twice the patience
+            time.sleep(8)  # more than its patience
             process.send_signal(signal.SIGCONT)
             out, _ = process.communicate(timeout=30)
         finally:
