@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .PHONY: help setup setup-login plan sweep status cancel logs preflight interconnect interconnect-baseline report summary image cluster \
   cluster-down test invariants bench lint check fmt schemas lock golden clean
 
-PYTHON ?= $(shell command -v python3.11 || command -v python3)
+PYTHON ?=
 SWEEP ?= quickstart
 SITE ?= auto
 FORCE ?= 0
@@ -25,9 +25,15 @@ RESULTS ?= $(CURDIR)/results
 DATA ?= $(CURDIR)/.data
 TESTS ?= tests
 # values reach the recipes as environment variables, never as shell text
-export SWEEP SITE FORCE JOBS WAIT PREFLIGHT PACK BUDGET NODES BASELINE LINE PHASES RUN CELL IMAGE ACCOUNTING RESULTS DATA TESTS
+export PYTHON SWEEP SITE FORCE JOBS WAIT PREFLIGHT PACK BUDGET NODES BASELINE LINE PHASES RUN CELL IMAGE ACCOUNTING RESULTS DATA TESTS
+
+# what a module or a home folder adds to Python must not shadow the environment's packages
+unexport PYTHONPATH PYTHONHOME
+export PYTHONNOUSERSITE := 1
 
 PY := .venv/bin/python
+# Python 3.11 that needs nothing set up: PYTHON=, one found, or one fetched into .python
+BARE := sh containers/python.sh
 ifeq ($(filter $(FORCE),0 1),)
 $(error FORCE=$(FORCE) found, expected FORCE=1 (run finished cells anew) or FORCE=0)
 endif
@@ -53,10 +59,10 @@ help: ## this list
 	  awk -F'\t' '{printf "  %-22s %s\n", $$1, $$2}'
 
 setup: ## prepare all that local sweeps need (TensorFlow, Horovod: some minutes, once)
-	@"$(PYTHON)" containers/setup.py ranks
+	@$(BARE) containers/setup.py ranks
 
 setup-login: ## prepare what a login node needs (no TensorFlow, no Horovod)
-	@"$(PYTHON)" containers/setup.py login
+	@$(BARE) containers/setup.py login
 
 plan: setup-login ## show what a sweep would do: cells, time, scripts, GPU-hours; runs nothing
 	@$(PY) -m jobs plan $(WHERE) $(FROM) --pack "$$PACK" $${BUDGET:+--budget "$$BUDGET"}
@@ -97,13 +103,13 @@ interconnect-baseline: setup-login ## keep RUN= (default: the last one) as what 
 	  $${BASELINE:+--to "$$BASELINE"} $${force:+--force}
 
 image: ## build the container image IMAGE=cpu or gpu (no root, no image registry)
-	@"$(PYTHON)" containers/image.py "$$IMAGE"
+	@$(BARE) containers/image.py "$$IMAGE"
 
 cluster: ## start a real Slurm with 4 nodes on this machine (root; ACCOUNTING=1 with slurmdbd)
-	@"$(PYTHON)" containers/practice up
+	@$(BARE) containers/practice up
 
 cluster-down: ## end it and remove all of it
-	@"$(PYTHON)" containers/practice down
+	@$(BARE) containers/practice down
 
 report: setup-login ## build the tables, figures and the page of SWEEP from its records
 	@folder=$(FOLDER) && $(PY) -m analysis report "$$folder"
@@ -135,15 +141,15 @@ golden: setup-dev ## rewrite the golden files of the tests (read the diff before
 	@UPDATE_GOLDEN=1 $(PY) -m pytest -q tests/analysis/test_write.py
 
 lock: ## recompute the lock files from pyproject.toml
-	@PYTHON="$(PYTHON)" containers/lock.sh
+	@containers/lock.sh
 
 clean: ## remove the environment and the prepared data; results stay
-	rm -rf .venv .data
+	rm -rf .venv .python .data
 
 .PHONY: setup-if-here
 setup-if-here: setup-login
-	@[ "$$($(PY) -m jobs kind --site "$$SITE")" = cluster ] || "$(PYTHON)" containers/setup.py ranks
+	@[ "$$($(PY) -m jobs kind --site "$$SITE")" = cluster ] || $(BARE) containers/setup.py ranks
 
 .PHONY: setup-dev
 setup-dev:
-	@"$(PYTHON)" containers/setup.py dev
+	@$(BARE) containers/setup.py dev

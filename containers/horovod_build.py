@@ -1,17 +1,24 @@
-"""How Horovod is compiled: with what, with which options, and where its wheel is kept."""
+"""How Horovod is compiled: with what, which patches and options, and where its wheel is kept.
+
+Horovod 0.28.1 is older than GCC 13. What newer compilers refuse is patched in its source after the
+hash was checked; a patch is applied only where this compiler refuses a file that the patch touches,
+so that the others compile the source as published.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import platform
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
-from locks import SetupError, lock_file, only_horovod, pinned
+from locks import LOCKS, SetupError, lock_file, only_horovod, pinned
 
 HINT = "about 3 minutes on 2 cores"
+TRIED = "GCC 12, 13 and 14 and clang 19 compile it; another compiler: make CXX=/path/to/g++ ..."
 
 
 def compiler() -> str:
@@ -24,19 +31,77 @@ def compiler() -> str:
     )
 
 
+def identity(cxx: str) -> str:
+    """All that compiler and C++ library say of themselves: versions, target, options set."""
+    flags = os.environ.get("CXXFLAGS", "").split()
+    command = [cxx, *flags, "-x", "c++", "-E", "-dM", "-include", "string", os.devnull]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    if found.returncode != 0:
+        raise SetupError(
+            f"{cxx} cannot compile C++: {first_error(found.stderr) or found.stderr.strip()}\n"
+            "Expected a complete compiler, for example the package g++; name another with CXX=."
+        )
+    return "\n".join([cxx, *flags, found.stdout])
+
+
+def patches() -> list[Path]:
+    version = pinned("ranks", "horovod")
+    return sorted((LOCKS / "patches").glob(f"horovod-{version}-*.patch"))
+
+
 def wheel_folder(*, with_mpi: bool) -> Path:
     """Cache folder of the Horovod wheel, keyed by all that its binary depends on."""
-    cxx = compiler()
-    command = [cxx, "-dumpfullversion"]
-    version = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     parts = (
         only_horovod(lock_file("ranks").read_text()), pinned("ranks", "tensorflow-cpu"),
         platform.python_version(), platform.machine(), "-".join(platform.libc_ver()),
-        cxx, version.strip(), "mpi" if with_mpi else "gloo",
+        identity(compiler()), *(patch.read_text() for patch in patches()),
+        "mpi" if with_mpi else "gloo",
     )  # fmt: skip
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
     return cache / "horoscale" / "wheels" / key
+
+
+def refuses(cxx: str, source: Path, file: str) -> bool:
+    """Whether the compiler finds fault with a header of the source when it reads that one alone."""
+    folders = [source, *sorted((source / "third_party").glob("**/include"))]
+    command = [cxx, "-std=c++14", "-fsyntax-only", "-x", "c++",
+               *(f"-I{folder}" for folder in folders), str(source / file)]  # fmt: skip
+    return subprocess.run(command, capture_output=True, check=False).returncode != 0
+
+
+def touched(patch: str) -> list[str]:
+    return re.findall(r"(?m)^\+\+\+ b/(\S+)", patch)
+
+
+def patched(text: str, patch: str, file: str) -> str:
+    """The text of one file with a patch's changes to it; each must fit in exactly one place."""
+    (changes,) = re.findall(rf"(?ms)^\+\+\+ b/{re.escape(file)}\n(.*?)(?=^--- |\Z)", patch)
+    for hunk in re.split(r"(?m)^@@.*\n", changes)[1:]:
+        lines = hunk.splitlines(keepends=True)
+        before = "".join(line[1:] for line in lines if line[0] in " -")
+        if text.count(before) != 1:
+            raise SetupError(f"A patch does not fit {file}: it was made for another Horovod")
+        text = text.replace(before, "".join(line[1:] for line in lines if line[0] in " +"))
+    return text
+
+
+def apply_patches(source: Path) -> list[str]:
+    """Patch Horovod's unpacked source as this compiler needs it; the names of what was applied."""
+    cxx, applied = compiler(), []
+    for path in patches():
+        patch = path.read_text()
+        if any(refuses(cxx, source, file) for file in touched(patch)):
+            for file in map(source.joinpath, touched(patch)):
+                file.write_text(patched(file.read_text(), patch, str(file.relative_to(source))))
+            applied.append(path.stem)
+    return applied
+
+
+def first_error(output: str) -> str | None:
+    """Where a compiler or CMake first says what is wrong; what comes after follows from it."""
+    found = re.search(r"(?m)^\s*((?:\S+:\d+:.*\berror:|CMake Error).*)$", output)
+    return found.group(1) if found else None
 
 
 def build_environment(venv: Path, *, with_mpi: bool) -> dict[str, str]:

@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 tool=$(mktemp -d)
 trap 'rm -rf "$tool"' EXIT
-"${PYTHON:-python3.11}" -m venv "$tool/venv"
+sh containers/python.sh -m venv "$tool/venv"
 "$tool/venv/bin/pip" -q install uv
 compile() { # NAME UV-ARGUMENTS...
   local name=$1; shift

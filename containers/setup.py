@@ -1,10 +1,10 @@
 """Prepare the Python environment in .venv from the lock files: once, visibly, repairably.
 
-Runs on a bare Python 3.11 with the standard library alone. Each part (``login``, ``ranks``,
-``dev``) leaves a stamp that holds the hash of its lock file; a part is (re)installed when its stamp
-is missing or stale, and the stamp is written last, so an interrupted set-up is taken up again by
-the next command. Horovod has no wheel: it is compiled here once and kept in the user's cache under
-a key of everything that its binary depends on.
+Runs on a bare Python 3.11 (python.sh finds or fetches it) with the standard library alone. Each
+part (``login``, ``ranks``, ``dev``) leaves a stamp that holds the hash of its lock file; a part is
+(re)installed when its stamp is missing or stale, and the stamp is written last, so an interrupted
+set-up is taken up again by the next command. Horovod has no wheel: it is compiled here once and
+kept in the user's cache under a key of everything that its binary depends on.
 """
 
 from __future__ import annotations
@@ -23,7 +23,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from horovod_build import HINT, build_environment, wheel_folder
+from horovod_build import (
+    HINT,
+    TRIED,
+    apply_patches,
+    build_environment,
+    first_error,
+    wheel_folder,
+)
 from locks import SetupError, lock_file, only_horovod, pinned, without_horovod
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -74,7 +81,9 @@ def only_one() -> Iterator[None]:
         yield
 
 
-def run_logged(command: Sequence[str], log: Path, what: str, env: dict[str, str] | None) -> None:
+def run_logged(
+    command: Sequence[str], log: Path, what: str, env: dict[str, str] | None, hint: str = ""
+) -> None:
     """Run a long command with its output in a log, and a sign of life every 15 seconds."""
     done = threading.Event()
 
@@ -87,6 +96,7 @@ def run_logged(command: Sequence[str], log: Path, what: str, env: dict[str, str]
     ticker.start()
     try:
         with log.open("ab") as out:
+            begin = out.tell()
             code = subprocess.run(
                 command, stdout=out, stderr=subprocess.STDOUT, env=env, check=False
             ).returncode
@@ -94,7 +104,12 @@ def run_logged(command: Sequence[str], log: Path, what: str, env: dict[str, str]
         done.set()
         ticker.join()
     if code != 0:
-        tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+        said = log.read_bytes()[begin:].decode(errors="replace")
+        if error := first_error(said):
+            raise SetupError(
+                f"{what} failed (exit code {code}): {error}\nAll output is in {log}. {hint}"
+            )
+        tail = "\n".join(said.splitlines()[-15:])
         raise SetupError(f"{what} failed (exit code {code}). The end of {log}:\n{tail}")
 
 
@@ -152,12 +167,22 @@ def horovod_wheel(log: Path, *, with_mpi: bool) -> Path:
     work = folder.with_name(f"{folder.name}.{os.getpid()}.tmp")
     requirement = VENV / "horovod.requirements"
     requirement.write_text(only_horovod(lock_file("ranks").read_text()))
-    say(f"building Horovod {pinned('ranks', 'horovod')} from source: {HINT}, once")
+    version = pinned("ranks", "horovod")
+    say(f"building Horovod {version} from source: {HINT}, once")
     try:
         run_logged(
-            pip("wheel", "--require-hashes", "--no-deps", "--no-build-isolation",
-                "--no-cache-dir", "-w", str(work), "-r", str(requirement)),
-            log, "building Horovod", build_environment(VENV, with_mpi=with_mpi),
+            pip("download", "--require-hashes", "--no-deps", "--no-build-isolation",
+                "-d", str(work), "-r", str(requirement)),
+            log, "downloading Horovod", None,
+        )  # fmt: skip
+        shutil.unpack_archive(work / f"horovod-{version}.tar.gz", work)
+        source = work / f"horovod-{version}"
+        if applied := apply_patches(source):
+            say(f"patched for this compiler: {', '.join(applied)} (containers/patches)")
+        run_logged(
+            pip("wheel", "--no-deps", "--no-build-isolation", "--no-cache-dir", "-w", str(work),
+                str(source)),
+            log, "building Horovod", build_environment(VENV, with_mpi=with_mpi), TRIED,
         )  # fmt: skip
         built = next(work.glob("horovod-*.whl"))
         folder.mkdir(exist_ok=True)
@@ -206,16 +231,28 @@ def prepare(target: str, *, with_mpi: bool) -> None:
         say(f"ready after {time.monotonic() - start:.0f} s")
 
 
+def unsupported(target: str, system: str, machine: str) -> str | None:
+    """Why this machine cannot have a part; None where it can."""
+    if "ranks" not in PARTS[target] or (system, machine) == ("Linux", "x86_64"):
+        return None
+    return (
+        f"found {system} on {machine}, expected Linux on x86_64: TensorFlow 2.15 with its addons "
+        "has wheels for nothing else. What only plans and reports works here (make plan, report)."
+    )
+
+
 def main(arguments: Sequence[str]) -> int:
     if len(arguments) != 1 or arguments[0] not in PARTS:
         say(f"usage: setup.py {'|'.join(PARTS)}; found: {' '.join(arguments) or 'nothing'}")
         return REQUEST_IS_WRONG
     if sys.version_info[:2] != (3, 11):
         say(
-            f"found Python {platform.python_version()} ({sys.executable}), expected 3.11 "
-            "(TensorFlow 2.15 and tensorflow-addons 0.23 have no newer common version). "
-            "Name one with: make PYTHON=/path/to/python3.11 ..."
+            f"found Python {platform.python_version()} ({sys.executable}), expected 3.11. "
+            f"Run make, or: sh containers/python.sh containers/setup.py {arguments[0]}"
         )
+        return REQUEST_IS_WRONG
+    if error := unsupported(arguments[0], platform.system(), platform.machine()):
+        say(error)
         return REQUEST_IS_WRONG
     return guarded(lambda: prepare(arguments[0], with_mpi=wants_mpi(os.environ.get("MPI"))))
 

@@ -107,6 +107,90 @@ def test_a_failing_command_shows_the_end_of_its_log(setup_py, tmp_path) -> None:
         setup_py.run_logged(command, log, "a step", None)
 
 
+def test_a_failing_compiler_shows_its_first_error_not_what_follows(setup_py, tmp_path) -> None:
+    said = "a.cc:1:2: note: x\\n  /b/c.h:3:4: fatal error: y\\nd.h:5:6: error: z\\nmake: Error 2"
+    command = [sys.executable, "-c", f"print('{said}'); raise SystemExit(1)"]
+    (tmp_path / "log").write_text("old.h:1:1: error: of an earlier attempt\n")
+    with pytest.raises(setup_py.SetupError) as raised:
+        setup_py.run_logged(command, tmp_path / "log", "building", None, "Try another.")
+    assert str(raised.value) == (
+        "building failed (exit code 1): /b/c.h:3:4: fatal error: y\n"
+        f"All output is in {tmp_path / 'log'}. Try another."
+    )
+
+
+HEADER = "#pragma once\nstruct Span {\n  const int count;\n  int broken(;\n};\n"
+PATCH = """Why.
+--- a/include/span.h
++++ b/include/span.h
+@@ -1,5 +1,4 @@
+ struct Span {
+   const int count;
+-  int broken(;
+ };
+"""
+
+
+@pytest.fixture
+def one_patch(setup_py, tmp_path, monkeypatch) -> Path:
+    (tmp_path / "span.patch").write_text(PATCH)
+    monkeypatch.setattr("horovod_build.patches", lambda: [tmp_path / "span.patch"])
+    header = tmp_path / "source" / "include" / "span.h"
+    header.parent.mkdir(parents=True)
+    return header
+
+
+def test_a_patch_is_applied_where_the_compiler_refuses_the_file(one_patch) -> None:
+    from horovod_build import apply_patches
+
+    one_patch.write_text(HEADER)
+    assert apply_patches(one_patch.parents[1]) == ["span"]
+    assert one_patch.read_text() == HEADER.replace("  int broken(;\n", "")
+
+
+def test_a_source_that_compiles_stays_as_published(one_patch) -> None:
+    from horovod_build import apply_patches
+
+    published = HEADER.replace("broken(", "fine")
+    one_patch.write_text(published)
+    assert apply_patches(one_patch.parents[1]) == []
+    assert one_patch.read_text() == published
+
+
+def test_a_patch_that_does_not_fit_is_refused(setup_py, one_patch) -> None:
+    from horovod_build import apply_patches
+
+    one_patch.write_text(HEADER.replace("const int", "int"))
+    with pytest.raises(setup_py.SetupError, match=r"does not fit include/span\.h"):
+        apply_patches(one_patch.parents[1])
+
+
+def test_the_patches_are_for_the_pinned_horovod_and_give_their_reason(setup_py) -> None:
+    from horovod_build import patches, touched
+
+    texts = [path.read_text() for path in patches()]
+    assert len(texts) == len(list((ROOT / "containers" / "patches").iterdir())) == 2
+    assert all(touched(text) and not text.startswith("---") for text in texts)
+
+
+def test_another_compiler_or_patch_is_another_wheel(setup_py, one_patch, monkeypatch) -> None:
+    from horovod_build import wheel_folder
+
+    before = wheel_folder(with_mpi=False)
+    assert before == wheel_folder(with_mpi=False)
+    (one_patch.parents[2] / "span.patch").write_text(PATCH + "\n")
+    patched = wheel_folder(with_mpi=False)
+    monkeypatch.setenv("CXXFLAGS", "-std=c++14")
+    assert len({before, patched, wheel_folder(with_mpi=False)}) == 3
+
+
+def test_only_parts_without_tensorflow_can_be_had_on_another_machine(setup_py) -> None:
+    assert setup_py.unsupported("ranks", "Linux", "x86_64") is None
+    assert setup_py.unsupported("login", "Linux", "aarch64") is None
+    for system, machine in (("Linux", "aarch64"), ("Darwin", "x86_64")):
+        assert f"found {system} on {machine}" in setup_py.unsupported("dev", system, machine)
+
+
 @pytest.mark.parametrize("words", [[], ["nonsense"], ["login", "ranks"]])
 def test_wrong_usage_is_exit_code_2(setup_py, words, capsys) -> None:
     assert setup_py.main(words) == 2

@@ -1,0 +1,87 @@
+#!/bin/sh
+# Run Python 3.11 with these arguments: the one that PYTHON= names, else the one that made .venv, one
+# on PATH, or one that is fetched into .python, once. Plain sh, because login nodes have Python 3.6
+# and small systems none. pip checks the hash of uv, and uv the hash of Python: the pins decide both.
+set -u
+root=$(cd "$(dirname "$0")/.." && pwd)
+own=$root/.python
+uv='uv==0.13.9 --hash=sha256:d7f459fe4fd247d830351c75686d3996ace3c6f3f728eb0e85a30b7ada0cef19'
+# the last pip for Python 3.6 and 3.7: those that come with them do not find uv's wheel
+pip='pip==21.3.1 --hash=sha256:deaf32dcd9ab821e359cd8330786bcd077604b5c5730c0b096eda46f95c24a2d'
+
+say() { printf '[setup] %s\n' "$*" >&2; }
+
+is_wanted() { # PYTHON
+    "$1" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' >/dev/null 2>&1
+}
+
+package() { # how this distribution installs Python 3.11, if it has it
+    if [ -r /etc/os-release ]; then . /etc/os-release; fi
+    case " ${ID-} ${ID_LIKE-} ${VERSION_ID-} " in
+    *' debian '*' 12 ') echo 'apt-get install python3 python3-venv' ;;
+    *' ubuntu '*) echo 'add-apt-repository ppa:deadsnakes/ppa && apt-get install python3.11-venv' ;;
+    *' rhel '* | *' fedora '*) echo 'dnf install python3.11' ;;
+    *' suse '*) echo 'zypper install python311' ;;
+    esac
+}
+
+refuse() { # WHAT WAS FOUND
+    say "$1. Expected: Python 3.11, the newest that TensorFlow 2.15 has wheels for. Ways to get it:"
+    as_root=$(package)
+    [ -z "$as_root" ] || say "  as root: $as_root"
+    say "  with your cluster's modules: module load python/3.11 (module avail python lists them)"
+    say "  uv python install 3.11, conda create -p DIR python=3.11, or pyenv install 3.11"
+    say "  a mirror within your site: make UV_PYTHON_INSTALL_MIRROR=URL PIP_INDEX_URL=URL ..."
+    say 'Then run the same again; one that is not on PATH is named: make PYTHON=/path/to/python3.11 ...'
+    exit 2
+}
+
+fetch() ( # into $own; a subshell, so that its trap clears up here
+    mkdir -p "$own" && work=$(mktemp -d "$own/fetch.XXXXXX") || exit 2
+    trap 'rm -rf "$work"' EXIT
+    trap 'exit 130' INT TERM
+    python=$(command -v python3) || refuse 'found no Python at all, and so no pip to fetch one with'
+    version=$("$python" --version 2>&1)
+    say "found $version, no Python 3.11: fetching one into .python (once, with ${uv%% *} and pip)"
+    if ! "$python" -m pip --version >/dev/null 2>&1; then
+        "$python" -m venv "$work/venv" >/dev/null 2>&1 || refuse \
+            "$version with neither pip nor a complete venv to fetch one (Debian, Ubuntu: install python3-venv)"
+        python=$work/venv/bin/python
+    fi
+    echo "$uv" >"$work/uv.txt"
+    echo "$pip" >"$work/pip.txt"
+    set -- "$python" -m pip
+    download='download --quiet --no-input --disable-pip-version-check --no-deps --require-hashes'
+    if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 8))'; then
+        "$@" $download -d "$work" -r "$work/pip.txt" >&2 || refuse "$version's pip cannot fetch ${pip%% *}"
+        set -- "$python" "$work/pip-21.3.1-py3-none-any.whl/pip"
+    fi
+    "$@" $download --only-binary=:all: --platform manylinux2014_x86_64 --implementation py --abi none \
+        --python-version 311 -d "$work" -r "$work/uv.txt" >&2 || refuse "pip cannot fetch ${uv%% *}"
+    "$python" -m zipfile -e "$work"/uv-*.whl "$work/uv"
+    program=$(echo "$work"/uv/uv-*.data/scripts/uv)
+    chmod +x "$program"
+    UV_PYTHON_INSTALL_DIR=$own UV_CACHE_DIR=$work/cache "$program" python install --no-bin 3.11 >&2 ||
+        refuse 'uv cannot fetch Python 3.11'
+)
+
+if [ -n "${PYTHON-}" ]; then
+    is_wanted "$PYTHON" && exec "$PYTHON" "$@"
+    found=$("$PYTHON" --version 2>&1) || found='no Python that runs'
+    say "PYTHON=$PYTHON: found $found, expected Python 3.11. Name another, or leave PYTHON= out:" \
+        'then one is found or fetched'
+    exit 2
+fi
+for candidate in "$(readlink -f "$root/.venv/bin/python")" python3.11 python3 "$own"/*/bin/python3.11; do
+    is_wanted "$candidate" && exec "$candidate" "$@"
+done
+if [ "$(uname -s) $(uname -m)" != 'Linux x86_64' ]; then
+    say "found $(uname -s) on $(uname -m), expected Linux on x86_64: TensorFlow 2.15 with its addons has" \
+        'wheels for nothing else. Plans and reports need only a Python 3.11: make PYTHON=/path/to/it ...'
+    exit 2
+fi
+fetch "$@" || exit
+for candidate in "$own"/*/bin/python3.11; do
+    is_wanted "$candidate" && exec "$candidate" "$@"
+done
+refuse "the Python fetched into $own does not run here"

@@ -1,0 +1,159 @@
+"""Which Python 3.11 the commands run on: named, found or fetched; what is said if none is."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TOOLS = ("sh", "dirname", "uname", "readlink", "mkdir", "mktemp", "rm", "chmod", "echo", "cat")
+BASE = Path(sys.executable).resolve()
+#: What its pip, too, does as this machine's, but for the version that it says it is.
+OTHER = """#!/bin/sh
+case "$*" in
+--version) echo Python 3.12.9 ;;
+*'!= (3, 11)'*) exit 1 ;;
+*) exec {python} "$@" ;;
+esac
+"""
+OLD = """#!/bin/sh
+case "$*" in --version) echo Python 3.6.8 ;; '-m pip --version') ;; *) exit 1 ;; esac
+"""
+BARE = """#!/bin/sh
+case "$*" in --version) echo Python 3.13.5 ;; *) exit 1 ;; esac
+"""
+
+
+class Machine:
+    """A checkout and a PATH of its own, on which only what a test puts there is found."""
+
+    def __init__(self, folder: Path) -> None:
+        self.bin, self.root = folder / "bin", folder / "checkout"
+        self.bin.mkdir()
+        (self.root / "containers").mkdir(parents=True)
+        shutil.copy(ROOT / "containers" / "python.sh", self.root / "containers")
+        for tool in TOOLS:
+            (self.bin / tool).symlink_to(str(shutil.which(tool)))
+
+    def program(self, name: str, text: str) -> None:
+        (self.bin / name).unlink(missing_ok=True)
+        (self.bin / name).write_text(text)
+        (self.bin / name).chmod(0o755)
+
+    def run(self, **variables: str) -> subprocess.CompletedProcess[str]:
+        command = [str(self.bin / "sh"), str(self.root / "containers" / "python.sh"),
+                   "-c", "import sys; print(sys.version_info[:2])"]  # fmt: skip
+        inherited = {key: value for key, value in os.environ.items() if key != "PYTHON"}
+        env = {**inherited, "PATH": str(self.bin), **variables}
+        return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def machine(tmp_path) -> Machine:
+    return Machine(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["python3.11", "python3"])
+def test_a_python_on_path_is_used(machine, name) -> None:
+    (machine.bin / name).symlink_to(BASE)
+    found = machine.run()
+    assert (found.returncode, found.stdout, found.stderr) == (0, "(3, 11)\n", "")
+
+
+def test_what_made_the_environment_is_used_again(machine) -> None:
+    (machine.root / ".venv" / "bin").mkdir(parents=True)
+    (machine.root / ".venv" / "bin" / "python").symlink_to(BASE)
+    assert machine.run().stdout == "(3, 11)\n"
+
+
+def test_a_python_named_wrongly_is_not_replaced(machine) -> None:
+    machine.program("python3", OLD)
+    (machine.bin / "python3.11").symlink_to(BASE)
+    found = machine.run(PYTHON="python3")
+    assert found.returncode == 2
+    assert "PYTHON=python3: found Python 3.6.8, expected Python 3.11" in found.stderr
+
+
+@pytest.mark.parametrize(("program", "said"), [
+    (None, "found no Python at all"),
+    (OLD, "Python 3.6.8's pip cannot fetch pip==21.3.1"),
+    (BARE, "Python 3.13.5 with neither pip nor a complete venv"),
+])  # fmt: skip
+def test_where_none_can_be_fetched_the_ways_are_named(machine, program, said) -> None:
+    if program:
+        machine.program("python3", program)
+    found = machine.run()
+    assert found.returncode == 2 and said in found.stderr
+    assert all(way in found.stderr for way in ("module load", "conda", "pyenv", "uv", "PYTHON="))
+    assert "Traceback" not in found.stderr
+
+
+def test_another_processor_is_told_in_one_sentence(machine) -> None:
+    machine.program("uname", "#!/bin/sh\n[ $1 = -s ] && echo Linux || echo aarch64\n")
+    machine.program("python3", OLD)
+    found = machine.run()
+    assert found.returncode == 2
+    assert len(found.stderr.splitlines()) == 1 and "found Linux on aarch64" in found.stderr
+
+
+def mirror(folder: Path) -> Path:
+    """A Python as uv downloads it, and the list in which uv finds it with its hash."""
+    program = folder / "python3.11"
+    program.write_text(f'#!/bin/sh\nexec {BASE} "$@"\n')
+    program.chmod(0o755)
+    built = folder / "built.py"
+    built.write_text(
+        "# system configuration generated and used by the sysconfig module\nbuild_time_vars = {}\n"
+    )
+    archive = folder / "python.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(program, "python/bin/python3.11")
+        tar.add(built, "python/lib/python3.11/_sysconfigdata__linux_x86_64-linux-gnu.py")
+    listing = folder / "downloads.json"
+    listing.write_text(json.dumps({"cpython-3.11.18-linux-x86_64-gnu": {
+        "name": "cpython", "arch": {"family": "x86_64", "variant": None}, "os": "linux",
+        "libc": "gnu", "major": 3, "minor": 11, "patch": 18, "prerelease": "", "variant": None,
+        "build": "20250918", "url": archive.as_uri(),
+        "sha256": hashlib.sha256(archive.read_bytes()).hexdigest(),
+    }}))  # fmt: skip
+    return listing
+
+
+def test_it_is_fetched_once_and_only_with_its_hash(machine, tmp_path) -> None:
+    """With the real uv from the package index; of Python a mirror in a folder."""
+    machine.program("python3", OTHER.format(python=sys.executable))
+    nowhere = machine.run(UV_PYTHON_INSTALL_MIRROR=(tmp_path / "none").as_uri())
+    assert nowhere.returncode == 2 and "uv cannot fetch Python 3.11" in nowhere.stderr
+    listing = mirror(tmp_path)
+    first = machine.run(UV_PYTHON_DOWNLOADS_JSON_URL=str(listing))
+    assert (first.returncode, first.stdout) == (0, "(3, 11)\n"), first.stderr
+    assert first.stderr.startswith("[setup] found Python 3.12.9, no Python 3.11: fetching one")
+    again = machine.run(PIP_NO_INDEX="1")
+    assert (again.stdout, again.stderr) == ("(3, 11)\n", "")
+    shutil.rmtree(machine.root / ".python")
+    listing.write_text(re.sub('"sha256": "..', '"sha256": "00', listing.read_text()))
+    altered = machine.run(UV_PYTHON_DOWNLOADS_JSON_URL=str(listing))
+    assert altered.returncode == 2 and "Hash mismatch" in altered.stderr
+
+
+def test_what_a_module_puts_on_pythonpath_shadows_nothing(tmp_path) -> None:
+    hostile = tmp_path / "hostile"
+    hostile.mkdir()
+    for name in ("pydantic", "pandas", "typer"):
+        (hostile / f"{name}.py").write_text("raise ImportError('the hostile one')\n")
+    env = {**os.environ, "PYTHONPATH": str(hostile), "PYTHONHOME": str(hostile)}
+    for target, code in (("plan", 0), ("report", 2)):  # no records yet: make knows 0 and 2
+        command = ["make", "-C", str(ROOT), target, "SWEEP=smoke", "SITE=local",
+                   f"RESULTS={tmp_path / 'results'}"]  # fmt: skip
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stderr
+        assert "hostile" not in done.stderr and "Traceback" not in done.stderr
