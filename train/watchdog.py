@@ -16,6 +16,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from train.orphan import is_orphan
+
 EXIT_STALLED = 75
 #: What hangs may be the file system that the report is written to: it gets this long, no longer.
 REPORT_S = 10.0
@@ -67,7 +69,7 @@ class Watchdog:
             # life signs are a courtesy: a full disk must not end the run
             with contextlib.suppress(OSError):
                 self._write(idle)
-            if self._supervisor is not None and os.getppid() != self._supervisor:
+            if self._supervisor is not None and is_orphan(self._supervisor):
                 os._exit(EXIT_STALLED)  # nobody is left to end us or to use our result
             if idle > self._stall_s:
                 self._end(idle)

@@ -7,9 +7,9 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
+from jobs.container import NO_IMAGE
 from jobs.site import Site
 from jobs.slurm.script import check_path
-from jobs.slurm.step import NO_IMAGE
 from train.config import ConfigError
 
 BUILT = ("cpu", "gpu")

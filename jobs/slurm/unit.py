@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pydantic import AwareDatetime
 
+from jobs.container import Container
 from jobs.site import Site
-from jobs.slurm.step import Container
 from train.frozen import Frozen
 
 

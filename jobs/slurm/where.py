@@ -79,6 +79,15 @@ def _finds_no_configuration(said: str) -> bool:
     return unnamed and all(words in said for words in _NO_CONFIGURATION)
 
 
+def refuse_image(image: str, site: NamedSite) -> None:
+    """Raises ConfigError where IMAGE= would be left out of account."""
+    if image:
+        raise ConfigError(
+            f"IMAGE={image} is for ranks on this machine: say SITE=local, too. The image of the "
+            f"cluster's jobs is the key image: of {site.source}"
+        )
+
+
 def asker(slurm_conf: str | None) -> Callable[[Sequence[str]], str]:
     """Ask Slurm one question; its refusal counts as no answer.
 
