@@ -19,7 +19,7 @@ LINE ?=
 PHASES ?=
 RUN ?=
 CELL ?=
-IMAGE ?= cpu
+IMAGE ?=
 ACCOUNTING ?= 0
 RESULTS ?= $(CURDIR)/results
 DATA ?= $(CURDIR)/.data
@@ -40,19 +40,15 @@ endif
 ifeq ($(filter $(WAIT),0 1),)
 $(error WAIT=$(WAIT) found, expected WAIT=0 (submit and return) or WAIT=1)
 endif
-# a sweep on a cluster needs no TensorFlow here; only Slurm itself knows whether there is one
-SWEEP_NEEDS := setup-login
-ifneq ($(filter auto local,$(SITE)),)
-SWEEP_NEEDS := $(if $(filter auto,$(SITE)),$(if $(shell command -v sinfo),setup-if-here,setup),setup)
-endif
 WHERE = "$$SWEEP" --results "$$RESULTS"
 FROM = --data "$$DATA" --site "$$SITE"
+INSIDE = $${IMAGE:+--image "$$IMAGE"}
 # the folder of the sweep's results; its name is written in the sweep's file
 FOLDER = "$$($(PY) -m jobs where "$$SWEEP" --results "$$RESULTS")"
 
 help: ## this list
 	@echo "Horoscale: make TARGET [SWEEP=quickstart] [SITE=auto] [FORCE=1] [DATA=DIR] [RESULTS=DIR]"
-	@echo "  on one machine also: [JOBS=cells at once]"
+	@echo "  on one machine also: [JOBS=cells at once] [IMAGE=cpu, gpu or a path: ranks run inside that image]"
 	@echo "  on a cluster also: [WAIT=0] [PREFLIGHT=0] [BUDGET=GPU-hours] [PACK=cells per job] [NODES=N] [CELL=id]"
 	@echo "  interconnect: [NODES=N or names] [PHASES=...] [LINE=rate] [BASELINE=file] [RUN=folder] [FORCE=1]"
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | \
@@ -65,13 +61,13 @@ setup-login: ## prepare what a login node needs (no TensorFlow, no Horovod)
 	@$(BARE) containers/setup.py login
 
 plan: setup-login ## show what a sweep would do: cells, time, scripts, GPU-hours; runs nothing
-	@$(PY) -m jobs plan $(WHERE) $(FROM) --pack "$$PACK" $${BUDGET:+--budget "$$BUDGET"}
+	@$(PY) -m jobs plan $(WHERE) $(FROM) $(INSIDE) --pack "$$PACK" $${BUDGET:+--budget "$$BUDGET"}
 
-sweep: $(SWEEP_NEEDS) ## run the cells of SWEEP that have no good record yet, then report
+sweep: setup-if-here ## run the cells of SWEEP that have no good record yet, then report
 	@code=0; force=; [ "$$FORCE" = 1 ] && force=--force; \
 	wait=--wait; [ "$$WAIT" = 0 ] && wait=--no-wait; \
 	first=--preflight; [ "$$PREFLIGHT" = 0 ] && first=--no-preflight; \
-	$(PY) -m jobs sweep $(WHERE) $(FROM) --jobs "$$JOBS" --pack "$$PACK" \
+	$(PY) -m jobs sweep $(WHERE) $(FROM) $(INSIDE) --jobs "$$JOBS" --pack "$$PACK" \
 	  $${BUDGET:+--budget "$$BUDGET"} $$wait $$first $$force || code=$$?; \
 	if [ $$code -le 1 ] && [ "$$WAIT" = 1 ]; then \
 	  $(PY) -m analysis report --if-changed $(FOLDER) || code=$$?; fi; \
@@ -103,7 +99,7 @@ interconnect-baseline: setup-login ## keep RUN= (default: the last one) as what 
 	  $${BASELINE:+--to "$$BASELINE"} $${force:+--force}
 
 image: ## build the container image IMAGE=cpu or gpu (no root, no image registry)
-	@$(BARE) containers/image.py "$$IMAGE"
+	@$(BARE) containers/image.py "$${IMAGE:-cpu}"
 
 cluster: ## start a real Slurm with 4 nodes on this machine (root; ACCOUNTING=1 with slurmdbd)
 	@$(BARE) containers/practice up
@@ -150,8 +146,11 @@ clean: ## remove the environment and the prepared data; results stay
 	rm -rf .venv .python .data
 
 .PHONY: setup-if-here
+# TensorFlow and Horovod are for ranks that run here, outside an image; only Slurm itself knows
+# whether there is a cluster, and where it fails nothing is compiled
 setup-if-here: setup-login
-	@[ "$$($(PY) -m jobs kind --site "$$SITE")" = cluster ] || $(BARE) containers/setup.py ranks
+	@kind="$$($(PY) -m jobs kind --site "$$SITE")" || exit $$?; \
+	[ "$$kind" = cluster ] || [ -n "$$IMAGE" ] || $(BARE) containers/setup.py ranks
 
 .PHONY: setup-dev
 setup-dev:

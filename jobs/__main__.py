@@ -16,6 +16,7 @@ from jobs.options import (
     STORE,
     Budget,
     Data,
+    Image,
     Pack,
     Results,
     Site,
@@ -26,7 +27,7 @@ from jobs.options import (
 from jobs.slurm import desk, forecast, program
 from jobs.slurm.program import Wish
 from jobs.slurm.validate import Request, phases_named, validate
-from jobs.slurm.where import site_for
+from jobs.slurm.where import refuse_image, site_for
 from jobs.sweep import load_sweep
 from train.config import ConfigError
 
@@ -40,6 +41,7 @@ def plan(
     data: Data = DATA,
     store: Store = STORE,
     site: Site = "auto",
+    image: Image = "",
     pack: Pack = 1,
     budget: Budget = None,
 ) -> None:
@@ -47,9 +49,11 @@ def plan(
     with refusals():
         wanted = load_sweep(sweep)
         if found := site_for(site):
+            refuse_image(image, found)
             forecast.plan(Wish(wanted, results.resolve(), data, store, found, pack, budget))
         else:
-            plan_here(wanted, results, machine_for(wanted, data, store))
+            folder = results.resolve() / wanted.name
+            plan_here(wanted, results, machine_for(wanted, data, store, folder, image=image))
 
 
 @app.command()
@@ -73,6 +77,7 @@ def sweep(
     data: Data = DATA,
     store: Store = STORE,
     site: Site = "auto",
+    image: Image = "",
     force: Annotated[bool, typer.Option("--force", help="run finished cells anew")] = False,
     jobs: Annotated[int, typer.Option(min=1, help="cells at once, as cores allow")] = 1,
     stall_s: Annotated[float, typer.Option(min=5, help="seconds without progress")] = 300.0,
@@ -87,14 +92,16 @@ def sweep(
         signal.signal(signal.SIGTERM, _interrupt)
         wanted = load_sweep(sweep)
         if found := site_for(site):
+            refuse_image(image, found)
             wish = Wish(wanted, results.resolve(), data, store, found, pack, budget, stall_s)
             code = program.sweep(wish, force=force, wait=wait, preflight=preflight)
         else:
             folder = results.resolve() / wanted.name
             with only_sweep(folder):
                 machine = machine_for(
-                    wanted, data, store, at_once=jobs, stall_s=stall_s, limit_s=limit_s
-                )
+                    wanted, data, store, folder, image=image,
+                    at_once=jobs, stall_s=stall_s, limit_s=limit_s,
+                )  # fmt: skip
                 code = sweep_here(wanted, folder, force=force, machine=machine)
     raise typer.Exit(code)
 

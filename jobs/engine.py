@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from jobs import lock
+from jobs.container import IMAGE_PYTHON, Container, container_argv
 from jobs.launch import CellTask, core_groups
 from jobs.ledger import BROKEN, FORCED, RUNNING, Standing, archive, conclude, stand
 from jobs.stop import Stop
@@ -38,6 +39,8 @@ class Machine:
     stall_s: float
     limit_s: float | None
     at_once: int
+    container: Container | None = None  # None: ranks run in the host's environment
+    gpus: int = 0  # seen here, used or not
 
 
 class Display(Protocol):
@@ -131,21 +134,26 @@ def _start(executor: Any, cell: Standing, cores: Groups, machine: Machine) -> _R
         archive(cell.folder)
     attempts = len(earlier_attempts(cell.folder))
     began = datetime.now(UTC)
-    job = submit(executor, _task(cell, cores, machine))
+    job = submit(executor, cell_task(cell.folder, cores, machine, resume=cell.resume))
     return _Running(cell, frozenset(chain.from_iterable(cores)), attempts, job, began)
 
 
-def _task(cell: Standing, cores: Groups, machine: Machine) -> CellTask:
+def cell_task(cell: Path, cores: Groups, machine: Machine, *, resume: bool) -> CellTask:
+    """What the supervisor of a cell is told."""
+    container = machine.container
     return CellTask(
-        cell=str(cell.folder),
+        cell=str(cell),
         data=str(machine.data),
         store=str(machine.store),
-        python=sys.executable,
+        python=sys.executable if container is None else IMAGE_PYTHON,
         cores=cores,
-        resume=cell.resume,
+        resume=resume,
         stall_s=machine.stall_s,
         limit_s=machine.limit_s,
         visible_gpus=os.environ.get("CUDA_VISIBLE_DEVICES"),
+        container=() if container is None else tuple(container_argv(container)),
+        image=None if container is None else container.image,
+        gpus_here=machine.gpus,
     )
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
+from jobs.container import MISLEADING
+
 
 @dataclass(frozen=True)
 class CellTask:
@@ -21,6 +23,9 @@ class CellTask:
     stall_s: float
     limit_s: float | None  # wall time after which the start is ended as timeout
     visible_gpus: str | None  # CUDA_VISIBLE_DEVICES of the caller; submitit empties it
+    container: tuple[str, ...] = ()  # tokens before the rank's own command
+    image: str | None = None  # path of the container's image; None: the host's environment
+    gpus_here: int = 0  # seen on this machine
 
 
 #: Every rank of a cell, and no other process, has this variable with the cell's stem in it.
@@ -34,7 +39,7 @@ def rendezvous_stem(cell: Path) -> Path:
 def train_argv(task: CellTask, attempt: int) -> list[str]:
     """The command that every rank runs."""
     argv = [
-        task.python, "-m", "train", str(Path(task.cell) / "config.json"),
+        *task.container, task.python, "-m", "train", str(Path(task.cell) / "config.json"),
         "--data", task.data,
         "--store", task.store,
         "--attempt", str(attempt),
@@ -48,8 +53,10 @@ def rank_environment(
 ) -> dict[str, str]:
     """What a rank on this machine gets on top of the supervisor's environment."""
     size = str(len(task.cores))
-    gpus = {} if task.visible_gpus is None else {"CUDA_VISIBLE_DEVICES": task.visible_gpus}
-    return gpus | {
+    own = {} if task.visible_gpus is None else {"CUDA_VISIBLE_DEVICES": task.visible_gpus}
+    if task.gpus_here:
+        own["HOROSCALE_GPUS_HERE"] = str(task.gpus_here)
+    return own | {
         "HOROSCALE_RANK": str(rank),
         "HOROSCALE_SIZE": size,
         "HOROSCALE_LOCAL_RANK": str(rank),
@@ -60,12 +67,14 @@ def rank_environment(
         "HOROSCALE_SUPERVISOR": str(supervisor),
         "PYTHONPATH": str(root),
         "PYTHONUNBUFFERED": "1",
+        "PYTHONNOUSERSITE": "1",  # a package in a user's home would replace the pinned one
     }
 
 
 #: Variables of another launcher would be believed by a rank, or by Horovod itself.
 _FOREIGN = (
     "HOROVOD_", "HOROSCALE_", "OMPI_", "PMIX_", "PMI_", "SUBMITIT_LOCAL_", "CUDA_VISIBLE_DEVICES",
+    *MISLEADING,
 )  # fmt: skip
 
 

@@ -11,16 +11,18 @@ from rich.console import Console
 
 from jobs.datafacts import planned_images, train_images
 from jobs.display import LiveDisplay, PlainDisplay
-from jobs.engine import Machine, run_cells
+from jobs.engine import Machine, cell_task, run_cells
 from jobs.estimate import known_rates
-from jobs.launch import CellTask, core_groups, rank_environment, train_argv, with_processes
+from jobs.inside import container_here, gpus_here, remark_on_gpus, try_out
+from jobs.launch import core_groups, rank_environment, train_argv, with_processes
 from jobs.ledger import Standing, lay_out, manifest_of, recorded, refuse_others, survey
+from jobs.options import say
 from jobs.plan import plan_rows
 from jobs.plan_view import render_plan
 from jobs.standing import say_results, say_standing
 from jobs.stop import stopped_by_signals
 from jobs.supervisor import ROOT
-from jobs.sweep import Sweep
+from jobs.sweep import SWEEPS, Sweep
 from train.config import RunConfig
 
 
@@ -38,6 +40,7 @@ def plan_here(wanted: Sweep, results: Path, machine: Machine) -> None:
     cells = [recorded(c, folder / c.cell_id()) for c in wanted.configs]
     refuse_others(cells)
     render_plan(rows, lines, Console(), {cell.config.cell_id() for cell in cells if cell.done})
+    _remark(wanted, machine)
 
 
 def sweep_here(wanted: Sweep, folder: Path, *, force: bool, machine: Machine) -> int:
@@ -50,7 +53,19 @@ def sweep_here(wanted: Sweep, folder: Path, *, force: bool, machine: Machine) ->
     say_standing(wanted, cells)
     if all(cell.done for cell in cells):
         return 0
+    _remark(wanted, machine)
+    if machine.container is not None:
+        # bundled data leave no folder, and only what is there can be bound
+        for needed in (machine.data, machine.store):
+            needed.mkdir(parents=True, exist_ok=True)
+        try_out(machine.container)
     return say_results(cells, _run(cells, folder, machine))
+
+
+def _remark(wanted: Sweep, machine: Machine) -> None:
+    name = str(wanted.source) if wanted.source.parent != SWEEPS else wanted.source.stem
+    if remark := remark_on_gpus(machine.gpus, machine.container, name, ROOT):
+        say(remark)
 
 
 def _run(cells: Sequence[Standing], folder: Path, machine: Machine) -> dict[str, str]:
@@ -68,30 +83,34 @@ def machine_for(
     wanted: Sweep,
     data: Path,
     store: Path,
+    folder: Path,
     *,
+    image: str = "",
     at_once: int = 1,
     stall_s: float = 300,
     limit_s: float | None = None,
 ) -> Machine:
-    """Equal core groups for all cells of a sweep, so that its times can be compared."""
+    """Equal core groups for all cells of a sweep, so that its times can be compared.
+
+    ``folder``: of the sweep's results; ``image``: as IMAGE= says it, empty for none.
+
+    Raises:
+        ConfigError: no such image, nothing here that starts it, a folder that cannot be bound.
+    """
     cores = tuple(sorted(os.sched_getaffinity(0)))
     most = max(config.gpus for config in wanted.configs)
     per_rank = wanted.cores_per_rank or max(1, len(cores) // most)
-    return Machine(cores, per_rank, data.resolve(), store.resolve(), stall_s, limit_s, at_once)
+    data, store, gpus = data.resolve(), store.resolve(), gpus_here(os.environ)
+    container = None
+    if image:
+        named = (folder, "the results folder"), (data, "the data folder"), (store, "the data store")
+        container = container_here(image, gpus, ROOT, named, *wanted.configs)
+    return Machine(cores, per_rank, data, store, stall_s, limit_s, at_once, container, gpus)
 
 
 def _launch_line(config: RunConfig, folder: Path, machine: Machine) -> list[str]:
-    task = CellTask(
-        cell=str(folder / config.cell_id()),
-        data=str(machine.data),
-        store=str(machine.store),
-        python=sys.executable,
-        cores=core_groups(config.gpus, machine.per_rank, machine.cores),
-        resume=False,
-        stall_s=machine.stall_s,
-        limit_s=machine.limit_s,
-        visible_gpus=None,
-    )
+    cores = core_groups(config.gpus, machine.per_rank, machine.cores)
+    task = cell_task(folder / config.cell_id(), cores, machine, resume=False)
     task = with_processes(task, config.processes)
     own = rank_environment(task, 0, attempt=1, supervisor=os.getpid(), root=ROOT)
     shown = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CORES")

@@ -24,6 +24,9 @@ Store = Annotated[Path, typer.Option(help="folder for the prepared form of data 
 Site = Annotated[
     str, typer.Option(help="where to run: local, auto, a name under jobs/sites, or a path")
 ]
+Image = Annotated[
+    str, typer.Option(help="on this machine: run ranks inside this image (cpu, gpu or a path)")
+]
 Pack = Annotated[int, typer.Option(min=1, help="cells in one allocation, techniques interleaved")]
 Budget = Annotated[
     float | None, typer.Option(min=0, help="GPU-hours that the sweep may cost; more is refused")

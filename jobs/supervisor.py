@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.attend import Start, attend
+from jobs.inside import facts_inside
 from jobs.launch import (
     CellTask,
     clean_environment,
@@ -56,6 +57,8 @@ def run_cell(told: dict[str, Any]) -> str:
 
 def _begin(task: CellTask, config: RunConfig, attempt: int, ranks: Ranks) -> None:
     base = clean_environment(os.environ)
+    if task.image is not None:
+        base |= facts_inside(task.image, ROOT)
     task = with_processes(task, config.processes)
     argv = train_argv(task, attempt)
     for rank in range(config.processes):

@@ -24,7 +24,7 @@ ENVIRONMENT = (
     "HOROVOD_FUSION_THRESHOLD", "HOROVOD_CACHE_CAPACITY", "NCCL_SOCKET_IFNAME", "NCCL_IB_HCA",
     "NCCL_P2P_DISABLE", "SLURM_JOB_PARTITION", "SLURM_JOB_NUM_NODES", "SLURM_CPUS_PER_TASK",
     "SLURM_JOB_NODELIST", "SLURM_RESTART_COUNT", "HOROSCALE_BLOCK", "HOROSCALE_INTERFACE",
-    "OMPI_MCA_btl_tcp_if_include",
+    "OMPI_MCA_btl_tcp_if_include", "APPTAINER_CONTAINER", "SINGULARITY_CONTAINER",
 )  # fmt: skip
 
 REASONS = {
@@ -33,6 +33,7 @@ REASONS = {
     "provenance.image_digest": "not run from a container image",
     "provenance.gpu": "no GPU on this machine",
     "provenance.driver": "no GPU driver on this machine",
+    "provenance.unused_gpus": "no GPU was seen that the ranks did not use",
     "provenance.slurm_job_id": "not run under Slurm",
 }
 
@@ -47,11 +48,18 @@ def collect(config: RunConfig, runtime: Runtime) -> Provenance:
         cpu=cpu_name(),
         gpu=runtime.gpu,
         driver=_driver(),
+        unused_gpus=unused_gpus(runtime.gpu, os.environ),
         slurm_job_id=slurm_job_id(os.environ),
         # weights and data order use the run's seed, random layers a stream per rank
         seeds={"run": config.seed},
         environment={name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
     )
+
+
+def unused_gpus(used: str | None, environment: Mapping[str, str]) -> int | None:
+    """GPUs that the supervisor saw on this machine, where the ranks compute on CPU cores."""
+    seen = environment.get("HOROSCALE_GPUS_HERE", "")
+    return int(seen) if used is None and seen.isdecimal() else None
 
 
 def slurm_job_id(environment: Mapping[str, str]) -> str | None:

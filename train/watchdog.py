@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from train.awake import PERIOD_S, Awake
+from train.orphan import is_orphan
 
 EXIT_STALLED = 75
 #: Last words get this long, no longer: they may be written to what hangs.
@@ -83,7 +84,7 @@ class Watchdog:
         while not self._stop.wait(min(PERIOD_S, self._period_s)):
             doing = self._doing
             idle = self.awake.look() - doing.since
-            if self._supervisor is not None and os.getppid() != self._supervisor:
+            if self._supervisor is not None and is_orphan(self._supervisor):
                 os._exit(EXIT_STALLED)  # nobody is left to end us or to use our result
             if idle > doing.limit_s:
                 told = f"no progress for {idle:.0f} s while: {doing.phase}"

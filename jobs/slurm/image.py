@@ -8,10 +8,10 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
+from jobs.container import NO_IMAGE
 from jobs.digest import Digest, FileMark, digest_of
 from jobs.site import Site
 from jobs.slurm.script import check_path
-from jobs.slurm.step import NO_IMAGE
 from train.config import ConfigError
 
 BUILT = ("cpu", "gpu")

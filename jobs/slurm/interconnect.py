@@ -8,10 +8,11 @@ from pathlib import Path
 
 from pydantic import Field
 
+from jobs.container import IMAGE_PYTHON, NO_IMAGE
 from jobs.digest import FileMark
 from jobs.site import Site
 from jobs.slurm.shape import Shape
-from jobs.slurm.step import GLOO, IMAGE_PYTHON, NO_IMAGE, step_argv, step_environment
+from jobs.slurm.step import GLOO, step_argv, step_environment
 from jobs.slurm.unit import container_at
 from train.facts.record import When
 from train.frozen import Frozen

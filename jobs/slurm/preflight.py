@@ -19,14 +19,13 @@ from typing import Any
 from pydantic import AwareDatetime, ValidationError
 
 from jobs.cause import tail_of
+from jobs.container import IMAGE_PYTHON, NO_IMAGE
 from jobs.site import Site
 from jobs.slurm.allocation import Allocation, warned_by_signal
 from jobs.slurm.ranks import SRUN_LOG, StepRanks
 from jobs.slurm.shape import Shape
 from jobs.slurm.step import (
     GLOO,
-    IMAGE_PYTHON,
-    NO_IMAGE,
     rank_base,
     step_argv,
     step_environment,

@@ -6,42 +6,13 @@ What each setting is for was found by running it (Slurm 22.05, Open MPI 4.1, App
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from jobs.container import MISLEADING, NO_IMAGE, Container, container_argv
 from jobs.site import Site
 from jobs.slurm.shape import Shape
 
 GLOO = "gloo"
-#: The image's own Python; without a container it is the one that runs the supervisor.
-IMAGE_PYTHON = "python3"
-NO_IMAGE = "none"
-
-
-@dataclass(frozen=True)
-class Container:
-    """The image that ranks run in, and what of the host they see there."""
-
-    image: str  # path of a SIF file, or NO_IMAGE
-    runtime: str
-    gpu_support: str
-    binds: tuple[str, ...]  # SRC[:DEST[:OPTIONS]]
-    arguments: tuple[str, ...]
-
-
-def container_argv(container: Container) -> list[str]:
-    """Tokens before the rank's own command; empty without an image.
-
-    Never --cleanenv, --containall or --pid of our own: these drop what ranks find each other by.
-    """
-    if container.image == NO_IMAGE:
-        return []
-    argv = [container.runtime, "exec"]
-    if container.gpu_support != "none":
-        argv.append(f"--{container.gpu_support}")
-    for bind in dict.fromkeys(container.binds):
-        argv += ["--bind", bind]
-    return [*argv, *container.arguments, container.image]
 
 
 def step_argv(
@@ -155,8 +126,7 @@ def _open_mpi(site: Site, container: Container) -> dict[str, str]:
 #: Variables of another launcher, or of whoever submitted, that a rank would believe.
 _FOREIGN = (
     "HOROVOD_", "HOROSCALE_", "OMPI_", "PMIX_", "PMI_", "SUBMITIT_", "SBATCH_", "SRUN_",
-    "SLURM_CPU_BIND", "APPTAINER_CLEANENV", "SINGULARITY_CLEANENV",
-    "APPTAINER_CONTAINALL", "SINGULARITY_CONTAINALL", "PYTHON",
+    "SLURM_CPU_BIND", *MISLEADING,
 )  # fmt: skip
 _TUNING = frozenset({"HOROVOD_CYCLE_TIME", "HOROVOD_FUSION_THRESHOLD", "HOROVOD_CACHE_CAPACITY"})
 

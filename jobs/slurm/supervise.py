@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.attend import Start, attend
+from jobs.container import IMAGE_PYTHON, NO_IMAGE, code_facts
 from jobs.ledger import Standing, archive, recorded
 from jobs.lock import hold
 from jobs.settle import begun_in, is_good, settle_lost
@@ -31,8 +32,6 @@ from jobs.slurm.ranks import SRUN_LOG, StepRanks
 from jobs.slurm.shape import Shape
 from jobs.slurm.step import (
     GLOO,
-    IMAGE_PYTHON,
-    NO_IMAGE,
     rank_argv,
     rank_base,
     step_argv,
@@ -211,7 +210,4 @@ def _facts(task: UnitTask) -> dict[str, str]:
     commit, dirty = git_state(Path(task.root))
     if commit is None:  # no git on the nodes
         commit, dirty = task.git_commit, task.git_dirty
-    if commit:
-        facts["HOROSCALE_GIT_COMMIT"] = commit
-        facts["HOROSCALE_GIT_DIRTY"] = "1" if dirty else "0"
-    return facts
+    return facts | code_facts(commit, dirty)

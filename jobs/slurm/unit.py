@@ -7,9 +7,9 @@ from pathlib import Path
 
 from pydantic import AwareDatetime
 
+from jobs.container import Container
 from jobs.digest import FileMark
 from jobs.site import Site
-from jobs.slurm.step import Container
 from train.frozen import Frozen
 
 

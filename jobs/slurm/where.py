@@ -18,6 +18,18 @@ from train.config import ConfigError
 from train.files import write_atomically
 
 PATIENCE_S = 60.0
+#: Either of them, even where this user may not run it, is a sign of Slurm; another package has a
+#: sinfo, too.
+PROGRAMS = ("srun", "sbatch")
+#: How they end where there is no slurm.conf and the name service knows no controller to ask for one
+#: (tried with 22.05 and 24.11). The last words alone would not do: a login node whose controller
+#: does not answer, or refuses it (munge), ends with them, too, and so does one whose name service
+#: is down.
+_NO_CONFIGURATION = (
+    "DNS SRV lookup failed",
+    "Could not establish a configuration source",
+)
+_NO_SUCH_NAME = ("Unknown host", "No address associated with name")
 
 
 def site_for(name: str, folder: Path = SITES) -> NamedSite | None:
@@ -28,9 +40,10 @@ def site_for(name: str, folder: Path = SITES) -> NamedSite | None:
 
     Raises:
         ConfigError: no such site, or an error in its file.
-        NoAnswer: there is a cluster, but it does not answer now.
+        NoAnswer: Slurm's programs are here and fail: whether there is a cluster is not known, and a
+            login node is no place to train on unasked.
     """
-    if name == LOCAL or (name == AUTO and shutil.which("sinfo") is None):
+    if name == LOCAL or (name == AUTO and not any(map(_is_installed, PROGRAMS))):
         return None
     if name != AUTO:
         return load_site(name, folder)
@@ -38,12 +51,13 @@ def site_for(name: str, folder: Path = SITES) -> NamedSite | None:
     try:
         found = find_site(asker(conf), slurm_conf=conf)
     except SlurmError as error:
-        if error.passing:
+        if not _finds_no_configuration(error.came):
             raise NoAnswer(
-                f"Slurm is here but gives no answer ({error}): try again later, or say SITE=local "
-                "to run on this machine"
+                f"Slurm is here but gives no answer ({error}), so nothing was set up or run. Where "
+                "this is a login node, try again later or tell its administrators; SITE=local runs "
+                "on this very machine"
             ) from error
-        say(f"Slurm's programs are here, but no cluster ({error.came}): running on this machine")
+        say("Slurm's programs are here, but no configuration of a cluster: running on this machine")
         return None
     # never one of the examples beside it
     file = folder / f"auto-{found.name}.yaml"
@@ -53,6 +67,25 @@ def site_for(name: str, folder: Path = SITES) -> NamedSite | None:
         for line in found.summary:
             say(f"  {line}")
     return load_site(str(file))
+
+
+def _is_installed(program: str) -> bool:
+    return shutil.which(program, mode=os.F_OK) is not None
+
+
+def _finds_no_configuration(said: str) -> bool:
+    """Client packages alone, as on a laptop: there is no cluster that could be meant."""
+    unnamed = any(f"res_nsearch error: {words}" in said for words in _NO_SUCH_NAME)
+    return unnamed and all(words in said for words in _NO_CONFIGURATION)
+
+
+def refuse_image(image: str, site: NamedSite) -> None:
+    """Raises ConfigError where IMAGE= would be left out of account."""
+    if image:
+        raise ConfigError(
+            f"IMAGE={image} is for ranks on this machine: say SITE=local, too. The image of the "
+            f"cluster's jobs is the key image: of {site.source}"
+        )
 
 
 def asker(slurm_conf: str | None) -> Callable[[Sequence[str]], str]:

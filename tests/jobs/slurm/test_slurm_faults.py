@@ -5,8 +5,10 @@ Each fault prints a row of the fault table: fault, status, seconds until the rec
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +16,9 @@ from typing import Any
 
 import pytest
 
-from tests.jobs.slurm.sweeping import LONG, Sweeping, in_folder, statuses
+from containers.practice import daemons
+from containers.practice.place import CONTROLLER
+from tests.jobs.slurm.sweeping import LONG, ROOT, Sweeping, in_folder, statuses
 from tests.practice import Practice
 from train.record import read_record
 
@@ -349,3 +353,20 @@ def test_packed_cells_share_their_nodes(sweeping: Sweeping) -> None:
     blocks = {r.provenance.environment["HOROSCALE_BLOCK"] for r in records if r.provenance}
     assert len(blocks) == 1
     assert len({r.world.hostnames for r in records if r.world}) == 1
+
+
+def test_munge_down_on_the_login_node_trains_nothing(cluster: Practice, tmp_path: Path) -> None:
+    """SITE=auto where every program of Slurm fails: exit code 3, and no rank runs on this node."""
+    place = cluster.place
+    argv = [sys.executable, "-m", "jobs", "sweep", "smoke", "--results", str(tmp_path / "results")]
+    environment = {**os.environ, "SLURM_CONF": str(place.slurm_conf)}
+    assert daemons.stop(place, CONTROLLER, "munged", "munged")
+    try:
+        done = subprocess.run(
+            argv, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+        )
+    finally:
+        daemons.run_inside(place, CONTROLLER, daemons.munged_argv(place))
+    assert done.returncode == 3, done.stderr
+    assert "Munge encode failed" in done.stderr and "SITE=local" in done.stderr
+    assert not (tmp_path / "results").exists()

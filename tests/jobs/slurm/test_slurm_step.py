@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from jobs.container import Container, container_argv
 from jobs.site import Site
 from jobs.slurm import supervise
 from jobs.slurm.allocation import Allocation
 from jobs.slurm.shape import Shape
-from jobs.slurm.step import Container, container_argv, escaped, rank_base, step_argv
+from jobs.slurm.step import escaped, rank_base, step_argv
 from jobs.slurm.supervise import launch
 from jobs.slurm.unit import UnitTask
 from tests.builders import config

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,14 +54,74 @@ def test_auto_with_a_cluster_that_does_not_answer_is_no_answer(
         site_for("auto", tmp_path)
 
 
+AWAY = ROOT / "tests" / "jobs" / "slurm" / "transcripts" / "away"
+
+
 def test_auto_where_only_the_programs_are_installed(
     fake: FakeSlurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    trouble = "error: resolve_ctls_from_dns_srv: res_nsearch error\\nfatal: Could not establish a "
-    for name in ("sinfo", "scontrol"):
-        fake.put(name, f"printf '{trouble}configuration source\\n' >&2; exit 1")
+    for name in ("sinfo", "scontrol", "srun"):
+        fake.put(name, f"cat '{AWAY / 'no_configuration.err'}' >&2; exit 1")
     assert site_for("auto", tmp_path) is None
-    assert "no cluster" in capsys.readouterr().err
+    assert "no configuration of a cluster: running on this machine" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("complaint", "words"),
+    [
+        ("munge_down", "Munge encode failed"),
+        ("configless_controller_away", "Unable to contact slurm controller"),
+        ("no_name_service", "Host name lookup failure"),
+        ("conf_missing", "cannot stat file"),
+    ],
+)
+def test_auto_where_slurm_fails_runs_nothing_here(
+    fake: FakeSlurm, tmp_path: Path, complaint: str, words: str
+) -> None:
+    """It may be a login node; two of these end with the words of a machine without a cluster."""
+    fake.put("sinfo", f"cat '{AWAY / complaint}.err' >&2; exit 1")
+    with pytest.raises(NoAnswer, match=f"(?s)sinfo .*{words}.*SITE=local"):
+        site_for("auto", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["sinfo", "srun"])
+def test_auto_where_a_program_may_not_be_run_runs_nothing_here(
+    fake: FakeSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (fake.folder / name).chmod(0)
+    for tool in ("cat", "printf"):
+        (fake.folder / tool).symlink_to(f"/usr/bin/{tool}")
+    monkeypatch.setenv("PATH", str(fake.folder))  # without the real programs behind
+    with pytest.raises(NoAnswer, match=f"{name} .*Permission denied"):
+        site_for("auto", tmp_path)
+
+
+def test_auto_where_srun_refuses_runs_nothing_here(fake: FakeSlurm, tmp_path: Path) -> None:
+    fake.put("srun", "echo 'srun: use sbatch on this cluster' >&2; exit 1")
+    with pytest.raises(NoAnswer, match="srun --mpi=list: srun: use sbatch on this cluster"):
+        site_for("auto", tmp_path)
+
+
+@pytest.mark.skipif(shutil.which("srun") is None, reason="Slurm's programs are not here")
+def test_real_programs_that_find_a_broken_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_CONF", "/dev/null")
+    with pytest.raises(NoAnswer, match="Unable to process configuration file"):
+        site_for("auto", tmp_path)
+
+
+def test_make_sets_up_and_runs_nothing_where_slurm_fails(fake: FakeSlurm, tmp_path: Path) -> None:
+    """Horovod must not be compiled on a login node first."""
+    fake.put("sinfo", f"cat '{AWAY / 'munge_down'}.err' >&2; exit 1")
+    fake.put("python", "exit 0")  # for the set-up
+    argv = ["make", "sweep", f"PYTHON={fake.folder / 'python'}", f"PY={sys.executable}"]
+    argv.append(f"RESULTS={tmp_path / 'results'}")
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 2 and "Error 3" in done.stderr  # make's own code, and ours
+    assert "Munge encode failed" in done.stderr and "SITE=local" in done.stderr
+    assert [call[-1] for call in fake.calls("python")] == ["login"]
+    assert not (tmp_path / "results").exists()
 
 
 def test_auto_writes_what_it_found_once(

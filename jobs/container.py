@@ -1,0 +1,47 @@
+"""The container that ranks run in, as values: the same on a cluster and on this machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: The image's own Python; without a container it is the one that runs the supervisor.
+IMAGE_PYTHON = "python3"
+NO_IMAGE = "none"
+#: Variables by which a container would drop what ranks find each other by, or a Python be misled.
+MISLEADING = (
+    "APPTAINER_CLEANENV", "SINGULARITY_CLEANENV", "APPTAINER_CONTAINALL", "SINGULARITY_CONTAINALL",
+    "PYTHON",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Container:
+    """The image that ranks run in, and what of the host they see there."""
+
+    image: str  # path of a SIF file, or NO_IMAGE
+    runtime: str
+    gpu_support: str
+    binds: tuple[str, ...]  # SRC[:DEST[:OPTIONS]]
+    arguments: tuple[str, ...]
+
+
+def container_argv(container: Container) -> list[str]:
+    """Tokens before the rank's own command; empty without an image.
+
+    Never --cleanenv, --containall or --pid of our own: these drop what ranks find each other by.
+    """
+    if container.image == NO_IMAGE:
+        return []
+    argv = [container.runtime, "exec"]
+    if container.gpu_support != "none":
+        argv.append(f"--{container.gpu_support}")
+    for bind in dict.fromkeys(container.binds):
+        argv += ["--bind", bind]
+    return [*argv, *container.arguments, container.image]
+
+
+def code_facts(commit: str | None, dirty: bool | None) -> dict[str, str]:
+    """What a rank cannot find out inside a container, which may have no git: which code it runs."""
+    if not commit:
+        return {}
+    return {"HOROSCALE_GIT_COMMIT": commit, "HOROSCALE_GIT_DIRTY": "1" if dirty else "0"}
