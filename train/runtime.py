@@ -40,7 +40,7 @@ class Runtime:
         return 1 if self.distribution is None else self.distribution.replicas
 
 
-def start(config: RunConfig, launch: Launch, patience_s: float) -> Runtime:
+def start(config: RunConfig, launch: Launch, patience_s: float = PATIENCE_S) -> Runtime:
     """Pin this rank, initialise Horovod, and check the world against the config.
 
     Args:
