@@ -59,6 +59,8 @@ def stamp(part: str) -> Path:
 
 def is_current(part: str, *, with_mpi: bool) -> bool:
     path = stamp(part)
+    if not (VENV / "bin" / "python").exists():  # a link into .python, and the checkout was moved
+        return False
     return path.is_file() and path.read_text() == fingerprint(part, with_mpi=with_mpi)
 
 

@@ -31,9 +31,10 @@ def gpus_here(environment: Mapping[str, str], driver: Path = _NVIDIA) -> int:
     if shown is not None and shown.strip() in ("", "-1", "none", "NoDevFiles"):
         return 0  # hidden on purpose
     try:
-        return len(list(driver.iterdir()))
+        there = len(list(driver.iterdir()))
     except OSError:  # no driver, or one that tells nothing there (WSL)
-        return _listed()
+        there = _listed()
+    return there if shown is None else min(there, len(shown.split(",")))
 
 
 def _listed() -> int:
@@ -139,7 +140,30 @@ def remark_on_gpus(gpus: int, container: Container | None, sweep: str, root: Pat
         return None
     built = (root / "containers" / "images" / "gpu.sif").exists()
     first = "" if built else "make image IMAGE=gpu && "
+    # FORCE: cells that have run on CPU cores are else done
     return (
         f"{gpus} GPU{'s' * (gpus > 1)} of this machine stay unused, ranks compute on CPU cores: "
-        f"{first}make sweep SWEEP={shlex.quote(sweep)} SITE=local IMAGE=gpu uses them"
+        f"{first}make sweep SWEEP={shlex.quote(sweep)} SITE=local IMAGE=gpu FORCE=1 uses them"
     )
+
+
+def check_gpus(container: Container, gpus: int, most: int, at_once: int) -> None:
+    """NCCL refuses two ranks on one GPU, and two cells on one would slow each other down.
+
+    ``most``: ranks of the largest cell; ``at_once``: cells that may run beside each other.
+
+    Raises:
+        ConfigError: fewer GPUs are seen than ranks, or several cells would share them.
+    """
+    if container.gpu_support == "none" or not gpus:
+        return
+    if most > gpus:
+        raise ConfigError(
+            f"a cell of {most} ranks found, expected at most {gpus}, one for each GPU that is seen "
+            "here: leave larger counts out of the sweep (a copy of its file with fewer gpus), or "
+            "use IMAGE=cpu"
+        )
+    if at_once > 1:
+        raise ConfigError(
+            f"JOBS={at_once} found, expected JOBS=1: cells that run at once would share the GPUs"
+        )

@@ -13,7 +13,7 @@ from jobs.datafacts import planned_images, train_images
 from jobs.display import LiveDisplay, PlainDisplay
 from jobs.engine import Machine, cell_task, run_cells
 from jobs.estimate import known_rates
-from jobs.inside import container_here, gpus_here, remark_on_gpus, try_out
+from jobs.inside import check_gpus, container_here, gpus_here, remark_on_gpus, try_out
 from jobs.launch import core_groups, rank_environment, train_argv, with_processes
 from jobs.ledger import Standing, lay_out, manifest_of, recorded, refuse_others, survey
 from jobs.options import say
@@ -105,6 +105,7 @@ def machine_for(
     if image:
         named = (folder, "the results folder"), (data, "the data folder"), (store, "the data store")
         container = container_here(image, gpus, ROOT, named, *wanted.configs)
+        check_gpus(container, gpus, most, at_once)
     return Machine(cores, per_rank, data, store, stall_s, limit_s, at_once, container, gpus)
 
 

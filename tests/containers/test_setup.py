@@ -65,17 +65,27 @@ def test_a_part_is_current_only_while_its_lock_is_the_same(setup_py, tmp_path, m
     for name in LOCKS:
         (locks / f"{name}.lock").write_text((ROOT / "containers" / f"{name}.lock").read_text())
     monkeypatch.setattr("locks.LOCKS", locks)
-    setup_py.VENV.mkdir()
+    python = with_python(setup_py.VENV)
     assert not setup_py.is_current("ranks", with_mpi=False)
     setup_py.stamp("ranks").write_text(setup_py.fingerprint("ranks", with_mpi=False))
     assert setup_py.is_current("ranks", with_mpi=False)
     assert not setup_py.is_current("ranks", with_mpi=True), "another build of Horovod"
+    python.unlink()
+    assert not setup_py.is_current("ranks", with_mpi=False), "the checkout was moved"
+    with_python(setup_py.VENV)
     (locks / "ranks.lock").write_text("changed==1\n")
     assert not setup_py.is_current("ranks", with_mpi=False)
 
 
+def with_python(venv: Path) -> Path:
+    python = venv / "bin" / "python"
+    python.parent.mkdir(parents=True, exist_ok=True)
+    python.symlink_to(sys.executable)
+    return python
+
+
 def test_the_choice_of_mpi_stays_until_told_otherwise(setup_py) -> None:
-    setup_py.VENV.mkdir()
+    with_python(setup_py.VENV)
     assert not setup_py.wants_mpi(None) and setup_py.wants_mpi("1")
     setup_py.stamp("ranks").write_text(setup_py.fingerprint("ranks", with_mpi=True))
     assert setup_py.wants_mpi(None) and not setup_py.wants_mpi("0")
@@ -83,9 +93,7 @@ def test_the_choice_of_mpi_stays_until_told_otherwise(setup_py) -> None:
 
 def test_an_interrupted_environment_is_made_anew(setup_py) -> None:
     """A venv without pip is what an interruption between the two steps of venv leaves."""
-    python = setup_py.VENV / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    python.symlink_to(sys.executable)
+    python = with_python(setup_py.VENV)
     setup_py.make_venv()
     probe = [str(python), "-m", "pip", "--version"]
     assert subprocess.run(probe, capture_output=True, check=False).returncode == 0

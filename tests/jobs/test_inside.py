@@ -16,7 +16,7 @@ import pytest
 from jobs import inside
 from jobs.container import Container
 from jobs.engine import Machine, cell_task
-from jobs.inside import container_here, gpus_here, remark_on_gpus, site_here, try_out
+from jobs.inside import check_gpus, container_here, gpus_here, remark_on_gpus, site_here, try_out
 from jobs.launch import clean_environment, rank_environment, train_argv
 from jobs.slurm.image import HEAD_BYTES, MAGIC
 from jobs.slurm.where import refuse_image, site_for
@@ -129,7 +129,8 @@ def test_gpus_are_counted_by_the_drivers_folder(fake_bin: Path, tmp_path: Path) 
     for name in ("0000:17:00.0", "0000:65:00.0"):
         (tmp_path / "fake" / name).mkdir(parents=True)
     assert gpus_here({}, tmp_path / "fake") == 2
-    assert gpus_here({"CUDA_VISIBLE_DEVICES": "1"}, tmp_path / "fake") == 2
+    assert gpus_here({"CUDA_VISIBLE_DEVICES": "1"}, tmp_path / "fake") == 1
+    assert gpus_here({"CUDA_VISIBLE_DEVICES": "0,1,2"}, tmp_path / "fake") == 2
     assert gpus_here({"CUDA_VISIBLE_DEVICES": ""}, tmp_path / "fake") == 0
 
 
@@ -141,10 +142,19 @@ def test_gpus_are_counted_by_a_fake_nvidia_smi(fake_bin: Path, tmp_path: Path) -
     assert gpus_here({}, tmp_path / "none") == 0
 
 
+@pytest.mark.parametrize(("most", "at_once", "said"), [(4, 1, "at most 2"), (2, 2, "JOBS=1")])
+def test_a_gpu_is_never_shared(most: int, at_once: int, said: str) -> None:
+    driven = Container("/g.sif", "apptainer", "nv", (), ())
+    check_gpus(driven, 2, 2, 1)
+    check_gpus(driven, 0, most, at_once)  # none is seen: on CPU cores
+    with pytest.raises(ConfigError, match=said):
+        check_gpus(driven, 2, most, at_once)
+
+
 def test_gpus_that_stay_unused_are_told_with_the_command(tmp_path: Path) -> None:
     plain = remark_on_gpus(2, None, "smoke", tmp_path)
     assert plain is not None and plain.startswith("2 GPUs of this machine stay unused")
-    assert "make image IMAGE=gpu && make sweep SWEEP=smoke SITE=local IMAGE=gpu" in plain
+    assert "make image IMAGE=gpu && make sweep SWEEP=smoke SITE=local IMAGE=gpu FORCE=1" in plain
     with_cpu = remark_on_gpus(1, Container("/c.sif", "apptainer", "none", (), ()), "a b", tmp_path)
     assert with_cpu is not None and "SWEEP='a b'" in with_cpu
     driven = Container("/g.sif", "apptainer", "nv", (), ())

@@ -93,9 +93,8 @@ def _made(
 
         source, made, remark = look()
         if made is None:
-            with one_at_a_time(kept, dataset) as waited:
-                if waited:
-                    source, made, remark = look()
+            with one_at_a_time(kept, dataset):
+                source, made, remark = look()  # another process may have made it meanwhile
                 if made is None:
                     return _make(dataset, source, image_size, root, kept, remotes), ""
         store.read(made)  # a damaged one is found now, not by the ranks of a job
