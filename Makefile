@@ -116,8 +116,9 @@ summary: setup-login ## print the tables of SWEEP
 test: setup-dev ## the tests that prove the program, within minutes
 	@$(PY) -m pytest -n 2 --dist loadgroup -m "not slow and not slurm" $$TESTS
 
+# three workers: that of the practice cluster mostly waits
 test-all: setup-dev ## all tests that this machine can run: cluster, images, README, frameworks
-	@$(PY) -m pytest -n 2 --dist loadgroup --durations=40 --durations-min=1 $$TESTS
+	@$(PY) -m pytest -n 3 --dist loadgroup --durations=40 --durations-min=1 $$TESTS
 
 invariants: setup-dev ## prove each technique: technique x invariant x observed error
 	@$(PY) -m pytest -q -m invariant --whole-proof tests

@@ -53,9 +53,9 @@ def _turn(item: pytest.Item) -> int:
     limit = item.get_closest_marker("timeout")
     if item.get_closest_marker("slurm"):
         return 0
-    if not item.get_closest_marker("ranks2"):
-        return 3
-    return 1 if limit and limit.args[0] > 600 else 2
+    if limit and limit.args[0] > 600:
+        return 1
+    return 2 if item.get_closest_marker("ranks2") else 3
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
