@@ -58,7 +58,7 @@ class Start:
     knows: Knows = lambda: None
     explain: Explain = lambda stopped: stopped
     job: str | None = None  # of Slurm
-    awake: Awake = field(default_factory=Awake)  # goes on with the watch over the ranks
+    awake: Awake = field(default_factory=Awake)  # kept by the caller
 
 
 def attend(start: Start) -> str:

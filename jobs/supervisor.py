@@ -20,6 +20,7 @@ from jobs.lock import hold
 from jobs.ranks import Ranks, end_leftovers
 from jobs.settle import is_good, settle_lost
 from jobs.stop import stopped_by_signals
+from train.awake import Awake
 from train.config import RunConfig, load_config
 from train.traces import CONFIG_NAME, rank_file
 
@@ -35,7 +36,11 @@ def run_cell(told: dict[str, Any]) -> str:
     cell = Path(task.cell)
     # ignored (as some daemons leave it), it would make every rank seem to end well
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    with stopped_by_signals() as stop, hold(cell, lambda: stop.reason) as ours:
+    with (
+        stopped_by_signals() as stop,
+        hold(cell, lambda: stop.reason) as ours,
+        Awake().kept() as awake,
+    ):
         if not ours:
             return "cancelled"  # while waiting for another supervisor, which leaves the record
         end_leftovers(cell)
@@ -51,6 +56,7 @@ def run_cell(told: dict[str, Any]) -> str:
             resume=task.resume,
             stall_s=task.stall_s,
             limit_s=task.limit_s,
+            awake=awake,
         )  # fmt: skip
         return attend(start)
 

@@ -9,9 +9,10 @@ the same to it.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 #: Whoever keeps watch looks at least this often, seconds.
 PERIOD_S = 0.25
@@ -45,6 +46,25 @@ class Awake:
         self._looked: float | None = None
         self._cpu = 0.0  # at that look
         self._suspended_s = 0.0
+
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[Awake]:
+        """A thread that does nothing else keeps watch as long as this lasts: whoever waits for a
+        disk or a server is not suspended."""
+        over = threading.Event()
+
+        def watch() -> None:
+            while not over.wait(PERIOD_S):
+                self.look()
+
+        self.look()
+        watcher = threading.Thread(target=watch, name="awake", daemon=True)
+        watcher.start()
+        try:
+            yield self
+        finally:
+            over.set()
+            watcher.join()
 
     def look(self) -> float:
         """As :meth:`now`, for whoever keeps watch: once begun, every ``PERIOD_S`` or sooner."""

@@ -95,7 +95,7 @@ class Cell:
         epochs = self._start(resume=resume)
         resumed_from = len(epochs)
         error: RunError | None = None
-        counters = read_counters()
+        counters, before_s = read_counters(), self.awake.suspended_s()
         longest_s = 0.0
         goes_on = self._goes_on(epochs)
         while goes_on:
@@ -108,7 +108,7 @@ class Cell:
             longest_s = max(longest_s, self.awake.now() - begin)
             goes_on = self._goes_on(epochs)
             if goes_on:
-                self._keep_within(longest_s, len(epochs))
+                self._keep_within(longest_s, self.awake.suspended_s() - before_s, len(epochs))
         broken_off = error is not None
         if error is None:
             # a run that its target ended early was not given the time to learn
@@ -141,10 +141,14 @@ class Cell:
         goes_on = decide(epochs, target, len(self.plans)) is Decision.GO_ON
         return self.ranks.told_by_first(int(goes_on)) > 0
 
-    def _keep_within(self, longest_s: float, done: int) -> None:
-        """Collective: rank 0 decides, since clocks and file systems may differ between nodes."""
+    def _keep_within(self, longest_s: float, suspended_s: float, done: int) -> None:
+        """Collective: rank 0 decides, since clocks and file systems may differ between nodes.
+
+        ``suspended_s``: seconds since training began; a library that takes long to load keeps all
+        threads waiting, and looks the same.
+        """
         # Slurm moves the end of a job that it suspends by as long
-        now = time.time() - self.awake.suspended_s()
+        now = time.time() - suspended_s
         mine = self.budget.decide(longest_s, now) if self.runtime.rank == 0 else Stop.NO
         if decided := Stop(self.ranks.told_by_first(int(mine))):
             raise Unfinished(decided.why, done, len(self.plans))

@@ -58,10 +58,14 @@ def run_unit(told: dict[str, Any]) -> None:
     allocation = Allocation.read(os.environ, task.minutes, task.site.slurm_conf, task.site.signal_s)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     ran: dict[str, Ran] = {}
-    with stopped_by_signals() as stop, warned_by_signal() as warned:
+    with (
+        stopped_by_signals() as stop,
+        warned_by_signal() as warned,
+        Awake().kept() as awake,  # of the job: a later cell's end has moved, too
+    ):
         for name in task.cells:
             if stop.reason is None and warned.at is None:
-                ran[name] = _run_apart(task, Path(name), allocation, stop, warned)
+                ran[name] = _run_apart(task, Path(name), allocation, stop, warned, awake)
                 say(f"{Path(name).name}: {ran[name].status}")
         go_on(task, allocation, ran, stop, warned=warned.at is not None)
     if any(name not in ran or ran[name].status not in GOOD for name in task.cells):
@@ -69,17 +73,19 @@ def run_unit(told: dict[str, Any]) -> None:
 
 
 def _run_apart(
-    task: UnitTask, cell: Path, allocation: Allocation, stop: Stop, warned: Warned
+    task: UnitTask, cell: Path, allocation: Allocation, stop: Stop, warned: Warned, awake: Awake
 ) -> Ran:
     """A cell that cannot be run (its folder is gone, its config unreadable) stops no other one."""
     try:
-        return _run(task, cell, allocation, stop, warned)
+        return _run(task, cell, allocation, stop, warned, awake)
     except (OSError, ValueError) as error:
         say(f"{cell.name}: cannot be run: {error}")
         return Ran("failed")
 
 
-def _run(task: UnitTask, cell: Path, allocation: Allocation, stop: Stop, warned: Warned) -> Ran:
+def _run(
+    task: UnitTask, cell: Path, allocation: Allocation, stop: Stop, warned: Warned, awake: Awake
+) -> Ran:
     with hold(cell, lambda: stop.reason) as ours:
         if not ours:
             return Ran("cancelled")  # while waiting for another supervisor: the record is its own
@@ -92,7 +98,7 @@ def _run(task: UnitTask, cell: Path, allocation: Allocation, stop: Stop, warned:
         if is_good(cell, config):
             return Ran(read_record(cell / RECORD_NAME).status)
         before = len(earlier_attempts(cell))
-        status = attend(_start(task, recorded(config, cell), allocation, stop, warned))
+        status = attend(_start(task, recorded(config, cell), allocation, stop, warned, awake))
         return Ran(status, sum(epoch.attempt > before for epoch in read_epochs(cell)))
 
 
@@ -121,10 +127,10 @@ def _put_aside(task: UnitTask, cell: Path) -> None:
 
 
 def _start(
-    task: UnitTask, cell: Standing, allocation: Allocation, stop: Stop, warned: Warned
+    task: UnitTask, cell: Standing, allocation: Allocation, stop: Stop, warned: Warned, awake: Awake
 ) -> Start:
     folder, config = cell.folder, cell.config
-    ranks, awake = StepRanks(folder / "logs" / SRUN_LOG), Awake()
+    ranks = StepRanks(folder / "logs" / SRUN_LOG)
 
     def job() -> Allocation:
         """Slurm moves the end of a job that it suspends by as long."""
@@ -145,7 +151,7 @@ def _start(
 
     return Start(
         folder, config, ranks,
-        begin=lambda attempt: _begin(task, cell, allocation, attempt, ranks),
+        begin=lambda attempt: _begin(task, cell, job(), attempt, ranks),
         stop=tick,
         resume=cell.resume,
         stall_s=task.stall_s,

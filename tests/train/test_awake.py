@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from train.awake import PERIOD_S, Awake
+from train.awake import PERIOD_S, TOLERANCE_S, Awake
 
 
 @dataclass
@@ -89,3 +89,13 @@ def test_this_machines_clocks() -> None:
     began, real = awake.look(), time.monotonic()
     time.sleep(0.1)
     assert abs(awake.now() - began - (time.monotonic() - real)) < 0.5
+
+
+def test_whoever_waits_for_a_disk_is_not_suspended() -> None:
+    """Nothing but a thread of its own can tell the two apart."""
+    wait_s = PERIOD_S + TOLERANCE_S + 0.5
+    alone = Awake()
+    alone.look()
+    with Awake().kept() as kept:
+        time.sleep(wait_s)
+        assert kept.suspended_s() == 0 and alone.suspended_s() > TOLERANCE_S
