@@ -29,6 +29,7 @@ class Progress:
     adascale: tuple[float, ...] | None  # its averages, where there are any
     skipped_in_a_row: int  # steps up to the last one
     alarms: tuple[str, ...] = ()
+    image: str | None = None  # sha256 of the container image that it ran from, if any
 
     @property
     def epochs_done(self) -> int:
@@ -45,6 +46,7 @@ class _Meta(Frozen):
     adascale: tuple[float, ...] | None
     skipped_in_a_row: int
     alarms: tuple[str, ...] = ()
+    image: str | None = None
 
 
 def _identity(config: RunConfig, fingerprint: str) -> str:
@@ -72,6 +74,7 @@ def save(
         adascale=progress.adascale,
         skipped_in_a_row=progress.skipped_in_a_row,
         alarms=progress.alarms,
+        image=progress.image,
     )
     arrays = {f"v{i}": variable.numpy() for i, variable in enumerate(variables)}
     arrays["meta"] = np.frombuffer(meta.model_dump_json().encode(), np.uint8)
@@ -126,4 +129,5 @@ def restore(
         meta.adascale,
         meta.skipped_in_a_row,
         meta.alarms,
+        meta.image,
     )

@@ -69,6 +69,7 @@ class Cell:
     beat: Beat
     budget: Budget = field(default_factory=Budget)
     awake: Awake = field(default_factory=Awake)
+    image: str | None = None  # sha256 of the container image, if any
     clock: StepClock = field(default_factory=StepClock)
 
     def __post_init__(self) -> None:
@@ -170,6 +171,11 @@ class Cell:
             self.position = progress.position
             self.skipped_in_a_row = progress.skipped_in_a_row
             self.alarms = list(progress.alarms)
+            if progress.image != self.image:
+                self.alarms.append(
+                    f"resumed after epoch {len(epochs)} from {self.image or 'no image'}, earlier "
+                    f"epochs ran from {progress.image or 'no image'}"
+                )
             if self.step.adascale and progress.adascale:
                 self.step.adascale.restore(progress.adascale)
         keep_steps(self.steps_file, len(epochs))
@@ -238,7 +244,7 @@ class Cell:
 
     def _note(self, alarm: str | None, epoch: int) -> None:
         """The first one: later epochs say the same, with other numbers of steps."""
-        if alarm and not self.alarms:
+        if alarm and not any(earlier.startswith("epoch ") for earlier in self.alarms):
             self.alarms.append(f"epoch {epoch}: {alarm}")
 
     def _classified(self, epochs: int) -> Classification | None:
@@ -260,7 +266,7 @@ class Cell:
             progress = checkpoint.Progress(
                 tuple(epochs), self.step.last_rate, self.position,
                 adascale.state() if adascale else None, self.skipped_in_a_row,
-                tuple(self.alarms),
+                tuple(self.alarms), self.image,
             )  # fmt: skip
             file = self.out / CHECKPOINT_NAME
             checkpoint.save(file, self.config, self.data.fingerprint, self.parts.state, progress)

@@ -27,6 +27,8 @@ ENVIRONMENT = (
     "OMPI_MCA_btl_tcp_if_include", "APPTAINER_CONTAINER", "SINGULARITY_CONTAINER",
 )  # fmt: skip
 
+#: By which the supervisor, outside the image, hands down what it runs.
+IMAGE_DIGEST = "HOROSCALE_IMAGE_DIGEST"
 REASONS = {
     "provenance.git_commit": "the code does not run from a git checkout, or git is not there",
     "provenance.git_dirty": "the code does not run from a git checkout, or git is not there",
@@ -43,7 +45,7 @@ def collect(config: RunConfig, runtime: Runtime) -> Provenance:
     return Provenance(
         git_commit=commit,
         git_dirty=dirty,
-        image_digest=os.environ.get("HOROSCALE_IMAGE_DIGEST"),
+        image_digest=os.environ.get(IMAGE_DIGEST),
         versions=_versions(),
         cpu=cpu_name(),
         gpu=runtime.gpu,

@@ -40,6 +40,10 @@ class Runtime:
         return 1 if self.distribution is None else self.distribution.replicas
 
 
+#: An exchange in a run goes on for as long as the job is suspended; the watchdog ends what hangs.
+EXCHANGE_S = 7 * 24 * 3600
+
+
 def start(config: RunConfig, launch: Launch, patience_s: float = PATIENCE_S) -> Runtime:
     """Pin this rank, initialise Horovod, and check the world against the config.
 
@@ -55,7 +59,7 @@ def start(config: RunConfig, launch: Launch, patience_s: float = PATIENCE_S) -> 
     # refuse before waiting for peers that will never come
     check_size(config.processes, launch.size, launch)
     pin(cores)
-    choose_transport(launch, os.environ, patience_s)
+    choose_transport(launch, os.environ, patience_s, EXCHANGE_S)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     if config.technique.precision == "mixed_bfloat16":
         # virtual machines list AMX units that end a process with SIGILL at the first use
@@ -106,18 +110,22 @@ def shares_gpu(launcher: Launcher, local_size: int, visible: int) -> bool:
 
 
 def choose_transport(
-    launch: Launch, environment: MutableMapping[str, str], patience_s: float = PATIENCE_S
+    launch: Launch,
+    environment: MutableMapping[str, str],
+    patience_s: float = PATIENCE_S,
+    exchange_s: float = PATIENCE_S,
 ) -> None:
     """Make the environment ready for ``hvd.init()``: Gloo where a meeting point is named or there
     is nobody to meet, else what the launcher offers.
+
+    ``exchange_s``: how long Gloo waits in any exchange, that of the meeting included; a rank that
+    is over it aborts without an exception.
 
     Raises:
         WorldError: srun offers MPI nothing by which it could find its peers.
         ConfigError: the network interface that the site names is not there.
     """
-    # of each exchange, not of the meeting alone, and it runs on while a job is suspended:
-    # a rank that is over it aborts without an exception. The watchdog ends what really hangs.
-    environment.setdefault("HOROVOD_GLOO_TIMEOUT_SECONDS", str(7 * 24 * 3600))
+    environment.setdefault("HOROVOD_GLOO_TIMEOUT_SECONDS", str(round(exchange_s)))
     if launch.rendezvous is not None:
         meet(launch, environment, patience_s)
     elif launch.size == 1 and (launch.launcher == "none" or not launch.wired):

@@ -16,7 +16,7 @@ from train.files import write_atomically
 from train.interfaces import NAME as INTERFACE
 from train.launch import Launch
 from train.outcome import describe_data, finished_record, known_reasons
-from train.provenance import collect, cpu_name
+from train.provenance import IMAGE_DIGEST, collect, cpu_name
 from train.record import RECORD_NAME, DataRecord, Provenance, RunRecord, World, write_record
 from train.runtime import Runtime, describe_world, start
 from train.task import Task, Unfinished
@@ -48,7 +48,8 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
         data = for_tuning(data)
     beat("building the model, and waiting for ranks that still load the data", patience_s)
     cell = Cell(
-        config, runtime, data, task.out, task.attempt, beat, task.budget, watchdog.awake
+        config, runtime, data, task.out, task.attempt, beat, task.budget, watchdog.awake,
+        os.environ.get(IMAGE_DIGEST),
     )  # fmt: skip
     world = describe_world(runtime, cpu_name())
     facts = describe_data(config, data)

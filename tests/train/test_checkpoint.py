@@ -82,7 +82,9 @@ def progress(last_rate: float | None = 0.04):
     from train.checkpoint import Progress
 
     done = (epoch(1, of()), epoch(2, of(), validation_loss=None))
-    return Progress(done, last_rate, 2.5, (0.5,), skipped_in_a_row=3, alarms=("same",))
+    return Progress(
+        done, last_rate, 2.5, (0.5,), skipped_in_a_row=3, alarms=("same",), image="ab12"
+    )
 
 
 @pytest.fixture

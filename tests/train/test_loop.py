@@ -113,6 +113,17 @@ def test_a_run_killed_and_resumed_is_the_run_never_killed(
 
 
 @pytest.mark.tf
+def test_a_run_resumed_in_another_image_says_so(tmp_path: Path) -> None:
+    """Its record can carry the digest of one image only."""
+    first = cell(of(Adam(), epochs=2), tmp_path, killed_at("training step 1 of 5, epoch 2"))
+    second = cell(of(Adam(), epochs=2), tmp_path, attempt=2)
+    first.image, second.image = "ab12", "cd34"
+    with pytest.raises(Killed):
+        first.train(resume=False)
+    (alarm,) = second.train(resume=True).alarms
+    assert alarm == "resumed after epoch 1 from cd34, earlier epochs ran from ab12"
+
+
 def test_what_takes_long_on_a_cpu_shows_signs_of_life_between_its_parts(tmp_path: Path) -> None:
     """A step of many batches, and statistics taken anew from many: no stall."""
     technique = Technique(

@@ -7,7 +7,7 @@ import pytest
 from jobs.launch import core_groups
 from train.config import ConfigError
 from train.launch import Launch, read_launch
-from train.runtime import check_size, choose_transport, share_cores
+from train.runtime import EXCHANGE_S, check_size, choose_transport, share_cores
 from train.task import WorldError
 
 
@@ -81,5 +81,5 @@ def test_gloo_ends_no_exchange_that_a_suspended_job_is_in_the_middle_of() -> Non
     """Its default is 30 s."""
     for given, told in (({}, "604800"), ({"HOROVOD_GLOO_TIMEOUT_SECONDS": "90"}, "90")):
         environment = dict(given)
-        choose_transport(step(4), environment)
+        choose_transport(step(4), environment, exchange_s=EXCHANGE_S)
         assert environment["HOROVOD_GLOO_TIMEOUT_SECONDS"] == told
