@@ -7,11 +7,11 @@ import fcntl
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from io import TextIOWrapper
 from pathlib import Path
 
-from train.data.progress import goes_on, say
+from train.data.progress import goes_on, heard_by, say
 
 _POLL_S = 0.5
 
@@ -22,20 +22,44 @@ def one_at_a_time(folder: Path, name: str) -> Iterator[bool]:
 
     It ends with its process, however that ends. Where a file system has no locks, or nothing can
     be written, nobody waits: data sets are made beside their place and renamed, so that it only
-    costs time where two make one.
+    costs time where two make one. Those who wait show life for as long as the holder does: a
+    holder that hangs is no reason to wait for ever.
     """
     file = folder / f".{re.sub(r'[^a-z0-9]+', '_', name.lower())[-100:]}.lock"
-    waited = False
+    waited, seen_ns = False, 0
     with contextlib.ExitStack() as held:
         with contextlib.suppress(OSError):
             while (lock := _take(file)) is None:
                 if not waited:
                     say(f"another process prepares {name}: waiting for it")
                 waited = True
-                goes_on(f"waiting for another process to prepare {name}")
+                if (touched_ns := _touched_ns(file)) != seen_ns:
+                    seen_ns = touched_ns
+                    goes_on(f"waiting for another process to prepare {name}")
                 time.sleep(_POLL_S)
             held.callback(_leave, file, lock)
+            held.enter_context(heard_by(_toucher(lock)))
         yield waited
+
+
+def _toucher(lock: TextIOWrapper) -> Callable[[str], None]:
+    touched = 0.0
+
+    def touch(_doing: str) -> None:
+        nonlocal touched
+        if time.monotonic() - touched >= _POLL_S:
+            touched = time.monotonic()
+            with contextlib.suppress(OSError):
+                os.utime(lock.fileno())
+
+    return touch
+
+
+def _touched_ns(file: Path) -> int:
+    try:
+        return file.stat().st_mtime_ns
+    except FileNotFoundError:  # the holder has just left
+        return 0
 
 
 def _take(file: Path) -> TextIOWrapper | None:

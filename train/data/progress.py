@@ -15,8 +15,15 @@ _beat: ContextVar[_Beat | None] = ContextVar("beat", default=None)
 
 @contextlib.contextmanager
 def heard_by(beat: _Beat) -> Iterator[None]:
-    """``beat`` hears of all progress that this thread makes with data."""
-    before = _beat.set(beat)
+    """``beat`` hears of all progress that this thread makes with data, as do earlier listeners."""
+    earlier = _beat.get()
+
+    def all_hear(doing: str) -> None:
+        if earlier:
+            earlier(doing)
+        beat(doing)
+
+    before = _beat.set(all_hear)
     try:
         yield
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -59,6 +60,36 @@ def test_a_holder_that_was_killed_holds_nothing(tmp_path: Path) -> None:
         holder.kill()
     with one_at_a_time(tmp_path, "digits") as waited:
         assert not waited
+
+
+def test_who_waits_shows_life_as_long_as_the_holder_does(tmp_path: Path) -> None:
+    heard: list[str] = []
+    code = "import sys; from pathlib import Path; from train.data.lock import one_at_a_time\n"
+    code += "from train.data.progress import goes_on\n"
+    code += "with one_at_a_time(Path(sys.argv[1]), 'digits'):\n"
+    code += "    for line in sys.stdin: goes_on(line)\n"
+    argv = [sys.executable, "-c", code, str(tmp_path)]
+    with subprocess.Popen(argv, cwd=ROOT, stdin=subprocess.PIPE, text=True) as holder:
+        wait_until((tmp_path / ".digits.lock").exists, "the holder")
+
+        def wait() -> None:
+            with heard_by(heard.append), one_at_a_time(tmp_path, "digits"):
+                pass
+
+        waiter = threading.Thread(target=wait)
+        waiter.start()
+        wait_until(lambda: len(heard) >= 2, "the first signs")
+        time.sleep(2)
+        before = len(heard)
+        time.sleep(2)
+        assert len(heard) == before, "the holder shows no life"
+        assert holder.stdin is not None
+        holder.stdin.write("decoding\n")
+        holder.stdin.flush()
+        wait_until(lambda: len(heard) > before, "a sign after the holder's")
+        holder.stdin.close()
+        waiter.join(30)
+    assert not waiter.is_alive()
 
 
 def test_where_nothing_can_be_written_nobody_waits(tmp_path: Path) -> None:
