@@ -37,8 +37,9 @@ def identity(cxx: str) -> str:
     command = [cxx, *flags, "-x", "c++", "-E", "-dM", "-include", "string", os.devnull]
     found = subprocess.run(command, capture_output=True, text=True, check=False)
     if found.returncode != 0:
+        said = first_error(found.stderr) or found.stderr.strip() or "it says nothing"
         raise SetupError(
-            f"{cxx} cannot compile C++: {first_error(found.stderr) or found.stderr.strip()}\n"
+            f"{cxx} cannot compile C++ (exit code {found.returncode}): {said}\n"
             "Expected a complete compiler, for example the package g++; name another with CXX=."
         )
     return "\n".join([cxx, *flags, found.stdout])
