@@ -19,6 +19,8 @@ BATCH, BASE_BATCH, EPOCHS = 8, 4, 4
 PROGRAMS = Path(__file__).parent / "programs"
 #: Between ranks only, so that batches cannot be accumulated.
 SINGLE = ("sync_batch_norm", "adasum")
+#: Rows that keep something of their own from step to step; the others run in make test-all.
+QUICK = ("adascale", "gradient_noise", "growing_batch", "mixed_precision", "tuned")
 BETWEEN_RANKS = (*SINGLE, "fp16_compression", "bf16_compression")
 
 
@@ -43,7 +45,10 @@ def toy(name: str, gpus: int = 1) -> RunConfig:
 
 
 @pytest.mark.tf
-@pytest.mark.parametrize("name", load_techniques())
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in load_techniques()],
+)
 def test_killed_and_resumed(name: str, tmp_path: Path, invariant: Any) -> None:
     """A copy of the cell's folder, taken in the middle of epoch 3, is what a kill leaves there."""
     asked, whole, killed = toy(name), tmp_path / "whole", tmp_path / "killed"
