@@ -22,11 +22,14 @@ TRIED = "GCC 12, 13 and 14 and clang 19 compile it; another compiler: make CXX=/
 
 
 def compiler() -> str:
-    for name in (os.environ.get("CXX", ""), "g++", "c++", "clang++"):
-        if name and (found := shutil.which(name)):
+    wanted = os.environ.get("CXX")
+    for name in [wanted] if wanted else ["g++", "c++", "clang++"]:
+        if found := shutil.which(name):
             return found
+    if wanted:
+        raise SetupError(f"CXX={wanted} found, expected a C++ compiler: there is no such program")
     raise SetupError(
-        "No C++ compiler found (looked for $CXX, g++, c++, clang++). Horovod is compiled from "
+        "No C++ compiler found (looked for g++, c++, clang++). Horovod is compiled from "
         "source: install one, for example the package g++ or build-essential."
     )
 

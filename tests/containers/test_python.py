@@ -128,6 +128,7 @@ def mirror(folder: Path) -> Path:
     return listing
 
 
+@pytest.mark.slow  # needs the package index
 def test_it_is_fetched_once_and_only_with_its_hash(machine, tmp_path) -> None:
     """With the real uv from the package index; of Python a mirror in a folder."""
     machine.program("python3", OTHER.format(python=sys.executable))

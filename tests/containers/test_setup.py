@@ -106,6 +106,9 @@ def test_a_missing_compiler_says_what_to_install(setup_py, monkeypatch) -> None:
     monkeypatch.delenv("CXX", raising=False)
     with pytest.raises(setup_py.SetupError, match=r"No C\+\+ compiler.*build-essential"):
         compiler()
+    monkeypatch.setenv("CXX", "g++-77")
+    with pytest.raises(setup_py.SetupError, match=r"CXX=g\+\+-77 found"):
+        compiler()
 
 
 def test_a_failing_command_shows_the_end_of_its_log(setup_py, tmp_path) -> None:
