@@ -139,7 +139,7 @@ def _start(executor: Any, cell: Standing, cores: Groups, machine: Machine) -> _R
 
 
 def cell_task(cell: Path, cores: Groups, machine: Machine, *, resume: bool) -> CellTask:
-    """What the supervisor of a cell is told."""
+    """The task of the supervisor of one cell."""
     container = machine.container
     return CellTask(
         cell=str(cell),

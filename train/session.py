@@ -35,7 +35,7 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
         Unfinished: the ranks stopped at an epoch's end on purpose.
     """
     beat, patience_s = watchdog.beat, PATIENCE * watchdog.stall_s
-    # rank 0 first, whose absence is told better than by this thread
+    # rank 0 first: the rendezvous explains its absence better than the watchdog does
     beat("waiting for the other ranks", patience_s + watchdog.stall_s)
     runtime = start(config, launch, patience_s)
     # only now: it loads TensorFlow, which reads its environment once
