@@ -210,6 +210,7 @@ def test_weights_that_explode_in_the_very_last_step_are_a_diverged_result(tmp_pa
             run.model.trainable_variables[-1].assign(np.inf * np.ones(4))
         return result
 
+    last_one_overflows.wire_bytes = step.wire_bytes  # type: ignore[attr-defined]
     last_one_overflows.adascale = last_one_overflows.last_rate = None
     run.step = last_one_overflows
     found = run.train(resume=False)

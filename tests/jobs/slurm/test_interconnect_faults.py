@@ -124,7 +124,8 @@ def test_two_of_four_slow_nodes_are_left_open(measuring: Measuring) -> None:
     measuring.practice.limit("node2", "50mbit")
     code, verdict, _ = measuring.verdict("node1, node2 at 25 %")
     assert (code, verdict["status"]) == (3, "UNDECIDED"), verdict
-    assert [f["what"] for f in verdict["findings"]] == ["peers"]
+    # what else runs on these two cores is found, too
+    assert [f["what"] for f in verdict["findings"] if f["what"] != "contention"] == ["peers"]
 
 
 def test_two_nodes_alone_are_left_open(measuring: Measuring) -> None:

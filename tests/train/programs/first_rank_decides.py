@@ -11,10 +11,10 @@ import os
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 from tests.train.test_loop import squares
 from tests.train.test_target_runs import aiming
+from train.awake import Awake
 from train.config import Target
 from train.launch import read_launch
 from train.runtime import start
@@ -29,13 +29,12 @@ def main() -> None:
     asked = aiming(TARGET, gpus=launch.size)
     runtime = start(asked, launch)
 
-    from train import loop
+    from train.loop import Cell
 
-    if runtime.rank == 0:
-        loop.time = SimpleNamespace(  # type: ignore[assignment]
-            perf_counter=lambda: TIMES * time.perf_counter(), time=time.time
-        )
-    found = loop.Cell(asked, runtime, squares(), out, 1, lambda _: None).train(resume=False)
+    times = TIMES if runtime.rank == 0 else 1
+    awake = Awake(lambda: times * time.perf_counter())
+    cell = Cell(asked, runtime, squares(), out, 1, lambda _: None, awake=awake)
+    found = cell.train(resume=False)
     epochs = [{"seconds": epoch.train_s + epoch.eval_s} for epoch in found.epochs]
     met = found.target.met if found.target else None
     print(json.dumps({"within_s": TARGET.within_s, "met": met, "epochs": epochs}))
