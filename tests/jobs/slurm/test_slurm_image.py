@@ -102,7 +102,7 @@ def test_paths_that_a_launch_line_cannot_hold(tmp_path: Path, sign: str) -> None
 
 
 def submitted(path: Path) -> Image:
-    """As the job is told it."""
+    """As the job receives it."""
     return find_image(at(path), path.parent)
 
 
@@ -121,7 +121,7 @@ def test_a_replaced_image_has_the_digest_of_what_is_there(tmp_path: Path) -> Non
 
 
 def test_a_node_that_sees_another_device_number_reads_the_image(tmp_path: Path) -> None:
-    """As with NFS; a job of an earlier version of the suite was told no mark at all."""
+    """As with NFS; a job that an earlier version of the suite submitted has no mark."""
     told = submitted(sif(tmp_path / "own.sif"))
     assert told.mark is not None
     elsewhere = told.mark.model_copy(update={"device": told.mark.device + 1})
