@@ -137,9 +137,6 @@ def debian13() -> Iterator[Path]:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    "CI" in os.environ, reason="takes 12 of the 60 minutes of .ci/run: make test-all runs it"
-)
 @pytest.mark.timeout(3600)  # 37 minutes on two cores that five others shared
 def test_clone_to_report_with_gcc_14(debian13: Path) -> None:
     clone = debian13 / "srv" / "horoscale"

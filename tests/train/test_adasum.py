@@ -121,7 +121,7 @@ def test_refuses_what_is_no_binary_tree(k):
 
 
 @pytest.mark.ranks2
-@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_real_ranks(start_ranks, tmp_path, invariant, size):
     start_ranks([str(PROGRAM), str(tmp_path)], size)
     found = [dict(np.load(tmp_path / f"adasum-{rank}.npz")) for rank in range(size)]

@@ -180,6 +180,7 @@ def test_batches_that_cannot_be_estimated_from_are_refused() -> None:
 
 
 @pytest.mark.ranks2
+@pytest.mark.slow
 def test_two_ranks_estimate_what_one_process_does(
     start_ranks: Any, data_root: Path, invariant: Invariant
 ) -> None:

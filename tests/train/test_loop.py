@@ -298,6 +298,7 @@ def test_accumulation_advances_the_run_once_per_applied_step(
 
 
 @pytest.mark.ranks2
+@pytest.mark.slow
 def test_two_ranks_with_batch_norm_that_explode_are_a_diverged_result(
     start_ranks: Any, tmp_path: Path, data_root: Path
 ) -> None:

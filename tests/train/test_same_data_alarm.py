@@ -112,6 +112,7 @@ def test_steps_that_say_nothing_are_not_counted() -> None:
 
 
 @pytest.mark.ranks2
+@pytest.mark.slow
 def test_real_ranks_that_repeat_each_other_raise_it_once_and_for_good(
     start_ranks: Any, tmp_path: Path
 ) -> None:

@@ -26,6 +26,7 @@ ROUNDED = {"fp16_compression": 0.05, "bf16_compression": 0.1, "mixed_precision":
 
 
 @pytest.mark.ranks2
+@pytest.mark.slow
 def test_two_ranks_of_b_equal_one_process_of_2b(
     start_ranks, tmp_path, data_root, invariant
 ) -> None:

@@ -65,6 +65,7 @@ def test_a_single_worker_is_a_world_of_its_own() -> None:
 
 
 @pytest.mark.ranks2
+@pytest.mark.slow
 def test_workers_do_not_ask_a_web_proxy_for_the_way(
     start_ranks, monkeypatch: pytest.MonkeyPatch, data_root, tmp_path: Path
 ) -> None:

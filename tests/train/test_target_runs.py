@@ -63,6 +63,7 @@ def test_a_run_killed_after_its_target_was_met_trains_nothing_more(tmp_path: Pat
 
 
 @pytest.mark.ranks2
+@pytest.mark.slow
 def test_the_clock_of_the_first_rank_decides_for_all(start_ranks: Any, tmp_path: Path) -> None:
     """Its clock runs fast here: by its time there is no hope, by the other's there is."""
     outs = [json.loads(out) for out in start_ranks([PROGRAM, tmp_path], 2)]
