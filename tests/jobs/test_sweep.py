@@ -606,7 +606,7 @@ def test_the_rates_of_optimizers_are_the_best_that_were_searched() -> None:
         "sqrt_scaling": 5, "lamb": 5, "lars": 5, "larc": 6, "novograd": 6, "muon": 5,
     }  # fmt: skip
     accuracy = log.set_index(["technique", "base_lr"])["validation_accuracy"]
-    best = accuracy.groupby("technique").idxmax()
+    best = accuracy.drop(["lars", "larc"]).groupby("technique").idxmax()  # as they were then
     cells = load_sweep("cifar10_techniques").configs
     used = {c.technique.name: c.technique.base_lr for c in cells}
     for technique, place in best.drop("sqrt_scaling").items():
@@ -616,6 +616,26 @@ def test_the_rates_of_optimizers_are_the_best_that_were_searched() -> None:
     behind = accuracy[best["sqrt_scaling"]] - accuracy["sqrt_scaling", 0.001]
     assert round(behind, 3) == 0.005
     assert (accuracy["sqrt_scaling"] > accuracy["sqrt_scaling", 0.001]).sum() == 1
+
+
+def test_the_rates_of_lars_and_larc_are_the_best_that_were_searched() -> None:
+    log = pd.read_csv(ROOT / "docs" / "searches" / "layerwise.csv")
+    keys = ["technique", "base_lr", "trust", "rest_rate"]
+
+    def settings(sweep: str) -> list[tuple[Any, ...]]:
+        found = ((c.technique, c.technique.optimizer) for c in load_sweep(sweep).configs)
+        return [(t.name, t.base_lr, getattr(o, "trust", None) if t.name == "larc" else None,
+                 getattr(o, "rest_rate", None)) for t, o in found]  # fmt: skip
+
+    def tried(frame: pd.DataFrame) -> set[tuple[Any, ...]]:
+        return set(frame[keys].astype(object).where(frame[keys].notna(), None)
+                   .itertuples(index=False, name=None))  # fmt: skip
+
+    assert tried(log) == set(settings("cifar10_layerwise_search"))
+    apex = log[log["trust"].isna() | (log["trust"] == 0.02)]  # 0.005 is not apex's LARC
+    best = log.loc[apex.groupby("technique")["validation_accuracy"].idxmax()]
+    used = {cell for cell in settings("cifar10_techniques") if cell[0] in ("lars", "larc")}
+    assert tried(best) == used
 
 
 def test_the_course_s_other_runs() -> None:
