@@ -62,6 +62,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Two workers on one cluster would break each other's tests; xdist says nothing if its groups
     do not work."""
     parallel = "PYTEST_XDIST_WORKER" in os.environ
+    if parallel and os.geteuid() == 0:  # the cluster's tests, which are root's, take the longest
+        os.setpriority(os.PRIO_PROCESS, 0, 0 if item.get_closest_marker("slurm") else 10)
     if parallel and item.get_closest_marker("slurm") and not item.nodeid.endswith("@cluster"):
         pytest.fail("tests of the practice cluster need one worker: run pytest --dist loadgroup")
 
