@@ -105,13 +105,28 @@ def apply_patches(source: Path) -> list[str]:
 def first_error(output: str) -> str | None:
     """Where a compiler or CMake first says what is wrong; what comes after follows from it."""
     found = re.search(r"(?m)^\s*((?:\S+:\d+:.*\berror:|CMake Error).*)$", output)
+    if found and found.group(1).startswith("CMake Error"):  # what is wrong stands on the next lines
+        reason = output[found.end() :].partition("\n\n")[0]
+        return " ".join([found.group(1), *reason.split()])
     return found.group(1) if found else None
+
+
+def c_compiler(cxx: str) -> str | None:
+    """The one beside a C++ compiler, as gcc-13 beside g++-13; None where CMake has to find it."""
+    path = Path(cxx)
+    for name, own in (("clang++", "clang"), ("g++", "gcc"), ("c++", "cc")):
+        if name in path.name:
+            found = path.with_name(path.name.replace(name, own))
+            return str(found) if found.exists() else None
+    return None
 
 
 def build_environment(venv: Path, *, with_mpi: bool) -> dict[str, str]:
     env = dict(os.environ)
     env["PATH"] = f"{venv / 'bin'}{os.pathsep}{env.get('PATH', '')}"
     env["CXX"] = compiler()
+    if "CC" not in env and (own := c_compiler(env["CXX"])):  # Gloo's CMake files ask for one
+        env["CC"] = own
     env["HOROVOD_CMAKE"] = str(venv / "bin" / "cmake")
     env["MAKEFLAGS"] = f"-j{len(os.sched_getaffinity(0))}"
     env["HOROVOD_WITH_TENSORFLOW"] = env["HOROVOD_WITH_GLOO"] = "1"

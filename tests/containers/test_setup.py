@@ -130,6 +130,31 @@ def test_a_failing_compiler_shows_its_first_error_not_what_follows(setup_py, tmp
     )
 
 
+def test_a_failing_cmake_shows_its_reason(setup_py) -> None:
+    from horovod_build import first_error
+
+    said = (
+        "-- looking\nCMake Error at gloo/CMakeLists.txt:3 (project):\n  No CMAKE_C_COMPILER could "
+        "be\n  found.\n\n  Tell CMake where.\n\n\n-- incomplete\n"
+    )
+    assert first_error(said) == (
+        "CMake Error at gloo/CMakeLists.txt:3 (project): No CMAKE_C_COMPILER could be found."
+    )
+
+
+def test_the_c_compiler_is_that_of_the_c_plus_plus_one(setup_py, tmp_path) -> None:
+    from horovod_build import c_compiler
+
+    for name in ("gcc-13", "cc", "clang-19", "x86_64-linux-gnu-gcc"):
+        (tmp_path / name).touch()
+    pairs = {"g++-13": "gcc-13", "c++": "cc", "clang++-19": "clang-19",
+             "x86_64-linux-gnu-g++": "x86_64-linux-gnu-gcc"}  # fmt: skip
+    for cxx, own in pairs.items():
+        assert c_compiler(str(tmp_path / cxx)) == str(tmp_path / own)
+    assert c_compiler(str(tmp_path / "g++-14")) is None
+    assert c_compiler(str(tmp_path / "icpx")) is None
+
+
 HEADER = "#pragma once\nstruct Span {\n  const int count;\n  int broken(;\n};\n"
 PATCH = """Why.
 --- a/include/span.h
