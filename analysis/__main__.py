@@ -46,7 +46,7 @@ def report(
     # pandas and matplotlib take seconds to load
     from analysis.terminal import console, print_report  # noqa: PLC0415
     from analysis.write import write_report  # noqa: PLC0415
-    from train.files import write_atomically  # noqa: PLC0415
+    from train.record.atomic import write_atomically  # noqa: PLC0415
 
     built = _build(results_dir, draw=True)
     try:

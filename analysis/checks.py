@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator
 from statistics import median
 
 from analysis.target_checks import target_findings
-from train.config import ConfigError, RunConfig
-from train.record import GOOD, DataRecord, RunRecord
-from train.schedule import EpochPlan, RunPlan
+from train.config.plan import EpochPlan, RunPlan
+from train.config.run import RunConfig
+from train.errors import ConfigError
+from train.record.run import GOOD, DataRecord, RunRecord
 
 
 def reason_for(record: RunRecord, path: str) -> str:

@@ -12,7 +12,7 @@ from analysis.display import Column, Notes, Row, Table, count, number, plain_row
 from analysis.frames import frame, in_order, values, why_incomplete
 from analysis.stats import Mean, mean_t
 from analysis.tables import ranks_column
-from train.record import RunRecord
+from train.record.run import RunRecord
 
 _TEXT, _INT, _REAL = "string", "Int64", "Float64"
 _ABOUT: dict[str, str] = {

@@ -15,7 +15,7 @@ from matplotlib.patches import Rectangle
 from analysis.display import plain_rows
 from analysis.frames import frame, in_order
 from analysis.plots import GRID, INK, PALETTE, Figure, empty, style, to_svg
-from train.record import Classification, RunRecord
+from train.record.run import Classification, RunRecord
 
 KEY, TITLE = "confusion", "Confusion matrices"
 _TEXT, _INT, _REAL = "string", "Int64", "Float64"

@@ -10,8 +10,8 @@ import pandas as pd
 from analysis.checks import reason_for
 from analysis.labels import contexts, key, target_text, technique_labels
 from analysis.stats import Mean
-from train.record import EpochRecord, RunRecord
-from train.schedule import RunPlan
+from train.config.plan import RunPlan
+from train.record.run import EpochRecord, RunRecord
 
 #: Random labels: an accuracy there has no meaning, whatever a record says.
 UNLABELLED = "synthetic"

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from train.config import Target
-from train.record import RunRecord
+from train.config.run import Target
+from train.record.run import RunRecord
 
 #: What may differ between rows of one table, beyond technique, ranks and batch.
 _CONTEXT = {

@@ -9,8 +9,8 @@ from typing import Literal
 from pydantic import ValidationError
 
 from analysis.checks import rejections
-from train.record import GOOD, MANIFEST_NAME, RECORD_NAME, RecordError, RunRecord, SweepManifest
-from train.record import read_record as read_strictly
+from train.record.run import GOOD, MANIFEST_NAME, RECORD_NAME, RecordError, RunRecord, SweepManifest
+from train.record.run import read_record as read_strictly
 
 #: missing: no record; failed: the record says so; rejected: it cannot be compared;
 #: unreadable: it is no record at all.

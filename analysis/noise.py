@@ -12,7 +12,7 @@ from analysis.display import Column, Notes, Row, Table, count, plain_rows, signi
 from analysis.frames import frame, in_order, values
 from analysis.stats import ONE_RUN, geometric_mean, mean_t
 from analysis.tables import batch_text, ranks_column
-from train.record import NoiseScale, RunRecord
+from train.record.run import NoiseScale, RunRecord
 
 _TEXT, _INT, _REAL, _BOOL = "string", "Int64", "Float64", "boolean"
 NOISE_COLUMNS: dict[str, str] = {

@@ -10,7 +10,7 @@ import pandas as pd
 from analysis.load import Sweep
 from analysis.provenance import mixtures
 from analysis.scaling import SHARED_CORES
-from train.record import RunRecord
+from train.record.run import RunRecord
 
 NOTHING = "No planned cell has a usable record: nothing can be compared or concluded."
 #: How the most serious ones begin.

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations
 
-from train.record import RunRecord
+from train.record.run import RunRecord
 
 #: field of Provenance -> its name in the report
 _CODE = {"git_commit": "git commit", "git_dirty": "uncommitted changes", "image_digest": "image"}

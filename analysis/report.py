@@ -35,7 +35,7 @@ from analysis.tables import convergence_view, scaling_view
 from analysis.targets import targets_frame, targets_table, targets_view, with_clock
 from analysis.throughput import throughput_figure
 from analysis.trust import trust_table, trust_view
-from train.record import RunRecord
+from train.record.run import RunRecord
 
 ALL_GOOD, SOME_FAILED, UNDECIDED = 0, 1, 3
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from train.config import Target
-from train.record import EpochRecord, RunRecord, TargetOutcome
+from train.config.run import Target
+from train.record.run import EpochRecord, RunRecord, TargetOutcome
 
 
 def target_findings(record: RunRecord) -> Iterator[str]:

@@ -24,7 +24,7 @@ from analysis.display import (
 )
 from analysis.frames import frame, in_order
 from analysis.tables import ranks_column
-from train.record import RunRecord
+from train.record.run import RunRecord
 
 _TEXT, _INT, _REAL, _BOOL = "string", "Int64", "Float64", "boolean"
 _ABOUT: dict[str, str] = {

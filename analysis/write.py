@@ -12,7 +12,7 @@ from markupsafe import Markup, escape
 from analysis.notices import ALARM
 from analysis.plots import Figure, inline, standalone
 from analysis.report import Report
-from train.files import write_atomically
+from train.record.atomic import write_atomically
 
 FOLDER = "report"
 _TEMPLATES = Path(__file__).parent / "templates"

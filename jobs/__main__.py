@@ -29,7 +29,7 @@ from jobs.slurm.program import Wish
 from jobs.slurm.validate import Request, phases_named, validate
 from jobs.slurm.where import refuse_image, site_for
 from jobs.sweep import load_sweep
-from train.config import ConfigError
+from train.errors import ConfigError
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from train.config import RunConfig, Target
+from train.config.run import RunConfig, Target
 
 #: Said by the ids, or by ``batch``: what scaling fixes, the batch per rank or the global batch.
 _SAID = {"schema_version", "dataset", "model", "technique", "gpus", "seed", "batch_per_rank"}

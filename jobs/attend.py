@@ -18,11 +18,10 @@ from jobs.ranks import end_leftovers
 from jobs.settle import Begun, announce, is_good, over, reserve, settle
 from jobs.signs import Watch
 from jobs.stop import Reason
-from train.awake import Awake
-from train.config import RunConfig
-from train.plans import most_epochs
-from train.record import RECORD_NAME, RunError, Status, read_record
-from train.traces import (
+from train.config.plan import most_epochs
+from train.config.run import RunConfig
+from train.distributed.awake import Awake
+from train.record.cell_folder import (
     CHECKPOINT_NAME,
     EPOCHS_NAME,
     START_NAME,
@@ -31,6 +30,7 @@ from train.traces import (
     earlier_attempts,
     rank_file,
 )
+from train.record.run import RECORD_NAME, RunError, Status, read_record
 
 PROBE_NAME = ".probe"
 PROBE_BYTES = 64 * 1024

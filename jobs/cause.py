@@ -9,13 +9,19 @@ from pathlib import Path
 from jobs.ended import RankSet
 from jobs.signs import blame
 from jobs.stop import Reason
-from train.config import ConfigError
-from train.record import RunError, Status
-from train.traces import RankFailure, Unfinished, rank_file, read_failures, read_unfinished
+from train.errors import ConfigError
+from train.record.cell_folder import (
+    RankFailure,
+    UnfinishedNote,
+    rank_file,
+    read_failures,
+    read_unfinished,
+)
+from train.record.run import RunError, Status
 
 TAIL_LINES = 20
 TAIL_BYTES = 32 * 1024
-#: A rank's own watchdog ends it with this code (train.watchdog).
+#: A rank's own watchdog ends it with this code (train.distributed.watchdog).
 EXIT_STALLED = 75
 #: An error that a rank wrote this much before another was killed is no reaction to that.
 REACTION_S = 1.0
@@ -82,7 +88,7 @@ def _weak_sign(cell: Path, ranks: RankSet, failures: list[RankFailure]) -> RunEr
     return _error("all ranks ended well, yet there is no good record", "the ranks", cell, 0)
 
 
-def _unfinished(told: Unfinished) -> RunError:
+def _unfinished(told: UnfinishedNote) -> RunError:
     return RunError(
         what=f"stopped after epoch {told.epochs_done} of {told.epochs}, which is in the "
         f"checkpoint: {told.why}",

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from jobs.supervisor import ROOT
-from train.config import DATASETS, ConfigError, RunConfig
+from train.config.run import DATASETS, RunConfig
+from train.errors import ConfigError
 
 DataKey = tuple[str, int | None]
 

@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 from typing import IO
 
-from train.files import write_atomically
-from train.frozen import Frozen
+from train.config.frozen import Frozen
+from train.record.atomic import write_atomically
 
 #: A file changed this recently may change once more within one tick of its file system's clock.
 TICK_S = 2.0

@@ -19,9 +19,9 @@ from jobs.clock import clock
 from jobs.ledger import RUNNING, Standing
 from jobs.plan_view import common_start
 from jobs.signs import read_sign
-from train.plans import epochs_to_train
-from train.record import GOOD, EpochRecord
-from train.traces import EPOCHS_NAME
+from train.config.plan import epochs_to_train
+from train.record.cell_folder import EPOCHS_NAME
+from train.record.run import GOOD, EpochRecord
 
 PLAIN_PERIOD_S = 10.0
 #: More than two lines of epochs.jsonl.

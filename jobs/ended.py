@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from jobs.stop import Reason
-from train.traces import EXIT_UNFINISHED
+from train.record.cell_folder import EXIT_UNFINISHED
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from jobs.launch import CellTask, core_groups
 from jobs.ledger import BROKEN, FORCED, RUNNING, Standing, archive, conclude, stand
 from jobs.stop import Stop
 from jobs.submit import ask_to_end, local_executor, log_of, submit
-from train.traces import earlier_attempts
+from train.record.cell_folder import earlier_attempts
 
 POLL_S = 0.2
 #: Time for supervisors to end their ranks and leave their records.

@@ -14,8 +14,8 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from train.config import RunConfig
-from train.record import RECORD_NAME, RecordError, RunRecord, read_record
+from train.config.run import RunConfig
+from train.record.run import RECORD_NAME, RecordError, RunRecord, read_record
 
 
 class RateKey(NamedTuple):

@@ -16,8 +16,9 @@ from jobs.site import Site
 from jobs.slurm.image import BUILT, find_image
 from jobs.slurm.script import check_path
 from jobs.slurm.unit import container_at
-from train.config import FOLDER_PREFIX, ConfigError, RunConfig
-from train.source import git_state
+from train.config.run import FOLDER_PREFIX, RunConfig
+from train.errors import ConfigError
+from train.run.provenance import git_state
 
 RUNTIMES: tuple[Literal["apptainer", "singularity"], ...] = ("apptainer", "singularity")
 START_S = 120.0

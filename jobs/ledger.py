@@ -14,9 +14,11 @@ from jobs.lock import LOCK_NAME, hold, holder
 from jobs.ranks import end_leftovers
 from jobs.settle import is_good, is_unsettled, settle_lost, settle_unstarted
 from jobs.sweep import Sweep
-from train.config import ConfigError, RunConfig
-from train.files import write_atomically
-from train.record import (
+from train.config.run import RunConfig
+from train.errors import ConfigError
+from train.record.atomic import write_atomically
+from train.record.cell_folder import CHECKPOINT_NAME, CONFIG_NAME, earlier_attempts
+from train.record.run import (
     GOOD,
     MANIFEST_NAME,
     RECORD_NAME,
@@ -25,7 +27,6 @@ from train.record import (
     SweepManifest,
     read_own_record,
 )
-from train.traces import CHECKPOINT_NAME, CONFIG_NAME, earlier_attempts
 
 #: Ended by something outside the run, so its checkpoint is worth going on from.
 INTERRUPTED = frozenset({"cancelled", "timeout", "preempted", "lost"})

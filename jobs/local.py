@@ -23,7 +23,7 @@ from jobs.standing import say_results, say_standing
 from jobs.stop import stopped_by_signals
 from jobs.supervisor import ROOT
 from jobs.sweep import SWEEPS, Sweep
-from train.config import RunConfig
+from train.config.run import RunConfig
 
 
 def plan_here(wanted: Sweep, results: Path, machine: Machine) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TextIO
 
-from train.config import ConfigError
+from train.errors import ConfigError
 
 LOCK_NAME = ".running"
 POLL_S = 0.1

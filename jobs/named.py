@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jobs.suggest import unknown
-from train.config import ConfigError
+from train.errors import ConfigError
 
 SUFFIXES = (".yaml", ".yml")
 

@@ -12,7 +12,7 @@ import typer
 
 from jobs.engine import Interrupted
 from jobs.supervisor import ROOT
-from train.config import ConfigError
+from train.errors import ConfigError
 
 EXIT_CELL_FAILED, EXIT_REQUEST, EXIT_UNDECIDED, EXIT_INTERRUPTED = 1, 2, 3, 130
 RESULTS, DATA, STORE = ROOT / "results", ROOT / ".data", ROOT / ".data" / "prepared"

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from jobs.apart import apart
 from jobs.estimate import Rates, estimate
-from train.config import ConfigError, RunConfig
-from train.plans import plan_of
-from train.schedule import RunPlan
+from train.config.plan import RunPlan, plan_of
+from train.config.run import RunConfig
+from train.errors import ConfigError
 
 #: (data set, image size) -> training images there are
 Facts = Mapping[tuple[str, int | None], int]

@@ -10,9 +10,10 @@ from pathlib import Path
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from jobs.cause import tail_of
-from train.config import RunConfig
-from train.files import write_atomically
-from train.record import (
+from train.config.run import RunConfig
+from train.record.atomic import write_atomically
+from train.record.cell_folder import earlier_attempts, ended_record
+from train.record.run import (
     GOOD,
     RECORD_NAME,
     OtherCell,
@@ -22,7 +23,6 @@ from train.record import (
     read_own_record,
     write_record,
 )
-from train.traces import earlier_attempts, ended_record
 
 #: There while a start runs, so also when its supervisor was killed.
 ATTEMPT_NAME = "attempt.json"
@@ -63,7 +63,7 @@ def settle(
     ended_at: datetime | None = None,
 ) -> None:
     """Write the record of the last start in the room that it reserved; kept are a good record, and
-    one that nobody here could see (:func:`train.record.write_record`).
+    one that nobody here could see (:func:`train.record.run.write_record`).
 
     Raises:
         OSError: not even the record can be written.

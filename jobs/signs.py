@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jobs.stop import Reason
-from train.awake import Awake
-from train.traces import rank_file
+from train.distributed.awake import Awake
+from train.record.cell_folder import rank_file
 
 #: A rank that wrote nothing for this long before a hang was noticed is stopped or gone.
 SILENT_S = 3.0

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from train.frozen import Frozen
+from train.config.frozen import Frozen
 
 #: How a job asks for GPUs; ``none``: ranks compute on CPU cores.
 GpuRequest = Literal["none", "gres", "gpus-per-node", "gpus-per-task"]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from types import FrameType
 
-from train.record import Status
+from train.record.run import Status
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -15,7 +15,7 @@ import submitit
 from jobs.launch import CellTask
 from jobs.stop import held_back
 from jobs.supervisor import ROOT, run_cell
-from train.config import ConfigError
+from train.errors import ConfigError
 
 #: submitit's local jobs end after 2 minutes otherwise; the supervisor has its own clock.
 _NO_LIMIT_MIN = 60 * 24 * 30

@@ -20,9 +20,9 @@ from jobs.lock import hold
 from jobs.ranks import Ranks, end_leftovers
 from jobs.settle import is_good, settle_lost
 from jobs.stop import stopped_by_signals
-from train.awake import Awake
-from train.config import RunConfig, load_config
-from train.traces import CONFIG_NAME, rank_file
+from train.config.run import RunConfig, load_config
+from train.distributed.awake import Awake
+from train.record.cell_folder import CONFIG_NAME, rank_file
 
 ROOT = Path(__file__).resolve().parent.parent
 

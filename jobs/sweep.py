@@ -20,7 +20,8 @@ from jobs.named import find_file
 from jobs.parts import finding
 from jobs.techniques import PARAMETERS, TECHNIQUES_FILE, TechniqueRow, load_techniques
 from jobs.yamlfile import load_yaml
-from train.config import ConfigError, RunConfig
+from train.config.run import RunConfig
+from train.errors import ConfigError
 
 SWEEPS = Path(__file__).with_name("sweeps")
 _REQUIRED = ("dataset", "model", "technique", "gpus", "epochs")

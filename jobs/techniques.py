@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from jobs.parts import findings, parts_of
 from jobs.suggest import unknown
 from jobs.yamlfile import Document, load_yaml
-from train.technique import Technique
+from train.config.technique import Technique
 
 TECHNIQUES_FILE = Path(__file__).with_name("techniques.yaml")
 #: Fields that a row gives and a sweep may set anew; the name is the row's, the batch the sweep's.

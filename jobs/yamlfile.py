@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import yaml
 
-from train.config import ConfigError
+from train.errors import ConfigError
 
 MAX_BYTES = 1_000_000
 #: Values after aliases are followed: nine lines of aliases can stand for a billion.

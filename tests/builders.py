@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from train.config import RunConfig
-from train.record import (
+from train.config.run import RunConfig
+from train.config.technique import Technique
+from train.record.run import (
     Attempt,
     DataRecord,
     EpochRecord,
@@ -16,7 +17,6 @@ from train.record import (
     World,
     null_paths,
 )
-from train.technique import Technique
 
 BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from train.record import RunRecord, read_record
+from train.record.run import RunRecord, read_record
 
 ROOT = Path(__file__).resolve().parent.parent
 

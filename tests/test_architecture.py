@@ -16,10 +16,9 @@ ROOT = Path(__file__).resolve().parent.parent
 PARTS = ("jobs", "train", "analysis")
 #: What the other parts may use of train: the contracts, the files that carry them, the clock.
 CONTRACT = {
-    "train.config", "train.frozen", "train.technique", "train.schedule", "train.plans",
-    "train.record", "train.files", "train.traces", "train.preflight_report", "train.source",
-    "train.interconnect.record", "train.interconnect.suspects",
-    "train.collectives.record", "train.facts.record", "train.awake",
+    "train.errors", "train.config", "train.record", "train.run.provenance",
+    "train.distributed.awake", "train.distributed.preflight.report", "train.interconnect.record",
+    "train.interconnect.collectives.record", "train.interconnect.facts.record",
 }  # fmt: skip
 HEAVY = {"tensorflow", "tensorflow_addons", "horovod", "keras"}
 FORBIDDEN = {
@@ -59,9 +58,37 @@ def test_only_the_contracts_of_train(part: str) -> None:
         for name in imports(file):
             if name == "train" or name.startswith("train."):
                 first = name.split(".")
-                assert {".".join(first[:2]), ".".join(first[:3])} & CONTRACT, (
+                assert {".".join(first[:end]) for end in (2, 3, 4)} & CONTRACT, (
                     f"{file.relative_to(ROOT)}: {name}"
                 )
+
+
+#: Rooms of train, lowest first: a room imports from those on lower floors only.
+FLOORS = (
+    {"errors", "arguments"},
+    {"config"},
+    {"record", "optimizers", "data"},
+    {"distributed", "models"},
+    {"step", "interconnect"},
+    {"trainer"},
+    {"run"},
+    {"__main__", "schemas", "bench_ghost"},
+)
+
+
+def test_rooms_of_train_import_downwards_only() -> None:
+    floor = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
+    for file in sources("train"):
+        room = file.relative_to(ROOT / "train").parts[0].removesuffix(".py")
+        for name in imports(file):
+            if name.startswith("train.") and (below := name.split(".")[1]) != room:
+                assert floor[below] < floor[room], f"{file.relative_to(ROOT)}: {name}"
+
+
+def test_a_folder_of_train_can_be_seen_at_once() -> None:
+    for folder in {file.parent for file in sources("train")}:
+        seen = [e for e in folder.iterdir() if not e.name.startswith("__")]
+        assert len(seen) <= 14, f"{folder.relative_to(ROOT)} shows {len(seen)} entries"
 
 
 def test_few_files_know_submitit() -> None:
@@ -78,7 +105,8 @@ def test_arrow_check_would_see_a_violation(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "module",
-    ["train.config", "train.schedule", "train.record", "train.traces", "train.data.prepare",
+    ["train.config.run", "train.config.plan", "train.record.run", "train.record.cell_folder",
+     "train.data.prepare",
      "jobs.__main__", "analysis.__main__"],
 )  # fmt: skip
 def test_login_side_loads_no_tensorflow(module: str) -> None:

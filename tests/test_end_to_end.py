@@ -22,7 +22,7 @@ from tests.sweeps import (
     rank_process,
     wait_until,
 )
-from train.record import read_record
+from train.record.run import read_record
 
 # one worker, so that the whole sweep is trained once
 pytestmark = [pytest.mark.ranks2, pytest.mark.xdist_group("end_to_end")]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.measured import MEASURED, PAGE, PAIRS, side_by_side, sweeps, table
-from train.config import RunConfig
-from train.record import read_record
+from train.config.run import RunConfig
+from train.record.run import read_record
 
 EACH = pytest.mark.parametrize("sweep", sweeps(), ids=lambda folder: folder.name)
 

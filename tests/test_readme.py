@@ -17,7 +17,7 @@ import pytest
 from analysis.load import load_sweep
 from analysis.report import build_report
 from tests.measured import MEASURED, headline
-from train.record import read_record
+from train.record.run import read_record
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "results" / "README.md"]

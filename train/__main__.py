@@ -11,11 +11,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from train.arguments import positive
-from train.budget import Budget
-from train.config import ConfigError, RunConfig, load_config
-from train.failure import describe, headline, leave, leave_record
-from train.launch import Launch, read_launch
-from train.record import (
+from train.config.run import RunConfig, load_config
+from train.distributed.failure import describe, headline, leave, leave_record
+from train.distributed.launch import Launch, read_launch
+from train.distributed.watchdog import Watchdog
+from train.errors import ConfigError, Unfinished, WorldError
+from train.record.cell_folder import EXIT_UNFINISHED, STOP_NAME, forget_earlier, rank_file
+from train.record.run import (
     GOOD,
     RECORD_NAME,
     OtherCell,
@@ -25,14 +27,8 @@ from train.record import (
     Status,
     read_own_record,
 )
-from train.task import Task, Unfinished, WorldError
-from train.traces import (
-    EXIT_UNFINISHED,
-    STOP_NAME,
-    forget_earlier,
-    rank_file,
-)
-from train.watchdog import Watchdog
+from train.run.task import Task
+from train.trainer.budget import Budget
 
 EXIT_FAILED, EXIT_REQUEST, EXIT_INTERRUPTED = 1, 2, 130
 DEFAULT_DATA = Path(__file__).resolve().parent.parent / ".data"
@@ -147,7 +143,7 @@ def _run(config: RunConfig, launch: Launch, task: Task, stall_s: float) -> int:
     try:
         with Watchdog(beats, stall_s, launch.supervisor, failed) as watchdog:
             # here, so that a broken installation leaves a record, too
-            from train.session import run_session  # noqa: PLC0415
+            from train.run.session import run_session  # noqa: PLC0415
 
             run_session(config, launch, task, watchdog)
         return 0

@@ -19,9 +19,9 @@ from typing import NamedTuple
 import numpy as np
 
 from train.arguments import positive
-from train.config import RunConfig
-from train.graph import graph
-from train.technique import Technique
+from train.config.run import RunConfig
+from train.config.technique import Technique
+from train.models.layers import graph
 
 GHOSTS = (256, 128, 64, 32)  # 32 is that of techniques.yaml
 BOUND = 1.3
@@ -70,8 +70,8 @@ def train_step(batch: int, ghost: int | None) -> Step:
     """Forward, backward and an SGD update of resnet_mini on one fixed batch of random images."""
     import tensorflow as tf  # noqa: PLC0415
 
-    from train.layers import StepSeed  # noqa: PLC0415
-    from train.models import build_model  # noqa: PLC0415
+    from train.models.layers import StepSeed  # noqa: PLC0415
+    from train.models.networks import build_model  # noqa: PLC0415
 
     kind = "batch_norm" if ghost is None else "ghost_batch_norm"
     technique = Technique.model_validate(

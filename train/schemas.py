@@ -10,12 +10,12 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from train.collectives.record import Collectives
-from train.config import RunConfig
-from train.facts.record import NodeFacts
-from train.files import write_atomically
+from train.config.run import RunConfig
+from train.interconnect.collectives.record import Collectives
+from train.interconnect.facts.record import NodeFacts
 from train.interconnect.record import JobNote, Tournament
-from train.record import RunRecord
+from train.record.atomic import write_atomically
+from train.record.run import RunRecord
 
 SCHEMAS: dict[str, type[BaseModel]] = {
     "run_config": RunConfig,

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.interconnect.finding import Finding
-from train.collectives.record import WAYS, Collectives, Point, Series, factor
+from train.interconnect.collectives.record import WAYS, Collectives, Point, Series, factor
 
 #: From so many samples on the 99th percentile is another one than the largest.
 ENOUGH_FOR_P99 = 100

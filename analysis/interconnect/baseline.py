@@ -14,10 +14,10 @@ from pydantic import AwareDatetime, Field, ValidationError
 from analysis.interconnect.bandwidth import through_ports
 from analysis.interconnect.nodes import differences
 from analysis.interconnect.run import Run, RunError
-from train.collectives.record import Collectives, Way
-from train.files import write_atomically
-from train.frozen import Frozen
+from train.config.frozen import Frozen
+from train.interconnect.collectives.record import Collectives, Way
 from train.interconnect.record import Tournament
+from train.record.atomic import write_atomically
 
 #: Sender and receiver -> bit/s, its samples.
 PairsRates = dict[tuple[str, str], tuple[float, ...]]

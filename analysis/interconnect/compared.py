@@ -26,7 +26,7 @@ from analysis.interconnect.finding import Finding, Weight
 from analysis.interconnect.run import Run
 from analysis.interconnect.uplinks import is_across
 from analysis.model.fit import resampled_medians
-from train.collectives.record import WAYS, Collectives
+from train.interconnect.collectives.record import WAYS, Collectives
 from train.interconnect.record import LEAST, Tournament
 
 #: A median pair below this share of the baseline is a fault, where the interval says so, too.

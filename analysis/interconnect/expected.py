@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from train.facts.record import NodeFacts
+from train.interconnect.facts.record import NodeFacts
 
 COLLECTIVE = 0.80
 _OVERHEAD = 1538 - 1500  # Ethernet's own, gap and preamble included

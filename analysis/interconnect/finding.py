@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from train.frozen import Frozen
+from train.config.frozen import Frozen
 
 #: fault: the network's. open: may be one, but this run cannot tell. remark: good to know.
 Weight = Literal["fault", "open", "remark"]

@@ -7,7 +7,7 @@ import pandas as pd
 from analysis.model.costs import ring
 from analysis.model.fit import Timed
 from analysis.model.segments import Segments, fit_segments, foretell
-from train.collectives.record import Collectives, Way
+from train.interconnect.collectives.record import Collectives, Way
 
 #: All sizes are fitted; from this one on bandwidth decides the time, and errors are told apart.
 LARGE = 1 << 16

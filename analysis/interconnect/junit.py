@@ -15,7 +15,7 @@ from analysis.interconnect.bandwidth import series_findings
 from analysis.interconnect.finding import Finding
 from analysis.interconnect.run import Run
 from analysis.interconnect.verdict import Verdict
-from train.collectives.record import Series
+from train.interconnect.collectives.record import Series
 from train.interconnect.record import ALL_PAIRS
 
 _TAG = {"fault": "failure", "open": "error"}

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from analysis.interconnect.finding import Finding, Weight
-from train.facts.record import NodeFacts
+from train.interconnect.facts.record import NodeFacts
 
 #: A node that differs in one of these is a fault of the network's set-up, not a curiosity.
 _GRAVE = ("MTU", "speed, Mbit/s", "duplex")

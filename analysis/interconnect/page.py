@@ -26,8 +26,8 @@ from analysis.interconnect.units import bits
 from analysis.interconnect.verdict import Verdict
 from analysis.plots import Figure, inline, standalone
 from analysis.write import csv_text
-from train.collectives.record import WAYS
-from train.files import write_atomically
+from train.interconnect.collectives.record import WAYS
+from train.record.atomic import write_atomically
 
 VERDICT_NAME = "verdict.json"
 _TEMPLATES = Path(__file__).parent.parent / "templates"

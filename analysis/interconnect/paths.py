@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from analysis.interconnect.finding import Finding
-from train.facts.record import NodeFacts
+from train.interconnect.facts.record import NodeFacts
 from train.interconnect.record import Tournament
 
 #: Seconds; logs and time stamps of files are put in the wrong order by more. Munge refuses at 300.

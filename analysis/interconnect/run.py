@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from train.collectives.record import COLLECTIVES_NAME, Collectives
-from train.facts.record import FACTS_GLOB, NodeFacts
+from train.interconnect.collectives.record import COLLECTIVES_NAME, Collectives
+from train.interconnect.facts.record import FACTS_GLOB, NodeFacts
 from train.interconnect.record import JOB_NAME, TOURNAMENT_NAME, JobNote, Tournament
 
 _Model = TypeVar("_Model", bound=BaseModel)

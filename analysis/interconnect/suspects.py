@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from analysis.interconnect.finding import Finding
 from analysis.interconnect.uplinks import ALL, is_across
-from train.interconnect.record import Retest, Tournament
-from train.interconnect.suspects import Suspect
+from train.interconnect.record import Retest, Suspect, Tournament
 
 
 def suspect_findings(found: Tournament) -> Iterator[Finding]:

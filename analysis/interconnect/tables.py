@@ -21,7 +21,7 @@ from analysis.interconnect.run import Run
 from analysis.interconnect.units import bits, seconds, size
 from analysis.model.fit import WORST
 from analysis.model.segments import Segments
-from train.collectives.record import WAYS, Collectives
+from train.interconnect.collectives.record import WAYS, Collectives
 from train.interconnect.record import Tournament
 
 

@@ -18,7 +18,7 @@ from analysis.interconnect.paths import path_findings
 from analysis.interconnect.run import Run
 from analysis.interconnect.suspects import suspect_findings
 from analysis.interconnect.uplinks import TWO_LEAVES, uplink_findings
-from train.frozen import Frozen
+from train.config.frozen import Frozen
 from train.interconnect.record import GAVE_UP, Measurement, Step, Tournament
 
 Status = Literal["PASS", "FAIL", "UNDECIDED"]

@@ -14,8 +14,8 @@ from jobs.slurm.commands import SlurmError, run
 from jobs.slurm.unit import UnitTask
 from jobs.slurm.verdict import NOT_LAUNCHED
 from jobs.stop import Stop
-from train.record import RECORD_NAME, RecordError, read_record
-from train.traces import earlier_attempts
+from train.record.cell_folder import earlier_attempts
+from train.record.run import RECORD_NAME, RecordError, read_record
 
 #: A job that is requeued over and over without end is a fault; a long cell needs a few.
 MOST_RESTARTS = 100

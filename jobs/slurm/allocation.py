@@ -13,7 +13,7 @@ from types import FrameType
 
 from jobs.slurm.commands import SlurmError, run
 from jobs.stop import Reason, Stop
-from train.record import Status
+from train.record.run import Status
 
 #: Signals reach ranks and supervisor in any order; the other one gets this long.
 PATIENCE_S = 4.0

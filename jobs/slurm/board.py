@@ -29,7 +29,7 @@ from jobs.slurm.status import (
     survey_places,
     survey_slurm,
 )
-from train.record import GOOD
+from train.record.run import GOOD
 
 PLAIN_PERIOD_S = 30.0
 #: Different reasons and cells that are spelled out below a table.

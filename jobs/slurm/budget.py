@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from jobs.site import Site
 from jobs.slurm.shape import Shape
 from jobs.slurm.units import Array
-from train.config import ConfigError
+from train.errors import ConfigError
 
 #: An estimate is trusted this far: queues differ, nodes differ, and cells are restarted.
 MARGIN = 1.5

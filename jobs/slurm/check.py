@@ -21,7 +21,7 @@ from jobs.slurm.facts import (
 )
 from jobs.slurm.shape import Shape
 from jobs.suggest import unknown
-from train.config import ConfigError
+from train.errors import ConfigError
 
 
 def check_site(

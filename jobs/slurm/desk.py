@@ -32,7 +32,7 @@ from jobs.slurm.shape import Shape
 from jobs.slurm.status import as_json, read_life, survey_slurm
 from jobs.slurm.where import become_owner
 from jobs.sweep import Sweep
-from train.config import ConfigError
+from train.errors import ConfigError
 
 OTHER_LINES = 16
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from train.config import ConfigError
+from train.errors import ConfigError
 
 #: Runs one of Slurm's programs and returns what it printed.
 Ask = Callable[[Sequence[str]], str]

@@ -19,7 +19,7 @@ from jobs.slurm.facts import (
     read_config,
     read_sinfo,
 )
-from train.config import ConfigError
+from train.errors import ConfigError
 
 #: Of one job, where the partition allows more: enough for most cells, short enough to start soon.
 _TIME_MIN = 240

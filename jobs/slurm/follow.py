@@ -20,7 +20,7 @@ from jobs.slurm.notes import RunNote, read_notes
 from jobs.slurm.queue import JobState, query
 from jobs.slurm.reasons import in_words
 from jobs.stop import Stop
-from train.config import RunConfig
+from train.config.run import RunConfig
 
 POLL_S = 3.0
 WAIT_S = 2.0  # between two looks at one job

@@ -26,7 +26,8 @@ from jobs.slurm.send import Sending, plan_arrays, unit_task
 from jobs.slurm.supervise import launch
 from jobs.slurm.units import Array
 from jobs.supervisor import ROOT
-from train.config import ConfigError, RunConfig
+from train.config.run import RunConfig
+from train.errors import ConfigError
 
 #: Stands for what is known only when it is submitted.
 RUN, JOB = "RUN", "JOB"

@@ -10,7 +10,7 @@ from typing import Literal
 
 from jobs.slurm.commands import Answer, SlurmError, ask
 from jobs.slurm.queue import ENDED, FIELD
-from train.record import Status
+from train.record.run import Status
 
 NO_ACCOUNTING = "accounting storage is disabled"
 #: Arrays that scontrol is asked about one by one; of more, all jobs that it knows in one call.

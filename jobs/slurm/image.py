@@ -12,7 +12,7 @@ from jobs.container import NO_IMAGE
 from jobs.digest import Digest, FileMark, digest_of
 from jobs.site import Site
 from jobs.slurm.script import check_path
-from train.config import ConfigError
+from train.errors import ConfigError
 
 BUILT = ("cpu", "gpu")
 #: A SIF file begins with a header of this size: a line that makes it executable, its mark, ...

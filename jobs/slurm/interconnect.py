@@ -14,8 +14,8 @@ from jobs.site import Site
 from jobs.slurm.shape import Shape
 from jobs.slurm.step import GLOO, step_argv, step_environment
 from jobs.slurm.unit import container_at
-from train.facts.record import When
-from train.frozen import Frozen
+from train.config.frozen import Frozen
+from train.interconnect.facts.record import When
 from train.interconnect.record import PHASES, Phase
 
 #: A node that fails is a finding: neither the job nor its step may end with it.
@@ -26,7 +26,8 @@ START_S = 60
 START_NODE_S = 0.1
 #: A pair's connection, pings, check and pauses, on top of its samples; measured at about 0.4 s.
 PAIR_S = 0.6
-#: A measurement that does not get on is given up after this time (train.interconnect.stream).
+#: A measurement that does not get on is given up after this time
+#: (train.interconnect.measure.stream).
 PAIR_GIVEN_UP_S = 80
 #: More nodes than this meet only so many partners (train.interconnect.record).
 ALL_PAIRS, PARTNERS = 128, 8
@@ -76,8 +77,8 @@ def tournament_limit_s(task: InterconnectTask) -> float:
 
 
 def collectives_s(ranks: int) -> float:
-    """About what the collectives take (train.collectives.plan): 28 series and those of fewer ranks,
-    which are no more than 7 and the powers of two above."""
+    """About what the collectives take (train.interconnect.collectives.plan): 28 series and those of
+    fewer ranks, which are no more than 7 and the powers of two above."""
     fewer = min(ranks, 8) + max(0, math.ceil(math.log2(max(ranks, 1))) - 3)
     return IMPORT_S + SERIES_S * (28 + 2 * fewer)
 
@@ -135,7 +136,7 @@ def launch_line(
         case "preflight":
             # of the node itself: its tools are not in the image
             container = container_at(task.site, NO_IMAGE, ())
-            rank = [sys.executable, "-m", "train.facts", *rank, "--when", when]
+            rank = [sys.executable, "-m", "train.interconnect.facts", *rank, "--when", when]
         case "tournament":
             rank = [python, "-m", "train.interconnect", *rank]
             rank += ["--samples", str(task.samples), "--sample-s", f"{task.sample_s:g}"]
@@ -144,7 +145,7 @@ def launch_line(
         case "collectives":
             # as training does
             site, shape, all_end = training, Shape(task.nodes, task.ranks_per_node), True
-            rank = [python, "-m", "train.collectives", *rank]
+            rank = [python, "-m", "train.interconnect.collectives", *rank]
     rendezvous = meeting if task.site.mpi == GLOO else None
     settings = step_environment(site, container, root=Path(task.root), rendezvous=rendezvous)
     logs = folder / "logs" / phase

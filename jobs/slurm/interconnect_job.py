@@ -23,9 +23,8 @@ from jobs.slurm.ranks import GRACE_S, SRUN_LOG, StepRanks
 from jobs.slurm.step import rank_base
 from jobs.slurm.where import asker
 from jobs.stop import Reason, Stop, stopped_by_signals
-from train.config import ConfigError
-from train.facts.record import When
-from train.files import write_atomically
+from train.errors import ConfigError
+from train.interconnect.facts.record import When
 from train.interconnect.record import (
     EXIT_NOT_MET,
     GAVE_UP,
@@ -37,6 +36,7 @@ from train.interconnect.record import (
     Step,
     Trouble,
 )
+from train.record.atomic import write_atomically
 
 
 def run_interconnect(told: dict[str, Any]) -> None:

@@ -19,9 +19,9 @@ from jobs.slurm.preflight import FOLDER_NAME, PreflightReport, read_preflight
 from jobs.slurm.queue import JobState
 from jobs.slurm.submit import log_name
 from jobs.submit import FOLDER_NAME as SUBMITIT
-from train.config import RunConfig
-from train.files import forget_absent
-from train.record import GOOD, RECORD_NAME, RecordError, Status, read_record
+from train.config.run import RunConfig
+from train.record.atomic import forget_absent
+from train.record.run import GOOD, RECORD_NAME, RecordError, Status, read_record
 
 #: How long a job must be gone before its cells are given records here: what its supervisor wrote
 #: last may take a moment to be seen through a network file system.

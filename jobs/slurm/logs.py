@@ -12,10 +12,10 @@ from jobs.display import of_all
 from jobs.slurm.ranks import SRUN_LOG
 from jobs.slurm.submit import log_name
 from jobs.submit import FOLDER_NAME as SUBMITIT
-from train.config import ConfigError
-from train.plans import epochs_to_train
-from train.record import RECORD_NAME, RecordError, RunRecord, read_record
-from train.traces import read_failures
+from train.config.plan import epochs_to_train
+from train.errors import ConfigError
+from train.record.cell_folder import read_failures
+from train.record.run import RECORD_NAME, RecordError, RunRecord, read_record
 
 MAX_NAMED = 12
 

@@ -15,7 +15,7 @@ from jobs.slurm.inventory import submitted_cells, take
 from jobs.slurm.notes import adopt, read_notes
 from jobs.slurm.queue import JobState, query
 from jobs.slurm.status import CellState, read_life, seconds_of, survey_places, survey_slurm
-from train.config import RunConfig
+from train.config.run import RunConfig
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from jobs.slurm.commands import SlurmError
 from jobs.slurm.facts import Ask, out_of_use
 from jobs.suggest import nearest
-from train.config import ConfigError
+from train.errors import ConfigError
 
 ALL_NODES = ("sinfo", "--noheader", "--all", "--Node", "--format=%N")
 #: For others than who reserved them.

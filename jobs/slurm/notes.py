@@ -14,8 +14,8 @@ from pathlib import Path
 from pydantic import AwareDatetime, Field, ValidationError
 
 from jobs.slurm.queue import JobState
-from train.files import write_atomically
-from train.frozen import Frozen
+from train.config.frozen import Frozen
+from train.record.atomic import write_atomically
 
 FOLDER_NAME = ".slurm"
 PREFLIGHT = "preflight"

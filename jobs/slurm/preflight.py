@@ -33,10 +33,10 @@ from jobs.slurm.step import (
 from jobs.slurm.unit import container_at
 from jobs.slurm.verdict import container_failure
 from jobs.stop import Reason, stopped_by_signals
-from train.config import FOLDER_PREFIX
-from train.files import write_atomically
-from train.frozen import Frozen
-from train.preflight_report import RankPreflight, problems, read_reports
+from train.config.frozen import Frozen
+from train.config.run import FOLDER_PREFIX
+from train.distributed.preflight.report import RankPreflight, problems, read_reports
+from train.record.atomic import write_atomically
 
 FOLDER_NAME = "preflight"
 REPORT_NAME = "report.json"
@@ -164,7 +164,15 @@ def _launch(
     ours = (task.root, task.data, task.store, task.results, *task.folders)
     container = container_at(site, task.image, ours)
     python = sys.executable if task.image == NO_IMAGE else IMAGE_PYTHON
-    rank = [python, "-m", "train.preflight", "--out", str(folder), "--world", str(shape.size)]
+    rank = [
+        python,
+        "-m",
+        "train.distributed.preflight",
+        "--out",
+        str(folder),
+        "--world",
+        str(shape.size),
+    ]
     rank += ["--data", task.data, "--limit-s", str(site.preflight_s)]
     rank += ["--store", task.store]
     if task.folders:

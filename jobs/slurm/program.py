@@ -38,8 +38,9 @@ from jobs.standing import say_results, say_standing
 from jobs.stop import stopped_by_signals
 from jobs.supervisor import ROOT
 from jobs.sweep import Sweep
-from train.config import FOLDER_PREFIX, ConfigError, RunConfig
-from train.source import git_state
+from train.config.run import FOLDER_PREFIX, RunConfig
+from train.errors import ConfigError
+from train.run.provenance import git_state
 
 PATIENCE_S = 60.0
 

@@ -13,7 +13,7 @@ from submitit.slurm.slurm import _make_sbatch_string
 
 from jobs.site import Site
 from jobs.slurm.units import Array
-from train.config import ConfigError
+from train.errors import ConfigError
 
 
 def job_name(sweep: str, folder: Path) -> str:

@@ -18,7 +18,7 @@ from jobs.slurm.submit import submit_array
 from jobs.slurm.supervise import run_unit
 from jobs.slurm.unit import UnitTask
 from jobs.slurm.units import Array, Unit, arrays_of, units_of, waves
-from train.record import RECORD_NAME
+from train.record.run import RECORD_NAME
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from jobs.site import Site
-from train.config import ConfigError
+from train.errors import ConfigError
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ from jobs.slurm.inventory import Place, Submitted
 from jobs.slurm.notes import RunNote, jobs_of
 from jobs.slurm.queue import JobState
 from jobs.slurm.reasons import in_words
-from train.plans import epochs_to_train
-from train.record import GOOD, RECORD_NAME, EpochRecord, RecordError, Status, read_record
+from train.config.plan import epochs_to_train
+from train.record.run import GOOD, RECORD_NAME, EpochRecord, RecordError, Status, read_record
 
 #: What a cell does that has no record of its last start yet.
 WAITING, STARTING, ENDING, NOT_SUBMITTED = "waiting", "starting", "ending", "not submitted"

@@ -9,7 +9,7 @@ from jobs.options import say
 from jobs.slurm.gate import hold_by_preflight, largest
 from jobs.slurm.inventory import report_of
 from jobs.slurm.send import Sending, plan_arrays, send
-from train.config import RunConfig
+from train.config.run import RunConfig
 
 
 @dataclass

@@ -40,11 +40,11 @@ from jobs.slurm.step import (
 from jobs.slurm.unit import UnitTask, is_older
 from jobs.slurm.verdict import verdict
 from jobs.stop import Reason, Stop, stopped_by_signals
-from train.awake import Awake
-from train.config import RunConfig, load_config
-from train.record import GOOD, RECORD_NAME, RecordError, read_record
-from train.source import git_state
-from train.traces import CONFIG_NAME, STOP_NAME, earlier_attempts, read_epochs
+from train.config.run import RunConfig, load_config
+from train.distributed.awake import Awake
+from train.record.cell_folder import CONFIG_NAME, STOP_NAME, earlier_attempts, read_epochs
+from train.record.run import GOOD, RECORD_NAME, RecordError, read_record
+from train.run.provenance import git_state
 
 EXIT_CELL_FAILED = 1
 

@@ -10,7 +10,7 @@ from pydantic import AwareDatetime
 from jobs.container import Container
 from jobs.digest import FileMark
 from jobs.site import Site
-from train.frozen import Frozen
+from train.config.frozen import Frozen
 
 
 class UnitTask(Frozen):

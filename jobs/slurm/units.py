@@ -15,7 +15,8 @@ from typing import NamedTuple, TypeVar
 
 from jobs.site import Site
 from jobs.slurm.shape import Shape, shape_of
-from train.config import ConfigError, RunConfig
+from train.config.run import RunConfig
+from train.errors import ConfigError
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)

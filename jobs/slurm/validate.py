@@ -25,7 +25,7 @@ from jobs.slurm.where import asker
 from jobs.submit import FOLDER_NAME as SUBMITIT
 from jobs.suggest import unknown
 from jobs.supervisor import ROOT
-from train.config import ConfigError
+from train.errors import ConfigError
 from train.interconnect.record import JOB_NAME, PHASES, Phase
 
 FOLDER_NAME = "interconnect"

@@ -8,8 +8,8 @@ from jobs.cause import tail_of
 from jobs.slurm.allocation import Allocation, not_answering
 from jobs.slurm.ranks import StepRanks
 from jobs.slurm.steplog import SLURMSTEPD
-from train.record import RunError, Status
-from train.traces import rank_file, read_failures
+from train.record.cell_folder import rank_file, read_failures
+from train.record.run import RunError, Status
 
 #: Where an error is from when no rank was even started.
 NOT_LAUNCHED = "srun"

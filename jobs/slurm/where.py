@@ -14,8 +14,8 @@ from jobs.sites import AUTO, LOCAL, SITES, NamedSite, load_site, site_names
 from jobs.slurm.commands import SlurmError, ask
 from jobs.slurm.find import find_site
 from jobs.supervisor import ROOT
-from train.config import ConfigError
-from train.files import write_atomically
+from train.errors import ConfigError
+from train.record.atomic import write_atomically
 
 PATIENCE_S = 60.0
 #: Either of them, even where this user may not run it, is a sign of Slurm; another package has a

@@ -7,9 +7,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from train.config import RunConfig
-from train.optimizer_config import Sgd
-from train.record import (
+from train.config.optimizer import Sgd
+from train.config.plan import RunPlan
+from train.config.run import RunConfig
+from train.config.schedule import Constant
+from train.config.technique import Technique
+from train.record.run import (
     Attempt,
     DataRecord,
     EpochRecord,
@@ -25,9 +28,6 @@ from train.record import (
     World,
     null_paths,
 )
-from train.schedule import RunPlan
-from train.schedule_config import Constant
-from train.technique import Technique
 
 START = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)
 TRAIN_IMAGES = 320

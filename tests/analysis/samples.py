@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.analysis.builders import config, failed, record, technique, write_sweep
-from train.config import Target
-from train.record import (
+from train.config.run import Target
+from train.config.schedule import CropFlip, Grow
+from train.record.run import (
     Classification,
     ClassScore,
     NoiseScale,
@@ -14,7 +15,6 @@ from train.record import (
     TargetOutcome,
     TrustRatios,
 )
-from train.schedule_config import CropFlip, Grow
 
 HOSTILE = "rank 1 said <script>alert('x')</script> | & **died** [here](http://evil.example)"
 ACCURACIES = {

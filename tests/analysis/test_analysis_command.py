@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 from analysis.__main__ import app
 from tests.analysis.builders import config, failed, record, write_sweep
 from tests.analysis.samples import good_sweep, mixed_sweep, rich_sweep
-from train.record import Classification, ClassScore
+from train.record.run import Classification, ClassScore
 
 
 def call(*words: object) -> Result:

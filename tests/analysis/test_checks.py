@@ -6,8 +6,8 @@ import pytest
 
 from analysis.checks import reason_for, rejections
 from tests.analysis.builders import config, failed, record, technique
-from train.record import RunRecord
-from train.schedule_config import Grow
+from train.config.schedule import Grow
+from train.record.run import RunRecord
 
 TWO = config(gpus=2)
 

@@ -11,7 +11,7 @@ from analysis.claims_view import claims_view
 from analysis.frames import runs_frame
 from analysis.stats import holm, seeds_to_decide
 from tests.analysis.builders import config, record, technique
-from train.config import Target
+from train.config.run import Target
 
 NAIVE = [0.40, 0.41, 0.42]
 

@@ -23,7 +23,7 @@ from analysis.confusion import MOST_CLASSES, MOST_PANELS, confusion_data, confus
 from analysis.frames import runs_frame
 from analysis.plots import inline
 from tests.analysis.builders import REASON, config, record, technique
-from train.record import Classification, ClassScore, RunRecord
+from train.record.run import Classification, ClassScore, RunRecord
 
 NAMES = ("ant", "bee", "<cat>")
 

@@ -12,7 +12,7 @@ from analysis.frames import runs_frame
 from analysis.scaling import scaling_table
 from analysis.tables import convergence_view
 from tests.analysis.builders import REASON, config, record, technique
-from train.schedule_config import CropFlip, Grow
+from train.config.schedule import CropFlip, Grow
 
 ORDER = ["naive", "lamb"]
 

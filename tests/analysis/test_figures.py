@@ -15,7 +15,7 @@ from analysis.plots import INK, PAPER, Look, inline, looks, standalone
 from analysis.targets import with_clock
 from analysis.throughput import throughput_data, throughput_figure
 from tests.analysis.builders import config, record
-from train.config import Target
+from train.config.run import Target
 
 ITEMS = [
     record(config(gpus=1), accuracies=[0.2, 0.4, 0.6], images_per_s=100.0),

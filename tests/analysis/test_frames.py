@@ -7,8 +7,8 @@ import pytest
 
 from analysis.frames import epochs_frame, frame, in_order, runs_frame, values
 from tests.analysis.builders import REASON, config, rank_steps, record, technique
-from train.config import Target
-from train.schedule_config import Grow
+from train.config.run import Target
+from train.config.schedule import Grow
 
 
 def row(item, **extra):

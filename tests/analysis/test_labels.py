@@ -12,8 +12,8 @@ from analysis.labels import technique_labels
 from analysis.scaling import scaling_table
 from analysis.tables import convergence_view
 from tests.builders import config, record
-from train.record import RunRecord
-from train.technique import Technique
+from train.config.technique import Technique
+from train.record.run import RunRecord
 
 
 def run(**technique: Any) -> RunRecord:

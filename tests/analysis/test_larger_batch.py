@@ -9,7 +9,7 @@ from scipy import stats
 from analysis.frames import runs_frame
 from analysis.larger_batch import larger_batch_table, larger_batch_view
 from tests.analysis.builders import config, record, technique
-from train.config import Target
+from train.config.run import Target
 
 SMALL, LARGE = [0.60, 0.62, 0.61], [0.50, 0.55, 0.53]
 

@@ -11,7 +11,7 @@ import pytest
 from analysis.frames import runs_frame
 from analysis.noise import noise_frame, noise_table, noise_view
 from tests.analysis.builders import config, epoch, record
-from train.record import NoiseScale, RunRecord
+from train.record.run import NoiseScale, RunRecord
 
 GPUS, BATCH = 2, 32
 

@@ -11,9 +11,9 @@ from analysis.__main__ import app
 from analysis.load import load_sweep
 from analysis.report import build_report
 from tests.analysis.builders import config, failed, record, technique, write_sweep
-from train.config import RunConfig
-from train.record import RunRecord, Throughput, ThroughputSample
-from train.schedule_config import Grow
+from train.config.run import RunConfig
+from train.config.schedule import Grow
+from train.record.run import RunRecord, Throughput, ThroughputSample
 
 SAME = "in 9 of 9 steps the ranks train on the same images"
 

@@ -9,8 +9,8 @@ import pytest
 from analysis.checks import rejections
 from analysis.target_checks import held_at
 from tests.analysis.builders import config, record
-from train.config import Target
-from train.record import GoalHeld, RunRecord, TargetOutcome
+from train.config.run import Target
+from train.record.run import GoalHeld, RunRecord, TargetOutcome
 
 # of each epoch, 3 s of training and 1 s of validation
 SECONDS = {"train_s": 3.0, "eval_s": 1.0}

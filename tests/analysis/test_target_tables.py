@@ -10,8 +10,8 @@ import pytest
 from analysis.frames import epochs_frame, runs_frame
 from analysis.targets import NO_TARGET, targets_frame, targets_table, targets_view, with_clock
 from tests.analysis.builders import config, record
-from train.config import Target
-from train.record import RunRecord, TargetOutcome
+from train.config.run import Target
+from train.record.run import RunRecord, TargetOutcome
 
 TARGET = Target(train_accuracy=0.75, validation_accuracy=0.25, within_s=240)
 

@@ -9,10 +9,10 @@ from analysis.applied import NO_GAIN, OLDER, applied_table, applied_view
 from analysis.frames import epochs_frame, runs_frame
 from analysis.trust import trust_table, trust_view
 from tests.analysis.builders import config, record, technique
-from train.config import RunConfig
-from train.optimizer_config import Lamb, Larc
-from train.record import RunRecord, TrustRatios
-from train.schedule_config import Grow
+from train.config.optimizer import Lamb, Larc
+from train.config.run import RunConfig
+from train.config.schedule import Grow
+from train.record.run import RunRecord, TrustRatios
 
 RATES = [
     {"lr_first": 0.1, "lr_mean": 0.2, "lr_last": 0.3},

@@ -22,7 +22,7 @@ from jobs.launch import CellTask, core_groups
 from jobs.sweep import load_sweep
 from tests.builders import config, record
 from tests.sweeps import ROOT
-from train.config import RunConfig
+from train.config.run import RunConfig
 
 #: standard library only, so that a rank starts in 30 ms
 PRELUDE = """

@@ -6,10 +6,10 @@ from typing import Any
 
 from jobs.apart import apart, in_words
 from tests.builders import config
-from train.config import RunConfig, Target
-from train.optimizer_config import Lars, Sgd
-from train.schedule_config import Step
-from train.technique import Technique
+from train.config.optimizer import Lars, Sgd
+from train.config.run import RunConfig, Target
+from train.config.schedule import Step
+from train.config.technique import Technique
 
 
 def row(name: str = "t", **changes: Any) -> Technique:

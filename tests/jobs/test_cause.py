@@ -20,8 +20,8 @@ from jobs.cause import EXIT_STALLED, TAIL_BYTES, TAIL_LINES, cause_of, tail_of
 from jobs.ended import Ended
 from jobs.ranks import Ranks
 from jobs.stop import Reason
-from train.record import RunError, Status
-from train.traces import rank_file
+from train.record.cell_folder import rank_file
+from train.record.run import RunError, Status
 
 NOW = time.time()
 CANCELLED = Reason("cancelled", "got SIGINT")

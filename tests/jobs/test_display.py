@@ -16,7 +16,7 @@ from rich.console import Console
 from jobs.display import Board, LiveDisplay, PlainDisplay, Row, numbers
 from jobs.ledger import NEW, RUNNING, Standing
 from tests.builders import config, epoch
-from train.technique import Technique
+from train.config.technique import Technique
 
 NAMES = "epoch", "loss", "accuracy", "images/s"
 

@@ -24,8 +24,8 @@ from jobs.stop import Reason, Stop
 from tests.builders import config, record
 from tests.jobs.scripted import Play, alive, family, stage
 from tests.sweeps import wait_until
-from train.config import RunConfig
-from train.record import SweepManifest, read_record
+from train.config.run import RunConfig
+from train.record.run import SweepManifest, read_record
 
 GOOD = "beat()\nepoch(1)\ngood()\n"
 LONG = "beat()\nepoch(1)\nmark('in')\nlive()\n"

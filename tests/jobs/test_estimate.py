@@ -10,9 +10,9 @@ import pytest
 
 from jobs.estimate import Estimate, Rate, RateKey, estimate, known_rates, rate_key
 from tests.builders import record
-from train.config import RunConfig, Target
-from train.record import Attempt, EpochRecord, Throughput, null_paths
-from train.technique import Technique
+from train.config.run import RunConfig, Target
+from train.config.technique import Technique
+from train.record.run import Attempt, EpochRecord, Throughput, null_paths
 
 START = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)
 

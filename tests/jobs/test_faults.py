@@ -16,7 +16,7 @@ from jobs.supervisor import run_cell
 from tests.builders import config, epoch
 from tests.jobs.scripted import alive, front, play
 from tests.sweeps import Bench, leftovers, lines, make_bench, wait_until
-from train.record import read_record
+from train.record.run import read_record
 
 #: a rank fills the disk, and can then say nothing more
 FILL = """

@@ -9,8 +9,9 @@ import pytest
 from jobs.grammar import TOP_LEVEL, Axis, parse
 from jobs.keys import CELL_KEYS, value_problem
 from jobs.yamlfile import load_yaml
-from train.config import ConfigError, RunConfig
-from train.technique import Technique
+from train.config.run import RunConfig
+from train.config.technique import Technique
+from train.errors import ConfigError
 
 TECHNIQUES = ("naive", "lr_scaling", "lamb")
 GOOD = """\

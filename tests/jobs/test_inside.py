@@ -22,9 +22,9 @@ from jobs.slurm.image import HEAD_BYTES, MAGIC
 from jobs.slurm.where import refuse_image, site_for
 from tests.practice import USER, unprivileged
 from tests.sweeps import ROOT
-from train.config import ConfigError
-from train.provenance import unused_gpus
-from train.record import read_record
+from train.errors import ConfigError
+from train.record.run import read_record
+from train.run.provenance import unused_gpus
 
 GOLDEN = Path(__file__).with_name("golden")
 IMAGE = ROOT / "containers" / "images" / "cpu.sif"

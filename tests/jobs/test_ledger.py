@@ -30,8 +30,9 @@ from jobs.ledger import (
 from jobs.lock import LOCK_NAME, ask_to_end, hold, holder, is_running, only_sweep
 from jobs.settle import ATTEMPT_NAME
 from tests.builders import config, namesakes, record
-from train.config import ConfigError, load_config
-from train.record import GOOD, SweepManifest, read_record
+from train.config.run import load_config
+from train.errors import ConfigError
+from train.record.run import GOOD, SweepManifest, read_record
 
 ONE = config()
 MANIFEST = SweepManifest(name="t", title="t", cells=(ONE.cell_id(),), techniques=("naive",))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jobs.lock import only_sweep
-from train.config import ConfigError
+from train.errors import ConfigError
 
 
 def test_another_machine_that_did_not_sign_off_is_believed(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 from jobs.lock import holder
 from tests.jobs.scripted import Front, alive, family, front
 from tests.sweeps import ROOT, wait_until
-from train.record import read_record
+from train.record.run import read_record
 
 GOOD = "beat()\nepoch(1)\ngood()\n"
 LONG = "beat()\nepoch(1)\nmark('in')\nlive()\n"

@@ -14,9 +14,10 @@ from jobs.estimate import Rate, rate_key
 from jobs.plan import PlanRow, plan_rows
 from jobs.plan_remarks import summary
 from jobs.plan_view import render_plan
-from train.config import ConfigError, RunConfig, Target
-from train.schedule_config import Grow
-from train.technique import Technique
+from train.config.run import RunConfig, Target
+from train.config.schedule import Grow
+from train.config.technique import Technique
+from train.errors import ConfigError
 
 FACTS = {("digits", None): 1437, ("mnist", None): 60_000, ("folder:a", 32): 100}
 

@@ -9,7 +9,7 @@ import pytest
 
 from jobs.site import Site
 from jobs.sites import SITES, load_site, site_names
-from train.config import ConfigError
+from train.errors import ConfigError
 
 
 def write(folder: Path, text: str, name: str = "here.yaml") -> Path:

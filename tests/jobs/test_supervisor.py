@@ -29,7 +29,7 @@ from jobs.supervisor import run_cell
 from tests.builders import config, epoch, record
 from tests.jobs.scripted import Play, alive, play
 from tests.sweeps import ROOT, wait_until
-from train.record import OtherCell, RunRecord, read_record
+from train.record.run import OtherCell, RunRecord, read_record
 
 GOOD = "beat()\nepoch(1)\ngood()\n"
 LONG = "beat()\nepoch(1)\nmark('in')\nlive()\n"

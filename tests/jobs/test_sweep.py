@@ -21,10 +21,11 @@ from jobs.named import find_file, names_in
 from jobs.sweep import Sweep, load_sweep
 from jobs.techniques import load_techniques
 from jobs.yamlfile import load_yaml
-from train.config import DATASETS, ConfigError, RunConfig, Target
-from train.optimizer_config import Sgd
-from train.plans import plan_of
-from train.schedule_config import CropFlip
+from train.config.optimizer import Sgd
+from train.config.plan import plan_of
+from train.config.run import DATASETS, RunConfig, Target
+from train.config.schedule import CropFlip
+from train.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMON = {"dataset": "digits", "model": "cnn", "epochs": 4, "batch_per_rank": 32}

@@ -10,11 +10,12 @@ import pytest
 
 from jobs.techniques import KINDS, PARAMETERS, load_techniques, spelled_out
 from tests.builders import config
-from train.config import DATASETS, ConfigError, RunConfig
-from train.optimizer_config import Sgd
-from train.plans import plan_of
-from train.schedule_config import Step
-from train.technique import Technique
+from train.config.optimizer import Sgd
+from train.config.plan import plan_of
+from train.config.run import DATASETS, RunConfig
+from train.config.schedule import Step
+from train.config.technique import Technique
+from train.errors import ConfigError
 
 GOOD = """
 plain:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from jobs import yamlfile
 from jobs.yamlfile import load_yaml
-from train.config import ConfigError
+from train.errors import ConfigError
 
 
 def write(folder: Path, text: str | bytes) -> Path:

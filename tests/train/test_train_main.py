@@ -14,11 +14,9 @@ import pytest
 
 from jobs.launch import clean_environment
 from tests.builders import config, epoch, record
-from train.failure import leave_record
-from train.files import append_line
-from train.record import RECORD_NAME, RunError, read_record, write_record
-from train.schemas import main as export_schemas
-from train.traces import (
+from train.distributed.failure import leave_record
+from train.record.atomic import append_line
+from train.record.cell_folder import (
     EPOCHS_NAME,
     EXIT_UNFINISHED,
     START_NAME,
@@ -28,6 +26,8 @@ from train.traces import (
     read_epochs,
     read_failures,
 )
+from train.record.run import RECORD_NAME, RunError, read_record, write_record
+from train.schemas import main as export_schemas
 
 ROOT = Path(__file__).resolve().parents[2]
 ERROR = RunError(what="disk on fire", where="rank 0", what_to_do="water")
@@ -187,7 +187,7 @@ def test_a_full_disk_when_the_record_of_a_failure_is_due_is_one_line(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("train.record.write_new", full)
+    monkeypatch.setattr("train.record.run.write_new", full)
     leave_record(config(), "failed", ERROR, tmp_path, record().started_at)
     said = capsys.readouterr().err
     assert "No space left" in said and "record.json" in said and said.count("\n") == 1

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from train.config import ConfigError
 from train.data.prepare import facts
-from train.data.progress import say
+from train.data.waiting import say
+from train.errors import ConfigError
 
 _DEFAULT_ROOT = Path(__file__).resolve().parent.parent.parent / ".data"
 

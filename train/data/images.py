@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from train.data.arrays import Pixels
-from train.data.errors import DataError
-from train.data.progress import Ticker
+from train.data.dataset import Pixels
+from train.data.waiting import Ticker
+from train.errors import DataError
 
 #: What is meant to be an image by its name. One that cannot be decoded is an error, not a skip.
 SUFFIXES = frozenset({

@@ -8,26 +8,30 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from train.config import DATASETS, FOLDER_PREFIX, FOLDER_SIDE
-from train.data import cifar, digits, folder, mnist, store, synthetic
-from train.data.arrays import Dataset
-from train.data.download import Remote, fetch_all
-from train.data.errors import DataError, explained
-from train.data.lock import one_at_a_time
-from train.data.progress import say
-from train.data.published import OTHERWISE, PLACES, REMOTES
-from train.data.source import Source
+from train.config.run import DATASETS, FOLDER_PREFIX, FOLDER_SIDE
+from train.data import builtin, cifar10, image_folder, mnist
+from train.data.dataset import (
+    META,
+    Dataset,
+    Source,
+    read_meta,
+    read_prepared,
+    write_prepared,
+)
+from train.data.download import OTHERWISE, PLACES, REMOTES, Remote, fetch_all
+from train.data.waiting import one_at_a_time, say
+from train.errors import DataError, explained
 
 _FINDERS: Mapping[str, Callable[[Path, Sequence[Remote]], Source | None]] = {
-    "digits": digits.find,
-    "cifar10": cifar.find,
+    "digits": builtin.find_digits,
+    "cifar10": cifar10.find,
     "fashion_mnist": partial(mnist.find, mnist.FASHION),
     "mnist": partial(mnist.find, mnist.MNIST),
-    "synthetic": synthetic.find,
+    "synthetic": builtin.find_synthetic,
 }
 #: Keys of forms with the published content, where there is any.
 _PUBLISHED: Mapping[str, Callable[[Sequence[Remote]], tuple[str, ...]]] = {
-    "cifar10": cifar.published_keys,
+    "cifar10": cifar10.published_keys,
     "fashion_mnist": partial(mnist.published_keys, mnist.FASHION),
     "mnist": partial(mnist.published_keys, mnist.MNIST),
 }
@@ -54,7 +58,7 @@ def prepare(
     store_root: Path | None = None,
     remotes: Mapping[str, Sequence[Remote]] = REMOTES,
 ) -> Path:
-    """Make the prepared form under ``store_root`` unless it is there; return its folder.
+    """Make the prepared form under ``store_root`` unless it is there; return its image_folder.
 
     Raw files are looked for in ``root``; where they are gone, the form that was made of them will
     do; else they are downloaded. Any number of processes may ask for it at the same time: one does
@@ -89,7 +93,7 @@ def _made(
             if source is None:
                 return source, *_earlier(dataset, kept, remotes.get(dataset, ()))
             made = kept / source.folder_name
-            return source, made if (made / store.META).exists() else None, ""
+            return source, made if (made / META).exists() else None, ""
 
         source, made, remark = look()
         if made is None:
@@ -97,7 +101,7 @@ def _made(
                 source, made, remark = look()  # another process may have made it meanwhile
                 if made is None:
                     return _make(dataset, source, image_size, root, kept, remotes), ""
-        store.read(made)  # a damaged one is found now, not by the ranks of a job
+        read_prepared(made)  # a damaged one is found now, not by the ranks of a job
         return made, remark
 
 
@@ -118,7 +122,7 @@ def _make(
     data = source.decode()
     _check_counts(dataset, data)
     made = kept / source.folder_name
-    store.write(made, dataset, data)
+    write_prepared(made, dataset, data)
     return made
 
 
@@ -132,7 +136,7 @@ def load(
     """
     made, remark = _made(dataset, image_size, root, store_root)
     with explained(f"loading {dataset}", root):
-        return replace(store.read(made), remark=remark)
+        return replace(read_prepared(made), remark=remark)
 
 
 def facts(
@@ -143,7 +147,7 @@ def facts(
     Raises:
         DataError: as ``load``.
     """
-    meta = store.read_meta(prepare(dataset, image_size, root, store_root=store_root))
+    meta = read_meta(prepare(dataset, image_size, root, store_root=store_root))
     train, validation = meta.arrays["train_x"].shape, meta.arrays["validation_x"].shape
     height, width, channels = train[1:]
     return Facts(
@@ -165,7 +169,7 @@ def _find(
             raise DataError(
                 f"image size {size} found, expected {_SIZES[0]} to {_SIZES[-1]} pixels a side"
             )
-        return folder.find(dataset.removeprefix(FOLDER_PREFIX), size, root)
+        return image_folder.find(dataset.removeprefix(FOLDER_PREFIX), size, root)
     if dataset not in _FINDERS:
         raise DataError(_unknown(dataset))
     if image_size is not None:
@@ -181,10 +185,10 @@ def _earlier(dataset: str, kept: Path, remotes: Sequence[Remote]) -> tuple[Path 
     """
     for key in _PUBLISHED[dataset](remotes) if remotes else ():
         made = kept / f"{dataset}-{key}"
-        if (made / store.META).exists():
+        if (made / META).exists():
             return made, ""
-    metas = sorted(kept.glob(f"{dataset}-*/{store.META}"))
-    there = {file.parent: store.read_meta(file.parent) for file in metas}
+    metas = sorted(kept.glob(f"{dataset}-*/{META}"))
+    there = {file.parent: read_meta(file.parent) for file in metas}
     if len({meta.fingerprint for meta in there.values()}) > 1:
         told = "; ".join(f"{made} ({meta.name})" for made, meta in there.items())
         raise DataError(

@@ -1,0 +1,1 @@
+"""The network between nodes, measured and judged: the phases of `make interconnect`."""

@@ -18,12 +18,12 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from train.config import ConfigError
-from train.files import write_atomically
-from train.interconnect.agent import run_agent
-from train.interconnect.calibration import calibration_of
-from train.interconnect.coordinator import Coordinator
-from train.interconnect.meeting import (
+from train.distributed.interfaces import NAME, Interface, own_interface
+from train.distributed.launch import read_launch
+from train.errors import ConfigError
+from train.interconnect.measure.agent import run_agent
+from train.interconnect.measure.coordinator import Coordinator
+from train.interconnect.measure.meeting import (
     Meeting,
     MeetingError,
     allow_connections,
@@ -31,6 +31,7 @@ from train.interconnect.meeting import (
     look_up,
     publish,
 )
+from train.interconnect.measure.stream import Plan
 from train.interconnect.record import (
     EXIT_NOT_MET,
     EXIT_TOO_FEW,
@@ -39,10 +40,9 @@ from train.interconnect.record import (
     TOURNAMENT_NAME,
     Tournament,
 )
-from train.interconnect.stream import Plan
+from train.interconnect.simulate import calibration_of
 from train.interconnect.tournament import play
-from train.interfaces import NAME, Interface, own_interface
-from train.launch import read_launch
+from train.record.atomic import write_atomically
 
 _USUAL = Plan()
 

@@ -6,8 +6,7 @@ from typing import Literal
 
 from pydantic import AwareDatetime, Field
 
-from train.frozen import Frozen
-from train.interconnect.suspects import Decision, Kind
+from train.config.frozen import Frozen
 
 TOURNAMENT_NAME = "tournament.json"
 JOB_NAME = "job.json"
@@ -21,6 +20,19 @@ ALL_PAIRS = 128
 LEAST = 3
 #: Pairs in company must keep this share of their rate alone, or fewer run at the same time.
 TOGETHER = 0.93
+#: An end that computes for more than this share of the time is what limits the rate.
+BUSY = 0.85
+#: unsure: slow again, by no more than repeated samples scatter.
+Outcome = Literal["confirmed", "unsure", "recovered", "cpu", "unreachable"]
+#: A node's own program started and ended with an error of its node.
+GAVE_UP = "gave up"
+#: It started and did not find the others: too late, or the way to them is broken.
+NOT_MET = "not met"
+#: Exit codes of a node's program in the tournament.
+EXIT_WRONG, EXIT_TOO_FEW, EXIT_NOT_MET = 2, 3, 4
+Phase = Literal["preflight", "collectives", "tournament"]
+PHASES: tuple[Phase, ...] = ("preflight", "collectives", "tournament")
+Kind = Literal["node", "send", "receive", "link", "uplink", "uplink-send", "uplink-receive"]
 
 
 class Node(Frozen):
@@ -29,10 +41,6 @@ class Node(Frozen):
     name: str
     interface: str
     address: str
-
-
-#: An end that computes for more than this share of the time is what limits the rate.
-BUSY = 0.85
 
 
 class End(Frozen):
@@ -84,10 +92,6 @@ class Noise(Frozen):
     pair: tuple[str, str]
     cv: float
     together: float | None
-
-
-#: unsure: slow again, by no more than repeated samples scatter.
-Outcome = Literal["confirmed", "unsure", "recovered", "cpu", "unreachable"]
 
 
 class Retest(Frozen):
@@ -143,14 +147,6 @@ class Tournament(Frozen):
     clocks: dict[str, Clock] = Field(default_factory=dict)  # node -> its clock
 
 
-#: A node's own program started and ended with an error of its node.
-GAVE_UP = "gave up"
-#: It started and did not find the others: too late, or the way to them is broken.
-NOT_MET = "not met"
-#: Exit codes of a node's program in the tournament.
-EXIT_WRONG, EXIT_TOO_FEW, EXIT_NOT_MET = 2, 3, 4
-
-
 class Trouble(Frozen):
     """Why a node took no part, as srun, the container or the node's program said it; node "?" where
     they do not say. what: container, launch, node, GAVE_UP or NOT_MET."""
@@ -158,10 +154,6 @@ class Trouble(Frozen):
     node: str
     what: str
     found: str
-
-
-Phase = Literal["preflight", "collectives", "tournament"]
-PHASES: tuple[Phase, ...] = ("preflight", "collectives", "tournament")
 
 
 class Step(Frozen):
@@ -187,3 +179,36 @@ class JobNote(Frozen):
     phases: tuple[Phase, ...] = ()  # that were asked for
     expected: tuple[str, ...] = ()  # nodes that were to take part; none: Slurm did not tell
     ended: bool = True
+
+
+class Suspect(Frozen):
+    """nodes: one, or sender and receiver of a link; of an uplink the leaf switch, or two of them.
+    ratio: to the peers' median, or for a link to what its ends can do; None where nothing came
+    through at all."""
+
+    kind: Kind
+    nodes: tuple[str, ...]
+    ratio: float | None
+    deviations: float | None
+    slow: int  # partners with whom it is slow, or fails
+    partners: int
+    why: str  # the rule that fired
+
+
+class Decision(Frozen):
+    """across: what pairs across leaf switches reach of those within; None: not known.
+    middle: bit/s, the median side. visible: a side below this share of it would be a suspect;
+    visible_links: a link, below this share of what others reach of their ends' rates;
+    visible_across: of those across leaves, below this share of what is usual within them.
+    visible_uplinks: an uplink, below this share of the others; None: none was compared. crossing:
+    what whole leaves reach of each other at once, of what their nodes reach within them."""
+
+    suspects: tuple[Suspect, ...]
+    undecided: str | None
+    middle: float | None
+    visible: float | None
+    across: float | None = None
+    visible_links: float | None = None
+    visible_across: float | None = None
+    visible_uplinks: float | None = None
+    crossing: float | None = None

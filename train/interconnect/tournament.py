@@ -7,22 +7,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Protocol
 
-from train.interconnect.again import Run, look_across, look_again
-from train.interconnect.decide import decide
-from train.interconnect.matrix import Matrix, matrix_of
-from train.interconnect.record import Measurement, Node, Retest, Tournament
-from train.interconnect.rounds import Pair, Round, scheduled, some_partners
-from train.interconnect.steady import look_at_noise
-from train.interconnect.stream import Plan
-from train.interconnect.suspects import Decision, Suspect
-from train.interconnect.switches import (
+from train.interconnect.diagnosis.decide import decide
+from train.interconnect.diagnosis.leaf_switches import (
     Leaves,
     fit_partners,
     leaves_of,
     retest_rounds,
     uplink_rounds,
 )
-from train.interconnect.uplinks import crossings
+from train.interconnect.diagnosis.noise import look_at_noise
+from train.interconnect.diagnosis.retest import Run, look_across, look_again
+from train.interconnect.diagnosis.statistics import Matrix, matrix_of
+from train.interconnect.diagnosis.uplinks import crossings
+from train.interconnect.measure.rounds import Pair, Round, scheduled, some_partners
+from train.interconnect.measure.stream import Plan
+from train.interconnect.record import Decision, Measurement, Node, Retest, Suspect, Tournament
 
 #: More suspects than these are a matter of what they share; the slowest are tested again, so many
 #: of nodes and uplinks, and as many links within leaf switches and across them.

@@ -8,8 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from train.config import ConfigError
-from train.optimizer_config import (
+from train.config.optimizer import (
     NOT_ADAPTED,
     Adam,
     AdamW,
@@ -22,9 +21,8 @@ from train.optimizer_config import (
     NovoGradTfa,
     Sgd,
 )
-from train.optimizers.gradient_rule import Coupled, RuledAdam, RuledSgd
-from train.optimizers.larc import LarcRule
-from train.optimizers.lars import LarsRule
+from train.errors import ConfigError
+from train.optimizers.lars import L2Penalty, LarcRule, LarsRule, RuledAdam, RuledSgd
 from train.optimizers.muon import MuonOptimizer
 from train.optimizers.novograd import NovoGradOptimizer
 
@@ -58,7 +56,9 @@ def _check_exclusions(config: AnyOptimizer, names: list[str]) -> None:
 def _sgd(config: Sgd, variables: Variables) -> Any:
     numbers = {"momentum": config.momentum, "nesterov": config.nesterov}
     if config.weight_decay:
-        return _built(RuledSgd(Coupled(config.weight_decay, config.exclude), **numbers), variables)
+        return _built(
+            RuledSgd(L2Penalty(config.weight_decay, config.exclude), **numbers), variables
+        )
     return _built(tf.keras.optimizers.SGD(0.0, jit_compile=False, **numbers), variables)
 
 
@@ -104,13 +104,13 @@ def _muon(config: Muon, variables: Variables) -> Any:
 
 def _lamb(config: Lamb, variables: Variables) -> Any:
     # imported only where needed: tensorflow-addons costs start-up time and warns about its end
-    from train.optimizers.addons import RecordingLamb  # noqa: PLC0415
+    from train.optimizers.lamb import RecordingLamb  # noqa: PLC0415
 
     return RecordingLamb.of(config, variables)
 
 
 def _novograd_tfa(config: NovoGradTfa, variables: Variables) -> Any:
-    from train.optimizers.addons import novograd_tfa  # noqa: PLC0415
+    from train.optimizers.lamb import novograd_tfa  # noqa: PLC0415
 
     return novograd_tfa(config, variables)
 

@@ -1,11 +1,17 @@
-"""LARS: a rate for each variable from the ratio of its norm to that of its gradient."""
+"""Optimizers of Keras that see each gradient through a rule first: L2, LARS, LARC.
+
+LARS gives each variable a rate from the ratio of its norm to that of its gradient; LARC takes that
+rate as a bound on the plain one.
+"""
 
 from __future__ import annotations
 
+from typing import Any, Protocol
+
 import tensorflow as tf
 
-from train.optimizer_config import Lars
-from train.optimizers.trust import TrustLog, where_both
+from train.config.optimizer import Larc, Lars
+from train.optimizers.layerwise import TrustLog, excluded, where_both
 
 
 class LarsRule:
@@ -28,3 +34,80 @@ class LarsRule:
         factor = where_both(w, g, eta * w / (g + decay * w))
         self.trust.record(variable, factor)
         return factor * (gradient + decay * variable)
+
+
+class LarcRule:
+    """NVIDIA's apex, LARC.py: g' = f (g + decay w), lam = trust |w| / (|g| + decay |w| + eps).
+
+    f = min(lam / lr, 1) with ``clip``, so that the rate in effect is min(lam, lr); else lam, which
+    multiplies the rate. As there, a variable whose norm or whose gradient's is zero takes the
+    plain optimizer's step without decay, and so do the excluded ones.
+    """
+
+    def __init__(self, config: Larc, variables: list[tf.Variable]) -> None:
+        self._config = config
+        self.trust = TrustLog(variables, config.exclude)
+
+    def __call__(self, gradient: tf.Tensor, variable: tf.Variable, rate: tf.Tensor) -> tf.Tensor:
+        if not self.trust.adapts(variable):
+            return gradient
+        config = self._config
+        w, g = tf.norm(variable), tf.norm(gradient)
+        moving = tf.logical_and(w > 0, g > 0)
+        # one sum: a chain of additions is put into another order in each replica's graph
+        below = tf.reduce_sum(tf.stack([g, config.weight_decay * w, config.epsilon]))
+        local = config.trust * w / below
+        # a rate of zero, as where a warm-up starts, makes this 1
+        factor = tf.minimum(local / rate, 1.0) if config.clip else local
+        kept = tf.logical_and(moving, tf.logical_and(config.clip, local >= rate))
+        self.trust.record(variable, tf.where(moving, factor, 1.0), tf.cast(kept, tf.float32))
+        scaled = factor * (gradient + config.weight_decay * variable)
+        return tf.where(moving, scaled, gradient)
+
+
+class GradientRule(Protocol):
+    @property
+    def trust(self) -> TrustLog | None: ...
+
+    def __call__(self, gradient: tf.Tensor, variable: tf.Variable, rate: tf.Tensor) -> tf.Tensor:
+        """What the plain optimizer takes for the gradient; the variable's shape.
+
+        ``gradient``: mean over all ranks. ``rate``: of this step, scalar.
+        """
+
+
+class _Ruled:
+    """Goes before a Keras optimizer among the bases. The base decays nothing by itself."""
+
+    def __init__(self, rule: GradientRule, **numbers: Any) -> None:
+        super().__init__(0.0, jit_compile=False, **numbers)  # type: ignore[call-arg]
+        self.rule = rule
+        self.trust = rule.trust
+
+    def update_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
+        rate = tf.cast(self.learning_rate, variable.dtype)  # type: ignore[attr-defined]
+        ruled = self.rule(gradient, variable, rate)
+        super().update_step(ruled, variable)  # type: ignore[misc]
+
+
+class RuledSgd(_Ruled, tf.keras.optimizers.SGD):
+    pass
+
+
+class RuledAdam(_Ruled, tf.keras.optimizers.Adam):
+    pass
+
+
+class L2Penalty:
+    """The L2 penalty decay |w|^2 / 2 as its gradient, g + decay w."""
+
+    trust: TrustLog | None = None
+
+    def __init__(self, decay: float, exclude: tuple[str, ...]) -> None:
+        self._decay = decay
+        self._exclude = exclude
+
+    def __call__(self, gradient: tf.Tensor, variable: tf.Variable, rate: tf.Tensor) -> tf.Tensor:
+        if excluded(variable, self._exclude):
+            return gradient
+        return gradient + self._decay * variable

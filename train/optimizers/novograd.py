@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from train.optimizer_config import NovoGrad
-from train.optimizers.own import OwnOptimizer
-from train.optimizers.trust import excluded
+from train.config.optimizer import NovoGrad
+from train.optimizers.layerwise import OwnOptimizer, excluded
 
 
 class NovoGradOptimizer(OwnOptimizer):

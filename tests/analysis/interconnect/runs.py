@@ -9,9 +9,9 @@ from typing import Any
 
 from analysis.interconnect.run import Run
 from analysis.model.costs import Link, ring
-from train.collectives.record import Collectives, Operation, Point, Rank, Series, Way
-from train.facts.record import Fact, NodeFacts, When
-from train.interconnect.decide import decide
+from train.interconnect.collectives.record import Collectives, Operation, Point, Rank, Series, Way
+from train.interconnect.diagnosis.decide import decide
+from train.interconnect.facts.record import Fact, NodeFacts, When
 from train.interconnect.record import End, Measurement, Node, Noise, Retest, Tournament
 from train.interconnect.tournament import matrix_from
 

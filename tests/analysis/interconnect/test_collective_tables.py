@@ -8,7 +8,7 @@ from analysis.interconnect.bandwidth import collectives_findings, collectives_fr
 from analysis.interconnect.foretold import all_reduce_times, fitted, foretold_frame
 from analysis.interconnect.tables import tables_of
 from tests.analysis.interconnect.runs import collectives, run, series, tournament
-from train.collectives.record import Carried, Point
+from train.interconnect.collectives.record import Carried, Point
 
 
 def one(**told: object) -> Point:

@@ -25,7 +25,7 @@ from tests.analysis.interconnect.runs import (
     series,
     tournament,
 )
-from train.collectives.record import Carried
+from train.interconnect.collectives.record import Carried
 from train.interconnect.record import Noise
 
 NOW = datetime(2026, 1, 20, tzinfo=UTC)

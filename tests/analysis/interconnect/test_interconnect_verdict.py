@@ -17,8 +17,7 @@ from tests.analysis.interconnect.runs import (
     run,
     tournament,
 )
-from train.interconnect.record import JobNote, Noise, Step, Trouble
-from train.interconnect.suspects import Suspect
+from train.interconnect.record import JobNote, Noise, Step, Suspect, Trouble
 
 SLOW_NODE = {("c", "*"): 0.5, ("*", "c"): 0.5}
 

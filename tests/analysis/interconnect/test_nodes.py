@@ -9,7 +9,7 @@ import pytest
 from analysis.interconnect.nodes import differences, facts_findings, facts_frame, growths
 from analysis.interconnect.verdict import judge
 from tests.analysis.interconnect.runs import node_facts, run, tournament
-from train.facts.record import Fact, NodeFacts
+from train.interconnect.facts.record import Fact, NodeFacts
 
 
 def test_the_odd_node_is_marked_against_the_mode() -> None:

@@ -26,7 +26,7 @@ from tests.analysis.interconnect.runs import (
     series,
     tournament,
 )
-from train.collectives.record import WAYS
+from train.interconnect.collectives.record import WAYS
 from train.interconnect.record import Calibrated, Node, Noise
 
 SLOW = {("c", "*"): 0.5, ("*", "c"): 0.5}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from analysis.interconnect.verdict import judge
 from tests.analysis.interconnect.runs import run
-from tests.train.interconnect.test_switches import STEADY, played, slowed
-from train.interconnect.rounds import Pair
+from tests.train.interconnect.diagnosis.test_leaf_switches import STEADY, played, slowed
+from train.interconnect.measure.rounds import Pair
 from train.interconnect.simulate import SimulatedFabric
 
 

@@ -24,7 +24,7 @@ from jobs.slurm.unit import UnitTask
 from tests.builders import config, record
 from tests.jobs.slurm.clusters import TRANSCRIPTS
 from tests.sweeps import ROOT
-from train.config import RunConfig
+from train.config.run import RunConfig
 
 OFF = "Slurm accounting storage is disabled"
 AWAY = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"

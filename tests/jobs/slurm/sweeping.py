@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from tests.practice import Practice
-from train.record import RunRecord, read_record
+from train.record.run import RunRecord, read_record
 
 ROOT = Path(__file__).resolve().parents[3]
 IMAGE = ROOT / "containers" / "images" / "cpu.sif"

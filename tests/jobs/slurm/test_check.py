@@ -11,7 +11,7 @@ from jobs.slurm.check import check_site
 from jobs.slurm.facts import SINFO
 from jobs.slurm.shape import Shape
 from tests.jobs.slurm.clusters import Recorded
-from train.config import ConfigError
+from train.errors import ConfigError
 
 
 def site(**changes: Any) -> Site:

@@ -17,7 +17,7 @@ from analysis.provenance import mixtures
 from tests.jobs.slurm.sweeping import CONTAINED, IMAGE, LONG, ROOT, Sweeping, in_folder
 from tests.practice import Practice
 from tests.sweeps import wait_until
-from train.record import RunRecord, read_record
+from train.record.run import RunRecord, read_record
 
 pytestmark = [
     pytest.mark.slurm,

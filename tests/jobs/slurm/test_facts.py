@@ -16,7 +16,7 @@ from jobs.slurm.facts import (
     read_sinfo,
 )
 from tests.jobs.slurm.clusters import Recorded
-from train.config import ConfigError
+from train.errors import ConfigError
 
 
 def test_the_practice_cluster() -> None:

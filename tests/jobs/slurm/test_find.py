@@ -14,7 +14,7 @@ from jobs.slurm.facts import MPI_LIST, SINFO
 from jobs.slurm.find import FoundSite, find_site
 from jobs.slurm.shape import Shape
 from tests.jobs.slurm.clusters import Recorded
-from train.config import ConfigError
+from train.errors import ConfigError
 
 GOLDEN = Path(__file__).with_name("golden")
 SINFO_TEXT = Recorded("declared")(SINFO)

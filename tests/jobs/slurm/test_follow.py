@@ -20,8 +20,8 @@ from jobs.slurm.submitter import Submitter
 from jobs.stop import Reason, Stop
 from tests.builders import config, record
 from tests.caching import seen_late
-from train.files import write_atomically
-from train.record import read_record
+from train.record.atomic import write_atomically
+from train.record.run import read_record
 
 ONE, TWO = config(seed=0), config(seed=1)
 

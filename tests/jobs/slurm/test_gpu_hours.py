@@ -10,7 +10,7 @@ from jobs.site import Site
 from jobs.slurm.budget import Cost, charged, check_budget, gpu_hours, hours
 from jobs.slurm.shape import Shape
 from jobs.slurm.units import Array, Unit
-from train.config import ConfigError
+from train.errors import ConfigError
 
 SITE = Site(ranks_per_node=8, time_min=30)
 WHOLE = SITE.model_copy(update={"exclusive": True})

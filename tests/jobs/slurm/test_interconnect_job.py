@@ -23,10 +23,11 @@ from jobs.slurm.interconnect import (
 )
 from jobs.slurm.nodelist import ALL_NODES, Wanted, check_in_use, read_nodes
 from jobs.slurm.validate import phases_named
-from train.collectives.plan import fewer, plan
-from train.config import ConfigError
-from train.interconnect import record, rounds, stream, tournament
-from train.interconnect.rounds import both_ways, circle, some_partners
+from train.errors import ConfigError
+from train.interconnect import record, tournament
+from train.interconnect.collectives.plan import fewer, plan
+from train.interconnect.measure import rounds, stream
+from train.interconnect.measure.rounds import both_ways, circle, some_partners
 
 
 def task(**changes: Any) -> InterconnectTask:
@@ -88,7 +89,8 @@ def test_the_nodes_own_facts_need_no_container() -> None:
     line, _ = launch_line(task(interface="ib0"), "preflight", "after")
     assert "apptainer" not in line and "--mpi=none" in line and "--ntasks=8" in line
     assert line[-8:] == [
-        "-m", "train.facts", "--out", "/data/my results/interconnect/r1", "--interface", "ib0",
+        "-m", "train.interconnect.facts", "--out", "/data/my results/interconnect/r1",
+        "--interface", "ib0",
         "--when", "after",
     ]  # fmt: skip
 

@@ -26,8 +26,8 @@ from jobs.slurm.notes import ArrayNote, RunNote
 from jobs.slurm.preflight import FOLDER_NAME, PreflightReport, Problem
 from jobs.slurm.queue import JobState
 from tests.builders import config, record
-from train.config import RunConfig
-from train.record import RunError, read_record
+from train.config.run import RunConfig
+from train.record.run import RunError, read_record
 
 ONE, TWO = config(seed=0), config(seed=1)
 ASKED = datetime.now(UTC) - timedelta(minutes=10)

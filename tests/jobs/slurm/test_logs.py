@@ -9,8 +9,8 @@ import pytest
 
 from jobs.slurm.logs import find_cell, show
 from tests.builders import config, record
-from train.config import ConfigError
-from train.technique import Technique
+from train.config.technique import Technique
+from train.errors import ConfigError
 
 CELLS = (
     "digits-cnn-lamb-g2-s0-aaaaaa",

@@ -16,7 +16,7 @@ from jobs.sites import load_site
 from jobs.slurm.script import check_path, executor_python, job_name, parameters, script_text
 from jobs.slurm.shape import Shape
 from jobs.slurm.units import Array, Unit
-from train.config import ConfigError
+from train.errors import ConfigError
 
 GOLDEN = Path(__file__).with_name("golden")
 ROOT = Path("/home/ada/horoscale")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from jobs.site import Site
 from jobs.slurm.shape import Shape, shape_of
-from train.config import ConfigError
+from train.errors import ConfigError
 
 
 def site(ranks: int, **changes: Any) -> Site:

@@ -20,7 +20,7 @@ from containers.practice import daemons
 from containers.practice.place import CONTROLLER
 from tests.jobs.slurm.sweeping import LONG, ROOT, Sweeping, in_folder, statuses
 from tests.practice import Practice
-from train.record import read_record
+from train.record.run import read_record
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(900)]
 

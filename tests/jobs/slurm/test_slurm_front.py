@@ -17,7 +17,7 @@ from jobs.slurm.notes import RunNote, read_notes
 from jobs.slurm.script import job_name
 from tests.jobs.slurm.fakes import FakeSlurm, fake_slurm
 from tests.sweeps import ROOT
-from train.record import read_record
+from train.record.run import read_record
 
 SWEEP = """
 title: cells that no cluster runs
@@ -246,7 +246,7 @@ def test_a_budget_that_is_too_small(tmp_path: Path) -> None:
 
 def test_forced_cells_are_named_to_their_job(tmp_path: Path) -> None:
     from tests.builders import record
-    from train.config import load_config
+    from train.config.run import load_config
 
     desk = Desk(tmp_path)
     desk.submit()

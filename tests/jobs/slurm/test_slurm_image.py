@@ -11,7 +11,7 @@ import pytest
 
 from jobs.site import Site
 from jobs.slurm.image import Image, find_image, image_now
-from train.config import ConfigError
+from train.errors import ConfigError
 
 
 @pytest.fixture(autouse=True)

@@ -20,7 +20,7 @@ from jobs.slurm.notes import ArrayNote, RunNote, write_note
 from jobs.slurm.queue import FIELD, START
 from jobs.slurm.status import counts
 from tests.builders import config
-from train.record import read_record
+from train.record.run import read_record
 
 CELLS, LIMIT, NAME = 2000, 1000, "horoscale-t-01234567"
 CONFIGS = [config(seed=seed, gpus=2) for seed in range(CELLS)]

@@ -28,8 +28,8 @@ from tests.jobs.slurm.fakes import (
 )
 from tests.jobs.slurm.test_slurm_image import sif
 from tests.sweeps import wait_until
-from train.record import RunRecord, read_record
-from train.source import git_state
+from train.record.run import RunRecord, read_record
+from train.run.provenance import git_state
 
 
 @pytest.fixture

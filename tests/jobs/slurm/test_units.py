@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from jobs.site import Site
 from jobs.slurm.shape import Shape
 from jobs.slurm.units import Unit, arrays_of, units_of, waves
-from train.config import ConfigError, RunConfig
-from train.technique import Technique
+from train.config.run import RunConfig
+from train.config.technique import Technique
+from train.errors import ConfigError
 
 SITE = Site(ranks_per_node=2, time_min=10, array_parallel=3, array_limit=1000)
 

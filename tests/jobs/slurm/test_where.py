@@ -19,7 +19,7 @@ from jobs.slurm.where import become_owner, owner_of, site_for, users_of
 from jobs.sweep import load_sweep
 from tests.jobs.slurm.fakes import FakeSlurm, fake_slurm
 from tests.sweeps import ROOT
-from train.config import ConfigError
+from train.errors import ConfigError
 
 
 @pytest.fixture

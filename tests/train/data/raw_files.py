@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from train.data.cifar_images import CLASSES
+from train.data.cifar10 import CLASSES
 from train.data.download import Remote
 
 

@@ -14,7 +14,7 @@ import pytest
 from raw_files import noise, write_tar
 
 from train.data.archive import read_unpacked, tar_files
-from train.data.errors import DataError
+from train.errors import DataError
 
 MB = 1 << 20
 

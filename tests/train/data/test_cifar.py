@@ -22,14 +22,13 @@ from raw_files import (
     write_tree,
 )
 
-from train.config import DATASETS, DatasetFacts
-from train.data.arrays import Dataset
-from train.data.cifar import find
-from train.data.cifar_images import CLASSES
+from train.config.run import DATASETS, DatasetFacts
+from train.data.cifar10 import CLASSES, find
+from train.data.dataset import Dataset
 from train.data.download import Remote
-from train.data.errors import DataError
 from train.data.prepare import load, prepare
-from train.data.tuning import for_tuning
+from train.data.sampling import for_tuning
+from train.errors import DataError
 
 ARCHIVE = "cifar-10-python.tar.gz"
 NOWHERE = Remote(ARCHIVE, ("file:///nowhere",), 1, "0" * 64)

@@ -12,9 +12,8 @@ from raw_files import noise, published
 
 from tests.sweeps import wait_until
 from train.data.download import fetch_all
-from train.data.lock import one_at_a_time
 from train.data.prepare import prepare
-from train.data.progress import heard_by
+from train.data.waiting import heard_by, one_at_a_time
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -53,7 +52,9 @@ def test_of_several_at_once_one_makes_it(tmp_path: Path) -> None:
 
 
 def test_a_holder_that_was_killed_holds_nothing(tmp_path: Path) -> None:
-    code = "import sys, time; from pathlib import Path; from train.data.lock import one_at_a_time\n"
+    code = (
+        "import sys, time; from pathlib import Path; from train.data.waiting import one_at_a_time\n"
+    )
     code += "with one_at_a_time(Path(sys.argv[1]), 'digits'): time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT) as holder:
         wait_until((tmp_path / ".digits.lock").exists, "the holder")
@@ -64,8 +65,8 @@ def test_a_holder_that_was_killed_holds_nothing(tmp_path: Path) -> None:
 
 def test_who_waits_shows_life_as_long_as_the_holder_does(tmp_path: Path) -> None:
     heard: list[str] = []
-    code = "import sys; from pathlib import Path; from train.data.lock import one_at_a_time\n"
-    code += "from train.data.progress import goes_on\n"
+    code = "import sys; from pathlib import Path; from train.data.waiting import one_at_a_time\n"
+    code += "from train.data.waiting import goes_on\n"
     code += "with one_at_a_time(Path(sys.argv[1]), 'digits'):\n"
     code += "    for line in sys.stdin: goes_on(line)\n"
     argv = [sys.executable, "-c", code, str(tmp_path)]

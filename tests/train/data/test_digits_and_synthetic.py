@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from train.config import DATASETS
-from train.data import digits, synthetic
-from train.data.arrays import Dataset
+from train.config.run import DATASETS
+from train.data import builtin as digits
+from train.data import builtin as synthetic
+from train.data.dataset import Dataset
 
 
 @pytest.fixture(scope="module")
 def made() -> Dataset:
-    return digits.decode()
+    return digits.decode_digits()
 
 
 def test_digits_are_split_without_loss(made: Dataset) -> None:
@@ -39,7 +40,7 @@ def test_digits_never_change(made: Dataset) -> None:
 
 
 def test_synthetic_is_random_and_unlabelled() -> None:
-    data = synthetic.decode()
+    data = synthetic.decode_synthetic()
     assert data.train_x.shape == (50_000, 32, 32, 3)
     assert not data.labelled
     counts = np.bincount(data.train_x[:2000].ravel(), minlength=256)

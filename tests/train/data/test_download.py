@@ -13,7 +13,7 @@ import pytest
 from raw_files import noise, published
 
 from train.data.download import Remote, fetch_all, verify
-from train.data.errors import DataError
+from train.errors import DataError
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def test_interrupt_leaves_nothing(
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("train.data.progress.Ticker.add", interrupt)
+    monkeypatch.setattr("train.data.waiting.Ticker.add", interrupt)
     with pytest.raises(KeyboardInterrupt):
         fetch_all([remote], tmp_path / "data")
     assert names(tmp_path / "data") == []

@@ -12,10 +12,10 @@ import pytest
 from PIL import Image
 from raw_files import class_folders, picture
 
-from train.data.arrays import Dataset
-from train.data.errors import DataError
-from train.data.folder import find
+from train.data.dataset import Dataset
+from train.data.image_folder import find
 from train.data.prepare import load, prepare
+from train.errors import DataError
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from PIL import Image
 from raw_files import noise, picture
 
 from train.data import images
-from train.data.errors import DataError
 from train.data.images import Item, decode_image, decode_images, exactly, is_image, resized
+from train.errors import DataError
 
 
 def saved(image: Image.Image, kind: str = "png", **options: object) -> bytes:

@@ -12,14 +12,12 @@ import numpy as np
 import pytest
 from raw_files import idx, idx_files, noise, published
 
-from train.config import DATASETS, DatasetFacts
-from train.data.arrays import Dataset
-from train.data.download import Remote
-from train.data.errors import DataError
-from train.data.idx import read_idx
-from train.data.mnist import FASHION, MNIST, Family, find
+from train.config.run import DATASETS, DatasetFacts
+from train.data.dataset import Dataset
+from train.data.download import REMOTES, Remote
+from train.data.mnist import FASHION, MNIST, Family, find, read_idx
 from train.data.prepare import prepare
-from train.data.published import REMOTES
+from train.errors import DataError
 
 FILES = (
     "train-images-idx3-ubyte", "train-labels-idx1-ubyte",

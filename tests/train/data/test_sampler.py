@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from train.config import used_train_images
-from train.data.sampler import epoch_order, evaluation_shard, rank_batches, used_subset
+from train.config.run import used_train_images
+from train.data.sampling import epoch_order, evaluation_shard, rank_batches, used_subset
 
 SEEDS = st.integers(0, 2**31 - 1)
 EPOCHS = st.integers(0, 500)

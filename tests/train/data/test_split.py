@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from train.data.split import apportion, take
+from train.data.sampling import apportion, take
 
 
 def hamilton(counts: list[int], total: int) -> list[int]:

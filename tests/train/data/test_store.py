@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from train.data import store
-from train.data.arrays import ARRAYS, Dataset, fingerprint, make_dataset
-from train.data.errors import DataError
+from train.data import dataset as store
+from train.data.dataset import ARRAYS, Dataset, fingerprint, make_dataset
+from train.errors import DataError
 
 
 def small(seed: int = 0) -> Dataset:
@@ -29,12 +29,12 @@ def names(folder: Path) -> list[str]:
 
 @pytest.fixture
 def made(tmp_path: Path) -> Path:
-    store.write(tmp_path / "prepared" / "small-1", "small", small())
+    store.write_prepared(tmp_path / "prepared" / "small-1", "small", small())
     return tmp_path / "prepared" / "small-1"
 
 
 def test_round_trip(made: Path) -> None:
-    data, expected = store.read(made), small()
+    data, expected = store.read_prepared(made), small()
     for name in ARRAYS:
         found = getattr(data, name)
         assert np.array_equal(found, getattr(expected, name))
@@ -48,7 +48,7 @@ def test_round_trip(made: Path) -> None:
 
 
 def test_images_are_mapped_not_read(made: Path) -> None:
-    data = store.read(made)
+    data = store.read_prepared(made)
     assert not data.train_x.flags.writeable
     assert not data.train_x.flags.owndata
 
@@ -79,7 +79,7 @@ def other_shape(file: Path) -> None:
 def test_damaged_array_is_told(made: Path, damage: Callable[[Path], None]) -> None:
     damage(made / "train_x.npy")
     with pytest.raises(DataError, match="Delete the folder") as caught:
-        store.read(made)
+        store.read_prepared(made)
     assert str(made / "train_x.npy") in str(caught.value)
 
 
@@ -87,7 +87,7 @@ def test_damaged_array_is_told(made: Path, damage: Callable[[Path], None]) -> No
 def test_damaged_meta_is_told(made: Path, content: str) -> None:
     (made / "meta.json").write_text(content)
     with pytest.raises(DataError, match=r"(?s)meta.json is damaged.*Delete the folder"):
-        store.read(made)
+        store.read_prepared(made)
 
 
 def test_unknown_key_in_meta_is_told(made: Path) -> None:
@@ -99,7 +99,7 @@ def test_unknown_key_in_meta_is_told(made: Path) -> None:
 
 def test_first_of_two_is_kept(made: Path) -> None:
     before = (made / "meta.json").stat().st_ino
-    store.write(made, "small", small(1))
+    store.write_prepared(made, "small", small(1))
     assert (made / "meta.json").stat().st_ino == before
     assert names(made.parent) == ["small-1"]
 
@@ -108,7 +108,7 @@ def test_foreign_folder_in_the_way_is_told(tmp_path: Path) -> None:
     (tmp_path / "small-1").mkdir()
     (tmp_path / "small-1" / "x").touch()
     with pytest.raises(DataError, match=r"meta.json is damaged: not there"):
-        store.write(tmp_path / "small-1", "small", small())
+        store.write_prepared(tmp_path / "small-1", "small", small())
     assert names(tmp_path) == ["small-1"]
 
 
@@ -125,7 +125,7 @@ def test_broken_off_write_leaves_nothing(
 
     monkeypatch.setattr(store.os, "fsync", break_off)
     with pytest.raises(error if isinstance(error, type) else type(error)):
-        store.write(tmp_path / "small-1", "small", small())
+        store.write_prepared(tmp_path / "small-1", "small", small())
     assert names(tmp_path) == []
 
 
@@ -134,7 +134,7 @@ def test_left_over_of_a_killed_build_is_removed_after_a_day(tmp_path: Path) -> N
         (tmp_path / f".small-1.{name}").mkdir()
         at = time.time() - age_s
         os.utime(tmp_path / f".small-1.{name}", (at, at))
-    store.write(tmp_path / "small-1", "small", small())
+    store.write_prepared(tmp_path / "small-1", "small", small())
     assert names(tmp_path) == [".small-1.new", "small-1"]
 
 
@@ -142,7 +142,7 @@ def test_a_build_that_another_process_finishes_meanwhile_is_no_error(tmp_path: P
     """Its folder is listed, then renamed into place before it is looked at: a link to nowhere is
     listed, too, and is not there."""
     (tmp_path / ".small-1.gone").symlink_to(tmp_path / "nowhere")
-    store.write(tmp_path / "small-1", "small", small())
+    store.write_prepared(tmp_path / "small-1", "small", small())
     assert "small-1" in names(tmp_path)
 
 
@@ -167,4 +167,4 @@ def test_arrays_are_checked(train: tuple[np.ndarray, np.ndarray], told: str) -> 
 
 def test_prepared_form_can_be_moved(made: Path, tmp_path: Path) -> None:
     shutil.move(made, tmp_path / "elsewhere")
-    assert store.read(tmp_path / "elsewhere").name == "Small"
+    assert store.read_prepared(tmp_path / "elsewhere").name == "Small"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from tests.builders import config
-from train.config import trainable_images
-from train.data.arrays import Dataset, make_dataset
-from train.data.tuning import for_tuning
+from train.config.run import trainable_images
+from train.data.dataset import Dataset, make_dataset
+from train.data.sampling import for_tuning
 
 
 def numbered(n: int) -> Dataset:

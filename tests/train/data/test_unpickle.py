@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from train.data.errors import DataError
-from train.data.unpickle import read_pickle
+from train.data.cifar_pickles import read_pickle
+from train.errors import DataError
 
 WHERE = Path("batch")
 

@@ -7,10 +7,10 @@ import asyncio
 import numpy as np
 import pytest
 
+from train.interconnect.measure.rounds import Pair
+from train.interconnect.measure.stream import Plan
 from train.interconnect.record import End
-from train.interconnect.rounds import Pair
 from train.interconnect.simulate import Noise, SimulatedFabric, blamed_in, calibrate, main
-from train.interconnect.stream import Plan
 from train.interconnect.tournament import play
 
 STEADY, ROUGH = Noise(0.005, 0.01), Noise(0.015, 0.03)

@@ -9,16 +9,15 @@ from collections.abc import Callable
 
 import pytest
 
-from train.interconnect import steady
-from train.interconnect.agent import run_agent
-from train.interconnect.coordinator import Coordinator
-from train.interconnect.lines import Lines
-from train.interconnect.meeting import Meeting, MeetingError, join, look_up, publish
+from train.distributed.interfaces import Interface
+from train.interconnect.diagnosis import noise as steady
+from train.interconnect.measure.agent import run_agent
+from train.interconnect.measure.coordinator import Coordinator
+from train.interconnect.measure.meeting import Lines, Meeting, MeetingError, join, look_up, publish
+from train.interconnect.measure.rounds import Pair
+from train.interconnect.measure.stream import Plan
 from train.interconnect.record import Clock, Tournament
-from train.interconnect.rounds import Pair
-from train.interconnect.stream import Plan
 from train.interconnect.tournament import play
-from train.interfaces import Interface
 
 
 @pytest.fixture(autouse=True)

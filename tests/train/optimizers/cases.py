@@ -12,7 +12,7 @@ from tests.train.optimizers.toy import ADAPTED
 from tests.train.references.moment_rules import adam, lamb, novograd
 from tests.train.references.momentum_rules import larc_sgd, lars, sgd
 from tests.train.references.muon_rule import muon
-from train.optimizer_config import (
+from train.config.optimizer import (
     Adam,
     AdamW,
     AnyOptimizer,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.train.optimizers.toy import Toy
-from train.config import ConfigError
-from train.optimizer_config import Lamb, Lars, Sgd
+from train.config.optimizer import Lamb, Lars, Sgd
+from train.errors import ConfigError
 
 pytestmark = pytest.mark.tf
 

@@ -22,7 +22,7 @@ from tests.train.optimizers.toy import (
     run,
 )
 from tests.train.references.moment_rules import lamb
-from train.optimizer_config import Lamb
+from train.config.optimizer import Lamb
 
 pytestmark = pytest.mark.tf
 

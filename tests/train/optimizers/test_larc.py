@@ -21,8 +21,8 @@ from tests.train.optimizers.toy import (
     run,
 )
 from tests.train.references.momentum_rules import larc_sgd
-from train.optimizer_config import Adam, Larc, Sgd
-from train.technique import Technique
+from train.config.optimizer import Adam, Larc, Sgd
+from train.config.technique import Technique
 
 pytestmark = pytest.mark.tf
 

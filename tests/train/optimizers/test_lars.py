@@ -20,8 +20,8 @@ from tests.train.optimizers.toy import (
     relative,
     run,
 )
-from train.optimizer_config import Lars, Sgd
-from train.technique import Technique
+from train.config.optimizer import Lars, Sgd
+from train.config.technique import Technique
 
 pytestmark = pytest.mark.tf
 

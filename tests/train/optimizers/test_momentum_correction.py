@@ -9,7 +9,7 @@ import pytest
 
 from tests.train.optimizers.toy import Toy, one
 from tests.train.references.momentum_rules import sgd
-from train.optimizer_config import Larc, Lars, Muon, NovoGradTfa, Sgd
+from train.config.optimizer import Larc, Lars, Muon, NovoGradTfa, Sgd
 
 pytestmark = pytest.mark.tf
 
@@ -45,11 +45,11 @@ def test_the_train_step_corrects(invariant: Any) -> None:
     """The same numbers through the real step, whose reduction is made to return ones."""
     import tensorflow as tf
 
-    from train.layers import StepSeed
+    from train.config.technique import Technique
+    from train.models.layers import StepSeed
     from train.optimizers import build_optimizer
-    from train.reduce import Reduced
-    from train.step import TrainStep
-    from train.technique import Technique
+    from train.step.reduction import Reduced
+    from train.step.train_step import TrainStep
 
     technique = Technique(name="t", base_lr=1, base_batch=1, optimizer=Sgd(momentum=0.9))
     inputs = tf.keras.Input((1,), dtype="uint8")

@@ -18,7 +18,7 @@ from tests.train.optimizers.toy import (
     relative,
     run,
 )
-from train.optimizer_config import Muon
+from train.config.optimizer import Muon
 
 pytestmark = pytest.mark.tf
 

@@ -19,7 +19,7 @@ SIZES = [(64, 576), (128, 512), (32, 800), (576, 64)]
 def iterate(matrix: np.ndarray, steps: int) -> np.ndarray:
     import tensorflow as tf
 
-    from train.optimizers.newton_schulz import newton_schulz
+    from train.optimizers.muon import newton_schulz
 
     found = newton_schulz(tf.constant(matrix, tf.float32), steps)
     assert found.dtype == tf.float32

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.train.optimizers.toy import first_weights, gradients, length, moves, one, relative
-from train.optimizer_config import NovoGrad, NovoGradTfa
+from train.config.optimizer import NovoGrad, NovoGradTfa
 
 pytestmark = pytest.mark.tf
 

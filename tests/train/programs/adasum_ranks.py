@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from train.config import RunConfig
-from train.launch import read_launch
-from train.runtime import start
-from train.technique import Technique
+from train.config.run import RunConfig
+from train.config.technique import Technique
+from train.distributed.launch import read_launch
+from train.distributed.world import start
 
 
 def gradients(rank: int) -> dict[str, np.ndarray]:
@@ -54,7 +54,7 @@ def main() -> None:
 
     import tensorflow as tf
 
-    from train.reduce import Reduced, build_reducer
+    from train.step.reduction import Reduced, build_reducer
 
     reducer = build_reducer(technique, runtime.size)
 

@@ -14,23 +14,13 @@ from pathlib import Path
 
 import numpy as np
 
-from train.config import RunConfig
+from train.config.optimizer import Adam, AdamW, Lamb, Larc, Lars, Muon, NovoGrad, NovoGradTfa, Sgd
+from train.config.run import RunConfig
+from train.config.technique import Technique
 from train.data.prepare import load
-from train.data.sampler import rank_batches
-from train.launch import read_launch
-from train.optimizer_config import (
-    Adam,
-    AdamW,
-    Lamb,
-    Larc,
-    Lars,
-    Muon,
-    NovoGrad,
-    NovoGradTfa,
-    Sgd,
-)
-from train.runtime import start
-from train.technique import Technique
+from train.data.sampling import rank_batches
+from train.distributed.launch import read_launch
+from train.distributed.world import start
 
 OPTIMIZERS = {
     "sgd": Sgd(),
@@ -71,10 +61,10 @@ def main() -> None:
     launch = read_launch(os.environ)
     runtime = start(config_for(Adam(), launch.size, batch), launch)
 
-    from train.layers import StepSeed
-    from train.models import build_model
+    from train.models.layers import StepSeed
+    from train.models.networks import build_model
     from train.optimizers import build_optimizer
-    from train.step import TrainStep
+    from train.step.train_step import TrainStep
 
     data = load("digits", None, data_folder)
     plan = rank_batches("partition", len(data.train_y), 3, 0, runtime.rank, runtime.size, batch)

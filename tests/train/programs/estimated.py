@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from train.config import RunConfig
+from train.config.run import RunConfig
+from train.config.technique import Technique
 from train.data.prepare import load
-from train.launch import read_launch
-from train.runtime import start
-from train.technique import Technique
+from train.distributed.launch import read_launch
+from train.distributed.world import start
 
 
 def config_of(kind: str, gpus: int = 2) -> RunConfig:
@@ -53,9 +53,9 @@ def main() -> None:
 
 
 def estimated(kind: str, batches: list[np.ndarray], size: int) -> np.ndarray:
-    from train.batchnorm import reestimate_statistics
-    from train.layers import StepSeed
-    from train.models import build_model
+    from train.models.layers import StepSeed
+    from train.models.networks import build_model
+    from train.trainer.batch_statistics import reestimate_statistics
 
     model = build_model(config_of(kind), (8, 8, 1), 10, StepSeed(1), size=size)
     reestimate_statistics(model, batches, size)
@@ -66,8 +66,8 @@ def gradients_are_repeatable(images: np.ndarray) -> bool:
     """Bit for bit, of a network with ghosts, where operations are deterministic as in runs."""
     import tensorflow as tf
 
-    from train.layers import StepSeed
-    from train.models import build_model
+    from train.models.layers import StepSeed
+    from train.models.networks import build_model
 
     model = build_model(config_of("ghost_batch_norm"), (8, 8, 1), 10, StepSeed(1))
 

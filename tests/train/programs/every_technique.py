@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from jobs.techniques import load_techniques
-from train.config import RunConfig
+from train.config.run import RunConfig
 from train.data.prepare import load
-from train.launch import read_launch
-from train.runtime import start
+from train.distributed.launch import read_launch
+from train.distributed.world import start
 
 # two: momentum is in the second, and the kinks of ReLU and pooling have not yet made large
 # differences of small ones
@@ -53,8 +53,8 @@ def main() -> None:
     launch = read_launch(os.environ)
     runtime = start(config_for("naive", launch.size, batch, accumulation), launch)
 
-    from train.batches import epoch_batches
-    from train.cell import build_parts
+    from train.data.batches import epoch_batches
+    from train.run.build import build_parts
 
     data = load("digits", None, Path(sys.argv[4]))
     result = {}

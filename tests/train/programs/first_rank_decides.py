@@ -12,12 +12,12 @@ import sys
 import time
 from pathlib import Path
 
-from tests.train.test_loop import squares
-from tests.train.test_target_runs import aiming
-from train.awake import Awake
-from train.config import Target
-from train.launch import read_launch
-from train.runtime import start
+from tests.train.trainer.test_target_runs import aiming
+from tests.train.trainer.test_trainer import trainer
+from train.config.run import Target
+from train.distributed.awake import Awake
+from train.distributed.launch import read_launch
+from train.distributed.world import start
 
 TARGET = Target(validation_accuracy=1, within_s=3600)
 TIMES = 10**6
@@ -29,11 +29,9 @@ def main() -> None:
     asked = aiming(TARGET, gpus=launch.size)
     runtime = start(asked, launch)
 
-    from train.loop import Cell
-
     times = TIMES if runtime.rank == 0 else 1
     awake = Awake(lambda: times * time.perf_counter())
-    cell = Cell(asked, runtime, squares(), out, 1, lambda _: None, awake=awake)
+    cell = trainer(asked, runtime, out, 1, lambda _: None, awake=awake)
     found = cell.train(resume=False)
     epochs = [{"seconds": epoch.train_s + epoch.eval_s} for epoch in found.epochs]
     met = found.target.met if found.target else None

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import numpy as np
 
-from train.config import RunConfig
+from train.config.optimizer import Adam, Sgd
+from train.config.run import RunConfig
+from train.config.technique import Technique
 from train.data.prepare import load
-from train.data.sampler import rank_batches
-from train.launch import read_launch
-from train.optimizer_config import Adam, Sgd
-from train.runtime import start
-from train.technique import Technique
+from train.data.sampling import rank_batches
+from train.distributed.launch import read_launch
+from train.distributed.world import start
 
 STEPS, BATCH, RATE = 12, 16, 0.003
 
@@ -35,10 +35,10 @@ def main() -> None:
     import horovod.tensorflow.keras as hvd
     import tensorflow as tf
 
-    from train.layers import StepSeed
-    from train.models import build_model
+    from train.models.layers import StepSeed
+    from train.models.networks import build_model
     from train.optimizers import build_optimizer
-    from train.step import TrainStep
+    from train.step.train_step import TrainStep
 
     data = load("digits", None, Path(sys.argv[1]))
     plan = rank_batches("partition", len(data.train_y), 5, 0, runtime.rank, 2, BATCH)[:STEPS]

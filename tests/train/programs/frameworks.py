@@ -14,12 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
-from train.config import RunConfig
+from train.config.optimizer import Adam, Lamb, Larc, Sgd
+from train.config.run import RunConfig
+from train.config.technique import Technique
 from train.data.prepare import load
-from train.launch import read_launch
-from train.optimizer_config import Adam, Lamb, Larc, Sgd
-from train.runtime import start
-from train.technique import Technique
+from train.distributed.launch import read_launch
+from train.distributed.world import start
 
 STEPS = 12
 #: On the way the rate changes, which momentum has to follow.
@@ -47,9 +47,9 @@ def factors_are_equal(parts) -> bool:
     from train.optimizers import trust_ratios
 
     found = trust_ratios(parts.step.optimizer)
-    if parts.twin is None or found is None:
+    if parts.evaluation is None or found is None:
         return True
-    copies = parts.twin.strategy.experimental_local_results(found[0])
+    copies = parts.evaluation.strategy.experimental_local_results(found[0])
     return len({copy.numpy().tobytes() for copy in copies}) == 1
 
 
@@ -57,9 +57,9 @@ def main() -> None:
     framework, out, data_folder = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
     runtime = start(config_for(framework, {}), read_launch(os.environ))
 
-    from train.batches import process_batches
-    from train.batchnorm import reduce_statistics
-    from train.cell import build_parts
+    from train.data.batches import process_batches
+    from train.run.build import build_parts
+    from train.trainer.batch_statistics import reduce_statistics
 
     data = load("digits", None, data_folder)
     result = {}
@@ -75,17 +75,17 @@ def main() -> None:
             done = parts.step(own, 0.003 * (1 if number < 6 else 2), number)
             assert factors_are_equal(parts), f"{name}: replicas' factors in step {number}"
             seen.append((done.small_sq, done.gradient_sq, done.communication_s > 0))
-        if parts.twin:
+        if parts.evaluation:
             try:
                 parts.step([*own, own[0]], 0.003, STEPS)
             except ValueError as error:
                 assert "batches for" in str(error)
             else:
                 raise AssertionError("one batch too many")
-            parts.twin.show()
+            parts.evaluation.pull()
         reduce_statistics(parts.model, runtime.size)
-        if parts.twin:
-            parts.twin.adopt()
+        if parts.evaluation:
+            parts.evaluation.push()
         weights = [variable.numpy() for variable in parts.model.variables]
         trained = [variable.numpy() for variable in parts.step.model.trainable_variables]
         every = hashlib.sha256(b"".join(value.tobytes() for value in [*weights, *trained]))

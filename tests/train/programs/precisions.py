@@ -7,11 +7,11 @@ import os
 
 import numpy as np
 
-from train.config import RunConfig
-from train.launch import read_launch
-from train.optimizer_config import Sgd
-from train.runtime import start
-from train.technique import Technique
+from train.config.optimizer import Sgd
+from train.config.run import RunConfig
+from train.config.technique import Technique
+from train.distributed.launch import read_launch
+from train.distributed.world import start
 
 
 def config_for(precision: str) -> RunConfig:
@@ -28,8 +28,8 @@ def config_for(precision: str) -> RunConfig:
 def main() -> None:
     runtime = start(config_for("mixed_bfloat16"), read_launch(os.environ))
 
-    from train.cell import build_parts
-    from train.data.arrays import make_dataset
+    from train.data.dataset import make_dataset
+    from train.run.build import build_parts
 
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (16, 16, 16, 1), dtype=np.uint8)

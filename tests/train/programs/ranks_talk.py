@@ -1,4 +1,4 @@
-"""Every collective of train/ranks.py once; prints what this rank got."""
+"""Every collective of train/distributed/communicator.py once; prints what this rank got."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import os
 import numpy as np
 
 from tests.builders import config
-from train.launch import read_launch
-from train.runtime import start
+from train.distributed.launch import read_launch
+from train.distributed.world import start
 
 
 def main() -> None:
@@ -18,17 +18,17 @@ def main() -> None:
 
     import tensorflow as tf
 
-    from train.ranks import Ranks, UnequalRanks
+    from train.distributed.communicator import Ranks, UnequalRanks
 
     rank = runtime.rank
     ranks = Ranks(rank, runtime.size)
     ranks.barrier()
     shared = tf.Variable([5.0 + rank])
-    value = ranks.as_on_first([shared], f"of rank {rank}")
+    value = ranks.broadcast_state([shared], f"of rank {rank}")
     found = {
         "summed": ranks.summed(np.array([rank, 2.0])).tolist(),
-        "told": ranks.told_by_first(7 - rank),
-        "gathered": ranks.gathered(f"rank {rank}"),
+        "told": ranks.broadcast_int(7 - rank),
+        "gathered": ranks.allgather(f"rank {rank}"),
         "variable": shared.numpy().tolist(),
         "value": value,
         "equal": len(ranks.common_hash([shared])) == 64,

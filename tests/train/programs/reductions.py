@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from train.config import RunConfig
-from train.launch import read_launch
-from train.runtime import start
-from train.technique import Technique
+from train.config.run import RunConfig
+from train.config.technique import Technique
+from train.distributed.launch import read_launch
+from train.distributed.world import start
 
 COMPRESSIONS = ("none", "fp16", "bf16")
 SHAPES = {"kernel": (37, 11), "bias": (5,), "one": (1,), "scalar": ()}
@@ -65,7 +65,7 @@ def main() -> None:
 
     import tensorflow as tf
 
-    from train.reduce import Reduced, build_reducer
+    from train.step.reduction import Reduced, build_reducer
 
     rank, size = runtime.rank, runtime.size
     own = gradients(rank, size)

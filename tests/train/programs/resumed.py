@@ -13,10 +13,10 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from tests.train.test_loop import Killed, curve, killed_at, squares
-from tests.train.test_resume import toy
-from train.launch import read_launch
-from train.runtime import start
+from tests.train.trainer.test_resume import toy
+from tests.train.trainer.test_trainer import Killed, curve, killed_at, trainer
+from train.distributed.launch import read_launch
+from train.distributed.world import start
 
 MOMENT = "settling the batch-norm statistics after epoch 3"
 
@@ -26,11 +26,9 @@ def main() -> None:
     launch = read_launch(os.environ)
     runtime = start(toy(names[0], launch.size), launch)
 
-    from train.loop import Cell
-
     told = {}
     for name in names:
-        build = partial(Cell, toy(name, runtime.size), runtime, squares())
+        build = partial(trainer, toy(name, runtime.size), runtime)
         whole, killed = out / name / "whole", out / name / "killed"
         for folder in (whole, killed):
             folder.mkdir(parents=True, exist_ok=True)

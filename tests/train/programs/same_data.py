@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.builders import config
-from tests.train.test_loop import Killed, killed_at, squares
-from train.launch import read_launch
-from train.optimizer_config import Sgd
-from train.runtime import start
-from train.schedule_config import Grow
-from train.technique import Technique
+from tests.train.trainer.test_trainer import Killed, killed_at, trainer
+from train.config.optimizer import Sgd
+from train.config.schedule import Grow
+from train.config.technique import Technique
+from train.distributed.launch import read_launch
+from train.distributed.world import start
 
 
 def main() -> None:
@@ -35,15 +35,15 @@ def main() -> None:
     )  # fmt: skip
     runtime = start(asked, launch)
 
-    from train import loop
+    from train.trainer import trainer as loop
 
     apart = loop.process_batches
 
     def same(config: Any, data: Any, used: Any, plan: Any, _: int, *world: int) -> Any:
         return apart(config, data, used, plan, 0, *world)
 
-    def build(attempt: int, beat: Any = lambda _: None) -> loop.Cell:
-        return loop.Cell(asked, runtime, squares(), out, attempt, beat)
+    def build(attempt: int, beat: Any = lambda _: None) -> loop.Trainer:
+        return trainer(asked, runtime, out, attempt, beat)
 
     loop.process_batches = same
     with suppress(Killed):

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
-from train.config import RunConfig
+from train.config.run import RunConfig
+from train.config.technique import Technique
 from train.data.prepare import load
-from train.launch import read_launch
-from train.runtime import describe_world, start
-from train.technique import Technique
+from train.distributed.launch import read_launch
+from train.distributed.world import describe_world, start
 
 
 def main() -> None:
@@ -29,10 +29,10 @@ def main() -> None:
 
     import tensorflow as tf
 
-    from train.batchnorm import reduce_statistics
-    from train.evaluate import Evaluator
-    from train.layers import StepSeed
-    from train.models import build_model
+    from train.models.layers import StepSeed
+    from train.models.networks import build_model
+    from train.trainer.batch_statistics import reduce_statistics
+    from train.trainer.evaluate import Evaluator
 
     data = load("digits", None, Path(sys.argv[1]))
     model = build_model(config, (8, 8, 1), 10, StepSeed(1))

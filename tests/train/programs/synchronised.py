@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from train.config import RunConfig
-from train.launch import read_launch
-from train.runtime import start
-from train.technique import Technique
+from train.config.run import RunConfig
+from train.config.technique import Technique
+from train.distributed.launch import read_launch
+from train.distributed.world import start
 
 CASES = {"images": ((6, 4, 3, 5), 0), "vectors": ((6, 5), 0), "far": ((6, 4, 3, 5), 1000)}
 
@@ -32,7 +32,7 @@ def main() -> None:
 def case(name: str, rank: int, size: int) -> dict[str, Any]:
     import tensorflow as tf
 
-    from train.normalisation import SyncBatchNormalization
+    from train.models.normalisation import SyncBatchNormalization
 
     shape, offset = CASES[name]
     rng = np.random.default_rng([7, rank])

@@ -1,0 +1,123 @@
+"""The input contract: identity, bounds, and errors that say what to do."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from tests.builders import config
+from train.config.optimizer import Adam, Lamb, Sgd
+from train.config.run import RunConfig, Target, load_config, used_train_images
+from train.config.schedule import Constant, Cosine, Step
+from train.config.technique import Technique
+from train.errors import ConfigError
+
+
+def test_cell_id_is_readable_and_stable() -> None:
+    assert re.fullmatch(r"digits-cnn-naive-g1-s0-[0-9a-f]{6}", config().cell_id())
+    # a golden value: a change here makes every existing result a stranger
+    assert config().cell_id() == "digits-cnn-naive-g1-s0-7e9469"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"seed": 1}, {"gpus": 2}, {"epochs": 3}, {"batch_per_rank": 32}, {"data_fraction": 0.5},
+     {"model": "resnet_mini"}, {"partition": "whole"}, {"scaling": "strong"}, {"accumulation": 2},
+     {"framework": "mirrored"}, {"target": Target(train_accuracy=0.5)},
+     {"target": Target(train_accuracy=0.5, within_s=9)},
+     {"technique": Technique(name="naive", base_lr=0.002, base_batch=64)}],
+)  # fmt: skip
+def test_any_change_is_another_cell(change) -> None:
+    assert config(**change).cell_id() != config().cell_id()
+
+
+@pytest.mark.parametrize(
+    ("field", "kinds"),
+    [("optimizer", [Sgd(), Adam(), Lamb()]), ("schedule", [Constant(), Step(), Cosine()])],
+)
+def test_kinds_with_all_defaults_are_different_cells(field, kinds) -> None:
+    ids = {
+        config(technique=Technique(name="n", base_lr=1, base_batch=1, **{field: kind})).cell_id()
+        for kind in kinds
+    }
+    assert len(ids) == len(kinds)
+
+
+def test_equal_configs_are_equal_cells_whatever_their_order() -> None:
+    told = config().model_dump(mode="json")
+    turned = RunConfig.model_validate(dict(reversed(told.items())))
+    assert turned.cell_id() == config().cell_id()
+
+
+def test_folder_names_become_readable_ids() -> None:
+    assert config(dataset="folder:/data/My Pics (new)").cell_id().startswith("my_pics_new-")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"dataset": "cifar"}, "unknown dataset 'cifar'; known: digits, cifar10"),
+        ({"gpus": 0}, "greater than or equal to 1"),
+        ({"image_size": 64}, "image_size is for folder:PATH"),
+        ({"pretrained": "w.h5"}, "pretrained weights are for resnet50"),
+        ({"surprise": 1}, "surprise"),
+        ({"technique": Technique(
+            name="w", base_lr=1, base_batch=1, warmup_epochs=5, warmup_from="zero"
+        )},
+         r"warm-up of 5 epochs .* longer than the run \(2 epochs\): set warmup_epochs to a fifth"),
+        ({"target": {}}, "needs train_accuracy, validation_accuracy or both"),
+        ({"target": {"train_accuracy": 75}}, "less than or equal to 1"),
+        ({"accumulation": 0}, "greater than or equal to 1"),
+        ({"epochs": 10**12}, "less than or equal to 100000"),
+    ],
+)  # fmt: skip
+def test_wrong_values_are_named(change, words) -> None:
+    with pytest.raises(ValidationError, match=words):
+        config(**change)
+
+
+def test_the_global_batch_counts_ranks_and_accumulation() -> None:
+    assert config(gpus=3, batch_per_rank=5, accumulation=7).global_batch == 105
+
+
+def test_the_side_of_an_image() -> None:
+    assert config(dataset="cifar10").image_side == 32
+    assert config(dataset="folder:a", image_size=48).image_side == 48
+    assert config(dataset="folder:a").image_side == 64
+
+
+@given(st.integers(1, 10**6), st.integers(1, 10**4))
+def test_fraction_of_all_is_all_and_of_a_tenth_is_a_tenth(n, tenths) -> None:
+    assert used_train_images(n, 1.0) == n
+    assert used_train_images(tenths * 10, 0.1) == tenths
+
+
+@given(
+    seed=st.integers(0, 2**31 - 1), gpus=st.integers(1, 512), rate=st.floats(1e-6, 10),
+    decay=st.floats(0, 1),
+)  # fmt: skip
+def test_configs_round_trip_through_json(seed, gpus, rate, decay) -> None:
+    technique = Technique(name="t", base_lr=rate, base_batch=64, optimizer=Lamb(weight_decay=decay))
+    made = config(seed=seed, gpus=gpus, technique=technique)
+    again = RunConfig.model_validate_json(made.model_dump_json())
+    assert again == made and again.cell_id() == made.cell_id()
+
+
+def test_load_config_names_the_file_and_each_finding(tmp_path) -> None:
+    file = tmp_path / "config.json"
+    told = config().model_dump(mode="json") | {"gpuz": 2, "epochs": 0}
+    file.write_text(json.dumps(told))
+    with pytest.raises(ConfigError) as caught:
+        load_config(file)
+    text = str(caught.value)
+    assert str(file) in text and "gpuz: unknown key (found 2)" in text and "epochs" in text
+    with pytest.raises(ConfigError, match="cannot read"):
+        load_config(tmp_path / "absent.json")
+    file.write_text('{"dataset": ')
+    with pytest.raises(ConfigError, match="not a valid config"):
+        load_config(file)

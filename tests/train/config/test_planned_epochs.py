@@ -1,0 +1,98 @@
+"""How many epochs a run has, for those who have its data and for those who have not."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.builders import config
+from train.config.plan import RunPlan, checked_plan, epochs_to_train, most_epochs, plan_of
+from train.config.run import RunConfig, Target
+from train.config.technique import Technique
+from train.errors import ConfigError
+
+
+def adapted(base: int, **changes: object) -> RunConfig:
+    row = Technique(name="t", base_lr=1, base_batch=base, regime_adaptation=True)
+    return config(technique=row, **changes)
+
+
+def warmed(epochs: float, **changes: object) -> RunConfig:
+    row = Technique(
+        name="t", base_lr=1, base_batch=64, lr_scaling="linear", warmup_epochs=epochs, **changes
+    )
+    return config(technique=row, batch_per_rank=20)
+
+
+def test_without_adaptation_the_config_says_it() -> None:
+    assert epochs_to_train(config(epochs=7, dataset="folder:a")) == 7
+
+
+def test_where_no_batch_divides_the_images_it_is_counted_all_the_same() -> None:
+    """20,000 images: 12 x 78 steps of 256 are 234 epochs of 4 steps of 4,096, not 12 x 16."""
+    run = adapted(256, dataset="cifar10", data_fraction=0.4, batch_per_rank=4096, epochs=12)
+    assert epochs_to_train(run) == 234 == len(plan_of(run, 50_000).epochs)
+
+
+def test_images_that_are_validated_on_are_not_counted() -> None:
+    run = adapted(
+        100, dataset="cifar10", data_fraction=0.02, batch_per_rank=500, epochs=2,
+        validate_on="train_part",
+    )  # fmt: skip
+    # 900 images: 2 x 9 steps, one an epoch
+    assert epochs_to_train(run) == 18
+
+
+def test_of_a_folder_and_of_what_cannot_run_it_is_not_known() -> None:
+    assert epochs_to_train(adapted(16, dataset="folder:a")) is None
+    assert epochs_to_train(adapted(16, batch_per_rank=10_000)) is None
+    assert epochs_to_train(adapted(3, dataset="folder:a", batch_per_rank=8), 83) == 6
+    assert epochs_to_train(adapted(3, dataset="folder:a", batch_per_rank=84), 83) is None
+
+
+@given(
+    base=st.integers(1, 400), batch=st.integers(1, 400), images=st.integers(1, 2000),
+    epochs=st.integers(1, 9),
+)  # fmt: skip
+def test_the_bound_holds_for_any_folder(base: int, batch: int, images: int, epochs: int) -> None:
+    run = adapted(base, dataset="folder:a", batch_per_rank=batch, epochs=epochs)
+    try:
+        planned = len(RunPlan(run, images).epochs)
+    except ConfigError:
+        return  # the data is smaller than a batch
+    assert planned <= most_epochs(run)
+
+
+def test_the_bound_is_exact_where_the_number_is_known() -> None:
+    assert most_epochs(config(epochs=7)) == 7
+    assert most_epochs(adapted(64, dataset="cifar10", batch_per_rank=256, epochs=2)) == 9
+
+
+def test_a_target_is_held_in_as_many_evaluations_as_the_run_has() -> None:
+    held = Target(train_accuracy=0.7, held_for=3)
+    words = "held_for 3 asks for more evaluations than a run of 2 epochs has: set held_for to 2"
+    with pytest.raises(ConfigError, match=words):
+        plan_of(config(epochs=2, target=held, batch_per_rank=20), 83)
+    assert plan_of(config(epochs=3, target=held, batch_per_rank=20), 83).total_steps == 12
+    # with the regime adapted it is the adapted run's
+    cell = {"epochs": 12, "batch_per_rank": 20, "target": held}
+    with pytest.raises(ConfigError, match="a run of 2 epochs"):
+        plan_of(adapted(160, **cell), 200)
+    longer = Target(train_accuracy=0.7, held_for=20)
+    assert plan_of(adapted(10, **{**cell, "target": longer}), 200).total_steps == 240
+
+
+def test_a_warm_up_of_no_step_is_refused_with_the_shortest_that_has_one() -> None:
+    """83 images are 4 steps of 20: a tenth of an epoch is less than half a step."""
+    with pytest.raises(
+        ConfigError, match=r"warmup_epochs 0\.1 of 4 steps .* or to 0\.25 \(one step\)"
+    ):
+        plan_of(warmed(0.1), 83)
+    with pytest.raises(ConfigError, match="come to 0 steps"):
+        checked_plan(warmed(0.125), 83)  # exactly half a step rounds down
+    assert plan_of(warmed(0.25), 83).warmup_steps == 1
+    assert plan_of(warmed(0), 83).warmup_steps == 0
+    # with the regime adapted, epochs are the base batch's: one step of 64
+    with pytest.raises(ConfigError, match=r"of 1 steps each .* or to 1 \(one step\)"):
+        plan_of(warmed(0.5, regime_adaptation=True), 83)

@@ -1,0 +1,114 @@
+"""Which images a step sees, however the global batch is cut into ranks and accumulated batches."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.builders import config
+from tests.invariants import Invariant
+from train.config.plan import RunPlan
+from train.config.schedule import CropFlip
+from train.config.technique import Technique
+from train.data.dataset import Dataset, make_dataset
+
+pytestmark = pytest.mark.tf  # train.step.train_step loads it
+
+N = 100
+
+
+def numbered() -> Dataset:
+    pixels = np.random.default_rng(0).integers(0, 256, (N, 8, 8, 3), dtype=np.uint8)
+    pixels[:, 0, 0, 0] = np.arange(N)
+    return make_dataset("n", ["a", "b"], (pixels, np.arange(N) % 2), (pixels[:4], np.arange(4) % 2))
+
+
+def steps(epoch: int = 0, **changes: object):
+    """Of every rank: images of each of its batches, [step][batch]."""
+    from train.data.batches import epoch_batches
+
+    of = config(**changes)
+    plan = RunPlan(of, N).epochs[epoch]
+    used = np.arange(N)
+    return [
+        list(epoch_batches(of, numbered(), used, plan, rank, of.gpus)) for rank in range(of.gpus)
+    ]
+
+
+def ids(batches) -> set[int]:
+    return {int(i) for images, _ in batches for i in images[:, 0, 0, 0]}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "accumulation", "batch"), [(1, 1, 24), (2, 1, 12), (1, 4, 6), (2, 2, 6), (3, 2, 4)]
+)
+def test_a_global_batch_is_the_same_images_however_it_is_cut(gpus, accumulation, batch) -> None:
+    whole = [ids(step) for step in steps(gpus=1, batch_per_rank=24)[0]]
+    cut = steps(gpus=gpus, accumulation=accumulation, batch_per_rank=batch)
+    for number, expected in enumerate(whole):
+        parts = [ids(rank[number]) for rank in cut]
+        assert set.union(*parts) == expected
+        assert sum(map(len, parts)) == 24  # disjoint
+        assert all(len(rank[number]) == accumulation for rank in cut)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "accumulation", "batch"), [(2, 1, 10), (4, 1, 5), (5, 2, 2), (3, 2, 7)]
+)
+def test_the_ranks_share_the_epochs_permutation(
+    invariant: Invariant, gpus: int, accumulation: int, batch: int
+) -> None:
+    from train.data.sampling import epoch_order
+
+    cut = steps(1, gpus=gpus, accumulation=accumulation, batch_per_rank=batch)
+    own = [set.union(*map(ids, rank)) for rank in cut]
+    seen = set.union(*own)
+    twice = sum(map(len, own)) - len(seen)
+    invariant("T0 naive", "the ranks' images of an epoch: seen by two ranks", twice, 0)
+    whole = N - N % (gpus * accumulation * batch)  # the last, broken batch is left out
+    order = epoch_order(N, config().seed, 1)
+    missed = len(seen ^ {int(i) for i in order[:whole]})
+    invariant("T0 naive", "... not of the epoch's permutation, or missing of it", missed, 0)
+
+
+def test_accumulated_batches_are_those_of_as_many_ranks() -> None:
+    """Rank r's p batches are those of ranks r p to r p + p - 1 of a world p times as large."""
+    four = steps(gpus=4, batch_per_rank=5)
+    two = steps(gpus=2, accumulation=2, batch_per_rank=5)
+    for number in range(len(four[0])):
+        emulated = [images for rank in two for images, _ in rank[number]]
+        real = [rank[number][0][0] for rank in four]
+        assert all(np.array_equal(a, b) for a, b in zip(emulated, real, strict=True))
+
+
+def test_images_change_only_where_the_technique_says_so_and_as_the_epoch_does() -> None:
+    how = Technique(name="t", base_lr=0.1, base_batch=1, augmentation=CropFlip(crop=2, flip="none"))
+    plain = steps(gpus=1, batch_per_rank=50)[0]
+    changed = steps(gpus=1, batch_per_rank=50, technique=how)[0]
+    assert all(np.array_equal(a[0][1], b[0][1]) for a, b in zip(plain, changed, strict=True))
+    assert not np.array_equal(plain[0][0][0], changed[0][0][0])
+    again = steps(gpus=2, batch_per_rank=25, technique=how)
+    assert np.array_equal(changed[0][0][0][:25], again[0][0][0][0])  # not a matter of the cut
+
+
+def test_statistics_are_estimated_from_images_as_they_are_each_rank_its_share() -> None:
+    from train.data.batches import estimation_batches
+
+    of = config(gpus=2, batch_per_rank=8)
+    found = [list(estimation_batches(of, numbered(), np.arange(N), r, 2)) for r in range(2)]
+    assert [len(f) for f in found] == [6, 6]
+    seen = [int(i) for rank in found for images in rank for i in images[:, 0, 0, 0]]
+    assert len(set(seen)) == len(seen) == 96
+
+
+def test_every_rank_estimates_from_as_many_batches_whatever_the_sizes() -> None:
+    """Synchronised batch norm would wait for ever for a rank that has one batch fewer."""
+    from train.data.batches import estimation_batches
+
+    for gpus, batch in ((3, 11), (3, 33), (2, 50), (7, 14)):
+        of = config(gpus=gpus, batch_per_rank=batch)
+        found = [
+            [len(b) for b in estimation_batches(of, numbered(), np.arange(N), rank, gpus)]
+            for rank in range(gpus)
+        ]
+        assert found[0] and all(sizes == found[0] for sizes in found)

@@ -1,0 +1,79 @@
+"""The pure judgements of a preflight, on values as machines have them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from train.distributed.preflight.checks import (
+    check_cuda,
+    check_gpu,
+    check_pmix,
+    check_readable,
+    check_writable,
+    finding,
+)
+
+
+@pytest.mark.parametrize(
+    ("environment", "world", "ok"),
+    [
+        ({"PMIX_RANK": "0"}, 4, True),
+        ({}, 4, False),
+        ({}, 1, True),
+        ({"HOROSCALE_RENDEZVOUS": "/x"}, 4, True),
+    ],
+)
+def test_pmix(environment, world, ok) -> None:
+    found = check_pmix(environment, world)
+    assert found["ok"] is ok and bool(found["fix"]) is not ok
+
+
+@pytest.mark.parametrize(
+    ("names", "local_size", "wanted", "ok"),
+    [
+        (["H100"], 8, True, True),  # each task is shown its own
+        (["H100"] * 8, 8, True, True),
+        (["H100"] * 4, 8, True, False),  # ranks would share
+        ([], 1, True, False),
+        ([], 8, False, True),
+    ],
+)
+def test_gpu(names, local_size, wanted, ok) -> None:
+    assert check_gpu(names, local_size, wanted=wanted)["ok"] is ok
+
+
+@pytest.mark.parametrize(
+    ("driver", "built", "wanted", "ok"),
+    [
+        ((12, 4), "12.2", True, True),
+        ((12, 0), "12.2", True, True),  # within a major version
+        ((13, 0), "12.2", True, True),
+        ((11, 8), "12.2", True, False),
+        (None, "12.2", True, False),
+        ((12, 4), None, True, False),
+        (None, None, False, True),
+    ],
+)
+def test_cuda(driver, built, wanted, ok) -> None:
+    assert check_cuda(driver, built, wanted=wanted)["ok"] is ok
+
+
+def test_writable_is_found_out_by_writing(tmp_path: Path) -> None:
+    assert check_writable("/tmp", tmp_path, room=1)["ok"] is True
+    assert list(tmp_path.iterdir()) == []
+    lacking = check_writable("/tmp", tmp_path, room=2**62)
+    assert lacking["ok"] is False and "bytes free" in lacking["found"] and lacking["fix"]
+    gone = check_writable("/tmp", tmp_path / "none")
+    assert gone["ok"] is False and "No such file" in gone["found"]
+
+
+def test_readable(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    assert check_readable("data", tmp_path)["found"].endswith("1 entries")
+    assert check_readable("data", tmp_path / "a")["ok"] is False
+
+
+def test_what_could_not_be_told_is_no_pass_and_keeps_its_fix() -> None:
+    assert finding("x", None, "?", "y", "look")["fix"] == "look"

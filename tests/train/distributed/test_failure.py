@@ -1,0 +1,77 @@
+"""A rank's error in one line, and whether it is a cause or only says that a peer is gone."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from train.distributed.failure import describe, headline, leave
+from train.distributed.launch import read_launch
+from train.record.cell_folder import rank_file, read_failures
+
+# as TensorFlow 2.15 and Horovod 0.28.1 said it when a peer was killed
+PEER_GONE = """Graph execution error:
+
+Detected at node HorovodGroupedAllreduce_Identity_0 defined at (most recent call last):
+  File "/x/train/step/train_step.py", line 83, in _run
+
+[/gloo/gloo/transport/tcp/pair.cc:589] Read error [127.0.0.1]:5: Connection reset by peer
+\t [[{{node HorovodGroupedAllreduce_Identity_0}}]] [Op:__inference__run_974]"""
+WORKER_GONE = """Graph execution error:
+
+Detected at node CollectiveReduceV2 defined at (most recent call last):
+  File "/x/train/step/tf_distribute.py", line 108, in _reduce
+
+Collective ops is aborted by: Socket closed
+Additional GRPC error information from remote target /job:worker/replica:0/task:1 while calling /t:
+:{"created":"@1795290769.862015310","description":"Error received from peer","grpc_status":14}
+The error could be from a previous operation. Restart your program to reset.
+\t [[{{node CollectiveReduceV2}}]] [Op:__inference__reduce_2196]"""
+OUT_OF_RANGE = """Graph execution error:
+
+Detected at node Gather defined at (most recent call last):
+  File "/x/train/step/train_step.py", line 83, in _run
+
+indices[0] = 12 is not in [0, 10)
+\t [[{{node Gather}}]] [Op:__inference__run_1]"""
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "consequence"),
+    [
+        (PEER_GONE, "Connection reset by peer", True),
+        (WORKER_GONE, "Collective ops is aborted by: Socket closed", True),
+        ("Horovod has been shut down. This was caused by an exception", "shut down", True),
+        (OUT_OF_RANGE, "indices[0] = 12 is not in [0, 10)", False),
+        ("disk on fire\nmore", "RuntimeError: disk on fire", False),
+        ("", "RuntimeError: no message", False),
+    ],
+)
+def test_headline_and_consequence(tmp_path, text, line, consequence) -> None:
+    what = headline(RuntimeError(text))
+    assert line in what and "\n" not in what
+    (tmp_path / "logs").mkdir()
+    leave(describe(what, read_launch({}), tmp_path), tmp_path)
+    (found,) = read_failures(tmp_path)
+    assert found.consequence is consequence
+    assert found.error.what == what
+    told = json.loads(rank_file(tmp_path, 0, "error.json").read_text())
+    assert set(told) == {"at", "consequence", "error"}
+
+
+def test_a_file_name_that_is_no_text_does_not_hide_the_error(tmp_path) -> None:
+    """Python keeps bytes that are no UTF-8 as lone surrogates, which no JSON can hold."""
+    (tmp_path / "logs").mkdir()
+    name = os.fsdecode(b"caf\xe9.png")
+    error = describe(f"cannot read {name}", read_launch({}), tmp_path, tail=f"File {name}")
+    leave(error, tmp_path)
+    (found,) = read_failures(tmp_path)
+    assert found.error.what == "cannot read caf\\udce9.png"
+    assert found.error.log_tail == ("File caf\\udce9.png",)
+
+
+def test_a_rank_with_a_supervisor_elsewhere_points_to_its_log(tmp_path) -> None:
+    assert "rank-0.log" in describe("x", read_launch({}, supervised=True), tmp_path).what_to_do
+    assert "rank-0.log" not in describe("x", read_launch({}), tmp_path).what_to_do

@@ -1,0 +1,81 @@
+"""The interface between ranks: named, found by name or route, and told when it is not there."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from train.distributed.interfaces import (
+    Interface,
+    _by_name_or_route,
+    default_route,
+    interfaces_here,
+    named,
+    own_interface,
+    towards,
+)
+from train.errors import ConfigError
+
+HERE = {"lo": "127.0.0.1", "eth0": "10.1.2.3", "ib0": "172.16.0.3", "eth1": None}
+# as /proc/net/route says it: addresses in hexadecimal, back to front
+ROUTES = """\
+Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT
+ib0\t00000000\t010010AC\t0003\t0\t0\t200\t00000000\t0\t0\t0
+eth0\t00000000\t0102010A\t0003\t0\t0\t100\t00000000\t0\t0\t0
+eth1\t00000000\t0102010A\t0002\t0\t0\t0\t00000000\t0\t0\t0
+eth0\t0002010A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0
+"""
+
+
+def test_the_default_route_with_the_smallest_metric_that_is_up() -> None:
+    assert default_route(ROUTES) == "eth0"
+    assert default_route("\n".join(ROUTES.splitlines()[:1])) is None
+    assert default_route("") is None
+
+
+@pytest.mark.parametrize(
+    ("addresses", "routes", "expected"),
+    [
+        (["172.16.0.3"], ROUTES, "ib0"),
+        (["127.0.1.1"], ROUTES, "eth0"),  # Debian's way to write /etc/hosts
+        (["127.0.0.1"], ROUTES, "eth0"),
+        ([], ROUTES, "eth0"),
+        (["10.9.9.9"], ROUTES, "eth0"),  # a name that stands for a host elsewhere
+    ],
+)
+def test_the_hosts_name_first_then_the_default_route(addresses, routes, expected) -> None:
+    assert _by_name_or_route(HERE, addresses, routes, "n").name == expected
+
+
+def test_without_a_name_and_a_route_the_text_lists_what_is_there() -> None:
+    with pytest.raises(ConfigError, match=r"eth0 \(10\.1\.2\.3\), ib0 .*HOROSCALE_INTERFACE"):
+        _by_name_or_route(HERE, ["127.0.1.1"], "", "n")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("ib7", "'ib7' is not there on n7"), ("eth1", "'eth1' has no IPv4 address")]
+)
+def test_a_wrong_name_is_told_with_those_that_are_there(name: str, words: str) -> None:
+    with pytest.raises(ConfigError) as told:
+        named(name, HERE, "n7")
+    assert words in str(told.value)
+    for there in ("lo (127.0.0.1)", "eth0 (10.1.2.3)", "eth1 (no IPv4 address)"):
+        assert there in str(told.value)
+
+
+def test_the_real_loopback_of_this_machine() -> None:
+    loopback = Interface("lo", "127.0.0.1")
+    assert interfaces_here()["lo"] == "127.0.0.1"
+    assert own_interface({}, nodes=1) == loopback
+    assert own_interface({"HOROSCALE_INTERFACE": "lo"}, nodes=2) == loopback
+    with pytest.raises(ConfigError, match="'no such' is not there on " + socket.gethostname()):
+        own_interface({"HOROSCALE_INTERFACE": "no such"}, nodes=1)
+
+
+def test_a_rank_goes_where_rank_0_is() -> None:
+    loopback = Interface("lo", "127.0.0.1")
+    assert towards("127.0.0.1", "lo", {}) == loopback
+    assert towards("127.0.0.1", "named otherwise there", {}) == loopback  # by the kernel's route
+    with pytest.raises(ConfigError, match="'ib9' is not there"):
+        towards("127.0.0.1", "lo", {"HOROSCALE_INTERFACE": "ib9"})

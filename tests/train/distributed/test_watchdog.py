@@ -1,0 +1,259 @@
+"""The thread that ends a hang: in processes of its own, since its last act is to end them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.sweeps import wait_until
+from train.distributed.watchdog import EXIT_STALLED, REPORT_S, Watchdog
+
+ROOT = Path(__file__).resolve().parents[3]
+STALLING = """
+import sys, time
+from pathlib import Path
+from train.distributed.watchdog import Watchdog
+
+def report(what):
+    {report}
+
+def forever_in_here():
+    time.sleep(60)
+
+{before}
+with Watchdog(Path(sys.argv[1]), 0.4, None, report, period_s=0.05) as watchdog:
+    watchdog.beat("counting sheep")
+    forever_in_here()
+"""
+ASLEEP = """
+import os, sys, time
+from pathlib import Path
+from train.distributed.watchdog import Watchdog
+
+with Watchdog(Path(sys.argv[1]), 60, None, print, period_s=0.05):
+    time.sleep(60)
+"""
+ORPHANED = """
+import os, sys, time
+from pathlib import Path
+from train.distributed.watchdog import Watchdog
+
+with Watchdog(Path(sys.argv[1]), 60, os.getppid(), print, period_s=0.05):
+    print(os.getpid(), flush=True)
+    time.sleep(60)
+"""
+#: Starts the program given, passes its first line on and ends without waiting for it.
+PARENT = """
+import subprocess, sys
+child = subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE, text=True)
+print(child.stdout.readline(), flush=True)
+sys.stdin.read()
+"""
+
+
+def stalled(beat: Path, report: str, before: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", STALLING.format(report=report, before=before), str(beat)],
+        capture_output=True, text=True, cwd=ROOT, timeout=30, check=False,
+    )  # fmt: skip
+
+
+def test_a_stall_ends_the_process_with_its_stacks_and_its_phase(tmp_path: Path) -> None:
+    beat = tmp_path / "rank-0.beat"
+    done = stalled(beat, "print(what, flush=True)")
+    assert done.returncode == EXIT_STALLED == 75
+    assert "forever_in_here" in done.stderr, "the stack of the thread that hangs"
+    assert "no progress for 0 s while: counting sheep" in done.stdout
+    told = json.loads(beat.read_text())
+    assert told["phase"] == "counting sheep" and told["idle_s"] >= 0.4
+
+
+@pytest.mark.parametrize(
+    ("report", "before"),
+    [
+        ("raise ValueError('the report is broken')", ""),
+        ("raise OSError('disk full')", ""),
+        # the file system hangs, which may be the cause of the stall
+        (
+            "time.sleep(60)",
+            "import train.distributed.watchdog; train.distributed.watchdog.REPORT_S = 0.5",
+        ),
+        ("pass", "sys.stderr = None"),
+    ],
+)
+def test_nothing_keeps_a_stalled_process_alive(tmp_path: Path, report: str, before: str) -> None:
+    began = time.monotonic()
+    done = stalled(tmp_path / "beat", report, before)
+    assert done.returncode == EXIT_STALLED
+    assert time.monotonic() - began < REPORT_S
+
+
+def test_a_life_sign_that_hangs_keeps_no_stalled_process_alive(tmp_path: Path) -> None:
+    """As on a file server that is gone: opening a FIFO that nobody reads returns never."""
+    os.mkfifo(tmp_path / ".rank-0.beat.tmp")
+    done = stalled(tmp_path / "rank-0.beat", "print(what, flush=True)")
+    assert done.returncode == EXIT_STALLED
+    assert "while: counting sheep" in done.stdout and "forever_in_here" in done.stderr
+
+
+#: Nobody reads what this process writes to its log any more.
+FULL = """
+import os, train.distributed.watchdog
+train.distributed.watchdog.REPORT_S = 0.5
+os.set_blocking(2, False)
+try:
+    while True:
+        os.write(2, bytes(1024))
+except BlockingIOError:
+    os.set_blocking(2, True)
+"""
+
+
+def test_stacks_that_cannot_be_written_keep_no_stalled_process_alive(tmp_path: Path) -> None:
+    """The report, which goes elsewhere, is written all the same."""
+    report = tmp_path / "report"
+    code = STALLING.format(report=f"Path({str(report)!r}).write_text(what)", before=FULL)
+    argv = [sys.executable, "-c", code, str(tmp_path / "beat")]
+    process = subprocess.Popen(argv, stderr=subprocess.PIPE, cwd=ROOT)
+    try:
+        assert process.wait(30) == EXIT_STALLED
+    finally:
+        process.kill()
+        process.communicate()
+    assert "counting sheep" in report.read_text()
+
+
+PATIENT = """
+import sys, time
+from pathlib import Path
+from train.distributed.watchdog import Watchdog
+
+with Watchdog(Path(sys.argv[1]), 0.3, None, print, period_s=0.05) as watchdog:
+    watchdog.beat("waiting for the other ranks", 1.5)
+    time.sleep(1)
+    watchdog.beat("they came")
+    print("they came", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_phase_with_a_patience_of_its_own_and_the_one_after_it(tmp_path: Path) -> None:
+    argv = [sys.executable, "-c", PATIENT, str(tmp_path / "beat")]
+    done = subprocess.run(argv, capture_output=True, text=True, cwd=ROOT, timeout=30, check=False)
+    assert done.returncode == EXIT_STALLED
+    assert done.stdout.splitlines()[0] == "they came" and "while: they came" in done.stdout
+
+
+def test_a_process_whose_supervisor_is_gone_ends(tmp_path: Path) -> None:
+    beat = tmp_path / "beat"
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, sys.executable, "-c", ORPHANED, str(beat)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
+    )  # fmt: skip
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    try:
+        time.sleep(0.3)
+        assert alive(child), "its supervisor lives"
+        parent.kill()
+        parent.wait()
+        deadline = time.monotonic() + 10
+        while alive(child):
+            assert time.monotonic() < deadline, "the orphan lives on"
+            time.sleep(0.05)
+    finally:
+        parent.kill()
+        parent.communicate()
+
+
+def alive(process: int) -> bool:
+    """Whether it runs; one that ended and was not waited for does not."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+def test_beats_are_written_and_keep_a_busy_process_alive(tmp_path: Path) -> None:
+    """In this process: a stall would end the test run."""
+    beat, stalls, phases = tmp_path / "rank-0.beat", [], set()
+    with Watchdog(beat, 1.0, os.getppid(), stalls.append, period_s=0.02) as watchdog:
+        until = time.monotonic() + 1.5  # longer than the patience
+        step = 0
+        while time.monotonic() < until:
+            step += 1
+            watchdog.beat(f"step {step}")
+            time.sleep(0.005)
+            if beat.exists():
+                told = json.loads(beat.read_text())  # never a half
+                phases.add(told["phase"])
+                assert told["idle_s"] < 1.0
+    assert len(phases) > 10 and not stalls
+    before = beat.stat().st_mtime_ns
+    time.sleep(0.1)
+    assert beat.stat().st_mtime_ns == before, "silent after the end"
+    assert [path.name for path in tmp_path.iterdir()] == ["rank-0.beat"]
+
+
+def test_a_process_that_was_stopped_says_so_when_it_is_woken(tmp_path: Path) -> None:
+    beat = tmp_path / "rank-0.beat"
+    sleeper = [sys.executable, "-c", ASLEEP, str(beat)]
+    with subprocess.Popen(sleeper, cwd=ROOT) as process:
+        try:
+            wait_until(beat.exists, "a life sign")
+            assert json.loads(beat.read_text())["asleep_s"] < 2
+            process.send_signal(signal.SIGSTOP)
+            time.sleep(4)
+            process.send_signal(signal.SIGCONT)
+            wait_until(lambda: json.loads(beat.read_text())["asleep_s"] >= 3.5, "its word on that")
+            assert json.loads(beat.read_text())["idle_s"] < 10, "it did not run, so it was not idle"
+        finally:
+            process.kill()
+
+
+STEPPING = """
+import sys, time
+from pathlib import Path
+from train.distributed.watchdog import Watchdog
+
+with Watchdog(Path(sys.argv[1]), 5, None, print, period_s=0.05) as watchdog:
+    watchdog.beat("a step of two seconds")
+    for _ in range(20):
+        time.sleep(0.1)
+    watchdog.beat("hanging")
+    print("hanging", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_process_that_was_stopped_is_not_ended_for_it_and_a_hang_after_it_is_found(
+    tmp_path: Path,
+) -> None:
+    beat = tmp_path / "rank-0.beat"
+    argv = [sys.executable, "-c", STEPPING, str(beat)]
+    with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            wait_until(beat.exists, "a life sign")
+            process.send_signal(signal.SIGSTOP)
+            time.sleep(8)  # more than its patience
+            process.send_signal(signal.SIGCONT)
+            out, _ = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    assert process.returncode == EXIT_STALLED
+    assert out.splitlines()[0] == "hanging" and "while: hanging" in out
+
+
+def test_beats_that_cannot_be_written_do_not_matter(tmp_path: Path) -> None:
+    with Watchdog(tmp_path / "no" / "such" / "folder", 60, None, print, period_s=0.01) as watchdog:
+        time.sleep(0.1)
+        watchdog.beat("on")
+        assert watchdog._watcher.is_alive() and watchdog._reporter.is_alive()

@@ -1,0 +1,237 @@
+"""The networks are those that the background documents describe: parameters and shapes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from train.config.checks import last_map_side
+from train.config.run import RunConfig
+from train.config.technique import Technique
+from train.errors import ConfigError
+
+pytestmark = pytest.mark.tf
+
+
+def build(
+    model: str, shape: tuple[int, int, int], classes: int, norm: str,
+    row: dict[str, object] | None = None, pixels: object = None, size: int = 1, **changes: object,
+):  # fmt: skip
+    from train.models.layers import StepSeed
+    from train.models.networks import build_model
+
+    technique = Technique(name="t", base_lr=0.1, base_batch=1, normalisation=norm, **(row or {}))
+    config = RunConfig(
+        dataset="cifar10", model=model, technique=technique, gpus=1, batch_per_rank=4, epochs=1,
+        **{"seed": 0, **changes},
+    )  # fmt: skip
+    seed = StepSeed(7)
+    return build_model(config, shape, classes, seed, pixels, size), seed
+
+
+# by hand: conv k*k*in*out + out, dense in*out + out, batch norm 4 per channel
+CNN = 320 + 18_496 + (12 * 12 * 64 * 128 + 128) + 1_290
+MINI = 9_472 + (4_160 + 36_928 + 16_640 + 16_640) + (32_896 + 147_584 + 66_048 + 131_584) + 20_490
+MINI_NORMALISED_CHANNELS = 64 + (64 + 64 + 256 + 256) + (128 + 128 + 512 + 512)
+
+
+@pytest.mark.parametrize(
+    ("model", "shape", "classes", "norm", "parameters"),
+    [
+        ("cnn", (28, 28, 1), 10, "none", CNN),
+        ("cnn", (28, 28, 1), 10, "batch_norm", CNN + 4 * (32 + 64 + 128)),
+        ("resnet_mini", (32, 32, 3), 10, "none", MINI),
+        ("resnet_mini", (32, 32, 3), 10, "batch_norm", MINI + 4 * MINI_NORMALISED_CHANNELS),
+        ("resnet50", (64, 64, 3), 11, "batch_norm", 23_587_712 + 2_048 * 11 + 11),
+    ],
+)
+def test_parameters_and_output(model, shape, classes, norm, parameters) -> None:
+    net, _ = build(model, shape, classes, norm)
+    assert net.count_params() == parameters
+    out = net(np.zeros((3, *shape), np.uint8))
+    assert out.shape == (3, classes) and out.dtype == "float32"
+
+
+@pytest.mark.parametrize(
+    ("model", "side"),
+    [
+        *(("resnet_mini", side) for side in (8, 9, 12, 13, 16, 32)),
+        ("resnet50", 32),
+        ("resnet50", 33),
+    ],
+)
+def test_the_side_of_the_last_map_is_known_without_the_network(model: str, side: int) -> None:
+    """What the plan goes by where it refuses batches of one image."""
+    net, _ = build(model, (side, side, 3), 4, "batch_norm")
+    last = net.get_layer("resnet50" if model == "resnet50" else "block3_bn2")
+    assert last.output_shape[1:3] == (last_map_side(model, side),) * 2
+
+
+def test_first_dense_layer_sees_2048_features() -> None:
+    net, _ = build("resnet_mini", (32, 32, 3), 10, "none")
+    assert net.get_layer("logits").kernel.shape == (2048, 10)
+
+
+def test_same_seed_same_weights_other_seed_other_weights() -> None:
+    def weights(seed: int):
+        from train.models.layers import StepSeed
+        from train.models.networks import build_model
+
+        technique = Technique(name="t", base_lr=0.1, base_batch=1)
+        config = RunConfig(
+            dataset="digits", model="cnn", technique=technique, gpus=1, batch_per_rank=4,
+            epochs=1, seed=seed,
+        )  # fmt: skip
+        return build_model(config, (8, 8, 1), 10, StepSeed(1)).get_weights()[0]
+
+    assert np.array_equal(weights(1), weights(1))
+    assert not np.array_equal(weights(1), weights(2))
+
+
+def test_dropout_is_a_function_of_stream_step_and_layer() -> None:
+    import tensorflow as tf
+
+    from train.models.layers import SeededDropout, StepSeed
+
+    ones = tf.ones((64, 64))
+
+    def mask(stream: int, step: int, index: int) -> np.ndarray:
+        seed = StepSeed(stream)
+        seed.set_step(tf.constant(step))
+        return SeededDropout(0.25, index, seed)(ones, training=True).numpy()
+
+    base = mask(1, 5, 0)
+    assert np.array_equal(base, mask(1, 5, 0))
+    for other in (mask(2, 5, 0), mask(1, 6, 0), mask(1, 5, 1)):
+        assert not np.array_equal(base, other)
+    kept = base[base > 0]
+    assert kept == pytest.approx(1 / 0.75)  # inverted dropout keeps the expectation
+    assert abs(len(kept) / base.size - 0.75) < 5 * (0.75 * 0.25 / base.size) ** 0.5
+    assert np.array_equal(SeededDropout(0.25, 0, StepSeed(1))(ones), ones)
+
+
+@pytest.mark.parametrize(
+    ("model", "shape", "norm", "words"),
+    [
+        ("cnn", (4, 4, 1), "none", "at least 6x6"),
+        ("resnet50", (28, 28, 1), "batch_norm", "at least 32x32"),
+    ],
+)
+def test_unsuitable_images_or_techniques_are_refused(model, shape, norm, words) -> None:
+    with pytest.raises(ConfigError, match=words):
+        build(model, shape, 10, norm)
+
+
+def test_a_weights_file_that_does_not_fit_is_named(tmp_path) -> None:
+    file = tmp_path / "weights.h5"
+    file.write_bytes(b"no weights")
+    with pytest.raises(ConfigError, match=r"weights\.h5"):
+        build("resnet50", (64, 64, 3), 2, "batch_norm", pretrained=str(file))
+
+
+GHOSTS = {"ghost_batch": 2}
+
+
+@pytest.mark.parametrize("model", ["cnn", "resnet_mini"])
+def test_every_kind_of_batch_norm_has_the_same_weights(model: str) -> None:
+    """So that a checkpoint of one can be evaluated by another."""
+    import tensorflow as tf
+
+    from train.models.normalisation import GhostBatchNormalization, SyncBatchNormalization
+
+    usual, _ = build(model, (12, 12, 3), 4, "batch_norm")
+    ghost, _ = build(model, (12, 12, 3), 4, "ghost_batch_norm", GHOSTS)
+    sync, _ = build(model, (12, 12, 3), 4, "sync_batch_norm", size=3)
+    for net, kind in ((ghost, GhostBatchNormalization), (sync, SyncBatchNormalization)):
+        assert [v.name for v in net.variables] == [v.name for v in usual.variables]
+        for own, other in zip(net.get_weights(), usual.get_weights(), strict=True):
+            assert np.array_equal(own, other)
+        layers = [x for x in net.layers if isinstance(x, tf.keras.layers.BatchNormalization)]
+        assert layers and {type(layer) for layer in layers} == {kind}
+    assert {x.size for x in layers} == {3}
+    images = np.random.default_rng(0).integers(0, 256, (5, 12, 12, 3), dtype=np.uint8)
+    assert np.array_equal(ghost(images), usual(images))
+    assert np.array_equal(sync(images), usual(images))
+
+
+def test_zero_gamma_starts_each_residual_branch_at_zero() -> None:
+    usual, _ = build("resnet_mini", (16, 16, 3), 4, "batch_norm")
+    net, _ = build("resnet_mini", (16, 16, 3), 4, "batch_norm", {"zero_gamma": True})
+    zero = {v.name for v in net.variables if "gamma" in v.name and not v.numpy().any()}
+    assert zero == {"block2_bn2/gamma:0", "block3_bn2/gamma:0"}
+    for own, other in zip(net.variables, usual.variables, strict=True):
+        assert own.name in zero or np.array_equal(own, other), own.name
+
+
+def test_he_initialisation_of_every_kernel() -> None:
+    """He et al. 2015 (1502.01852): deviation sqrt(2 / inputs); Glorot's differs where it counts."""
+    he, _ = build("resnet_mini", (32, 32, 3), 10, "none", {"initialisation": "he"})
+    kernels = [v.numpy() for v in he.variables if "kernel" in v.name]
+    assert len(kernels) == 10
+    for kernel in kernels:
+        expected = (2 / np.prod(kernel.shape[:-1])) ** 0.5
+        # Keras cuts the normal off at two deviations; the error of a deviation is below this
+        assert abs(kernel.std() / expected - 1) < 4 / (2 * kernel.size) ** 0.5
+    glorot, _ = build("resnet_mini", (32, 32, 3), 10, "none")
+    shortcut = glorot.get_layer("block2_shortcut").kernel.numpy()
+    assert shortcut.std() == pytest.approx((2 / (64 + 256)) ** 0.5, rel=0.02)
+
+
+def test_standardised_images_have_mean_0_and_deviation_1() -> None:
+    from train.models.standardise import channel_statistics
+
+    images = np.random.default_rng(0).integers(0, 256, (50, 8, 8, 3), dtype=np.uint8)
+    images[..., 1] //= 7
+    pixels = channel_statistics(images, np.arange(50))
+    net, _ = build("resnet_mini", (8, 8, 3), 4, "none", {"standardise": True}, pixels)
+    seen = net.get_layer("scale")(images).numpy().astype(np.float64)
+    np.testing.assert_allclose(seen.mean((0, 1, 2)), 0, atol=1e-5)
+    np.testing.assert_allclose(seen.std((0, 1, 2)), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("mean", "deviation"), [(None, None), ((0.5,), (0.2,)), ((0.5,) * 3, (0.2, 0.0, 0.2))]
+)
+def test_standardising_needs_the_images_statistics(mean, deviation) -> None:
+    from train.models.standardise import ChannelStatistics
+
+    pixels = None if mean is None else ChannelStatistics(mean, deviation)
+    with pytest.raises(ConfigError, match=r"mean and deviation \(not 0\) of 3 channels"):
+        build("cnn", (8, 8, 3), 4, "none", {"standardise": True}, pixels)
+
+
+@pytest.mark.parametrize("precision", ["mixed_float16", "mixed_bfloat16"])
+@pytest.mark.parametrize("norm", ["none", "batch_norm", "ghost_batch_norm", "sync_batch_norm"])
+def test_mixed_precision_keeps_weights_pixels_and_logits_in_float32(norm, precision) -> None:
+    import tensorflow as tf
+
+    row = {"precision": precision, **(GHOSTS if norm == "ghost_batch_norm" else {})}
+    for model in ("cnn", "resnet_mini"):
+        net, _ = build(model, (12, 12, 3), 4, norm, row)
+        usual, _ = build(model, (12, 12, 3), 4, norm, {**row, "precision": "float32"})
+        assert tf.keras.mixed_precision.global_policy().name == "float32", "as it was"
+        for own, other in zip(net.variables, usual.variables, strict=True):
+            assert own.dtype == tf.float32 and np.array_equal(own, other)
+        computed = {layer.name: layer.compute_dtype for layer in net.layers}
+        assert computed["conv1"] == precision.removeprefix("mixed_")
+        assert computed["scale"] == computed["logits"] == net.output.dtype == "float32"
+
+
+def test_half_precision_computes_nearly_the_same() -> None:
+    images = np.random.default_rng(0).integers(0, 256, (8, 16, 16, 3), dtype=np.uint8)
+    row = {"ghost_batch": 4}
+    usual, _ = build("resnet_mini", (16, 16, 3), 4, "ghost_batch_norm", row)
+    half, _ = build(
+        "resnet_mini", (16, 16, 3), 4, "ghost_batch_norm", {**row, "precision": "mixed_float16"}
+    )
+    expected, found = usual(images, training=True), half(images, training=True)
+    assert found.dtype == "float32"
+    np.testing.assert_allclose(found, expected, atol=0.02 * np.abs(expected).max())
+
+
+def test_the_policy_is_restored_when_building_fails() -> None:
+    import tensorflow as tf
+
+    with pytest.raises(ConfigError):
+        build("cnn", (4, 4, 1), 4, "none", {"precision": "mixed_float16"})
+    assert tf.keras.mixed_precision.global_policy().name == "float32"

@@ -1,0 +1,112 @@
+"""The first filters whiten: checked against singular values of patches that loops have cut."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.train.models.test_networks import build
+from train.models.standardise import channel_statistics
+
+pytestmark = pytest.mark.tf
+SIDE = 32
+
+
+@pytest.fixture(scope="module")
+def images() -> np.ndarray:
+    """Smooth coloured noise: neighbouring pixels and channels agree, as in photographs."""
+    rng = np.random.default_rng(5)
+    rough = rng.normal(size=(40, SIDE + 8, SIDE + 8, 3)) + rng.normal(size=(40, 1, 1, 3))
+    rough[..., 1] += rough[..., 0]
+    smooth = sum(np.roll(rough, (i, j), (1, 2)) for i in range(4) for j in range(4))[:, 4:-4, 4:-4]
+    return np.clip(128 + 12 * smooth, 0, 255).astype(np.uint8)
+
+
+def whitened(images: np.ndarray, model: str = "resnet_mini", **changes: object):
+    from train.models.whitening import whiten_first_layer
+
+    row = {"initialisation": "whitened", "standardise": True}
+    used = np.arange(len(images))
+    pixels = channel_statistics(images, used)
+    net, _ = build(model, images.shape[1:], 10, "batch_norm", row, pixels, **changes)
+    before = net.get_layer("conv1").kernel.numpy()
+    whiten_first_layer(net, images, used)
+    return net, before
+
+
+def by_hand(images: np.ndarray, size: int, step: int) -> np.ndarray:
+    """Patches [n, size size C] of standardised images, one at a time."""
+    x = images / 255
+    x = (x - x.mean(axis=(0, 1, 2))) / x.std(axis=(0, 1, 2))
+    places = range(0, images.shape[1] - size + 1, step)
+    return np.array([
+        image[i : i + size, j : j + size].ravel() for image in x for i in places for j in places
+    ])  # fmt: skip
+
+
+def test_directions_are_those_of_the_singular_value_decomposition(images) -> None:
+    from train.models.whitening import principal_patches
+
+    scaled = (images / 255 - (images / 255).mean((0, 1, 2))) / (images / 255).std((0, 1, 2))
+    found = principal_patches([scaled[:15], scaled[15:]], (7, 7))
+    patches = by_hand(images, 7, 2)
+    _, _, expected = np.linalg.svd(patches - patches.mean(axis=0), full_matrices=False)
+    np.testing.assert_allclose(found @ found.T, np.eye(147), atol=1e-9)
+    agreement = np.abs(np.sum(found[:8] * expected[:8], axis=1))
+    np.testing.assert_allclose(agreement, 1, atol=1e-6)
+    assert (np.abs(found).max(axis=1) == found.max(axis=1)).all()
+
+
+def test_outputs_of_the_first_layer_do_not_depend_on_each_other(images) -> None:
+    import tensorflow as tf
+
+    net, before = whitened(images)
+    conv = net.get_layer("conv1")
+    inside = net.get_layer("scale")(images)
+    out = tf.nn.conv2d(inside, conv.kernel, 2, "VALID").numpy().reshape(-1, 64).astype(np.float64)
+    np.testing.assert_allclose(out[:, :32], -out[:, 32:], atol=1e-5)
+    covariance = np.cov(out[:, :32].T)
+    spread = np.sqrt(np.diag(covariance))
+    assert (np.diff(spread) < 1e-6).all()
+    correlation = covariance / np.outer(spread, spread) - np.eye(32)
+    assert np.abs(correlation).max() < 1e-4
+    # what the usual start is like, or the line above would say nothing
+    usual = tf.nn.conv2d(inside, before, 2, "VALID").numpy().reshape(-1, 64)
+    assert np.abs(np.corrcoef(usual.T) - np.eye(64)).max() > 0.5
+
+
+def test_every_filter_has_the_length_of_hes(images) -> None:
+    net, before = whitened(images)
+    lengths = [
+        np.linalg.norm(kernel.reshape(147, 64), axis=0)
+        for kernel in (before, net.get_layer("conv1").kernel.numpy())
+    ]
+    assert lengths[0].mean() == pytest.approx(np.sqrt(2), rel=0.05)
+    np.testing.assert_allclose(lengths[1], np.sqrt(2), rtol=1e-6)
+
+
+def test_a_small_patch_leaves_filters_as_drawn() -> None:
+    grey = np.random.default_rng(0).integers(0, 256, (30, 8, 8, 1), np.uint8)
+    net, before = whitened(grey, "cnn")
+    kernel = net.get_layer("conv1").kernel.numpy()  # [3, 3, 1, 32]: nine directions, both ways
+    np.testing.assert_array_equal(kernel[..., 18:], before[..., 18:])
+    np.testing.assert_allclose(kernel[..., :9], -kernel[..., 9:18])
+
+
+def test_seeds_share_the_first_filters_and_nothing_else(images) -> None:
+    one, _ = whitened(images, seed=1)
+    two, _ = whitened(images, seed=2)
+    differ = {
+        a.name for a, b in zip(one.variables, two.variables, strict=True)
+        if "kernel" in a.name and not np.array_equal(a, b)
+    }  # fmt: skip
+    kernels = {v.name for v in one.variables if "kernel" in v.name}
+    assert kernels - differ == {"conv1/kernel:0"}
+
+
+def test_constant_images_give_finite_filters() -> None:
+    """Nothing varies, so every direction is as good: what matters is that training can begin."""
+    from train.models.whitening import principal_patches
+
+    found = principal_patches([np.ones((3, 8, 8, 1), np.float32)], (3, 3))
+    np.testing.assert_allclose(found @ found.T, np.eye(9), atol=1e-9)

@@ -1,0 +1,194 @@
+"""Every optimizer: against its paper in plain numpy, and as the train step needs it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+
+from tests.train.optimizers.cases import CASES
+from tests.train.optimizers.toy import ADAPTED, RATES, SHAPES, Toy, first_weights, gradients, run
+from train.config.optimizer import AnyOptimizer, Lamb, Larc, Lars, Muon, Sgd
+from train.config.run import RunConfig
+from train.config.technique import Technique
+
+pytestmark = pytest.mark.tf
+
+ROOT = Path(__file__).resolve().parents[3]
+EACH = pytest.mark.parametrize("case", CASES)
+
+
+def test_every_kind_is_among_the_cases() -> None:
+    assert {type(config) for _, config, _ in CASES.values()} == set(get_args(AnyOptimizer))
+
+
+@EACH
+def test_thirty_steps_are_those_of_the_paper(case: str, invariant: Any) -> None:
+    """Of every variable, with a rate that rises and falls; relative to how far the weights went."""
+    technique, config, rule_for = CASES[case]
+    ours = run(config, RATES)
+    worst = 0.0
+    for name, first in first_weights().items():
+        given = [gradients(step)[name].astype(np.float64) for step in range(len(RATES))]
+        paper = rule_for(name)(first.astype(np.float64), given, RATES)
+        travelled = max(np.abs(w - paper[0]).max() for w in paper)
+        for found, expected in zip(ours, paper, strict=True):
+            worst = max(worst, float(np.abs(found[name] - expected).max() / travelled))
+    invariant(technique, "30 steps as its source in numpy, relative to the way gone", worst, 2e-5)
+
+
+@EACH
+def test_a_config_survives_its_record(case: str) -> None:
+    technique = Technique(
+        name="t", base_lr=0.1, base_batch=32, optimizer=CASES[case][1], normalisation="batch_norm"
+    )
+    config = RunConfig(
+        dataset="digits", model="cnn", technique=technique, gpus=1, batch_per_rank=8, epochs=1,
+        seed=0,
+    )  # fmt: skip
+    again = RunConfig.model_validate(json.loads(config.model_dump_json()))
+    assert again == config
+    assert type(again.technique.optimizer) is type(CASES[case][1])
+
+
+@EACH
+def test_it_goes_on_from_its_saved_state_bit_for_bit(case: str) -> None:
+    """All slots exist before the first step, and nothing else remembers anything."""
+    from train.optimizers import optimizer_variables
+
+    config = CASES[case][1]
+    first = Toy(config)
+    fresh = Toy(config)
+    names = [v.name for v in optimizer_variables(fresh.optimizer)]
+    for step in range(5):
+        first.step(gradients(step), RATES[step])
+    saved = [v.numpy() for v in optimizer_variables(first.optimizer)]
+    assert len(saved) == len(names)
+    for variable, value in zip(optimizer_variables(fresh.optimizer), saved, strict=True):
+        variable.assign(value)
+    for old, new in zip(first.variables, fresh.variables, strict=True):
+        new.assign(old)
+    fresh.last_rate = first.last_rate
+    for step in range(5, 8):
+        for toy in (first, fresh):
+            toy.step(gradients(step), 2 * RATES[step])
+    for old, new in zip(first.variables, fresh.variables, strict=True):
+        assert np.array_equal(old.numpy(), new.numpy()), old.name
+    ours, theirs = (optimizer_variables(toy.optimizer) for toy in (first, fresh))
+    assert all(np.array_equal(a.numpy(), b.numpy()) for a, b in zip(ours, theirs, strict=True))
+
+
+@EACH
+def test_inside_a_function_the_steps_are_the_same(case: str) -> None:
+    import tensorflow as tf
+
+    eager, compiled = Toy(CASES[case][1]), Toy(CASES[case][1])
+
+    @tf.function
+    def step(given: list[Any], rate: Any) -> None:
+        compiled.optimizer.learning_rate.assign(rate)
+        compiled.optimizer.apply_gradients(zip(given, compiled.variables, strict=True))
+
+    for number in range(6):
+        eager.last_rate = None  # no correction in either
+        eager.step(gradients(number), RATES[number])
+        step([tf.constant(g) for g in gradients(number).values()], tf.constant(RATES[number]))
+    for name in SHAPES:
+        np.testing.assert_allclose(
+            compiled.weights()[name], eager.weights()[name], rtol=1e-5, atol=1e-7
+        )
+
+
+@EACH
+@pytest.mark.parametrize("zero", ["weights", "gradients", "both"])
+def test_zero_norms_divide_nothing(case: str, zero: str) -> None:
+    toy = Toy(CASES[case][1])
+    none = {name: np.zeros(shape, np.float32) for name, shape in SHAPES.items()}
+    if zero != "gradients":
+        for variable in toy.variables:
+            variable.assign(none[variable.name.split(":")[0]])
+    start = toy.weights()
+    for step in range(3):
+        toy.step(gradients(step) if zero == "weights" else none, 0.01)
+    for name, weight in toy.weights().items():
+        assert np.isfinite(weight).all(), name
+        if zero == "weights":
+            assert np.abs(weight - start[name]).min() > 0, f"{name} never left zero"
+        if zero == "both":
+            assert not weight.any(), name
+
+
+@EACH
+def test_a_rate_of_zero_moves_nothing(case: str) -> None:
+    """As in the first step of a warm-up from zero; fix_norm alone rescales its kernels."""
+    config = CASES[case][1]
+    toy = Toy(config)
+    before = toy.weights()
+    toy.step(gradients(0), 0.0)
+    for name, weight in toy.weights().items():
+        if not (isinstance(config, Muon) and config.fix_norm and name in ADAPTED):
+            assert np.array_equal(weight, before[name]), name
+        assert np.isfinite(weight).all()
+
+
+def test_which_optimizers_tell_their_trust_ratios() -> None:
+    from train.optimizers import trust_ratios
+
+    for _, config, _ in CASES.values():
+        adapted = len(ADAPTED) if getattr(config, "exclude", None) else len(SHAPES)
+        found = trust_ratios(Toy(config).optimizer)
+        if isinstance(config, Lamb | Lars | Larc):
+            assert [tuple(v.shape) for v in found] == [(adapted,)] * 2
+        else:
+            assert found is None
+
+
+def test_the_patterns_exclude_biases_and_normalisation_of_the_networks_and_no_kernel() -> None:
+    from train.config.optimizer import NOT_ADAPTED
+    from train.models.layers import StepSeed
+    from train.models.networks import build_model
+    from train.optimizers.layerwise import excluded
+
+    technique = Technique(name="t", base_lr=1, base_batch=1, normalisation="batch_norm")
+    for model in ("cnn", "resnet_mini", "resnet50"):
+        config = RunConfig(
+            dataset="cifar10", model=model, technique=technique, gpus=1, batch_per_rank=8,
+            epochs=1, seed=0,
+        )  # fmt: skip
+        variables = build_model(config, (32, 32, 3), 10, StepSeed(1)).trainable_variables
+        for variable in variables:
+            assert excluded(variable, NOT_ADAPTED) == (len(variable.shape) == 1), variable.name
+
+
+def test_without_decay_sgd_is_keras_own_bit_for_bit() -> None:
+    import tensorflow as tf
+
+    for nesterov in (False, True):
+        ours = Toy(Sgd(momentum=0.9, nesterov=nesterov))
+        assert type(ours.optimizer) is tf.keras.optimizers.SGD
+        keras = Toy(Sgd())
+        keras.optimizer = tf.keras.optimizers.SGD(0.0, momentum=0.9, nesterov=nesterov)
+        for step in range(10):
+            for toy in (ours, keras):
+                toy.last_rate = None
+                toy.step(gradients(step), 0.02)
+        for a, b in zip(ours.variables, keras.variables, strict=True):
+            assert np.array_equal(a.numpy(), b.numpy())
+
+
+def test_under_tf_distribute_all_replicas_take_the_same_steps() -> None:
+    """Two mirrored devices with half the gradient each: every kind as on one device."""
+    program = ROOT / "tests/train/programs/mirrored_optimizers.py"
+    done = subprocess.run(
+        [sys.executable, program], capture_output=True, text=True, check=False, cwd=ROOT,
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert set(found) == set(CASES)
+    assert {name: error for name, error in found.items() if error > 1e-6} == {}

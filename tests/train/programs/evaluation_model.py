@@ -1,0 +1,75 @@
+"""Two replicas with statistics of their own: pooled, given back, saved, and found to differ.
+
+Prints {"mean", "variance": largest error of the pooled moments, "adopted", "restored": largest
+difference between the copies, "unequal": what is said of weights that differ}.
+"""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import tensorflow as tf
+
+from train.distributed.communicator import UnequalRanks
+from train.step.tf_distribute import EvaluationModel, local_state
+
+ROWS, WIDTH = 500, 3
+
+
+def model() -> tf.keras.Model:
+    inputs = tf.keras.Input((WIDTH,))
+    x = tf.keras.layers.BatchNormalization(momentum=0.0, name="bn")(inputs)
+    return tf.keras.Model(inputs, tf.keras.layers.Dense(2, name="out")(x))
+
+
+def main() -> None:
+    (cpu,) = tf.config.list_physical_devices("CPU")
+    parts = [tf.config.LogicalDeviceConfiguration() for _ in range(2)]
+    tf.config.set_logical_device_configuration(cpu, parts)
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    shown = model()
+    with strategy.scope():
+        trained = model()
+    evaluation = EvaluationModel(strategy, trained, shown)
+    evaluation.begin()
+    rng = np.random.default_rng(4)
+    # far apart, so that the spread between the replicas counts
+    rows = rng.normal([[[0.0]], [[5.0]]], [[[1.0]], [[2.0]]], (2, ROWS, WIDTH)).astype(np.float32)
+    given = strategy.experimental_distribute_values_from_function(
+        lambda context: tf.constant(rows[context.replica_id_in_sync_group])
+    )
+    tf.function(lambda: strategy.run(lambda x: trained(x, training=True), args=(given,)))()
+    evaluation.pull()
+    layer = shown.get_layer("bn")
+    every = rows.reshape(-1, WIDTH).astype(np.float64)
+    evaluation.push()
+    statistics = trained.get_layer("bn").moving_mean
+    first, second = strategy.experimental_local_results(statistics)
+
+    state = local_state(strategy, trained.variables)
+    state[0].assign(np.full(WIDTH, 7.0, np.float32))
+    gamma = strategy.experimental_local_results(trained.variables[0])
+    restored = max(float(np.abs(copy.numpy() - 7).max()) for copy in gamma)
+    assert state[0].shape == (WIDTH,) and (state[0].numpy() == 7).all()
+
+    gamma[1].assign(np.full(WIDTH, 8.0, np.float32))
+    try:
+        evaluation.pull()
+        said = "nothing"
+    except UnequalRanks as error:
+        said = str(error)
+    print(
+        json.dumps(
+            {
+                "mean": float(np.abs(layer.moving_mean.numpy() - every.mean(0)).max()),
+                "variance": float(np.abs(layer.moving_variance.numpy() - every.var(0)).max()),
+                "adopted": float(np.abs(first.numpy() - second.numpy()).max()),
+                "restored": restored,
+                "unequal": said,
+            }
+        )
+    )
+
+
+main()

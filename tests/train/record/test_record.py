@@ -1,0 +1,158 @@
+"""The output contract: honest nulls, strict reading, and good records that nothing replaces."""
+
+from __future__ import annotations
+
+import json
+import string
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from pydantic import ValidationError
+
+from tests.builders import config, epoch, namesakes, record
+from train.record.run import (
+    OtherCell,
+    RecordError,
+    RunError,
+    RunRecord,
+    null_paths,
+    read_own_record,
+    read_record,
+    write_record,
+)
+
+ERROR = RunError(what="loss is nan", where="epoch 1", what_to_do="lower the rate")
+
+
+def test_round_trip(tmp_path) -> None:
+    file = tmp_path / "record.json"
+    assert write_record(file, record())
+    assert read_record(file) == record()
+
+
+def test_a_null_without_a_reason_is_refused() -> None:
+    whole = record()
+    with pytest.raises(ValidationError, match=r"null without a reason.*throughput"):
+        RunRecord.model_validate({**whole.model_dump(), "missing": {}})
+
+
+def test_nulls_inside_lists_are_found_once_per_path() -> None:
+    of = config()
+    epochs = tuple(epoch(n + 1, of, validation_accuracy=None) for n in range(2))
+    found = list(null_paths(record(of, epochs=epochs)))
+    assert "epochs.validation_accuracy" in found
+    assert not any(path.startswith(("config", "error")) for path in found)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"status": "completed", "error": ERROR}, "yet there is an error"),
+        ({"status": "failed", "error": None}, "yet no error says why"),
+        ({"cell_id": "other"}, "not that of the config"),
+        ({"status": "fine"}, "status"),
+        ({"surprise": 1}, "surprise"),
+    ],
+)
+def test_contradictions_are_refused(changes, words) -> None:
+    whole = record().model_dump()
+    with pytest.raises(ValidationError, match=words):
+        RunRecord.model_validate(whole | changes)
+
+
+@pytest.mark.parametrize("kept", ["completed", "diverged"])
+def test_a_good_record_is_never_replaced(tmp_path, kept) -> None:
+    file = tmp_path / "record.json"
+    good = record(status=kept, error=None if kept == "completed" else ERROR)
+    write_record(file, good)
+    assert not write_record(file, record(status="failed", error=ERROR))
+    assert read_record(file) == good
+
+
+def test_a_good_record_is_replaced_only_when_told(tmp_path) -> None:
+    file = tmp_path / "record.json"
+    write_record(file, record())
+    assert write_record(file, record(status="failed", error=ERROR), replace_good=True)
+    assert read_record(file).status == "failed"
+
+
+def test_a_failed_or_broken_record_is_replaced(tmp_path) -> None:
+    file = tmp_path / "record.json"
+    write_record(file, record(status="failed", error=ERROR))
+    assert write_record(file, record())
+    file.write_text(file.read_text()[:100])
+    assert write_record(file, record())
+    assert read_record(file).status == "completed"
+
+
+def test_an_equal_id_does_not_make_a_record_ones_own(tmp_path) -> None:
+    one, other = namesakes()
+    write_record(tmp_path / "record.json", record(one, epochs=()))
+    assert read_own_record(tmp_path, one).config == one
+    with pytest.raises(OtherCell, match="found epochs 5271; expected epochs 5446"):
+        read_own_record(tmp_path, other)
+
+
+def test_a_record_from_before_a_key_existed_is_ones_own(tmp_path) -> None:
+    """What is absent is at its default, in the technique, too."""
+    told = json.loads(record().model_dump_json())
+    for part, name in ((told["config"], "validate_on"), (told["config"]["technique"], "reduction")):
+        del part[name]
+    (tmp_path / "record.json").write_text(json.dumps(told))
+    assert read_own_record(tmp_path, config()) == record()
+
+
+@settings(max_examples=25)
+@given(cut=st.integers(0, 10_000))
+def test_a_truncated_record_is_an_error_that_names_the_file(tmp_path_factory, cut) -> None:
+    text = record().model_dump_json()
+    file = tmp_path_factory.mktemp("r") / "record.json"
+    file.write_text(text[: cut % len(text)])
+    with pytest.raises(RecordError, match=r"record\.json"):
+        read_record(file)
+
+
+def test_other_schema_versions_are_refused(tmp_path) -> None:
+    file = tmp_path / "record.json"
+    told = json.loads(record().model_dump_json()) | {"schema_version": 2}
+    file.write_text(json.dumps(told))
+    with pytest.raises(RecordError, match="schema_version 2 found, 1 expected"):
+        read_record(file)
+
+
+def test_records_satisfy_their_exported_schema() -> None:
+    validator = Draft202012Validator(RunRecord.model_json_schema())
+    validator.validate(json.loads(record().model_dump_json()))
+    broken = json.loads(record().model_dump_json())
+    del broken["config"]
+    assert list(validator.iter_errors(broken))
+
+
+@given(
+    name=st.text(string.printable, max_size=40), loss=st.floats(0, 1e6),
+    accuracy=st.one_of(st.none(), st.floats(0, 1)), gpus=st.integers(1, 64),
+)  # fmt: skip
+def test_any_record_round_trips_through_json(name, loss, accuracy, gpus) -> None:
+    of = config(gpus=gpus)
+    epochs = tuple(
+        epoch(n + 1, of, train_loss=loss, validation_accuracy=accuracy) for n in range(2)
+    )
+    error = RunError(what=name, where=name, what_to_do=name, log_tail=(name,))
+    whole = record(of, epochs=epochs, status="failed", error=error)
+    assert RunRecord.model_validate_json(whole.model_dump_json()) == whole
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_nan_and_infinity_are_no_numbers(value) -> None:
+    with pytest.raises(ValidationError):
+        epoch(1, config(), train_loss=value)
+
+
+def test_a_record_from_before_traffic_was_counted_is_read(tmp_path) -> None:
+    told = json.loads(record().model_dump_json())
+    del told["traffic"]
+    (tmp_path / "record.json").write_text(json.dumps(told))
+    assert read_record(tmp_path / "record.json") == record()
+    Draft202012Validator(RunRecord.model_json_schema()).validate(told)

@@ -1,0 +1,133 @@
+"""What the config asks for is plugged in: seen in a built cell and in what its run leaves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.builders import config
+from tests.invariants import Invariant
+from tests.train.trainer.test_trainer import cell, squares
+from train.config.optimizer import Sgd
+from train.config.schedule import Grow, Polynomial
+from train.config.technique import Technique
+from train.record.cell_folder import rank_file
+
+pytestmark = pytest.mark.tf
+
+
+def row(**changes: Any) -> Technique:
+    fields = {"name": "t", "base_lr": 0.05, "base_batch": 4, "optimizer": Sgd(momentum=0.9)}
+    return Technique(**(fields | changes))
+
+
+def steps_of(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in rank_file(folder, 0, "steps.jsonl").open()]
+
+
+def built(rank: int = 0, size: int = 1, **changes: Any) -> Any:
+    from train.distributed.world import Runtime
+    from train.run.build import build_parts
+
+    return build_parts(
+        config(**({"batch_per_rank": 8} | changes)),
+        squares(),
+        Runtime(rank, size, 0, 1, (0,), "none", None, False),
+    )
+
+
+def test_adascale_sees_the_base_batch_and_drives_the_run_s_clock(
+    tmp_path: Path, invariant: Invariant
+) -> None:
+    """Batches of 8, two of them a step; the base rate is for 4. Algorithm 1 of 2007.05105 by hand,
+    from the recorded norms of the steps before; plain means, as 2 gradients a step are few."""
+    scaled = row(lr_scaling="adascale", schedule=Polynomial(power=1), optimizer=Sgd())
+    run = cell(config(technique=scaled, epochs=4, batch_per_rank=8, accumulation=2), tmp_path)
+    run.train(resume=False)
+    told = steps_of(tmp_path)
+    assert len(told) == 4 * 5
+    traces, squares_, gains, rates = [], [], [], []
+    horizon = 4 * (83 // 4)
+    for step in told:
+        small, big = step["small_sq"], step["gradient_sq"]
+        trace, true_sq = (np.mean(x) if x else 0 for x in (traces, squares_))
+        below = trace / 16 + true_sq
+        clock = sum(gains)
+        gains.append((trace / 4 + true_sq) / below if below else 1.0)
+        rates.append(gains[-1] * 0.05 * (1 - min(1, clock / horizon)))
+        traces.append(max((small - big) / (1 / 8 - 1 / 16), 0))
+        squares_.append(max((16 * big - 8 * small) / (16 - 8), 0))
+    assert max(gains) > 1.5, "or a gain of 1 would pass"
+    name = "T16 AdaScale"
+    off = max(abs(step["gain"] / gain - 1) for step, gain in zip(told, gains, strict=True))
+    invariant(name, "20 recorded gains, base batch 4, by hand", off, 1e-5)
+    off = max(abs(step["rate"] / rate - 1) for step, rate in zip(told, rates, strict=True))
+    invariant(name, "20 recorded rates on the clock of gains, by hand", off, 1e-5)
+    assert run.position == pytest.approx(sum(gains), rel=1e-5)
+
+
+def test_noise_is_told_of_the_batches_that_it_was_measured_on(tmp_path: Path) -> None:
+    """One gradient of 4 images; 8 a step at first, 16 where the batch has grown."""
+    grown = row(batch_growth=Grow(milestones=(0.5,), factor=2, largest=32))
+    run = cell(config(technique=grown, epochs=2, batch_per_rank=4, accumulation=2), tmp_path)
+    first, last = run.train(resume=False).epochs
+    assert (first.noise.batch_small, first.noise.batch_big) == (4, 8)
+    assert (last.noise.batch_small, last.noise.batch_big) == (4, 16)
+
+
+def test_ranks_draw_from_streams_of_their_own() -> None:
+    """Dropout and gradient noise: with one stream for all, ranks repeat each other's draws."""
+    streams = [int(built(rank, 4, gpus=4).step.seed.value[0]) for rank in range(4)]
+    assert len(set(streams)) == 4
+    assert int(built(1, 4, gpus=4, seed=1).step.seed.value[0]) not in streams
+
+
+def test_standardising_is_by_the_used_training_images() -> None:
+    standard = row(standardise=True)
+    parts = built(technique=standard, data_fraction=0.5)
+    images = squares().train_x[parts.used].astype(np.float64) / 255
+    assert len(images) == 41
+    scale = parts.model.get_layer("scale")
+    seen = scale(squares().train_x[parts.used]).numpy()
+    assert (seen.mean(), seen.std()) == pytest.approx((0, 1), abs=1e-5)
+    others = scale(squares().validation_x).numpy()
+    assert abs(others.mean()) > 1e-3, "they are not what it was made from"
+    assert images.std() > 0
+
+
+def test_whitened_first_filters_are_components_of_the_used_images_and_their_opposites() -> None:
+    from train.models.whitening import principal_patches
+
+    whitened = row(initialisation="whitened", normalisation="batch_norm")
+    parts = built(technique=whitened, model="resnet_mini", data_fraction=0.5)
+    kernel = np.moveaxis(parts.model.get_layer("conv1").kernel.numpy(), -1, 0).reshape(64, -1)
+    assert kernel[32:] == pytest.approx(-kernel[:32])
+    images = squares().train_x[parts.used].astype(np.float32) / 255
+    found = principal_patches([images], (7, 7))[:32]
+    clear = slice(0, 3)  # directions that round-off does not turn
+    assert kernel[clear] == pytest.approx(np.sqrt(2) * found[clear], abs=1e-3)
+
+
+def test_statistics_are_taken_anew_before_the_evaluation_where_asked(tmp_path: Path) -> None:
+    """Taking them once more changes nothing; of moving averages it does."""
+    from train.data.batches import estimation_batches
+    from train.trainer.batch_statistics import reestimate_statistics
+
+    moved = {}
+    for statistics in ("reestimated", "moving"):
+        asked = row(normalisation="batch_norm", bn_statistics=statistics)
+        given = config(technique=asked, epochs=1, batch_per_rank=16)
+        folder = tmp_path / statistics
+        folder.mkdir()
+        run = cell(given, folder)
+        run.train(resume=False)
+        layer = run.model.get_layer("bn1")
+        before = layer.moving_mean.numpy()
+        images = estimation_batches(given, run.data, run.parts.used, 0, 1)
+        reestimate_statistics(run.model, images, 1)
+        moved[statistics] = float(np.abs(layer.moving_mean.numpy() - before).max())
+    assert moved["reestimated"] < 1e-6 < 1e-4 < moved["moving"]

@@ -1,0 +1,86 @@
+"""What counts as uncommitted: code that decides results, and nothing beside it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from train.run.provenance import git_state, slurm_job_id
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("HOROSCALE_GIT_COMMIT", raising=False)
+    for name in ("train/step/train_step.py", "jobs/sweeps/a.yaml", "README.md"):
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("one\n")
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=t", "-c", "user.email=t@t"]
+    for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "one"]):
+        subprocess.run([*git, *words], check=True)
+    return tmp_path
+
+
+def test_a_clean_checkout(checkout: Path) -> None:
+    commit, dirty = git_state(checkout)
+    assert commit is not None and len(commit) == 40 and dirty is False
+
+
+@pytest.mark.parametrize(
+    ("name", "dirty"),
+    [
+        ("train/step/train_step.py", True),
+        ("train/new.py", True),
+        ("train/step/new.py", True),
+        ("jobs/sweeps/a.yaml", True),
+        ("jobs/sweeps/mine.yaml", False),
+        ("README.md", False),
+        ("notes.txt", False),
+    ],
+)
+def test_only_code_makes_it_dirty(checkout: Path, name: str, dirty: bool) -> None:
+    (checkout / name).write_text("two\n")
+    assert git_state(checkout)[1] is dirty
+
+
+def test_no_checkout_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOROSCALE_GIT_COMMIT", raising=False)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert git_state(tmp_path) == (None, None)
+
+
+def test_inside_an_image_the_supervisor_tells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOROSCALE_GIT_COMMIT", "abc")
+    monkeypatch.setenv("HOROSCALE_GIT_DIRTY", "1")
+    assert git_state(tmp_path) == ("abc", True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+def test_a_checkout_of_another_user_is_read(
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """git refuses such a checkout unless it is told that it is trusted."""
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    commit, _ = git_state(checkout)
+    for file in [checkout, *checkout.rglob("*")]:
+        os.chown(file, 12345, 12345)
+    plain = ["git", "-C", str(checkout), "rev-parse", "HEAD"]
+    assert subprocess.run(plain, capture_output=True, check=False).returncode != 0
+    assert git_state(checkout) == (commit, False)
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({"SLURM_JOB_ID": "12"}, "12"),
+        ({"SLURM_JOB_ID": "14", "SLURM_ARRAY_JOB_ID": "12", "SLURM_ARRAY_TASK_ID": "0"}, "12_0"),
+        ({}, None),
+    ],
+)
+def test_a_job_is_called_as_squeue_calls_it(environment, expected) -> None:
+    assert slurm_job_id(environment) == expected

@@ -1,0 +1,178 @@
+"""AdaScale's gain against the paper's formula, written out in plain numpy."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from tests.invariants import Invariant
+from train.step.adascale import AdaScale, gain_ratio
+
+T16 = "T16 AdaScale"
+
+
+def norms(trace: float, gradient_sq: float, b: int, big: int) -> tuple[float, float]:
+    """What a step with exactly these S and G2 would measure."""
+    return gradient_sq + trace / b, gradient_sq + trace / big
+
+
+def steady(trace: float, gradient_sq: float, b: int, big: int, base: int | None = None) -> float:
+    """The gain after some steps that all have the same S and G2."""
+    scale = AdaScale(b, big, base)
+    return [scale.gain(*norms(trace, gradient_sq, b, big)) for _ in range(5)][-1]
+
+
+def published(rows: list[tuple[float, float]], b: int, big: int) -> list[float]:
+    """Gains of all steps, 2007.05105 appendix B.3 in the paper's letters: S workers, sigma^2 the
+    variance of one worker's gradient, mu^2 the squared gradient; all past samples kept."""
+    workers = big // b
+    theta = max(1 - workers / 1000, 0.0)
+    gains, past = [], []
+    sigma_bar = mu_bar = math.nan
+    for small, mean in rows:
+        if past:
+            gains.append((sigma_bar + mu_bar) / (sigma_bar / workers + mu_bar))
+        else:
+            gains.append(1.0)
+        sigma = workers / (workers - 1) * (small - mean)
+        past.append((max(sigma, 0.0), max(mean - sigma / workers, 0.0)))
+        if len(past) <= 1 / (1 - theta):
+            sigma_bar, mu_bar = np.mean(past, axis=0)
+        else:
+            sigma_bar = theta * sigma_bar + (1 - theta) * past[-1][0]
+            mu_bar = theta * mu_bar + (1 - theta) * past[-1][1]
+    return gains
+
+
+@pytest.mark.parametrize("k", [2, 8, 32])
+def test_ends_of_the_gain(k: int, invariant: Invariant) -> None:
+    for trace in (1e-12, 1.0, 1e9):
+        invariant(T16, "S = 0: gain 1", steady(0.0, trace, 16, 16 * k) - 1, 1e-12)
+        invariant(T16, "G2 = 0: gain k, relative", steady(trace, 0.0, 16, 16 * k) / k - 1, 1e-9)
+
+
+def test_between_the_ends(invariant: Invariant) -> None:
+    k, b, errors, gains = 8, 16, [], []
+    for noise_scale in np.geomspace(1e-2, 1e6, 30):
+        found = steady(noise_scale, 1.0, b, k * b)
+        wanted = (noise_scale / b + 1) / (noise_scale / (k * b) + 1)
+        errors.append(abs(found / wanted - 1))
+        gains.append(found)
+    invariant(T16, "gain = (S/b + G2) / (S/B + G2), relative", max(errors), 1e-9)
+    assert gains == sorted(gains)
+    assert gains[0] == pytest.approx(1, abs=0.01)
+    assert gains[-1] == pytest.approx(k, rel=0.01)
+
+
+@pytest.mark.parametrize(("workers", "steps"), [(2, 700), (8, 300), (50, 60), (1000, 9), (2000, 9)])
+def test_the_averages_of_the_paper(workers: int, steps: int, invariant: Invariant) -> None:
+    """Mean of the first 1000 / S samples, then the moving average: noisy norms, some clipped."""
+    rng = np.random.default_rng(workers)
+    b, d = 4, 30
+    rows = []
+    for step in range(steps):
+        # sums over so many workers straight from their distribution
+        mean = 0.05 / math.sqrt(1 + step) + rng.standard_normal(d) / math.sqrt(b * workers)
+        scatter = rng.chisquare(d * (workers - 1)) / (b * workers)
+        rows.append((float(mean @ mean) + scatter, float(mean @ mean)))
+    scale = AdaScale(b, b * workers)
+    found = [scale.gain(*row) for row in rows]
+    wanted = published(rows, b, b * workers)
+    error = np.abs(np.array(found) / wanted - 1).max()
+    invariant(T16, "averages of appendix B.3 over noisy steps, relative", error, 1e-10)
+    assert found[0] == 1.0
+    assert all(1 <= gain <= workers * (1 + 1e-12) for gain in found)
+    assert len(set(found)) > steps / 2
+
+
+def test_a_gain_does_not_see_its_own_step() -> None:
+    calm, wild = AdaScale(16, 64), AdaScale(16, 64)
+    for scale in (calm, wild):
+        scale.gain(*norms(10.0, 1.0, 16, 64))
+    assert calm.gain(*norms(0.0, 1.0, 16, 64)) == wild.gain(*norms(1e6, 1.0, 16, 64))
+    assert calm.gain(1.0, 1.0) < wild.gain(1.0, 1.0)
+
+
+def test_the_scale_of_the_loss_does_not_matter(invariant: Invariant) -> None:
+    rng = np.random.default_rng(0)
+    rows = [norms(*rng.uniform(0.1, 1, 2), 16, 64) for _ in range(20)]
+    for c in (1e-8, 1e6):
+        plain, scaled = AdaScale(16, 64), AdaScale(16, 64)
+        pairs = [(plain.gain(*row), scaled.gain(c * row[0], c * row[1])) for row in rows]
+        error = max(abs(a / b - 1) for a, b in pairs)
+        invariant(T16, "loss times a constant leaves every gain, relative", error, 1e-12)
+
+
+def test_the_base_batch_need_not_be_that_of_a_rank(invariant: Invariant) -> None:
+    """A base rate for 64 images is scaled as such, whatever a rank's batch: 16, 64 or 256."""
+    gains = [steady(300.0, 1.0, b, 1024, 64) for b in (16, 64, 256)]
+    wanted = (300 / 64 + 1) / (300 / 1024 + 1)
+    error = max(abs(gain / wanted - 1) for gain in gains)
+    invariant(T16, "gain over the base batch whatever the rank's, relative", error, 1e-12)
+    assert steady(1.0, 0.0, 16, 1024, 64) == pytest.approx(1024 / 64)
+    assert steady(300.0, 1.0, 16, 64, 64) == pytest.approx(1)
+
+
+def test_clock_advances_as_far_as_so_many_small_steps(invariant: Invariant) -> None:
+    """Where nothing is noise, or all is: after T steps the clock shows T, or nT."""
+    for trace, gradient_sq, wanted in ((0.0, 1.0, 1.0), (1.0, 0.0, 4.0)):
+        scale = AdaScale(16, 64)
+        gains = [scale.gain(*norms(trace, gradient_sq, 16, 64)) for _ in range(101)]
+        # the first step has no past
+        error = sum(gains[1:]) / 100 - wanted
+        invariant(T16, "clock after T steps is T without noise, kT without signal", error, 1e-9)
+
+
+@pytest.mark.parametrize("base", [None, 64, 256])
+def test_one_gradient_per_step_has_gain_one(base: int | None) -> None:
+    scale = AdaScale(64, 64, base)
+    assert [scale.gain(x, x) for x in (1.0, 5.0, 0.1)] == [1, 1, 1]
+
+
+def test_one_gradient_per_step_cannot_be_scaled() -> None:
+    with pytest.raises(ValueError, match="noise cannot be seen: use 2 or more ranks"):
+        AdaScale(64, 64, base=16)
+
+
+def test_restore_goes_on_exactly() -> None:
+    rng = np.random.default_rng(0)
+    rows = [norms(*rng.uniform(0.1, 1, 2), 16, 64) for _ in range(400)]
+    through = AdaScale(16, 64)
+    wanted = [through.gain(*row) for row in rows]
+    for stop in (0, 1, 100, 300):
+        before = AdaScale(16, 64)
+        found = [before.gain(*row) for row in rows[:stop]]
+        after = AdaScale(16, 64)
+        after.restore(before.state())
+        found += [after.gain(*row) for row in rows[stop:]]
+        assert found == wanted  # bit for bit
+    assert all(type(number) is float for number in through.state())
+
+
+def test_a_state_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="unpack"):
+        AdaScale(16, 64).restore((1.0, 2.0))
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_an_overflow_is_not_taken_in(bad: float) -> None:
+    scale = AdaScale(16, 64)
+    first = norms(10.0, 1.0, 16, 64)
+    scale.gain(*first)
+    before = scale.state()
+    assert scale.gain(bad, 1.0) == scale.gain(1.0, bad) == scale.gain(*first)
+    assert before[1:] == pytest.approx(scale.state()[1:])
+
+
+def test_rounding_makes_no_gain_below_one() -> None:
+    """Ranks that see the same images: the norm of the mean may come out the larger one."""
+    scale = AdaScale(16, 64)
+    assert [scale.gain(1.0, 1.0 + 1e-5) for _ in range(3)] == [1, 1, 1]
+
+
+def test_no_gradient_at_all() -> None:
+    assert gain_ratio(0.0, 0.0, 16, 64) == 1
+    scale = AdaScale(16, 64)
+    assert [scale.gain(0.0, 0.0) for _ in range(3)] == [1, 1, 1]

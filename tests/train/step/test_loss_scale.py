@@ -1,0 +1,109 @@
+"""Dynamic loss scaling: what float16 would lose is kept, what overflows is skipped."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.tf
+
+
+def run(scale, *finite: bool) -> list[float]:
+    """The scale after each of these steps, in a graph as the step is."""
+    import tensorflow as tf
+
+    update = tf.function(scale.update)
+    after = []
+    for good in finite:
+        update(tf.constant(good))
+        after.append(float(scale.scale))
+    return after
+
+
+def test_halves_on_overflow_and_doubles_after_good_steps():
+    from train.step.loss_scale import LossScale
+
+    assert run(LossScale(1024.0, 3), True, True, True, True) == [1024, 1024, 2048, 2048]
+    # an overflow starts the count anew
+    found = run(LossScale(1024.0, 3), True, True, False, True, True, True, True, True, True)
+    assert found == [1024, 1024, 512, 512, 512, 1024, 1024, 1024, 2048]
+
+
+def test_as_published_by_default():
+    from train.step.loss_scale import LossScale
+
+    scale = LossScale()
+    assert run(scale, *[True] * 1999) == [2.0**15] * 1999
+    assert run(scale, True) == [2.0**16]
+
+
+def test_stays_between_one_and_what_float32_holds():
+    from train.step.loss_scale import LossScale
+
+    assert run(LossScale(4.0), *[False] * 4) == [2, 1, 1, 1]
+    assert run(LossScale(2.0**126, 1), True, True, True) == [2.0**127] * 3
+
+
+def test_is_restored_from_its_variables():
+    from train.step.loss_scale import LossScale
+
+    first, second = LossScale(64.0, 4), LossScale(1.0, 4)
+    run(first, False, True, True)
+    assert len(first.variables) == len(second.variables) == 2
+    assert len({variable.name for variable in first.variables}) == 2
+    for old, new in zip(first.variables, second.variables, strict=True):
+        new.assign(old)
+    assert run(first, True, True, True) == run(second, True, True, True) == [32, 64, 64]
+
+
+def test_scaling_and_back_changes_no_bit(invariant):
+    import tensorflow as tf
+
+    from train.step.loss_scale import LossScale
+
+    weights = tf.Variable(np.random.default_rng(1).normal(size=300), dtype=tf.float32)
+
+    def gradient(scale: LossScale | None) -> np.ndarray:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.sin(weights) * tf.exp(weights))
+            (loss,) = scale.scaled([loss]) if scale else [loss]
+        found = tape.gradient(loss, [weights])
+        return (scale.unscaled(found) if scale else found)[0].numpy()
+
+    error = np.abs(gradient(LossScale()) - gradient(None)).max()
+    invariant("T15 loss scale", "gradients in float32 are the same bit for bit", error, 0)
+
+
+def test_keeps_gradients_that_float16_loses(invariant):
+    import tensorflow as tf
+
+    from train.step.loss_scale import LossScale, NoLossScale
+
+    weight = tf.Variable(1.0)
+
+    def gradient(scale: LossScale | NoLossScale) -> float:
+        with tf.GradientTape() as tape:
+            output = tf.cast(weight, tf.float16) * tf.constant(1e-5, tf.float16)
+            (loss,) = scale.scaled([tf.cast(output, tf.float32) * 1e-4])
+        return float(scale.unscaled(tape.gradient(loss, [weight]))[0])
+
+    assert gradient(NoLossScale()) == 0  # 1e-9 is below float16's least number
+    # 1e-5 is below 2^-14, so float16 keeps it to half of 2^-24: 0.3 %
+    error = gradient(LossScale()) / 1e-9 - 1
+    invariant("T15 loss scale", "a gradient of 1e-9 survives float16, relative error", error, 4e-3)
+    # one that overflows says so
+    assert not np.isfinite(gradient(LossScale(2.0**40)))
+
+
+@pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16"])
+def test_nothing_where_the_range_suffices(precision):
+    import tensorflow as tf
+
+    from train.step.loss_scale import LossScale, build_loss_scale
+
+    scale = build_loss_scale(precision)
+    loss, gradients = tf.constant(3.0), [tf.constant([1.0, np.inf])]
+    assert scale.scaled([loss])[0] is loss
+    assert scale.unscaled(gradients)[0] is gradients[0]
+    assert tuple(scale.variables) == () and scale.update(tf.constant(False)) is None
+    assert isinstance(build_loss_scale("mixed_float16"), LossScale)

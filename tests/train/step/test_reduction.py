@@ -1,0 +1,94 @@
+"""Gradients over real ranks: the mean, and what 16 bits on the wire do to it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.train.programs import reductions
+
+PROGRAM = Path(reductions.__file__)
+
+
+def _found(folder: Path, compression: str, size: int) -> list[dict[str, np.ndarray]]:
+    return [dict(np.load(folder / f"{compression}-{rank}.npz")) for rank in range(size)]
+
+
+@pytest.mark.ranks2
+def test_reductions_over_two_ranks(start_ranks, tmp_path, invariant):
+    """One start of two ranks for all of it."""
+    told = json.loads(start_ranks([str(PROGRAM), str(tmp_path)], 2)[0])
+    own = [reductions.gradients(rank, 2) for rank in range(2)]
+    # of what the ranks hold, in float64: what an exact reduction would give
+    mean = {name: np.mean([of[name].astype(float) for of in own], axis=0) for name in own[0]}
+    found = {name: _found(tmp_path, name, 2) for name in reductions.COMPRESSIONS}
+    for compression, (first, second) in found.items():
+        for name in first:
+            assert np.array_equal(first[name], second[name], equal_nan=True), (compression, name)
+        assert first["small"] == 5.0, compression
+        assert {name: first[name].shape for name in mean} == {n: mean[n].shape for n in mean}
+
+    none, fp16, bf16 = (found[name][0] for name in reductions.COMPRESSIONS)
+    error = max(np.abs(none[name] - mean[name]).max() for name in reductions.SHAPES)
+    invariant("T0 synchronous SGD", "reduced gradient is the mean over ranks", error, 1e-7)
+    # the scalar of the noise scale rides along
+    assert told["none"]["operations"] == ["HorovodGroupedAllreduce"]
+
+    worst = _relative(fp16["same_sign"], mean["same_sign"])
+    invariant("T15 fp16", "relative error of elements, (k+1) 2^-11, k = 2", worst, 3 * 2**-11)
+    worst = _relative(bf16["same_sign"], mean["same_sign"])
+    invariant("T15 bf16", "relative error of elements, 2 x 2^-8", worst, 2.01 * 2**-8)
+    assert worst > 3 * 2**-11  # coarser than fp16: else it was not bfloat16 that travelled
+
+    one, large, tiny, zero, none_at_all = fp16["edges"]
+    assert (one, tiny, zero) == (1, 0, 0)
+    assert np.isinf(large) and np.isnan(none_at_all)  # for the step to see
+    np.testing.assert_allclose(bf16["edges"], mean["edges"], rtol=2.01 * 2**-8)
+    invariant("T15 fp16", "zeros stay zeros", abs(zero), 0)
+    invariant("T15 bf16", "zeros stay zeros", abs(bf16["edges"][3]), 0)
+
+    for name, other in (("fp16", fp16), ("bf16", bf16)):
+        ratio = told[name]["sent"] / told["none"]["sent"]
+        invariant(f"T15 {name}", "bytes sent over float32's, less one half", ratio - 0.5, 0.01)
+        drift = np.linalg.norm(other["weights"] - none["weights"])
+        drift /= np.linalg.norm(none["weights"])
+        # bfloat16 has an eighth of fp16's digits, so eight times its allowance
+        bound = {"fp16": 1e-3, "bf16": 8e-3}[name]
+        invariant(f"T15 {name}", "drift of 20 steps from float32's weights", drift, bound)
+        assert drift > 0  # something was rounded
+
+
+@pytest.mark.tf
+def test_eight_ranks_of_fp16_emulated(invariant):
+    """Our casts with NumPy's float16 sum, in the order of a ring: one addition after another."""
+    from train.step.reduction import mean_of_halves, to_half
+
+    own = [reductions.same_sign(rank, 8) for rank in range(8)]
+    total = to_half(own[0]).numpy()
+    for values in own[1:]:
+        total = total + to_half(values).numpy()
+    assert total.dtype == np.float16
+    worst = _relative(mean_of_halves(total, 8).numpy(), np.mean(np.float64(own), axis=0))
+    invariant("T15 fp16", "relative error of elements, (k+1) 2^-11, k = 8", worst, 9 * 2**-11)
+
+
+@pytest.mark.tf
+def test_a_world_of_one_reduces_nothing():
+    """Not even Horovod is asked, which was never started here."""
+    import tensorflow as tf
+
+    from train.config.technique import Technique
+    from train.step.reduction import build_reducer
+
+    gradients, square = [tf.constant([1e9, 1e-9])], tf.constant(1e18)
+    for changes in ({}, {"compression": "fp16"}, {"compression": "bf16"}, {"reduction": "adasum"}):
+        row = Technique(name="t", base_lr=1.0, base_batch=1, **changes)
+        found = build_reducer(row, 1)(gradients, square)
+        assert found.gradients[0] is gradients[0] and found.small is square
+
+
+def _relative(found: np.ndarray, exact: np.ndarray) -> float:
+    return float(np.max(np.abs(found - exact) / np.abs(exact)))

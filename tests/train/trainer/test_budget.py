@@ -1,0 +1,94 @@
+"""When a start stops at an epoch's end, and that stops and resumes change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.builders import config
+from train.record.cell_folder import EXIT_UNFINISHED, read_unfinished
+from train.record.run import read_record
+from train.trainer.budget import LEAVE_S, MARGIN, Budget, Stop
+
+
+def test_without_a_budget_nothing_stops() -> None:
+    assert Budget().decide(1e9, now=1e12) is Stop.NO
+
+
+@pytest.mark.parametrize(
+    ("left_s", "decided"),
+    [(MARGIN * 10 + LEAVE_S + 0.1, Stop.NO), (MARGIN * 10 + LEAVE_S - 0.1, Stop.TIME),
+     (10, Stop.TIME), (-1, Stop.TIME)],
+)  # fmt: skip
+def test_another_epoch_must_fit_with_room(left_s: float, decided: Stop) -> None:
+    assert Budget(stop_at=1e9 + left_s).decide(10, now=1e9) is decided
+
+
+@given(st.floats(0.01, 1e4), st.floats(0, 1e5))
+def test_an_epoch_that_is_begun_ends_in_time_if_it_is_no_slower(
+    longest: float, left: float
+) -> None:
+    now = 1e6
+    if Budget(stop_at=now + left).decide(longest, now) is Stop.NO:
+        assert now + longest < now + left
+
+
+def test_a_file_asks_for_a_stop_whatever_the_time(tmp_path: Path) -> None:
+    budget = Budget(None, tmp_path / "stop")
+    assert budget.decide(1, now=0) is Stop.NO
+    (tmp_path / "stop").touch()
+    assert budget.decide(1, now=0) is Stop.ASKED
+
+
+def test_every_decision_to_stop_says_why() -> None:
+    assert all(stop.why for stop in Stop if stop) and not Stop.NO.why
+
+
+RUN = """
+import sys
+from train.__main__ import main
+code = main(sys.argv[2:])
+assert code == int(sys.argv[1]), code
+"""
+
+
+@pytest.mark.ranks2
+@pytest.mark.slow
+def test_stopped_twice_and_resumed_is_the_run_never_stopped(
+    start_ranks: Callable[..., list[str]], tmp_path: Path, data_root: Path
+) -> None:
+    given = config(gpus=2, epochs=3)
+    for name in ("straight", "stopped"):
+        (tmp_path / name / "logs").mkdir(parents=True)
+        (tmp_path / name / "config.json").write_text(given.model_dump_json())
+    cell = tmp_path / "stopped"
+
+    def train(name: str, code: int, *options: str) -> None:
+        file = str(tmp_path / name / "config.json")
+        start_ranks(["-c", RUN, str(code), file, "--data", str(data_root), *options], 2)
+
+    train("straight", 0)
+    train("stopped", EXIT_UNFINISHED, "--stop-at", "1", "--attempt", "1")
+    told = read_unfinished(cell)
+    assert told is not None and (told.epochs_done, told.epochs) == (1, 3)
+    assert "time budget" in told.why
+    assert not (cell / "record.json").exists() and not list(cell.glob("logs/*.error.json"))
+    (cell / "logs" / "stop").touch()
+    train("stopped", EXIT_UNFINISHED, "--resume", "--attempt", "2")
+    told = read_unfinished(cell)
+    assert told is not None and told.epochs_done == 2 and "asked for" in told.why
+    (cell / "logs" / "stop").unlink()
+    train("stopped", 0, "--resume", "--attempt", "3")
+    straight, found = (read_record(tmp_path / n / "record.json") for n in ("straight", "stopped"))
+    assert found.weights_sha256 == straight.weights_sha256
+    assert [e.train_loss for e in found.epochs] == [e.train_loss for e in straight.epochs]
+    assert [e.validation_loss for e in found.epochs] == [e.validation_loss for e in straight.epochs]
+    assert [e.attempt for e in found.epochs] == [1, 2, 3]
+    # each step sends at least its gradients: 4 bytes for each weight
+    # whatever else this machine sends meanwhile, over whatever else it has
+    (link,) = (link for link in straight.traffic if link.interface == "lo")
+    assert link.sent_bytes > 4 * 10_000 * 3

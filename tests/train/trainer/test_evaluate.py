@@ -1,0 +1,180 @@
+"""Validation: each image once over any number of shards, and the numbers of a plain loop."""
+
+from __future__ import annotations
+
+import math
+import threading
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from sklearn.metrics import confusion_matrix
+
+from train.data.dataset import Dataset, make_dataset
+
+pytestmark = pytest.mark.tf
+
+CLASSES, SHAPE = 4, (2, 2, 1)
+
+
+def data(images: int) -> Dataset:
+    """The last image is one that the model below is badly wrong about: padding repeats it."""
+    rng = np.random.default_rng(images)
+    x = rng.integers(0, 256, (images, *SHAPE), dtype=np.uint8)
+    y = rng.integers(0, CLASSES, images)
+    x[-1], y[-1] = 255, 0
+    return make_dataset("t", list("abcd"), (x[:1], y[:1]), (x, y))
+
+
+def model() -> Any:
+    """One dense layer, with the last class far ahead on white images."""
+    import tensorflow as tf
+
+    inputs = tf.keras.Input(SHAPE, dtype="uint8")
+    x = tf.keras.layers.Flatten()(tf.keras.layers.Rescaling(1 / 255)(inputs))
+    net = tf.keras.Model(inputs, tf.keras.layers.Dense(CLASSES)(x))
+    weights = np.random.default_rng(1).normal(0, 1, (4, CLASSES))
+    weights[:, -1] += 2
+    net.set_weights([weights, np.array([0.1, -0.2, 0.3, 0.0])])
+    return net
+
+
+class Plain(NamedTuple):
+    loss: float
+    accuracy: float
+    predicted: list[int]
+
+
+def plain_loop(net: Any, given: Dataset) -> Plain:
+    """Mean cross-entropy, accuracy and predictions, image by image, in float64."""
+    weights, bias = (w.astype(np.float64) for w in net.get_weights())
+    loss, predicted = 0.0, []
+    for image, label in zip(given.validation_x, given.validation_y, strict=True):
+        logits = image.reshape(-1) / 255 @ weights + bias
+        loss += math.log(sum(math.exp(z) for z in logits)) - logits[label]
+        predicted.append(max(range(CLASSES), key=lambda k: logits[k]))
+    correct = sum(a == b for a, b in zip(predicted, given.validation_y, strict=True))
+    return Plain(loss / len(predicted), correct / len(predicted), predicted)
+
+
+class Meeting:
+    """An all-reduce between threads: each gives its part, all get the sum."""
+
+    def __init__(self, size: int) -> None:
+        self.gate = threading.Barrier(size, timeout=60)
+        self.parts: list[np.ndarray] = []
+
+    def allreduce(self, tensor: Any, op: Any) -> Any:
+        import tensorflow as tf
+
+        assert op == "sum"
+        self.parts.append(tensor.numpy())
+        self.gate.wait()
+        return tf.constant(np.sum(self.parts, axis=0))
+
+
+def evaluate(monkeypatch: pytest.MonkeyPatch, net: Any, given: Dataset, size: int) -> list[Any]:
+    """What each of ``size`` ranks is told, the ranks being threads."""
+    from train.trainer import evaluate as module
+
+    meeting = Meeting(size)
+    monkeypatch.setattr(module, "hvd", SimpleNamespace(allreduce=meeting.allreduce, Sum="sum"))
+    ranks = [module.Evaluator(net, given, rank, size) for rank in range(size)]
+    seen = np.concatenate([part for rank in ranks for part in rank.parts])
+    assert sorted(seen) == list(range(len(given.validation_y))), "each image once"
+    found: dict[int, Any] = {}
+    threads = [
+        threading.Thread(target=lambda r=rank: found.update({r: ranks[r]()}))
+        for rank in range(size)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return [found[rank] for rank in range(size)]
+
+
+@pytest.mark.parametrize("images", [1, 2, 499, 500, 501, 1203])
+def test_any_number_of_shards_gives_the_numbers_of_a_plain_loop(monkeypatch, images: int) -> None:
+    """Also more ranks than images, and shards of unequal size, over which a mean of means errs.
+    The matrix is scikit-learn's, count for count."""
+    net, given = model(), data(images)
+    loss, accuracy, predicted = plain_loop(net, given)
+    matrix = confusion_matrix(given.validation_y, predicted, labels=range(CLASSES))
+    for size in (1, 2, 3):
+        for found in evaluate(monkeypatch, net, given, size):
+            assert found.images == images
+            assert found.accuracy == accuracy, f"{size} shards"
+            assert found.loss == pytest.approx(loss, rel=1e-5), f"{size} shards"
+            assert np.array_equal(found.confusion, matrix), f"{size} shards"
+            assert found.accuracy == np.trace(found.confusion) / np.sum(found.confusion)
+
+
+def test_the_matrix_holds_classes_that_are_not_there(monkeypatch) -> None:
+    """Its rows and columns are the data set's classes, not those that some rank came across."""
+    images = np.full((3, *SHAPE), 255, np.uint8)
+    given = make_dataset("t", list("abcd"), (images, np.zeros(3, int)), (images, np.ones(3, int)))
+    for size in (1, 2):
+        for found in evaluate(monkeypatch, model(), given, size):
+            rows = np.array(found.confusion)
+            assert rows.shape == (CLASSES, CLASSES)
+            assert rows[1].sum() == 3 and rows.sum() == 3
+            assert all(type(count) is int for row in found.confusion for count in row)
+
+
+def test_padding_weighs_nothing(monkeypatch) -> None:
+    """Had the 499 copies of the one bad image counted, the result would be that image's."""
+    net, given = model(), data(501)
+    loss, accuracy, _ = plain_loop(net, given)
+    (found,) = evaluate(monkeypatch, net, given, 1)
+    bad_loss, bad_accuracy, _ = plain_loop(
+        net,
+        make_dataset(
+            "t", list("abcd"), (given.train_x, given.train_y),
+            (given.validation_x[-1:], given.validation_y[-1:]),
+        ),
+    )  # fmt: skip
+    assert bad_accuracy == 0 and bad_loss > 2 * loss
+    assert found.loss == pytest.approx(loss, rel=1e-5) and found.accuracy == accuracy
+    assert np.sum(found.confusion) == 501
+
+
+def test_the_model_is_asked_in_evaluation_mode_and_stays_as_it_is(monkeypatch) -> None:
+    import tensorflow as tf
+
+    inputs = tf.keras.Input(SHAPE, dtype="uint8")
+    x = tf.keras.layers.Flatten()(tf.keras.layers.Rescaling(1 / 255)(inputs))
+    x = tf.keras.layers.Dropout(0.5)(tf.keras.layers.BatchNormalization()(x))
+    net = tf.keras.Model(inputs, tf.keras.layers.Dense(CLASSES)(x))
+    before = [v.numpy().copy() for v in net.variables]
+    first = evaluate(monkeypatch, net, data(700), 1)
+    assert first == evaluate(monkeypatch, net, data(700), 1)
+    assert all(np.array_equal(a, b) for a, b in zip(before, net.variables, strict=True))
+
+
+def test_a_sum_that_misses_images_is_an_error(monkeypatch) -> None:
+    from train.trainer import evaluate as module
+
+    lost = SimpleNamespace(allreduce=lambda tensor, op: tensor, Sum="sum")
+    monkeypatch.setattr(module, "hvd", lost)
+    with pytest.raises(RuntimeError, match="evaluated 5 images, expected 10"):
+        module.Evaluator(model(), data(10), 0, 2)()
+
+
+def test_every_part_is_a_sign_of_life() -> None:
+    """A long validation is no stall."""
+    from train.trainer.evaluate import Evaluator
+
+    said: list[str] = []
+    Evaluator(model(), data(1203), 0, 1, said.append)()
+    assert said == ["validating, part 1 of 3", "validating, part 2 of 3", "validating, part 3 of 3"]
+
+
+@pytest.mark.parametrize(
+    ("side", "images"), [(8, 500), (32, 500), (64, 500), (224, 41), (1024, 2), (4096, 1)]
+)
+def test_large_images_are_evaluated_a_few_at_a_time(side: int, images: int) -> None:
+    from train.trainer.evaluate import images_at_once
+
+    assert images_at_once(side, side) == images

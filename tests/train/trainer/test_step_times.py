@@ -1,0 +1,183 @@
+"""From samples to summaries, against the standard library and against sums done by hand."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.builders import config, epoch
+from train.trainer.step_times import (
+    StepClock,
+    StepRow,
+    Stretch,
+    append_steps,
+    common,
+    keep_steps,
+    rank_steps,
+    spread,
+    steady_epochs,
+    throughput,
+)
+
+OF = config()
+SECONDS = st.floats(1e-6, 1e4)
+
+
+def percentile(values: list[float], share: float) -> float:
+    """Linear interpolation between order statistics (Hyndman and Fan 1996, type 7)."""
+    ordered = sorted(values)
+    place = share * (len(ordered) - 1)
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+
+@given(st.lists(SECONDS, min_size=1, max_size=40))
+def test_spread_is_that_of_the_standard_library(values: list[float]) -> None:
+    found = spread(values)
+    assert found.n == len(values)
+    assert found.mean == pytest.approx(statistics.fmean(values))
+    assert found.median == pytest.approx(statistics.median(values))
+    assert found.p05 == pytest.approx(percentile(values, 0.05))
+    assert found.p95 == pytest.approx(percentile(values, 0.95))
+
+
+def test_spread_of_nothing_is_an_error() -> None:
+    with pytest.raises((ValueError, IndexError)):
+        spread([])
+
+
+@pytest.mark.parametrize(
+    ("attempts", "steady"),
+    [
+        ([], []),
+        ([1], []),
+        ([1, 1, 1], [2, 3]),
+        ([1, 1, 2, 2], [2, 4]),  # a resumed start traces anew
+        ([1, 2, 3], []),
+        ([2, 2], [2]),
+    ],
+)
+def test_the_first_epoch_of_each_start_is_not_steady(attempts, steady) -> None:
+    epochs = [epoch(n + 1, OF, attempt=a) for n, a in enumerate(attempts)]
+    assert [e.epoch for e in steady_epochs(epochs)] == steady
+
+
+def test_throughput_is_images_over_seconds_of_steady_epochs() -> None:
+    seconds = {1: 90.0, 2: 2.0, 3: 4.0, 4: 80.0, 5: 1.0}
+    attempts = {1: 1, 2: 1, 3: 1, 4: 2, 5: 2}
+    epochs = [
+        epoch(n, OF, attempt=attempts[n], train_s=seconds[n], images=1000 * n) for n in seconds
+    ]
+    found = throughput(epochs)
+    assert {s.epoch: s.images_per_s for s in found.samples} == {2: 1000, 3: 750, 5: 5000}
+    assert found.images_per_s == 1000
+    assert found.left_out == (1, 4)
+
+
+def test_throughput_without_a_steady_epoch_is_unknown_not_zero() -> None:
+    found = throughput([epoch(1, OF)])
+    assert found.images_per_s is None and found.samples == () and found.left_out == (1,)
+
+
+def test_an_epoch_that_took_no_time_is_left_out() -> None:
+    found = throughput([epoch(1, OF), epoch(2, OF, train_s=0.0), epoch(3, OF, train_s=1.0)])
+    assert [s.epoch for s in found.samples] == [3] and found.left_out == (1, 2)
+
+
+def row(epoch: int, input_s: float, call_s: float, communication_s: float, **more) -> StepRow:
+    values = {
+        "update_s": 0.0, "rate": 0.1, "global_batch": 8, "loss": 1.0, "gradient_sq": 2.0,
+        "small_sq": 3.0, "gain": 1.0, "skipped": False,
+    }  # fmt: skip
+    return StepRow(epoch, input_s, call_s, communication_s, **(values | more))
+
+
+def clock(*epochs: int) -> StepClock:
+    made = StepClock()
+    for index, number in enumerate(epochs):
+        made.add(row(number, 0.1 + index, 2.0 + index, 0.5 + index))
+    return made
+
+
+def test_steps_in_which_the_rank_was_suspended_are_not_steady() -> None:
+    made = clock(0, 1, 1)
+    made.add(row(1, 600.0, 2.0, 0.5, suspended=True))
+    assert [r.input_s for r in made.steady()] == [1.1, 2.1]
+
+
+def test_a_stretch_in_which_a_rank_was_suspended_took_what_that_rank_says() -> None:
+    """The others waited for it, as long as it was away."""
+    ran, waited, away = Stretch(4.0, 0.0), Stretch(64.0, 0.0), Stretch(4.1, 60.0)
+    assert common(ran, [ran, Stretch(3.9, 0.0)]) == ran, "its own clock, as ever"
+    assert common(waited, [waited, away]) == common(away, [waited, away]) == Stretch(4.1, 60.0)
+    together = [Stretch(4.0, 60.0), Stretch(4.2, 59.8)]
+    assert common(together[1], together) == Stretch(4.0, 60.0)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "kept"),
+    [
+        ((), ()),
+        ((0,), ()),
+        ((0, 0, 0), (1, 2)),  # one epoch only: all but the step that traces the graph
+        ((0, 0, 1, 1), (2, 3)),
+        ((7, 7, 8, 9), (2, 3)),  # a start that was resumed at epoch 7
+        ((4, 5), (1,)),
+    ],
+)
+def test_steady_steps_are_those_after_the_first_epoch(epochs, kept) -> None:
+    found = clock(*epochs).steady()
+    assert [r.input_s for r in found] == pytest.approx([0.1 + index for index in kept])
+    assert [r.communication_s for r in found] == pytest.approx([0.5 + index for index in kept])
+
+
+@given(st.lists(st.tuples(SECONDS, SECONDS, st.floats(0, 1)), min_size=1, max_size=30))
+def test_a_step_is_its_input_its_compute_and_its_communication(rows) -> None:
+    """Sample by sample, hence for the means; medians of sums are not sums of medians."""
+    found = rank_steps(3, [row(0, waiting, call, call * share) for waiting, call, share in rows])
+    assert found.rank == 3
+    parts = (found.input_s, found.compute_s, found.communication_s)
+    assert sum(part.mean for part in parts) == pytest.approx(found.step_s.mean)
+    assert {part.n for part in (*parts, found.step_s)} == {len(rows)}
+    if len(rows) == 1:
+        assert sum(part.median for part in parts) == pytest.approx(found.step_s.median)
+
+
+def test_no_step_has_negative_compute_time() -> None:
+    found = rank_steps(0, [row(0, 0.0, 1.0, 1.0000001)])
+    assert found.compute_s.median == 0
+
+
+def test_the_update_is_a_part_of_its_own() -> None:
+    found = rank_steps(0, [row(0, 0.0, 1.0, 0.25, update_s=0.125)])
+    assert found.update_s.median == 0.125
+
+
+def test_raw_samples_are_lines_of_json_and_what_is_no_number_is_null(tmp_path: Path) -> None:
+    file = tmp_path / "steps.jsonl"
+    broken = row(0, 0.5, 1.0, 0.25, loss=float("nan"), gradient_sq=float("inf"), skipped=True)
+    append_steps([broken], file)
+    append_steps([row(1, 0.5, 1.0, 0.25)], file)
+    first, second = [json.loads(line) for line in file.open()]
+    assert first["loss"] is None and first["gradient_sq"] is None and first["skipped"] is True
+    assert second["loss"] == 1.0 and second["rate"] == 0.1 and second["global_batch"] == 8
+
+
+def test_steps_that_are_trained_again_are_forgotten(tmp_path: Path) -> None:
+    file = tmp_path / "logs" / "steps.jsonl"
+    keep_steps(file, 0)
+    assert file.read_text() == ""
+    for number in range(3):
+        append_steps([row(number, 0.5, 1.0, 0.25)] * 2, file)
+    with file.open("a") as out:
+        out.write('{"epoch": 1, "inp')  # the rank was killed while it wrote
+    keep_steps(file, 2)
+    assert [json.loads(line)["epoch"] for line in file.open()] == [0, 0, 1, 1]
+    keep_steps(file, 0)
+    assert file.read_text() == ""

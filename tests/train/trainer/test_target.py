@@ -1,0 +1,191 @@
+"""A target is met when it was held long enough and in time; hopeless only when nothing can help."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tests.builders import config, epoch, record
+from train.config.run import Target
+from train.record.run import EpochRecord, null_paths
+from train.trainer.target import REASONS, Decision, decide, outcome
+
+GO_ON, MET, HOPELESS = Decision.GO_ON, Decision.MET, Decision.HOPELESS
+
+
+def run(
+    *accuracies: tuple[float | None, float | None], seconds: Sequence[float] | None = None,
+    attempts: Sequence[int] | None = None,
+) -> list[EpochRecord]:  # fmt: skip
+    """Epochs of (training, validation) accuracy; ``seconds`` of each, a tenth of it validation."""
+    times = seconds or [10.0] * len(accuracies)
+    starts = attempts or [1] * len(accuracies)
+    return [
+        epoch(i, config(), train_accuracy=train, validation_accuracy=validation, attempt=start,
+              train_s=0.9 * time, eval_s=0.1 * time)
+        for i, ((train, validation), time, start) in enumerate(
+            zip(accuracies, times, starts, strict=True), 1)
+    ]  # fmt: skip
+
+
+def both(**changes: Any) -> Target:
+    return Target(**{"train_accuracy": 0.75, "validation_accuracy": 0.5, **changes})
+
+
+def test_each_accuracy_says_when_it_was_held_by_itself() -> None:
+    """Training never, validation too late for the clock: the record tells of both."""
+    epochs = run((0.7, 0.4), (0.8, 0.6), (0.7, 0.6), (0.8, 0.3), seconds=[2.0, 4.0, 6.0, 8.0])
+    found = outcome(epochs, both(within_s=11), 4)
+    assert found is not None and not found.met
+    train, validation = found.held
+    assert (train.accuracy, train.goal, train.trainer.epoch, train.seconds) == (
+        "train",
+        0.75,
+        None,
+        None,
+    )
+    assert (validation.accuracy, validation.epoch, validation.steps) == ("validation", 3, 9)
+    assert validation.seconds == pytest.approx(12) and validation.images == 3 * 3 * 64
+    one = outcome(run((0.6, 0.6)), Target(validation_accuracy=0.5, held_for=1), 3)
+    assert one is not None and [goal.epoch for goal in one.held] == [1]
+
+
+GOOD, POOR, OVERFITTED = (0.75, 0.5), (0.7, 0.6), (0.9, 0.4)
+
+
+def test_both_accuracies_at_two_evaluations_in_a_row() -> None:
+    """The first streak of that length counts, whatever comes later."""
+    epochs = run(GOOD, POOR, GOOD, OVERFITTED, GOOD, GOOD, POOR, GOOD, GOOD)
+    for done in range(6):
+        assert decide(epochs[:done], both(), 9) is GO_ON, done
+        assert outcome(epochs[:done], both(), 9) is None
+    for done in range(6, 10):
+        assert decide(epochs[:done], both(), 9) is MET
+        found = outcome(epochs[:done], both(), 9)
+        assert found is not None and found.met
+        assert (found.epoch, found.steps, found.images) == (6, 6 * 3, 6 * 3 * 64)
+        assert found.seconds == pytest.approx(60)
+    assert "2 evaluations in a row, the last after epoch 6 and 60.0 s" in found.why
+
+
+@pytest.mark.parametrize(
+    ("target", "at"),
+    [
+        (Target(train_accuracy=0.75), 3),
+        (Target(validation_accuracy=0.5), 2),
+        (Target(train_accuracy=0.75, held_for=1), 2),
+        (Target(train_accuracy=0.75, held_for=3), 4),
+        (Target(validation_accuracy=0.6, held_for=1), 1),
+    ],
+)
+def test_one_accuracy_alone_and_other_counts(target: Target, at: int) -> None:
+    epochs = run(POOR, GOOD, GOOD, OVERFITTED, POOR)
+    assert decide(epochs[: at - 1], target, 9) is GO_ON
+    found = outcome(epochs[:at], target, 9)
+    assert found is not None and (found.met, found.epoch) == (True, at)
+
+
+def test_an_accuracy_exactly_at_the_target_holds_it() -> None:
+    """7 of 10 images are 0.7, as the sweep file says it."""
+    assert decide(run((7 / 10, 7 / 10)), Target(train_accuracy=0.7, held_for=1), 3) is MET
+    found = outcome(run((0.7499999, 0.9)), Target(train_accuracy=0.75, held_for=1), 1)
+    assert found is not None and "0.7499 of 0.75" in found.why, "not rounded up to the target"
+
+
+def test_a_null_holds_nothing_and_breaks_a_streak() -> None:
+    assert decide(run(GOOD, (None, 0.9), GOOD), both(), 9) is GO_ON
+    found = outcome(run(GOOD, (0.9, None)), both(), 2)
+    assert found is not None and "validation accuracy unknown of 0.5" in found.why
+
+
+def test_time_is_of_training_and_validation_over_all_starts() -> None:
+    epochs = run(POOR, GOOD, GOOD, seconds=[100, 20, 30], attempts=[1, 2, 2])
+    assert decide(epochs, both(within_s=150), 9) is MET, "a limit may be used up"
+    found = outcome(epochs, both(within_s=150), 9)
+    assert found is not None and found.seconds == pytest.approx(150) and "of 150 s" in found.why
+    found = outcome(epochs, both(within_s=149), 9)
+    assert found is not None and not found.met
+    assert "held only after epoch 3 and 150.0 of 149 s; the last evaluation: held" in found.why
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "planned", "expected"),
+    [
+        ([POOR], 3, GO_ON),  # two left, two needed
+        ([POOR, POOR], 3, HOPELESS),  # one left, two needed
+        ([POOR, GOOD], 3, GO_ON),  # one left, one needed
+        ([POOR, GOOD], 2, HOPELESS),
+        ([POOR, POOR, POOR], 3, HOPELESS),
+        ([], 2, GO_ON),
+        ([], 1, HOPELESS),
+    ],
+)
+def test_hopeless_when_too_few_epochs_are_left(
+    accuracies: list[Any], planned: int, expected: Decision
+) -> None:
+    assert decide(run(*accuracies), both(), planned) is expected
+    assert (outcome(run(*accuracies), both(), planned) is None) == (expected is GO_ON)
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "seconds", "within", "expected"),
+    [
+        # the first epoch of a start traces the graph: nothing is known of the pace
+        ([POOR], [90], 100, GO_ON),
+        ([POOR], [100], 100, HOPELESS),
+        ([POOR], [101], 100, HOPELESS),
+        # two more of at least 0.9 x 10 s
+        ([POOR, POOR], [50, 10], 78, GO_ON),
+        ([POOR, POOR], [50, 10], 77.9, HOPELESS),
+        # one more, since the last one held
+        ([POOR, GOOD], [50, 10], 69, GO_ON),
+        ([POOR, GOOD], [50, 10], 68.9, HOPELESS),
+        # the fastest counts, not the last one
+        ([POOR, POOR, POOR], [50, 10, 20], 98, GO_ON),
+        ([POOR, POOR, POOR], [50, 10, 20], 97.9, HOPELESS),
+    ],
+)
+def test_hopeless_when_the_time_left_is_too_short(
+    accuracies: list[Any], seconds: list[float], within: float, expected: Decision
+) -> None:
+    epochs = run(*accuracies, seconds=seconds)
+    assert decide(epochs, both(within_s=within), 99) is expected
+
+
+def test_a_new_start_says_nothing_of_the_pace() -> None:
+    epochs = run(POOR, POOR, seconds=[1, 50], attempts=[1, 2])
+    assert decide(epochs, both(within_s=52), 99) is GO_ON
+    assert decide(epochs, both(within_s=51), 99) is HOPELESS
+
+
+def test_the_reason_says_what_was_missing() -> None:
+    found = outcome(run(POOR, OVERFITTED, seconds=[50, 10]), both(within_s=70), 9)
+    assert found is not None and found.why == (
+        "2 more evaluations in a row needed, 60.0 of 70 s spent after epoch 2, and the fastest "
+        "epoch so far took 10.0 s; the last evaluation: validation accuracy 0.4 of 0.5"
+    )
+    found = outcome(run(POOR, GOOD), both(), 2)
+    assert found is not None and found.why == (
+        "1 more evaluation in a row needed, no epoch left after epoch 2; the last evaluation: held"
+    )
+    found = outcome(run((0.1, 0.2)), both(), 2)
+    assert found is not None and found.why == (
+        "2 more evaluations in a row needed, 1 of 2 epochs left after epoch 1; the last "
+        "evaluation: training accuracy 0.1 of 0.75, validation accuracy 0.2 of 0.5"
+    )
+
+
+def test_a_run_that_broke_off_did_not_meet_it() -> None:
+    assert outcome(run(POOR), both(), 9) is None
+    found = outcome(run(POOR), both(), 9, broke_off="the run diverged")
+    assert found is not None and not found.met and found.why.startswith("the run diverged; ")
+    met = outcome(run(GOOD, GOOD), both(), 9, broke_off="the run diverged")
+    assert met is not None and met.met
+
+
+def test_each_null_of_a_record_has_its_reason() -> None:
+    unmet = outcome(run(POOR, POOR), both(), 2)
+    nulls = {path for path in null_paths(record(config(), target=unmet)) if "target." in path}
+    assert nulls - {"config.target"} == set(REASONS)

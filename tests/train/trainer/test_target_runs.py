@@ -1,0 +1,73 @@
+"""Runs with a target: they end when it is met or out of reach, on all ranks at the same epoch."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.builders import config
+from tests.train.trainer.test_trainer import Killed, cell, curve, killed_at
+from train.config.optimizer import Adam
+from train.config.run import RunConfig, Target
+from train.config.technique import Technique
+
+PROGRAM = str(Path(__file__).parents[1] / "programs" / "first_rank_decides.py")
+
+
+def aiming(target: Target | None, epochs: int = 6, gpus: int = 1) -> RunConfig:
+    technique = Technique(name="t", base_lr=0.01, base_batch=16, optimizer=Adam())
+    return config(
+        technique=technique, epochs=epochs, gpus=gpus, batch_per_rank=16 // gpus, target=target
+    )  # fmt: skip
+
+
+#: More than any network has before it was trained, and less than this one soon holds.
+GOAL = Target(validation_accuracy=0.4, held_for=2)
+
+
+@pytest.mark.tf
+def test_a_run_ends_where_its_target_is_met(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("whole", "aiming")]
+    for folder in folders:
+        folder.mkdir()
+    whole = cell(aiming(None), folders[0]).train(resume=False)
+    held = [epoch.validation_accuracy >= 0.4 for epoch in whole.epochs]
+    last = next(n for n in range(1, 6) if held[n - 1] and held[n])  # position of the second
+    assert last < 5, "or it would not be seen to end early"
+    found = cell(aiming(GOAL), folders[1]).train(resume=False)
+    assert curve(found.epochs) == curve(whole.epochs)[: last + 1]
+    assert found.error is None and found.target.met and found.target.epoch == last + 1
+    assert whole.target is None
+
+
+@pytest.mark.tf
+def test_a_run_without_hope_ends_as_a_result(tmp_path: Path) -> None:
+    """The clock is up after the first epoch; a run cut short is not judged for what it learned."""
+    target = Target(validation_accuracy=1, within_s=1e-6)
+    found = cell(aiming(target), tmp_path).train(resume=False)
+    assert len(found.epochs) == 1 and found.error is None
+    assert found.target.met is False and found.target.epoch is None
+
+
+@pytest.mark.tf
+def test_a_run_killed_after_its_target_was_met_trains_nothing_more(tmp_path: Path) -> None:
+    run = cell(aiming(GOAL), tmp_path, killed_at("comparing the ranks' weights"))
+    with pytest.raises(Killed):
+        run.train(resume=False)
+    found = cell(aiming(GOAL), tmp_path, attempt=2).train(resume=True)
+    assert found.resumed_from == len(found.epochs) < 6
+    assert found.target.met and found.target.epoch == len(found.epochs)
+
+
+@pytest.mark.ranks2
+@pytest.mark.slow
+def test_the_clock_of_the_first_rank_decides_for_all(start_ranks: Any, tmp_path: Path) -> None:
+    """Its clock runs fast here: by its time there is no hope, by the other's there is."""
+    outs = [json.loads(out) for out in start_ranks([PROGRAM, tmp_path], 2)]
+    fast, other = ([epoch["seconds"] for epoch in out["epochs"]] for out in outs)
+    assert len(fast) == len(other) == 1
+    assert sum(fast) > outs[0]["within_s"] > sum(other)
+    assert [out["met"] for out in outs] == [False, None], "by its own clock each"

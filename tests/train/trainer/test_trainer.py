@@ -1,0 +1,330 @@
+"""A whole cell in this process and on two ranks: exact resume, and divergence as a result."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.builders import config, record
+from tests.invariants import Invariant
+from train.config.optimizer import Adam, Lamb, NovoGradTfa, Sgd
+from train.config.run import RunConfig, Target
+from train.config.technique import Technique
+from train.data.dataset import Dataset, make_dataset
+from train.distributed.awake import Awake
+from train.record.cell_folder import CHECKPOINT_NAME, rank_file, read_epochs
+from train.record.run import read_record
+
+STEPS = 5
+
+
+def brightness(images: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Noisy grey squares; the class is how bright they are."""
+    rng = np.random.default_rng(seed)
+    labels = rng.permutation(np.arange(images) % 4)
+    noise = rng.integers(0, 20, (images, 8, 8, 1))
+    return (60 * labels[:, None, None, None] + noise).astype(np.uint8), labels
+
+
+def squares() -> Dataset:
+    return make_dataset("squares", list("abcd"), brightness(83, 0), brightness(30, 1))
+
+
+def cell(of: Any, out: Path, beat: Any = lambda _: None, attempt: int = 1) -> Any:
+    """A world of one, in this process."""
+    from train.distributed.world import Runtime
+
+    runtime = Runtime(0, 1, 0, 1, (0,), "none", None, False)
+    return trainer(of, runtime, out, attempt, beat)
+
+
+def trainer(of: Any, runtime: Any, out: Path, attempt: int, beat: Any, **more: Any) -> Any:
+    """Of the squares, on this rank of a world that has met."""
+    from train.run.build import build_parts
+    from train.trainer.trainer import Trainer
+
+    data = squares()
+    return Trainer(of, runtime, data, build_parts(of, data, runtime), out, attempt, beat, **more)
+
+
+def of(optimizer: Any, *, epochs: int = 4, rate: float = 0.01, batch: int = 16, **more: Any) -> Any:
+    technique = Technique(
+        name="t", base_lr=rate, base_batch=4, lr_scaling="sqrt", warmup_epochs=0.75 * epochs,
+        normalisation="batch_norm", optimizer=optimizer, **more,
+    )  # fmt: skip
+    return config(technique=technique, epochs=epochs, batch_per_rank=batch)
+
+
+def curve(epochs: Any) -> list[tuple[Any, ...]]:
+    return [
+        (e.train_loss, e.train_accuracy, e.validation_loss, e.validation_accuracy, e.lr_first,
+         e.lr_last, e.steps, e.images)
+        for e in epochs
+    ]  # fmt: skip
+
+
+def applied(folder: Path) -> list[tuple[Any, ...]]:
+    """Of every step that is written down, from all starts."""
+    rows = [json.loads(line) for line in rank_file(folder, 0, "steps.jsonl").open()]
+    return [(row["epoch"], row["rate"], row["global_batch"], row["loss"]) for row in rows]
+
+
+class Killed(Exception):
+    """Stands for a kill at this very moment."""
+
+
+def killed_at(moment: str) -> Any:
+    def beat(phase: str) -> None:
+        if phase == moment:
+            raise Killed
+
+    return beat
+
+
+@pytest.mark.tf
+@pytest.mark.parametrize(
+    ("optimizer", "moment", "done"),
+    [
+        (Sgd(momentum=0.9), "training step 3 of 5, epoch 3", 2),
+        (Adam(), "writing the checkpoint of epoch 2", 1),
+        (Lamb(), "comparing the ranks' weights", 4),  # nothing left to train
+        (Lamb(), "training step 1 of 5, epoch 1", 0),
+    ],
+)
+def test_a_run_killed_and_resumed_is_the_run_never_killed(
+    tmp_path: Path, optimizer: Any, moment: str, done: int
+) -> None:
+    """With warm-up, batch norm and dropout, bit for bit; and its trace is whole."""
+    for name in ("straight", "broken"):
+        (tmp_path / name).mkdir()
+    straight = cell(of(optimizer), tmp_path / "straight").train(resume=False)
+    assert straight.error is None and straight.resumed_from == 0
+    with pytest.raises(Killed):
+        cell(of(optimizer), tmp_path / "broken", killed_at(moment)).train(resume=False)
+    again = cell(of(optimizer), tmp_path / "broken", attempt=2)
+    resumed = again.train(resume=True)
+    assert resumed.resumed_from == done
+    assert [e.attempt for e in resumed.epochs] == [1] * done + [2] * (4 - done)
+    assert curve(resumed.epochs) == curve(straight.epochs)
+    assert resumed.weights_sha256 == straight.weights_sha256
+    assert read_epochs(tmp_path / "broken") == resumed.epochs
+    assert len(again.clock.rows) == STEPS * (4 - done)
+    weights = sum(variable.numpy().size for variable in again.model.trainable_variables)
+    assert resumed.reduced_bytes == STEPS * (4 - done) * weights * 4, "of this start alone"
+    told = applied(tmp_path / "broken")
+    assert told == applied(tmp_path / "straight") and len(told) == 4 * STEPS
+
+
+@pytest.mark.tf
+def test_a_run_resumed_in_another_image_says_so(tmp_path: Path) -> None:
+    """Its record can carry the digest of one image only."""
+    first = cell(of(Adam(), epochs=2), tmp_path, killed_at("training step 1 of 5, epoch 2"))
+    second = cell(of(Adam(), epochs=2), tmp_path, attempt=2)
+    first.image, second.image = "ab12", "cd34"
+    with pytest.raises(Killed):
+        first.train(resume=False)
+    (alarm,) = second.train(resume=True).alarms
+    assert alarm == "resumed after epoch 1 from cd34, earlier epochs ran from ab12"
+
+
+def test_what_takes_long_on_a_cpu_shows_signs_of_life_between_its_parts(tmp_path: Path) -> None:
+    """A step of many batches, and statistics taken anew from many: no stall."""
+    technique = Technique(
+        name="t", base_lr=0.01, base_batch=16, normalisation="batch_norm",
+        bn_statistics="reestimated",
+    )  # fmt: skip
+    given = config(technique=technique, epochs=1, batch_per_rank=16, accumulation=2)
+    said: list[str] = []
+    cell(given, tmp_path, said.append).train(resume=False)
+    settling = "settling the batch-norm statistics after epoch 1"
+    reduction = ", adding up over the ranks"
+    parts = ("", ", batch 2 of 2", reduction)
+    phases = [f"training step {n} of 2, epoch 1{part}" for n in (1, 2) for part in parts]
+    parts = ("", *(f", batch {number}" for number in range(1, 6)), reduction)
+    phases += [settling + part for part in parts]
+    at = said.index(phases[0])
+    assert said[at : at + len(phases)] == phases
+
+
+@pytest.mark.tf
+def test_what_a_run_was_suspended_for_is_no_training_time(tmp_path: Path) -> None:
+    """On a clock that goes on by 0.1 s at each sign of life, and by an hour within two of them."""
+    moment, leaps = [0.0], ["training step 3 of 5, epoch 2", "validating", "writing"]
+    target = Target(train_accuracy=0.01, held_for=3, within_s=100)
+    given = of(Adam(), epochs=3).model_copy(update={"target": target})
+    awake = Awake(lambda: moment[0], lambda: 0.0)
+
+    def beat(phase: str) -> None:
+        if leaps and phase.startswith(leaps[0]):
+            del leaps[0]
+            moment[0] += 3600
+        moment[0] += 0.1
+        awake.look()
+
+    run = cell(given, tmp_path, beat)
+    run.awake = awake
+    found = run.train(resume=False)
+    epochs = found.epochs
+    assert found.target.met and found.target.seconds < 10, "two hours are not on its clock"
+    assert [round(epoch.suspended_s) for epoch in epochs] == [0, 7200, 0]
+    for epoch in epochs:
+        assert 0.4 < epoch.train_s < 1 and epoch.eval_s < 3
+    suspended = [row.suspended for row in run.clock.rows]
+    assert suspended == [False] * 7 + [True] + [False] * 7
+    assert max(row.epoch for row in run.clock.steady()) == 2
+
+
+@pytest.mark.tf
+def test_resume_without_a_checkpoint_begins_anew(tmp_path: Path) -> None:
+    (tmp_path / CHECKPOINT_NAME).write_bytes(b"half a checkp")
+    found = cell(of(Adam(), epochs=1), tmp_path).train(resume=True)
+    assert found.resumed_from == 0 and len(found.epochs) == 1
+
+
+@pytest.mark.tf
+def test_an_epoch_tells_what_was_done(tmp_path: Path) -> None:
+    given = of(Adam(), epochs=3)
+    found = cell(given, tmp_path).train(resume=False)
+    for epoch in found.epochs:
+        assert epoch.steps == 83 // 16 and epoch.images == 5 * 16
+        assert epoch.validation_images == 30
+        assert epoch.train_s > 0 and epoch.eval_s > 0
+    rates = [(e.lr_first, e.lr_last) for e in found.epochs]
+    peak, warmup = 0.01 * 2, 11  # sqrt(16 / 4); 2.25 epochs of 5 steps
+    climbed = [0.01 + 0.01 * min(1, (n + 1) / warmup) for n in range(15)]
+    assert rates == [pytest.approx((climbed[5 * e], climbed[5 * e + 4])) for e in range(3)]
+    assert rates[-1] == (peak, peak)
+    assert found.steps[0].step_s.n == 2 * STEPS and found.steps[0].communication_s.mean == 0
+    assert found.epochs[-1].train_accuracy > 0.5, "it learns"
+
+
+@pytest.mark.tf
+def test_weights_that_explode_in_the_very_last_step_are_a_diverged_result(tmp_path: Path) -> None:
+    """All gradients were finite and the training loss is low: only validation tells."""
+    from train.run.record_builder import finished_record
+
+    given = of(Adam(), epochs=2)
+    run = cell(given, tmp_path)
+    step = run.step
+
+    def last_one_overflows(batches: Any, rate: float, number: int) -> Any:
+        result = step(batches, rate, number)
+        if number == 2 * STEPS - 1:
+            run.model.trainable_variables[-1].assign(np.inf * np.ones(4))
+        return result
+
+    last_one_overflows.wire_bytes = step.wire_bytes  # type: ignore[attr-defined]
+    last_one_overflows.adascale = last_one_overflows.last_rate = None
+    run.step = last_one_overflows
+    found = run.train(resume=False)
+    last = found.epochs[-1]
+    assert len(found.epochs) == 2 and last.train_accuracy > 0.4 and last.validation_loss is None
+    assert found.error is not None and "validation loss is not finite" in found.error.what
+    whole, now = record(given), datetime.now(UTC)
+    written = finished_record(
+        given, found, world=whole.world, data=whole.data, labelled=True, earlier=(), attempt=1,
+        provenance=whole.provenance, started_at=now, ended_at=now,
+    )  # fmt: skip
+    assert written.status == "diverged"
+
+
+def in_half_precision(epochs: int, optimizer: Any = None) -> RunConfig:
+    technique = Technique(
+        name="half", base_lr=0.05, base_batch=16, precision="mixed_float16",
+        optimizer=optimizer or Sgd(momentum=0.9),
+    )  # fmt: skip
+    return config(technique=technique, epochs=epochs, batch_per_rank=16)
+
+
+@pytest.mark.tf
+@pytest.mark.parametrize("optimizer", [Sgd(momentum=0.9), NovoGradTfa()], ids=lambda o: o.name)
+def test_steps_that_overflow_do_not_advance_the_run_s_clock(tmp_path: Path, optimizer: Any) -> None:
+    """The loss scale starts far too high; until it fits, nothing counts as done. The optimizer,
+    which may treat its first step in a way of its own, has not been called by then."""
+    run = cell(in_half_precision(4, optimizer), tmp_path)
+    run.step.loss_scale.scale.assign(2.0**32)
+    found = run.train(resume=False)
+    skipped = sum(epoch.skipped_steps for epoch in found.epochs)
+    assert found.error is None and 3 <= skipped < 20
+    assert float(run.step.loss_scale.scale) == 2.0 ** (32 - skipped)
+    assert run.position == 4 * STEPS - skipped == int(run.step.optimizer.iterations)
+    assert sum(row.skipped for row in run.clock.rows) == skipped
+    assert run.skipped_in_a_row == 0 and run.step.last_rate == found.epochs[-1].lr_last
+
+
+@pytest.mark.tf
+def test_overflows_are_counted_over_the_ends_of_epochs_and_starts(tmp_path: Path) -> None:
+    """More than 20 steps in a row, which no epoch of 5 steps has."""
+    run = cell(in_half_precision(6), tmp_path, killed_at("training step 3 of 5, epoch 3"))
+    run.step.loss_scale.scale.assign(2.0**100)
+    with pytest.raises(Killed):
+        run.train(resume=False)
+    again = cell(in_half_precision(6), tmp_path, attempt=2)
+    found = again.train(resume=True)
+    assert found.resumed_from == 2 and again.step.last_rate is None
+    assert len(found.epochs) == 5 and found.epochs[-1].steps == 1
+    assert "more than 20 steps in a row, up to step 1 of epoch 5" in found.error.what
+
+
+@pytest.mark.tf
+def test_accumulation_advances_the_run_once_per_applied_step(
+    tmp_path: Path, invariant: Invariant
+) -> None:
+    """One batch of 16 or four of 4: the same steps, rates and warm-up."""
+    runs = []
+    for times in (1, 4):
+        technique = Technique(
+            name="t", base_lr=0.01, base_batch=4, lr_scaling="linear", warmup_epochs=2,
+            optimizer=Sgd(momentum=0.9),
+        )  # fmt: skip
+        given = config(
+            technique=technique, epochs=3, batch_per_rank=16 // times, accumulation=times,
+            model="resnet_mini",
+        )  # fmt: skip
+        folder = tmp_path / str(times)
+        folder.mkdir()
+        run = cell(given, folder)
+        runs.append((run, run.train(resume=False)))
+    rates = [np.array([row.rate for row in run.clock.rows]) for run, _ in runs]
+    climb = 0.01 + 0.03 * np.minimum(1, np.arange(1, 16) / 10)
+    name = "T14 accumulation"
+    invariant(name, "15 rates with warm-up, by hand", np.abs(rates[1] - climb).max(), 1e-12)
+    counted = [int(run.step.optimizer.iterations) for run, _ in runs] + [len(rates[1])]
+    off = max(abs(count - 15) for count in (*counted, runs[1][0].position))
+    invariant(name, "optimizer steps, rows and clock after 15 steps", off, 0)
+    curves = [
+        np.array([(e.train_loss, e.validation_loss) for e in found.epochs]) for _, found in runs
+    ]
+    off = np.abs(curves[1] - curves[0]).max()
+    invariant(name, "3 epochs of 4 x 4 and of 16: losses", off, 1e-4)
+    assert [e.images for e in runs[1][1].epochs] == [80] * 3
+
+
+@pytest.mark.ranks2
+@pytest.mark.slow
+def test_two_ranks_with_batch_norm_that_explode_are_a_diverged_result(
+    start_ranks: Any, tmp_path: Path, data_root: Path
+) -> None:
+    """The ranks stop in mid-epoch with batch-norm statistics of their own, which is no fault."""
+    technique = Technique(
+        name="exploding", base_lr=1e18, base_batch=64, normalisation="batch_norm",
+        optimizer=Sgd(momentum=0.9),
+    )  # fmt: skip
+    given = config(gpus=2, technique=technique, model="resnet_mini")
+    (tmp_path / "config.json").write_text(given.model_dump_json())
+    file = str(tmp_path / "config.json")
+    start_ranks(["-m", "train", file, "--data", str(data_root), "--stall-s", "60"], 2)
+    found = read_record(tmp_path / "record.json")
+    assert found.status == "diverged", found.error
+    assert "not finite" in found.error.what
+    last = found.epochs[-1]
+    assert last.images == last.steps * given.global_batch
+    assert last.steps < 1437 // given.global_batch
+    assert found.weights_sha256 and not found.world.oversubscribed
+    samples = rank_file(tmp_path, 1, "steps.jsonl").read_text().splitlines()
+    assert len([json.loads(line) for line in samples]) == sum(e.steps for e in found.epochs)

@@ -1,0 +1,267 @@
+"""What each step of a run uses: the rate, the batch, the epoch; checked against the data.
+
+Steps are optimizer steps, however many batches are accumulated for one, and count from 0 over the
+whole run, so that a run resumed at step s goes on with what step s would have had. A plan is one
+pure object without state.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import count
+
+from train.config.checks import plan_problem
+from train.config.run import DATASETS, MOST_EPOCHS, RunConfig, trainable_images, used_train_images
+from train.config.schedule import Cosine, Grow, Polynomial, Step
+from train.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class EpochPlan:
+    """One epoch: how many whole steps of how many images."""
+
+    number: int  # from 0
+    accumulation: int
+    global_batch: int
+    steps: int
+    first_step: int
+    rate_factor: float  # what growth that came to its end multiplies the rate by
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """The schedule of one cell on ``used`` training images."""
+
+    config: RunConfig
+    used: int
+
+    @cached_property
+    def epochs(self) -> tuple[EpochPlan, ...]:
+        """With regime adaptation as many as have the steps of the base batch, the last cut short.
+
+        Raises:
+            ConfigError: an epoch would have no step, or the batch grows beyond the data.
+        """
+        config = self.config
+        left = self.base_steps if config.technique.regime_adaptation else None
+        plans: list[EpochPlan] = []
+        first = 0
+        for number in count():
+            if number >= config.epochs if left is None else left == 0:
+                break
+            if number == MOST_EPOCHS:
+                raise ConfigError(
+                    f"cell {config.cell_id()}: regime_adaptation would take more than "
+                    f"{MOST_EPOCHS:,} epochs for the {self.base_steps:,} steps of base_batch "
+                    f"{config.technique.base_batch}: use fewer epochs, or a larger base_batch"
+                )
+            times, factor = self._growth(number)
+            batch = config.global_batch * times
+            steps = self.used // batch
+            if steps == 0:
+                raise ConfigError(_no_step(config, self.used))
+            if left is not None:
+                steps = min(steps, left)
+                left -= steps
+            plans.append(
+                EpochPlan(number, config.accumulation * times, batch, steps, first, factor)
+            )
+            first += steps
+        return tuple(plans)
+
+    @cached_property
+    def total_steps(self) -> int:
+        last = self.epochs[-1]
+        return last.first_step + last.steps
+
+    @cached_property
+    def left_over(self) -> int:
+        """Images of an epoch that fill no global batch: of the epoch with the most, since a batch
+        that grows leaves more."""
+        return max(self.used % epoch.global_batch for epoch in self.epochs)
+
+    @cached_property
+    def base_steps(self) -> int:
+        """Steps that the batch which the base rate belongs to would take in the run's epochs.
+
+        Raises:
+            ConfigError: that batch is larger than the data, so the number would be 0.
+        """
+        config, base = self.config, self.config.technique.base_batch
+        if base > self.used:
+            raise ConfigError(
+                f"cell {config.cell_id()}: base_batch {base:,} is more than the {self.used:,} "
+                f"training images, so it has no steps to go by: use at most {self.used:,}"
+            )
+        return config.epochs * (self.used // base)
+
+    @cached_property
+    def warmup_steps(self) -> int:
+        """Whole steps of the climb; half an epoch is half of its steps."""
+        return round(self.step_at(self.config.technique.warmup_epochs))
+
+    def epoch_of(self, step: int) -> EpochPlan:
+        return self.epochs[bisect_right(self._starts, step) - 1]
+
+    def rate(self, clock: float) -> float:
+        """Rate of the step at ``clock``: its number, or what AdaScale has made of it.
+
+        Gradual warm-up (Goyal et al. 2017, 1706.02677, section 2.2) climbs by a constant amount
+        per step and arrives at the peak with its last one. From the base rate, where scaling
+        leaves nothing to climb (the base batch itself), there is none.
+        """
+        technique = self.config.technique
+        peak = technique.peak_lr(self.config.global_batch)
+        warmup = self.warmup_steps
+        if clock < warmup:
+            start = min(technique.base_lr, peak) if technique.warmup_from == "base" else 0.0
+            return start + (peak - start) * (clock + 1) / warmup
+        progress = min(1.0, (clock - warmup) / max(1, self.horizon - warmup))
+        step = min(self.total_steps - 1, int(clock))
+        return peak * self._decay(clock, progress) * self.epoch_of(step).rate_factor
+
+    def _decay(self, clock: float, progress: float) -> float:
+        """Share of the peak rate after the warm-up."""
+        schedule = self.config.technique.schedule
+        if isinstance(schedule, Step):
+            passed = sum(clock >= self.milestone(schedule, m) for m in schedule.milestones)
+            return schedule.factor**passed
+        if isinstance(schedule, Cosine):
+            return schedule.final + (1 - schedule.final) * (1 + math.cos(math.pi * progress)) / 2
+        if isinstance(schedule, Polynomial):
+            return schedule.final + (1 - schedule.final) * (1 - progress) ** schedule.power
+        return 1.0
+
+    def milestone(self, schedule: Step, milestone: float) -> int:
+        """First step that a milestone changes."""
+        if schedule.unit == "epochs":
+            return round(self.step_at(milestone))
+        return round(milestone * self.horizon)
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [epoch.first_step for epoch in self.epochs]
+
+    @cached_property
+    def horizon(self) -> int:
+        """Where the schedule ends on its clock.
+
+        AdaScale's clock counts steps of the base batch (Johnson et al. 2020, 2007.05105,
+        section 3: scale-invariant iterations); a run whose gain stays below the ratio of the
+        batches ends before its schedule does. Regime adaptation takes that many steps.
+        """
+        return self.base_steps if self._in_base_steps else self.total_steps
+
+    @property
+    def _in_base_steps(self) -> bool:
+        technique = self.config.technique
+        return technique.regime_adaptation or technique.lr_scaling == "adascale"
+
+    def step_at(self, epochs: float) -> float:
+        """Clock after a number of epochs, whole or not; where it counts the base batch's steps,
+        epochs are the base batch's, too, so that they fall on the same update."""
+        if self._in_base_steps:
+            return epochs * self.base_steps / self.config.epochs
+        whole = min(int(epochs), len(self.epochs) - 1)
+        plan = self.epochs[whole]
+        return plan.first_step + (epochs - whole) * plan.steps
+
+    def _growth(self, epoch: int) -> tuple[int, float]:
+        """By what the batch is multiplied in an epoch, and the rate by what it could not grow."""
+        growth = self.config.technique.batch_growth
+        if not isinstance(growth, Grow):
+            return 1, 1.0
+        largest = self._largest(growth)
+        times, factor = 1, 1.0
+        for start in growth.epochs(self.config.epochs):
+            if epoch >= start:
+                if self.config.global_batch * times * growth.factor <= largest:
+                    times *= growth.factor
+                else:
+                    factor /= growth.factor
+        return times, factor
+
+    def _largest(self, growth: Grow) -> int:
+        """Where growth stops, images; the first growth must be possible."""
+        first = self.config.global_batch * growth.factor
+        largest = self.used // 10 if growth.largest is None else growth.largest
+        cell = f"cell {self.config.cell_id()}: batch_growth"
+        if largest > self.used:
+            raise ConfigError(
+                f"{cell}.largest {largest:,} is more than the {self.used:,} training images: use "
+                f"at most {self.used // 10:,}, a tenth"
+            )
+        if first > largest:
+            default = " (a tenth of the training images)" if growth.largest is None else ""
+            raise ConfigError(
+                f"{cell}: the first growth, from {self.config.global_batch:,} to {first:,}, passes "
+                f"the largest batch {largest:,}{default}, so the batch would never grow: use a "
+                f"smaller batch or factor, or a larger 'largest' (at most {self.used:,})"
+            )
+        return largest
+
+
+def _no_step(config: RunConfig, used: int) -> str:
+    shard = used // config.gpus
+    if shard == 0:
+        return (
+            f"cell {config.cell_id()}: {used:,} training images for {config.gpus} ranks leave none "
+            "for some: use fewer ranks or more data (data_fraction)"
+        )
+    batch = config.batch_per_rank * config.accumulation
+    parts = f" ({config.batch_per_rank} x {config.accumulation} accumulated)"
+    return (
+        f"cell {config.cell_id()}: batch per rank {batch}"
+        f"{parts if config.accumulation > 1 else ''} is larger than the "
+        f"shard of a rank ({used:,} training images / {config.gpus} ranks = {shard:,}), so an "
+        f"epoch would have 0 steps. Use a batch of at most {shard}, fewer ranks or more data."
+    )
+
+
+def plan_of(config: RunConfig, available: int) -> RunPlan:
+    """The plan of a cell on a data set of ``available`` training images, checked.
+
+    Raises:
+        ConfigError: an epoch would have no step, the batch cannot grow as asked, or rounding to
+            whole steps leaves of a warm-up, a milestone or a target nothing that can be done.
+    """
+    return checked_plan(config, trainable_images(config, available))
+
+
+def checked_plan(config: RunConfig, trainable: int) -> RunPlan:
+    """The same where the images to validate on are taken away already.
+
+    Raises:
+        ConfigError: as :func:`plan_of`.
+    """
+    plan = RunPlan(config, used_train_images(trainable, config.data_fraction))
+    plan.rate(plan.total_steps - 1)  # computing all that a rate needs is the check
+    if text := plan_problem(plan):
+        raise ConfigError(f"cell {config.cell_id()}: {text}")
+    return plan
+
+
+def epochs_to_train(config: RunConfig, used: int | None = None) -> int | None:
+    """Epochs of the run, also for those who have not seen its data.
+
+    Regime adaptation turns steps into epochs, which takes the number of images (``used``, as of
+    RunPlan). None where it is neither given nor published, or where the cell cannot run at all.
+    """
+    if not config.technique.regime_adaptation:
+        return config.epochs
+    facts = DATASETS.get(config.dataset)
+    try:
+        if used is not None:
+            return len(RunPlan(config, used).epochs)
+        return None if facts is None else len(plan_of(config, facts.train_images).epochs)
+    except ConfigError:
+        return None
+
+
+def most_epochs(config: RunConfig) -> int:
+    """No fewer than the run has, whatever its data: n images fill at least half of n/B batches."""
+    bound = 2 * config.epochs * config.global_batch / config.technique.base_batch
+    return epochs_to_train(config) or math.ceil(bound)

@@ -1,0 +1,206 @@
+"""The input contract: RunConfig, everything that decides what one cell computes.
+
+Importing this module loads neither TensorFlow nor Horovod: login nodes read and write it.
+Paths, cores and time limits are not here: they say where a cell runs, not what it computes, and a
+cell keeps its identity when it moves to another machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
+
+from train.config.checks import combination_problem
+from train.config.frozen import Frozen
+from train.config.technique import Technique
+from train.errors import ConfigError
+
+FOLDER_PREFIX = "folder:"
+#: A plan has a row for each.
+MOST_EPOCHS = 100_000
+#: Side in pixels of a folder's images where nothing is said.
+FOLDER_SIDE = 64
+
+
+class DatasetFacts(NamedTuple):
+    """Sizes of a data set whose content is fixed by its publisher."""
+
+    train_images: int
+    validation_images: int
+    shape: tuple[int, int, int]  # height, width, channels
+    classes: int
+
+
+DATASETS: dict[str, DatasetFacts] = {
+    # 1,797 images; the stratified split (8 of 10 to training) is ours, with a fixed seed
+    "digits": DatasetFacts(1437, 360, (8, 8, 1), 10),
+    "cifar10": DatasetFacts(50_000, 10_000, (32, 32, 3), 10),
+    "fashion_mnist": DatasetFacts(60_000, 10_000, (28, 28, 1), 10),
+    "mnist": DatasetFacts(60_000, 10_000, (28, 28, 1), 10),
+    # random pixels and labels of CIFAR's shape, for throughput only
+    "synthetic": DatasetFacts(50_000, 10_000, (32, 32, 3), 10),
+}
+
+
+class Target(Frozen):
+    """What a run is to reach, held at ``held_for`` evaluations in a row, and by when.
+
+    A run with a target stops when it is met, or when it can no longer be met within ``within_s``
+    seconds of training and evaluation.
+    """
+
+    train_accuracy: float | None = Field(None, gt=0, le=1)  # running mean over an epoch
+    validation_accuracy: float | None = Field(None, gt=0, le=1)
+    held_for: int = Field(2, ge=1)
+    within_s: float | None = Field(None, gt=0)
+
+    @model_validator(mode="after")
+    def _something(self) -> Target:
+        if self.train_accuracy is None and self.validation_accuracy is None:
+            raise ValueError("a target needs train_accuracy, validation_accuracy or both")
+        return self
+
+    def in_words(self) -> str:
+        """Few words and no comma: it stands within lists."""
+        asked = (("train", self.train_accuracy), ("validation", self.validation_accuracy))
+        goals = " and ".join(f"{name} {goal:g}" for name, goal in asked if goal is not None)
+        held = f" held {self.held_for} times" if self.held_for > 1 else ""
+        return goals + held + (f" within {self.within_s:g} s" if self.within_s else "")
+
+
+class RunConfig(Frozen):
+    """One cell: what is trained on what, how, on how many ranks, from which seed."""
+
+    schema_version: Literal[1] = 1
+    dataset: str
+    image_size: int | None = Field(None, ge=8, le=1024)  # side in pixels; folders only
+    model: Literal["cnn", "resnet_mini", "resnet50"]
+    pretrained: str | None = None  # file of Keras weights; resnet50 only
+    technique: Technique
+    # who averages the gradients; the notebook's comparison of libraries for the same cell
+    framework: Literal["horovod", "mirrored", "multi_worker_mirrored"] = "horovod"
+    gpus: int = Field(ge=1)  # ranks: one per GPU, or per group of CPU cores where there is none
+    scaling: Literal["weak", "strong"] = "weak"
+    batch_per_rank: int = Field(ge=1)
+    # batches whose gradients a rank adds up before each step: emulates that many times the ranks
+    accumulation: int = Field(1, ge=1)
+    epochs: int = Field(ge=1, le=MOST_EPOCHS)
+    seed: int = Field(ge=0, lt=2**31)
+    data_fraction: float = Field(1.0, gt=0, le=1)
+    # option 1 of the course: one permutation, cut into disjoint shards;
+    # option 2: each rank draws its share from the whole set by itself ("whole", as earlier records
+    # have it, gives rank 0 the orders of "partition")
+    partition: Literal["partition", "independent", "whole"] = "partition"
+    # what accuracy is measured on: the published held-out images, or, to search for rates without
+    # looking at these, a tenth of the training images, which is then left out of training
+    validate_on: Literal["held_out", "train_part"] = "held_out"
+    target: Target | None = None
+
+    @field_validator("dataset")
+    @classmethod
+    def _known_dataset(cls, value: str) -> str:
+        if value in DATASETS or (value.startswith(FOLDER_PREFIX) and value != FOLDER_PREFIX):
+            return value
+        known = ", ".join([*DATASETS, f"{FOLDER_PREFIX}PATH"])
+        raise ValueError(f"unknown dataset {value!r}; known: {known}")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> RunConfig:
+        if self.image_size is not None and not self.dataset.startswith(FOLDER_PREFIX):
+            raise ValueError(f"image_size is for {FOLDER_PREFIX}PATH; {self.dataset} has its own")
+        if self.pretrained is not None and self.model != "resnet50":
+            raise ValueError(f"pretrained weights are for resnet50, found model {self.model}")
+        if self.technique.warmup_epochs > self.epochs:
+            raise ValueError(
+                f"warm-up of {self.technique.warmup_epochs:g} epochs (warmup_epochs) is longer "
+                f"than the run ({self.epochs} epochs): set warmup_epochs to a fifth of it or less"
+            )
+        if text := combination_problem(self):
+            raise ValueError(text)
+        return self
+
+    @property
+    def global_batch(self) -> int:
+        """Images per optimizer step over all ranks; where the batch grows, at the start."""
+        return self.gpus * self.batch_per_rank * self.accumulation
+
+    @property
+    def processes(self) -> int:
+        """One per rank, but MirroredStrategy has all its replicas in one."""
+        return 1 if self.framework == "mirrored" else self.gpus
+
+    @property
+    def image_side(self) -> int:
+        """Pixels along the shorter side of an image."""
+        if self.dataset in DATASETS:
+            return min(DATASETS[self.dataset].shape[:2])
+        return self.image_size or FOLDER_SIDE
+
+    def cell_id(self) -> str:
+        """Readable name plus a hash of the whole config: equal configs are equal cells."""
+        digest = self.digest()[:6]
+        data = re.sub(r"[^a-z0-9_]+", "_", Path(self.dataset).name.lower()).strip("_")
+        data = re.sub(r"^folder_", "", data) or "folder"
+        return f"{data[:24]}-{self.model}-{self.technique.name}-g{self.gpus}-s{self.seed}-{digest}"
+
+    def digest(self) -> str:
+        """sha256 of all that is not at its default, so that a field added later, whose default is
+        what was done before, leaves every existing cell what it is."""
+        told = {**_chosen(self), "schema_version": self.schema_version}
+        text = json.dumps(told, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _chosen(model: BaseModel) -> dict[str, Any]:
+    """What differs from the defaults; ``name`` always, since it says which kind a part is."""
+    told: dict[str, Any] = {}
+    for key, field in type(model).model_fields.items():
+        value = getattr(model, key)
+        if key != "name" and value == field.default:
+            continue
+        told[key] = _chosen(value) if isinstance(value, BaseModel) else value
+    return told
+
+
+def trainable_images(config: RunConfig, available: int) -> int:
+    """Of a data set's ``available`` training images, those that are not validated on."""
+    return available - available // 10 if config.validate_on == "train_part" else available
+
+
+def used_train_images(available: int, fraction: float) -> int:
+    """Training images that a run with ``data_fraction`` uses (the 1e-9 absorbs 0.1 * 10 etc.)."""
+    return int(available * fraction + 1e-9)
+
+
+def load_config(path: Path) -> RunConfig:
+    """Read and check one config.json.
+
+    Raises:
+        ConfigError: unreadable file, no JSON, or a key or value outside the contract.
+    """
+    try:
+        return RunConfig.model_validate_json(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read the config {path}: {error.strerror}") from error
+    except (ValidationError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not a valid config:\n{explain(error)}") from error
+
+
+def explain(error: Exception) -> str:
+    """The findings of pydantic, one line each: where, what, what was found."""
+    if not isinstance(error, ValidationError):
+        return f"  {error}"
+    lines = []
+    for item in error.errors():
+        where = ".".join(str(part) for part in item["loc"]) or "(whole file)"
+        text = item["msg"].removeprefix("Value error, ")
+        if item["type"] == "extra_forbidden":
+            text = "unknown key"  # where pydantic says "Extra inputs are not permitted"
+        found = "" if item["type"] in ("missing", "value_error") else f" (found {item['input']!r})"
+        lines.append(f"  {where}: {text}{found[:200]}")
+    return "\n".join(lines)

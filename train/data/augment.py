@@ -1,0 +1,126 @@
+"""Training images that change from epoch to epoch, each as a function of (seed, epoch, image).
+
+No state and no generator: whatever rank an image falls to, whichever micro-batch it is in, and
+after any resume, it is changed alike. Needs no TensorFlow.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib.stride_tricks import as_strided
+
+from train.config.schedule import CropFlip
+from train.data.dataset import Pixels
+from train.data.sampling import Indices
+
+Words = npt.NDArray[np.uint64]
+Ints = npt.NDArray[np.int64]
+
+
+class _Draw(IntEnum):
+    """What a random number is for: each has a stream of its own."""
+
+    DOWN, RIGHT, FLIP, CUT_DOWN, CUT_RIGHT = range(5)
+
+
+def augment(images: Pixels, positions: Indices, epoch: int, seed: int, how: CropFlip) -> Pixels:
+    """Changed copies of ``images``, uint8 [b, H, W, C].
+
+    positions: of each image in the training set, int64 [b]; epoch: of the run.
+
+    Raises:
+        ValueError: ``how.crop`` is no smaller than the images, whose reflection then ends.
+    """
+    key = _mixed(np.uint64(seed), epoch)
+    changed = images
+    if how.crop:
+        changed = _cropped(changed, how.crop, _offsets(key, positions, how.crop))
+    if how.flip != "none":
+        changed = _flipped(changed, _mirrored(key, positions, epoch, seed, how))
+    if how.cutout:
+        changed = _cut(changed, how.cutout, key, positions)
+    return changed.copy() if changed is images else changed
+
+
+def _offsets(key: Words, positions: Indices, crop: int) -> tuple[Ints, Ints]:
+    """Where the windows start, rows and columns from 0 to 2 ``crop``; each [b]."""
+    span = 2 * crop + 1
+    return _below(span, key, positions, _Draw.DOWN), _below(span, key, positions, _Draw.RIGHT)
+
+
+def _mirrored(
+    key: Words, positions: Indices, epoch: int, seed: int, how: CropFlip
+) -> npt.NDArray[np.bool_]:
+    """Which images are mirrored, [b].
+
+    ``alternating``: by one coin per image, and every second epoch the other way round (Jordan 2024,
+    2404.00498, section 3.6), so that two epochs in a row show both views of every image.
+    """
+    if how.flip == "random":
+        return _below(2, key, positions, _Draw.FLIP) == 1
+    return (_below(2, _mixed(np.uint64(seed), 0), positions, _Draw.FLIP) + epoch) % 2 == 1
+
+
+def _cropped(images: Pixels, crop: int, offsets: tuple[Ints, Ints]) -> Pixels:
+    """Windows of the old size out of images that are continued by reflection, edge not repeated."""
+    count, height, width, channels = images.shape
+    if crop >= min(height, width):
+        raise ValueError(
+            f"augmentation: crop {crop} needs images of more than {crop} pixels to reflect, found "
+            f"{height}x{width}: use a smaller crop"
+        )
+    wide = np.empty((count, height, width + 2 * crop, channels), np.uint8)
+    wide[:, :, crop : crop + width] = images
+    wide[:, :, :crop] = images[:, :, 1 : crop + 1][:, :, ::-1]
+    wide[:, :, crop + width :] = images[:, :, width - 1 - crop : width - 1][:, :, ::-1]
+    # every window of a row as a row of bytes, so that the copy below moves whole rows
+    by_image, by_row, by_column, _ = wide.strides
+    windows = as_strided(
+        wide, (count, height, 2 * crop + 1, width * channels), (by_image, by_row, by_column, 1)
+    )
+    down, right = offsets
+    rows = np.abs(down[:, None] - crop + np.arange(height))  # above the first row
+    rows = np.minimum(rows, 2 * (height - 1) - rows)  # below the last one
+    chosen = windows[np.arange(count)[:, None], rows, right[:, None]]
+    return chosen.reshape(images.shape)
+
+
+def _flipped(images: Pixels, mirrored: npt.NDArray[np.bool_]) -> Pixels:
+    changed = images.copy()
+    changed[mirrored] = images[mirrored, :, ::-1]
+    return changed
+
+
+def _cut(images: Pixels, side: int, key: Words, positions: Indices) -> Pixels:
+    """A square around a random pixel gets the image's mean colour; what lies outside is lost
+    (DeVries and Taylor 2017, 1708.04552, section 3.2: images of mean 0, set to 0)."""
+    count, height, width, channels = images.shape
+    top = _below(height, key, positions, _Draw.CUT_DOWN) - side // 2
+    left = _below(width, key, positions, _Draw.CUT_RIGHT) - side // 2
+    columns = np.add.reduce(images.reshape(count, height, -1), axis=1, dtype=np.int64)
+    sums = columns.reshape(count, width, channels).sum(axis=1)
+    colours = np.rint(sums / (height * width)).astype(np.uint8)
+    changed = images.copy()
+    for image, colour, y, x in zip(changed, colours, top.tolist(), left.tolist(), strict=True):
+        image[max(0, y) : max(0, y + side), max(0, x) : max(0, x + side)] = colour
+    return changed
+
+
+def _below(limit: int, key: Words, positions: Indices, draw: _Draw) -> Ints:
+    """Uniform on 0 .. limit - 1, [b]; the upper half of the word decides, to 2^-32."""
+    word = _mixed(_mixed(key, int(draw)), positions)
+    return ((word >> np.uint64(32)) * np.uint64(limit) >> np.uint64(32)).astype(np.int64)
+
+
+def _mixed(key: Words | np.uint64, number: int | Indices) -> Words:
+    """Random word number ``number`` of the stream ``key``: SplitMix64 of Steele, Lea and Flood 2014
+    (OOPSLA, figure 17), which is a counter and a bijection, so different numbers never collide."""
+    with np.errstate(over="ignore"):  # arithmetic modulo 2^64 is meant
+        word = np.asarray(number, np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        word = word + key + np.uint64(0x9E3779B97F4A7C15)
+        word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return word ^ (word >> np.uint64(31))

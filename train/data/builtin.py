@@ -1,0 +1,63 @@
+"""Two data sets that need no download: scikit-learn's digits, and random pixels.
+
+The digits are 1,797 real scans of 8 x 8 pixels, for first runs and tests. The random pixels and
+labels have CIFAR's shape and are for throughput only: nothing can be learnt from them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from train.config.run import DATASETS
+from train.data.dataset import Dataset, Labels, Pixels, Source, key_of, make_dataset
+from train.data.download import Remote
+from train.data.sampling import apportion, take
+
+_SEED = 1330
+
+
+def find_digits(root: Path, remotes: Sequence[Remote]) -> Source:
+    """The data lie in scikit-learn itself; both arguments are for finders of other data sets."""
+    return Source("digits", key_of("digits"), decode_digits)
+
+
+def decode_digits() -> Dataset:
+    """Values 0..16 become round(x * 255 / 16); 360 images are held out, stratified by class."""
+    from sklearn.datasets import load_digits  # noqa: PLC0415 - a second to load, for this set only
+
+    bunch = load_digits()
+    images = np.rint(bunch.images * (255 / 16)).astype(np.uint8)[..., np.newaxis]
+    labels = bunch.target.astype(np.int64)
+    quotas = apportion(np.bincount(labels), DATASETS["digits"].validation_images)
+    held_out, kept = take(labels, quotas)
+    return make_dataset(
+        "Digits",
+        tuple("0123456789"),
+        (images[kept], labels[kept]),
+        (images[held_out], labels[held_out]),
+    )
+
+
+def find_synthetic(root: Path, remotes: Sequence[Remote]) -> Source:
+    """Made, not found; both arguments are for finders of other data sets."""
+    return Source("synthetic", key_of("synthetic", list(DATASETS["synthetic"])), decode_synthetic)
+
+
+def decode_synthetic() -> Dataset:
+    facts = DATASETS["synthetic"]
+    stream = np.random.PCG64(_SEED)
+
+    def draw(n: int) -> tuple[Pixels, Labels]:
+        count = n * math.prod(facts.shape)
+        words = stream.random_raw(-(-count // 8)).astype("<u8", copy=False)
+        pixels = words.view(np.uint8)[:count].reshape(n, *facts.shape)
+        labels = stream.random_raw(n) % np.uint64(facts.classes)
+        return pixels, labels.astype(np.int64)
+
+    train, validation = draw(facts.train_images), draw(facts.validation_images)
+    classes = tuple(str(number) for number in range(facts.classes))
+    return make_dataset("Synthetic", classes, train, validation, labelled=False)

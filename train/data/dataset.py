@@ -1,0 +1,293 @@
+"""A data set: four arrays in memory, where they come from, and the form in which they are kept.
+
+The prepared form is a folder with four .npy files and meta.json, complete or absent. Its name is
+made of the raw files that it was decoded from; a fingerprint of the arrays tells two sets apart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from train.config.frozen import Frozen
+from train.config.run import explain
+from train.data.waiting import goes_on
+from train.errors import DataError
+
+Pixels = NDArray[np.uint8]
+Labels = NDArray[np.int64]
+
+#: Names of the four arrays, in the order in which they are stored and hashed.
+ARRAYS = ("train_x", "train_y", "validation_x", "validation_y")
+_CHUNK = 1 << 24  # bytes hashed or written at once
+#: Raised whenever the same raw files would give other arrays; prepared forms of old stay unused.
+FORMAT = 1
+META = "meta.json"
+_STALE_S = 24 * 3600.0
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Images uint8 [N, H, W, C] and labels int64 [N] for training and for validation."""
+
+    name: str  # what reports show
+    train_x: Pixels = field(repr=False)
+    train_y: Labels = field(repr=False)
+    validation_x: Pixels = field(repr=False)
+    validation_y: Labels = field(repr=False)
+    classes: tuple[str, ...]
+    fingerprint: str  # sha256 over dtype, shape and bytes of the four arrays
+    labelled: bool  # False: labels are random, and accuracy has no meaning
+    remark: str = ""  # why these may not be the images that were wanted
+
+
+def make_dataset(
+    name: str,
+    classes: Sequence[str],
+    train: tuple[NDArray[np.generic], NDArray[np.generic]],
+    validation: tuple[NDArray[np.generic], NDArray[np.generic]],
+    *,
+    labelled: bool = True,
+) -> Dataset:
+    """Check four arrays (images, labels, twice) and take their fingerprint.
+
+    Raises:
+        DataError: no uint8 images [N, H, W, C], no label per image, or a label without a class.
+    """
+    parts: list[NDArray[Any]] = []
+    for part, (images, labels) in (("training", train), ("validation", validation)):
+        _check(f"{name}: {part}", images, labels, len(classes))
+        parts += [np.ascontiguousarray(images, "u1"), np.ascontiguousarray(labels, "<i8")]
+    if parts[0].shape[1:] != parts[2].shape[1:]:
+        raise DataError(
+            f"{name}: training images are {parts[0].shape[1:]}, validation images "
+            f"{parts[2].shape[1:]}; expected one shape"
+        )
+    train_x, train_y, validation_x, validation_y = parts
+    return Dataset(
+        name=name,
+        train_x=train_x,
+        train_y=train_y,
+        validation_x=validation_x,
+        validation_y=validation_y,
+        classes=tuple(classes),
+        fingerprint=fingerprint(parts),
+        labelled=labelled,
+    )
+
+
+def _check(what: str, images: NDArray[np.generic], labels: NDArray[np.generic], k: int) -> None:
+    if images.dtype != np.uint8 or images.ndim != 4:
+        raise DataError(
+            f"{what} images are {images.dtype} {images.shape}, expected uint8 [N, H, W, C]"
+        )
+    if labels.shape != (len(images),) or labels.dtype.kind not in "iu":
+        raise DataError(
+            f"{what}: {len(images):,} images, but labels {labels.dtype} {labels.shape}; "
+            "expected one integer for each image"
+        )
+    if not len(labels):
+        raise DataError(f"{what}: no image, expected at least one")
+    low, high = int(labels.min()), int(labels.max())
+    if low < 0 or high >= k:
+        raise DataError(f"{what} labels are {low}..{high}, expected 0..{k - 1}")
+
+
+def fingerprint(arrays: Sequence[NDArray[np.generic]]) -> str:
+    """sha256 over name, dtype, shape and bytes (C order) of the four arrays, in ARRAYS' order."""
+    digest = hashlib.sha256()
+    for name, array in zip(ARRAYS, arrays, strict=True):
+        digest.update(f"{name} {array.dtype.str} {list(array.shape)}\n".encode())
+        for chunk in chunks(array):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def chunks(array: NDArray[np.generic]) -> Iterator[memoryview]:
+    """The bytes of a C-contiguous array, a few MB at a time."""
+    view = array.reshape(-1).view(np.uint8).data
+    for start in range(0, len(view), _CHUNK):
+        goes_on(f"{start:,} of {len(view):,} bytes hashed or written")
+        yield view[start : start + _CHUNK]
+
+
+def class_labels(counts: Sequence[int]) -> Labels:
+    """Labels of images that lie class after class."""
+    return np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+
+
+def cut(images: Pixels, labels: Labels, at: int) -> tuple[tuple[Pixels, Labels], ...]:
+    """(images, labels) before and from position ``at``."""
+    return (images[:at], labels[:at]), (images[at:], labels[at:])
+
+
+@dataclass(frozen=True)
+class Source:
+    """``<slug>-<key>`` names the prepared form; another key, another content."""
+
+    slug: str
+    key: str
+    decode: Callable[[], Dataset]
+
+    @property
+    def folder_name(self) -> str:
+        return f"{self.slug}-{self.key}"
+
+
+def key_of(*parts: object) -> str:
+    """12 hex digits of a hash over JSON values and the format version."""
+    text = json.dumps([FORMAT, *parts], separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def stat_key(files: Iterable[Path]) -> list[tuple[str, int, int]]:
+    """Name, size in bytes and time of change in ns of each file: a changed file is a new key."""
+    found = ((file.name, file.stat()) for file in files)
+    return [(name, status.st_size, status.st_mtime_ns) for name, status in found]
+
+
+class ArrayFacts(Frozen):
+    dtype: str  # as NumPy writes it, e.g. |u1
+    shape: tuple[int, ...]
+    file_size: int  # bytes, with the .npy header
+
+
+class Meta(Frozen):
+    """meta.json, written last."""
+
+    format: Literal[1] = 1
+    dataset: str  # as in a config
+    name: str
+    classes: tuple[str, ...]
+    labelled: bool
+    fingerprint: str
+    arrays: dict[Literal["train_x", "train_y", "validation_x", "validation_y"], ArrayFacts]
+
+
+def write_prepared(folder: Path, dataset: str, data: Dataset) -> None:
+    """Build the prepared form beside ``folder``, then rename it into place.
+
+    When another process was faster, its result is kept: both come from the same files. A build
+    that was killed leaves a hidden folder, which a later one removes after a day.
+
+    Raises:
+        OSError: the disk is full or the folder not writable; nothing is then left.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    prefix = f".{folder.name}."
+    _remove_stale(folder.parent, prefix)
+    building = folder.parent / f"{prefix}{uuid.uuid4().hex}"
+    try:
+        building.mkdir()
+        facts = {name: _write_array(building / f"{name}.npy", data, name) for name in ARRAYS}
+        meta = Meta(
+            dataset=dataset,
+            name=data.name,
+            classes=data.classes,
+            labelled=data.labelled,
+            fingerprint=data.fingerprint,
+            arrays=facts,
+        )
+        with (building / META).open("w", encoding="utf-8") as out:
+            json.dump(meta.model_dump(mode="json"), out, indent=2)
+            out.flush()
+            os.fsync(out.fileno())
+        try:
+            building.rename(folder)
+        except OSError as error:
+            if folder.exists() and not (folder / META).exists():
+                raise DataError(_damaged(folder, folder / META, "not there")) from error
+            if not folder.exists():
+                raise
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+
+
+def _write_array(path: Path, data: Dataset, name: str) -> ArrayFacts:
+    """As np.save does, which hides the reason when the disk is full."""
+    array: NDArray[np.generic] = getattr(data, name)
+    with path.open("wb") as out:
+        npy.write_array_header_1_0(out, npy.header_data_from_array_1_0(array))  # type: ignore[no-untyped-call]
+        for chunk in chunks(array):
+            out.write(chunk)
+        out.flush()
+        os.fsync(out.fileno())
+        return ArrayFacts(dtype=array.dtype.str, shape=array.shape, file_size=out.tell())
+
+
+def _remove_stale(parent: Path, prefix: str) -> None:
+    for left in parent.glob(f"{prefix}*"):
+        with suppress(FileNotFoundError):  # another process has just renamed its own into place
+            if time.time() - left.stat().st_mtime > _STALE_S:
+                shutil.rmtree(left, ignore_errors=True)
+
+
+def read_meta(folder: Path) -> Meta:
+    """Raises: DataError: meta.json cannot be read or is not what was written."""
+    file = folder / META
+    try:
+        return Meta.model_validate_json(file.read_bytes())
+    except OSError as error:
+        raise DataError(_damaged(folder, file, error.strerror or str(error))) from error
+    except ValidationError as error:
+        raise DataError(_damaged(folder, file, explain(error))) from error
+
+
+def read_prepared(folder: Path) -> Dataset:
+    """Images stay on disk and are mapped into memory, shared by the ranks of a node.
+
+    Raises:
+        DataError: a file is not there, truncated, or not what meta.json says.
+    """
+    meta = read_meta(folder)
+    arrays = {name: _read_array(folder, name, meta) for name in ARRAYS}
+    return Dataset(
+        name=meta.name,
+        train_x=arrays["train_x"],
+        train_y=np.array(arrays["train_y"], np.int64),
+        validation_x=arrays["validation_x"],
+        validation_y=np.array(arrays["validation_y"], np.int64),
+        classes=meta.classes,
+        fingerprint=meta.fingerprint,
+        labelled=meta.labelled,
+    )
+
+
+def _read_array(folder: Path, name: str, meta: Meta) -> NDArray[np.uint8]:
+    file = folder / f"{name}.npy"
+    expected = meta.arrays[name]  # type: ignore[index]
+    try:
+        size = file.stat().st_size
+        if size != expected.file_size:
+            raise ValueError(f"{size:,} bytes found, {expected.file_size:,} expected")
+        # a plain view: NumPy's memmap class makes each slice dearer
+        array = np.asarray(np.load(file, mmap_mode="r", allow_pickle=False))
+    except OSError as error:
+        raise DataError(_damaged(folder, file, error.strerror or str(error))) from error
+    except ValueError as error:
+        raise DataError(_damaged(folder, file, str(error))) from error
+    if (array.dtype.str, array.shape) != (expected.dtype, expected.shape):
+        what = f"{array.dtype.str} {array.shape} found, {expected.dtype} {expected.shape} expected"
+        raise DataError(_damaged(folder, file, what))
+    return array
+
+
+def _damaged(folder: Path, file: Path, what: str) -> str:
+    return (
+        f"{file} is damaged: {what}. Delete the folder {folder} (it is made from the raw files and "
+        "can be made again), then prepare the data set anew."
+    )

@@ -1,0 +1,130 @@
+"""Which images a run uses, and which of them each rank sees in an epoch. No state.
+
+A rank's images are a pure function of (seed, epoch, rank), epochs from 0: nothing is exchanged, and
+a run resumed at epoch e draws what it would have drawn.
+
+Which images are held out, and which a fraction keeps, never changes: the seeds of these stratified
+choices are fixed and belong to the data set, so that runs with different seeds train and validate
+on the same images. The order comes from the raw 64-bit stream of PCG64, which NumPy keeps the same
+in all versions, unlike that of ``Generator.permutation`` (NEP 19).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from train.config.run import used_train_images
+from train.data.dataset import Dataset, Labels, make_dataset
+
+#: Ends the words of "independent": SeedSequence pads with zeros, so without it rank 0's words are
+#: those of the partition, as they are for "whole".
+_INDEPENDENT = 1
+Indices = NDArray[np.int64]
+_SEED = 2017  # any fixed number; another one gives other held-out images
+
+
+def used_subset(labels: Labels, fraction: float) -> Indices:
+    """Sorted indices of the images that a run with ``data_fraction`` trains on.
+
+    Stratified, and the same for every seed: exactly ``used_train_images(len(labels), fraction)``
+    images, shared among the classes by largest remainder.
+    """
+    used = used_train_images(len(labels), fraction)
+    if used == len(labels):
+        return np.arange(used, dtype=np.int64)
+    chosen, _ = take(labels, apportion(np.bincount(labels).astype(np.int64), used))
+    return chosen
+
+
+def epoch_order(n: int, seed: int, epoch: int) -> Indices:
+    """One permutation of 0..n-1 from SeedSequence([seed, epoch]), equal on all ranks."""
+    return shuffled(n, seed, epoch)
+
+
+def rank_batches(
+    option: Literal["partition", "independent", "whole"],
+    n: int,
+    seed: int,
+    epoch: int,
+    rank: int,
+    size: int,
+    batch_per_rank: int,
+) -> Indices:
+    """Positions in 0..n-1 that ``rank`` of ``size`` trains on, [steps, batch_per_rank].
+
+    All ranks get the same number of steps, n // (size * batch_per_rank); the remainder is left out.
+
+    - "partition": step t takes the next size * batch_per_rank entries of the epoch's permutation,
+      and rank r the r-th contiguous slice of them. So ranks are disjoint, together they cover the
+      permutation's whole global batches, and k ranks of b see the global batches of one of k*b.
+    - "independent": each rank draws from a permutation of its own, from SeedSequence([seed, epoch,
+      rank, 1]): no image twice on one rank, yet some twice and some never over all ranks.
+    - "whole": the same without the 1, as in records from before "independent" was there.
+    """
+    if not 0 <= rank < size:
+        raise ValueError(f"rank {rank} is not in a world of {size}")
+    steps = n // (size * batch_per_rank)
+    if option in ("independent", "whole"):
+        words = (_INDEPENDENT,) if option == "independent" else ()
+        order = shuffled(n, seed, epoch, rank, *words)[: steps * batch_per_rank]
+        return order.reshape(steps, batch_per_rank)
+    if option != "partition":
+        raise ValueError(f"unknown option {option!r}; known: partition, independent, whole")
+    order = epoch_order(n, seed, epoch)[: steps * size * batch_per_rank]
+    return np.ascontiguousarray(order.reshape(steps, size, batch_per_rank)[:, rank])
+
+
+def evaluation_shard(n: int, rank: int, size: int) -> Indices:
+    """Each image on one rank: rank, rank + size, ...; shards differ by one image at most."""
+    return np.arange(n, dtype=np.int64)[rank::size]
+
+
+def shuffled(n: int, *words: int) -> Indices:
+    """A uniformly random permutation of 0..n-1 that depends on nothing but ``n`` and ``words``."""
+    stream = np.random.PCG64(np.random.SeedSequence(words))
+    return np.argsort(stream.random_raw(n), kind="stable").astype(np.int64, copy=False)
+
+
+def apportion(counts: NDArray[np.int64], total: int) -> NDArray[np.int64]:
+    """Share ``total`` places among classes in proportion to ``counts``, exactly and whole.
+
+    Largest remainder (Hamilton); equal remainders go to the lower class number. No class gets more
+    places than it has members.
+    """
+    available = int(counts.sum())
+    if not 0 <= total <= available:
+        raise ValueError(f"cannot take {total} of {available}")
+    if available == 0:
+        return np.zeros_like(counts)
+    exact = counts * total  # integers: no rounding decides a remainder
+    places = exact // available
+    by_remainder = np.argsort(-(exact % available), kind="stable")
+    places[by_remainder[: total - int(places.sum())]] += 1
+    return places
+
+
+def take(labels: Labels, quotas: NDArray[np.int64]) -> tuple[Indices, Indices]:
+    """Split 0..N-1 in (taken, rest), both sorted, with ``quotas[c]`` images of class c taken."""
+    taken = np.zeros(len(labels), bool)
+    for number, quota in enumerate(quotas):
+        members = np.flatnonzero(labels == number)
+        taken[members[shuffled(len(members), _SEED, number)[:quota]]] = True
+    return np.flatnonzero(taken), np.flatnonzero(~taken)
+
+
+def for_tuning(data: Dataset) -> Dataset:
+    """The training images alone, a tenth of them (stratified, always the same) to validate on."""
+    counts = np.bincount(data.train_y, minlength=len(data.classes)).astype(np.int64)
+    checked, trained = take(data.train_y, apportion(counts, len(data.train_y) // 10))
+    made = make_dataset(
+        f"{data.name}, a tenth of its training images to validate on",
+        data.classes,
+        (data.train_x[trained], data.train_y[trained]),
+        (data.train_x[checked], data.train_y[checked]),
+        labelled=data.labelled,
+    )
+    return replace(made, remark=data.remark)

@@ -1,0 +1,1 @@
+"""Ranks: how they start, meet, talk, and end when something hangs or fails."""

@@ -1,0 +1,78 @@
+"""What a rank leaves behind when it fails: its error in a file, and a record if nobody watches."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from train.config.run import RunConfig
+from train.distributed.launch import Launch
+from train.record.atomic import write_atomically
+from train.record.cell_folder import ended_record, rank_file
+from train.record.run import RECORD_NAME, RunError, Status, write_record
+
+#: Horovod's and tf.distribute's words on a rank whose peer is gone: a consequence, never the cause.
+CONSEQUENCES = ("Horovod has been shut down", "HorovodInternalError", "Connection reset by peer",
+                "Connection closed by peer", "Broken pipe", "Collective ops is aborted by",
+                )  # fmt: skip
+
+
+def headline(error: Exception) -> str:
+    """One line that says what happened.
+
+    TensorFlow's graph errors begin with a trace of the graph and end with the finding, followed by
+    the name of a node.
+    """
+    lines = [line.strip() for line in str(error).splitlines()]
+    telling = [line for line in lines if line and not line.startswith(("[[{{", "File "))]
+    gone = [line for line in telling if any(words in line for words in CONSEQUENCES)]
+    chosen = gone or (telling[-1:] if "Graph execution error" in str(error) else telling[:1])
+    return f"{type(error).__name__}: {chosen[-1] if chosen else 'no message'}"
+
+
+def describe(what: str, launch: Launch, cell: Path, tail: str = "") -> RunError:
+    log = rank_file(cell, launch.rank, "log")  # which the supervisor makes
+    return RunError(
+        what=_printable(what),
+        where=f"rank {launch.rank} of {launch.size} on {os.uname().nodename}",
+        what_to_do=_printable(f"read {log}") if launch.supervised else "read what the rank printed",
+        rank=launch.rank,
+        log_tail=tuple(_printable(line) for line in tail.splitlines()[-20:]),
+    )
+
+
+def _printable(text: str) -> str:
+    """File names that are no UTF-8 reach us as lone surrogates, which no JSON can hold."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def leave(error: RunError, cell: Path) -> None:
+    """Write this rank's error for the supervisor, which looks for the cause among all ranks.
+
+    ``consequence`` marks an error that only says that a peer is gone.
+    """
+    told = {
+        "at": datetime.now(UTC).isoformat(),
+        "consequence": any(words in error.what for words in CONSEQUENCES),
+        "error": error.model_dump(mode="json"),
+    }
+    # the log has it, too; a full disk must not hide the first error behind a second
+    with contextlib.suppress(OSError):
+        write_atomically(rank_file(cell, error.rank or 0, "error.json"), json.dumps(told))
+
+
+def leave_record(
+    config: RunConfig, status: Status, error: RunError, out: Path, started_at: datetime
+) -> None:
+    """By rank 0: the record of a start by hand (horovodrun, mpirun, alone) that went wrong."""
+    record = ended_record(
+        out, config, status, error, started_at=started_at, ended_at=datetime.now(UTC)
+    )
+    try:
+        write_record(out / RECORD_NAME, record)
+    except OSError as trouble:  # must not hide the error that it was to tell
+        print(f"train: cannot write {out / RECORD_NAME}: {trouble}", file=sys.stderr)

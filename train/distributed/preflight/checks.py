@@ -1,0 +1,209 @@
+"""Checks of one rank's surroundings, and the report on them.
+
+They need Python's standard library alone, so that they run before anything that may crash, and in
+an image that lacks every package. The report is on disk before each step that may crash or hang.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import json
+import os
+import platform
+import shutil
+import socket
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from train.distributed.watchdog import REPORT_S, end_process
+from train.record.atomic import write_atomically
+
+#: One entry of a report's ``findings``; plain, because pydantic may be what is missing.
+Finding = dict[str, Any]
+FOLDER_PREFIX = "folder:"
+#: Enough for the shared memory and the session folders of a few ranks of one node.
+ROOM_BYTES = 32 * 2**20
+_BINDS = "bind it (`binds` of the site file), or take --contain and --no-mount out of its arguments"
+_WIRING = ("PMIX_RANK", "PMI_RANK", "PMI_FD")
+#: A rank whose peers never came, or that was stuck otherwise, ends itself with this code.
+EXIT_LATE = 75
+
+
+def finding(check: str, ok: bool | None, found: str, expected: str, fix: str) -> Finding:
+    """``fix`` is told only where there is something to fix."""
+    return {
+        "check": check, "ok": ok, "found": found, "expected": expected, "fix": "" if ok else fix,
+    }  # fmt: skip
+
+
+def check_python() -> Finding:
+    version = sys.version.split()[0]
+    return finding(
+        "python", sys.version_info >= (3, 11), f"python {version}", "python 3.11 or later",
+        "use the suite's image (make image), or one with such a python3 first on PATH",
+    )  # fmt: skip
+
+
+def check_pmix(environment: Mapping[str, str], world: int) -> Finding:
+    """By MPI, tasks find each other through variables; over Gloo they need none."""
+    there = any(name in environment for name in _WIRING)
+    needed = world > 1 and "HOROSCALE_RENDEZVOUS" not in environment
+    return finding(
+        "PMIx", there or not needed,
+        "its variables are there" if there else "no PMIX_* variable",
+        "srun's PMIx variables reach the ranks" if needed else "not needed: the ranks use Gloo",
+        "start with srun --mpi=pmix (`srun --mpi=list` shows what there is) and take --cleanenv, "
+        "--containall, -e and -C out of the container's arguments; or `mpi: gloo` in the site file",
+    )  # fmt: skip
+
+
+def check_writable(name: str, folder: Path, fix: str = _BINDS, room: int = 0) -> Finding:
+    """Whether a file can be made there, by making one, and whether there is room."""
+    expected = "writable" + (f", {room // 2**20} MiB free" if room else "")
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".preflight-") as probe:
+            probe.write(b"x")
+            probe.flush()
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        said = f"{folder}: {error.strerror}"
+        return finding(name, False, said, expected, fix)
+    return finding(name, free >= room, f"{folder}: writable, {free:,} bytes free", expected, fix)
+
+
+def check_readable(name: str, folder: Path) -> Finding:
+    try:
+        entries = sum(1 for _ in os.scandir(folder))
+    except OSError as error:
+        fix = f"make it readable on every node, and {_BINDS}"
+        return finding(name, False, f"{folder}: {error.strerror}", "a readable folder", fix)
+    return finding(name, True, f"{folder}: {entries} entries", "a readable folder", "")
+
+
+def check_dataset(dataset: str | None) -> list[Finding]:
+    if dataset is None or not dataset.startswith(FOLDER_PREFIX):
+        return []
+    return [check_readable("data set", Path(dataset.removeprefix(FOLDER_PREFIX)))]
+
+
+def check_gpu(names: list[str], local_size: int, *, wanted: bool) -> Finding:
+    """One GPU for each rank: its own alone is visible, or at least as many as there are ranks."""
+    ok = len(names) == 1 or len(names) >= local_size if wanted else True
+    return finding(
+        "GPU", ok,
+        f"{len(names)} visible" + (f" ({', '.join(names)})" if names else ""),
+        f"one for each of {local_size} ranks of the node" if wanted else "none needed",
+        "`gpu_support: nv` (or rocm) and `gpus` in the site file, and a GPU image (make image "
+        "IMAGE=gpu)",
+    )  # fmt: skip
+
+
+def check_cuda(driver: tuple[int, int] | None, built: str | None, *, wanted: bool) -> Finding:
+    """A driver serves programs built for its own CUDA and older ones, and within one major version
+    also for newer minor ones."""
+    told = "no CUDA driver" if driver is None else "driver for CUDA {}.{}".format(*driver)
+    expected = f"a driver for CUDA {built}" if built else "a TensorFlow that was built for CUDA"
+    if not wanted:
+        return finding("CUDA", True, told, "none needed", "")
+    fix = "make image IMAGE=gpu" if not built else "a newer driver on that node, or an older image"
+    ok = bool(built and driver and driver[0] >= int(built.split(".")[0]))
+    return finding("CUDA", ok, told if built else "a TensorFlow for CPUs", expected, fix)
+
+
+def driver_cuda() -> tuple[int, int] | None:
+    """The newest CUDA that the driver of this machine serves; None without one."""
+    try:
+        library = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+    version = ctypes.c_int()
+    if library.cuDriverGetVersion(ctypes.byref(version)) != 0:
+        return None
+    return version.value // 1000, version.value % 1000 // 10
+
+
+class Hopeless(Exception):
+    """A finding after which further steps would only crash or hang."""
+
+
+class Report:
+    """What is known so far, on disk after each phase (preflight_report reads it)."""
+
+    def __init__(self, folder: Path, limit_s: float) -> None:
+        told = os.environ.get("SLURM_PROCID") or os.environ.get("HOROSCALE_RANK")
+        procid = int(told) if told and told.isdecimal() else None
+        host = socket.gethostname()
+        # process numbers repeat where each container has its own
+        name = f"{host}-{uuid.uuid4().hex[:8]}" if procid is None else str(procid)
+        self._file = folder / f"rank-{name}.json"
+        self._began = time.monotonic()
+        self._limit_s = limit_s
+        self.facts: dict[str, Any] = {
+            "schema_version": 1, "host": host, "procid": procid, "phase": "light checks",
+            "late": False, "started_at": datetime.now(UTC).isoformat(), "duration_s": 0.0,
+            "pmix": any(name.startswith("PMIX_") for name in os.environ),
+            "versions": {"python": platform.python_version()}, "built": {}, "launcher": None,
+            "size": None, "rank": None, "local_rank": None, "cross_rank": None, "interface": None,
+            "carried": {}, "gpus": [], "driver": None,
+            "visible_devices": os.environ.get("CUDA_VISIBLE_DEVICES"), "findings": [],
+        }  # fmt: skip
+        timer = threading.Timer(limit_s, end_process, (EXIT_LATE, self._late))
+        timer.daemon = True
+        timer.start()
+        # where native code, such as a library that loads, keeps Python's lock: a thread without
+        # it ends the process, with exit code 1; where stacks are written to must not hang
+        stacks = os.memfd_create("stacks")
+        faulthandler.dump_traceback_later(limit_s + 2 * REPORT_S, exit=True, file=stacks)
+        # only now what may hang
+        folder.mkdir(parents=True, exist_ok=True)
+        self.facts["driver"] = _driver()
+
+    def enter(self, phase: str) -> None:
+        self.facts["phase"] = phase
+        self.write()
+
+    def add(self, *findings: Finding) -> None:
+        self.facts["findings"] = [*self.facts["findings"], *findings]
+
+    def refuse(self, finding: Finding) -> None:
+        """Raises Hopeless when the finding is a bad one."""
+        self.add(finding)
+        if finding["ok"] is False:
+            raise Hopeless
+
+    def write(self) -> None:
+        self.facts["duration_s"] = round(time.monotonic() - self._began, 3)
+        write_atomically(self._file, json.dumps(self.facts, indent=1))
+
+    @property
+    def bad(self) -> list[Finding]:
+        return [finding for finding in self.facts["findings"] if finding["ok"] is False]
+
+    def _late(self) -> None:
+        """Native code may hold this process for ever: write what is known before it is ended."""
+        phase = self.facts["phase"]
+        self.facts["late"] = True
+        self.add(
+            finding(
+                "time", False, f"still {phase} after {self._limit_s:g} s",
+                "all ranks meet and compute a sum before that",
+                "ranks without a report never started; with reports of all, their network "
+                "interface does not lead to each other: name one as `interface` of the site file",
+            )
+        )  # fmt: skip
+        self.write()
+
+
+def _driver() -> str | None:
+    try:
+        return Path("/proc/driver/nvidia/version").read_text(encoding="utf-8").splitlines()[0]
+    except (OSError, IndexError):
+        return None

@@ -1,0 +1,106 @@
+"""What each rank of a preflight job writes down; read by whoever decides whether a sweep may start.
+
+Loads neither TensorFlow nor Horovod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from pydantic import AwareDatetime, ValidationError
+
+from train.config.frozen import Frozen
+
+#: How far a rank came; a report whose last phase is not ``done`` names what it died in.
+Phase = Literal["light checks", "importing", "meeting the others", "all-reduce", "done"]
+
+#: Name of the finding of a rank that ended itself, since others did not come.
+LATE = "time"
+
+
+class Finding(Frozen):
+    check: str
+    ok: bool | None  # None: could not be told, which is no pass
+    found: str
+    expected: str
+    fix: str  # empty where there is nothing to do
+
+
+class RankPreflight(Frozen):
+    """rank-PROCID.json, or rank-HOST-RANDOM.json where a rank does not know its number."""
+
+    schema_version: Literal[1] = 1
+    host: str
+    procid: int | None  # as srun says
+    phase: Phase
+    late: bool  # ended by its own time limit, in that phase
+    started_at: AwareDatetime
+    duration_s: float
+    pmix: bool  # its variables are there
+    versions: dict[str, str]  # python, tensorflow, tensorflow-addons, horovod, openmpi, pmix
+    built: dict[str, bool]  # Horovod's build: mpi, gloo, nccl, cuda, rocm
+    launcher: str | None
+    size: int | None  # as Horovod says, like the three below
+    rank: int | None
+    local_rank: int | None
+    cross_rank: int | None
+    interface: str | None  # that ranks were told to use, or chose
+    carried: dict[str, int]  # network interface -> bytes in and out during the all-reduce
+    gpus: tuple[str, ...]
+    driver: str | None
+    visible_devices: str | None  # CUDA_VISIBLE_DEVICES
+    findings: tuple[Finding, ...]
+
+    def failed(self) -> tuple[Finding, ...]:
+        return tuple(finding for finding in self.findings if finding.ok is False)
+
+
+def read_reports(folder: Path) -> tuple[RankPreflight, ...]:
+    """All reports of a preflight job, by number, then host; a file that is none is left out (the
+    rank is missing then, which counts as a failure)."""
+    found = []
+    for file in folder.glob("rank-*.json"):
+        try:
+            found.append(RankPreflight.model_validate_json(file.read_text(encoding="utf-8")))
+        except (OSError, ValueError, ValidationError):
+            continue
+    return tuple(sorted(found, key=lambda r: (r.procid is None, r.procid or 0, r.host)))
+
+
+def problems(reports: Sequence[RankPreflight], world: int) -> tuple[tuple[str, Finding], ...]:
+    """Everything that holds a sweep, as (host, finding); equal findings of one host once.
+
+    A rank that wrote nothing, or came to no end, is a problem, too; that a rank waited in vain is
+    told only where no other finding can be the reason.
+    """
+    found = [(report.host, finding) for report in reports for finding in report.failed()]
+    found += [(r.host, _unended(r)) for r in reports if r.phase != "done" and not r.failed()]
+    if len(reports) < world:
+        found.append(("?", _missing(reports, world)))
+    causes = [(host, finding) for host, finding in found if finding.check != LATE]
+    return tuple(dict.fromkeys(causes or found))
+
+
+def _unended(report: RankPreflight) -> Finding:
+    return Finding(
+        check="end",
+        ok=False,
+        found=f"the rank died while: {report.phase}",
+        expected="it comes to its end",
+        fix="read the job's log; MPI that aborts here has often no writable /tmp or another PMIx "
+        "than Slurm's (`srun --mpi=list`)",
+    )
+
+
+def _missing(reports: Sequence[RankPreflight], world: int) -> Finding:
+    hosts = ", ".join(sorted({report.host for report in reports})) or "none"
+    return Finding(
+        check="ranks",
+        ok=False,
+        found=f"{len(reports)} of {world} ranks wrote a report (hosts: {hosts})",
+        expected=f"{world} reports",
+        fix="read the job's log: on the other nodes the image, the bind of the checkout or the "
+        "results folder is missing",
+    )

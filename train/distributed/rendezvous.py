@@ -1,0 +1,193 @@
+"""Ranks meet by Gloo without MPI: rank 0 serves the rendezvous and publishes its address.
+
+What this host's own name stands for, which decides where Horovod's Gloo sends the data.
+
+Horovod 0.28.1 meets over the interface that is named, then makes the connections for the data over
+the address of the host's name (the context of a process set is made without the interface). A name
+that stands for nothing ends the process in native code, without a Python exception; one that
+stands for loopback leaves ranks of several nodes unable to connect.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import threading
+import time
+from collections.abc import Mapping, MutableMapping
+from pathlib import Path
+
+from train.distributed.interfaces import (
+    LOOPBACK,
+    NAME,
+    Interface,
+    interfaces_here,
+    named,
+    own_interface,
+    towards,
+)
+from train.distributed.launch import Launch
+from train.errors import ConfigError
+from train.record.atomic import write_atomically
+
+PATIENCE_S = 600.0
+_FIX = (
+    "Have the name stand for the address of the network between the nodes (DNS or /etc/hosts of "
+    "each node), or let ranks meet by PMIx (mpi: pmix in the site's file)"
+)
+
+
+class RendezvousError(RuntimeError):
+    """The ranks could not meet."""
+
+
+def meet(
+    launch: Launch, environment: MutableMapping[str, str], patience_s: float = PATIENCE_S
+) -> Interface:
+    """Make the environment ready for ``hvd.init()`` under Gloo; serves on rank 0.
+
+    Both CONTROLLER and CPU_OPERATIONS must say gloo: with the first alone, a build with MPI calls
+    MPI and aborts. The server is plain HTTP that anyone who can reach it may write to, so it
+    listens on the one interface that the ranks use: loopback as long as one node is enough.
+
+    Raises:
+        ConfigError: there is no such interface, Horovod would not send its data over it, or the
+            nodes hold unequal numbers of ranks.
+        RendezvousError: rank 0 published no address within ``patience_s`` seconds.
+    """
+    assert launch.rendezvous is not None
+    if launch.size != launch.nodes * launch.local_size:
+        raise ConfigError(
+            f"found {launch.size} ranks on {launch.nodes} nodes, {launch.local_size} of them on "
+            f"{socket.gethostname()}; over Gloo each node must hold equally many: start as many "
+            "on each (srun --ntasks-per-node)"
+        )
+    if launch.rank == 0:
+        interface = own_interface(environment, nodes=launch.nodes)
+        address = _serve(interface.address)
+        write_atomically(launch.rendezvous, f"{address} {interface.name}")
+    else:
+        address, name = _wait_for(launch.rendezvous, patience_s)
+        interface = towards(address.rsplit(":", 1)[0], name, environment)
+    interface = _checked(interface, launch.nodes, environment)
+    host, port = address.rsplit(":", 1)
+    environment.update(
+        HOROVOD_CONTROLLER="gloo",
+        HOROVOD_CPU_OPERATIONS="gloo",
+        HOROVOD_GLOO_RENDEZVOUS_ADDR=host,
+        HOROVOD_GLOO_RENDEZVOUS_PORT=port,
+        HOROVOD_GLOO_IFACE=interface.name,
+        HOROVOD_HOSTNAME=socket.gethostname(),
+        HOROVOD_RANK=str(launch.rank),
+        HOROVOD_SIZE=str(launch.size),
+        HOROVOD_LOCAL_RANK=str(launch.local_rank),
+        HOROVOD_LOCAL_SIZE=str(launch.local_size),
+        HOROVOD_CROSS_RANK=str(launch.node),
+        HOROVOD_CROSS_SIZE=str(launch.nodes),
+    )
+    return interface
+
+
+def meet_nobody(environment: MutableMapping[str, str]) -> None:
+    """A world of one: Gloo needs no peer, but an address of its own all the same.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    interface = _checked(Interface(LOOPBACK, "127.0.0.1"), 1, {})
+    environment.update(
+        HOROVOD_CONTROLLER="gloo",
+        HOROVOD_CPU_OPERATIONS="gloo",
+        HOROVOD_GLOO_IFACE=interface.name,
+    )
+
+
+def _checked(interface: Interface, nodes: int, environment: Mapping[str, str]) -> Interface:
+    host = socket.gethostname()
+    return data_interface(
+        interface, nodes=nodes, environment=environment, host=host, address=address_of(host)
+    )
+
+
+def check_named(environment: MutableMapping[str, str]) -> None:
+    """Under MPI, too, a site's interface must be there: Open MPI's own words on it are a riddle.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if name := environment.get(NAME):
+        named(name, interfaces_here(), socket.gethostname())
+
+
+def _serve(host: str) -> str:
+    from horovod.runner.http.http_server import (  # noqa: PLC0415  (rank side only)
+        RendezvousHandler,
+        RendezvousHTTPServer,
+    )
+
+    server = RendezvousHTTPServer((host, 0), RendezvousHandler, 0)
+    threading.Thread(target=server.serve_forever, name="rendezvous", daemon=True).start()
+    return f"{host}:{server.server_address[1]}"
+
+
+def _wait_for(file: Path, patience_s: float) -> tuple[str, str]:
+    """Address and interface of rank 0."""
+    deadline = time.monotonic() + patience_s
+    while time.monotonic() < deadline:
+        try:
+            address, name = file.read_text(encoding="utf-8").split()
+            return address, name
+        except FileNotFoundError:
+            time.sleep(0.05)
+    raise RendezvousError(
+        f"rank 0 published no address in {file} within {patience_s:.0f} s: see rank 0's log"
+    )
+
+
+def address_of(name: str) -> str | None:
+    """The address that Gloo would take for a name: the first one that is this host's own."""
+    try:
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return None
+    for family, kind, _, _, address in found:
+        with socket.socket(family, kind) as probe:
+            try:
+                probe.bind(address)
+            except OSError:
+                continue
+            return str(address[0])
+    return None
+
+
+def data_interface(
+    interface: Interface,
+    *,
+    nodes: int,
+    environment: Mapping[str, str],
+    host: str,
+    address: str | None,
+) -> Interface:
+    """The interface that Horovod sends its data over, for a rank that is to use ``interface``.
+
+    Args:
+        host: this host's name.
+        address: what it stands for (:func:`address_of`).
+
+    Raises:
+        ConfigError: the name stands for nothing, or leads elsewhere than to where it must.
+    """
+    if address is None:
+        raise ConfigError(
+            f"the name of this host, {host}, stands for no address of its own, so that Horovod "
+            f"would crash. Add a line to /etc/hosts ({interface.address} {host})"
+        )
+    if nodes == 1 or address == interface.address:
+        return interface
+    told = f"the name of this host, {host}, stands for {address}, and Horovod sends its data there"
+    if ipaddress.ip_address(address).is_loopback:
+        raise ConfigError(f"{told}: ranks of other nodes could not reach it. {_FIX}")
+    if name := environment.get(NAME):
+        raise ConfigError(f"{told}, not over {name} ({interface.address}) as asked. {_FIX}")
+    holders = [n for n, held in interfaces_here().items() if held == address]
+    return Interface(holders[0], address) if holders else interface

@@ -1,0 +1,124 @@
+"""The strategy of tf.distribute that a cell asks for, and the world that it makes.
+
+Made at program start: TensorFlow takes its devices and its server only before its first operation.
+Horovod stays beside it for all that is no gradient, so that records are alike.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import horovod.tensorflow as hvd
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.eager import context
+from tensorflow.tsl.protobuf.coordination_config_pb2 import CoordinatedJob
+
+from train.config.run import RunConfig
+from train.distributed.interfaces import Interface, interfaces_here, named, own_interface
+from train.distributed.launch import Launch
+
+_ADDRESS_BYTES = 64
+#: TensorFlow's own 10 s are over where a rank with one core is busy with its first step.
+_HEARTBEAT_S = 120
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """A strategy, and this process' part of it."""
+
+    strategy: Any  # tf.distribute.Strategy
+    replicas: int  # of this process; each is what a rank is under Horovod
+    interface: str | None  # network interface that its gradients take; None: they stay in here
+
+
+def open_distribution(config: RunConfig, launch: Launch) -> Distribution | None:
+    """Collective: every process must call it, after ``hvd.init()`` and before any operation of
+    TensorFlow. None where Horovod averages the gradients.
+
+    Raises:
+        ConfigError: there is no such network interface as the site names.
+        RuntimeError: TensorFlow has begun already.
+    """
+    if config.framework == "mirrored":
+        return Distribution(_mirrored(config.gpus), config.gpus, None)
+    if config.framework == "multi_worker_mirrored":
+        interface = _interface(launch, os.environ)
+        with _free_port(interface.address) as held:
+            own = f"{interface.address}:{held.getsockname()[1]}"
+            workers = _told_by_all(own)
+        return Distribution(_multi_worker(workers, launch.rank), 1, interface.name)
+    return None
+
+
+def _mirrored(replicas: int) -> tf.distribute.Strategy:
+    """One replica per visible GPU; without a GPU, per logical device, of which a CPU can have any
+    number. They share the threads of this process."""
+    if tf.config.get_visible_devices("GPU"):
+        return tf.distribute.MirroredStrategy([f"GPU:{number}" for number in range(replicas)])
+    (cpu,) = tf.config.list_physical_devices("CPU")
+    parts = [tf.config.LogicalDeviceConfiguration() for _ in range(replicas)]
+    tf.config.set_logical_device_configuration(cpu, parts)
+    return tf.distribute.MirroredStrategy([f"CPU:{part}" for part in range(replicas)])
+
+
+def _multi_worker(workers: list[str], rank: int) -> tf.distribute.Strategy:
+    """One worker per process, each with the one device that it sees.
+
+    NCCL between GPUs, else TensorFlow's own ring over gRPC, whose server takes the operations of
+    anyone who can reach it: for the network of a cluster's nodes, not for an open one.
+    """
+    # gRPC would ask a site's web proxy for the way to the other nodes, and wait for ever
+    hosts = sorted({_host(worker) for worker in workers})
+    os.environ["no_grpc_proxy"] = ",".join(hosts)  # noqa: SIM112  (as gRPC spells it)
+    # the strategy takes what is there, and has no argument for it
+    context.context().configure_coordination_service(
+        "standalone",
+        "/job:worker/replica:0/task:0",
+        coordinated_jobs=[CoordinatedJob(name="worker", num_tasks=len(workers))],
+        heartbeat_timeout_in_ms=1000 * _HEARTBEAT_S,
+    )
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+        tf.train.ClusterSpec({"worker": workers}),
+        task_type="worker",
+        task_id=rank,
+        rpc_layer="grpc",
+    )
+    return tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=resolver)
+
+
+def _host(worker: str) -> str:
+    return worker.rsplit(":", 1)[0]
+
+
+def _interface(launch: Launch, environment: Mapping[str, str]) -> Interface:
+    """The one that Gloo was told to take; under MPI, found by the same rules."""
+    if name := environment.get("HOROVOD_GLOO_IFACE"):
+        return named(name, interfaces_here(), socket.gethostname())
+    return own_interface(environment, nodes=launch.nodes)
+
+
+def _free_port(address: str) -> socket.socket:
+    """A socket that holds a port of its own; closed just before the server takes it."""
+    held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    held.bind((address, 0))
+    return held
+
+
+def _told_by_all(own: str) -> list[str]:
+    """One line of each rank, in their order.
+
+    In a graph and a session of its own: Horovod's eager operations would begin TensorFlow, after
+    which no strategy of several workers can be made.
+    """
+    if hvd.size() == 1:
+        return [own]
+    row = np.frombuffer(own.encode().ljust(_ADDRESS_BYTES, b"\0"), np.uint8)
+    only_cpu = tf.compat.v1.ConfigProto(device_count={"GPU": 0})
+    with tf.Graph().as_default(), tf.compat.v1.Session(config=only_cpu) as session:
+        rows = session.run(hvd.allgather(tf.constant(row[np.newaxis])))
+    return [bytes(told).rstrip(b"\0").decode() for told in rows]

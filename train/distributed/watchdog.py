@@ -1,0 +1,149 @@
+"""Two threads in every rank: one ends a hang, the other reports life; and whether the supervisor
+that started this process is gone.
+
+Horovod's own stall inspector never fires under Gloo: a rank that stops leaves its peers waiting
+for ever without a word. Each rank therefore writes down what it is doing, and ends itself when
+that has not changed for too long, after dumping all stacks into its log.
+
+What hangs may be the file system. The thread that ends the process therefore reads and writes
+nothing by itself. It needs Python's lock, though: native code that keeps it for ever is ended by
+the supervisor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+from train.distributed.awake import PERIOD_S, Awake
+
+EXIT_STALLED = 75
+#: Last words get this long, no longer: they may be written to what hangs.
+REPORT_S = 10.0
+
+
+class _Doing(NamedTuple):
+    """What goes on in this process; replaced as one, so that the other threads see no half."""
+
+    phase: str
+    limit_s: float
+    since: float  # of the process's clock
+    suspended_s: float  # until then
+
+
+class Watchdog:
+    """Call :meth:`beat` at every sign of progress; use as a context manager.
+
+    ``awake``: the clock of this process, which this watch keeps going.
+    """
+
+    def __init__(
+        self,
+        file: Path,
+        stall_s: float,
+        supervisor: int | None,
+        on_stall: Callable[[str], None],
+        *,
+        period_s: float = 1.0,
+    ) -> None:
+        self.awake = Awake()
+        self.stall_s = stall_s
+        self._file = file
+        self._supervisor = supervisor
+        self._on_stall = on_stall
+        self._period_s = period_s
+        self._stop = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+        self._reporter = threading.Thread(target=self._report, name="life signs", daemon=True)
+        self.beat("starting")
+
+    def __enter__(self) -> Watchdog:
+        self._watcher.start()
+        self._reporter.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._watcher.join()
+        self._reporter.join(REPORT_S)
+
+    def beat(self, phase: str, patience_s: float = 0.0) -> None:
+        """Progress: what this rank does from now on, and how long that may take without another
+        sign, where that is longer than ``stall_s``."""
+        self._doing = _Doing(phase, max(self.stall_s, patience_s), *self.awake.read())
+
+    def _watch(self) -> None:
+        while not self._stop.wait(min(PERIOD_S, self._period_s)):
+            doing = self._doing
+            idle = self.awake.look() - doing.since
+            if self._supervisor is not None and is_orphan(self._supervisor):
+                os._exit(EXIT_STALLED)  # nobody is left to end us or to use our result
+            if idle > doing.limit_s:
+                told = f"no progress for {idle:.0f} s while: {doing.phase}"
+                end_process(EXIT_STALLED, _dump_stacks, partial(self._on_stall, told))
+
+    def _report(self) -> None:
+        while not self._stop.wait(self._period_s):
+            # life signs are a courtesy: a full disk must not end the run
+            with contextlib.suppress(OSError):
+                self._write()
+
+    def _write(self) -> None:
+        """Whole or absent, since the supervisor tells ranks apart by it; no fsync every second."""
+        temporary = self._file.with_name(f".{self._file.name}.tmp")
+        doing = self._doing
+        now, suspended_s = self.awake.read()
+        told = {
+            "phase": doing.phase,
+            "idle_s": round(now - doing.since, 1),
+            # a rank that was stopped is woken to be ended, and would look as lively as its peers
+            "asleep_s": round(suspended_s - doing.suspended_s, 1),
+        }
+        temporary.write_text(json.dumps(told))
+        temporary.replace(self._file)
+
+
+def end_process(code: int, *last_words: Callable[[], object]) -> NoReturn:
+    """Exit with ``code``, after at most ``REPORT_S`` seconds, whatever becomes of the last words:
+    each is said in a thread of its own."""
+    try:
+        threads = [threading.Thread(target=words, daemon=True) for words in last_words]
+        for thread in threads:
+            thread.start()
+        deadline = time.monotonic() + REPORT_S
+        for thread in threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+    finally:
+        os._exit(code)
+
+
+def _dump_stacks() -> None:
+    """Through memory: faulthandler keeps Python's lock while it writes, and a write may hang."""
+    stacks = os.memfd_create("stacks")
+    faulthandler.dump_traceback(file=stacks, all_threads=True)
+    # the descriptor, not sys.stderr, which may be gone or no file
+    os.write(2, os.pread(stacks, os.fstat(stacks).st_size, 0))
+
+
+def is_orphan(supervisor: int) -> bool:
+    """Whether the process ``supervisor`` is no ancestor of this one any more: the children of a
+    dead process are given to another. It need not be the parent: a container's starter stands
+    between the two. What cannot be read is taken for alive.
+    """
+    pid = os.getppid()
+    while pid not in (0, 1, supervisor):
+        try:
+            # the name, in brackets, may hold anything
+            fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+            pid = int(fields[1])
+        except (OSError, ValueError, IndexError):
+            return os.getppid() == 1
+    return pid != supervisor

@@ -1,0 +1,1 @@
+"""Which node, link or uplink is slow: the decisions of a tournament."""

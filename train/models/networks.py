@@ -1,0 +1,188 @@
+"""The named networks. Input: uint8 images [N, H, W, C]; output: logits [N, classes], float32."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from train.config.run import RunConfig
+from train.config.technique import Technique
+from train.errors import ConfigError
+from train.models.layers import SeededDropout, StepSeed
+from train.models.normalisation import normalisation_layer
+from train.models.standardise import ChannelStatistics
+
+L = tf.keras.layers
+Shape = tuple[int, int, int]  # height, width, channels
+
+
+def build_model(
+    config: RunConfig,
+    shape: Shape,
+    classes: int,
+    seed: StepSeed,
+    pixels: ChannelStatistics | None = None,
+    size: int = 1,
+) -> tf.keras.Model:
+    """Build ``config.model`` for images of ``shape``.
+
+    Weights are drawn from ``config.seed``: equal on all ranks before the broadcast already. They
+    and the logits are float32 in any precision. pixels: of the training images, for a technique
+    that standardises. size: ranks, for one that synchronises batch norm.
+
+    Raises:
+        ConfigError: the images are too small for the network, the weights file does not fit, or
+            ``pixels`` are missing or cannot be divided by.
+    """
+    tf.keras.utils.set_random_seed(config.seed)
+    parts = _Parts(config.technique, size)
+    with _policy(config.technique.precision):
+        if config.model == "resnet50":
+            return _resnet50(shape, classes, config.technique, config.pretrained)
+        images = tf.keras.Input(shape, dtype="uint8", name="images")
+        scaled = _scaled(images, config.technique, pixels)
+        if config.model == "cnn":
+            features = _cnn(scaled, parts, seed)
+        else:
+            features = _resnet_mini(scaled, parts)
+        logits = parts.dense(classes, name="logits", dtype="float32")(features)
+        return tf.keras.Model(images, logits, name=config.model)
+
+
+@contextmanager
+def _policy(precision: str) -> Iterator[None]:
+    """Keras' policy for the layers made meanwhile: what they compute in; weights stay float32."""
+    before = tf.keras.mixed_precision.global_policy()
+    tf.keras.mixed_precision.set_global_policy(precision)
+    try:
+        yield
+    finally:
+        tf.keras.mixed_precision.set_global_policy(before)
+
+
+class _Parts:
+    """The layers that a technique changes."""
+
+    def __init__(self, technique: Technique, size: int) -> None:
+        self.technique = technique
+        self.size = size
+        # Glorot and Bengio 2010 as Keras has it; He et al. 2015 (1502.01852), equation 10
+        he = technique.initialisation in ("he", "whitened")
+        self._kernel = {"kernel_initializer": "he_normal" if he else "glorot_uniform"}
+
+    def conv(self, filters: int, kernel: int, **options: Any) -> tf.keras.layers.Layer:
+        return L.Conv2D(filters, kernel, **self._kernel, **options)
+
+    def dense(self, units: int, **options: Any) -> tf.keras.layers.Layer:
+        return L.Dense(units, **self._kernel, **options)
+
+    def normalise(self, x: tf.Tensor, name: str, *, last_of_branch: bool = False) -> tf.Tensor:
+        layer = normalisation_layer(self.technique, name, self.size, last_of_branch=last_of_branch)
+        return x if layer is None else layer(x)
+
+
+def _scaled(images: tf.Tensor, technique: Technique, pixels: ChannelStatistics | None) -> tf.Tensor:
+    """Pixels from 0 to 1, or with mean 0 and deviation 1 per channel; in float32."""
+    if not technique.standardise:
+        return L.Rescaling(1 / 255, name="scale", dtype="float32")(images)
+    channels = images.shape[-1]
+    if pixels is None or len(pixels.mean) != channels or min(pixels.deviation) == 0:
+        raise ConfigError(
+            f"technique {technique.name} standardises the images, which needs mean and deviation "
+            f"(not 0) of {channels} channels of the training images, found {pixels}: say "
+            "standardise: false for images with a constant channel"
+        )
+    scale = [1 / (255 * deviation) for deviation in pixels.deviation]
+    offset = [-mean / deviation for mean, deviation in zip(*pixels, strict=True)]
+    return L.Rescaling(scale, offset, name="scale", dtype="float32")(images)
+
+
+def _cnn(x: tf.Tensor, parts: _Parts, seed: StepSeed) -> tf.Tensor:
+    """The two-convolution network of the Fashion-MNIST notebook, up to its last dense layer.
+
+    Conv 32 3x3, conv 64 3x3, max-pool 2, dropout 1/4, dense 128, dropout 1/2, dense. Where the
+    technique normalises, batch norm stands between each of the three hidden layers and its ReLU.
+    """
+    height, width = x.shape[1:3]
+    if min(height, width) < 6:
+        raise ConfigError(f"cnn needs images of at least 6x6 pixels, found {height}x{width}")
+    x = parts.conv(32, 3, name="conv1")(x)
+    x = L.ReLU()(parts.normalise(x, "bn1"))
+    x = parts.conv(64, 3, name="conv2")(x)
+    x = L.ReLU()(parts.normalise(x, "bn2"))
+    x = L.MaxPooling2D(2)(x)
+    x = SeededDropout(0.25, 0, seed)(x)
+    x = parts.dense(128, name="hidden")(L.Flatten()(x))
+    x = L.ReLU()(parts.normalise(x, "bn3"))
+    return SeededDropout(0.5, 1, seed)(x)
+
+
+def _resnet_mini(x: tf.Tensor, parts: _Parts) -> tf.Tensor:
+    """The small residual network of the CIFAR-10 notebook, up to its dense layer: two bottleneck
+    blocks.
+
+    Pad 3, conv 64 7x7 stride 2, max-pool 3 stride 2, block (64, 64, 256) stride 1, block
+    (128, 128, 512) stride 2, average-pool 2, dense on the flattened map (2,048 features at 32x32).
+    """
+    small = min(x.shape[1:3]) < 12
+    x = parts.conv(64, 7, strides=2, name="conv1")(L.ZeroPadding2D(3)(x))
+    x = L.ReLU()(parts.normalise(x, "bn_conv1"))
+    x = L.MaxPooling2D(3, strides=2, padding="same" if small else "valid")(x)
+    x = _bottleneck(x, (64, 64, 256), 1, parts, "block2")
+    x = _bottleneck(x, (128, 128, 512), 2, parts, "block3")
+    return L.Flatten()(L.AveragePooling2D(2, padding="same")(x))
+
+
+def _bottleneck(
+    x: tf.Tensor, filters: tuple[int, int, int], stride: int, parts: _Parts, name: str
+) -> tf.Tensor:
+    """He et al. 2016 (1512.03385), figure 5 right, with a projection shortcut."""
+    shortcut = parts.conv(filters[2], 1, strides=stride, name=f"{name}_shortcut")(x)
+    shortcut = parts.normalise(shortcut, f"{name}_bn_shortcut")
+    for index, (width, kernel, step) in enumerate(
+        zip(filters, (1, 3, 1), (stride, 1, 1), strict=True)
+    ):
+        x = parts.conv(width, kernel, strides=step, padding="same", name=f"{name}_conv{index}")(x)
+        x = parts.normalise(x, f"{name}_bn{index}", last_of_branch=index == 2)
+        if index < 2:
+            x = L.ReLU()(x)
+    return L.ReLU()(L.Add()([x, shortcut]))
+
+
+def _resnet50(
+    shape: Shape, classes: int, technique: Technique, pretrained: str | None
+) -> tf.keras.Model:
+    """ResNet-50 as Keras ships it (v1, with batch norm), global average pool, a new dense head.
+
+    Input is prepared as its published weights expect: BGR, ImageNet's channel means subtracted.
+    """
+    if shape[2] != 3 or min(shape[:2]) < 32:
+        raise ConfigError(
+            f"resnet50 needs RGB images of at least 32x32 pixels, found {shape}: "
+            "choose model cnn or resnet_mini, or a larger image_size"
+        )
+    inputs = tf.keras.Input(shape, dtype="uint8", name="images")
+    x = tf.cast(inputs, tf.float32)[..., ::-1] - tf.constant([103.939, 116.779, 123.68])
+    body = tf.keras.applications.ResNet50(include_top=False, weights=None, input_shape=shape)
+    if pretrained is not None:
+        _load_weights(body, Path(pretrained))
+    for layer in body.layers:
+        if isinstance(layer, L.BatchNormalization):
+            layer.momentum = technique.bn_momentum
+    x = L.GlobalAveragePooling2D()(body(x))
+    logits = L.Dense(classes, name="logits", dtype="float32")(x)
+    return tf.keras.Model(inputs, logits, name="resnet50")
+
+
+def _load_weights(body: tf.keras.Model, file: Path) -> None:
+    try:
+        body.load_weights(file)
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"cannot load the pretrained weights {file}: {error}. Expected Keras' ResNet-50 "
+            "weights without the top (resnet50_weights_tf_dim_ordering_tf_kernels_notop.h5)"
+        ) from error

@@ -1,0 +1,74 @@
+"""First filters that whiten what they see: the principal components of the images' patches."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from train.data.dataset import Pixels
+from train.data.sampling import Indices
+
+_IMAGES = 2000  # of the training set, evenly spaced
+_PLACES = 16  # along each side of an image, at most
+_AT_ONCE = 200  # images whose patches are held at a time
+
+
+def whiten_first_layer(model: tf.keras.Model, images: Pixels, used: Indices) -> None:
+    """Set the filters of ``conv1`` to the principal components of what it sees, and the opposites.
+
+    Each component c gives the filters c and -c, since the ReLU behind keeps one half of each, and
+    batch norm between them divides by the deviation: together a whitening of the patch, as in Page
+    2019 ("How to train your ResNet", part 8) and Jordan 2024 (2404.00498), who keep
+    theirs fixed; here they train on. Filters beyond twice the patch's numbers stay as drawn.
+
+    images: uint8 [N, H, W, C], the training set; used: sorted indices of those that the run trains
+    on, of which evenly spaced ones are looked at: equal on all ranks, whatever the seed.
+    """
+    layer, scale = model.get_layer("conv1"), model.get_layer("scale")
+    chosen = used[np.linspace(0, len(used) - 1, min(len(used), _IMAGES)).astype(np.int64)]
+    scaled = [
+        scale(images[chosen[start : start + _AT_ONCE]]).numpy()
+        for start in range(0, len(chosen), _AT_ONCE)
+    ]
+    height, width, channels, filters = layer.kernel.shape
+    found = principal_patches(scaled, (height, width))[: filters // 2]
+    # the length that He's rule gives a filter: variance 2/n for each of its n numbers
+    pair = math.sqrt(2) * np.concatenate([found, -found])
+    kernel = layer.kernel.numpy()
+    kernel[..., : len(pair)] = np.moveaxis(pair.reshape(-1, height, width, channels), 0, -1)
+    layer.kernel.assign(kernel)
+
+
+def principal_patches(
+    batches: list[npt.NDArray[np.float32]], size: tuple[int, int]
+) -> npt.NDArray[np.float64]:
+    """Unit vectors [h w C, h w C], a row each, by falling variance of the patches along them.
+
+    batches: [N, H, W, C] each. size: h, w of a patch, up to 16 x 16 places of every image. A row's
+    largest number is positive: an eigenvector's sign is the library's choice.
+    """
+    length = size[0] * size[1] * batches[0].shape[-1]
+    count, total, products = 0, np.zeros(length), np.zeros((length, length))
+    for images in batches:
+        patches = _patches(images, size).astype(np.float64)
+        count += len(patches)
+        total += patches.sum(axis=0)
+        products += patches.T @ patches
+    mean = total / count
+    _, vectors = np.linalg.eigh(products / count - np.outer(mean, mean))
+    rows = vectors.T[::-1]
+    largest = np.take_along_axis(rows, np.abs(rows).argmax(axis=1)[:, None], axis=1)
+    return rows * np.sign(largest)
+
+
+def _patches(images: npt.NDArray[np.float32], size: tuple[int, int]) -> npt.NDArray[np.float32]:
+    """[patches, h w C], in the order of a kernel's numbers."""
+    # one axis at a time: NumPy's types know no more. [N, places, places, C, h, w]
+    window = np.lib.stride_tricks.sliding_window_view
+    views = window(window(images, size[0], axis=1), size[1], axis=2)
+    down, across = (-(-places // _PLACES) for places in views.shape[1:3])
+    chosen = np.moveaxis(views[:, ::down, ::across], 3, -1)  # [N, places, places, h, w, C]
+    return chosen.reshape(-1, size[0] * size[1] * images.shape[-1])

@@ -1,0 +1,114 @@
+"""What the optimizers share, and what the step, the checkpoint and the records read of them.
+
+Layer-wise rates: which variables they are for, and what they were in the last step. For optimizers
+that Keras has not got: a rate, a config, slots made once.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import tensorflow as tf
+
+from train.config.optimizer import AnyOptimizer, Larc, NovoGradTfa, Sgd
+
+
+def excluded(variable: tf.Variable, patterns: tuple[str, ...]) -> bool:
+    """Whether a regular expression is found in the variable's name, as in 'block2_bn0/gamma:0'."""
+    return any(re.search(pattern, variable.name) for pattern in patterns)
+
+
+def where_both(weight_norm: tf.Tensor, update_norm: tf.Tensor, ratio: tf.Tensor) -> tf.Tensor:
+    """``ratio``, or 1 where a norm is zero: a weight that starts at zero has to leave it."""
+    return tf.where(tf.logical_and(weight_norm > 0, update_norm > 0), ratio, 1.0)
+
+
+class TrustLog:
+    """The adapted variables, and two float32 vectors with one place for each of them.
+
+    Not part of an optimizer's state: every step writes all of it before anything reads it.
+    """
+
+    def __init__(self, variables: list[tf.Variable], exclude: tuple[str, ...]) -> None:
+        adapted = [variable for variable in variables if not excluded(variable, exclude)]
+        self._rows = {_key(variable): row for row, variable in enumerate(adapted)}
+        self.ratios = tf.Variable(tf.ones(len(adapted)), trainable=False, name="trust_ratios")
+        self.kept = tf.Variable(tf.zeros(len(adapted)), trainable=False, name="rates_kept")
+
+    def adapts(self, variable: tf.Variable) -> bool:
+        return _key(variable) in self._rows
+
+    def record(self, variable: tf.Variable, ratio: tf.Tensor, kept: Any = 0.0) -> None:
+        row = self._rows[_key(variable)]
+        self.ratios[row].assign(ratio)
+        self.kept[row].assign(kept)
+
+
+def _key(variable: tf.Variable) -> str:
+    """One for a variable and its copies under tf.distribute, which an update sees one by one."""
+    if not isinstance(variable, tf.distribute.DistributedValues):
+        container = getattr(variable.handle, "_distributed_container", None)
+        variable = variable if container is None else container()
+    return str(variable._unique_id)
+
+
+def optimizer_variables(optimizer: Any) -> list[tf.Variable]:
+    """All state: iterations, rate and slots, in a fixed order (new and legacy Keras alike)."""
+    return list(optimizer.variables())
+
+
+def velocities(optimizer: Any, config: AnyOptimizer) -> list[tf.Variable]:
+    """Slots that hold ``rate x gradient`` sums and must follow a change of the rate.
+
+    Keras' SGD keeps v = m v - lr g; on a change of lr the exact continuation scales v by
+    lr_new / lr_old (Goyal et al. 2017, 1706.02677, remark on momentum correction). This holds
+    wherever the published rule has the rate outside the sum and only its implementation inside:
+
+    - Sgd: Goyal et al., equations 9 and 10.
+    - Larc with sgd: NVIDIA's apex wraps PyTorch's SGD, u = m u + g', w -= lr u.
+    - NovoGradTfa: its own text says w -= lr m; its kernel is that of Keras' momentum.
+
+    Lars is left as printed: Algorithm 1 of its paper (1708.03888) has lr inside the velocity, so
+    past steps keep the rate that they were made with. The other optimizers' slots hold no rate.
+    """
+    match config:
+        case Sgd() if config.momentum > 0:
+            return list(optimizer.momentums)
+        case Larc(base="sgd") if config.momentum > 0:
+            return list(optimizer.momentums)
+        case NovoGradTfa():
+            return list(optimizer.rate_sums)
+        case _:
+            return []
+
+
+def trust_ratios(optimizer: Any) -> tuple[tf.Variable, tf.Variable] | None:
+    """Of the last step, float32 [adapted variables] each, in the order of the variables: by what
+    the rate was multiplied; 1 where LARC kept the plain rate, else 0. None where nothing is
+    adapted layer by layer, or all is excluded from it.
+
+    For Lars and Larc that is their lambda (Larc's after its clip, over the rate), for Lamb
+    |w| / |update|; 1 where a norm is zero.
+    """
+    log = getattr(optimizer, "trust", None)
+    return (log.ratios, log.kept) if log is not None and log.ratios.shape[0] else None
+
+
+class OwnOptimizer(tf.keras.optimizers.Optimizer):
+    """A subclass makes its slots in ``_make_slots`` and steps in ``update_step``."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config.name, weight_decay=None, jit_compile=False)
+        self._learning_rate = self._build_learning_rate(0.0)
+        self._config = config
+
+    def build(self, var_list: list[tf.Variable]) -> None:
+        super().build(var_list)
+        if getattr(self, "_built", False):
+            return
+        self._built = True
+        self._make_slots(var_list)
+
+    def _make_slots(self, var_list: list[tf.Variable]) -> None:
+        raise NotImplementedError

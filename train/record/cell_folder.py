@@ -1,0 +1,212 @@
+"""What a start of a cell leaves on disk while it runs, and the record made of it when it dies.
+
+Part of the contract with the supervisor; loads neither TensorFlow nor numpy.
+Layout of a cell's folder: config.json, record.json, epochs.jsonl, checkpoint.npz, logs/ with
+start.json, rank-N.log, rank-N.error.json, rank-N.beat, rank-N.steps.jsonl, stop (its being there
+asks the ranks to stop at the next epoch end), unfinished.json (they did).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from train.config.frozen import Frozen
+from train.config.run import RunConfig
+from train.record.run import (
+    RECORD_NAME,
+    Attempt,
+    DataRecord,
+    EpochRecord,
+    OtherCell,
+    Provenance,
+    RecordError,
+    RunError,
+    RunRecord,
+    Status,
+    World,
+    null_paths,
+    read_own_record,
+    read_record,
+)
+
+CONFIG_NAME = "config.json"
+EPOCHS_NAME = "epochs.jsonl"
+CHECKPOINT_NAME = "checkpoint.npz"
+START_NAME = "start.json"
+STOP_NAME = "stop"
+UNFINISHED_NAME = "unfinished.json"
+#: Ranks that stopped at an epoch's end on purpose end with this code, their checkpoint written.
+EXIT_UNFINISHED = 85
+_REASONS = TypeAdapter(dict[str, str])
+
+
+def rank_file(cell: Path, rank: int, kind: str) -> Path:
+    """kind: log, error.json, beat or steps.jsonl"""
+    return cell / "logs" / f"rank-{rank}.{kind}"
+
+
+@dataclass(frozen=True)
+class RankFailure:
+    """A rank's own word on its end; ``consequence`` when it only says that a peer is gone."""
+
+    at: datetime
+    consequence: bool
+    error: RunError
+
+
+def forget_earlier(cell: Path, rank: int, *, resume: bool) -> None:
+    """Remove what an earlier start left that would be mistaken for this one's: each rank its own.
+
+    Raises:
+        OSError: the folder is not writable.
+    """
+    rank_file(cell, rank, "error.json").unlink(missing_ok=True)
+    if rank == 0:
+        for name in (START_NAME, STOP_NAME, UNFINISHED_NAME):
+            (cell / "logs" / name).unlink(missing_ok=True)
+        if not resume:
+            (cell / EPOCHS_NAME).unlink(missing_ok=True)
+
+
+class UnfinishedNote(Frozen):
+    """unfinished.json: a start that stopped at an epoch's end on purpose."""
+
+    why: str
+    epochs_done: int
+    epochs: int
+
+
+def read_unfinished(cell: Path) -> UnfinishedNote | None:
+    """What the last start left when it stopped on purpose; None when it did not.
+
+    More to be trusted than exit codes: a launcher that ends all tasks once the first one is gone
+    turns those of the others into a signal's.
+    """
+    try:
+        text = (cell / "logs" / UNFINISHED_NAME).read_text(encoding="utf-8")
+        return UnfinishedNote.model_validate_json(text)
+    except (OSError, ValueError):
+        return None
+
+
+def read_failures(cell: Path) -> list[RankFailure]:
+    """All ranks' errors of the last start, earliest first; unreadable ones left out."""
+    found = []
+    for file in (cell / "logs").glob("rank-*.error.json"):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            told = json.loads(file.read_text(encoding="utf-8"))
+            error = RunError.model_validate(told["error"])
+            found.append(
+                RankFailure(datetime.fromisoformat(told["at"]), told["consequence"], error)
+            )
+    return sorted(found, key=lambda failure: failure.at)
+
+
+def read_epochs(cell: Path) -> tuple[EpochRecord, ...]:
+    """Epochs that ended so far; a last line that is not whole yet is left out."""
+    try:
+        lines = (cell / EPOCHS_NAME).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return ()
+    found = []
+    for line in lines:
+        try:
+            found.append(EpochRecord.model_validate_json(line))
+        except ValidationError:
+            break
+    return tuple(found)
+
+
+def earlier_attempts(cell: Path, config: RunConfig | None = None) -> tuple[Attempt, ...]:
+    """Starts that an earlier record of this cell counts; none where there is no readable one, or
+    only one of another config than ``config``."""
+    try:
+        return (
+            read_own_record(cell, config) if config else read_record(cell / RECORD_NAME)
+        ).attempts
+    except (RecordError, OtherCell):
+        return ()
+
+
+def ended_record(
+    cell: Path,
+    config: RunConfig,
+    status: Status,
+    error: RunError,
+    *,
+    started_at: datetime,
+    ended_at: datetime,
+) -> RunRecord:
+    """The record of a start that did not write its own, from the traces that it left."""
+    told = _read_start(cell)
+    epochs = read_epochs(cell)
+    earlier = earlier_attempts(cell, config)
+    number = len(earlier) + 1
+    this = Attempt(
+        number=number,
+        resumed_from_epoch=sum(epoch.attempt < number for epoch in epochs),
+        started_at=started_at,
+        ended_at=ended_at,
+        status=status,
+    )
+    attempts = (*earlier, this)
+    return with_reasons(
+        RunRecord.model_construct(
+            schema_version=1,
+            cell_id=config.cell_id(),
+            status=status,
+            error=error,
+            config=config,
+            world=told.get("world"),
+            data=told.get("data"),
+            epochs=epochs,
+            steps=None,
+            throughput=None,
+            traffic=(),
+            weights_sha256=None,
+            provenance=told.get("provenance"),
+            attempts=attempts,
+            started_at=attempts[0].started_at,
+            ended_at=ended_at,
+            missing={},
+        ),
+        told.get("reasons", {}),
+        otherwise=f"the run ended as {status} before this was known",
+    )
+
+
+def with_reasons(
+    draft: RunRecord, reasons: Mapping[str, str], otherwise: str | None = None
+) -> RunRecord:
+    """Give each null of the draft its reason, then validate the whole.
+
+    Raises:
+        ValueError: a null has no reason.
+    """
+    nulls = sorted(set(null_paths(draft, whole=True)))
+    reason = {path: reasons.get(path, otherwise) for path in nulls}
+    missing = {path: text for path, text in reason.items() if text}
+    return RunRecord.model_validate({**draft.model_dump(), "missing": missing})
+
+
+def _read_start(cell: Path) -> dict[str, Any]:
+    """World, data, provenance and the reasons of their nulls, as rank 0 announced them; empty when
+    it never got that far."""
+    try:
+        told = json.loads((cell / "logs" / START_NAME).read_text(encoding="utf-8"))
+        return {
+            "world": World.model_validate(told["world"]),
+            "data": DataRecord.model_validate(told["data"]),
+            "provenance": Provenance.model_validate(told["provenance"]),
+            "reasons": _REASONS.validate_python(told.get("reasons", {})),
+        }
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}

@@ -1,0 +1,174 @@
+"""The parts of a record that hold measurements. Part of the output contract; see run.py."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from train.config.frozen import Frozen
+
+
+class Spread(Frozen):
+    """Distribution of n samples (seconds, unless the field's name says otherwise)."""
+
+    n: int = Field(ge=1)
+    mean: float
+    median: float
+    p05: float
+    p95: float
+
+
+class NoiseScale(Frozen):
+    """Gradient noise of one epoch (McCandlish et al. 2018, 1812.06162, appendix A).
+
+    From the mean squared norm of the gradients of ``batch_small`` images and the squared norm of
+    their mean over ``batch_big``; both scalars are averaged over the epoch's steps, then divided.
+    """
+
+    steps: int = Field(ge=1)
+    batch_small: int = Field(ge=1)
+    batch_big: int = Field(ge=1)
+    trace: float  # S: estimate of the trace of the per-image gradient covariance
+    gradient_sq: float  # G2: estimate of the squared norm of the true gradient; noisy, may be < 0
+    # censored: the interval of G2 covers zero, so b_simple is above low, if that has a number;
+    # too_few_steps: there is no interval, and no value without one
+    interval: Literal["measured", "censored", "too_few_steps"] = "measured"
+    b_simple: float | None  # S / G2, images; only where measured
+    low: float | None  # 95 % block-bootstrap interval of b_simple
+    high: float | None
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        there = (self.b_simple is not None, self.low is not None, self.high is not None)
+        may = {
+            "measured": [(True, True, True)],
+            "censored": [(False, True, False), (False, False, False)],
+            "too_few_steps": [(False, False, False)],
+        }
+        if there not in may[self.interval]:
+            raise ValueError(f"interval is {self.interval}: b_simple, low, high do not agree")
+        return self
+
+
+class TrustRatios(Frozen):
+    """By what layer-wise optimizers multiplied the rate, over the adapted variables and steps."""
+
+    median: float
+    smallest: float
+    largest: float
+    clipped_share: float = Field(ge=0, le=1)  # of (variable, step) where LARC kept the plain rate
+
+
+class EpochRecord(Frozen):
+    """One epoch. Seconds are wall time on rank 0 between barriers of all ranks, without what its
+    ranks were suspended for."""
+
+    epoch: int = Field(ge=1)
+    attempt: int = Field(ge=1)  # which start of the program ran it
+    global_batch: int = Field(ge=1)
+    steps: int = Field(ge=1)
+    images: int = Field(ge=1)  # really processed, all ranks
+    train_s: float = Field(ge=0)
+    eval_s: float = Field(ge=0)
+    lr_first: float
+    lr_last: float
+    # mean per image, without skipped steps whose own loss had overflowed (accuracy keeps them)
+    train_loss: float | None
+    # mean over the epoch's batches while weights change: the metric of the background documents
+    train_accuracy: float | None = Field(ge=0, le=1)
+    validation_loss: float | None
+    validation_accuracy: float | None = Field(ge=0, le=1)
+    validation_images: int = Field(ge=0)
+    lr_mean: float | None = None  # over the steps that were applied, so without the skipped
+    accumulation: int = Field(1, ge=1)  # batches per rank and step
+    skipped_steps: int = Field(0, ge=0)  # a number overflowed in half precision: no update
+    gradient_norm: float | None = None  # of the reduced gradient: mean over the epoch's steps
+    noise: NoiseScale | None = None
+    trust: TrustRatios | None = None
+    gain: float | None = None  # AdaScale's, mean over the epoch's steps
+    # stopped, frozen or asleep: the rank that was so for the longest; left out of the seconds above
+    suspended_s: float | None = Field(None, ge=0)
+
+
+class RankSteps(Frozen):
+    """Steady-state step times of one rank, seconds.
+
+    The first epoch of a start is left out; where it is the only one, its first step.
+
+    ``step_s`` = ``input_s`` (waiting for the batch) + ``compute_s`` (forward, backward, update,
+    calling the step) + ``communication_s`` (the grouped all-reduce, with the waiting for slower
+    ranks in it; 0 in a world of one, which has none).
+    """
+
+    rank: int = Field(ge=0)
+    step_s: Spread
+    input_s: Spread
+    compute_s: Spread
+    communication_s: Spread
+    update_s: Spread | None = None  # of compute_s, the optimizer's part
+
+
+class ThroughputSample(Frozen):
+    epoch: int = Field(ge=1)
+    images_per_s: float = Field(gt=0)
+
+
+class Throughput(Frozen):
+    """Images really processed per second of training, all ranks together, steady state."""
+
+    images_per_s: float | None  # median of the samples
+    samples: tuple[ThroughputSample, ...]  # one per steady epoch
+    left_out: tuple[int, ...]  # epochs that are not steady: the first after each start
+
+
+class LinkTraffic(Frozen):
+    """Bytes through one network interface of one node, from the first training step of the last
+    start to the end of its training. Of InfiniBand ports, what their hardware counted."""
+
+    host: str
+    interface: str  # lo, eth0, or an InfiniBand port as mlx5_0:1
+    received_bytes: int = Field(ge=0)
+    sent_bytes: int = Field(ge=0)
+
+
+class ClassScore(Frozen):
+    """One class of the validation images; null where nothing was predicted or nothing is there."""
+
+    name: str
+    precision: float | None
+    recall: float | None
+    f1: float | None
+    support: int = Field(ge=0)
+
+
+class Classification(Frozen):
+    """What the last evaluation said of each class, over all ranks."""
+
+    epoch: int = Field(ge=1)
+    classes: tuple[ClassScore, ...]
+    confusion: tuple[tuple[int, ...], ...]  # images; row: true class, column: predicted class
+
+
+class GoalHeld(Frozen):
+    """When one accuracy of the target was first held for as many evaluations as it asks, also if
+    that was too late or the other one never was; null: never."""
+
+    accuracy: Literal["train", "validation"]
+    goal: float
+    epoch: int | None  # of the last of those evaluations
+    steps: int | None
+    images: int | None
+    seconds: float | None
+
+
+class TargetOutcome(Frozen):
+    """When the config's target was first held for as many evaluations as it asks, in time."""
+
+    met: bool
+    epoch: int | None  # of the last of those evaluations
+    steps: int | None
+    images: int | None
+    seconds: float | None  # of training and evaluation, all starts together, until then
+    why: str  # met; hopeless, with the numbers; or the epochs ended first
+    held: tuple[GoalHeld, ...] = ()  # each accuracy that is asked for, by itself

@@ -1,0 +1,296 @@
+"""The output contract: RunRecord, all that analysis trusts about one cell.
+
+Importing this module loads neither TensorFlow nor Horovod. A value that is not there is null and
+``missing`` says why, under its dotted path (list positions left out): never 0, never -1.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import AwareDatetime, Field, ValidationError, model_validator
+
+from train.config.frozen import Frozen
+from train.config.run import RunConfig, explain
+from train.errors import ConfigError
+from train.record.atomic import write_atomically, write_new
+from train.record.measurements import (
+    Classification,
+    ClassScore,
+    EpochRecord,
+    GoalHeld,
+    LinkTraffic,
+    NoiseScale,
+    RankSteps,
+    Spread,
+    TargetOutcome,
+    Throughput,
+    ThroughputSample,
+    TrustRatios,
+)
+
+DataPlane = Literal["gloo", "mpi", "nccl", "tf.distribute"]  # the last: its own, not Horovod's
+__all__ = [
+    "GOOD",
+    "MANIFEST_NAME",
+    "RECORD_NAME",
+    "Attempt",
+    "ClassScore",
+    "Classification",
+    "DataRecord",
+    "EpochRecord",
+    "GoalHeld",
+    "LinkTraffic",
+    "NoiseScale",
+    "OtherCell",
+    "Provenance",
+    "RankSteps",
+    "RecordError",
+    "RunError",
+    "RunRecord",
+    "Spread",
+    "Status",
+    "SweepManifest",
+    "TargetOutcome",
+    "Throughput",
+    "ThroughputSample",
+    "TrustRatios",
+    "World",
+    "null_paths",
+    "read_own_record",
+    "read_record",
+    "write_record",
+]
+
+Status = Literal["completed", "diverged", "failed", "timeout", "preempted", "cancelled", "lost"]
+#: A run that ended as the experiment meant it to; a retry never replaces its record.
+GOOD: frozenset[str] = frozenset({"completed", "diverged"})
+RECORD_NAME = "record.json"
+MANIFEST_NAME = "sweep.json"
+# config: null means "unset" there; error: null means "none"
+_NULL_NEEDS_NO_REASON = ("config", "error")
+
+
+class RunError(Frozen):
+    """Why a cell did not complete."""
+
+    what: str
+    where: str
+    what_to_do: str
+    rank: int | None = None
+    log_tail: tuple[str, ...] = ()
+
+
+class World(Frozen):
+    """The ranks that met, and what they ran on and talked over."""
+
+    size: int = Field(ge=1)
+    nodes: int = Field(ge=1)
+    hostnames: tuple[str, ...]  # one per rank
+    device_kind: Literal["cpu", "gpu"]
+    device: str
+    cores_per_rank: int = Field(ge=1)
+    oversubscribed: bool  # more ranks than core groups: times are no scaling figures
+    launcher: Literal["horoscale", "horovodrun", "mpirun", "srun", "none"]
+    controller: Literal["gloo", "mpi"]
+    data_plane: DataPlane
+    interface: str | None  # network interface really used between ranks
+
+
+class DataRecord(Frozen):
+    name: str
+    fingerprint: str  # sha256 over the arrays in memory
+    train_images: int  # after data_fraction
+    train_images_available: int
+    validation_images: int
+    classes: int
+    # remainder of an epoch that fills no global batch; where the batch grows, the largest one
+    dropped_per_epoch: int
+    order: str  # which of the course's options drew the batches
+
+
+class Provenance(Frozen):
+    git_commit: str | None
+    git_dirty: bool | None
+    image_digest: str | None
+    versions: dict[str, str]
+    cpu: str
+    gpu: str | None
+    driver: str | None
+    unused_gpus: int | None = Field(None, ge=1)  # of this machine; ranks computed on CPU cores
+    slurm_job_id: str | None
+    seeds: dict[str, int]
+    environment: dict[str, str]  # allow-listed names only
+
+
+class Attempt(Frozen):
+    """One start of the cell's ranks."""
+
+    number: int = Field(ge=1)
+    resumed_from_epoch: int = Field(ge=0)  # 0: from the beginning
+    started_at: AwareDatetime
+    ended_at: AwareDatetime
+    status: Status
+
+
+class RunRecord(Frozen):
+    """One submitted cell leaves exactly one of these."""
+
+    schema_version: Literal[1] = 1
+    cell_id: str
+    status: Status
+    error: RunError | None
+    config: RunConfig
+    world: World | None
+    data: DataRecord | None
+    epochs: tuple[EpochRecord, ...]
+    steps: tuple[RankSteps, ...] | None
+    throughput: Throughput | None
+    # interfaces that moved nothing are left out; empty for a world of one, or where no counter
+    # could be read
+    traffic: tuple[LinkTraffic, ...] = ()
+    classification: Classification | None = None
+    target: TargetOutcome | None = None
+    # findings that make the numbers doubtful, as that all ranks trained on the same images
+    alarms: tuple[str, ...] = ()
+    weights_sha256: str | None  # equal on all ranks, or the status is failed
+    provenance: Provenance | None
+    attempts: tuple[Attempt, ...]
+    started_at: AwareDatetime
+    ended_at: AwareDatetime
+    missing: dict[str, str]  # dotted path of a null -> reason
+
+    @model_validator(mode="after")
+    def _honest(self) -> Self:
+        unexplained = sorted(set(null_paths(self)) - set(self.missing))
+        if unexplained:
+            raise ValueError(f"null without a reason in 'missing': {', '.join(unexplained)}")
+        if self.status == "completed" and self.error is not None:
+            raise ValueError("status is completed, yet there is an error")
+        if self.status != "completed" and self.error is None:
+            raise ValueError(f"status is {self.status}, yet no error says why")
+        if self.cell_id != self.config.cell_id():
+            raise ValueError(f"cell_id {self.cell_id} is not that of the config")
+        return self
+
+
+class SweepManifest(Frozen):
+    """sweep.json: the cells that a sweep asks for now, in the order of its file."""
+
+    schema_version: Literal[1] = 1
+    name: str
+    title: str
+    cells: tuple[str, ...]
+    techniques: tuple[str, ...]  # order of the rows in reports
+
+
+class RecordError(ValueError):
+    """A file is no record; the text says which, what was found and what to do."""
+
+
+class OtherCell(ConfigError):
+    """A record is of another config than the cell that it lies with."""
+
+
+def null_paths(record: RunRecord, *, whole: bool = False) -> Iterator[str]:
+    """Dotted paths of the nulls that need a reason, list positions left out.
+
+    What an older record does not have at all is no null, unless the ``whole`` contract is asked of.
+    """
+    for name, value in record.model_dump(exclude_unset=not whole).items():
+        if name not in (*_NULL_NEEDS_NO_REASON, "missing"):
+            yield from _nulls(value, name)
+
+
+def _nulls(value: Any, path: str) -> Iterator[str]:
+    if value is None:
+        yield path
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _nulls(item, f"{path}.{key}")
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _nulls(item, path)
+
+
+def read_record(path: Path) -> RunRecord:
+    """Read one record strictly.
+
+    Raises:
+        RecordError: unreadable, truncated, of another schema version, or against the contract.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        found = json.loads(text)
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:  # JSON and UTF-8 errors
+        raise RecordError(f"{path}: not JSON (truncated?): {error}") from error
+    version = found.get("schema_version") if isinstance(found, dict) else None
+    if version != 1:
+        raise RecordError(f"{path}: schema_version {version!r} found, 1 expected")
+    try:
+        return RunRecord.model_validate_json(text)
+    except ValidationError as error:
+        raise RecordError(f"{path}: against the contract:\n{explain(error)}") from error
+
+
+def read_own_record(cell: Path, config: RunConfig) -> RunRecord:
+    """The record in the folder ``cell``, which must be of this very config.
+
+    The folder's name does not tell: it holds 24 bits of a hash, and a folder given by hand none.
+    Parsed configs are compared, so a record from before a key existed has that key's default.
+
+    Raises:
+        RecordError: as :func:`read_record`.
+        OtherCell: the record is of another config; the text says where the two differ.
+    """
+    path = cell / RECORD_NAME
+    record = read_record(path)
+    if record.config == config:
+        return record
+    found, wanted = (dict(_settings(c.model_dump(mode="json"))) for c in (record.config, config))
+    keys = [key for key in {**found, **wanted} if found.get(key) != wanted.get(key)]
+    differ = (", ".join(f"{key} {told.get(key)}" for key in keys) for told in (found, wanted))
+    raise OtherCell(
+        f"{path} is of another config: found {next(differ)}; expected {next(differ)}. FORCE=1 puts "
+        "it aside and runs this one, RESULTS=DIR leaves it where it is; by hand --force replaces "
+        "it, --out DIR leaves it"
+    )
+
+
+def _settings(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted key -> value, parts taken apart."""
+    if not isinstance(value, Mapping):
+        yield path, value
+        return
+    for name, item in value.items():
+        yield from _settings(item, f"{path}.{name}" if path else name)
+
+
+def write_record(path: Path, record: RunRecord, *, replace_good: bool = False) -> bool:
+    """Write the record atomically; keep a good record that is there already unless told otherwise.
+
+    Where no record is seen, one that is there all the same (another machine wrote it, and the cache
+    of a network file system does not know yet) gives way to a good record only.
+
+    Returns:
+        True when written, False when the record that is there was kept.
+    """
+    text = record.model_dump_json(indent=2) + "\n"
+    if not replace_good:
+        if not path.exists():
+            if write_new(path, text):
+                return True
+            if record.status not in GOOD:
+                return False
+        try:
+            if read_record(path).status in GOOD:
+                return False
+        except RecordError:
+            pass  # a broken record is worth less than any new one
+    write_atomically(path, text)
+    return True

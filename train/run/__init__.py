@@ -1,0 +1,1 @@
+"""One start of a cell on one rank: world, data, parts, training, record."""

@@ -1,0 +1,88 @@
+"""What one rank needs to train one cell, built from its config: all parts, no order of events."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from train.config.plan import RunPlan, checked_plan
+from train.config.run import RunConfig
+from train.data.dataset import Dataset
+from train.data.sampling import Indices, used_subset
+from train.distributed.strategy import Distribution
+from train.distributed.world import Runtime
+from train.models.layers import StepSeed
+from train.models.networks import build_model
+from train.models.standardise import channel_statistics
+from train.models.whitening import whiten_first_layer
+from train.optimizers import build_optimizer, optimizer_variables
+from train.step.adascale import AdaScale
+from train.step.tf_distribute import DistributedStep, EvaluationModel, ReplicaSeed, local_state
+from train.step.train_step import TrainStep
+from train.trainer.parts import Parts
+
+
+def build_parts(config: RunConfig, data: Dataset, runtime: Runtime) -> Parts:
+    """
+    Raises:
+        ConfigError: the data or the images do not fit the config.
+    """
+    technique = config.technique
+    plan = checked_plan(config, len(data.train_y))
+    used = used_subset(data.train_y, config.data_fraction)
+    height, width, channels = data.train_x.shape[1:]
+    pixels = channel_statistics(data.train_x, used) if technique.standardise else None
+
+    def build(seed: StepSeed) -> tf.keras.Model:
+        shape = (height, width, channels)
+        model = build_model(config, shape, len(data.classes), seed, pixels, config.gpus)
+        if technique.initialisation == "whitened":
+            whiten_first_layer(model, data.train_x, used)
+        return model
+
+    if runtime.distribution is not None:
+        return _distributed(config, plan, used, runtime.rank, runtime.distribution, build)
+    seed = StepSeed(_stream(config.seed, runtime.rank))
+    model = build(seed)
+    optimizer = build_optimizer(technique.optimizer, model.trainable_variables)
+    scaled = technique.lr_scaling == "adascale"
+    step = TrainStep(
+        model, optimizer, technique, seed, size=runtime.size,
+        adascale=AdaScale(config.batch_per_rank, config.global_batch, technique.base_batch)
+        if scaled
+        else None,
+    )  # fmt: skip
+    state = [*model.variables, *optimizer_variables(optimizer), *step.state]
+    return Parts(plan, used, model, step, state)
+
+
+def _distributed(
+    config: RunConfig,
+    plan: RunPlan,
+    used: Indices,
+    rank: int,
+    distribution: Distribution,
+    build: Callable[[StepSeed], tf.keras.Model],
+) -> Parts:
+    """The same parts, made by a strategy of tf.distribute, from the same first weights."""
+    technique, strategy = config.technique, distribution.strategy
+    first = rank * distribution.replicas
+    streams = [_stream(config.seed, first + own) for own in range(distribution.replicas)]
+    shown = build(StepSeed(streams[0]))
+    seed = ReplicaSeed(strategy, streams)
+    with strategy.scope():
+        trained = build(seed)
+        optimizer = build_optimizer(technique.optimizer, trained.trainable_variables)
+    evaluation = EvaluationModel(strategy, trained, shown)
+    evaluation.begin()
+    step = DistributedStep(trained, optimizer, technique, seed, strategy)
+    variables = [*trained.variables, *optimizer_variables(optimizer), *step.state]
+    return Parts(plan, used, shown, step, local_state(strategy, variables), evaluation)
+
+
+def _stream(seed: int, rank: int) -> int:
+    """Of the random layers of one rank."""
+    digest = hashlib.sha256(f"{seed}/{rank}".encode()).digest()
+    return int.from_bytes(digest[:4], "big") >> 1

@@ -1,0 +1,127 @@
+"""Where a number comes from: the commit and whether the checkout differs from it, versions,
+hardware, and an allow-listed environment.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from train.config.run import RunConfig
+from train.distributed.libraries import mpi_versions
+from train.distributed.world import Runtime
+from train.record.run import Provenance
+
+PACKAGES = (
+    "tensorflow-cpu", "tensorflow", "keras", "horovod", "tensorflow-addons", "numpy", "pydantic",
+)  # fmt: skip
+# names, never patterns: an environment holds tokens
+ENVIRONMENT = (
+    "OMP_NUM_THREADS", "TF_CPP_MIN_LOG_LEVEL", "TF_ENABLE_ONEDNN_OPTS", "CUDA_VISIBLE_DEVICES",
+    "HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS", "HOROVOD_GLOO_IFACE", "HOROVOD_CYCLE_TIME",
+    "HOROVOD_FUSION_THRESHOLD", "HOROVOD_CACHE_CAPACITY", "NCCL_SOCKET_IFNAME", "NCCL_IB_HCA",
+    "NCCL_P2P_DISABLE", "SLURM_JOB_PARTITION", "SLURM_JOB_NUM_NODES", "SLURM_CPUS_PER_TASK",
+    "SLURM_JOB_NODELIST", "SLURM_RESTART_COUNT", "HOROSCALE_BLOCK", "HOROSCALE_INTERFACE",
+    "OMPI_MCA_btl_tcp_if_include", "APPTAINER_CONTAINER", "SINGULARITY_CONTAINER",
+)  # fmt: skip
+
+#: By which the supervisor, outside the image, hands down what it runs.
+IMAGE_DIGEST = "HOROSCALE_IMAGE_DIGEST"
+REASONS = {
+    "provenance.git_commit": "the code does not run from a git checkout, or git is not there",
+    "provenance.git_dirty": "the code does not run from a git checkout, or git is not there",
+    "provenance.image_digest": "not run from a container image",
+    "provenance.gpu": "no GPU on this machine",
+    "provenance.driver": "no GPU driver on this machine",
+    "provenance.unused_gpus": "no GPU was seen that the ranks did not use",
+    "provenance.slurm_job_id": "not run under Slurm",
+}
+#: What decides a result: the code, its locks and the rows of techniques.
+CODE = ("train", "jobs", "containers", "pyproject.toml")
+NEW_CODE = ("train/*.py", "jobs/*.py")
+
+
+def collect(config: RunConfig, runtime: Runtime) -> Provenance:
+    commit, dirty = git_state(Path(__file__).resolve().parents[2])
+    return Provenance(
+        git_commit=commit,
+        git_dirty=dirty,
+        image_digest=os.environ.get(IMAGE_DIGEST),
+        versions=_versions(),
+        cpu=cpu_name(),
+        gpu=runtime.gpu,
+        driver=_driver(),
+        unused_gpus=unused_gpus(runtime.gpu, os.environ),
+        slurm_job_id=slurm_job_id(os.environ),
+        # weights and data order use the run's seed, random layers a stream per rank
+        seeds={"run": config.seed},
+        environment={name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
+    )
+
+
+def unused_gpus(used: str | None, environment: Mapping[str, str]) -> int | None:
+    """GPUs that the supervisor saw on this machine, where the ranks compute on CPU cores."""
+    seen = environment.get("HOROSCALE_GPUS_HERE", "")
+    return int(seen) if used is None and seen.isdecimal() else None
+
+
+def slurm_job_id(environment: Mapping[str, str]) -> str | None:
+    """As people and squeue write it: an element of an array is ARRAY_INDEX."""
+    array, index = (environment.get(f"SLURM_ARRAY_{name}_ID") for name in ("JOB", "TASK"))
+    return f"{array}_{index}" if array and index else environment.get("SLURM_JOB_ID")
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found | mpi_versions()
+
+
+def cpu_name() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.machine()
+
+
+def _driver() -> str | None:
+    try:
+        text = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8")
+    except OSError:
+        return None
+    return text.splitlines()[0].strip()
+
+
+def git_state(folder: Path) -> tuple[str | None, bool | None]:
+    """Commit, and whether the code differs from it; told by the supervisor inside a container.
+
+    A new sweep file or a note beside the code changes no result: a record holds its whole config.
+    """
+    told = os.environ.get("HOROSCALE_GIT_COMMIT")
+    if told:
+        return told, os.environ.get("HOROSCALE_GIT_DIRTY") == "1"
+    try:
+        commit = _git(folder, "rev-parse", "HEAD")
+        changed = _git(folder, "status", "--porcelain", "--untracked-files=no", "--", *CODE)
+        new = _git(folder, "ls-files", "--others", "--exclude-standard", "--", *NEW_CODE)
+        return commit, bool(changed or new)
+    except (OSError, subprocess.CalledProcessError):
+        return None, None
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    # a checkout of another user (a course's, a colleague's) is fine: its code is running already
+    trusted = f"safe.directory={folder}"
+    command = ["git", "--no-optional-locks", "-c", trusted, "-C", str(folder), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

@@ -1,0 +1,211 @@
+"""Assemble the record of a run that came to its own end: completed or diverged."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from train.config.plan import checked_plan
+from train.config.run import RunConfig
+from train.data.dataset import Dataset
+from train.distributed.interfaces import carriers, outside
+from train.record.cell_folder import with_reasons
+from train.record.run import Attempt, DataRecord, Provenance, RunRecord, Status, World
+from train.run.provenance import REASONS
+from train.step.noise_scale import why_not_measured
+from train.trainer.evaluate import REASONS as CLASS_REASONS
+from train.trainer.step_times import throughput
+from train.trainer.target import REASONS as TARGET_REASONS
+
+if TYPE_CHECKING:  # it loads TensorFlow
+    from train.trainer.parts import Trained
+
+_OPTION_2 = (
+    "option 2: each rank draws its share of an epoch from the whole set by itself "
+    "(images may repeat across ranks)"
+)
+ORDERS = {
+    "partition": "option 1: one permutation of the whole set per epoch, drawn from (seed, epoch), "
+    "cut into disjoint shards",
+    "independent": _OPTION_2,
+    "whole": f"{_OPTION_2}; rank 0 in the orders of option 1",
+}
+
+
+def describe_data(config: RunConfig, data: Dataset) -> DataRecord:
+    plan = checked_plan(config, len(data.train_y))
+    return DataRecord(
+        name=data.name,
+        fingerprint=data.fingerprint,
+        train_images=plan.used,
+        train_images_available=len(data.train_y),
+        validation_images=len(data.validation_y),
+        classes=len(data.classes),
+        dropped_per_epoch=plan.left_over,
+        order=ORDERS[config.partition],
+    )
+
+
+def finished_record(
+    config: RunConfig,
+    trained: Trained,
+    *,
+    world: World,
+    data: DataRecord,
+    labelled: bool,
+    provenance: Provenance,
+    earlier: tuple[Attempt, ...],
+    attempt: int,
+    started_at: datetime,
+    ended_at: datetime,
+    remark: str = "",
+    named_interface: str | None = None,
+) -> RunRecord:
+    """The record of a run that completed or diverged.
+
+    ``remark``: of its data. ``named_interface``: what the site wants its ranks to use.
+    """
+    status: Status = "completed" if trained.error is None else "diverged"
+    this = Attempt(
+        number=attempt,
+        resumed_from_epoch=trained.resumed_from,
+        started_at=started_at,
+        ended_at=ended_at,
+        status=status,
+    )
+    attempts = (*earlier, this)
+    world, reason = with_measured_interface(world, trained, named_interface)
+    return with_reasons(
+        RunRecord.model_construct(
+            schema_version=1,
+            cell_id=config.cell_id(),
+            status=status,
+            error=trained.error,
+            config=config,
+            world=world,
+            data=data,
+            epochs=trained.epochs,
+            steps=trained.steps,
+            throughput=throughput(trained.epochs),
+            traffic=trained.traffic,
+            classification=trained.classification,
+            target=trained.target,
+            alarms=(*([remark] if remark else []), *trained.alarms),
+            weights_sha256=trained.weights_sha256,
+            provenance=provenance,
+            attempts=attempts,
+            started_at=attempts[0].started_at,
+            ended_at=ended_at,
+            missing={},
+        ),
+        _reasons(config, world, labelled=labelled, diverged=trained.error is not None) | reason,
+    )
+
+
+def with_measured_interface(
+    world: World, trained: Trained, named: str | None
+) -> tuple[World, dict[str, str]]:
+    """Neither MPI nor NCCL tells which interface it takes: between nodes the counters do, where one
+    alone can have carried the gradients, or is the one of several that was ``named``.
+
+    Returns:
+        The world, and the reason where the interface stays unknown.
+    """
+    if not _untold(world):
+        return world, {}
+    host, payload = world.hostnames[0], trained.reduced_bytes
+    links = outside(trained.traffic, host)
+    found = carriers(links, payload) if payload else []
+    if named in found:
+        found = [named]
+    told = ", ".join(
+        f"{n.interface} sent {n.sent_bytes:,} and received {n.received_bytes:,}" for n in links
+    )
+    if len(found) == 1:
+        return world.model_copy(update={"interface": found[0]}), {}
+    if not links:
+        why = "no counter of one was read at the end of the training"
+    elif not found:
+        why = f"none of {host} alone carried the {payload:,} bytes of gradients both ways: {told}"
+    else:
+        why = (
+            f"several of {host} can have carried the {payload:,} bytes of gradients (a bond and "
+            f"its parts?): {told}; `interface` of the site file says which one is meant"
+        )
+    reason = f"{_plane(world)} does not tell which interface it uses, and {why}"
+    return world.model_copy(update={"interface": None}), {"world.interface": reason}
+
+
+def _untold(world: World) -> bool:
+    """Whether gradients pass between nodes on a way that only the counters show."""
+    by_gloo = world.controller == "gloo" and world.data_plane == "gloo"
+    return world.nodes > 1 and not by_gloo and world.data_plane != "tf.distribute"
+
+
+def _plane(world: World) -> str:
+    return "NCCL" if world.data_plane == "nccl" else "MPI"
+
+
+def known_reasons(world: World, *, labelled: bool) -> dict[str, str]:
+    """Reasons of nulls that hold from the moment the ranks have met, however the run ends."""
+    if world.size == 1:
+        interface = "a world of one talks to nobody"
+    elif world.data_plane == "tf.distribute":  # of several processes, it always tells
+        interface = "one process: its gradients take no network"
+    elif _untold(world) or world.controller == "mpi":
+        interface = f"{_plane(world)} does not tell which interface it uses"
+        if world.nodes > 1:
+            interface += ", and the counters are compared at the end of the training"
+    else:
+        interface = "HOROVOD_GLOO_IFACE was not set, so that Gloo chose one by itself"
+    reasons = {**REASONS, "world.interface": interface}
+    if not labelled:
+        text = "random labels: accuracy has no meaning"
+        reasons |= {"epochs.train_accuracy": text, "epochs.validation_accuracy": text}
+    return reasons
+
+
+def _reasons(config: RunConfig, world: World, *, labelled: bool, diverged: bool) -> dict[str, str]:
+    text = "not a finite number in that epoch"
+    reasons = {
+        **known_reasons(world, labelled=labelled),
+        **technique_reasons(config, labelled=labelled),
+        **CLASS_REASONS,
+        "steps": "no step after the first one of a start, which is no steady state",
+        "throughput.images_per_s": "no epoch after the first one of a start",
+        "epochs.train_loss": text,
+        "epochs.validation_loss": text,
+        "epochs.gradient_norm": text,
+    }
+    if diverged:
+        text = "diverged"
+        reasons |= {"classification": text}
+        reasons |= {"epochs.train_loss": text, "epochs.validation_loss": text}
+        if labelled:
+            reasons |= {"epochs.train_accuracy": text, "epochs.validation_accuracy": text}
+    return reasons
+
+
+def technique_reasons(config: RunConfig, *, labelled: bool) -> dict[str, str]:
+    """Why numbers that only some techniques have are null."""
+    return {
+        "epochs.noise": noise_reason(config),
+        **dict.fromkeys(
+            ("epochs.noise.b_simple", "epochs.noise.low", "epochs.noise.high"),
+            "see epochs.noise.interval: censored, as the interval of the squared gradient covers "
+            "zero, or fewer than 3 steps",
+        ),
+        "epochs.trust": f"optimizer {config.technique.optimizer.name} has no layer-wise factors",
+        "epochs.gain": "not AdaScale",
+        "epochs.lr_mean": "an epoch of an older version of this suite",
+        "epochs.suspended_s": "an epoch of an older version of this suite",
+        "classification": "random labels: classes have no meaning" if not labelled else "not known",
+        "target": "the config sets none",
+        **TARGET_REASONS,
+    }
+
+
+def noise_reason(config: RunConfig) -> str:
+    return why_not_measured(config.technique) or (
+        "one batch per step: there is nothing to compare it with, or no step was finite"
+    )

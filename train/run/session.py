@@ -1,0 +1,128 @@
+"""One start of one cell on one rank: world, data, training, and rank 0's record."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from datetime import UTC, datetime
+
+from train.config.run import RunConfig
+from train.data.prepare import load
+from train.data.sampling import for_tuning
+from train.data.waiting import heard_by
+from train.distributed.interfaces import NAME as INTERFACE
+from train.distributed.launch import Launch
+from train.distributed.watchdog import Watchdog
+from train.distributed.world import Runtime, describe_world, start
+from train.errors import Unfinished
+from train.record.atomic import write_atomically
+from train.record.cell_folder import (
+    CHECKPOINT_NAME,
+    START_NAME,
+    UNFINISHED_NAME,
+    UnfinishedNote,
+    earlier_attempts,
+)
+from train.record.run import RECORD_NAME, DataRecord, Provenance, RunRecord, World, write_record
+from train.run.provenance import IMAGE_DIGEST, collect, cpu_name
+from train.run.record_builder import describe_data, finished_record, known_reasons
+from train.run.task import Task
+
+#: A rank waits for late ones this many times as long as it may itself go without progress.
+PATIENCE = 2
+
+
+def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdog) -> None:
+    """Collective. Rank 0 writes the record before the last barrier: a launcher may end stragglers
+    as soon as the first rank is gone.
+
+    Raises:
+        Unfinished: the ranks stopped at an epoch's end on purpose.
+    """
+    beat, patience_s = watchdog.beat, PATIENCE * watchdog.stall_s
+    # rank 0 first: the rendezvous explains its absence better than the watchdog does
+    beat("waiting for the other ranks", patience_s + watchdog.stall_s)
+    runtime = start(config, launch, patience_s)
+    # only now: it loads TensorFlow, which reads its environment once
+    from train.run.build import build_parts  # noqa: PLC0415
+    from train.trainer.trainer import Trainer  # noqa: PLC0415
+
+    beat("loading the data")
+    with heard_by(beat):
+        data = load(config.dataset, config.image_size, task.data, task.store)
+    if config.validate_on == "train_part":
+        data = for_tuning(data)
+    beat("building the model, and waiting for ranks that still load the data", patience_s)
+    trainer = Trainer(
+        config, runtime, data, build_parts(config, data, runtime), task.out, task.attempt, beat,
+        task.budget, watchdog.awake, os.environ.get(IMAGE_DIGEST),
+    )  # fmt: skip
+    world = describe_world(runtime, cpu_name())
+    facts = describe_data(config, data)
+    provenance = collect(config, runtime)
+    if runtime.rank == 0:
+        _announce(task, world, facts, provenance, known_reasons(world, labelled=data.labelled))
+    try:
+        trained = trainer.train(resume=task.resume)
+    except Unfinished as stopped:
+        if runtime.rank == 0:
+            _note(task, stopped)
+        # a launcher ends the other tasks as soon as the first one is gone with this exit code,
+        # which would turn theirs into that of a signal
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        _leave(runtime)
+        raise
+    if runtime.rank == 0:
+        beat("writing the record")
+        record = finished_record(
+            config,
+            trained,
+            world=world,
+            data=facts,
+            labelled=data.labelled,
+            provenance=provenance,
+            earlier=tuple(a for a in earlier_attempts(task.out) if a.number < task.attempt),
+            attempt=task.attempt,
+            started_at=task.started_at,
+            ended_at=datetime.now(UTC),
+            remark=data.remark,
+            named_interface=os.environ.get(INTERFACE),
+        )
+        _keep(task, record)
+    _leave(runtime)
+
+
+def _announce(
+    task: Task, world: World, data: DataRecord, provenance: Provenance, reasons: dict[str, str]
+) -> None:
+    """What a record needs should this start end without one."""
+    told = {
+        "attempt": task.attempt,
+        "world": world.model_dump(mode="json"),
+        "data": data.model_dump(mode="json"),
+        "provenance": provenance.model_dump(mode="json"),
+        "reasons": reasons,
+    }
+    write_atomically(task.out / "logs" / START_NAME, json.dumps(told))
+
+
+def _note(task: Task, stopped: Unfinished) -> None:
+    note = UnfinishedNote(why=stopped.why, epochs_done=stopped.done, epochs=stopped.of)
+    write_atomically(task.out / "logs" / UNFINISHED_NAME, note.model_dump_json())
+
+
+def _keep(task: Task, record: RunRecord) -> None:
+    file = task.out / RECORD_NAME
+    if not write_record(file, record, replace_good=task.force):
+        raise RuntimeError(f"{file} holds a good record already and was kept")
+    (task.out / CHECKPOINT_NAME).unlink(missing_ok=True)  # can be 300 MB; nothing is left to do
+
+
+def _leave(runtime: Runtime) -> None:
+    import horovod.tensorflow as hvd  # noqa: PLC0415
+    import tensorflow as tf  # noqa: PLC0415
+
+    if runtime.size > 1:
+        hvd.allreduce(tf.zeros(1), op=hvd.Sum)
+    hvd.shutdown()

@@ -1,0 +1,1 @@
+"""One optimizer step over all ranks, and what techniques plug into it."""

@@ -1,0 +1,89 @@
+"""AdaScale (Johnson et al. 2020, 2007.05105): how much further one step of a large batch may go.
+
+The base rate belongs to a batch of ``base`` images. Where the gradient is all noise, a batch n
+times as large allows n times the rate; where it has none, no more than the base rate; between them
+the gain is the ratio of the expected squared norms of the two batches' gradients (section 3).
+"""
+
+from __future__ import annotations
+
+import math
+
+from train.step.noise_scale import estimate
+
+
+def gain_ratio(trace: float, gradient_sq: float, base: int, big: int) -> float:
+    """Algorithm 1: (S / base + G2) / (S / big + G2), between 1 and big / base.
+
+    trace: S, trace of the per-image gradient covariance; gradient_sq: G2, squared norm of the true
+    gradient; both >= 0. Batches in images. 1 where both are zero: there is nothing to scale.
+    """
+    below = trace / big + gradient_sq
+    return (trace / base + gradient_sq) / below if below > 0 else 1.0
+
+
+class AdaScale:
+    """The gain of each step of a run, from the norms of the steps before it (appendix B.3).
+
+    Per step, S and G2 are estimated, clipped at zero and averaged: the plain mean of the first
+    1000 / n steps, from there the moving average that keeps max(1 - n/1000, 0) of the past, n
+    gradients a step. A gain thus does not depend on the images that it is applied to, and the
+    first one is 1. Clipping before averaging is the paper's: a G2 that is small against its
+    scatter comes out too large, and the gain too small.
+
+    One departure: the paper keeps a single gradient's variance at 1e-6 or more, which makes the
+    gain of small gradients depend on the scale of the loss. Here it is kept at zero or more, and
+    a gradient that is zero in every way has gain 1.
+    """
+
+    def __init__(self, small: int, big: int, base: int | None = None) -> None:
+        """
+        small, big: images behind one gradient, and behind the mean gradient of a step; base:
+        images of the batch that the base rate was chosen for, ``small`` where not said.
+
+        Raises:
+            ValueError: a step has one gradient only, which says nothing of its noise, of a batch
+                above the base one. At or below it the gain is 1.
+        """
+        self._small, self._big = small, big
+        self._base = small if base is None else base
+        if small == big > self._base:
+            raise ValueError(
+                f"AdaScale: the base rate is for {self._base} images, the step has {big} in one "
+                "gradient, whose noise cannot be seen: use 2 or more ranks, or accumulation"
+            )
+        self._samples = 0
+        self._trace = self._gradient_sq = 0.0
+
+    def gain(self, small_sq: float, big_sq: float) -> float:
+        """Gain of the step with these norms, from the steps before it; then takes it in.
+
+        small_sq: mean squared norm of the step's gradients of ``small`` images; big_sq: squared
+        norm of their mean. A step that is not finite is not taken in.
+        """
+        gain = 1.0
+        if self._samples:
+            gain = gain_ratio(self._trace, self._gradient_sq, self._base, self._big)
+        if self._small < self._big and math.isfinite(small_sq) and math.isfinite(big_sq):
+            self._take_in(small_sq, big_sq)
+        return gain
+
+    def state(self) -> tuple[float, ...]:
+        """What ``restore`` needs to go on as if never stopped: three numbers."""
+        return (float(self._samples), self._trace, self._gradient_sq)
+
+    def restore(self, state: tuple[float, ...]) -> None:
+        """
+        Raises:
+            ValueError: not three numbers.
+        """
+        samples, self._trace, self._gradient_sq = state
+        self._samples = int(samples)
+
+    def _take_in(self, small_sq: float, big_sq: float) -> None:
+        trace, gradient_sq = estimate(small_sq, big_sq, self._small, self._big)
+        self._samples += 1
+        # 1 / samples makes a plain mean; it ends where the moving average would forget faster
+        share = max(1 / self._samples, min(1.0, self._big / self._small / 1000))
+        self._trace += share * (max(float(trace), 0.0) - self._trace)
+        self._gradient_sq += share * (max(float(gradient_sq), 0.0) - self._gradient_sq)

@@ -1,0 +1,148 @@
+"""Adasum: sums what is orthogonal, averages what is parallel (Maleki et al. 2020, 2006.02924).
+
+A(a, b) = (1 - a.b / (2 |a|^2)) a + (1 - a.b / (2 |b|^2)) b for each tensor by itself, over the
+ranks of a binary tree: ((0, 1), (2, 3)), ... Own, because Horovod 0.28.1 gives something else or
+nothing: its Keras optimizers refuse op=Adasum, over Gloo it has none ("No Adasum operation
+enabled"), and its NCCL build averages inside a node and runs the tree between nodes only, so on one
+node there is no Adasum at all.
+
+Here gradients are combined, before clipping and the optimizer. Horovod's guide combines the weight
+changes that each rank's optimizer made instead; for plain SGD that is the same, for momentum and
+Adam it is not.
+
+Every node of the tree is a weighted sum of the ranks' gradients, and its dot products follow from
+theirs. So the ranks add up one small matrix of dot products per tensor (float64), walk the tree on
+weights alone, and mix the gradients once: the bytes of one all-reduce, not of log2(k) exchanges of
+whole gradients. Memory: those of the shares below and, while dot products and the mix are taken, a
+copy in float64.
+
+Shares, which bf16 compression uses as well: each rank owns an equal share of every tensor, collects
+it from all ranks, and hands the result back. These are the two halves of a ring all-reduce with
+room for any arithmetic between them. Horovod's own reductions add in the type that travels, and
+element by element; Adasum needs dot products, and bfloat16 a sum in float32. A rank sends (k - 1)/k
+of its tensors in each half, so both together cost what a ring all-reduce of the same type costs,
+whatever k (Patarasuk and Yuan 2009, doi:10.1016/j.jpdc.2008.09.002, section 3).
+
+Each element is computed once, by its owner, so all ranks end with the same bits even where their
+processors add in different orders. Memory: about three copies of the tensors at once, in the type
+that travels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import horovod.tensorflow as hvd
+import tensorflow as tf
+
+# |v|^2 over that of its parts below which v is the rounding of float32 and means nothing
+_NOTHING = 2.0**-44
+
+
+def over_ranks(
+    gradients: Sequence[tf.Tensor], square: tf.Tensor, size: int
+) -> tuple[list[tf.Tensor], tf.Tensor]:
+    """Adasum of each gradient over the ranks, equal on all; and the mean of ``square`` over them.
+
+    gradients: float32, shapes known; square: float32 scalar, which rides with the dot products.
+
+    Raises:
+        ValueError: ``size`` is no power of two.
+    """
+    _check_power_of_two(size)
+    shares = collect(gradients, size)
+    mine = tf.stack([dot_products(share) for share in shares])
+    sent = tf.concat([tf.reshape(mine, [-1]), [tf.cast(square, tf.float64)]], axis=0)
+    summed = hvd.allreduce(sent, op=hvd.Sum)
+    weights = tree_weights(tf.reshape(summed[:-1], mine.shape))
+    mixed = [_mix(share, weights[i]) for i, share in enumerate(shares)]
+    whole = hand_back(mixed, [gradient.shape for gradient in gradients], size)
+    return whole, tf.cast(summed[-1] / size, tf.float32)
+
+
+def tree(vectors: tf.Tensor) -> tf.Tensor:
+    """Adasum in this process: float [k, ...] -> [...], k a power of two (ValueError otherwise)."""
+    flat = tf.reshape(vectors, [vectors.shape[0], -1])
+    mixed = _mix(flat, tree_weights(dot_products(flat)))
+    return tf.reshape(mixed, vectors.shape[1:])
+
+
+def dot_products(vectors: tf.Tensor) -> tf.Tensor:
+    """Of all pairs: [k, n] -> float64 [k, k]. In float64, because squares of small gradients vanish
+    in float32, and the tree subtracts nearly equal ones."""
+    wide = tf.cast(vectors, tf.float64)
+    return tf.matmul(wide, wide, transpose_b=True)
+
+
+def tree_weights(dots: tf.Tensor) -> tf.Tensor:
+    """What each of k vectors counts at the root of the tree: float64 [..., k, k] -> [..., k].
+
+    dots: the vectors' dot products. A vector of zeros, or one that cancelled down to rounding, is
+    left out: A(0, b) = b. What is not finite stays so, for the step to see.
+    """
+    k = dots.shape[-1]
+    _check_power_of_two(k)
+    own = tf.linalg.diag_part(dots)[..., tf.newaxis, :]
+    # one row per node of the present level, as weights of the k leaves
+    nodes = tf.eye(k, batch_shape=dots.shape[:-2], dtype=dots.dtype)
+    while nodes.shape[-2] > 1:
+        a, b = nodes[..., 0::2, :], nodes[..., 1::2, :]
+        a_b, a_a, b_b = (_sum(tf.matmul(x, dots) * y) for x, y in ((a, b), (a, a), (b, b)))
+        no_a = a_a <= _NOTHING * _sum(tf.square(a) * own)
+        no_b = b_b <= _NOTHING * _sum(tf.square(b) * own)
+        a_b = tf.where(no_a | no_b, tf.zeros_like(a_b), a_b)
+        nodes = _weight(a_b, a_a, no_a) * a + _weight(a_b, b_b, no_b) * b
+    return nodes[..., 0, :]
+
+
+def _sum(products: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_sum(products, axis=-1, keepdims=True)
+
+
+def _weight(dot: tf.Tensor, square: tf.Tensor, nothing: tf.Tensor) -> tf.Tensor:
+    weight = 1 - tf.math.divide_no_nan(dot, 2 * square)
+    return tf.where(nothing, tf.zeros_like(weight), weight)
+
+
+def _mix(vectors: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    """sum_r w_r v_r: [k, n], float64 [k] -> [n]. Rounded once, so that opposites end at zero."""
+    mixed = tf.linalg.matvec(tf.cast(vectors, tf.float64), weights, transpose_a=True)
+    return tf.cast(mixed, vectors.dtype)
+
+
+def _check_power_of_two(k: int) -> None:
+    if k < 1 or k & (k - 1):
+        raise ValueError(
+            f"Adasum pairs vectors in a binary tree, so it takes a power of two of them, found {k}"
+        )
+
+
+def collect(tensors: Sequence[tf.Tensor], size: int) -> list[tf.Tensor]:
+    """This rank's share of each tensor as all ranks have it: [size, ceil(n / size)], row per rank.
+
+    All tensors of one type; their n elements are padded with zeros up to a multiple of ``size``.
+    """
+    rows = [_rows(tensor, size) for tensor in tensors]
+    sent = tf.concat(rows, axis=1)
+    received = tf.ensure_shape(hvd.alltoall(sent), sent.shape)
+    return tf.split(received, [row.shape[1] for row in rows], axis=1)
+
+
+def hand_back(
+    shares: Sequence[tf.Tensor], shapes: Sequence[tf.TensorShape], size: int
+) -> list[tf.Tensor]:
+    """The whole tensors, equal on all ranks, from each rank's own shares [ceil(n / size)]."""
+    mine = tf.concat(shares, axis=0)
+    every = tf.ensure_shape(hvd.allgather(mine[tf.newaxis]), [size, mine.shape[0]])
+    columns = tf.split(every, [share.shape[0] for share in shares], axis=1)
+    return [
+        tf.reshape(tf.reshape(column, [-1])[: math.prod(shape)], shape)
+        for column, shape in zip(columns, shapes, strict=True)
+    ]
+
+
+def _rows(tensor: tf.Tensor, size: int) -> tf.Tensor:
+    flat = tf.reshape(tensor, [-1])
+    padding = -flat.shape[0] % size
+    return tf.reshape(tf.pad(flat, [[0, padding]]), [size, -1])

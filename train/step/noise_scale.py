@@ -1,0 +1,174 @@
+"""Gradient noise scale from what data-parallel training has anyway (1812.06162, appendix A.1).
+
+The mean gradient of B images scatters less than those of b images that it is made of; by how much
+says how noisy one image's gradient is. B_simple = S / G2 is about the batch from which on larger
+ones save few steps: S the trace of the per-image gradient covariance, G2 the squared norm of the
+true gradient. It ignores curvature, so it is an estimate within a small factor.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtri, stdtrit
+
+from train.config.technique import Technique
+from train.record.run import NoiseScale
+
+Floats = npt.NDArray[np.float64]
+#: With fewer steps there is no scatter to speak of.
+MIN_STEPS = 3
+#: Of the bootstrap.
+REPLICATES = 2000
+LEVEL = 0.95
+#: Longest block, steps: what neighbours share through the weights is over by then.
+LONGEST_BLOCK = 20
+FEWEST_BLOCKS = 8
+#: Share of a step's squared norm below which its noise is rounding, by the type that gradients have
+#: on the wire: see ``same_data_alarm``.
+ROUNDING = {"none": 2.0**-16, "fp16": 2.0**-11, "bf16": 2.0**-9}
+#: Of the steps, must show no noise for the alarm.
+NEARLY_ALL = 0.9
+
+
+def why_not_measured(technique: Technique) -> str | None:
+    """Why the two norms of a run do not say how noisy its gradient is; None where they do."""
+    if technique.reduction == "adasum":
+        return "Adasum has no mean gradient to compare with"
+    if technique.noise_batch is not None:
+        return "the technique adds noise to the gradient"
+    if technique.normalisation == "sync_batch_norm":
+        return "synchronised batch norm couples the ranks' gradients"
+    return None
+
+
+def estimate(small: Any, big: Any, b: int, B: int) -> tuple[Floats, Floats]:
+    """Unbiased estimates (S, G2) of each step, float64 in the shape of the input.
+
+    small: mean squared norm of the step's n = B/b gradients of b images each; big: squared norm of
+    their mean. S = (small - big) / (1/b - 1/B) = b/(n-1) sum_r |g_r - mean|^2, G2 = big - S/B
+    (1812.06162, equation A.2). Drawn without replacement from N images, S is unbiased still, and
+    G2 + S/N estimates the squared norm of the gradient over those N.
+
+    Raises:
+        ValueError: b and B are not those of two or more small batches.
+    """
+    if b < 1 or 2 * b > B or B % b:
+        raise ValueError(
+            f"noise of the gradient: found small batches of {b} images and a mean over {B}; "
+            "expected two or more whole small batches"
+        )
+    small, big = np.asarray(small, np.float64), np.asarray(big, np.float64)
+    trace = (small - big) / (1 / b - 1 / B)
+    return trace, big - trace / B
+
+
+def epoch_noise(smalls: Any, bigs: Any, b: int, B: int, *, seed: int) -> NoiseScale | None:
+    """Noise scale of one epoch from the norms of its steps, each of shape [steps].
+
+    The averages of S and G2 are divided, never the ratio averaged: with G2 near zero in single
+    steps that mean has no bound. The interval is a moving-block bootstrap's (see ``_replicates``).
+    Where that of G2 covers zero, the noise scale is censored: it has a lower bound and no value.
+    Steps that are not finite are left out; None where there is no other.
+
+    Raises:
+        ValueError: as ``estimate``.
+    """
+    trace, gradient_sq = estimate(*_finite(smalls, bigs), b, B)
+    steps = len(trace)
+    if steps == 0:
+        return None
+    means = float(trace.mean()), float(gradient_sq.mean())
+    about = {
+        "steps": steps, "batch_small": b, "batch_big": B, "trace": means[0],
+        "gradient_sq": means[1],
+    }  # fmt: skip
+    if steps < MIN_STEPS:
+        return NoiseScale(**about, interval="too_few_steps", b_simple=None, low=None, high=None)
+    low, high = _interval(_replicates(np.stack([trace, gradient_sq], axis=1), seed))
+    if not math.isfinite(high):
+        bound = low if math.isfinite(low) else None
+        return NoiseScale(**about, interval="censored", b_simple=None, low=bound, high=None)
+    value = max(means[0], 0.0) / means[1]
+    return NoiseScale(**about, interval="measured", b_simple=value, low=low, high=high)
+
+
+def same_data_alarm(
+    smalls: Any, bigs: Any, b: int, B: int, compression: str = "none"
+) -> str | None:  # fmt: skip
+    """What to tell where the gradients of a step are one gradient: the ranks see the same images.
+
+    Such a step has S = 0 up to rounding. Relative to ``small``, the mean over the ranks rounds each
+    element by u = 2^-24 for each addition, with random sign, and the two sums of squares, of equal
+    shape and order, by u log2(elements) each: about 50 u for any network here. The bound is 256 u =
+    2^-16, which real gradients of two ranks reach with a noise scale of b / 30,000 images only.
+
+    On the wire as fp16 (u = 2^-11) or bf16 (2^-8), the roundings of the few elements that carry a
+    norm do not cancel and may reach 2 u: the bounds are u and u / 2, for noise scales of b / 1000
+    and b / 250. ``compression`` says which of "none", "fp16" and "bf16". The alarm wants nine of
+    ten steps below the bound, not counting those that are not finite or have no gradient.
+
+    It does not see ranks whose images are the same but whose dropout or gradient noise is their
+    own, nor that only some of them, or of their images, are the same, nor ranks
+    that draw from the same images in orders of their own. Given the gradients of single batches,
+    with accumulation it does not see ranks that repeat each other, since a rank's own batches
+    differ: the caller asks again with those of ranks.
+
+    Raises:
+        ValueError: as ``estimate``.
+    """
+    estimate(0.0, 0.0, b, B)  # checks the batches
+    small, big = _finite(smalls, bigs)
+    small, big = small[small > 0], big[small > 0]
+    quiet = int(np.sum(small - big <= ROUNDING[compression] * small))
+    if not len(small) or quiet < NEARLY_ALL * len(small):
+        return None
+    return (
+        f"in {quiet} of {len(small)} steps the {B // b} gradients of a step were equal to "
+        f"rounding: the ranks train on the same images, so that {B:,} images are worth {b:,}. "
+        "Expected: each rank its own part of every epoch. Look at how the data are divided."
+    )
+
+
+def _finite(smalls: Any, bigs: Any) -> tuple[Floats, Floats]:
+    small, big = np.asarray(smalls, np.float64), np.asarray(bigs, np.float64)
+    good = np.isfinite(small) & np.isfinite(big)
+    return small[good], big[good]
+
+
+def _replicates(pairs: Floats, seed: int) -> Floats:
+    """Bootstrap means of (S, G2), shape [REPLICATES, 2], from those of the steps, [steps, 2].
+
+    Moving blocks (Kuensch 1989), since neighbouring steps share most of their weights: an eighth
+    of the epoch, 20 steps at most, so single steps where the epoch has fewer than 16. Means over m
+    drawn blocks scatter too little where m is small: by sqrt((m-1)/m), and because the normal
+    quantile that they follow is not Student's (Hesterberg 2015, 1411.5279, section 3.3). They are
+    spread about the mean by both factors.
+    """
+    steps = len(pairs)
+    length = min(LONGEST_BLOCK, max(1, steps // FEWEST_BLOCKS))
+    m = steps // length
+    sums = np.concatenate([np.zeros((1, 2)), np.cumsum(pairs, axis=0)])
+    blocks = (sums[length:] - sums[:-length]) / length
+    drawn = np.random.default_rng(seed).integers(0, len(blocks), (REPLICATES, m))
+    means = blocks[drawn].mean(axis=1)
+    tail = (1 + LEVEL) / 2
+    spread = stdtrit(m - 1, tail) / ndtri(tail) * math.sqrt(m / (m - 1))
+    # blocks have more of the middle steps than of the first and last: keep the true mean
+    return pairs.mean(axis=0) + spread * (means - means.mean(axis=0))
+
+
+def _interval(replicates: Floats) -> tuple[float, float]:
+    """Percentile interval of S / G2; without upper end where that of G2 covers zero."""
+    trace, gradient_sq = replicates.T
+    trace = np.maximum(trace, 0.0)  # as every trace of a covariance
+    ratio = np.full(len(trace), np.inf)  # no gradient: no batch is too large
+    np.divide(trace, gradient_sq, out=ratio, where=gradient_sq > 0)
+    tail = (1 - LEVEL) / 2
+    # no interpolation: a neighbour may be infinite
+    low = float(np.quantile(ratio, tail, method="lower"))
+    high = float(np.quantile(ratio, 1 - tail, method="higher"))
+    return low, high

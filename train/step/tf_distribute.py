@@ -1,0 +1,211 @@
+"""The train step by tf.distribute: the strategy's replicas and its all-reduce in Horovod's place.
+
+Model and optimizer are the strategy's own mirrored variables, and each graph of the step runs on
+every replica. All that the loop does besides (validation, statistics, checkpoints, hashes) it does
+with a plain model beside it, so that it is the same code for every framework.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from train.config.technique import Technique
+from train.data.batches import Batch
+from train.distributed.communicator import UnequalRanks
+from train.models.layers import StepSeed, graph
+from train.step.train_step import TrainStep, first_elements, squared_norm
+
+_MEAN = tf.distribute.ReduceOp.MEAN
+
+
+class ReplicaSeed(StepSeed):
+    """The shared integers of the random layers, other ones on each replica.
+
+    A variable that is read where it is, so that every replica writes its step into its own copy.
+    """
+
+    def __init__(self, strategy: tf.distribute.Strategy, streams: Sequence[int]) -> None:
+        """streams: one of each replica of this process."""
+        tf.Module.__init__(self, name="step_seed")
+        with strategy.scope():
+            self.value = tf.Variable(
+                [0, 0], dtype=tf.int64, trainable=False, name="step_seed",
+                synchronization=tf.VariableSynchronization.ON_READ,
+                aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+            )  # fmt: skip
+        copies = strategy.experimental_local_results(self.value)
+        for copy, stream in zip(copies, streams, strict=True):
+            copy.assign([stream, 0])
+
+
+class DistributedStep(TrainStep):
+    """Callable: one optimizer step on the batches of this process' replicas, one of each."""
+
+    def __init__(
+        self,
+        model: tf.keras.Model,
+        optimizer: Any,
+        technique: Technique,
+        seed: StepSeed,
+        strategy: tf.distribute.Strategy,
+    ) -> None:
+        """model, optimizer: made in the strategy's scope."""
+        super().__init__(model, optimizer, technique, seed, size=strategy.num_replicas_in_sync)
+        self.strategy = strategy
+        self.replicas = len(strategy.extended.worker_devices)  # of this process
+
+    def _gradients(self, batches: Sequence[Batch], step: int) -> tuple[list[Any], Any, float, int]:
+        """As the parent's, but gradients and their squared norm are one of each replica.
+
+        Raises:
+            ValueError: not one batch for each replica.
+        """
+        if len(batches) != self.replicas:
+            raise ValueError(f"found {len(batches)} batches for {self.replicas} replicas")
+        sigma = self._sigma(batches)
+        images, labels = (self._spread(parts) for parts in zip(*batches, strict=True))
+        gradients, square, loss, correct = self._on_replicas(
+            images, labels, tf.constant(step, tf.int32), tf.constant(sigma), noisy=sigma > 0
+        )
+        for own in self._local_results(square):
+            float(own)  # made of all gradients: they are there when it is
+        losses = [float(own) for own in self._local_results(loss)]
+        hits = sum(int(own) for own in self._local_results(correct))
+        return gradients, square, float(np.mean(losses)), hits
+
+    def _spread(self, parts: Sequence[npt.NDArray[Any]]) -> Any:
+        """One array for each replica of this process, in their order."""
+        own = iter(parts)
+        return self.strategy.experimental_distribute_values_from_function(
+            lambda _: tf.constant(next(own))
+        )
+
+    @graph
+    def _on_replicas(
+        self, images: Any, labels: Any, number: tf.Tensor, sigma: tf.Tensor, noisy: bool
+    ) -> Any:
+        def on_one(images: tf.Tensor, labels: tf.Tensor) -> tuple[Any, ...]:
+            return self._local(images, labels, number, sigma, noisy=noisy)
+
+        return self.strategy.run(on_one, args=(images, labels))
+
+    @graph
+    def _reduce(self, gradients: list[Any], square: Any) -> tuple[list[Any], tf.Tensor, tf.Tensor]:
+        def on_one(gradients: list[tf.Tensor], square: tf.Tensor) -> tuple[Any, ...]:
+            # the strategy looks for the device of each, which an argument of a graph has not
+            own = [tf.identity(value) for value in (*gradients, square)]
+            *mean, small = tf.distribute.get_replica_context().all_reduce(_MEAN, own)
+            return mean, small, squared_norm(mean)
+
+        mean, small, big = self.strategy.run(on_one, args=(gradients, square))
+        return mean, self._local_results(small)[0], self._local_results(big)[0]
+
+    @graph
+    def _update(self, gradients: list[Any], rate: tf.Tensor, correction: tf.Tensor) -> tf.Tensor:
+        # outside of the replicas, where a mirrored variable may be written without an aggregation
+        self.optimizer.learning_rate.assign(rate)
+        for velocity in self._velocities:
+            self.strategy.extended.update(
+                velocity, lambda own, factor: own.assign(own * factor), args=(correction,)
+            )
+
+        def on_one(gradients: list[tf.Tensor]) -> tf.Tensor:
+            if self.technique.clip_norm is not None:
+                gradients, _ = tf.clip_by_global_norm(gradients, self.technique.clip_norm)
+            variables = self.model.trainable_variables
+            # they are the mean already, and an optimizer would sum them over the replicas again
+            self.optimizer.apply_gradients(
+                zip(gradients, variables, strict=True), experimental_aggregate_gradients=False
+            )
+            return first_elements(variables)
+
+        done = self.strategy.run(on_one, args=(gradients,))
+        return tf.concat(self._local_results(done), axis=0)
+
+    def _local_results(self, values: Any) -> tuple[Any, ...]:
+        return tuple(self.strategy.experimental_local_results(values))
+
+
+class Copies:
+    """One mirrored variable of this process, all of its copies at once, for checkpoints."""
+
+    def __init__(self, copies: Sequence[tf.Variable]) -> None:
+        self._copies = tuple(copies)
+
+    @property
+    def shape(self) -> tf.TensorShape:
+        return self._copies[0].shape
+
+    def numpy(self) -> npt.NDArray[Any]:
+        return np.asarray(self._copies[0].numpy())
+
+    def assign(self, value: Any) -> None:
+        for copy in self._copies:
+            copy.assign(value)
+
+
+def local_state(strategy: tf.distribute.Strategy, variables: Sequence[Any]) -> list[Any]:
+    """The variables as this process holds them: to read and write without the other processes,
+    which a variable that is aggregated when read would wait for."""
+    found = [strategy.experimental_local_results(variable) for variable in variables]
+    return [copies[0] if len(copies) == 1 else Copies(copies) for copies in found]
+
+
+@dataclass(frozen=True)
+class EvaluationModel:
+    """The strategy's model, and the plain one that is evaluated in its place."""
+
+    strategy: tf.distribute.Strategy
+    trained: tf.keras.Model
+    evaluated: tf.keras.Model  # of the same layers, made outside of the scope
+
+    def begin(self) -> None:
+        """Give the strategy's model the weights of the plain one."""
+        self._give(self.evaluated.variables, self.trained.variables)
+
+    def pull(self) -> None:
+        """Bring the plain model up to what was trained. Statistics of batch norm, which each
+        replica has of its own images, are pooled over this process' replicas, as
+        :func:`train.trainer.batch_statistics.reduce_statistics` does over ranks.
+
+        Raises:
+            UnequalRanks: the replicas' weights differ.
+        """
+        for plain, shared in zip(self.evaluated.variables, self.trained.variables, strict=True):
+            plain.assign(self._copies(shared)[0])
+        for weight in self.trained.trainable_variables:
+            first, *others = (copy.numpy().tobytes() for copy in self._copies(weight))
+            if any(other != first for other in others):
+                raise UnequalRanks(f"the replicas' weights {weight.name} differ after training")
+        layers = zip(_batch_norms(self.evaluated), _batch_norms(self.trained), strict=True)
+        for plain, shared in layers:
+            means = tf.stack(self._copies(shared.moving_mean))
+            variances = tf.stack(self._copies(shared.moving_variance))
+            mean = tf.reduce_mean(means, axis=0)
+            plain.moving_mean.assign(mean)
+            plain.moving_variance.assign(
+                tf.reduce_mean(variances + tf.square(means - mean), axis=0)
+            )
+
+    def push(self) -> None:
+        """Give all replicas the plain model's statistics."""
+        self._give(self.evaluated.non_trainable_variables, self.trained.non_trainable_variables)
+
+    def _give(self, plain: Sequence[tf.Variable], shared: Sequence[Any]) -> None:
+        for own, theirs in zip(plain, shared, strict=True):
+            for copy in self._copies(theirs):
+                copy.assign(own)
+
+    def _copies(self, variable: Any) -> tuple[tf.Variable, ...]:
+        return tuple(self.strategy.experimental_local_results(variable))
+
+
+def _batch_norms(model: tf.keras.Model) -> list[tf.keras.layers.Layer]:
+    layers = model._flatten_layers()
+    return [one for one in layers if isinstance(one, tf.keras.layers.BatchNormalization)]

@@ -1,0 +1,66 @@
+"""Did a run that came to its end learn, or did it diverge? Rules fixed before any result."""
+
+from __future__ import annotations
+
+import math
+
+from train.record.run import EpochRecord, RunError
+
+#: Final training loss above this multiple of the loss of guessing means diverged.
+LOSS_FACTOR = 1.2
+#: Final accuracies below this multiple of chance mean that the run never learned, but never more
+#: than CHANCE_MARGIN above it: with two classes, 1.5 x chance would be 75 %.
+CHANCE_FACTOR, CHANCE_MARGIN = 1.5, 0.05
+
+
+def divergence(last: EpochRecord, classes: int, *, labelled: bool) -> RunError | None:
+    """The finding, or None for a run that learned.
+
+    Loss of guessing: ln(classes). A run counts as diverged when its last epoch's training or
+    validation loss is no number, when its mean training loss (without steps that half precision
+    skipped for an infinite one) exceeds 1.2 times that of guessing,
+    or when training and validation accuracy both end below 1.5 times chance or 0.05 above it,
+    whichever is less (a network that died sits at chance with a harmless-looking loss).
+    """
+    if last.train_loss is None or last.validation_loss is None:
+        which = "training" if last.train_loss is None else "validation"
+        return _error(f"the last epoch's {which} loss is not finite", last.epoch)
+    guessing = math.log(classes)
+    if last.train_loss > LOSS_FACTOR * guessing:
+        return _error(
+            f"the last epoch's training loss is {last.train_loss:.3g}, above "
+            f"{LOSS_FACTOR:g} x ln({classes}) = {LOSS_FACTOR * guessing:.3g}",
+            last.epoch,
+        )
+    chance = 1 / classes
+    bound = min(CHANCE_FACTOR * chance, chance + CHANCE_MARGIN)
+    accuracies = (last.train_accuracy, last.validation_accuracy)
+    if labelled and all(a is not None and a < bound for a in accuracies):
+        return _error(
+            f"training and validation accuracy ended at {accuracies[0]:.3f} and "
+            f"{accuracies[1]:.3f}, below {bound:.3f} where chance is {chance:.3f}",
+            last.epoch,
+        )
+    return None
+
+
+def not_finite(epoch: int, step: int) -> RunError:
+    """Verdict on a mean gradient that is no number (the same on all ranks, in the same step)."""
+    return _error(f"the mean gradient is not finite at step {step} of epoch {epoch}", epoch)
+
+
+def overflows(epoch: int, step: int, most: int) -> RunError:
+    """Verdict on half precision that overflows step after step."""
+    return _error(
+        f"numbers overflowed in half precision in more than {most} steps in a row, up to step "
+        f"{step} of epoch {epoch}",
+        epoch,
+    )
+
+
+def _error(what: str, epoch: int) -> RunError:
+    return RunError(
+        what=what,
+        where=f"epoch {epoch}",
+        what_to_do="a result, not a fault: try a lower rate, a warm-up or another technique",
+    )

@@ -1,0 +1,160 @@
+"""Validation on the whole held-out split, and what its confusion matrix says of each class.
+
+Each image counts once: the split is sharded over the ranks, and sums are reduced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import horovod.tensorflow as hvd
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from train.data.dataset import Dataset
+from train.data.sampling import evaluation_shard
+from train.models.layers import graph
+from train.record.run import Classification, ClassScore
+
+#: Bounds of one forward pass, a matter of memory and not of results: 500 images of 32x32 pixels,
+#: 41 of 224x224.
+_IMAGES, _PIXELS = 500, 2**21
+#: Dotted path in the record -> why a score may be null there.
+REASONS = {
+    "classification.classes.precision": "no validation image was predicted to be of this class",
+    "classification.classes.recall": "no validation image is of this class",
+    "classification.classes.f1": "no validation image is, or was predicted to be, of this class",
+}
+
+
+class Evaluation(NamedTuple):
+    loss: float  # mean cross-entropy per image
+    accuracy: float  # share of the confusion's diagonal
+    images: int  # over all ranks
+    confusion: tuple[tuple[int, ...], ...]  # images; row: true class, column: predicted class
+
+
+class Evaluator:
+    """Callable, collective: evaluates the model's present weights."""
+
+    def __init__(
+        self,
+        model: tf.keras.Model,
+        data: Dataset,
+        rank: int,
+        size: int,
+        beat: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """beat: told before each forward pass, since all of them can take long on a CPU."""
+        self.beat = beat
+        self.model = model
+        self.size = size
+        self.expected = len(data.validation_y)
+        self.classes = len(data.classes)
+        shard = evaluation_shard(self.expected, rank, size)
+        self.images, self.labels = data.validation_x, data.validation_y
+        self.batch = images_at_once(*self.images.shape[1:3])
+        self.parts = [shard[i : i + self.batch] for i in range(0, len(shard), self.batch)]
+
+    def __call__(self) -> Evaluation:
+        """Sums, not means, are reduced: shards differ by one image, and a mean of means is biased.
+
+        Raises:
+            RuntimeError: the ranks together did not see each image once.
+        """
+        loss = 0.0
+        confusion = np.zeros((self.classes, self.classes), np.float64)
+        for number, part in enumerate(self.parts, 1):
+            self.beat(f"validating, part {number} of {len(self.parts)}")
+            images, weights = _padded(self.images[part], self.batch)
+            labels, _ = _padded(self.labels[part], self.batch)
+            lost, predicted = self._forward(images, labels, weights)
+            loss += float(lost)
+            np.add.at(confusion, (self.labels[part], predicted.numpy()[: len(part)]), 1)
+        if self.size > 1:
+            # one vector, one exchange; counts stay exact in float64 up to 2^53
+            mine = tf.constant(np.append(confusion.ravel(), loss))
+            total = hvd.allreduce(mine, op=hvd.Sum).numpy()
+            confusion, loss = total[:-1].reshape(confusion.shape), float(total[-1])
+        counts = confusion.astype(np.int64)
+        images_seen = int(counts.sum())
+        if images_seen != self.expected:
+            raise RuntimeError(f"evaluated {images_seen} images, expected {self.expected}")
+        return Evaluation(
+            loss=loss / images_seen,
+            accuracy=int(np.trace(counts)) / images_seen,
+            images=images_seen,
+            confusion=tuple(map(tuple, counts.tolist())),
+        )
+
+    @graph
+    def _forward(
+        self, images: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Weighted sum of the losses, and the predicted class of each image, [b]."""
+        logits = self.model(images, training=False)
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+        return tf.reduce_sum(losses * weights), tf.argmax(logits, axis=-1)
+
+
+def images_at_once(height: int, width: int) -> int:
+    return max(1, min(_IMAGES, _PIXELS // (height * width)))
+
+
+def _padded(rows: npt.NDArray[Any], size: int) -> tuple[npt.NDArray[Any], npt.NDArray[np.float32]]:
+    """Fill up to ``size`` with copies that weigh nothing: one shape means one traced graph."""
+    weights = np.zeros(size, np.float32)
+    weights[: len(rows)] = 1
+    missing = size - len(rows)
+    if missing:
+        rows = np.concatenate([rows, np.repeat(rows[-1:], missing, axis=0)])
+    return rows, weights
+
+
+def classification(
+    confusion: Sequence[Sequence[int]], names: Sequence[str], epoch: int
+) -> Classification:
+    """Scores per class, in the order of ``names``.
+
+    With tp = confusion[i][i], p = the sum of column i and s = the sum of row i: precision tp / p,
+    recall tp / s, F1 = 2 tp / (p + s), support s. Where a denominator is 0 the score is None;
+    other tools write 0 there, which reads as a measured failure. F1 has a value wherever one of
+    p and s is above 0: a class that is there and was never predicted has an F1 of 0.
+
+    Args:
+        confusion: images, [classes, classes]; row: true class, column: predicted class.
+        names: of the classes.
+        epoch: after which the evaluation was made.
+
+    Raises:
+        ValueError: the matrix is not square with a row per name.
+    """
+    classes = len(names)
+    if len(confusion) != classes or any(len(row) != classes for row in confusion):
+        widths = sorted({len(row) for row in confusion})
+        raise ValueError(
+            f"a confusion matrix of {len(confusion)} rows of {widths} columns, expected "
+            f"{classes} x {classes}, one for each class"
+        )
+    predicted = [sum(column) for column in zip(*confusion, strict=True)]
+    scores = tuple(
+        _score(name, confusion[i][i], predicted[i], sum(confusion[i]))
+        for i, name in enumerate(names)
+    )
+    return Classification(epoch=epoch, classes=scores, confusion=tuple(map(tuple, confusion)))
+
+
+def _score(name: str, hits: int, predicted: int, support: int) -> ClassScore:
+    return ClassScore(
+        name=name,
+        precision=_share(hits, predicted),
+        recall=_share(hits, support),
+        f1=_share(2 * hits, predicted + support),
+        support=support,
+    )
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None

@@ -1,0 +1,157 @@
+"""From raw samples to the summaries of a record: medians with their spread, steady state only."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from collections.abc import Sequence
+from itertools import takewhile
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from train.record.atomic import append_line, write_atomically
+from train.record.run import EpochRecord, RankSteps, Spread, Throughput, ThroughputSample
+
+
+def spread(samples: Sequence[float]) -> Spread:
+    """Summary of at least one sample."""
+    values = np.asarray(samples, np.float64)
+    p05, median, p95 = np.percentile(values, [5, 50, 95])
+    return Spread(
+        n=len(values), mean=float(values.mean()), median=float(median), p05=float(p05),
+        p95=float(p95),
+    )  # fmt: skip
+
+
+def steady_epochs(epochs: Sequence[EpochRecord]) -> list[EpochRecord]:
+    """All but the first epoch of each start, which pays for tracing and cold caches."""
+    return [
+        epoch
+        for before, epoch in zip([None, *epochs], epochs, strict=False)
+        if before is not None and before.attempt == epoch.attempt
+    ]
+
+
+class Stretch(NamedTuple):
+    """What a rank measured between two barriers, seconds."""
+
+    took_s: float  # without what it was suspended for
+    suspended_s: float
+
+
+def common(mine: Stretch, all_ranks: Sequence[Stretch]) -> Stretch:
+    """What it took where any of them may have been suspended.
+
+    The others wait for that one, so the time of the rank that waited least is that of all.
+    """
+    suspended_s = max(stretch.suspended_s for stretch in all_ranks)
+    if suspended_s == 0:
+        return mine
+    return Stretch(min(stretch.took_s for stretch in all_ranks), suspended_s)
+
+
+def throughput(epochs: Sequence[EpochRecord]) -> Throughput:
+    """Images really processed over the training seconds they took, all ranks together."""
+    steady = steady_epochs(epochs)
+    samples = tuple(
+        ThroughputSample(epoch=epoch.epoch, images_per_s=epoch.images / epoch.train_s)
+        for epoch in steady
+        if epoch.train_s > 0
+    )
+    kept = {sample.epoch for sample in samples}
+    median = float(np.median([s.images_per_s for s in samples])) if samples else None
+    return Throughput(
+        images_per_s=median,
+        samples=samples,
+        left_out=tuple(epoch.epoch for epoch in epochs if epoch.epoch not in kept),
+    )
+
+
+Array = npt.NDArray[np.float64]
+
+
+class StepRow(NamedTuple):
+    """One step on this rank, as applied; seconds."""
+
+    epoch: int  # from 0
+    input_s: float  # waiting for the batches
+    call_s: float  # the whole step after that
+    communication_s: float  # of call_s
+    update_s: float  # of call_s
+    rate: float
+    global_batch: int
+    loss: float
+    gradient_sq: float
+    small_sq: float
+    gain: float
+    skipped: bool
+    suspended: bool = False  # its times count for nothing
+
+
+class StepClock:
+    """Per-step samples of this rank."""
+
+    def __init__(self) -> None:
+        self.rows: list[StepRow] = []
+
+    def add(self, row: StepRow) -> None:
+        self.rows.append(row)
+
+    def last_epoch(self) -> list[StepRow]:
+        """The steps of the epoch that was trained last, without going through all before."""
+        own = list(takewhile(lambda row: row.epoch == self.rows[-1].epoch, reversed(self.rows)))
+        return own[::-1]
+
+    def steady(self) -> list[StepRow]:
+        """Without the first epoch of this start; all of it if there is no other.
+
+        The first step of every process traces the graph; it is never part of the steady state.
+        Nor is a step in which this rank was suspended.
+        """
+        later = [row for row in self.rows if row.epoch > self.rows[0].epoch]
+        return [row for row in later or self.rows[1:] if not row.suspended]
+
+
+def rank_steps(rank: int, rows: Sequence[StepRow]) -> RankSteps:
+    """rows: at least one."""
+    times = [(r.input_s, r.call_s, r.communication_s, r.update_s) for r in rows]
+    waiting, call, communication, update = np.asarray(times, np.float64).T
+    return RankSteps(
+        rank=rank,
+        step_s=spread(waiting + call),
+        input_s=spread(waiting),
+        compute_s=spread(np.maximum(call - communication, 0)),
+        communication_s=spread(communication),
+        update_s=spread(update),
+    )
+
+
+def append_steps(rows: Sequence[StepRow], file: Path) -> None:
+    """Raw samples of this rank, one JSON object per step; what is no number is null."""
+    lines = [json.dumps({k: _plain(v) for k, v in row._asdict().items()}) for row in rows]
+    append_line(file, "\n".join(lines))
+
+
+def keep_steps(file: Path, epochs: int) -> None:
+    """Drop what an earlier start wrote of epochs that are trained again, and torn lines."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    before = file.read_text(encoding="utf-8").splitlines() if epochs and file.exists() else []
+    kept = [line for line in before if (epoch := _epoch_of(line)) is not None and epoch < epochs]
+    write_atomically(file, "".join(f"{line}\n" for line in kept))
+
+
+def _epoch_of(line: str) -> int | None:
+    """Of a step's line, from 0; None where it is not whole."""
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        return int(json.loads(line)["epoch"])
+    return None
+
+
+def _plain(value: float) -> float | None:
+    if not isinstance(value, float):
+        return value
+    return float(f"{value:.9g}") if math.isfinite(value) else None

@@ -1,0 +1,271 @@
+"""Train one cell: epochs of distributed steps, validation, checkpoints, and what was measured."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from train.config.plan import EpochPlan
+from train.config.run import RunConfig
+from train.data.batches import process_batches
+from train.data.dataset import Dataset
+from train.distributed.awake import Awake
+from train.distributed.communicator import Ranks
+from train.distributed.interfaces import moved, read_counters
+from train.distributed.world import Runtime
+from train.errors import Unfinished
+from train.record.atomic import append_line, write_atomically
+from train.record.cell_folder import CHECKPOINT_NAME, EPOCHS_NAME, rank_file
+from train.record.run import (
+    Classification,
+    EpochRecord,
+    RankSteps,
+    RunError,
+)
+from train.trainer import checkpoint
+from train.trainer.batch_statistics import settle_statistics
+from train.trainer.budget import Budget, Stop
+from train.trainer.divergence import divergence
+from train.trainer.epoch import EpochAccumulator, Measured, alarm_of, epoch_record, fatal, step_row
+from train.trainer.evaluate import Evaluation, Evaluator, classification
+from train.trainer.parts import Parts, Trained
+from train.trainer.step_times import (
+    StepClock,
+    Stretch,
+    append_steps,
+    common,
+    keep_steps,
+    rank_steps,
+)
+from train.trainer.target import Decision, decide, outcome
+
+Beat = Callable[[str], None]
+
+
+@dataclass
+class Trainer:
+    """Trains one cell on this rank; :meth:`train` is collective."""
+
+    config: RunConfig
+    runtime: Runtime
+    data: Dataset
+    parts: Parts
+    out: Path
+    attempt: int
+    beat: Beat
+    budget: Budget = field(default_factory=Budget)
+    awake: Awake = field(default_factory=Awake)
+    image: str | None = None  # sha256 of the container image, if any
+    clock: StepClock = field(default_factory=StepClock)
+
+    def __post_init__(self) -> None:
+        rank, size = self.runtime.rank, self.runtime.size
+        self.ranks = Ranks(rank, size)
+        self.model, self.step = self.parts.model, self.parts.step
+        self.plans = self.parts.plan.epochs
+        self.evaluate = Evaluator(self.model, self.data, rank, size, self.beat)
+        self.position = 0.0  # of the schedule's clock: the step, or what AdaScale made of it
+        self.skipped_in_a_row = 0  # steps, up to the last one
+        self.checked: Evaluation | None = None  # the last evaluation
+        self.steps_file = rank_file(self.out, rank, "steps.jsonl")
+        self.alarms: list[str] = []
+
+    def train(self, *, resume: bool) -> Trained:
+        """Train to the end of the config, until its target is decided, or until it diverges.
+
+        Raises:
+            Unfinished: the budget ends before the epochs do; on all ranks at the same epoch end.
+            UnequalRanks: the ranks' weights differ at the end.
+            tf.errors.UnknownError: a peer ended (Horovod's way to say so).
+        """
+        epochs = self._start(resume=resume)
+        resumed_from = len(epochs)
+        error: RunError | None = None
+        counters, before_s = read_counters(), self.awake.suspended_s()
+        longest_s = 0.0
+        goes_on = self._goes_on(epochs)
+        while goes_on:
+            begin = self.awake.now()
+            record, error = self._epoch(self.plans[len(epochs)])
+            epochs.append(record)
+            self._save(epochs, whole=error is None)
+            if error is not None:
+                break
+            longest_s = max(longest_s, self.awake.now() - begin)
+            goes_on = self._goes_on(epochs)
+            if goes_on:
+                self._keep_within(longest_s, self.awake.suspended_s() - before_s, len(epochs))
+        broken_off = error is not None
+        if error is None:
+            # a run that its target ended early was not given the time to learn
+            judged = self.data.labelled and len(epochs) == len(self.plans)
+            error = divergence(epochs[-1], len(self.data.classes), labelled=judged)
+        traffic = self.ranks.allgather(
+            moved(socket.gethostname(), counters, read_counters())
+            if self.runtime.local_rank == 0 and self.runtime.size > 1
+            else ()
+        )
+        self.beat("comparing the ranks' weights")
+        target = self.config.target
+        return Trained(
+            error, tuple(epochs), resumed_from, self._gathered_steps(),
+            self.ranks.common_hash(self.model.variables),
+            traffic=tuple(link for links in traffic for link in links),
+            classification=None if broken_off else self._classified(len(epochs)),
+            target=outcome(epochs, target, len(self.plans), error.what if error else None)
+            if target else None,
+            alarms=tuple(self.alarms),
+            reduced_bytes=self.step.wire_bytes * sum(e.steps for e in epochs[resumed_from:]),
+        )  # fmt: skip
+
+    def _goes_on(self, epochs: list[EpochRecord]) -> bool:
+        """Whether there is another epoch to train; collective where the config has a target, which
+        rank 0's clock decides for all."""
+        target = self.config.target
+        if target is None or not epochs or len(epochs) == len(self.plans):
+            return len(epochs) < len(self.plans)
+        goes_on = decide(epochs, target, len(self.plans)) is Decision.GO_ON
+        return self.ranks.broadcast_int(int(goes_on)) > 0
+
+    def _keep_within(self, longest_s: float, suspended_s: float, done: int) -> None:
+        """Collective: rank 0 decides, since clocks and file systems may differ between nodes.
+
+        ``suspended_s``: seconds since training began; a library that takes long to load keeps all
+        threads waiting, and looks the same.
+        """
+        # Slurm moves the end of a job that it suspends by as long
+        now = time.time() - suspended_s
+        mine = self.budget.decide(longest_s, now) if self.runtime.rank == 0 else Stop.NO
+        if decided := Stop(self.ranks.broadcast_int(int(mine))):
+            raise Unfinished(decided.why, done, len(self.plans))
+
+    def _start(self, *, resume: bool) -> list[EpochRecord]:
+        """Equal state on all ranks before step 1: rank 0's, from its checkpoint where asked."""
+        self.beat("broadcasting the initial state")
+        progress = None
+        if resume and self.runtime.rank == 0:
+            progress = checkpoint.restore(
+                self.out / CHECKPOINT_NAME, self.config, self.data.fingerprint, self.parts.state
+            )
+        progress = self.ranks.broadcast_state(self.parts.state, progress)
+        if self.parts.evaluation:
+            self.parts.evaluation.pull()
+        epochs = list(progress.epochs) if progress else []
+        if progress:
+            self.step.resume_at(progress.last_rate)
+            self.position = progress.position
+            self.skipped_in_a_row = progress.skipped_in_a_row
+            self.alarms = list(progress.alarms)
+            if progress.image != self.image:
+                self.alarms.append(
+                    f"resumed after epoch {len(epochs)} from {self.image or 'no image'}, earlier "
+                    f"epochs ran from {progress.image or 'no image'}"
+                )
+            if self.step.adascale and progress.adascale:
+                self.step.adascale.restore(progress.adascale)
+        keep_steps(self.steps_file, len(epochs))
+        if self.runtime.rank == 0:
+            lines = "".join(epoch.model_dump_json() + "\n" for epoch in epochs)
+            write_atomically(self.out / EPOCHS_NAME, lines)
+        return epochs
+
+    def _epoch(self, plan: EpochPlan) -> tuple[EpochRecord, RunError | None]:
+        """Collective."""
+        tally = EpochAccumulator()
+        error = None
+        self.ranks.barrier()
+        ended = self._stretch()
+        asked, suspended_s = time.perf_counter(), self.awake.suspended_s()
+        batches = process_batches(
+            self.config, self.data, self.parts.used, plan, self.runtime.rank, self.runtime.size,
+            self.runtime.replicas,
+        )  # fmt: skip
+        for index, step_batches in enumerate(batches):
+            got = time.perf_counter()
+            phase = f"training step {index + 1} of {plan.steps}, epoch {plan.number + 1}"
+            self.beat(phase)
+            self.step.beat = self._within(phase)
+            rate = self.parts.plan.rate(self.position)
+            result = self.step(step_batches, rate, plan.first_step + index)
+            self.skipped_in_a_row = self.skipped_in_a_row + 1 if result.skipped else 0
+            if result.applied:
+                self.position += result.gain
+            tally.add(result)
+            call_s, before_s = time.perf_counter() - got, suspended_s
+            suspended_s = self.awake.suspended_s()
+            row = step_row(plan, got - asked, call_s, result, suspended=suspended_s > before_s)
+            self.clock.add(row)
+            if error := fatal(plan, index + 1, result, self.skipped_in_a_row):
+                break
+            asked = time.perf_counter()
+        self.ranks.barrier()
+        trained = ended()
+        sums = self.ranks.summed(tally.sums())
+        self._note(alarm_of(self.config, plan, tally), plan.number + 1)
+        ended = self._stretch()
+        # also where the epoch was broken off: the ranks end with one model in any case
+        settling = self._within(f"settling the batch-norm statistics after epoch {plan.number + 1}")
+        settle_statistics(
+            self.config, self.data, self.parts.used, self.model, self.parts.evaluation,
+            self.runtime, settling,
+        )  # fmt: skip
+        self.checked = self.evaluate() if error is None else None
+        mine = trained, ended()
+        trained, evaluated = map(common, mine, zip(*self.ranks.allgather(mine), strict=True))
+        measured = Measured(self.attempt, sums, self.checked, trained, evaluated)
+        labelled = self.data.labelled
+        return epoch_record(self.config, plan, tally, measured, labelled=labelled), error
+
+    def _stretch(self) -> Callable[[], Stretch]:
+        """From now to the call of what it returns."""
+        began, suspended_s = self.awake.read()
+
+        def ended() -> Stretch:
+            now, since_s = self.awake.read()
+            return Stretch(now - began, since_s - suspended_s)
+
+        return ended
+
+    def _within(self, phase: str) -> Beat:
+        """For what takes so long that it beats between its parts."""
+        return lambda part: self.beat(phase + part)
+
+    def _note(self, alarm: str | None, epoch: int) -> None:
+        """The first one: later epochs say the same, with other numbers of steps."""
+        if alarm and not any(earlier.startswith("epoch ") for earlier in self.alarms):
+            self.alarms.append(f"epoch {epoch}: {alarm}")
+
+    def _classified(self, epochs: int) -> Classification | None:
+        """Of the last evaluation, made anew where the run was resumed after its last epoch."""
+        if not self.data.labelled:
+            return None
+        checked = self.checked or self.evaluate()
+        return classification(checked.confusion, self.data.classes, epochs)
+
+    def _save(self, epochs: list[EpochRecord], *, whole: bool) -> None:
+        """Every rank: its steps. Rank 0: checkpoint first, progress line second, so that a line is
+        never ahead of it."""
+        append_steps(self.clock.last_epoch(), self.steps_file)
+        if self.runtime.rank != 0:
+            return
+        self.beat(f"writing the checkpoint of epoch {len(epochs)}")
+        if whole:
+            adascale = self.step.adascale
+            progress = checkpoint.Progress(
+                tuple(epochs), self.step.last_rate, self.position,
+                adascale.state() if adascale else None, self.skipped_in_a_row,
+                tuple(self.alarms), self.image,
+            )  # fmt: skip
+            file = self.out / CHECKPOINT_NAME
+            checkpoint.save(file, self.config, self.data.fingerprint, self.parts.state, progress)
+        append_line(self.out / EPOCHS_NAME, epochs[-1].model_dump_json())
+
+    def _gathered_steps(self) -> tuple[RankSteps, ...] | None:
+        rows = self.clock.steady()
+        mine = rank_steps(self.runtime.rank, rows) if rows else None
+        found = self.ranks.allgather(mine)
+        known = tuple(steps for steps in found if steps is not None)
+        return known if len(known) == len(found) else None
