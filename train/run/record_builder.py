@@ -13,7 +13,7 @@ from train.record.cell_folder import with_reasons
 from train.record.run import Attempt, DataRecord, Provenance, RunRecord, Status, World
 from train.run.provenance import REASONS
 from train.step.noise_scale import why_not_measured
-from train.trainer.evaluate import REASONS as CLASS_REASONS
+from train.trainer.classification import REASONS as CLASS_REASONS
 from train.trainer.step_times import throughput
 from train.trainer.target import REASONS as TARGET_REASONS
 

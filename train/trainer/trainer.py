@@ -28,9 +28,10 @@ from train.record.run import (
 from train.trainer import checkpoint
 from train.trainer.batch_statistics import settle_statistics
 from train.trainer.budget import Budget, Stop
+from train.trainer.classification import classification
 from train.trainer.divergence import divergence
 from train.trainer.epoch import EpochAccumulator, Measured, alarm_of, epoch_record, fatal, step_row
-from train.trainer.evaluate import Evaluation, Evaluator, classification
+from train.trainer.evaluate import Evaluation, Evaluator
 from train.trainer.parts import Parts, Trained
 from train.trainer.step_times import (
     StepClock,

@@ -11,7 +11,7 @@ from sklearn.metrics import classification_report
 
 from tests.builders import config, record
 from train.record.run import Classification, null_paths
-from train.trainer.evaluate import REASONS, classification
+from train.trainer.classification import REASONS, classification
 
 NAMES = ("ant", "bee", "cat", "dog")
 

@@ -40,7 +40,7 @@ def test_each_accuracy_says_when_it_was_held_by_itself() -> None:
     found = outcome(epochs, both(within_s=11), 4)
     assert found is not None and not found.met
     train, validation = found.held
-    assert (train.accuracy, train.goal, train.trainer.epoch, train.seconds) == (
+    assert (train.accuracy, train.goal, train.epoch, train.seconds) == (
         "train",
         0.75,
         None,
