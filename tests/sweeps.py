@@ -72,7 +72,7 @@ def make_bench(folder: Path, data: Path, text: str, name: str = "trial") -> Benc
     return Bench(folder, data, name)
 
 
-def wait_until(ready: Callable[[], object], what: str, timeout_s: float = 90) -> None:
+def wait_until(ready: Callable[[], object], what: str, timeout_s: float = 240) -> None:
     deadline = time.monotonic() + timeout_s
     while not ready():
         assert time.monotonic() < deadline, f"waited {timeout_s} s in vain for: {what}"

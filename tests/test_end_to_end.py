@@ -174,8 +174,8 @@ def test_a_killed_rank_ends_the_cell_with_its_name(tmp_path, data_root) -> None:
         (cell,) = bench.cells()
         rank_process(cell, 1).kill()
         killed = time.monotonic()
-        _, text = process.communicate(timeout=60)
-        assert time.monotonic() - killed < 20
+        _, text = process.communicate(timeout=240)
+        assert time.monotonic() - killed < 60
     finally:
         end(process)
     assert process.returncode == 1, text
@@ -195,7 +195,7 @@ def test_a_hang_is_ended_and_the_silent_rank_named(tmp_path, data_root) -> None:
         wait_until(lambda: any(lines(c / "epochs.jsonl") for c in bench.cells()), "an epoch")
         (cell,) = bench.cells()
         rank_process(cell, 1).suspend()
-        _, text = process.communicate(timeout=90)
+        _, text = process.communicate(timeout=240)
     finally:
         end(process)
     assert process.returncode == 1, text
@@ -240,7 +240,7 @@ def test_ctrl_c_then_resume_equals_an_uninterrupted_run(tmp_path, data_root) -> 
     try:
         wait_until(lambda: any(lines(c / "epochs.jsonl") >= 3 for c in broken.cells()), "3 epochs")
         os.killpg(process.pid, signal.SIGINT)  # what a terminal does on Ctrl-C
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=240)
     finally:
         end(process)
     assert process.returncode == 130, said

@@ -210,7 +210,7 @@ class Front:
 
     def run(self, *options: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            self.argv(*options), capture_output=True, text=True, cwd=ROOT, timeout=60, check=False
+            self.argv(*options), capture_output=True, text=True, cwd=ROOT, timeout=240, check=False
         )
 
     @contextmanager

@@ -294,7 +294,7 @@ def orphan(sweep) -> Callable[[str], tuple[Sweep, Play]]:
 def test_a_cell_that_still_runs_is_waited_for_and_its_cores_left_alone(orphan) -> None:
     trial, earlier = orphan(SPAN.replace("0.6", "2.5"))
     with earlier.supervisor():
-        wait_until(lambda: is_running(trial.cells[0]), "the supervisor", 10)
+        wait_until(lambda: is_running(trial.cells[0]), "the supervisor")
         assert survey(trial.configs, trial.folder)[0].status == RUNNING
         assert trial.run(at_once=2) == ["completed", "completed"]
     (_, a_end, _), (b_begin, _, _) = spans(trial)
@@ -306,7 +306,7 @@ def test_a_cell_that_still_ran_and_failed_is_run_again(orphan) -> None:
     body = "live(1.5)\nfail('first') if ATTEMPT == 1 and 's0' in CELL.name else good()\n"
     trial, earlier = orphan(body)
     with earlier.supervisor():
-        wait_until(lambda: is_running(trial.cells[0]), "the supervisor", 10)
+        wait_until(lambda: is_running(trial.cells[0]), "the supervisor")
         assert trial.run() == ["completed", "completed"]
     assert trial.display.events.count(("started", trial.cells[0].name)) == 2
 
@@ -314,12 +314,12 @@ def test_a_cell_that_still_ran_and_failed_is_run_again(orphan) -> None:
 def test_a_stop_ends_a_cell_that_still_runs(orphan) -> None:
     trial, earlier = orphan(LONG)
     with earlier.supervisor():
-        wait_until(lambda: list(trial.cells[0].glob("mark-in-*")), "the rank", 10)
+        wait_until(lambda: list(trial.cells[0].glob("mark-in-*")), "the rank")
         trial.display.on_tick = lambda: setattr(trial.stop, "told", STOPPED)
         began = time.monotonic()
         with pytest.raises(Interrupted):
             trial.run()
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 30
     assert read_record(trial.cells[0] / "record.json").status == "cancelled"
     assert not alive(trial.cells[0])
 

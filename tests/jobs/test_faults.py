@@ -100,7 +100,7 @@ def test_there_is_room_for_the_record_of_a_long_run(tmp_path: Path, disk) -> Non
 def test_a_supervisor_killed_on_a_full_disk(tmp_path: Path, disk) -> None:
     scene = on(disk(4 * MiB), play(tmp_path, f"epoch(1)\n{FILL}\nlive()\n"))
     with scene.supervisor() as process:
-        wait_until((tmp_path / "stage" / "full").exists, "a full disk", 20)
+        wait_until((tmp_path / "stage" / "full").exists, "a full disk")
         process.kill()
     ranks.end_leftovers(scene.cell)
     assert settle_lost(scene.cell, scene.config)
@@ -166,7 +166,7 @@ def test_real_ranks_on_a_disk_that_fills_up(tmp_path: Path, disk, data_root: Pat
     try:
         wait_until(lambda: any(lines(c / "epochs.jsonl") for c in bench.cells()), "an epoch")
         fill(bench.results)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=240)
     finally:
         process.send_signal(signal.SIGINT)
         process.wait(60)

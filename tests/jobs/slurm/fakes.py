@@ -203,7 +203,7 @@ class Job:
     def run(self) -> tuple[int, str]:
         """Exit code and what it said."""
         with self.start() as process:
-            out, _ = process.communicate(timeout=60)
+            out, _ = process.communicate(timeout=240)
             return process.returncode, out
 
 

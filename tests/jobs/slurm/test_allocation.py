@@ -76,7 +76,7 @@ def test_a_signal_that_is_on_its_way_is_waited_for(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(module, "PATIENCE_S", 0.3)
     began = time.monotonic()
     assert why(job(), Stop(), step_cancelled=True) is None
-    assert 0.2 < time.monotonic() - began < 3
+    assert 0.2 < time.monotonic() - began < 30
 
 
 def test_the_time_limit_needs_no_question(monkeypatch: pytest.MonkeyPatch) -> None:

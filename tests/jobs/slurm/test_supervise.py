@@ -149,17 +149,17 @@ say("srun: error: n1: tasks 0-1: Exited with exit code 85"); sys.exit(85)"""
 
 def warned(job: Job, fake: FakeSlurm, times: int = 1) -> tuple[int, str]:
     with job.start() as process:
-        wait_until(lambda: list(Path(job.task.cells[0]).glob("logs/rank-0.beat")), "ranks", 20)
+        wait_until(lambda: list(Path(job.task.cells[0]).glob("logs/rank-0.beat")), "ranks")
         for _ in range(times):
             process.send_signal(signal.SIGUSR2)
         if requeues(fake) == []:
-            wait_until(lambda: requeues(fake) or process.poll() is not None, "a requeue", 20)
+            wait_until(lambda: requeues(fake) or process.poll() is not None, "a requeue")
         if (fake.folder / "requeue-says").exists():  # refused: it ends by itself
             process.wait(30)
         time.sleep(0.5)
         if process.poll() is None:  # Slurm ends a job that it requeues
             process.send_signal(signal.SIGTERM)
-        out, _ = process.communicate(timeout=30)
+        out, _ = process.communicate(timeout=240)
         return process.returncode, out
 
 
@@ -215,9 +215,9 @@ def test_a_job_that_was_preempted_is_not_started_again_when_it_is_done(
     fake.forget()
     script_srun(fake, 'live(lambda: (LOGS / "stop").exists()); good()', cells(1))
     with Job(fake, unit(tmp_path / "warned", cells(1)), minutes_left=50).start() as process:
-        wait_until(lambda: list(tmp_path.glob("warned/**/rank-0.beat")), "ranks", 20)
+        wait_until(lambda: list(tmp_path.glob("warned/**/rank-0.beat")), "ranks")
         process.send_signal(signal.SIGUSR2)
-        process.communicate(timeout=30)
+        process.communicate(timeout=240)
     assert fake.calls()[-1] == over
 
 
@@ -270,9 +270,9 @@ def test_a_lost_node_is_a_reason_to_requeue(tmp_path: Path, fake: FakeSlurm) -> 
     fake.put("scontrol", "case $* in *requeue*) exit 0;; esac; echo JobId=1 NodeList=node[3-4] x=y")
     fake.put("sinfo", "echo node3 mixed; echo 'node4 down*'")
     with job.start() as process:
-        wait_until(lambda: requeues(fake), "a requeue", 30)
+        wait_until(lambda: requeues(fake), "a requeue")
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=20)
+        process.communicate(timeout=240)
     (found,) = told(job)
     assert found.status == "lost"
     assert found.error is not None and "node4" in found.error.what
@@ -288,11 +288,11 @@ def test_scancel(tmp_path: Path, fake: FakeSlurm, times: int) -> None:
     script_srun(fake, LIVES, cells(2))
     job = Job(fake, unit(tmp_path, cells(2)))
     with job.start() as process:
-        wait_until(lambda: list(Path(job.task.cells[0]).glob("logs/rank-0.beat")), "ranks", 20)
+        wait_until(lambda: list(Path(job.task.cells[0]).glob("logs/rank-0.beat")), "ranks")
         for _ in range(times):
             process.send_signal(signal.SIGTERM)
             time.sleep(0.2)
-        process.communicate(timeout=30)
+        process.communicate(timeout=240)
     assert process.returncode in (1, -signal.SIGTERM), "the second may come when all is written"
     cell = Path(job.task.cells[0])
     assert read_record(cell / "record.json").status == "cancelled"
@@ -305,9 +305,9 @@ def test_an_end_at_the_time_limit_is_a_timeout(tmp_path: Path, fake: FakeSlurm) 
     script_srun(fake, LIVES, cells(1))
     job = Job(fake, unit(tmp_path, cells(1)), minutes_left=0.1)
     with job.start() as process:
-        wait_until(lambda: list(Path(job.task.cells[0]).glob("logs/rank-0.beat")), "ranks", 20)
+        wait_until(lambda: list(Path(job.task.cells[0]).glob("logs/rank-0.beat")), "ranks")
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=30)
+        process.communicate(timeout=240)
     assert told(job)[0].status == "timeout"
 
 
@@ -317,9 +317,9 @@ def test_an_end_by_preemption_is_told_by_slurm(tmp_path: Path, fake: FakeSlurm) 
     script_srun(fake, LIVES, cells(1))
     job = Job(fake, unit(tmp_path, cells(1)))
     with job.start() as process:
-        wait_until(lambda: list(Path(job.task.cells[0]).glob("logs/rank-0.beat")), "ranks", 20)
+        wait_until(lambda: list(Path(job.task.cells[0]).glob("logs/rank-0.beat")), "ranks")
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=30)
+        process.communicate(timeout=240)
     assert told(job)[0].status == "preempted"
 
 

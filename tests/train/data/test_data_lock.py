@@ -33,7 +33,7 @@ def test_who_is_second_waits_and_finds_it_made(tmp_path: Path) -> None:
         time.sleep(1)
         assert second.poll() is None
         assert not list((tmp_path / "prepared").glob("digits*"))
-    made, said = second.communicate(timeout=60)
+    made, said = second.communicate(timeout=240)
     assert "preparing digits" in said and Path(made.strip()).is_dir()
     assert not list((tmp_path / "prepared").glob(".*")), "no lock is left"
 

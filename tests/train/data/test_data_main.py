@@ -32,7 +32,7 @@ def started(*arguments: str | Path, **environment: str) -> subprocess.Popen[str]
 
 def run(*arguments: str | Path, **environment: str) -> Done:
     process = started(*arguments, **environment)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=240)
     assert "Traceback" not in err
     return Done([], process.returncode, out, err)
 
@@ -126,7 +126,7 @@ def test_damaged_prepared_form_and_its_cure(pets: Path, tmp_path: Path) -> None:
 def test_two_at_once(pets: Path, tmp_path: Path) -> None:
     arguments = ("prepare", f"folder:{pets}", "--root", tmp_path / "root")
     both = [started(*arguments) for _ in range(2)]
-    outs = [process.communicate(timeout=60)[0] for process in both]
+    outs = [process.communicate(timeout=240)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0]
     assert outs[0] == outs[1] != ""
     assert len(names(tmp_path / "root" / "prepared")) == 1
@@ -148,8 +148,8 @@ def test_interrupt_leaves_nothing_half(
     time.sleep(0.2)
     sent_at = time.monotonic()
     process.send_signal(number)
-    _, err = process.communicate(timeout=60)
-    assert time.monotonic() - sent_at < 3
+    _, err = process.communicate(timeout=240)
+    assert time.monotonic() - sent_at < 10
     assert process.returncode == code
     assert "Traceback" not in err
     left = [file.suffix for file in (tmp_path / "root").glob("prepared/*")]

@@ -61,7 +61,7 @@ sys.stdin.read()
 def stalled(beat: Path, report: str, before: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", STALLING.format(report=report, before=before), str(beat)],
-        capture_output=True, text=True, cwd=ROOT, timeout=30, check=False,
+        capture_output=True, text=True, cwd=ROOT, timeout=240, check=False,
     )  # fmt: skip
 
 
@@ -146,7 +146,7 @@ with Watchdog(Path(sys.argv[1]), 0.3, None, print, period_s=0.05) as watchdog:
 
 def test_a_phase_with_a_patience_of_its_own_and_the_one_after_it(tmp_path: Path) -> None:
     argv = [sys.executable, "-c", PATIENT, str(tmp_path / "beat")]
-    done = subprocess.run(argv, capture_output=True, text=True, cwd=ROOT, timeout=30, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, cwd=ROOT, timeout=240, check=False)
     assert done.returncode == EXIT_STALLED
     assert done.stdout.splitlines()[0] == "they came" and "while: they came" in done.stdout
 
@@ -245,7 +245,7 @@ def test_a_process_that_was_stopped_is_not_ended_for_it_and_a_hang_after_it_is_f
             process.send_signal(signal.SIGSTOP)
             time.sleep(8)  # more than its patience
             process.send_signal(signal.SIGCONT)
-            out, _ = process.communicate(timeout=30)
+            out, _ = process.communicate(timeout=240)
         finally:
             process.kill()
     assert process.returncode == EXIT_STALLED

@@ -156,10 +156,10 @@ def ended_after_an_epoch(bench: Bench, end: Callable[[subprocess.Popen[str]], No
     process = bench.start()
     try:
         if before:  # what a failed start left is taken away first
-            wait_until(lambda: not any(map(epochs_done, bench.cells())), "a new start", 60)
+            wait_until(lambda: not any(map(epochs_done, bench.cells())), "a new start")
         wait_until(lambda: any(map(epochs_done, bench.cells())), "an epoch", 200)
         end(process)
-        process.communicate(timeout=60)
+        process.communicate(timeout=240)
     finally:
         process.kill()
     return process.returncode
