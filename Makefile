@@ -28,7 +28,7 @@ TESTS ?= tests
 export PYTHON SWEEP SITE FORCE JOBS WAIT PREFLIGHT PACK BUDGET NODES BASELINE LINE PHASES RUN CELL IMAGE ACCOUNTING RESULTS DATA TESTS
 
 # what a module or a home folder adds to Python must not shadow the environment's packages
-unexport PYTHONPATH PYTHONHOME
+unexport PYTHONPATH PYTHONHOME PYTHONSAFEPATH
 export PYTHONNOUSERSITE := 1
 
 PY := .venv/bin/python

@@ -104,7 +104,14 @@ def apply_patches(source: Path) -> list[str]:
 
 def first_error(output: str) -> str | None:
     """Where a compiler or CMake first says what is wrong; what comes after follows from it."""
-    found = re.search(r"(?m)^\s*((?:\S+:\d+:.*\berror:|CMake Error).*)$", output)
+    # at a place in the source; of the compiler as a program (killed, say); of the linker
+    kinds = (
+        r"\S+:\d+:.*\berror:",
+        r"\S+: (?:fatal )?error:",
+        r"\S*\bld: (?!warning)",
+        "CMake Error",
+    )
+    found = re.search(rf"(?m)^\s*((?:{'|'.join(kinds)}).*)$", output)
     if found and found.group(1).startswith("CMake Error"):  # what is wrong stands on the next lines
         reason = output[found.end() :].partition("\n\n")[0]
         return " ".join([found.group(1), *reason.split()])

@@ -15,6 +15,10 @@ is_wanted() { # PYTHON
     "$1" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' >/dev/null 2>&1
 }
 
+is_complete() { # PYTHON that an environment can be made with; Debian splits these off
+    is_wanted "$1" && "$1" -c 'import ensurepip, venv' >/dev/null 2>&1
+}
+
 package() { # how this distribution installs Python 3.11, if it has it
     if [ -r /etc/os-release ]; then . /etc/os-release; fi
     case " ${ID-} ${ID_LIKE-} ${VERSION_ID-} " in
@@ -42,7 +46,7 @@ fetch() ( # into $own; a subshell, so that its trap clears up here
     trap 'exit 130' INT TERM
     python=$(command -v python3) || refuse 'found no Python at all, and so no pip to fetch one with'
     version=$("$python" --version 2>&1)
-    say "found $version, no Python 3.11: fetching one into .python (once, with ${uv%% *} and pip)"
+    say "found $version, no complete Python 3.11: fetching one into .python (once, with ${uv%% *} and pip)"
     if ! "$python" -m pip --version >/dev/null 2>&1; then
         "$python" -m venv "$work/venv" >/dev/null 2>&1 || refuse \
             "$version with neither pip nor a complete venv to fetch one (Debian, Ubuntu: install python3-venv)"
@@ -73,7 +77,7 @@ if [ -n "${PYTHON-}" ]; then
     exit 2
 fi
 for candidate in "$(readlink -f "$root/.venv/bin/python")" python3.11 python3 "$own"/*/bin/python3.11; do
-    is_wanted "$candidate" && exec "$candidate" "$@"
+    is_complete "$candidate" && exec "$candidate" "$@"
 done
 if [ "$(uname -s) $(uname -m)" != 'Linux x86_64' ]; then
     say "found $(uname -s) on $(uname -m), expected Linux on x86_64: TensorFlow 2.15 with its addons has" \

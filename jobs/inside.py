@@ -132,8 +132,11 @@ def facts_inside(image: str, root: Path) -> dict[str, str]:
     return told | code_facts(*git_state(root))
 
 
-def remark_on_gpus(gpus: int, container: Container | None, sweep: str, root: Path) -> str | None:
-    """What to say of GPUs that ranks will not use, or will look for in vain."""
+def remark_on_gpus(
+    gpus: int, container: Container | None, sweep: str, most: int, root: Path
+) -> str | None:
+    """What to say of GPUs that ranks will not use, or will look for in vain. ``most``: ranks of
+    the sweep's largest cell, which need a GPU each."""
     computes = container is not None and container.gpu_support != "none"
     if computes and not gpus:
         return "no GPU is seen here: ranks compute on CPU cores"
@@ -141,11 +144,13 @@ def remark_on_gpus(gpus: int, container: Container | None, sweep: str, root: Pat
         return None
     built = (root / "containers" / "images" / "gpu.sif").exists()
     first = "" if built else "make image IMAGE=gpu && "
+    file = shlex.quote(sweep) if most <= gpus else "COPY.yaml"
     # FORCE: cells that have run on CPU cores are else done
-    return (
-        f"{gpus} GPU{'s' * (gpus > 1)} of this machine stay unused, ranks compute on CPU cores: "
-        f"{first}make sweep SWEEP={shlex.quote(sweep)} SITE=local IMAGE=gpu FORCE=1 uses them"
-    )
+    use = f"{first}make sweep SWEEP={file} SITE=local IMAGE=gpu FORCE=1 uses them"
+    if most > gpus:
+        use += f", with a copy of this sweep's file whose gpus are at most {gpus} (here {most})"
+    what, stay = ("GPU", "stays") if gpus == 1 else ("GPUs", "stay")
+    return f"{gpus} {what} of this machine {stay} unused, ranks compute on CPU cores: {use}"
 
 
 def check_gpus(container: Container, gpus: int, most: int, at_once: int) -> None:

@@ -17,7 +17,12 @@ from jobs.sweep import Sweep
 from train.config.run import RunConfig
 from train.errors import ConfigError
 from train.record.atomic import write_atomically
-from train.record.cell_folder import CHECKPOINT_NAME, CONFIG_NAME, earlier_attempts
+from train.record.cell_folder import (
+    CHECKPOINT_NAME,
+    CONFIG_NAME,
+    earlier_attempts,
+    refuse_other_config,
+)
 from train.record.run import (
     GOOD,
     MANIFEST_NAME,
@@ -146,8 +151,8 @@ def lay_out(
     name the cells that never did.
 
     Raises:
-        ConfigError: a file lies where a cell's folder belongs, or, unless ``force``, the record of
-            another config; nothing is written then.
+        ConfigError: a file lies where a cell's folder belongs, or, unless ``force``, the record or
+            the config.json of another config; nothing is written then.
         OSError: the results folder cannot be written.
     """
     for config in configs:
@@ -158,6 +163,8 @@ def lay_out(
             )
     if not force:
         refuse_others(recorded(config, sweep / config.cell_id()) for config in configs)
+        for config in configs:
+            refuse_other_config(sweep / config.cell_id(), config)
     for config in configs:
         folder = sweep / config.cell_id()
         folder.mkdir(parents=True, exist_ok=True)

@@ -64,7 +64,8 @@ def sweep_here(wanted: Sweep, folder: Path, *, force: bool, machine: Machine) ->
 
 def _remark(wanted: Sweep, machine: Machine) -> None:
     name = str(wanted.source) if wanted.source.parent != SWEEPS else wanted.source.stem
-    if remark := remark_on_gpus(machine.gpus, machine.container, name, ROOT):
+    most = max(config.gpus for config in wanted.configs)
+    if remark := remark_on_gpus(machine.gpus, machine.container, name, most, ROOT):
         say(remark)
 
 

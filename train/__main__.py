@@ -16,7 +16,13 @@ from train.distributed.failure import describe, headline, leave, leave_record
 from train.distributed.launch import Launch, read_launch
 from train.distributed.watchdog import Watchdog
 from train.errors import ConfigError, Unfinished, WorldError
-from train.record.cell_folder import EXIT_UNFINISHED, STOP_NAME, forget_earlier, rank_file
+from train.record.cell_folder import (
+    EXIT_UNFINISHED,
+    STOP_NAME,
+    forget_earlier,
+    rank_file,
+    refuse_other_config,
+)
 from train.record.run import (
     GOOD,
     RECORD_NAME,
@@ -118,9 +124,10 @@ def _earlier(config: RunConfig, out: Path, *, force: bool) -> RunRecord | None:
     """This config's record in ``out``; None where there is none that can be read.
 
     Raises:
-        OtherCell: there is one of another config, which only ``force`` may replace.
+        OtherCell: a record or config.json there is of another, which only ``force`` may replace.
     """
     try:
+        refuse_other_config(out, config)
         return read_own_record(out, config)
     except RecordError:
         return None

@@ -75,6 +75,15 @@ def test_what_made_the_environment_is_used_again(machine) -> None:
     assert machine.run().stdout == "(3, 11)\n"
 
 
+def test_one_that_can_make_no_environment_is_not_taken_from_path(machine) -> None:
+    """As Debian's python3 without python3-venv: it has pip, say, and so fetches another."""
+    broken = "case $2 in *ensurepip*) exit 1 ;; esac\n[ $1 != -m ] || exit 1"
+    machine.program("python3", f'#!/bin/sh\n{broken}\nexec {BASE} "$@"\n')
+    found = machine.run()
+    assert found.returncode == 2 and "no complete Python 3.11: fetching" in found.stderr
+    assert "install python3-venv" in found.stderr
+
+
 def test_a_python_named_wrongly_is_not_replaced(machine) -> None:
     machine.program("python3", OLD)
     (machine.bin / "python3.11").symlink_to(BASE)
@@ -137,7 +146,9 @@ def test_it_is_fetched_once_and_only_with_its_hash(machine, tmp_path) -> None:
     listing = mirror(tmp_path)
     first = machine.run(UV_PYTHON_DOWNLOADS_JSON_URL=str(listing))
     assert (first.returncode, first.stdout) == (0, "(3, 11)\n"), first.stderr
-    assert first.stderr.startswith("[setup] found Python 3.12.9, no Python 3.11: fetching one")
+    assert first.stderr.startswith(
+        "[setup] found Python 3.12.9, no complete Python 3.11: fetching one"
+    )
     again = machine.run(PIP_NO_INDEX="1")
     assert (again.stdout, again.stderr) == ("(3, 11)\n", "")
     shutil.rmtree(machine.root / ".python")

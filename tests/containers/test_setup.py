@@ -130,6 +130,17 @@ def test_a_failing_compiler_shows_its_first_error_not_what_follows(setup_py, tmp
     )
 
 
+@pytest.mark.parametrize(
+    "said",
+    ["c++: fatal error: Killed signal terminated program cc1plus",
+     "/usr/bin/ld: cannot find -lstdc++: No such file or directory"],
+)  # fmt: skip
+def test_a_compiler_that_is_killed_and_a_linker_are_heard_too(setup_py, said: str) -> None:
+    from horovod_build import first_error
+
+    assert first_error(f"[ 3%] Building\nld: warning: x\n{said}\nmake: *** Error 1\n") == said
+
+
 def test_a_failing_cmake_shows_its_reason(setup_py) -> None:
     from horovod_build import first_error
 

@@ -152,15 +152,21 @@ def test_a_gpu_is_never_shared(most: int, at_once: int, said: str) -> None:
 
 
 def test_gpus_that_stay_unused_are_told_with_the_command(tmp_path: Path) -> None:
-    plain = remark_on_gpus(2, None, "smoke", tmp_path)
+    plain = remark_on_gpus(2, None, "smoke", 2, tmp_path)
     assert plain is not None and plain.startswith("2 GPUs of this machine stay unused")
     assert "make image IMAGE=gpu && make sweep SWEEP=smoke SITE=local IMAGE=gpu FORCE=1" in plain
-    with_cpu = remark_on_gpus(1, Container("/c.sif", "apptainer", "none", (), ()), "a b", tmp_path)
-    assert with_cpu is not None and "SWEEP='a b'" in with_cpu
+    by_cpu = Container("/c.sif", "apptainer", "none", (), ())
+    assert "1 GPU of this machine stays" in (
+        told := str(remark_on_gpus(1, by_cpu, "a b", 1, tmp_path))
+    )
+    assert "SWEEP='a b'" in told and "copy" not in told
+    # the command is not one that check_gpus refuses
+    large = str(remark_on_gpus(1, None, "smoke", 4, tmp_path))
+    assert "SWEEP=COPY.yaml" in large and "at most 1 (here 4)" in large
     driven = Container("/g.sif", "apptainer", "nv", (), ())
-    assert remark_on_gpus(1, driven, "smoke", tmp_path) is None
-    assert "no GPU is seen" in str(remark_on_gpus(0, driven, "smoke", tmp_path))
-    assert remark_on_gpus(0, None, "smoke", tmp_path) is None
+    assert remark_on_gpus(1, driven, "smoke", 4, tmp_path) is None
+    assert "no GPU is seen" in str(remark_on_gpus(0, driven, "smoke", 4, tmp_path))
+    assert remark_on_gpus(0, None, "smoke", 4, tmp_path) is None
 
 
 def test_the_record_says_how_many_gpus_stayed_unused() -> None:

@@ -153,6 +153,8 @@ def test_the_record_of_a_namesake_is_an_error_that_only_force_passes(tmp_path: P
     manifest = SweepManifest(name="t", title="t", cells=(mine.cell_id(),), techniques=("naive",))
     lay_out([other], tmp_path, manifest)
     cell = tmp_path / mine.cell_id()
+    with pytest.raises(ConfigError, match=r"config\.json is of another config: found epochs 5446"):
+        lay_out([mine], tmp_path, manifest)  # waiting or running, as yet without a record
     (cell / "record.json").write_text(record(other, epochs=()).model_dump_json())
     begun(cell)
     with pytest.raises(ConfigError, match="is of another config: found epochs 5446; expected"):

@@ -174,6 +174,18 @@ def test_a_record_of_another_config_is_neither_done_nor_replaced(cell: Path, sta
     assert read_record(cell / RECORD_NAME) == before
 
 
+def test_the_folder_of_another_cell_that_has_no_record_yet_is_left_alone(
+    cell: Path, tmp_path: Path
+) -> None:
+    there = tmp_path / "there"
+    there.mkdir()
+    (there / "config.json").write_text(config(gpus=2, epochs=5).model_dump_json())
+    (there / "epochs.jsonl").write_text("of a run that was interrupted")
+    done = train(cell, "--out", str(there))
+    assert done.returncode == 2 and "config.json is of another config" in done.stderr
+    assert (there / "epochs.jsonl").exists()
+
+
 def test_forced_over_the_record_of_another_config_counts_from_one(cell: Path) -> None:
     write_record(cell / RECORD_NAME, record(config(gpus=2, seed=3), status="failed"))
     assert "found a world of 1 rank" in train(cell, "--force").stderr

@@ -19,7 +19,8 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from train.config.frozen import Frozen
-from train.config.run import RunConfig
+from train.config.run import RunConfig, load_config
+from train.errors import ConfigError
 from train.record.run import (
     RECORD_NAME,
     Attempt,
@@ -35,6 +36,7 @@ from train.record.run import (
     null_paths,
     read_own_record,
     read_record,
+    refuse_other,
 )
 
 CONFIG_NAME = "config.json"
@@ -60,6 +62,21 @@ class RankFailure:
     at: datetime
     consequence: bool
     error: RunError
+
+
+def refuse_other_config(cell: Path, config: RunConfig) -> None:
+    """The config.json in the folder ``cell``, if there is one, must be this config: a run that has
+    no record yet may be waiting, running or interrupted there.
+
+    Raises:
+        OtherCell: the two differ; the text says where.
+    """
+    path = cell / CONFIG_NAME
+    try:
+        found = load_config(path)
+    except ConfigError:
+        return  # absent, or no config: no run can be going on with it
+    refuse_other(found, config, path)
 
 
 def forget_earlier(cell: Path, rank: int, *, resume: bool) -> None:

@@ -248,17 +248,21 @@ def read_own_record(cell: Path, config: RunConfig) -> RunRecord:
         RecordError: as :func:`read_record`.
         OtherCell: the record is of another config; the text says where the two differ.
     """
-    path = cell / RECORD_NAME
-    record = read_record(path)
-    if record.config == config:
-        return record
-    found, wanted = (dict(_settings(c.model_dump(mode="json"))) for c in (record.config, config))
+    record = read_record(cell / RECORD_NAME)
+    refuse_other(record.config, config, cell / RECORD_NAME)
+    return record
+
+
+def refuse_other(found_config: RunConfig, config: RunConfig, path: Path) -> None:
+    """Raises OtherCell where the config found in the file ``path`` is not ``config``."""
+    if found_config == config:
+        return
+    found, wanted = (dict(_settings(c.model_dump(mode="json"))) for c in (found_config, config))
     keys = [key for key in {**found, **wanted} if found.get(key) != wanted.get(key)]
-    differ = (", ".join(f"{key} {told.get(key)}" for key in keys) for told in (found, wanted))
+    there, here = (", ".join(f"{key} {told.get(key)}" for key in keys) for told in (found, wanted))
     raise OtherCell(
-        f"{path} is of another config: found {next(differ)}; expected {next(differ)}. FORCE=1 puts "
-        "it aside and runs this one, RESULTS=DIR leaves it where it is; by hand --force replaces "
-        "it, --out DIR leaves it"
+        f"{path} is of another config: found {there}; expected {here}. FORCE=1 puts it aside and "
+        "runs this one, RESULTS=DIR leaves it; by hand --force replaces it, --out DIR leaves it"
     )
 
 
