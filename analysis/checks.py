@@ -10,7 +10,7 @@ from analysis.target_checks import target_findings
 from train.config.plan import EpochPlan, RunPlan
 from train.config.run import RunConfig
 from train.errors import ConfigError
-from train.record.run import GOOD, DataRecord, RunRecord
+from train.record.run import GOOD, DataRecord, EpochRecord, RunRecord
 
 
 def reason_for(record: RunRecord, path: str) -> str:
@@ -112,11 +112,14 @@ def _throughput_findings(record: RunRecord) -> Iterator[str]:
     yield from _first(
         f"epoch {s.epoch}: sample of {s.images_per_s:,.0f} images/s is not its images / seconds"
         for s in samples
-        if s.epoch not in epochs
-        or not math.isclose(
-            s.images_per_s * epochs[s.epoch].train_s, epochs[s.epoch].images, rel_tol=1e-6
-        )
+        if s.epoch not in epochs or not _is_rate_of(s.images_per_s, epochs[s.epoch])
     )
+
+
+def _is_rate_of(images_per_s: float, epoch: EpochRecord) -> bool:
+    """Of all its steps but those that were taken in parts."""
+    images = epoch.images - epoch.sampled_steps * epoch.global_batch
+    return math.isclose(images_per_s * (epoch.train_s - epoch.sampled_s), images, rel_tol=1e-6)
 
 
 def _planned(config: RunConfig, data: DataRecord) -> tuple[EpochPlan, ...] | str:

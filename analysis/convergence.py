@@ -13,8 +13,8 @@ from analysis.stats import Mean, mean_t
 _TEXT, _INT, _REAL, _BOOL = "string", "Int64", "Float64", "boolean"
 ABOUT = (
     "technique", "technique_label", "context", "dataset", "image_size", "model", "pretrained",
-    "data_fraction", "validate_on", "partition", "framework", "target", "scaling", "epochs", "gpus",
-    "batch_per_rank", "accumulation", "global_batch", "changes_images",
+    "data_fraction", "validate_on", "partition", "framework", "target", "deterministic", "scaling",
+    "epochs", "gpus", "batch_per_rank", "accumulation", "global_batch", "changes_images",
 )  # fmt: skip
 #: column of the runs frame -> prefix of its statistics; over completed runs unless said
 MEASURES = ("train_accuracy", "validation_accuracy", "scored_accuracy", "train_loss",
@@ -26,7 +26,7 @@ COLUMNS: dict[str, str] = {
     "technique": _TEXT, "technique_label": _TEXT, "context": _TEXT, "dataset": _TEXT,
     "image_size": _INT, "model": _TEXT, "pretrained": _TEXT, "data_fraction": _REAL,
     "validate_on": _TEXT, "partition": _TEXT, "framework": _TEXT, "target": _TEXT,
-    "scaling": _TEXT, "epochs": _INT, "gpus": _INT, "batch_per_rank": _INT,
+    "deterministic": _BOOL, "scaling": _TEXT, "epochs": _INT, "gpus": _INT, "batch_per_rank": _INT,
     "accumulation": _INT, "global_batch": _INT, "changes_images": _BOOL,
     "global_batch_last": _INT, "n": _INT, "n_diverged": _INT,
     "seeds": _TEXT, "steps": _INT, "steps_why": _TEXT, "chance": _REAL, "oversubscribed": _BOOL,

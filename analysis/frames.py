@@ -11,7 +11,7 @@ from analysis.checks import reason_for
 from analysis.labels import contexts, key, target_text, technique_labels
 from analysis.stats import Mean
 from train.config.plan import RunPlan
-from train.record.run import EpochRecord, RunRecord
+from train.record.run import EpochRecord, RankSteps, RunRecord
 
 #: Random labels: an accuracy there has no meaning, whatever a record says.
 UNLABELLED = "synthetic"
@@ -22,7 +22,8 @@ RUN_COLUMNS: dict[str, str] = {
     "cell_id": _TEXT, "status": _TEXT, "technique": _TEXT, "technique_label": _TEXT,
     "context": _TEXT, "dataset": _TEXT, "image_size": _INT, "model": _TEXT, "pretrained": _TEXT,
     "data_fraction": _REAL, "validate_on": _TEXT, "partition": _TEXT, "framework": _TEXT,
-    "target": _TEXT, "scaling": _TEXT, "gpus": _INT, "batch_per_rank": _INT, "accumulation": _INT,
+    "target": _TEXT, "deterministic": _BOOL, "scaling": _TEXT, "gpus": _INT,
+    "batch_per_rank": _INT, "accumulation": _INT,
     "global_batch": _INT, "global_batch_last": _INT, "epochs": _INT, "planned_epochs": _INT,
     "epochs_run": _INT, "changes_images": _BOOL, "label_smoothing": _REAL, "seed": _INT,
     "steps": _INT, "images": _INT, "train_loss": _REAL, "train_accuracy": _REAL,
@@ -132,7 +133,7 @@ def _run_row(record: RunRecord) -> dict[str, Any]:
     condition = {name: value for name, value in asked.items() if name != "seed"}
     same_name = ("dataset", "image_size", "model", "pretrained", "data_fraction", "validate_on",
                  "partition", "framework", "scaling", "gpus", "batch_per_rank", "accumulation",
-                 "global_batch", "epochs", "seed")  # fmt: skip
+                 "global_batch", "epochs", "seed", "deterministic")  # fmt: skip
     about_world = ("oversubscribed", "device_kind", "device", "cores_per_rank", "nodes",
                    "launcher", "controller", "data_plane", "interface")  # fmt: skip
     about_code = ("git_commit", "git_dirty", "image_digest", "cpu", "gpu", "driver")
@@ -185,6 +186,11 @@ def _learned(record: RunRecord, classes: int) -> dict[str, Any]:
     return row
 
 
+def _exposed_s(rank: RankSteps) -> float:
+    """Communication that a step waits for; where steps were not sampled, nothing overlapped it."""
+    return rank.communication_s.mean if rank.exposed_s is None else rank.exposed_s
+
+
 def _timed(record: RunRecord) -> dict[str, Any]:
     rate = record.throughput.images_per_s if record.throughput else None
     steps = record.steps or ()
@@ -202,9 +208,7 @@ def _timed(record: RunRecord) -> dict[str, Any]:
         "images_per_s_why": (
             None if rate is not None else reason_for(record, "throughput.images_per_s")
         ),
-        "communication_share": (
-            sum(rank.communication_s.mean for rank in steps) / total if total else None
-        ),
+        "communication_share": sum(map(_exposed_s, steps)) / total if total else None,
         "input_share": sum(rank.input_s.mean for rank in steps) / total if total else None,
         "step_shares_why": None if total else no_shares,
     }

@@ -16,9 +16,10 @@ _CONTEXT = {
     "framework": "{}", "scaling": "{} scaling", "epochs": "{} epochs",
     "accumulation": "accumulation {}", "data_fraction": "{:.4g} of the data",
     "partition": "order: {}", "target": "target {}", "validate_on": "validated on {}",
+    "deterministic": "deterministic: {}",
 }  # fmt: skip
 #: What goes without saying, even where other rows differ in it.
-_PLAIN = {"accumulation": 1, "validate_on": "held_out"}
+_PLAIN = {"accumulation": 1, "validate_on": "held_out", "deterministic": True}
 
 
 def key(parts: Mapping[str, Any]) -> str:

@@ -22,7 +22,8 @@ _TEXT, _INT, _REAL, _BOOL = "string", "Int64", "Float64", "boolean"
 COLUMNS: dict[str, str] = {
     "technique": _TEXT, "technique_label": _TEXT, "context": _TEXT, "dataset": _TEXT,
     "image_size": _INT, "model": _TEXT, "pretrained": _TEXT, "data_fraction": _REAL,
-    "partition": _TEXT, "framework": _TEXT, "accumulation": _INT, "scaling": _TEXT,
+    "partition": _TEXT, "framework": _TEXT, "deterministic": _BOOL, "accumulation": _INT,
+    "scaling": _TEXT,
     "device_kind": _TEXT, "device": _TEXT, "cores_per_rank": _INT, "gpus": _INT, "nodes": _TEXT,
     "batch_per_rank": _INT, "global_batch": _INT, "n": _INT, "n_diverged": _INT,
     "images_per_s_mean": _REAL, "images_per_s_sd": _REAL, "images_per_s_half_width": _REAL,
@@ -33,7 +34,7 @@ COLUMNS: dict[str, str] = {
     "input_share": _REAL, "step_shares_why": _TEXT, "oversubscribed": _BOOL, "cells": _TEXT,
 }  # fmt: skip
 _SAME = ("dataset", "image_size", "model", "pretrained", "data_fraction", "partition", "framework",
-         "accumulation", "scaling", "device_kind", "device")  # fmt: skip
+         "deterministic", "accumulation", "scaling", "device_kind", "device")  # fmt: skip
 _ABOUT = ("technique", "technique_label", "context", *_SAME, "cores_per_rank", "gpus",
           "batch_per_rank", "global_batch")  # fmt: skip
 
@@ -166,7 +167,7 @@ def _end_to_end(survivors: pd.DataFrame) -> dict[str, Any]:
 
 
 def _shares(survivors: pd.DataFrame) -> dict[str, Any]:
-    """Mean share of a steady step spent in the all-reduce and waiting for input."""
+    """Mean share of a steady step spent waiting for the all-reduce and for input."""
     row: dict[str, Any] = {
         name: mean_t(values(survivors[name])).mean
         for name in ("communication_share", "input_share")

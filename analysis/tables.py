@@ -169,8 +169,8 @@ def scaling_view(table: pd.DataFrame, runs: pd.DataFrame) -> Table:
                "data, model, device and batch"),
         Column("end to end s", about="all starts of a run, with start-up, compilation, "
                "validation and restarts: mean over completed runs"),
-        Column("all-reduce", about="share of a steady step in the all-reduce, waiting for slower "
-               "ranks included: mean over ranks and runs"),
+        Column("all-reduce", about="share of a steady step that waits for the all-reduce, and so "
+               "for slower ranks, where no computing overlaps it: mean over ranks and runs"),
         Column("input wait", about="share of a steady step waiting for the next batch"),
     )  # fmt: skip
     rows = tuple(_scaling_row(row, notes) for row in plain_rows(table))

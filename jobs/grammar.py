@@ -23,7 +23,7 @@
         set: {base_lr: 0.01, warmup_epochs: 2}
 
 Keys of a cell: dataset, image_size, model, pretrained, technique, gpus (ranks), epochs, seed (0),
-data_fraction (1.0), partition, framework (horovod), and
+data_fraction (1.0), partition, framework (horovod), deterministic (true), and
 - scaling: weak (default) with batch_per_rank, or strong with global_batch, which gpus must divide;
 - accumulation (1): batches that each rank adds up per step, so that global batch = gpus x
   batch_per_rank x accumulation: the gradients of so many times the ranks. In strong scaling give

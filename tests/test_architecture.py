@@ -72,7 +72,7 @@ FLOORS = (
     {"step", "interconnect"},
     {"trainer"},
     {"run"},
-    {"__main__", "schemas", "bench_ghost"},
+    {"__main__", "schemas"},
 )
 
 

@@ -113,11 +113,13 @@ def test_records_from_before_the_latest_fields_pass() -> None:
         del old["config"][name]
     for epoch in old["epochs"]:
         for name in ("lr_mean", "accumulation", "skipped_steps", "gradient_norm", "noise", "trust",
-                     "gain", "suspended_s"):  # fmt: skip
+                     "gain", "suspended_s", "sampled_steps", "sampled_s",
+                     "steps_per_call"):  # fmt: skip
             del epoch[name]
     del old["provenance"]["unused_gpus"]
     for rank in old["steps"]:
-        del rank["update_s"]
+        for name in ("update_s", "sampled", "exposed_s"):
+            del rank[name]
     old["missing"] = {}
     found = RunRecord.model_validate(old)
     assert "lr_mean" not in found.epochs[0].model_fields_set

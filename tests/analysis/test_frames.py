@@ -59,6 +59,11 @@ def test_shares_of_a_step_are_over_all_ranks() -> None:
     assert found["input_share"] == 0.2
 
 
+def test_a_sampled_step_waits_for_what_nothing_overlaps() -> None:
+    sampled = rank_steps(0, 1.0, 0.1, 0.4).model_copy(update={"sampled": 3, "exposed_s": 0.25})
+    assert row(record(config(gpus=1), steps=(sampled,)))["communication_share"] == 0.25
+
+
 def test_one_name_with_two_settings_is_two_labels() -> None:
     runs = runs_frame(
         [

@@ -664,7 +664,7 @@ def test_any_change_of_a_field_is_another_cell() -> None:
         "dataset": "folder:b", "image_size": 64, "model": "resnet_mini", "gpus": 2,
         "scaling": "strong", "batch_per_rank": 31, "epochs": 13, "seed": 1, "data_fraction": 0.5,
         "partition": "whole", "accumulation": 2, "framework": "mirrored",
-        "validate_on": "train_part", "target": {"train_accuracy": 0.5},
+        "validate_on": "train_part", "target": {"train_accuracy": 0.5}, "deterministic": False,
         "technique": {
             "name": "other", "normalisation": "batch_norm", "bn_momentum": 0.8,
             "initialisation": "he", "standardise": True, "label_smoothing": 0.1, "noise_batch": 8,

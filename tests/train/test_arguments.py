@@ -6,7 +6,7 @@ import argparse
 
 import pytest
 
-from train import bench_ghost
+from tests.bench import ghost as bench_ghost
 from train.arguments import positive
 from train.interconnect import simulate
 

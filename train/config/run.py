@@ -100,6 +100,8 @@ class RunConfig(Frozen):
     # looking at these, a tenth of the training images, which is then left out of training
     validate_on: Literal["held_out", "train_part"] = "held_out"
     target: Target | None = None
+    # TensorFlow's deterministic operations: two runs are equal bit for bit, at the price of time
+    deterministic: bool = True
 
     @field_validator("dataset")
     @classmethod

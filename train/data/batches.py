@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -21,57 +23,74 @@ Batch = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
 ESTIMATED_FROM = 20_000
 
 
-def epoch_batches(
-    config: RunConfig, data: Dataset, used: Indices, plan: EpochPlan, rank: int, size: int
-) -> Iterator[list[Batch]]:
-    """For each step of the epoch its ``plan.accumulation`` batches, each
-    ``config.batch_per_rank`` images.
+@dataclass(frozen=True)
+class Batches:
+    """What one call of the step gets: for each of its steps one batch, or several accumulated ones,
+    or one for each replica of the process."""
+
+    images: npt.NDArray[np.uint8]  # [steps, batches, b, H, W, C]
+    labels: npt.NDArray[np.int64]  # [steps, batches, b]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def of_step(self, step: int) -> list[Batch]:
+        return list(zip(self.images[step], self.labels[step], strict=True))
+
+    def after(self, steps: int) -> Batches:
+        return Batches(self.images[steps:], self.labels[steps:])
+
+
+def process_batches(
+    config: RunConfig, data: Dataset, used: Indices, plan: EpochPlan, process: int, processes: int,
+    replicas: int = 1, calls: Sequence[int] | None = None,
+) -> Iterator[Batches]:  # fmt: skip
+    """The batches of an epoch, each ``config.batch_per_rank`` images: ``plan.accumulation`` a step,
+    for each rank that the process stands for.
 
     Of a partition, k ranks that accumulate p batches see the images of k x p ranks: rank r's
     batches are those of ranks r p .. r p + p - 1. With ``independent`` they do not: each rank has
     one permutation of its own, of which p batches are disjoint, as those of p ranks are not.
+
+    Args:
+        calls: the steps of each call, all of the epoch's together; one each where not given. While
+            the batches of one are used, those of the next are gathered.
     """
+    ranks = range(process * replicas, (process + 1) * replicas)
+    parts = [_rows(config, used, plan, rank, processes * replicas) for rank in ranks]
+    rows = np.concatenate(parts, axis=1)  # [steps, batches, b]
+
+    def gather(first: int, steps: int) -> Batches:
+        own = rows[first : first + steps]
+        flat = own.reshape(-1)
+        images = data.train_x[flat]
+        how = config.technique.augmentation
+        if isinstance(how, CropFlip):
+            images = augment(images, flat, plan.number, config.seed, how)
+        return Batches(
+            images.reshape(*own.shape, *images.shape[1:]), data.train_y[flat].reshape(own.shape)
+        )
+
+    calls = [1] * plan.steps if calls is None else calls
+    firsts = [0, *accumulate(calls)]
+    assert firsts[-1] == plan.steps, (calls, plan.steps)
+    with ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(gather, 0, calls[0])
+        for first, steps in zip(firsts[1:-1], calls[1:], strict=True):
+            batches, coming = coming.result(), pool.submit(gather, first, steps)
+            yield batches
+        yield coming.result()
+
+
+def _rows(config: RunConfig, used: Indices, plan: EpochPlan, rank: int, size: int) -> Indices:
+    """Training images of one rank's batches, [steps, accumulated batches, b]."""
     own = rank_batches(
         config.partition, len(used), config.seed, plan.number, rank, size,
         config.batch_per_rank * plan.accumulation,
     )  # fmt: skip
     own = own[: plan.steps]  # an adapted run may end within its last epoch
     assert len(own) == plan.steps, (len(own), plan.steps)
-    parts = own.reshape(plan.steps * plan.accumulation, config.batch_per_rank)
-
-    def gather(part: int) -> Batch:
-        rows = used[parts[part]]
-        images = data.train_x[rows]
-        how = config.technique.augmentation
-        if isinstance(how, CropFlip):
-            images = augment(images, rows, plan.number, config.seed, how)
-        return images, data.train_y[rows]
-
-    with ThreadPoolExecutor(1) as ahead:
-        coming = ahead.submit(gather, 0)
-        for step in range(plan.steps):
-            batches = []
-            for part in range(step * plan.accumulation, (step + 1) * plan.accumulation):
-                batches.append(coming.result())
-                if part + 1 < len(parts):
-                    coming = ahead.submit(gather, part + 1)
-            yield batches
-
-
-def process_batches(
-    config: RunConfig,
-    data: Dataset,
-    used: Indices,
-    plan: EpochPlan,
-    rank: int,
-    size: int,
-    replicas: int,
-) -> Iterator[list[Batch]]:
-    """For each step the batches of all ranks that one of ``size`` processes stands for, in turn."""
-    ranks = range(rank * replicas, (rank + 1) * replicas)
-    parts = (epoch_batches(config, data, used, plan, r, size * replicas) for r in ranks)
-    for own in zip(*parts, strict=True):
-        yield [batch for batches in own for batch in batches]
+    return used[own].reshape(plan.steps, plan.accumulation, config.batch_per_rank)
 
 
 def estimation_batches(

@@ -61,6 +61,8 @@ def start(config: RunConfig, launch: Launch, patience_s: float = PATIENCE_S) -> 
     pin(cores)
     choose_transport(launch, os.environ, patience_s, EXCHANGE_S)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    # which groups are in one buffer, a matter of time, decides in which order a ring adds up
+    os.environ.setdefault("HOROVOD_DISABLE_GROUP_FUSION", "1")
     if config.technique.precision == "mixed_bfloat16":
         # virtual machines list AMX units that end a process with SIGILL at the first use
         os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
@@ -69,7 +71,8 @@ def start(config: RunConfig, launch: Launch, patience_s: float = PATIENCE_S) -> 
 
     tf.config.threading.set_intra_op_parallelism_threads(len(cores))
     tf.config.threading.set_inter_op_parallelism_threads(len(cores))
-    tf.config.experimental.enable_op_determinism()
+    if config.deterministic:
+        tf.config.experimental.enable_op_determinism()
 
     import horovod.tensorflow as hvd  # noqa: PLC0415
 

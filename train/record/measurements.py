@@ -89,6 +89,10 @@ class EpochRecord(Frozen):
     gain: float | None = None  # AdaScale's, mean over the epoch's steps
     # stopped, frozen or asleep: the rank that was so for the longest; left out of the seconds above
     suspended_s: float | None = Field(None, ge=0)
+    # steps that were taken in parts, to measure them; left out of the throughput
+    sampled_steps: int = Field(0, ge=0)
+    sampled_s: float = Field(0.0, ge=0)  # of train_s
+    steps_per_call: int = Field(1, ge=1)  # of the other steps
 
 
 class RankSteps(Frozen):
@@ -96,9 +100,17 @@ class RankSteps(Frozen):
 
     The first epoch of a start is left out; where it is the only one, its first step.
 
-    ``step_s`` = ``input_s`` (waiting for the batch) + ``compute_s`` (forward, backward, update,
-    calling the step) + ``communication_s`` (the grouped all-reduce, with the waiting for slower
-    ranks in it; 0 in a world of one, which has none).
+    One step of each epoch is ``sampled``: its parts are taken one after the other, and
+    ``compute_s`` (forward, backward, update), its part ``update_s``, and ``communication_s`` (the
+    all-reduce alone, with the waiting for slower ranks in it; 0 in a world of one, which has none)
+    are of these steps. ``step_s`` and its part ``input_s`` (waiting for the batch) are of all
+    others, in which communication overlaps the backward pass; those that were taken in one call
+    have equal shares of it. ``exposed_s`` = median of ``step_s`` - ``input_s`` less the median of
+    ``compute_s``, at least 0: communication that overlapped nothing. 1 - ``exposed_s`` /
+    ``communication_s`` is the overlap.
+
+    In records without ``sampled`` every step was taken in parts, and ``step_s`` = ``input_s`` +
+    ``compute_s`` + ``communication_s``.
     """
 
     rank: int = Field(ge=0)
@@ -107,6 +119,8 @@ class RankSteps(Frozen):
     compute_s: Spread
     communication_s: Spread
     update_s: Spread | None = None  # of compute_s, the optimizer's part
+    sampled: int | None = Field(None, ge=1)  # steps
+    exposed_s: float | None = Field(None, ge=0)
 
 
 class ThroughputSample(Frozen):

@@ -19,8 +19,8 @@ from train.models.standardise import channel_statistics
 from train.models.whitening import whiten_first_layer
 from train.optimizers import build_optimizer, optimizer_variables
 from train.step.adascale import AdaScale
+from train.step.one_graph import OneGraphStep
 from train.step.tf_distribute import DistributedStep, EvaluationModel, ReplicaSeed, local_state
-from train.step.train_step import TrainStep
 from train.trainer.parts import Parts
 
 
@@ -48,7 +48,7 @@ def build_parts(config: RunConfig, data: Dataset, runtime: Runtime) -> Parts:
     model = build(seed)
     optimizer = build_optimizer(technique.optimizer, model.trainable_variables)
     scaled = technique.lr_scaling == "adascale"
-    step = TrainStep(
+    step = OneGraphStep(
         model, optimizer, technique, seed, size=runtime.size,
         adascale=AdaScale(config.batch_per_rank, config.global_batch, technique.base_batch)
         if scaled

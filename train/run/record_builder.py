@@ -171,7 +171,8 @@ def _reasons(config: RunConfig, world: World, *, labelled: bool, diverged: bool)
         **known_reasons(world, labelled=labelled),
         **technique_reasons(config, labelled=labelled),
         **CLASS_REASONS,
-        "steps": "no step after the first one of a start, which is no steady state",
+        "steps": "after the first step of a start there was no step that was taken in parts, or "
+        "no other",
         "throughput.images_per_s": "no epoch after the first one of a start",
         "epochs.train_loss": text,
         "epochs.validation_loss": text,

@@ -55,18 +55,27 @@ class AdaScale:
         self._samples = 0
         self._trace = self._gradient_sq = 0.0
 
-    def gain(self, small_sq: float, big_sq: float) -> float:
-        """Gain of the step with these norms, from the steps before it; then takes it in.
+    @property
+    def next_gain(self) -> float:
+        """Of the next step, from those before it."""
+        if not self._samples:
+            return 1.0
+        return gain_ratio(self._trace, self._gradient_sq, self._base, self._big)
 
-        small_sq: mean squared norm of the step's gradients of ``small`` images; big_sq: squared
-        norm of their mean. A step that is not finite is not taken in.
+    def take_in(self, small_sq: float, big_sq: float) -> None:
+        """What a step showed, unless it is not finite.
+
+        small_sq: mean squared norm of its gradients of ``small`` images; big_sq: squared norm of
+        their mean.
         """
-        gain = 1.0
-        if self._samples:
-            gain = gain_ratio(self._trace, self._gradient_sq, self._base, self._big)
-        if self._small < self._big and math.isfinite(small_sq) and math.isfinite(big_sq):
-            self._take_in(small_sq, big_sq)
-        return gain
+        if self._small >= self._big or not (math.isfinite(small_sq) and math.isfinite(big_sq)):
+            return
+        trace, gradient_sq = estimate(small_sq, big_sq, self._small, self._big)
+        self._samples += 1
+        # 1 / samples makes a plain mean; it ends where the moving average would forget faster
+        share = max(1 / self._samples, min(1.0, self._big / self._small / 1000))
+        self._trace += share * (max(float(trace), 0.0) - self._trace)
+        self._gradient_sq += share * (max(float(gradient_sq), 0.0) - self._gradient_sq)
 
     def state(self) -> tuple[float, ...]:
         """What ``restore`` needs to go on as if never stopped: three numbers."""
@@ -79,11 +88,3 @@ class AdaScale:
         """
         samples, self._trace, self._gradient_sq = state
         self._samples = int(samples)
-
-    def _take_in(self, small_sq: float, big_sq: float) -> None:
-        trace, gradient_sq = estimate(small_sq, big_sq, self._small, self._big)
-        self._samples += 1
-        # 1 / samples makes a plain mean; it ends where the moving average would forget faster
-        share = max(1 / self._samples, min(1.0, self._big / self._small / 1000))
-        self._trace += share * (max(float(trace), 0.0) - self._trace)
-        self._gradient_sq += share * (max(float(gradient_sq), 0.0) - self._gradient_sq)

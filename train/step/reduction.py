@@ -26,6 +26,10 @@ import tensorflow as tf
 from train.config.technique import Technique
 from train.step.adasum import collect, hand_back, over_ranks
 
+#: Gradients of at least so many bytes travel by themselves. Each message costs a negotiation; a
+#: group waits for its last member, which may well be computed last.
+ALONE_BYTES = 1 << 16
+
 
 class Reduced(NamedTuple):
     """What clipping and the optimizer get, and what the noise scale needs; equal on all ranks."""
@@ -54,13 +58,47 @@ def build_reducer(technique: Technique, size: int) -> Reducer:
         return partial(_fp16, size=size)
     if technique.compression == "bf16":
         return partial(_bf16, size=size)
-    return _mean
+    return _mean if why_no_overlap(technique) else _mean_by_groups
+
+
+def why_no_overlap(technique: Technique) -> str | None:
+    """Why gradients wait for the last one of them before any is sent; None where they do not."""
+    if technique.reduction == "adasum":
+        return "Adasum takes dot products of all gradients at once"
+    if technique.compression != "none":
+        return f"{technique.compression} compression sends all gradients at once"
+    if technique.normalisation == "sync_batch_norm":
+        return "synchronised batch norm's own all-reduces would wait behind those of gradients"
+    return None
 
 
 def _mean(gradients: list[tf.Tensor], square: tf.Tensor) -> Reduced:
     """One group, so one negotiation: the scalar costs no round of its own."""
-    *mean, small = hvd.grouped_allreduce([*gradients, square], op=hvd.Average)
+    *mean, small = _grouped([*gradients, square], 0)
     return Reduced(mean, small)
+
+
+def _mean_by_groups(gradients: list[tf.Tensor], square: tf.Tensor) -> Reduced:
+    """Large gradients travel as soon as each is there, those of the last layers first, as the
+    backward pass goes, and overlap the rest of it; all others go together at its end."""
+    mean = list(gradients)
+    small = [n for n, g in enumerate(gradients) if 4 * g.shape.num_elements() < ALONE_BYTES]
+    for number in reversed(range(len(gradients))):
+        if number not in small:
+            (mean[number],) = _grouped([gradients[number]], number)
+    *together, own = _grouped([*(gradients[n] for n in small), square], len(gradients))
+    for number, one in zip(small, together, strict=True):
+        mean[number] = one
+    return Reduced(mean, own)
+
+
+def _grouped(tensors: list[tf.Tensor], number: int) -> list[tf.Tensor]:
+    """By a name of its own: the same on all ranks, wherever in a graph it stands."""
+    return list(
+        hvd.grouped_allreduce(
+            tensors, op=hvd.Average, name=f"gradients_{number}", ignore_name_scope=True
+        )
+    )
 
 
 def _fp16(gradients: list[tf.Tensor], square: tf.Tensor, size: int) -> Reduced:

@@ -19,7 +19,9 @@ from train.config.technique import Technique
 from train.data.batches import Batch
 from train.distributed.communicator import UnequalRanks
 from train.models.layers import StepSeed, graph
-from train.step.train_step import TrainStep, first_elements, squared_norm
+from train.step.backward import Backward, squared_norm
+from train.step.one_graph import OneGraphStep
+from train.step.train_step import first_elements
 
 _MEAN = tf.distribute.ReduceOp.MEAN
 
@@ -44,7 +46,7 @@ class ReplicaSeed(StepSeed):
             copy.assign([stream, 0])
 
 
-class DistributedStep(TrainStep):
+class DistributedStep(OneGraphStep):
     """Callable: one optimizer step on the batches of this process' replicas, one of each."""
 
     def __init__(
@@ -59,25 +61,27 @@ class DistributedStep(TrainStep):
         super().__init__(model, optimizer, technique, seed, size=strategy.num_replicas_in_sync)
         self.strategy = strategy
         self.replicas = len(strategy.extended.worker_devices)  # of this process
+        self._replicas_graph = graph(self._on_replicas)
 
-    def _gradients(self, batches: Sequence[Batch], step: int) -> tuple[list[Any], Any, float, int]:
-        """As the parent's, but gradients and their squared norm are one of each replica.
+    def _gradients(self, batches: Sequence[Batch], step: int) -> Backward:
+        """As the parent's, but every tensor is one of each replica.
 
         Raises:
             ValueError: not one batch for each replica.
         """
         if len(batches) != self.replicas:
             raise ValueError(f"found {len(batches)} batches for {self.replicas} replicas")
-        sigma = self._sigma(batches)
+        sigma = self._sigma(sum(len(labels) for _, labels in batches))
         images, labels = (self._spread(parts) for parts in zip(*batches, strict=True))
-        gradients, square, loss, correct = self._on_replicas(
-            images, labels, tf.constant(step, tf.int32), tf.constant(sigma), noisy=sigma > 0
+        found = self._replicas_graph(
+            images, labels, tf.constant(step, tf.int64), tf.constant(sigma), noisy=sigma > 0
         )
-        for own in self._local_results(square):
+        for own in self._local_results(found.square):
             float(own)  # made of all gradients: they are there when it is
-        losses = [float(own) for own in self._local_results(loss)]
-        hits = sum(int(own) for own in self._local_results(correct))
-        return gradients, square, float(np.mean(losses)), hits
+        return found
+
+    def _placed(self, values: npt.NDArray[Any]) -> Any:
+        return self._spread([np.ascontiguousarray(values[:, own]) for own in range(self.replicas)])
 
     def _spread(self, parts: Sequence[npt.NDArray[Any]]) -> Any:
         """One array for each replica of this process, in their order."""
@@ -86,16 +90,24 @@ class DistributedStep(TrainStep):
             lambda _: tf.constant(next(own))
         )
 
-    @graph
     def _on_replicas(
         self, images: Any, labels: Any, number: tf.Tensor, sigma: tf.Tensor, noisy: bool
     ) -> Any:
-        def on_one(images: tf.Tensor, labels: tf.Tensor) -> tuple[Any, ...]:
+        def on_one(images: tf.Tensor, labels: tf.Tensor) -> Backward:
             return self._local(images, labels, number, sigma, noisy=noisy)
 
         return self.strategy.run(on_one, args=(images, labels))
 
-    @graph
+    def _of_one(
+        self, images: Any, labels: Any, step: tf.Tensor, number: tf.Tensor, sigma: tf.Tensor | None
+    ) -> Any:
+        of_one = super()._of_one
+
+        def on_one(images: tf.Tensor, labels: tf.Tensor) -> Backward:
+            return of_one(images, labels, step, number, sigma)
+
+        return self.strategy.run(on_one, args=(images, labels))
+
     def _reduce(self, gradients: list[Any], square: Any) -> tuple[list[Any], tf.Tensor, tf.Tensor]:
         def on_one(gradients: list[tf.Tensor], square: tf.Tensor) -> tuple[Any, ...]:
             # the strategy looks for the device of each, which an argument of a graph has not
@@ -106,7 +118,6 @@ class DistributedStep(TrainStep):
         mean, small, big = self.strategy.run(on_one, args=(gradients, square))
         return mean, self._local_results(small)[0], self._local_results(big)[0]
 
-    @graph
     def _update(self, gradients: list[Any], rate: tf.Tensor, correction: tf.Tensor) -> tf.Tensor:
         # outside of the replicas, where a mirrored variable may be written without an aggregation
         self.optimizer.learning_rate.assign(rate)

@@ -12,7 +12,7 @@ from train.config.plan import EpochPlan
 from train.config.run import RunConfig
 from train.record.run import EpochRecord, NoiseScale, RunError, TrustRatios
 from train.step.noise_scale import epoch_noise, same_data_alarm, why_not_measured
-from train.step.train_step import StepResult
+from train.step.result import StepResult
 from train.trainer.divergence import not_finite, overflows
 from train.trainer.evaluate import Evaluation
 from train.trainer.step_times import StepRow, Stretch
@@ -109,6 +109,8 @@ class Measured:
     checked: Evaluation | None  # None where the epoch was broken off
     trained: Stretch
     evaluated: Stretch
+    sampled_s: float = 0.0  # of the step that was taken in parts
+    steps_per_call: int = 1
 
 
 def epoch_record(
@@ -147,6 +149,9 @@ def epoch_record(
         trust=tally.trust(),
         gain=tally.gain() if config.technique.lr_scaling == "adascale" else None,
         suspended_s=measured.trained.suspended_s + measured.evaluated.suspended_s,
+        sampled_steps=int(measured.sampled_s > 0),
+        sampled_s=measured.sampled_s,
+        steps_per_call=measured.steps_per_call,
     )
 
 

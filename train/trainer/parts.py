@@ -17,8 +17,8 @@ from train.record.run import (
     RunError,
     TargetOutcome,
 )
+from train.step.one_graph import OneGraphStep
 from train.step.tf_distribute import EvaluationModel
-from train.step.train_step import TrainStep
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Parts:
     plan: RunPlan
     used: Indices  # training images of this cell
     model: tf.keras.Model  # that is evaluated
-    step: TrainStep
+    step: OneGraphStep
     state: list[Any]  # all that a checkpoint holds
     evaluation: EvaluationModel | None = None  # None: the model that is trained is evaluated
 

@@ -16,8 +16,10 @@ import numpy.typing as npt
 from train.record.atomic import append_line, write_atomically
 from train.record.run import EpochRecord, RankSteps, Spread, Throughput, ThroughputSample
 
+Array = npt.NDArray[np.float64]
 
-def spread(samples: Sequence[float]) -> Spread:
+
+def spread(samples: Sequence[float] | Array) -> Spread:
     """Summary of at least one sample."""
     values = np.asarray(samples, np.float64)
     p05, median, p95 = np.percentile(values, [5, 50, 95])
@@ -58,9 +60,10 @@ def throughput(epochs: Sequence[EpochRecord]) -> Throughput:
     """Images really processed over the training seconds they took, all ranks together."""
     steady = steady_epochs(epochs)
     samples = tuple(
-        ThroughputSample(epoch=epoch.epoch, images_per_s=epoch.images / epoch.train_s)
+        ThroughputSample(epoch=epoch.epoch, images_per_s=images / seconds)
         for epoch in steady
-        if epoch.train_s > 0
+        if (images := epoch.images - epoch.sampled_steps * epoch.global_batch) > 0
+        and (seconds := epoch.train_s - epoch.sampled_s) > 0
     )
     kept = {sample.epoch for sample in samples}
     median = float(np.median([s.images_per_s for s in samples])) if samples else None
@@ -71,17 +74,14 @@ def throughput(epochs: Sequence[EpochRecord]) -> Throughput:
     )
 
 
-Array = npt.NDArray[np.float64]
-
-
 class StepRow(NamedTuple):
     """One step on this rank, as applied; seconds."""
 
     epoch: int  # from 0
-    input_s: float  # waiting for the batches
-    call_s: float  # the whole step after that
-    communication_s: float  # of call_s
-    update_s: float  # of call_s
+    input_s: float  # waiting for the batches; steps of one call have an equal share of it
+    call_s: float  # the whole step after that; likewise
+    communication_s: float | None  # of call_s; None where the step was not taken in parts
+    update_s: float | None  # of call_s
     rate: float
     global_batch: int
     loss: float
@@ -90,6 +90,11 @@ class StepRow(NamedTuple):
     gain: float
     skipped: bool
     suspended: bool = False  # its times count for nothing
+
+    @property
+    def sampled(self) -> bool:
+        """Whether it was taken in parts."""
+        return self.communication_s is not None
 
 
 class StepClock:
@@ -103,6 +108,8 @@ class StepClock:
 
     def last_epoch(self) -> list[StepRow]:
         """The steps of the epoch that was trained last, without going through all before."""
+        if not self.rows:
+            return []
         own = list(takewhile(lambda row: row.epoch == self.rows[-1].epoch, reversed(self.rows)))
         return own[::-1]
 
@@ -116,18 +123,41 @@ class StepClock:
         return [row for row in later or self.rows[1:] if not row.suspended]
 
 
-def rank_steps(rank: int, rows: Sequence[StepRow]) -> RankSteps:
-    """rows: at least one."""
-    times = [(r.input_s, r.call_s, r.communication_s, r.update_s) for r in rows]
-    waiting, call, communication, update = np.asarray(times, np.float64).T
+def rank_steps(rank: int, rows: Sequence[StepRow]) -> RankSteps | None:
+    """None where no row is of a step that was taken in parts, or none of another."""
+    sampled = [row for row in rows if row.sampled]
+    usual = [row for row in rows if not row.sampled]
+    if not sampled or not usual:
+        return None
+    parts = [(row.call_s, row.communication_s, row.update_s) for row in sampled]
+    call, communication, update = np.asarray(parts, np.float64).T
+    waited, called = np.asarray([(row.input_s, row.call_s) for row in usual], np.float64).T
+    # clocks of its parts are read at different moments
+    compute = np.maximum(call - communication, 0)
+    exposed = float(np.median(called) - np.median(compute))
     return RankSteps(
         rank=rank,
-        step_s=spread(waiting + call),
-        input_s=spread(waiting),
-        compute_s=spread(np.maximum(call - communication, 0)),
+        step_s=spread(waited + called),
+        input_s=spread(waited),
+        compute_s=spread(compute),
         communication_s=spread(communication),
         update_s=spread(update),
+        sampled=len(sampled),
+        exposed_s=max(exposed, 0.0),
     )
+
+
+#: What one call of the step is to last, seconds: long against the calling, short against a hang.
+CALL_S = 0.25
+MOST_PER_CALL = 64
+
+
+def steps_per_call(rows: Sequence[StepRow]) -> int:
+    """How many steps like those of ``rows`` one call is to take; 1 where nothing is known."""
+    times = [row.call_s for row in rows if not (row.sampled or row.suspended)]
+    if not times:
+        return 1
+    return int(min(max(CALL_S / max(float(np.median(times)), 1e-6), 1), MOST_PER_CALL))
 
 
 def append_steps(rows: Sequence[StepRow], file: Path) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from train.config.plan import EpochPlan
 from train.config.run import RunConfig
-from train.data.batches import process_batches
 from train.data.dataset import Dataset
 from train.distributed.awake import Awake
 from train.distributed.communicator import Ranks
@@ -30,17 +29,17 @@ from train.trainer.batch_statistics import settle_statistics
 from train.trainer.budget import Budget, Stop
 from train.trainer.classification import classification
 from train.trainer.divergence import divergence
-from train.trainer.epoch import EpochAccumulator, Measured, alarm_of, epoch_record, fatal, step_row
+from train.trainer.epoch import Measured, alarm_of, epoch_record
 from train.trainer.evaluate import Evaluation, Evaluator
 from train.trainer.parts import Parts, Trained
 from train.trainer.step_times import (
-    StepClock,
     Stretch,
     append_steps,
     common,
     keep_steps,
     rank_steps,
 )
+from train.trainer.stepper import Stepper
 from train.trainer.target import Decision, decide, outcome
 
 Beat = Callable[[str], None]
@@ -60,7 +59,6 @@ class Trainer:
     budget: Budget = field(default_factory=Budget)
     awake: Awake = field(default_factory=Awake)
     image: str | None = None  # sha256 of the container image, if any
-    clock: StepClock = field(default_factory=StepClock)
 
     def __post_init__(self) -> None:
         rank, size = self.runtime.rank, self.runtime.size
@@ -68,9 +66,11 @@ class Trainer:
         self.model, self.step = self.parts.model, self.parts.step
         self.plans = self.parts.plan.epochs
         self.evaluate = Evaluator(self.model, self.data, rank, size, self.beat)
-        self.position = 0.0  # of the schedule's clock: the step, or what AdaScale made of it
-        self.skipped_in_a_row = 0  # steps, up to the last one
+        self.stepper = Stepper(
+            self.config, self.runtime, self.data, self.parts, self.beat, self.awake
+        )
         self.checked: Evaluation | None = None  # the last evaluation
+        self.named_s = 0.0  # suspended seconds that the epochs so far name
         self.steps_file = rank_file(self.out, rank, "steps.jsonl")
         self.alarms: list[str] = []
 
@@ -85,7 +85,8 @@ class Trainer:
         epochs = self._start(resume=resume)
         resumed_from = len(epochs)
         error: RunError | None = None
-        counters, before_s = read_counters(), self.awake.suspended_s()
+        counters = read_counters()
+        before_s = self.named_s = self.awake.suspended_s()
         longest_s = 0.0
         goes_on = self._goes_on(epochs)
         while goes_on:
@@ -157,8 +158,8 @@ class Trainer:
         epochs = list(progress.epochs) if progress else []
         if progress:
             self.step.resume_at(progress.last_rate)
-            self.position = progress.position
-            self.skipped_in_a_row = progress.skipped_in_a_row
+            self.stepper.position = progress.position
+            self.stepper.skipped_in_a_row = progress.skipped_in_a_row
             self.alarms = list(progress.alarms)
             if progress.image != self.image:
                 self.alarms.append(
@@ -175,33 +176,9 @@ class Trainer:
 
     def _epoch(self, plan: EpochPlan) -> tuple[EpochRecord, RunError | None]:
         """Collective."""
-        tally = EpochAccumulator()
-        error = None
         self.ranks.barrier()
         ended = self._stretch()
-        asked, suspended_s = time.perf_counter(), self.awake.suspended_s()
-        batches = process_batches(
-            self.config, self.data, self.parts.used, plan, self.runtime.rank, self.runtime.size,
-            self.runtime.replicas,
-        )  # fmt: skip
-        for index, step_batches in enumerate(batches):
-            got = time.perf_counter()
-            phase = f"training step {index + 1} of {plan.steps}, epoch {plan.number + 1}"
-            self.beat(phase)
-            self.step.beat = self._within(phase)
-            rate = self.parts.plan.rate(self.position)
-            result = self.step(step_batches, rate, plan.first_step + index)
-            self.skipped_in_a_row = self.skipped_in_a_row + 1 if result.skipped else 0
-            if result.applied:
-                self.position += result.gain
-            tally.add(result)
-            call_s, before_s = time.perf_counter() - got, suspended_s
-            suspended_s = self.awake.suspended_s()
-            row = step_row(plan, got - asked, call_s, result, suspended=suspended_s > before_s)
-            self.clock.add(row)
-            if error := fatal(plan, index + 1, result, self.skipped_in_a_row):
-                break
-            asked = time.perf_counter()
+        tally, error = self.stepper.epoch(plan)
         self.ranks.barrier()
         trained = ended()
         sums = self.ranks.summed(tally.sums())
@@ -214,19 +191,26 @@ class Trainer:
             self.runtime, settling,
         )  # fmt: skip
         self.checked = self.evaluate() if error is None else None
+        if not self.config.deterministic:  # sums in no fixed order must not part the ranks
+            self.ranks.common_hash(self.model.variables)
         mine = trained, ended()
         trained, evaluated = map(common, mine, zip(*self.ranks.allgather(mine), strict=True))
-        measured = Measured(self.attempt, sums, self.checked, trained, evaluated)
+        measured = Measured(
+            self.attempt, sums, self.checked, trained, evaluated, self.stepper.sampled_s,
+            self.stepper.per_call,
+        )  # fmt: skip
         labelled = self.data.labelled
         return epoch_record(self.config, plan, tally, measured, labelled=labelled), error
 
     def _stretch(self) -> Callable[[], Stretch]:
-        """From now to the call of what it returns."""
-        began, suspended_s = self.awake.read()
+        """From now to the call of what it returns; a suspension since the last one, which may
+        have met the checkpoint between them, is named here, too."""
+        began = self.awake.now()
 
         def ended() -> Stretch:
-            now, since_s = self.awake.read()
-            return Stretch(now - began, since_s - suspended_s)
+            now, suspended_s = self.awake.read()
+            before_s, self.named_s = self.named_s, suspended_s
+            return Stretch(now - began, suspended_s - before_s)
 
         return ended
 
@@ -249,15 +233,15 @@ class Trainer:
     def _save(self, epochs: list[EpochRecord], *, whole: bool) -> None:
         """Every rank: its steps. Rank 0: checkpoint first, progress line second, so that a line is
         never ahead of it."""
-        append_steps(self.clock.last_epoch(), self.steps_file)
+        append_steps(self.stepper.clock.last_epoch(), self.steps_file)
         if self.runtime.rank != 0:
             return
         self.beat(f"writing the checkpoint of epoch {len(epochs)}")
         if whole:
             adascale = self.step.adascale
             progress = checkpoint.Progress(
-                tuple(epochs), self.step.last_rate, self.position,
-                adascale.state() if adascale else None, self.skipped_in_a_row,
+                tuple(epochs), self.step.last_rate, self.stepper.position,
+                adascale.state() if adascale else None, self.stepper.skipped_in_a_row,
                 tuple(self.alarms), self.image,
             )  # fmt: skip
             file = self.out / CHECKPOINT_NAME
@@ -265,8 +249,8 @@ class Trainer:
         append_line(self.out / EPOCHS_NAME, epochs[-1].model_dump_json())
 
     def _gathered_steps(self) -> tuple[RankSteps, ...] | None:
-        rows = self.clock.steady()
-        mine = rank_steps(self.runtime.rank, rows) if rows else None
+        rows = self.stepper.clock.steady()
+        mine = rank_steps(self.runtime.rank, rows)
         found = self.ranks.allgather(mine)
         known = tuple(steps for steps in found if steps is not None)
         return known if len(known) == len(found) else None

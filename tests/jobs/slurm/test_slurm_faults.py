@@ -89,8 +89,8 @@ def test_a_suspended_job_goes_on(sweeping: Sweeping) -> None:
     row("job suspended for 40 s, then resumed (stall limit 20 s)", sweeping, began)
     record = sweeping.record()
     assert (code, statuses(record)) == (0, ["completed"]), out + sweeping.said()
-    (suspended_s,) = (epoch.suspended_s for epoch in record.epochs if epoch.suspended_s)
-    assert 35 < suspended_s < 60
+    # a very busy machine may look suspended for some seconds in another epoch
+    assert 35 < sum(epoch.suspended_s for epoch in record.epochs) < 60
     assert max(epoch.train_s for epoch in record.epochs) < 35
 
 

@@ -25,13 +25,14 @@ def numbered() -> Dataset:
 
 def steps(epoch: int = 0, **changes: object):
     """Of every rank: images of each of its batches, [step][batch]."""
-    from train.data.batches import epoch_batches
+    from train.data.batches import process_batches
 
     of = config(**changes)
     plan = RunPlan(of, N).epochs[epoch]
     used = np.arange(N)
     return [
-        list(epoch_batches(of, numbered(), used, plan, rank, of.gpus)) for rank in range(of.gpus)
+        [call.of_step(0) for call in process_batches(of, numbered(), used, plan, rank, of.gpus)]
+        for rank in range(of.gpus)
     ]
 
 
@@ -89,6 +90,22 @@ def test_images_change_only_where_the_technique_says_so_and_as_the_epoch_does() 
     assert not np.array_equal(plain[0][0][0], changed[0][0][0])
     again = steps(gpus=2, batch_per_rank=25, technique=how)
     assert np.array_equal(changed[0][0][0][:25], again[0][0][0][0])  # not a matter of the cut
+
+
+def test_calls_of_several_steps_hold_the_same_batches_for_each_process() -> None:
+    from train.data.batches import process_batches
+
+    of = config(gpus=4, batch_per_rank=5)
+    plan = RunPlan(of, N).epochs[0]
+    single = steps(gpus=4, batch_per_rank=5)
+    made = (of, numbered(), np.arange(N), plan, 1, 2, 2)
+    first, last = process_batches(*made, [plan.steps - 1, 1])
+    assert first.images.shape == (plan.steps - 1, 2, 5, 8, 8, 3) and len(last) == 1
+    found = [*(first.of_step(n) for n in range(len(first))), last.of_step(0)]
+    for number, own in enumerate(found):
+        for batch, rank in zip(own, (2, 3), strict=True):
+            assert np.array_equal(batch[0], single[rank][number][0][0])
+    assert np.array_equal(first.after(2).labels, first.labels[2:])
 
 
 def test_statistics_are_estimated_from_images_as_they_are_each_rank_its_share() -> None:

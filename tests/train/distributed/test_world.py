@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
-from jobs.launch import core_groups
+from jobs.launch import clean_environment, core_groups
+from tests.sweeps import ROOT
 from train.distributed.launch import Launch, read_launch
 from train.distributed.world import EXCHANGE_S, check_size, choose_transport, share_cores
 from train.errors import ConfigError, WorldError
@@ -82,3 +87,24 @@ def test_gloo_ends_no_exchange_that_a_suspended_job_is_in_the_middle_of() -> Non
         environment = dict(given)
         choose_transport(step(4), environment, exchange_s=EXCHANGE_S)
         assert environment["HOROVOD_GLOO_TIMEOUT_SECONDS"] == told
+
+
+@pytest.mark.tf
+@pytest.mark.parametrize("wanted", [True, False])
+def test_operations_are_deterministic_where_the_config_says_so(wanted: bool) -> None:
+    script = f"""
+import os
+from tests.builders import config
+from train.distributed.launch import read_launch
+from train.distributed.world import start
+
+start(config(gpus=1, deterministic={wanted}), read_launch(os.environ))
+from tensorflow.python.framework.config import is_op_determinism_enabled
+print(is_op_determinism_enabled())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, env=clean_environment(os.environ),
+        capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.splitlines()[-1] == str(wanted)

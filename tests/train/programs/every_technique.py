@@ -53,11 +53,11 @@ def main() -> None:
     launch = read_launch(os.environ)
     runtime = start(config_for("naive", launch.size, batch, accumulation), launch)
 
-    from train.data.batches import epoch_batches
+    from train.data.batches import process_batches
     from train.run.build import build_parts
 
     data = load("digits", None, Path(sys.argv[4]))
-    result = {}
+    rank, result = runtime.rank, {}
     for name, row in load_techniques().items():
         if runtime.size * accumulation == 1 and row.fields["normalisation"] == "batch_norm":
             continue  # it sees how a batch is cut
@@ -79,13 +79,13 @@ def main() -> None:
         else:
             steps = (len(data.train_y), 0)  # as many as it takes: a loss scale skips some
         batches = chain.from_iterable(
-            islice(epoch_batches(config, data, parts.used, plan, runtime.rank, runtime.size), count)
+            islice(process_batches(config, data, parts.used, plan, rank, runtime.size), count)
             for plan, count in zip(plans, steps, strict=True)
         )
         file = out / f"{name}-{runtime.size}-{accumulation}-{runtime.rank}.npz"
         applied = 0
-        for number, step_batches in enumerate(batches):
-            done = parts.step(step_batches, parts.plan.rate(applied), number)
+        for number, own in enumerate(batches):
+            (done,) = parts.step.several(own, [parts.plan.rate(applied)], number)
             applied += not done.skipped  # a loss scale finds its size first
             if applied == STEPS and not file.exists():
                 after = parts.model(probe, training=True).numpy()

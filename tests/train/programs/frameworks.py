@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import sys
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,8 @@ from train.data.prepare import load
 from train.distributed.launch import read_launch
 from train.distributed.world import start
 
-STEPS = 12
+#: In two calls, with one step in parts between them.
+STEPS, CALL = 12, 6
 #: On the way the rate changes, which momentum has to follow.
 CASES = {
     "sgd": {"optimizer": Sgd(momentum=0.9), "clip_norm": 1.0},
@@ -68,16 +70,25 @@ def main() -> None:
         parts = build_parts(config, data, runtime)
         batches = process_batches(
             config, data, parts.used, parts.plan.epochs[0], runtime.rank, runtime.size,
-            runtime.replicas,
+            runtime.replicas, [CALL, 1, CALL - 1, parts.plan.epochs[0].steps - 2 * CALL],
         )  # fmt: skip
-        seen = []
-        for number, own in zip(range(STEPS), batches, strict=False):
-            done = parts.step(own, 0.003 * (1 if number < 6 else 2), number)
+        seen, number = [], 0
+        for block in islice(batches, 3):
+            own = block.of_step(0)
+            rates = [0.003 * (1 if n < CALL else 2) for n in range(number, number + len(block))]
+            if len(block) == 1:  # in parts
+                results = [parts.step(own, rates[0], number)]
+                assert results[0].communication_s > 0 or runtime.size * runtime.replicas == 1
+            else:
+                results = parts.step.several(block, rates, number)
+            number += len(block)
             assert factors_are_equal(parts), f"{name}: replicas' factors in step {number}"
-            seen.append((done.small_sq, done.gradient_sq, done.communication_s > 0))
+            seen += [(done.small_sq, done.gradient_sq) for done in results]
+            done = results[-1]
+        assert number == STEPS
         if parts.evaluation:
             try:
-                parts.step([*own, own[0]], 0.003, STEPS)
+                parts.step([*own, own[0]], 0.003, number)
             except ValueError as error:
                 assert "batches for" in str(error)
             else:

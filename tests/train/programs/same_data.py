@@ -35,14 +35,15 @@ def main() -> None:
     )  # fmt: skip
     runtime = start(asked, launch)
 
-    from train.trainer import trainer as loop
+    from train.trainer import stepper as loop
+    from train.trainer.trainer import Trainer
 
     apart = loop.process_batches
 
     def same(config: Any, data: Any, used: Any, plan: Any, _: int, *world: int) -> Any:
         return apart(config, data, used, plan, 0, *world)
 
-    def build(attempt: int, beat: Any = lambda _: None) -> loop.Trainer:
+    def build(attempt: int, beat: Any = lambda _: None) -> Trainer:
         return trainer(asked, runtime, out, attempt, beat)
 
     loop.process_batches = same

@@ -35,7 +35,7 @@ def test_reductions_over_two_ranks(start_ranks, tmp_path, invariant):
     error = max(np.abs(none[name] - mean[name]).max() for name in reductions.SHAPES)
     invariant("T0 synchronous SGD", "reduced gradient is the mean over ranks", error, 1e-7)
     # the scalar of the noise scale rides along
-    assert told["none"]["operations"] == ["HorovodGroupedAllreduce"]
+    assert set(told["none"]["operations"]) == {"HorovodGroupedAllreduce"}
 
     worst = _relative(fp16["same_sign"], mean["same_sign"])
     invariant("T15 fp16", "relative error of elements, (k+1) 2^-11, k = 2", worst, 3 * 2**-11)

@@ -14,7 +14,7 @@ def draw(batch: int, sigma: float, steps: int, stream: int = 7) -> np.ndarray:
     import tensorflow as tf
 
     from train.models.layers import StepSeed
-    from train.step.train_step import sample_weights
+    from train.step.backward import sample_weights
 
     seed = StepSeed(stream)
 
@@ -30,7 +30,7 @@ def draw(batch: int, sigma: float, steps: int, stream: int = 7) -> np.ndarray:
 
 
 def test_sigma():
-    from train.step.train_step import sigma_for
+    from train.step.backward import sigma_for
 
     assert sigma_for(8192, 128) == pytest.approx(63**0.5)
     assert sigma_for(128, 128) == sigma_for(64, 128) == 0
@@ -52,7 +52,7 @@ def test_moments_of_the_noisy_gradient(invariant):
 
 def test_scatters_as_the_small_batch(invariant):
     """Fresh images in every draw, as in training: covariance C / M0 although M are averaged."""
-    from train.step.train_step import sigma_for
+    from train.step.backward import sigma_for
 
     images, small, steps = 256, 16, 3000
     deviations = np.array([0.5, 1.0, 3.0])
@@ -81,7 +81,7 @@ def test_independent_of_dropout_masks_of_the_same_step():
     import tensorflow as tf
 
     from train.models.layers import StepSeed
-    from train.step.train_step import sample_weights
+    from train.step.backward import sample_weights
 
     seed = StepSeed(7)
     weights = sample_weights(16, 1.0, seed.value).numpy()

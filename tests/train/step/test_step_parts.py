@@ -61,7 +61,7 @@ def small(*, adascale: Any = None, brightness: float = 1 / 255, **changes: Any) 
 
     from train.models.layers import StepSeed
     from train.optimizers import build_optimizer
-    from train.step.train_step import TrainStep
+    from train.step.one_graph import OneGraphStep
 
     row = {"name": "t", "base_lr": RATE, "base_batch": 8, "optimizer": Sgd(), **changes}
     technique = Technique(**row)
@@ -73,7 +73,7 @@ def small(*, adascale: Any = None, brightness: float = 1 / 255, **changes: Any) 
     x = layers.Dense(6, activation="relu", dtype=tf.keras.mixed_precision.Policy(half))(x)
     model = tf.keras.Model(inputs, layers.Dense(CLASSES)(tf.cast(x, tf.float32)))
     optimizer = build_optimizer(technique.optimizer, model.trainable_variables)
-    step = TrainStep(model, optimizer, technique, StepSeed(5), size=1, adascale=adascale)
+    step = OneGraphStep(model, optimizer, technique, StepSeed(5), size=1, adascale=adascale)
     return Small(model, step)
 
 
@@ -82,8 +82,7 @@ def test_noise_is_scaled_by_the_images_of_all_ranks() -> None:
     """s^2 = M / M0 - 1, M the global batch (1705.08741, section 4)."""
     step = small(noise_batch=8).step
     step.size = 2
-    batches = [(np.zeros((8, *SHAPE), np.uint8), np.zeros(8, np.int64))] * 3
-    assert step._sigma(batches) == pytest.approx((2 * 3 * 8 / 8 - 1) ** 0.5)
+    assert step._sigma(3 * 8) == pytest.approx((2 * 3 * 8 / 8 - 1) ** 0.5)
 
 
 def wire_of(ranks: int) -> Any:
@@ -230,7 +229,7 @@ def test_the_first_batchs_draws_are_those_of_the_plain_seed() -> None:
     import tensorflow as tf
 
     from train.models.layers import SeededDropout, StepSeed, draw_number
-    from train.step.train_step import sample_weights
+    from train.step.backward import sample_weights
 
     for step in (0, 3, 10**6):
         seed, plain = StepSeed(123_456), tf.constant([123_456, step], tf.int32)

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.tf  # train.step.train_step loads it
 
 
 def step(**changes: Any) -> Any:
-    from train.step.train_step import StepResult
+    from train.step.result import StepResult
 
     values = {
         "loss": 2.0, "correct": 3, "images": 4, "gradient_sq": 4.0, "small_sq": 6.0, "own_sq": 5.0,

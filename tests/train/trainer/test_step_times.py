@@ -6,6 +6,7 @@ import json
 import statistics
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,6 +22,7 @@ from train.trainer.step_times import (
     rank_steps,
     spread,
     steady_epochs,
+    steps_per_call,
     throughput,
 )
 
@@ -90,12 +92,12 @@ def test_an_epoch_that_took_no_time_is_left_out() -> None:
     assert [s.epoch for s in found.samples] == [3] and found.left_out == (1, 2)
 
 
-def row(epoch: int, input_s: float, call_s: float, communication_s: float, **more) -> StepRow:
+def row(epoch: int, input_s: float, call_s: float, all_reduce_s: float | None, **more) -> StepRow:
     values = {
         "update_s": 0.0, "rate": 0.1, "global_batch": 8, "loss": 1.0, "gradient_sq": 2.0,
         "small_sq": 3.0, "gain": 1.0, "skipped": False,
     }  # fmt: skip
-    return StepRow(epoch, input_s, call_s, communication_s, **(values | more))
+    return StepRow(epoch, input_s, call_s, all_reduce_s, **(values | more))
 
 
 def clock(*epochs: int) -> StepClock:
@@ -137,26 +139,56 @@ def test_steady_steps_are_those_after_the_first_epoch(epochs, kept) -> None:
     assert [r.communication_s for r in found] == pytest.approx([0.5 + index for index in kept])
 
 
-@given(st.lists(st.tuples(SECONDS, SECONDS, st.floats(0, 1)), min_size=1, max_size=30))
-def test_a_step_is_its_input_its_compute_and_its_communication(rows) -> None:
-    """Sample by sample, hence for the means; medians of sums are not sums of medians."""
-    found = rank_steps(3, [row(0, waiting, call, call * share) for waiting, call, share in rows])
-    assert found.rank == 3
-    parts = (found.input_s, found.compute_s, found.communication_s)
-    assert sum(part.mean for part in parts) == pytest.approx(found.step_s.mean)
-    assert {part.n for part in (*parts, found.step_s)} == {len(rows)}
-    if len(rows) == 1:
-        assert sum(part.median for part in parts) == pytest.approx(found.step_s.median)
+def whole(epoch: int, input_s: float, call_s: float) -> StepRow:
+    """Of a step that was not taken in parts."""
+    return row(epoch, input_s, call_s, None, update_s=None)
+
+
+@given(
+    st.lists(st.tuples(SECONDS, SECONDS), min_size=1, max_size=30),
+    st.lists(st.tuples(SECONDS, st.floats(0, 1)), min_size=1, max_size=30),
+)
+def test_parts_are_those_of_the_sampled_steps_and_times_those_of_the_others(steps, parts) -> None:
+    sampled = [row(0, 9.0, call, call * share) for call, share in parts]
+    found = rank_steps(3, [*sampled, *(whole(0, *times) for times in steps)])
+    assert (found.rank, found.sampled, found.step_s.n) == (3, len(parts), len(steps))
+    assert found.step_s.mean == pytest.approx(np.mean([sum(times) for times in steps]))
+    assert found.input_s.median == pytest.approx(np.median([waited for waited, _ in steps]))
+    both = found.compute_s.mean + found.communication_s.mean
+    assert both == pytest.approx(np.mean([call for call, _ in parts]))
+    exposed = np.median([call for _, call in steps]) - found.compute_s.median
+    assert found.exposed_s == pytest.approx(max(exposed, 0))
+
+
+def test_there_are_no_phases_without_both_kinds_of_steps() -> None:
+    assert rank_steps(0, [whole(0, 0.0, 1.0)]) is None
+    assert rank_steps(0, [row(0, 0.0, 1.0, 0.5)]) is None
 
 
 def test_no_step_has_negative_compute_time() -> None:
-    found = rank_steps(0, [row(0, 0.0, 1.0, 1.0000001)])
+    found = rank_steps(0, [row(0, 0.0, 1.0, 1.0000001), whole(0, 0.0, 1.0)])
     assert found.compute_s.median == 0
 
 
 def test_the_update_is_a_part_of_its_own() -> None:
-    found = rank_steps(0, [row(0, 0.0, 1.0, 0.25, update_s=0.125)])
+    found = rank_steps(0, [row(0, 0.0, 1.0, 0.25, update_s=0.125), whole(0, 0.0, 1.0)])
     assert found.update_s.median == 0.125
+
+
+def test_a_call_lasts_a_quarter_of_a_second_whatever_its_steps_take() -> None:
+    assert steps_per_call([]) == steps_per_call([row(0, 0.0, 0.01, 0.0)]) == 1
+    assert steps_per_call([whole(0, 9.0, 0.01), whole(0, 0.0, 0.011), whole(0, 0.0, 0.2)]) == 22
+    assert steps_per_call([whole(0, 0.0, 3.0)]) == 1 and steps_per_call([whole(0, 0.0, 0.0)]) == 64
+    late = whole(0, 0.0, 60.0)._replace(suspended=True)
+    assert steps_per_call([late, whole(0, 0.0, 0.1)]) == 2
+
+
+def test_a_sampled_step_counts_for_no_throughput() -> None:
+    plain, sampled = epoch(2, OF, train_s=2.0), epoch(3, OF, train_s=2.5)
+    sampled = sampled.model_copy(update={"sampled_steps": 1, "sampled_s": 1.0})
+    first, second = throughput([epoch(1, OF), plain, sampled]).samples
+    assert first.images_per_s == pytest.approx(plain.images / 2)
+    assert second.images_per_s == pytest.approx((sampled.images - OF.global_batch) / 1.5)
 
 
 def test_raw_samples_are_lines_of_json_and_what_is_no_number_is_null(tmp_path: Path) -> None:

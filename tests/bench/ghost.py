@@ -1,6 +1,6 @@
 """What ghost batch norm costs: step times against plain batch norm, all in one run on this machine.
 
-python -m train.bench_ghost [--threads 1] [--batch 512] [--repetitions 15]
+python -m tests.bench.ghost [--threads 1] [--batch 512] [--repetitions 15]
 
 The steps take turns, so that whatever else the machine does meets all alike, and a ratio is the
 median of the ratios of neighbours in time. CPU time says the same where other programs compute.
@@ -68,10 +68,10 @@ def _median_ratio(values: list[float], base: list[float]) -> float:
 
 def train_step(batch: int, ghost: int | None) -> Step:
     """Forward, backward and an SGD update of resnet_mini on one fixed batch of random images."""
-    import tensorflow as tf  # noqa: PLC0415
+    import tensorflow as tf
 
-    from train.models.layers import StepSeed  # noqa: PLC0415
-    from train.models.networks import build_model  # noqa: PLC0415
+    from train.models.layers import StepSeed
+    from train.models.networks import build_model
 
     kind = "batch_norm" if ghost is None else "ghost_batch_norm"
     technique = Technique.model_validate(
@@ -103,7 +103,7 @@ def train_step(batch: int, ghost: int | None) -> Step:
 
 def main(tokens: Sequence[str]) -> int:
     """Print the costs; 1 where one is above the bound."""
-    arguments = argparse.ArgumentParser(prog="python -m train.bench_ghost", description=__doc__)
+    arguments = argparse.ArgumentParser(prog="python -m tests.bench.ghost", description=__doc__)
     arguments.add_argument("--threads", type=positive(int), default=1)
     arguments.add_argument("--batch", type=positive(int), default=512)
     arguments.add_argument("--repetitions", type=positive(int), default=15)
@@ -111,7 +111,7 @@ def main(tokens: Sequence[str]) -> int:
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: given.threads])
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-    import tensorflow as tf  # noqa: PLC0415  (after the cores are chosen)
+    import tensorflow as tf
 
     tf.config.threading.set_intra_op_parallelism_threads(given.threads)
     tf.config.threading.set_inter_op_parallelism_threads(given.threads)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from train import bench_ghost
+from tests.bench import ghost as bench_ghost
 
 
 def test_ratios_are_of_neighbours_in_time_and_all_take_turns(monkeypatch) -> None:

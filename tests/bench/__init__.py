@@ -1,0 +1,1 @@
+"""What a step costs, as ratios within one run: ``make bench``."""

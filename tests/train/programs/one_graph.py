@@ -1,0 +1,95 @@
+"""The same steps on every rank in three graphs and in one; prints how far the weights are apart.
+
+Usage: one_graph.py DATA_FOLDER [CASE]
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from train.config.optimizer import Lamb, Sgd
+from train.config.run import RunConfig
+from train.config.technique import Technique
+from train.data.prepare import load
+from train.data.sampling import rank_batches
+from train.distributed.launch import read_launch
+from train.distributed.world import start
+
+STEPS, BATCH, RATE = 12, 16, 0.003
+#: Of reduction.ALONE_BYTES: all gradients in one group, and each in one of its own.
+GROUPED, EACH = 1 << 30, 1
+
+
+def main() -> None:
+    launch = read_launch(os.environ)
+    size = launch.size
+    technique = Technique(name="t", base_lr=1.0, base_batch=1, normalisation="batch_norm")
+    config = RunConfig(
+        dataset="digits", model="resnet_mini", technique=technique, gpus=size,
+        batch_per_rank=BATCH, epochs=1, seed=5,
+    )  # fmt: skip
+    runtime = start(config, launch)
+
+    from train.data.batches import Batches
+    from train.models.layers import StepSeed
+    from train.models.networks import build_model
+    from train.optimizers import build_optimizer
+    from train.step import reduction
+    from train.step.one_graph import OneGraphStep
+
+    data = load("digits", None, Path(sys.argv[1]))
+    plan = rank_batches("partition", len(data.train_y), 5, 0, runtime.rank, size, BATCH)[:STEPS]
+    given = [[(data.train_x[rows], data.train_y[rows])] for rows in plan]
+    result: dict[str, Any] = {}
+    for name, optimizer, compression, least in (
+        ("sgd, one group", Sgd(momentum=0.9), "none", GROUPED),
+        ("sgd, each by itself", Sgd(momentum=0.9), "none", EACH),
+        ("lamb, bf16", Lamb(), "bf16", EACH),
+    ):
+        if sys.argv[2:] not in ([], [name]):
+            continue
+        reduction.ALONE_BYTES = least
+        trained = []
+        for together in (False, True):
+            model = build_model(config, (8, 8, 1), 10, seed := StepSeed(1))
+            first = [variable.numpy() for variable in model.trainable_variables]
+            row = technique.model_copy(update={"optimizer": optimizer, "compression": compression})
+            step = OneGraphStep(
+                model,
+                build_optimizer(optimizer, model.trainable_variables),
+                row,
+                seed,
+                size=size,
+            )
+            if together:
+                for begin in range(0, STEPS, 4):
+                    own = given[begin : begin + 4]
+                    block = Batches(
+                        *(np.array([[b[part] for b in s] for s in own]) for part in (0, 1))
+                    )
+                    step.several(block, [RATE] * 4, begin)
+            else:
+                for number, own in enumerate(given):
+                    step(own, RATE, number)
+            trained.append([variable.numpy() for variable in model.variables])
+        result[name] = {
+            "off": max(float(np.abs(a - b).max()) for a, b in zip(*trained, strict=True)),
+            "moved": max(
+                float(np.abs(a - b.numpy()).max())
+                for a, b in zip(first, model.trainable_variables, strict=True)
+            ),
+            "hash": hashlib.sha256(
+                b"".join(variable.numpy().tobytes() for variable in model.trainable_variables)
+            ).hexdigest(),
+        }
+    print(json.dumps(result))
+
+
+main()

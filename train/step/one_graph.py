@@ -1,0 +1,194 @@
+"""Several steps in one call of one graph, so that gradients travel while others are computed.
+
+The step is that of :class:`train.step.train_step.TrainStep`, whose three graphs become one: no host
+is between them, and Horovod gets each large gradient as soon as the backward pass has it. Small
+networks gain as much by taking many steps a call. No part is a function of its own there: it would
+give all its results at once.
+
+All ranks take the same number of steps: the loop ends at the first one that is not applied, which
+the reduced gradient decides.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from train.data.batches import Batches
+from train.models.layers import draw_number, graph
+from train.optimizers import trust_ratios
+from train.step.backward import Backward
+from train.step.result import StepResult
+from train.step.train_step import ADDING_UP, TrainStep
+
+
+class OneGraphStep(TrainStep):
+    """The step in both forms: :meth:`several` trains; calling the object takes the step in parts,
+    to measure each."""
+
+    def __init__(self, *parts: Any, **more: Any) -> None:
+        super().__init__(*parts, **more)
+        self._graphs: dict[tuple[Any, ...], Any] = {}
+
+    def several(self, batches: Batches, rates: Sequence[float], first: int) -> list[StepResult]:
+        """Take one step for each rate; or fewer, where one was not applied, which is the last.
+
+        Args:
+            batches: of all steps. Where gradients are accumulated only one step: all batches but
+                the last are calls of their own.
+            rates: of each step, if those before it are applied.
+            first: 0-based number of the first step over the run.
+        """
+        accumulated = batches.images.shape[1] // self.replicas
+        assert len(rates) == len(batches)
+        assert accumulated == 1 or len(rates) == 1, "accumulated steps are taken one by one"
+        gain = self.adascale.next_gain if self.adascale else 1.0
+        assert gain == 1 or len(rates) == 1, "AdaScale's gain follows from the step before"
+        rates = [rate * gain for rate in rates]
+        images = batches.labels[0].size
+        sigma = self._sigma(images)
+        earlier = None
+        if accumulated > 1:
+            earlier = self._summed(batches.of_step(0)[:-1], first, sigma, of=accumulated)
+        numbers = [draw_number(first + n, accumulated - 1) for n in range(len(rates))]
+        table, ratios, taken = self._graph_for(batches, earlier, noisy=sigma > 0)(
+            self._placed(batches.images), self._placed(batches.labels),
+            tf.constant(numbers, tf.int64), tf.constant(rates, tf.float32),
+            tf.constant(self._corrections(rates), tf.float32), tf.constant(sigma), earlier,
+            tf.constant(accumulated, tf.float32),
+        )  # fmt: skip
+        adapts = trust_ratios(self.optimizer) is not None
+        results = []
+        for row, rate, ratio in zip(
+            table.numpy()[: int(taken)].tolist(), rates, ratios.numpy(), strict=False
+        ):
+            loss, hits, small_sq, own_sq, big_sq = row
+            applied = math.isfinite(big_sq)
+            results.append(
+                StepResult(
+                    loss=loss,
+                    correct=int(hits),
+                    images=images,
+                    gradient_sq=big_sq,
+                    small_sq=small_sq,
+                    own_sq=own_sq,
+                    skipped=not applied and self._may_overflow(small_sq),
+                    rate=rate,
+                    gain=gain,
+                    trust=(ratio[0], ratio[1]) if applied and adapts else None,
+                    communication_s=None,
+                    update_s=None,
+                )
+            )
+            if applied:
+                self._last_rate = rate
+            if self.adascale:
+                self.adascale.take_in(small_sq, big_sq)
+        return results
+
+    def _graph_for(self, batches: Batches, earlier: Backward | None, *, noisy: bool) -> Any:
+        """The graph of steps of such batches, made once for any number of steps."""
+        key = (batches.images.shape[1:], earlier is None, noisy)
+        if key not in self._graphs:
+
+            @graph
+            def steps(
+                images: Any, labels: Any, numbers: tf.Tensor, rates: tf.Tensor,
+                corrections: tf.Tensor, sigma: tf.Tensor, earlier: Any, accumulated: tf.Tensor,
+            ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:  # fmt: skip
+                deviation = sigma if noisy else None
+                return self._take_steps(
+                    images, labels, numbers, rates, corrections, deviation, earlier, accumulated
+                )
+
+            each = [tf.TensorSpec([None], kind) for kind in (tf.int64, tf.float32, tf.float32)]
+            number = tf.TensorSpec([], tf.float32)
+            self._graphs[key] = steps.get_concrete_function(
+                self._spec(batches.images), self._spec(batches.labels), *each, number,
+                earlier and tf.nest.map_structure(tf.type_spec_from_value, earlier), number,
+            )  # fmt: skip
+        return self._graphs[key]
+
+    def _spec(self, values: npt.NDArray[Any]) -> Any:
+        """Of ``values`` as they are placed, of any number of steps."""
+        one, two = (
+            tf.type_spec_from_value(self._placed(np.repeat(values[:1], steps, axis=0)))
+            for steps in (1, 2)
+        )
+        return one.most_specific_common_supertype([two])
+
+    def _take_steps(
+        self, images: Any, labels: Any, numbers: tf.Tensor, rates: tf.Tensor,
+        corrections: tf.Tensor, sigma: tf.Tensor | None, earlier: Any, accumulated: tf.Tensor,
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:  # fmt: skip
+        """Rows of loss, hits, and squares of batches, ranks and all; trust ratios; steps taken."""
+        steps = tf.shape(rates)[0]
+        trust = trust_ratios(self.optimizer)
+
+        def take(step: tf.Tensor, _: tf.Tensor, table: Any, ratios: Any) -> tuple[Any, ...]:
+            begun = self._reported(numbers[step], "")
+            with tf.control_dependencies(begun):
+                own = self._of_one(images, labels, step, numbers[step], sigma)
+            if earlier is not None:
+                own = self._mean(self._add(earlier, own), accumulated)
+            if self.size > 1:  # who waits for the others must not look as if it were computing
+                with tf.control_dependencies(self._local_results(own.square)):
+                    self._reported(numbers[step], ADDING_UP)
+            gradients, small, big = self._reduce(own.gradients, own.square)
+            alone = earlier is None or self.size == 1
+            own_sq = small if alone else self._own_square(own.gradients)
+            applied = tf.math.is_finite(big)
+
+            def update() -> tf.Tensor:
+                with tf.control_dependencies(
+                    [self._update(gradients, rates[step], corrections[step])]
+                ):
+                    return tf.identity(applied)
+
+            applied = tf.cond(applied, update, lambda: applied)
+            self.loss_scale.update(applied)
+            hits = tf.add_n([tf.cast(hits, tf.float32) for hits in self._local_results(own.hits)])
+            loss = tf.reduce_mean(tf.stack(self._local_results(own.loss)))
+            table = table.write(step, tf.stack([loss, hits, small, own_sq, big]))
+            if trust is not None:
+                with tf.control_dependencies([applied]):
+                    ratios = ratios.write(step, tf.stack([part.read_value() for part in trust]))
+            return step + 1, applied, table, ratios
+
+        width = 0 if trust is None else trust[0].shape[0]
+        empty = [tf.TensorArray(tf.float32, steps, element_shape=s) for s in ([5], [2, width])]
+        taken, _, table, ratios = tf.while_loop(
+            lambda step, applied, *_: (step < steps) & applied,
+            take,
+            (tf.constant(0), tf.constant(True), *empty),
+            parallel_iterations=1,  # the next step needs this one's weights, and its names
+        )
+        return table.stack(), ratios.stack(), taken
+
+    def _reported(self, number: tf.Tensor, part: str) -> list[tf.Operation]:
+        """Tell the watchdog, from within the graph, where this rank has got to."""
+
+        def report(number: Any) -> None:
+            micro, step = divmod(int(number), draw_number(0, 1))
+            self.beat(step, part or micro * f", batch {micro + 1} of {micro + 1}")
+
+        with tf.device("CPU"):
+            return [tf.numpy_function(report, [number], [], stateful=True)]
+
+    # --- what another library does in its own way ------------------------------------------------
+
+    def _placed(self, values: npt.NDArray[Any]) -> Any:
+        """The last batch of each step, [steps, b, ...], as an argument of the graph."""
+        return tf.constant(np.ascontiguousarray(values[:, -1]))
+
+    def _of_one(
+        self, images: Any, labels: Any, step: tf.Tensor, number: tf.Tensor, sigma: tf.Tensor | None
+    ) -> Any:
+        noisy = sigma is not None
+        own = sigma if noisy else tf.constant(0.0)
+        return self._local(images[step], labels[step], number, own, noisy=noisy)

@@ -1,0 +1,41 @@
+"""What one optimizer step answers."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float32]
+
+
+class StepResult(NamedTuple):
+    """One optimizer step; ``loss`` and ``correct`` are this rank's, the rest equal on all ranks.
+
+    Squares are of L2 norms over all variables. ``gradient_sq`` not finite means an overflow, which
+    ``skipped`` the update, or that the run has diverged; all ranks see it in the same step, and
+    none of them touches its weights. Seconds are measured on this rank.
+    """
+
+    # mean cross-entropy of this rank's images, unweighted, against the labels as they are smoothed
+    loss: float
+    correct: int
+    images: int  # of this rank
+    gradient_sq: float  # of the reduced gradient, before clipping
+    small_sq: float  # of the gradients of single batches, before the reduction: their mean
+    own_sq: float  # of the ranks' own gradients, each the mean over its batches: their mean
+    skipped: bool
+    rate: float  # as applied, or as it would have been
+    gain: float  # of AdaScale, else 1: steps that the schedule's clock advances
+    # factors of the adapted variables, and whether clipped; None where nothing was applied
+    trust: tuple[Floats, Floats] | None
+    # waiting for slower ranks included; None where all of the step is one graph
+    communication_s: float | None
+    update_s: float | None
+
+    @property
+    def applied(self) -> bool:
+        """Whether the weights were updated."""
+        return math.isfinite(self.gradient_sq)
