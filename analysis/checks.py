@@ -118,8 +118,7 @@ def _throughput_findings(record: RunRecord) -> Iterator[str]:
 
 def _is_rate_of(images_per_s: float, epoch: EpochRecord) -> bool:
     """Of all its steps but those that were taken in parts."""
-    images = epoch.images - epoch.sampled_steps * epoch.global_batch
-    return math.isclose(images_per_s * (epoch.train_s - epoch.sampled_s), images, rel_tol=1e-6)
+    return math.isclose(images_per_s * epoch.usual_s, epoch.usual_images, rel_tol=1e-6)
 
 
 def _planned(config: RunConfig, data: DataRecord) -> tuple[EpochPlan, ...] | str:

@@ -186,16 +186,23 @@ def _learned(record: RunRecord, classes: int) -> dict[str, Any]:
     return row
 
 
-def _exposed_s(rank: RankSteps) -> float:
+def _exposed_s(rank: RankSteps) -> float | None:
     """Communication that a step waits for; where steps were not sampled, nothing overlapped it."""
-    return rank.communication_s.mean if rank.exposed_s is None else rank.exposed_s
+    return rank.communication_s.mean if rank.sampled is None else rank.exposed_s
 
 
 def _timed(record: RunRecord) -> dict[str, Any]:
     rate = record.throughput.images_per_s if record.throughput else None
     steps = record.steps or ()
     total = sum(rank.step_s.mean for rank in steps)
-    no_shares = reason_for(record, "steps") if record.steps is None else "no time in any step"
+    exposed = [seconds for rank in steps if (seconds := _exposed_s(rank)) is not None]
+    no_shares: str | None = None
+    if record.steps is None:
+        no_shares = reason_for(record, "steps")
+    elif not total:
+        no_shares = "no time in any step"
+    elif len(exposed) < len(steps):
+        no_shares = reason_for(record, "steps.exposed_s")
     return {
         "train_s": sum(epoch.train_s for epoch in record.epochs),
         "eval_s": sum(epoch.eval_s for epoch in record.epochs),
@@ -208,7 +215,7 @@ def _timed(record: RunRecord) -> dict[str, Any]:
         "images_per_s_why": (
             None if rate is not None else reason_for(record, "throughput.images_per_s")
         ),
-        "communication_share": sum(map(_exposed_s, steps)) / total if total else None,
+        "communication_share": sum(exposed) / total if no_shares is None else None,
         "input_share": sum(rank.input_s.mean for rank in steps) / total if total else None,
-        "step_shares_why": None if total else no_shares,
+        "step_shares_why": no_shares,
     }

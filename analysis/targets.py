@@ -152,8 +152,9 @@ def _short(value: float) -> str:
 def with_clock(epochs: pd.DataFrame) -> pd.DataFrame:
     """The epochs frame with each run's rate and clock so far; see CLOCK.
 
-    ``images_per_s``: of the epoch, its training seconds alone. ``train_s_so_far``: training
-    seconds up to the epoch's end, all starts together; ``seconds_so_far``: with evaluation.
+    ``images_per_s``: of the epoch, its training seconds alone, sampled steps with them.
+    ``train_s_so_far``: training seconds up to the epoch's end, all starts together;
+    ``seconds_so_far``: with evaluation.
     """
     ordered = epochs.sort_values(["cell_id", "epoch"], kind="stable")
     spent = ordered.assign(seconds=ordered["train_s"] + ordered["eval_s"])

@@ -64,6 +64,13 @@ def test_a_sampled_step_waits_for_what_nothing_overlaps() -> None:
     assert row(record(config(gpus=1), steps=(sampled,)))["communication_share"] == 0.25
 
 
+def test_waiting_that_was_too_short_to_be_seen_is_no_share() -> None:
+    sampled = rank_steps(0, 1.0, 0.1, 0.4).model_copy(update={"sampled": 3})
+    found = row(record(config(gpus=1), steps=(sampled,), missing={"steps.exposed_s": "too short"}))
+    assert found["communication_share"] is None and found["step_shares_why"] == "too short"
+    assert found["input_share"] == 0.1
+
+
 def test_one_name_with_two_settings_is_two_labels() -> None:
     runs = runs_frame(
         [

@@ -92,7 +92,17 @@ class EpochRecord(Frozen):
     # steps that were taken in parts, to measure them; left out of the throughput
     sampled_steps: int = Field(0, ge=0)
     sampled_s: float = Field(0.0, ge=0)  # of train_s
-    steps_per_call: int = Field(1, ge=1)  # of the other steps
+    steps_per_call: int = Field(1, ge=1)  # of the other steps, at most
+
+    @property
+    def usual_images(self) -> int:
+        """Of the steps that were not sampled, all ranks together."""
+        return self.images - self.sampled_steps * self.global_batch
+
+    @property
+    def usual_s(self) -> float:
+        """Training seconds of these steps."""
+        return self.train_s - self.sampled_s
 
 
 class RankSteps(Frozen):
@@ -100,13 +110,16 @@ class RankSteps(Frozen):
 
     The first epoch of a start is left out; where it is the only one, its first step.
 
-    One step of each epoch is ``sampled``: its parts are taken one after the other, and
+    One step of each epoch (of epochs of one step, every second one) is ``sampled``: its parts are
+    taken one after the other, and
     ``compute_s`` (forward, backward, update), its part ``update_s``, and ``communication_s`` (the
     all-reduce alone, with the waiting for slower ranks in it; 0 in a world of one, which has none)
     are of these steps. ``step_s`` and its part ``input_s`` (waiting for the batch) are of all
     others, in which communication overlaps the backward pass; those that were taken in one call
-    have equal shares of it. ``exposed_s`` = median of ``step_s`` - ``input_s`` less the median of
-    ``compute_s``, at least 0: communication that overlapped nothing. 1 - ``exposed_s`` /
+    have equal shares of it. ``exposed_s`` is communication that overlaps no computing: by how much
+    the other steps of an epoch last longer than the sampled one computes (medians over the epoch's
+    steps and over epochs), at most the median of ``communication_s``; null where they do not, since
+    steps in one call save more than their communication shows. 1 - ``exposed_s`` /
     ``communication_s`` is the overlap.
 
     In records without ``sampled`` every step was taken in parts, and ``step_s`` = ``input_s`` +

@@ -171,9 +171,10 @@ def _reasons(config: RunConfig, world: World, *, labelled: bool, diverged: bool)
         **known_reasons(world, labelled=labelled),
         **technique_reasons(config, labelled=labelled),
         **CLASS_REASONS,
-        "steps": "after the first step of a start there was no step that was taken in parts, or "
-        "no other",
-        "throughput.images_per_s": "no epoch after the first one of a start",
+        "steps": "no step that was taken in parts, or no other, after the first of its kind",
+        "steps.exposed_s": "other steps were no longer than what a sampled one computes",
+        "throughput.images_per_s": "no epoch with other than sampled steps after the first one of "
+        "a start",
         "epochs.train_loss": text,
         "epochs.validation_loss": text,
         "epochs.gradient_norm": text,

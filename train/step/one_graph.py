@@ -93,7 +93,7 @@ class OneGraphStep(TrainStep):
 
     def _graph_for(self, batches: Batches, earlier: Backward | None, *, noisy: bool) -> Any:
         """The graph of steps of such batches, made once for any number of steps."""
-        key = (batches.images.shape[1:], earlier is None, noisy)
+        key = (batches.images.shape[2:], earlier is None, noisy)
         if key not in self._graphs:
 
             @graph
@@ -137,8 +137,7 @@ class OneGraphStep(TrainStep):
             if earlier is not None:
                 own = self._mean(self._add(earlier, own), accumulated)
             if self.size > 1:  # who waits for the others must not look as if it were computing
-                with tf.control_dependencies(self._local_results(own.square)):
-                    self._reported(numbers[step], ADDING_UP)
+                self._reported(numbers[step], ADDING_UP, *self._local_results(own.square))
             gradients, small, big = self._reduce(own.gradients, own.square)
             alone = earlier is None or self.size == 1
             own_sq = small if alone else self._own_square(own.gradients)
@@ -170,15 +169,17 @@ class OneGraphStep(TrainStep):
         )
         return table.stack(), ratios.stack(), taken
 
-    def _reported(self, number: tf.Tensor, part: str) -> list[tf.Operation]:
-        """Tell the watchdog, from within the graph, where this rank has got to."""
+    def _reported(self, number: tf.Tensor, part: str, *after: tf.Tensor) -> list[tf.Operation]:
+        """Tell the watchdog, from within the graph, where this rank has got to: to the part that
+        comes once ``after`` are computed. Copied to the host, they are there, and not only queued
+        on a GPU."""
 
-        def report(number: Any) -> None:
+        def report(number: Any, *_: Any) -> None:
             micro, step = divmod(int(number), draw_number(0, 1))
             self.beat(step, part or micro * f", batch {micro + 1} of {micro + 1}")
 
         with tf.device("CPU"):
-            return [tf.numpy_function(report, [number], [], stateful=True)]
+            return [tf.numpy_function(report, [number, *after], [], stateful=True)]
 
     # --- what another library does in its own way ------------------------------------------------
 

@@ -60,10 +60,9 @@ def throughput(epochs: Sequence[EpochRecord]) -> Throughput:
     """Images really processed over the training seconds they took, all ranks together."""
     steady = steady_epochs(epochs)
     samples = tuple(
-        ThroughputSample(epoch=epoch.epoch, images_per_s=images / seconds)
+        ThroughputSample(epoch=epoch.epoch, images_per_s=epoch.usual_images / epoch.usual_s)
         for epoch in steady
-        if (images := epoch.images - epoch.sampled_steps * epoch.global_batch) > 0
-        and (seconds := epoch.train_s - epoch.sampled_s) > 0
+        if epoch.usual_images > 0 and epoch.usual_s > 0
     )
     kept = {sample.epoch for sample in samples}
     median = float(np.median([s.images_per_s for s in samples])) if samples else None
@@ -116,11 +115,13 @@ class StepClock:
     def steady(self) -> list[StepRow]:
         """Without the first epoch of this start; all of it if there is no other.
 
-        The first step of every process traces the graph; it is never part of the steady state.
-        Nor is a step in which this rank was suspended.
+        The first step of either form traces its graph; it is never part of the steady state. Nor is
+        a step in which this rank was suspended.
         """
-        later = [row for row in self.rows if row.epoch > self.rows[0].epoch]
-        return [row for row in later or self.rows[1:] if not row.suspended]
+        first = {row.sampled: n for n, row in reversed(list(enumerate(self.rows)))}
+        rows = [row for n, row in enumerate(self.rows) if n != first[row.sampled]]
+        later = [row for row in rows if row.epoch > self.rows[0].epoch]
+        return [row for row in later or rows if not row.suspended]
 
 
 def rank_steps(rank: int, rows: Sequence[StepRow]) -> RankSteps | None:
@@ -134,7 +135,6 @@ def rank_steps(rank: int, rows: Sequence[StepRow]) -> RankSteps | None:
     waited, called = np.asarray([(row.input_s, row.call_s) for row in usual], np.float64).T
     # clocks of its parts are read at different moments
     compute = np.maximum(call - communication, 0)
-    exposed = float(np.median(called) - np.median(compute))
     return RankSteps(
         rank=rank,
         step_s=spread(waited + called),
@@ -143,8 +143,23 @@ def rank_steps(rank: int, rows: Sequence[StepRow]) -> RankSteps | None:
         communication_s=spread(communication),
         update_s=spread(update),
         sampled=len(sampled),
-        exposed_s=max(exposed, 0.0),
+        exposed_s=_exposed_s(sampled, usual),
     )
+
+
+def _exposed_s(sampled: Sequence[StepRow], usual: Sequence[StepRow]) -> float | None:
+    """Median over epochs, since steps of a batch that grows are compared with their like."""
+    longer_by = []
+    for row in sampled:
+        called = [other.call_s for other in usual if other.epoch == row.epoch]
+        if called:
+            longer_by.append(np.median(called) - max(row.call_s - (row.communication_s or 0), 0))
+    communication_s = float(np.median([row.communication_s for row in sampled]))
+    if communication_s == 0:  # a world of one
+        return 0.0
+    if not longer_by or np.median(longer_by) < 0:
+        return None
+    return min(float(np.median(longer_by)), communication_s)
 
 
 #: What one call of the step is to last, seconds: long against the calling, short against a hang.

@@ -23,7 +23,7 @@ from train.trainer.step_times import StepClock, steps_per_call
 class Stepper:
     """The steps of one run on this rank; :meth:`epoch` is collective.
 
-    One step of each epoch is taken in parts, to measure them: the sampled step. All others are
+    One step of each epoch is taken in parts, to measure them (:func:`sampled_step`). All others are
     taken in calls of several steps, as many as rank 0 finds to last some tenths of a second.
     """
 
@@ -36,21 +36,22 @@ class Stepper:
     clock: StepClock = field(default_factory=StepClock)
     position: float = 0.0  # of the schedule's clock: the step, or what AdaScale made of it
     skipped_in_a_row: int = 0  # steps, up to the last one
-    per_call: int = 1  # steps, in the last epoch
+    per_call: int = 1  # steps, at most, in the epoch
     sampled_s: float = 0.0  # of the last epoch's sampled step, its wait for the batch included
 
     def epoch(self, plan: EpochPlan) -> tuple[EpochAccumulator, RunError | None]:
         """All steps, or those up to a fatal one, and what was fatal."""
         accumulator = EpochAccumulator()
         error = None
-        self.per_call = self._steps_per_call(plan)
         self.sampled_s = 0.0
         sampled = sampled_step(plan)
+        cut = calls(plan.steps, self.per_call, sampled)
+        self.per_call = max(cut)
         self.parts.step.beat = lambda number, part: self.beat(_phase(plan, number, part))
         asked, suspended_s = self.awake.read()
         blocks = process_batches(
             self.config, self.data, self.parts.used, plan, self.runtime.rank, self.runtime.size,
-            self.runtime.replicas, calls(plan.steps, self.per_call, sampled),
+            self.runtime.replicas, cut,
         )  # fmt: skip
         done = 0
         for block in blocks:
@@ -88,12 +89,12 @@ class Stepper:
             return [step(batches.of_step(0), rates[0], number)]
         return step.several(batches, rates, number)
 
-    def _steps_per_call(self, plan: EpochPlan) -> int:
-        """Collective: as rank 0's clock has it."""
-        if plan.accumulation > 1 or self.parts.step.adascale:
-            return 1
+    def choose_steps_per_call(self, plan: EpochPlan) -> None:
+        """For the next epoch; collective, as rank 0's clock has it."""
         mine = steps_per_call(self.clock.last_epoch())
-        return Ranks(self.runtime.rank, self.runtime.size).broadcast_int(mine)
+        if plan.accumulation > 1 or self.parts.step.adascale:
+            mine = 1
+        self.per_call = Ranks(self.runtime.rank, self.runtime.size).broadcast_int(mine)
 
 
 def sampled_step(plan: EpochPlan) -> int | None:

@@ -176,6 +176,7 @@ class Trainer:
 
     def _epoch(self, plan: EpochPlan) -> tuple[EpochRecord, RunError | None]:
         """Collective."""
+        self.stepper.choose_steps_per_call(plan)
         self.ranks.barrier()
         ended = self._stretch()
         tally, error = self.stepper.epoch(plan)
@@ -193,10 +194,11 @@ class Trainer:
         self.checked = self.evaluate() if error is None else None
         if not self.config.deterministic:  # sums in no fixed order must not part the ranks
             self.ranks.common_hash(self.model.variables)
-        mine = trained, ended()
-        trained, evaluated = map(common, mine, zip(*self.ranks.allgather(mine), strict=True))
+        mine = trained, ended(), Stretch(self.stepper.sampled_s, trained.suspended_s)
+        of_all = zip(*self.ranks.allgather(mine), strict=True)
+        trained, evaluated, sampled = map(common, mine, of_all)
         measured = Measured(
-            self.attempt, sums, self.checked, trained, evaluated, self.stepper.sampled_s,
+            self.attempt, sums, self.checked, trained, evaluated, sampled.took_s,
             self.stepper.per_call,
         )  # fmt: skip
         labelled = self.data.labelled

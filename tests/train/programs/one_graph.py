@@ -24,7 +24,7 @@ from train.distributed.world import start
 
 STEPS, BATCH, RATE = 12, 16, 0.003
 #: Of reduction.ALONE_BYTES: all gradients in one group, and each in one of its own.
-GROUPED, EACH = 1 << 30, 1
+GROUPED, EACH, AS_TRAINED = 1 << 30, 1, 1 << 16
 
 
 def main() -> None:
@@ -51,6 +51,7 @@ def main() -> None:
     for name, optimizer, compression, least in (
         ("sgd, one group", Sgd(momentum=0.9), "none", GROUPED),
         ("sgd, each by itself", Sgd(momentum=0.9), "none", EACH),
+        ("sgd, large ones by themselves", Sgd(momentum=0.9), "none", AS_TRAINED),
         ("lamb, bf16", Lamb(), "bf16", EACH),
     ):
         if sys.argv[2:] not in ([], [name]):

@@ -120,7 +120,7 @@ def test_two_ranks_in_one_graph_are_two_ranks_in_three(
 @pytest.mark.slow
 def test_three_ranks_train_the_same_bits_twice(start_ranks: Any, data_root: Any) -> None:
     """From three addends on their order matters, which is that of their places in a buffer."""
-    case = "sgd, each by itself"
+    case = "sgd, large ones by themselves"
     first, second = (
         json.loads(start_ranks([str(PROGRAMS / "one_graph.py"), data_root, case], 3)[0])[case]
         for _ in range(2)

@@ -156,8 +156,33 @@ def test_parts_are_those_of_the_sampled_steps_and_times_those_of_the_others(step
     assert found.input_s.median == pytest.approx(np.median([waited for waited, _ in steps]))
     both = found.compute_s.mean + found.communication_s.mean
     assert both == pytest.approx(np.mean([call for call, _ in parts]))
-    exposed = np.median([call for _, call in steps]) - found.compute_s.median
-    assert found.exposed_s == pytest.approx(max(exposed, 0))
+
+
+@pytest.mark.parametrize(
+    ("call_s", "exposed_s"),
+    [(1.1, 0.1), (1.0, 0.0), (0.9, None), (9.0, 0.5)],  # null below, at most the communication
+)
+def test_what_a_step_lasts_beyond_computing_is_exposed_communication(call_s, exposed_s) -> None:
+    found = rank_steps(0, [row(1, 0.0, 1.5, 0.5), whole(1, 0.25, call_s)])
+    assert found.exposed_s == (None if exposed_s is None else pytest.approx(exposed_s))
+
+
+def test_steps_are_compared_with_the_sampled_one_of_their_epoch() -> None:
+    """The batch grows fourfold, and with it what a step computes."""
+    short = [row(1, 0.0, 1.5, 0.5), *[whole(1, 0.0, 1.2)] * 8]
+    long = [row(2, 0.0, 4.5, 0.5), *[whole(2, 0.0, 4.2)] * 2]
+    assert rank_steps(0, short + long).exposed_s == pytest.approx(0.2)
+    alone = [row(1, 0.0, 1.0, 0.0), whole(1, 0.0, 1.1)]
+    assert rank_steps(0, alone).exposed_s == 0, "no rank to wait for"
+
+
+def test_the_first_step_of_either_form_is_not_steady() -> None:
+    """In a start of one epoch the sampled step is traced in its midst."""
+    made = StepClock()
+    for one in (whole(0, 0.0, 9.0), whole(0, 0.0, 1.0), row(0, 0.0, 9.0, 8.0), whole(0, 0.0, 1.1)):
+        made.add(one)
+    assert [r.call_s for r in made.steady()] == [1.0, 1.1]
+    assert rank_steps(0, made.steady()) is None
 
 
 def test_there_are_no_phases_without_both_kinds_of_steps() -> None:
