@@ -127,7 +127,8 @@ bench: setup-dev ## what the step and the ghost layer cost, as ratios within one
 	@$(PY) -m tests.bench $$CASES && $(PY) -m tests.bench.ghost
 
 lint: setup-dev ## style and types; changes nothing
-	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy
+	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && \
+	  .venv/bin/mypy --python-version 3.10 train
 
 check: lint test ## lint and the quick tests; CI runs lint and test-all
 

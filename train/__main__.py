@@ -7,7 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 
 from train.arguments import positive
@@ -80,7 +80,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def main(arguments: Sequence[str]) -> int:
     options = parse(arguments)
-    started_at = datetime.now(UTC)
+    started_at = datetime.now(timezone.utc)
     try:
         config = load_config(options.config)
         launch = read_launch(os.environ, supervised=options.supervised)

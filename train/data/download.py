@@ -55,8 +55,11 @@ class Remote:
 
 
 def sha256_of(path: Path) -> str:
+    digest = hashlib.sha256()
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        while part := file.read(2**20):
+            digest.update(part)
+    return digest.hexdigest()
 
 
 def verify(path: Path, remote: Remote) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import sys
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 
 from train.config.run import RunConfig
@@ -56,7 +56,7 @@ def leave(error: RunError, cell: Path) -> None:
     ``consequence`` marks an error that only says that a peer is gone.
     """
     told = {
-        "at": datetime.now(UTC).isoformat(),
+        "at": datetime.now(timezone.utc).isoformat(),
         "consequence": any(words in error.what for words in CONSEQUENCES),
         "error": error.model_dump(mode="json"),
     }
@@ -70,7 +70,7 @@ def leave_record(
 ) -> None:
     """By rank 0: the record of a start by hand (horovodrun, mpirun, alone) that went wrong."""
     record = ended_record(
-        out, config, status, error, started_at=started_at, ended_at=datetime.now(UTC)
+        out, config, status, error, started_at=started_at, ended_at=datetime.now(timezone.utc)
     )
     try:
         write_record(out / RECORD_NAME, record)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import Protocol
 
 from train.interconnect.diagnosis.decide import decide
@@ -84,7 +84,7 @@ async def play(
     Suspects are measured again with fresh partners and nothing beside them, and only what is slow
     again is confirmed: what recovers alone was contention.
     """
-    began, clock = datetime.now(UTC), _Clock(limit_s)
+    began, clock = datetime.now(timezone.utc), _Clock(limit_s)
     count = len(coordinator.nodes)
     names = tuple(node.name for node in coordinator.nodes)
     leaves = leaves_of(names, switches or {})

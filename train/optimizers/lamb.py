@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import tensorflow as tf
 from tensorflow_addons.optimizers import LAMB, NovoGrad
@@ -19,7 +19,7 @@ class RecordingLamb(LAMB):
     trust: TrustLog
 
     @classmethod
-    def of(cls, config: Lamb, variables: list[tf.Variable]) -> Self:
+    def of(cls, config: Lamb, variables: list[tf.Variable]) -> RecordingLamb:
         # None or [] would silently mean "the weight-decay list": so nothing is what none matches
         patterns = list(config.exclude) or [NOTHING]
         optimizer = cls(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Literal
 
 from pydantic import Field, model_validator
 
@@ -39,7 +39,7 @@ class NoiseScale(Frozen):
     high: float | None
 
     @model_validator(mode="after")
-    def _agrees(self) -> Self:
+    def _agrees(self) -> NoiseScale:
         there = (self.b_simple is not None, self.low is not None, self.high is not None)
         may = {
             "measured": [(True, True, True)],

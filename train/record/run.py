@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from pydantic import AwareDatetime, Field, ValidationError, model_validator
 
@@ -164,7 +164,7 @@ class RunRecord(Frozen):
     missing: dict[str, str]  # dotted path of a null -> reason
 
     @model_validator(mode="after")
-    def _honest(self) -> Self:
+    def _honest(self) -> RunRecord:
         unexplained = sorted(set(null_paths(self)) - set(self.missing))
         if unexplained:
             raise ValueError(f"null without a reason in 'missing': {', '.join(unexplained)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 
 from train.config.run import RunConfig
 from train.data.prepare import load
@@ -85,7 +85,7 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
             earlier=tuple(a for a in earlier_attempts(task.out) if a.number < task.attempt),
             attempt=task.attempt,
             started_at=task.started_at,
-            ended_at=datetime.now(UTC),
+            ended_at=datetime.now(timezone.utc),
             remark=data.remark,
             named_interface=os.environ.get(INTERFACE),
         )

@@ -19,7 +19,7 @@ import threading
 import time
 import uuid
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +148,7 @@ class Report:
         self._limit_s = limit_s
         self.facts: dict[str, Any] = {
             "schema_version": 1, "host": host, "procid": procid, "phase": "light checks",
-            "late": False, "started_at": datetime.now(UTC).isoformat(), "duration_s": 0.0,
+            "late": False, "started_at": datetime.now(timezone.utc).isoformat(), "duration_s": 0.0,
             "pmix": any(name.startswith("PMIX_") for name in os.environ),
             "versions": {"python": platform.python_version()}, "built": {}, "launcher": None,
             "size": None, "rank": None, "local_rank": None, "cross_rank": None, "interface": None,

@@ -8,7 +8,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from importlib.metadata import version
 from typing import Any
 
@@ -53,7 +53,7 @@ def run(
     Raises:
         OSError: a connection to another rank broke.
     """
-    began, started = datetime.now(UTC), time.monotonic()
+    began, started = datetime.now(timezone.utc), time.monotonic()
     # every rank must be told of all sets, also of those that it is not in
     chosen = {ranks: hvd.ProcessSet(list(range(ranks))) for ranks in fewer(launch.size)}
     hvd.init(process_sets=list(chosen.values()))

@@ -10,7 +10,7 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from itertools import chain
 from pathlib import Path
 from typing import get_args
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
     told = NodeFacts(
         node=node,
         when=options.when,
-        taken_at=datetime.now(UTC),
+        taken_at=datetime.now(timezone.utc),
         interface=interface,
         facts=tuple(_all(interface, why)),
     )

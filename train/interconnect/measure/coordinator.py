@@ -58,9 +58,13 @@ class Coordinator:
 
     async def gather(self, world: int, patience_s: float) -> None:
         """Wait for ``world`` agents, or for as many as come in time. Then nobody else is let in."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(patience_s), self._came:
+
+        async def all_came() -> None:
+            async with self._came:
                 await self._came.wait_for(lambda: len(self._agents) >= world)
+
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(all_came(), patience_s)
         assert self._server is not None
         self._server.close()
         self._order = sorted(self._agents)
@@ -153,9 +157,8 @@ class Coordinator:
         agent.answers[order["id"]] = answer
         try:
             agent.writer.write(encode(order))
-            async with asyncio.timeout(limit_s):
-                return await answer
-        except TimeoutError:
+            return await asyncio.wait_for(answer, limit_s)
+        except asyncio.TimeoutError:
             agent.lost = f"no answer within {limit_s:.0f} s"
         except OSError as error:
             agent.lost = str(error)
