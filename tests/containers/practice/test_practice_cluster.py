@@ -146,7 +146,10 @@ def test_an_urgent_job_warns_and_requeues_another_which_starts_again(
     number = own.sbatch(shared_folder, script, *options)
     own.wait_for(number, "RUNNING")
     time.sleep(1)
-    urgent = own.sbatch(shared_folder, "hostname", "-N4", "--exclusive", "--partition=urgent")
+    # -n8: Slurm 22.05 does not always preempt for nodes alone
+    urgent = own.sbatch(
+        shared_folder, "hostname", "-N4", "-n8", "--exclusive", "--partition=urgent"
+    )
     own.wait_for(urgent, "COMPLETED")
     job = own.wait_for(number, "COMPLETED")
     # Slurm 24.05 and later start it once more when it has ended by itself (jobs/slurm/again.py)
