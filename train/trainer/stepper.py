@@ -10,7 +10,6 @@ from train.config.run import RunConfig
 from train.data.batches import Batches, process_batches
 from train.data.dataset import Dataset
 from train.distributed.awake import Awake
-from train.distributed.communicator import Ranks
 from train.distributed.world import Runtime
 from train.record.run import RunError
 from train.step.result import StepResult
@@ -36,7 +35,7 @@ class Stepper:
     clock: StepClock = field(default_factory=StepClock)
     position: float = 0.0  # of the schedule's clock: the step, or what AdaScale made of it
     skipped_in_a_row: int = 0  # steps, up to the last one
-    per_call: int = 1  # steps, at most, in the epoch
+    per_call: int = 1  # steps, at most, in the epoch; equal on all ranks
     sampled_s: float = 0.0  # of the last epoch's sampled step, its wait for the batch included
 
     def epoch(self, plan: EpochPlan) -> tuple[EpochAccumulator, RunError | None]:
@@ -89,12 +88,11 @@ class Stepper:
             return [step(batches.of_step(0), rates[0], number)]
         return step.several(batches, rates, number)
 
-    def choose_steps_per_call(self, plan: EpochPlan) -> None:
-        """For the next epoch; collective, as rank 0's clock has it."""
-        mine = steps_per_call(self.clock.last_epoch())
+    def wanted_per_call(self, plan: EpochPlan) -> int:
+        """Steps a call for the next epoch, as this rank's clock has it."""
         if plan.accumulation > 1 or self.parts.step.adascale:
-            mine = 1
-        self.per_call = Ranks(self.runtime.rank, self.runtime.size).broadcast_int(mine)
+            return 1
+        return steps_per_call(self.clock.last_epoch())
 
 
 def sampled_step(plan: EpochPlan) -> int | None:

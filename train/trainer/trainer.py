@@ -176,7 +176,8 @@ class Trainer:
 
     def _epoch(self, plan: EpochPlan) -> tuple[EpochRecord, RunError | None]:
         """Collective."""
-        self.stepper.choose_steps_per_call(plan)
+        # by rank 0's clock, and before that of the epoch runs
+        self.stepper.per_call = self.ranks.broadcast_int(self.stepper.wanted_per_call(plan))
         self.ranks.barrier()
         ended = self._stretch()
         tally, error = self.stepper.epoch(plan)
