@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -29,6 +30,7 @@ class Sign(NamedTuple):
     phase: str
     idle_s: float  # since its last progress, as it said itself
     asleep_s: float  # of these, the longest in which not even its watchdog ran
+    pid: int | None = None  # where it runs on this host
 
 
 def read_sign(cell: Path, rank: int) -> Sign:
@@ -41,7 +43,8 @@ def read_sign(cell: Path, rank: int) -> Sign:
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         told = json.loads(file.read_text(encoding="utf-8"))
         idle_s, asleep_s = float(told["idle_s"]), float(told.get("asleep_s", 0))
-        return Sign(rank, at, str(told["phase"]), idle_s, asleep_s)
+        pid = int(told["pid"]) if told.get("host") == socket.gethostname() else None
+        return Sign(rank, at, str(told["phase"]), idle_s, asleep_s, pid)
     return Sign(rank, at, "unknown", 0.0, 0.0)
 
 
@@ -55,7 +58,10 @@ class Watch:
     _seen: dict[int, tuple[int, float]] = field(default_factory=dict)
 
     def stale(self, limit_s: float) -> Reason | None:
-        """The rank whose life sign has not changed for the longest, if over ``limit_s`` seconds."""
+        """The rank whose life sign has not changed for the longest, if over ``limit_s`` seconds.
+
+        Ranks that somebody stopped, all together, do not hang: their wait begins anew.
+        """
         now = self.awake.look()
         for rank in range(self.size):
             try:
@@ -67,9 +73,42 @@ class Watch:
         silent_s, rank = max((now - since, rank) for rank, (_, since) in self._seen.items())
         if silent_s <= limit_s:
             return None
+        if self._are_stopped(now):
+            self._seen = {rank: (stamp, now) for rank, (stamp, _) in self._seen.items()}
+            return None
         phase = read_sign(self.cell, rank).phase
         text = f"a hang: rank {rank} showed no life for {silent_s:.0f} s (while: {phase})"
         return Reason("failed", text, rank)
+
+    def _are_stopped(self, now: float) -> bool:
+        """Whether all ranks are silent, and those of this host are stopped or frozen."""
+        if any(now - since <= SILENT_S for _, since in self._seen.values()):
+            return False
+        here = [pid for rank in range(self.size) if (pid := read_sign(self.cell, rank).pid)]
+        return bool(here) and all(is_stopped(pid) for pid in here)
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether this process is stopped by a signal, or its control group is frozen
+    (proc_pid_stat(5), cgroups(7))."""
+    process = Path(f"/proc/{pid}")
+    try:
+        # the name, in brackets, may hold anything
+        state = (process / "stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+        groups = [line.split(":", 2) for line in (process / "cgroup").read_text().splitlines()]
+    except (OSError, IndexError):
+        return False
+    return state in "Tt" or any(_is_frozen(kind, path) for _, kind, path in groups)
+
+
+def _is_frozen(kind: str, path: str) -> bool:
+    mount = Path("/sys/fs/cgroup")
+    with contextlib.suppress(OSError):
+        if kind == "":  # version 2
+            return "frozen 1" in (mount / path.lstrip("/") / "cgroup.events").read_text()
+        if kind == "freezer":
+            return "THAWED" not in (mount / kind / path.lstrip("/") / "freezer.state").read_text()
+    return False
 
 
 def blame(cell: Path, size: int, first: int) -> tuple[str, str, int]:

@@ -35,7 +35,8 @@ RESUME = "--resume" in sys.argv
 STAGE = Path({stage!r})
 
 def beat(phase="training", idle_s=0.0):
-    told = json.dumps(dict(phase=phase, idle_s=idle_s))
+    who = dict(host=os.uname().nodename, pid=os.getpid())
+    told = json.dumps(dict(phase=phase, idle_s=idle_s, **who))
     try:
         (CELL / "logs" / f"rank-{{RANK}}.beat").write_text(told)
     except OSError:

@@ -23,7 +23,7 @@ from jobs.launch import CellTask
 from jobs.lock import hold, holder, is_running
 from jobs.ranks import end_leftovers
 from jobs.settle import ATTEMPT_NAME, RESERVE_NAME, settle_lost
-from jobs.signs import Watch
+from jobs.signs import Watch, is_stopped
 from jobs.stop import stopped_by_signals
 from jobs.supervisor import run_cell
 from tests.builders import config, epoch, record
@@ -134,13 +134,50 @@ fail("no progress for 4 s while: all-reduce", code=75)
     assert error.rank == 1 and "shows no life (while: reading data)" in error.what
 
 
-def test_ranks_that_are_all_stopped_are_ended(tmp_path: Path) -> None:
-    scene = play(tmp_path, "beat('all-reduce')\nos.kill(os.getpid(), 19)\n", stall_s=-2.0)
+def test_ranks_that_all_fell_silent_are_ended(tmp_path: Path) -> None:
+    scene = play(tmp_path, "beat('all-reduce')\ntime.sleep(240)\n", stall_s=-2.0)
     began = time.monotonic()
     assert run_cell(scene.told()) == "failed"
-    assert 2 < time.monotonic() - began < 30, "1.5 * -2 + 5 = 2 s"
+    assert 2 < time.monotonic() - began < 60, "1.5 * -2 + 5 = 2 s"
     error = left(scene.cell).error
     assert f"a hang: rank {error.rank} showed no life for 2 s (while: all-reduce)" in error.what
+
+
+def test_ranks_that_are_stopped_together_do_not_hang(tmp_path: Path) -> None:
+    """Their supervisor is not: a step was stopped or frozen; they come back one after another."""
+    body = "mark('in')\nbeat('all-reduce')\nlive(2)\nepoch(1)\ngood()\n"
+    scene = play(tmp_path, body, stall_s=-1.0)  # silent for 1.5 * -1 + 5 = 3.5 s
+    with scene.supervisor() as process:
+        in_play(scene.cell)
+        stopped = alive(scene.cell)
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(9)
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
+            time.sleep(0.5)
+        out, err = process.communicate(timeout=240)
+    assert (out, err) == ("completed\n", "")
+    assert left(scene.cell).status == "completed"
+
+
+def test_a_process_in_a_frozen_control_group_is_stopped() -> None:
+    group = Path("/sys/fs/cgroup/freezer") / f"horoscale-test-{os.getpid()}"
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"no freezer that can be used here: {error}")
+    with subprocess.Popen(["sleep", "240"]) as process:
+        try:
+            (group / "tasks").write_text(str(process.pid))
+            assert not is_stopped(process.pid)
+            (group / "freezer.state").write_text("FROZEN")
+            wait_until(lambda: is_stopped(process.pid), "the freezer")
+        finally:
+            (group / "freezer.state").write_text("THAWED")
+            process.kill()
+    group.rmdir()
+    assert not is_stopped(process.pid)
 
 
 def test_a_job_that_was_suspended_neither_hangs_nor_is_over_time(tmp_path: Path) -> None:

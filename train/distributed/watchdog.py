@@ -16,6 +16,7 @@ import contextlib
 import faulthandler
 import json
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -106,6 +107,8 @@ class Watchdog:
             "idle_s": round(now - doing.since, 1),
             # a rank that was stopped is woken to be ended, and would look as lively as its peers
             "asleep_s": round(suspended_s - doing.suspended_s, 1),
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
         }
         temporary.write_text(json.dumps(told))
         temporary.replace(self._file)
