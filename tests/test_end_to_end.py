@@ -87,6 +87,7 @@ def test_sweep_leaves_one_good_record_per_cell(trial: Bench) -> None:
         assert len(record.throughput.samples) == 2 and record.throughput.left_out == (1,)
         communication = record.steps[0].communication_s.median
         assert (communication == 0) == (record.config.gpus == 1)
+        assert (record.steps[0].waiting_s is None) == (record.config.gpus == 1)
     assert not leftovers(trial.folder)
 
 

@@ -107,7 +107,7 @@ def test_a_rate_that_its_epochs_do_not_bear_out_is_rejected() -> None:
 def test_records_from_before_the_latest_fields_pass() -> None:
     """What users have on disk: neither the newer fields nor reasons for their absence."""
     old = record(TWO).model_dump(mode="json")
-    for name in ("classification", "target", "alarms"):
+    for name in ("classification", "target", "alarms", "why_no_overlap"):
         del old[name]
     for name in ("accumulation", "framework", "target"):
         del old["config"][name]
@@ -118,7 +118,7 @@ def test_records_from_before_the_latest_fields_pass() -> None:
             del epoch[name]
     del old["provenance"]["unused_gpus"]
     for rank in old["steps"]:
-        for name in ("update_s", "sampled", "exposed_s"):
+        for name in ("update_s", "sampled", "exposed_s", "waiting_s", "negotiation_s"):
             del rank[name]
     old["missing"] = {}
     found = RunRecord.model_validate(old)

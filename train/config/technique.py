@@ -228,3 +228,13 @@ class Technique(Frozen):
         k = global_batch / self.base_batch
         factor = {"none": 1.0, "linear": k, "sqrt": math.sqrt(k), "adascale": 1.0}
         return self.base_lr * factor[self.lr_scaling]
+
+    def why_no_overlap(self) -> str | None:
+        """Why no gradient is sent before all are there; None where large ones are."""
+        if self.reduction == "adasum":
+            return "Adasum takes dot products of all gradients at once"
+        if self.compression != "none":
+            return f"{self.compression} compression sends all gradients at once"
+        if self.normalisation == "sync_batch_norm":
+            return "synchronised batch norm's own all-reduces would wait behind those of gradients"
+        return None

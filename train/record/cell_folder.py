@@ -153,6 +153,10 @@ def earlier_attempts(cell: Path, config: RunConfig | None = None) -> tuple[Attem
         return ()
 
 
+#: Of a record's ``why_no_overlap``: why it is null.
+OVERLAPS = "large gradients are sent while the backward pass goes on"
+
+
 def ended_record(
     cell: Path,
     config: RunConfig,
@@ -187,6 +191,7 @@ def ended_record(
             epochs=epochs,
             steps=None,
             throughput=None,
+            why_no_overlap=config.technique.why_no_overlap(),
             traffic=(),
             weights_sha256=None,
             provenance=told.get("provenance"),
@@ -195,7 +200,7 @@ def ended_record(
             ended_at=ended_at,
             missing={},
         ),
-        told.get("reasons", {}),
+        {"why_no_overlap": OVERLAPS, **told.get("reasons", {})},
         otherwise=f"the run ended as {status} before this was known",
     )
 

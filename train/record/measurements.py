@@ -122,6 +122,11 @@ class RankSteps(Frozen):
     steps in one call save more than their communication shows. 1 - ``exposed_s`` /
     ``communication_s`` is the overlap.
 
+    ``waiting_s`` is the part of ``communication_s`` before the slowest rank was there, so the skew
+    between ranks: an all-reduce of four bytes before that of the gradients shows it, and needs no
+    clock that ranks share. ``negotiation_s`` is that of a second one, of ranks that are all there:
+    the price of any message. Both rounds are left out of all other times.
+
     In records without ``sampled`` every step was taken in parts, and ``step_s`` = ``input_s`` +
     ``compute_s`` + ``communication_s``.
     """
@@ -134,6 +139,8 @@ class RankSteps(Frozen):
     update_s: Spread | None = None  # of compute_s, the optimizer's part
     sampled: int | None = Field(None, ge=1)  # steps
     exposed_s: float | None = Field(None, ge=0)
+    waiting_s: Spread | None = None
+    negotiation_s: Spread | None = None
 
 
 class ThroughputSample(Frozen):

@@ -149,6 +149,7 @@ class RunRecord(Frozen):
     epochs: tuple[EpochRecord, ...]
     steps: tuple[RankSteps, ...] | None
     throughput: Throughput | None
+    why_no_overlap: str | None = None  # why no gradient is sent before all are there
     # interfaces that moved nothing are left out; empty for a world of one, or where no counter
     # could be read
     traffic: tuple[LinkTraffic, ...] = ()

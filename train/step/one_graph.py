@@ -11,7 +11,6 @@ the reduced gradient decides.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -63,33 +62,13 @@ class OneGraphStep(TrainStep):
             tf.constant(accumulated, tf.float32),
         )  # fmt: skip
         adapts = trust_ratios(self.optimizer) is not None
-        results = []
-        for row, rate, ratio in zip(
-            table.numpy()[: int(taken)].tolist(), rates, ratios.numpy(), strict=False
-        ):
-            loss, hits, small_sq, own_sq, big_sq = row
-            applied = math.isfinite(big_sq)
-            results.append(
-                StepResult(
-                    loss=loss,
-                    correct=int(hits),
-                    images=images,
-                    gradient_sq=big_sq,
-                    small_sq=small_sq,
-                    own_sq=own_sq,
-                    skipped=not applied and self._may_overflow(small_sq),
-                    rate=rate,
-                    gain=gain,
-                    trust=(ratio[0], ratio[1]) if applied and adapts else None,
-                    communication_s=None,
-                    update_s=None,
-                )
+        rows = table.numpy()[: int(taken)].tolist()
+        return [
+            self._result(
+                loss, int(hits), images, tuple(squares), rate, gain, [*own] if adapts else None
             )
-            if applied:
-                self._last_rate = rate
-            if self.adascale:
-                self.adascale.take_in(small_sq, big_sq)
-        return results
+            for (loss, hits, *squares), rate, own in zip(rows, rates, ratios.numpy(), strict=False)
+        ]
 
     def _graph_for(self, batches: Batches, earlier: Backward | None, *, noisy: bool) -> Any:
         """The graph of steps of such batches, made once for any number of steps."""

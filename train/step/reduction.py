@@ -58,18 +58,7 @@ def build_reducer(technique: Technique, size: int) -> Reducer:
         return partial(_fp16, size=size)
     if technique.compression == "bf16":
         return partial(_bf16, size=size)
-    return _mean if why_no_overlap(technique) else _mean_by_groups
-
-
-def why_no_overlap(technique: Technique) -> str | None:
-    """Why gradients wait for the last one of them before any is sent; None where they do not."""
-    if technique.reduction == "adasum":
-        return "Adasum takes dot products of all gradients at once"
-    if technique.compression != "none":
-        return f"{technique.compression} compression sends all gradients at once"
-    if technique.normalisation == "sync_batch_norm":
-        return "synchronised batch norm's own all-reduces would wait behind those of gradients"
-    return None
+    return _mean if technique.why_no_overlap() else _mean_by_groups
 
 
 def _mean(gradients: list[tf.Tensor], square: tf.Tensor) -> Reduced:

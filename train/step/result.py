@@ -11,12 +11,21 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float32]
 
 
+class StepParts(NamedTuple):
+    """How long the parts of a step took on this rank, seconds."""
+
+    waiting_s: float | None  # for slower ranks; None where no round of all ranks was timed
+    negotiation_s: float | None  # of one round of ranks that are all there
+    communication_s: float  # the all-reduce, and the waiting before it; 0 alone
+    update_s: float  # the optimizer
+
+
 class StepResult(NamedTuple):
     """One optimizer step; ``loss`` and ``correct`` are this rank's, the rest equal on all ranks.
 
     Squares are of L2 norms over all variables. ``gradient_sq`` not finite means an overflow, which
     ``skipped`` the update, or that the run has diverged; all ranks see it in the same step, and
-    none of them touches its weights. Seconds are measured on this rank.
+    none of them touches its weights.
     """
 
     # mean cross-entropy of this rank's images, unweighted, against the labels as they are smoothed
@@ -31,9 +40,7 @@ class StepResult(NamedTuple):
     gain: float  # of AdaScale, else 1: steps that the schedule's clock advances
     # factors of the adapted variables, and whether clipped; None where nothing was applied
     trust: tuple[Floats, Floats] | None
-    # waiting for slower ranks included; None where all of the step is one graph
-    communication_s: float | None
-    update_s: float | None
+    parts: StepParts | None  # None where all of the step is one graph
 
     @property
     def applied(self) -> bool:

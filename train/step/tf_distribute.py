@@ -80,6 +80,10 @@ class DistributedStep(OneGraphStep):
             float(own)  # made of all gradients: they are there when it is
         return found
 
+    def _meet(self) -> tuple[None, None]:
+        """Not timed: a strategy has no round of its own."""
+        return None, None
+
     def _placed(self, values: npt.NDArray[Any]) -> Any:
         return self._spread([np.ascontiguousarray(values[:, own]) for own in range(self.replicas)])
 

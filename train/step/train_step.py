@@ -29,7 +29,7 @@ from train.step.adascale import AdaScale
 from train.step.backward import Backward, backward, sigma_for, squared_norm
 from train.step.loss_scale import NoLossScale, build_loss_scale
 from train.step.reduction import build_reducer
-from train.step.result import Floats, StepResult
+from train.step.result import StepParts, StepResult
 
 #: What a rank does that waits for the others.
 ADDING_UP = ", adding up over the ranks"
@@ -96,8 +96,9 @@ class TrainStep:
         rate *= gain
         own = self._gradients(batches, step)
         accumulated = len(batches) > self.replicas
-        if accumulated:  # who waits for the others must not look as if in its last batch
+        if self.size > 1:  # who waits for the others must not look as if in its last batch
             self.beat(step, ADDING_UP)
+        waiting_s, negotiation_s = self._meet()
         begin = time.perf_counter()
         gradients, small, big = self._reduce_graph(own.gradients, own.square)
         small_sq, big_sq = float(small), float(big)  # waits for the device
@@ -108,28 +109,64 @@ class TrainStep:
         applied = math.isfinite(big_sq)
         if applied:
             correction = self._corrections([rate])[0]
-            self._last_rate = rate
             done = self._update_graph(
                 gradients, tf.constant(rate, tf.float32), tf.constant(correction, tf.float32)
             )
             done.numpy()  # waits for the device
         self.loss_scale.update(tf.constant(applied))
+        return self._result(
+            float(np.mean([float(loss) for loss in self._local_results(own.loss)])),
+            sum(int(hits) for hits in self._local_results(own.hits)),
+            sum(len(labels) for _, labels in batches),
+            (small_sq, own_sq, big_sq), rate, gain, trust_ratios(self.optimizer),
+            StepParts(
+                waiting_s, negotiation_s,
+                (waiting_s or 0.0) + reduced - begin if self.size > 1 else 0.0,
+                time.perf_counter() - reduced,
+            ),
+        )  # fmt: skip
+
+    def _result(
+        self, loss: float, correct: int, images: int, squares: tuple[float, float, float],
+        rate: float, gain: float, trust: Sequence[Any] | None, parts: StepParts | None = None,
+    ) -> StepResult:  # fmt: skip
+        """Of a step that was taken. ``squares``: of batches, ranks and all together; ``trust``: the
+        optimizer's ratios after it."""
+        small_sq, own_sq, big_sq = squares
+        applied = math.isfinite(big_sq)
+        if applied:
+            self._last_rate = rate
         if self.adascale:
             self.adascale.take_in(small_sq, big_sq)
         return StepResult(
-            loss=float(np.mean([float(loss) for loss in self._local_results(own.loss)])),
-            correct=sum(int(hits) for hits in self._local_results(own.hits)),
-            images=sum(len(labels) for _, labels in batches),
+            loss=loss,
+            correct=correct,
+            images=images,
             gradient_sq=big_sq,
             small_sq=small_sq,
             own_sq=own_sq,
             skipped=not applied and self._may_overflow(small_sq),
             rate=rate,
             gain=gain,
-            trust=self._trust() if applied else None,
-            communication_s=reduced - begin if self.size > 1 else 0.0,
-            update_s=time.perf_counter() - reduced,
+            trust=(np.asarray(trust[0]), np.asarray(trust[1])) if applied and trust else None,
+            parts=parts,
         )
+
+    def _meet(self) -> tuple[float | None, float | None]:
+        """Wait until all ranks are here.
+
+        Returns:
+            Seconds of waiting for the slowest, and of one round of ranks that are all here, which
+            is the negotiation and the latency of an all-reduce of four bytes.
+        """
+        if self.size == 1:
+            return None, None
+        arrived = time.perf_counter()
+        _round()
+        met = time.perf_counter()
+        _round()
+        negotiation_s = time.perf_counter() - met
+        return max(met - arrived - negotiation_s, 0.0), negotiation_s
 
     def _gradients(self, batches: Sequence[Batch], step: int) -> Backward:
         """Of the mean over the batches; there when this returns: a GPU's kernels are only queued
@@ -220,9 +257,11 @@ class TrainStep:
             return True
         return self.technique.compression == "fp16" and math.isfinite(small_sq)
 
-    def _trust(self) -> tuple[Floats, Floats] | None:
-        ratios = trust_ratios(self.optimizer)
-        return None if ratios is None else (ratios[0].numpy(), ratios[1].numpy())
+
+def _round() -> None:
+    """The smallest all-reduce, on the host: a GPU's own queue is another matter."""
+    with tf.device("CPU"):
+        float(hvd.allreduce(tf.constant(1.0), op=hvd.Sum, name="meeting"))
 
 
 def first_elements(tensors: Sequence[Any]) -> tf.Tensor:

@@ -168,10 +168,14 @@ def alarm_of(config: RunConfig, plan: EpochPlan, tally: EpochAccumulator) -> str
 def step_row(
     plan: EpochPlan, input_s: float, call_s: float, result: StepResult, *, suspended: bool
 ) -> StepRow:
+    waiting_s = negotiation_s = communication_s = update_s = None
+    if result.parts:
+        waiting_s, negotiation_s, communication_s, update_s = result.parts
+        call_s -= 2 * (negotiation_s or 0.0)  # the rounds of measuring are no part of a step
     return StepRow(
-        plan.number, input_s, call_s, result.communication_s, result.update_s, result.rate,
-        plan.global_batch, result.loss, result.gradient_sq, result.small_sq, result.gain,
-        result.skipped, suspended,
+        plan.number, input_s, call_s, communication_s, update_s, result.rate, plan.global_batch,
+        result.loss, result.gradient_sq, result.small_sq, result.gain, result.skipped, suspended,
+        waiting_s, negotiation_s,
     )  # fmt: skip
 
 

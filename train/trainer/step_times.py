@@ -89,6 +89,8 @@ class StepRow(NamedTuple):
     gain: float
     skipped: bool
     suspended: bool = False  # its times count for nothing
+    waiting_s: float | None = None  # of communication_s; None alone, and with tf.distribute
+    negotiation_s: float | None = None  # likewise
 
     @property
     def sampled(self) -> bool:
@@ -142,9 +144,16 @@ def rank_steps(rank: int, rows: Sequence[StepRow]) -> RankSteps | None:
         compute_s=spread(compute),
         communication_s=spread(communication),
         update_s=spread(update),
+        waiting_s=_spread_of([row.waiting_s for row in sampled]),
+        negotiation_s=_spread_of([row.negotiation_s for row in sampled]),
         sampled=len(sampled),
         exposed_s=_exposed_s(sampled, usual),
     )
+
+
+def _spread_of(seconds: Sequence[float | None]) -> Spread | None:
+    known = [value for value in seconds if value is not None]
+    return spread(known) if known else None
 
 
 def _exposed_s(sampled: Sequence[StepRow], usual: Sequence[StepRow]) -> float | None:

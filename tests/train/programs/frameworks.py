@@ -78,7 +78,9 @@ def main() -> None:
             rates = [0.003 * (1 if n < CALL else 2) for n in range(number, number + len(block))]
             if len(block) == 1:  # in parts
                 results = [parts.step(own, rates[0], number)]
-                assert results[0].communication_s > 0 or runtime.size * runtime.replicas == 1
+                told = results[0].parts
+                assert told.communication_s > 0 or runtime.size * runtime.replicas == 1
+                assert (told.waiting_s is None) == (framework != "horovod" or runtime.size == 1)
             else:
                 results = parts.step.several(block, rates, number)
             number += len(block)

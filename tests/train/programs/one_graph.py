@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from train.distributed.launch import read_launch
 from train.distributed.world import start
 
 STEPS, BATCH, RATE = 12, 16, 0.003
+LATE_S = 1.0  # of rank 1 at the last step of all
 #: Of reduction.ALONE_BYTES: all gradients in one group, and each in one of its own.
 GROUPED, EACH, AS_TRAINED = 1 << 30, 1, 1 << 16
 
@@ -80,7 +82,11 @@ def main() -> None:
                 for number, own in enumerate(given):
                     step(own, RATE, number)
             trained.append([variable.numpy() for variable in model.variables])
+        if runtime.rank == 1:
+            time.sleep(LATE_S)
+        late = step(given[0], RATE, STEPS).parts if size > 1 else None
         result[name] = {
+            "parts": late and late._asdict(),
             "off": max(float(np.abs(a - b).max()) for a, b in zip(*trained, strict=True)),
             "moved": max(
                 float(np.abs(a - b.numpy()).max())

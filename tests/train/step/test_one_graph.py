@@ -50,7 +50,7 @@ def apart(results: list[Any], others: list[Any]) -> int:
         not all(
             np.array_equal(getattr(a, name), getattr(b, name), equal_nan=True)
             for name in a._fields
-            if name not in ("trust", "communication_s", "update_s")
+            if name not in ("trust", "parts")
         )
         or (a.trust is None) != (b.trust is None)
         or (a.trust is not None and not np.array_equal(a.trust, b.trust))
@@ -114,6 +114,10 @@ def test_two_ranks_in_one_graph_are_two_ranks_in_three(
         assert found["moved"] > 1e-2
         invariant(f"T16 {name}", "12 steps of 2 ranks: one graph and three", found["off"], 0)
         assert found["hash"] == outs[1][name]["hash"], f"{name}: ranks differ"
+        # rank 1 came a second late to the last step
+        parts, late = found["parts"], outs[1][name]["parts"]
+        assert 0.5 < parts["waiting_s"] <= parts["communication_s"]
+        assert late["waiting_s"] < 0.5 and max(parts["negotiation_s"], late["negotiation_s"]) < 0.5
 
 
 @pytest.mark.ranks2

@@ -19,8 +19,7 @@ def step(**changes: Any) -> Any:
 
     values = {
         "loss": 2.0, "correct": 3, "images": 4, "gradient_sq": 4.0, "small_sq": 6.0, "own_sq": 5.0,
-        "skipped": False, "rate": 0.1, "gain": 1.0, "trust": None, "communication_s": 0.0,
-        "update_s": 0.0,
+        "skipped": False, "rate": 0.1, "gain": 1.0, "trust": None, "parts": None,
     }  # fmt: skip
     return StepResult(**(values | changes))
 

@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders import config, epoch
+from train.config.plan import EpochPlan
+from train.step.result import StepParts, StepResult
 from train.trainer.step_times import (
     StepClock,
     StepRow,
@@ -198,6 +200,20 @@ def test_no_step_has_negative_compute_time() -> None:
 def test_the_update_is_a_part_of_its_own() -> None:
     found = rank_steps(0, [row(0, 0.0, 1.0, 0.25, update_s=0.125), whole(0, 0.0, 1.0)])
     assert found.update_s.median == 0.125
+
+
+def test_what_measuring_costs_is_no_part_of_a_step() -> None:
+    from train.trainer.epoch import step_row
+
+    plan = EpochPlan(1, accumulation=1, global_batch=8, steps=4, first_step=4, rate_factor=1.0)
+    result = StepResult(
+        1.0, 1, 8, 1.0, 1.0, 1.0, False, 0.1, 1.0, None, StepParts(0.25, 0.125, 0.5, 0.1)
+    )
+    found = step_row(plan, 0.0, 2.0, result, suspended=False)
+    assert (found.call_s, found.waiting_s, found.communication_s) == (1.75, 0.25, 0.5)
+    summed = rank_steps(0, [found, whole(1, 0.0, 1.5)])
+    assert summed.compute_s.median == 1.25 and summed.exposed_s == 0.25
+    assert (summed.waiting_s.median, summed.negotiation_s.median) == (0.25, 0.125)
 
 
 def test_a_call_lasts_a_quarter_of_a_second_whatever_its_steps_take() -> None:

@@ -143,9 +143,11 @@ def test_what_takes_long_on_a_cpu_shows_signs_of_life_between_its_parts(tmp_path
     cell(given, tmp_path, said.append).train(resume=False)
     settling = "settling the batch-norm statistics after epoch 1"
     reduction = ", adding up over the ranks"
-    apart = ("", ", batch 2 of 2", reduction)  # the second of two steps is taken in parts
-    phases = [f"training step 1 of 2, epoch 1{part}" for part in apart[:2]]
-    phases += [f"training step 2 of 2, epoch 1{part}" for part in apart]
+    phases = [
+        f"training step {number} of 2, epoch 1{part}"
+        for number in (1, 2)
+        for part in ("", ", batch 2 of 2")
+    ]
     parts = ("", *(f", batch {number}" for number in range(1, 6)), reduction)
     phases += [settling + part for part in parts]
     at = said.index(phases[0])
