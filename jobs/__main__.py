@@ -29,6 +29,7 @@ from jobs.slurm.program import Wish
 from jobs.slurm.validate import Request, phases_named, validate
 from jobs.slurm.where import refuse_image, site_for
 from jobs.sweep import load_sweep
+from train.distributed.watchdog import STALL_S
 from train.errors import ConfigError
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
@@ -80,7 +81,7 @@ def sweep(
     image: Image = "",
     force: Annotated[bool, typer.Option("--force", help="run finished cells anew")] = False,
     jobs: Annotated[int, typer.Option(min=1, help="cells at once, as cores allow")] = 1,
-    stall_s: Annotated[float, typer.Option(min=5, help="seconds without progress")] = 300.0,
+    stall_s: Annotated[float, typer.Option(min=5, help="seconds without progress")] = STALL_S,
     limit_s: Annotated[float | None, typer.Option(min=1, help="time limit of a cell, s")] = None,
     wait: Annotated[bool, typer.Option(help="stay until all is done (on a cluster)")] = True,
     pack: Pack = 1,

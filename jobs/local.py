@@ -24,6 +24,7 @@ from jobs.stop import stopped_by_signals
 from jobs.supervisor import ROOT
 from jobs.sweep import SWEEPS, Sweep
 from train.config.run import RunConfig
+from train.distributed.watchdog import STALL_S
 
 
 def plan_here(wanted: Sweep, results: Path, machine: Machine) -> None:
@@ -88,7 +89,7 @@ def machine_for(
     *,
     image: str = "",
     at_once: int = 1,
-    stall_s: float = 300,
+    stall_s: float = STALL_S,
     limit_s: float | None = None,
 ) -> Machine:
     """Equal core groups for all cells of a sweep, so that its times can be compared.

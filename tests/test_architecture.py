@@ -14,11 +14,13 @@ from train.schemas import SCHEMAS
 
 ROOT = Path(__file__).resolve().parent.parent
 PARTS = ("jobs", "train", "analysis")
-#: What the other parts may use of train: the contracts, the files that carry them, the clock.
+#: What the other parts may use of train: the contracts, the files that carry them, the clock and
+#: the limit of a hang.
 CONTRACT = {
     "train.errors", "train.config", "train.record", "train.run.provenance",
-    "train.distributed.awake", "train.distributed.preflight.report", "train.interconnect.record",
-    "train.interconnect.collectives.record", "train.interconnect.facts.record",
+    "train.distributed.awake", "train.distributed.watchdog", "train.distributed.preflight.report",
+    "train.interconnect.record", "train.interconnect.collectives.record",
+    "train.interconnect.facts.record",
 }  # fmt: skip
 HEAVY = {"tensorflow", "tensorflow_addons", "horovod", "keras"}
 FORBIDDEN = {
@@ -106,7 +108,7 @@ def test_arrow_check_would_see_a_violation(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "module",
     ["train.config.run", "train.config.plan", "train.record.run", "train.record.cell_folder",
-     "train.data.prepare",
+     "train.data.registry",
      "jobs.__main__", "analysis.__main__"],
 )  # fmt: skip
 def test_login_side_loads_no_tensorflow(module: str) -> None:

@@ -14,7 +14,7 @@ from train.arguments import positive
 from train.config.run import RunConfig, load_config
 from train.distributed.failure import describe, headline, leave, leave_record
 from train.distributed.launch import Launch, read_launch
-from train.distributed.watchdog import Watchdog
+from train.distributed.watchdog import STALL_S, Watchdog
 from train.errors import ConfigError, Unfinished, WorldError
 from train.record.cell_folder import (
     EXIT_UNFINISHED,
@@ -60,7 +60,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--stall-s",
         type=positive(float),
-        default=300.0,
+        default=STALL_S,
         help="seconds without progress that end the rank; late ranks are waited for longer",
     )
     parser.add_argument(

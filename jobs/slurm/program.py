@@ -39,6 +39,7 @@ from jobs.stop import stopped_by_signals
 from jobs.supervisor import ROOT
 from jobs.sweep import Sweep
 from train.config.run import FOLDER_PREFIX, RunConfig
+from train.distributed.watchdog import STALL_S
 from train.errors import ConfigError
 from train.run.provenance import git_state
 
@@ -56,7 +57,7 @@ class Wish:
     site: NamedSite
     pack: int = 1
     budget: float | None = None
-    stall_s: float = 300.0
+    stall_s: float = STALL_S
 
     @property
     def folder(self) -> Path:

@@ -1,17 +1,21 @@
 """Images per second of the forms of a step, taken in turns by the same ranks.
 
-Usage: forms.py MODEL DATASET BATCH SECONDS ROUNDS STORE FORM...; each rank prints, as JSON,
-{form: [its images/s in each round], "matrix": its GFLOP/s of a matrix product in each round}.
+Usage: forms.py MODEL DATASET BATCH SECONDS ROUNDS STORE OPERATIONS FORM...; each rank prints, as
+JSON, {form: [its images/s in each round], "matrix": its FLOP/s of a matrix product in each round,
+"communication": the seconds of an all-reduce by itself in each round, where a form is in parts,
+"flop": [of one training image]}.
 
-A form is "parts" (three graphs with the host between them), a number (the steps of one call), or
-"plain" (the usual script: float32 images from memory, shuffled by tf.data, model.fit with Horovod's
-DistributedOptimizer).
+OPERATIONS are "deterministic" or "free". A form is "parts" (three graphs with the host between
+them), a number (the steps of one call), or "plain" (the usual script: float32 images from memory,
+shuffled by tf.data, model.fit with Horovod's DistributedOptimizer).
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
+import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -23,7 +27,7 @@ import numpy as np
 from train.config.optimizer import Sgd
 from train.config.run import RunConfig
 from train.config.technique import Technique
-from train.data.prepare import load
+from train.data.registry import load
 from train.distributed.launch import read_launch
 from train.distributed.world import start
 
@@ -31,7 +35,7 @@ RATE = 0.001
 
 
 def main() -> None:
-    model, dataset, batch, seconds, rounds, store, *forms = sys.argv[1:]
+    model, dataset, batch, seconds, rounds, store, operations, *forms = sys.argv[1:]
     launch = read_launch(os.environ)
     technique = Technique(
         name="t", base_lr=RATE, base_batch=1, optimizer=Sgd(),
@@ -39,15 +43,16 @@ def main() -> None:
     )  # fmt: skip
     config = RunConfig(
         dataset=dataset, model=model, technique=technique, gpus=launch.size,
-        batch_per_rank=int(batch), epochs=1, seed=0,
+        batch_per_rank=int(batch), epochs=1, seed=0, deterministic=operations == "deterministic",
     )  # fmt: skip
     runtime = start(config, launch)
     import tensorflow as tf
 
     data = load(dataset, None, Path(store), Path(store))
-    take = own_step(config, runtime, data)
+    apart: list[float] = []  # seconds of the all-reduces of steps in parts
+    take, flop = own_step(config, runtime, data, apart)
     matrix = tf.random.stateless_normal([1024, 1024], [1, 2])
-    found: dict[str, list[float]] = {form: [] for form in [*forms, "matrix"]}
+    found: dict[str, list[float]] = {form: [] for form in [*forms, "communication", "matrix"]}
     counts = {form: steps_in(float(seconds), take, form) for form in forms if form != "plain"}
     first = 0
 
@@ -57,22 +62,25 @@ def main() -> None:
         own = list(counts)
         for form in own[number % len(own) :] + own[: number % len(own)]:
             together()
+            apart.clear()
             begin, taken = time.perf_counter(), 0
             while taken < counts[form]:
                 more = take(form, first)
                 taken, first = taken + more, first + more
             found[form].append(taken * int(batch) / (time.perf_counter() - begin))
+            if apart:
+                found["communication"].append(statistics.fmean(apart))
         begin = time.perf_counter()
         for _ in range(10):
             tf.matmul(matrix, matrix).numpy()
-        found["matrix"].append(10 * 2 * 1024**3 / (time.perf_counter() - begin) / 1e9)
+        found["matrix"].append(10 * 2 * 1024**3 / (time.perf_counter() - begin))
 
     if "plain" in forms:
         fit(config, runtime, data, float(seconds), int(rounds), found["plain"], others)
     else:
         for number in range(int(rounds)):
             others(number)
-    print(json.dumps(found))
+    print(json.dumps(found | {"flop": [flop]}))
 
 
 def together() -> None:
@@ -81,8 +89,11 @@ def together() -> None:
     hvd.allreduce(np.zeros(1))
 
 
-def own_step(config: RunConfig, runtime: Any, data: Any) -> Callable[[str, int], int]:
-    """Takes a step, or several, of a form; how many."""
+def own_step(
+    config: RunConfig, runtime: Any, data: Any, apart: list[float]
+) -> tuple[Callable[[str, int], int], float]:
+    """What takes a step, or several, of a form, and tells how many; FLOP of one training image.
+    ``apart`` gets the seconds of all-reduces."""
     from train.data.batches import Batches, process_batches
     from train.run.build import build_parts
     from train.trainer.stepper import calls
@@ -104,11 +115,23 @@ def own_step(config: RunConfig, runtime: Any, data: Any) -> Callable[[str, int],
             batches[form] = epochs(1 if form == "parts" else int(form))
         own = next(batches[form])
         if form == "parts":
-            parts.step(own.of_step(0), RATE, first)
+            apart.append(parts.step(own.of_step(0), RATE, first).parts.communication_s)
             return 1
         return len(parts.step.several(own, [RATE] * len(own), first))
 
-    return take
+    return take, training_flop(parts.model)
+
+
+def training_flop(model: Any) -> float:
+    """Of the products of one image: forwards, and backwards by the weights and by the inputs."""
+    import tensorflow as tf
+
+    products = (tf.keras.layers.Conv2D, tf.keras.layers.Dense)
+    return sum(
+        3 * 2 * math.prod(layer.kernel.shape) * math.prod(layer.output_shape[1:-1])
+        for layer in model._flatten_layers()
+        if isinstance(layer, products)
+    )
 
 
 def steps_in(seconds: float, take: Callable[[str, int], int], form: str) -> int:

@@ -55,27 +55,29 @@ def _ip(*arguments: str) -> None:
 
 
 def run_ranks(
-    command: Sequence[str], size: int, *, hosts: bool = False, timeout_s: float = 1800,
-    **variables: str,
+    command: Sequence[str], size: int, *, hosts: bool = False, apart: bool = False,
+    cores_per_rank: int = 1, timeout_s: float = 1800, **variables: str,
 ) -> list[Any]:  # fmt: skip
-    """Run a Python program as ``size`` ranks, one core each; what each printed last, as JSON.
+    """Run a Python program as ``size`` ranks; what each printed last, as JSON.
 
-    hosts: each rank on one of :func:`two_hosts`, else all on this machine.
+    hosts: each rank on one of :func:`two_hosts`, else all on this machine. apart: at the same time,
+    but each in a world of its own.
     """
-    cores = core_groups(size, 1, sorted(os.sched_getaffinity(0)))
+    cores = core_groups(size, cores_per_rank, sorted(os.sched_getaffinity(0)))
     with tempfile.TemporaryDirectory() as folder:
         running = []
         for rank in range(size):
             nodes = size if hosts else 1
+            world = 1 if apart else size
             own = clean_environment(os.environ) | variables | {
-                "HOROSCALE_RANK": str(rank),
-                "HOROSCALE_SIZE": str(size),
-                "HOROSCALE_LOCAL_RANK": str(0 if hosts else rank),
-                "HOROSCALE_LOCAL_SIZE": str(size // nodes),
+                "HOROSCALE_RANK": str(rank % world),
+                "HOROSCALE_SIZE": str(world),
+                "HOROSCALE_LOCAL_RANK": str(0 if hosts else rank % world),
+                "HOROSCALE_LOCAL_SIZE": str(world // nodes),
                 "HOROSCALE_NODE": str(rank if hosts else 0),
                 "HOROSCALE_NODES": str(nodes),
                 "HOROSCALE_CORES": ",".join(map(str, cores[rank])),
-                "HOROSCALE_RENDEZVOUS": f"{folder}/rendezvous",
+                "HOROSCALE_RENDEZVOUS": f"{folder}/rendezvous-{rank if apart else 0}",
                 "PYTHONPATH": str(ROOT),
             }  # fmt: skip
             line = [sys.executable, *command]

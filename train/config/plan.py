@@ -15,7 +15,7 @@ from itertools import count
 
 from train.config.checks import plan_problem
 from train.config.run import DATASETS, MOST_EPOCHS, RunConfig, trainable_images, used_train_images
-from train.config.schedule import Cosine, Grow, Polynomial, Step
+from train.config.schedule import Grow, Step
 from train.errors import ConfigError
 
 
@@ -121,19 +121,15 @@ class RunPlan:
             return start + (peak - start) * (clock + 1) / warmup
         progress = min(1.0, (clock - warmup) / max(1, self.horizon - warmup))
         step = min(self.total_steps - 1, int(clock))
-        return peak * self._decay(clock, progress) * self.epoch_of(step).rate_factor
+        share = self.config.technique.schedule.share(progress, self._passed(clock))
+        return peak * share * self.epoch_of(step).rate_factor
 
-    def _decay(self, clock: float, progress: float) -> float:
-        """Share of the peak rate after the warm-up."""
+    def _passed(self, clock: float) -> int:
+        """Milestones of the schedule that are passed."""
         schedule = self.config.technique.schedule
-        if isinstance(schedule, Step):
-            passed = sum(clock >= self.milestone(schedule, m) for m in schedule.milestones)
-            return schedule.factor**passed
-        if isinstance(schedule, Cosine):
-            return schedule.final + (1 - schedule.final) * (1 + math.cos(math.pi * progress)) / 2
-        if isinstance(schedule, Polynomial):
-            return schedule.final + (1 - schedule.final) * (1 - progress) ** schedule.power
-        return 1.0
+        if not isinstance(schedule, Step):
+            return 0
+        return sum(clock >= self.milestone(schedule, m) for m in schedule.milestones)
 
     def milestone(self, schedule: Step, milestone: float) -> int:
         """First step that a milestone changes."""

@@ -23,6 +23,10 @@ def _rising(value: tuple[float, ...]) -> tuple[float, ...]:
 class Constant(Frozen):
     name: Literal["constant"] = "constant"
 
+    def share(self, progress: float, passed: int) -> float:
+        """Of the peak rate. ``progress``: from 0 to 1 after the warm-up; ``passed``: milestones."""
+        return 1.0
+
 
 class Step(Frozen):
     """Multiply the rate by ``factor`` at each milestone: a fraction of all steps, or, with
@@ -46,6 +50,9 @@ class Step(Frozen):
             )
         return self
 
+    def share(self, progress: float, passed: int) -> float:
+        return self.factor**passed
+
 
 class Cosine(Frozen):
     """Loshchilov and Hutter 2017 (1608.03983), one cycle without restart, counted per step.
@@ -56,6 +63,9 @@ class Cosine(Frozen):
     name: Literal["cosine"] = "cosine"
     final: float = Field(0.0, ge=0, le=1)
 
+    def share(self, progress: float, passed: int) -> float:
+        return self.final + (1 - self.final) * (1 + math.cos(math.pi * progress)) / 2
+
 
 class Polynomial(Frozen):
     """final + (peak - final) (1 - t)^power over t from 0 to 1 after the warm-up; power 1 is linear,
@@ -64,6 +74,9 @@ class Polynomial(Frozen):
     name: Literal["polynomial"] = "polynomial"
     power: float = Field(1.0, gt=0)
     final: float = Field(0.0, ge=0, le=1)
+
+    def share(self, progress: float, passed: int) -> float:
+        return self.final + (1 - self.final) * (1 - progress) ** self.power
 
 
 Schedule = Annotated[Constant | Step | Cosine | Polynomial, Field(discriminator="name")]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from train.data.prepare import facts
+from train.data.registry import facts
 from train.data.waiting import say
 from train.errors import ConfigError
 

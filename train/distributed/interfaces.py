@@ -8,14 +8,14 @@ the network namespace that the rank is in; what other programs send through them
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import ipaddress
 import socket
-import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
+
+import psutil
 
 from train.errors import ConfigError
 from train.record.run import LinkTraffic
@@ -23,7 +23,6 @@ from train.record.run import LinkTraffic
 #: Variable by which a site names the interface for its ranks.
 NAME = "HOROSCALE_INTERFACE"
 LOOPBACK = "lo"
-_SIOCGIFADDR = 0x8915
 _ROUTE_UP = 0x1
 #: Data counters of InfiniBand ports count words of four bytes (IBA, PortXmitData).
 _IB_WORD = 4
@@ -37,16 +36,10 @@ class Interface:
 
 def interfaces_here() -> dict[str, str | None]:
     """Names of the network interfaces that this process can see -> IPv4 address, None without."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
-        return {name: _address(asked, name) for _, name in socket.if_nameindex()}
-
-
-def _address(asked: socket.socket, name: str) -> str | None:
-    try:
-        told = fcntl.ioctl(asked, _SIOCGIFADDR, struct.pack("256s", name.encode()))
-    except OSError:
-        return None
-    return socket.inet_ntoa(told[20:24])
+    return {
+        name: next((a.address for a in addresses if a.family == socket.AF_INET), None)
+        for name, addresses in psutil.net_if_addrs().items()
+    }
 
 
 def named(name: str, here: Mapping[str, str | None], host: str) -> Interface:
@@ -167,34 +160,25 @@ def is_port(name: str) -> bool:
     return ":" in name
 
 
-def read_counters(root: Path = Path("/")) -> dict[str, Counted]:
+def read_counters() -> dict[str, Counted]:
     """All counters that can be read, by interface; what cannot be read is left out."""
     found: dict[str, Counted] = {}
-    with contextlib.suppress(OSError, ValueError):
-        found |= parse_net_dev((root / "proc/self/net/dev").read_text(encoding="ascii"))
-    for port in sorted((root / "sys/class/infiniband").glob("*/ports/*")):
+    with contextlib.suppress(OSError):
+        counters = psutil.net_io_counters(pernic=True, nowrap=False)
+        found = {name: Counted(c.bytes_recv, c.bytes_sent) for name, c in counters.items()}
+    return found | port_counters(Path("/sys/class/infiniband"))
+
+
+def port_counters(devices: Path) -> dict[str, Counted]:
+    """Of InfiniBand ports."""
+    found = {}
+    for port in sorted(devices.glob("*/ports/*")):
         with contextlib.suppress(OSError, ValueError):
             received, sent = (
                 _IB_WORD * int((port / "counters" / f"port_{way}_data").read_text())
                 for way in ("rcv", "xmit")
             )
             found[f"{port.parent.parent.name}:{port.name}"] = Counted(received, sent)
-    return found
-
-
-def parse_net_dev(text: str) -> dict[str, Counted]:
-    """The text of /proc/net/dev: two lines of heading, then 8 columns received and 8 sent.
-
-    Raises:
-        ValueError: it is not of that form.
-    """
-    found = {}
-    for line in text.splitlines()[2:]:
-        name, _, columns = line.rpartition(":")
-        counts = [int(column) for column in columns.split()]
-        if not name or len(counts) != 16:
-            raise ValueError(f"not a line of /proc/net/dev: {line!r}")
-        found[name.strip()] = Counted(received=counts[0], sent=counts[8])
     return found
 
 

@@ -27,6 +27,8 @@ from typing import NamedTuple, NoReturn
 from train.distributed.awake import PERIOD_S, Awake
 
 EXIT_STALLED = 75
+#: Seconds without progress that end a rank, where nobody asks for others.
+STALL_S = 300.0
 #: Last words get this long, no longer: they may be written to what hangs.
 REPORT_S = 10.0
 

@@ -150,8 +150,7 @@ class RunRecord(Frozen):
     steps: tuple[RankSteps, ...] | None
     throughput: Throughput | None
     why_no_overlap: str | None = None  # why no gradient is sent before all are there
-    # interfaces that moved nothing are left out; empty for a world of one, or where no counter
-    # could be read
+    # without interfaces that moved nothing; empty for one rank, or where no counter could be read
     traffic: tuple[LinkTraffic, ...] = ()
     classification: Classification | None = None
     target: TargetOutcome | None = None

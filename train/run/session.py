@@ -8,7 +8,7 @@ import signal
 from datetime import datetime, timezone
 
 from train.config.run import RunConfig
-from train.data.prepare import load
+from train.data.registry import load
 from train.data.sampling import for_tuning
 from train.data.waiting import heard_by
 from train.distributed.interfaces import NAME as INTERFACE

@@ -26,7 +26,7 @@ from train.config.run import DATASETS, DatasetFacts
 from train.data.cifar10 import CLASSES, find
 from train.data.dataset import Dataset
 from train.data.download import Remote
-from train.data.prepare import load, prepare
+from train.data.registry import load, prepare
 from train.data.sampling import for_tuning
 from train.errors import DataError
 

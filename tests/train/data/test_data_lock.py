@@ -12,7 +12,7 @@ from raw_files import noise, published
 
 from tests.sweeps import wait_until
 from train.data.download import fetch_all
-from train.data.prepare import prepare
+from train.data.registry import prepare
 from train.data.waiting import heard_by, one_at_a_time
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def test_who_is_second_waits_and_finds_it_made(tmp_path: Path) -> None:
     """As a rank started by hand beside one that still downloads."""
-    code = "import sys; from pathlib import Path; from train.data.prepare import prepare\n"
+    code = "import sys; from pathlib import Path; from train.data.registry import prepare\n"
     code += "print(prepare('digits', None, Path(sys.argv[1])))"
     with one_at_a_time(tmp_path / "prepared", "digits") as waited:
         assert not waited

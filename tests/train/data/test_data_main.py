@@ -16,7 +16,7 @@ import pytest
 from raw_files import class_folders, picture
 
 from train.data.__main__ import main
-from train.data.prepare import load
+from train.data.registry import load
 
 ROOT = Path(__file__).resolve().parents[3]
 Done = subprocess.CompletedProcess[str]

@@ -14,7 +14,7 @@ from raw_files import class_folders, picture
 
 from train.data.dataset import Dataset
 from train.data.image_folder import find
-from train.data.prepare import load, prepare
+from train.data.registry import load, prepare
 from train.errors import DataError
 
 

@@ -16,7 +16,7 @@ from train.config.run import DATASETS, DatasetFacts
 from train.data.dataset import Dataset
 from train.data.download import REMOTES, Remote
 from train.data.mnist import FASHION, MNIST, Family, find, read_idx
-from train.data.prepare import prepare
+from train.data.registry import prepare
 from train.errors import DataError
 
 FILES = (

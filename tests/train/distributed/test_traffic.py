@@ -1,53 +1,28 @@
-"""Byte counters of network interfaces, from texts as kernels write them."""
+"""Byte counters of network interfaces and InfiniBand ports."""
 
 from __future__ import annotations
 
 from pathlib import Path
-
-import pytest
 
 from train.distributed.interfaces import (
     Counted,
     carriers,
     moved,
     outside,
-    parse_net_dev,
+    port_counters,
     read_counters,
 )
 
-# as /proc/net/dev of Linux 6.18 said it, tabs and widths included; a name with a colon is an alias
-NET_DEV = """\
-Inter-|   Receive                                                |  Transmit
- face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
-    lo: 20940753276 9541 0    0    0     0          0         0 20940753276 9541    0    0    0     0       0          0
-  eth0: 2776926856 1963721    0   12    0     0          0         0  3958019   52125    0    0    0     0       0          0
-eth0:1:     100       2    0    0    0     0          0         0      200       2    0    0    0     0       0          0
-"""  # noqa: E501
-
-
-def test_net_dev() -> None:
-    assert parse_net_dev(NET_DEV) == {
-        "lo": Counted(20940753276, 20940753276),
-        "eth0": Counted(2776926856, 3958019),
-        "eth0:1": Counted(100, 200),
-    }
-
-
-@pytest.mark.parametrize("line", ["eth0: 1 2 3", "eth0", "eth0: " + "x " * 16])
-def test_another_form_is_an_error_and_not_a_zero(line: str) -> None:
-    with pytest.raises(ValueError):
-        parse_net_dev(f"a\nb\n{line}\n")
-
 
 def test_infiniband_ports_count_words_of_four_bytes(tmp_path: Path) -> None:
-    counters = tmp_path / "sys/class/infiniband/mlx5_0/ports/1/counters"
+    counters = tmp_path / "mlx5_0/ports/1/counters"
     counters.mkdir(parents=True)
     (counters / "port_rcv_data").write_text("1000\n")
     (counters / "port_xmit_data").write_text("3\n")
-    broken = tmp_path / "sys/class/infiniband/mlx5_1/ports/1/counters"
+    broken = tmp_path / "mlx5_1/ports/1/counters"
     broken.mkdir(parents=True)
     (broken / "port_rcv_data").write_text("7\n")
-    assert read_counters(tmp_path) == {"mlx5_0:1": Counted(4000, 12)}
+    assert port_counters(tmp_path) == {"mlx5_0:1": Counted(4000, 12)}
 
 
 def test_this_machine_has_a_loopback_that_counts() -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from train.config.optimizer import Adam, AdamW, Lamb, Larc, Lars, Muon, NovoGrad, NovoGradTfa, Sgd
 from train.config.run import RunConfig
 from train.config.technique import Technique
-from train.data.prepare import load
+from train.data.registry import load
 from train.data.sampling import rank_batches
 from train.distributed.launch import read_launch
 from train.distributed.world import start

@@ -19,7 +19,7 @@ import numpy as np
 
 from jobs.techniques import load_techniques
 from train.config.run import RunConfig
-from train.data.prepare import load
+from train.data.registry import load
 from train.distributed.launch import read_launch
 from train.distributed.world import start
 

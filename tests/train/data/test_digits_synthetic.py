@@ -7,8 +7,8 @@ import pytest
 from sklearn.datasets import load_digits
 
 from train.config.run import DATASETS
-from train.data import builtin as digits
-from train.data import builtin as synthetic
+from train.data import digits_synthetic as digits
+from train.data import digits_synthetic as synthetic
 from train.data.dataset import Dataset
 
 

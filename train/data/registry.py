@@ -1,4 +1,7 @@
-"""Bring a data set into its prepared form once, then load that in any number of ranks."""
+"""All data sets by name: brought into their prepared form once, then loaded in any number of ranks.
+
+Another one needs its facts in train.config.run.DATASETS, and here what finds it.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from train.config.run import DATASETS, FOLDER_PREFIX, FOLDER_SIDE
-from train.data import builtin, cifar10, image_folder, mnist
+from train.data import cifar10, digits_synthetic, image_folder, mnist
 from train.data.dataset import (
     META,
     Dataset,
@@ -23,11 +26,11 @@ from train.data.waiting import one_at_a_time, say
 from train.errors import DataError, explained
 
 _FINDERS: Mapping[str, Callable[[Path, Sequence[Remote]], Source | None]] = {
-    "digits": builtin.find_digits,
+    "digits": digits_synthetic.find_digits,
     "cifar10": cifar10.find,
     "fashion_mnist": partial(mnist.find, mnist.FASHION),
     "mnist": partial(mnist.find, mnist.MNIST),
-    "synthetic": builtin.find_synthetic,
+    "synthetic": digits_synthetic.find_synthetic,
 }
 #: Keys of forms with the published content, where there is any.
 _PUBLISHED: Mapping[str, Callable[[Sequence[Remote]], tuple[str, ...]]] = {
