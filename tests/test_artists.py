@@ -12,7 +12,7 @@ from sklearn.metrics import classification_report
 
 from tests.sweeps import make_bench
 from tests.train.data.paintings import KINDS, ORIENTATION, paint_folder
-from train.data.images import decode_image
+from train.data.sources.images import decode_image
 from train.record.run import Classification
 
 COUNTS = {"durer": 27, "klimt": 18, "monet": 36, "turner": 45}

@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 
 from train.config.run import DATASETS, FOLDER_PREFIX, FOLDER_SIDE
-from train.data import cifar10, digits_synthetic, image_folder, mnist
 from train.data.dataset import (
     META,
     Dataset,
@@ -21,7 +20,8 @@ from train.data.dataset import (
     read_prepared,
     write_prepared,
 )
-from train.data.download import OTHERWISE, PLACES, REMOTES, Remote, fetch_all
+from train.data.sources import cifar10, digits_synthetic, image_folder, mnist
+from train.data.sources.download import OTHERWISE, PLACES, REMOTES, Remote, fetch_all
 from train.data.waiting import one_at_a_time, say
 from train.errors import DataError, explained
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from train.data.cifar10 import CLASSES
-from train.data.download import Remote
+from train.data.sources.cifar10 import CLASSES
+from train.data.sources.download import Remote
 
 
 def picture(path: Path, size: tuple[int, int] = (20, 10), mode: str = "RGB", seed: int = 0) -> Path:

@@ -8,11 +8,10 @@ import threading
 import time
 from pathlib import Path
 
-from raw_files import noise, published
-
 from tests.sweeps import wait_until
-from train.data.download import fetch_all
+from tests.train.data.raw_files import noise, published
 from train.data.registry import prepare
+from train.data.sources.download import fetch_all
 from train.data.waiting import heard_by, one_at_a_time
 
 ROOT = Path(__file__).resolve().parents[3]

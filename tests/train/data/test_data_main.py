@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from raw_files import class_folders, picture
 
+from tests.train.data.raw_files import class_folders, picture
 from train.data.__main__ import main
 from train.data.registry import load
 

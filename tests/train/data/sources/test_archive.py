@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from raw_files import noise, write_tar
 
-from train.data.archive import read_unpacked, tar_files
+from tests.train.data.raw_files import noise, write_tar
+from train.data.sources.archive import read_unpacked, tar_files
 from train.errors import DataError
 
 MB = 1 << 20

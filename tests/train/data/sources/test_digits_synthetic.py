@@ -7,9 +7,9 @@ import pytest
 from sklearn.datasets import load_digits
 
 from train.config.run import DATASETS
-from train.data import digits_synthetic as digits
-from train.data import digits_synthetic as synthetic
 from train.data.dataset import Dataset
+from train.data.sources import digits_synthetic as digits
+from train.data.sources import digits_synthetic as synthetic
 
 
 @pytest.fixture(scope="module")

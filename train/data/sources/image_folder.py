@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from train.data.dataset import Dataset, Source, class_labels, cut, key_of, make_dataset
-from train.data.images import Item, decode_images, is_image, resized
 from train.data.sampling import take
+from train.data.sources.images import Item, decode_images, is_image, resized
 from train.data.waiting import goes_on, say
 from train.errors import DataError
 

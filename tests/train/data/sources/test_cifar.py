@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from raw_files import (
+
+from tests.train.data.raw_files import (
     cifar_batches,
     cifar_pickles,
     cifar_pictures,
@@ -21,19 +22,18 @@ from raw_files import (
     write_tar,
     write_tree,
 )
-
 from train.config.run import DATASETS, DatasetFacts
-from train.data.cifar10 import CLASSES, find
 from train.data.dataset import Dataset
-from train.data.download import Remote
 from train.data.registry import load, prepare
 from train.data.sampling import for_tuning
+from train.data.sources.cifar10 import CLASSES, find
+from train.data.sources.download import Remote
 from train.errors import DataError
 
 ARCHIVE = "cifar-10-python.tar.gz"
 NOWHERE = Remote(ARCHIVE, ("file:///nowhere",), 1, "0" * 64)
 SHARED = Path(
-    os.environ.get("HOROSCALE_TEST_DATA") or Path(__file__).resolve().parents[4] / "shared" / "data"
+    os.environ.get("HOROSCALE_TEST_DATA") or Path(__file__).resolve().parents[5] / "shared" / "data"
 )
 
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from train.config.run import DATASETS
 from train.data.dataset import Dataset, Labels, Pixels, Source, key_of, make_dataset
-from train.data.download import Remote
 from train.data.sampling import apportion, take
+from train.data.sources.download import Remote
 
 _SEED = 1330
 

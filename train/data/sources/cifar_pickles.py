@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from train.data.archive import tar_files
 from train.data.dataset import Dataset, Labels, Pixels, cut, make_dataset
-from train.data.download import Remote, verify
+from train.data.sources.archive import tar_files
+from train.data.sources.download import Remote, verify
 from train.errors import DataError
 
 NAME = "CIFAR-10"

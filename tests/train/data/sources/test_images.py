@@ -8,10 +8,10 @@ from pathlib import Path, PurePath
 import numpy as np
 import pytest
 from PIL import Image
-from raw_files import noise, picture
 
-from train.data import images
-from train.data.images import Item, decode_image, decode_images, exactly, is_image, resized
+from tests.train.data.raw_files import noise, picture
+from train.data.sources import images
+from train.data.sources.images import Item, decode_image, decode_images, exactly, is_image, resized
 from train.errors import DataError
 
 

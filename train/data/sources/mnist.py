@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from train.data.archive import read_unpacked
 from train.data.dataset import Dataset, Pixels, Source, key_of, make_dataset, stat_key
-from train.data.download import Remote, verify
+from train.data.sources.archive import read_unpacked
+from train.data.sources.download import Remote, verify
 from train.errors import DataError
 
 _PARTS = ("x_train", "y_train", "x_test", "y_test")

@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from raw_files import noise, published
 
-from train.data.download import Remote, fetch_all, verify
+from tests.train.data.raw_files import noise, published
+from train.data.sources.download import Remote, fetch_all, verify
 from train.errors import DataError
 
 

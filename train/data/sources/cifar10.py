@@ -13,13 +13,13 @@ from pathlib import Path, PurePath
 
 import numpy as np
 
-from train.data import cifar_pickles
-from train.data.archive import tar_files
-from train.data.cifar_pickles import CLASSES, LIMIT, NAME
 from train.data.dataset import Dataset, Source, class_labels, cut, key_of, make_dataset, stat_key
-from train.data.download import Remote
-from train.data.image_folder import Listing, held_out_folder, list_folder
-from train.data.images import Item, decode_images, exactly, is_image
+from train.data.sources import cifar_pickles
+from train.data.sources.archive import tar_files
+from train.data.sources.cifar_pickles import CLASSES, LIMIT, NAME
+from train.data.sources.download import Remote
+from train.data.sources.image_folder import Listing, held_out_folder, list_folder
+from train.data.sources.images import Item, decode_images, exactly, is_image
 from train.errors import DataError
 
 _SLUG = "cifar10"

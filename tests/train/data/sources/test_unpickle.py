@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from train.data.cifar_pickles import read_pickle
+from train.data.sources.cifar_pickles import read_pickle
 from train.errors import DataError
 
 WHERE = Path("batch")

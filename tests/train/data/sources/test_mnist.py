@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from raw_files import idx, idx_files, noise, published
 
+from tests.train.data.raw_files import idx, idx_files, noise, published
 from train.config.run import DATASETS, DatasetFacts
 from train.data.dataset import Dataset
-from train.data.download import REMOTES, Remote
-from train.data.mnist import FASHION, MNIST, Family, find, read_idx
 from train.data.registry import prepare
+from train.data.sources.download import REMOTES, Remote
+from train.data.sources.mnist import FASHION, MNIST, Family, find, read_idx
 from train.errors import DataError
 
 FILES = (

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from raw_files import class_folders, picture
 
+from tests.train.data.raw_files import class_folders, picture
 from train.data.dataset import Dataset
-from train.data.image_folder import find
 from train.data.registry import load, prepare
+from train.data.sources.image_folder import find
 from train.errors import DataError
 
 
