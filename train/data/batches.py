@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -19,6 +20,9 @@ from train.data.sampling import Indices, rank_batches, shuffled
 
 #: uint8 images [b, H, W, C] and int64 labels [b] of one rank
 Batch = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
+#: Calls whose batches are gathered ahead: a call of one step is over before the many batches of the
+#: next one can be there.
+AHEAD = 2
 #: Training images that batch-norm statistics are estimated from anew.
 ESTIMATED_FROM = 20_000
 
@@ -54,7 +58,7 @@ def process_batches(
 
     Args:
         calls: the steps of each call, all of the epoch's together; one each where not given. While
-            the batches of one are used, those of the next are gathered.
+            the batches of one are used, those of the next :data:`AHEAD` are gathered.
     """
     ranks = range(process * replicas, (process + 1) * replicas)
     parts = [_rows(config, used, plan, rank, processes * replicas) for rank in ranks]
@@ -75,11 +79,13 @@ def process_batches(
     firsts = [0, *accumulate(calls)]
     assert firsts[-1] == plan.steps, (calls, plan.steps)
     with ThreadPoolExecutor(1) as pool:
-        coming = pool.submit(gather, 0, calls[0])
-        for first, steps in zip(firsts[1:-1], calls[1:], strict=True):
-            batches, coming = coming.result(), pool.submit(gather, first, steps)
-            yield batches
-        yield coming.result()
+        coming: deque[Future[Batches]] = deque()
+        for first, steps in zip(firsts[:-1], calls, strict=True):
+            coming.append(pool.submit(gather, first, steps))
+            if len(coming) > AHEAD:
+                yield coming.popleft().result()
+        while coming:
+            yield coming.popleft().result()
 
 
 def _rows(config: RunConfig, used: Indices, plan: EpochPlan, rank: int, size: int) -> Indices:
