@@ -47,6 +47,8 @@ CASES = (
     Case("small, 1 rank", "cnn", "digits", 64, 1, 1.0, ("parts", "1", "16")),
     Case("small, 2 ranks", "cnn", "digits", 64, 2, 1.0, ("parts", "1", "16")),
     Case("plain script, cnn", "cnn", "synthetic", 128, 2, 4.0, ("plain", "2")),
+    Case("plain script, cnn, slow link", "cnn", "synthetic", 128, 2, 4.0, ("plain", "2"),
+         slow_link="200mbit"),
     Case("plain script, cnn, 1 rank", "cnn", "synthetic", 128, 1, 4.0, ("plain", "2")),
     Case("plain script, resnet_mini", "resnet_mini", "synthetic", 256, 2, 5.0, ("plain", "1")),
     Case("plain script, resnet_mini, 1 rank", "resnet_mini", "synthetic", 256, 1, 5.0,
