@@ -1,8 +1,8 @@
 """How Horovod is compiled: with what, which patches and options, and where its wheel is kept.
 
 Horovod 0.28.1 is older than GCC 13. What newer compilers refuse is patched in its source after the
-hash was checked; a patch is applied only where this compiler refuses a file that the patch touches,
-so that the others compile the source as published.
+hash was checked; such a patch is applied only where this compiler refuses a file that the patch
+touches. One patch is for all: without it Gloo waits for the kernel's ticks (:data:`ALWAYS`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from pathlib import Path
 
 from locks import LOCKS, SetupError, lock_file, only_horovod, pinned
 
+#: Patches, by the end of their names, that every compiler and both images get.
+ALWAYS = ("yield",)
 HINT = "about 3 minutes on 2 cores"
 TRIED = "GCC 12, 13 and 14 and clang 19 compile it; another compiler: make CXX=/path/to/g++ ..."
 
@@ -91,11 +93,13 @@ def patched(text: str, patch: str, file: str) -> str:
 
 
 def apply_patches(source: Path) -> list[str]:
-    """Patch Horovod's unpacked source as this compiler needs it; the names of what was applied."""
+    """Patch Horovod's unpacked source as this compiler needs it, and with what is for all; names
+    of what was applied."""
     cxx, applied = compiler(), []
     for path in patches():
         patch = path.read_text()
-        if any(refuses(cxx, source, file) for file in touched(patch)):
+        always = path.stem.endswith(ALWAYS)
+        if always or any(refuses(cxx, source, file) for file in touched(patch)):
             for file in map(source.joinpath, touched(patch)):
                 file.write_text(patched(file.read_text(), patch, str(file.relative_to(source))))
             applied.append(path.stem)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from horovod_build import ALWAYS, patches
 from locks import LOCKS, SetupError, lock_file
 
 IMAGES = ("cpu", "gpu")
@@ -37,6 +38,7 @@ class Parts:
     cuda: str  # the same of the GPU image: what the CUDA compiler needs; else empty
     script: str  # image_build.sh
     compiling: str  # image_compile.sh
+    patch: str  # of Horovod's source
     machine: str  # x86_64, ...
 
 
@@ -85,6 +87,7 @@ def read_parts(name: str, machine: str) -> Parts:
         cuda=cuda,
         script=(LOCKS / "image_build.sh").read_text(),
         compiling=(LOCKS / "image_compile.sh").read_text(),
+        patch="".join(path.read_text() for path in patches() if path.stem.endswith(ALWAYS)),
         machine=machine,
     )
 
@@ -131,8 +134,8 @@ def wheel_key(parts: Parts) -> str:
         pinned += [version(parts.packages, f"nvidia-{name}-cu12")
                    for name in ("cuda-runtime", "nccl")]  # fmt: skip
     compiling = without_comments(parts.compiling)
-    return digest(base_key(parts), stage, compiling, parts.horovod, parts.build, parts.cuda,
-                  *pinned)  # fmt: skip
+    return digest(base_key(parts), stage, compiling, parts.patch, parts.horovod, parts.build,
+                  parts.cuda, *pinned)  # fmt: skip
 
 
 def image_key(parts: Parts) -> str:

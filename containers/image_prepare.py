@@ -140,6 +140,7 @@ def lay_out(parts: Parts, work: Path, ca: Path | None) -> None:
         (work / "locks" / name).write_text(text)
     (work / "image_build.sh").write_text(parts.script)
     (work / "image_compile.sh").write_text(parts.compiling)
+    (work / "horovod.patch").write_text(parts.patch)
     mirror = debian_mirror(os.environ)
     (work / "sources.list").write_text(sources_list(mirror, security_mirror(os.environ, SUITE)))
     (work / "apt.conf").write_text(

@@ -180,7 +180,7 @@ def horovod_wheel(log: Path, *, with_mpi: bool) -> Path:
         shutil.unpack_archive(work / f"horovod-{version}.tar.gz", work)
         source = work / f"horovod-{version}"
         if applied := apply_patches(source):
-            say(f"patched for this compiler: {', '.join(applied)} (containers/patches)")
+            say(f"patched: {', '.join(applied)} (containers/patches)")
         run_logged(
             pip("wheel", "--no-deps", "--no-build-isolation", "--no-cache-dir", "-w", str(work),
                 str(source)),

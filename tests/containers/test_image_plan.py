@@ -40,7 +40,7 @@ def test_a_changed_base_changes_everything(plan, parts) -> None:
     assert which_change(plan, parts, replace(parts, machine="aarch64")) == (True, True, True)
 
 
-@pytest.mark.parametrize("field", ("horovod", "build", "cuda", "compiling"))
+@pytest.mark.parametrize("field", ("horovod", "build", "cuda", "compiling", "patch"))
 def test_what_compiles_horovod_changes_wheel_and_image(plan, parts, field) -> None:
     changed = replace(parts, **{field: getattr(parts, field) + "more\n"})
     assert which_change(plan, parts, changed) == (False, True, True)

@@ -204,6 +204,15 @@ def test_a_source_that_compiles_stays_as_published(one_patch) -> None:
     assert one_patch.read_text() == published
 
 
+def test_the_patch_for_all_is_applied_to_a_source_that_compiles(one_patch, monkeypatch) -> None:
+    from horovod_build import apply_patches
+
+    one_patch.write_text(HEADER)
+    monkeypatch.setattr("horovod_build.refuses", lambda *_: False)
+    monkeypatch.setattr("horovod_build.ALWAYS", ("span",))
+    assert apply_patches(one_patch.parents[1]) == ["span"]
+
+
 def test_a_patch_that_does_not_fit_is_refused(setup_py, one_patch) -> None:
     from horovod_build import apply_patches
 
@@ -216,7 +225,7 @@ def test_the_patches_are_for_the_pinned_horovod_and_give_their_reason(setup_py) 
     from horovod_build import patches, touched
 
     texts = [path.read_text() for path in patches()]
-    assert len(texts) == len(list((ROOT / "containers" / "patches").iterdir())) == 2
+    assert len(texts) == len(list((ROOT / "containers" / "patches").iterdir())) == 3
     assert all(touched(text) and not text.startswith("---") for text in texts)
 
 
