@@ -99,6 +99,11 @@ def test_its_own_test_passes(built, as_builder) -> None:
         assert "[X] NCCL" in said
 
 
+def test_its_horovod_does_not_wait_for_the_kernels_ticks(built, as_builder) -> None:
+    script = "import horovod; print(horovod.__patches__)"
+    assert "yield" in as_builder(runtime(), "exec", str(built), "python3", "-c", script)
+
+
 def test_every_library_and_symbol_of_horovod_resolves(built, as_builder) -> None:
     """Without a GPU, too: TensorFlow brings CUDA's entry points and opens the driver when used."""
     script = "ldd -r /usr/local/lib/python3.11/dist-packages/horovod/tensorflow/*.so"

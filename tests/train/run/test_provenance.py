@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from train.run.provenance import git_state, slurm_job_id
+from train.run.provenance import _versions, git_state, slurm_job_id
 
 
 @pytest.fixture
@@ -84,3 +84,7 @@ def test_a_checkout_of_another_user_is_read(
 )
 def test_a_job_is_called_as_squeue_calls_it(environment, expected) -> None:
     assert slurm_job_id(environment) == expected
+
+
+def test_a_record_says_how_horovod_was_built() -> None:
+    assert _versions()["horovod"] == "0.28.1, patched: yield"
