@@ -55,6 +55,10 @@ def patches() -> list[Path]:
     return sorted((LOCKS / "patches").glob(f"horovod-{version}-*.patch"))
 
 
+def for_all(patch: Path) -> bool:
+    return patch.stem.endswith(ALWAYS)
+
+
 def wheel_folder(*, with_mpi: bool) -> Path:
     """Cache folder of the Horovod wheel, keyed by all that its binary depends on."""
     parts = (
@@ -98,8 +102,7 @@ def apply_patches(source: Path) -> list[str]:
     cxx, applied = compiler(), []
     for path in patches():
         patch = path.read_text()
-        always = path.stem.endswith(ALWAYS)
-        if always or any(refuses(cxx, source, file) for file in touched(patch)):
+        if for_all(path) or any(refuses(cxx, source, file) for file in touched(patch)):
             for file in map(source.joinpath, touched(patch)):
                 file.write_text(patched(file.read_text(), patch, str(file.relative_to(source))))
             applied.append(path.stem)

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+import psutil
+
 from jobs.stop import Reason
 from train.distributed.awake import Awake
 from train.record.cell_folder import rank_file
@@ -20,6 +22,7 @@ from train.record.cell_folder import rank_file
 #: A rank that wrote nothing for this long before a hang was noticed is stopped or gone.
 SILENT_S = 3.0
 NEVER = "it never started"
+_STOPPED = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
 
 
 class Sign(NamedTuple):
@@ -90,15 +93,14 @@ class Watch:
 
 def is_stopped(pid: int) -> bool:
     """Whether this process is stopped by a signal, or its control group is frozen
-    (proc_pid_stat(5), cgroups(7))."""
-    process = Path(f"/proc/{pid}")
+    (cgroups(7))."""
     try:
-        # the name, in brackets, may hold anything
-        state = (process / "stat").read_text(errors="replace").rpartition(")")[2].split()[0]
-        groups = [line.split(":", 2) for line in (process / "cgroup").read_text().splitlines()]
-    except (OSError, IndexError):
+        state = psutil.Process(pid).status()
+        lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+    except (psutil.Error, OSError):
         return False
-    return state in "Tt" or any(_is_frozen(kind, path) for _, kind, path in groups)
+    groups = [line.split(":", 2) for line in lines]
+    return state in _STOPPED or any(_is_frozen(kind, path) for _, kind, path in groups)
 
 
 def _is_frozen(kind: str, path: str) -> bool:

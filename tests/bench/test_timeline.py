@@ -22,7 +22,7 @@ def test_a_large_gradient_is_added_up_before_the_backward_pass_ends(tmp_path: Pa
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("needs 2 cores")
     file = tmp_path / "timeline.json"
-    command = [FORMS, "cnn", "synthetic", "128", "1", "1", str(tmp_path), "deterministic", "1"]
+    command = [FORMS, "cnn", "synthetic", "128", "4", "1", str(tmp_path), "deterministic", "1"]
     run_ranks(command, 2, HOROVOD_TIMELINE=str(file))
     events = json.loads(file.read_text())
     names = {e["pid"]: e["args"]["name"] for e in events if "name" in e.get("args", {})}

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -52,6 +52,16 @@ def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def in_play(cell: Path) -> None:
     wait_until(lambda: len(list(cell.glob("mark-in-*"))) == 2, "the ranks")
+
+
+def stop_for(seconds: float, pids: Sequence[int]) -> None:
+    """They come back one after another."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(seconds)
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
+        time.sleep(0.5)
 
 
 def test_a_good_run(tmp_path: Path) -> None:
@@ -149,13 +159,7 @@ def test_ranks_that_are_stopped_together_do_not_hang(tmp_path: Path) -> None:
     scene = play(tmp_path, body, stall_s=-1.0)  # silent for 1.5 * -1 + 5 = 3.5 s
     with scene.supervisor() as process:
         in_play(scene.cell)
-        stopped = alive(scene.cell)
-        for pid in stopped:
-            os.kill(pid, signal.SIGSTOP)
-        time.sleep(9)
-        for pid in stopped:
-            os.kill(pid, signal.SIGCONT)
-            time.sleep(0.5)
+        stop_for(9, alive(scene.cell))
         out, err = process.communicate(timeout=240)
     assert (out, err) == ("completed\n", "")
     assert left(scene.cell).status == "completed"
@@ -188,12 +192,7 @@ def test_a_job_that_was_suspended_neither_hangs_nor_is_over_time(tmp_path: Path)
         in_play(scene.cell)
         stopped = [process.pid, *alive(scene.cell)]
         assert len(stopped) == 3
-        for pid in stopped:
-            os.kill(pid, signal.SIGSTOP)
-        time.sleep(8)
-        for pid in stopped:
-            os.kill(pid, signal.SIGCONT)
-            time.sleep(0.5)
+        stop_for(8, stopped)
         out, err = process.communicate(timeout=240)
     assert (out, err) == ("completed\n", "")
     assert left(scene.cell).status == "completed"

@@ -35,10 +35,14 @@ class Interface:
 
 
 def interfaces_here() -> dict[str, str | None]:
-    """Names of the network interfaces that this process can see -> IPv4 address, None without."""
+    """Names of the network interfaces that this process can see -> IPv4 address, None without.
+
+    A further address of an interface under a label of its own, as eth0:1, is no interface.
+    """
     return {
         name: next((a.address for a in addresses if a.family == socket.AF_INET), None)
         for name, addresses in psutil.net_if_addrs().items()
+        if ":" not in name
     }
 
 

@@ -153,10 +153,6 @@ def earlier_attempts(cell: Path, config: RunConfig | None = None) -> tuple[Attem
         return ()
 
 
-#: Of a record's ``why_no_overlap``: why it is null.
-OVERLAPS = "large gradients are sent while the backward pass goes on"
-
-
 def ended_record(
     cell: Path,
     config: RunConfig,
@@ -200,9 +196,12 @@ def ended_record(
             ended_at=ended_at,
             missing={},
         ),
-        {"why_no_overlap": OVERLAPS, **told.get("reasons", {})},
+        told.get("reasons", {}),
         otherwise=f"the run ended as {status} before this was known",
     )
+
+
+_OVERLAPS = "large gradients are sent while the backward pass goes on"
 
 
 def with_reasons(
@@ -213,6 +212,7 @@ def with_reasons(
     Raises:
         ValueError: a null has no reason.
     """
+    reasons = {"why_no_overlap": _OVERLAPS, **reasons}
     nulls = sorted(set(null_paths(draft, whole=True)))
     reason = {path: reasons.get(path, otherwise) for path in nulls}
     missing = {path: text for path, text in reason.items() if text}

@@ -9,7 +9,7 @@ from train.config.plan import checked_plan
 from train.config.run import RunConfig
 from train.data.dataset import Dataset
 from train.distributed.interfaces import carriers, outside
-from train.record.cell_folder import OVERLAPS, with_reasons
+from train.record.cell_folder import with_reasons
 from train.record.run import Attempt, DataRecord, Provenance, RunRecord, Status, World
 from train.run.provenance import REASONS
 from train.step.noise_scale import why_not_measured
@@ -173,9 +173,9 @@ def _reasons(config: RunConfig, world: World, *, labelled: bool, diverged: bool)
         **technique_reasons(config, labelled=labelled),
         **CLASS_REASONS,
         "steps": "no step that was taken in parts, or no other, after the first of its kind",
-        "steps.waiting_s": (untimed := "one rank alone, or ranks of tf.distribute"),
-        "steps.negotiation_s": untimed,
-        "why_no_overlap": OVERLAPS,
+        **dict.fromkeys(
+            ("steps.waiting_s", "steps.negotiation_s"), "one rank alone, or ranks of tf.distribute"
+        ),
         "steps.exposed_s": "other steps were no longer than what a sampled one computes",
         "throughput.images_per_s": "no epoch with other than sampled steps after the first one of "
         "a start",

@@ -96,7 +96,7 @@ class TrainStep:
         rate *= gain
         own = self._gradients(batches, step)
         accumulated = len(batches) > self.replicas
-        if self.size > 1:  # who waits for the others must not look as if in its last batch
+        if self.size > 1:  # who waits for the others must not look as if it computed
             self.beat(step, ADDING_UP)
         waiting_s, negotiation_s = self._meet()
         begin = time.perf_counter()

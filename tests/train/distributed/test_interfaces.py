@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +21,7 @@ from train.distributed.interfaces import (
 )
 from train.errors import ConfigError
 
+ROOT = Path(__file__).resolve().parents[3]
 HERE = {"lo": "127.0.0.1", "eth0": "10.1.2.3", "ib0": "172.16.0.3", "eth1": None}
 # as /proc/net/route says it: addresses in hexadecimal, back to front
 ROUTES = """\
@@ -71,6 +76,19 @@ def test_the_real_loopback_of_this_machine() -> None:
     assert own_interface({"HOROSCALE_INTERFACE": "lo"}, nodes=2) == loopback
     with pytest.raises(ConfigError, match="'no such' is not there on " + socket.gethostname()):
         own_interface({"HOROSCALE_INTERFACE": "no such"}, nodes=1)
+
+
+def test_a_label_of_a_further_address_is_no_interface() -> None:
+    script = (
+        "ip link set lo up && ip address add 10.9.9.1/24 dev lo label lo:1 && "
+        'exec "$0" -c "from train.distributed.interfaces import interfaces_here as h; print(h())"'
+    )
+    apart = ["unshare", "--net", "sh", "-c", script, sys.executable]
+    probe = ["unshare", "--net", "ip", "link"]
+    if not shutil.which("ip") or subprocess.run(probe, capture_output=True, check=False).returncode:
+        pytest.skip("a network namespace needs root and ip (package iproute2)")
+    done = subprocess.run(apart, capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout == "{'lo': '127.0.0.1'}\n"
 
 
 def test_a_rank_goes_where_rank_0_is() -> None:
