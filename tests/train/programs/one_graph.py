@@ -24,7 +24,7 @@ from train.distributed.launch import read_launch
 from train.distributed.world import start
 
 STEPS, BATCH, RATE = 12, 16, 0.003
-LATE_S = 1.0  # of rank 1 at the last step of all
+LATE_S = 3.0  # of rank 1 at the last step of all
 #: Of reduction.ALONE_BYTES: all gradients in one group, and each in one of its own.
 GROUPED, EACH, AS_TRAINED = 1 << 30, 1, 1 << 16
 
@@ -82,9 +82,10 @@ def main() -> None:
                 for number, own in enumerate(given):
                     step(own, RATE, number)
             trained.append([variable.numpy() for variable in model.variables])
+        step(given[0], RATE, STEPS)  # traces the graphs of a sampled step: seconds, unlike ones
         if runtime.rank == 1:
             time.sleep(LATE_S)
-        late = step(given[0], RATE, STEPS).parts if size > 1 else None
+        late = step(given[0], RATE, STEPS + 1).parts if size > 1 else None
         result[name] = {
             "parts": late and late._asdict(),
             "off": max(float(np.abs(a - b).max()) for a, b in zip(*trained, strict=True)),

@@ -114,10 +114,11 @@ def test_two_ranks_in_one_graph_are_two_ranks_in_three(
         assert found["moved"] > 1e-2
         invariant(f"T16 {name}", "12 steps of 2 ranks: one graph and three", found["off"], 0)
         assert found["hash"] == outs[1][name]["hash"], f"{name}: ranks differ"
-        # rank 1 came a second late to the last step
+        # rank 1 came three seconds late to the last step
         parts, late = found["parts"], outs[1][name]["parts"]
-        assert 0.5 < parts["waiting_s"] <= parts["communication_s"]
-        assert late["waiting_s"] < 0.5 and max(parts["negotiation_s"], late["negotiation_s"]) < 0.5
+        assert 1 < parts["waiting_s"] <= parts["communication_s"]
+        others = (late["waiting_s"], parts["negotiation_s"], late["negotiation_s"])
+        assert max(others) < parts["waiting_s"] / 2
 
 
 @pytest.mark.ranks2
