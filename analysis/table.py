@@ -1,0 +1,256 @@
+"""What every table is made of: typed columns, estimates with intervals, and how both are written.
+
+A topic declares its columns once. They give the frame its types, the CSV its documentation, the
+page its headings and footnotes. A null is ``<NA>`` with a reason beside it, never 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import pandas as pd
+
+Row = dict[str, Any]
+DType = Literal["string", "Int64", "Float64", "boolean"]
+NOT_AVAILABLE = "n/a"
+#: Columns that an estimate fills, after its own name.
+_PARTS: dict[str, DType] = {
+    "": "Float64", "_low": "Float64", "_high": "Float64", "_n": "Int64", "_note": "string",
+}  # fmt: skip
+_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+class Estimate(NamedTuple):
+    """A value with its 95 % interval, from ``n`` runs.
+
+    ``note``: why there is no value or no interval, or what to know of them.
+    """
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    n: int = 0
+    note: str | None = None
+
+    def text(self, write: Callable[[Any], str]) -> str:
+        """``0.750 (0.747 to 0.753)``; without an interval the value alone."""
+        if pd.isna(self.value):
+            return NOT_AVAILABLE
+        if pd.isna(self.low) and pd.isna(self.high):
+            return write(self.value)
+        # one end alone is a bound, as of a censored time
+        if pd.isna(self.high):
+            return f"> {write(self.low)}"
+        return f"{write(self.value)} ({write(self.low)} to {write(self.high)})"
+
+    def columns(self, name: str) -> Row:
+        """As the cells of a row; see :class:`Column`."""
+        return dict(zip((name + part for part in _PARTS), self, strict=True))
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table.
+
+    Args:
+        name: in the frame and its CSV.
+        dtype: of pandas; None for a column that is only shown, which ``cell`` then writes.
+        heading: on the page; a column without one is in the CSV only.
+        description: what the numbers are: a footnote of the page, and the CSV's documentation.
+        format: writes a value; by default text, a whole number, or three significant digits.
+        cell: writes the cell from the whole row, where one value does not say it.
+        estimate: the column holds an Estimate: NAME, NAME_low, NAME_high, NAME_n and NAME_note.
+        note: name of the column with the reason why a value is null, or with what to know of it.
+        only_if_varied: left out of the page where all rows have the same value.
+        wide: holds sentences.
+    """
+
+    name: str
+    dtype: DType | None = "Float64"
+    heading: str = ""
+    description: str = ""
+    unit: str = ""
+    format: Callable[[Any], str] | None = None
+    cell: Callable[[Row], str] | None = None
+    estimate: bool = False
+    note: str = ""
+    only_if_varied: bool = False
+    wide: bool = False
+
+    @property
+    def types(self) -> dict[str, DType]:
+        """Columns of the frame."""
+        if self.dtype is None:
+            return {}
+        return {self.name + part: t for part, t in _PARTS.items()} if self.estimate else {
+            self.name: self.dtype
+        }  # fmt: skip
+
+    @property
+    def align(self) -> Literal["left", "right"]:
+        return "left" if self.wide or self.dtype == "string" else "right"
+
+    @property
+    def title(self) -> str:
+        return f"{self.heading} ({self.unit})" if self.unit else self.heading
+
+    def write(self, row: Row) -> str:
+        """The cell of one row, without the mark of its note."""
+        if self.cell is not None:
+            return self.cell(row)
+        write = self.format or _WRITERS[self.dtype or "string"]
+        if self.estimate:
+            return estimate_in(row, self.name).text(write)
+        return write(row[self.name])
+
+
+def estimate_in(row: Mapping[str, Any], name: str) -> Estimate:
+    """The estimate that a row holds under ``name``."""
+    return Estimate(*(row[name + part] for part in _PARTS))
+
+
+def types(columns: Iterable[Column]) -> dict[str, str]:
+    """Name -> dtype of a frame of these columns."""
+    return {name: dtype for column in columns for name, dtype in column.types.items()}
+
+
+def frame(rows: Sequence[Mapping[str, Any]], columns: Iterable[Column]) -> pd.DataFrame:
+    """Rows as a frame of nullable types; all columns are there even without a row."""
+    wanted = types(columns)
+    return pd.DataFrame(list(rows), columns=list(wanted)).astype(wanted)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A table as a reader sees it, for page, Markdown and terminal alike."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...]  # in the order of their raised numbers
+
+    @property
+    def footnotes(self) -> tuple[tuple[str, str], ...]:
+        """(heading, description) of the columns that need one."""
+        return tuple((c.heading, c.description) for c in self.columns if c.description)
+
+
+@dataclass(frozen=True)
+class Table:
+    """What a topic says in rows. ``key``: its anchor, and the name of its CSV without ending.
+
+    ``empty``: said in place of a table without rows; a topic that is empty is not shown.
+    """
+
+    key: str
+    title: str
+    columns: tuple[Column, ...]
+    data: pd.DataFrame
+    intro: str = ""
+    folded: bool = False  # the page shows it on demand
+    most_rows: int = 200  # of the page; the CSV has all
+
+    def shown(self) -> Shown:
+        columns = tuple(c for c in self.columns if c.heading and self._says_something(c))
+        notes = Notes()
+        rows = tuple(
+            tuple(_with_note(column, row, notes) for column in columns)
+            for row in plain_rows(self.data.head(self.most_rows))
+        )
+        return Shown(columns, rows, notes.lines())
+
+    def _says_something(self, column: Column) -> bool:
+        if column.name not in self.data:
+            return True
+        found = self.data[column.name]
+        if column.only_if_varied and len(found) > 1:
+            return bool(found.nunique(dropna=False) > 1)
+        return not (column.only_if_varied and len(found) == 1)
+
+
+class Notes:
+    """Gives each reason one raised number per table, so that a cell stays short."""
+
+    def __init__(self) -> None:
+        self._reasons: dict[str, int] = {}
+
+    def mark(self, reason: Any) -> str:
+        """The raised number of a reason; empty for no reason."""
+        if pd.isna(reason) or not reason:
+            return ""
+        number = self._reasons.setdefault(str(reason), len(self._reasons) + 1)
+        return str(number).translate(_RAISED)
+
+    def lines(self) -> tuple[str, ...]:
+        return tuple(f"{str(i).translate(_RAISED)} {text}" for text, i in self._reasons.items())
+
+
+def _with_note(column: Column, row: Row, notes: Notes) -> str:
+    told = column.note or (f"{column.name}_note" if column.estimate else "")
+    # no break between the value and its mark
+    return joined([column.write(row), notes.mark(row[told]) if told else ""], "\u00a0")
+
+
+def plain_rows(table: pd.DataFrame) -> list[Row]:
+    """The rows with None for every null: <NA> has no truth value."""
+    rows = table.to_dict(orient="records")
+    return [{str(k): None if pd.isna(v) else v for k, v in row.items()} for row in rows]
+
+
+def number(digits: int) -> Callable[[Any], str]:
+    """Writes fixed digits, thousands apart, n/a for a null."""
+    return lambda value: NOT_AVAILABLE if pd.isna(value) else f"{float(value):,.{digits}f}"
+
+
+def signed(digits: int) -> Callable[[Any], str]:
+    """As :func:`number`, of a difference."""
+    return lambda value: NOT_AVAILABLE if pd.isna(value) else f"{float(value):+,.{digits}f}"
+
+
+def significant(value: Any, digits: int = 3) -> str:
+    """At least ``digits`` significant digits, whole numbers never rounded away."""
+    if pd.isna(value):
+        return NOT_AVAILABLE
+    size = abs(float(value))
+    if not math.isfinite(size):
+        return "∞"
+    decimals = 0
+    while decimals < 6 and 0 < size < 10 ** (digits - 1 - decimals):
+        decimals += 1
+    return f"{float(value):,.{decimals}f}"
+
+
+def count(value: Any) -> str:
+    return NOT_AVAILABLE if pd.isna(value) else f"{int(value):,}"
+
+
+def percent(value: Any) -> str:
+    return NOT_AVAILABLE if pd.isna(value) else f"{100 * float(value):.0f} %"
+
+
+def p_value(p: Any) -> str:
+    if pd.isna(p):
+        return NOT_AVAILABLE
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def text(value: Any) -> str:
+    return "" if pd.isna(value) else str(value)
+
+
+def joined(parts: Iterable[str], by: str = " ") -> str:
+    return by.join(part for part in parts if part)
+
+
+def runs_in_words(n: int) -> str:
+    return "1 run" if n == 1 else f"{n:,} runs"
+
+
+_WRITERS: dict[str, Callable[[Any], str]] = {
+    "string": text,
+    "Int64": count,
+    "Float64": significant,
+    "boolean": lambda value: NOT_AVAILABLE if pd.isna(value) else "yes" if value else "no",
+}
