@@ -12,7 +12,6 @@ from pathlib import Path
 
 from train.arguments import positive
 from train.config.run import RunConfig, load_config
-from train.distributed.failure import describe, headline, leave, leave_record
 from train.distributed.launch import Launch, read_launch
 from train.distributed.watchdog import STALL_S, Watchdog
 from train.errors import ConfigError, Unfinished, WorldError
@@ -33,6 +32,7 @@ from train.record.run import (
     Status,
     read_own_record,
 )
+from train.run.failure import describe, headline, leave, leave_record
 from train.run.task import Task
 from train.trainer.budget import Budget
 

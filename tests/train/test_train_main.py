@@ -14,7 +14,6 @@ import pytest
 
 from jobs.launch import clean_environment
 from tests.builders import config, epoch, record
-from train.distributed.failure import leave_record
 from train.record.atomic import append_line
 from train.record.cell_folder import (
     EPOCHS_NAME,
@@ -27,6 +26,7 @@ from train.record.cell_folder import (
     read_failures,
 )
 from train.record.run import RECORD_NAME, RunError, read_record, write_record
+from train.run.failure import leave_record
 from train.schemas import main as export_schemas
 
 ROOT = Path(__file__).resolve().parents[2]

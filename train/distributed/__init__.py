@@ -1,1 +1,1 @@
-"""Ranks: how they start, meet, talk, and end when something hangs or fails."""
+"""Ranks: how they start, meet, talk, and end when something hangs."""

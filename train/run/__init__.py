@@ -1,1 +1,1 @@
-"""One start of a cell on one rank: world, data, parts, training, record."""
+"""One start of a cell on one rank: world, data, parts, training, and its record or error."""

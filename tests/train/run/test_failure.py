@@ -7,9 +7,9 @@ import os
 
 import pytest
 
-from train.distributed.failure import describe, headline, leave
 from train.distributed.launch import read_launch
 from train.record.cell_folder import rank_file, read_failures
+from train.run.failure import describe, headline, leave
 
 # as TensorFlow 2.15 and Horovod 0.28.1 said it when a peer was killed
 PEER_GONE = """Graph execution error:
