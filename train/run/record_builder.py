@@ -14,7 +14,7 @@ from train.record.run import Attempt, DataRecord, Provenance, RunRecord, Status,
 from train.run.provenance import REASONS
 from train.step.noise_scale import why_not_measured
 from train.trainer.classification import REASONS as CLASS_REASONS
-from train.trainer.step_times import throughput
+from train.trainer.step_summaries import throughput
 from train.trainer.target import REASONS as TARGET_REASONS
 
 if TYPE_CHECKING:  # it loads TensorFlow

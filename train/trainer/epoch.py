@@ -15,7 +15,7 @@ from train.step.noise_scale import epoch_noise, same_data_alarm, why_not_measure
 from train.step.result import StepResult
 from train.trainer.divergence import not_finite, overflows
 from train.trainer.evaluate import Evaluation
-from train.trainer.step_times import StepRow, Stretch
+from train.trainer.step_summaries import Stretch
 
 Floats = npt.NDArray[np.float64]
 #: Steps in a row that half precision may skip before the run counts as diverged.
@@ -162,20 +162,6 @@ def alarm_of(config: RunConfig, plan: EpochPlan, tally: EpochAccumulator) -> str
     own = config.batch_per_rank * plan.accumulation
     return tally.alarm(
         config.batch_per_rank, own, plan.global_batch, config.technique.compression
-    )  # fmt: skip
-
-
-def step_row(
-    plan: EpochPlan, input_s: float, call_s: float, result: StepResult, *, suspended: bool
-) -> StepRow:
-    waiting_s = negotiation_s = communication_s = update_s = None
-    if result.parts:
-        waiting_s, negotiation_s, communication_s, update_s = result.parts
-        call_s -= 2 * (negotiation_s or 0.0)  # the rounds of measuring are no part of a step
-    return StepRow(
-        plan.number, input_s, call_s, communication_s, update_s, result.rate, plan.global_batch,
-        result.loss, result.gradient_sq, result.small_sq, result.gain, result.skipped, suspended,
-        waiting_s, negotiation_s,
     )  # fmt: skip
 
 

@@ -13,9 +13,9 @@ from train.distributed.awake import Awake
 from train.distributed.world import Runtime
 from train.record.run import RunError
 from train.step.result import StepResult
-from train.trainer.epoch import EpochAccumulator, fatal, step_row
+from train.trainer.epoch import EpochAccumulator, fatal
 from train.trainer.parts import Parts
-from train.trainer.step_times import StepClock, steps_per_call
+from train.trainer.step_summaries import StepSamples, step_row, steps_per_call
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Stepper:
     parts: Parts
     beat: Callable[[str], None]
     awake: Awake
-    clock: StepClock = field(default_factory=StepClock)
+    samples: StepSamples = field(default_factory=StepSamples)
     position: float = 0.0  # of the schedule's clock: the step, or what AdaScale made of it
     skipped_in_a_row: int = 0  # steps, up to the last one
     per_call: int = 1  # steps, at most, in the epoch; equal on all ranks
@@ -64,7 +64,7 @@ class Stepper:
                 waited_s, call_s = (got - asked) / len(results), (ended - got) / len(results)
                 suspended = since_s > suspended_s
                 for result in results:
-                    self.clock.add(step_row(plan, waited_s, call_s, result, suspended=suspended))
+                    self.samples.add(step_row(plan, waited_s, call_s, result, suspended=suspended))
                     accumulator.add(result)
                     done += 1
                     self.skipped_in_a_row = self.skipped_in_a_row + 1 if result.skipped else 0
@@ -92,7 +92,7 @@ class Stepper:
         """Steps a call for the next epoch, as this rank's clock has it."""
         if plan.accumulation > 1 or self.parts.step.adascale:
             return 1
-        return steps_per_call(self.clock.last_epoch())
+        return steps_per_call(self.samples.last_epoch())
 
 
 def sampled_step(plan: EpochPlan) -> int | None:

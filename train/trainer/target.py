@@ -13,7 +13,7 @@ from typing import Any
 
 from train.config.run import Target
 from train.record.run import EpochRecord, GoalHeld, TargetOutcome
-from train.trainer.step_times import steady_epochs
+from train.trainer.step_summaries import steady_epochs
 
 _UNMET = "the target was not met"
 _EFFORT = ("epoch", "steps", "images", "seconds")

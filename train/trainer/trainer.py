@@ -32,7 +32,7 @@ from train.trainer.divergence import divergence
 from train.trainer.epoch import Measured, alarm_of, epoch_record
 from train.trainer.evaluate import Evaluation, Evaluator
 from train.trainer.parts import Parts, Trained
-from train.trainer.step_times import (
+from train.trainer.step_summaries import (
     Stretch,
     append_steps,
     common,
@@ -236,7 +236,7 @@ class Trainer:
     def _save(self, epochs: list[EpochRecord], *, whole: bool) -> None:
         """Every rank: its steps. Rank 0: checkpoint first, progress line second, so that a line is
         never ahead of it."""
-        append_steps(self.stepper.clock.last_epoch(), self.steps_file)
+        append_steps(self.stepper.samples.last_epoch(), self.steps_file)
         if self.runtime.rank != 0:
             return
         self.beat(f"writing the checkpoint of epoch {len(epochs)}")
@@ -252,7 +252,7 @@ class Trainer:
         append_line(self.out / EPOCHS_NAME, epochs[-1].model_dump_json())
 
     def _gathered_steps(self) -> tuple[RankSteps, ...] | None:
-        rows = self.stepper.clock.steady()
+        rows = self.stepper.samples.steady()
         mine = rank_steps(self.runtime.rank, rows)
         found = self.ranks.allgather(mine)
         known = tuple(steps for steps in found if steps is not None)

@@ -49,7 +49,7 @@ def test_a_loss_that_overflowed_counts_where_the_step_was_not_skipped() -> None:
 def test_an_epoch_whose_steps_were_all_skipped_has_no_loss() -> None:
     from train.config.plan import EpochPlan
     from train.trainer.epoch import Measured, epoch_record
-    from train.trainer.step_times import Stretch
+    from train.trainer.step_summaries import Stretch
 
     over = step(loss=math.inf, skipped=True, gradient_sq=math.nan)
     for steps, loss in (((over, over), None), ((over, step()), 2.0)):

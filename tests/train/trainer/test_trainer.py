@@ -113,7 +113,7 @@ def test_a_run_killed_and_resumed_is_the_run_never_killed(
     assert curve(resumed.epochs) == curve(straight.epochs)
     assert resumed.weights_sha256 == straight.weights_sha256
     assert read_epochs(tmp_path / "broken") == resumed.epochs
-    assert len(again.stepper.clock.rows) == STEPS * (4 - done)
+    assert len(again.stepper.samples.rows) == STEPS * (4 - done)
     weights = sum(variable.numpy().size for variable in again.model.trainable_variables)
     assert resumed.reduced_bytes == STEPS * (4 - done) * weights * 4, "of this start alone"
     told = applied(tmp_path / "broken")
@@ -178,9 +178,9 @@ def test_what_a_run_was_suspended_for_is_no_training_time(tmp_path: Path) -> Non
     assert [round(epoch.suspended_s) for epoch in epochs] == [0, 7200, 3600]
     for epoch in epochs:
         assert 0.4 < epoch.train_s < 1.5 and epoch.eval_s < 3
-    suspended = [row.suspended for row in run.stepper.clock.rows]
+    suspended = [row.suspended for row in run.stepper.samples.rows]
     assert suspended == [False] * 7 + [True] + [False] * 7
-    assert max(row.epoch for row in run.stepper.clock.steady()) == 2
+    assert max(row.epoch for row in run.stepper.samples.steady()) == 2
 
 
 @pytest.mark.tf
@@ -258,7 +258,7 @@ def test_steps_that_overflow_do_not_advance_the_run_s_clock(tmp_path: Path, opti
     assert found.error is None and 3 <= skipped < 20
     assert float(run.step.loss_scale.scale) == 2.0 ** (32 - skipped)
     assert run.stepper.position == 4 * STEPS - skipped == int(run.step.optimizer.iterations)
-    assert sum(row.skipped for row in run.stepper.clock.rows) == skipped
+    assert sum(row.skipped for row in run.stepper.samples.rows) == skipped
     assert run.stepper.skipped_in_a_row == 0 and run.step.last_rate == found.epochs[-1].lr_last
 
 
@@ -295,7 +295,7 @@ def test_accumulation_advances_the_run_once_per_applied_step(
         folder.mkdir()
         run = cell(given, folder)
         runs.append((run, run.train(resume=False)))
-    rates = [np.array([row.rate for row in run.stepper.clock.rows]) for run, _ in runs]
+    rates = [np.array([row.rate for row in run.stepper.samples.rows]) for run, _ in runs]
     climb = 0.01 + 0.03 * np.minimum(1, np.arange(1, 16) / 10)
     name = "T14 accumulation"
     invariant(name, "15 rates with warm-up, by hand", np.abs(rates[1] - climb).max(), 1e-12)

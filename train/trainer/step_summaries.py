@@ -13,8 +13,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from train.config.plan import EpochPlan
 from train.record.atomic import append_line, write_atomically
 from train.record.run import EpochRecord, RankSteps, Spread, Throughput, ThroughputSample
+from train.step.result import StepResult
 
 Array = npt.NDArray[np.float64]
 
@@ -98,7 +100,32 @@ class StepRow(NamedTuple):
         return self.communication_s is not None
 
 
-class StepClock:
+def step_row(
+    plan: EpochPlan, input_s: float, call_s: float, result: StepResult, *, suspended: bool
+) -> StepRow:
+    """``call_s`` includes the rounds that measure the step's parts; that of the row does not."""
+    row = StepRow(
+        epoch=plan.number,
+        input_s=input_s,
+        call_s=call_s,
+        communication_s=None,
+        update_s=None,
+        rate=result.rate,
+        global_batch=plan.global_batch,
+        loss=result.loss,
+        gradient_sq=result.gradient_sq,
+        small_sq=result.small_sq,
+        gain=result.gain,
+        skipped=result.skipped,
+        suspended=suspended,
+    )
+    if result.parts is None:
+        return row
+    rounds_s = 2 * (result.parts.negotiation_s or 0.0)
+    return row._replace(call_s=call_s - rounds_s, **result.parts._asdict())
+
+
+class StepSamples:
     """Per-step samples of this rank."""
 
     def __init__(self) -> None:

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from tests.builders import config, epoch
 from train.config.plan import EpochPlan
 from train.step.result import StepParts, StepResult
-from train.trainer.step_times import (
-    StepClock,
+from train.trainer.step_summaries import (
     StepRow,
+    StepSamples,
     Stretch,
     append_steps,
     common,
@@ -24,6 +24,7 @@ from train.trainer.step_times import (
     rank_steps,
     spread,
     steady_epochs,
+    step_row,
     steps_per_call,
     throughput,
 )
@@ -102,15 +103,15 @@ def row(epoch: int, input_s: float, call_s: float, all_reduce_s: float | None, *
     return StepRow(epoch, input_s, call_s, all_reduce_s, **(values | more))
 
 
-def clock(*epochs: int) -> StepClock:
-    made = StepClock()
+def samples(*epochs: int) -> StepSamples:
+    made = StepSamples()
     for index, number in enumerate(epochs):
         made.add(row(number, 0.1 + index, 2.0 + index, 0.5 + index))
     return made
 
 
 def test_steps_in_which_the_rank_was_suspended_are_not_steady() -> None:
-    made = clock(0, 1, 1)
+    made = samples(0, 1, 1)
     made.add(row(1, 600.0, 2.0, 0.5, suspended=True))
     assert [r.input_s for r in made.steady()] == [1.1, 2.1]
 
@@ -136,7 +137,7 @@ def test_a_stretch_in_which_a_rank_was_suspended_took_what_that_rank_says() -> N
     ],
 )
 def test_steady_steps_are_those_after_the_first_epoch(epochs, kept) -> None:
-    found = clock(*epochs).steady()
+    found = samples(*epochs).steady()
     assert [r.input_s for r in found] == pytest.approx([0.1 + index for index in kept])
     assert [r.communication_s for r in found] == pytest.approx([0.5 + index for index in kept])
 
@@ -180,7 +181,7 @@ def test_steps_are_compared_with_the_sampled_one_of_their_epoch() -> None:
 
 def test_the_first_step_of_either_form_is_not_steady() -> None:
     """In a start of one epoch the sampled step is traced in its midst."""
-    made = StepClock()
+    made = StepSamples()
     for one in (whole(0, 0.0, 9.0), whole(0, 0.0, 1.0), row(0, 0.0, 9.0, 8.0), whole(0, 0.0, 1.1)):
         made.add(one)
     assert [r.call_s for r in made.steady()] == [1.0, 1.1]
@@ -203,8 +204,6 @@ def test_the_update_is_a_part_of_its_own() -> None:
 
 
 def test_what_measuring_costs_is_no_part_of_a_step() -> None:
-    from train.trainer.epoch import step_row
-
     plan = EpochPlan(1, accumulation=1, global_batch=8, steps=4, first_step=4, rate_factor=1.0)
     result = StepResult(
         1.0, 1, 8, 1.0, 1.0, 1.0, False, 0.1, 1.0, None, StepParts(0.25, 0.125, 0.5, 0.1)
