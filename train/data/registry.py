@@ -21,7 +21,8 @@ from train.data.dataset import (
     write_prepared,
 )
 from train.data.sources import cifar10, digits_synthetic, image_folder, mnist
-from train.data.sources.download import OTHERWISE, PLACES, REMOTES, Remote, fetch_all
+from train.data.sources.download import Remote, fetch_all
+from train.data.sources.published import OTHERWISE, PLACES, REMOTES
 from train.data.waiting import one_at_a_time, say
 from train.errors import DataError, explained
 

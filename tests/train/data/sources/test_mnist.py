@@ -15,8 +15,9 @@ from tests.train.data.raw_files import idx, idx_files, noise, published
 from train.config.run import DATASETS, DatasetFacts
 from train.data.dataset import Dataset
 from train.data.registry import prepare
-from train.data.sources.download import REMOTES, Remote
+from train.data.sources.download import Remote
 from train.data.sources.mnist import FASHION, MNIST, Family, find, read_idx
+from train.data.sources.published import REMOTES
 from train.errors import DataError
 
 FILES = (
