@@ -13,7 +13,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from jobs.supervisor import ROOT
-from train.config.run import DATASETS, RunConfig
+from train.config.datasets import DATASETS
+from train.config.run import RunConfig
 from train.errors import ConfigError
 
 DataKey = tuple[str, int | None]

@@ -21,9 +21,10 @@ from jobs.named import find_file, names_in
 from jobs.sweep import Sweep, load_sweep
 from jobs.techniques import load_techniques
 from jobs.yamlfile import load_yaml
+from train.config.datasets import DATASETS
 from train.config.optimizer import Sgd
 from train.config.plan import plan_of
-from train.config.run import DATASETS, RunConfig, Target
+from train.config.run import RunConfig, Target
 from train.config.schedule import CropFlip
 from train.errors import ConfigError
 

@@ -10,9 +10,10 @@ import pytest
 
 from jobs.techniques import KINDS, PARAMETERS, load_techniques, spelled_out
 from tests.builders import config
+from train.config.datasets import DATASETS
 from train.config.optimizer import Sgd
 from train.config.plan import plan_of
-from train.config.run import DATASETS, RunConfig
+from train.config.run import RunConfig
 from train.config.schedule import Step
 from train.config.technique import Technique
 from train.errors import ConfigError

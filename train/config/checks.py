@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from train.config.datasets import DATASETS
 from train.config.optimizer import NovoGradTfa
 from train.config.schedule import Constant, CropFlip, Fixed, Grow, Step
 
@@ -12,9 +13,6 @@ if TYPE_CHECKING:  # which imports this module
     from train.config.plan import RunPlan
     from train.config.run import RunConfig
 
-#: Data sets of one channel, and those of them where a mirrored image is another character.
-_GREY = ("digits", "fashion_mnist", "mnist")
-_CHARACTERS = ("digits", "mnist")
 _RESNET50_SIDE = 32  # pixels, at least
 
 
@@ -118,8 +116,8 @@ def _network(config: RunConfig) -> str | None:
             f"model resnet50 comes with batch norm built in, so normalisation {row.normalisation} "
             "would have no effect: use batch_norm"
         )
-    side = config.image_side
-    if config.dataset in _GREY or side < _RESNET50_SIDE:
+    facts, side = DATASETS.get(config.dataset), config.image_side
+    if (facts and facts.shape[2] == 1) or side < _RESNET50_SIDE:
         return (
             f"model resnet50 needs RGB images of at least {_RESNET50_SIDE} pixels, found "
             f"{config.dataset} with {side}: use cnn or resnet_mini, "
@@ -212,7 +210,8 @@ def _images(config: RunConfig) -> str | None:
     images, side = config.technique.augmentation, config.image_side
     if not isinstance(images, CropFlip):
         return None
-    if config.dataset in _CHARACTERS and images.flip != "none":
+    facts = DATASETS.get(config.dataset)
+    if facts and facts.characters and images.flip != "none":
         return (
             f"augmentation: flip {images.flip} turns digits of {config.dataset} into other "
             "characters: say flip: none"

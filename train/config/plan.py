@@ -14,7 +14,8 @@ from functools import cached_property
 from itertools import count
 
 from train.config.checks import plan_problem
-from train.config.run import DATASETS, MOST_EPOCHS, RunConfig, trainable_images, used_train_images
+from train.config.datasets import DATASETS
+from train.config.run import MOST_EPOCHS, RunConfig, trainable_images, used_train_images
 from train.config.schedule import Grow, Step
 from train.errors import ConfigError
 

@@ -11,11 +11,12 @@ import hashlib
 import json
 import re
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from train.config.checks import combination_problem
+from train.config.datasets import DATASETS
 from train.config.frozen import Frozen
 from train.config.technique import Technique
 from train.errors import ConfigError
@@ -25,26 +26,6 @@ FOLDER_PREFIX = "folder:"
 MOST_EPOCHS = 100_000
 #: Side in pixels of a folder's images where nothing is said.
 FOLDER_SIDE = 64
-
-
-class DatasetFacts(NamedTuple):
-    """Sizes of a data set whose content is fixed by its publisher."""
-
-    train_images: int
-    validation_images: int
-    shape: tuple[int, int, int]  # height, width, channels
-    classes: int
-
-
-DATASETS: dict[str, DatasetFacts] = {
-    # 1,797 images; the stratified split (8 of 10 to training) is ours, with a fixed seed
-    "digits": DatasetFacts(1437, 360, (8, 8, 1), 10),
-    "cifar10": DatasetFacts(50_000, 10_000, (32, 32, 3), 10),
-    "fashion_mnist": DatasetFacts(60_000, 10_000, (28, 28, 1), 10),
-    "mnist": DatasetFacts(60_000, 10_000, (28, 28, 1), 10),
-    # random pixels and labels of CIFAR's shape, for throughput only
-    "synthetic": DatasetFacts(50_000, 10_000, (32, 32, 3), 10),
-}
 
 
 class Target(Frozen):

@@ -1,6 +1,6 @@
 """All data sets by name: brought into their prepared form once, then loaded in any number of ranks.
 
-Another one needs its facts in train.config.run.DATASETS, and here what finds it.
+Another one needs its facts in train.config.datasets.DATASETS, and here what finds it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from train.config.run import DATASETS, FOLDER_PREFIX, FOLDER_SIDE
+from train.config.datasets import DATASETS
+from train.config.run import FOLDER_PREFIX, FOLDER_SIDE
 from train.data.dataset import (
     META,
     Dataset,
@@ -214,7 +215,7 @@ def _check_counts(dataset: str, data: Dataset) -> None:
     if expected is None:
         return
     found = (len(data.train_y), len(data.validation_y), data.train_x.shape[1:], len(data.classes))
-    if found != tuple(expected):
+    if found != expected.sizes:
         raise DataError(
             f"{dataset}: found {found[0]:,} training and {found[1]:,} validation images of shape "
             f"{found[2]}, expected {expected.train_images:,} and {expected.validation_images:,} of "

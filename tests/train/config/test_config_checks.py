@@ -8,8 +8,9 @@ import pytest
 from pydantic import ValidationError
 
 from tests.builders import config
+from train.config.datasets import DATASETS
 from train.config.optimizer import Muon, NovoGrad, NovoGradTfa, Sgd
-from train.config.run import DATASETS, RunConfig
+from train.config.run import RunConfig
 from train.config.schedule import Constant, Cosine, CropFlip, Grow, Polynomial, Step
 from train.config.technique import Technique
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from train.config.run import DATASETS
+from train.config.datasets import DATASETS
 from train.data.dataset import Dataset, Labels, Pixels, Source, key_of, make_dataset
 from train.data.sampling import apportion, take
 from train.data.sources.download import Remote
@@ -44,7 +44,7 @@ def decode_digits() -> Dataset:
 
 def find_synthetic(root: Path, remotes: Sequence[Remote]) -> Source:
     """Made, not found; both arguments are for finders of other data sets."""
-    return Source("synthetic", key_of("synthetic", list(DATASETS["synthetic"])), decode_synthetic)
+    return Source("synthetic", key_of("synthetic", DATASETS["synthetic"].sizes), decode_synthetic)
 
 
 def decode_synthetic() -> Dataset:

@@ -22,7 +22,7 @@ from tests.train.data.raw_files import (
     write_tar,
     write_tree,
 )
-from train.config.run import DATASETS, DatasetFacts
+from train.config.datasets import DATASETS, DatasetFacts
 from train.data.dataset import Dataset
 from train.data.registry import load, prepare
 from train.data.sampling import for_tuning

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from train.config.run import DATASETS
+from train.config.datasets import DATASETS
 from train.data.dataset import Dataset
 from train.data.sources import digits_synthetic as digits
 from train.data.sources import digits_synthetic as synthetic
@@ -48,3 +50,9 @@ def test_synthetic_is_random_and_unlabelled() -> None:
     assert ((counts - expected) ** 2 / expected).sum() < 350  # 255 degrees of freedom, sd 22.6
     assert (np.abs(np.bincount(data.train_y) - 5000) < 5 * np.sqrt(4500)).all()
     assert data.fingerprint.startswith("168f2bbf45c04149")
+
+
+def test_a_fact_more_makes_no_other_synthetic_images(tmp_path: Path) -> None:
+    """What was prepared with the key of earlier versions is used on."""
+    source = synthetic.find_synthetic(tmp_path, ())
+    assert source.key == "2bfbff6f2a9e"

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.train.data.raw_files import idx, idx_files, noise, published
-from train.config.run import DATASETS, DatasetFacts
+from train.config.datasets import DATASETS, DatasetFacts
 from train.data.dataset import Dataset
 from train.data.registry import prepare
 from train.data.sources.download import Remote

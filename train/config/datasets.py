@@ -1,0 +1,31 @@
+"""The data sets that have a name, and what is known of each before it is loaded."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class DatasetFacts(NamedTuple):
+    """Facts of a data set whose content is fixed by its publisher."""
+
+    train_images: int
+    validation_images: int
+    shape: tuple[int, int, int]  # height, width, channels
+    classes: int
+    characters: bool = False  # a mirrored image is another character, or none
+
+    @property
+    def sizes(self) -> tuple[int, int, tuple[int, int, int], int]:
+        """What its arrays must have: images of both splits, shape of an image, classes."""
+        return self.train_images, self.validation_images, self.shape, self.classes
+
+
+DATASETS: dict[str, DatasetFacts] = {
+    # 1,797 images; the stratified split (8 of 10 to training) is ours, with a fixed seed
+    "digits": DatasetFacts(1437, 360, (8, 8, 1), 10, characters=True),
+    "cifar10": DatasetFacts(50_000, 10_000, (32, 32, 3), 10),
+    "fashion_mnist": DatasetFacts(60_000, 10_000, (28, 28, 1), 10),
+    "mnist": DatasetFacts(60_000, 10_000, (28, 28, 1), 10, characters=True),
+    # random pixels and labels of CIFAR's shape, for throughput only
+    "synthetic": DatasetFacts(50_000, 10_000, (32, 32, 3), 10),
+}
