@@ -94,6 +94,12 @@ def attend(start: Start) -> str:
     return read_record(cell / RECORD_NAME).status
 
 
+def silence_limit_s(stall_s: float) -> float:
+    """How long a rank may show no sign of life, seconds: longer than the ``stall_s`` after which
+    the watchdogs of its peers end them, since what they leave says more of the cause."""
+    return 1.5 * stall_s + 5
+
+
 def _overdue(start: Start) -> Tick:
     watch = Watch(start.cell, start.config.processes, start.awake)
     began = start.awake.look()
@@ -104,7 +110,7 @@ def _overdue(start: Start) -> Tick:
             return told
         if start.limit_s is not None and spent_s > start.limit_s:
             return Reason("timeout", f"the time limit of {start.limit_s:.0f} s is over")
-        return watch.stale(1.5 * start.stall_s + 5)
+        return watch.stale(silence_limit_s(start.stall_s))
 
     return reason
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from jobs.ended import RankSet
 from jobs.signs import blame
 from jobs.stop import Reason
+from train.distributed.watchdog import EXIT_STALLED
 from train.errors import ConfigError
 from train.record.cell_folder import (
     RankFailure,
@@ -21,8 +22,6 @@ from train.record.run import RunError, Status
 
 TAIL_LINES = 20
 TAIL_BYTES = 32 * 1024
-#: A rank's own watchdog ends it with this code (train.distributed.watchdog).
-EXIT_STALLED = 75
 #: An error that a rank wrote this much before another was killed is no reaction to that.
 REACTION_S = 1.0
 #: Signals that ask for an end: somebody ends everything, so none of the ranks is to blame.

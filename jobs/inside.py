@@ -16,7 +16,8 @@ from jobs.site import Site
 from jobs.slurm.image import BUILT, find_image
 from jobs.slurm.script import check_path
 from jobs.slurm.unit import container_at
-from train.config.run import FOLDER_PREFIX, RunConfig
+from train.config.datasets import FOLDER_PREFIX
+from train.config.run import RunConfig
 from train.errors import ConfigError
 from train.run.provenance import git_state
 

@@ -16,8 +16,8 @@ from pydantic.fields import FieldInfo
 from jobs.parts import as_list, parts_of
 from jobs.suggest import unknown
 from jobs.techniques import KINDS, PARAMETERS, spelled_out
-from train.config.datasets import DATASETS
-from train.config.run import FOLDER_PREFIX, RunConfig
+from train.config.datasets import DATASETS, FOLDER_PREFIX
+from train.config.run import RunConfig
 from train.config.technique import Technique
 
 _CONTRACT = [k for k in RunConfig.model_fields if k not in ("schema_version", "technique")]

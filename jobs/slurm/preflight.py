@@ -33,8 +33,8 @@ from jobs.slurm.step import (
 from jobs.slurm.unit import container_at
 from jobs.slurm.verdict import container_failure
 from jobs.stop import Reason, stopped_by_signals
+from train.config.datasets import FOLDER_PREFIX
 from train.config.frozen import Frozen
-from train.config.run import FOLDER_PREFIX
 from train.distributed.preflight.report import RankPreflight, problems, read_reports
 from train.record.atomic import write_atomically
 

@@ -38,7 +38,8 @@ from jobs.standing import say_results, say_standing
 from jobs.stop import stopped_by_signals
 from jobs.supervisor import ROOT
 from jobs.sweep import Sweep
-from train.config.run import FOLDER_PREFIX, RunConfig
+from train.config.datasets import FOLDER_PREFIX
+from train.config.run import RunConfig
 from train.distributed.watchdog import STALL_S
 from train.errors import ConfigError
 from train.run.provenance import git_state

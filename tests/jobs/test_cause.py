@@ -16,10 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.cause import EXIT_STALLED, TAIL_BYTES, TAIL_LINES, cause_of, tail_of
+from jobs.cause import TAIL_BYTES, TAIL_LINES, cause_of, tail_of
 from jobs.ended import Ended
 from jobs.ranks import Ranks
 from jobs.stop import Reason
+from train.distributed.watchdog import EXIT_STALLED
 from train.record.cell_folder import rank_file
 from train.record.run import RunError, Status
 

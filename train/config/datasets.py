@@ -1,8 +1,16 @@
-"""The data sets that have a name, and what is known of each before it is loaded."""
+"""How data sets are named, and what is known of each before it is loaded.
+
+Imports the standard library alone, as the preflight must, which reads it in any image.
+"""
 
 from __future__ import annotations
 
 from typing import NamedTuple
+
+#: ``folder:PATH`` is a data set, too: a folder of images.
+FOLDER_PREFIX = "folder:"
+#: Side in pixels of a folder's images where nothing is said.
+FOLDER_SIDE = 64
 
 
 class DatasetFacts(NamedTuple):

@@ -16,16 +16,13 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from train.config.checks import combination_problem
-from train.config.datasets import DATASETS
+from train.config.datasets import DATASETS, FOLDER_PREFIX, FOLDER_SIDE
 from train.config.frozen import Frozen
 from train.config.technique import Technique
 from train.errors import ConfigError
 
-FOLDER_PREFIX = "folder:"
 #: A plan has a row for each.
 MOST_EPOCHS = 100_000
-#: Side in pixels of a folder's images where nothing is said.
-FOLDER_SIDE = 64
 
 
 class Target(Frozen):

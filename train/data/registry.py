@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from train.config.datasets import DATASETS
-from train.config.run import FOLDER_PREFIX, FOLDER_SIDE
+from train.config.datasets import DATASETS, FOLDER_PREFIX, FOLDER_SIDE
 from train.data.dataset import (
     META,
     Dataset,

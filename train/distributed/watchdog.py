@@ -26,6 +26,7 @@ from typing import NamedTuple, NoReturn
 
 from train.distributed.awake import PERIOD_S, Awake
 
+#: A rank that hangs ends itself with this code.
 EXIT_STALLED = 75
 #: Seconds without progress that end a rank, where nobody asks for others.
 STALL_S = 300.0
@@ -146,6 +147,7 @@ def is_orphan(supervisor: int) -> bool:
     pid = os.getppid()
     while pid not in (0, 1, supervisor):
         try:
+            # without psutil: the preflight needs this file where no package is;
             # the name, in brackets, may hold anything
             fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
             pid = int(fields[1])

@@ -30,7 +30,7 @@ from train.run.record_builder import describe_data, finished_record, known_reaso
 from train.run.task import Task
 
 #: A rank waits for late ones this many times as long as it may itself go without progress.
-PATIENCE = 2
+PATIENCE_FACTOR = 2
 
 
 def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdog) -> None:
@@ -40,7 +40,7 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
     Raises:
         Unfinished: the ranks stopped at an epoch's end on purpose.
     """
-    beat, patience_s = watchdog.beat, PATIENCE * watchdog.stall_s
+    beat, patience_s = watchdog.beat, PATIENCE_FACTOR * watchdog.stall_s
     # rank 0 first: the rendezvous explains its absence better than the watchdog does
     beat("waiting for the other ranks", patience_s + watchdog.stall_s)
     runtime = start(config, launch, patience_s)

@@ -23,18 +23,16 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from train.distributed.watchdog import REPORT_S, end_process
+from train.config.datasets import FOLDER_PREFIX
+from train.distributed.watchdog import EXIT_STALLED, REPORT_S, end_process
 from train.record.atomic import write_atomically
 
 #: One entry of a report's ``findings``; plain, because pydantic may be what is missing.
 Finding = dict[str, Any]
-FOLDER_PREFIX = "folder:"
 #: Enough for the shared memory and the session folders of a few ranks of one node.
 ROOM_BYTES = 32 * 2**20
 _BINDS = "bind it (`binds` of the site file), or take --contain and --no-mount out of its arguments"
 _WIRING = ("PMIX_RANK", "PMI_RANK", "PMI_FD")
-#: A rank whose peers never came, or that was stuck otherwise, ends itself with this code.
-EXIT_LATE = 75
 
 
 def finding(check: str, ok: bool | None, found: str, expected: str, fix: str) -> Finding:
@@ -155,7 +153,7 @@ class Report:
             "carried": {}, "gpus": [], "driver": None,
             "visible_devices": os.environ.get("CUDA_VISIBLE_DEVICES"), "findings": [],
         }  # fmt: skip
-        timer = threading.Timer(limit_s, end_process, (EXIT_LATE, self._late))
+        timer = threading.Timer(limit_s, end_process, (EXIT_STALLED, self._late))
         timer.daemon = True
         timer.start()
         # where native code, such as a library that loads, keeps Python's lock: a thread without
