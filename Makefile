@@ -139,7 +139,7 @@ schemas: setup-login ## export the JSON Schemas of the contracts to docs/schema
 	@$(PY) -m train.schemas docs/schema
 
 golden: setup-dev ## rewrite the golden files of the tests (read the diff before committing)
-	@UPDATE_GOLDEN=1 $(PY) -m pytest -q tests/analysis/test_write.py
+	@UPDATE_GOLDEN=1 $(PY) -m pytest -q tests/analysis/page/test_write.py
 
 lock: ## recompute the lock files from pyproject.toml
 	@containers/lock.sh

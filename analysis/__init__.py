@@ -1,1 +1,22 @@
-"""From the records of a sweep to tables, figures and one report. Never touches a job or a rank."""
+"""Tables, statistics and pages from records. For notebooks: load_runs, merge, compare."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_LAZY = {
+    "load_runs": ("analysis.records.load", "load_frames"),
+    "merge": ("analysis.records.frames", "merge"),
+    "compare": ("analysis.topics.comparisons.changes", "table"),
+}
+__all__ = ["compare", "load_runs", "merge"]
+
+
+def __getattr__(name: str) -> Any:
+    """pandas and scipy take a second to load: only who asks for one of these waits."""
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib  # noqa: PLC0415
+
+    module, attribute = _LAZY[name]
+    return getattr(importlib.import_module(module), attribute)

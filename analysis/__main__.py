@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 if TYPE_CHECKING:
-    from analysis.report import Report
+    from analysis.page.report import Report
 
 WRONG_REQUEST = 2
 #: Beside the page: what it was made of, and the exit code.
 SOURCES_NAME = "sources.json"
 app = typer.Typer(
-    help="Tables, figures and one page from the records of a sweep. Exit codes: 0 every planned "
+    help="Answers, tables and one page from the records of a sweep. Exit codes: 0 every planned "
     "cell is in the tables; 1 some are not; 2 there is no such sweep; 3 no usable record.",
     no_args_is_help=True,
     add_completion=False,
@@ -35,21 +35,29 @@ def report(
     if_changed: Annotated[
         bool, typer.Option("--if-changed", help="leave a report that is newer than its records")
     ] = False,
+    anonymous: Annotated[
+        bool, typer.Option("--anonymous", help="leave out host names, folders and logs")
+    ] = False,
 ) -> None:
-    """Write RESULTS_DIR/report/ and print the tables with the paths."""
+    """Write RESULTS_DIR/report/ and print the answers with the paths."""
     page = results_dir / "report" / "report.html"
-    kept, sources = page.with_name(SOURCES_NAME), _sources(results_dir)
+    kept = page.with_name(SOURCES_NAME)
+    sources = _sources(results_dir, anonymous=anonymous)
     if if_changed and page.is_file() and (code := _kept_code(kept, sources)) is not None:
         left_out = "" if code == 0 else "; it says which cells are in no table, and why"
         typer.echo(f"the report is newer than all records: {page}{left_out}")
         raise typer.Exit(code)
     # pandas and matplotlib take seconds to load
-    from analysis.terminal import console, print_report  # noqa: PLC0415
-    from analysis.write import write_report  # noqa: PLC0415
+    from analysis.page.terminal import print_report  # noqa: PLC0415
+    from analysis.page.write import write_report  # noqa: PLC0415
+    from analysis.records.cache import FILE as CACHE  # noqa: PLC0415
+    from analysis.writing import console  # noqa: PLC0415
     from train.record.atomic import write_atomically  # noqa: PLC0415
 
-    built = _build(results_dir, draw=True)
+    built = _build(results_dir, draw=True, anonymous=anonymous)
     try:
+        if anonymous:
+            (results_dir / CACHE).unlink(missing_ok=True)
         paths = write_report(built, results_dir)
         write_atomically(kept, json.dumps({"sources": sources, "exit_code": built.exit_code}))
     except OSError as error:
@@ -61,11 +69,31 @@ def report(
 @app.command()
 def summary(results_dir: ResultsDir) -> None:
     """Print the tables here; write nothing."""
-    from analysis.terminal import console, print_tables  # noqa: PLC0415
+    from analysis.page.terminal import print_tables  # noqa: PLC0415
+    from analysis.writing import console  # noqa: PLC0415
 
     built = _build(results_dir, draw=False)
     print_tables(built, console())
     raise typer.Exit(built.exit_code)
+
+
+@app.command()
+def compare(
+    before: Annotated[Path, typer.Argument(metavar="BEFORE", help="results/<sweep> of before")],
+    after: Annotated[Path, typer.Argument(metavar="AFTER", help="results/<sweep> of now")],
+) -> None:
+    """Regression check: 0 no condition is slower or less accurate, 1 some are, 3 undecided."""
+    from analysis.page.terminal import print_table  # noqa: PLC0415
+    from analysis.records.load import SweepError, load_frames  # noqa: PLC0415
+    from analysis.topics.comparisons import changes  # noqa: PLC0415
+    from analysis.writing import console  # noqa: PLC0415
+
+    try:
+        found = changes.table(load_frames(before), load_frames(after))
+    except SweepError as error:
+        _wrong(str(error))
+    print_table(found, console(), notes=True)
+    raise typer.Exit(changes.exit_code(found))
 
 
 RunDir = Annotated[Path, typer.Argument(metavar="RUN_DIR", help="results/interconnect/<run>")]
@@ -86,13 +114,13 @@ def interconnect(
     ] = False,
 ) -> None:
     """Judge one run of make interconnect: 0 PASS, 1 FAIL, 3 UNDECIDED, 2 there is no such run."""
-    from analysis.interconnect.baseline import BASELINE_NAME, read_baseline  # noqa: PLC0415
-    from analysis.interconnect.page import write_run  # noqa: PLC0415
-    from analysis.interconnect.run import RunError, load_run  # noqa: PLC0415
-    from analysis.interconnect.text import show  # noqa: PLC0415
-    from analysis.interconnect.units import read_rate  # noqa: PLC0415
-    from analysis.interconnect.verdict import Yardstick, judge  # noqa: PLC0415
-    from analysis.terminal import console  # noqa: PLC0415
+    from analysis.interconnect.judge.verdict import Yardstick, judge  # noqa: PLC0415
+    from analysis.interconnect.load.baseline import BASELINE_NAME, read_baseline  # noqa: PLC0415
+    from analysis.interconnect.load.links import read_rate  # noqa: PLC0415
+    from analysis.interconnect.load.run import RunError, load_run  # noqa: PLC0415
+    from analysis.interconnect.show.page import write_run  # noqa: PLC0415
+    from analysis.interconnect.show.terminal import show  # noqa: PLC0415
+    from analysis.writing import console  # noqa: PLC0415
 
     usual = run_dir.resolve().parent / BASELINE_NAME
     if baseline is None and usual.is_file():
@@ -122,11 +150,11 @@ def interconnect_baseline(
     force: Annotated[bool, typer.Option(help="also of a run that did not pass")] = False,
 ) -> None:
     """Keep a good run as what later ones are compared with."""
-    from analysis.interconnect import baseline  # noqa: PLC0415
-    from analysis.interconnect.doubts import TWO_ALONE  # noqa: PLC0415
-    from analysis.interconnect.run import RunError, load_run  # noqa: PLC0415
-    from analysis.interconnect.text import headline  # noqa: PLC0415
-    from analysis.interconnect.verdict import Yardstick, judge  # noqa: PLC0415
+    from analysis.interconnect.judge.doubts import TWO_ALONE  # noqa: PLC0415
+    from analysis.interconnect.judge.verdict import Yardstick, judge  # noqa: PLC0415
+    from analysis.interconnect.load import baseline  # noqa: PLC0415
+    from analysis.interconnect.load.run import RunError, load_run  # noqa: PLC0415
+    from analysis.interconnect.show.words import headline  # noqa: PLC0415
 
     file = to or run_dir.resolve().parent / baseline.BASELINE_NAME
     try:
@@ -141,7 +169,7 @@ def interconnect_baseline(
         if not good and not force:
             _wrong(
                 f"{run_dir}: found {verdict.status} ({headline(verdict)}), expected PASS: a "
-                "baseline is what a healthy network reached; mend it and measure again, or say "
+                "baseline is what a healthy network reached; fix it and measure again, or say "
                 "FORCE=1 (--force)"
             )
         if not run.facts and not force:
@@ -158,16 +186,16 @@ def interconnect_baseline(
     typer.echo(f"baseline of {len(kept.nodes)} nodes, {len(kept.pairs)} pairs: {file}")
 
 
-def _sources(results_dir: Path) -> str:
-    """A digest that changes when the plan, a record or this program does, or when one of these
-    comes or goes."""
+def _sources(results_dir: Path, *, anonymous: bool) -> str:
+    """A digest that changes when the plan, a record, this program or the option does, or when one
+    of the files comes or goes."""
     program = Path(__file__).parent
     files = [
         results_dir / "sweep.json", *results_dir.glob("*/record.json"),
         *program.rglob("*.py"), *program.rglob("templates/*"),
     ]  # fmt: skip
     found = [(str(f), s.st_size, s.st_mtime_ns) for f in sorted(files) if (s := _stat(f))]
-    return hashlib.sha256(json.dumps(found).encode()).hexdigest()
+    return hashlib.sha256(json.dumps([found, anonymous]).encode()).hexdigest()
 
 
 def _stat(file: Path) -> os.stat_result | None:
@@ -184,14 +212,16 @@ def _kept_code(kept: Path, sources: str) -> int | None:
     return None
 
 
-def _build(results_dir: Path, *, draw: bool) -> Report:
-    from analysis.load import SweepError, load_sweep  # noqa: PLC0415
-    from analysis.report import build_report  # noqa: PLC0415
+def _build(results_dir: Path, *, draw: bool, anonymous: bool = False) -> Report:
+    from analysis.page.anonymous import without_names  # noqa: PLC0415
+    from analysis.page.report import build  # noqa: PLC0415
+    from analysis.records.load import SweepError, load_frames  # noqa: PLC0415
 
     try:
-        return build_report(load_sweep(results_dir), draw=draw)
+        frames = load_frames(results_dir, cache=not anonymous)
     except SweepError as error:
         _wrong(str(error))
+    return build(without_names(frames) if anonymous else frames, draw=draw)
 
 
 def _wrong(message: str) -> NoReturn:

@@ -1,84 +1,91 @@
-"""Where the numbers come from: machines, code, versions; and when one table mixes several."""
+"""Where the numbers come from: machines, code, versions; and when one table mixes several.
+
+``runs`` is the frame of the usable runs; see RUNS in analysis/records/columns.py.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+import json
 from itertools import combinations
+from typing import Any
 
-from train.record.run import RunRecord
+import pandas as pd
 
-#: field of Provenance -> its name in the report
+from analysis.table import Row, plain_rows, runs_in_words
+
+#: column of the runs -> its name in the report
 _CODE = {"git_commit": "git commit", "git_dirty": "uncommitted changes", "image_digest": "image"}
 _MACHINE = {"cpu": "CPU", "gpu": "GPU", "driver": "GPU driver"}
+_WORLD = {"device": "device", "interface": "network interface", "hosts": "hosts",
+          "order": "batch order"}  # fmt: skip
+_OF_A_MACHINE = ["device", "device_kind", "cores_per_rank", "nodes", "oversubscribed", "launcher",
+                 "controller", "data_plane"]  # fmt: skip
 UNKNOWN = "not recorded"
 #: More cells than this are not named.
 _NAMED = 4
 
 
-def machines(records: Sequence[RunRecord]) -> list[str]:
-    """One line per kind of world the ranks met in, most used first."""
-    found = Counter(_machine(record) for record in records if record.world)
-    return [f"{line} ({_runs(count)})" for line, count in found.most_common()]
+def machines(runs: pd.DataFrame) -> list[tuple[str, int]]:
+    """(what it is, number of runs) for every kind of world the ranks met in, most used first."""
+    found = runs.groupby(_OF_A_MACHINE, sort=False, dropna=False).size().reset_index(name="n")
+    lines = pd.Series([_machine(row) for row in plain_rows(found)], dtype="string")
+    counts = found["n"].groupby(lines, sort=False).sum()
+    return _most_common(counts)
 
 
-def provenance_rows(records: Sequence[RunRecord]) -> list[tuple[str, str, int]]:
+def provenance_rows(runs: pd.DataFrame) -> list[tuple[str, str, int]]:
     """(what, value, number of runs) for every value found, the most common value first."""
     rows: list[tuple[str, str, int]] = []
-    for field, name in (_CODE | _MACHINE).items():
-        rows += _counted(name, [_provenance(record, field) for record in records])
-    names = sorted({n for r in records if r.provenance for n in r.provenance.versions})
-    for name in names:
-        rows += _counted(name, [_version(record, name) for record in records])
-    for field, name in (("device", "device"), ("interface", "network interface")):
-        rows += _counted(name, [_text(getattr(r.world, field, None)) for r in records])
-    rows += _counted("hosts", [" ".join(_hosts(record)) or UNKNOWN for record in records])
-    rows += _counted("batch order", [_text(getattr(r.data, "order", None)) for r in records])
-    prints = [_text(getattr(r.data, "fingerprint", None))[:12] for r in records]
-    return rows + _counted("data fingerprint", prints)
+    for column, name in (_CODE | _MACHINE).items():
+        rows += _counted(name, _texts(runs[column]))
+    known = {text: json.loads(text) for text in runs["versions"].dropna().unique()}
+    for name in sorted({name for versions in known.values() for name in versions}):
+        of = {text: versions.get(name, UNKNOWN) for text, versions in known.items()}
+        rows += _counted(name, runs["versions"].map(of).fillna(UNKNOWN))
+    for column, name in _WORLD.items():
+        rows += _counted(name, _texts(runs[column]))
+    return rows + _counted("data fingerprint", _texts(runs["data_fingerprint"]).str[:12])
 
 
-def mixtures(records: Sequence[RunRecord]) -> list[str]:
+def mixtures(runs: pd.DataFrame) -> list[str]:
     """Warnings: what differs between the runs that stand in one table, and must not go unsaid."""
     warnings = []
-    commits = {_provenance(record, "git_commit") for record in records}
+    commits = sorted(_texts(runs["git_commit"]).unique())
     if len(commits) > 1:
-        known = ", ".join(sorted(commit[:12] for commit in commits))
+        known = ", ".join(commit[:12] for commit in commits)
         warnings.append(f"The runs come from {len(commits)} git commits: {known}.")
-    dirty = sum(r.provenance is not None and r.provenance.git_dirty is True for r in records)
+    dirty = int(runs["git_dirty"].sum())
     if dirty:
         warnings.append(
-            f"{dirty} of {_runs(len(records))} ran from a checkout with uncommitted changes: "
+            f"{dirty} of {runs_in_words(len(runs))} ran from a checkout with uncommitted changes: "
             "the commit does not say what they ran."
         )
-    devices = {_text(getattr(record.world, "device", None)) for record in records}
+    devices = sorted(_texts(runs["device"]).unique())
     if len(devices) > 1:
-        warnings.append(f"The runs used {len(devices)} devices: {'; '.join(sorted(devices))}.")
-    for name, found in (
-        ("sets of package versions", {_versions(record) for record in records}),
-        ("CPU models", {_provenance(record, "cpu") for record in records}),
-    ):
-        if len(found) > 1:
-            warnings.append(f"The runs come from {len(found)} {name}: see the provenance table.")
-    return warnings + _image_mixture(records) + _apart(records) + _data_mixture(records)
+        warnings.append(f"The runs used {len(devices)} devices: {'; '.join(devices)}.")
+    for name, column in (("sets of package versions", "versions"), ("CPU models", "cpu")):
+        different = runs[column].nunique(dropna=False)
+        if different > 1:
+            warnings.append(f"The runs come from {different} {name}: see the provenance table.")
+    return warnings + _image_mixture(runs) + _apart(runs) + _data_mixture(runs)
 
 
-def _image_mixture(records: Sequence[RunRecord]) -> list[str]:
+def _image_mixture(runs: pd.DataFrame) -> list[str]:
     """As after an image was replaced while cells waited in the queue."""
-    cells: dict[str, list[str]] = {}
-    for record in records:
-        digest = _provenance(record, "image_digest").removeprefix("sha256:")
-        cells.setdefault(digest, []).append(record.cell_id)
-    if len(cells) < 2:
+    digests = _texts(runs["image_digest"]).str.removeprefix("sha256:")
+    counts = _most_common(digests.groupby(digests, sort=False).size())
+    if len(counts) < 2:
         return []
-    most, *others = sorted(cells, key=lambda digest: -len(cells[digest]))
-    told = [f"{_runs(len(cells[most]))} from {_short(most)}"]
-    for digest in others:
-        named = ", ".join(cells[digest][:_NAMED]) + (", ..." if len(cells[digest]) > _NAMED else "")
-        told.append(f"{_runs(len(cells[digest]))} from {_short(digest)} ({named})")
+    said = []
+    for place, (digest, count) in enumerate(counts):
+        text = f"{runs_in_words(count)} from {_short(digest)}"
+        cells = runs.loc[digests == digest, "cell_id"].head(_NAMED).tolist()
+        named = ", ".join(cells) + (", ..." if count > _NAMED else "")
+        said.append(f"{text} ({named})" if place else text)
     return [
-        f"Runs that are compared here ran from {len(cells)} images: {'; '.join(told)}. Differences "
-        "between them may come from the images: make sweep FORCE=1 runs all cells from one image."
+        f"Runs that are compared here ran from {len(counts)} images: {'; '.join(said)}. "
+        "Differences between them may come from the images: make sweep FORCE=1 runs all cells from "
+        "one image."
     ]
 
 
@@ -86,39 +93,37 @@ def _short(digest: str) -> str:
     return "an image that is not recorded" if digest == UNKNOWN else digest[:12]
 
 
-def _apart(records: Sequence[RunRecord]) -> list[str]:
+def _apart(runs: pd.DataFrame) -> list[str]:
     """Runs on a part of the same hosts are one machine; runs that share no host are not."""
-    used = sorted({_hosts(record) for record in records if _hosts(record)})
-    if any(not set(a) & set(b) for a, b in combinations(used, 2)):
-        hosts = sorted({host for names in used for host in names})
+    used = [set(names.split()) for names in runs["hosts"].dropna().unique() if names]
+    # a host that all used needs no comparison of pairs
+    if not used or set.intersection(*used):
+        return []
+    if any(a.isdisjoint(b) for a, b in combinations(used, 2)):
+        hosts = sorted(set.union(*used))
         shown = ", ".join(hosts[:8]) + (", ..." if len(hosts) > 8 else "")
         return [f"Some runs share no host ({shown}): their times compare different machines."]
     return []
 
 
-def _data_mixture(records: Sequence[RunRecord]) -> list[str]:
-    prints: dict[str, set[str]] = {}
-    for record in records:
-        if record.data:
-            prints.setdefault(record.config.dataset, set()).add(record.data.fingerprint)
+def _data_mixture(runs: pd.DataFrame) -> list[str]:
+    contents = runs.groupby("dataset", sort=False)["data_fingerprint"].nunique()
     return [
-        f"The data set {name} has {len(found)} different contents among the runs."
-        for name, found in prints.items()
-        if len(found) > 1
+        f"The data set {name} has {found} different contents among the runs."
+        for name, found in contents.items()
+        if found > 1
     ]
 
 
-def _machine(record: RunRecord) -> str:
-    world = record.world
-    assert world is not None
-    each = "1 GPU per rank" if world.device_kind == "gpu" else _cores(world.cores_per_rank)
+def _machine(row: Row) -> str:
+    each = "1 GPU per rank" if row["device_kind"] == "gpu" else _cores(row["cores_per_rank"])
     # the trainer's name of a CPU may say its share already
-    device = world.device if "per rank" in world.device else f"{world.device}, {each}"
-    nodes = "1 node" if world.nodes == 1 else f"{world.nodes} nodes"
-    shared = ", ranks sharing cores" if world.oversubscribed else ""
+    device = row["device"] if "per rank" in row["device"] else f"{row['device']}, {each}"
+    nodes = "1 node" if row["nodes"] == 1 else f"{row['nodes']} nodes"
+    shared = ", ranks sharing cores" if row["oversubscribed"] else ""
     return (
-        f"{device}{shared}, {nodes}, launcher {world.launcher}, "
-        f"controller {world.controller}, data plane {world.data_plane}"
+        f"{device}{shared}, {nodes}, launcher {row['launcher']}, "
+        f"controller {row['controller']}, data plane {row['data_plane']}"
     )
 
 
@@ -126,31 +131,18 @@ def _cores(count: int) -> str:
     return "1 core per rank" if count == 1 else f"{count} cores per rank"
 
 
-def _runs(count: int) -> str:
-    return "1 run" if count == 1 else f"{count} runs"
+def _texts(column: pd.Series[Any]) -> pd.Series[str]:
+    if column.dtype == "boolean":
+        column = column.map({True: "yes", False: "no"}).astype("string")
+    return column.fillna(UNKNOWN)
 
 
-def _hosts(record: RunRecord) -> tuple[str, ...]:
-    return tuple(sorted(set(record.world.hostnames))) if record.world else ()
+def _counted(name: str, found: pd.Series[str]) -> list[tuple[str, str, int]]:
+    counts = found.groupby(found, sort=False).size()
+    return [(name, value, count) for value, count in _most_common(counts)]
 
 
-def _provenance(record: RunRecord, field: str) -> str:
-    return _text(getattr(record.provenance, field, None))
-
-
-def _version(record: RunRecord, name: str) -> str:
-    return record.provenance.versions.get(name, UNKNOWN) if record.provenance else UNKNOWN
-
-
-def _versions(record: RunRecord) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted(record.provenance.versions.items())) if record.provenance else ()
-
-
-def _text(value: object) -> str:
-    if value is None:
-        return UNKNOWN
-    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
-
-
-def _counted(name: str, found: Sequence[str]) -> list[tuple[str, str, int]]:
-    return [(name, value, count) for value, count in Counter(found).most_common()]
+def _most_common(counts: pd.Series[int]) -> list[tuple[str, int]]:
+    """Of equal counts, what was found first."""
+    ordered = counts.sort_values(ascending=False, kind="stable")
+    return [(str(value), int(count)) for value, count in ordered.items()]

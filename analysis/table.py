@@ -91,7 +91,7 @@ class Column:
 
     @property
     def align(self) -> Literal["left", "right"]:
-        return "left" if self.wide or self.dtype == "string" else "right"
+        return "left" if self.wide or self.dtype in (None, "string") else "right"
 
     @property
     def title(self) -> str:
@@ -213,7 +213,7 @@ def significant(value: Any, digits: int = 3) -> str:
     """At least ``digits`` significant digits, whole numbers never rounded away."""
     if pd.isna(value):
         return NOT_AVAILABLE
-    size = abs(float(value))
+    size = abs(float(f"{value:.{digits}g}"))  # as it is written: 99.99 has no decimals
     if not math.isfinite(size):
         return "∞"
     decimals = 0

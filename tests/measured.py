@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.claims import claims_table
-from analysis.claims_view import p_value
-from analysis.load import load_sweep
-from analysis.report import build_report
-from analysis.stats import holm
+from analysis.page.report import build
+from analysis.records.load import load_frames
+from analysis.stats.differences import holm
+from analysis.table import p_value
+from analysis.topics.comparisons import techniques
+from analysis.topics.comparisons.arms import planned_from_runs
 
 ROOT = Path(__file__).resolve().parents[1]
 MEASURED = ROOT / "docs" / "measured"
@@ -36,19 +37,25 @@ def sweeps() -> list[Path]:
     return sorted(folder for folder in MEASURED.iterdir() if folder.is_dir())
 
 
+def frames_of(folder: Path) -> dict[str, pd.DataFrame]:
+    """The tables of the sweep's report, by key."""
+    tables = build(load_frames(folder, cache=False), draw=False).tables
+    return {key: table.data for key, table in tables.items()}
+
+
 def table(folder: Path) -> str:
     """What each condition reaches, or of many conditions what they keep as the batch grows; for
     techniques and for libraries how they compare."""
-    frames = build_report(load_sweep(folder), draw=False).frames
+    frames = frames_of(folder)
     text = headline(frames)
-    claims = frames["claims"]
+    claims = frames.get("claims", pd.DataFrame())
     if len(claims) and claims["reference"].eq("naive").all():
         text += "\n" + _markdown(
             [("against naive", "left"), ("global batch", "right"),
              ("difference, 95 % interval", "right"), ("p (Holm)", "right"), ("verdict", "left")],
-            [_claim(row) for _, row in frames["claims"].iterrows()],
+            [_claim(row) for _, row in claims.iterrows()],
         )  # fmt: skip
-    if len(frames["frameworks"]):
+    if len(frames.get("frameworks", ())):
         text += "\n" + _markdown(
             [("against Horovod", "left"), ("images/s", "right"), ("Horovod's", "right"),
              ("ratio", "right"), ("difference in accuracy", "right"), ("verdict", "left")],
@@ -59,22 +66,25 @@ def table(folder: Path) -> str:
 
 def side_by_side(folder: Path) -> str:
     """PAIRS at the largest batch: each as the report compares a row with naive, Holm over all."""
-    runs = build_report(load_sweep(folder), draw=False).frames["runs"]
-    rows = [claims_table(runs[runs["technique"].isin(pair)], pair[::-1]).iloc[0] for pair in PAIRS]
+    runs = load_frames(folder, cache=False).runs
+    rows = [_pair(runs[runs["technique"].isin(pair)], pair) for pair in PAIRS]
     adjusted = holm([row["p"] for row in rows])
     return _markdown(
         [("at 4,096", "left"), ("difference, 95 % interval", "right"), ("p (Holm)", "right")],
         [
             [f"{row['technique']} - {row['reference']}", _difference(row), p_value(p)]
             for row, p in zip(rows, adjusted, strict=True)
-            if p is not None
         ],
     )
 
 
+def _pair(runs: pd.DataFrame, pair: tuple[str, str]) -> pd.Series:
+    return techniques.table(planned_from_runs(runs), runs, pair[::-1]).data.iloc[0]
+
+
 def headline(frames: Mapping[str, pd.DataFrame]) -> str:
     """The first table of a sweep."""
-    several = len(frames["larger_batch"]) > 1
+    several = len(frames.get("larger_batch", ())) > 1
     return _kept(frames["larger_batch"]) if several else _reached(frames["convergence"])
 
 
@@ -102,7 +112,7 @@ def _kept(frame: pd.DataFrame) -> str:
 def _change(row: pd.Series) -> list[str]:
     return [
         row["technique_label"],
-        *(_mean(row[f"accuracy_{end}"], row[f"half_width_{end}"]) for end in ("small", "large")),
+        *(_mean(row, f"accuracy_{end}") for end in ("small", "large")),
         _difference(row),
         f"{row['n_small']} + {row['n_large']}",
     ]
@@ -116,8 +126,13 @@ def _claim(row: pd.Series) -> list[str]:
     ]  # fmt: skip
 
 
-def _mean(mean: float, half: float) -> str:
-    return f"{mean:.3f} (n=1)" if pd.isna(half) else f"{mean:.3f} ± {half:.3f}"
+def _mean(row: pd.Series, name: str) -> str:
+    mean, low, high = (row[name + part] for part in ("", "_low", "_high"))
+    if pd.isna(low):
+        return f"{mean:.3f} (n=1)"
+    if low in (0, 1) or high in (0, 1):  # cut
+        return f"{mean:.3f} ({low:.3f} to {high:.3f})"
+    return f"{mean:.3f} ± {high - mean:.3f}"
 
 
 def _difference(row: pd.Series) -> str:
@@ -136,15 +151,15 @@ def _convergence(row: pd.Series) -> list[str]:
         label += f", {row['framework']}"
     return [
         label, str(row["gpus"]), f"{row['global_batch']:,}", f"{row['steps']:g}",
-        f"{row['train_accuracy_mean']:.3f}",
-        f"{row['validation_accuracy_mean']:.3f} ± {row['validation_accuracy_half_width']:.3f}",
-        f"{row['n']} ({row['n_diverged']})",
+        f"{row['train_accuracy']:.3f}",
+        _mean(row, "validation_accuracy"),
+        f"{row['n']} ({round(row['diverged'] * row['n'])})",
     ]  # fmt: skip
 
 
 def _framework(row: pd.Series) -> list[str]:
     return [
-        row["framework"], f"{row['images_per_s']:,.0f}", f"{row['images_per_s_reference']:,.0f}",
+        row["library"], f"{row['images_per_s']:,.0f}", f"{row['images_per_s_reference']:,.0f}",
         f"{row['ratio']:.2f} ({row['ratio_low']:.2f} to {row['ratio_high']:.2f})",
         f"{row['difference']:+.4f} ({row['difference_low']:+.4f} to {row['difference_high']:+.4f})",
         row["verdict"],

@@ -14,9 +14,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.load import load_sweep
-from analysis.report import build_report
-from tests.measured import MEASURED, headline
+from tests.measured import MEASURED, frames_of, headline
 from train.record.run import read_record
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -71,12 +69,12 @@ def test_it_shows_a_measured_table_and_no_placeholder() -> None:
         ".venv/bin/python -m tests.measured prints it"
     )
     for _, row in _frames("cifar10_tuned")["convergence"].iterrows():
-        told = f"{row['validation_accuracy_mean']:.3f} at {row['global_batch']:,}"
+        told = f"{row['validation_accuracy']:.3f} at {row['global_batch']:,}"
         assert told in " ".join(text.split())
 
 
 def _frames(sweep: str) -> Mapping[str, pd.DataFrame]:
-    return build_report(load_sweep(MEASURED / sweep), draw=False).frames
+    return frames_of(MEASURED / sweep)
 
 
 def test_no_command_is_left_untested() -> None:

@@ -7,6 +7,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
+from analysis.records.frames import frames_of, labelled
+from analysis.records.gather import Cell, gather
 from train.config.optimizer import Sgd
 from train.config.plan import RunPlan
 from train.config.run import RunConfig
@@ -247,3 +251,9 @@ def write_sweep(
     )
     (folder / "sweep.json").write_text(manifest.model_dump_json(indent=2) + "\n")
     return folder
+
+
+def frames_of_records(records: Iterable[RunRecord]) -> dict[str, pd.DataFrame]:
+    """All frames of these records by name, as they are: nothing is validated."""
+    tables = gather(Cell(item.cell_id, item, None) for item in records)
+    return frames_of(tables, labelled(tables["cells"]))

@@ -31,6 +31,7 @@ from train.record.measurements import (
     ThroughputSample,
     TrustRatios,
 )
+from train.record.nulls import null_paths
 
 DataPlane = Literal["gloo", "mpi", "nccl", "tf.distribute"]  # the last: its own, not Horovod's
 __all__ = [
@@ -70,8 +71,6 @@ Status = Literal["completed", "diverged", "failed", "timeout", "preempted", "can
 GOOD: frozenset[str] = frozenset({"completed", "diverged"})
 RECORD_NAME = "record.json"
 MANIFEST_NAME = "sweep.json"
-# config: null means "unset" there; error: null means "none"
-_NULL_NEEDS_NO_REASON = ("config", "error")
 
 
 class RunError(Frozen):
@@ -195,27 +194,6 @@ class OtherCell(ConfigError):
     """A record is of another config than the cell that it lies with."""
 
 
-def null_paths(record: RunRecord, *, whole: bool = False) -> Iterator[str]:
-    """Dotted paths of the nulls that need a reason, list positions left out.
-
-    What an older record does not have at all is no null, unless the ``whole`` contract is asked of.
-    """
-    for name, value in record.model_dump(exclude_unset=not whole).items():
-        if name not in (*_NULL_NEEDS_NO_REASON, "missing"):
-            yield from _nulls(value, name)
-
-
-def _nulls(value: Any, path: str) -> Iterator[str]:
-    if value is None:
-        yield path
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _nulls(item, f"{path}.{key}")
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _nulls(item, path)
-
-
 def read_record(path: Path) -> RunRecord:
     """Read one record strictly.
 
@@ -223,19 +201,29 @@ def read_record(path: Path) -> RunRecord:
         RecordError: unreadable, truncated, of another schema version, or against the contract.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-        found = json.loads(text)
+        text = path.read_bytes().decode("utf-8")
+        record = RunRecord.model_validate_json(text)
     except OSError as error:
         raise RecordError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:  # JSON and UTF-8 errors
+    except UnicodeDecodeError as error:
         raise RecordError(f"{path}: not JSON (truncated?): {error}") from error
+    except ValidationError as error:
+        raise RecordError(f"{path}: {_why_no_record(text, error)}") from error
+    if "schema_version" not in record.model_fields_set:
+        raise RecordError(f"{path}: schema_version None found, 1 expected")
+    return record
+
+
+def _why_no_record(text: str, error: ValidationError) -> str:
+    """In words: another version has other keys, so that its findings would mean nothing."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as broken:
+        return f"not JSON (truncated?): {broken}"
     version = found.get("schema_version") if isinstance(found, dict) else None
     if version != 1:
-        raise RecordError(f"{path}: schema_version {version!r} found, 1 expected")
-    try:
-        return RunRecord.model_validate_json(text)
-    except ValidationError as error:
-        raise RecordError(f"{path}: against the contract:\n{explain(error)}") from error
+        return f"schema_version {version!r} found, 1 expected"
+    return f"against the contract:\n{explain(error)}"
 
 
 def read_own_record(cell: Path, config: RunConfig) -> RunRecord:

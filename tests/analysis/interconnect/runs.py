@@ -7,8 +7,8 @@ from itertools import permutations
 from pathlib import Path
 from typing import Any
 
-from analysis.interconnect.run import Run
-from analysis.model.costs import Link, ring
+from analysis.interconnect.load.run import Run
+from analysis.prediction.collectives import Link, ring
 from train.interconnect.collectives.record import Collectives, Operation, Point, Rank, Series, Way
 from train.interconnect.diagnosis.decide import decide
 from train.interconnect.facts.record import Fact, NodeFacts, When

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from analysis.provenance import mixtures
+from analysis.records.frames import runs_frame
 from tests.jobs.slurm.sweeping import CONTAINED, IMAGE, LONG, ROOT, Sweeping, in_folder
 from tests.practice import Practice
 from tests.sweeps import wait_until
@@ -128,7 +129,7 @@ def test_an_image_replaced_while_a_cell_waits(sweeping: Sweeping) -> None:
     found = [read_record(file) for file in sweeping.results.glob("long/digits-*/record.json")]
     first, second = sorted(found, key=lambda record: record.started_at)
     assert [r.provenance.image_digest for r in (first, second) if r.provenance] == digests
-    (warning,) = (text for text in mixtures([first, second]) if "images" in text)
+    (warning,) = (text for text in mixtures(runs_frame([first, second])) if "images" in text)
     assert "ran from 2 images" in warning and second.cell_id in warning
 
 

@@ -1,0 +1,112 @@
+"""How much faster or slower a network became: the median ratio of now to then, with its interval.
+
+Values that hang on the same node are not independent: a node that changed moves all of its pairs.
+An interval that takes pairs for independent covers the truth in 68 to 27 % of simulated networks of
+3 to 32 nodes; the one here, which deletes node by node, in at least 93 % (docs/interconnect.md).
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import binom, t
+
+from analysis.table import Estimate
+
+Key = TypeVar("Key", str, tuple[str, str])
+Floats = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+#: From so many values on the order statistics of a median hold 95 %.
+_ENOUGH = 6
+ONE_VALUE = "a single value, so without an interval"
+
+
+def ratio(
+    now: Mapping[Key, Sequence[float]], then: Mapping[Key, Sequence[float]]
+) -> Estimate | None:
+    """Median over keys of the median of now over that of then; ``n``: keys in common.
+
+    Args:
+        now: by name, or by sender and receiver, its samples.
+        then: as ``now``, in the same unit.
+
+    Returns:
+        the ratio with its 95 % interval, without one (and a note) of a single key; None: no key in
+        common.
+    """
+    common = sorted(set(now) & set(then))
+    if not common:
+        return None
+    logs = np.array(
+        [math.log(statistics.median(now[key]) / statistics.median(then[key])) for key in common]
+    )
+    value = math.exp(float(np.median(logs)))
+    if len(common) == 1:
+        return Estimate(value, n=1, note=ONE_VALUE)
+    parts = [_independent(logs)]
+    if units := _units(common):
+        parts.append(_sharing(logs, units))
+    low, high = min(low for low, _ in parts), max(high for _, high in parts)
+    return Estimate(value, math.exp(low), math.exp(high), len(common))
+
+
+def value_of(estimate: Estimate) -> float:
+    """The ratio itself, which is there wherever there is an estimate of one."""
+    assert estimate.value is not None, "a ratio of common keys"
+    return estimate.value
+
+
+def _units(pairs: Sequence[Key]) -> list[Mask]:
+    """Per node which pairs it has, where pairs share nodes; names of series share none.
+
+    A node in all pairs, whose side is looked at, is no unit: its pairs differ by their partners.
+    """
+    if isinstance(pairs[0], str):
+        return []
+    ends = np.unique(np.array(pairs, dtype=str), return_inverse=True)[1].reshape(-1, 2)
+    own = [
+        of for node in range(ends.max(initial=-1) + 1) if not (of := (ends == node).any(1)).all()
+    ]
+    return own if sum(map(np.sum, own)) > len(own) else []
+
+
+def _independent(logs: Floats) -> tuple[float, float]:
+    """Order statistics of the median, exact; of few values Student's t around their mean."""
+    if len(logs) >= _ENOUGH:
+        rank, ordered = _rank(len(logs)), np.sort(logs)
+        return float(ordered[rank - 1]), float(ordered[-rank])
+    half = _t(len(logs)) * float(np.std(logs, ddof=1)) / math.sqrt(len(logs))
+    middle = float(np.mean(logs))
+    return middle - half, middle + half
+
+
+def _sharing(logs: Floats, units: Sequence[Mask]) -> tuple[float, float]:
+    """The jackknife over nodes (Arvesen 1969) with Student's t.
+
+    The median of sums of two effects, one per end, is smooth as Hodges and Lehmann's estimator is,
+    so that the jackknife holds where it would not for a median of independent values. Its factor
+    (n - 1) / n is left out: with it, 4 to 10 nodes cover 92 %.
+    """
+    count = len(units)
+    left_out = np.array([np.median(logs[~of]) for of in units])
+    half = _t(count) * math.sqrt(count * float(np.var(left_out)))
+    middle = float(np.median(logs))
+    return middle - half, middle + half
+
+
+# scipy takes a millisecond for each of these, and a run has a thousand nodes with few counts
+@cache
+def _t(count: int) -> float:
+    return float(t.ppf(0.975, count - 1))
+
+
+@cache
+def _rank(count: int) -> int:
+    """Of the order statistics, from either end, between which the median lies in 95 %."""
+    return int(binom.ppf(0.025, count, 0.5))

@@ -1,0 +1,126 @@
+"""What changes the meaning of an answer, or should be known beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import pandas as pd
+
+from analysis.provenance import mixtures
+from analysis.records.frames import Frames
+from analysis.table import joined
+from analysis.topics.topic import SHARED_CORES
+
+#: What a caution touches: the times of a run, its accuracy, all of it, or no meaning at all.
+Touches = Literal["times", "accuracy", "all", "none"]
+#: Slowest steady epoch over the median one: above this, a run was not alone.
+_UNEQUAL = 1.5
+#: Seconds above the median: less is one turn of another program.
+_HICCUP_S = 1.0
+#: More cells than this are counted, not named.
+_NAMED = 4
+
+
+@dataclass(frozen=True)
+class Caution:
+    text: str
+    touches: Touches
+    is_alarm: bool = False
+
+
+def cautions(frames: Frames, scaling: pd.DataFrame) -> tuple[Caution, ...]:
+    """Most serious first. ``scaling``: the table of efficiencies."""
+    runs, epochs = frames.runs, frames.epochs
+    found = [*_alarms(runs), *_skipped(epochs)]
+    if runs["oversubscribed"].any():
+        found.append(Caution(f"In some runs {SHARED_CORES}.", "times"))
+    found += [*_too_good(scaling), *_disturbed(epochs)]
+    found += [Caution(text, _of_mixture(text)) for text in mixtures(runs)]
+    if frames.unplanned:
+        found.append(
+            Caution(
+                f"Not used, since the present plan does not have them: "
+                f"{'the record' if len(frames.unplanned) == 1 else 'the records'} of "
+                f"{_named(frames.unplanned, 'cells')}.",
+                "none",
+            )
+        )
+    return tuple(found)
+
+
+def _alarms(runs: pd.DataFrame) -> list[Caution]:
+    """Findings that make a run's numbers doubtful, each with the runs that say it."""
+    told = runs.loc[runs["alarms"].notna() & (runs["alarms"] != ""), ["cell_id", "alarms"]]
+    told = told.assign(alarm=told["alarms"].str.split(" | ", regex=False)).explode("alarm")
+    return [
+        Caution(f"Alarm in {_named(own['cell_id'].tolist())}: {alarm}", "all", is_alarm=True)
+        for alarm, own in told.groupby("alarm", sort=False)
+    ]
+
+
+def _skipped(epochs: pd.DataFrame) -> list[Caution]:
+    """Half precision that overflowed: the runs took fewer updates than their steps."""
+    by_cell = epochs.groupby("cell_id", sort=False, observed=True)[["skipped_steps", "steps"]].sum()
+    lost = by_cell[by_cell["skipped_steps"] > 0]
+    if not len(lost):
+        return []
+    return [
+        Caution(
+            f"{int(lost['skipped_steps'].sum()):,} of {int(lost['steps'].sum()):,} steps made no "
+            "update, since a gradient overflowed in half precision: "
+            f"{_named([str(cell) for cell in lost.index])}.",
+            "accuracy",
+        )
+    ]
+
+
+def _disturbed(epochs: pd.DataFrame) -> list[Caution]:
+    """Epochs of equal work that took very unequal times; a batch that grows changes the work."""
+    steady = epochs[epochs["steady"].fillna(False)]
+    by_cell = steady.groupby("cell_id", sort=False, observed=True)
+    middle, worst = by_cell["train_s"].median(), by_cell["train_s"].max()
+    grows = epochs.groupby("cell_id", sort=False, observed=True)["epoch_batch"].nunique() > 1
+    limit = pd.concat([_UNEQUAL * middle, middle + _HICCUP_S], axis=1).max(axis=1)
+    slow = (worst > limit) & ~grows.reindex(worst.index)
+    if not slow.any():
+        return []
+    cells = [str(cell) for cell in slow.index[slow]]
+    return [
+        Caution(
+            f"Something else used the machine, or held it up, during {_named(cells)}: their "
+            f"slowest steady epoch took up to {(worst / middle)[slow].max():.1f} times the median "
+            "one. Images/s, a median over epochs, hardly feels it; seconds do.",
+            "times",
+        )
+    ]
+
+
+def _too_good(scaling: pd.DataFrame) -> list[Caution]:
+    """Efficiency surely above 1: rather a disturbed baseline than a wonder."""
+    above = scaling[scaling["efficiency_low"].fillna(0) > 1]
+    if not len(above):
+        return []
+    rows = [f"{row.technique_label} at {row.gpus} ranks" for row in above.itertuples()]
+    return [
+        Caution(
+            f"The interval of the efficiency lies above 1 ({_named(rows)}): more ranks have more "
+            "cache, or something slowed the runs on fewer ranks. Measure the smallest count again "
+            "on a quiet machine.",
+            "times",
+        )
+    ]
+
+
+def _of_mixture(text: str) -> Touches:
+    if "image" in text or "different contents" in text or "uncommitted" in text:
+        return "all"
+    times = ("devices", "share no host", "CPU models")
+    return "times" if any(word in text for word in times) else "none"
+
+
+def _named(cells: Sequence[str], what: str = "runs") -> str:
+    if len(cells) > _NAMED:
+        return f"{len(cells)} {what} ({joined(cells[:_NAMED], ', ')}, ...)"
+    return joined(cells, ", ")

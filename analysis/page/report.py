@@ -1,0 +1,225 @@
+"""Assemble one report from the frames of a sweep: answers, topics, cautions and the exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import pandas as pd
+
+from analysis.figures import Figure, looks
+from analysis.page.answers import Answer, answers
+from analysis.page.cautions import Caution, cautions
+from analysis.records.frames import Frames
+from analysis.records.gather import KINDS, Problem
+from analysis.table import Table, joined
+from analysis.topics import completeness, machine
+from analysis.topics.classes import confusion, scores
+from analysis.topics.comparisons import larger_batch, libraries, ranking, techniques
+from analysis.topics.convergence import applied, by_batch, curves, noise, reached, targets, trust
+from analysis.topics.scaling import efficiency, step_figure
+from analysis.topics.scaling import figure as throughput
+from analysis.topics.scaling.loss import loss
+from analysis.topics.topic import Topic, reasons
+
+METHODS = (
+    "The unit is one run. Means of runs have Student's t intervals (95 %), throughput and ratios "
+    "on the logarithm; shares of runs have Clopper and Pearson's. Runs that diverged are in no "
+    "mean: their number stands beside it.",
+    "Differences are Welch's. Each technique against the reference is one family, fixed by the "
+    "plan of the sweep, with Holm's adjustment; the ranking over all pairs is another. A cell "
+    "without a usable run counts in the family. Everything else explores, without correction.",
+    "Throughput is what was really processed: the median over epochs, without the first one of "
+    "each attempt and without the steps that were sampled. Efficiency is throughput(n) / (n / n0 x "
+    "throughput(n0)), with the baseline's own spread in its interval. Accuracy is that of all "
+    "held-out images after the last epoch.",
+)
+
+ALL_GOOD, SOME_FAILED, UNDECIDED = 0, 1, 3
+#: Techniques that a figure draws; more could not be told apart.
+MOST_DRAWN = 12
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that the page, the text and the terminal show."""
+
+    name: str
+    title: str
+    context: str  # what is the same for all runs, in one line
+    answers: tuple[Answer, ...]
+    cautions: tuple[Caution, ...]
+    topics: tuple[Topic, ...]
+    frames: Frames
+    problems: tuple[Problem, ...]
+    counts: str
+    exit_code: int
+    methods: tuple[str, ...] = METHODS
+
+    @property
+    def first_figures(self) -> tuple[Figure, ...]:
+        """The two that the first screen shows: accuracy, and throughput or the parts of a step."""
+        there = {f.key: f for topic in self.topics for f in topic.figures if f.svg}
+        several = self.frames.runs["gpus"].nunique() > 1 if len(self.frames.runs) else False
+        wanted = ("accuracy_by_batch", "throughput" if several else "step_parts")
+        return tuple(there[key] for key in wanted if key in there)
+
+    @property
+    def tables(self) -> dict[str, Table]:
+        return {table.key: table for topic in self.topics for table in topic.tables}
+
+
+def build(frames: Frames, *, draw: bool = True) -> Report:
+    """The same folder gives the same report. ``draw``: with figures, which take seconds."""
+    topics = tuple(topic for topic in _topics(frames, draw=draw) if not topic.is_empty)
+    tables = {table.key: table for topic in topics for table in topic.tables}
+    scaling = tables["scaling"].data if "scaling" in tables else pd.DataFrame()
+    found = cautions(frames, scaling) if len(frames.runs) else ()
+    return Report(
+        name=frames.name,
+        title=frames.title,
+        context=_context(frames),
+        answers=answers(frames, tables),
+        cautions=found,
+        topics=topics,
+        frames=frames,
+        problems=frames.problems,
+        counts=counts(frames),
+        exit_code=_exit_code(frames),
+    )
+
+
+def _topics(frames: Frames, *, draw: bool) -> Iterable[Topic]:
+    runs, epochs, order = frames.runs, frames.epochs, frames.techniques
+    lacking = completeness.table(frames.problems)
+    if not len(runs):
+        yield Topic("completeness", "Cells without a result", (lacking,))
+        return
+    made = reached.table(runs, epochs, order)
+    seen = looks(_drawn(made))
+    planned = frames.planned
+    why = reasons(runs["validation_accuracy_why"]) or "no usable run"
+
+    def drawn(*figures: Callable[[], Figure]) -> tuple[Figure, ...]:
+        return tuple(figure() for figure in figures) if draw else ()
+
+    yield Topic(
+        "techniques",
+        "Which technique",
+        (
+            techniques.table(planned, runs, order),
+            ranking.ranking_table(planned, runs),
+            ranking.pairs_table(planned, runs),
+        ),
+    )
+    yield Topic(
+        "convergence",
+        "Accuracy",
+        (made, larger_batch.table(planned, runs, order)),
+        drawn(
+            lambda: by_batch.figure(made.data, seen),
+            lambda: curves.figure(epochs, curves.ACCURACY, seen, why),
+        ),
+    )
+    scaling = efficiency.table(runs, order)
+    yield Topic(
+        "scaling",
+        "Scaling",
+        (scaling, loss(runs).table),
+        drawn(lambda: throughput.figure(runs, seen), lambda: step_figure.figure(runs)),
+    )
+    yield Topic("libraries", "Which library", (libraries.table(planned, runs, order),))
+    if len(frames.goals):
+        yield Topic(
+            "targets",
+            "Time to the target",
+            (targets.table(frames.goals, runs, order),),
+            drawn(lambda: curves.figure(epochs, curves.ACCURACY_IN_TIME, seen, why)),
+        )
+    yield Topic("noise", "Gradient noise", (noise.table(epochs, runs, order),), folded=True)
+    yield Topic(
+        "training",
+        "How training went",
+        (applied.table(runs, epochs, order), trust.table(epochs, runs, order)),
+        drawn(
+            lambda: curves.figure(epochs, curves.LOSS, seen, "no run has a loss", _smoothed(runs))
+        ),
+        folded=True,
+    )
+    classes = scores.table(frames.classes, runs, order)
+    yield Topic(
+        "classes", "Classes", (classes,),
+        (confusion.figure(frames.confusion),) if draw and len(frames.confusion) else (),
+        folded=True,
+    )  # fmt: skip
+    yield Topic("cells", "Cells and machines",
+                (lacking, completeness.every_run(runs), machine.table(runs)))  # fmt: skip
+
+
+def _drawn(made: Table) -> list[str]:
+    """Labels of the techniques that figures show, in the order of the table: of many, those that
+    reach most at the largest batch."""
+    rows = made.data
+    labels = list(dict.fromkeys(rows["technique_label"]))
+    if len(labels) <= MOST_DRAWN:
+        return labels
+    largest = rows[rows["global_batch"] == rows["global_batch"].max()]
+    best = set(largest.nlargest(MOST_DRAWN, "validation_accuracy")["technique_label"])
+    return [label for label in labels if label in best][:MOST_DRAWN]
+
+
+def _exit_code(frames: Frames) -> int:
+    if not len(frames.runs):
+        return UNDECIDED
+    return SOME_FAILED if frames.problems else ALL_GOOD
+
+
+def counts(frames: Frames) -> str:
+    """``72 of 72 planned cells usable, 1 of them diverged``, and the rest by kind."""
+    usable, planned = len(frames.runs), len(frames.planned)
+    diverged = int((frames.runs["status"] == "diverged").sum())
+    kinds = [(sum(p.kind == kind for p in frames.problems), kind) for kind in KINDS]
+    return joined(
+        [
+            f"{usable:,} of {planned:,} planned cells usable",
+            f"{diverged:,} of them diverged" if diverged else "",
+            *(f"{n:,} {kind}" for n, kind in kinds if n),
+        ],
+        ", ",
+    )
+
+
+def _context(frames: Frames) -> str:
+    """What all runs share, which no table then repeats."""
+    runs = frames.runs
+    if not len(runs):
+        return counts(frames)
+    ranks = sorted(set(runs["gpus"]))
+    what = "GPUs" if set(runs["device_kind"]) == {"gpu"} else "ranks"
+    nodes = sorted(set(runs["nodes"]))
+    days = sorted({str(text)[:10] for text in runs["started_at"]})
+    commits = runs["git_commit"].nunique()
+    devices = list(dict.fromkeys(runs["device"]))
+    images = sorted(set(runs["train_images"]))
+    return joined(
+        [
+            ", ".join(dict.fromkeys(runs["dataset"])),
+            f"{images[0]:,} training images" if len(images) == 1 else "",
+            ", ".join(dict.fromkeys(runs["model"])),
+            f"{runs['epochs'].iloc[0]} epochs" if runs["epochs"].nunique() == 1 else "",
+            f"{', '.join(map(str, ranks))} {what if ranks != [1] else what[:-1]}",
+            f"{nodes[-1]} nodes" if nodes != [1] else "1 node",
+            joined(devices[:3], "; ") + (", ..." if len(devices) > 3 else ""),
+            counts(frames),
+            f"{commits} commits" if commits > 1 else "",
+            days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}",
+        ],
+        " · ",
+    )
+
+
+def _smoothed(runs: pd.DataFrame) -> str:
+    """Whose loss has another floor than that of the others."""
+    labels = runs.loc[runs["label_smoothing"] > 0, "technique_label"]
+    names = ", ".join(list(dict.fromkeys(labels))[:MOST_DRAWN])
+    return f"Against smoothed labels, so never near 0: {names}." if names else ""

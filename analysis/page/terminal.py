@@ -1,0 +1,76 @@
+"""The report on a terminal: answers and paths after `report`, all tables after `summary`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from analysis.page.report import Report
+from analysis.table import Table
+
+#: Rows of a table on a terminal; more would hide the other tables.
+MOST_ROWS = 40
+#: The tables that `report` prints below the answers.
+_FIRST = ("convergence", "scaling")
+
+
+def print_report(report: Report, paths: Sequence[Path], out: Console) -> None:
+    """The answers, the two tables that most look for, and where the rest is."""
+    _print_head(report, out)
+    for key in _FIRST:
+        if key in report.tables:
+            out.print()
+            print_table(report.tables[key], out, notes=False)
+    _print_problems(report, out)
+    out.print()
+    for path in paths:
+        if path.suffix in (".html", ".md", ".json"):
+            out.print(Text(str(path)), soft_wrap=True)
+
+
+def print_tables(report: Report, out: Console) -> None:
+    """The answers and every table of results, with notes, and the cells that are in none."""
+    _print_head(report, out)
+    for topic in report.topics:
+        for table in topic.tables:
+            if len(table.data) and table.key != "cells_not_used":
+                out.print()
+                print_table(table, out, notes=True)
+    _print_problems(report, out)
+
+
+def _print_head(report: Report, out: Console) -> None:
+    out.print(Text(f"{report.title}: {report.counts}", style="bold"))
+    for number, answer in enumerate(report.answers, start=1):
+        out.print(Text(f"{number}  {answer.text}"), soft_wrap=True)
+    for caution in report.cautions:
+        style = "bold red" if caution.is_alarm else "yellow"
+        out.print(Text(f"!  {caution.text}", style=style), soft_wrap=True)
+
+
+def print_table(table: Table, out: Console, *, notes: bool) -> None:
+    """Nothing but its title where it has more than MOST_ROWS rows."""
+    if len(table.data) > MOST_ROWS:
+        out.print(Text(f"{table.title}: {len(table.data):,} rows; the report has them."))
+        return
+    found = table.shown()
+    shown = RichTable(title=Text(table.title), title_justify="left")
+    for column in found.columns:
+        shown.add_column(Text(column.title), justify=column.align, overflow="fold")
+    for row in found.rows:
+        shown.add_row(*(Text(cell) for cell in row))  # Text: no markup in what a record says
+    out.print(shown)
+    for note in found.notes if notes else ():
+        out.print(Text(note, style="dim"))
+
+
+def _print_problems(report: Report, out: Console) -> None:
+    for problem in report.problems:
+        kind = problem.kind if problem.status == "none" else f"{problem.kind} ({problem.status})"
+        rank = "" if problem.rank is None else f" (rank {problem.rank})"
+        todo = f" -> {problem.what_to_do}" if problem.what_to_do else ""
+        out.print(Text(f"{kind} {problem.cell_id}: {problem.reason}{rank}{todo}"), soft_wrap=True)

@@ -1,0 +1,1 @@
+"""What larger counts of ranks will cost and reach, predicted from measured smaller ones."""

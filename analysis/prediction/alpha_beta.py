@@ -1,0 +1,209 @@
+"""alpha and beta from measured times, with intervals, and how well they predict other times.
+
+One line seldom holds for all sizes: protocols change from eager to rendezvous, and shapers and
+buffers let a burst pass at once. Where two lines explain the times better than one, by more than
+their further parameters would by chance (Schwarz 1978), small and large messages are split.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import nnls
+
+from analysis.prediction.collectives import Link, Parts
+
+Floats = npt.NDArray[np.float64]
+#: A formula: ranks, bytes -> its parts.
+Cost = Callable[[int, float], Parts]
+
+RESAMPLES = 300
+#: A fit that misses a size by more than this is not extrapolated.
+WORST = 0.30
+_LOW, _HIGH = 2.5, 97.5
+#: Sizes on either side of a break; two would be met exactly by any line.
+LEAST = 4
+#: alpha and beta; with a break two of each, and the break, which is searched for and therefore
+#: counts as three (Hall, Osborn and Sakkas 2013).
+_ONE, _TWO = 2, 7
+#: Relative errors below this are no better explained by anything.
+_EXACT = 1e-6
+
+
+class Timed(NamedTuple):
+    """Samples of one size, in seconds."""
+
+    ranks: int
+    bytes: int
+    seconds: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        return float(np.median(self.seconds))
+
+
+class Fit(NamedTuple):
+    """link: the estimate. resampled: (alpha, beta) of the bootstrap, one row each.
+    worst: largest relative error at a size that was fitted."""
+
+    cost: Cost
+    link: Link
+    resampled: Floats
+    worst: float
+
+    @property
+    def alpha_interval(self) -> tuple[float, float]:
+        return _interval(self.resampled[:, 0])
+
+    @property
+    def beta_interval(self) -> tuple[float, float]:
+        return _interval(self.resampled[:, 1])
+
+    def seconds(self, ranks: int, size: float) -> float:
+        return self.cost(ranks, size).seconds(self.link)
+
+    def interval(self, ranks: int, size: float) -> tuple[float, float]:
+        """Of the fitted line, by the bootstrap; 95 %. Says nothing of a wrong formula."""
+        parts = self.cost(ranks, size)
+        return _interval(self.resampled @ np.array([parts.messages, parts.bytes]))
+
+
+class Prediction(NamedTuple):
+    """One time that was not fitted. error: measured over predicted, minus one."""
+
+    ranks: int
+    bytes: int
+    measured: float
+    predicted: float
+
+    @property
+    def error(self) -> float:
+        return self.measured / self.predicted - 1
+
+
+def fit(timed: Sequence[Timed], cost: Cost, seed: int = 0) -> Fit:
+    """Weighted least squares of the medians, weight 1 / T^2, alpha and beta not below 0.
+
+    With equal weights the largest sizes alone would decide, alpha included. The bootstrap
+    resamples the samples of each size.
+
+    Raises:
+        ValueError: fewer than two sizes, or none with a time above 0.
+    """
+    link, errors = line(timed, cost)
+    parts = _parts(timed, cost)
+    random = np.random.default_rng(seed)
+    drawn = np.stack([resampled_medians(t.seconds, RESAMPLES, random) for t in timed], axis=1)
+    resampled = np.array([_solve(parts, times) for times in drawn])
+    return Fit(cost, link, resampled, float(np.abs(errors).max()))
+
+
+def line(timed: Sequence[Timed], cost: Cost) -> tuple[Link, Floats]:
+    """The estimate of :func:`fit` alone, and its relative error at each time.
+
+    Raises:
+        ValueError: as ``fit``.
+    """
+    if len({(t.ranks, t.bytes) for t in timed}) < 2:
+        raise ValueError(f"found {len(timed)} sizes, expected two or more: a line needs two points")
+    if any(min(t.seconds) <= 0 for t in timed):
+        raise ValueError("found a time of 0 s or less, expected more")
+    parts, medians = _parts(timed, cost), np.array([t.median for t in timed])
+    alpha, beta = _solve(parts, medians)
+    return Link(alpha, beta), parts @ [alpha, beta] / medians - 1
+
+
+def _parts(timed: Sequence[Timed], cost: Cost) -> Floats:
+    return np.array([cost(t.ranks, t.bytes)[:2] for t in timed])
+
+
+def resampled_medians(samples: Sequence[float], count: int, random: np.random.Generator) -> Floats:
+    """Bootstrap: medians of ``count`` draws of as many samples."""
+    found: Floats = np.median(random.choice(samples, (count, len(samples))), axis=1)
+    return found
+
+
+def _solve(parts: Floats, times: Floats) -> tuple[float, float]:
+    scaled = parts / times[:, None]
+    size = np.maximum(np.linalg.norm(scaled, axis=0), np.finfo(float).tiny)  # columns alike
+    solution, _ = nnls(scaled / size, np.ones(len(times)))
+    alpha, beta = solution / size
+    return float(alpha), float(beta)
+
+
+def _interval(values: Floats) -> tuple[float, float]:
+    low, high = np.percentile(values, (_LOW, _HIGH))
+    return float(low), float(high)
+
+
+class Segments(NamedTuple):
+    """A line for messages (bytes over ranks) below ``split``, one from there on.
+
+    Where one line holds for all, both are it, and ``split`` is 0.
+    """
+
+    small: Fit
+    large: Fit
+    split: float
+
+    @property
+    def worst(self) -> float:
+        """Largest relative error at a size that was fitted."""
+        return max(self.small.worst, self.large.worst)
+
+    @property
+    def is_usable(self) -> bool:
+        return self.worst <= WORST
+
+    def of(self, ranks: int, size: float) -> Fit:
+        return self.small if size / ranks < self.split else self.large
+
+    def seconds(self, ranks: int, size: float) -> float:
+        return self.of(ranks, size).seconds(ranks, size)
+
+
+def fit_segments(timed: Sequence[Timed], cost: Cost, seed: int = 0) -> Segments:
+    """
+    Raises:
+        ValueError: fewer than two sizes, or none with a time above 0.
+    """
+    messages = sorted({_message(t) for t in timed})
+    best, least = 0.0, _criterion(line(timed, cost)[1], _ONE)
+    for split in messages[LEAST : len(messages) - LEAST + 1]:
+        errors = np.concatenate([line(side, cost)[1] for side in _sides(timed, split)])
+        if (criterion := _criterion(errors, _TWO)) < least:
+            best, least = split, criterion
+    # only what was chosen is resampled for its intervals
+    if best == 0:
+        one = fit(timed, cost, seed)
+        return Segments(one, one, best)
+    small, large = (fit(side, cost, seed) for side in _sides(timed, best))
+    return Segments(small, large, best)
+
+
+def predict(found: Segments, timed: Sequence[Timed]) -> tuple[Prediction, ...]:
+    """Each time that was not fitted beside its prediction."""
+    return tuple(
+        Prediction(t.ranks, t.bytes, t.median, found.seconds(t.ranks, t.bytes)) for t in timed
+    )
+
+
+def _message(timed: Timed) -> float:
+    return timed.bytes / timed.ranks
+
+
+def _sides(timed: Sequence[Timed], split: float) -> tuple[list[Timed], list[Timed]]:
+    return (
+        [t for t in timed if _message(t) < split],
+        [t for t in timed if _message(t) >= split],
+    )
+
+
+def _criterion(errors: Floats, parameters: int) -> float:
+    """Schwarz's, for Gaussian errors."""
+    squares = max(float(np.mean(np.square(errors))), _EXACT**2)
+    return len(errors) * math.log(squares) + parameters * math.log(len(errors))

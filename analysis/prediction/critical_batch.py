@@ -1,0 +1,252 @@
+"""Steps to a target against batch size, and what more ranks gain once both efficiencies count.
+
+McCandlish et al. 2018 (1812.06162, section 2.3), as measured by Shallue et al. 2018 (1811.03600):
+S(B) = S_min (1 + B_crit / B) optimizer steps and E = S B examples, so that
+(S / S_min - 1) (E / E_min - 1) = 1 with E_min = S_min B_crit. At B_crit both are twice their least.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special, stats
+
+from analysis.prediction.laws import Refusal, log_ratio
+from analysis.table import Estimate
+
+Floats = npt.NDArray[np.float64]
+#: Distinct batch sizes that reached the target: with two, the law's two parameters fit anything.
+LEAST_BATCHES = 3
+#: B_crit is searched within the batches that ran times or over this. A B_crit at an end of it
+#: cannot be told from none at all: the steps are then 1 / B, or constant, to a thousandth.
+BEYOND = 1000.0
+_LEVEL = 0.95
+_ROOM = math.log(BEYOND)
+_EXACT = 1e-8  # sd of log steps below which the points are exact: they then give no interval
+_GRID, _STEPS = 401, 61
+_Ends = tuple[float | None, float | None]
+
+
+class CriticalBatch(NamedTuple):
+    """steps_min, batch: S_min and B_crit with 95 % intervals; without ``high`` a lower bound, and
+    without ``low`` an upper one. sd: of log steps between runs. n: runs that reached the target.
+    censored: runs that did not within their budget. batches: distinct ones that reached it."""
+
+    steps_min: Estimate
+    batch: Estimate
+    sd: float
+    n: int
+    censored: int
+    batches: int
+
+    def steps(self, batch: float) -> float:
+        """The law's, at this batch."""
+        assert self.steps_min.value is not None and self.batch.value is not None
+        return self.steps_min.value * (1 + self.batch.value / batch)
+
+
+class SpeedUp(NamedTuple):
+    """total = hardware x statistical."""
+
+    total: Estimate
+    hardware: Estimate  # throughput over throughput
+    statistical: Estimate  # examples to the target over examples to the target
+
+
+def fit_critical_batch(
+    batches: Sequence[float], steps: Sequence[float], reached: Sequence[bool]
+) -> CriticalBatch | Refusal:
+    """Maximum likelihood with log-normal steps; one entry per run.
+
+    A run that never reached the target enters as more than its budget, as it is: a tobit term.
+    Intervals are those of the profile likelihood, with the limit that makes them exact for a
+    linear model: the n of a sweep is too small for that of chi-square.
+
+    Args:
+        steps: to the target; where ``reached`` is False, the steps that the run had.
+
+    Raises:
+        ValueError: a batch or a number of steps is not positive.
+    """
+    if min(batches, default=1) <= 0 or min(steps, default=1) <= 0:
+        raise ValueError("found a batch or a number of steps of 0 or less, expected more")
+    sizes, logs, ok = np.asarray(batches, float), np.log(steps), np.asarray(reached, bool)
+    n, distinct = int(ok.sum()), len(set(sizes[ok]))
+    if distinct < LEAST_BATCHES:
+        return Refusal(
+            f"{distinct} batch sizes reached the target, and the law needs {LEAST_BATCHES}"
+        )
+    data = _Likelihood(np.log(sizes[ok]), logs[ok], np.log(sizes[~ok]), logs[~ok])
+    best, level, sd = data.best()
+    critical: _Ends = (None, None)
+    smallest: _Ends = (None, None)
+    if sd > _EXACT:
+        fallen = level - n * math.log1p(stats.t.ppf((1 + _LEVEL) / 2, n - 2) ** 2 / (n - 2)) / 2
+        ends = (float(data.range[0]), float(data.range[1]))
+        critical = _where_above(lambda c: data.profile(c)[0] - fallen, best, ends)
+        low, high = (e if end is None else end for e, end in zip(ends, critical, strict=True))
+        count = int(np.clip((high - low) / 0.01, _STEPS, _GRID))
+        within = np.linspace(low, high, count)
+        least = data.steps_min(best)
+        smallest = _where_above(
+            lambda a: data.profile_of_steps_min(a, within) - fallen,
+            least, (least - 2 * _ROOM, float(logs.max())),
+        )  # fmt: skip
+    return CriticalBatch(
+        _estimate(data.steps_min(best), smallest, n, None),
+        _estimate(best, critical, n, _why_open(critical) if sd > _EXACT else "no variance"),
+        sd, n, len(logs) - n, distinct,
+    )  # fmt: skip
+
+
+def speed_up(
+    throughput: Sequence[float],
+    base_throughput: Sequence[float],
+    examples: Sequence[float | None],
+    base_examples: Sequence[float | None],
+) -> SpeedUp | Refusal:
+    """(T_k / T_1) (E_1 / E_k), of geometric means; intervals on the log scale with all variances.
+
+    One entry per run; None: it never reached the target. Throughput and examples count as
+    independent.
+    """
+    never = [sum(e is None for e in arm) for arm in (examples, base_examples)]
+    if any(never):
+        return Refusal(f"{sum(never)} runs never reached the target: no mean of their examples")
+    arms = [
+        np.log(np.asarray(arm, float))
+        for arm in (throughput, base_throughput, base_examples, examples)
+    ]
+    if not all(len(arm) for arm in arms):
+        return Refusal("no run with this value")
+    return SpeedUp(
+        log_ratio(arms[::2], arms[1::2]),
+        log_ratio(arms[:1], arms[1:2]),
+        log_ratio(arms[2:3], arms[3:]),
+    )
+
+
+class _Likelihood:
+    """Of log steps, normal around the law; c is log B_crit, a is log S_min, t is 1 / sd.
+
+    In the place of a stands m, the log of the steps at the middle batch: it hardly depends on c, so
+    grids over c are enough, also where B_crit runs away.
+    """
+
+    def __init__(self, batch: Floats, steps: Floats, batch_cut: Floats, steps_cut: Floats) -> None:
+        self.batch, self.steps = batch, steps
+        self.batch_cut, self.steps_cut = batch_cut, steps_cut  # of runs that never reached it
+        self.middle = float(batch.mean())
+        self.range = np.array([batch.min() - _ROOM, batch.max() + _ROOM])
+
+    def steps_min(self, c: float) -> float:
+        """a of the best m at this c."""
+        return float(self.profile(np.array([c]))[1][0] - math.log1p(math.exp(c - self.middle)))
+
+    def best(self) -> tuple[float, float, float]:
+        """c, log-likelihood and sd of the maximum."""
+        low, high = self.range
+        while True:
+            grid = np.linspace(low, high, _GRID)
+            levels, _, t = self.profile(grid)
+            top, step = int(levels.argmax()), grid[1] - grid[0]
+            if step < 1e-9:
+                return float(grid[top]), float(levels[top]), float(1 / t[top])
+            low, high = np.clip([grid[top] - 2 * step, grid[top] + 2 * step], *self.range)
+
+    def profile(self, c: Floats) -> tuple[Floats, Floats, Floats]:
+        """Largest log-likelihood at each c, with its m and t."""
+        left = self.steps - self._shape(c, self.batch)
+        m = left.mean(axis=1)
+        squares, cut = left.var(axis=1) * len(self.steps), self._cut(c)
+        level, t = self._over_sd(squares, cut - m[:, None])
+        if not len(self.steps_cut):
+            return level, m, t
+        n, mean = len(self.steps), m.copy()
+        # by turns, each concave (Olsen 1978)
+        for _ in range(60):
+            z = t[:, None] * (cut - m[:, None])
+            hazard = _hazard(z)
+            slope = t**2 * n * (mean - m) + t * hazard.sum(axis=1)
+            before, m = m, m + slope / (t**2 * (n + (hazard * (hazard - z)).sum(axis=1)))
+            level, t = self._over_sd(squares + n * (mean - m) ** 2, cut - m[:, None], t)
+            if np.allclose(before, m, rtol=0, atol=1e-9):
+                break
+        return level, m, t
+
+    def profile_of_steps_min(self, a: Floats, c: Floats) -> Floats:
+        """Largest log-likelihood at each a, over the given c."""
+        left = self.steps - self._shape(c, self.batch)
+        mean, squares = left.mean(axis=1), left.var(axis=1) * len(self.steps)
+        m = a[:, None] + np.log1p(np.exp(c - self.middle))
+        cut = self._cut(c) - m[:, :, None]
+        level, _ = self._over_sd(squares + len(self.steps) * (mean - m) ** 2, cut)
+        return level.max(axis=1)
+
+    def _shape(self, c: Floats, batch: Floats) -> Floats:
+        """Log of steps over those at the middle batch; (c, batch)."""
+        at = np.log1p(np.exp(c - self.middle))
+        return np.log1p(np.exp(c[:, None] - batch)) - at[:, None]
+
+    def _cut(self, c: Floats) -> Floats:
+        return self.steps_cut - self._shape(c, self.batch_cut)
+
+    def _over_sd(
+        self, squares: Floats, cut: Floats, start: Floats | None = None
+    ) -> tuple[Floats, Floats]:
+        """The maximum over t. squares: of the runs that reached the target; cut: how far the
+        budget of each other run is above the law."""
+        n = len(self.steps)
+        squares = np.maximum(squares, n * _EXACT**2 / 4)
+        t = np.sqrt(n / squares) if start is None else start
+        for _ in range((12 if start is None else 2) if cut.shape[-1] else 0):
+            z = t[..., None] * cut
+            hazard = _hazard(z)
+            slope = n / t - t * squares - (cut * hazard).sum(axis=-1)
+            bend = n / t**2 + squares + (cut**2 * hazard * (hazard - z)).sum(axis=-1)
+            before, t = t, np.clip(t + slope / bend, t / 3, t * 3)
+            if np.allclose(before, t, rtol=1e-6, atol=0):
+                break
+        beyond = special.log_ndtr(-t[..., None] * cut).sum(axis=-1)
+        return n * np.log(t) - t**2 * squares / 2 + beyond, t
+
+
+def _hazard(z: Floats) -> Floats:
+    """Normal density over upper tail."""
+    found: Floats = np.exp(-(z**2) / 2 - special.log_ndtr(-z)) / math.sqrt(2 * math.pi)
+    return found
+
+
+def _where_above(
+    height: Callable[[Floats], Floats], best: float, ends: tuple[float, float]
+) -> _Ends:
+    """Where ``height`` first falls below 0 on either side of ``best``; None: not before the end."""
+    found: list[float | None] = []
+    for end in ends:
+        inside, outside = best, end
+        for _ in range(3):
+            grid = np.linspace(inside, outside, _STEPS)
+            below = np.flatnonzero(height(grid[1:]) < 0)
+            if not len(below):
+                break
+            inside, outside = float(grid[below[0]]), float(grid[below[0] + 1])
+        found.append(inside if inside != best or outside != end else None)
+    return found[0], found[1]
+
+
+def _estimate(log: float, interval: _Ends, n: int, note: str | None) -> Estimate:
+    low, high = (None if end is None else math.exp(end) for end in interval)
+    return Estimate(math.exp(log), low, high, n, note)
+
+
+def _why_open(interval: _Ends) -> str | None:
+    low, high = interval
+    if low is None and high is None:
+        return "these batches do not tell where the critical one is"
+    if high is None:
+        return "steps still fall as 1 / batch at the largest one: a lower bound"
+    return "steps hardly fall with the batch: an upper bound" if low is None else None

@@ -1,0 +1,236 @@
+"""The step time of the next two doublings, from a few measured counts and the network's model.
+
+Each measured count is predicted from the smaller ones (error = predicted / measured - 1). What the
+model was off per doubling, with a prior of what such models are off elsewhere, gives the interval:
+t, wider in proportion to the doublings ahead. A model, no measurement.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+from scipy import stats
+
+from analysis.prediction.laws import SHARED_CORES, Refusal, Scaling
+from analysis.prediction.step_model import (
+    AllReduce,
+    Measured,
+    StepModel,
+    fit_step,
+    ring_bytes,
+)
+from train.config.frozen import Frozen
+
+FORECAST_NAME = "forecast.json"
+VERSION = 1
+DOUBLINGS = 2
+#: With a larger error at the largest measured count, one doubling ahead is worth nothing: an
+#: efficiency of 0.9 would be read as anything from 0.77 to 1.
+MOST_HELD_OUT = 0.15
+#: A model that misses what it was fitted to by more does not describe these runs.
+MOST_RESIDUAL = 0.10
+#: What such a model is off per doubling, before anything of this network is known, and how many
+#: hold-outs that knowledge is worth: one hold-out can be right by luck. By simulation the intervals
+#: printed then cover at least 93 % where a network departs from the model at random by up to 7 %
+#: per doubling, or steadily by up to 15 %; where it departs by 10 % at random, 86 to 95 %.
+PRIOR_PER_DOUBLING, PRIOR_HOLD_OUTS = 0.07, 4
+#: A hold-out nearer than this many doublings shows noise more than the model.
+_NEAREST = 0.5
+_LEVEL = 0.95
+SLOWER = "slower than this network should be"
+
+
+class HeldOut(Frozen):
+    """A measured count, predicted from smaller ones."""
+
+    fitted_on: tuple[int, ...]
+    ranks: int = Field(ge=1)
+    predicted_s: float = Field(gt=0)
+    measured_s: float = Field(gt=0)
+    error: float  # predicted / measured - 1
+
+
+class Point(Frozen):
+    """One count ahead, with 95 % intervals. Efficiency: against the smallest measured count."""
+
+    ranks: int = Field(ge=1)
+    step_s: float = Field(gt=0)
+    low_s: float = Field(gt=0)
+    high_s: float = Field(gt=0)
+    efficiency: float = Field(gt=0)
+    efficiency_low: float = Field(gt=0)
+    efficiency_high: float = Field(gt=0)
+
+
+class SeriesForecast(Frozen):
+    """series: key of its settings. refused: why there are no points."""
+
+    series: str
+    scaling: Scaling
+    network: Literal["alpha_beta", "ring_bytes"]
+    fitted_on: tuple[int, ...]
+    residual: float | None = None  # largest relative error at a fitted count
+    held_out: tuple[HeldOut, ...] = ()  # the last one is of the largest measured count
+    points: tuple[Point, ...] = ()
+    refused: str | None = None
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> SeriesForecast:
+        if (self.refused is None) != bool(self.points):
+            raise ValueError("a forecast has either points or the reason why there are none")
+        return self
+
+    @property
+    def text(self) -> str:
+        """One line for a page."""
+        last = self.held_out[-1] if self.held_out else None
+        tried = f"hold-out at {last.ranks} ranks: {last.error:+.0%}" if last else "no hold-out"
+        if self.refused is not None:
+            return f"no forecast: {self.refused} ({tried})"
+        said = "; ".join(
+            f"{p.ranks} ranks: efficiency {p.efficiency:.2f} "
+            f"({p.efficiency_low:.2f} to {p.efficiency_high:.2f})"
+            for p in self.points
+        )
+        return f"{said} (model; {tried})"
+
+
+class Forecast(Frozen):
+    """results/<sweep>/report/forecast.json"""
+
+    schema_version: int = Field(VERSION, ge=1, le=VERSION)
+    sweep: str
+    series: tuple[SeriesForecast, ...]
+
+    def to_json(self) -> str:
+        return self.model_dump_json(indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Forecast:
+        """
+        Raises:
+            ValueError: no JSON, a newer version, an unknown key, or a wrong value.
+        """
+        found = json.loads(text)
+        version = found.get("schema_version") if isinstance(found, dict) else None
+        if isinstance(version, int) and version > VERSION:
+            raise ValueError(
+                f"found a forecast of version {version}, expected at most {VERSION}: use the "
+                "Horoscale that wrote it, or a later one"
+            )
+        return cls.model_validate_json(text, strict=True)
+
+
+def forecast(
+    series: str, measured: Sequence[Measured], scaling: Scaling, network: AllReduce | None = None
+) -> SeriesForecast:
+    """The next ``DOUBLINGS`` doublings of the largest measured count, or why there is no number.
+
+    Args:
+        measured: of one series. Counts within one node are left out where others span several:
+            their all-reduce is of memory.
+        network: of the same nodes, and to be trusted: of a fit whose ``is_usable`` holds.
+    """
+    across = any((m.nodes or 1) > 1 for m in measured)
+    usable = sorted(
+        (m for m in measured if m.step_s and not (across and m.ranks > 1 and m.nodes == 1)),
+        key=lambda m: m.ranks,
+    )
+    all_reduce: AllReduce = network or ring_bytes
+
+    about = SeriesForecast(
+        series=series, scaling=scaling, network="alpha_beta" if network else "ring_bytes",
+        fitted_on=tuple(m.ranks for m in usable), refused=SHARED_CORES,
+    )  # fmt: skip
+    if any(m.shared_cores for m in usable):
+        return about
+    model = fit_step(usable, scaling, all_reduce)
+    if isinstance(model, Refusal):
+        return _with(about, refused=model.reason)
+    residual = max(abs(model.seconds(m.ranks) / m.mean - 1) for m in usable)
+    held_out = _hold_out(usable, scaling, all_reduce)
+    tried = _with(about, residual=residual, held_out=held_out)
+    why = _why_not(held_out, residual, usable[-1].ranks)
+    if why is not None:
+        return _with(tried, refused=why)
+    return _with(tried, refused=None, points=_points(model, usable, held_out))
+
+
+def _why_not(held_out: Sequence[HeldOut], residual: float, largest: int) -> str | None:
+    if not held_out or held_out[-1].ranks != largest:
+        return "no smaller counts to predict the largest measured one from"
+    error = held_out[-1].error
+    if abs(error) > MOST_HELD_OUT:
+        return (
+            f"the smaller counts predict {largest} ranks {error:+.0%} off, "
+            f"and {MOST_HELD_OUT:.0%} is the most"
+        )
+    if residual > MOST_RESIDUAL:
+        return f"the model is {residual:.0%} off what it was fitted to"
+    return None
+
+
+def _with(found: SeriesForecast, **changes: object) -> SeriesForecast:
+    return SeriesForecast(**{**dict(found), **changes})
+
+
+def slower_than_forecast(found: SeriesForecast, measured: Measured) -> str | None:
+    """``SLOWER`` with figures, where a count measured later is above its interval; else None."""
+    for point in found.points:
+        if point.ranks == measured.ranks and measured.mean > point.high_s:
+            return (
+                f"{SLOWER}: {measured.mean:.3g} s a step on {point.ranks} ranks, expected "
+                f"{point.step_s:.3g} ({point.low_s:.3g} to {point.high_s:.3g})"
+            )
+    return None
+
+
+def _hold_out(
+    usable: Sequence[Measured], scaling: Scaling, network: AllReduce
+) -> tuple[HeldOut, ...]:
+    """Each count from those below it, where these allow a fit."""
+    found = []
+    for i in range(1, len(usable)):
+        below, ahead = usable[:i], usable[i]
+        model = fit_step(below, scaling, network)
+        if isinstance(model, Refusal):
+            continue
+        predicted = model.seconds(ahead.ranks)
+        found.append(
+            HeldOut(fitted_on=tuple(m.ranks for m in below), ranks=ahead.ranks,
+                    predicted_s=predicted, measured_s=ahead.mean,
+                    error=predicted / ahead.mean - 1)
+        )  # fmt: skip
+    return tuple(found)
+
+
+def _points(
+    model: StepModel, usable: Sequence[Measured], held_out: Sequence[HeldOut]
+) -> tuple[Point, ...]:
+    off = [
+        math.log1p(h.error) / max(math.log2(h.ranks / h.fitted_on[-1]), _NEAREST) for h in held_out
+    ]
+    df = PRIOR_HOLD_OUTS + len(off)
+    per_doubling = (
+        PRIOR_HOLD_OUTS * PRIOR_PER_DOUBLING**2 + sum(o**2 for o in off)
+    ) / df  # fmt: skip
+    between = [np.var(np.log(m.step_s), ddof=1) for m in usable if len(m.step_s) > 1]
+    noise = float(np.mean(between)) if between else 0.0
+    points = []
+    for ahead in range(1, DOUBLINGS + 1):
+        ranks = usable[-1].ranks * 2**ahead
+        step, ideal = model.seconds(ranks), usable[0].mean * model.ideal(ranks)
+        factor = math.exp(
+            float(stats.t.ppf((1 + _LEVEL) / 2, df)) * math.sqrt(per_doubling * ahead**2 + noise)
+        )
+        points.append(
+            Point(ranks=ranks, step_s=step, low_s=step / factor, high_s=step * factor,
+                  efficiency=ideal / step, efficiency_low=ideal / step / factor,
+                  efficiency_high=ideal / step * factor)
+        )  # fmt: skip
+    return tuple(points)

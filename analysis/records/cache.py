@@ -1,0 +1,188 @@
+"""What was read of records before: columns of numbers and texts, never anything that is executed.
+
+One file of numpy arrays for a sweep, private to the user. It is used where it was written by this
+version of the program and, record by record, where inode, size and time of the file are the same;
+in any doubt the records are read anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.metadata
+import json
+import os
+import tempfile
+import time
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from analysis.records.gather import TABLES, Gathered, gather
+from train.record.run import RECORD_NAME
+
+#: Fewer records than this are read as quickly as the cache is.
+WORTH_IT = 200
+#: A file that changed this short a time ago may change again without its time showing it.
+_SETTLED_NS = 2 * 10**9
+FILE = Path("report", ".cache", "records.npz")
+_PROGRAM = Path(__file__).parents[2]
+_READERS = ("analysis/records", "train/record", "train/config")
+#: Of records that the file system may show otherwise without a change of the file.
+_NOT_KEPT = ("missing", "unreadable")
+Array = np.ndarray[Any, Any]
+Stamp = tuple[int, int, int]
+
+
+class Known(NamedTuple):
+    """What the cache has of a sweep: a cell's row in the tables."""
+
+    places: dict[str, int]
+    tables: Gathered
+
+
+def stamps(folder: Path, cells: Sequence[str]) -> dict[str, Stamp]:
+    """Inode, size and time in ns of each record; a cell without one is left out."""
+    found = {}
+    for cell in cells:
+        with contextlib.suppress(OSError):
+            stat = (folder / cell / RECORD_NAME).stat()
+            found[cell] = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
+    return found
+
+
+def load(folder: Path, now: Mapping[str, Stamp]) -> Known:
+    """What is known of records that are still those of ``now``; nothing in any doubt."""
+    # whatever the file holds, reading it must not keep a report from being made
+    with contextlib.suppress(Exception):
+        path = folder / FILE
+        stat = path.stat()
+        if stat.st_uid == os.geteuid() and not stat.st_mode & 0o022:
+            with np.load(path, allow_pickle=False) as arrays:
+                if _text(arrays["version"]) == _version():
+                    return _current(arrays, now)
+    return Known({}, gather([]))
+
+
+def store(
+    folder: Path, cells: Sequence[str], read_at: Mapping[str, Stamp], tables: Gathered
+) -> None:
+    """Keep the tables, a row of ``cells`` each, with the stamps that the records had before they
+    were read. Where nothing can be written, nothing is kept."""
+    settled = time.time_ns() - _SETTLED_NS
+    stamped = [
+        read_at[cell] if cell in read_at and read_at[cell][2] < settled else (-1, -1, -1)
+        for cell in cells
+    ]
+    with contextlib.suppress(OSError):
+        path = folder / FILE
+        path.parent.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(prefix=".records.", dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as out, zipfile.ZipFile(out, "w") as archive:
+                # one at a time, where numpy's savez would need a copy of all of them
+                for name, values in _arrays(cells, stamped, tables):
+                    with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                        np.save(file, values, allow_pickle=False)
+            Path(temporary).replace(path)
+        finally:
+            Path(temporary).unlink(missing_ok=True)
+
+
+def _arrays(
+    cells: Sequence[str], stamped: Sequence[Stamp], tables: Gathered
+) -> Iterator[tuple[str, Array]]:
+    yield "version", _bytes(_version())
+    yield "names", _bytes(json.dumps(cells))
+    yield "stamps", np.array(stamped, dtype=np.int64)
+    for name, columns in TABLES.items():
+        for column, dtype in columns.items():
+            yield from _packed(f"{name}.{column}", tables[name][column], dtype)
+
+
+def _current(arrays: Mapping[str, Array], now: Mapping[str, Stamp]) -> Known:
+    tables = {
+        name: pd.DataFrame(
+            {c: _unpacked(arrays, f"{name}.{c}", dtype) for c, dtype in columns.items()},
+            copy=False,
+        )
+        for name, columns in TABLES.items()
+    }
+    size = len(tables["cells"])
+    for name, table in tables.items():
+        rows = table["cell"].to_numpy() if name != "cells" else np.zeros(0)
+        if len(rows) and not 0 <= rows.min() <= rows.max() < size:
+            raise ValueError(f"{name}: rows of no cell")
+    kept = ~tables["cells"]["kind"].isin(_NOT_KEPT)
+    entries = zip(json.loads(_text(arrays["names"])), arrays["stamps"].tolist(), kept, strict=True)
+    places = {
+        cell: place
+        for place, (cell, stamp, fine) in enumerate(entries)
+        if fine and now.get(cell) == tuple(stamp)
+    }
+    return Known(places, tables)
+
+
+def _version() -> str:
+    """Of all that decides what the tables hold."""
+    digest = hashlib.sha256(_bytes(json.dumps(TABLES)).tobytes())
+    for folder in _READERS:
+        for file in sorted((_PROGRAM / folder).glob("*.py")):
+            digest.update(file.read_bytes())
+    packages = ("numpy", "pandas", "pydantic")
+    digest.update(repr([importlib.metadata.version(name) for name in packages]).encode())
+    return digest.hexdigest()
+
+
+def _packed(name: str, column: pd.Series[Any], dtype: str) -> Iterator[tuple[str, Array]]:
+    """Null: a code of -1 for texts and bools, NaN for numbers, a mask for whole numbers."""
+    if dtype == "string":
+        codes, texts = pd.factorize(column.array)
+        yield name, _small(codes)
+        yield f"{name}.texts", _bytes(json.dumps(list(texts)))
+    elif dtype == "boolean":
+        yield name, column.astype("Int8").fillna(-1).to_numpy(dtype=np.int8)
+    elif dtype == "Float64":
+        yield name, column.to_numpy(dtype=np.float64, na_value=np.nan)
+    else:
+        nulls = column.isna().to_numpy()
+        yield name, _small(column.fillna(0).to_numpy(dtype=np.int64))
+        if nulls.any():
+            yield f"{name}.nulls", nulls
+
+
+def _unpacked(arrays: Mapping[str, Array], name: str, dtype: str) -> Any:
+    values = arrays[name]
+    if dtype == "string":
+        texts = pd.array([*json.loads(_text(arrays[f"{name}.texts"])), None], dtype="string")
+        return texts.take(values)  # -1 is the last one, null
+    if dtype == "boolean":
+        return pd.arrays.BooleanArray(values == 1, values < 0)
+    if dtype == "Float64":
+        return pd.arrays.FloatingArray(values, np.isnan(values))
+    whole = values.astype(np.int64)
+    if dtype == "int64":
+        return whole
+    nulls = arrays[f"{name}.nulls"] if f"{name}.nulls" in arrays else np.zeros(len(whole), bool)
+    return pd.arrays.IntegerArray(whole, nulls)
+
+
+def _small(values: Array) -> Array:
+    """In the smallest type that holds them: most are counts below a hundred."""
+    if not len(values):
+        return values.astype(np.int8)
+    low, high = values.min(), values.max()
+    return values.astype(np.promote_types(np.min_scalar_type(low), np.min_scalar_type(high)))
+
+
+def _bytes(text: str) -> Array:
+    return np.frombuffer(text.encode("utf-8"), dtype=np.uint8)
+
+
+def _text(values: Array) -> str:
+    return values.tobytes().decode("utf-8")

@@ -1,0 +1,275 @@
+"""The columns of the frames, one line each: what notebooks and the documentation go by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from analysis.table import Column, DType
+
+
+def _text(name: str, description: str) -> Column:
+    return Column(name, "string", description=description)
+
+
+def _count(name: str, description: str, unit: str = "") -> Column:
+    return Column(name, "Int64", description=description, unit=unit)
+
+
+def _real(name: str, description: str, unit: str = "") -> Column:
+    return Column(name, "Float64", description=description, unit=unit)
+
+
+def _bool(name: str, description: str) -> Column:
+    return Column(name, "boolean", description=description)
+
+
+def _seconds(name: str, description: str) -> Column:
+    return _real(name, description, "s")
+
+
+#: Of the config, so of every cell whose config is known.
+CONFIG = (
+    _text("technique", "name of its row in techniques.yaml"),
+    _text("technique_label", "the same, with what differs where one name has several settings"),
+    _text("context", "settings other than the technique that differ somewhere in the sweep"),
+    _text("workload", "equal for runs of the same data, model, target and epochs"),
+    _text("condition", "equal for runs that differ in their seed alone: a hash of the config"),
+    _text("condition_any_framework", "the same, whatever the framework is"),
+    _text("technique_settings", "equal for runs of the same technique: a hash of its settings"),
+    _text("dataset", "name, or folder:PATH"),
+    _count("image_size", "of a folder's images; null where the data set has its own", "pixels"),
+    _text("model", "the network"),
+    _text("pretrained", "file of weights that the run began with"),
+    _real("data_fraction", "share of the training images that is used"),
+    _text("validate_on", "images that accuracy is measured on"),
+    _text("partition", "how ranks share the images"),
+    _text("framework", "who averages the gradients"),
+    _text("target", "accuracy to be reached, in words"),
+    _bool("deterministic", "whether TensorFlow's deterministic operations were asked for"),
+    _text("scaling", "weak: batch per rank fixed; strong: global batch fixed"),
+    _count("gpus", "ranks: one per GPU, or per group of cores where there is none"),
+    _count("batch_per_rank", "of one batch", "images"),
+    _count("accumulation", "batches per rank and step"),
+    _count("global_batch", "of a step over all ranks, at the start", "images"),
+    _count("epochs", "that the config asks for"),
+    _bool("changes_images", "training images are augmented"),
+    _real("label_smoothing", "of the training loss"),
+    _count("seed", "of the run"),
+)
+#: Columns of CONFIG that are worked out over all cells of a sweep.
+LABELS = ("technique_label", "context")
+PLANNED = (
+    _text("cell_id", "name of the cell and of its folder"),
+    _text("state", "usable, missing, failed, rejected or unreadable"),
+    _bool("known", "whether its config is known; where not, the columns of the config are null"),
+    *CONFIG,
+)
+#: Parts of a step.
+STEP_PARTS = (
+    _seconds("step_s", "a step that is not sampled"),
+    _seconds("input_s", "of step_s: waiting for the batch"),
+    _seconds("compute_s", "of a sampled step: forward, backward, update"),
+    _seconds("update_s", "of compute_s: the optimizer's part"),
+    _seconds("communication_s", "of a sampled step: the all-reduce, with waiting for slower ranks"),
+    _seconds("exposed_s", "communication that overlaps no computing"),
+    _seconds("waiting_s", "of communication_s: until the slowest rank was there"),
+    _seconds("negotiation_s", "of a message to ranks that are all there"),
+)
+RUNS = (
+    _text("cell_id", "name of the cell and of its folder"),
+    _text("status", "completed or diverged"),
+    *CONFIG,
+    _count("global_batch_last", "of a step of the last epoch, where the batch grows", "images"),
+    _count("planned_epochs", "that the config comes to on these images"),
+    _count("epochs_run", "that were trained"),
+    _count("steps", "over all epochs"),
+    _count("skipped_steps", "of these, without an update, since a number overflowed"),
+    _count("sampled_steps", "of these, taken in parts to measure them"),
+    _count("images", "over all epochs and ranks, really processed"),
+    _real("train_loss", "mean over the last epoch"),
+    _real("train_accuracy", "running mean over the last epoch"),
+    _text("train_accuracy_why", "why it is null"),
+    _real("validation_loss", "after the last epoch"),
+    _real("validation_accuracy", "after the last epoch, never the best one"),
+    _text("validation_accuracy_why", "why it is null"),
+    _real("chance", "accuracy of a guess: 1 / classes"),
+    _text("classification_why", "why there are no scores of classes"),
+    _seconds("train_s", "training, over all epochs"),
+    _seconds("eval_s", "evaluation, over all epochs"),
+    _seconds("end_to_end_s", "all attempts, from start to end, without the gaps between them"),
+    _seconds("wall_s", "from the start of the first attempt to the end of the last"),
+    _seconds("gap_s", "of wall_s: between the end of an attempt and the start of the next"),
+    _count("attempts", "starts of the cell"),
+    _real("images_per_s", "steady state, all ranks: median over epochs"),
+    _text("images_per_s_why", "why it is null"),
+    _real("communication_share", "of a step: communication that nothing overlapped"),
+    _real("input_share", "of a step: waiting for the batch"),
+    _text("step_shares_why", "why the shares are null"),
+    *STEP_PARTS,
+    _text("step_parts_why", "why parts of a step are null; else medians, averaged over ranks"),
+    _text("why_no_overlap", "why no gradient is sent before all are there"),
+    _text("alarms", "findings that make the numbers doubtful, with | between them"),
+    _bool("oversubscribed", "ranks shared cores, so that times are no scaling figures"),
+    _text("device_kind", "cpu or gpu"),
+    _text("device", "what a rank computed on"),
+    _count("cores_per_rank", "CPU cores of each rank"),
+    _count("nodes", "machines"),
+    _text("hosts", "names of the machines"),
+    _text("launcher", "what started the ranks"),
+    _text("controller", "how ranks agreed"),
+    _text("data_plane", "what carried the gradients"),
+    _text("interface", "network interface between ranks"),
+    _text("data_name", "of the data set, as its source calls it"),
+    _text("data_fingerprint", "sha256 over the images in memory"),
+    _text("order", "how batches were drawn"),
+    _count("train_images", "used"),
+    _count("train_images_available", "in the data set"),
+    _count("validation_images", "that accuracy was measured on"),
+    _count("dropped_per_epoch", "left over in an epoch, since they fill no batch", "images"),
+    _count("classes", "of the data set"),
+    _text("git_commit", "of the program"),
+    _bool("git_dirty", "whether its checkout had uncommitted changes"),
+    _text("image_digest", "of the container's image"),
+    _text("cpu", "model"),
+    _text("gpu", "model"),
+    _text("driver", "of the GPU"),
+    _text("horovod", "version"),
+    _text("tensorflow", "version"),
+    _text("versions", "of all packages, as JSON"),
+    _text("slurm_job_id", "of the last attempt"),
+    _text("started_at", "time, ISO 8601"),
+    _text("ended_at", "time, ISO 8601"),
+)
+#: Of its run, repeated on each row.
+OF_A_RUN = ("status", "technique", "technique_label", "context", "gpus", "global_batch", "seed")
+NOISE = (
+    _count("noise_steps", "steps that the noise of the epoch was measured in"),
+    _count("noise_batch_small", "images of a single gradient"),
+    _count("noise_batch_big", "images of their mean"),
+    _real("noise_trace", "estimated trace of the per-image gradient covariance"),
+    _real("noise_gradient_sq", "estimated squared norm of the true gradient"),
+    _real("noise_b_simple", "trace / gradient_sq", "images"),
+    _real("noise_low", "lower end of its 95 % interval", "images"),
+    _real("noise_high", "upper end of it", "images"),
+    _bool("noise_censored", "gradient_sq cannot be told from zero: b_simple is above noise_low"),
+)
+TRUST = (
+    _real("trust_median", "factor of a layer-wise optimizer on the rate"),
+    _real("trust_smallest", "least of these factors"),
+    _real("trust_largest", "largest of these factors"),
+    _real("trust_clipped_share", "share of (layer, step) at the plain rate; null where none clips"),
+)
+#: Of an epoch, as the record has it; the record's name where it differs.
+MEASURED = (
+    _count("epoch", "from 1"),
+    _count("attempt", "that trained it"),
+    _count("epoch_batch", "images of a step"),
+    _count("accumulation", "batches per rank and step"),
+    _count("steps", "of the optimizer"),
+    _count("images", "really processed, all ranks"),
+    _seconds("train_s", "training"),
+    _seconds("eval_s", "evaluation"),
+    _real("lr_first", "rate of the first step"),
+    _real("lr_last", "rate of the last step"),
+    _real("lr_mean", "over the steps that were applied"),
+    _real("train_loss", "mean per image"),
+    _real("train_accuracy", "running mean"),
+    _real("validation_loss", "mean per image"),
+    _real("validation_accuracy", "over all validation images"),
+    _count("skipped_steps", "without an update, since a number overflowed"),
+    _real("gradient_norm", "of the reduced gradient, mean over the steps"),
+    _real("gain", "AdaScale's, mean over the steps"),
+    _seconds("suspended_s", "stopped, frozen or asleep; in no other seconds"),
+    _count("sampled_steps", "taken in parts to measure them"),
+    _seconds("sampled_s", "of train_s: these steps"),
+    _count("steps_per_call", "of the other steps, at most"),
+)
+CLOCK = (
+    _real("images_per_s", "of the epoch, sampled steps with it"),
+    _seconds("train_s_so_far", "training up to the epoch's end, all attempts together"),
+    _seconds("seconds_so_far", "the same with evaluation"),
+)
+EPOCHS = (
+    _text("cell_id", "of the run"),
+    *(column for column in RUNS if column.name in OF_A_RUN),
+    *MEASURED,
+    _bool("steady", "its images/s count for the run's"),
+    *NOISE,
+    *TRUST,
+    *CLOCK,
+)
+_CONDITION = ("condition", "technique", "technique_label", "context", "gpus", "global_batch")
+_OF_A_CONDITION = tuple(column for column in CONFIG if column.name in _CONDITION)
+_SEED = _count("seed", "of the run")
+_STATUS = _text("status", "completed or diverged")
+SCORES = ("precision", "recall", "f1")
+CLASSES = (
+    _text("cell_id", "of the run"),
+    _STATUS,
+    *_OF_A_CONDITION,
+    _SEED,
+    _count("epoch", "after which it was measured"),
+    _count("place", "of the class, from 0"),
+    _text("class", "name"),
+    _count("support", "validation images of the class"),
+    _count("predicted", "validation images taken for it"),
+    *(
+        made
+        for name in SCORES
+        for made in (_real(name, "of the class"), _text(f"{name}_why", "why it is null"))
+    ),
+)
+CONFUSION = (
+    *_OF_A_CONDITION,
+    _count("n", "completed runs that are summed"),
+    _text("true", "class of the images"),
+    _text("predicted", "class that they were taken for"),
+    _count("images", "over these runs"),
+    _real("share", "of the true class's images"),
+)
+_HELD = ("epoch", "steps", "images", "seconds")
+GOALS = (
+    _text("cell_id", "of the run"),
+    _STATUS,
+    *_OF_A_CONDITION,
+    _text("target", "in words"),
+    _SEED,
+    _bool("met", "whether the target was held for as long as it asks, in time"),
+    _count("epoch", "after which it was met"),
+    _count("steps", "until then"),
+    _count("images", "until then"),
+    _seconds("seconds", "of training and evaluation until then"),
+    _seconds("train_s", "of training until then"),
+    _text("why", "met, hopeless, or the epochs ended first"),
+    *(
+        (_count if part != "seconds" else _real)(
+            f"{name}_held_{part}", f"the same, of {name} accuracy by itself"
+        )
+        for name in ("train", "validation")
+        for part in _HELD
+    ),
+)
+TRAFFIC = (
+    _text("cell_id", "of the run"),
+    _text("host", "machine"),
+    _text("interface", "lo, eth0, or a port of InfiniBand as mlx5_0:1"),
+    _count("received_bytes", "from the first step of the last attempt to the end of training"),
+    _count("sent_bytes", "likewise"),
+)
+FRAMES: dict[str, tuple[Column, ...]] = {
+    "planned": PLANNED, "runs": RUNS, "epochs": EPOCHS, "classes": CLASSES,
+    "confusion": CONFUSION, "goals": GOALS, "traffic": TRAFFIC,
+}  # fmt: skip
+_KINDS: dict[DType, str] = {
+    "string": "text", "Int64": "whole number", "Float64": "number", "boolean": "yes or no",
+}  # fmt: skip
+
+
+def as_markdown(columns: Iterable[Column]) -> str:
+    """A table of the columns: name, kind, unit, what it is."""
+    lines = ["| column | kind | unit | what it is |", "|:---|:---|:---|:---|"]
+    lines += [
+        f"| `{c.name}` | {_KINDS[c.dtype or 'string']} | {c.unit} | {c.description} |"
+        for c in columns
+    ]
+    return "\n".join(lines) + "\n"

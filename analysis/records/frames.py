@@ -1,0 +1,267 @@
+"""Tidy frames: one row per run, one row per run and epoch, and so on. A null is <NA> beside its
+reason; analysis/records/columns.py says what each column is."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.records.columns import (
+    CLASSES,
+    CLOCK,
+    CONFUSION,
+    EPOCHS,
+    GOALS,
+    LABELS,
+    NOISE,
+    OF_A_RUN,
+    RUNS,
+    TRAFFIC,
+    TRUST,
+)
+from analysis.records.gather import Cell, Gathered, Problem, gather
+from analysis.records.labels import contexts, technique_labels
+from analysis.table import types
+from train.record.run import RunRecord
+
+_SORTED_BY = ("_place", "technique_label", "context", "gpus", "global_batch")
+#: Frames with labels, and what names a row's cell or condition within its sweep.
+_LABELLED = {"planned": "cell_id", "runs": "cell_id", "epochs": "cell_id", "classes": "cell_id",
+             "goals": "cell_id", "confusion": "condition"}  # fmt: skip
+_ALL = (*_LABELLED, "traffic")
+#: Of a config, beside the columns of CONFIG: what labels are made from.
+SETTINGS = "settings"
+
+
+@dataclass(frozen=True)
+class Frames:
+    """A sweep as frames; their columns are those of FRAMES in columns.py.
+
+    ``planned`` has a row per planned cell, ``runs`` one per usable run in the order of the plan,
+    ``epochs`` one per usable run and epoch, ``classes`` one per usable run and class of its last
+    evaluation, ``confusion`` one per condition, true and predicted class, summed over its completed
+    runs, ``goals`` one per usable run with a target, ``traffic`` one per usable run and network
+    interface.
+    """
+
+    folder: Path
+    name: str
+    title: str
+    techniques: tuple[str, ...]  # order of rows in all tables
+    planned: pd.DataFrame
+    runs: pd.DataFrame
+    epochs: pd.DataFrame
+    classes: pd.DataFrame
+    confusion: pd.DataFrame
+    goals: pd.DataFrame
+    traffic: pd.DataFrame
+    problems: tuple[Problem, ...]
+    unplanned: tuple[str, ...]  # folders with a record that the present plan does not name
+    settings: Mapping[str, str] = field(default_factory=dict)  # technique_settings -> as JSON
+
+
+def labelled(configs: pd.DataFrame) -> pd.DataFrame:
+    """Configs, a row each, with LABELS: over all of them, so that equal names mean equal things."""
+    labels = technique_labels(configs[SETTINGS])
+    return configs.assign(
+        technique_label=configs[SETTINGS].map(labels).astype("string"), context=contexts(configs)
+    )
+
+
+def merge(*frames: Frames) -> Frames:
+    """Several sweeps as one, for notebooks: each frame begins with a column ``sweep``.
+
+    Labels and contexts are made anew over all of them, so that equal names mean equal things. A
+    cell may be in several sweeps: ``sweep`` and ``cell_id`` together name a run.
+
+    Raises:
+        ValueError: there are no frames, or two sweeps have one name.
+    """
+    if not frames:
+        raise ValueError("merge needs the frames of at least one sweep")
+    parts = {name: [_of_sweep(one, name) for one in frames] for name in _ALL}
+    names = [name for part in parts["planned"] for name in part["sweep"].unique()]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(
+            f"{', '.join(twice)}: the name of two sweeps, whose rows nothing would tell apart; "
+            "give one another name with dataclasses.replace(frames, name=...)"
+        )
+    settings = {key: text for one in frames for key, text in one.settings.items()}
+    whole = {name: pd.concat(part, ignore_index=True) for name, part in parts.items()}
+    known = whole["planned"].loc[whole["planned"]["known"]]
+    known = labelled(known.assign(**{SETTINGS: known["technique_settings"].map(settings)}))
+    for name, by in _LABELLED.items():
+        whole[name] = _relabelled(whole[name], known, ["sweep", by])
+    return Frames(
+        folder=Path(os.path.commonpath([one.folder.resolve() for one in frames])),
+        name=" + ".join(one.name for one in frames),
+        title=" + ".join(dict.fromkeys(one.title for one in frames)),
+        techniques=tuple(dict.fromkeys(name for one in frames for name in one.techniques)),
+        problems=tuple(problem for one in frames for problem in one.problems),
+        unplanned=tuple(name for one in frames for name in one.unplanned),
+        settings=settings,
+        **whole,
+    )
+
+
+def _of_sweep(frames: Frames, name: str) -> pd.DataFrame:
+    table: pd.DataFrame = getattr(frames, name)
+    if "sweep" in table:  # merged before
+        return table
+    sweep = pd.Series(frames.name, index=table.index, dtype="string")
+    return pd.concat([sweep.rename("sweep"), table], axis=1)
+
+
+def _relabelled(table: pd.DataFrame, known: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """The table with the labels of the cell or condition of each row; null where unknown."""
+    labels = known.drop_duplicates(by).set_index(by)[list(LABELS)]
+    own = labels.reindex(pd.MultiIndex.from_frame(table[by]))
+    return table.assign(**{name: own[name].array for name in LABELS})
+
+
+def frames_of(tables: Gathered, labels: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """The frames of the usable cells; ``labels``: LABELS of each row of ``tables["cells"]``.
+
+    ``tables`` is used up: what is not needed any more is let go.
+    """
+    usable = tables["cells"]["kind"].isna().to_numpy()
+    runs = tables["cells"].assign(**{name: labels[name] for name in LABELS})[usable]
+    runs = runs.reset_index(drop=True)
+    # a row of the cells -> its row of the runs; what has rows elsewhere is usable
+    place = np.cumsum(usable) - 1
+    by_run = {name: tables.pop(name) for name in list(tables) if name != "cells"}
+    if len(place):
+        for table in by_run.values():
+            table["cell"] = place[table["cell"].to_numpy()]
+    return {
+        "runs": runs[list(types(RUNS))],
+        "confusion": _confusion(runs, by_run["confusion"]["images"].to_numpy()),
+        "classes": _with_runs(by_run["classes"], runs, CLASSES),
+        "goals": _with_runs(by_run["goals"], runs, GOALS),
+        "traffic": _with_runs(by_run["traffic"], runs, TRAFFIC),
+        "epochs": _epochs(by_run, runs),
+    }
+
+
+def runs_frame(records: Sequence[RunRecord]) -> pd.DataFrame:
+    """One row per usable run, in the order given; see RUNS."""
+    return _of_records(records)["runs"]
+
+
+def epochs_frame(records: Sequence[RunRecord], runs: pd.DataFrame) -> pd.DataFrame:
+    """One row per run and epoch; ``runs`` is the frame of the same records."""
+    return _of_records(records)["epochs"]
+
+
+def _of_records(records: Sequence[RunRecord]) -> dict[str, pd.DataFrame]:
+    tables = gather(Cell(record.cell_id, record, None) for record in records)
+    return frames_of(tables, labelled(tables["cells"]))
+
+
+def _with_runs(table: pd.DataFrame, runs: pd.DataFrame, columns: Sequence[Any]) -> pd.DataFrame:
+    """The table with what its columns have from the run of each row."""
+    place = table["cell"].to_numpy()
+    made = {
+        name: table[name].array if name in table else runs[name].array.take(place)
+        for name in types(columns)
+    }
+    return pd.DataFrame(made, copy=False)
+
+
+def _epochs(tables: Mapping[str, pd.DataFrame], runs: pd.DataFrame) -> pd.DataFrame:
+    """``global_batch`` is the run's at its start, ``epoch_batch`` that of the epoch."""
+    epochs = tables["epochs"]
+    place = epochs["cell"].to_numpy()
+    starts = _starts(runs["epochs_run"])
+    made = {name: epochs[name].array for name in epochs if name != "cell"}
+    for name in ("cell_id", *OF_A_RUN):
+        made[name] = runs[name].array.take(place)
+    for columns, table in ((NOISE, tables["noise"]), (TRUST, tables["trust"])):
+        which = np.full(len(epochs), -1)
+        which[starts[table["cell"].to_numpy()] + table["at"].to_numpy()] = np.arange(len(table))
+        for name in types(columns):
+            made[name] = table[name].array.take(which, allow_fill=True)
+    # with NaN in place of null, so that sums need no masks; a record has neither in its seconds
+    train, evaluation = (epochs[name].to_numpy(dtype=float) for name in ("train_s", "eval_s"))
+    spent = pd.DataFrame({"train": train, "both": train + evaluation})
+    sums = spent.groupby(place, sort=False).cumsum()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rate = np.where(train > 0, epochs["images"].to_numpy(dtype=float) / train, np.nan)
+    clock = (rate, sums["train"].to_numpy(), sums["both"].to_numpy())
+    for column, values in zip(CLOCK, clock, strict=True):
+        made[column.name] = pd.arrays.FloatingArray(values, np.isnan(values))
+    return pd.DataFrame({name: made[name] for name in types(EPOCHS)}, copy=False)
+
+
+def _starts(counts: pd.Series[int]) -> np.ndarray[Any, Any]:
+    """Where the rows of each run begin."""
+    ends = counts.to_numpy(dtype=np.int64).cumsum()
+    return np.concatenate([[0], ends])[:-1]
+
+
+def _confusion(runs: pd.DataFrame, images: np.ndarray[Any, Any]) -> pd.DataFrame:
+    """Matrices summed over the completed runs of a condition, a row per pair of classes.
+
+    ``share``: of the true class's images; null where the class has none.
+    """
+    sizes = {text: len(json.loads(text)) ** 2 for text in runs["class_names"].dropna().unique()}
+    starts = _starts(runs["class_names"].map(sizes).fillna(0))
+    completed = runs.assign(start=starts)[(runs["status"] == "completed").to_numpy()]
+    # a folder that was changed between two runs may have other classes
+    by_classes = completed.groupby("class_names", sort=False)
+    summed = [_summed(group, json.loads(str(text)), images) for text, group in by_classes]
+    return pd.concat(summed, ignore_index=True) if summed else frame([], types(CONFUSION))
+
+
+def _summed(runs: pd.DataFrame, names: Sequence[str], images: np.ndarray[Any, Any]) -> pd.DataFrame:
+    """Of runs with the same classes, a matrix per condition."""
+    size = len(names)
+    which, _ = pd.factorize(runs["condition"])
+    matrices = images[runs["start"].to_numpy()[:, None] + np.arange(size * size)]
+    first = runs[~runs["condition"].duplicated().to_numpy()]
+    total = np.zeros((len(first), size * size), dtype=np.int64)
+    np.add.at(total, which, matrices)
+    of_class = np.repeat(total.reshape(-1, size).sum(axis=1), size)
+    made = {
+        name: first[name].array.take(np.repeat(np.arange(len(first)), size * size))
+        for name in types(CONFUSION)
+        if name in first and name != "images"
+    }
+    made |= {
+        "n": np.repeat(np.bincount(which), size * size),
+        "true": np.tile(np.repeat(names, size), len(first)),
+        "predicted": np.tile(names, size * len(first)),
+        "images": total.ravel(),
+        "share": np.where(of_class > 0, total.ravel() / np.maximum(of_class, 1), np.nan),
+    }
+    return pd.DataFrame({name: made[name] for name in types(CONFUSION)}).astype(types(CONFUSION))
+
+
+def frame(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> pd.DataFrame:
+    """Rows as a frame of nullable types; all columns are there even without a row."""
+    return pd.DataFrame(list(rows), columns=list(columns)).astype(dict(columns))
+
+
+def in_order(table: pd.DataFrame, techniques: Sequence[str]) -> pd.DataFrame:
+    """Rows by technique in the order of the manifest, then by what else tells rows apart."""
+    place = {name: i for i, name in enumerate(techniques)}
+    ranked = table.assign(_place=[place.get(name, len(place)) for name in table["technique"]])
+    by = [name for name in _SORTED_BY if name in ranked]
+    ordered = ranked.sort_values(by, kind="stable", key=_by_numbers)
+    return ordered.drop(columns="_place").reset_index(drop=True)
+
+
+def _by_numbers(column: pd.Series[Any]) -> pd.Series[Any]:
+    """Of a column of words, accumulation 4 before accumulation 16."""
+    if column.name != "context":
+        return column
+    return column.str.replace(
+        r"(\d+)(\.\d+)?", lambda found: found[1].zfill(12) + (found[2] or ""), regex=True
+    )

@@ -1,0 +1,182 @@
+"""Rows of many records as columns: the form in which they are cached and made into frames."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from analysis.records import extract
+from analysis.records.columns import CLASSES, GOALS, LABELS, MEASURED, NOISE, RUNS, TRAFFIC, TRUST
+from analysis.table import plain_rows, types
+from train.record.run import RunRecord
+
+#: missing: no record; failed: the record says so; rejected: it cannot be compared;
+#: unreadable: it is no record at all.
+Kind = Literal["missing", "failed", "rejected", "unreadable"]
+KINDS: tuple[Kind, ...] = ("missing", "failed", "rejected", "unreadable")
+_NO_RANK = 10**9
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One planned cell that is in no table."""
+
+    cell_id: str
+    kind: Kind
+    status: str  # of the record; "none" where there is no readable one
+    reason: str
+    where: str | None = None
+    what_to_do: str | None = None
+    rank: int | None = None
+    log_tail: tuple[str, ...] = ()
+
+
+class Cell(NamedTuple):
+    """What was found of one planned cell; usable where there is no problem."""
+
+    cell_id: str
+    record: RunRecord | None
+    problem: Problem | None
+
+
+def _without(columns: Mapping[str, str], *names: str) -> dict[str, str]:
+    return {name: dtype for name, dtype in columns.items() if name not in names}
+
+
+_ABOUT_RUN = ("cell_id", "status", "condition", "technique", "technique_label", "context", "gpus",
+              "global_batch", "target", "seed")  # fmt: skip
+#: Table -> its columns and their types. Rows of ``cells`` are cells; ``cell`` is a row of it.
+TABLES: dict[str, dict[str, str]] = {
+    "cells": {
+        **_without(types(RUNS), *LABELS),
+        **dict.fromkeys(("settings", "class_names", "kind", "reason", "where", "what_to_do",
+                         "log_tail"), "string"),
+        "rank": "Int64",
+    },
+    "epochs": {"cell": "int64", **types(MEASURED), "steady": "boolean"},
+    "noise": {"cell": "int64", "at": "int64", **types(NOISE)},
+    "trust": {"cell": "int64", "at": "int64", **types(TRUST)},
+    "classes": {"cell": "int64", **_without(types(CLASSES), *_ABOUT_RUN)},
+    "confusion": {"cell": "int64", "images": "int64"},  # matrices, row by row
+    "goals": {"cell": "int64", **_without(types(GOALS), *_ABOUT_RUN)},
+    "traffic": {"cell": "int64", **_without(types(TRAFFIC), "cell_id")},
+}  # fmt: skip
+Gathered = dict[str, pd.DataFrame]
+
+
+def gather(cells: Iterable[Cell]) -> Gathered:
+    """Tables of these cells; of a cell with a problem the config, if known, and the problem."""
+    rows: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
+    columns: dict[str, list[Any]] = {name: [] for name in TABLES["epochs"]}
+    images: list[int] = []
+    of_matrix: list[tuple[int, int]] = []
+    for place, cell in enumerate(cells):
+        if cell.problem is not None or cell.record is None:
+            rows["cells"].append(_problem_row(cell))
+            continue
+        record = cell.record
+        rows["cells"].append(extract.run_row(record))
+        for name, values in extract.epoch_values(record):
+            columns[name].extend(values)
+        columns["cell"].extend([place] * len(record.epochs))
+        for table, found in (
+            ("noise", extract.noise_rows(record)),
+            ("trust", extract.trust_rows(record)),
+            ("classes", extract.class_rows(record)),
+            ("traffic", extract.traffic_rows(record)),
+            ("goals", extract.goal_rows(record)),
+        ):
+            rows[table] += [{"cell": place, **row} for row in found]
+        if record.classification is not None:
+            before = len(images)
+            for line in record.classification.confusion:
+                images.extend(line)
+            of_matrix.append((place, len(images) - before))
+    made = {name: _table(found, TABLES[name]) for name, found in rows.items()}
+    made["epochs"] = pd.DataFrame(
+        {name: _array(columns[name], dtype) for name, dtype in TABLES["epochs"].items()}, copy=False
+    )
+    places, counts = zip(*of_matrix, strict=True) if of_matrix else ((), ())
+    made["confusion"] = pd.DataFrame(
+        {"cell": np.repeat(np.array(places, dtype=np.int64), counts),
+         "images": np.array(images, dtype=np.int64)}
+    )  # fmt: skip
+    return made
+
+
+def together(parts: Sequence[Gathered]) -> Gathered:
+    """Tables of several parts, cells one after the other; the parts are used up."""
+    if len(parts) == 1:
+        return parts[0]
+    sizes = [len(part["cells"]) for part in parts]
+    for part, first in zip(parts, np.cumsum([0, *sizes]), strict=False):
+        for name in TABLES:
+            if name != "cells":
+                part[name]["cell"] += first
+    # table by table, so that never all of it is there twice
+    return {
+        name: pd.concat([part.pop(name) for part in parts], ignore_index=True)
+        if parts
+        else _table([], TABLES[name])
+        for name in TABLES
+    }
+
+
+def chosen(tables: Gathered, order: np.ndarray[Any, Any]) -> Gathered:
+    """The cells at these places, in this order."""
+    if np.array_equal(order, np.arange(len(tables["cells"]))):
+        return tables
+    new = np.full(len(tables["cells"]), -1, dtype=np.int64)
+    new[order] = np.arange(len(order))
+    made = {"cells": tables["cells"].iloc[order].reset_index(drop=True)}
+    for name in TABLES:
+        if name != "cells":
+            places = new[tables[name]["cell"].to_numpy()]
+            by_place = np.argsort(places, kind="stable")
+            by_place = by_place[np.searchsorted(places[by_place], 0) :]
+            made[name] = tables[name].iloc[by_place].assign(cell=places[by_place])
+            made[name].reset_index(drop=True, inplace=True)
+    return made
+
+
+def problems_in(cells: pd.DataFrame) -> list[Problem]:
+    found = cells.loc[cells["kind"].notna(), [*Problem.__dataclass_fields__]]
+    return [
+        Problem(**{**row, "log_tail": tuple(json.loads(row["log_tail"]))})
+        for row in plain_rows(found)
+    ]
+
+
+def _problem_row(cell: Cell) -> dict[str, Any]:
+    assert cell.problem is not None
+    row = {**cell.problem.__dict__, "log_tail": json.dumps(cell.problem.log_tail)}
+    if cell.problem.rank is not None and not 0 <= cell.problem.rank < _NO_RANK:
+        row["rank"] = None
+    # a record of another cell says nothing of this one's config
+    if cell.record is not None and cell.record.cell_id == cell.cell_id:
+        row |= extract.config_row(cell.record.config) or {}
+    return row
+
+
+def _table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> pd.DataFrame:
+    found = {name: _array([row.get(name) for row in rows], t) for name, t in columns.items()}
+    return pd.DataFrame(found, copy=False)
+
+
+def _array(values: list[Any], dtype: str) -> Any:
+    """As pandas would make it, without looking at each value for what it could be."""
+    if dtype == "int64":
+        return np.array(values, dtype=np.int64)
+    if dtype == "Float64":
+        numbers = np.array(values, dtype=np.float64)  # None becomes NaN, which no record holds
+        return pd.arrays.FloatingArray(numbers, np.isnan(numbers))
+    if dtype == "Int64" and None not in values:
+        return pd.arrays.IntegerArray(
+            np.array(values, dtype=np.int64), np.zeros(len(values), dtype=np.bool_)
+        )
+    return pd.Series(values, dtype=dtype).array

@@ -1,0 +1,118 @@
+"""Names that tell rows apart: of techniques, and of whatever else differs within a sweep."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from analysis.table import plain_rows
+from train.config.run import Target
+
+#: What may differ between rows of one table, beyond technique, ranks and batch.
+_CONTEXT = {
+    "dataset": "{}", "model": "{}", "image_size": "{} px", "pretrained": "from {}",
+    "framework": "{}", "scaling": "{} scaling", "epochs": "{} epochs",
+    "accumulation": "accumulation {}", "data_fraction": "{:.4g} of the data",
+    "partition": "order: {}", "target": "target {}", "validate_on": "validated on {}",
+    "deterministic": "deterministic: {}",
+}  # fmt: skip
+#: What goes without saying, even where other rows differ in it.
+_PLAIN = {"accumulation": 1, "validate_on": "held_out", "deterministic": True}
+
+
+def key(parts: Mapping[str, Any]) -> str:
+    """Canonical text of some settings, to group by."""
+    return json.dumps(parts, sort_keys=True, separators=(",", ":"))
+
+
+def technique_labels(settings: Iterable[str]) -> dict[str, str]:
+    """Settings of techniques as JSON -> name; where one name stands for several settings, with what
+    differs from the others: a value that more than half of them have goes without saying, so that a
+    search that changes one thing at a time names that thing."""
+    by_name: dict[str, dict[str, dict[str, Any]]] = {}
+    for text in dict.fromkeys(settings):
+        found = json.loads(text)
+        by_name.setdefault(found["name"], {})[text] = _flat(found)
+    labels = {}
+    for name, variants in by_name.items():
+        usual = _usual(list(variants.values()))
+        for text, flat in variants.items():
+            differing = ", ".join(
+                f"{field}={flat[field]}"
+                for field, value in usual.items()
+                if field in flat and key({"": flat[field]}) != value
+            )
+            labels[text] = f"{name} ({differing})" if differing else name
+    return labels
+
+
+def _usual(variants: Sequence[Mapping[str, Any]]) -> dict[str, str | None]:
+    """Field that differs between variants -> text of the value that more than half of them have,
+    None if there is no such value."""
+    usual: dict[str, str | None] = {}
+    for field in sorted({field for flat in variants for field in flat}):
+        values = Counter(key({"": flat.get(field)}) for flat in variants)
+        value, times = values.most_common(1)[0]
+        if len(values) > 1:
+            usual[field] = value if 2 * times > len(variants) else None
+    return usual
+
+
+def contexts(table: pd.DataFrame) -> pd.Series[str]:
+    """Per row: the settings that differ somewhere in the sweep, in words; empty where none do.
+
+    Accumulation is not named where ranks and batch, which every table shows, leave no choice of it.
+    """
+    varying = [name for name in _CONTEXT if table[name].nunique(dropna=False) > 1]
+    if "accumulation" in varying:
+        ways = table.groupby(["gpus", "global_batch", "scaling"])["accumulation"].nunique()
+        varying = [name for name in varying if name != "accumulation" or ways.max() > 1]
+    if not varying:
+        return pd.Series("", index=table.index, dtype="string")
+    which = table.groupby(varying, sort=False, dropna=False).ngroup()
+    first = table[varying].loc[~which.duplicated()]
+    words = [_context(row) for row in plain_rows(first)]
+    return which.map(dict(enumerate(words))).astype("string")
+
+
+def _context(row: Mapping[str, Any]) -> str:
+    return ", ".join(
+        _CONTEXT[name].format(value)
+        for name, value in row.items()
+        if value is not None and value != _PLAIN.get(name)
+    )
+
+
+def without_framework(context: str, framework: str) -> str:
+    """A context for where the framework is said elsewhere."""
+    return ", ".join(part for part in context.split(", ") if part != framework)
+
+
+def without_scaling(context: str) -> str:
+    """A context for where the scaling mode is said elsewhere."""
+    return ", ".join(part for part in context.split(", ") if not part.endswith(" scaling"))
+
+
+def without_batch(context: str) -> str:
+    """A context for where batches, and what they are made of, are said elsewhere."""
+    rest = without_scaling(context).split(", ")
+    return ", ".join(part for part in rest if not part.startswith("accumulation "))
+
+
+def target_text(target: Target | None) -> str | None:
+    """What a run is to reach, in few words and without a comma, which parts a context."""
+    return None if target is None else target.in_words()
+
+
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            flat[f"{prefix}{name}"] = value
+    return flat

@@ -1,0 +1,177 @@
+"""One sweep's folder as frames: what may be used, and why every other planned cell may not."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pydantic import ValidationError
+
+from analysis.records import cache as on_disk
+from analysis.records.columns import CONFIG, LABELS, PLANNED
+from analysis.records.extract import config_row
+from analysis.records.frames import SETTINGS, Frames, frames_of, labelled
+from analysis.records.gather import Gathered, Problem, chosen, problems_in, together
+from analysis.records.read import read_cell, read_cells
+from analysis.table import types
+from train.config.run import load_config
+from train.errors import ConfigError
+from train.record.cell_folder import CONFIG_NAME
+from train.record.run import MANIFEST_NAME, RECORD_NAME, RunRecord, SweepManifest
+
+
+class SweepError(ValueError):
+    """There is no sweep to report on; the text says what was found, expected and what to do."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Everything on disk about one sweep, sorted into what can and cannot be used."""
+
+    folder: Path
+    manifest: SweepManifest
+    records: tuple[RunRecord, ...]  # usable, in the order of the manifest
+    problems: tuple[Problem, ...]
+    unplanned: tuple[str, ...]  # folders with a record that the present plan does not name
+
+    def count(self, status: str) -> int:
+        return sum(record.status == status for record in self.records)
+
+
+def load_sweep(folder: Path) -> Sweep:
+    """Read results/<sweep>/ once, and keep all of its records: for sweeps of some hundred runs.
+
+    Raises:
+        SweepError: the folder or its sweep.json is missing or broken.
+    """
+    manifest = _read_manifest(folder)
+    cells = tuple(dict.fromkeys(manifest.cells))
+    found = [read_cell(folder, cell_id) for cell_id in cells]
+    return Sweep(
+        folder=folder,
+        manifest=manifest,
+        records=tuple(c.record for c in found if c.record is not None and c.problem is None),
+        problems=tuple(cell.problem for cell in found if cell.problem is not None),
+        unplanned=_unplanned(folder, cells),
+    )
+
+
+def load_frames(folder: Path, cache: bool = True) -> Frames:
+    """Read results/<sweep>/ into frames, record by record.
+
+    ``cache``: of many records, take from RESULTS_DIR/report/.cache what was read before, and keep
+    there what is read now. A record that changed since is read anew.
+
+    Raises:
+        SweepError: the folder or its sweep.json is missing or broken.
+    """
+    manifest = _read_manifest(folder)
+    cells = tuple(dict.fromkeys(manifest.cells))
+    tables = _tables(folder, cells, cache=cache)
+    found = tables["cells"]
+    configs = _known_configs(folder, cells, found)
+    state = found["kind"].fillna("usable")
+    planned = configs.assign(cell_id=list(cells), state=state)
+    order = [*manifest.techniques]
+    order += sorted(set(found["technique"][state == "usable"]) - set(order))
+    return Frames(
+        folder=folder,
+        name=manifest.name,
+        title=manifest.title,
+        techniques=tuple(order),
+        planned=planned[list(types(PLANNED))].astype(types(PLANNED)),
+        problems=tuple(problems_in(found)),
+        unplanned=_unplanned(folder, cells),
+        settings=_settings(configs),
+        **frames_of(tables, configs),
+    )
+
+
+def _tables(folder: Path, cells: tuple[str, ...], *, cache: bool) -> Gathered:
+    """Of all planned cells, in the order of the plan."""
+    if not cache or len(cells) < on_disk.WORTH_IT:
+        return read_cells(folder, cells)
+    stamps = on_disk.stamps(folder, cells)
+    known = on_disk.load(folder, stamps)
+    left = [cell for cell in cells if cell not in known.places]
+    if not left:
+        return chosen(known.tables, np.array([known.places[cell] for cell in cells]))
+    fresh, before = read_cells(folder, left), len(known.tables["cells"])
+    places = {**known.places, **{cell: before + place for place, cell in enumerate(left)}}
+    tables = together([known.tables, fresh])
+    tables = chosen(tables, np.array([places[cell] for cell in cells]))
+    on_disk.store(folder, cells, stamps, tables)
+    return tables
+
+
+def _known_configs(folder: Path, cells: tuple[str, ...], found: pd.DataFrame) -> pd.DataFrame:
+    """Columns of CONFIG, SETTINGS and ``known`` of each cell: from its record, else from its
+    config.json; null where neither can be read or is of this cell."""
+    dtypes = {**types(CONFIG), SETTINGS: "string"}
+    configs = found[[name for name in dtypes if name not in LABELS]].copy()
+    rows = {
+        place: row
+        for place in np.flatnonzero(found[SETTINGS].isna())
+        if (row := _planned_config(folder, cells[place])) is not None
+    }
+    if rows:
+        read = pd.DataFrame(list(rows.values()), index=list(rows))
+        configs.loc[read.index, list(configs)] = read[list(configs)]
+        configs = configs.astype({str(name): dtypes[str(name)] for name in configs})
+    known = configs[SETTINGS].notna()
+    labels = labelled(configs[known])[list(LABELS)].reindex(configs.index)
+    return configs.assign(known=known, **{name: labels[name] for name in LABELS})
+
+
+def _settings(configs: pd.DataFrame) -> dict[str, str]:
+    """technique_settings -> the settings as JSON."""
+    each = configs[["technique_settings", SETTINGS]].dropna().drop_duplicates()
+    return dict(zip(each["technique_settings"], each[SETTINGS], strict=True))
+
+
+def _planned_config(folder: Path, cell_id: str) -> dict[str, Any] | None:
+    try:
+        config = load_config(folder / cell_id / CONFIG_NAME)
+    except ConfigError:
+        return None
+    return config_row(config) if config.cell_id() == cell_id else None
+
+
+def _unplanned(folder: Path, cells: tuple[str, ...]) -> tuple[str, ...]:
+    planned = set(cells)
+    with os.scandir(folder) as entries:
+        others = sorted(entry.name for entry in entries if entry.name not in planned)
+    return tuple(name for name in others if (folder / name / RECORD_NAME).exists())
+
+
+def _read_manifest(folder: Path) -> SweepManifest:
+    path = folder / MANIFEST_NAME
+    name = folder.name or "NAME"
+    expected = (
+        f"Expected a folder results/<sweep>/ with {MANIFEST_NAME} and one folder per cell; "
+        f"`make sweep SWEEP={name}` makes it."
+    )
+    if not folder.is_dir():
+        raise SweepError(f"{folder}: no such folder. {expected}")
+    if not path.is_file():
+        raise SweepError(f"{folder}: has no {MANIFEST_NAME}. {expected}")
+    try:
+        return SweepManifest.model_validate_json(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SweepError(f"{path}: cannot be read: {error.strerror}. {expected}") from error
+    except (ValidationError, UnicodeDecodeError) as error:
+        raise SweepError(
+            f"{path}: not a manifest of a sweep: {_brief(error)}. {expected}"
+        ) from error
+
+
+def _brief(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "whole file"
+        return f"{where}: {first['msg']}"
+    return str(error)

@@ -1,0 +1,189 @@
+"""Differences between sets of runs: Welch's test and interval, families of them, equivalence.
+
+Runs are unpaired, with unequal variances. Where simulation shows Welch's degrees of freedom to be
+too many, those of the smaller set alone are used, which never are (Mickey and Brown 1966, Annals of
+Mathematical Statistics 37, 639): where sets of fewer than ten runs differ much in their number, and
+in a family whose reference scatters much less than its arms.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from analysis.stats.intervals import (
+    LEVEL,
+    NO_RUNS,
+    ONE_RUN,
+    Floats,
+    Moments,
+    estimate,
+    moments,
+    t_quantile,
+)
+from analysis.table import Estimate
+
+ALPHA = 0.05  # of every decision
+NO_VARIANCE = "the runs of both arms are identical: no variance to judge a difference by"
+#: Up to this ratio numbers of runs count as equal; from ENOUGH runs on they need not be.
+_NEARLY_EQUAL, _ENOUGH = 1.25, 10
+#: Where the median sd of a family's arms is more times their reference's, Welch's df are too many.
+_CALM_REFERENCE = 3.0
+
+
+class Welch(NamedTuple):
+    """Differences arm - reference, one element each; nan where one cannot be tested."""
+
+    value: Floats
+    low: Floats
+    high: Floats
+    p: Floats  # two-sided
+    error: Floats  # standard error
+    df: Floats
+
+
+class Tested(NamedTuple):
+    """One difference with its interval, and the two-sided p of no difference."""
+
+    estimate: Estimate
+    p: float | None
+
+
+class Family(NamedTuple):
+    """Comparisons with a reference that were planned together, one element each."""
+
+    alone: Welch  # at LEVEL, not adjusted
+    p: Floats  # in the family, before Holm's adjustment
+    p_holm: Floats
+    low: Floats  # Bonferroni: at level 1 - ALPHA / size
+    high: Floats
+    disagrees: NDArray[np.bool_]  # Holm rejects, and the Bonferroni interval contains 0
+
+
+def welch(
+    arm: Moments, reference: Moments, level: float = LEVEL, *, fewest_df: ArrayLike = False
+) -> Welch:
+    """mean(arm) - mean(reference), unequal variances, Satterthwaite's degrees of freedom.
+
+    Args:
+        level: of the intervals.
+        fewest_df: where true, the degrees of freedom of the smaller set.
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        parts = [(found.sd**2 / found.n, found.n) for found in (arm, reference)]
+        total = parts[0][0] + parts[1][0]
+        df = total**2 / sum(variance**2 / (n - 1) for variance, n in parts)
+        few, many = np.minimum(arm.n, reference.n), np.maximum(arm.n, reference.n)
+        unequal = (few < _ENOUGH) & (many > _NEARLY_EQUAL * few)
+        df = np.where(unequal | np.asarray(fewest_df), few - 1, df)
+        error = np.where(total > 0, np.sqrt(total), np.nan)
+        value = arm.mean - reference.mean
+        half = t_quantile(df, level) * error
+        p = 2 * special.stdtr(df, -np.abs(value) / error)
+    return Welch(value, value - half, value + half, p, error, df)
+
+
+def difference(arm: Sequence[float], reference: Sequence[float], level: float = LEVEL) -> Tested:
+    """Of two sets of runs; the note says why there is no interval or no value."""
+    n = len(arm) + len(reference)
+    if not len(arm) or not len(reference):
+        return Tested(Estimate(None, n=n, note=NO_RUNS), None)
+    found = welch(moments(arm), moments(reference), level)
+    value = float(found.value[0])
+    if note := why_untested(len(arm), len(reference), float(found.error[0])):
+        return Tested(Estimate(value, n=n, note=note), None)
+    return Tested(estimate(value, found.low[0], found.high[0], n), float(found.p[0]))
+
+
+def why_untested(n: int, n_reference: int, error: float) -> str | None:
+    """Why a difference has no interval; None where it has one."""
+    if min(n, n_reference) < 2:
+        few = [count for count in (n, n_reference) if count < 2]
+        if 0 in few:
+            return NO_RUNS
+        return ONE_RUN if len(few) == 2 else f"{ONE_RUN} in one of the two"
+    return NO_VARIANCE if math.isnan(error) else None
+
+
+def ratio(
+    over: Sequence[float], under: Sequence[float], scale: float = 1.0, level: float = LEVEL
+) -> Tested:
+    """``scale`` times the ratio of geometric means, with Welch's interval of its logarithm.
+
+    Both sets' variances enter, so the uncertainty of a baseline is in the interval. ``p`` is of the
+    unscaled ratio being 1.
+
+    Raises:
+        ValueError: a value is not positive.
+    """
+    if any(value <= 0 for value in (*over, *under)):
+        raise ValueError(f"a ratio needs positive values, found {min(*over, *under):g}")
+    logs = [[math.log(value) for value in values] for values in (over, under)]
+    (value, low, high, n, note), p = difference(logs[0], logs[1], level)
+    value, low, high = (
+        None if end is None else scale * math.exp(end) for end in (value, low, high)
+    )
+    return Tested(Estimate(value, low, high, n, note), p)
+
+
+def holm(p_values: Sequence[float | None] | Floats, size: int | None = None) -> Floats:
+    """Holm's step-down adjusted p values (1979), in the order given; over the last axis.
+
+    A None or nan stays nan but counts in the size of the family: a planned comparison that could
+    not be made must not make the others look better.
+
+    Args:
+        size: of the family, where more comparisons were planned than are given.
+    """
+    p = np.array(p_values, float)
+    order = np.argsort(p, axis=-1, kind="stable")  # nan last
+    steps = max(size or 0, p.shape[-1]) - np.arange(p.shape[-1])
+    ordered = np.minimum(1.0, steps * np.take_along_axis(p, order, -1))
+    adjusted = np.empty_like(p)
+    np.put_along_axis(adjusted, order, np.maximum.accumulate(ordered, axis=-1), -1)
+    return adjusted
+
+
+def family(arm: Moments, reference: Moments, size: int) -> Family:
+    """Each arm against its reference, of ``size`` planned comparisons; the last axis is the family.
+
+    Moments that are nan stand for what could not be compared.
+    """
+    together = welch(
+        arm, reference, 1 - ALPHA / max(size, 1), fewest_df=_calm(arm.sd, reference.sd, size)
+    )
+    adjusted = holm(together.p, size)
+    contains = (together.low <= 0) & (together.high >= 0)
+    return Family(
+        alone=welch(arm, reference),
+        p=together.p,
+        p_holm=adjusted,
+        low=together.low,
+        high=together.high,
+        disagrees=(adjusted < ALPHA) & contains,
+    )
+
+
+def _calm(sd: Floats, sd_reference: Floats, size: int) -> NDArray[np.bool_]:
+    """Whether more than half of a family's arms scatter much more than their reference."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratios = np.where((sd > 0) & (sd_reference > 0), sd / sd_reference, np.nan)
+        above = (ratios > _CALM_REFERENCE).sum(-1, keepdims=True)
+    found: NDArray[np.bool_] = 2 * above > (~np.isnan(ratios)).sum(-1, keepdims=True)
+    return found & (size > 1)
+
+
+def equivalence(arm: Moments, reference: Moments, margin: float) -> Floats:
+    """p of the claim that the means differ by less than ``margin`` (> 0); nan where untested.
+
+    Two one-sided Welch tests, the larger p (Schuirmann 1987): below ALPHA exactly where the
+    interval of level 1 - 2 ALPHA of the difference lies within ± margin.
+    """
+    found = welch(arm, reference)
+    result: Any = special.stdtr(found.df, -(margin - np.abs(found.value)) / found.error)
+    return np.asarray(result, float)

@@ -1,0 +1,1 @@
+"""What each class of images got."""

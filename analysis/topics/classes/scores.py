@@ -1,0 +1,91 @@
+"""What each class got: precision, recall, F1 and support, per condition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from analysis.records.frames import in_order
+from analysis.table import Column, Table, number, types
+from analysis.topics.topic import NAMES, ranks_column, reasons
+
+SCORES = ("precision", "recall", "f1")
+AVERAGE = "mean of the classes"
+_ABOUT = ("technique", "technique_label", "context", "gpus", "global_batch")
+
+
+def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
+    three = number(3)
+    return (
+        *NAMES,
+        ranks_column(runs),
+        Column("global_batch", "Int64", "global batch"),
+        Column("place", "Int64"),
+        Column("class", "string", "class"),
+        Column("precision", "Float64", "precision", "of the validation images predicted to be of "
+               "the class, the share that is; mean over the completed runs, after the last epoch",
+               format=three, note="precision_why"),
+        Column("recall", "Float64", "recall", "of the validation images of the class, the share "
+               "found", format=three, note="recall_why"),
+        Column("f1", "Float64", "F1", "harmonic mean of both: 2 right / (predicted + support)",
+               format=three, note="f1_why"),
+        *(Column(f"{name}_sd") for name in SCORES),
+        *(Column(f"{name}_why", "string") for name in SCORES),
+        Column("support", "Int64", "support", "validation images of the class"),
+        Column("n", "Int64", "runs", "completed, with scores"),
+    )  # fmt: skip
+
+
+def table(classes: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) -> Table:
+    """One row per condition and class, means over the completed runs, and one of their average.
+
+    A score is averaged over the runs in which it has a value. The average counts each class the
+    same, however many images it has. Support is that of one run.
+    """
+    made = columns(runs)
+    completed = classes[classes["status"] == "completed"]
+    # a folder that was changed between two runs may have other classes
+    by_class = completed.groupby(["condition", "place", "class"], sort=False, observed=True)
+    rows = by_class[[*_ABOUT, "support"]].first()
+    rows["n"] = by_class.size()
+    for name in SCORES:
+        rows[name] = by_class[name].mean()
+        rows[f"{name}_sd"] = by_class[name].std()
+        rows[f"{name}_why"] = _why(by_class, name)
+    rows = rows.reset_index()
+    data = pd.concat([rows, _averages(rows)]) if len(rows) else rows
+    wanted = types(made)
+    data = data.reindex(columns=list(wanted)).astype(wanted)
+    ordered = in_order(data, techniques)
+    return Table(
+        "classification",
+        "What was recognised, class by class",
+        made,
+        ordered.sort_values("global_batch", ascending=False, kind="stable", ignore_index=True),
+        intro="The largest global batch first.",
+        folded=True,
+    )
+
+
+def _why(by_class: Any, name: str) -> pd.Series[Any]:
+    """Why a score is null, or of fewer runs than there are."""
+    runs, known = by_class.size(), by_class[name].count()
+    why = by_class[f"{name}_why"].agg(reasons).astype("string")
+    some = (runs - known).astype("string") + " of " + runs.astype("string")
+    return why.where(known == 0, some + " runs lack the value: " + why).where(known < runs)
+
+
+def _averages(rows: pd.DataFrame) -> pd.DataFrame:
+    """A row per condition: the means of its classes, null where a class lacks the value."""
+    by_condition = rows.groupby("condition", sort=False, observed=True)
+    found = by_condition[list(_ABOUT)].first()
+    found["support"], found["n"] = by_condition["support"].sum(), by_condition["n"].max()
+    for name in SCORES:
+        lacking = by_condition.size() - by_condition[name].count()
+        found[name] = by_condition[name].mean().where(lacking == 0)
+        told = lacking.astype("string") + " of " + by_condition.size().astype("string")
+        found[f"{name}_why"] = (told + " classes lack the value").where(lacking > 0)
+    found["class"], found["place"] = AVERAGE, int(rows["place"].max()) + 1
+    return found.reset_index()

@@ -1,0 +1,1 @@
+"""Sets of runs against each other: techniques, batches, libraries, two measurements."""

@@ -1,0 +1,105 @@
+"""What changed between two measurements of the same conditions: a regression check.
+
+Conditions are equal where all settings but the seed are. Throughput: ratio of geometric means,
+Welch's t on logarithms. Accuracy: Welch's t. One family: Holm over both tests of all conditions.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pandas as pd
+
+from analysis.records.frames import Frames, in_order
+from analysis.stats.differences import ALPHA, difference, holm, ratio
+from analysis.table import Column, Table, count, frame, number, p_value, signed
+from analysis.topics.topic import NAMES
+
+NO_CHANGE, REGRESSION, UNDECIDED = 0, 1, 3
+#: Changes smaller than these are no regression, whatever their p.
+SLOWER, LOWER = 0.95, -0.01
+COLUMNS: tuple[Column, ...] = (
+    *NAMES,
+    Column("gpus", "Int64", "ranks"),
+    Column("global_batch", "Int64", "global batch"),
+    Column("n_before", "Int64", "runs", "completed, before / after",
+           cell=lambda row: f"{count(row['n_before'])} / {count(row['n_after'])}"),
+    Column("n_after", "Int64"),
+    Column("ratio", "Float64", "throughput", "after / before: ratio of geometric means, with its "
+           "95 % interval", format=number(2), estimate=True),
+    Column("ratio_p", "Float64", "p (Holm)", "adjusted over all tests of this table",
+           format=p_value),
+    Column("difference", "Float64", "accuracy", "after - before: difference of means, with its "
+           "95 % interval", format=signed(3), estimate=True),
+    Column("difference_p", "Float64", "p (Holm)", format=p_value),
+    Column("verdict", "string", "verdict"),
+)  # fmt: skip
+
+
+def table(before: Frames, after: Frames) -> Table:
+    """One row per condition that both have."""
+    earlier, later = (_completed(frames.runs) for frames in (before, after))
+    common = [key for key in dict.fromkeys(later["condition"]) if key in set(earlier["condition"])]
+    rows = [
+        _row(earlier[earlier["condition"] == key], later[later["condition"] == key])
+        for key in common
+    ]
+    adjusted = holm([row[name] for row in rows for name in ("ratio_p", "difference_p")])
+    for place, row in enumerate(rows):
+        row["ratio_p"], row["difference_p"] = (
+            None if math.isnan(p) else float(p) for p in adjusted[2 * place : 2 * place + 2]
+        )
+        row["verdict"] = _verdict(row)
+    return Table(
+        "changes",
+        f"{after.name} after {before.name}",
+        COLUMNS,
+        in_order(frame(rows, COLUMNS), after.techniques),
+    )
+
+
+def exit_code(found: Table) -> int:
+    """1 where a condition is slower or less accurate, 3 where none can be compared, else 0."""
+    verdicts = found.data["verdict"].fillna("")
+    if verdicts.str.contains("slower|less accurate").any():
+        return REGRESSION
+    return UNDECIDED if not len(found.data) or verdicts.eq("one run each").all() else NO_CHANGE
+
+
+def _completed(runs: pd.DataFrame) -> pd.DataFrame:
+    return runs[runs["status"] == "completed"]
+
+
+def _row(earlier: pd.DataFrame, later: pd.DataFrame) -> dict[str, Any]:
+    first = later.iloc[0]
+    now, before = (_values(side, "images_per_s") for side in (later, earlier))
+    speed = ratio(now, before)
+    now, before = (_values(side, "validation_accuracy") for side in (later, earlier))
+    accuracy = difference(now, before)
+    return {
+        **{name: first[name] for name in ("technique", "technique_label", "context", "gpus",
+                                          "global_batch")},
+        "n_before": len(earlier),
+        "n_after": len(later),
+        **speed.estimate.columns("ratio"),
+        "ratio_p": speed.p,
+        **accuracy.estimate.columns("difference"),
+        "difference_p": accuracy.p,
+    }  # fmt: skip
+
+
+def _values(runs: pd.DataFrame, name: str) -> list[float]:
+    return [float(value) for value in runs[name].dropna()]
+
+
+def _verdict(row: dict[str, Any]) -> str:
+    if row["ratio_p"] is None and row["difference_p"] is None:
+        return "one run each"
+    said = []
+    if row["ratio_p"] is not None and row["ratio_p"] < ALPHA:
+        said += ["slower"] if row["ratio"] < SLOWER else ["faster"] if row["ratio"] > 1 else []
+    if row["difference_p"] is not None and row["difference_p"] < ALPHA:
+        by = row["difference"]
+        said += ["less accurate"] if by < LOWER else ["more accurate"] if by > 0 else []
+    return ", ".join(said) or "no change shown"

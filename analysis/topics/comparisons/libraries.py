@@ -1,0 +1,293 @@
+"""Does it matter which library averages the gradients? Throughput and accuracy of the same cell.
+
+One comparison per planned cell (all but seed and framework) and other library, over its seeds.
+Throughput: ratio of geometric means, Welch's t on logarithms. Accuracy: Welch's t, and apart, two
+one-sided tests (Schuirmann 1987) of the claim that it is the same to within MARGIN, fixed before
+any run. Equal seeds give equal first weights and data, but rounding may part the runs after a few
+steps: they are not paired. Where all seeds end in the same numbers, the verdict says that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.records.frames import in_order
+from analysis.records.labels import without_framework
+from analysis.stats.differences import (
+    ALPHA,
+    Family,
+    equivalence,
+    family,
+    holm,
+    why_untested,
+)
+from analysis.stats.intervals import Moments, estimate, grouped_moments
+from analysis.table import (
+    NOT_AVAILABLE,
+    Column,
+    Row,
+    Table,
+    frame,
+    number,
+    plain_rows,
+    signed,
+    significant,
+)
+from analysis.topics.comparisons.arms import PLACE, arms, listed, numbers, outcomes
+from analysis.topics.comparisons.comparison import (
+    ABOUT,
+    DIFFERENCE,
+    NOT_COMPARED,
+    Compared,
+    compared,
+    counts,
+    difference_cells,
+    family_interval,
+    optional,
+    runs_text,
+    side,
+)
+from analysis.topics.topic import SHARED_CORES
+
+#: The first of these that a cell is planned with is what the others are compared with.
+ORDER = ("horovod", "multi_worker_mirrored", "mirrored")
+#: Accuracies that differ by less are the same for any use made of them here.
+MARGIN = 0.01
+#: What a run ends with.
+_ENDS = ["train_loss", "train_accuracy", "validation_accuracy"]
+_RUN = ("images_per_s", "images_per_s_why", "oversubscribed", "device", "device_kind",
+        "cores_per_rank", "train_loss", "train_accuracy")  # fmt: skip
+
+
+def _interval(name: str, digits: int) -> dict[str, Any]:
+    return {"estimate": True, "format": number(digits), "heading": f"{name} (95 % interval)"}
+
+
+def _ratio_in_family(row: Row) -> str:
+    low, high = row["ratio_family_low"], row["ratio_family_high"]
+    return NOT_AVAILABLE if low is None else f"{low:.2f} to {high:.2f}"
+
+
+COLUMNS = (
+    *ABOUT,
+    Column("batch_per_rank", "Int64"),
+    Column("reference", "string", heading="compared",
+           cell=lambda row: f"{row['reference']} / {row['library']}",
+           description="the first of the two over, or minus, the second"),
+    Column("library", "string"),
+    Column("n_reference", "Int64", heading="runs",
+           cell=lambda row: f"{runs_text(row, '_reference')} / {runs_text(row)}",
+           description="usable runs of the first / of the second, diverged ones included"),
+    Column("n_planned_reference", "Int64"),
+    Column("n_diverged_reference", "Int64"),
+    Column("diverged_reference", estimate=True),
+    Column("n", "Int64"),
+    Column("n_planned", "Int64"),
+    Column("n_diverged", "Int64"),
+    Column("diverged", estimate=True),
+    Column("images_per_s_reference", heading="images/s",
+           cell=lambda row: " / ".join(
+               significant(row[f"images_per_s{end}"]) for end in ("_reference", "")),
+           description="geometric mean over completed runs, steady state: first / second"),
+    Column("images_per_s"),
+    Column("ratio", **_interval("throughput ratio", 2),
+           description="first over second: ratio of the geometric means, Welch's interval of the "
+           "logarithm, of this row alone"),
+    Column("ratio_family", estimate=True, heading="in the family",
+           cell=_ratio_in_family,
+           description="Bonferroni's interval of the ratio: all of the family hold together"),
+    Column("ratio_p"),
+    Column("ratio_p_holm"),
+    Column("speed", "string", heading="throughput",
+           description="at 0.05, adjusted by Holm's method for the family's tests of a difference"),
+    replace(DIFFERENCE, heading="difference in accuracy (95 % interval)", format=signed(4)),
+    Column("difference_family", estimate=True, heading="in the family",
+           cell=lambda row: family_interval(row, "difference", 4),
+           description="Bonferroni's interval of the difference"),
+    Column("difference_p"),
+    Column("difference_p_holm"),
+    Column("equivalence_p"),
+    Column("equivalence_p_holm"),
+    Column("accuracy"),
+    Column("accuracy_reference"),
+    Column("identical_seeds", "Int64", description="seeds for which both end in the same loss and "
+           "the same accuracies, to the last digit"),
+    Column("verdict", "string", heading="accuracy",
+           description=f"different: at 0.05 within the same family. Equal to within {MARGIN:g}: "
+           "two one-sided tests, 0.05 by Holm's method over the rows. No difference shown: nor "
+           "equality; the interval says how large a difference may be hidden in the scatter "
+           "between seeds"),
+    Column("family", "Int64", description="tests of a difference, two per row"),
+)  # fmt: skip
+
+
+def table(planned: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) -> Table:
+    """One row per planned cell and library beside the reference; see COLUMNS.
+
+    ``ratio`` is reference / library, ``difference`` reference - library. One family: Holm over both
+    differences of all rows; their equivalence tests are another.
+    """
+    cells = outcomes(planned, runs, _RUN)
+    pairs = _pairs(arms(cells).join(_rates(cells)))
+    rows = _rows(pairs, _identical(cells, pairs))
+    return Table(
+        "frameworks",
+        "Frameworks: the same cell under another library",
+        COLUMNS,
+        in_order(frame(rows, COLUMNS), techniques),
+        intro=f"One planned family of {2 * len(rows)} tests beside that of the techniques: the "
+        "same technique, data, ranks and batches, with gradients averaged by another library.",
+    )
+
+
+def _pairs(found: pd.DataFrame) -> pd.DataFrame:
+    """Each arm beside the arm of the first library in ORDER that the same cell is planned with."""
+    cell = ["workload", "technique_label", *PLACE]
+    order = found["framework"].map({name: i for i, name in enumerate(ORDER)}).fillna(len(ORDER))
+    marked = found.assign(arm=found.index, order=order).sort_values("order", kind="stable")
+    first = marked.drop_duplicates(cell)
+    pairs = marked.merge(first, on=cell, suffixes=("", "_reference"))
+    return pairs[pairs["arm"] != pairs["arm_reference"]].reset_index(drop=True)
+
+
+def _rates(cells: pd.DataFrame) -> pd.DataFrame:
+    """Per arm: moments of the logarithm of images/s over completed runs, and what they ran on."""
+    count = int(cells["arm"].max()) + 1 if len(cells) else 0
+    done = cells[cells["completed"]]
+    rates = numbers(done["images_per_s"].where(done["images_per_s"] > 0))
+    found = grouped_moments(np.log(rates), done["arm"].to_numpy(), count)
+    # a GPU does the work wherever its host's cores are; without one the cores do it
+    cores = done["cores_per_rank"].where(done["device_kind"] == "cpu").astype("string")
+    machine = done["device"].astype("string").str.cat(cores.fillna(""), sep=", ")
+    each = done.assign(machine=machine).drop_duplicates(["arm", "machine"]).sort_values("machine")
+    why = done.dropna(subset="images_per_s_why").groupby("arm")["images_per_s_why"]
+    every = range(count)
+    return pd.DataFrame(
+        {
+            **{f"rate_{name}": part for name, part in found._asdict().items()},
+            "finished": np.bincount(done["arm"], minlength=count),
+            "shared": done.groupby("arm")["oversubscribed"].any().reindex(every).fillna(False),
+            "machines": each.groupby("arm")["machine"].agg(listed).reindex(every),
+            "rate_why": why.agg(listed).reindex(every),
+        },
+        index=every,
+    )
+
+
+def _identical(cells: pd.DataFrame, pairs: pd.DataFrame) -> list[int]:
+    """Per pair: seeds for which both end in the same numbers."""
+    columns = ["arm", "seed", *_ENDS]
+    ends = cells.loc[cells["completed"], columns].dropna()
+    both = pairs[["arm", "arm_reference"]].merge(ends, on="arm")
+    both = both.merge(ends.rename(columns={"arm": "arm_reference"}))
+    return [*both.groupby("arm").size().reindex(pairs["arm"], fill_value=0)]
+
+
+def _rows(pairs: pd.DataFrame, identical: Sequence[int]) -> list[Row]:
+    ends = ("_reference", "")
+    names = [[*pairs[f"framework{end}"]] for end in ends]
+    found = compared(side(pairs, "_reference"), side(pairs, ""), names[0], names[1])
+    told = plain_rows(pairs)
+    no_ratio = [_no_ratio(row) for row in told]
+    rates = [_rate_moments(pairs, end, no_ratio) for end in ends]
+    together = family(_both(rates[0], found.arm), _both(rates[1], found.other), 2 * len(pairs))
+    equal = equivalence(found.arm, found.other, MARGIN)
+    equal_holm = holm(equal)
+    rows = []
+    for i, row in enumerate(told):
+        cells = {
+            **{column.name: row[column.name] for column in ABOUT},
+            "context": without_framework(row["context"] or "", row["framework"]),
+            "batch_per_rank": row["global_batch"] // (row["gpus"] * row["accumulation"]),
+            "reference": row["framework_reference"], "library": row["framework"],
+            **counts(row), **counts(row, "_reference"),
+            **_ratio(row, together, i, no_ratio[i]),
+            **_accuracy(row, found, together, i),
+            "equivalence_p": optional(equal[i]), "equivalence_p_holm": optional(equal_holm[i]),
+            "identical_seeds": identical[i], "family": 2 * len(pairs),
+        }  # fmt: skip
+        rows.append(
+            {**cells, "speed": _speed(cells), "verdict": found.verdicts[i] or _verdict(cells)}
+        )
+    return rows
+
+
+def _rate_moments(pairs: pd.DataFrame, end: str, no_ratio: Sequence[str | None]) -> Moments:
+    tested = np.array([why is None for why in no_ratio], bool)
+    parts = (numbers(pairs[f"rate_{name}{end}"]) for name in Moments._fields)
+    return Moments(*(np.where(tested, part, np.nan) for part in parts))
+
+
+def _both(rates: Moments, accuracies: Moments) -> Moments:
+    """First all rates, then all accuracies."""
+    return Moments(*(np.concatenate(parts) for parts in zip(rates, accuracies, strict=True)))
+
+
+def _ratio(row: Row, together: Family, i: int, why: str | None) -> Row:
+    alone = together.alone
+    n = row["rate_n"] + row["rate_n_reference"]
+    if why is None:
+        why = why_untested(row["rate_n"], row["rate_n_reference"], alone.error[i])
+    value, low, high, from_, to = np.exp(
+        [alone.value[i], alone.low[i], alone.high[i], together.low[i], together.high[i]]
+    )
+    logs = {end: row[f"rate_mean{end}"] for end in ("", "_reference")}
+    return {
+        **{f"images_per_s{end}": None if log is None else math.exp(log)
+           for end, log in logs.items()},
+        **estimate(value, low, high, n, why).columns("ratio"),
+        **estimate(value, from_, to, n).columns("ratio_family"),
+        "ratio_p": optional(together.p[i]), "ratio_p_holm": optional(together.p_holm[i]),
+    }  # fmt: skip
+
+
+def _accuracy(row: Row, found: Compared, together: Family, i: int) -> Row:
+    n, at = row["n"] + row["n_reference"], len(together.p) // 2 + i
+    bonferroni = estimate(found.alone.value[i], together.low[at], together.high[at], n)
+    return {
+        "accuracy": row["mean"], "accuracy_reference": row["mean_reference"],
+        **difference_cells(found, i, n, found.notes[i]),
+        **bonferroni.columns("difference_family"),
+        "difference_p": optional(together.p[at]),
+        "difference_p_holm": optional(together.p_holm[at]),
+    }  # fmt: skip
+
+
+def _no_ratio(row: Row) -> str | None:
+    """Why two throughputs cannot be compared; None where they can."""
+    for end in ("_reference", ""):
+        if not row[f"finished{end}"]:
+            return f"no completed run of {row[f'framework{end}']}"
+        if not row[f"rate_n{end}"]:
+            return row[f"rate_why{end}"] or "the records do not have it"
+        if row[f"shared{end}"]:
+            return SHARED_CORES
+    same = row["machines"] == row["machines_reference"]
+    return None if same else "the two ran on different devices or cores"
+
+
+def _speed(row: Row) -> str:
+    if row["ratio"] is None:
+        return NOT_COMPARED
+    if row["ratio_p_holm"] is None or row["ratio_p_holm"] >= ALPHA:
+        return "inconclusive"
+    return f"{row['reference'] if row['ratio'] > 1 else row['library']} is faster"
+
+
+def _verdict(row: Row) -> str:
+    """What the seeds say of the accuracies; a difference shown may still be a small one."""
+    p, equal = (row[name] for name in ("difference_p_holm", "equivalence_p_holm"))
+    if 1 < row["identical_seeds"] == row["n"] == row["n_reference"]:
+        return "identical in every seed"
+    if p is None:
+        return "inconclusive"
+    within = f"to within {MARGIN:g}"
+    if p < ALPHA:
+        return f"different, equal {within}" if equal is not None and equal < ALPHA else "different"
+    return f"equal {within}" if equal is not None and equal < ALPHA else "no difference shown"

@@ -1,0 +1,183 @@
+"""Does a technique reach more than the reference? One family, planned with the sweep.
+
+Each technique against the reference, per workload, at the largest rank count (then batch) that the
+plan has for both: Welch's t over runs, Holm over the family, Bonferroni's intervals beside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from analysis.records.frames import in_order
+from analysis.stats.differences import ALPHA, Family, family
+from analysis.stats.intervals import estimate
+from analysis.stats.power import further_runs
+from analysis.table import Column, Row, Table, frame, joined, plain_rows
+from analysis.topics.comparisons.arms import PLACE, arms, outcomes, unknown_cells
+from analysis.topics.comparisons.comparison import (
+    ABOUT,
+    DIFFERENCE,
+    FURTHER,
+    NOT_COMPARED,
+    P_HOLM,
+    VERDICT,
+    compared,
+    counts,
+    difference_cells,
+    family_interval,
+    further_cells,
+    optional,
+    runs_text,
+    side,
+)
+
+REFERENCE = "naive"
+INCONCLUSIVE = "inconclusive"
+COLUMNS = (
+    *ABOUT,
+    Column("reference", "string", heading="against"),
+    Column("n", "Int64", heading="runs",
+           cell=lambda row: f"{runs_text(row)} / {runs_text(row, '_reference')}",
+           description="usable runs of the technique / of the reference, diverged ones included"),
+    Column("n_planned", "Int64"),
+    Column("n_diverged", "Int64"),
+    Column("diverged", estimate=True, description="share of the usable runs, exact interval"),
+    Column("n_reference", "Int64"),
+    Column("n_planned_reference", "Int64"),
+    Column("n_diverged_reference", "Int64"),
+    Column("diverged_reference", estimate=True),
+    Column("accuracy", description="mean among runs that did not diverge"),
+    Column("accuracy_reference"),
+    DIFFERENCE,
+    Column("difference_family", estimate=True, heading="interval in the family",
+           cell=lambda row: family_interval(row, "difference"),
+           description="Bonferroni's: all intervals of the family hold together with 95 %"),
+    Column("p", description="two-sided, of Welch's test in the family, before Holm's adjustment"),
+    P_HOLM,
+    VERDICT,
+    *FURTHER,
+    Column("family", "Int64", description="comparisons planned; at least, where cells are unknown"),
+    Column("unknown_cells", "Int64", description="planned cells whose config could not be read"),
+)  # fmt: skip
+_PAIR = ("workload", "framework", "technique_label", "technique_label_reference")
+
+
+def reference_technique(techniques: Sequence[str]) -> str | None:
+    """The technique that the others are compared with: naive, else the first of the sweep."""
+    if REFERENCE in techniques:
+        return REFERENCE
+    return techniques[0] if techniques else None
+
+
+def table(planned: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) -> Table:
+    """Each technique against the reference; see COLUMNS.
+
+    Args:
+        planned: one row per planned cell, see ``arms.PLANNED``.
+        runs: one row per usable run.
+        techniques: names in the order of the manifest; one without a planned cell that is known
+            has a row, and counts in the family.
+    """
+    reference = reference_technique(techniques)
+    unknown = unknown_cells(planned)
+    found = arms(outcomes(planned, runs))
+    pairs, apart = _pairs(found, reference)
+    there = {reference, *found["technique"]}
+    absent = [name for name in techniques if name not in there]
+    size = len(pairs) + len(apart) + len(absent)
+    rows = _tested(pairs, size) + [_apart(row, reference) for row in plain_rows(apart)]
+    rows += [
+        {"technique": name, "technique_label": name, "reference": reference,
+         "verdict": NOT_COMPARED, "difference_note": f"no planned cell of {name} is known"}
+        for name in absent
+    ]  # fmt: skip
+    for row in rows:
+        row |= {"family": size, "unknown_cells": unknown}
+    return Table(
+        "claims",
+        f"Claims: techniques against {reference or 'a reference'}",
+        COLUMNS,
+        in_order(frame(rows, COLUMNS), techniques),
+        intro=_intro(size, unknown),
+    )
+
+
+def _intro(size: int, unknown: int) -> str:
+    many = "1 planned comparison" if size == 1 else f"{size} planned comparisons"
+    many = f"at least {many}" if unknown else many
+    cells = "1 planned cell is" if unknown == 1 else f"{unknown} planned cells are"
+    return joined([
+        f"One family of {many}: every technique against the reference at the largest rank count "
+        "that the plan has for both, and there at the largest batch. Every other comparison of "
+        "rows in this report is exploratory and uncorrected.",
+        f"{cells} unknown, since the config could not be read: the family "
+        "may be larger, and p then too small." if unknown else "",
+    ])  # fmt: skip
+
+
+def _pairs(found: pd.DataFrame, reference: str | None) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """(Arms beside the reference's at their largest common scale, series that have none)."""
+    own = found["technique"] == reference
+    left, right = found[~own], found[own]
+    where, both = ["workload", "framework"], list(_PAIR)
+    pairs = left.merge(right, on=[*where, *PLACE], suffixes=("", "_reference"))
+    pairs = pairs.sort_values(list(PLACE), kind="stable").drop_duplicates(both, keep="last")
+    names = [*where, "technique_label"]
+    series = left.drop_duplicates(names).merge(
+        right[names].drop_duplicates(), on=where, how="left", suffixes=("", "_reference")
+    )
+    there = set(pairs[both].itertuples(index=False, name=None))
+    apart = [row not in there for row in series[both].itertuples(index=False, name=None)]
+    return pairs.reset_index(drop=True), series[apart]
+
+
+def _apart(row: Row, reference: str | None) -> Row:
+    label = row["technique_label_reference"]
+    return {
+        **{name: row[name] for name in ("technique", "technique_label", "context", "framework")},
+        "reference": label or reference,
+        "verdict": NOT_COMPARED,
+        "difference_note": "the plan has no rank count and batch for both"
+        if label else f"no planned cell of {reference or 'a reference'} with the same data, model, "
+        "library and epochs",
+    }  # fmt: skip
+
+
+def _tested(pairs: pd.DataFrame, size: int) -> list[Row]:
+    names, others = ([*pairs[f"technique_label{end}"]] for end in ("", "_reference"))
+    found = compared(side(pairs, ""), side(pairs, "_reference"), names, others)
+    together = family(found.arm, found.other, size)
+    further = further_runs(found.arm, found.other, alpha=ALPHA / max(size, 1))
+    rows = []
+    for i, row in enumerate(plain_rows(pairs)):
+        verdict = found.verdicts[i] or _verdict(together.p_holm[i], found.alone.value[i])
+        note = joined([found.notes[i] or "", _disagreement(together, i)], "; ")
+        n = row["n"] + row["n_reference"]
+        bonferroni = estimate(found.alone.value[i], together.low[i], together.high[i], n)
+        rows.append({
+            **{column.name: row[column.name] for column in ABOUT},
+            "reference": row["technique_label_reference"],
+            **counts(row), **counts(row, "_reference"),
+            "accuracy": row["mean"], "accuracy_reference": row["mean_reference"],
+            **difference_cells(found, i, n, note),
+            **bonferroni.columns("difference_family"),
+            "p": optional(together.p[i]), "p_holm": optional(together.p_holm[i]),
+            "verdict": verdict,
+            **further_cells(further.runs[i], further.notes[i], verdict == INCONCLUSIVE),
+        })  # fmt: skip
+    return rows
+
+
+def _verdict(p_holm: float, difference: float) -> str:
+    if np.isnan(p_holm) or p_holm >= ALPHA:
+        return INCONCLUSIVE
+    return "higher" if difference > 0 else "lower"
+
+
+def _disagreement(together: Family, i: int) -> str:
+    if not together.disagrees[i]:
+        return ""
+    return "Holm's test decides, while the more cautious interval in the family contains 0"

@@ -1,0 +1,1 @@
+"""What training reaches: accuracy, targets, noise, and what was really applied."""

@@ -1,0 +1,228 @@
+"""Figures of a quantity against epochs or training time, for each technique."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pandas as pd
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+from analysis.figures import (
+    MOST_RUNS,
+    Figure,
+    Look,
+    empty,
+    head,
+    left_out,
+    legend,
+    looks_of,
+    small_multiples,
+    style,
+    to_svg,
+)
+from analysis.table import Column, frame, types
+
+COLUMNS: tuple[Column, ...] = (
+    Column("panel", "string"), Column("kind", "string"), Column("technique", "string"),
+    Column("cell_id", "string"), Column("status", "string"), Column("gpus", "Int64"),
+    Column("global_batch", "Int64"), Column("seed", "Int64"), Column("epoch", "Int64"),
+    Column("train_s_so_far"), Column("n", "Int64"), Column("value"), Column("low"), Column("high"),
+)  # fmt: skip
+_NEEDED = ("cell_id", "status", "technique_label", "context", "gpus", "global_batch", "seed",
+           "epoch", "train_s_so_far")  # fmt: skip
+#: A wider range than this is read better on a log axis.
+_LOG_RANGE = 10
+#: Panels of one figure; the CSV of the epochs has all.
+MOST_PANELS = 6
+_BY_PANEL = ("context", "gpus", "global_batch")
+_AXES = {"epoch": "epoch", "train_s_so_far": "training seconds"}
+_DIVERGED = {"diverged: last value": {"marker": "x", "linestyle": ":", "linewidth": 1}}
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A column of the epochs frame and how it is drawn."""
+
+    column: str
+    key: str
+    title: str
+    axis: str
+    log: bool
+    against: Literal["epoch", "train_s_so_far"] = "epoch"
+
+
+ACCURACY = Quantity(
+    "validation_accuracy",
+    "validation_accuracy",
+    "Validation accuracy against epochs",
+    "validation accuracy",
+    log=False,
+)
+ACCURACY_IN_TIME = Quantity(
+    "validation_accuracy",
+    "validation_accuracy_in_time",
+    "Validation accuracy against training time",
+    "validation accuracy",
+    log=False,
+    against="train_s_so_far",
+)
+LOSS = Quantity(
+    "train_loss", "train_loss", "Training loss against epochs", "training loss", log=True
+)
+
+
+def figure(
+    epochs: pd.DataFrame, quantity: Quantity, seen: Mapping[str, Look], why: str, note: str = ""
+) -> Figure:
+    """Small multiples per rank count, batch and whatever else differs.
+
+    Args:
+        epochs: one row per run and epoch.
+        seen: look of each technique that is drawn, in drawing order.
+        why: said where no value is known.
+        note: the end of the caption.
+    """
+    known = epochs[quantity.column].notna() & epochs["technique_label"].isin(list(seen))
+    # of a million rows only what is drawn is copied
+    drawn = epochs.loc[known, [*_NEEDED, quantity.column]]
+    data = numbers(drawn, quantity.column)
+    if not len(data):
+        return empty(quantity.key, quantity.title, why, data)
+    panels = list(dict.fromkeys(data["panel"]))
+    there = looks_of(seen, data)
+    with style():
+        canvas, axes = small_multiples(len(panels), len(there), share_y=True)
+        for axis, panel in zip(axes, panels, strict=True):
+            _draw(axis, data[data["panel"] == panel], there, quantity.against)
+            head(axis, panel)
+            axis.set_xlabel(_AXES[quantity.against])
+        axes[0].set_ylabel(quantity.axis)
+        if quantity.log and _wide(data["value"]):
+            _log_axis(axes[0])  # shared by all panels
+        legend(canvas, there, _DIVERGED if (data["status"] == "diverged").any() else {})
+        svg = to_svg(canvas)
+    every = len(drawn.drop_duplicates(list(_BY_PANEL)))
+    caption = _caption(data, quantity) + left_out(len(panels), every, "panels; epochs.csv has all")
+    caption = " ".join(part for part in (caption, note) if part)
+    return Figure(quantity.key, quantity.title, caption, data, svg)
+
+
+def numbers(epochs: pd.DataFrame, column: str) -> pd.DataFrame:
+    """What the figure shows: a row per run and epoch, then per mean and epoch.
+
+    A mean is over the completed runs of one technique in one panel, as far as all of them go: runs
+    with a target end early, and those that are left are the slow ones. Above MOST_RUNS runs in all,
+    ``low`` and ``high`` (the 5th and 95th percentile) stand for the single runs.
+    """
+    if not len(epochs):
+        return frame([], COLUMNS)
+    by_panel = list(_BY_PANEL)
+    ordered = epochs.sort_values(by_panel, kind="stable")
+    panels = ordered[by_panel].drop_duplicates().tail(MOST_PANELS)
+    panels = panels.assign(panel=[_panel(*row) for row in panels.itertuples(index=False)])
+    known = ordered.merge(panels, on=by_panel)
+    known = known.assign(technique=known["technique_label"], value=known[column])
+    completed = known[known["status"] == "completed"]
+    by_line = ["panel", "technique", "gpus", "global_batch"]
+    runs = completed.groupby(by_line, sort=False, observed=True)["cell_id"].nunique()
+    by_epoch = completed.groupby([*by_line, "epoch"], sort=False, observed=True)
+    means = by_epoch.agg(
+        n=("value", "size"), value=("value", "mean"), train_s_so_far=("train_s_so_far", "mean")
+    )
+    many = known["cell_id"].nunique() > MOST_RUNS
+    if many:
+        low, high = (by_epoch["value"].quantile(share) for share in (0.05, 0.95))
+        means = means.assign(low=low, high=high)
+    means = means.reset_index().merge(runs.rename("all").reset_index(), on=by_line)
+    means = means[means["n"] == means["all"]].assign(kind="mean")
+    parts = [means] if many else [known.assign(kind="run"), means]
+    wanted = types(COLUMNS)
+    rows = pd.concat([part.reindex(columns=list(wanted)).astype(wanted) for part in parts])
+    order = {name: place for place, name in enumerate(panels["panel"])}
+    rows = rows.assign(place=rows["panel"].map(order)).sort_values("place", kind="stable")
+    return rows[list(wanted)].reset_index(drop=True)
+
+
+def _panel(context: str, gpus: int, batch: int) -> str:
+    ranks = "1 rank" if gpus == 1 else f"{gpus} ranks"
+    return f"{ranks}, batch {batch:,}" + (f"\n{context}" if context else "")
+
+
+def _draw(axis: Any, data: pd.DataFrame, seen: Mapping[str, Look], against: str) -> None:
+    for label, look in seen.items():
+        own = data[data["technique"] == label]
+        for _, run in own[own["kind"] == "run"].groupby("cell_id", sort=False, observed=True):
+            diverged = run["status"].iloc[0] == "diverged"
+            x, y = _points(run, against, "value")
+            axis.plot(
+                x, y, color=look.color, linewidth=0.8, alpha=0.55,
+                linestyle=":" if diverged else "-", marker="." if len(x) == 1 else None,
+            )  # fmt: skip
+            if diverged:
+                axis.plot(
+                    x[-1:], y[-1:], color=look.color, marker="x", markersize=7, linestyle="none",
+                    markeredgewidth=1.8,
+                )  # fmt: skip
+        mean = own[own["kind"] == "mean"]
+        x, y = _points(mean, against, "value")
+        axis.plot(
+            x, y, color=look.color, linewidth=1.6, linestyle=look.dashes,
+            marker=look.marker if len(x) <= 20 else None, markersize=3,
+        )  # fmt: skip
+        if mean["low"].notna().any():
+            axis.fill_between(
+                x, _points(mean, against, "low")[1], _points(mean, against, "high")[1],
+                color=look.color, alpha=0.15, linewidth=0,
+            )  # fmt: skip
+    axis.xaxis.set_major_locator(MaxNLocator(integer=against == "epoch", nbins=6))
+    if against != "epoch":
+        axis.set_xlim(left=0)  # seconds are compared as lengths
+
+
+def _points(rows: pd.DataFrame, against: str, column: str) -> tuple[list[float], list[float]]:
+    ordered = rows.sort_values("epoch")
+    x, y = (ordered[name].to_numpy(float, na_value=math.nan) for name in (against, column))
+    return list(x), list(y)
+
+
+def _log_axis(axis: Any) -> None:
+    axis.set_yscale("log")
+    axis.yaxis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5), numticks=12))
+    axis.yaxis.set_minor_locator(NullLocator())
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+
+
+def _wide(column: pd.Series[Any]) -> bool:
+    low, high = float(column.min()), float(column.max())
+    return low > 0 and high > _LOG_RANGE * low
+
+
+def _caption(data: pd.DataFrame, quantity: Quantity) -> str:
+    means, runs = (data[data["kind"] == kind] for kind in ("mean", "run"))
+    thick = f"mean of the completed runs of a technique{_range(means['n'].tolist())}"
+    if len(runs):
+        text = f"Thin line: one of {runs['cell_id'].nunique()} runs; thick line: {thick}. "
+    else:
+        text = f"Line: {thick}; band: 5th to 95th percentile of its runs. "
+    text += "One panel per rank count and global batch."
+    if quantity.against == "train_s_so_far":
+        text += (
+            " Seconds are of training alone (not of validation, nor of statistics that batch norm "
+            "takes anew for it), all starts of a run together; a mean is placed at "
+            "the mean of its runs' seconds after the same epoch."
+        )
+    if diverged := runs[runs["status"] == "diverged"]["cell_id"].nunique():
+        text += f" {diverged} diverged: dotted, a cross at the last value, in no mean."
+    if quantity.log and _wide(data["value"]):
+        text += " Logarithmic axis."
+    return text
+
+
+def _range(counts: list[int]) -> str:
+    if not counts:
+        return ""
+    low, high = min(counts), max(counts)
+    return f", n = {low}" if low == high else f", n = {low} to {high}"

@@ -1,0 +1,95 @@
+"""What it took to reach the target: epochs, steps, seconds and GPU-hours."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from analysis.records.frames import in_order
+from analysis.stats.survival import median_time, share_reached
+from analysis.table import Column, Estimate, Row, Table, frame, significant
+from analysis.topics.topic import NAMES, ranks_column, reasons
+
+MEASURES = ("epoch", "steps", "images", "seconds", "train_s", "gpu_hours")
+
+
+def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
+    def median_of(name: str, heading: str, description: str) -> Column:
+        return Column(name, "Float64", heading, description, format=_short, estimate=True)
+
+    return (
+        *NAMES,
+        ranks_column(runs),
+        Column("global_batch", "Int64", "global batch", only_if_varied=True),
+        Column("target", "string", "target", "accuracies that every one of the evaluations in a "
+               "row reaches; training accuracy is the running mean over an epoch",
+               only_if_varied=True),
+        Column("n", "Int64"),
+        Column("reached", "Float64", "reached", "runs that reached it, with the exact 95 % "
+               "interval of their share; a diverged run did not", estimate=True, cell=_reached),
+        median_of("epoch", "epochs", "until the last of the evaluations that held the target: "
+                  "median over all runs, one that never reached it counting as infinite, with its "
+                  "95 % interval where there are runs enough"),
+        median_of("steps", "steps", "optimizer steps until then, median likewise"),
+        Column("images", "Float64", estimate=True),
+        median_of("seconds", "seconds", "of training and evaluation until then, the clock of the "
+                  "target, all starts together, median likewise"),
+        median_of("train_s", "training s", "the same without evaluation"),
+        median_of("gpu_hours", "rank-hours", "ranks x seconds / 3600: GPU-hours where each rank "
+                  "has a GPU"),
+        Column("unmet_why", "string"),
+        Column("cells", "string"),
+    )  # fmt: skip
+
+
+def table(goals: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) -> Table:
+    """One row per condition with a target. ``goals``: one row per run, null where never reached."""
+    hours = (goals["seconds"] * goals["gpus"] / 3600).astype("Float64")
+    known = goals.assign(gpu_hours=hours)
+    rows = [_row(group) for _, group in known.groupby("condition", sort=False, observed=True)]
+    made = columns(runs)
+    return Table(
+        "targets",
+        "What it took to reach the target",
+        made,
+        in_order(frame(rows, made), techniques),
+        intro="A run stops when its target is reached or can no longer be reached, so that its "
+        "final accuracy is no measure of its technique.",
+    )
+
+
+def _row(group: pd.DataFrame) -> dict[str, Any]:
+    ordered = group.sort_values("seed", kind="stable")
+    first, n = ordered.iloc[0], len(ordered)
+    met = ordered["met"].fillna(False).astype(bool)
+    about = ("technique", "technique_label", "context", "gpus", "global_batch", "target")
+    row: dict[str, Any] = {name: first[name] for name in about}
+    times = {name: ordered[name].where(met).astype(float).fillna(math.inf) for name in MEASURES}
+    lost = [False] * n  # a cell without a usable record is in no frame of goals
+    row |= share_reached(times["epoch"].tolist(), lost).columns("reached")
+    row["unmet_why"] = reasons(ordered.loc[~met, "why"])
+    row["reached_note"] = reasons([row["reached_note"], row["unmet_why"]])
+    row |= {"n": n, "cells": " ".join(ordered["cell_id"])}
+    for name in MEASURES:
+        row |= _finite(median_time(times[name].tolist(), lost)).columns(name)
+    return row
+
+
+def _finite(found: Estimate) -> Estimate:
+    """An infinite median is null, and its note says that it is infinite; the upper end of a finite
+    one stays infinite: null would make a bound of it."""
+    value, low, high = (None if x is None or math.isinf(x) else x for x in found[:3])
+    return found._replace(value=value, low=low, high=high if value is None else found.high)
+
+
+def _reached(row: Row) -> str:
+    low, high = (100 * row[f"reached_{end}"] for end in ("low", "high"))
+    return f"{round(row['reached'] * row['n'])} of {row['n']} ({low:.0f} to {high:.0f} %)"
+
+
+def _short(value: float) -> str:
+    """Counts as they are, also the half that a median of two may have."""
+    return f"{value:,.0f}" if float(value).is_integer() else significant(value)

@@ -1,0 +1,1 @@
+"""How throughput grows with ranks, and where the rest goes."""

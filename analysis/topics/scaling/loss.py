@@ -1,0 +1,300 @@
+"""Lost efficiency explained: by which part a step is longer than the ideal one.
+
+A step on k ranks is compared with that of the smallest measured count k0 of its series, scaled to
+the images a rank has: ideal(k) = f x step(k0), with f = 1 under weak and k0 / k under strong
+scaling. Each part is ``part(k) - f x part(k0)``, in seconds. They add up exactly to
+``step(k) - ideal(k)``, since per run, with means over its ranks:
+
+    step_s = input_s + compute_s + exposed_s + rest
+
+- input: ``input_s``, waiting for the batch.
+- compute: ``compute_s``, the optimizer's update included. Where the runs have
+  ``compute_fastest_s`` it is that of the rank that computes fastest, and what the mean of all ranks
+  is above it counts as waiting: else half of a straggler's delay among two ranks would be called
+  slow computing.
+- waiting: ``waiting_s``, for slower ranks; at most ``exposed_s``.
+- negotiation: ``negotiation_s``; at most what is then left of ``exposed_s``.
+- exposed: communication that overlaps no computing, without the two parts above. With a ``Network``
+  of the same nodes it is divided into bandwidth and latency, in the proportion that a ring has in
+  the alpha-beta model: a model, no measurement.
+- rest: what remains, and may be negative. ``compute_s`` and ``waiting_s`` are means over sampled
+  steps, ``step_s`` and ``input_s`` over all others, ``exposed_s`` is a difference of medians; steps
+  that are taken in one call save what a sampled one has to pay. All of this is in it.
+
+One rank alone waits for no other: its exposed, waiting and negotiation are 0. Runs without
+``waiting_s`` keep it within communication. Where runs have no ``exposed_s`` (as the slowest of a
+world's ranks, whose communication is all hidden), the rest holds the other communication, and a
+note says why.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from analysis.table import Column, Row, Table, estimate_in, percent, types
+from analysis.topics.scaling.step_parts import ABOUT, SOURCES, VALUES, Network, per_run, with_series
+
+KEY, TITLE = "lost_efficiency", "What is lost, and by what"
+SHARED_CORES = "ranks share cores: not a scaling figure"
+ONE_RUN = "n=1"
+IDENTICAL = "the runs are identical: no variance to give an interval"
+#: The parts in the order in which they are drawn, and how a sentence names them.
+PARTS: dict[str, str] = {
+    "input": "waiting for input",
+    "compute": "slower computing",
+    "communication": "communication, waiting for slower ranks included",
+    "exposed": "exposed communication",
+    "bandwidth": "exposed communication, bandwidth (model)",
+    "latency": "exposed communication, latency (model)",
+    "waiting": "waiting for slower ranks",
+    "negotiation": "negotiation",
+    "rest": "not explained",
+}
+MODELLED = frozenset({"bandwidth", "latency"})
+_LEVEL = 0.95
+_ROUNDING = 1e-12  # relative: equal runs whose means differ by less have no variance
+
+
+class Loss(NamedTuple):
+    """table: a row per condition with more ranks than its baseline. parts: see PART_COLUMNS."""
+
+    table: Table
+    parts: pd.DataFrame
+
+
+class Cause(NamedTuple):
+    """The largest part of what is lost.
+
+    share: of all parts that lengthen the step. decided: its interval is above that of the next.
+    """
+
+    part: str
+    share: float
+    decided: bool
+
+    @property
+    def text(self) -> str:
+        """``waiting for slower ranks, 61 % of what is lost``."""
+        doubt = "" if self.decided else " (which part is largest is not decided)"
+        return f"{PARTS[self.part]}, {percent(self.share)} of what is lost{doubt}"
+
+
+def _largest(row: Row) -> str:
+    cause = largest_cause(row)
+    return "" if cause is None else cause.text
+
+
+def _signed_percent(value: Any) -> str:
+    return f"{round(100 * float(value), 1) + 0.0:+.1f} %"  # no -0.0
+
+
+def _part(name: str, heading: str, description: str) -> Column:
+    return Column(
+        name, heading=heading, description=description, estimate=True, format=_signed_percent
+    )
+
+
+COLUMNS: tuple[Column, ...] = (
+    Column("series", "Int64", description="one number per series, as in the parts"),
+    Column("technique", "string"),
+    Column("technique_label", "string", "technique"),
+    Column("context", "string", "settings", only_if_varied=True),
+    Column("scaling", "string", "scaling", only_if_varied=True),
+    Column("gpus", "Int64", "ranks"),
+    Column("baseline_gpus", "Int64", "compared with", "the smallest measured count of the series"),
+    Column("n", "Int64", "runs"),
+    Column("step_s", heading="step", unit="s", description="mean over runs, ranks and steps"),
+    Column("ideal_s", heading="ideal step", unit="s",
+           description="the baseline's, for the images that a rank has"),
+    _part("lost", "lost", "step over ideal step, minus 1; parts are shares of the ideal step, too"),
+    _part("input", "input", "waiting for the batch"),
+    _part("compute", "compute", "forward, backward and update; of the rank that computes fastest"
+          " where ranks differ and that is known"),
+    _part("communication", "communication", "exposed; waiting for slower ranks is in it"),
+    _part("exposed", "exposed communication", "overlaps no computing; without what follows"),
+    _part("bandwidth", "bandwidth (model)", "exposed communication, by the bytes of a ring"),
+    _part("latency", "latency (model)", "exposed communication, by the messages of a ring"),
+    _part("waiting", "waiting", "for slower ranks"),
+    _part("negotiation", "negotiation", "one round of all ranks"),
+    _part("rest", "rest", "what the parts do not explain; may be negative"),
+    Column("largest", None, "largest loss", cell=_largest, wide=True),
+    Column("why", "string", "note", only_if_varied=True, wide=True),
+)  # fmt: skip
+PART_COLUMNS: tuple[Column, ...] = (
+    Column("series", "Int64"),
+    Column("condition", "string", description="technique and settings"),
+    Column("scaling", "string"),
+    Column("gpus", "Int64"),
+    Column("baseline_gpus", "Int64"),
+    Column("part", "string", description="see PARTS"),
+    Column("seconds", unit="s", description="per step, above the ideal one"),
+    Column("low", unit="s", description="95 % interval over runs (Welch's t)"),
+    Column("high", unit="s"),
+    Column("share", description="of the ideal step"),
+    Column("n", "Int64", description="runs at this count"),
+    Column("model", "boolean", description="divided by a model, not measured"),
+    Column("note", "string"),
+)
+
+
+def loss(runs: pd.DataFrame, network: Network | None = None) -> Loss:
+    """
+    Args:
+        runs: a row per run: the columns of analysis.frames, and per run in seconds, null where a
+            record has none, ``step_s``, ``input_s``, ``compute_s``, ``communication_s``,
+            ``exposed_s``, ``waiting_s``, ``negotiation_s``; ``step_parts_why``; optionally
+            ``compute_fastest_s``. Only completed runs with a step time are used.
+        network: applied to conditions whose nodes are all among its own, and whose model it knows.
+    """
+    used = runs[(runs["status"] == "completed") & runs["step_s"].notna()]
+    compared = _compared(_groups(per_run(with_series(used), network)))
+    long = _parts_of(compared)
+    wide = _wide(compared, long)
+    columns = tuple(c for c in COLUMNS if not c.estimate or wide[c.name].notna().any())
+    table = Table(KEY, TITLE, columns, wide)
+    parts = long[long["part"] != "lost"].copy()
+    parts["condition"] = parts["technique_label"].str.cat(parts["context"], ", ").str.strip(", ")
+    wanted = types(PART_COLUMNS)
+    return Loss(table, parts[list(wanted)].astype(wanted).reset_index(drop=True))
+
+
+def largest_cause(row: Mapping[str, Any]) -> Cause | None:
+    """Of a row of ``plain_rows``; None where nothing is lost, or nothing is known of it."""
+    lost = _interval(row, "lost")
+    parts = {part: found for part in PARTS if (found := _interval(row, part))[0] > 0}
+    if not parts or lost[0] <= 0 or lost[1] <= 0:
+        return None
+    first, *others = sorted(parts, key=lambda part: -parts[part][0])
+    share = parts[first][0] / sum(value for value, *_ in parts.values())
+    low = parts[first][1]
+    decided = low > 0 and all(parts[part][2] < low for part in others)
+    return Cause(first, share, decided)
+
+
+def _interval(row: Mapping[str, Any], name: str) -> tuple[float, float, float]:
+    """Value, low, high; NaN where there is none, which no comparison holds for."""
+    value, low, high, *_ = estimate_in(row, name)
+    value, low, high = (math.nan if v is None else v for v in (value, low, high))
+    return value, low, high
+
+
+def _groups(runs: pd.DataFrame) -> pd.DataFrame:
+    """A row per (series, gpus): NAME, NAME_var and NAME_cov (with the step) of each part.
+
+    A mean is null unless every run has the value, so that all parts are of the same runs.
+    """
+    by = [runs["series"], runs["gpus"]]
+    values = runs[VALUES]
+    grouped = values.groupby(by)
+    away = values - grouped.transform("mean")
+    n = grouped.size()
+    freedom = (n - 1).where(n > 1)
+    squares = away.pow(2).groupby(by).sum(min_count=1).div(freedom, axis=0)
+    products = away.mul(away["step_s"], axis=0).groupby(by).sum(min_count=1).div(freedom, axis=0)
+    whole = grouped.count().eq(n, axis=0)
+    first = runs.groupby(by)[["technique", "technique_label", "context", "scaling", "global_batch"]]
+    flags = runs.groupby(by).agg(
+        shared=("oversubscribed", "any"), no_parts=("step_parts_why", "first")
+    )
+    return pd.concat(
+        [grouped.mean().where(whole), squares.add_suffix("_var"), products.add_suffix("_cov"),
+         first.first(), flags, n.rename("n")], axis=1,
+    ).reset_index()  # fmt: skip
+
+
+def _compared(groups: pd.DataFrame) -> pd.DataFrame:
+    """Each condition beside its baseline (``NAME_0``), with ``f`` and ``level``."""
+    smallest = groups.sort_values("gpus").drop_duplicates("series")
+    smallest = smallest.drop(columns=["technique", "technique_label", "context", "scaling"])
+    pair = groups.merge(smallest, on="series", suffixes=("", "_0"))
+    pair = pair[pair["gpus"] > pair["gpus_0"]].reset_index(drop=True)
+    pair["f"] = ((pair["global_batch"] / pair["gpus"]) /
+                 (pair["global_batch_0"] / pair["gpus_0"])).astype(float)  # fmt: skip
+    has = {
+        level: np.logical_and.reduce(
+            [pair[c].notna() & pair[f"{c}_0"].notna() for c in sources.values()]
+        )
+        for level, sources in SOURCES.items()
+    }
+    pair["level"] = np.select(list(has.values()), list(has), "nothing")
+    shared = (pair["shared"] | pair["shared_0"]).fillna(False).astype(bool)
+    told = pair["no_parts"].fillna(pair["no_parts_0"]).fillna("these runs do not have it")
+    pair["why"] = np.select(
+        [shared, pair["level"] == "communication", ~pair["level"].isin(("modelled", "full"))],
+        [SHARED_CORES, "waiting for slower ranks is within communication",
+         told.map("the rest holds what else communication takes: {}".format)], "",
+    )  # fmt: skip
+    pair["level"] = pair["level"].where(~shared, "")
+    pair["ideal_s"] = pair["f"] * pair["step_s_0"]
+    return pair
+
+
+def _parts_of(pair: pd.DataFrame) -> pd.DataFrame:
+    """A row per condition and part, ``lost`` (the whole difference) among them."""
+    pieces = [
+        _difference(pair[pair["level"] == level], part, column)
+        for level, sources in SOURCES.items()
+        for part, column in {"lost": "step_s", **sources}.items()
+    ]
+    long = pd.concat(pieces)
+    place = {part: i for i, part in enumerate(("lost", *PARTS))}
+    return long.assign(_p=long["part"].map(place)).sort_values(["series", "gpus", "_p"])
+
+
+def _difference(pair: pd.DataFrame, part: str, column: str) -> pd.DataFrame:
+    """part(k) - f part(k0), and as a share of the ideal step, with Welch's t intervals.
+
+    The share's interval has the uncertainty of the ideal step in it (delta method).
+    """
+    f, ideal, step = pair["f"], pair["ideal_s"], pair["step_s_0"]
+    seconds = pair[column] - f * pair[f"{column}_0"]
+    share = seconds / ideal
+    own = pair[f"{column}_var"] / pair["n"]
+    base = pair[f"{column}_var_0"] / pair["n_0"]
+    both = (
+        pair[f"{column}_var_0"]
+        + share**2 * pair["step_s_var_0"]
+        + 2 * share * pair[f"{column}_cov_0"]
+    ) / pair["n_0"]
+    half = _half(own, f**2 * base, pair, _ROUNDING * ideal)
+    share_half = _half(own / ideal**2, both / step**2, pair, _ROUNDING)
+    few = pair[["n", "n_0"]].min(axis=1) < 2
+    note = np.select([few, half.isna()], [ONE_RUN, IDENTICAL], "")
+    return pd.DataFrame({
+        **{name: pair[name] for name in ("series", *ABOUT, "n")},
+        "baseline_gpus": pair["gpus_0"], "part": part, "seconds": seconds,
+        "low": seconds - half, "high": seconds + half,
+        "share": share, "share_low": share - share_half, "share_high": share + share_half,
+        "model": part in MODELLED, "note": pd.Series(note, pair.index).replace("", pd.NA),
+    })  # fmt: skip
+
+
+def _half(
+    own: pd.Series[float], base: pd.Series[float], pair: pd.DataFrame, least: Any
+) -> pd.Series[float]:
+    """Half-width from the variances of two means; null without a second run, or up to ``least``."""
+    total = own + base
+    with np.errstate(invalid="ignore", divide="ignore"):
+        df = total**2 / (own**2 / (pair["n"] - 1) + base**2 / (pair["n_0"] - 1))
+        half = stats.t.ppf((1 + _LEVEL) / 2, df.astype(float)) * np.sqrt(total.astype(float))
+    return pd.Series(half, pair.index).where(total > least**2)
+
+
+def _wide(pair: pd.DataFrame, long: pd.DataFrame) -> pd.DataFrame:
+    """A row per condition, shares of the ideal step as estimates."""
+    at = long.set_index(["series", "gpus", "part"])
+    named = {"share": "", "share_low": "_low", "share_high": "_high", "n": "_n", "note": "_note"}
+    shares = [at[source].unstack("part").add_suffix(suffix) for source, suffix in named.items()]
+    known = pair.rename(columns={"gpus_0": "baseline_gpus"}).set_index(["series", "gpus"])
+    known["why"] = known["why"].replace("", pd.NA)
+    about = ["technique", "technique_label", "context", "scaling", "baseline_gpus", "n", "step_s",
+             "ideal_s", "why"]  # fmt: skip
+    wide = pd.concat([known[about], *shares], axis=1).reset_index()
+    wanted = types(COLUMNS)
+    return wide.reindex(columns=list(wanted)).astype(wanted)

@@ -1,0 +1,126 @@
+"""The parts of a step of each run, and which runs are one series.
+
+Per run, with means over its ranks: ``step_s`` = ``input_s`` + ``compute_s`` + ``shown_s`` +
+``rest_s``. See :mod:`analysis.topics.scaling.loss` for what the parts mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from analysis.prediction.collectives import Link, ring
+
+Floats = npt.NDArray[np.float64]
+#: Steps that were all taken in parts last as long as their parts, up to this; others do not.
+_SAME_STEPS = 1e-3
+# What makes one rank count the baseline of another.
+_SAME = ["technique_settings", "dataset", "image_size", "model", "pretrained", "data_fraction",
+         "partition", "framework", "deterministic", "accumulation", "scaling", "device_kind",
+         "device"]  # fmt: skip
+ABOUT = ["technique", "technique_label", "context", "scaling", "gpus"]
+#: Part -> column of :func:`per_run`, by what the runs of a comparison have.
+_FULL = {"input": "input_s", "compute": "fastest_s", "exposed": "sent_s", "waiting": "waited_s",
+         "negotiation": "negotiated_s", "rest": "rest_s"}  # fmt: skip
+SOURCES: dict[str, dict[str, str]] = {
+    "modelled": {**{p: c for p, c in _FULL.items() if p != "exposed"},
+                 "bandwidth": "bandwidth_s", "latency": "latency_s"},
+    "full": _FULL,
+    "communication": {"input": "input_s", "compute": "compute_s", "communication": "shown_s",
+                      "rest": "rest_s"},
+    "waiting": {"input": "input_s", "compute": "fastest_s", "waiting": "behind_s",
+                "rest": "hidden_s"},
+    "compute": {"input": "input_s", "compute": "compute_s", "rest": "unknown_s"},
+    "nothing": {"rest": "step_s"},
+}  # fmt: skip
+VALUES = sorted({c for sources in SOURCES.values() for c in sources.values()})
+
+
+class Network(NamedTuple):
+    """What an interconnect run measured. gradient_bytes: of one rank and step, by ``model``."""
+
+    link: Link
+    hosts: frozenset[str]
+    gradient_bytes: Mapping[str, float]
+
+
+def with_series(runs: pd.DataFrame) -> pd.DataFrame:
+    """With ``series``, a number; what must be equal for one rank count to be another's baseline."""
+    weak = runs["scaling"] == "weak"
+    # a GPU does the work wherever its host's cores are; without one the cores do it
+    own = runs.assign(
+        _batch=runs["batch_per_rank"].where(weak, runs["global_batch"]),
+        _cores=runs["cores_per_rank"].where(runs["device_kind"] == "cpu"),
+    )
+    by = [*_SAME, "_batch", "_cores"]
+    numbers = own.groupby(by, sort=False, dropna=False).ngroup()
+    return own.assign(series=numbers).drop(columns=["_batch", "_cores"])
+
+
+def per_run(runs: pd.DataFrame, network: Network | None) -> pd.DataFrame:
+    """The parts of each run, as float columns; see the head of this file."""
+    real = {
+        name: runs[name].astype("Float64").to_numpy(np.float64, na_value=np.nan)
+        for name in ("step_s", "input_s", "compute_s", "communication_s", "exposed_s",
+                     "waiting_s", "negotiation_s")
+    }  # fmt: skip
+    alone = (runs["gpus"] == 1).to_numpy(bool)
+    for name in ("communication_s", "exposed_s", "waiting_s", "negotiation_s"):
+        real[name] = np.where(alone, 0.0, real[name])
+    step, computed = real["step_s"], real["input_s"] + real["compute_s"]
+    in_parts = np.abs(step - computed - real["communication_s"]) <= _SAME_STEPS * step
+    # every step was taken in parts: nothing overlapped the communication
+    shown = np.where(
+        np.isnan(real["exposed_s"]) & in_parts, real["communication_s"], real["exposed_s"]
+    )
+    waited = np.minimum(real["waiting_s"], shown)
+    negotiated = np.minimum(real["negotiation_s"], shown - waited)
+    fastest = _fastest(runs, real["compute_s"], alone)
+    sent = shown - waited - negotiated
+    latency = _latency_share(runs, network) * sent
+    found = {
+        "step_s": step,
+        "input_s": real["input_s"],
+        "compute_s": real["compute_s"],
+        "fastest_s": fastest,
+        "shown_s": shown,
+        "sent_s": sent,
+        "waited_s": waited + real["compute_s"] - fastest,
+        "negotiated_s": negotiated,
+        "latency_s": latency,
+        "bandwidth_s": sent - latency,
+        "rest_s": step - computed - shown,
+        "behind_s": real["waiting_s"] + real["compute_s"] - fastest,
+        "hidden_s": step - computed - real["waiting_s"],
+        "unknown_s": step - computed,
+    }
+    about = runs[["series", *ABOUT, "global_batch", "oversubscribed", "step_parts_why"]]
+    return about.assign(**found)
+
+
+def _fastest(runs: pd.DataFrame, compute: Floats, alone: npt.NDArray[np.bool_]) -> Floats:
+    """Computing of the fastest rank, where each run of the series has it; else the mean."""
+    if "compute_fastest_s" not in runs:
+        return compute
+    given = runs["compute_fastest_s"].astype("Float64").to_numpy(np.float64, na_value=np.nan)
+    given = np.where(alone, compute, given)
+    known = pd.Series(~np.isnan(given), index=runs.index).groupby(runs["series"]).transform("all")
+    return np.where(known.to_numpy(bool), given, compute)
+
+
+def _latency_share(runs: pd.DataFrame, network: Network | None) -> Floats:
+    """Of the time of a ring of the gradients, by the model; NaN where it says nothing."""
+    if network is None:
+        return np.full(len(runs), np.nan)
+    size = runs["model"].map(dict(network.gradient_bytes)).astype(float).to_numpy()
+    here = {hosts: set(str(hosts).split()) <= network.hosts for hosts in runs["hosts"].unique()}
+    ranks = runs["gpus"].to_numpy(np.float64)
+    messages, moved, _ = ring(ranks, size)  # type: ignore[arg-type]  # elementwise, run by run
+    first, second = messages * network.link.alpha, moved * network.link.beta
+    with np.errstate(invalid="ignore"):
+        share = np.where(ranks == 1, 0.0, first / (first + second))
+    return np.where(runs["hosts"].map(here).to_numpy(bool) & ~np.isnan(size), share, np.nan)

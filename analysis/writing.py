@@ -1,0 +1,133 @@
+"""How pages, texts, CSVs and JUnit files are written; all text in them is escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+from xml.etree import ElementTree as Xml
+
+import pandas as pd
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+from rich.console import Console
+
+from analysis.figures import Figure, inline
+
+TEMPLATES = Path(__file__).parent / "page" / "templates"
+#: Where no terminal says how wide it is (a log, a pipe): wide enough for the widest table.
+WIDTH = 160
+#: Markdown's own characters; an underscore inside a name is none in GitHub's flavour.
+_MARKDOWN = str.maketrans({sign: f"\\{sign}" for sign in "\\`*[]|"})
+
+
+class Result(NamedTuple):
+    """Why a case did not pass."""
+
+    tag: Literal["failure", "error", "skipped"]
+    kind: str
+    message: str
+    text: str = ""
+
+
+class Case(NamedTuple):
+    name: str
+    result: Result | None = None
+    seconds: float = 0.0
+
+
+class Suite(NamedTuple):
+    name: str
+    cases: Sequence[Case]
+    classname: str
+    package: str
+    began: datetime
+    seconds: float = 0.0
+
+
+def console() -> Console:
+    """A terminal, or lines of WIDTH characters."""
+    shown = Console()
+    return shown if shown.is_terminal else Console(width=WIDTH)
+
+
+def environment() -> Environment:
+    """Templates in which everything that a record says is escaped."""
+    made = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    made.filters["md"] = markdown
+    made.filters["inline_svg"] = _inline
+    made.filters["csv"] = _script_safe
+    return made
+
+
+def csv_text(table: pd.DataFrame) -> str:
+    """Comma separated with a heading; a null is an empty field."""
+    return table.to_csv(index=False, lineterminator="\n")
+
+
+def junit_text(suites: Sequence[Suite]) -> str:
+    """JUnit XML in Ant's form, the strictest that is published as a schema, which Jenkins takes,
+    too. Times are plain decimals; schemas allow no exponents."""
+    root = Xml.Element("testsuites")
+    for number, suite in enumerate(suites):
+        _add_suite(root, suite).set("id", str(number))
+    Xml.indent(root)
+    return Xml.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _add_suite(root: Xml.Element, suite: Suite) -> Xml.Element:
+    counts = {"failure": 0, "error": 0, "skipped": 0}
+    made = Xml.SubElement(root, "testsuite", name=_printable(suite.name), package=suite.package,
+                          hostname="localhost", tests=str(len(suite.cases)))  # fmt: skip
+    Xml.SubElement(made, "properties")
+    for one in suite.cases:
+        case = Xml.SubElement(made, "testcase", classname=_printable(suite.classname),
+                              name=_printable(one.name), time=f"{one.seconds:.3f}")  # fmt: skip
+        if one.result is not None:
+            counts[one.result.tag] += 1
+            told = Xml.SubElement(case, one.result.tag)
+            if one.result.message:
+                told.set("message", _printable(one.result.message))
+            if one.result.tag != "skipped":
+                told.set("type", one.result.kind)
+                told.text = _printable(one.result.text or one.result.message)
+    for stream in ("system-out", "system-err"):
+        Xml.SubElement(made, stream)
+    made.set("failures", str(counts["failure"]))
+    made.set("errors", str(counts["error"]))
+    made.set("skipped", str(counts["skipped"]))
+    made.set("time", f"{suite.seconds:.3f}")
+    made.set("timestamp", f"{suite.began.astimezone(UTC):%Y-%m-%dT%H:%M:%S}")
+    return made
+
+
+def _printable(text: str) -> str:
+    """What programs print may hold control characters, which XML does not."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text)
+
+
+def markdown(value: Any) -> Markup:
+    """Text as one line of Markdown, with no character in it that means something there or in
+    HTML."""
+    line = " ".join(str(value).split()).translate(_MARKDOWN)
+    # quotes mean nothing outside of a tag, and none is made here
+    return Markup(line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"))  # noqa: S704
+
+
+def _script_safe(table: pd.DataFrame) -> Markup:
+    """CSV inside a script element, which only "</" and "<!--" could leave."""
+    text = csv_text(table).replace("</", "<\\/").replace("<!--", "<\\!--")
+    return Markup(text)  # noqa: S704
+
+
+def _inline(figure: Figure) -> Markup:
+    # the SVG is our own drawing; matplotlib escapes the texts in it
+    return Markup(inline(figure.svg or "", figure.key, str(escape(figure.title))))  # noqa: S704

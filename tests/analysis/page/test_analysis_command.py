@@ -1,0 +1,205 @@
+"""The command line: exit codes, what is printed, and that a wrong request is no traceback."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from analysis.__main__ import app
+from analysis.page.report import build
+from analysis.records.cache import FILE as CACHE
+from analysis.records.load import load_frames
+from tests.analysis.builders import config, failed, record, write_sweep
+from tests.analysis.samples import good_sweep, mixed_sweep, rich_sweep
+from train.record.run import Classification, ClassScore
+
+
+def call(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def test_report_writes_and_names_its_files(tmp_path: Path) -> None:
+    folder = good_sweep(tmp_path / "s")
+    done = call("report", folder)
+    assert done.exit_code == 0, done.output
+    for name in (
+        "report.html",
+        "report.md",
+        "answers.json",
+        "junit.xml",
+        "runs.csv",
+        "scaling.csv",
+    ):
+        assert (folder / "report" / name).stat().st_size > 0
+    for name in ("report.html", "report.md", "answers.json"):
+        assert str(folder / "report" / name) in done.output
+    assert "8 of 8 planned cells usable" in done.output
+    assert "1  At 2 ranks, efficiency is 0.95" in done.output
+    assert "lamb ends higher than naive" in done.output
+
+
+def test_an_unchanged_report_is_left_and_a_changed_record_renews_it(tmp_path: Path) -> None:
+    folder = good_sweep(tmp_path / "s")
+    page = folder / "report" / "report.html"
+    assert call("report", folder, "--if-changed").exit_code == 0
+    first = page.stat().st_mtime_ns
+    assert "newer than all records" in call("report", folder, "--if-changed").output
+    assert page.stat().st_mtime_ns == first
+    touched = next(folder.glob("*/record.json"))
+    os.utime(touched, ns=(first + 1, first + 1))
+    assert call("report", folder, "--if-changed").exit_code == 0
+    assert page.stat().st_mtime_ns > first
+
+
+def test_an_unchanged_report_ends_as_it_did_before(tmp_path: Path) -> None:
+    folder = mixed_sweep(tmp_path / "s")
+    assert [call("report", folder, "--if-changed").exit_code for _ in range(3)] == [1, 1, 1]
+    nothing = write_sweep(tmp_path / "n", [failed(config())])
+    assert [call("report", nothing, "--if-changed").exit_code for _ in range(2)] == [3, 3]
+
+
+def test_a_record_that_is_gone_renews_the_report(tmp_path: Path) -> None:
+    folder = good_sweep(tmp_path / "s")
+    assert call("report", folder, "--if-changed").exit_code == 0
+    gone = next(folder.glob("*/record.json"))
+    gone.unlink()
+    done = call("report", folder, "--if-changed")
+    assert done.exit_code == 1 and "7 of 8 planned cells usable" in done.output
+    assert gone.parent.name in (folder / "report" / "cells_not_used.csv").read_text()
+
+
+def test_summary_prints_tables_and_writes_nothing(tmp_path: Path) -> None:
+    folder = mixed_sweep(tmp_path / "s")
+    done = call("summary", folder)
+    assert done.exit_code == 1, done.output
+    for text in ("validation accuracy", "efficiency", "baseline", "some runs diverged",
+                 "rejected", "300 images processed"):  # fmt: skip
+        assert text in done.output
+    assert not (folder / "report").exists()
+
+
+def test_summary_prints_every_table_but_a_long_one_of_classes(tmp_path: Path) -> None:
+    folder = rich_sweep(tmp_path / "s")
+    done = call("summary", folder)
+    assert done.exit_code == 0, done.output
+    for table in build(load_frames(folder), draw=False).tables.values():
+        assert not len(table.data) or f"\n{table.title}" in done.output, table.title
+    assert "dog" in done.output
+    scores = tuple(
+        ClassScore(name=f"c{i}", precision=0.5, recall=0.5, f1=0.5, support=50) for i in range(50)
+    )
+    many = Classification(epoch=3, classes=scores, confusion=((1,) * 50,) * 50)
+    long = call("summary", write_sweep(tmp_path / "many", [record(classification=many)]))
+    assert "rows; the report has them." in long.output
+    assert "c49" not in long.output
+
+
+def test_terminal_markup_in_a_record_is_text(tmp_path: Path) -> None:
+    bad = failed(config(seed=1), what="[bold red]not markup[/] [/nothing]")
+    done = call("summary", write_sweep(tmp_path / "s", [record(), bad]))
+    assert done.exit_code == 1
+    assert "[bold red]not markup[/] [/nothing]" in done.output
+
+
+@pytest.mark.parametrize("command", ["report", "summary"])
+def test_no_usable_record_is_three(tmp_path: Path, command: str) -> None:
+    done = call(command, write_sweep(tmp_path / "s", [failed(config())]))
+    assert done.exit_code == 3
+    assert "rank 1 died" in done.output
+    assert (tmp_path / "s" / "report" / "report.html").exists() == (command == "report")
+
+
+@pytest.mark.parametrize("command", ["report", "summary"])
+def test_no_sweep_is_two_and_no_traceback(tmp_path: Path, command: str) -> None:
+    done = call(command, tmp_path / "quick")
+    assert done.exit_code == 2
+    assert "make sweep SWEEP=quick" in done.stderr
+    assert isinstance(done.exception, SystemExit)
+
+
+def test_a_folder_that_cannot_be_written_is_two(tmp_path: Path) -> None:
+    folder = good_sweep(tmp_path / "s")
+    (folder / "report").write_text("a file where the folder should be")
+    done = call("report", folder)
+    assert done.exit_code == 2
+    assert "cannot write" in done.stderr
+
+
+def paced(folder: Path, rates: list[float], accuracy: float = 0.8) -> Path:
+    return write_sweep(folder, [
+        record(config(seed=seed), images_per_s=rate, accuracies=[0.1, 0.2, accuracy + seed / 500])
+        for seed, rate in enumerate(rates)
+    ])  # fmt: skip
+
+
+def test_compare_of_equal_measurements_is_zero(tmp_path: Path) -> None:
+    rates = [100.0, 101.0, 102.0]
+    done = call("compare", paced(tmp_path / "a", rates), paced(tmp_path / "b", rates))
+    assert done.exit_code == 0, done.output
+    assert "no change shown" in done.output
+
+
+@pytest.mark.parametrize(
+    ("rates", "accuracy", "said"),
+    [([60.0, 61.0, 62.0], 0.8, "slower"), ([100.0, 101.0, 102.0], 0.7, "less accurate")],
+)
+def test_compare_with_a_worse_one_is_one(
+    tmp_path: Path, rates: list[float], accuracy: float, said: str
+) -> None:
+    before = paced(tmp_path / "a", [100.0, 101.0, 102.0])
+    done = call("compare", before, paced(tmp_path / "b", rates, accuracy))
+    assert done.exit_code == 1, done.output
+    assert said in done.output
+    back = call("compare", tmp_path / "b", before)
+    assert back.exit_code == 0, "better is no regression"
+
+
+def test_compare_of_single_runs_is_three(tmp_path: Path) -> None:
+    done = call("compare", paced(tmp_path / "a", [100.0]), paced(tmp_path / "b", [50.0]))
+    assert done.exit_code == 3, done.output
+    assert "one run each" in done.output
+
+
+def test_compare_without_a_common_condition_is_three(tmp_path: Path) -> None:
+    other = write_sweep(tmp_path / "b", [record(config("lamb"))])
+    assert call("compare", paced(tmp_path / "a", [100.0, 101.0]), other).exit_code == 3
+
+
+def test_compare_with_no_sweep_is_two(tmp_path: Path) -> None:
+    done = call("compare", good_sweep(tmp_path / "a"), tmp_path / "none")
+    assert done.exit_code == 2 and "no such folder" in done.stderr
+
+
+def test_an_anonymous_report_is_made_anew_and_leaves_no_cache(tmp_path: Path) -> None:
+    folder = good_sweep(tmp_path / "s")
+    assert call("report", folder, "--if-changed").exit_code == 0
+    assert "node1" in (folder / "report" / "runs.csv").read_text()
+    (folder / CACHE).parent.mkdir()
+    (folder / CACHE).write_text("node1")
+    assert call("report", folder, "--if-changed", "--anonymous").exit_code == 0
+    assert "node1" not in (folder / "report" / "runs.csv").read_text()
+    assert not (folder / CACHE).exists()
+    assert "newer" in call("report", folder, "--if-changed", "--anonymous").output
+
+
+def test_what_notebooks_use_is_loaded_when_it_is_asked_for() -> None:
+    program = """
+import sys
+import analysis
+assert "pandas" not in sys.modules and "scipy" not in sys.modules
+from analysis import compare, load_runs, merge
+assert "pandas" in sys.modules
+assert all(callable(f) for f in (compare, load_runs, merge))
+try:
+    analysis.nothing
+except AttributeError as error:
+    assert "nothing" in str(error)
+else:
+    raise SystemExit("an attribute that is not there")
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[3])

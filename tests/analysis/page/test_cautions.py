@@ -1,0 +1,141 @@
+"""Doubts that records raise stand above everything else, on the page and on the terminal."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from analysis.__main__ import app
+from analysis.page.cautions import Caution
+from analysis.page.report import build
+from analysis.records.load import load_frames
+from tests.analysis.builders import config, failed, record, technique, write_sweep
+from train.config.run import RunConfig
+from train.config.schedule import Grow
+from train.record.run import RunRecord, Throughput, ThroughputSample
+
+SAME = "in 9 of 9 steps the ranks train on the same images"
+
+
+def cautions(folder: Path, *items: RunRecord) -> tuple[Caution, ...]:
+    return build(load_frames(write_sweep(folder / "s", items)), draw=False).cautions
+
+
+def test_alarms_come_first_and_name_the_runs_that_raise_them(tmp_path: Path) -> None:
+    items = [record(config(seed=s), alarms=(SAME,)) for s in range(2)]
+    items += [record(config(seed=2), alarms=("another",)), failed(config(seed=3))]
+    items.append(record(config(seed=4), world_changes={"oversubscribed": True}))
+    first, second, third = cautions(tmp_path, *items)
+    assert first.text == f"Alarm in {items[0].cell_id}, {items[1].cell_id}: {SAME}"
+    assert second.text == f"Alarm in {items[2].cell_id}: another"
+    assert first.is_alarm and second.is_alarm and not third.is_alarm
+    assert first.touches == second.touches == "all"
+
+
+def test_shared_cores_touch_the_times(tmp_path: Path) -> None:
+    (found,) = cautions(tmp_path, record(world_changes={"oversubscribed": True}))
+    assert "share cores" in found.text and found.touches == "times"
+
+
+def test_an_efficiency_above_one_is_doubted_only_where_its_interval_is(tmp_path: Path) -> None:
+    """More ranks that are better than ideal: not where two seeds differ by chance."""
+    items = [
+        record(config(gpus=gpus, seed=seed), images_per_s=rate * gpus + seed)
+        for gpus, rate in ((1, 100.0), (2, 125.0))
+        for seed in range(3)
+    ]
+    (found,) = cautions(tmp_path / "sure", *items)
+    assert "efficiency lies above 1 (naive at 2 ranks)" in found.text and found.touches == "times"
+    single = [record(config(gpus=1)), record(config(gpus=2), images_per_s=250.0)]
+    assert cautions(tmp_path / "single", *single) == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "touches"),
+    [
+        ({"provenance_changes": {"image_digest": "x"}}, "all"),
+        ({"provenance_changes": {"git_dirty": True}}, "all"),
+        ({"world_changes": {"device": "Other CPU"}}, "times"),
+        ({"world_changes": {"hostnames": ("node2",)}}, "times"),
+        ({"provenance_changes": {"cpu": "Other"}}, "times"),
+        ({"provenance_changes": {"git_commit": "b" * 40}}, "none"),
+    ],
+)
+def test_a_mixture_touches_what_it_may_change(
+    tmp_path: Path, changes: dict[str, Any], touches: str
+) -> None:
+    (found,) = cautions(tmp_path, record(), record(config(seed=1), **changes))
+    assert found.touches == touches
+
+
+def test_an_unplanned_record_is_named_and_touches_nothing(tmp_path: Path) -> None:
+    other = record(config(seed=9))
+    folder = write_sweep(tmp_path / "s", [record()], unplanned=[other])
+    (found,) = build(load_frames(folder), draw=False).cautions
+    assert found.text == (
+        f"Not used, since the present plan does not have them: the record of {other.cell_id}."
+    )
+    assert found.touches == "none"
+
+
+def test_many_runs_with_one_alarm_are_counted(tmp_path: Path) -> None:
+    (found,) = cautions(tmp_path, *(record(config(seed=s), alarms=(SAME,)) for s in range(6)))
+    assert found.text.startswith("Alarm in 6 runs (")
+    assert found.text.count("digits-cnn") == 4
+
+
+def test_skipped_steps_are_counted_over_the_runs_that_have_some(tmp_path: Path) -> None:
+    bad = record(config(seed=1), epoch_changes={"skipped_steps": 3})
+    (found,) = cautions(tmp_path, record(), bad)
+    assert found.text.startswith("9 of 60 steps made no update")
+    assert bad.cell_id in found.text and found.touches == "accuracy"
+
+
+def paced(run: RunConfig, seconds: list[float]) -> RunRecord:
+    """A run whose epochs took so long."""
+    made = record(run, epoch_changes=[{"train_s": s} for s in seconds])
+    rates = [(e.epoch, e.images / e.train_s) for e in made.epochs[1:]]
+    median = statistics.median(rate for _, rate in rates)
+    samples = tuple(ThroughputSample(epoch=n, images_per_s=rate) for n, rate in rates)
+    told = Throughput(images_per_s=median, samples=samples, left_out=(1,))
+    return made.model_copy(update={"throughput": told})
+
+
+def test_a_run_that_was_not_alone_on_its_machine_is_named(tmp_path: Path) -> None:
+    quiet = paced(config(epochs=5), [9.0, 2.0, 2.1, 2.0, 2.9])
+    held = paced(config(epochs=5, seed=1), [2.0, 2.0, 2.0, 8.0, 2.0])
+    (found,) = cautions(tmp_path, quiet, held)
+    assert found.text.startswith("Something else used the machine")
+    assert f"during {held.cell_id}: their slowest steady epoch took up to 4.0 times" in found.text
+    assert found.touches == "times"
+
+
+def test_epochs_of_less_than_a_second_are_uneven_by_themselves(tmp_path: Path) -> None:
+    assert cautions(tmp_path, paced(config(epochs=5), [0.9, 0.2, 0.2, 0.2, 1.1])) == ()
+
+
+def test_epochs_of_a_growing_batch_may_differ(tmp_path: Path) -> None:
+    grown = technique(batch_growth=Grow(milestones=(0.4,), factor=2))
+    run = config(epochs=5, technique=grown)
+    assert cautions(tmp_path, paced(run, [2.0, 2.0, 9.0, 9.0, 9.0])) == ()
+
+
+def test_a_sweep_without_a_doubt_has_no_notice(tmp_path: Path) -> None:
+    assert cautions(tmp_path, record()) == ()
+
+
+def test_alarms_stand_on_the_page_and_on_the_terminal(tmp_path: Path) -> None:
+    folder = write_sweep(tmp_path / "s", [record(alarms=(SAME,))])
+    for command in ("summary", "report"):
+        done = CliRunner().invoke(app, [command, str(folder)])
+        assert done.exit_code == 0, done.output
+        said = (done.output.index(text) for text in ("Alarm in", "What each condition reaches"))
+        assert sorted(said := list(said)) == said
+    page = (folder / "report" / "report.html").read_text()
+    assert '<li class="alarm">Alarm in' in page
+    assert page.index("Alarm in") < page.index("<table")
+    assert "> **Alarm in" in (folder / "report" / "report.md").read_text()

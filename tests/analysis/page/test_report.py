@@ -1,0 +1,103 @@
+"""What the report says about a whole sweep, and its exit code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from analysis.page.report import Report, build
+from analysis.records.load import load_frames
+from tests.analysis.builders import config, failed, record, write_sweep
+from tests.analysis.samples import good_sweep, mixed_sweep, rich_sweep
+
+
+def report_of(folder: Path) -> Report:
+    return build(load_frames(folder), draw=False)
+
+
+def test_all_good_is_zero(tmp_path: Path) -> None:
+    report = report_of(good_sweep(tmp_path / "s"))
+    assert report.exit_code == 0
+    assert report.cautions == report.problems == ()
+
+
+def test_something_missing_is_one_and_is_listed(tmp_path: Path) -> None:
+    report = report_of(mixed_sweep(tmp_path / "s"))
+    assert report.exit_code == 1
+    assert report.counts == (
+        "9 of 13 planned cells usable, 1 of them diverged, 1 missing, 1 failed, 1 rejected, "
+        "1 unreadable"
+    )
+    lacking = report.tables["cells_not_used"].data
+    assert lacking["kind"].tolist() == ["failed", "rejected", "unreadable", "missing"]
+    assert (lacking["what"] != "").all() and lacking["what"].notna().all()
+    (unplanned,) = report.frames.unplanned
+    assert any(unplanned in caution.text for caution in report.cautions)
+
+
+def test_a_diverged_cell_is_a_good_cell(tmp_path: Path) -> None:
+    items = [record(), record(config(seed=1), status="diverged")]
+    assert report_of(write_sweep(tmp_path / "s", items)).exit_code == 0
+
+
+@pytest.mark.parametrize("planned", [["a"], []])
+def test_nothing_usable_is_three(tmp_path: Path, planned: list[str]) -> None:
+    report = report_of(write_sweep(tmp_path / "s", [failed(config())], also_planned=planned))
+    assert report.exit_code == 3
+    assert "Nothing can be compared" in report.answers[0].text
+    assert [topic.key for topic in report.topics] == ["completeness"]
+
+
+def test_an_empty_plan_is_three(tmp_path: Path) -> None:
+    report = report_of(write_sweep(tmp_path / "s", [], techniques=()))
+    assert report.exit_code == 3
+    assert [answer.text for answer in report.answers] == [
+        "The plan has no cells: there is nothing to report."
+    ]
+
+
+def test_the_line_below_the_title_says_what_all_runs_share(tmp_path: Path) -> None:
+    assert report_of(good_sweep(tmp_path / "s")).context == (
+        "digits · 320 training images · cnn · 3 epochs · 1, 2 ranks · 1 node · Test CPU · "
+        "8 of 8 planned cells usable · 2025-03-01"
+    )
+
+
+def test_the_machine_and_the_commit_are_in_a_table(tmp_path: Path) -> None:
+    told = report_of(good_sweep(tmp_path / "s")).tables["provenance"].data
+    found = {row.what: (row.value, row.runs) for row in told.itertuples()}
+    assert found["machine"] == (
+        "Test CPU, 1 core per rank, 1 node, launcher horoscale, controller gloo, data plane gloo",
+        8,
+    )
+    assert found["git commit"] == ("a" * 40, 8)
+    assert found["uncommitted changes"] == ("no", 8)
+
+
+def test_a_technique_that_the_manifest_forgot_is_shown_last(tmp_path: Path) -> None:
+    folder = write_sweep(tmp_path / "s", [record(config("extra")), record()], techniques=["naive"])
+    table = report_of(folder).tables["convergence"].data
+    assert table["technique"].tolist() == ["naive", "extra"]
+
+
+def test_tables_that_only_some_sweeps_have(tmp_path: Path) -> None:
+    """In their order; one of two ranks and batches has others."""
+    report = report_of(rich_sweep(tmp_path / "s"))
+    assert report.exit_code == 0, report.problems
+    rich = [table.key for table in report.tables.values() if len(table.data)]
+    assert rich == [
+        "claims", "ranking", "pairs", "convergence", "scaling", "frameworks", "targets",
+        "noise_scale", "applied", "trust_ratios", "classification", "every_run", "provenance",
+    ]  # fmt: skip
+    plain = report_of(good_sweep(tmp_path / "plain"))
+    found = [table.key for table in plain.tables.values() if len(table.data)]
+    assert found == [
+        "claims", "ranking", "pairs", "convergence", "larger_batch", "scaling", "lost_efficiency",
+        "applied", "every_run", "provenance",
+    ]  # fmt: skip
+
+
+def test_a_topic_without_rows_is_not_there(tmp_path: Path) -> None:
+    keys = [topic.key for topic in report_of(good_sweep(tmp_path / "s")).topics]
+    assert keys == ["techniques", "convergence", "scaling", "training", "cells"]

@@ -1,0 +1,331 @@
+"""The files of a report: golden text, a page that loads nothing, CSVs that can be read back."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from analysis.page.answers import answers
+from analysis.page.report import Report, build
+from analysis.page.write import ANSWERS_VERSION, render, write_report
+from analysis.records.columns import RUNS
+from analysis.records.load import load_frames
+from analysis.table import types
+from analysis.writing import csv_text, environment, markdown
+from tests.analysis.builders import config, failed, record, write_sweep
+from tests.analysis.samples import good_records, good_sweep, mixed_sweep, rich_sweep
+
+GOLDEN = Path(__file__).parent / "golden" / "report.md"
+ADDRESSES = {"src", "href", "xlink:href", "srcset", "data", "action", "poster", "background"}
+
+
+class Page(HTMLParser):
+    """Collects what a browser would load, show and link."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def page_of(folder: Path) -> Page:
+    return Page(render(build(load_frames(folder)), "report.html.j2"))
+
+
+def nothing_usable(folder: Path) -> Path:
+    return write_sweep(folder, [failed(config())], also_planned=["b"])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return mixed_sweep(tmp_path_factory.mktemp("results") / "mixed")
+
+
+@pytest.fixture(scope="module")
+def report(folder: Path) -> Report:
+    return build(load_frames(folder))
+
+
+@pytest.fixture(scope="module")
+def written(report: Report, folder: Path) -> Path:
+    for path in write_report(report, folder):
+        assert path.is_file()
+    return folder / "report"
+
+
+@pytest.fixture(scope="module")
+def page(written: Path) -> Page:
+    return Page((written / "report.html").read_text())
+
+
+def test_golden_text(report: Report) -> None:
+    text = render(report, "report.md.j2")
+    if os.environ.get("UPDATE_GOLDEN"):
+        GOLDEN.write_text(text)
+    assert text == GOLDEN.read_text(), "wanted? then make golden, and read the difference"
+
+
+def test_the_page_loads_nothing(page: Page, written: Path) -> None:
+    for tag, attributes in page.tags:
+        assert tag not in {"link", "iframe", "img", "object", "embed", "base"}, tag
+        for name in ADDRESSES & set(attributes):
+            address = attributes[name] or ""
+            assert not re.match(r"(?i)[a-z]+:|//", address), f"<{tag} {name}={address}>"
+        assert tag != "script" or "src" not in attributes
+        assert not {name for name in attributes if name.startswith("on")}, f"handler in <{tag}>"
+    text = (written / "report.html").read_text()
+    assert "@import" not in text
+    assert not re.search(r"url\((?!#)", text), "only marks inside of the page"
+
+
+@pytest.mark.parametrize("make", [mixed_sweep, rich_sweep, good_sweep, nothing_usable])
+def test_links_of_the_page_lead_to_a_place_on_it(
+    tmp_path: Path, make: Callable[[Path], Path]
+) -> None:
+    report = build(load_frames(make(tmp_path / "s")), draw=False)
+    found = Page(render(report, "report.html.j2"))
+    ids = {attributes["id"] for _, attributes in found.tags if "id" in attributes}
+    links = [attributes["href"] or "" for tag, attributes in found.tags if tag == "a"]
+    assert len(links) >= 3
+    assert {link for link in links if link.removeprefix("#") not in ids} == set()
+
+
+def test_links_of_the_text_lead_to_files(written: Path) -> None:
+    links = re.findall(r"(?<!\\)\]\(([^)]+)\)", (written / "report.md").read_text())
+    assert len(links) >= 10
+    for link in links:
+        assert (written / link).is_file(), link
+
+
+def test_every_button_for_a_csv_has_its_numbers(page: Page) -> None:
+    ids = {attributes["id"] for _, attributes in page.tags if "id" in attributes}
+    wanted = [attributes["data-csv"] for _, attributes in page.tags if "data-csv" in attributes]
+    assert len(wanted) >= 10
+    assert {f"{name}-csv" for name in wanted} <= ids
+
+
+def test_ids_of_the_page_are_unique(page: Page) -> None:
+    ids = [a["id"] for _, a in page.tags if "id" in a]
+    assert len(ids) == len(set(ids))
+
+
+def test_tables_and_figures_scroll_in_their_own_box(page: Page, report: Report) -> None:
+    inside = 0
+    for (before, attributes), (tag, _) in zip(page.tags, page.tags[1:], strict=False):
+        if tag in {"table", "svg"}:
+            assert (before, attributes["class"]) == ("div", "scroll")
+            inside += 1
+    drawn = [figure for topic in report.topics for figure in topic.figures if figure.svg]
+    full = [table for table in report.tables.values() if len(table.data)]
+    assert inside == len(drawn) + len(full) > 10
+
+
+def test_what_a_record_says_is_text_on_the_page(page: Page) -> None:
+    shown = "".join(page.texts)
+    assert "<script>alert('x')</script>" in shown
+    assert "a <b>bold</b> end" in shown
+
+
+def test_a_hostile_title_and_names(tmp_path: Path) -> None:
+    bad = "</script><img src=x onerror=alert(1)><!--<script>"
+    items = [
+        record(world_changes={"device": bad}, provenance_changes={"git_commit": bad},
+               alarms=(bad,)),
+        failed(config(seed=1), what=bad, where=bad, what_to_do=bad, log_tail=(bad,)),
+    ]  # fmt: skip
+    report = build(load_frames(write_sweep(tmp_path / "s", items, title=bad)))
+    assert bad not in render(report, "report.md.j2")
+    text = render(report, "report.html.j2")
+    assert bad not in text and "<!--<script>" not in text
+    found = Page(text)
+    assert not [tag for tag, _ in found.tags if tag == "img"]
+    plain = sum(tag == "script" for tag, _ in page_of(good_sweep(tmp_path / "g")).tags)
+    assert sum(tag == "script" for tag, _ in found.tags) <= plain, "none of its own"
+    assert "".join(found.texts).count(bad) >= 3, "it is there as text"
+
+
+def test_a_hostile_name_in_a_figure(report: Report) -> None:
+    bad = "</text><script>alert(1)</script>"
+    data = report.topics[1].figures[0]
+    hostile = dataclasses.replace(data, title=bad + '"')
+    shown = environment().from_string("{{ figure | inline_svg }}").render(figure=hostile)
+    assert "<script>" not in shown and "&#34;" in shown.split(">")[0]
+
+
+def test_csv_inside_of_the_page_cannot_leave_its_script(tmp_path: Path) -> None:
+    table = pd.DataFrame({"what": ["</script><b>", "<!-- <script>"]})
+    shown = environment().from_string("{{ table | csv }}").render(table=table)
+    assert "</" not in shown and "<!--" not in shown
+    # as report.js undoes it
+    assert re.sub(r"<\\([/!])", r"<\1", shown) == csv_text(table)
+
+
+def test_markdown_has_no_signs_left() -> None:
+    hostile = "a|b `c` *d* [e](http://f) <g>\nnext &amp; \\"
+    assert markdown(hostile) == (
+        "a\\|b \\`c\\` \\*d\\* \\[e\\](http://f) &lt;g&gt; next &amp;amp; \\\\"
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["convergence", "scaling", "claims", "applied", "cells_not_used", "larger_batch"]
+)
+def test_tables_return_from_their_csv(report: Report, written: Path, name: str) -> None:
+    table = report.tables[name].data
+    again = pd.read_csv(
+        written / f"{name}.csv",
+        dtype=table.dtypes.to_dict(),
+        float_precision="round_trip",
+        keep_default_na=False,
+        na_values=[""],
+    )
+    # an empty text and a null are the same empty field
+    texts = table.select_dtypes("string").columns
+    expected = table.assign(**{column: table[column].replace("", pd.NA) for column in texts})
+    pd.testing.assert_frame_equal(again, expected, check_exact=True)
+    assert len(again) > 0
+
+
+def test_numbers_of_the_figures_return(report: Report, written: Path) -> None:
+    figures = [figure for topic in report.topics for figure in topic.figures]
+    assert len(figures) == 5
+    for figure in figures:
+        again = pd.read_csv(
+            written / "figures" / f"{figure.key}.csv",
+            dtype=figure.data.dtypes.to_dict(),
+            float_precision="round_trip",
+        )
+        texts = figure.data.select_dtypes("string")
+        expected = figure.data.assign(**{name: texts[name].replace("", pd.NA) for name in texts})
+        pd.testing.assert_frame_equal(again, expected, check_exact=True)
+
+
+def test_a_table_without_rows_keeps_its_heading() -> None:
+    text = csv_text(pd.DataFrame(columns=list(types(RUNS))))
+    assert pd.read_csv(io.StringIO(text)).columns.tolist() == list(types(RUNS))
+
+
+def test_a_report_without_a_record_is_written_and_says_why(tmp_path: Path) -> None:
+    folder = write_sweep(tmp_path / "s", [failed(config(), what="no node came up")])
+    report = build(load_frames(folder))
+    write_report(report, folder)
+    text = (folder / "report" / "report.md").read_text()
+    assert "Nothing can be compared" in text
+    assert "no node came up" in text
+    assert "no node came up" in (folder / "report" / "report.html").read_text()
+
+
+def test_a_figure_of_an_earlier_report_does_not_stay(tmp_path: Path) -> None:
+    folder = good_sweep(tmp_path / "s")
+    write_report(build(load_frames(folder)), folder)
+    drawing = folder / "report" / "figures" / "validation_accuracy.svg"
+    assert drawing.is_file()
+    for item in good_records():
+        (folder / item.cell_id / "record.json").unlink()
+    write_report(build(load_frames(folder)), folder)
+    assert not drawing.exists() and not (folder / "report" / "scaling.csv").exists()
+    assert "figures/validation_accuracy.svg" not in (folder / "report/report.md").read_text()
+
+
+def test_answers_for_programs_are_those_of_the_page(report: Report, written: Path) -> None:
+    told = json.loads((written / "answers.json").read_text())
+    assert told["schema_version"] == ANSWERS_VERSION
+    assert told["sweep"] == "mixed" and told["exit_code"] == 1
+    expected = answers(report.frames, report.tables)
+    assert told["answers"] == [answer.as_json() for answer in expected]
+    for answer in told["answers"]:
+        assert set(answer) == {"key", "question", "text", "evidence", "numbers"}
+        assert answer["text"] in (written / "report.md").read_text().replace("\\", "")
+    assert [caution["touches"] for caution in told["cautions"]] == ["none"]
+
+
+def test_the_same_folder_gives_the_same_bytes(tmp_path: Path) -> None:
+    found = []
+    for name in ("a", "b"):
+        folder = rich_sweep(tmp_path / name / "s")
+        write_report(build(load_frames(folder)), folder)
+        files = sorted(path for path in (folder / "report").rglob("*") if path.is_file())
+        found.append({path.relative_to(folder): path.read_bytes() for path in files})
+    assert found[0] == found[1]
+    assert len(found[0]) > 25
+
+
+def test_no_file_is_half_written(
+    report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full while a file is put in its place: the old page stays, whole."""
+    write_report(report, tmp_path)
+    before = (tmp_path / "report" / "report.html").read_bytes()
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    changed = dataclasses.replace(report, title="another")
+    with pytest.raises(OSError, match="No space"):
+        write_report(changed, tmp_path)
+    assert (tmp_path / "report" / "report.html").read_bytes() == before
+    files = {path.name for path in (tmp_path / "report").iterdir()}
+    assert not [name for name in files if "tmp" in name], files
+
+
+CHROMIUM = shutil.which("chromium")
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+@pytest.mark.parametrize("width", [1280, 400])
+def test_the_page_opens_in_a_browser_without_an_error(
+    written: Path, tmp_path: Path, width: int
+) -> None:
+    """A script at its start notes errors, and whether sorting and the CSV work. The profile is the
+    test's own: two browsers with one profile wait for each other."""
+    page = (written / "report.html").read_text()
+    probe = """<script>
+    const said = [];
+    addEventListener("error", event => said.push(event.message));
+    const saved = [];
+    HTMLAnchorElement.prototype.click = function () { saved.push(this.download); };
+    addEventListener("load", () => {
+      document.querySelector("#every_run th button").click();
+      const sorted = document.querySelector("#every_run th").getAttribute("aria-sort");
+      document.querySelector("button[data-csv]").click();
+      const wide = document.documentElement.scrollWidth > innerWidth;
+      document.title = JSON.stringify({ said, sorted, saved, wide });
+    });
+    </script>"""
+    probed = written / f"probed-{width}.html"
+    probed.write_text(page.replace("<body>", f"<body>{probe}"))
+    done = subprocess.run(
+        [str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom",
+         f"--user-data-dir={tmp_path}",
+         f"--window-size={width},900", "--virtual-time-budget=3000", probed.as_uri()],
+        capture_output=True, text=True, timeout=90, check=True,
+    )  # fmt: skip
+    probed.unlink()
+    found = re.search(r"<title>(.*?)</title>", done.stdout)
+    assert found is not None
+    told = json.loads(found[1])
+    assert told == {
+        "said": [],
+        "sorted": "descending",
+        "saved": ["figure-accuracy_by_batch.csv"],
+        "wide": False,
+    }

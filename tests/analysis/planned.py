@@ -1,0 +1,41 @@
+"""The frame of planned cells, for tests: of records, of cells that are lost, of unknown ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from analysis.records.frames import runs_frame
+from analysis.table import frame
+from analysis.topics.comparisons.arms import PLANNED, planned_from_runs
+from tests.analysis.builders import config, record
+from train.config.run import RunConfig
+from train.record.run import RunRecord
+
+
+def planned(
+    records: Sequence[RunRecord], *, lost: Sequence[RunConfig] = (), unknown: int = 0
+) -> pd.DataFrame:
+    """``lost``: cells without a usable record; ``unknown``: how many have no readable config."""
+    cells = planned_from_runs(runs_frame([*records, *map(record, lost)]))
+    cells.loc[len(records) :, "state"] = "missing"
+    gone = [{"cell_id": f"gone-{i}", "state": "unreadable", "known": False} for i in range(unknown)]
+    return frame([*cells.to_dict(orient="records"), *gone], PLANNED)
+
+
+def arm(name: str, accuracies: Sequence[float], diverged: int = 0, **changes) -> list[RunRecord]:
+    """Runs of two ranks, one per seed; the first ``diverged`` of them diverge."""
+    return [
+        record(
+            config(name, **{"gpus": 2, "seed": seed, **changes}),
+            accuracies=[0.1, 0.2, accuracy],
+            status="diverged" if seed < diverged else "completed",
+        )
+        for seed, accuracy in enumerate(accuracies)
+    ]
+
+
+def seeds(name: str, count: int, **changes) -> list[RunConfig]:
+    """Configs of as many seeds."""
+    return [config(name, **{"gpus": 2, "seed": seed, **changes}) for seed in range(count)]

@@ -1,0 +1,206 @@
+"""What the cache gives is what the records say now; in any doubt they are read anew."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.records import cache, load
+from analysis.records.columns import FRAMES
+from analysis.records.frames import Frames
+from tests.analysis.builders import config, failed
+from tests.analysis.many import many
+from tests.analysis.samples import mixed_sweep, rich_sweep
+
+FILE = Path("report", ".cache", "records.npz")
+
+
+def settle(folder: Path, cell: str = "*") -> None:
+    """As if its records were written an hour ago."""
+    for file in folder.glob(f"{cell}/record.json"):
+        stat = file.stat()
+        os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns - 3600 * 10**9))
+
+
+def assert_same(found: Frames, wanted: Frames) -> None:
+    for name in FRAMES:
+        pd.testing.assert_frame_equal(getattr(found, name), getattr(wanted, name), obj=name)
+    for name in ("folder", "name", "title", "techniques", "problems", "unplanned"):
+        assert getattr(found, name) == getattr(wanted, name)
+
+
+class Reading:
+    """Which records are read."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.cells: list[str] = []
+        read = load.read_cells
+
+        def watched(folder, cells):
+            self.cells = list(cells)
+            return read(folder, cells)
+
+        monkeypatch.setattr(load, "read_cells", watched)
+
+    def of(self, folder: Path) -> tuple[Frames, list[str]]:
+        """With the cache; beside it, the records that were read."""
+        self.cells = []
+        found, read = load.load_frames(folder), self.cells
+        assert_same(found, load.load_frames(folder, cache=False))
+        return found, read
+
+
+@pytest.fixture
+def reading(monkeypatch: pytest.MonkeyPatch) -> Iterator[Reading]:
+    monkeypatch.setattr(cache, "WORTH_IT", 1)
+    return Reading(monkeypatch)
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> Path:
+    folder = many(tmp_path / "s", 3, 2, epochs=3)
+    settle(folder)
+    return folder
+
+
+@pytest.mark.parametrize("made", [mixed_sweep, rich_sweep])
+def test_frames_come_out_of_the_cache_as_they_went_in(made, tmp_path, reading) -> None:
+    folder = made(tmp_path / "s")
+    settle(folder)
+    cold = load.load_frames(folder, cache=False)
+    for _ in range(2):
+        assert_same(load.load_frames(folder), cold)
+
+
+def test_only_what_changed_is_read_anew(sweep: Path, reading: Reading) -> None:
+    first, cells = reading.of(sweep)
+    assert cells == list(first.planned["cell_id"])
+    assert reading.of(sweep)[1] == []
+    changed = sweep / cells[3] / "record.json"
+    changed.write_text(changed.read_text().replace('"interface": "lo"', '"interface": "eth0"'))
+    settle(sweep, cells[3])
+    # whose inode is another, while size and time are not
+    other = sweep / cells[1] / "record.json"
+    stat, text = other.stat(), other.read_text()
+    other.rename(other.with_name("old"))
+    other.write_text(text)
+    os.utime(other, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    found = load.load_frames(sweep)
+    assert reading.cells == [cells[1], cells[3]]
+    assert found.runs["interface"][3] == "eth0"
+
+
+def test_a_cell_that_comes_or_goes(sweep: Path, reading: Reading) -> None:
+    _, cells = reading.of(sweep)
+    (sweep / cells[0] / "record.json").unlink()
+    found, read = reading.of(sweep)
+    assert read == [cells[0]] and found.problems[0].kind == "missing"
+    manifest = json.loads((sweep / "sweep.json").read_text())
+    manifest["cells"] = cells[:0:-1]
+    (sweep / "sweep.json").write_text(json.dumps(manifest))
+    found, read = reading.of(sweep)
+    assert read == [] and list(found.runs["cell_id"]) == cells[:0:-1]
+    assert found.unplanned == ()
+
+
+def test_a_record_that_was_just_written_is_not_kept(sweep: Path, reading: Reading) -> None:
+    """It may change again before the clock of its file system goes on."""
+    _, cells = reading.of(sweep)
+    file = sweep / cells[2] / "record.json"
+    file.write_text(file.read_text())
+    for _ in range(2):
+        assert reading.of(sweep)[1] == [cells[2]]
+
+
+def test_a_failed_cell_is_kept_and_an_unreadable_one_is_not(sweep: Path, reading: Reading) -> None:
+    _, cells = reading.of(sweep)
+    broken = sweep / cells[0] / "record.json"
+    broken.write_text("{")
+    gone = failed(config(seed=99), log_tail=("one", "two"))
+    (sweep / gone.cell_id).mkdir()
+    (sweep / gone.cell_id / "record.json").write_text(gone.model_dump_json())
+    manifest = json.loads((sweep / "sweep.json").read_text())
+    manifest["cells"].append(gone.cell_id)
+    (sweep / "sweep.json").write_text(json.dumps(manifest))
+    settle(sweep, cells[0])
+    settle(sweep, gone.cell_id)
+    load.load_frames(sweep)
+    found = load.load_frames(sweep)
+    assert reading.cells == [cells[0]]
+    assert [p.kind for p in found.problems] == ["unreadable", "failed"]
+    assert found.problems[1].log_tail == ("one", "two")
+
+
+def _rewritten(file: Path, name: str, values: bytes) -> None:
+    with zipfile.ZipFile(file) as archive:
+        parts = {entry: archive.read(entry) for entry in archive.namelist()}
+    with zipfile.ZipFile(file, "w") as archive:
+        for entry, data in (parts | {f"{name}.npy": values}).items():
+            archive.writestr(entry, data)
+
+
+def _saved(values: object) -> bytes:
+    out = io.BytesIO()
+    np.save(out, values)
+    return out.getvalue()
+
+
+EXPLODED: list[int] = []
+
+
+def _explode() -> None:
+    EXPLODED.append(1)
+
+
+class _Bomb:
+    def __reduce__(self):
+        return _explode, ()
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda file: file.write_bytes(file.read_bytes()[:1000]),
+        lambda file: file.write_bytes(b""),
+        lambda file: file.write_bytes(pickle.dumps(_Bomb())),
+        lambda file: _rewritten(file, "version", _saved(np.zeros(3, dtype=np.uint8))),
+        lambda file: _rewritten(file, "stamps", _saved(np.zeros((2, 3), dtype=np.int64))),
+        lambda file: _rewritten(file, "epochs.cell", _saved(np.full(18, 99))),
+        lambda file: _rewritten(file, "cells.technique", _saved(np.full(6, 99))),
+        lambda file: _rewritten(file, "epochs.train_s", _saved(np.zeros(3))),
+        lambda file: _rewritten(file, "epochs.train_s", _saved(np.array([_Bomb()] * 18))),
+        lambda file: file.chmod(0o666),
+    ],
+)
+def test_a_cache_in_doubt_is_not_used(spoil, sweep: Path, reading: Reading) -> None:
+    _, cells = reading.of(sweep)
+    spoil(sweep / FILE)
+    assert reading.of(sweep)[1] == cells
+    assert reading.of(sweep)[1] == []
+    assert not EXPLODED, "something in the file was executed"
+
+
+def test_the_cache_is_private_and_not_needed(sweep: Path, reading: Reading) -> None:
+    _, cells = reading.of(sweep)
+    assert (sweep / FILE).stat().st_mode & 0o777 == 0o600
+    assert (sweep / FILE).parent.stat().st_mode & 0o777 == 0o700
+    for file in (sweep / FILE).parent.iterdir():
+        assert file.name == FILE.name, "nothing is left under a temporary name"
+        file.unlink()
+    (sweep / FILE).parent.rmdir()
+    (sweep / FILE).parent.write_text("in its place")
+    assert reading.of(sweep)[1] == cells
+
+
+def test_without_cache_nothing_is_written(sweep: Path, reading: Reading) -> None:
+    load.load_frames(sweep, cache=False)
+    assert not (sweep / "report").exists()

@@ -1,0 +1,285 @@
+"""Rows carry what the records say, no more; names tell apart what must not be pooled."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pandas as pd
+import pytest
+
+from analysis.records.columns import FRAMES, as_markdown
+from analysis.records.frames import epochs_frame, in_order, runs_frame
+from analysis.records.load import load_frames
+from tests.analysis.builders import (
+    REASON,
+    START,
+    config,
+    rank_steps,
+    record,
+    spread,
+    technique,
+    write_sweep,
+)
+from tests.analysis.samples import CLASSES, NOISE, TRUST
+from train.config.run import Target
+from train.config.schedule import Grow
+from train.record.run import Attempt
+
+
+def row(item, **extra):
+    return runs_frame([item]).iloc[0].to_dict() | extra
+
+
+def test_a_run_is_one_row_with_sums_and_final_values() -> None:
+    found = row(record(config(gpus=2), accuracies=[0.9, 0.3, 0.6], wall_s=42.0))
+    assert found["steps"] == 30  # 320 images / (2 x 16) x 3 epochs
+    assert found["images"] == 960
+    assert found["train_s"] == pytest.approx(3 * 320 / 100)  # 3 epochs at 100 images/s
+    assert found["eval_s"] == 1.5
+    assert found["end_to_end_s"] == 42.0
+    assert found["validation_accuracy"] == 0.6, "the final epoch, not the best"
+    assert found["train_loss"] == 2.0 / 3
+    assert found["chance"] == 0.1
+    assert found["hosts"] == "node1"
+
+
+def test_a_diverged_run_scores_chance_and_keeps_what_it_had() -> None:
+    found = row(record(status="diverged", accuracies=[0.3, 0.2]))
+    assert found["validation_accuracy"] == 0.2
+
+
+def test_a_null_is_na_with_the_reason_of_the_record() -> None:
+    found = row(record(accuracies=[None] * 3, images_per_s=None, steps=None))
+    for name in ("validation_accuracy", "images_per_s", "communication_share"):
+        assert pd.isna(found[name]), name
+    for name in ("validation_accuracy_why", "images_per_s_why", "step_shares_why"):
+        assert found[name] == REASON
+
+
+def test_random_labels_have_no_accuracy_whatever_a_record_says() -> None:
+    items = [record(config(dataset="synthetic")),
+             record(config(dataset="synthetic", seed=1), status="diverged")]  # fmt: skip
+    runs = runs_frame(items)
+    for name in ("train_accuracy", "validation_accuracy"):
+        assert runs[name].isna().all(), name
+    assert "random labels" in runs["validation_accuracy_why"][1]
+    assert epochs_frame(items, runs)["validation_accuracy"].isna().all()
+
+
+def test_shares_of_a_step_are_over_all_ranks() -> None:
+    steps = (rank_steps(0, 1.0, 0.1, 0.4), rank_steps(1, 1.0, 0.3, 0.0))
+    found = row(record(config(gpus=2), steps=steps))
+    assert found["communication_share"] == 0.2
+    assert found["input_share"] == 0.2
+
+
+def test_a_sampled_step_waits_for_what_nothing_overlaps() -> None:
+    sampled = rank_steps(0, 1.0, 0.1, 0.4).model_copy(update={"sampled": 3, "exposed_s": 0.25})
+    assert row(record(config(gpus=1), steps=(sampled,)))["communication_share"] == 0.25
+
+
+def test_waiting_that_was_too_short_to_be_seen_is_no_share() -> None:
+    sampled = rank_steps(0, 1.0, 0.1, 0.4).model_copy(update={"sampled": 3})
+    found = row(record(config(gpus=1), steps=(sampled,), missing={"steps.exposed_s": "too short"}))
+    assert found["communication_share"] is None and found["step_shares_why"] == "too short"
+    assert found["input_share"] == 0.1
+
+
+def test_one_name_with_two_settings_is_two_labels() -> None:
+    runs = runs_frame(
+        [
+            record(config(technique=technique("naive", base_lr=0.1))),
+            record(config(technique=technique("naive", base_lr=0.2))),
+            record(config("lamb")),
+        ]
+    )
+    assert runs["technique_label"].tolist() == [
+        "naive (base_lr=0.1)",
+        "naive (base_lr=0.2)",
+        "lamb",
+    ]
+
+
+def test_context_names_only_what_varies() -> None:
+    alike = runs_frame([record(config(seed=s)) for s in (0, 1)])
+    assert alike["context"].tolist() == ["", ""]
+    mixed = runs_frame([record(config(epochs=e)) for e in (3, 4)])
+    assert mixed["context"].tolist() == ["3 epochs", "4 epochs"]
+
+
+def test_context_tells_frameworks_accumulation_and_targets_apart() -> None:
+    goal = Target(train_accuracy=0.75, validation_accuracy=0.25, held_for=1, within_s=240)
+    changes = [{}, {"framework": "mirrored"}, {"accumulation": 2}, {"target": goal}]
+    found = runs_frame([record(config(**change), target=None) for change in changes])
+    assert found["context"].tolist() == [
+        "horovod",
+        "mirrored",
+        "horovod",  # its batch tells it
+        "horovod, target train 0.75 and validation 0.25 within 240 s",
+    ]
+
+
+def test_only_the_seed_is_pooled() -> None:
+    alike = runs_frame([record(config(seed=s)) for s in (0, 1)])
+    assert alike["condition"].nunique() == 1
+    changes = [
+        {"gpus": 2}, {"epochs": 4}, {"data_fraction": 0.5}, {"batch_per_rank": 8},
+        {"partition": "whole"}, {"technique": technique("naive", base_lr=1)},
+        {"framework": "mirrored"}, {"accumulation": 2}, {"target": Target(train_accuracy=0.5)},
+    ]  # fmt: skip
+    for change in changes:
+        mixed = runs_frame([record(config()), record(config(seed=1, **change))])
+        assert mixed["condition"].nunique() == 2, change
+
+
+def test_epochs_are_one_row_each() -> None:
+    items = [record(config(), accuracies=[0.1, 0.2, 0.3])]
+    found = epochs_frame(items, runs_frame(items))
+    assert found["epoch"].tolist() == [1, 2, 3]
+    assert found["validation_accuracy"].tolist() == [0.1, 0.2, 0.3]
+    assert found["cell_id"].unique().tolist() == [items[0].cell_id]
+
+
+def test_an_epoch_has_its_own_batch_beside_that_of_the_run() -> None:
+    grows = technique("naive", batch_growth=Grow(milestones=(0.5,), factor=2, largest=160))
+    changes = [{"accumulation": a, "skipped_steps": a} for a in (1, 2, 2)]
+    items = [record(config(technique=grows), epoch_changes=changes)]
+    runs = runs_frame(items)
+    found = epochs_frame(items, runs)
+    assert found["global_batch"].tolist() == [16, 16, 16]
+    assert found["epoch_batch"].tolist() == [16, 32, 32]
+    assert found["skipped_steps"].tolist() == [1, 2, 2]
+    assert found["trust_median"].isna().all()
+    assert (runs["global_batch"][0], runs["global_batch_last"][0]) == (16, 32)
+
+
+def test_no_record_gives_empty_frames_with_all_columns() -> None:
+    runs = runs_frame([])
+    assert len(runs) == 0
+    assert "validation_accuracy" in runs
+    assert len(epochs_frame([], runs)) == 0
+
+
+def test_order_is_that_of_the_manifest_then_ranks() -> None:
+    rows = [{"technique": t, "gpus": g} for t, g in
+            (("z", 1), ("a", 4), ("a", 2), ("unknown", 1))]  # fmt: skip
+    table = pd.DataFrame(rows).astype({"technique": "string", "gpus": "Int64"})
+    ordered = in_order(table, ["z", "a"])
+    assert list(zip(ordered["technique"], ordered["gpus"], strict=True)) == [
+        ("z", 1), ("a", 2), ("a", 4), ("unknown", 1),
+    ]  # fmt: skip
+
+
+def test_contexts_are_ordered_by_their_numbers() -> None:
+    contexts = ["accumulation 16", "", "accumulation 4", "accumulation 4, 0.25 of the data",
+                "accumulation 4, 0.5 of the data", "accumulation 4, 0.1 of the data"]  # fmt: skip
+    table = pd.DataFrame({"technique": "z", "context": contexts}, dtype="string")
+    assert list(in_order(table, ["z"])["context"]) == [contexts[i] for i in (1, 2, 5, 3, 4, 0)]
+
+
+def test_accumulation_is_named_where_ranks_and_batch_leave_a_choice() -> None:
+    ways = ({"batch_per_rank": 32}, {"batch_per_rank": 16, "accumulation": 2})
+    found = runs_frame([record(config(gpus=2, **way)) for way in ways])
+    assert found["context"].tolist() == ["", "accumulation 2"]
+
+
+def test_columns_are_named_once_and_described() -> None:
+    for name, columns in FRAMES.items():
+        names = [column.name for column in columns]
+        assert len(set(names)) == len(names), name
+        assert all(column.description for column in columns), name
+        assert as_markdown(columns).count("\n") == 2 + len(names)
+
+
+def sampled(rank: int, **changes):
+    parts = {"update_s": spread(0.05), "sampled": 9, "exposed_s": 0.1 * (rank + 1),
+             "waiting_s": spread(0.02), "negotiation_s": spread(0.001)}  # fmt: skip
+    return rank_steps(rank, 1.0 + rank, 0.1, 0.4).model_copy(update={**parts, **changes})
+
+
+def test_parts_of_a_step_are_means_over_ranks() -> None:
+    found = row(record(config(gpus=2), steps=(sampled(0), sampled(1))))
+    assert (found["step_s"], found["input_s"], found["compute_s"]) == (1.5, 0.1, 1.0)
+    assert found["exposed_s"] == pytest.approx(0.15)
+    assert (found["update_s"], found["waiting_s"], found["negotiation_s"]) == (0.05, 0.02, 0.001)
+    assert pd.isna(found["step_parts_why"])
+
+
+def test_parts_that_a_record_does_not_have_are_null_with_the_reason() -> None:
+    short = sampled(1, exposed_s=None)
+    found = row(record(steps=(sampled(0), short), missing={"steps.exposed_s": "too short"}))
+    assert pd.isna(found["exposed_s"]) and found["waiting_s"] == 0.02
+    assert found["step_parts_why"] == "too short"
+    older = row(record(steps=(rank_steps(0),)))
+    assert older["step_s"] == 1.0 and pd.isna(older["update_s"])
+    assert older["exposed_s"] == 0.2, "nothing overlapped it"
+    assert older["step_parts_why"] == "older records do not have all parts"
+    none = row(record(steps=None, missing={"steps": "one step"}))
+    assert pd.isna(none["step_s"]) and none["step_parts_why"] == "one step"
+
+
+def test_gaps_between_attempts_are_told_from_attempts() -> None:
+    ends = [(0, 10), (25, 40), (40, 50)]
+    attempts = tuple(
+        Attempt(number=n, resumed_from_epoch=0, status="completed",
+                started_at=START + timedelta(seconds=a), ended_at=START + timedelta(seconds=b))
+        for n, (a, b) in enumerate(ends, start=1)
+    )  # fmt: skip
+    found = row(record(attempts=attempts))
+    assert (found["end_to_end_s"], found["gap_s"], found["wall_s"]) == (35.0, 15.0, 50.0)
+
+
+def test_a_workload_is_data_model_and_epochs_but_not_the_library() -> None:
+    changes = ({}, {"epochs": 4}, {"data_fraction": 0.5}, {"framework": "mirrored"}, {"gpus": 2})
+    runs = runs_frame([record(config(**change)) for change in changes])
+    first, epochs, data, library, ranks = runs["workload"]
+    assert len({first, epochs, data}) == 3 and first == library == ranks
+
+
+def test_noise_and_trust_stand_at_their_own_epochs() -> None:
+    changes = [{}, {"noise": NOISE}, {"trust": TRUST}]
+    items = [record(config("lars", seed=s), epoch_changes=changes) for s in (0, 1)]
+    found = epochs_frame(items, runs_frame(items))
+    assert found["noise_b_simple"].notna().tolist() == [False, True, False] * 2
+    assert found["noise_censored"].dropna().tolist() == [False, False]
+    assert found["trust_median"].tolist() == [pd.NA, pd.NA, 0.02] * 2
+    assert found["trust_clipped_share"].isna().all(), "SGD clips nothing"
+    assert found["steady"].tolist() == [False, True, True] * 2
+
+
+def test_matrices_are_summed_over_the_completed_runs_of_a_condition(tmp_path) -> None:
+    other = CLASSES.model_copy(update={"confusion": ((200, 0), (0, 160))})
+    items = [
+        record(config(), classification=CLASSES),
+        record(config(gpus=2), classification=CLASSES),
+        record(config(seed=1), classification=other),
+        record(config(seed=2)),
+        record(config(seed=3), status="diverged", classification=other),
+    ]
+    found = load_frames(write_sweep(tmp_path / "s", items)).confusion
+    assert found["n"].tolist() == [2] * 4 + [1] * 4
+    assert found["images"].tolist() == [360, 40, 16, 304, 160, 40, 16, 144]
+    assert found["share"][:4].tolist() == [0.9, 0.1, 0.05, 0.95]
+    assert found["true"][:4].tolist() == ["cat", "cat", "dog", "dog"]
+    assert found["predicted"][:4].tolist() == ["cat", "dog", "cat", "dog"]
+
+
+def test_matrices_of_other_classes_are_not_added_up(tmp_path) -> None:
+    names = ("cat", "fish")
+    renamed = tuple(score.model_copy(update={"name": name})
+                    for score, name in zip(CLASSES.classes, names, strict=True))  # fmt: skip
+    none = renamed[1].model_copy(update={"support": 0, "recall": None, "f1": None})
+    other = CLASSES.model_copy(
+        update={"classes": (renamed[0], none), "confusion": ((200, 0), (0, 0))}
+    )
+    items = [
+        record(config(), classification=CLASSES),
+        record(config(seed=1), classification=other,
+               missing={"classification.classes.recall": "no image"}),
+    ]  # fmt: skip
+    frames = load_frames(write_sweep(tmp_path / "s", items))
+    found = frames.confusion
+    assert found["n"].tolist() == [1] * 8
+    assert found["true"].tolist() == ["cat", "cat", "dog", "dog", "cat", "cat", "fish", "fish"]
+    assert found["share"].isna().tolist() == [False] * 6 + [True, True], "fish has no image"
+    assert frames.classes["recall_why"].tolist() == [pd.NA, pd.NA, pd.NA, "no image"]

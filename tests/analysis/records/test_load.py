@@ -1,0 +1,205 @@
+"""Every planned cell is either used or listed with its reason; nothing else is used."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from analysis.records import read
+from analysis.records.columns import FRAMES
+from analysis.records.frames import epochs_frame, runs_frame
+from analysis.records.load import SweepError, load_frames, load_sweep
+from analysis.table import types
+from tests.analysis.builders import config, failed, record, technique, write_sweep
+from tests.analysis.samples import mixed_sweep, rich_sweep
+
+GOOD, OTHER = record(config()), record(config(seed=1))
+
+
+def reason(folder: Path) -> tuple[str, str]:
+    (problem,) = load_sweep(folder).problems
+    return problem.kind, problem.reason
+
+
+def test_usable_records_in_the_order_of_the_plan(tmp_path: Path) -> None:
+    sweep = load_sweep(write_sweep(tmp_path / "s", [OTHER, GOOD]))
+    assert [item.cell_id for item in sweep.records] == [OTHER.cell_id, GOOD.cell_id]
+    assert (sweep.problems, sweep.unplanned) == ((), ())
+    assert sweep.records[1] == GOOD
+
+
+def test_a_cell_named_twice_counts_once(tmp_path: Path) -> None:
+    folder = write_sweep(tmp_path / "s", [GOOD], also_planned=[GOOD.cell_id])
+    assert len(load_sweep(folder).records) == 1
+
+
+def test_a_truncated_record_is_unreadable(tmp_path: Path) -> None:
+    folder = write_sweep(tmp_path / "s", [GOOD])
+    path = folder / GOOD.cell_id / "record.json"
+    path.write_text(path.read_text()[:500])
+    kind, why = reason(folder)
+    assert kind == "unreadable"
+    assert why.startswith("not JSON (truncated?)")
+    assert str(tmp_path) not in why
+
+
+def test_a_record_of_another_schema_is_unreadable(tmp_path: Path) -> None:
+    folder = write_sweep(tmp_path / "s", [GOOD])
+    path = folder / GOOD.cell_id / "record.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"schema_version": 0}))
+    assert reason(folder) == ("unreadable", "schema_version 0 found, 1 expected")
+
+
+def test_a_record_that_the_contract_refuses_is_unreadable(tmp_path: Path) -> None:
+    folder = write_sweep(tmp_path / "s", [GOOD])
+    path = folder / GOOD.cell_id / "record.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"status": "fine"}))
+    kind, why = reason(folder)
+    assert kind == "unreadable"
+    assert "status" in why
+
+
+def test_images_that_do_not_add_up_are_rejected(tmp_path: Path) -> None:
+    bad = record(config(), epoch_changes={"images": 300})
+    kind, why = reason(write_sweep(tmp_path / "s", [bad]))
+    assert kind == "rejected"
+    assert "300 images processed, yet 20 steps x global batch 16 = 320" in why
+
+
+@pytest.mark.parametrize("status", ["failed", "timeout", "preempted", "cancelled", "lost"])
+def test_an_unfinished_cell_is_listed_with_its_error(tmp_path: Path, status: str) -> None:
+    bad = failed(config(), status, what="rank 1 died", rank=1, log_tail=("bye",))
+    (problem,) = load_sweep(write_sweep(tmp_path / "s", [bad])).problems
+    assert (problem.kind, problem.status, problem.rank) == ("failed", status, 1)
+    assert (problem.reason, problem.where, problem.what_to_do) == (
+        "rank 1 died", "epoch 2", "see logs/",
+    )  # fmt: skip
+    assert problem.log_tail == ("bye",)
+
+
+def test_a_missing_cell_and_how_far_it_came(tmp_path: Path) -> None:
+    folder = write_sweep(tmp_path / "s", [], also_planned=["a", "b", "c"])
+    (folder / "b").mkdir()
+    (folder / "c").mkdir()
+    (folder / "c" / "epochs.jsonl").write_text("{}\n{}\n")
+    problems = load_sweep(folder).problems
+    assert [problem.kind for problem in problems] == ["missing"] * 3
+    never, waiting, running = (problem.reason for problem in problems)
+    assert "no folder" in never
+    assert "queue" in waiting
+    assert "2 finished epochs" in running
+
+
+def test_a_record_outside_of_the_plan_is_counted_and_not_used(tmp_path: Path) -> None:
+    sweep = load_sweep(write_sweep(tmp_path / "s", [GOOD], unplanned=[OTHER]))
+    assert sweep.unplanned == (OTHER.cell_id,)
+    assert [item.cell_id for item in sweep.records] == [GOOD.cell_id]
+
+
+@pytest.mark.parametrize("manifest", [None, "", "{", '{"name": "s"}', b"\xff\xfe"])
+def test_no_sweep_says_what_to_do(tmp_path: Path, manifest: str | bytes | None) -> None:
+    folder = tmp_path / "mysweep"
+    folder.mkdir()
+    if manifest is not None:
+        data = manifest if isinstance(manifest, bytes) else manifest.encode()
+        (folder / "sweep.json").write_bytes(data)
+    with pytest.raises(SweepError) as caught:
+        load_sweep(folder)
+    text = str(caught.value)
+    assert str(folder) in text
+    assert "sweep.json" in text
+    assert "make sweep SWEEP=mysweep" in text
+
+
+def test_no_folder_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(SweepError, match=r"no such folder.*make sweep SWEEP=gone"):
+        load_sweep(tmp_path / "gone")
+
+
+@pytest.mark.parametrize("made", [mixed_sweep, rich_sweep])
+def test_frames_hold_the_runs_problems_and_epochs_of_the_records(made, tmp_path: Path) -> None:
+    folder = made(tmp_path / "s")
+    sweep, frames = load_sweep(folder), load_frames(folder)
+    assert frames.problems == sweep.problems and frames.unplanned == sweep.unplanned
+    # labels are over the planned cells, too
+    rest = ["technique_label", "context"]
+    runs = runs_frame(sweep.records)
+    pd.testing.assert_frame_equal(frames.runs.drop(columns=rest), runs.drop(columns=rest))
+    epochs = epochs_frame(sweep.records, runs)
+    pd.testing.assert_frame_equal(frames.epochs.drop(columns=rest), epochs.drop(columns=rest))
+
+
+@pytest.mark.parametrize("planned", [0, 2])
+def test_frames_without_a_usable_run_have_all_columns(tmp_path: Path, planned: int) -> None:
+    items = [failed(config(seed=seed)) for seed in range(planned)]
+    frames = load_frames(write_sweep(tmp_path / "s", items))
+    assert len(frames.planned) == len(frames.problems) == planned
+    for name, columns in FRAMES.items():
+        found = getattr(frames, name)
+        assert found.dtypes.astype(str).to_dict() == types(columns), name
+        assert name == "planned" or not len(found)
+
+
+def test_every_planned_cell_has_a_state_and_the_config_that_can_be_known(tmp_path: Path) -> None:
+    cells = {
+        "usable": record(config("lamb")),
+        "failed": failed(config(gpus=2)),
+        "rejected": record(config(seed=1), epoch_changes={"images": 1}),
+        "unreadable": record(config(seed=2)),
+        "missing": record(config("lars", seed=3)),
+    }
+    folder = write_sweep(tmp_path / "s", cells.values(), also_planned=["never-started"])
+    (folder / cells["unreadable"].cell_id / "record.json").write_text("{")
+    (folder / cells["missing"].cell_id / "record.json").unlink()
+    (folder / cells["failed"].cell_id / "config.json").unlink()
+    planned = load_frames(folder).planned.set_index("cell_id")
+    assert planned["state"].tolist() == [*cells, "missing"]
+    assert planned["known"].tolist() == [True] * 5 + [False]
+    assert planned["technique"][:5].tolist() == ["lamb", "naive", "naive", "naive", "lars"]
+    assert planned["gpus"][:5].tolist() == [1, 2, 1, 1, 1]
+    assert planned.loc["never-started"].drop(["state", "known"]).isna().all()
+    runs = load_frames(folder).runs.set_index("cell_id")
+    same = [name for name in planned if name in runs]
+    pd.testing.assert_frame_equal(runs[same], planned.loc[runs.index, same])
+
+
+def test_a_config_of_another_cell_says_nothing(tmp_path: Path) -> None:
+    folder = write_sweep(tmp_path / "s", [GOOD], also_planned=["other", "huge"])
+    for cell, of in (("other", OTHER.config), ("huge", config(batch_per_rank=10**30))):
+        (folder / cell).mkdir()
+        (folder / cell / "config.json").write_text(of.model_dump_json())
+    huge = config(batch_per_rank=10**30)
+    (folder / "huge").rename(folder / huge.cell_id())
+    manifest = json.loads((folder / "sweep.json").read_text())
+    manifest["cells"][2] = huge.cell_id()
+    (folder / "sweep.json").write_text(json.dumps(manifest))
+    assert load_frames(folder).planned["known"].tolist() == [True, False, False]
+
+
+def test_labels_tell_apart_what_is_planned_not_only_what_came_back(tmp_path: Path) -> None:
+    other = config(technique=technique("naive", base_lr=0.2), seed=1)
+    frames = load_frames(write_sweep(tmp_path / "s", [GOOD, failed(other)]))
+    assert frames.runs["technique_label"].tolist() == ["naive (base_lr=0.1)"]
+    assert frames.planned["technique_label"].tolist() == [
+        "naive (base_lr=0.1)", "naive (base_lr=0.2)"
+    ]  # fmt: skip
+
+
+def test_several_processes_find_what_one_does(tmp_path: Path, monkeypatch) -> None:
+    folder = mixed_sweep(tmp_path / "s")
+    alone = load_frames(folder)
+    monkeypatch.setattr(read, "_FEW", 1)
+    monkeypatch.setattr(read, "_CHUNK", 2)
+    monkeypatch.setattr(read.os, "sched_getaffinity", lambda pid: {0, 1})
+    together = load_frames(folder)
+    for name in FRAMES:
+        pd.testing.assert_frame_equal(getattr(together, name), getattr(alone, name))
+    assert together.problems == alone.problems
+
+
+def test_no_folder_is_no_frames(tmp_path: Path) -> None:
+    with pytest.raises(SweepError, match=r"no such folder.*make sweep SWEEP=gone"):
+        load_frames(tmp_path / "gone")

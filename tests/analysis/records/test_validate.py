@@ -1,0 +1,302 @@
+"""Each doubt about a record rejects it, with the reason in words; a good one passes."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from analysis.records.validate import reason_for, rejections
+from tests.analysis.builders import START, config, failed, rank_steps, record, technique
+from tests.analysis.samples import CLASSES, NOISE
+from train.config.schedule import Grow
+from train.record.run import Attempt, LinkTraffic, RunRecord
+
+TWO = config(gpus=2)
+
+
+def wrong(**changes: object) -> RunRecord:
+    return record(TWO, **changes)
+
+
+def test_a_good_record_passes() -> None:
+    good = record(TWO)
+    assert rejections(good, good.cell_id) == ()
+
+
+def test_a_diverged_record_may_be_short_and_without_loss() -> None:
+    early = record(
+        TWO, status="diverged", accuracies=[None], epoch_changes={"train_loss": None, "steps": 1,
+        "images": 32}, images_per_s=None,
+    )  # fmt: skip
+    assert rejections(early, early.cell_id) == ()
+
+
+def test_an_epoch_that_half_precision_skipped_whole_has_no_loss() -> None:
+    """The last epoch has one in any case: without it the run has diverged."""
+    good = record(TWO)
+    over = {"train_loss": None, "skipped_steps": 10}
+    reasons = good.missing | {"epochs.train_loss": "not a finite number in that epoch"}
+    for position, fine in ((0, True), (1, True), (2, False)):
+        epochs = list(good.epochs)
+        epochs[position] = epochs[position].model_copy(update=over)
+        found = good.model_copy(update={"epochs": tuple(epochs), "missing": reasons})
+        assert (rejections(found, found.cell_id) == ()) is fine, position
+
+
+@pytest.mark.parametrize(
+    ("bad", "finding"),
+    [
+        (wrong(epoch_changes={"images": 319}), "319 images processed, yet 10 steps x global"),
+        (
+            wrong(epoch_changes={"global_batch": 16, "images": 160}),
+            "global batch 16 of 1 batches per rank, the config asks for 32 of 1 (and in 2 more",
+        ),
+        (
+            wrong(epoch_changes={"steps": 9, "images": 288}),
+            "9 steps of 32 images, the config asks for 10 on 320 training images",
+        ),
+        (wrong(epoch_changes={"validation_images": 300}), "300 of 360 held-out images"),
+        (
+            wrong(epoch_changes={"train_loss": None}),
+            "epoch 1: training loss is null (left out by the test) (and in 2 more",
+        ),
+        (wrong(epoch_changes={"epoch": 2}), "epochs are [2, 2, 2]"),
+        (wrong(accuracies=[0.4, 0.5]), "2 of 3 epochs"),
+        (wrong(world_changes={"size": 1}), "1 ranks met, the config asks for 2"),
+        (wrong(accuracies=[0.4] * 4), "4 of 3 epochs"),
+        (
+            wrong(epoch_changes={"accumulation": 2}),
+            "global batch 64 of 2 batches per rank, the config asks for 32 of 1",
+        ),
+        (wrong(epoch_changes={"skipped_steps": 11}), "11 of 10 steps skipped"),
+        (wrong(weights_sha256=None), "equal weights (left out by the test)"),
+        (wrong(world=None), "world is null"),
+        (wrong(data=None), "data is null"),
+        (wrong(wall_s=-1.0), "ended before it started"),
+    ],
+)
+def test_a_doubt_rejects(bad: RunRecord, finding: str) -> None:
+    assert any(finding in reason for reason in rejections(bad, bad.cell_id))
+
+
+def test_a_record_in_the_folder_of_another_cell() -> None:
+    good = record(TWO)
+    assert rejections(good, "other") == (f"the record belongs to cell {good.cell_id}",)
+
+
+def test_a_failed_record_is_not_rejected_but_failed() -> None:
+    assert rejections(failed(TWO), TWO.cell_id()) == ()
+
+
+def test_reasons_come_from_the_record_or_its_parent() -> None:
+    item = record(TWO, throughput=None, missing={"throughput": "one epoch"})
+    assert reason_for(item, "throughput.images_per_s") == "one epoch"
+    assert reason_for(item, "epochs.train_loss") == "the record gives no reason"
+
+
+def test_a_rate_that_its_epochs_do_not_bear_out_is_rejected() -> None:
+    good = record()
+    assert good.throughput is not None
+    boasted = good.throughput.model_copy(update={"images_per_s": 99_999.0})
+    (found,) = rejections(good.model_copy(update={"throughput": boasted}), good.cell_id)
+    assert "99,999 images/s are not the median of its samples" in found
+    samples = tuple(s.model_copy(update={"images_per_s": 99_999.0}) for s in boasted.samples)
+    invented = boasted.model_copy(update={"samples": samples})
+    (found,) = rejections(good.model_copy(update={"throughput": invented}), good.cell_id)
+    assert "is not its images / seconds" in found
+
+
+def test_records_from_before_the_latest_fields_pass() -> None:
+    """What users have on disk: neither the newer fields nor reasons for their absence."""
+    old = record(TWO).model_dump(mode="json")
+    for name in ("classification", "target", "alarms", "why_no_overlap"):
+        del old[name]
+    for name in ("accumulation", "framework", "target"):
+        del old["config"][name]
+    for epoch in old["epochs"]:
+        for name in ("lr_mean", "accumulation", "skipped_steps", "gradient_norm", "noise", "trust",
+                     "gain", "suspended_s", "sampled_steps", "sampled_s",
+                     "steps_per_call"):  # fmt: skip
+            del epoch[name]
+    del old["provenance"]["unused_gpus"]
+    for rank in old["steps"]:
+        for name in ("update_s", "sampled", "exposed_s", "waiting_s", "negotiation_s"):
+            del rank[name]
+    old["missing"] = {}
+    found = RunRecord.model_validate(old)
+    assert "lr_mean" not in found.epochs[0].model_fields_set
+    assert rejections(found, found.cell_id) == ()
+
+
+ADDED = config(gpus=2, batch_per_rank=5, accumulation=3)  # 30 images a step, 20 of 320 left over
+GROWS = config(
+    gpus=2,
+    batch_per_rank=8,
+    technique=technique(batch_growth=Grow(milestones=(0.4, 0.7), factor=3, largest=160)),
+)
+
+
+def test_accumulated_batches_make_the_global_batch() -> None:
+    good = record(ADDED)
+    assert (good.epochs[0].global_batch, good.epochs[0].steps) == (30, 10)
+    assert rejections(good, good.cell_id) == ()
+    once = record(ADDED, epoch_changes={"accumulation": 1})
+    assert any(
+        "global batch 10 of 1 batches per rank, the config asks for 30 of 3 (and in 2 more" in r
+        for r in rejections(once, ADDED.cell_id())
+    )
+
+
+def test_a_batch_grows_when_and_by_what_the_config_says() -> None:
+    """16, 48 and 144 images a step: 320, 288 and 288 of 320."""
+    grown = record(GROWS)
+    assert [e.accumulation for e in grown.epochs] == [1, 3, 9]
+    assert [e.steps for e in grown.epochs] == [20, 6, 2]
+    assert rejections(grown, grown.cell_id) == ()
+
+
+@pytest.mark.parametrize(
+    ("times", "finding"),
+    [
+        ((1, 2, 4), "epoch 2: global batch 32 of 2 batches per rank, the config asks for 48 of 3 "
+         "(and in 1 more"),
+        ((1, 3, 1), "epoch 3: global batch 16 of 1 batches per rank, the config asks for 144 of 9"),
+        ((1, 1, 3), "epoch 2: global batch 16 of 1 batches per rank, the config asks for 48 of 3"),
+    ],
+)  # fmt: skip
+def test_growth_at_another_time_is_another_run(times: tuple[int, ...], finding: str) -> None:
+    grown = record(GROWS, epoch_changes=[{"accumulation": n} for n in times])
+    assert any(finding in reason for reason in rejections(grown, grown.cell_id))
+
+
+def test_each_epoch_must_cover_what_its_own_batch_can() -> None:
+    short = record(GROWS, epoch_changes=[{}, {"steps": 5, "images": 240}, {}])
+    (found,) = rejections(short, short.cell_id)
+    assert found == ("epoch 2: 5 steps of 48 images, the config asks for 6 on 320 training images")
+
+
+def test_left_over_images_must_be_the_remainder() -> None:
+    good = record(TWO)
+    data = good.data.model_copy(update={"dropped_per_epoch": 7})
+    (found,) = rejections(good.model_copy(update={"data": data}), good.cell_id)
+    assert found.startswith("7 images left over in an epoch")
+
+
+@pytest.mark.parametrize(("left", "good"), [(32, True), (0, True), (16, False)])
+def test_a_batch_that_grows_leaves_more_over_which_older_records_do_not_say(left, good) -> None:
+    grown = record(GROWS)  # of 320 images 16, 48 and 144 a step
+    assert grown.data is not None
+    data = grown.data.model_copy(update={"dropped_per_epoch": left})
+    assert (rejections(grown.model_copy(update={"data": data}), grown.cell_id) == ()) is good
+
+
+#: 83 images, 8 a step for 3, which divide nothing: 3 x 27 steps are 8 epochs of 10 and one of 1
+ADAPTED = config(
+    gpus=2, batch_per_rank=4, technique=technique(regime_adaptation=True, base_batch=3)
+)
+
+
+def test_regime_adaptation_has_a_last_epoch_that_is_cut_short() -> None:
+    good = record(ADAPTED, train_images=83)
+    assert [e.steps for e in good.epochs] == [10] * 8 + [1]
+    assert rejections(good, good.cell_id) == ()
+
+
+def test_regime_adaptation_trains_the_planned_epochs() -> None:
+    short = record(ADAPTED, train_images=83, accuracies=[0.4] * 8)
+    (found,) = rejections(short, short.cell_id)
+    assert found == "8 of 9 epochs, yet the status is completed"
+    changes = [{}] * 8 + [{"steps": 10, "images": 80}]
+    long = record(ADAPTED, train_images=83, epoch_changes=changes)
+    (found,) = rejections(long, long.cell_id)
+    assert found == "epoch 9: 10 steps of 8 images, the config asks for 1 on 83 training images"
+
+
+def test_a_diverged_run_may_be_broken_off_in_its_last_epoch_only() -> None:
+    changes = [{}, {"steps": 4, "images": 128}]
+    broken = record(TWO, status="diverged", accuracies=[0.4, None], epoch_changes=changes)
+    assert rejections(broken, broken.cell_id) == ()
+    early = record(TWO, status="diverged", accuracies=[None, 0.4], epoch_changes=changes[::-1])
+    (found,) = rejections(early, early.cell_id)
+    assert found.startswith("epoch 1: 4 steps of 32 images, the config asks for 10")
+
+
+def test_a_config_that_its_own_data_cannot_carry_is_rejected() -> None:
+    good = record(TWO)
+    few = good.data.model_copy(update={"train_images": 20, "dropped_per_epoch": 20})
+    (found,) = rejections(good.model_copy(update={"data": few}), good.cell_id)
+    assert found.startswith("its config cannot be run on its 20 training images: cell digits-cnn")
+
+
+def attempt(number: int, start: float, end: float, resumed: int = 0) -> Attempt:
+    return Attempt(
+        number=number, resumed_from_epoch=resumed, status="completed",
+        started_at=START + timedelta(seconds=start), ended_at=START + timedelta(seconds=end),
+    )  # fmt: skip
+
+
+SECONDS = {"train_s": 10.0, "eval_s": 2.0}
+NO_RATE = {"throughput": None, "epoch_changes": SECONDS}
+
+
+@pytest.mark.parametrize(
+    ("attempts", "finding"),
+    [
+        ((attempt(1, 0, 40),), None),
+        ((attempt(1, 0, 35.2),), None),  # clocks may differ by a second
+        ((attempt(1, 0, 30),), "the epochs of attempt 1 took 36 s, yet it lasted 30 s"),
+        ((attempt(1, 0, -1), attempt(2, 5, 60)), "attempt 1 ended before it began"),
+        # of epochs from before it, nothing is known
+        ((attempt(1, 0, 13, resumed=2),), None),
+    ],
+)
+def test_times_that_contradict_each_other_reject(attempts, finding) -> None:
+    found = record(TWO, attempts=attempts, **NO_RATE)
+    assert rejections(found, found.cell_id) == (() if finding is None else (finding,))
+
+
+def test_an_attempt_has_its_own_epochs_only() -> None:
+    changes = [{**SECONDS, "attempt": number} for number in (1, 2, 2)]
+    attempts = (attempt(1, 0, 13), attempt(2, 100, 120))
+    found = record(TWO, attempts=attempts, throughput=None, epoch_changes=changes)
+    assert rejections(found, found.cell_id) == (
+        "the epochs of attempt 2 took 24 s, yet it lasted 20 s",
+    )
+
+
+GOOD_DATA = record(TWO).data
+HUGE = 10**30
+
+
+def of_class(**changes: object) -> RunRecord:
+    return wrong(classification=CLASSES.model_copy(update=changes))
+
+
+@pytest.mark.parametrize(
+    ("bad", "finding"),
+    [
+        (wrong(data=GOOD_DATA.model_copy(update={"classes": 0})), "data of 0 classes"),
+        (wrong(data=GOOD_DATA.model_copy(update={"validation_images": -1})),
+         "data.validation_images: the number is below 0 or beyond all counts"),
+        (wrong(epoch_changes={"steps_per_call": HUGE}), "steps_per_call of an epoch: the number"),
+        (wrong(epoch_changes={"sampled_steps": 11}), "of sampled steps in"),
+        (wrong(epoch_changes={"sampled_s": 99.0}), "99 s of sampled steps in"),
+        (wrong(world_changes={"nodes": HUGE}), "world.nodes: the number"),
+        (wrong(traffic=(LinkTraffic(host="a", interface="b", received_bytes=HUGE, sent_bytes=0),)),
+         "bytes of traffic: the number"),
+        (wrong(steps=(rank_steps(0), rank_steps(1, total=-1.0))), "rank 1: step_s is below 0"),
+        (of_class(confusion=((160, 40),)), "its confusion matrix is not one of 2 classes"),
+        (of_class(confusion=((160, 40), (16, 144, 1))), "is not one of 2 classes"),
+        (of_class(confusion=((160, 40), (17, 144))), "class dog: 160 validation images, its row"),
+        (of_class(confusion=((240, -40), (16, 144))), "class cat: 200 validation images"),
+        (of_class(epoch=HUGE), "classification.epoch: the number"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_rejects(bad: RunRecord, finding: str) -> None:
+    assert any(finding in reason for reason in rejections(bad, bad.cell_id))
+
+
+def test_what_can_be_does_not() -> None:
+    good = wrong(classification=CLASSES, epoch_changes={"noise": NOISE, "sampled_steps": 0})
+    assert rejections(good, good.cell_id) == ()

@@ -1,0 +1,106 @@
+"""A target that a record speaks of must follow from its epochs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from analysis.records.validate import rejections
+from analysis.records.validate_target import held_at
+from tests.analysis.builders import config, record
+from train.config.run import Target
+from train.record.run import GoalHeld, RunRecord, TargetOutcome
+
+# of each epoch, 3 s of training and 1 s of validation
+SECONDS = {"train_s": 3.0, "eval_s": 1.0}
+GOAL = Target(validation_accuracy=0.5, within_s=20)
+
+
+def outcome(**changes: Any) -> TargetOutcome:
+    """Held after epochs 2 and 3 of 20 steps and 320 images."""
+    made = {"met": True, "epoch": 3, "steps": 60, "images": 960, "seconds": 12.0, "why": "held"}
+    return TargetOutcome(**{**made, **changes})
+
+
+def unmet(why: str) -> TargetOutcome:
+    return outcome(met=False, epoch=None, steps=None, images=None, seconds=None, why=why)
+
+
+def run(accuracies: list[float | None], found: TargetOutcome | None, **changes: Any) -> RunRecord:
+    asked = config(epochs=6, **{"target": GOAL, **changes})
+    return record(
+        asked, accuracies=accuracies, epoch_changes=SECONDS, throughput=None, target=found
+    )
+
+
+@pytest.mark.parametrize(
+    ("epoch", "goal", "right"),
+    [(3, 0.5, True), (2, 0.5, False), (3, 0.4, False), (None, 0.5, False)],
+)
+def test_each_accuracy_is_counted_again(epoch: int | None, goal: float, right: bool) -> None:
+    held = {
+        "accuracy": "validation",
+        "goal": goal,
+        "epoch": epoch,
+        "steps": 1,
+        "images": 1,
+        "seconds": 1.0,
+    }
+    if epoch is None:
+        held |= {"steps": None, "images": None, "seconds": None}
+    told = findings(run([0.4, 0.6, 0.6], outcome(held=(GoalHeld(**held),))))
+    assert ("its epochs say otherwise" in told) != right
+
+
+def findings(item: RunRecord) -> str:
+    return "; ".join(rejections(item, item.cell_id))
+
+
+def test_a_run_may_end_early_where_its_target_is_met() -> None:
+    assert findings(run([0.2, 0.5, 0.6], outcome())) == ""
+
+
+def test_a_run_may_end_early_where_its_target_is_hopeless() -> None:
+    assert findings(run([0.2, 0.1], unmet("8.0 of 20 s spent, 4 needed"))) == ""
+
+
+@pytest.mark.parametrize(
+    ("item", "finding"),
+    [
+        (run([0.2, 0.5, 0.6], None), "does not say what came of it"),
+        (run([0.2, 0.5, 0.6], outcome(), target=None), "the config sets none"),
+        (run([0.2, 0.5, 0.6], outcome(), target=None), "3 of 6 epochs"),
+        (run([0.2, 0.5, 0.6], unmet("too slow")), "(too slow), yet its epochs meet it"),
+        (run([0.2, 0.5, 0.4], outcome()), "met after epoch 3, its epochs: never"),
+        (run([0.5, 0.5, 0.6], outcome()), "met after epoch 3, its epochs: after epoch 2"),
+        (run([0.2, 0.5, 0.6], outcome(steps=61)), "61 steps, its epochs until then: 60"),
+        (run([0.2, 0.5, 0.6], outcome(images=1)), "1 images, its epochs until then: 960"),
+        (run([0.2, 0.5, 0.6], outcome(seconds=9.0)), "9.0 s, its epochs until then: 12.000 s"),
+        (run([0.2] * 7, unmet("ended")), "7 of 6 epochs"),
+    ],
+)
+def test_a_contradiction_rejects(item: RunRecord, finding: str) -> None:
+    assert finding in findings(item)
+
+
+@pytest.mark.parametrize(
+    ("target", "epoch"),
+    [
+        (Target(validation_accuracy=0.5), 4),  # held by epochs 1, 3 and 4: twice in a row at 4
+        (Target(validation_accuracy=0.5, held_for=1), 1),
+        (Target(validation_accuracy=0.5, held_for=3), None),
+        (Target(validation_accuracy=0.5, within_s=16), 4),  # 4 epochs of 4 s
+        (Target(validation_accuracy=0.5, within_s=15.9), None),
+        (Target(train_accuracy=0.6, validation_accuracy=0.5), None),  # train accuracy is 0.5
+        (Target(train_accuracy=0.5, held_for=3), 3),
+    ],
+)
+def test_when_a_target_was_first_held(target: Target, epoch: int | None) -> None:
+    item = record(config(epochs=4), accuracies=[0.5, 0.4, 0.6, 0.5], epoch_changes=SECONDS)
+    assert held_at(item.epochs, target) == epoch
+
+
+def test_an_unknown_accuracy_holds_nothing() -> None:
+    item = record(config(epochs=3), accuracies=[0.6, None, 0.6], epoch_changes=SECONDS)
+    assert held_at(item.epochs, Target(validation_accuracy=0.5)) is None

@@ -1,0 +1,185 @@
+"""Tests of differences against scipy, by definition, and by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats as reference
+
+from analysis.stats.differences import (
+    ALPHA,
+    NO_VARIANCE,
+    difference,
+    equivalence,
+    family,
+    holm,
+    ratio,
+    welch,
+)
+from analysis.stats.intervals import NO_RUNS, Moments, moments
+
+VALUES = st.floats(0.01, 100)
+PAIRS = st.integers(2, 8).flatmap(
+    lambda n: st.tuples(*[st.lists(VALUES, min_size=n, max_size=n)] * 2)
+)
+NAN = math.nan
+
+
+def joined(*sets: list[float]) -> Moments:
+    """Several sets of runs, one element each."""
+    return Moments(*(np.concatenate(parts) for parts in zip(*map(moments, sets), strict=True)))
+
+
+@given(PAIRS, st.sampled_from([0.95, 0.99]))
+@settings(max_examples=50)
+def test_welch_as_scipy(pair: tuple[list[float], list[float]], level: float) -> None:
+    arm, other = pair
+    found, p = difference(arm, other, level)
+    assert found.value == pytest.approx(np.mean(arm) - np.mean(other), abs=1e-9)
+    if moments(arm).sd[0] == 0 or moments(other).sd[0] == 0:
+        return  # scipy warns of cancellation; the next test has the case by hand
+    test = reference.ttest_ind(arm, other, equal_var=False)
+    low, high = test.confidence_interval(level)
+    assert p == pytest.approx(test.pvalue, rel=1e-6, abs=1e-12)
+    assert (found.low, found.high) == pytest.approx((low, high), rel=1e-6, abs=1e-9)
+
+
+def test_welch_with_one_constant_arm_is_a_one_sample_test() -> None:
+    arm = [0.40, 0.45, 0.41]
+    test = reference.ttest_1samp(arm, 0.10)
+    assert difference(arm, [0.10, 0.10, 0.10]).p == pytest.approx(test.pvalue, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("n", "n_other", "own"),
+    [(3, 3, True), (4, 5, True), (8, 10, True), (10, 40, True), (2, 3, False), (3, 4, False),
+     (9, 12, False)],
+)  # fmt: skip
+def test_unequal_few_runs_have_the_degrees_of_freedom_of_the_smaller(
+    n: int, n_other: int, own: bool
+) -> None:
+    rng = np.random.default_rng(n)
+    arm, other = rng.normal(size=n), rng.normal(size=n_other)
+    found = welch(moments(arm), moments(other))
+    test = reference.ttest_ind(arm, other, equal_var=False)
+    assert found.df[0] == pytest.approx(test.df if own else n - 1)
+    t = abs(test.statistic)
+    assert found.p[0] == pytest.approx(2 * reference.t.sf(t, test.df if own else n - 1))
+
+
+def test_what_cannot_be_known_is_said() -> None:
+    single = difference([0.5], [0.4])
+    assert (round(single.estimate.value, 9), single.p, single.estimate.note) == (0.1, None, "n=1")
+    assert difference([0.5, 0.6], [0.4]).estimate.note == "n=1 in one of the two"
+    assert difference([0.5] * 3, [0.4] * 3).estimate.note == NO_VARIANCE
+    assert difference([], [0.4]).estimate.note == NO_RUNS
+
+
+def test_ratio_as_scipy_on_logarithms() -> None:
+    fast, slow = [390.0, 380.0, 401.0], [101.0, 99.0, 100.5]
+    found, p = ratio(fast, slow, scale=0.25)
+    test = reference.ttest_ind(np.log(fast), np.log(slow), equal_var=False)
+    low, high = test.confidence_interval(0.95)
+    assert found.value == pytest.approx(0.25 * reference.gmean(fast) / reference.gmean(slow))
+    assert found.low == pytest.approx(0.25 * math.exp(low), rel=1e-9)
+    assert found.high == pytest.approx(0.25 * math.exp(high), rel=1e-9)
+    assert p == pytest.approx(test.pvalue)
+    assert ratio([180.0], [100.0], 0.5).estimate[:2] == (pytest.approx(0.9), None)
+    assert ratio([], [100.0]).estimate.note == NO_RUNS
+    with pytest.raises(ValueError, match="positive values, found -1"):
+        ratio([1.0], [-1.0])
+
+
+def test_the_spread_of_the_baseline_is_in_the_ratio() -> None:
+    fast = [390.0, 395.0, 400.0]
+    calm, noisy = (
+        ratio(fast, base).estimate for base in ([100.0, 100.1, 99.9], [100.0, 120.0, 80.0])
+    )
+    assert noisy.high - noisy.low > 5 * (calm.high - calm.low)
+
+
+def test_holm_by_hand() -> None:
+    # 3 x .01; 2 x .03; then 1 x .04 raised to the one before it
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+
+
+def test_holm_counts_what_could_not_be_compared() -> None:
+    assert holm([0.02, None, None]) == pytest.approx([0.06, NAN, NAN], nan_ok=True)
+    assert holm([0.02, NAN], size=5) == pytest.approx([0.1, NAN], nan_ok=True)
+    assert holm([]).size == 0
+
+
+@given(st.lists(st.floats(0, 1), max_size=7))
+def test_holm_as_defined(p_values: list[float]) -> None:
+    """Adjusted p = the smallest level at which the step-down procedure rejects."""
+    adjusted = holm(p_values)
+    for level in (0.001, 0.01, 0.05, 0.2, 0.9):
+        rejected = set()
+        for rank, i in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+            if p_values[i] * (len(p_values) - rank) > level:
+                break
+            rejected.add(i)
+        assert rejected == {i for i, p in enumerate(adjusted) if p <= level}
+
+
+def test_a_family_has_holms_p_and_bonferronis_intervals() -> None:
+    arms, base = [[0.50, 0.53, 0.49], [0.44, 0.41, 0.46]], [0.40, 0.41, 0.42]
+    found = family(joined(*arms), joined(base, base), 4)
+    tests = [reference.ttest_ind(arm, base, equal_var=False) for arm in arms]
+    assert found.p == pytest.approx([test.pvalue for test in tests])
+    assert found.p_holm == pytest.approx(holm([test.pvalue for test in tests], 4))
+    for i, test in enumerate(tests):
+        wide, narrow = (test.confidence_interval(level) for level in (1 - ALPHA / 4, 0.95))
+        assert (found.low[i], found.high[i]) == pytest.approx(tuple(wide))
+        assert (found.alone.low[i], found.alone.high[i]) == pytest.approx(tuple(narrow))
+
+
+def test_holm_may_reject_what_bonferroni_leaves_open_and_the_family_says_so() -> None:
+    base = [0.400, 0.410, 0.420]
+    clear, close, none = [0.600, 0.610, 0.620], [0.4293, 0.4373, 0.4443], [0.405, 0.412, 0.416]
+    found = family(joined(clear, close, none), joined(base, base, base), 3)
+    assert found.p_holm[1] == pytest.approx(2 * found.p[1])
+    assert found.p_holm[1] < ALPHA < 3 * found.p[1]
+    assert found.disagrees.tolist() == [False, True, False]
+    assert found.low[1] < 0 < found.alone.low[1]
+
+
+def test_a_calm_reference_makes_a_family_cautious() -> None:
+    """Arms of many times the spread of their reference: there Welch's df are too many."""
+    base, arms = [0.400, 0.401, 0.402], [[0.44, 0.47, 0.41], [0.50, 0.47, 0.53]]
+    found = family(joined(*arms), joined(base, base), 2)
+    assert found.p == pytest.approx(
+        [2 * reference.t.sf(value / error, 2)
+         for value, error in zip(found.alone.value, found.alone.error, strict=True)]
+    )  # fmt: skip
+    assert (found.alone.df > 2).all(), "a row alone keeps Welch's"
+    single = family(joined(arms[0]), joined(base), 1)
+    assert single.p == pytest.approx(single.alone.p)
+
+
+def test_what_could_not_be_compared_leaves_the_rest_of_a_family_alone() -> None:
+    arm, base = joined([0.50, 0.53, 0.49], []), joined([0.40, 0.41, 0.42], [0.40, 0.41, 0.42])
+    found = family(arm, base, 2)
+    assert np.isnan(found.p).tolist() == [False, True]
+    assert found.p_holm[0] == pytest.approx(2 * found.p[0])
+
+
+@pytest.mark.parametrize("shift", [-0.02, -0.004, 0.0, 0.008])
+def test_equality_is_shown_where_the_ninety_per_cent_interval_is_within(shift: float) -> None:
+    arm, other = np.add([0.800, 0.803, 0.798], shift), np.array([0.801, 0.799, 0.802])
+    low, high = reference.ttest_ind(arm, other, equal_var=False).confidence_interval(0.90)
+    (p,) = equivalence(moments(arm), moments(other), 0.01)
+    assert (p < 0.05) == (low > -0.01 and high < 0.01)
+
+
+def test_equality_as_two_one_sided_tests_of_scipy() -> None:
+    arm, other = [0.800, 0.803, 0.798], [0.801, 0.799, 0.802]
+    sides = [
+        reference.ttest_ind(np.add(arm, by), other, equal_var=False, alternative=which).pvalue
+        for by, which in ((0.01, "greater"), (-0.01, "less"))
+    ]
+    assert equivalence(moments(arm), moments(other), 0.01) == pytest.approx([max(sides)])

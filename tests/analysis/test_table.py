@@ -1,0 +1,140 @@
+"""Numbers as readers see them, and tables of typed columns."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from analysis import table
+from analysis.table import Column, Estimate, Notes, Table, estimate_in, frame, types
+
+COLUMNS = (
+    Column("name", "string", "name"),
+    Column("share", "Float64", "share", "of all", estimate=True, format=table.number(2)),
+    Column("n", "Int64", "runs", only_if_varied=True),
+    Column("seconds", "Float64", "time", unit="s", note="seconds_why"),
+    Column("seconds_why", "string"),
+    Column("both", None, "name and runs", cell=lambda row: f"{row['name']}: {row['n']}"),
+)
+
+
+def row(name: str, n: int, seconds: float | None, share: Estimate, **why: Any) -> dict[str, Any]:
+    return {"name": name, "n": n, "seconds": seconds, **share.columns("share"), **why}
+
+
+def made(*rows: dict[str, Any], **changes: Any) -> Table:
+    return Table("key", "Title", COLUMNS, frame(rows, COLUMNS), **changes)
+
+
+FIRST = row("a", 3, 12.5, Estimate(0.5, 0.25, 0.75, 3))
+SECOND = row("b", 4, None, Estimate(None, note="lost"), seconds_why="no clock")
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (1234.5, "1,234"),  # half to even, as everywhere in Python
+        (181.49, "181"),
+        (98.37, "98.4"),
+        (1.633, "1.63"),
+        (0.01234, "0.0123"),
+        (0.0, "0"),
+        (math.inf, "∞"),
+        (pd.NA, "n/a"),
+        (None, "n/a"),
+    ],
+)
+def test_three_significant_digits(value: float, shown: str) -> None:
+    assert table.significant(value) == shown
+
+
+def test_fixed_counts_and_percent() -> None:
+    assert table.number(3)(0.12345) == "0.123"
+    assert table.number(1)(12_345.67) == "12,345.7"
+    assert table.count(50_000) == "50,000"
+    assert table.percent(0.204) == "20 %"
+    assert (table.signed(2)(-0.1), table.signed(2)(0.25)) == ("-0.10", "+0.25")
+    assert (table.p_value(0.0004), table.p_value(0.0426)) == ("< 0.001", "0.043")
+    assert (table.runs_in_words(1), table.runs_in_words(1200)) == ("1 run", "1,200 runs")
+    writers = (table.number(3), table.signed(3), table.count, table.percent, table.p_value)
+    assert [write(pd.NA) for write in writers] == ["n/a"] * 5
+
+
+@pytest.mark.parametrize(
+    ("found", "shown"),
+    [
+        (Estimate(0.5, 0.25, 0.75, 3), "0.50 (0.25 to 0.75)"),
+        (Estimate(0.5, n=1, note="n=1"), "0.50"),
+        (Estimate(40.0, 40.0, None, 2), "> 40.00"),
+        (Estimate(None, note="lost"), "n/a"),
+        (Estimate(None, 0.25, 0.75), "n/a"),
+    ],
+)
+def test_an_estimate_has_one_form(found: Estimate, shown: str) -> None:
+    assert found.text(table.number(2)) == shown
+
+
+def test_an_estimate_fills_its_columns_and_comes_back() -> None:
+    data = frame([FIRST], COLUMNS)
+    assert [name for name in data if name.startswith("share")] == [
+        "share", "share_low", "share_high", "share_n", "share_note",
+    ]  # fmt: skip
+    found = estimate_in(table.plain_rows(data)[0], "share")
+    assert found == Estimate(0.5, 0.25, 0.75, 3, None)
+
+
+def test_a_frame_has_nullable_types_even_without_a_row() -> None:
+    empty = frame([], COLUMNS)
+    assert len(empty) == 0
+    assert {name: str(kind) for name, kind in empty.dtypes.items()} == types(COLUMNS)
+    assert "both" not in empty, "it is only shown"
+    assert frame([SECOND], COLUMNS)["seconds"][0] is pd.NA
+
+
+def test_a_table_shows_its_rows_with_reasons_below() -> None:
+    shown = made(FIRST, SECOND).shown()
+    assert [column.title for column in shown.columns] == [
+        "name", "share", "runs", "time (s)", "name and runs",
+    ]  # fmt: skip
+    assert shown.rows == (
+        ("a", "0.50 (0.25 to 0.75)", "3", "12.5", "a: 3"),
+        ("b", "n/a\u00a0¹", "4", "n/a\u00a0²", "b: 4"),
+    )
+    assert shown.notes == ("¹ lost", "² no clock")
+    assert shown.footnotes == (("share", "of all"),)
+    assert [column.align for column in shown.columns] == ["left", "right", "right", "right", "left"]
+
+
+def test_what_does_not_vary_is_not_shown() -> None:
+    alike = made(FIRST, FIRST).shown()
+    assert "runs" not in [column.heading for column in alike.columns]
+    assert len(alike.rows[0]) == len(alike.columns) == 4
+    alone = made(FIRST).shown()
+    assert "runs" not in [column.heading for column in alone.columns]
+    assert alone.rows[0][-1] == "a: 3", "a cell may still say it"
+
+
+def test_a_table_without_a_row() -> None:
+    shown = made().shown()
+    assert (shown.rows, shown.notes) == ((), ())
+
+
+def test_the_page_has_the_first_rows_of_many() -> None:
+    long = made(*[FIRST] * 5, most_rows=2)
+    assert (len(long.shown().rows), len(long.data)) == (2, 5)
+
+
+def test_a_reason_has_one_number_per_table() -> None:
+    notes = Notes()
+    assert [notes.mark(reason) for reason in ("a", "b", "a", None, pd.NA, "")] == [
+        "¹", "²", "¹", "", "", "",
+    ]  # fmt: skip
+    assert notes.lines() == ("¹ a", "² b")
+
+
+def test_more_than_nine_reasons() -> None:
+    notes = Notes()
+    assert [notes.mark(str(i)) for i in range(12)][-1] == "¹²"

@@ -1,0 +1,133 @@
+"""What a technique keeps when the batch grows: smallest against largest batch, over seeds."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+from scipy import stats
+
+from analysis.records.frames import runs_frame
+from analysis.table import Table
+from analysis.topics.comparisons import larger_batch
+from tests.analysis.builders import technique
+from tests.analysis.planned import arm as arm_of
+from tests.analysis.planned import planned, seeds
+from train.config.run import Target
+
+SMALL, LARGE = [0.60, 0.62, 0.61], [0.50, 0.55, 0.53]
+
+
+def arm(accuracies, name: str = "naive", diverged: int = 0, **changes):
+    return arm_of(name, accuracies, diverged, **{"gpus": 1, **changes})
+
+
+def table(*arms, techniques=("naive", "lamb"), **plan) -> Table:
+    records = [run for runs in arms for run in runs]
+    return larger_batch.table(planned(records, **plan), runs_frame(records), techniques)
+
+
+def kept(*arms, **others):
+    return table(*arms, **others).data
+
+
+def test_the_change_and_its_interval_are_those_of_scipy() -> None:
+    row = kept(arm(SMALL), arm(LARGE, accumulation=4)).iloc[0]
+    low, high = stats.ttest_ind(LARGE, SMALL, equal_var=False).confidence_interval(0.95)
+    assert row["difference"] == pytest.approx(sum(LARGE) / 3 - sum(SMALL) / 3)
+    assert (row["difference_low"], row["difference_high"]) == pytest.approx((low, high))
+    assert (row["accuracy_small"], row["accuracy_large"]) == pytest.approx((0.61, 0.58 - 0.16 / 3))
+    half = stats.t.ppf(0.975, 2) * stats.tstd(SMALL) / 3**0.5
+    assert row["accuracy_small_high"] == pytest.approx(0.61 + half)
+    assert (row["global_batch_small"], row["global_batch_large"]) == (16, 64)
+    assert (row["steps_small"], row["steps_large"]) == (60, 15)
+    assert (row["accumulation_small"], row["accumulation_large"]) == (1, 4)
+    assert not row["context"], "what makes the batch is said in columns of its own"
+
+
+def test_only_the_two_ends_count_and_only_of_one_workload() -> None:
+    found = kept(
+        arm(SMALL), arm([0.9, 0.9], gpus=2), arm(LARGE, gpus=4),
+        arm_of("naive", [0.3, 0.31], gpus=1, model="resnet_mini"),
+        arm_of("naive", [0.2, 0.21], gpus=2, model="resnet_mini"),
+        arm([0.7, 0.71], "lamb"),
+    )  # fmt: skip
+    assert found["technique"].tolist() == ["naive", "naive"], "lamb has one batch"
+    assert sorted(found["global_batch_large"]) == [32, 64]
+    assert sorted(found["difference"]) == pytest.approx([-0.1, -0.25 / 3])
+    assert sorted(found["context"]) == ["cnn", "resnet_mini"]
+
+
+def test_one_batch_reached_in_two_ways_is_of_the_ranks_that_have_both() -> None:
+    """Where the ranks need not differ, nothing but the batch does."""
+    two, one = ({"gpus": ranks, "scaling": "strong"} for ranks in (2, 1))
+    row = kept(
+        arm([0.1, 0.1], batch_per_rank=32, **one), arm([0.2, 0.2], batch_per_rank=64, **one),
+        arm(SMALL, batch_per_rank=16, **two), arm(LARGE, batch_per_rank=32, **two),
+        arm([0.3, 0.3], batch_per_rank=16, gpus=4, scaling="strong"),
+    ).iloc[0]  # fmt: skip
+    assert (row["gpus_small"], row["gpus_large"]) == (2, 2)
+    assert (row["n_small"], row["n_large"]) == (3, 3)
+    assert row["accuracy_large"] == pytest.approx(sum(LARGE) / 3)
+
+
+def test_else_the_smallest_is_of_the_fewest_ranks_and_the_largest_of_the_most() -> None:
+    row = kept(arm(SMALL), arm([0.1, 0.1], gpus=4), arm(LARGE, gpus=8, batch_per_rank=8)).iloc[0]
+    assert (row["gpus_small"], row["gpus_large"], row["n_large"]) == (1, 8, 3)
+
+
+def test_the_largest_planned_batch_stays_the_end_without_a_run() -> None:
+    row = kept(arm(SMALL), arm(LARGE, gpus=2), lost=seeds("naive", 3, gpus=4)).iloc[0]
+    assert row["global_batch_large"] == 64
+    assert row[["difference", "accuracy_large"]].isna().all()
+    assert row["difference_note"] == "no usable run of the largest batch at the planned scale"
+
+
+def test_diverged_runs_are_counted_and_the_change_is_of_the_others() -> None:
+    row = kept(arm(SMALL), arm(LARGE, gpus=4, diverged=1)).iloc[0]
+    assert (row["n_large"], row["n_diverged_large"]) == (3, 1)
+    assert row["accuracy_large"] == pytest.approx(0.54)
+    assert row["accuracy_large_note"] == "1 of 3 runs diverged: of the others alone"
+    assert "1 of 3 runs of the largest batch diverged" in row["difference_note"]
+    gone = kept(arm(SMALL), arm(LARGE, gpus=4, diverged=3)).iloc[0]
+    assert gone[["difference", "accuracy_large"]].isna().all()
+    assert gone["difference_note"] == "all 3 runs of the largest batch diverged"
+
+
+def test_what_cannot_be_compared_says_why() -> None:
+    assert kept(arm([0.6]), arm([0.5], gpus=2)).iloc[0]["difference_note"] == "n=1"
+    target = Target(validation_accuracy=0.9)
+    row = kept(arm(SMALL, target=target), arm(LARGE, gpus=4, target=target)).iloc[0]
+    assert row[["difference", "accuracy_small"]].isna().all() and "target" in row["difference_note"]
+    random = kept(arm(SMALL, dataset="synthetic"), arm(LARGE, dataset="synthetic", gpus=4)).iloc[0]
+    assert pd.isna(random["difference"]) and "random labels" in random["difference_note"]
+
+
+def test_unequal_budgets_are_named_once_for_all_rows() -> None:
+    """320 images are 1 batch of 192, so a third of each epoch is left out."""
+    shown = table(
+        arm(SMALL), arm(LARGE, accumulation=12), arm(SMALL, "lamb"),
+        arm(LARGE, "lamb", accumulation=12),
+    ).shown()  # fmt: skip
+    assert shown.notes == ("¹ no equal budget: 0.6 times the images of the smallest batch",)
+
+
+def test_what_the_reader_sees() -> None:
+    view = table(arm(SMALL), arm(LARGE, gpus=4), arm(SMALL[:1], "lamb"),
+                 arm(LARGE[:1], "lamb", gpus=2)).shown()  # fmt: skip
+    assert view.rows[0][:7] == (
+        "naive", "1 → 4", "16 → 64", "60 → 15", "3 / 3", "0.610 (0.585 to 0.635)",
+        "0.527 (0.464 to 0.589)",
+    )  # fmt: skip
+    assert view.rows[0][7].startswith("-0.083 (-0.1")
+    assert view.rows[1][5:] == ("0.600\u00a0¹", "0.500\u00a0¹", "-0.100\u00a0¹")
+    assert view.notes == ("¹ n=1",)
+
+
+def test_settings_of_one_name_are_rows_of_their_own() -> None:
+    fast = {"technique": technique(base_lr=0.2)}
+    found = kept(arm(SMALL), arm(LARGE, gpus=4), arm(SMALL, **fast), arm(LARGE, gpus=4, **fast))
+    assert found["technique_label"].tolist() == ["naive (base_lr=0.1)", "naive (base_lr=0.2)"]
+
+
+def test_a_sweep_of_one_batch_has_no_row() -> None:
+    assert len(kept(arm(SMALL))) == len(kept()) == 0

@@ -1,0 +1,112 @@
+"""All techniques at one scale: their order, and which pairs are told apart."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+from scipy import stats
+
+from analysis.records.frames import runs_frame
+from analysis.stats.differences import holm
+from analysis.stats.intervals import mean, share
+from analysis.topics.comparisons import ranking
+from analysis.topics.comparisons.ranking import pairs_table, ranking_table
+from tests.analysis.planned import arm, planned, seeds
+
+SETS = {
+    "naive": [0.40, 0.41, 0.42],
+    "lamb": [0.50, 0.53, 0.49],
+    "lars": [0.505, 0.53, 0.48],
+    "muon": [0.70, 0.71, 0.705],
+}
+
+
+def both(*arms, **plan) -> tuple[pd.DataFrame, pd.DataFrame]:
+    records = [item for items in arms for item in items]
+    cells, runs = planned(records, **plan), runs_frame(records)
+    return ranking_table(cells, runs).data, pairs_table(cells, runs).data
+
+
+def test_rows_are_by_mean_with_their_own_intervals() -> None:
+    ranked, _ = both(*(arm(name, runs) for name, runs in SETS.items()))
+    assert ranked["technique"].tolist() == ["muon", "lamb", "lars", "naive"]
+    assert ranked["place"].tolist() == [1, 2, 3, 4]
+    for _, row in ranked.iterrows():
+        found = mean(SETS[row["technique"]], "share")
+        assert tuple(row[f"accuracy{end}"] for end in ("", "_low", "_high")) == pytest.approx(
+            found[:3]
+        )
+
+
+def test_every_pair_once_with_holm_over_all() -> None:
+    _, pairs = both(*(arm(name, runs) for name, runs in SETS.items()))
+    names = list(zip(pairs["technique"], pairs["second"], strict=True))
+    assert len(set(names)) == 6 and pairs["family"].eq(6).all()
+    tests = [stats.ttest_ind(SETS[a], SETS[b], equal_var=False) for a, b in names]
+    assert pairs["p_holm"].tolist() == pytest.approx(holm([test.pvalue for test in tests]))
+    for (_, row), test in zip(pairs.iterrows(), tests, strict=True):
+        low, high = test.confidence_interval(0.95)
+        assert (row["difference_low"], row["difference_high"]) == pytest.approx((low, high))
+    assert (pairs["difference"] >= 0).all(), "the higher one first"
+
+
+def test_undecided_pairs_are_pairs_and_no_group() -> None:
+    """Lars is told apart from neither neighbour, yet the neighbours are from each other."""
+    chain = {"a": [0.500, 0.505, 0.510], "b": [0.45, 0.52, 0.47], "c": [0.430, 0.435, 0.440]}
+    _, pairs = both(*(arm(name, runs) for name, runs in chain.items()))
+    verdicts = {(row["technique"], row["second"]): row["verdict"] for _, row in pairs.iterrows()}
+    assert verdicts == {("a", "b"): "not decided", ("b", "c"): "not decided", ("a", "c"): "higher"}
+    open_ = pairs[pairs["verdict"] == "not decided"]
+    assert (open_["further_runs"] > 0).all()
+    assert pairs["further_runs"].isna().sum() == 1
+
+
+def test_the_scale_is_the_largest_planned_for_two_techniques() -> None:
+    ranked, pairs = both(
+        arm("naive", [0.9, 0.91], gpus=4), arm("naive", [0.5, 0.6]), arm("lamb", [0.6, 0.7]),
+        arm("lamb", [0.1, 0.2], gpus=1), arm("naive", [0.1, 0.2], gpus=1),
+    )  # fmt: skip
+    assert ranked["gpus"].tolist() == [2, 2] and len(pairs) == 1
+
+
+def test_a_technique_without_runs_there_is_last_and_its_pairs_count() -> None:
+    ranked, pairs = both(
+        arm("naive", SETS["naive"]), arm("lamb", SETS["lamb"]), lost=seeds("muon", 3)
+    )
+    assert ranked["technique"].tolist() == ["lamb", "naive", "muon"]
+    assert ranked["place"].isna().tolist() == [False, False, True]
+    assert ranked["accuracy_note"].tolist()[2] == "no usable run of muon at the planned scale"
+    assert pairs["verdict"].tolist() == ["higher", "not compared", "not compared"]
+    test = stats.ttest_ind(SETS["lamb"], SETS["naive"], equal_var=False)
+    assert pairs["p_holm"][0] == pytest.approx(3 * test.pvalue)
+
+
+def test_an_arm_with_diverged_runs_is_ranked_by_the_others_and_decides_nothing() -> None:
+    ranked, pairs = both(arm("naive", SETS["naive"]), arm("muon", SETS["muon"], diverged=1))
+    assert ranked["accuracy_note"].tolist()[0] == "1 of 3 runs diverged: of the others alone"
+    assert ranked["accuracy"].tolist()[0] == pytest.approx(0.7075)
+    assert ranked["diverged_high"].tolist()[0] == share(1, 3).high
+    assert pairs["verdict"].tolist() == ["some runs diverged"] and pairs["p_holm"].isna().all()
+
+
+def test_workloads_are_ranked_apart_and_share_a_family() -> None:
+    other = {"model": "resnet_mini"}
+    ranked, pairs = both(*(arm(name, SETS[name], **extra)
+                           for name in ("naive", "muon") for extra in ({}, other)))  # fmt: skip
+    assert ranked["place"].tolist() == [1, 2, 1, 2]
+    assert len(pairs) == 2 and pairs["family"].tolist() == [2, 2]
+
+
+def test_of_very_many_arms_the_highest_are_listed_and_all_are_counted(monkeypatch) -> None:
+    monkeypatch.setattr(ranking, "MOST_ARMS", 2)
+    records = [item for name, runs in SETS.items() for item in arm(name, runs)]
+    found = pairs_table(planned(records), runs_frame(records))
+    assert found.data[["technique", "second"]].to_numpy().tolist() == [["muon", "lamb"]]
+    test = stats.ttest_ind(SETS["muon"], SETS["lamb"], equal_var=False)
+    assert found.data["p_holm"][0] == pytest.approx(6 * test.pvalue)
+    assert "only pairs of the highest are listed" in found.intro and found.folded
+
+
+def test_one_technique_has_no_ranking() -> None:
+    ranked, pairs = both(arm("naive", SETS["naive"]))
+    assert len(ranked) == len(pairs) == 0

@@ -1,0 +1,95 @@
+"""Accuracy against the batch, or of each condition: means with intervals, each with its tip."""
+
+from __future__ import annotations
+
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from analysis.figures import Figure, looks
+from analysis.records.frames import epochs_frame, runs_frame
+from analysis.topics.convergence import reached
+from analysis.topics.convergence.by_batch import MOST_PANELS, MOST_ROWS, figure
+from tests.analysis.builders import config, record, technique
+from train.record.run import RunRecord
+
+ORDER = ("naive", "lamb")
+
+
+def run(seed: int, accuracy: float | None, name: str = "naive", **changes: Any) -> RunRecord:
+    return record(config(name, seed=seed, **changes), accuracies=[0.1, 0.2, accuracy])
+
+
+def drawn(*items: RunRecord, order: tuple[str, ...] = ORDER) -> Figure:
+    runs = runs_frame(items)
+    table = reached.table(runs, epochs_frame(items, runs), order)
+    return figure(table.data, looks(order))
+
+
+def tips(found: Figure) -> list[str]:
+    assert found.svg is not None
+    titles = ElementTree.fromstring(found.svg).iter("{http://www.w3.org/2000/svg}title")
+    return [title.text for title in titles if title.text]
+
+
+def batches(*sizes: int, name: str = "naive", **changes: Any) -> list[RunRecord]:
+    return [run(s, 0.4 + s / 10, name, batch_per_rank=size, **changes)
+            for size in sizes for s in (0, 1)]  # fmt: skip
+
+
+def test_with_one_batch_it_is_a_row_per_condition() -> None:
+    found = drawn(run(0, 0.4), run(1, 0.5), run(0, 0.9, "lamb"))
+    assert found.title == "Accuracy of each condition"
+    # t(0.975, 1) = 12.7062, half the difference 0.05
+    assert tips(found) == ["naive: 0.450 (0.000 to 1.000), 2 runs", "lamb: 0.900, 1 run"]
+    assert ">naive, 1 rank<" in str(found.svg)
+
+
+def test_with_several_batches_it_is_a_point_per_batch() -> None:
+    found = drawn(*batches(16, 64), *batches(16, 64, name="lamb"))
+    assert found.title == "Accuracy from batch 16 to 64"
+    assert len(tips(found)) == 4
+    assert tips(found)[1].startswith("naive, batch 64: 0.450 (") and ">64<" in str(found.svg)
+    assert str(found.svg).count(">validation accuracy<") == 1
+
+
+def test_panels_are_apart_by_ranks_and_epochs() -> None:
+    items = batches(16, 64, gpus=2) + batches(32, epochs=4)
+    svg = str(drawn(*items[:4], *[record(i.config, accuracies=[0.1] * 4) for i in items[4:]]).svg)
+    assert ">2 ranks, 3 epochs<" in svg and ">1 rank, 4 epochs<" in svg
+    assert ">2 ranks<" in str(drawn(*items[:4]).svg)
+
+
+def lines(found: Figure) -> int:
+    """Lines from one batch to another: points, ticks and intervals have none of two batches."""
+    root = ElementTree.fromstring(str(found.svg))
+    paths = root.iter("{http://www.w3.org/2000/svg}path")
+    wide = [p.get("d", "") for p in paths if "stroke-width: 1.4" in (p.get("style") or "")]
+    return sum(d.count("L") == 1 for d in wide)
+
+
+def test_no_line_joins_what_differs_in_more_than_the_batch() -> None:
+    one = drawn(*batches(16, 64))
+    two = drawn(*batches(16, 64), *batches(16, 64, framework="mirrored"))
+    assert (lines(one), lines(two)) == (1, 2)
+    growing = drawn(*batches(16), *[run(s, 0.5, accumulation=4) for s in (0, 1)])
+    assert lines(growing) == 1, "accumulation is how the batch was made"
+
+
+def test_what_is_left_out_is_said() -> None:
+    order = tuple(f"t{i}" for i in range(MOST_ROWS + 1))
+    items = [record(config(technique=technique(name)), accuracies=[0.1, 0.1, i / 100])
+             for i, name in enumerate(order)]  # fmt: skip
+    found = drawn(*items, order=order)
+    assert len(tips(found)) == MOST_ROWS
+    assert not any(tip.startswith("t0:") for tip in tips(found)), "the worst is not drawn"
+    assert f"Shown: {MOST_ROWS} of {MOST_ROWS + 1} conditions" in found.caption
+    ranks = [run(0, 0.5, gpus=g) for g in range(1, MOST_PANELS + 2)]
+    assert f"Shown: {MOST_PANELS} of {MOST_PANELS + 1} panels" in drawn(*ranks).caption
+
+
+@pytest.mark.parametrize("items", [[], [run(0, None)]])
+def test_nothing_to_draw_says_why(items: list[RunRecord]) -> None:
+    found = drawn(*items)
+    assert (found.svg, found.caption) == (None, "Not drawn: no condition has an accuracy.")

@@ -1,0 +1,177 @@
+"""What the report says of the noise scale, against values worked out by hand."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from analysis.records.frames import epochs_frame, runs_frame
+from analysis.table import Table
+from analysis.topics.convergence import noise as topic
+from tests.analysis.builders import config, epoch, record
+from train.record.run import NoiseScale, RunRecord
+
+GPUS, BATCH = 2, 32
+
+
+def noise(**changes: Any) -> NoiseScale:
+    fields = {
+        "steps": 10, "batch_small": 16, "batch_big": BATCH, "trace": 1.0, "gradient_sq": 1.0,
+        "b_simple": None, "low": None, "high": None,
+    }  # fmt: skip
+    return NoiseScale(**{**fields, **changes})
+
+
+def measured(value: float, low: float, high: float, **changes: Any) -> NoiseScale:
+    return noise(trace=value, b_simple=value, low=low, high=high, **changes)
+
+
+def censored(low: float | None) -> NoiseScale:
+    return noise(interval="censored", low=low)
+
+
+def too_short() -> NoiseScale:
+    return noise(interval="too_few_steps", steps=2)
+
+
+def run(seed: int, *noises: NoiseScale | None, name: str = "naive", **changes: Any) -> RunRecord:
+    """One run; its epochs have these noise scales."""
+    asked = config(name, seed=seed, gpus=GPUS, epochs=len(noises))
+    found = tuple(
+        epoch(i, asked, noise=noise, train_s=3.2) for i, noise in enumerate(noises, start=1)
+    )
+    return record(asked, epochs=found, throughput=None, **changes)
+
+
+def made(*items: RunRecord) -> Table:
+    runs = runs_frame(items)
+    return topic.table(epochs_frame(items, runs), runs, ["lamb", "naive"])
+
+
+def table(*items: RunRecord) -> pd.DataFrame:
+    return made(*items).data
+
+
+def cells(*items: RunRecord) -> dict[str, str]:
+    """The only row as shown, by heading without "B_simple, "; marks follow values."""
+    shown = made(*items).shown()
+    (row,) = shown.rows
+    heads = [column.heading.removeprefix("B_simple, ") for column in shown.columns]
+    plain = (cell.replace("\u00a0", " ") for cell in row)
+    return dict(zip(heads, plain, strict=True)) | {"notes": " ".join(shown.notes)}
+
+
+def test_the_epochs_have_what_was_measured() -> None:
+    items = [run(3, None, measured(50, 40, 60), censored(900.0))]
+    found = epochs_frame(items, runs_frame(items))
+    assert found["noise_b_simple"].tolist() == [pd.NA, 50, pd.NA]
+    assert found["noise_low"].tolist() == [pd.NA, 40, 900]
+    assert found["noise_censored"].tolist() == [pd.NA, False, True]
+    second = found.iloc[1]
+    assert (second["technique"], second["gpus"], second["global_batch"]) == ("naive", GPUS, BATCH)
+    assert (second["seed"], second["noise_trace"], second["noise_gradient_sq"]) == (3, 50, 1)
+
+
+def test_geometric_mean_and_interval_over_seeds() -> None:
+    items = [run(s, *[measured(v, v / 2, v * 2)] * 3) for s, v in enumerate((60.0, 120.0, 240.0))]
+    row = table(*items).iloc[0]
+    assert row["last"] == pytest.approx(120)
+    # t(0.975, 2) = 4.302653; the logarithms are ln 2 apart
+    half = 4.302653 * math.log(2) / math.sqrt(3)
+    assert row["last_low"] == pytest.approx(120 * math.exp(-half))
+    assert row["last_high"] == pytest.approx(120 * math.exp(half))
+    shown = cells(*items)
+    assert shown["last epoch"] == "120 (21.4 to 671)" and row["last_epoch"] == 3
+    assert shown["B / B_simple"] == "0.267"
+    assert shown["notes"] == ""
+
+
+def test_first_middle_and_last_epoch() -> None:
+    values = (10.0, 20.0, 30.0, 40.0, 50.0)
+    item = run(0, *(measured(v, v - 1, v + 1) for v in values))
+    shown, row = cells(item), table(item).iloc[0]
+    assert shown["first epoch"] == "10.0 (9.00 to 11.0) ¹"
+    assert shown["middle epoch"] == "30.0 (29.0 to 31.0) ¹"
+    assert shown["last epoch"] == "50.0 (49.0 to 51.0) ¹"
+    assert shown["notes"] == "¹ of one run"
+    assert [row[f"{when}_epoch"] for when in topic.WHEN] == [1, 3, 5]
+    assert [row[f"{when}_n"] for when in topic.WHEN] == [1, 1, 1]
+
+
+def test_epochs_without_a_noise_scale_are_passed_over() -> None:
+    row = table(run(0, None, measured(20, 10, 40), None)).iloc[0]
+    assert (row["first_epoch"], row["last_epoch"]) == (2, 2)
+    assert (row["first"], row["last"]) == (20, 20)
+
+
+def test_only_epochs_that_all_runs_have_are_shown() -> None:
+    """Runs that go on alone are the slow ones."""
+    items = [run(0, *[measured(20, 10, 40)] * 3), run(1, measured(30, 10, 40), None, None)]
+    row = table(*items).iloc[0]
+    assert (row["last_epoch"], row["last_n"]) == (1, 2)
+
+
+def test_a_censored_run_leaves_a_lower_bound_and_no_mean() -> None:
+    items = [run(0, measured(50, 40, 60)), run(1, censored(900.0)), run(2, censored(300.0))]
+    row = table(*items).iloc[0]
+    assert row["last_high"] is pd.NA
+    assert row["last_low"] == 40  # a mean of the others would be of the low ones
+    shown = cells(*items)
+    assert shown["last epoch"] == "> 40.0 ¹"
+    assert shown["B / B_simple"] == "< 0.800"
+    assert shown["notes"] == "¹ censored in 2 of 3 runs"
+
+
+def test_censored_without_any_bound() -> None:
+    shown = cells(run(0, censored(None)))
+    assert shown["last epoch"] == "n/a ¹"
+    assert shown["B / B_simple"] == "n/a"
+    assert shown["notes"] == "¹ censored in 1 of 1 run"
+
+
+def test_epochs_too_short_for_an_interval_say_so() -> None:
+    shown = cells(run(0, too_short()))
+    assert shown["last epoch"] == "n/a ¹"
+    assert shown["notes"].startswith("¹ too few steps in an epoch (2)")
+
+
+def test_one_of_the_runs_lacks_the_value() -> None:
+    shown = cells(run(0, measured(50, 40, 60)), run(1, too_short()))
+    assert shown["last epoch"] == "50.0 (40.0 to 60.0) ¹"
+    assert shown["notes"] == "¹ of one run; 1 of 2 runs lack the value"
+    two = [run(s, measured(v, v, v)) for s, v in enumerate((50, 60))]
+    assert "1 of 3 runs lack the value" in table(*two, run(2, too_short())).iloc[0]["last_note"]
+
+
+def test_no_noise_at_all_has_no_logarithm() -> None:
+    shown = cells(run(0, measured(0.0, 0.0, 1e-6)))
+    assert shown["last epoch"] == "n/a ¹"
+
+
+def test_the_ratio_is_with_the_batch_of_its_epoch() -> None:
+    grown = measured(50, 40, 60, batch_big=400)
+    item = run(0, measured(50, 40, 60), grown)
+    shown = cells(item)
+    assert table(item).iloc[0]["batch_over_noise"] == 8
+    assert shown["B / B_simple"] == "8.00"
+    assert shown["global batch"] == "32 → 400"
+
+
+def test_only_completed_runs_count() -> None:
+    items = [run(0, measured(50, 40, 60)), run(1, measured(9000, 1, 1e6), status="diverged")]
+    assert cells(*items)["last epoch"] == "50.0 (40.0 to 60.0) ¹"
+
+
+def test_rows_are_not_pooled_over_settings_and_follow_the_manifest() -> None:
+    items = [run(0, measured(50, 40, 60)), run(0, measured(70, 60, 80), name="lamb")]
+    found = table(*items)
+    assert found["technique"].tolist() == ["lamb", "naive"]
+    assert found["last"].tolist() == [70, 50]
+
+
+def test_empty() -> None:
+    assert len(made(run(0, None, None)).data) == 0
+    assert made().shown().rows == ()

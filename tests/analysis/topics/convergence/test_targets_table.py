@@ -1,0 +1,173 @@
+"""Time to target with runs that never got there, by hand; the clock of a run over its starts."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pandas as pd
+import pytest
+from scipy import stats
+
+from analysis.records.frames import epochs_frame, runs_frame
+from analysis.table import Table
+from analysis.topics.convergence import targets
+from tests.analysis.builders import config, frames_of_records, record
+from train.config.run import Target
+from train.record.run import RunRecord, TargetOutcome
+
+TARGET = Target(train_accuracy=0.75, validation_accuracy=0.25, within_s=240)
+
+
+def run(
+    seed: int, epoch: int | None, *, name: str = "naive", gpus: int = 1, **changes: Any
+) -> RunRecord:
+    """A run of ten epochs at most, each of 2 s of training and 0.5 s of validation."""
+    asked = config(name, seed=seed, gpus=gpus, epochs=10, target=TARGET)
+    made = {"epoch": epoch, "steps": None, "images": None, "seconds": None, "met": False,
+            "why": f"seed {seed} was too slow"}  # fmt: skip
+    if epoch is not None:
+        made |= {"met": True, "steps": 20 * epoch, "images": 320 * epoch, "seconds": 2.5 * epoch,
+                 "why": "held"}  # fmt: skip
+    fields = {"target": TargetOutcome(**made), "epoch_changes": {"train_s": 2.0},
+              "accuracies": [0.4] * (epoch or 10), "throughput": None}  # fmt: skip
+    return record(asked, **{**fields, **changes})
+
+
+def made(*items: RunRecord) -> Table:
+    found = frames_of_records(items)
+    return targets.table(found["goals"], found["runs"], ["naive", "lamb"])
+
+
+def cells(table: Table) -> dict[str, str]:
+    """The only row as shown, by heading; a mark of a note follows its value."""
+    shown = table.shown()
+    (row,) = shown.rows
+    plain = (cell.replace("\u00a0", " ") for cell in row)
+    found = dict(zip([column.heading for column in shown.columns], plain, strict=True))
+    return found | {"notes": " ".join(shown.notes)}
+
+
+def test_one_row_per_run_with_what_it_took() -> None:
+    items = [run(0, 4, accuracies=[0.4] * 6), run(1, None)]  # what came after epoch 4 is not in
+    goals = frames_of_records(items)["goals"]
+    first, second = (row for _, row in goals.iterrows())
+    assert (first["epoch"], first["steps"], first["images"]) == (4, 80, 1280)
+    assert (first["seconds"], first["train_s"]) == (10.0, 8.0)
+    assert first["target"] == "train 0.75 and validation 0.25 held 2 times within 240 s"
+    assert not second["met"] and second["why"] == "seed 1 was too slow"
+    assert second[["epoch", "steps", "images", "seconds", "train_s"]].isna().all()
+
+
+@pytest.mark.parametrize(
+    ("epochs", "median"),
+    [
+        ([3, 5, 4], 4),
+        ([3, 4], 3.5),
+        ([3, 5, None], 5),  # of 3, 5 and infinity; the mean of those that met it would be 4
+        ([3, 5, 7, None], 6),
+        ([3, None], None),  # halfway between 3 and infinity
+        ([3, None, None], None),
+        ([None], None),
+    ],
+)
+def test_a_run_that_did_not_meet_it_counts_as_infinity(
+    epochs: list[int | None], median: float | None
+) -> None:
+    items = [run(seed, epoch, gpus=2) for seed, epoch in enumerate(epochs)]
+    found = made(*items).data.iloc[0]
+    unmet = epochs.count(None)
+    assert found["n"] == len(epochs)
+    assert found["reached"] == pytest.approx(1 - unmet / len(epochs))
+    if median is None:
+        for name in targets.MEASURES:
+            assert found[name] is pd.NA
+            assert found[f"{name}_note"] == (
+                f"not reached by {unmet} of {len(epochs)} runs: the median is infinite"
+            )
+    else:
+        assert found["epoch"] == median
+        assert found["steps"] == 20 * median
+        assert found["images"] == 320 * median
+        assert found["seconds"] == 2.5 * median
+        assert found["train_s"] == 2 * median
+        assert found["gpu_hours"] == pytest.approx(2 * 2.5 * median / 3600)
+        assert pd.isna(found["epoch_note"])
+
+
+def test_the_share_of_runs_that_reached_it_has_the_exact_interval() -> None:
+    table = made(run(0, 3), run(1, 5), run(2, None))
+    exact = stats.binomtest(2, 3).proportion_ci(0.95, method="exact")
+    found = table.data.iloc[0]
+    assert (found["reached_low"], found["reached_high"]) == pytest.approx((exact.low, exact.high))
+    assert cells(table)["reached"].startswith("2 of 3 (9 to 99 %)")
+
+
+def test_the_interval_of_the_median_is_of_order_statistics() -> None:
+    """Of six runs the first and the last, which cover 1 - 2 / 2^6 = 97 %."""
+    found = made(*(run(seed, epoch) for seed, epoch in enumerate((3, 8, 5, 4, 6, 7)))).data.iloc[0]
+    assert (found["epoch"], found["epoch_low"], found["epoch_high"]) == (5.5, 3, 8)
+
+
+def test_an_interval_without_end_is_no_bound() -> None:
+    """The median is known; with one of six runs infinite the upper end is infinite."""
+    table = made(*(run(seed, epoch) for seed, epoch in enumerate((3, None, 5, 4, 6, 7))))
+    found = table.data.iloc[0]
+    assert (found["epoch"], found["epoch_low"], found["epoch_high"]) == (5.5, 3, math.inf)
+    assert cells(table)["epochs"] == "5.50 (3 to ∞)"
+
+
+def test_every_reason_is_told() -> None:
+    found = made(run(2, None), run(0, 3), run(1, None)).data.iloc[0]
+    assert found["unmet_why"] == "seed 1 was too slow; seed 2 was too slow", "by seed"
+    assert found["reached_note"] == found["unmet_why"]
+
+
+def test_a_diverged_run_did_not_meet_it() -> None:
+    gone = run(1, None, status="diverged", target=None, missing={"target": "it diverged first"})
+    found = made(run(0, 3), gone).data.iloc[0]
+    assert (found["n"], found["reached"], found["unmet_why"]) == (2, 0.5, "it diverged first")
+    assert found["epoch"] is pd.NA
+
+
+def test_the_table_as_shown() -> None:
+    found = cells(made(run(0, 3), run(1, 4)))
+    assert found["reached"] == "2 of 2 (16 to 100 %)"
+    assert (found["epochs"], found["steps"]) == ("3.50", "70")
+    assert (found["seconds"], found["training s"]) == ("8.75", "7")
+    found = cells(made(run(0, 3), run(1, None)))
+    assert found["reached"] == "1 of 2 (1 to 99 %) ¹"
+    assert found["epochs"] == found["seconds"] == "n/a ²"
+    assert "the median is infinite" in found["notes"] and "seed 1 was too slow" in found["notes"]
+
+
+def test_a_sweep_without_a_target_has_no_row() -> None:
+    assert made(record()).shown().rows == ()
+
+
+def test_conditions_are_apart_and_in_order() -> None:
+    found = made(run(0, 3, name="lamb"), run(0, 4), run(1, 5)).data
+    assert found["technique"].tolist() == ["naive", "lamb"]
+    assert found["epoch"].tolist() == [4.5, 3]
+
+
+def test_the_clock_of_a_run_goes_on_over_its_starts() -> None:
+    items = [
+        record(config(seed=seed), images_per_s=rate, epoch_changes=[{}, {"attempt": 2}, {}])
+        for seed, rate in ((0, 100.0), (1, 50.0))
+    ]
+    epochs = epochs_frame(items, runs_frame(items))
+    assert epochs["images_per_s"].tolist() == pytest.approx([100.0] * 3 + [50.0] * 3)
+    assert epochs["train_s_so_far"].tolist() == pytest.approx([3.2, 6.4, 9.6, 6.4, 12.8, 19.2])
+    assert epochs["seconds_so_far"].tolist() == pytest.approx([3.7, 7.4, 11.1, 6.9, 13.8, 20.7])
+
+
+def test_the_clock_of_no_epoch() -> None:
+    empty = epochs_frame([], runs_frame([]))
+    assert len(empty) == 0 and "train_s_so_far" in empty
+
+
+def test_an_epoch_that_took_no_time_has_no_rate() -> None:
+    items = [record(images_per_s=None, epoch_changes={"train_s": 0.0})]
+    found = epochs_frame(items, runs_frame(items))
+    assert found["images_per_s"].isna().all()

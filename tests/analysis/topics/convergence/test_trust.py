@@ -1,0 +1,67 @@
+"""Trust ratios of the first and the last epoch, over runs, by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from analysis.records.frames import epochs_frame, runs_frame
+from analysis.table import Table
+from analysis.topics.convergence import trust as topic
+from tests.analysis.builders import config, record, technique
+from train.config.optimizer import Lamb, Larc
+from train.config.run import RunConfig
+from train.record.run import RunRecord, TrustRatios
+
+
+def made(*items: RunRecord, order: tuple[str, ...] = ("naive", "larc")) -> Table:
+    runs = runs_frame(items)
+    return topic.table(epochs_frame(items, runs), runs, order)
+
+
+def test_trust_ratios_of_the_first_and_the_last_epoch() -> None:
+    def ratios(median: float, clipped: float) -> dict[str, TrustRatios]:
+        parts = {"smallest": median / 10, "largest": median * 10, "clipped_share": clipped}
+        return {"trust": TrustRatios(median=median, **parts)}
+
+    def clipping(seed: int) -> RunConfig:
+        return config("larc", seed=seed, technique=technique("larc", optimizer=Larc()))
+
+    items = [
+        record(clipping(seed), epoch_changes=[ratios(m, c) for m, c in found])
+        for seed, found in enumerate(
+            ([(0.02, 0.5), (9.0, 0.9), (0.04, 0.1)], [(0.04, 0.3), (9.0, 0.9), (0.08, 0.0)])
+        )
+    ]
+    items.append(record(config("naive")))
+    gone = clipping(2)
+    items.append(record(gone, status="diverged", accuracies=[0.1], epoch_changes=ratios(50.0, 1.0)))
+    found = made(*items)
+    (row,) = (row for _, row in found.data.iterrows())
+    assert row["technique"] == "larc" and row["n"] == 2
+    assert row["first_median"] == pytest.approx(0.03)
+    assert (row["first_smallest"], row["first_largest"]) == pytest.approx((0.002, 0.4))
+    assert (row["first_clipped_share"], row["last_clipped_share"]) == pytest.approx((0.4, 0.05))
+    assert (row["last_smallest"], row["last_largest"]) == pytest.approx((0.004, 0.8))
+    shown = found.shown()
+    (cells,) = shown.rows
+    assert [c.heading for c in shown.columns][1:] == [
+        "global batch", "first epoch", "plain rate kept, first", "last epoch",
+        "plain rate kept, last", "runs",
+    ]  # fmt: skip
+    assert cells[2:] == ("0.0300 [0.00200, 0.400]", "40 %", "0.0600 [0.00400, 0.800]", "5 %", "2")
+
+
+@pytest.mark.parametrize("optimizer", [Lamb(), Larc(clip=False)])
+def test_where_nothing_can_be_clipped_no_share_is_0(optimizer: Any) -> None:
+    trust = TrustRatios(median=0.02, smallest=0.001, largest=0.9, clipped_share=0.0)
+    row = technique("row", optimizer=optimizer)
+    item = record(config("row", technique=row), epoch_changes={"trust": trust})
+    (cells,) = made(item).shown().rows
+    assert (cells[3], cells[5]) == ("n/a", "n/a")
+
+
+def test_no_trust_ratio_no_row() -> None:
+    assert made(record()).shown().rows == ()
+    assert made().shown().rows == ()

@@ -1,0 +1,64 @@
+"""What several topics share: names of rows, ranks, reasons."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from analysis.figures import Figure
+from analysis.records.frames import runs_frame
+from analysis.table import Column, Table, frame
+from analysis.topics.topic import Topic, batch_text, only, ranks_column, reasons, with_context
+from tests.analysis.builders import config, record
+
+COLUMNS = (Column("a", "string", "a"),)
+
+
+def table(*rows: str) -> Table:
+    return Table("key", "Title", COLUMNS, frame([{"a": row} for row in rows], COLUMNS))
+
+
+def test_a_topic_without_a_row_and_a_figure_is_empty() -> None:
+    figure = Figure("key", "Title", "caption", pd.DataFrame(), None)
+    assert Topic("t", "T", (table(), table())).is_empty
+    assert not Topic("t", "T", (table(), table("x"))).is_empty
+    assert not Topic("t", "T", (table(),), (figure,)).is_empty, "it says why it is not drawn"
+
+
+@pytest.mark.parametrize("context", ["", None, pd.NA])
+def test_a_row_without_context_has_its_technique_alone(context: object) -> None:
+    assert with_context({"technique_label": "lamb", "context": context}) == "lamb"
+
+
+def test_a_row_is_named_with_its_context() -> None:
+    assert with_context({"technique_label": "lamb", "context": "3 epochs"}) == "lamb; 3 epochs"
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "shown"),
+    [(16, 16, "16"), (16, pd.NA, "16"), (16, 4096, "16 → 4,096"), (pd.NA, pd.NA, "n/a")],
+)
+def test_a_batch_shows_what_it_grew_to(first: object, last: object, shown: str) -> None:
+    assert batch_text(first, last) == shown
+
+
+def test_equal_reasons_are_said_once_in_their_order() -> None:
+    assert reasons(["b", None, "a", pd.NA, "b"]) == "b; a"
+    column = pd.Series(["b", None, "a", pd.NA, "b"], dtype="string")
+    assert reasons(column) == "b; a" and reasons(column[[1, 3]]) is None
+    assert reasons([None, pd.NA]) is None and reasons([]) is None
+
+
+def test_only_a_value_that_all_share() -> None:
+    assert only([3, 3]) == 3
+    assert only([3, 4]) is None and only([]) is None
+
+
+@pytest.mark.parametrize(("cores", "said"), [((1, 1), "1 core"), ((4, 4), "4 cores"),
+                                             ((1, 4), "several cores")])  # fmt: skip
+def test_ranks_without_gpus_say_their_cores(cores: tuple[int, int], said: str) -> None:
+    items = [record(config(seed=s), world_changes={"cores_per_rank": c})
+             for s, c in enumerate(cores)]  # fmt: skip
+    column = ranks_column(runs_frame(items))
+    assert column.heading == "ranks"
+    assert column.description == f"groups of CPU cores, not GPUs: {said} each; device: Test CPU"
