@@ -17,7 +17,17 @@ from train.record.run import RECORD_NAME
 
 LEFT_OUT = "left out, since it may name a host"
 _PATH = re.compile(r"""(?<![\w.)/])~?/[^\s/"'<>|:;,()][^\s"'<>|:;,()]*""")
-_ADDRESS = re.compile(r"\b\d{1,3}(\.\d{1,3}){3}\b")
+_ADDRESS = re.compile(
+    r"\b\d{1,3}(\.\d{1,3}){3}\b|\b[0-9a-f]{1,4}(:{1,2}[0-9a-f]{1,4}){3,7}\b|\b[\w.+-]+@[\w.-]+\w\b",
+    re.IGNORECASE,
+)
+#: Columns that hold words of a fixed list, or keys: no name of a machine is in them.
+_KEYS = frozenset({
+    "cell_id", "state", "status", "technique", "condition", "condition_any_framework",
+    "technique_settings", "model", "framework", "partition", "validate_on", "scaling",
+    "device_kind", "launcher", "controller", "data_plane", "git_commit", "image_digest",
+    "tensorflow", "horovod", "versions", "data_fingerprint", "started_at", "ended_at",
+})  # fmt: skip
 #: Slurm's short form of several nodes.
 _NODE_LIST = re.compile(r"[\w.-]*\w\[\d[\d,-]*\]")
 
@@ -65,6 +75,7 @@ def _cleaner(hosts: Iterable[str], folders: dict[str, str]) -> Callable[[str], s
     names = {host: f"node-{n}" for n, host in enumerate(sorted(hosts, key=_by_number), start=1)}
     # a text may have the short name of a host whose record has the long one
     short = {host.split(".")[0]: name for host, name in names.items()}
+    short = {host: name for host, name in short.items() if not host.isdigit()}
     stands = folders | short | names
     longest = sorted(stands, key=len, reverse=True)
     known = re.compile("|".join(rf"(?<![\w-]){re.escape(word)}(?![\w-])" for word in longest))
@@ -84,7 +95,7 @@ def _by_number(host: str) -> list[tuple[str, int]]:
 def _cleaned(table: pd.DataFrame, clean: Callable[[str], str]) -> pd.DataFrame:
     texts: pd.DataFrame = table.select_dtypes("string")
     changed = {}
-    for name in texts:
+    for name in texts.columns.difference(_KEYS):
         each = {text: clean(text) for text in texts[name].dropna().unique()}
         if any(text != new for text, new in each.items()):
             changed[name] = texts[name].map(each).astype("string")

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import pandas as pd
 
 from analysis.figures import Figure, looks
-from analysis.page.answers import Answer, answers
+from analysis.page.answer import Answer
+from analysis.page.answers import answers
 from analysis.page.cautions import Caution, cautions
 from analysis.records.frames import Frames
 from analysis.records.gather import KINDS, Problem
@@ -31,11 +32,13 @@ METHODS = (
     "without a usable run counts in the family. Everything else explores, without correction.",
     "Throughput is what was really processed: the median over epochs, without the first one of "
     "each attempt and without the steps that were sampled. Efficiency is throughput(n) / (n / n0 x "
-    "throughput(n0)), with the baseline's own spread in its interval. Accuracy is that of all "
-    "held-out images after the last epoch.",
+    "throughput(n0)), with the baseline's own spread in its interval. Accuracy is measured "
+    "after the last epoch, on the images that the table of conditions names.",
 )
 
 ALL_GOOD, SOME_FAILED, UNDECIDED = 0, 1, 3
+#: Rows of epochs.csv.
+MOST_EPOCHS = 200_000
 #: Techniques that a figure draws; more could not be told apart.
 MOST_DRAWN = 12
 
@@ -55,6 +58,11 @@ class Report:
     counts: str
     exit_code: int
     methods: tuple[str, ...] = METHODS
+
+    @property
+    def has_epochs(self) -> bool:
+        """Whether there is an epochs.csv; of very many epochs load_runs gives the frame."""
+        return len(self.frames.epochs) <= MOST_EPOCHS
 
     @property
     def first_figures(self) -> tuple[Figure, ...]:
@@ -121,11 +129,12 @@ def _topics(frames: Frames, *, draw: bool) -> Iterable[Topic]:
             lambda: curves.figure(epochs, curves.ACCURACY, seen, why),
         ),
     )
-    scaling = efficiency.table(runs, order)
+    in_series = runs.assign(series=efficiency.series(runs))
+    scaling = efficiency.table(in_series, order)
     yield Topic(
         "scaling",
         "Scaling",
-        (scaling, loss(runs).table),
+        (scaling, loss(in_series).table),
         drawn(lambda: throughput.figure(runs, seen), lambda: step_figure.figure(runs)),
     )
     yield Topic("libraries", "Which library", (libraries.table(planned, runs, order),))
@@ -133,7 +142,7 @@ def _topics(frames: Frames, *, draw: bool) -> Iterable[Topic]:
         yield Topic(
             "targets",
             "Time to the target",
-            (targets.table(frames.goals, runs, order),),
+            (targets.table(frames.goals, planned, runs, order),),
             drawn(lambda: curves.figure(epochs, curves.ACCURACY_IN_TIME, seen, why)),
         )
     yield Topic("noise", "Gradient noise", (noise.table(epochs, runs, order),), folded=True)

@@ -14,8 +14,6 @@ from train.record.atomic import write_atomically
 
 FOLDER = "report"
 ANSWERS_VERSION = 1
-#: Rows of epochs.csv; of more, load_runs gives the frame.
-MOST_EPOCHS = 200_000
 
 
 def write_report(report: Report, folder: Path) -> list[Path]:
@@ -32,7 +30,7 @@ def write_report(report: Report, folder: Path) -> list[Path]:
     out = folder / FOLDER
     (out / "figures").mkdir(parents=True, exist_ok=True)
     frames = {"runs": report.frames.runs}
-    if len(report.frames.epochs) <= MOST_EPOCHS:
+    if report.has_epochs:
         frames["epochs"] = report.frames.epochs
     frames |= {table.key: table.data for table in report.tables.values()}
     tables = [out / f"{name}.csv" for name in frames]

@@ -17,7 +17,7 @@ _OF_DATA = ("train_images", "train_images_available", "validation_images", "drop
 
 def number_findings(record: RunRecord) -> Iterator[str]:
     """Counts and seconds that cannot be, whatever the config asks for."""
-    if record.data is not None and record.data.classes < 1:
+    if record.data is not None and not 1 <= record.data.classes <= _MOST:
         yield f"data of {record.data.classes} classes"
     bytes_moved = max([max(x.received_bytes, x.sent_bytes) for x in record.traffic], default=0)
     wrong = [what for what, number in _counts(record) if not 0 <= number <= _MOST]

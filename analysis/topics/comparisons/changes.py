@@ -14,11 +14,12 @@ import pandas as pd
 from analysis.records.frames import Frames, in_order
 from analysis.stats.differences import ALPHA, difference, holm, ratio
 from analysis.table import Column, Table, count, frame, number, p_value, signed
-from analysis.topics.topic import NAMES
+from analysis.topics.topic import NAMES, reasons
 
 NO_CHANGE, REGRESSION, UNDECIDED = 0, 1, 3
 #: Changes smaller than these are no regression, whatever their p.
 SLOWER, LOWER = 0.95, -0.01
+LOST, OPEN = "no completed run now", "undecided"
 COLUMNS: tuple[Column, ...] = (
     *NAMES,
     Column("gpus", "Int64", "ranks"),
@@ -38,9 +39,10 @@ COLUMNS: tuple[Column, ...] = (
 
 
 def table(before: Frames, after: Frames) -> Table:
-    """One row per condition that both have."""
+    """One row per condition that completed before and is planned now."""
     earlier, later = (_completed(frames.runs) for frames in (before, after))
-    common = [key for key in dict.fromkeys(later["condition"]) if key in set(earlier["condition"])]
+    planned = set(after.planned["condition"].dropna()) | set(later["condition"])
+    common = [key for key in dict.fromkeys(earlier["condition"]) if key in planned]
     rows = [
         _row(earlier[earlier["condition"] == key], later[later["condition"] == key])
         for key in common
@@ -60,11 +62,11 @@ def table(before: Frames, after: Frames) -> Table:
 
 
 def exit_code(found: Table) -> int:
-    """1 where a condition is slower or less accurate, 3 where none can be compared, else 0."""
+    """1 where a condition is slower, less accurate or lost, 3 where all are undecided, else 0."""
     verdicts = found.data["verdict"].fillna("")
-    if verdicts.str.contains("slower|less accurate").any():
+    if verdicts.str.contains(f"slower|less accurate|{LOST}").any():
         return REGRESSION
-    return UNDECIDED if not len(found.data) or verdicts.eq("one run each").all() else NO_CHANGE
+    return UNDECIDED if verdicts.str.startswith(OPEN).all() else NO_CHANGE
 
 
 def _completed(runs: pd.DataFrame) -> pd.DataFrame:
@@ -72,7 +74,7 @@ def _completed(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _row(earlier: pd.DataFrame, later: pd.DataFrame) -> dict[str, Any]:
-    first = later.iloc[0]
+    first = (later if len(later) else earlier).iloc[0]
     now, before = (_values(side, "images_per_s") for side in (later, earlier))
     speed = ratio(now, before)
     now, before = (_values(side, "validation_accuracy") for side in (later, earlier))
@@ -94,8 +96,10 @@ def _values(runs: pd.DataFrame, name: str) -> list[float]:
 
 
 def _verdict(row: dict[str, Any]) -> str:
+    if not row["n_after"]:
+        return LOST
     if row["ratio_p"] is None and row["difference_p"] is None:
-        return "one run each"
+        return f"{OPEN} ({reasons([row['ratio_note'], row['difference_note']])})"
     said = []
     if row["ratio_p"] is not None and row["ratio_p"] < ALPHA:
         said += ["slower"] if row["ratio"] < SLOWER else ["faster"] if row["ratio"] > 1 else []

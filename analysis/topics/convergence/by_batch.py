@@ -49,7 +49,9 @@ def figure(reached: pd.DataFrame, seen: Mapping[str, Look]) -> Figure:
 def _against_batch(known: pd.DataFrame, seen: Mapping[str, Look]) -> Figure:
     low, high = known["global_batch"].min(), known["global_batch"].max()
     title = f"Accuracy from batch {count(low)} to {count(high)}"
-    every = [panel for _, panel in known.groupby(["gpus", "epochs"], sort=True)]
+    # under weak scaling each rank count has one batch: lines then join rank counts
+    several = known.groupby(["gpus", "epochs"])["global_batch"].nunique().max() > 1
+    every = [own for _, own in known.groupby(["gpus", "epochs"] if several else ["epochs"])]
     panels = every[-MOST_PANELS:]
     lengths = known["epochs"].nunique() > 1
     there = looks_of(seen, known.assign(technique=known["technique_label"]))
@@ -58,8 +60,8 @@ def _against_batch(known: pd.DataFrame, seen: Mapping[str, Look]) -> Figure:
         canvas, axes = small_multiples(len(panels), len(there), share_y=True)
         for axis, panel in zip(axes, panels, strict=True):
             _lines(axis, panel, there, tips)
-            gpus = int(panel["gpus"].iloc[0])
-            named = "1 rank" if gpus == 1 else f"{gpus} ranks"
+            counts = sorted(set(panel["gpus"]))
+            named = ", ".join(map(str, counts)) + (" rank" if counts == [1] else " ranks")
             head(axis, named + (f", {panel['epochs'].iloc[0]} epochs" if lengths else ""))
         axes[0].set_ylabel("validation accuracy")
         legend(canvas, there, {})

@@ -105,7 +105,7 @@ def figure(
         legend(canvas, there, _DIVERGED if (data["status"] == "diverged").any() else {})
         svg = to_svg(canvas)
     every = len(drawn.drop_duplicates(list(_BY_PANEL)))
-    caption = _caption(data, quantity) + left_out(len(panels), every, "panels; epochs.csv has all")
+    caption = _caption(data, quantity) + left_out(len(panels), every, "panels")
     caption = " ".join(part for part in (caption, note) if part)
     return Figure(quantity.key, quantity.title, caption, data, svg)
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from analysis.records.frames import in_order
 from analysis.stats.survival import median_time, share_reached
-from analysis.table import Column, Estimate, Row, Table, frame, significant
+from analysis.table import NOT_AVAILABLE, Column, Estimate, Row, Table, frame, significant
 from analysis.topics.topic import NAMES, ranks_column, reasons
 
 MEASURES = ("epoch", "steps", "images", "seconds", "train_s", "gpu_hours")
@@ -45,10 +45,24 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
     )  # fmt: skip
 
 
-def table(goals: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) -> Table:
-    """One row per condition with a target. ``goals``: one row per run, null where never reached."""
-    hours = (goals["seconds"] * goals["gpus"] / 3600).astype("Float64")
-    known = goals.assign(gpu_hours=hours)
+def table(
+    goals: pd.DataFrame, planned: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]
+) -> Table:
+    """One row per condition with a target.
+
+    Args:
+        goals: one row per usable run, null where it never reached its target.
+        planned: the cells of the plan; those with a target and no usable run are lost.
+    """
+    lost = planned[planned["target"].notna() & (planned["state"] != "usable")]
+    every = pd.concat(
+        [
+            goals.assign(lost=False),
+            lost.reindex(columns=list(goals)).astype(goals.dtypes.to_dict()).assign(lost=True),
+        ]
+    )
+    hours = (every["seconds"] * every["gpus"] / 3600).astype("Float64")
+    known = every.assign(gpu_hours=hours)
     rows = [_row(group) for _, group in known.groupby("condition", sort=False, observed=True)]
     made = columns(runs)
     return Table(
@@ -67,14 +81,21 @@ def _row(group: pd.DataFrame) -> dict[str, Any]:
     met = ordered["met"].fillna(False).astype(bool)
     about = ("technique", "technique_label", "context", "gpus", "global_batch", "target")
     row: dict[str, Any] = {name: first[name] for name in about}
-    times = {name: ordered[name].where(met).astype(float).fillna(math.inf) for name in MEASURES}
-    lost = [False] * n  # a cell without a usable record is in no frame of goals
-    row |= share_reached(times["epoch"].tolist(), lost).columns("reached")
-    row["unmet_why"] = reasons(ordered.loc[~met, "why"])
+    lost = ordered["lost"].astype(bool).tolist()
+    # nothing is known of a lost run, so it is censored at 0
+    times = {
+        name: [
+            0.0 if gone else float(value) if reached else math.inf
+            for value, reached, gone in zip(ordered[name], met, lost, strict=True)
+        ]
+        for name in MEASURES
+    }
+    row |= share_reached(times["epoch"], lost).columns("reached")
+    row["unmet_why"] = reasons(ordered.loc[~met & ~ordered["lost"].astype(bool), "why"])
     row["reached_note"] = reasons([row["reached_note"], row["unmet_why"]])
     row |= {"n": n, "cells": " ".join(ordered["cell_id"])}
     for name in MEASURES:
-        row |= _finite(median_time(times[name].tolist(), lost)).columns(name)
+        row |= _finite(median_time(times[name], lost)).columns(name)
     return row
 
 
@@ -86,8 +107,11 @@ def _finite(found: Estimate) -> Estimate:
 
 
 def _reached(row: Row) -> str:
+    if row["reached"] is None:
+        return NOT_AVAILABLE
     low, high = (100 * row[f"reached_{end}"] for end in ("low", "high"))
-    return f"{round(row['reached'] * row['n'])} of {row['n']} ({low:.0f} to {high:.0f} %)"
+    kept = row["reached_n"]
+    return f"{round(row['reached'] * kept)} of {kept} ({low:.0f} to {high:.0f} %)"
 
 
 def _short(value: float) -> str:

@@ -53,7 +53,7 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
         *(Column(name, _TYPES.get(name, "string")) for name in SAME if name != "scaling"),
         Column("series", "Int64"),
         Column("scaling", "string", "mode", "weak: the batch per rank is fixed; strong: the global "
-               "batch is", cell=_mode),
+               "batch is", cell=mode),
         Column("batch_per_rank", "Int64"),
         Column("global_batch", "Int64", "global batch", "images of a step, over all ranks and "
                "accumulated batches", only_if_varied=True),
@@ -91,7 +91,8 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
 def table(runs: pd.DataFrame, techniques: Sequence[str]) -> Table:
     """One row per (series, ranks)."""
     # of a frame of ninety columns each cut would copy all
-    marked = runs[list(_NEEDED)].assign(series=series(runs))
+    numbers = runs["series"] if "series" in runs else series(runs)
+    marked = runs[list(_NEEDED)].assign(series=numbers)
     rows = []
     for _, group in marked.groupby("series", sort=False):
         done = _measured(group)
@@ -226,7 +227,8 @@ def _efficiency(row: Row) -> str:
     return f"{shown} (baseline)" if row["gpus"] == row["n0"] else shown
 
 
-def _mode(row: Row) -> str:
+def mode(row: Row) -> str:
+    """Weak or strong scaling, with the batch that is fixed."""
     weak = row["scaling"] == "weak"
     batch = row["batch_per_rank"] if weak else row["global_batch"]
     return f"weak, {count(batch)} a rank" if weak else f"strong, {count(batch)}"

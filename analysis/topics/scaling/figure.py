@@ -15,6 +15,7 @@ from analysis.figures import (
     Look,
     empty,
     head,
+    left_out,
     legend,
     looks_of,
     small_multiples,
@@ -27,6 +28,7 @@ from analysis.topics.scaling.efficiency import series
 from analysis.topics.topic import reasons
 
 KEY = "throughput"
+MOST_PANELS = 6
 COLUMNS: tuple[Column, ...] = (
     Column("panel", "string"), Column("kind", "string"), Column("technique", "string"),
     Column("cell_id", "string"), Column("status", "string"), Column("seed", "Int64"),
@@ -44,18 +46,21 @@ def figure(runs: pd.DataFrame, seen: Mapping[str, Look]) -> Figure:
     if not len(data):
         why = reasons(runs["images_per_s_why"]) or "no usable run"
         return empty(KEY, title, why, data)
-    panels = list(dict.fromkeys(data["panel"]))
-    there = looks_of(seen, data)
+    every = list(dict.fromkeys(data["panel"]))
+    panels = every[:MOST_PANELS]
+    shown = data[data["panel"].isin(panels)]
+    there = looks_of(seen, shown)
     with style():
         canvas, axes = small_multiples(len(panels), len(there), share_y=True)
-        for axis, panel in zip(axes, panels, strict=False):
-            _draw(axis, data[data["panel"] == panel], seen)
+        for axis, panel in zip(axes, panels, strict=True):
+            _draw(axis, shown[shown["panel"] == panel], there)
             head(axis, panel)
-        _scale_y(axes[0], data["images_per_s"])
+        _scale_y(axes[0], shown["images_per_s"])
         axes[0].set_ylabel("images/s (log₂)")
-        legend(canvas, there, _marks(data))
+        legend(canvas, there, _marks(shown))
         svg = to_svg(canvas)
-    return Figure(KEY, title, _caption(data), data, svg)
+    caption = _caption(shown) + left_out(len(panels), len(every), "panels; the CSV has all")
+    return Figure(KEY, title, caption, data, svg)
 
 
 def numbers(runs: pd.DataFrame) -> pd.DataFrame:

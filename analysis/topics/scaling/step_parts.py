@@ -14,14 +14,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from analysis.prediction.collectives import Link, ring
+from analysis.topics.scaling.efficiency import series
 
 Floats = npt.NDArray[np.float64]
 #: Steps that were all taken in parts last as long as their parts, up to this; others do not.
 _SAME_STEPS = 1e-3
-# What makes one rank count the baseline of another.
-_SAME = ["technique_settings", "dataset", "image_size", "model", "pretrained", "data_fraction",
-         "partition", "framework", "deterministic", "accumulation", "scaling", "device_kind",
-         "device"]  # fmt: skip
 ABOUT = ["technique", "technique_label", "context", "scaling", "gpus"]
 #: Part -> column of :func:`per_run`, by what the runs of a comparison have.
 _FULL = {"input": "input_s", "compute": "fastest_s", "exposed": "sent_s", "waiting": "waited_s",
@@ -49,16 +46,8 @@ class Network(NamedTuple):
 
 
 def with_series(runs: pd.DataFrame) -> pd.DataFrame:
-    """With ``series``, a number; what must be equal for one rank count to be another's baseline."""
-    weak = runs["scaling"] == "weak"
-    # a GPU does the work wherever its host's cores are; without one the cores do it
-    own = runs.assign(
-        _batch=runs["batch_per_rank"].where(weak, runs["global_batch"]),
-        _cores=runs["cores_per_rank"].where(runs["device_kind"] == "cpu"),
-    )
-    by = [*_SAME, "_batch", "_cores"]
-    numbers = own.groupby(by, sort=False, dropna=False).ngroup()
-    return own.assign(series=numbers).drop(columns=["_batch", "_cores"])
+    """With ``series``, the number that the table of efficiencies has for it."""
+    return runs if "series" in runs else runs.assign(series=series(runs))
 
 
 def per_run(runs: pd.DataFrame, network: Network | None) -> pd.DataFrame:

@@ -162,7 +162,16 @@ def test_compare_with_a_worse_one_is_one(
 def test_compare_of_single_runs_is_three(tmp_path: Path) -> None:
     done = call("compare", paced(tmp_path / "a", [100.0]), paced(tmp_path / "b", [50.0]))
     assert done.exit_code == 3, done.output
-    assert "one run each" in done.output
+    assert "undecided (n=1)" in done.output
+
+
+def test_compare_with_a_condition_that_is_lost_is_one(tmp_path: Path) -> None:
+    before = paced(tmp_path / "a", [100.0, 101.0])
+    after = paced(tmp_path / "b", [100.0, 101.0])
+    for file in after.glob("*/record.json"):
+        file.unlink()
+    done = call("compare", before, after)
+    assert done.exit_code == 1 and "no completed run now" in done.output
 
 
 def test_compare_without_a_common_condition_is_three(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from analysis.page.answers import Answer
+from analysis.page.answer import Answer
 from analysis.page.report import build
 from analysis.page.write import answers_text
 from analysis.records.load import load_frames
@@ -55,7 +55,8 @@ def test_ranks_vary(tmp_path: Path) -> None:
     scaling = found["scaling"]
     assert scaling.text.startswith("At 4 ranks, naive reaches an efficiency of 0.80 (0.7")
     assert (
-        "3.19 times the throughput of 1, 3 runs. It is below 0.9 from 4 ranks on." in scaling.text
+        "3.19 times the throughput of 1 rank, 3 runs. It is below 0.9 from 4 ranks on."
+        in scaling.text
     )
     assert scaling.numbers["gpus"] == 4 and scaling.numbers["runs"] == 3
     assert 0.78 < scaling.numbers["low"] < scaling.numbers["efficiency"] < 0.81
@@ -109,7 +110,7 @@ def test_the_batch_varies(tmp_path: Path) -> None:
     found = sweep(tmp_path, [*runs(), *runs(batch_per_rank=64, mean=0.7)])
     assert set(found) == {"larger_batch"}
     assert found["larger_batch"].text.startswith(
-        "naive loses 0.100 (0.095 to 0.105) of accuracy from batch 16 to 64"
+        "From batch 16 to 64, naive loses 0.100 (0.095 to 0.105) of accuracy"
     )
     assert found["larger_batch"].numbers["difference"] < 0
 
@@ -182,3 +183,77 @@ def test_nothing_usable(tmp_path: Path) -> None:
 
 def test_an_empty_plan(tmp_path: Path) -> None:
     assert list(sweep(tmp_path, [])) == ["complete"]
+
+
+def sentences(folder: Path, items: Sequence[RunRecord]) -> list[str]:
+    techniques = dict.fromkeys(item.config.technique.name for item in items)
+    written = write_sweep(folder / "s", items, techniques=[*techniques])
+    return [answer.text for answer in build(load_frames(written), draw=False).answers]
+
+
+def test_each_data_set_has_a_ranking_of_its_own(tmp_path: Path) -> None:
+    digits = [*runs(mean=0.5), *runs("lamb", mean=0.501)]
+    mnist = [*runs(mean=0.7, dataset="mnist"), *runs("lamb", mean=0.9, dataset="mnist")]
+    first, second = [t for t in sentences(tmp_path, digits + mnist) if t.startswith("Highest")]
+    assert "(digits): lamb 0.503" in first and "not told apart" in first
+    assert "(mnist): lamb 0.902" in second and "are told apart (p < 0.001" in second
+
+
+def test_an_efficiency_that_recovers_is_not_below_from_there_on(tmp_path: Path) -> None:
+    items = [
+        run
+        for gpus, share in ((1, 1.0), (2, 0.88), (4, 0.97), (8, 0.85))
+        for run in runs(gpus=gpus, rate=100.0 * gpus * share)
+    ]
+    (text,) = [t for t in sentences(tmp_path, items) if "efficiency" in t]
+    assert "below 0.9 from 8 ranks on" in text
+
+
+def test_series_of_one_name_are_told_by_their_batch(tmp_path: Path) -> None:
+    items = [
+        run
+        for batch, share in ((16, 1.0), (32, 0.6))
+        for gpus in (1, 2)
+        for run in runs(gpus=gpus, batch_per_rank=batch, rate=100.0 * (1 + share * (gpus - 1)))
+    ]
+    (text,) = [t for t in sentences(tmp_path, items) if "efficiency" in t]
+    assert "with naive (weak, 16 a rank) and" in text and "naive (weak, 32 a rank)" in text
+
+
+def test_batches_are_said_of_those_that_have_them(tmp_path: Path) -> None:
+    items = [
+        run
+        for name, large, mean in (("naive", 32, 0.7), ("lamb", 128, 0.79))
+        for run in (*runs(name), *runs(name, batch_per_rank=large, mean=mean))
+    ]
+    found = [t for t in sentences(tmp_path, items) if t.startswith("From batch")]
+    assert [t[:30] for t in found] == [
+        "From batch 16 to 32, naive los", "From batch 16 to 128, lamb los"
+    ]  # fmt: skip
+
+
+def test_a_technique_that_loses_runs_is_never_best(tmp_path: Path) -> None:
+    of_lamb = runs("lamb", batch_per_rank=64, mean=0.85)
+    lost = [record(item.config, status="diverged", accuracies=[0.1, None]) for item in of_lamb[:2]]
+    items = [*runs(), *runs(batch_per_rank=64, mean=0.7), *runs("lamb"), *lost, of_lamb[2]]
+    found = sentences(tmp_path, items)
+    assert any("but 2 of its 3 runs diverged" in t for t in found if t.startswith("Highest"))
+    (text,) = [t for t in found if t.startswith("From batch")]
+    assert "naive loses" in text and text.endswith("some runs diverged of lamb.")
+
+
+def test_a_mean_is_of_the_runs_that_completed(tmp_path: Path) -> None:
+    items = runs()
+    lost = record(items[2].config, status="diverged", accuracies=[0.1, None])
+    (text,) = sentences(tmp_path, [*items[:2], lost])
+    assert text.endswith("2 runs; 1 run diverged.")
+
+
+def test_several_conditions_of_a_library_are_counted(tmp_path: Path) -> None:
+    items = [
+        run
+        for name, rate in (("naive", 75.0), ("lamb", 200.0))
+        for run in (*runs(name), *runs(name, rate=rate, framework="mirrored"))
+    ]
+    (text,) = [t for t in sentences(tmp_path, items) if "times the throughput" in t]
+    assert text.startswith("horovod has 0.50 to 1.33 times the throughput of mirrored in 2 cond")

@@ -34,9 +34,13 @@ def run(
     return record(asked, **{**fields, **changes})
 
 
-def made(*items: RunRecord) -> Table:
+def made(*items: RunRecord, lost: int = 0) -> Table:
+    """``lost``: how many cells more the plan has of the last run's condition."""
     found = frames_of_records(items)
-    return targets.table(found["goals"], found["runs"], ["naive", "lamb"])
+    planned = found["runs"].assign(state="usable")
+    gone = planned.tail(1).assign(state="failed", seed=99)
+    planned = pd.concat([planned, *[gone] * lost])
+    return targets.table(found["goals"], planned, found["runs"], ["naive", "lamb"])
 
 
 def cells(table: Table) -> dict[str, str]:
@@ -171,3 +175,11 @@ def test_an_epoch_that_took_no_time_has_no_rate() -> None:
     items = [record(images_per_s=None, epoch_changes={"train_s": 0.0})]
     found = epochs_frame(items, runs_frame(items))
     assert found["images_per_s"].isna().all()
+
+
+def test_a_lost_run_is_censored_and_counted_apart() -> None:
+    shown = cells(made(*(run(seed, 4) for seed in range(3)), lost=2))
+    assert shown["reached"].startswith("3 of 3 (29 to 100 %)")
+    (row,) = made(*(run(seed, 4) for seed in range(3)), lost=2).data.to_dict("records")
+    assert row["n"] == 5 and "2 of 5 runs lost" in row["reached_note"]
+    assert row["epoch"] == 4 and "Kaplan-Meier" in row["epoch_note"]
