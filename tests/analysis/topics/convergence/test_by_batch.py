@@ -77,6 +77,11 @@ def test_no_line_joins_what_differs_in_more_than_the_batch() -> None:
     assert lines(growing) == 1, "accumulation is how the batch was made"
 
 
+def test_under_weak_scaling_one_line_joins_the_rank_counts() -> None:
+    found = drawn(*(run(0, 0.5, gpus=ranks) for ranks in (1, 2, 4)))
+    assert len(tips(found)) == 3 and "1, 2, 4 ranks" in str(found.svg)
+
+
 def test_what_is_left_out_is_said() -> None:
     order = tuple(f"t{i}" for i in range(MOST_ROWS + 1))
     items = [record(config(technique=technique(name)), accuracies=[0.1, 0.1, i / 100])
@@ -85,7 +90,10 @@ def test_what_is_left_out_is_said() -> None:
     assert len(tips(found)) == MOST_ROWS
     assert not any(tip.startswith("t0:") for tip in tips(found)), "the worst is not drawn"
     assert f"Shown: {MOST_ROWS} of {MOST_ROWS + 1} conditions" in found.caption
-    ranks = [run(0, 0.5, gpus=g) for g in range(1, MOST_PANELS + 2)]
+    ranks = [
+        run(0, 0.5, gpus=g, batch_per_rank=size)
+        for g in range(1, MOST_PANELS + 2) for size in (16, 32)
+    ]  # fmt: skip
     assert f"Shown: {MOST_PANELS} of {MOST_PANELS + 1} panels" in drawn(*ranks).caption
 
 
