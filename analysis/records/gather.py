@@ -80,12 +80,7 @@ def gather(cells: Iterable[Cell]) -> Gathered:
             rows["cells"].append(_problem_row(cell))
             continue
         record = cell.record
-        try:
-            run = extract.run_row(record)
-        except OverflowError as error:  # of numbers that only a hand can have written
-            rows["cells"].append(_problem_row(_impossible(cell, error)))
-            continue
-        rows["cells"].append(run)
+        rows["cells"].append(extract.run_row(record))
         for name, values in extract.epoch_values(record):
             columns[name].extend(values)
         columns["cell"].extend([place] * len(record.epochs))
@@ -155,14 +150,6 @@ def problems_in(cells: pd.DataFrame) -> list[Problem]:
         Problem(**{**row, "log_tail": tuple(json.loads(row["log_tail"]))})
         for row in plain_rows(found)
     ]
-
-
-def _impossible(cell: Cell, error: Exception) -> Cell:
-    reason = f"it holds numbers that cannot be: {error}"
-    todo = "see its logs/, then make sweep FORCE=1 runs it again"
-    status = cell.record.status if cell.record else "none"
-    problem = Problem(cell.cell_id, "rejected", status, reason, what_to_do=todo)
-    return Cell(cell.cell_id, cell.record, problem)
 
 
 def _problem_row(cell: Cell) -> dict[str, Any]:

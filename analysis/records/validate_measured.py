@@ -24,10 +24,13 @@ def number_findings(record: RunRecord) -> Iterator[str]:
     if wrong or bytes_moved > _MOST_BYTES:
         yield f"{(*wrong, 'bytes of traffic')[0]}: the number is below 0 or beyond all counts"
     for rank in record.steps or ():
-        spreads = ((name, v) for name, v in rank.__dict__.items() if isinstance(v, Spread))
+        spreads = [(name, v) for name, v in rank.__dict__.items() if isinstance(v, Spread)]
         below = [name for name, spread in spreads if min(spread.mean, spread.p05) < 0]
-        if below:
-            yield f"rank {rank.rank}: {below[0]} is below 0"
+        ends = [(name, max(v.mean, v.median, v.p95)) for name, v in spreads]
+        beyond = [name for name, end in (*ends, ("exposed_s", rank.exposed_s or 0)) if end > _MOST]
+        if below or beyond:
+            name = (*below, *beyond)[0]
+            yield f"rank {rank.rank}: {name} is {'below 0' if below else 'beyond all times'}"
             break
     yield from _first(
         f"epoch {e.epoch}: {e.sampled_s:g} s of sampled steps in {e.train_s:g} s of training"
