@@ -139,10 +139,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class Table:
-    """What a topic says in rows. ``key``: its anchor, and the name of its CSV without ending.
-
-    ``empty``: said in place of a table without rows; a topic that is empty is not shown.
-    """
+    """What a topic says in rows. ``key``: its anchor, and the name of its CSV without ending."""
 
     key: str
     title: str

@@ -9,11 +9,11 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.page.report import build
+from analysis.records.frames import Frames
 from analysis.records.load import load_frames
 from analysis.stats.differences import holm
 from analysis.table import p_value
 from analysis.topics.comparisons import techniques
-from analysis.topics.comparisons.arms import planned_from_runs
 
 ROOT = Path(__file__).resolve().parents[1]
 MEASURED = ROOT / "docs" / "measured"
@@ -66,8 +66,8 @@ def table(folder: Path) -> str:
 
 def side_by_side(folder: Path) -> str:
     """PAIRS at the largest batch: each as the report compares a row with naive, Holm over all."""
-    runs = load_frames(folder, cache=False).runs
-    rows = [_pair(runs[runs["technique"].isin(pair)], pair) for pair in PAIRS]
+    frames = load_frames(folder, cache=False)
+    rows = [_pair(frames, pair) for pair in PAIRS]
     adjusted = holm([row["p"] for row in rows])
     return _markdown(
         [("at 4,096", "left"), ("difference, 95 % interval", "right"), ("p (Holm)", "right")],
@@ -78,8 +78,9 @@ def side_by_side(folder: Path) -> str:
     )
 
 
-def _pair(runs: pd.DataFrame, pair: tuple[str, str]) -> pd.Series:
-    return techniques.table(planned_from_runs(runs), runs, pair[::-1]).data.iloc[0]
+def _pair(frames: Frames, pair: tuple[str, str]) -> pd.Series:
+    planned, runs = (f[f["technique"].isin(pair)] for f in (frames.planned, frames.runs))
+    return techniques.table(planned, runs, pair[::-1]).data.iloc[0]
 
 
 def headline(frames: Mapping[str, pd.DataFrame]) -> str:

@@ -9,9 +9,9 @@ from typing import Literal
 import pandas as pd
 
 from analysis.provenance import mixtures
+from analysis.records.columns import SHARED_CORES
 from analysis.records.frames import Frames
 from analysis.table import joined
-from analysis.topics.topic import SHARED_CORES
 
 #: What a caution touches: the times of a run, its accuracy, all of it, or no meaning at all.
 Touches = Literal["times", "accuracy", "all", "none"]

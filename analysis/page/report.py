@@ -145,7 +145,7 @@ def _topics(frames: Frames, *, draw: bool) -> Iterable[Topic]:
             (targets.table(frames.goals, planned, runs, order),),
             drawn(lambda: curves.figure(epochs, curves.ACCURACY_IN_TIME, seen, why)),
         )
-    yield Topic("noise", "Gradient noise", (noise.table(epochs, runs, order),), folded=True)
+    yield Topic("noise", "Gradient noise", (noise.table(epochs, runs, order),))
     yield Topic(
         "training",
         "How training went",
@@ -153,13 +153,11 @@ def _topics(frames: Frames, *, draw: bool) -> Iterable[Topic]:
         drawn(
             lambda: curves.figure(epochs, curves.LOSS, seen, "no run has a loss", _smoothed(runs))
         ),
-        folded=True,
     )
     classes = scores.table(frames.classes, runs, order)
     yield Topic(
         "classes", "Classes", (classes,),
         (confusion.figure(frames.confusion),) if draw and len(frames.confusion) else (),
-        folded=True,
     )  # fmt: skip
     yield Topic("cells", "Cells and machines",
                 (lacking, completeness.every_run(runs), machine.table(runs)))  # fmt: skip

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from scipy import special, stats
 
 from analysis.prediction.laws import Refusal, log_ratio
+from analysis.stats.intervals import LEVEL
 from analysis.table import Estimate
 
 Floats = npt.NDArray[np.float64]
@@ -24,7 +25,6 @@ LEAST_BATCHES = 3
 #: B_crit is searched within the batches that ran times or over this. A B_crit at an end of it
 #: cannot be told from none at all: the steps are then 1 / B, or constant, to a thousandth.
 BEYOND = 1000.0
-_LEVEL = 0.95
 _ROOM = math.log(BEYOND)
 _EXACT = 1e-8  # sd of log steps below which the points are exact: they then give no interval
 _GRID, _STEPS = 401, 61
@@ -85,7 +85,7 @@ def fit_critical_batch(
     critical: _Ends = (None, None)
     smallest: _Ends = (None, None)
     if sd > _EXACT:
-        fallen = level - n * math.log1p(stats.t.ppf((1 + _LEVEL) / 2, n - 2) ** 2 / (n - 2)) / 2
+        fallen = level - n * math.log1p(stats.t.ppf((1 + LEVEL) / 2, n - 2) ** 2 / (n - 2)) / 2
         ends = (float(data.range[0]), float(data.range[1]))
         critical = _where_above(lambda c: data.profile(c)[0] - fallen, best, ends)
         low, high = (e if end is None else end for e, end in zip(ends, critical, strict=True))

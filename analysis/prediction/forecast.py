@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import Field, model_validator
 from scipy import stats
 
-from analysis.prediction.laws import SHARED_CORES, Refusal, Scaling
+from analysis.prediction.laws import Refusal, Scaling
 from analysis.prediction.step_model import (
     AllReduce,
     Measured,
@@ -24,6 +24,8 @@ from analysis.prediction.step_model import (
     fit_step,
     ring_bytes,
 )
+from analysis.records.columns import SHARED_CORES
+from analysis.stats.intervals import LEVEL
 from train.config.frozen import Frozen
 
 FORECAST_NAME = "forecast.json"
@@ -41,7 +43,6 @@ MOST_RESIDUAL = 0.10
 PRIOR_PER_DOUBLING, PRIOR_HOLD_OUTS = 0.07, 4
 #: A hold-out nearer than this many doublings shows noise more than the model.
 _NEAREST = 0.5
-_LEVEL = 0.95
 SLOWER = "slower than this network should be"
 
 
@@ -226,7 +227,7 @@ def _points(
         ranks = usable[-1].ranks * 2**ahead
         step, ideal = model.seconds(ranks), usable[0].mean * model.ideal(ranks)
         factor = math.exp(
-            float(stats.t.ppf((1 + _LEVEL) / 2, df)) * math.sqrt(per_doubling * ahead**2 + noise)
+            float(stats.t.ppf((1 + LEVEL) / 2, df)) * math.sqrt(per_doubling * ahead**2 + noise)
         )
         points.append(
             Point(ranks=ranks, step_s=step, low_s=step / factor, high_s=step * factor,

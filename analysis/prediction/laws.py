@@ -24,6 +24,8 @@ import numpy.typing as npt
 from scipy import stats
 from scipy.optimize import nnls
 
+from analysis.records.columns import SHARED_CORES
+from analysis.stats.intervals import LEVEL, ONE_RUN
 from analysis.table import Estimate
 
 Floats = npt.NDArray[np.float64]
@@ -36,9 +38,6 @@ MORE_COUNTS = 2
 MOST_RESIDUAL = 0.10
 #: What added ranks must at least give, as a share of what those before them give.
 WORTH_IT = 0.7
-ONE_RUN = "n=1"
-SHARED_CORES = "ranks share cores: not a scaling figure"
-_LEVEL = 0.95
 _EXACT = 1e-12
 
 
@@ -74,7 +73,7 @@ class Law(NamedTuple):
         row = _basis(self.name, self.scaling, [ranks])[0]
         value = float(row @ [p.value for p in self.parameters])
         sd = math.sqrt(float(row @ self.spread @ row) + (self.sd * value) ** 2)
-        half = float(stats.t.ppf((1 + _LEVEL) / 2, self._df)) * sd
+        half = float(stats.t.ppf((1 + LEVEL) / 2, self._df)) * sd
         return Estimate(value, max(value - half, 0.0), value + half, len(self.counts))
 
 
@@ -237,7 +236,7 @@ def log_ratio(over: Sequence[Floats], under: Sequence[Floats]) -> Estimate:
     if total < _EXACT**2:
         return Estimate(math.exp(log), n=n, note="the runs are identical: no variance")
     df = total**2 / sum(v**2 / (len(a) - 1) for v, a in zip(variances, arms, strict=True))
-    half = float(stats.t.ppf((1 + _LEVEL) / 2, df)) * math.sqrt(total)
+    half = float(stats.t.ppf((1 + LEVEL) / 2, df)) * math.sqrt(total)
     return Estimate(math.exp(log), math.exp(log - half), math.exp(log + half), n)
 
 
@@ -258,7 +257,7 @@ def _solve(scaled: Floats) -> Floats:
 
 
 def _parameter(value: float, variance: float, df: int, n: int) -> Estimate:
-    half = float(stats.t.ppf((1 + _LEVEL) / 2, df)) * math.sqrt(variance)
+    half = float(stats.t.ppf((1 + LEVEL) / 2, df)) * math.sqrt(variance)
     return Estimate(float(value), max(float(value) - half, 0.0), float(value) + half, n)
 
 
@@ -274,6 +273,6 @@ def _serial_share(
     else:
         total = first + second
         share, slope = second / total, np.array([-second, first]) / total**2
-    half = float(stats.t.ppf((1 + _LEVEL) / 2, df) * math.sqrt(slope @ spread @ slope))
+    half = float(stats.t.ppf((1 + LEVEL) / 2, df) * math.sqrt(slope @ spread @ slope))
     most = 1.0 if scaling == "strong" else math.inf
     return Estimate(share, max(share - half, 0.0), min(share + half, most), n)

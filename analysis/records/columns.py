@@ -27,6 +27,8 @@ def _seconds(name: str, description: str) -> Column:
     return _real(name, description, "s")
 
 
+#: Said wherever ``oversubscribed`` keeps a time from being compared.
+SHARED_CORES = "ranks share cores: not a scaling figure"
 #: Of the config, so of every cell whose config is known.
 CONFIG = (
     _text("technique", "name of its row in techniques.yaml"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,49 +14,17 @@ from analysis.records import cache as on_disk
 from analysis.records.columns import CONFIG, LABELS, PLANNED
 from analysis.records.extract import config_row
 from analysis.records.frames import SETTINGS, Frames, frames_of, labelled
-from analysis.records.gather import Gathered, Problem, chosen, problems_in, together
-from analysis.records.read import read_cell, read_cells
+from analysis.records.gather import Gathered, chosen, problems_in, together
+from analysis.records.read import read_cells
 from analysis.table import types
 from train.config.run import load_config
 from train.errors import ConfigError
 from train.record.cell_folder import CONFIG_NAME
-from train.record.run import MANIFEST_NAME, RECORD_NAME, RunRecord, SweepManifest
+from train.record.run import MANIFEST_NAME, RECORD_NAME, SweepManifest
 
 
 class SweepError(ValueError):
     """There is no sweep to report on; the text says what was found, expected and what to do."""
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """Everything on disk about one sweep, sorted into what can and cannot be used."""
-
-    folder: Path
-    manifest: SweepManifest
-    records: tuple[RunRecord, ...]  # usable, in the order of the manifest
-    problems: tuple[Problem, ...]
-    unplanned: tuple[str, ...]  # folders with a record that the present plan does not name
-
-    def count(self, status: str) -> int:
-        return sum(record.status == status for record in self.records)
-
-
-def load_sweep(folder: Path) -> Sweep:
-    """Read results/<sweep>/ once, and keep all of its records: for sweeps of some hundred runs.
-
-    Raises:
-        SweepError: the folder or its sweep.json is missing or broken.
-    """
-    manifest = _read_manifest(folder)
-    cells = tuple(dict.fromkeys(manifest.cells))
-    found = [read_cell(folder, cell_id) for cell_id in cells]
-    return Sweep(
-        folder=folder,
-        manifest=manifest,
-        records=tuple(c.record for c in found if c.record is not None and c.problem is None),
-        problems=tuple(cell.problem for cell in found if cell.problem is not None),
-        unplanned=_unplanned(folder, cells),
-    )
 
 
 def load_frames(folder: Path, cache: bool = True) -> Frames:

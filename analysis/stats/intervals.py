@@ -6,7 +6,6 @@ than it says (docs/statistics.md has the simulation), so there is none.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -132,15 +131,6 @@ def t_intervals(found: Moments, kind: Kind = "real", level: float = LEVEL) -> pd
     columns = dict(zip(("value", "low", "high"), ends, strict=True))
     table = pd.DataFrame({**columns, "n": n.astype(int), "note": note})
     return table.assign(note=table["note"].where(table["note"] != "", None))
-
-
-def geometric_mean(values: Sequence[float]) -> float | None:
-    """exp(mean(log)); None without values.
-
-    Raises:
-        ValueError: a value is not positive.
-    """
-    return math.exp(float(_logarithms(np.asarray(values, float)).mean())) if len(values) else None
 
 
 def share(k: int, n: int, level: float = LEVEL) -> Estimate:

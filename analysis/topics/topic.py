@@ -11,8 +11,6 @@ import pandas as pd
 from analysis.figures import Figure
 from analysis.table import Column, Row, Table, count, text
 
-SHARED_CORES = "ranks share cores: not a scaling figure"
-
 
 @dataclass(frozen=True)
 class Topic:
@@ -22,8 +20,6 @@ class Topic:
     title: str
     tables: tuple[Table, ...]
     figures: tuple[Figure, ...] = ()
-    intro: str = ""
-    folded: bool = False
 
     @property
     def is_empty(self) -> bool:

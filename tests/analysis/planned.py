@@ -6,12 +6,18 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from analysis.records.columns import PLANNED
 from analysis.records.frames import runs_frame
-from analysis.table import frame
-from analysis.topics.comparisons.arms import PLANNED, planned_from_runs
+from analysis.table import frame, types
 from tests.analysis.builders import config, record
 from train.config.run import RunConfig
 from train.record.run import RunRecord
+
+
+def planned_from_runs(runs: pd.DataFrame) -> pd.DataFrame:
+    """The frame of planned cells of which every one has a usable run."""
+    wanted = types(PLANNED)
+    return runs.assign(state="usable", known=True)[list(wanted)].astype(wanted)
 
 
 def planned(

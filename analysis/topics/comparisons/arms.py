@@ -14,51 +14,17 @@ import numpy as np
 import pandas as pd
 
 from analysis.stats.intervals import grouped_moments
-from analysis.table import Column, types
 
 #: Where an arm competes: weak and strong cells stay apart, and batches that are made of other
 #: parts, since what normalises a part sees other images.
 PLACE = ("gpus", "global_batch", "accumulation", "scaling")
 #: One technique with one set of settings, on one workload.
 SERIES = ("workload", "framework", "technique_label")
-#: The frame of planned cells; null where a cell's config could not be read.
-PLANNED = (
-    Column("cell_id", "string"),
-    Column("state", "string", description="usable, missing, failed, rejected or unreadable"),
-    Column("known", "boolean", description="its config could be read"),
-    Column("technique", "string"),
-    Column("technique_label", "string", description="with the settings that tell it from others"),
-    Column("context", "string", description="other settings that differ within the sweep"),
-    Column("workload", "string", description="what is trained on what, for how long; the "
-           "framework is a column of its own"),
-    Column("gpus", "Int64"),
-    Column("global_batch", "Int64"),
-    Column("accumulation", "Int64"),
-    Column("scaling", "string"),
-    Column("framework", "string"),
-    Column("seed", "Int64"),
-)  # fmt: skip
-#: Runs that differ in it answer different questions.
-_WORKLOAD = ("dataset", "image_size", "model", "pretrained", "data_fraction", "validate_on",
-             "partition", "target", "epochs", "deterministic")  # fmt: skip
 _OUTCOME = ("status", "validation_accuracy", "validation_accuracy_why", "images", "steps", "target")
 
 
-def workload(runs: pd.DataFrame) -> pd.Series[str]:
-    """Per run: the text that runs of the same data, model and epochs share."""
-    parts = runs[list(_WORKLOAD)].astype("string").fillna("")
-    return parts[_WORKLOAD[0]].str.cat(parts[list(_WORKLOAD[1:])], sep="|")
-
-
-def planned_from_runs(runs: pd.DataFrame) -> pd.DataFrame:
-    """The frame of planned cells as far as usable runs tell: what is lost stays unknown."""
-    told = runs if "workload" in runs else runs.assign(workload=workload(runs))
-    wanted = types(PLANNED)
-    return told.assign(state="usable", known=True)[list(wanted)].astype(wanted)
-
-
 def outcomes(planned: pd.DataFrame, runs: pd.DataFrame, more: Sequence[str] = ()) -> pd.DataFrame:
-    """Planned cells whose config is known, with what their runs gave; see PLANNED.
+    """Planned cells whose config is known, with what their runs gave; see records.columns.PLANNED.
 
     Adds ``arm``, the number of the cell's arm; ``usable``, ``completed``; ``accuracy`` of a
     completed run; and the columns ``more`` of the runs.

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analysis.records.columns import SHARED_CORES
 from analysis.records.frames import in_order
 from analysis.records.labels import without_framework
 from analysis.stats.differences import (
@@ -53,7 +54,6 @@ from analysis.topics.comparisons.comparison import (
     runs_text,
     side,
 )
-from analysis.topics.topic import SHARED_CORES
 
 #: The first of these that a cell is planned with is what the others are compared with.
 ORDER = ("horovod", "multi_worker_mirrored", "mirrored")

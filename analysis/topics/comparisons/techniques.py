@@ -76,7 +76,7 @@ def table(planned: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) 
     """Each technique against the reference; see COLUMNS.
 
     Args:
-        planned: one row per planned cell, see ``arms.PLANNED``.
+        planned: one row per planned cell, see ``records.columns.PLANNED``.
         runs: one row per usable run.
         techniques: names in the order of the manifest; one without a planned cell that is known
             has a row, and counts in the family.

@@ -7,12 +7,12 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.records.columns import SHARED_CORES
 from analysis.records.frames import in_order
 from analysis.stats.intervals import mean, share
 from analysis.table import Column, Row, Table, count, frame, number, significant
 from analysis.topics.topic import (
     NAMES,
-    SHARED_CORES,
     batch_text,
     only,
     ranks_column,

@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.records.columns import SHARED_CORES
 from analysis.records.frames import in_order
 from analysis.records.labels import without_scaling
 from analysis.stats.differences import ratio
@@ -28,7 +29,7 @@ from analysis.table import (
     percent,
     significant,
 )
-from analysis.topics.topic import NAMES, SHARED_CORES, ranks_column, reasons
+from analysis.topics.topic import NAMES, ranks_column, reasons
 
 #: What must be equal for one rank count to be the baseline of another, beside settings and batch.
 SAME = ("dataset", "image_size", "model", "pretrained", "data_fraction", "partition", "framework",

@@ -37,12 +37,12 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from analysis.records.columns import SHARED_CORES
+from analysis.stats.intervals import LEVEL, ONE_RUN
 from analysis.table import Column, Row, Table, estimate_in, percent, types
 from analysis.topics.scaling.step_parts import ABOUT, SOURCES, VALUES, Network, per_run, with_series
 
 KEY, TITLE = "lost_efficiency", "What is lost, and by what"
-SHARED_CORES = "ranks share cores: not a scaling figure"
-ONE_RUN = "n=1"
 IDENTICAL = "the runs are identical: no variance to give an interval"
 #: The parts in the order in which they are drawn, and how a sentence names them.
 PARTS: dict[str, str] = {
@@ -57,7 +57,6 @@ PARTS: dict[str, str] = {
     "rest": "not explained",
 }
 MODELLED = frozenset({"bandwidth", "latency"})
-_LEVEL = 0.95
 _ROUNDING = 1e-12  # relative: equal runs whose means differ by less have no variance
 
 
@@ -282,7 +281,7 @@ def _half(
     total = own + base
     with np.errstate(invalid="ignore", divide="ignore"):
         df = total**2 / (own**2 / (pair["n"] - 1) + base**2 / (pair["n_0"] - 1))
-        half = stats.t.ppf((1 + _LEVEL) / 2, df.astype(float)) * np.sqrt(total.astype(float))
+        half = stats.t.ppf((1 + LEVEL) / 2, df.astype(float)) * np.sqrt(total.astype(float))
     return pd.Series(half, pair.index).where(total > least**2)
 
 

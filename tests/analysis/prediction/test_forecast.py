@@ -19,7 +19,7 @@ from analysis.prediction.forecast import (
     forecast,
     slower_than_forecast,
 )
-from analysis.prediction.laws import SHARED_CORES, Scaling
+from analysis.prediction.laws import Scaling
 from analysis.prediction.step_model import (
     Measured,
     StepModel,
@@ -27,6 +27,7 @@ from analysis.prediction.step_model import (
     largest_of_normals,
     measured_counts,
 )
+from analysis.records.columns import SHARED_CORES
 
 LINK, GRADIENT = Link(50e-6, 8 / 400e6), 1.2e6
 BASE, HIDDEN, SKEW = 0.1, 0.02, 0.004

@@ -11,7 +11,7 @@ import pytest
 from analysis.records import read
 from analysis.records.columns import FRAMES
 from analysis.records.frames import epochs_frame, runs_frame
-from analysis.records.load import SweepError, load_frames, load_sweep
+from analysis.records.load import SweepError, load_frames
 from analysis.table import types
 from tests.analysis.builders import config, failed, record, technique, write_sweep
 from tests.analysis.samples import mixed_sweep, rich_sweep
@@ -20,20 +20,21 @@ GOOD, OTHER = record(config()), record(config(seed=1))
 
 
 def reason(folder: Path) -> tuple[str, str]:
-    (problem,) = load_sweep(folder).problems
+    (problem,) = load_frames(folder).problems
     return problem.kind, problem.reason
 
 
 def test_usable_records_in_the_order_of_the_plan(tmp_path: Path) -> None:
-    sweep = load_sweep(write_sweep(tmp_path / "s", [OTHER, GOOD]))
-    assert [item.cell_id for item in sweep.records] == [OTHER.cell_id, GOOD.cell_id]
+    folder = write_sweep(tmp_path / "s", [OTHER, GOOD])
+    sweep = load_frames(folder)
+    assert sweep.runs["cell_id"].tolist() == [OTHER.cell_id, GOOD.cell_id]
     assert (sweep.problems, sweep.unplanned) == ((), ())
-    assert sweep.records[1] == GOOD
+    assert read.read_cell(folder, GOOD.cell_id).record == GOOD
 
 
 def test_a_cell_named_twice_counts_once(tmp_path: Path) -> None:
     folder = write_sweep(tmp_path / "s", [GOOD], also_planned=[GOOD.cell_id])
-    assert len(load_sweep(folder).records) == 1
+    assert len(load_frames(folder).runs) == 1
 
 
 def test_a_truncated_record_is_unreadable(tmp_path: Path) -> None:
@@ -72,7 +73,7 @@ def test_images_that_do_not_add_up_are_rejected(tmp_path: Path) -> None:
 @pytest.mark.parametrize("status", ["failed", "timeout", "preempted", "cancelled", "lost"])
 def test_an_unfinished_cell_is_listed_with_its_error(tmp_path: Path, status: str) -> None:
     bad = failed(config(), status, what="rank 1 died", rank=1, log_tail=("bye",))
-    (problem,) = load_sweep(write_sweep(tmp_path / "s", [bad])).problems
+    (problem,) = load_frames(write_sweep(tmp_path / "s", [bad])).problems
     assert (problem.kind, problem.status, problem.rank) == ("failed", status, 1)
     assert (problem.reason, problem.where, problem.what_to_do) == (
         "rank 1 died", "epoch 2", "see logs/",
@@ -85,7 +86,7 @@ def test_a_missing_cell_and_how_far_it_came(tmp_path: Path) -> None:
     (folder / "b").mkdir()
     (folder / "c").mkdir()
     (folder / "c" / "epochs.jsonl").write_text("{}\n{}\n")
-    problems = load_sweep(folder).problems
+    problems = load_frames(folder).problems
     assert [problem.kind for problem in problems] == ["missing"] * 3
     never, waiting, running = (problem.reason for problem in problems)
     assert "no folder" in never
@@ -94,9 +95,9 @@ def test_a_missing_cell_and_how_far_it_came(tmp_path: Path) -> None:
 
 
 def test_a_record_outside_of_the_plan_is_counted_and_not_used(tmp_path: Path) -> None:
-    sweep = load_sweep(write_sweep(tmp_path / "s", [GOOD], unplanned=[OTHER]))
+    sweep = load_frames(write_sweep(tmp_path / "s", [GOOD], unplanned=[OTHER]))
     assert sweep.unplanned == (OTHER.cell_id,)
-    assert [item.cell_id for item in sweep.records] == [GOOD.cell_id]
+    assert sweep.runs["cell_id"].tolist() == [GOOD.cell_id]
 
 
 @pytest.mark.parametrize("manifest", [None, "", "{", '{"name": "s"}', b"\xff\xfe"])
@@ -107,7 +108,7 @@ def test_no_sweep_says_what_to_do(tmp_path: Path, manifest: str | bytes | None) 
         data = manifest if isinstance(manifest, bytes) else manifest.encode()
         (folder / "sweep.json").write_bytes(data)
     with pytest.raises(SweepError) as caught:
-        load_sweep(folder)
+        load_frames(folder)
     text = str(caught.value)
     assert str(folder) in text
     assert "sweep.json" in text
@@ -116,19 +117,23 @@ def test_no_sweep_says_what_to_do(tmp_path: Path, manifest: str | bytes | None) 
 
 def test_no_folder_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(SweepError, match=r"no such folder.*make sweep SWEEP=gone"):
-        load_sweep(tmp_path / "gone")
+        load_frames(tmp_path / "gone")
 
 
 @pytest.mark.parametrize("made", [mixed_sweep, rich_sweep])
 def test_frames_hold_the_runs_problems_and_epochs_of_the_records(made, tmp_path: Path) -> None:
     folder = made(tmp_path / "s")
-    sweep, frames = load_sweep(folder), load_frames(folder)
-    assert frames.problems == sweep.problems and frames.unplanned == sweep.unplanned
+    frames = load_frames(folder)
+    cells = [read.read_cell(folder, cell_id) for cell_id in frames.planned["cell_id"]]
+    records = [cell.record for cell in cells if cell.record is not None and cell.problem is None]
+    assert frames.problems == tuple(cell.problem for cell in cells if cell.problem is not None)
+    there = {path.parent.name for path in folder.glob("*/record.json")}
+    assert set(frames.unplanned) == there - set(frames.planned["cell_id"])
     # labels are over the planned cells, too
     rest = ["technique_label", "context"]
-    runs = runs_frame(sweep.records)
+    runs = runs_frame(records)
     pd.testing.assert_frame_equal(frames.runs.drop(columns=rest), runs.drop(columns=rest))
-    epochs = epochs_frame(sweep.records, runs)
+    epochs = epochs_frame(records, runs)
     pd.testing.assert_frame_equal(frames.epochs.drop(columns=rest), epochs.drop(columns=rest))
 
 

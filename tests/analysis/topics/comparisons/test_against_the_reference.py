@@ -9,15 +9,15 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from analysis.records.columns import PLANNED
 from analysis.records.frames import runs_frame
 from analysis.stats.differences import holm
 from analysis.stats.intervals import moments, share
 from analysis.stats.power import further_runs
 from analysis.table import Table, types
 from analysis.topics.comparisons import techniques as topic
-from analysis.topics.comparisons.arms import PLANNED, planned_from_runs
 from tests.analysis.builders import config, record, technique
-from tests.analysis.planned import arm, planned, seeds
+from tests.analysis.planned import arm, planned, planned_from_runs, seeds
 from train.config.run import Target
 
 NAIVE = [0.40, 0.41, 0.42]
