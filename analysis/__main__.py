@@ -214,6 +214,7 @@ def _kept_code(kept: Path, sources: str) -> int | None:
 
 def _build(results_dir: Path, *, draw: bool, anonymous: bool = False) -> Report:
     from analysis.page.anonymous import without_names  # noqa: PLC0415
+    from analysis.page.network import network_beside  # noqa: PLC0415
     from analysis.page.report import build  # noqa: PLC0415
     from analysis.records.load import SweepError, load_frames  # noqa: PLC0415
 
@@ -221,7 +222,8 @@ def _build(results_dir: Path, *, draw: bool, anonymous: bool = False) -> Report:
         frames = load_frames(results_dir, cache=not anonymous)
     except SweepError as error:
         _wrong(str(error))
-    return build(without_names(frames) if anonymous else frames, draw=draw)
+    network = network_beside(frames)
+    return build(without_names(frames) if anonymous else frames, network=network, draw=draw)
 
 
 def _wrong(message: str) -> NoReturn:

@@ -227,6 +227,11 @@ def percent(value: Any) -> str:
     return NOT_AVAILABLE if pd.isna(value) else f"{100 * float(value):.0f} %"
 
 
+def signed_percent(value: Any) -> str:
+    """As :func:`percent` with one digit, of a difference."""
+    return NOT_AVAILABLE if pd.isna(value) else f"{round(100 * float(value), 1) + 0.0:+.1f} %"
+
+
 def p_value(p: Any) -> str:
     if pd.isna(p):
         return NOT_AVAILABLE

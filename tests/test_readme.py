@@ -65,9 +65,9 @@ def shell(command: str, environment: dict[str, str]) -> subprocess.CompletedProc
 def test_it_shows_a_measured_table_and_no_placeholder() -> None:
     text = PAGES[0].read_text()
     assert not re.search(r"^[A-Z_]{5,}$", text, re.MULTILINE)
-    assert headline(_frames("cifar10_techniques")) in text, (
-        ".venv/bin/python -m tests.measured prints it"
-    )
+    shown = re.findall(r"^\| [a-z_]+ \| 0\..*$", text, re.MULTILINE)
+    measured = headline(_frames("cifar10_techniques")).splitlines()
+    assert len(shown) == 5 and set(shown) <= set(measured)
     for _, row in _frames("cifar10_tuned")["convergence"].iterrows():
         told = f"{row['validation_accuracy']:.3f} at {row['global_batch']:,}"
         assert told in " ".join(text.split())

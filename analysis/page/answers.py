@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from analysis.page.accuracy_answers import against, larger_batch, libraries, ranking
-from analysis.page.answer import THREE, TWO, Answer, Rows, named
+from analysis.page.answer import THREE, TWO, Answer, Rows, named, sentence
+from analysis.prediction.laws import WORTH_IT
 from analysis.records.frames import Frames
 from analysis.table import (
     Row,
@@ -17,10 +18,13 @@ from analysis.table import (
     estimate_in,
     joined,
     number,
+    percent,
     plain_rows,
     runs_in_words,
+    signed_percent,
     significant,
 )
+from analysis.topics.scaling.doublings import worth_in_words
 from analysis.topics.scaling.efficiency import mode
 from analysis.topics.scaling.loss import largest_cause
 from analysis.topics.topic import with_context
@@ -101,6 +105,7 @@ def _scaling(frames: Frames, rows: Mapping[str, Rows]) -> Iterable[Answer]:
                "efficiency": best["efficiency"], "low": best["efficiency_low"],
                "high": best["efficiency_high"], "runs": best["n"]}  # fmt: skip
     yield Answer("scaling", "How far does it scale?", text, "scaling", "efficiency", numbers)
+    yield from _ahead(rows, best, what)
 
 
 def _series(row: Row, rows: Rows) -> str:
@@ -125,6 +130,36 @@ def _cause(losses: Rows, row: Row, *, alone: bool) -> str:
     cause = largest_cause(loss) if loss else None
     whose = "" if alone else " of the lowest"
     return f" Largest loss{whose}: {cause.text}." if cause else ""
+
+
+def _ahead(rows: Mapping[str, Rows], row: Row, what: str) -> Iterable[Answer]:
+    """Up to which count ranks pay, and the forecast, for the series of a row of the scaling
+    table."""
+    worth, ahead = (
+        [r for r in rows.get(key, ()) if r["series"] == row["series"]]
+        for key in ("recommended", "forecast")
+    )
+    said = []
+    for own in worth:
+        each = f"each doubling gives {percent(WORTH_IT)} more throughput or better"
+        held = f"up to {worth_in_words(own)} {what}s {each}"
+        said.append(held if own["gpus"] > 1 else f"no doubling of the {what}s gives "
+                    f"{percent(WORTH_IT)} more throughput")  # fmt: skip
+    points = [r for r in ahead if r["efficiency"] is not None]
+    if points:
+        ends = (f"{estimate_in(r, 'efficiency').text(TWO)} at {r['gpus']}" for r in points)
+        tried = f"{points[0]['hold_out_ranks']} {what}s: {signed_percent(points[0]['hold_out'])}"
+        said.append(f"a model expects an efficiency of {' and '.join(ends)} {what}s (its error at "
+                    f"{tried})")  # fmt: skip
+    elif ahead and ahead[0]["hold_out"] is not None:
+        said.append(f"no forecast: {ahead[0]['why']}")
+    if said:
+        yield Answer(
+            "more_ranks", f"Are more {what}s worth it?", sentence("; ".join(said)),
+            "forecast" if ahead else "recommended", "doublings",
+            {"worth": worth[0]["gpus"] if worth else None,
+             **{f"efficiency_{r['gpus']}": r["efficiency"] for r in points}},
+        )  # fmt: skip
 
 
 def _targets(found: Rows) -> Iterable[Answer]:

@@ -30,13 +30,21 @@ class Caution:
     is_alarm: bool = False
 
 
-def cautions(frames: Frames, scaling: pd.DataFrame) -> tuple[Caution, ...]:
-    """Most serious first. ``scaling``: the table of efficiencies."""
+def cautions(
+    frames: Frames, scaling: pd.DataFrame, slower: Sequence[str] = ()
+) -> tuple[Caution, ...]:
+    """Most serious first.
+
+    Args:
+        scaling: the table of efficiencies.
+        slower: counts that the smaller ones let one expect to be faster.
+    """
     runs, epochs = frames.runs, frames.epochs
     found = [*_alarms(runs), *_skipped(epochs)]
     if runs["oversubscribed"].any():
         found.append(Caution(f"In some runs {SHARED_CORES}.", "times"))
     found += [*_too_good(scaling), *_disturbed(epochs)]
+    found += [Caution(f"{text}.", "times") for text in slower[:_NAMED]]
     found += [Caution(text, _of_mixture(text)) for text in mixtures(runs)]
     if frames.unplanned:
         found.append(

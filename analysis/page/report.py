@@ -11,6 +11,7 @@ from analysis.figures import Figure, looks
 from analysis.page.answer import Answer
 from analysis.page.answers import answers
 from analysis.page.cautions import Caution, cautions
+from analysis.prediction.forecast import Forecast
 from analysis.records.frames import Frames
 from analysis.records.gather import KINDS, Problem
 from analysis.table import Table, joined
@@ -18,9 +19,11 @@ from analysis.topics import completeness, machine
 from analysis.topics.classes import confusion, scores
 from analysis.topics.comparisons import larger_batch, libraries, ranking, techniques
 from analysis.topics.convergence import applied, by_batch, curves, noise, reached, targets, trust
-from analysis.topics.scaling import efficiency, step_figure
+from analysis.topics.scaling import doublings, efficiency, step_figure
 from analysis.topics.scaling import figure as throughput
+from analysis.topics.scaling.forecasts import Forecasts, forecasts
 from analysis.topics.scaling.loss import loss
+from analysis.topics.scaling.step_parts import Network
 from analysis.topics.topic import Topic, reasons
 
 METHODS = (
@@ -57,6 +60,7 @@ class Report:
     problems: tuple[Problem, ...]
     counts: str
     exit_code: int
+    forecast: Forecast | None = None
     methods: tuple[str, ...] = METHODS
 
     @property
@@ -77,12 +81,18 @@ class Report:
         return {table.key: table for topic in self.topics for table in topic.tables}
 
 
-def build(frames: Frames, *, draw: bool = True) -> Report:
-    """The same folder gives the same report. ``draw``: with figures, which take seconds."""
-    topics = tuple(topic for topic in _topics(frames, draw=draw) if not topic.is_empty)
+def build(frames: Frames, *, network: Network | None = None, draw: bool = True) -> Report:
+    """The same folder gives the same report.
+
+    Args:
+        network: of an interconnect run of the same nodes.
+        draw: with figures, which take seconds.
+    """
+    runs = frames.runs.assign(series=efficiency.series(frames.runs))
+    ahead = forecasts(runs, frames.techniques, frames.name, network) if len(runs) else None
+    topics = tuple(t for t in _topics(frames, runs, ahead, network, draw=draw) if not t.is_empty)
     tables = {table.key: table for topic in topics for table in topic.tables}
-    scaling = tables["scaling"].data if "scaling" in tables else pd.DataFrame()
-    found = cautions(frames, scaling) if len(frames.runs) else ()
+    found = cautions(frames, tables["scaling"].data, ahead.slower) if ahead else ()
     return Report(
         name=frames.name,
         title=frames.title,
@@ -94,13 +104,22 @@ def build(frames: Frames, *, draw: bool = True) -> Report:
         problems=frames.problems,
         counts=counts(frames),
         exit_code=_exit_code(frames),
+        forecast=ahead.file if ahead and ahead.file.series else None,
     )
 
 
-def _topics(frames: Frames, *, draw: bool) -> Iterable[Topic]:
-    runs, epochs, order = frames.runs, frames.epochs, frames.techniques
+def _topics(
+    frames: Frames,
+    runs: pd.DataFrame,
+    ahead: Forecasts | None,
+    network: Network | None,
+    *,
+    draw: bool,
+) -> Iterable[Topic]:
+    """``runs``: those of the frames, with the number of their series."""
+    epochs, order = frames.epochs, frames.techniques
     lacking = completeness.table(frames.problems)
-    if not len(runs):
+    if ahead is None:
         yield Topic("completeness", "Cells without a result", (lacking,))
         return
     made = reached.table(runs, epochs, order)
@@ -129,12 +148,18 @@ def _topics(frames: Frames, *, draw: bool) -> Iterable[Topic]:
             lambda: curves.figure(epochs, curves.ACCURACY, seen, why),
         ),
     )
-    in_series = runs.assign(series=efficiency.series(runs))
-    scaling = efficiency.table(in_series, order)
+    each = doublings.tables(runs, order)
     yield Topic(
         "scaling",
         "Scaling",
-        (scaling, loss(in_series).table),
+        (
+            efficiency.table(runs, order),
+            loss(runs, network).table,
+            each.worth,
+            each.steps,
+            each.laws,
+            ahead.table,
+        ),
         drawn(lambda: throughput.figure(runs, seen), lambda: step_figure.figure(runs)),
     )
     yield Topic("libraries", "Which library", (libraries.table(planned, runs, order),))

@@ -1,5 +1,5 @@
-"""Put a report on disk: report/ with one self-contained page, report.md, answers.json, junit.xml
-and CSVs."""
+"""Put a report on disk: report/ with one self-contained page, report.md, CSVs, and answers.json,
+forecast.json and junit.xml for programs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from analysis.figures import Figure, standalone
 from analysis.page.junit import junit
 from analysis.page.report import Report
+from analysis.prediction.forecast import FORECAST_NAME
 from analysis.writing import csv_text, environment
 from train.record.atomic import write_atomically
 
@@ -46,6 +47,11 @@ def write_report(report: Report, folder: Path) -> list[Path]:
     write_atomically(answers, answers_text(report))
     cases = out / "junit.xml"
     write_atomically(cases, junit(report.frames))
+    ahead = out / FORECAST_NAME
+    if report.forecast is None:
+        ahead.unlink(missing_ok=True)
+    else:
+        write_atomically(ahead, report.forecast.to_json())
     drawn = {figure.key for topic in report.topics for figure in topic.figures}
     kept = {*(path.stem for path in tables), *drawn}
     for path in [*out.glob("*.csv"), *(out / "figures").glob("*.*")]:

@@ -137,11 +137,7 @@ def forecast(
             their all-reduce is of memory.
         network: of the same nodes, and to be trusted: of a fit whose ``is_usable`` holds.
     """
-    across = any((m.nodes or 1) > 1 for m in measured)
-    usable = sorted(
-        (m for m in measured if m.step_s and not (across and m.ranks > 1 and m.nodes == 1)),
-        key=lambda m: m.ranks,
-    )
+    usable = _usable(measured)
     all_reduce: AllReduce = network or ring_bytes
 
     about = SeriesForecast(
@@ -160,6 +156,29 @@ def forecast(
     if why is not None:
         return _with(tried, refused=why)
     return _with(tried, refused=None, points=_points(model, usable, held_out))
+
+
+def slower(
+    measured: Sequence[Measured], scaling: Scaling, network: AllReduce | None = None
+) -> tuple[str, ...]:
+    """A sentence for each count that is above the interval of the forecast from the smaller ones;
+    arguments as :func:`forecast`."""
+    usable = _usable(measured)
+    found = (
+        slower_than_forecast(forecast("", usable[:i], scaling, network), usable[i])
+        for i in range(1, len(usable))
+        if not usable[i].shared_cores
+    )
+    return tuple(text for text in found if text)
+
+
+def _usable(measured: Sequence[Measured]) -> list[Measured]:
+    """By ranks. Where counts span several nodes those within one are left out."""
+    across = any((m.nodes or 1) > 1 for m in measured)
+    return sorted(
+        (m for m in measured if m.step_s and not (across and m.ranks > 1 and m.nodes == 1)),
+        key=lambda m: m.ranks,
+    )
 
 
 def _why_not(held_out: Sequence[HeldOut], residual: float, largest: int) -> str | None:

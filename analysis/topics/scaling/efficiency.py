@@ -47,15 +47,28 @@ _NEEDED = (
 )  # fmt: skip
 
 
+def mode(row: Row) -> str:
+    """Weak or strong scaling, with the batch that is fixed."""
+    weak = row["scaling"] == "weak"
+    batch = row["batch_per_rank"] if weak else row["global_batch"]
+    return f"weak, {count(batch)} a rank" if weak else f"strong, {count(batch)}"
+
+
+#: What names a series; see :func:`about`. A global batch belongs to it, too.
+SERIES: tuple[Column, ...] = (
+    *NAMES,
+    Column("series", "Int64"),
+    Column("scaling", "string", "mode", "weak: the batch per rank is fixed; strong: the global "
+           "batch is", cell=mode),
+    Column("batch_per_rank", "Int64"),
+)  # fmt: skip
+
+
 def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
     rate, share = significant, number(2)
     return (
-        *NAMES,
+        *SERIES,
         *(Column(name, _TYPES.get(name, "string")) for name in SAME if name != "scaling"),
-        Column("series", "Int64"),
-        Column("scaling", "string", "mode", "weak: the batch per rank is fixed; strong: the global "
-               "batch is", cell=mode),
-        Column("batch_per_rank", "Int64"),
         Column("global_batch", "Int64", "global batch", "images of a step, over all ranks and "
                "accumulated batches", only_if_varied=True),
         Column("cores_per_rank", "Int64"),
@@ -96,7 +109,7 @@ def table(runs: pd.DataFrame, techniques: Sequence[str]) -> Table:
     marked = runs[list(_NEEDED)].assign(series=numbers)
     rows = []
     for _, group in marked.groupby("series", sort=False):
-        done = _measured(group)
+        done = measured(group)
         counts = sorted(set(done["gpus"]))
         base = done[done["gpus"] == counts[0]] if counts else None
         rows += [_row(own, base, counts, marked) for _, own in group.groupby("gpus")]
@@ -120,16 +133,17 @@ def series(runs: pd.DataFrame) -> pd.Series[Any]:
     return same.groupby(list(same), sort=False, dropna=False, observed=True).ngroup()
 
 
-def _measured(runs: pd.DataFrame) -> pd.DataFrame:
+def measured(runs: pd.DataFrame) -> pd.DataFrame:
+    """The runs that completed, with a throughput."""
     return runs[(runs["status"] == "completed") & runs["images_per_s"].notna()]
 
 
 def _row(
     group: pd.DataFrame, base: pd.DataFrame | None, counts: Sequence[int], everything: pd.DataFrame
 ) -> dict[str, Any]:
-    first, measured = group.iloc[0], _measured(group)
+    first, timed = group.iloc[0], measured(group)
     survivors = group[group["status"] == "completed"]
-    rates = measured["images_per_s"].tolist()
+    rates = timed["images_per_s"].tolist()
     n0 = counts[0] if counts else None
     why = _no_efficiency(group, base, counts, everything)
     speedup = Estimate(None, note=why)
@@ -141,11 +155,8 @@ def _row(
             else ratio(rates, base["images_per_s"].tolist()).estimate
         )
     return {
-        **{name: first[name] for name in ("technique", "technique_label", "series", *SAME)},
-        **{name: first[name] for name in ("cores_per_rank", "gpus", "batch_per_rank",
-                                          "global_batch")},
-        # a row may hold runs of several lengths: steady-state throughput is the same for them
-        "context": reasons(map(without_scaling, group["context"].drop_duplicates())) or "",
+        **about(group),
+        **{name: first[name] for name in (*SAME, "cores_per_rank", "gpus")},
         "nodes": _range(group["nodes"]),
         "n": len(rates),
         "n_diverged": len(group) - len(survivors),
@@ -159,6 +170,16 @@ def _row(
         "oversubscribed": bool(group["oversubscribed"].any()),
         "cells": " ".join(group["cell_id"]),
     }  # fmt: skip
+
+
+def about(group: pd.DataFrame) -> Row:
+    """What names a series, from its runs."""
+    names = ("technique", "technique_label", "series", "scaling", "batch_per_rank", "global_batch")
+    return {
+        **{name: group.iloc[0][name] for name in names},
+        # a row may hold runs of several lengths: steady-state throughput is the same for them
+        "context": reasons(map(without_scaling, group["context"].drop_duplicates())) or "",
+    }
 
 
 def scaled(found: Estimate, by: float) -> Estimate:
@@ -181,7 +202,7 @@ def _no_efficiency(
     group: pd.DataFrame, base: pd.DataFrame | None, counts: Sequence[int], everything: pd.DataFrame
 ) -> str | None:
     """Why this row has neither speed-up nor efficiency; None when it has both."""
-    if not len(_measured(group)) or base is None:
+    if not len(measured(group)) or base is None:
         return _no_rate(group)
     if group["oversubscribed"].any():
         return SHARED_CORES
@@ -226,13 +247,6 @@ def _end_to_end(survivors: pd.DataFrame) -> Estimate:
 def _efficiency(row: Row) -> str:
     shown = estimate_in(row, "efficiency").text(number(2))
     return f"{shown} (baseline)" if row["gpus"] == row["n0"] else shown
-
-
-def mode(row: Row) -> str:
-    """Weak or strong scaling, with the batch that is fixed."""
-    weak = row["scaling"] == "weak"
-    batch = row["batch_per_rank"] if weak else row["global_batch"]
-    return f"weak, {count(batch)} a rank" if weak else f"strong, {count(batch)}"
 
 
 def _range(column: pd.Series[Any]) -> str:

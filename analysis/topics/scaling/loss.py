@@ -149,7 +149,7 @@ def loss(runs: pd.DataFrame, network: Network | None = None) -> Loss:
             record has none, ``step_s``, ``input_s``, ``compute_s``, ``communication_s``,
             ``exposed_s``, ``waiting_s``, ``negotiation_s``; ``step_parts_why``; optionally
             ``compute_fastest_s``. Only completed runs with a step time are used.
-        network: applied to conditions whose nodes are all among its own, and whose model it knows.
+        network: applied to runs whose model it knows.
     """
     used = runs[(runs["status"] == "completed") & runs["step_s"].notna()]
     compared = _compared(_groups(per_run(with_series(used), network)))

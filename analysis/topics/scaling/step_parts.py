@@ -38,10 +38,10 @@ VALUES = sorted({c for sources in SOURCES.values() for c in sources.values()})
 
 
 class Network(NamedTuple):
-    """What an interconnect run measured. gradient_bytes: of one rank and step, by ``model``."""
+    """Of the nodes of all runs, as an interconnect run measured it. gradient_bytes: of one rank and
+    step, by ``model``."""
 
     link: Link
-    hosts: frozenset[str]
     gradient_bytes: Mapping[str, float]
 
 
@@ -106,10 +106,9 @@ def _latency_share(runs: pd.DataFrame, network: Network | None) -> Floats:
     if network is None:
         return np.full(len(runs), np.nan)
     size = runs["model"].map(dict(network.gradient_bytes)).astype(float).to_numpy()
-    here = {hosts: set(str(hosts).split()) <= network.hosts for hosts in runs["hosts"].unique()}
     ranks = runs["gpus"].to_numpy(np.float64)
     messages, moved, _ = ring(ranks, size)  # type: ignore[arg-type]  # elementwise, run by run
     first, second = messages * network.link.alpha, moved * network.link.beta
     with np.errstate(invalid="ignore"):
         share = np.where(ranks == 1, 0.0, first / (first + second))
-    return np.where(runs["hosts"].map(here).to_numpy(bool) & ~np.isnan(size), share, np.nan)
+    return np.asarray(share, np.float64)

@@ -51,7 +51,7 @@ def runs(
 def test_ranks_vary(tmp_path: Path) -> None:
     items = [*runs(), *runs(gpus=2, rate=190), *runs(gpus=4, rate=320)]
     found = sweep(tmp_path, items)
-    assert set(found) == {"scaling", "larger_batch"}
+    assert set(found) == {"scaling", "more_ranks", "larger_batch"}
     scaling = found["scaling"]
     assert scaling.text.startswith("At 4 ranks, naive reaches an efficiency of 0.80 (0.7")
     assert (
@@ -168,7 +168,7 @@ def test_no_baseline_no_efficiency(tmp_path: Path) -> None:
 
 def test_what_is_lacking_comes_first(tmp_path: Path) -> None:
     keys = list(answers_of(mixed_sweep(tmp_path / "s")))
-    assert keys == ["complete", "scaling", "techniques", "ranking", "larger_batch"]
+    assert keys == ["complete", "scaling", "more_ranks", "techniques", "ranking", "larger_batch"]
     assert "complete" not in answers_of(good_sweep(tmp_path / "g"))
 
 
@@ -205,7 +205,7 @@ def test_an_efficiency_that_recovers_is_not_below_from_there_on(tmp_path: Path) 
         for gpus, share in ((1, 1.0), (2, 0.88), (4, 0.97), (8, 0.85))
         for run in runs(gpus=gpus, rate=100.0 * gpus * share)
     ]
-    (text,) = [t for t in sentences(tmp_path, items) if "efficiency" in t]
+    (text,) = [t for t in sentences(tmp_path, items) if "reaches an efficiency" in t]
     assert "below 0.9 from 8 ranks on" in text
 
 

@@ -1,0 +1,156 @@
+"""What each doubling of the ranks gave, up to which count that was worth it, and the law behind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import pandas as pd
+
+from analysis.prediction.laws import (
+    MORE_COUNTS,
+    PARAMETERS,
+    WORTH_IT,
+    Law,
+    Laws,
+    Refusal,
+    doublings,
+    fit_laws,
+    recommend,
+)
+from analysis.records.frames import in_order
+from analysis.table import (
+    Column,
+    Estimate,
+    Row,
+    Table,
+    count,
+    estimate_in,
+    frame,
+    number,
+    percent,
+    signed_percent,
+)
+from analysis.topics.scaling.efficiency import SERIES, about, measured
+from analysis.topics.topic import ranks_column
+
+#: With fewer counts no law is fitted.
+_LEAST_COUNTS = min(PARAMETERS.values()) + MORE_COUNTS
+
+
+class Doublings(NamedTuple):
+    """steps: a row per measured doubling. worth: a row per series with one. laws: a row per series
+    with enough counts."""
+
+    steps: Table
+    worth: Table
+    laws: Table
+
+
+def tables(runs: pd.DataFrame, techniques: Sequence[str]) -> Doublings:
+    """Of completed runs whose ranks have cores of their own; ``runs`` with ``series``."""
+    done = measured(runs)
+    done = done[~done["oversubscribed"].astype(bool)]
+    counts = done.groupby("series")["gpus"].transform("nunique")
+    steps: list[Row] = []
+    worth: list[Row] = []
+    laws: list[Row] = []
+    for _, own in done[counts > 1].groupby("series", sort=False):
+        rates, named = by_ranks(own, "images_per_s"), about(own)
+        found = doublings(rates)
+        steps += [
+            {**named, "gpus": d.ranks, "n": min(len(rates[d.ranks]), len(rates[d.ranks // 2])),
+             **d.speed_up.columns("speedup"), **d.marginal.columns("marginal"),
+             **d.gpu_hours.columns("hours")}
+            for d in found
+        ]  # fmt: skip
+        if not isinstance(best := recommend(found), Refusal):
+            ends = f"no more than {best.most} were measured" if best.ends else None
+            estimate = Estimate(best.ranks, best.least, best.most, len(own), ends)
+            worth.append(named | estimate.columns("gpus"))
+        timed = by_ranks(own[own["step_s"].notna()], "step_s")
+        if len(timed) >= _LEAST_COUNTS:
+            laws.append({**named, "n": len(timed), **_law(fit_laws(timed, named["scaling"]))})
+    of_steps, of_worth = _steps(runs), _worth(runs)
+    return Doublings(
+        Table("doublings", "What each doubling gave", of_steps,
+              in_order(frame(steps, of_steps), techniques)),
+        Table("recommended", "How many are worth it", of_worth,
+              in_order(frame(worth, of_worth), techniques)),
+        Table("laws", "Laws of the step time", _LAWS, in_order(frame(laws, _LAWS), techniques),
+              intro="Both are fitted to the mean step of each count, with errors as shares of it. "
+              "Serial share s: efficiency = 1 / (1 + s (k - 1)) on k ranks (Amdahl 1967). "
+              "Communication: step = a + c log2 k + d (k - 1) / k, a tree's messages and a ring's "
+              "bytes; a / k under strong scaling."),
+    )  # fmt: skip
+
+
+def by_ranks(runs: pd.DataFrame, name: str) -> dict[int, list[float]]:
+    """Values of the runs of one series, by rank count."""
+    return {int(str(k)): own.astype(float).tolist() for k, own in runs.groupby("gpus")[name]}
+
+
+def worth_in_words(row: Row) -> str:
+    """``4``, or ``2 (1 to 4)`` where the intervals leave it open."""
+    found = estimate_in(row, "gpus")
+    return count(found.value) if found.low == found.high else found.text(count)
+
+
+def _law(found: Laws) -> Row:
+    amdahl, communication = found.amdahl, found.communication
+    share = Estimate(None, note=amdahl.reason if isinstance(amdahl, Refusal) else None)
+    if isinstance(amdahl, Law):
+        share = amdahl.serial_share or Estimate(None, note="all of the step is serial")
+    row = share.columns("serial_share")
+    for name, law in (("amdahl", amdahl), ("communication", communication)):
+        row[f"{name}_off"] = law.left_out if isinstance(law, Law) else None
+        row[f"{name}_off_note"] = law.reason if isinstance(law, Refusal) else None
+    return row
+
+
+def _steps(runs: pd.DataFrame) -> tuple[Column, ...]:
+    ranks = ranks_column(runs)
+    return (
+        *SERIES,
+        Column("global_batch", "Int64"),
+        replace(ranks, only_if_varied=False,
+                cell=lambda row: f"{count(row['gpus'] / 2)} → {count(row['gpus'])}"),
+        Column("n", "Int64", "runs", "at the count with fewer"),
+        Column("speedup", "Float64", "speed-up", "ratio of the geometric means of images/s, with "
+               "its 95 % t interval", format=number(2), estimate=True),
+        Column("marginal", "Float64", "an added one gives", "throughput that the doubling added, "
+               "as a share of the throughput before", format=percent, estimate=True),
+        Column("hours", "Float64", f"{ranks.heading[:-1]}-hours", "for the same images: change by "
+               "the doubling", format=signed_percent, estimate=True),
+    )  # fmt: skip
+
+
+def _worth(runs: pd.DataFrame) -> tuple[Column, ...]:
+    return (
+        *SERIES,
+        Column("global_batch", "Int64"),
+        replace(ranks_column(runs), only_if_varied=False, estimate=True, cell=worth_in_words,
+                description="the largest count to which each doubling from the smallest on gave "
+                f"at least {WORTH_IT:.0%} of the throughput before; in brackets by the ends of "
+                "the intervals"),
+    )  # fmt: skip
+
+
+def _off(name: str, heading: str, description: str) -> tuple[Column, Column]:
+    return (
+        Column(name, "Float64", heading, description, format=percent, note=f"{name}_note"),
+        Column(f"{name}_note", "string"),
+    )
+
+
+_LAWS: tuple[Column, ...] = (
+    *SERIES,
+    Column("global_batch", "Int64"),
+    Column("n", "Int64", "counts", "of ranks that were measured"),
+    Column("serial_share", "Float64", "serial share", "s, with its 95 % t interval",
+           format=number(4), estimate=True),
+    *_off("amdahl_off", "its error", "at a count that was left out of the fit: root mean square "
+          "over the counts"),
+    *_off("communication_off", "error of the communication law", "likewise"),
+)  # fmt: skip

@@ -1,0 +1,116 @@
+"""What the next two doublings would give, and which counts are slower than the smaller ones let
+one expect. A model; see :mod:`analysis.prediction.forecast`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import pandas as pd
+
+from analysis.prediction.collectives import ring
+from analysis.prediction.forecast import Forecast, SeriesForecast, forecast, slower
+from analysis.prediction.step_model import AllReduce, measured_counts
+from analysis.records.frames import in_order
+from analysis.table import (
+    Column,
+    Estimate,
+    Row,
+    Table,
+    count,
+    frame,
+    number,
+    signed_percent,
+    significant,
+)
+from analysis.topics.scaling.efficiency import SERIES, about, mode
+from analysis.topics.scaling.step_parts import Network
+from analysis.topics.topic import ranks_column, with_context
+
+
+class Forecasts(NamedTuple):
+    """table: a row per count ahead, or per series that has no forecast, with the reason.
+    slower: sentences on counts above the interval of a forecast from smaller ones."""
+
+    table: Table
+    file: Forecast
+    slower: tuple[str, ...]
+
+
+def forecasts(
+    runs: pd.DataFrame, techniques: Sequence[str], sweep: str, network: Network | None = None
+) -> Forecasts:
+    """Of each series with two rank counts or more; ``runs`` with ``series``."""
+    used = runs[(runs["status"] == "completed") & runs["step_s"].notna()]
+    counts = used.groupby("series")["gpus"].transform("nunique")
+    rows: list[Row] = []
+    found: list[SeriesForecast] = []
+    late: list[str] = []
+    for _, own in used[counts > 1].groupby("series", sort=False):
+        named = about(own)
+        measured, reduce = measured_counts(own), _all_reduce(own, network)
+        key = f"{with_context(named)}; {mode(named)}; {own['device'].iloc[0]}"
+        made = forecast(key, measured, named["scaling"], reduce)
+        found.append(made)
+        rows += _rows(named, made)
+        late += [f"{with_context(named)}: {text}"
+                 for text in slower(measured, named["scaling"], reduce)]  # fmt: skip
+    made_columns = _columns(runs)
+    table = Table(
+        "forecast", "The next two doublings, by a model", made_columns,
+        in_order(frame(rows, made_columns), techniques),
+        intro="The measured parts of a step, continued: computing and input as they are, the "
+        "all-reduce by the model of the network, waiting as the largest of as many random delays. "
+        "The network is "
+        + ("that of the interconnect run beside the sweep." if network else "a ring's bytes: no "
+           "usable interconnect run of these nodes lies beside the sweep."),
+    )  # fmt: skip
+    return Forecasts(table, Forecast(sweep=sweep, series=tuple(found)), tuple(late))
+
+
+def _all_reduce(runs: pd.DataFrame, network: Network | None) -> AllReduce | None:
+    """Seconds of the gradients by ranks, where the network is that of all of these runs."""
+    size = network.gradient_bytes.get(str(runs["model"].iloc[0])) if network else None
+    if network is None or size is None:
+        return None
+    return lambda ranks: ring(ranks, size).seconds(network.link)
+
+
+def _rows(named: Row, found: SeriesForecast) -> list[Row]:
+    last = found.held_out[-1] if found.held_out else None
+    row = {
+        **named,
+        "fitted_on": ", ".join(map(count, found.fitted_on)),
+        "hold_out": last.error if last else None,
+        "hold_out_ranks": last.ranks if last else None,
+        "why": found.refused,
+    }
+    if found.refused is not None:
+        none = Estimate(None, note=found.refused)
+        return [row | none.columns("step_s") | none.columns("efficiency")]
+    n = len(found.fitted_on)
+    return [
+        {**row, "gpus": p.ranks,
+         **Estimate(p.step_s, p.low_s, p.high_s, n).columns("step_s"),
+         **Estimate(p.efficiency, p.efficiency_low, p.efficiency_high, n).columns("efficiency")}
+        for p in found.points
+    ]  # fmt: skip
+
+
+def _columns(runs: pd.DataFrame) -> tuple[Column, ...]:
+    return (
+        *SERIES,
+        Column("global_batch", "Int64"),
+        Column("fitted_on", "string", "measured on", "rank counts"),
+        replace(ranks_column(runs), only_if_varied=False),
+        Column("step_s", "Float64", "step", "with its 95 % interval: from what the model was off "
+               "at counts that were left out, wider with each doubling", "s", significant,
+               estimate=True),
+        Column("efficiency", "Float64", "efficiency", "against the smallest measured count",
+               format=number(2), estimate=True),
+        Column("hold_out", "Float64", "hold-out error", "predicted / measured - 1 at the largest "
+               "measured count, fitted to the smaller ones", format=signed_percent),
+        Column("hold_out_ranks", "Int64"),
+        Column("why", "string"),
+    )  # fmt: skip
