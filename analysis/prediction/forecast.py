@@ -43,6 +43,7 @@ MOST_RESIDUAL = 0.10
 PRIOR_PER_DOUBLING, PRIOR_HOLD_OUTS = 0.07, 4
 #: A hold-out nearer than this many doublings shows noise more than the model.
 _NEAREST = 0.5
+UNTRIED = "no smaller counts to predict the largest measured one from"
 SLOWER = "slower than this network should be"
 
 
@@ -183,7 +184,7 @@ def _usable(measured: Sequence[Measured]) -> list[Measured]:
 
 def _why_not(held_out: Sequence[HeldOut], residual: float, largest: int) -> str | None:
     if not held_out or held_out[-1].ranks != largest:
-        return "no smaller counts to predict the largest measured one from"
+        return UNTRIED
     error = held_out[-1].error
     if abs(error) > MOST_HELD_OUT:
         return (

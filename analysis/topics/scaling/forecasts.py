@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from analysis.prediction.collectives import ring
-from analysis.prediction.forecast import Forecast, SeriesForecast, forecast, slower
+from analysis.prediction.forecast import UNTRIED, Forecast, SeriesForecast, forecast, slower
 from analysis.prediction.step_model import AllReduce, measured_counts
 from analysis.records.frames import in_order
 from analysis.table import (
@@ -41,7 +41,7 @@ class Forecasts(NamedTuple):
 def forecasts(
     runs: pd.DataFrame, techniques: Sequence[str], sweep: str, network: Network | None = None
 ) -> Forecasts:
-    """Of each series with two rank counts or more; ``runs`` with ``series``."""
+    """Of each series with counts enough to try a forecast on; ``runs`` with ``series``."""
     used = runs[(runs["status"] == "completed") & runs["step_s"].notna()]
     counts = used.groupby("series")["gpus"].transform("nunique")
     rows: list[Row] = []
@@ -52,6 +52,8 @@ def forecasts(
         measured, reduce = measured_counts(own), _all_reduce(own, network)
         key = f"{with_context(named)}; {mode(named)}; {own['device'].iloc[0]}"
         made = forecast(key, measured, named["scaling"], reduce)
+        if made.refused == UNTRIED:
+            continue
         found.append(made)
         rows += _rows(named, made)
         late += [f"{with_context(named)}: {text}"
