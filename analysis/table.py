@@ -44,6 +44,8 @@ class Estimate(NamedTuple):
         # one end alone is a bound, as of a censored time
         if pd.isna(self.high):
             return f"> {write(self.low)}"
+        if pd.isna(self.low):
+            return f"< {write(self.high)}"
         return f"{write(self.value)} ({write(self.low)} to {write(self.high)})"
 
     def columns(self, name: str) -> Row:

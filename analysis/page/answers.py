@@ -24,6 +24,7 @@ from analysis.table import (
     signed_percent,
     significant,
 )
+from analysis.topics.convergence.critical_batch import images
 from analysis.topics.scaling.doublings import worth_in_words
 from analysis.topics.scaling.efficiency import mode
 from analysis.topics.scaling.loss import largest_cause
@@ -31,8 +32,8 @@ from analysis.topics.topic import with_context
 
 #: Efficiency below this is worth a word.
 _GOOD = 0.9
-#: Conditions of a sweep that compares nothing, of which the first screen tells.
-_ALONE = 3
+#: Conditions of a sweep that compares nothing, or critical batches, on the first screen.
+_MOST = 3
 
 
 def answers(frames: Frames, tables: Mapping[str, Table]) -> tuple[Answer, ...]:
@@ -47,6 +48,7 @@ def answers(frames: Frames, tables: Mapping[str, Table]) -> tuple[Answer, ...]:
             *larger_batch(rows.get("larger_batch", ())),
             *libraries(rows.get("frameworks", ())),
             *_targets(rows.get("targets", ())),
+            *_critical_batch(rows.get("critical_batch", ())),
         ]
         found += _alone(rows) if all(answer.key == "complete" for answer in found) else []
     return tuple(found)
@@ -179,10 +181,29 @@ def _targets(found: Rows) -> Iterable[Answer]:
                  {"reached": met, "runs": runs})  # fmt: skip
 
 
+def _critical_batch(found: Rows) -> Iterable[Answer]:
+    known = [row for row in found if row["critical_batch"] is not None]
+    if not known:
+        return
+    said = []
+    for row in known[:_MOST]:
+        batch = estimate_in(row, "critical_batch").text(images)
+        text = f"of {named(row, found)}: {batch} images, "
+        text += runs_in_words(row["reached"] + row["censored"])
+        said.append(text + (f" ({row['censored']:,} censored)" if row["censored"] else ""))
+    said += [f"{len(known) - _MOST} more in the table"] if len(known) > _MOST else []
+    first = known[0]
+    yield Answer("critical_batch", "Up to which batch are steps saved?",
+                 f"Critical batch {joined(said, '; ')}.", "critical_batch", "fits",
+                 {"technique": first["technique_label"], "images": first["critical_batch"],
+                  "low": first["critical_batch_low"], "high": first["critical_batch_high"],
+                  "runs": first["reached"], "censored": first["censored"]})  # fmt: skip
+
+
 def _alone(rows: Mapping[str, Rows]) -> Iterable[Answer]:
     """A sweep that compares nothing: what its runs did."""
     rates = {(r["technique_label"], r["context"], r["gpus"]): r for r in rows.get("scaling", ())}
-    for row in rows.get("convergence", ())[:_ALONE]:
+    for row in rows.get("convergence", ())[:_MOST]:
         accuracy, lost = estimate_in(row, "validation_accuracy"), round(row["diverged"] * row["n"])
         if lost == row["n"]:
             which = "the only run" if lost == 1 else f"all {runs_in_words(lost)}"

@@ -18,7 +18,19 @@ from analysis.table import Table, joined
 from analysis.topics import completeness, machine
 from analysis.topics.classes import confusion, scores
 from analysis.topics.comparisons import larger_batch, libraries, ranking, techniques
-from analysis.topics.convergence import applied, by_batch, curves, noise, reached, targets, trust
+from analysis.topics.convergence import (
+    applied,
+    by_batch,
+    critical_batch,
+    curves,
+    learning_rates,
+    noise,
+    reached,
+    steps_by_batch,
+    targets,
+    true_speedup,
+    trust,
+)
 from analysis.topics.scaling import doublings, efficiency, step_figure
 from analysis.topics.scaling import figure as throughput
 from analysis.topics.scaling.forecasts import Forecasts, forecasts
@@ -148,6 +160,9 @@ def _topics(
             lambda: curves.figure(epochs, curves.ACCURACY, seen, why),
         ),
     )
+    rates = learning_rates.table(planned, runs, frames.settings, order)
+    searched = [lambda: learning_rates.figure(rates.data)] if len(rates.data) else []
+    yield Topic("learning_rates", "Learning rate", (rates,), drawn(*searched))
     each = doublings.tables(runs, order)
     yield Topic(
         "scaling",
@@ -163,12 +178,20 @@ def _topics(
         drawn(lambda: throughput.figure(runs, seen), lambda: step_figure.figure(runs)),
     )
     yield Topic("libraries", "Which library", (libraries.table(planned, runs, order),))
-    if len(frames.goals):
+    if len(goals := frames.goals):
+        critical = critical_batch.table(goals, runs, order)
+        figures = [lambda: curves.figure(epochs, curves.ACCURACY_IN_TIME, seen, why)]
+        if len(critical.data):
+            figures.insert(0, lambda: steps_by_batch.figure(goals, runs, critical.data, seen))
         yield Topic(
             "targets",
             "Time to the target",
-            (targets.table(frames.goals, planned, runs, order),),
-            drawn(lambda: curves.figure(epochs, curves.ACCURACY_IN_TIME, seen, why)),
+            (
+                targets.table(goals, planned, runs, order),
+                true_speedup.table(goals, runs, order),
+                critical,
+            ),
+            drawn(*figures),
         )
     yield Topic("noise", "Gradient noise", (noise.table(epochs, runs, order),))
     yield Topic(

@@ -17,7 +17,7 @@ from scipy import special, stats
 
 from analysis.prediction.laws import Refusal, log_ratio
 from analysis.stats.intervals import LEVEL
-from analysis.table import Estimate
+from analysis.table import Estimate, runs_in_words
 
 Floats = npt.NDArray[np.float64]
 #: Distinct batch sizes that reached the target: with two, the law's two parameters fit anything.
@@ -80,7 +80,9 @@ def fit_critical_batch(
         return Refusal(
             f"{distinct} batch sizes reached the target, and the law needs {LEAST_BATCHES}"
         )
-    data = _Likelihood(np.log(sizes[ok]), logs[ok], np.log(sizes[~ok]), logs[~ok])
+    # of thousands of runs many end with the same budget
+    cut, times = np.unique([np.log(sizes[~ok]), logs[~ok]], axis=1, return_counts=True)
+    data = _Likelihood(np.log(sizes[ok]), logs[ok], cut, times.astype(float))
     best, level, sd = data.best()
     critical: _Ends = (None, None)
     smallest: _Ends = (None, None)
@@ -88,6 +90,8 @@ def fit_critical_batch(
         fallen = level - n * math.log1p(stats.t.ppf((1 + LEVEL) / 2, n - 2) ** 2 / (n - 2)) / 2
         ends = (float(data.range[0]), float(data.range[1]))
         critical = _where_above(lambda c: data.profile(c)[0] - fallen, best, ends)
+        if critical == (None, None):
+            return Refusal("these batches do not tell where the critical one is")
         low, high = (e if end is None else end for e, end in zip(ends, critical, strict=True))
         count = int(np.clip((high - low) / 0.01, _STEPS, _GRID))
         within = np.linspace(low, high, count)
@@ -116,7 +120,9 @@ def speed_up(
     """
     never = [sum(e is None for e in arm) for arm in (examples, base_examples)]
     if any(never):
-        return Refusal(f"{sum(never)} runs never reached the target: no mean of their examples")
+        return Refusal(
+            f"{runs_in_words(sum(never))} never reached the target: images to it have no mean"
+        )
     arms = [
         np.log(np.asarray(arm, float))
         for arm in (throughput, base_throughput, base_examples, examples)
@@ -137,9 +143,10 @@ class _Likelihood:
     grids over c are enough, also where B_crit runs away.
     """
 
-    def __init__(self, batch: Floats, steps: Floats, batch_cut: Floats, steps_cut: Floats) -> None:
+    def __init__(self, batch: Floats, steps: Floats, cut: Floats, times: Floats) -> None:
         self.batch, self.steps = batch, steps
-        self.batch_cut, self.steps_cut = batch_cut, steps_cut  # of runs that never reached it
+        self.batch_cut, self.steps_cut = cut  # of runs that never reached it
+        self.times = times  # how many of them have these two
         self.middle = float(batch.mean())
         self.range = np.array([batch.min() - _ROOM, batch.max() + _ROOM])
 
@@ -171,8 +178,9 @@ class _Likelihood:
         for _ in range(60):
             z = t[:, None] * (cut - m[:, None])
             hazard = _hazard(z)
-            slope = t**2 * n * (mean - m) + t * hazard.sum(axis=1)
-            before, m = m, m + slope / (t**2 * (n + (hazard * (hazard - z)).sum(axis=1)))
+            slope = t**2 * n * (mean - m) + t * (hazard @ self.times)
+            bend = n + (hazard * (hazard - z)) @ self.times
+            before, m = m, m + slope / (t**2 * bend)
             level, t = self._over_sd(squares + n * (mean - m) ** 2, cut - m[:, None], t)
             if np.allclose(before, m, rtol=0, atol=1e-9):
                 break
@@ -206,12 +214,12 @@ class _Likelihood:
         for _ in range((12 if start is None else 2) if cut.shape[-1] else 0):
             z = t[..., None] * cut
             hazard = _hazard(z)
-            slope = n / t - t * squares - (cut * hazard).sum(axis=-1)
-            bend = n / t**2 + squares + (cut**2 * hazard * (hazard - z)).sum(axis=-1)
+            slope = n / t - t * squares - (cut * hazard) @ self.times
+            bend = n / t**2 + squares + (cut**2 * hazard * (hazard - z)) @ self.times
             before, t = t, np.clip(t + slope / bend, t / 3, t * 3)
             if np.allclose(before, t, rtol=1e-6, atol=0):
                 break
-        beyond = special.log_ndtr(-t[..., None] * cut).sum(axis=-1)
+        beyond = special.log_ndtr(-t[..., None] * cut) @ self.times
         return n * np.log(t) - t**2 * squares / 2 + beyond, t
 
 
@@ -245,8 +253,6 @@ def _estimate(log: float, interval: _Ends, n: int, note: str | None) -> Estimate
 
 def _why_open(interval: _Ends) -> str | None:
     low, high = interval
-    if low is None and high is None:
-        return "these batches do not tell where the critical one is"
     if high is None:
         return "steps still fall as 1 / batch at the largest one: a lower bound"
     return "steps hardly fall with the batch: an upper bound" if low is None else None

@@ -56,6 +56,7 @@ CONFIG = (
     _count("epochs", "that the config asks for"),
     _bool("changes_images", "training images are augmented"),
     _real("label_smoothing", "of the training loss"),
+    _real("base_lr", "learning rate of the base batch; the technique's rule scales it"),
     _count("seed", "of the run"),
 )
 #: Columns of CONFIG that are worked out over all cells of a sweep.

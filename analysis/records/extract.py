@@ -61,6 +61,7 @@ def config_row(config: RunConfig) -> Row | None:
         # training accuracy is then of other images than the set's
         "changes_images": technique.augmentation.name != "as_they_are",
         "label_smoothing": technique.label_smoothing,
+        "base_lr": technique.base_lr,
     }
     told = {name: None if row[name] is None else str(row[name]) for name in _WORKLOAD}
     return row | {"workload": key(told)}

@@ -69,6 +69,7 @@ def test_fixed_counts_and_percent() -> None:
         (Estimate(0.5, 0.25, 0.75, 3), "0.50 (0.25 to 0.75)"),
         (Estimate(0.5, n=1, note="n=1"), "0.50"),
         (Estimate(40.0, 40.0, None, 2), "> 40.00"),
+        (Estimate(40.0, None, 50.0, 2), "< 50.00"),
         (Estimate(None, note="lost"), "n/a"),
         (Estimate(None, 0.25, 0.75), "n/a"),
     ],

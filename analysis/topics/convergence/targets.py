@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -40,6 +41,10 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
         median_of("train_s", "training s", "the same without evaluation"),
         median_of("gpu_hours", "rank-hours", "ranks x seconds / 3600: GPU-hours where each rank "
                   "has a GPU"),
+        Column("not_beaten", "boolean", "not beaten", "no other row of the same workload and "
+               "target is at least as good in both seconds and rank-hours; by the medians alone",
+               cell=lambda row: "yes" if row["not_beaten"] else ""),
+        Column("workload", "string"),
         Column("unmet_why", "string"),
         Column("cells", "string"),
     )  # fmt: skip
@@ -63,13 +68,21 @@ def table(
     )
     hours = (every["seconds"] * every["gpus"] / 3600).astype("Float64")
     known = every.assign(gpu_hours=hours)
-    rows = [_row(group) for _, group in known.groupby("condition", sort=False, observed=True)]
+    workloads = planned.drop_duplicates("condition").set_index("condition")["workload"]
+    rows = [
+        _row(group) | {"workload": workloads[condition]}
+        for condition, group in known.groupby("condition", sort=False, observed=True)
+    ]
     made = columns(runs)
+    found = frame(rows, made)
+    found["not_beaten"] = _not_beaten(found)
+    if not found["not_beaten"].notna().any():
+        made = tuple(replace(c, heading="") if c.name == "not_beaten" else c for c in made)
     return Table(
         "targets",
         "What it took to reach the target",
         made,
-        in_order(frame(rows, made), techniques),
+        in_order(found, techniques),
         intro="A run stops when its target is reached or can no longer be reached, so that its "
         "final accuracy is no measure of its technique.",
     )
@@ -97,6 +110,22 @@ def _row(group: pd.DataFrame) -> dict[str, Any]:
     for name in MEASURES:
         row |= _finite(median_time(times[name], lost)).columns(name)
     return row
+
+
+def _not_beaten(rows: pd.DataFrame) -> pd.Series[Any]:
+    """Whether no other row of a workload has medians at most as large in both seconds and
+    rank-hours, and smaller in one; null where one of the two is unknown, or no other row has
+    both."""
+    bounds = rows["seconds_low"].notna() & rows["seconds_high"].isna()
+    known = rows.loc[~bounds, ["workload", "seconds", "gpu_hours"]].dropna()
+    known = known[known.groupby("workload")["seconds"].transform("size") > 1]
+    least = known.groupby(["workload", "seconds"])["gpu_hours"].min()
+    sooner = least.groupby("workload").cummin().groupby("workload").shift()
+    known = known.join(least.rename("least"), on=["workload", "seconds"])
+    known = known.join(sooner.rename("sooner"), on=["workload", "seconds"])
+    hours = known["gpu_hours"]
+    stands = (hours == known["least"]) & ~(hours >= known["sooner"]).fillna(False)
+    return stands.reindex(rows.index).astype("boolean")
 
 
 def _finite(found: Estimate) -> Estimate:

@@ -7,12 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from analysis.page.answer import Answer
 from analysis.page.report import build
 from analysis.page.write import answers_text
 from analysis.records.load import load_frames
 from tests.analysis.builders import config, failed, rank_steps, record, write_sweep
 from tests.analysis.samples import good_sweep, mixed_sweep, rich_sweep
+from tests.analysis.topics.convergence.to_target import run as run_to_target
 from train.config.run import Target
 from train.record.run import RunRecord, TargetOutcome
 
@@ -136,6 +139,18 @@ def test_a_target(tmp_path: Path) -> None:
         "1 of 1 run reached validation 0.3 held 2 times; soonest naive at batch 128: median 5 s, "
         "2 epochs."
     )
+
+
+def test_batches_with_a_target(tmp_path: Path) -> None:
+    """Steps that follow 48 (1 + 64 / B), exactly or with one run censored."""
+    items = [run_to_target(batch) for batch in (16, 32, 64, 128)]
+    found = sweep(tmp_path / "a", items)
+    assert found["critical_batch"].text == "Critical batch of naive: 64 images, 4 runs."
+    assert found["critical_batch"].numbers["images"] == pytest.approx(64, rel=1e-4)
+    censored = run_to_target(256, 1, met=False, epochs=30)
+    found = sweep(tmp_path / "b", [*items, censored])
+    assert found["critical_batch"].text.endswith("images, 5 runs (1 censored).")
+    assert "critical_batch" not in sweep(tmp_path / "c", items[:2])
 
 
 def test_one_cell_only(tmp_path: Path) -> None:

@@ -8,8 +8,10 @@ import pytest
 
 from analysis.page.report import Report, build
 from analysis.records.load import load_frames
-from tests.analysis.builders import config, failed, record, write_sweep
+from tests.analysis.builders import config, failed, record, technique, write_sweep
 from tests.analysis.samples import good_sweep, mixed_sweep, rich_sweep
+from tests.analysis.topics.convergence.to_target import run
+from train.record.run import RunRecord
 
 
 def report_of(folder: Path) -> Report:
@@ -101,3 +103,16 @@ def test_tables_that_only_some_sweeps_have(tmp_path: Path) -> None:
 def test_a_topic_without_rows_is_not_there(tmp_path: Path) -> None:
     keys = [topic.key for topic in report_of(good_sweep(tmp_path / "s")).topics]
     assert keys == ["techniques", "convergence", "scaling", "training", "cells"]
+
+
+def test_figures_of_batches_and_rates_need_several_of_them(tmp_path: Path) -> None:
+    def drawn(folder: str, items: list[RunRecord]) -> set[str]:
+        report = build(load_frames(write_sweep(tmp_path / folder, items)))
+        return {figure.key for topic in report.topics for figure in topic.figures}
+
+    batches = [run(16), run(32)]
+    assert "steps_by_batch" in drawn("several", batches)
+    assert "steps_by_batch" not in drawn("one", batches[:1])
+    rates = [record(config(technique=technique(base_lr=rate))) for rate in (0.1, 0.2, 0.4)]
+    assert "accuracy_by_rate" in drawn("rates", rates)
+    assert "accuracy_by_rate" not in drawn("two", rates[:2])

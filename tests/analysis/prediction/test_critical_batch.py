@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 
 import numpy as np
 import pytest
@@ -173,7 +174,16 @@ def test_speed_up_covers(n: int) -> None:
 
 def test_speed_up_refuses_a_mean_of_survivors() -> None:
     found = speed_up([1.0, 1], [1.0, 1], [5.0, None], [5.0, 5.0])
-    assert isinstance(found, Refusal) and found.reason.startswith("1 runs never")
+    assert isinstance(found, Refusal) and found.reason.startswith("1 run never")
     one = speed_up([2.0], [1.0, 1.1], [5.0, 5.0], [5.0, 5.0])
     assert not isinstance(one, Refusal)
     assert one.total.low is None and one.total.note == "n=1"
+
+
+def test_thousands_of_censored_runs_are_fitted_in_a_second() -> None:
+    batch, steps = simulated(BATCHES, 800, 0.2, seed=5)
+    began = time.perf_counter()
+    found = fitted(batch, steps, 150.0)
+    assert time.perf_counter() - began < 5
+    assert found.censored > 2000
+    assert found.batch.value == pytest.approx(CRITICAL, rel=0.05)

@@ -20,10 +20,11 @@ TARGET = Target(train_accuracy=0.75, validation_accuracy=0.25, within_s=240)
 
 
 def run(
-    seed: int, epoch: int | None, *, name: str = "naive", gpus: int = 1, **changes: Any
-) -> RunRecord:
+    seed: int, epoch: int | None, *, name: str = "naive", gpus: int = 1, model: str = "cnn",
+    **changes: Any,
+) -> RunRecord:  # fmt: skip
     """A run of ten epochs at most, each of 2 s of training and 0.5 s of validation."""
-    asked = config(name, seed=seed, gpus=gpus, epochs=10, target=TARGET)
+    asked = config(name, seed=seed, gpus=gpus, model=model, epochs=10, target=TARGET)
     made = {"epoch": epoch, "steps": None, "images": None, "seconds": None, "met": False,
             "why": f"seed {seed} was too slow"}  # fmt: skip
     if epoch is not None:
@@ -183,3 +184,30 @@ def test_a_lost_run_is_censored_and_counted_apart() -> None:
     (row,) = made(*(run(seed, 4) for seed in range(3)), lost=2).data.to_dict("records")
     assert row["n"] == 5 and "2 of 5 runs lost" in row["reached_note"]
     assert row["epoch"] == 4 and "Kaplan-Meier" in row["epoch_note"]
+
+
+def test_what_no_other_row_beats_is_marked() -> None:
+    """Seconds 10, 5, 5 and 20; rank-hours are ranks times these."""
+    items = [
+        run(0, 4),  # 10 s, 10 rank-seconds
+        run(0, 2, gpus=4),  # 5 s, 20 rank-seconds
+        run(0, 2, gpus=8),  # 5 s, 40 rank-seconds: beaten by the row before
+        run(0, 8, name="lamb"),  # 20 s: beaten
+        run(0, None, gpus=2),
+    ]
+    table = made(*items)
+    found = table.data.set_index(["technique", "gpus"])["not_beaten"]
+    assert found["naive", 1] and found["naive", 4]
+    assert not found["naive", 8] and not found["lamb", 1]
+    assert pd.isna(found["naive", 2]), "it has no median"
+    assert "not beaten" in [column.heading for column in table.shown().columns]
+
+
+def test_equal_rows_do_not_beat_each_other_and_workloads_do_not_compete() -> None:
+    equal = made(run(0, 4), run(0, 4, name="lamb"))
+    assert equal.data["not_beaten"].tolist() == [True, True]
+    apart = [run(0, 4), run(0, 2, model="resnet_mini")]
+    assert made(*apart).data["not_beaten"].isna().all()
+    one = made(run(0, 4))
+    assert one.data["not_beaten"].isna().all()
+    assert "not beaten" not in [column.heading for column in one.shown().columns]

@@ -1,0 +1,202 @@
+"""Accuracy against the learning rate, where a technique was run at several: a search.
+
+What is compared differs in ``base_lr`` alone. The range that was searched is that of the plan.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+from analysis.figures import (
+    Figure,
+    Look,
+    Tips,
+    left_out,
+    legend,
+    looks,
+    small_multiples,
+    style,
+    to_svg,
+)
+from analysis.records.frames import in_order
+from analysis.records.labels import key, technique_labels
+from analysis.table import (
+    Column,
+    Row,
+    Table,
+    count,
+    estimate_in,
+    frame,
+    joined,
+    number,
+    plain_rows,
+    runs_in_words,
+)
+from analysis.topics.comparisons.arms import PLACE, arms, outcomes
+from analysis.topics.comparisons.comparison import ABOUT, accuracies, counts, runs_text
+
+KEY = "accuracy_by_rate"
+#: Rates of one technique and batch; two have no middle that could be better than both.
+LEAST_RATES = 3
+MOST_LINES = 12
+LOWEST = "the lowest rate that was tried: a lower one may be better"
+HIGHEST = "the highest rate that was tried: a higher one may be better"
+
+
+def _diverged(row: Row) -> str:
+    lost, of = row["n_diverged"], row["n"]
+    if not lost:
+        return f"0 of {of}"
+    low, high = (100 * row[f"diverged_{end}"] for end in ("low", "high"))
+    return f"{lost} of {of} ({low:.0f} to {high:.0f} %)"
+
+
+COLUMNS = (
+    *ABOUT,
+    Column("line", "Int64"),
+    Column("base_lr", heading="rate", format=lambda rate: f"{rate:g}",
+           description="base_lr: of the base batch; the technique's own rule scales it"),
+    Column("accuracy", estimate=True, heading="accuracy", format=number(3),
+           description="mean among runs that did not diverge, with Student's t interval"),
+    Column("n", "Int64", heading="runs", cell=runs_text,
+           description="usable runs, diverged ones included"),
+    Column("n_planned", "Int64"),
+    Column("n_diverged", "Int64"),
+    Column("diverged", estimate=True, heading="diverged", only_if_varied=True, cell=_diverged,
+           description="of the usable runs, with the exact 95 % interval of their share"),
+    Column("best", "boolean", heading="best", note="best_note",
+           cell=lambda row: "best" if row["best"] else "",
+           description="highest mean among the rates of which no run diverged; by means alone"),
+    Column("best_note", "string"),
+)  # fmt: skip
+
+
+def table(
+    planned: pd.DataFrame, runs: pd.DataFrame, settings: Mapping[str, str],
+    techniques: Sequence[str],
+) -> Table:  # fmt: skip
+    """One row per rate of each technique and scale with LEAST_RATES planned rates or more.
+
+    Args:
+        settings: of techniques as JSON, by ``technique_settings``.
+    """
+    found = _searched(planned, runs, settings)
+    rows = [
+        {**row, **counts(row), **accuracy.columns("accuracy")}
+        for row, accuracy in zip(plain_rows(found), accuracies(found), strict=True)
+    ]
+    made = in_order(_with_best(frame(rows, COLUMNS)), techniques)
+    return Table(
+        "learning_rates",
+        "Learning rate: what each rate reaches",
+        COLUMNS,
+        made,
+        intro="Rows of one technique and batch differ in the learning rate alone.",
+    )
+
+
+def _searched(
+    planned: pd.DataFrame, runs: pd.DataFrame, settings: Mapping[str, str]
+) -> pd.DataFrame:
+    """Arms with their ``base_lr``, a label that leaves it out, and the number of their ``line``: by
+    rising rate."""
+    others = {name: _without_rate(text) for name, text in settings.items()}
+    labels = technique_labels(others.values())
+    cells = outcomes(planned, runs)
+    first = cells.drop_duplicates("arm").sort_values("arm")
+    other = first["technique_settings"].map(others)
+    found = arms(cells).assign(
+        base_lr=first["base_lr"].array,
+        other=other.array,
+        technique_label=other.map(labels).array,
+    )
+    lines = found.groupby(["workload", "framework", "other", *PLACE], sort=False, dropna=False)
+    found = found.assign(line=lines.ngroup())
+    several = lines["base_lr"].transform("nunique") >= LEAST_RATES
+    known = lines["n"].transform("sum") > 0
+    known &= ~found["stops"].groupby(found["line"]).transform("any")
+    return found[several & known].sort_values("base_lr", kind="stable").reset_index(drop=True)
+
+
+def _without_rate(settings: str) -> str:
+    return key({name: v for name, v in json.loads(settings).items() if name != "base_lr"})
+
+
+def _with_best(rows: pd.DataFrame) -> pd.DataFrame:
+    """``best`` of each line, and whether it lies at an end of its rates."""
+    sound = rows[rows["accuracy"].notna() & (rows["n_diverged"] == 0)]
+    best = sound.sort_values("accuracy", ascending=False, kind="stable").drop_duplicates("line")
+    ends = rows.groupby("line")["base_lr"]
+    is_best = rows.index.isin(best.index)
+    notes = pd.Series(pd.NA, index=rows.index, dtype="string")
+    notes[is_best & (rows["base_lr"] == ends.transform("min"))] = LOWEST
+    notes[is_best & (rows["base_lr"] == ends.transform("max"))] = HIGHEST
+    return rows.assign(best=pd.array(is_best, dtype="boolean"), best_note=notes)
+
+
+def figure(rates: pd.DataFrame) -> Figure:
+    """A line per technique and batch; ``rates``: the table's rows."""
+    known = rates[rates["accuracy"].notna()]
+    names = {row["line"]: _name(row, rates) for row in plain_rows(known.drop_duplicates("line"))}
+    seen = looks(list(names.values())[:MOST_LINES])
+    tips = Tips()
+    with style():
+        canvas, (axis,) = small_multiples(1, len(seen), share_y=True)
+        for line, name in list(names.items())[:MOST_LINES]:
+            own, look = plain_rows(known[known["line"] == line]), seen[name]
+            axis.plot([row["base_lr"] for row in own], [row["accuracy"] for row in own],
+                      color=look.color, linewidth=1.4, linestyle=look.dashes)  # fmt: skip
+            for row in own:
+                _point(axis, row, look, f"{name}, rate {row['base_lr']:g}: ", tips)
+        axis.set_xscale("log")
+        axis.xaxis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5), numticks=12))
+        axis.xaxis.set_minor_locator(NullLocator())
+        axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_xlabel("learning rate of the base batch (log)")
+        axis.set_ylabel("validation accuracy")
+        legend(canvas, seen, {})
+        svg = to_svg(canvas, tips)
+    caption = (
+        "Mean validation accuracy of the runs that did not diverge, with its 95 % t interval over "
+        "seeds. Large: the best rate, by means alone. A rate at which all runs diverged has no "
+        "point."
+    ) + left_out(len(seen), len(names), "lines; the CSV has all")
+    return Figure(KEY, _title(rates, names), caption, known, svg)
+
+
+def _point(axis: Any, row: Row, look: Look, said: str, tips: Tips) -> None:
+    found = estimate_in(row, "accuracy")
+    if found.low is not None and found.high is not None:
+        axis.plot([row["base_lr"]] * 2, [found.low, found.high], color=look.color, linewidth=1.2)
+    (point,) = axis.plot([row["base_lr"]], [found.value], color=look.color, marker=look.marker,
+                         markersize=9 if row["best"] else 4.5, linestyle="none")  # fmt: skip
+    tips.add(point, f"{said}{found.text(number(3))}, {runs_in_words(found.n)}")
+
+
+def _title(rates: pd.DataFrame, names: Mapping[int, str]) -> str:
+    """The first best rates in words."""
+    best = [row for row in plain_rows(rates) if row["best"]]
+    said = [f"{row['base_lr']:g} for {names[row['line']]}" for row in best[:3]]
+    if not said:
+        return "Accuracy against the learning rate"
+    more = f" and {len(best) - 3} more" if len(best) > 3 else ""
+    return f"The best rate is {'; '.join(said)}{more}"
+
+
+def _name(row: Row, rates: pd.DataFrame) -> str:
+    """Technique, and what else tells its line from others."""
+    several = {name: rates[name].nunique() > 1 for name in ("gpus", "global_batch")}
+    return joined(
+        [
+            row["technique_label"],
+            f"batch {count(row['global_batch'])}" if several["global_batch"] else "",
+            f"{row['gpus']} ranks" if several["gpus"] else "",
+            row["context"] or "",
+        ],
+        ", ",
+    )

@@ -1,0 +1,97 @@
+"""What more ranks gain on the way to the target: hardware efficiency times statistical efficiency.
+
+Ranks process more images per second; a larger batch may need more images for the same accuracy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from analysis.prediction.critical_batch import SpeedUp, speed_up
+from analysis.prediction.laws import Refusal
+from analysis.records.columns import SHARED_CORES
+from analysis.records.frames import in_order
+from analysis.records.labels import without_scaling
+from analysis.table import Column, Estimate, Row, Table, frame, number
+from analysis.topics.scaling.efficiency import mode
+from analysis.topics.topic import NAMES, ranks_column, reasons
+
+#: Of a run, beside what the frame of goals has.
+_OF_RUNS = ("series", "workload", "scaling", "batch_per_rank", "images_per_s", "images_per_s_why",
+            "oversubscribed")  # fmt: skip
+
+
+def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
+    def ratio(name: str, heading: str, description: str) -> Column:
+        return Column(name, "Float64", heading, description, format=number(2), estimate=True)
+
+    return (
+        *NAMES,
+        Column("target", "string", "target", only_if_varied=True),
+        Column("scaling", "string", "mode", "weak: the batch per rank is fixed; strong: the global "
+               "batch is", cell=mode),
+        Column("batch_per_rank", "Int64"),
+        Column("global_batch", "Int64", "global batch", only_if_varied=True),
+        ranks_column(runs),
+        Column("n0", "Int64", "baseline", "smallest rank count with the same technique and "
+               "settings, data, model, device, batch and target", only_if_varied=True),
+        Column("n", "Int64", "runs", "on these ranks / on the baseline's",
+               cell=lambda row: f"{row['n']} / {row['n_base']}"),
+        Column("n_base", "Int64"),
+        ratio("total", "true speed-up", "hardware x statistical: how many times as fast the target "
+              "is reached, with the 95 % t interval of the logarithm, which has the variances of "
+              "all four means"),
+        ratio("hardware", "hardware", "throughput over that of the baseline"),
+        ratio("statistical", "statistical", "images to the target on the baseline over images to "
+              "it on these ranks: below 1 where the larger batch needs more of them"),
+        Column("cells", "string"),
+    )  # fmt: skip
+
+
+def table(goals: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) -> Table:
+    """One row per rank count above the smallest of its series; ``runs`` with their ``series``, as
+    analysis.topics.scaling.efficiency numbers them."""
+    known = goals.join(runs.set_index("cell_id")[list(_OF_RUNS)], on="cell_id")
+    made = columns(runs)
+    rows = []
+    for _, group in known.groupby(["series", "workload"], sort=False):
+        n0 = group["gpus"].min()
+        base, more = group[group["gpus"] == n0], group[group["gpus"] > n0]
+        rows += [_row(own, base) for _, own in more.groupby("gpus")]
+    return Table(
+        "true_speedup",
+        "True speed-up: to the target, not to a number of images",
+        made,
+        in_order(frame(rows, made), techniques),
+        intro="Ratios of geometric means. Validation and start-up are in none of them.",
+    )
+
+
+def _row(own: pd.DataFrame, base: pd.DataFrame) -> Row:
+    first = own.iloc[0]
+    names = ("technique", "technique_label", "target", "scaling", "batch_per_rank", "global_batch",
+             "gpus")  # fmt: skip
+    found = _speed_up(own, base)
+    if isinstance(found, Refusal):
+        found = SpeedUp(*[Estimate(None, n=len(own), note=found.reason)] * 3)
+    return {
+        **{name: first[name] for name in names},
+        "context": without_scaling(first["context"]),
+        "n0": base["gpus"].iloc[0], "n": len(own), "n_base": len(base),
+        **found.total.columns("total"), **found.hardware.columns("hardware"),
+        **found.statistical.columns("statistical"),
+        "cells": " ".join(own["cell_id"]),
+    }  # fmt: skip
+
+
+def _speed_up(own: pd.DataFrame, base: pd.DataFrame) -> SpeedUp | Refusal:
+    if own["oversubscribed"].any() or base["oversubscribed"].any():
+        return Refusal(SHARED_CORES)
+    rates = [arm["images_per_s"].dropna().tolist() for arm in (own, base)]
+    if not all(rates):
+        why = reasons(pd.concat([own, base])["images_per_s_why"])
+        return Refusal(why or "the records do not have the throughput")
+    images = [arm["images"].astype(object).where(arm["met"], None).tolist() for arm in (own, base)]
+    return speed_up(*rates, *images)

@@ -1,0 +1,155 @@
+"""Which runs make a series of batches, and what the fit gives of runs that follow a known law."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import optimize, stats
+
+from analysis.table import Table
+from analysis.topics.convergence import critical_batch
+from tests.analysis.builders import frames_of_records
+from tests.analysis.topics.convergence.to_target import CRITICAL, SMALLEST, epochs_of, run
+from train.config.run import Target
+from train.record.run import RunRecord
+
+BATCHES = (16, 32, 64, 128, 256)
+FACTORS = (0.8, 1.0, 1.25)
+
+
+def made(*items: RunRecord) -> Table:
+    found = frames_of_records(items)
+    return critical_batch.table(found["goals"], found["runs"], ["naive", "lamb"])
+
+
+def spread(*batches: int) -> list[tuple[int, int]]:
+    """Batch and epochs of three runs each, around the law."""
+    return [(batch, round(epochs_of(batch) * factor)) for batch in batches for factor in FACTORS]
+
+
+def several(*batches: int, **changes) -> list[RunRecord]:
+    return [run(batch, i, epochs=epochs, **changes)
+            for i, (batch, epochs) in enumerate(spread(*batches))]  # fmt: skip
+
+
+def shown(table: Table) -> dict[str, str]:
+    """The only row, by heading."""
+    found = table.shown()
+    (row,) = found.rows
+    plain = (cell.replace("\u00a0", " ") for cell in row)
+    cells = dict(zip([column.heading for column in found.columns], plain, strict=True))
+    return cells | {"notes": " ".join(found.notes)}
+
+
+def likeliest(points: Sequence[tuple[int, int]], reached: Sequence[bool]) -> tuple[float, float]:
+    """S_min and B_crit of log-normal steps with tobit terms, by a general optimiser."""
+    batches = np.array([batch for batch, _ in points], float)
+    logs = np.log([epochs * 256 / batch for batch, epochs in points])
+
+    def loss(x: np.ndarray) -> float:
+        z = (logs - x[0] - np.log1p(np.exp(x[1]) / batches)) / x[2]
+        each = np.where(reached, stats.norm.logpdf(z) - np.log(x[2]), stats.norm.logsf(z))
+        return -float(each.sum())
+
+    best = optimize.minimize(loss, [math.log(SMALLEST), math.log(CRITICAL), 0.2],
+                             method="Nelder-Mead",
+                             options={"xatol": 1e-9, "fatol": 1e-11, "maxiter": 9000})  # fmt: skip
+    return math.exp(best.x[0]), math.exp(best.x[1])
+
+
+def test_the_law_is_given_back_with_its_interval() -> None:
+    table = made(*several(*BATCHES))
+    (row,) = table.data.to_dict("records")
+    least, critical = likeliest(spread(*BATCHES), [True] * 15)
+    assert row["steps_min"] == pytest.approx(least, rel=1e-4)
+    assert row["critical_batch"] == pytest.approx(critical, rel=1e-4)
+    assert critical == pytest.approx(CRITICAL, rel=0.05), "so the runs are as they should be"
+    assert row["critical_batch_low"] < CRITICAL < row["critical_batch_high"]
+    assert (row["reached"], row["censored"], row["batches"]) == (15, 0, 5)
+    cells = shown(table)
+    assert cells["batches"] == "5 of 5, 16 to 256" and cells["reached"] == "15 of 15"
+    assert cells["epochs"] == "12 to 75"
+    assert cells["B_crit"].startswith(f"{critical:.0f} (")
+
+
+def test_a_run_that_did_not_reach_it_counts_with_the_steps_that_it_had() -> None:
+    """At batch 16 all end without the target after 12 epochs of 15, one of them since it
+    diverged."""
+    lost = [run(16, seed, epochs=12, met=False) for seed in (0, 1)]
+    lost.append(run(16, 2, epochs=12, status="diverged"))
+    (row,) = made(*several(*BATCHES[1:]), *lost).data.to_dict("records")
+    assert (row["reached"], row["censored"]) == (12, 3)
+    assert (row["batches"], row["batches_tried"], row["batch_low"]) == (4, 5, 16)
+    points = [*spread(*BATCHES[1:]), *[(16, 12)] * 3]
+    least, critical = likeliest(points, [True] * 12 + [False] * 3)
+    assert row["steps_min"] == pytest.approx(least, rel=1e-3)
+    assert row["critical_batch"] == pytest.approx(critical, rel=1e-3)
+    without = likeliest(points[:12], [True] * 12)[1]
+    assert abs(critical / without - 1) > 0.01, "censored runs do count"
+
+
+def test_what_makes_the_batch_does_not_part_a_series() -> None:
+    """Ranks, images per rank, accumulated batches; the rate follows the batch by one rule."""
+    rule = {"lr_scaling": "linear"}
+    ways = ((16, {}), (16, {"accumulation": 2}), (16, {"gpus": 4}),
+            (32, {"gpus": 4, "scaling": "strong"}))  # fmt: skip
+    items = [run(batch, seed, settings=rule, **way) for batch, way in ways for seed in (0, 1)]
+    (row,) = made(*items).data.to_dict("records")
+    assert (row["batches"], row["batch_high"], row["reached"]) == (4, 128, 8)
+    assert row["critical_batch"] == pytest.approx(CRITICAL, rel=1e-4)
+    assert row["context"] == "", "batches are said in a column of their own"
+
+
+def test_series_are_apart_by_technique_settings_target_and_model() -> None:
+    other = Target(validation_accuracy=0.35, held_for=1)
+    items = [
+        *several(16, 32), *several(16, 32, name="lamb"), *several(16, 32, target=other),
+        *several(16, 32, settings={"base_lr": 0.2}), *several(16, model="resnet_mini"),
+    ]  # fmt: skip
+    found = made(*items).data
+    assert found["technique"].tolist() == ["naive"] * 3 + ["lamb"]
+    assert found["target"].tolist().count("validation 0.35") == 1
+    assert found["technique_label"].nunique() == 3
+
+
+def test_without_a_fit_the_reason_stands_there() -> None:
+    cells = shown(made(*several(16, 32)))
+    assert cells["B_crit"] == cells["S_min"] == "n/a ¹"
+    assert cells["notes"] == "¹ 2 batch sizes reached the target, and the law needs 3"
+
+
+def test_one_batch_has_no_row() -> None:
+    assert not len(made(*several(16)).data)
+    assert not len(made().data)
+
+
+def test_a_bound_is_said_as_one() -> None:
+    """Equal epochs: steps fall as 1 / batch. Equal steps: they do not fall."""
+    perfect = made(*(run(batch, i, epochs=epochs) for batch in (16, 32, 64)
+                     for i, epochs in enumerate((49, 50, 51))))  # fmt: skip
+    row = perfect.data.iloc[0]
+    assert pd.isna(row["critical_batch_high"]) and row["critical_batch_low"] > 64
+    assert shown(perfect)["B_crit"].startswith("> ")
+    flat = made(*(run(batch, i, epochs=epochs * batch // 16) for batch in (16, 32, 64)
+                  for i, epochs in enumerate((20, 21, 22))))  # fmt: skip
+    row = flat.data.iloc[0]
+    assert pd.isna(row["critical_batch_low"]) and row["critical_batch_high"] < 16
+    assert shown(flat)["B_crit"].startswith("< ")
+
+
+def test_batches_that_tell_nothing_give_no_number() -> None:
+    """Three batches of one run each, far off any law."""
+    wild = [run(batch, epochs=epochs) for batch, epochs in ((16, 4), (32, 60), (64, 8))]
+    cells = shown(made(*wild))
+    assert cells["B_crit"] == "n/a ¹" and "do not tell" in cells["notes"]
+
+
+def test_a_batch_that_grows_is_no_batch() -> None:
+    found = frames_of_records(several(*BATCHES))
+    runs = found["runs"].assign(global_batch_last=found["runs"]["global_batch"] * 2)
+    (row,) = critical_batch.table(found["goals"], runs, ["naive"]).data.to_dict("records")
+    assert row["critical_batch_note"] == critical_batch.GROWS

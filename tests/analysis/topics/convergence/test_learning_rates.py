@@ -1,0 +1,119 @@
+"""A search over rates: what is one search, which rate is best, and whether it lies at an end."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import pandas as pd
+import pytest
+
+from analysis.records.frames import runs_frame
+from analysis.table import Table
+from analysis.topics.convergence import learning_rates
+from analysis.topics.convergence.learning_rates import HIGHEST, LOWEST
+from tests.analysis.builders import config, record, technique
+from tests.analysis.planned import planned
+from train.config.run import RunConfig, Target
+from train.record.run import RunRecord
+
+RATES = (0.01, 0.1, 1.0)
+
+
+def asked(rate: float, seed: int = 0, name: str = "naive", *, settings=None, **changes):
+    of = technique(name, **{"base_lr": rate, **(settings or {})})
+    return config(name, **{"seed": seed, "technique": of, **changes})
+
+
+def search(accuracies, rates=RATES, *, diverged: float | None = None, **changes):
+    """Two seeds of each rate, 0.02 apart; ``diverged``: the rate of which one does."""
+    return [
+        record(asked(rate, seed, **changes), accuracies=[0.1, 0.2, accuracy + seed / 50],
+               status="diverged" if rate == diverged and seed else "completed")
+        for rate, accuracy in zip(rates, accuracies, strict=True) for seed in (0, 1)
+    ]  # fmt: skip
+
+
+def made(*items: RunRecord, lost: tuple[RunConfig, ...] = ()) -> Table:
+    configs = [*(item.config for item in items), *lost]
+    plan = planned(items, lost=lost)
+    texts = [one.technique.model_dump_json() for one in configs]
+    settings = dict(zip(plan["technique_settings"], texts, strict=True))
+    return learning_rates.table(plan, runs_frame(items), settings, ["naive", "lamb"])
+
+
+def best(table: Table) -> dict[str, list[float]]:
+    rows = table.data[table.data["best"]]
+    return {name: own["base_lr"].tolist() for name, own in rows.groupby("technique_label")}
+
+
+def test_the_rate_is_a_column_of_the_runs() -> None:
+    assert runs_frame(search([0.3, 0.5, 0.4]))["base_lr"].tolist() == [
+        0.01, 0.01, 0.1, 0.1, 1.0, 1.0
+    ]  # fmt: skip
+
+
+def test_a_row_per_rate_with_its_mean_and_the_best_one() -> None:
+    table = made(*search([0.3, 0.5, 0.4]))
+    data = table.data
+    assert data["base_lr"].tolist() == [0.01, 0.1, 1.0]
+    assert data["accuracy"].tolist() == pytest.approx([0.31, 0.51, 0.41])
+    # t(0.975, 1) = 12.7062, half the difference 0.01
+    assert data["accuracy_low"][1] == pytest.approx(0.51 - 0.127062, rel=1e-4)
+    assert data["technique_label"].tolist() == ["naive"] * 3, "the rate has a column of its own"
+    assert best(table) == {"naive": [0.1]} and data["best_note"].isna().all()
+    shown = table.shown()
+    headings = [column.heading for column in shown.columns]
+    assert "diverged" not in headings, "none did"
+    assert [row[headings.index("best")] for row in shown.rows] == ["", "best", ""]
+    assert [row[headings.index("rate")] for row in shown.rows] == ["0.01", "0.1", "1"]
+
+
+def test_a_best_rate_at_an_end_says_so() -> None:
+    for accuracies, rate, note in (
+        ([0.5, 0.4, 0.3], 0.01, LOWEST),
+        ([0.3, 0.4, 0.5], 1.0, HIGHEST),
+    ):
+        table = made(*search(accuracies))
+        (row,) = table.data[table.data["best"]].to_dict("records")
+        assert (row["base_lr"], row["best_note"]) == (rate, note)
+        assert table.data["best_note"].notna().sum() == 1
+
+
+def test_a_rate_that_lost_runs_is_not_best_but_was_searched() -> None:
+    table = made(*search([0.3, 0.4, 0.9], diverged=1.0))
+    assert best(table) == {"naive": [0.1]} and table.data["best_note"].isna().all()
+    assert table.data["n_diverged"].tolist() == [0, 0, 1]
+    assert "1 of 2 (1 to 99 %)" in table.shown().rows[2]
+
+
+def test_a_planned_rate_without_a_run_is_an_end_of_the_range() -> None:
+    items = search([0.3, 0.4], RATES[:2])
+    table = made(*items, lost=(asked(1.0), asked(1.0, 1)))
+    row = table.data.iloc[2]
+    assert (row["base_lr"], row["n"], row["n_planned"]) == (1.0, 0, 2) and pd.isna(row["accuracy"])
+    assert best(table) == {"naive": [0.1]} and table.data["best_note"].isna().all()
+
+
+def test_searches_are_apart_by_all_but_the_rate() -> None:
+    other = {"settings": {"label_smoothing": 0.1}}
+    table = made(*search([0.3, 0.5, 0.4]), *search([0.3, 0.4, 0.5], batch_per_rank=32),
+                 *search([0.5, 0.4, 0.3], **other),
+                 *search([0.3, 0.5], RATES[:2], name="lamb"))  # fmt: skip
+    assert table.data["line"].nunique() == 3, "lamb has two rates"
+    assert table.data["technique_label"].nunique() == 2
+    assert int(table.data["best"].sum()) == 3
+
+
+def test_runs_that_stop_at_a_target_say_nothing_of_accuracy() -> None:
+    target = Target(validation_accuracy=0.9)
+    assert not len(made(*search([0.3, 0.5, 0.4], target=target)).data)
+
+
+def test_the_figure_has_a_line_per_technique_and_batch() -> None:
+    table = made(*search([0.3, 0.5, 0.4]), *search([0.3, 0.4, 0.5], batch_per_rank=32))
+    found = learning_rates.figure(table.data)
+    assert found.title == "The best rate is 0.1 for naive, batch 16; 1 for naive, batch 32"
+    titles = ElementTree.fromstring(str(found.svg)).iter("{http://www.w3.org/2000/svg}title")
+    assert [title.text for title in titles][1] == (
+        "naive, batch 16, rate 0.1: 0.510 (0.383 to 0.637), 2 runs"
+    )

@@ -1,0 +1,65 @@
+"""Steps against the batch: dots of runs, hollow where censored, and the law that the table has."""
+
+from __future__ import annotations
+
+import pytest
+
+from analysis.figures import Figure, looks
+from analysis.topics.convergence import critical_batch
+from analysis.topics.convergence.steps_by_batch import figure
+from tests.analysis.builders import frames_of_records
+from tests.analysis.topics.convergence.to_target import CRITICAL, SMALLEST, run
+from train.record.run import RunRecord
+
+ORDER = ("naive", "lamb")
+
+
+def drawn(*items: RunRecord, seen: tuple[str, ...] = ORDER) -> Figure:
+    found = frames_of_records(items)
+    goals, runs = found["goals"], found["runs"]
+    table = critical_batch.table(goals, runs, ORDER)
+    return figure(goals, runs, table.data, looks(seen))
+
+
+def exact(*batches: int, **changes) -> list[RunRecord]:
+    return [run(batch, **changes) for batch in batches]
+
+
+def test_a_dot_per_run_and_the_line_of_the_law() -> None:
+    found = drawn(*exact(16, 32, 64, 128))
+    assert found.title == "The critical batch is 64 images with naive"
+    assert "4 runs, one dot each" in found.caption and "Hollow" not in found.caption
+    dots, line = (found.data[found.data["kind"] == kind] for kind in ("run", "law"))
+    assert dots["steps"].tolist() == [240, 144, 96, 72]
+    assert line["global_batch"].iloc[[0, -1]].tolist() == pytest.approx([16, 128])
+    expected = [SMALLEST * (1 + CRITICAL / batch) for batch in line["global_batch"]]
+    assert line["steps"].tolist() == pytest.approx(expected, rel=1e-4)
+    svg = str(found.svg)
+    assert all(f">{text}<" in svg for text in ("16", "128", "global batch (log₂)"))
+
+
+def test_censored_runs_are_hollow_and_said() -> None:
+    found = drawn(*exact(16, 32, 64, 128), run(16, 1, met=False, epochs=5))
+    assert "Hollow: the target was not reached" in found.caption
+    assert ">target not reached<" in str(found.svg)
+    hollow = found.data[~found.data["met"].fillna(True)]
+    assert hollow["steps"].tolist() == [80], "the steps that it had"
+
+
+def test_several_techniques_share_a_panel_and_workloads_do_not() -> None:
+    found = drawn(*exact(16, 32, 64), *exact(16, 32, 64, name="lamb", epochs=50))
+    assert found.title.startswith("Critical batches go from ")
+    assert found.data["panel"].nunique() == 1
+    two = drawn(*exact(16, 32, 64), *exact(16, 32, 64, model="resnet_mini"))
+    assert set(two.data["panel"]) == {"cnn", "resnet_mini"} and ">resnet_mini<" in str(two.svg)
+
+
+def test_without_a_fit_there_are_dots_alone() -> None:
+    found = drawn(*exact(16, 32))
+    assert found.title == "Steps to the target from batch 16 to 32"
+    assert set(found.data["kind"]) == {"run"} and "Lines" not in found.caption
+    assert found.svg is not None
+
+
+def test_techniques_that_no_figure_shows_are_not_drawn() -> None:
+    assert drawn(*exact(16, 32), seen=("lamb",)).svg is None
