@@ -23,7 +23,8 @@ from analysis.table import (
 )
 from analysis.topics.scaling.efficiency import mode
 from analysis.topics.scaling.loss import largest_cause
-from analysis.topics.topic import with_context
+from analysis.topics.scaling.nodes import blamed, ready_command, suspects
+from analysis.topics.topic import only, with_context
 
 #: Efficiency below this is worth a word.
 _GOOD = 0.9
@@ -43,8 +44,9 @@ def answers(frames: Frames, tables: Mapping[str, Table]) -> tuple[Answer, ...]:
             *larger_batch(rows.get("larger_batch", ())),
             *libraries(rows.get("frameworks", ())),
             *_targets(rows.get("targets", ())),
+            *_nodes(frames, rows.get("node_effects", ())),
         ]
-        found += _alone(rows) if all(answer.key == "complete" for answer in found) else []
+        found += _alone(rows) if {answer.key for answer in found} <= {"complete", "nodes"} else []
     return tuple(found)
 
 
@@ -142,6 +144,15 @@ def _targets(found: Rows) -> Iterable[Answer]:
         text += f"{number(0)(fast['seconds'])} s, {fast['epoch']:g} epochs"
     yield Answer("targets", "How long does the target take?", f"{text}.", "targets", "medians",
                  {"reached": met, "runs": runs})  # fmt: skip
+
+
+def _nodes(frames: Frames, found: Rows) -> Iterable[Answer]:
+    if slow := suspects(found):
+        site = only([*frames.attempts["site"].dropna().unique()])
+        command = ready_command(slow, found, site)
+        text = f"{blamed(slow)}; {command} measures the network there and compares the hosts."
+        numbers = {"host": slow[0]["host"], "slower": slow[0]["effect"], "command": command}
+        yield Answer("nodes", "Is a machine to blame?", text, "node_effects", "hosts", numbers)
 
 
 def _alone(rows: Mapping[str, Rows]) -> Iterable[Answer]:

@@ -14,11 +14,11 @@ from analysis.page.cautions import Caution, cautions
 from analysis.records.frames import Frames
 from analysis.records.gather import KINDS, Problem
 from analysis.table import Table, joined
-from analysis.topics import completeness, machine
+from analysis.topics import completeness, machine, usage
 from analysis.topics.classes import confusion, scores
 from analysis.topics.comparisons import larger_batch, libraries, ranking, techniques
 from analysis.topics.convergence import applied, by_batch, curves, noise, reached, targets, trust
-from analysis.topics.scaling import efficiency, step_figure
+from analysis.topics.scaling import efficiency, nodes, step_figure
 from analysis.topics.scaling import figure as throughput
 from analysis.topics.scaling.loss import loss
 from analysis.topics.topic import Topic, reasons
@@ -99,9 +99,9 @@ def build(frames: Frames, *, draw: bool = True) -> Report:
 
 def _topics(frames: Frames, *, draw: bool) -> Iterable[Topic]:
     runs, epochs, order = frames.runs, frames.epochs, frames.techniques
-    lacking = completeness.table(frames.problems)
+    lacking, used = completeness.table(frames.problems), usage.table(frames.attempts)
     if not len(runs):
-        yield Topic("completeness", "Cells without a result", (lacking,))
+        yield Topic("completeness", "Cells without a result", (lacking, used))
         return
     made = reached.table(runs, epochs, order)
     seen = looks(_drawn(made))
@@ -159,8 +159,20 @@ def _topics(frames: Frames, *, draw: bool) -> Iterable[Topic]:
         "classes", "Classes", (classes,),
         (confusion.figure(frames.confusion),) if draw and len(frames.confusion) else (),
     )  # fmt: skip
-    yield Topic("cells", "Cells and machines",
-                (lacking, completeness.every_run(runs), machine.table(runs)))  # fmt: skip
+    yield Topic(
+        "cells",
+        "Cells and machines",
+        (
+            lacking,
+            used,
+            usage.queue_table(frames.attempts),
+            nodes.table(runs),
+            completeness.every_run(runs),
+            machine.traffic(frames.traffic, epochs, runs),
+            machine.hosts(runs),
+            machine.table(runs),
+        ),
+    )
 
 
 def _drawn(made: Table) -> list[str]:
