@@ -81,17 +81,27 @@ def summary(results_dir: ResultsDir) -> None:
 def compare(
     before: Annotated[Path, typer.Argument(metavar="BEFORE", help="results/<sweep> of before")],
     after: Annotated[Path, typer.Argument(metavar="AFTER", help="results/<sweep> of now")],
+    junit: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="write the verdicts as JUnit, too")
+    ] = None,
 ) -> None:
     """Regression check: 0 no condition is slower or less accurate, 1 some are, 3 undecided."""
+    from analysis.page.junit import changes_junit  # noqa: PLC0415
     from analysis.page.terminal import print_table  # noqa: PLC0415
     from analysis.records.load import SweepError, load_frames  # noqa: PLC0415
     from analysis.topics.comparisons import changes  # noqa: PLC0415
     from analysis.writing import console  # noqa: PLC0415
+    from train.record.atomic import write_atomically  # noqa: PLC0415
 
     try:
-        found = changes.table(load_frames(before), load_frames(after))
+        now = load_frames(after)
+        found = changes.table(load_frames(before), now)
+        if junit is not None:
+            write_atomically(junit, changes_junit(found, now))
     except SweepError as error:
         _wrong(str(error))
+    except OSError as error:
+        _wrong(f"cannot write {error.filename or junit}: {error.strerror}")
     print_table(found, console(), notes=True)
     raise typer.Exit(changes.exit_code(found))
 

@@ -63,7 +63,8 @@ def mixtures(runs: pd.DataFrame) -> list[str]:
     devices = sorted(_texts(runs["device"]).unique())
     if len(devices) > 1:
         warnings.append(f"The runs used {len(devices)} devices: {'; '.join(devices)}.")
-    for name, column in (("sets of package versions", "versions"), ("CPU models", "cpu")):
+    several = {"sets of package versions": "versions", "CPU models": "cpu", "GPU drivers": "driver"}
+    for name, column in several.items():
         different = runs[column].nunique(dropna=False)
         if different > 1:
             warnings.append(f"The runs come from {different} {name}: see the provenance table.")

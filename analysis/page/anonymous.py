@@ -26,7 +26,8 @@ _KEYS = frozenset({
     "cell_id", "state", "status", "technique", "condition", "condition_any_framework",
     "technique_settings", "model", "framework", "partition", "validate_on", "scaling",
     "device_kind", "launcher", "controller", "data_plane", "git_commit", "image_digest",
-    "tensorflow", "horovod", "versions", "data_fingerprint", "started_at", "ended_at",
+    "outcome", "job", "tensorflow", "horovod", "versions", "data_fingerprint", "started_at",
+    "ended_at",
 })  # fmt: skip
 #: Slurm's short form of several nodes.
 _NODE_LIST = re.compile(r"[\w.-]*\w\[\d[\d,-]*\]")

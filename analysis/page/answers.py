@@ -28,7 +28,8 @@ from analysis.topics.convergence.critical_batch import images
 from analysis.topics.scaling.doublings import worth_in_words
 from analysis.topics.scaling.efficiency import mode
 from analysis.topics.scaling.loss import largest_cause
-from analysis.topics.topic import with_context
+from analysis.topics.scaling.nodes import blamed, ready_command, suspects
+from analysis.topics.topic import only, with_context
 
 #: Efficiency below this is worth a word.
 _GOOD = 0.9
@@ -49,8 +50,9 @@ def answers(frames: Frames, tables: Mapping[str, Table]) -> tuple[Answer, ...]:
             *libraries(rows.get("frameworks", ())),
             *_targets(rows.get("targets", ())),
             *_critical_batch(rows.get("critical_batch", ())),
+            *_nodes(frames, rows.get("node_effects", ())),
         ]
-        found += _alone(rows) if all(answer.key == "complete" for answer in found) else []
+        found += _alone(rows) if {answer.key for answer in found} <= {"complete", "nodes"} else []
     return tuple(found)
 
 
@@ -198,6 +200,15 @@ def _critical_batch(found: Rows) -> Iterable[Answer]:
                  {"technique": first["technique_label"], "images": first["critical_batch"],
                   "low": first["critical_batch_low"], "high": first["critical_batch_high"],
                   "runs": first["reached"], "censored": first["censored"]})  # fmt: skip
+
+
+def _nodes(frames: Frames, found: Rows) -> Iterable[Answer]:
+    if slow := suspects(found):
+        site = only([*frames.attempts["site"].dropna().unique()])
+        command = ready_command(slow, found, site)
+        text = f"{blamed(slow)}; {command} measures the network there and compares the hosts."
+        numbers = {"host": slow[0]["host"], "slower": slow[0]["effect"], "command": command}
+        yield Answer("nodes", "Is a machine to blame?", text, "node_effects", "hosts", numbers)
 
 
 def _alone(rows: Mapping[str, Rows]) -> Iterable[Answer]:

@@ -12,6 +12,7 @@ from analysis.provenance import mixtures
 from analysis.records.columns import SHARED_CORES
 from analysis.records.frames import Frames
 from analysis.table import joined
+from analysis.topics import usage
 
 #: What a caution touches: the times of a run, its accuracy, all of it, or no meaning at all.
 Touches = Literal["times", "accuracy", "all", "none"]
@@ -46,6 +47,8 @@ def cautions(
     found += [*_too_good(scaling), *_disturbed(epochs)]
     found += [Caution(f"{text}.", "times") for text in slower[:_NAMED]]
     found += [Caution(text, _of_mixture(text)) for text in mixtures(runs)]
+    if wasted := usage.wasted(usage.table(frames.attempts).data):
+        found.append(Caution(wasted, "none"))
     if frames.unplanned:
         found.append(
             Caution(
@@ -124,7 +127,7 @@ def _too_good(scaling: pd.DataFrame) -> list[Caution]:
 def _of_mixture(text: str) -> Touches:
     if "image" in text or "different contents" in text or "uncommitted" in text:
         return "all"
-    times = ("devices", "share no host", "CPU models")
+    times = ("devices", "share no host", "CPU models", "GPU drivers")
     return "times" if any(word in text for word in times) else "none"
 
 

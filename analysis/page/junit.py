@@ -1,5 +1,6 @@
-"""A sweep as JUnit XML: a case for every planned cell, so that a test collector shows what is lost.
+"""A sweep as JUnit XML, and what changed since another one.
 
+Of a sweep: a case for every planned cell, so that a test collector shows what is lost.
 failure: the cell failed, or its record cannot be used; skipped: it has no record yet.
 """
 
@@ -9,8 +10,13 @@ from datetime import UTC, datetime
 
 from analysis.records.frames import Frames
 from analysis.records.gather import Problem
-from analysis.table import joined
+from analysis.table import Row, Table, estimate_in, joined, number, plain_rows
+from analysis.topics.comparisons import changes
+from analysis.topics.topic import with_context
 from analysis.writing import Case, Result, Suite, junit_text
+
+#: Heading -> estimate of a row of changes.
+_MEASURED = {"throughput, after / before": "ratio", "accuracy, after - before": "difference"}
 
 
 def junit(frames: Frames) -> str:
@@ -21,10 +27,14 @@ def junit(frames: Frames) -> str:
     cases = [
         Case(cell, results.get(cell), seconds.get(cell, 0.0)) for cell in frames.planned["cell_id"]
     ]
-    began = [datetime.fromisoformat(text) for text in runs["started_at"].dropna()]
-    first = min(began, default=datetime(1970, 1, 1, tzinfo=UTC))
-    suite = Suite(frames.name, cases, frames.name, "sweep", first, sum(seconds.values()))
-    return junit_text([suite])
+    total = sum(seconds.values())
+    return junit_text([Suite(frames.name, cases, frames.name, "sweep", _first(frames), total)])
+
+
+def _first(frames: Frames) -> datetime:
+    """When the first usable run began."""
+    began = [datetime.fromisoformat(text) for text in frames.runs["started_at"].dropna()]
+    return min(began, default=datetime(1970, 1, 1, tzinfo=UTC))
 
 
 def _result(problem: Problem) -> Result:
@@ -34,3 +44,27 @@ def _result(problem: Problem) -> Result:
     about = joined([rank, problem.where or "", problem.what_to_do or ""], "; ")
     text = "\n".join([joined([problem.reason, about], "\n"), *problem.log_tail])
     return Result("failure", problem.kind, problem.reason, text)
+
+
+def changes_junit(found: Table, after: Frames) -> str:
+    """``analysis compare`` as JUnit: a case per condition; failure: it is worse or lost now;
+    skipped: undecided. ``found``: the table of changes.py."""
+    cases = [
+        Case(
+            f"{with_context(row)}, ranks {row['gpus']}, global batch {row['global_batch']}",
+            _changed(row),
+        )
+        for row in plain_rows(found.data)
+    ]
+    if not cases:  # no evidence is no pass
+        cases = [Case("a condition that both have", Result("skipped", "", "there is none"))]
+    return junit_text([Suite(found.title, cases, after.name, "compare", _first(after))])
+
+
+def _changed(row: Row) -> Result | None:
+    verdict = row["verdict"]
+    if changes.is_worse(verdict):
+        words = ((name, estimate_in(row, key).text(number(3))) for name, key in _MEASURED.items())
+        text = f"{verdict}; {'; '.join(f'{name}: {said}' for name, said in words)}"
+        return Result("failure", "regression", verdict, text)
+    return Result("skipped", "", verdict) if verdict.startswith(changes.OPEN) else None

@@ -15,7 +15,7 @@ from analysis.prediction.forecast import Forecast
 from analysis.records.frames import Frames
 from analysis.records.gather import KINDS, Problem
 from analysis.table import Table, joined
-from analysis.topics import completeness, machine
+from analysis.topics import completeness, machine, usage
 from analysis.topics.classes import confusion, scores
 from analysis.topics.comparisons import larger_batch, libraries, ranking, techniques
 from analysis.topics.convergence import (
@@ -31,7 +31,7 @@ from analysis.topics.convergence import (
     true_speedup,
     trust,
 )
-from analysis.topics.scaling import doublings, efficiency, step_figure
+from analysis.topics.scaling import doublings, efficiency, nodes, step_figure
 from analysis.topics.scaling import figure as throughput
 from analysis.topics.scaling.forecasts import Forecasts, forecasts
 from analysis.topics.scaling.loss import loss
@@ -130,9 +130,9 @@ def _topics(
 ) -> Iterable[Topic]:
     """``runs``: those of the frames, with the number of their series."""
     epochs, order = frames.epochs, frames.techniques
-    lacking = completeness.table(frames.problems)
+    lacking, used = completeness.table(frames.problems), usage.table(frames.attempts)
     if ahead is None:
-        yield Topic("completeness", "Cells without a result", (lacking,))
+        yield Topic("completeness", "Cells without a result", (lacking, used))
         return
     made = reached.table(runs, epochs, order)
     seen = looks(_drawn(made))
@@ -207,8 +207,20 @@ def _topics(
         "classes", "Classes", (classes,),
         (confusion.figure(frames.confusion),) if draw and len(frames.confusion) else (),
     )  # fmt: skip
-    yield Topic("cells", "Cells and machines",
-                (lacking, completeness.every_run(runs), machine.table(runs)))  # fmt: skip
+    yield Topic(
+        "cells",
+        "Cells and machines",
+        (
+            lacking,
+            used,
+            usage.queue_table(frames.attempts),
+            nodes.table(runs),
+            completeness.every_run(runs),
+            machine.traffic(frames.traffic, epochs, runs),
+            machine.hosts(runs),
+            machine.table(runs),
+        ),
+    )
 
 
 def _drawn(made: Table) -> list[str]:

@@ -118,6 +118,7 @@ RUNS = (
     _count("cores_per_rank", "CPU cores of each rank"),
     _count("nodes", "machines"),
     _text("hosts", "names of the machines"),
+    _text("first_host", "machine of rank 0, which cpu, gpu and driver are of"),
     _text("launcher", "what started the ranks"),
     _text("controller", "how ranks agreed"),
     _text("data_plane", "what carried the gradients"),
@@ -259,9 +260,24 @@ TRAFFIC = (
     _count("received_bytes", "from the first step of the last attempt to the end of training"),
     _count("sent_bytes", "likewise"),
 )
+ATTEMPTS = (
+    _text("cell_id", "of every record that can be read, of a cell that is not planned, too"),
+    _text("outcome", "of a usable run its status; else rejected, not in the plan, or the status"),
+    _count("attempt", "from 1"),
+    _text("status", "how the attempt ended"),
+    _count("nodes", "machines of the last attempt; null where its ranks never met"),
+    _count("ranks", "of the config"),
+    _seconds("started_s", "when it started, since 1970 (UTC)"),
+    _seconds("seconds", "from start to end; null where its job ended before it could start a rank"),
+    _seconds("repeated_s", "of seconds: what a later attempt of a usable run had to do again"),
+    _text("job", "of Slurm; null without a note of its submission"),
+    _text("site", "that it was submitted to"),
+    _seconds("submitted_s", "when the job was submitted, since 1970 (UTC)"),
+    _seconds("limit_s", "time limit of the job"),
+)
 FRAMES: dict[str, tuple[Column, ...]] = {
     "planned": PLANNED, "runs": RUNS, "epochs": EPOCHS, "classes": CLASSES,
-    "confusion": CONFUSION, "goals": GOALS, "traffic": TRAFFIC,
+    "confusion": CONFUSION, "goals": GOALS, "traffic": TRAFFIC, "attempts": ATTEMPTS,
 }  # fmt: skip
 _KINDS: dict[DType, str] = {
     "string": "text", "Int64": "whole number", "Float64": "number", "boolean": "yes or no",

@@ -23,7 +23,8 @@ UNLABELLED = "synthetic"
 UNLABELLED_WHY = "random labels: accuracy has no meaning"
 OLDER_PARTS = "older records do not have all parts"
 OLDER_CLASSES = "older records do not have them"
-_LARGEST_BATCH = 10**13
+#: A config beyond this is one that no machine could run.
+LARGEST_BATCH = 10**13
 #: What is trained on what, for how long: rows that differ in it answer different questions.
 _WORKLOAD = ("dataset", "image_size", "model", "pretrained", "data_fraction", "validate_on",
              "partition", "target", "epochs", "deterministic")  # fmt: skip
@@ -44,7 +45,7 @@ OF_AN_EPOCH = tuple((column.name, _RENAMED.get(column.name, column.name)) for co
 def config_row(config: RunConfig) -> Row | None:
     """Columns of CONFIG but the labels, and ``settings``: those of the technique, as JSON; None for
     a config that no machine could run."""
-    if config.global_batch > _LARGEST_BATCH:
+    if config.global_batch > LARGEST_BATCH:
         return None
     technique = config.technique
     settings = technique.model_dump_json()
@@ -90,6 +91,7 @@ def run_row(record: RunRecord) -> Row:
         "alarms": " | ".join(record.alarms) or None,
         **{name: getattr(world, name) for name in _OF_WORLD},
         "hosts": " ".join(sorted(set(world.hostnames))),
+        "first_host": next(iter(world.hostnames), None),
         "data_name": data.name,
         "data_fingerprint": data.fingerprint,
         **{name: getattr(data, name) for name in _OF_DATA},

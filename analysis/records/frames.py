@@ -35,7 +35,9 @@ _SORTED_BY = ("_place", "technique_label", "context", "gpus", "global_batch")
 #: Frames with labels, and what names a row's cell or condition within its sweep.
 _LABELLED = {"planned": "cell_id", "runs": "cell_id", "epochs": "cell_id", "classes": "cell_id",
              "goals": "cell_id", "confusion": "condition"}  # fmt: skip
-_ALL = (*_LABELLED, "traffic")
+_ALL = (*_LABELLED, "traffic", "attempts")
+#: Tables with rows of cells that are not usable.
+_OF_ALL = ("cells", "attempts")
 #: Of a config, beside the columns of CONFIG: what labels are made from.
 SETTINGS = "settings"
 
@@ -48,7 +50,8 @@ class Frames:
     ``epochs`` one per usable run and epoch, ``classes`` one per usable run and class of its last
     evaluation, ``confusion`` one per condition, true and predicted class, summed over its completed
     runs, ``goals`` one per usable run with a target, ``traffic`` one per usable run and network
-    interface.
+    interface, ``attempts`` one per attempt of every cell whose record can be read, those that the
+    plan does not name included.
     """
 
     folder: Path
@@ -62,6 +65,7 @@ class Frames:
     confusion: pd.DataFrame
     goals: pd.DataFrame
     traffic: pd.DataFrame
+    attempts: pd.DataFrame
     problems: tuple[Problem, ...]
     unplanned: tuple[str, ...]  # folders with a record that the present plan does not name
     settings: Mapping[str, str] = field(default_factory=dict)  # technique_settings -> as JSON
@@ -136,7 +140,7 @@ def frames_of(tables: Gathered, labels: pd.DataFrame) -> dict[str, pd.DataFrame]
     runs = runs.reset_index(drop=True)
     # a row of the cells -> its row of the runs; what has rows elsewhere is usable
     place = np.cumsum(usable) - 1
-    by_run = {name: tables.pop(name) for name in list(tables) if name != "cells"}
+    by_run = {name: tables.pop(name) for name in list(tables) if name not in _OF_ALL}
     if len(place):
         for table in by_run.values():
             table["cell"] = place[table["cell"].to_numpy()]

@@ -11,7 +11,18 @@ import numpy as np
 import pandas as pd
 
 from analysis.records import extract
-from analysis.records.columns import CLASSES, GOALS, LABELS, MEASURED, NOISE, RUNS, TRAFFIC, TRUST
+from analysis.records.attempts import JOINED, attempt_rows
+from analysis.records.columns import (
+    ATTEMPTS,
+    CLASSES,
+    GOALS,
+    LABELS,
+    MEASURED,
+    NOISE,
+    RUNS,
+    TRAFFIC,
+    TRUST,
+)
 from analysis.table import plain_rows, types
 from train.record.run import RunRecord
 
@@ -50,7 +61,8 @@ def _without(columns: Mapping[str, str], *names: str) -> dict[str, str]:
 
 _ABOUT_RUN = ("cell_id", "status", "condition", "technique", "technique_label", "context", "gpus",
               "global_batch", "target", "seed")  # fmt: skip
-#: Table -> its columns and their types. Rows of ``cells`` are cells; ``cell`` is a row of it.
+#: Table -> its columns and their types. Rows of ``cells`` are cells; ``cell`` is a row of it, of
+#: one without a problem but in ``attempts``.
 TABLES: dict[str, dict[str, str]] = {
     "cells": {
         **_without(types(RUNS), *LABELS),
@@ -65,6 +77,7 @@ TABLES: dict[str, dict[str, str]] = {
     "confusion": {"cell": "int64", "images": "int64"},  # matrices, row by row
     "goals": {"cell": "int64", **_without(types(GOALS), *_ABOUT_RUN)},
     "traffic": {"cell": "int64", **_without(types(TRAFFIC), "cell_id")},
+    "attempts": {"cell": "int64", **_without(types(ATTEMPTS), *JOINED)},
 }  # fmt: skip
 Gathered = dict[str, pd.DataFrame]
 
@@ -76,10 +89,13 @@ def gather(cells: Iterable[Cell]) -> Gathered:
     images: list[int] = []
     of_matrix: list[tuple[int, int]] = []
     for place, cell in enumerate(cells):
-        if cell.problem is not None or cell.record is None:
+        record = cell.record
+        # of another cell: what it took was not spent here
+        if record is not None and record.cell_id == cell.cell_id:
+            rows["attempts"] += [{"cell": place, **row} for row in attempt_rows(record)]
+        if cell.problem is not None or record is None:
             rows["cells"].append(_problem_row(cell))
             continue
-        record = cell.record
         rows["cells"].append(extract.run_row(record))
         for name, values in extract.epoch_values(record):
             columns[name].extend(values)

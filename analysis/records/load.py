@@ -11,6 +11,7 @@ import pandas as pd
 from pydantic import ValidationError
 
 from analysis.records import cache as on_disk
+from analysis.records.attempts import attempts_frame, submissions
 from analysis.records.columns import CONFIG, LABELS, PLANNED
 from analysis.records.extract import config_row
 from analysis.records.frames import SETTINGS, Frames, frames_of, labelled
@@ -38,7 +39,10 @@ def load_frames(folder: Path, cache: bool = True) -> Frames:
     """
     manifest = _read_manifest(folder)
     cells = tuple(dict.fromkeys(manifest.cells))
-    tables = _tables(folder, cells, cache=cache)
+    unplanned = _unplanned(folder, cells)
+    tables = _tables(folder, (*cells, *unplanned), cache=cache)
+    attempts = attempts_frame(tables, len(cells), submissions(folder))
+    tables = chosen(tables, np.arange(len(cells)))
     found = tables["cells"]
     configs = _known_configs(folder, cells, found)
     state = found["kind"].fillna("usable")
@@ -52,14 +56,15 @@ def load_frames(folder: Path, cache: bool = True) -> Frames:
         techniques=tuple(order),
         planned=planned[list(types(PLANNED))].astype(types(PLANNED)),
         problems=tuple(problems_in(found)),
-        unplanned=_unplanned(folder, cells),
+        unplanned=unplanned,
         settings=_settings(configs),
+        attempts=attempts,
         **frames_of(tables, configs),
     )
 
 
 def _tables(folder: Path, cells: tuple[str, ...], *, cache: bool) -> Gathered:
-    """Of all planned cells, in the order of the plan."""
+    """Of these cells, in their order."""
     if not cache or len(cells) < on_disk.WORTH_IT:
         return read_cells(folder, cells)
     stamps = on_disk.stamps(folder, cells)

@@ -64,9 +64,14 @@ def table(before: Frames, after: Frames) -> Table:
 def exit_code(found: Table) -> int:
     """1 where a condition is slower, less accurate or lost, 3 where all are undecided, else 0."""
     verdicts = found.data["verdict"].fillna("")
-    if verdicts.str.contains(f"slower|less accurate|{LOST}").any():
+    if any(map(is_worse, verdicts)):
         return REGRESSION
     return UNDECIDED if verdicts.str.startswith(OPEN).all() else NO_CHANGE
+
+
+def is_worse(verdict: str) -> bool:
+    """Whether a condition of this verdict is slower, less accurate or lost."""
+    return any(word in verdict for word in ("slower", "less accurate", LOST))
 
 
 def _completed(runs: pd.DataFrame) -> pd.DataFrame:

@@ -88,7 +88,7 @@ def tables(runs: pd.DataFrame, techniques: Sequence[str]) -> Doublings:
 
 def by_ranks(runs: pd.DataFrame, name: str) -> dict[int, list[float]]:
     """Values of the runs of one series, by rank count."""
-    return {int(str(k)): own.astype(float).tolist() for k, own in runs.groupby("gpus")[name]}
+    return {int(str(k)): own.to_numpy(float).tolist() for k, own in runs.groupby("gpus")[name]}
 
 
 def worth_in_words(row: Row) -> str:

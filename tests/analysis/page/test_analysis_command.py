@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree as Xml
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -177,6 +178,45 @@ def test_compare_with_a_condition_that_is_lost_is_one(tmp_path: Path) -> None:
 def test_compare_without_a_common_condition_is_three(tmp_path: Path) -> None:
     other = write_sweep(tmp_path / "b", [record(config("lamb"))])
     assert call("compare", paced(tmp_path / "a", [100.0, 101.0]), other).exit_code == 3
+
+
+def test_compare_writes_junit(tmp_path: Path) -> None:
+    rates = {"naive": ([100.0, 101.0, 102.0], [60.0, 61.0, 62.0]), "lamb": ([100.0], [50.0]),
+             "lars": ([100.0, 101.0], [100.0, 101.0])}  # fmt: skip
+    folders = [
+        write_sweep(tmp_path / name, [
+            record(config(technique, seed=seed), images_per_s=rate,
+                   accuracies=[0.1, 0.2, 0.8 + seed / 500])
+            for technique, both in rates.items() for seed, rate in enumerate(both[place])
+        ], techniques=[*rates])
+        for place, name in enumerate(("a", "b"))
+    ]  # fmt: skip
+    file = tmp_path / "compare.xml"
+    assert call("compare", *folders, "--junit", file).exit_code == 1
+    (suite,) = Xml.parse(file).getroot()
+    assert (suite.get("name"), suite.get("failures"), suite.get("skipped")) == (
+        "b after a",
+        "1",
+        "1",
+    )
+    cases = {case.get("name"): [child.tag for child in case] for case in suite.iter("testcase")}
+    assert cases == {
+        "naive, ranks 1, global batch 16": ["failure"],
+        "lamb, ranks 1, global batch 16": ["skipped"],
+        "lars, ranks 1, global batch 16": [],
+    }
+    (worse,) = suite.iter("failure")
+    assert worse.get("message") == "slower" and "throughput, after / before: 0.604 (" in worse.text
+    assert call("compare", *folders, "--junit", tmp_path / "none" / "x.xml").exit_code == 2
+
+
+def test_junit_of_nothing_to_compare_is_no_pass(tmp_path: Path) -> None:
+    other = write_sweep(tmp_path / "b", [record(config("lamb"))])
+    file = tmp_path / "compare.xml"
+    before = paced(tmp_path / "a", [100.0, 101.0])
+    assert call("compare", before, other, "--junit", file).exit_code == 3
+    (suite,) = Xml.parse(file).getroot()
+    assert (suite.get("tests"), suite.get("skipped")) == ("1", "1")
 
 
 def test_compare_with_no_sweep_is_two(tmp_path: Path) -> None:

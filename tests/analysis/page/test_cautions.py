@@ -29,7 +29,7 @@ def test_alarms_come_first_and_name_the_runs_that_raise_them(tmp_path: Path) -> 
     items = [record(config(seed=s), alarms=(SAME,)) for s in range(2)]
     items += [record(config(seed=2), alarms=("another",)), failed(config(seed=3))]
     items.append(record(config(seed=4), world_changes={"oversubscribed": True}))
-    first, second, third = cautions(tmp_path, *items)
+    first, second, third, *_ = cautions(tmp_path, *items)
     assert first.text == f"Alarm in {items[0].cell_id}, {items[1].cell_id}: {SAME}"
     assert second.text == f"Alarm in {items[2].cell_id}: another"
     assert first.is_alarm and second.is_alarm and not third.is_alarm
@@ -62,6 +62,7 @@ def test_an_efficiency_above_one_is_doubted_only_where_its_interval_is(tmp_path:
         ({"world_changes": {"device": "Other CPU"}}, "times"),
         ({"world_changes": {"hostnames": ("node2",)}}, "times"),
         ({"provenance_changes": {"cpu": "Other"}}, "times"),
+        ({"provenance_changes": {"driver": "550.1"}}, "times"),
         ({"provenance_changes": {"git_commit": "b" * 40}}, "none"),
     ],
 )
@@ -75,7 +76,7 @@ def test_a_mixture_touches_what_it_may_change(
 def test_an_unplanned_record_is_named_and_touches_nothing(tmp_path: Path) -> None:
     other = record(config(seed=9))
     folder = write_sweep(tmp_path / "s", [record()], unplanned=[other])
-    (found,) = build(load_frames(folder), draw=False).cautions
+    *_, found = build(load_frames(folder), draw=False).cautions
     assert found.text == (
         f"Not used, since the present plan does not have them: the record of {other.cell_id}."
     )

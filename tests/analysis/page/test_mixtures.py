@@ -38,6 +38,7 @@ def test_equal_runs_need_no_warning() -> None:
         ({"provenance_changes": {"git_commit": None}}, "2 git commits: aaaaaaaaaaaa, not recorded"),
         ({"provenance_changes": {"git_dirty": True}}, "1 of 2 runs ran from a checkout with unc"),
         ({"provenance_changes": {"cpu": "Other"}}, "2 CPU models"),
+        ({"provenance_changes": {"driver": "550.1"}}, "2 GPU drivers"),
         (
             {"provenance_changes": {"image_digest": "x"}},
             "ran from 2 images: 1 run from 0123; 1 run",

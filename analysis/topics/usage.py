@@ -1,0 +1,139 @@
+"""What a sweep used: node-hours by what came of them, queue wait, time limits against use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.records.attempts import NOT_PLANNED, REJECTED
+from analysis.table import Column, Row, Table, frame, percent, significant, types
+from analysis.topics.topic import reasons
+
+REPEATED = "repeated"
+#: Outcomes in the order of the rows; what follows the first two is in no table of results.
+OUTCOMES = (
+    "completed", "diverged", REPEATED, "failed", "timeout", "preempted", "cancelled", "lost",
+    REJECTED, NOT_PLANNED,
+)  # fmt: skip
+_USED = 2
+#: A larger share of wasted node-hours is worth a sentence.
+MOST_WASTED = 0.1
+COLUMNS: tuple[Column, ...] = (
+    Column("outcome", "string", "outcome", "completed, diverged: of the runs in the other tables; "
+           "repeated: what an attempt took that the next one of such a run had to do again (its "
+           "start, epochs without a checkpoint); failed to lost: how an attempt of a cell without "
+           "a result ended, also of one that is to go on; rejected: the record cannot be compared; "
+           "not in the plan: the present plan does not name the cell"),
+    Column("cells", "Int64", "cells"),
+    Column("attempts", "Int64", "attempts"),
+    Column("node_hours", "Float64", "node-hours", "nodes x time from the start of an attempt to "
+           "its end; a node that several cells share counts for each", note="node_hours_note"),
+    Column("node_hours_note", "string"),
+    Column("rank_hours", "Float64", "rank-hours", "GPU-hours where each rank has a GPU"),
+    Column("share", "Float64", "share", "of all node-hours", format=percent),
+)  # fmt: skip
+QUEUE: tuple[Column, ...] = (
+    Column("ranks", "Int64", "ranks"),
+    Column("nodes", "Int64", "nodes"),
+    Column("limit_min", "Float64", "time limit", "requested for the job", unit="min"),
+    Column("jobs", "Int64", "jobs"),
+    Column("wait_min", "Float64", "queue wait", "from the submission of the job to the start of "
+           "its first ranks, with the wait for the preflight job and for earlier elements of its "
+           "array: median over jobs", unit="min"),
+    Column("longest_wait_min", "Float64", "longest", unit="min"),
+    Column("used", "Float64", "limit used", "time of the attempts of a job over its time limit, "
+           "which counts again for each requeue: median over jobs", format=percent),
+    Column("most_used", "Float64", "most used", format=percent),
+)  # fmt: skip
+
+
+def table(attempts: pd.DataFrame) -> Table:
+    """One row per outcome. ``attempts``: see ATTEMPTS in analysis/records/columns.py."""
+    usual = attempts.groupby("ranks")["nodes"].transform("max")
+    needed = ["cell_id", "outcome", "nodes", "ranks", "seconds", "repeated_s"]
+    known = attempts[needed].assign(
+        nodes=attempts["nodes"].fillna(usual), guessed=attempts["nodes"].isna()
+    )
+    again = known[known["repeated_s"] > 0]
+    parts = known.assign(seconds=known["seconds"] - known["repeated_s"])
+    if len(again):
+        own = again.assign(seconds=again["repeated_s"], outcome=REPEATED)
+        parts = pd.concat([parts, own.astype(parts.dtypes)])
+    groups = ((outcome, parts[parts["outcome"] == outcome]) for outcome in OUTCOMES)
+    rows = [_row(outcome, own) for outcome, own in groups if len(own)]
+    data = frame(rows, COLUMNS)
+    if total := data["node_hours"].sum():
+        data["share"] = data["node_hours"] / total
+    return Table(
+        "usage",
+        "Node-hours",
+        COLUMNS,
+        data,
+        intro="Of all attempts whose records lie in this sweep's folder, but for those that "
+        "FORCE=1 put aside. Time in the queue is not in it.",
+    )
+
+
+def _row(outcome: str, own: pd.DataFrame) -> Row:
+    hours = own["seconds"] / 3600
+    timed = hours.notna()
+    guessed = int((own["guessed"] & own["nodes"].notna() & timed).sum())
+    lacking = int((own["nodes"].isna() & timed).sum())
+    notes = [
+        f"{guessed} of {len(own)} attempts ended before their ranks met: nodes as in the other "
+        "attempts of as many ranks" if guessed else None,
+        f"without {lacking} of {len(own)} attempts, which ended before their ranks met: their "
+        "nodes are not known" if lacking else None,
+        f"without {(~timed).sum()} of {len(own)} attempts, which ended before they started a rank: "
+        "their time is not known" if not timed.all() else None,
+    ]  # fmt: skip
+    return {
+        "outcome": outcome,
+        "cells": own["cell_id"].nunique(),
+        "attempts": len(own),
+        "node_hours": (hours * own["nodes"]).sum(min_count=1),
+        "node_hours_note": reasons(pd.Series(notes, dtype="string")),
+        "rank_hours": (hours * own["ranks"]).sum(min_count=1),
+    }
+
+
+def wasted(data: pd.DataFrame) -> str | None:
+    """A sentence where more than MOST_WASTED of the node-hours gave no result; else None.
+
+    ``data``: of :func:`table`.
+    """
+    lost = data[data["outcome"].isin(OUTCOMES[_USED:]) & (data["node_hours"] > 0).fillna(False)]
+    gone, total = lost["node_hours"].sum(), data["node_hours"].sum()
+    if not total or gone <= MOST_WASTED * total:
+        return None
+    parts = (f"{row.outcome} {significant(row.node_hours)}" for row in lost.itertuples())
+    return (
+        f"{percent(gone / total)} of the node-hours were wasted, {significant(gone)} of "
+        f"{significant(total)}: {', '.join(parts)}."
+    )
+
+
+def queue_table(attempts: pd.DataFrame) -> Table:
+    """One row per shape and time limit of Slurm's jobs; empty where nothing was submitted to it."""
+    known = attempts[attempts["job"].notna() & attempts["seconds"].notna()]
+    # a cluster that is set up anew counts its jobs from 1 again
+    job = ["site", "submitted_s", "job"]
+    jobs: Any = known.groupby(job).agg(
+        ranks=("ranks", "max"), nodes=("nodes", "max"), limit_s=("limit_s", "first"),
+        started_s=("started_s", "min"), seconds=("seconds", "sum"),
+    ).astype("Float64")  # fmt: skip
+    # each attempt of a cell was a start of its job
+    starts = known.groupby([*job, "cell_id"]).size().groupby(job).max()
+    limits = np.ceil((jobs["seconds"] / jobs["limit_s"]).to_numpy(np.float64))
+    asked_s = jobs["limit_s"] * np.maximum(starts.to_numpy(np.float64), limits)
+    jobs = jobs.assign(used=jobs["seconds"] / asked_s, limit_min=jobs["limit_s"] / 60).reset_index()
+    jobs["wait_min"] = (jobs["started_s"] - jobs["submitted_s"]) / 60
+    found = jobs.groupby(["ranks", "nodes", "limit_min"], dropna=False).agg(
+        jobs=("job", "size"), wait_min=("wait_min", "median"), longest_wait_min=("wait_min", "max"),
+        used=("used", "median"), most_used=("used", "max"),
+    )  # fmt: skip
+    wanted = types(QUEUE)
+    data = found.reset_index()[list(wanted)].astype(wanted)
+    return Table("queue", "Waiting in the queue", QUEUE, data)
