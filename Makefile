@@ -123,8 +123,8 @@ test-all: setup-dev ## all tests that this machine can run: cluster, images, REA
 invariants: setup-dev ## prove each technique: technique x invariant x observed error
 	@$(PY) -m pytest -q -m invariant --whole-proof tests
 
-bench: setup-dev ## what the step and the ghost layer cost, as ratios within one run
-	@$(PY) -m tests.bench $$CASES && $(PY) -m tests.bench.ghost
+bench: setup-dev ## what a step, the ghost layer and a report of 10,000 runs cost
+	@$(PY) -m tests.bench $$CASES && $(PY) -m tests.bench.ghost && $(PY) -m tests.bench.records
 
 lint: setup-dev ## style and types; changes nothing
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && \

@@ -223,13 +223,14 @@ def _kept_code(kept: Path, sources: str) -> int | None:
 
 
 def _build(results_dir: Path, *, draw: bool, anonymous: bool = False) -> Report:
+    """``draw``: for files, beside which the cache is kept; without them nothing is written."""
     from analysis.page.anonymous import without_names  # noqa: PLC0415
     from analysis.page.network import network_beside  # noqa: PLC0415
     from analysis.page.report import build  # noqa: PLC0415
     from analysis.records.load import SweepError, load_frames  # noqa: PLC0415
 
     try:
-        frames = load_frames(results_dir, cache=not anonymous)
+        frames = load_frames(results_dir, cache=draw and not anonymous)
     except SweepError as error:
         _wrong(str(error))
     network = network_beside(frames)

@@ -68,7 +68,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure with the numbers in it. ``svg`` is None where there is nothing to draw."""
+    """One figure with the numbers in it. Without ``svg`` the caption says why it is not drawn."""
 
     key: str
     title: str
@@ -198,7 +198,3 @@ def inline(svg: str, key: str, title: str) -> str:
 def left_out(drawn: int, total: int, what: str) -> str:
     """The end of a caption: that not all are drawn; empty where all are."""
     return f" Shown: {drawn:,} of {total:,} {what}." if drawn < total else ""
-
-
-def empty(key: str, title: str, why: str, data: pd.DataFrame) -> Figure:
-    return Figure(key, title, f"Not drawn: {why}.", data, None)

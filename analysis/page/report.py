@@ -31,12 +31,12 @@ from analysis.topics.convergence import (
     true_speedup,
     trust,
 )
-from analysis.topics.scaling import doublings, efficiency, nodes, step_figure
+from analysis.topics.scaling import doublings, efficiency, nodes, step_figure, waterfall
 from analysis.topics.scaling import figure as throughput
 from analysis.topics.scaling.forecasts import Forecasts, forecasts
 from analysis.topics.scaling.loss import loss
 from analysis.topics.scaling.step_parts import Network
-from analysis.topics.topic import Topic, reasons
+from analysis.topics.topic import Topic
 
 METHODS = (
     "The unit is one run. Means of runs have Student's t intervals (95 %), throughput and ratios "
@@ -85,7 +85,8 @@ class Report:
         """The two that the first screen shows: accuracy, and throughput or the parts of a step."""
         there = {f.key: f for topic in self.topics for f in topic.figures if f.svg}
         several = self.frames.runs["gpus"].nunique() > 1 if len(self.frames.runs) else False
-        wanted = ("accuracy_by_batch", "throughput" if several else "step_parts")
+        speed = ("throughput", "waterfall") if several else ("step_parts",)
+        wanted = ("accuracy_by_batch", next((key for key in speed if key in there), ""))
         return tuple(there[key] for key in wanted if key in there)
 
     @property
@@ -137,10 +138,9 @@ def _topics(
     made = reached.table(runs, epochs, order)
     seen = looks(_drawn(made))
     planned = frames.planned
-    why = reasons(runs["validation_accuracy_why"]) or "no usable run"
 
-    def drawn(*figures: Callable[[], Figure]) -> tuple[Figure, ...]:
-        return tuple(figure() for figure in figures) if draw else ()
+    def drawn(*figures: Callable[[], Figure | None]) -> tuple[Figure, ...]:
+        return tuple(made for figure in figures if (made := figure())) if draw else ()
 
     yield Topic(
         "techniques",
@@ -157,32 +157,34 @@ def _topics(
         (made, larger_batch.table(planned, runs, order)),
         drawn(
             lambda: by_batch.figure(made.data, seen),
-            lambda: curves.figure(epochs, curves.ACCURACY, seen, why),
+            lambda: curves.figure(epochs, curves.ACCURACY, seen),
         ),
     )
     rates = learning_rates.table(planned, runs, frames.settings, order)
     searched = [lambda: learning_rates.figure(rates.data)] if len(rates.data) else []
     yield Topic("learning_rates", "Learning rate", (rates,), drawn(*searched))
     each = doublings.tables(runs, order)
+    lost = loss(runs, network)
     yield Topic(
         "scaling",
         "Scaling",
         (
             efficiency.table(runs, order),
-            loss(runs, network).table,
+            lost.table,
             each.worth,
             each.steps,
             each.laws,
             ahead.table,
         ),
-        drawn(lambda: throughput.figure(runs, seen), lambda: step_figure.figure(runs)),
+        drawn(
+            lambda: throughput.figure(runs, seen),
+            lambda: waterfall.figure(lost),
+            lambda: step_figure.figure(runs),
+        ),
     )
     yield Topic("libraries", "Which library", (libraries.table(planned, runs, order),))
     if len(goals := frames.goals):
         critical = critical_batch.table(goals, runs, order)
-        figures = [lambda: curves.figure(epochs, curves.ACCURACY_IN_TIME, seen, why)]
-        if len(critical.data):
-            figures.insert(0, lambda: steps_by_batch.figure(goals, runs, critical.data, seen))
         yield Topic(
             "targets",
             "Time to the target",
@@ -191,22 +193,20 @@ def _topics(
                 true_speedup.table(goals, runs, order),
                 critical,
             ),
-            drawn(*figures),
+            drawn(
+                lambda: steps_by_batch.figure(goals, runs, critical.data, seen),
+                lambda: curves.figure(epochs, curves.ACCURACY_IN_TIME, seen),
+            ),
         )
     yield Topic("noise", "Gradient noise", (noise.table(epochs, runs, order),))
     yield Topic(
         "training",
         "How training went",
         (applied.table(runs, epochs, order), trust.table(epochs, runs, order)),
-        drawn(
-            lambda: curves.figure(epochs, curves.LOSS, seen, "no run has a loss", _smoothed(runs))
-        ),
+        drawn(lambda: curves.figure(epochs, curves.LOSS, seen, _smoothed(runs))),
     )
     classes = scores.table(frames.classes, runs, order)
-    yield Topic(
-        "classes", "Classes", (classes,),
-        (confusion.figure(frames.confusion),) if draw and len(frames.confusion) else (),
-    )  # fmt: skip
+    yield Topic("classes", "Classes", (classes,), drawn(lambda: confusion.figure(frames.confusion)))
     yield Topic(
         "cells",
         "Cells and machines",

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special, stats
 
-from analysis.prediction.laws import Refusal, log_ratio
-from analysis.stats.intervals import LEVEL
+from analysis.prediction.laws import Refusal
+from analysis.stats.intervals import LEVEL, ONE_RUN
 from analysis.table import Estimate, runs_in_words
 
 Floats = npt.NDArray[np.float64]
@@ -27,6 +27,7 @@ LEAST_BATCHES = 3
 BEYOND = 1000.0
 _ROOM = math.log(BEYOND)
 _EXACT = 1e-8  # sd of log steps below which the points are exact: they then give no interval
+_ROUNDING = 1e-12  # standard error of a logarithm
 _GRID, _STEPS = 401, 61
 _Ends = tuple[float | None, float | None]
 
@@ -130,10 +131,30 @@ def speed_up(
     if not all(len(arm) for arm in arms):
         return Refusal("no run with this value")
     return SpeedUp(
-        log_ratio(arms[::2], arms[1::2]),
-        log_ratio(arms[:1], arms[1:2]),
-        log_ratio(arms[2:3], arms[3:]),
+        _ratio(arms[::2], arms[1::2]),
+        _ratio(arms[:1], arms[1:2]),
+        _ratio(arms[2:3], arms[3:]),
     )
+
+
+def _ratio(over: Sequence[Floats], under: Sequence[Floats]) -> Estimate:
+    """exp of the sum of means of ``over`` less that of ``under``; t with Satterthwaite's df.
+
+    Args:
+        over, under: logarithms, one array per arm, one entry per run.
+    """
+    arms = [*over, *under]
+    log = sum(float(a.mean()) for a in over) - sum(float(a.mean()) for a in under)
+    n = min(len(a) for a in arms)
+    if n < 2:
+        return Estimate(math.exp(log), n=n, note=ONE_RUN)
+    variances = [float(a.var(ddof=1)) / len(a) for a in arms]
+    total = sum(variances)
+    if total < _ROUNDING**2:
+        return Estimate(math.exp(log), n=n, note="the runs are identical: no variance")
+    df = total**2 / sum(v**2 / (len(a) - 1) for v, a in zip(variances, arms, strict=True))
+    half = float(stats.t.ppf((1 + LEVEL) / 2, df)) * math.sqrt(total)
+    return Estimate(math.exp(log), math.exp(log - half), math.exp(log + half), n)
 
 
 class _Likelihood:

@@ -25,7 +25,8 @@ from scipy import stats
 from scipy.optimize import nnls
 
 from analysis.records.columns import SHARED_CORES
-from analysis.stats.intervals import LEVEL, ONE_RUN
+from analysis.stats.differences import ratio
+from analysis.stats.intervals import LEVEL
 from analysis.table import Estimate
 
 Floats = npt.NDArray[np.float64]
@@ -38,7 +39,6 @@ MORE_COUNTS = 2
 MOST_RESIDUAL = 0.10
 #: What added ranks must at least give, as a share of what those before them give.
 WORTH_IT = 0.7
-_EXACT = 1e-12
 
 
 class Refusal(NamedTuple):
@@ -183,15 +183,15 @@ def doublings(rates: Mapping[int, Sequence[float]]) -> tuple[Doubling, ...]:
     for ranks in sorted(rates):
         if ranks % 2 or not len(rates.get(ranks // 2, ())) or not len(rates[ranks]):
             continue
-        ratio = log_ratio([np.log(rates[ranks])], [np.log(rates[ranks // 2])])
-        value, low, high, n, note = ratio
+        speed_up = ratio(rates[ranks], rates[ranks // 2]).estimate
+        value, low, high, n, note = speed_up
         assert value is not None
         marginal = Estimate(value - 1, n=n, note=note)
         hours = Estimate(2 / value - 1, n=n, note=note)
         if low is not None and high is not None:
             marginal = marginal._replace(low=low - 1, high=high - 1)
             hours = hours._replace(low=2 / high - 1, high=2 / low - 1)
-        found.append(Doubling(ranks, ratio, marginal, hours))
+        found.append(Doubling(ranks, speed_up, marginal, hours))
     return tuple(found)
 
 
@@ -218,26 +218,6 @@ def recommend(found: Sequence[Doubling], threshold: float = WORTH_IT) -> Recomme
     return Recommendation(
         ends["value"], ends["low"], ends["high"], ends["high"] == chain[-1].ranks, threshold
     )
-
-
-def log_ratio(over: Sequence[Floats], under: Sequence[Floats]) -> Estimate:
-    """exp of the sum of means of ``over`` less that of ``under``; t with Satterthwaite's df.
-
-    Args:
-        over, under: logarithms, one array per arm, one entry per run.
-    """
-    arms = [*over, *under]
-    log = sum(float(a.mean()) for a in over) - sum(float(a.mean()) for a in under)
-    n = min(len(a) for a in arms)
-    if n < 2:
-        return Estimate(math.exp(log), n=n, note=ONE_RUN)
-    variances = [float(a.var(ddof=1)) / len(a) for a in arms]
-    total = sum(variances)
-    if total < _EXACT**2:
-        return Estimate(math.exp(log), n=n, note="the runs are identical: no variance")
-    df = total**2 / sum(v**2 / (len(a) - 1) for v, a in zip(variances, arms, strict=True))
-    half = float(stats.t.ppf((1 + LEVEL) / 2, df)) * math.sqrt(total)
-    return Estimate(math.exp(log), math.exp(log - half), math.exp(log + half), n)
 
 
 def _basis(name: LawName, scaling: Scaling, counts: Sequence[int]) -> Floats:

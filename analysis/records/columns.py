@@ -72,6 +72,7 @@ STEP_PARTS = (
     _seconds("step_s", "a step that is not sampled"),
     _seconds("input_s", "of step_s: waiting for the batch"),
     _seconds("compute_s", "of a sampled step: forward, backward, update"),
+    _seconds("compute_fastest_s", "compute_s of the rank that computes fastest"),
     _seconds("update_s", "of compute_s: the optimizer's part"),
     _seconds("communication_s", "of a sampled step: the all-reduce, with waiting for slower ranks"),
     _seconds("exposed_s", "communication that overlaps no computing"),
@@ -225,6 +226,7 @@ CLASSES = (
 )
 CONFUSION = (
     *_OF_A_CONDITION,
+    _count("class_set", "from 1; a folder that was changed between runs has several"),
     _count("n", "completed runs that are summed"),
     _text("true", "class of the images"),
     _text("predicted", "class that they were taken for"),

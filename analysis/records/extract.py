@@ -253,9 +253,9 @@ def _step_parts(record: RunRecord) -> Row:
     ranks = record.steps
     if not ranks:
         return {"step_parts_why": reason_for(record, "steps") if ranks is None else "no rank"}
-    row: Row = {}
+    row: Row = {"compute_fastest_s": min(rank.compute_s.median for rank in ranks)}
     reasons: list[str] = []
-    for name in (column.name for column in STEP_PARTS):
+    for name in (column.name for column in STEP_PARTS if column.name not in row):
         values = [value for rank in ranks if (value := _part(rank, name)) is not None]
         row[name] = fmean(values) if len(values) == len(ranks) else None
         if row[name] is None:

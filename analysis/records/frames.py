@@ -26,10 +26,9 @@ from analysis.records.columns import (
     TRAFFIC,
     TRUST,
 )
-from analysis.records.gather import Cell, Gathered, Problem, gather
+from analysis.records.gather import Gathered, Problem
 from analysis.records.labels import contexts, technique_labels
 from analysis.table import types
-from train.record.run import RunRecord
 
 _SORTED_BY = ("_place", "technique_label", "context", "gpus", "global_batch")
 #: Frames with labels, and what names a row's cell or condition within its sweep.
@@ -154,21 +153,6 @@ def frames_of(tables: Gathered, labels: pd.DataFrame) -> dict[str, pd.DataFrame]
     }
 
 
-def runs_frame(records: Sequence[RunRecord]) -> pd.DataFrame:
-    """One row per usable run, in the order given; see RUNS."""
-    return _of_records(records)["runs"]
-
-
-def epochs_frame(records: Sequence[RunRecord], runs: pd.DataFrame) -> pd.DataFrame:
-    """One row per run and epoch; ``runs`` is the frame of the same records."""
-    return _of_records(records)["epochs"]
-
-
-def _of_records(records: Sequence[RunRecord]) -> dict[str, pd.DataFrame]:
-    tables = gather(Cell(record.cell_id, record, None) for record in records)
-    return frames_of(tables, labelled(tables["cells"]))
-
-
 def _with_runs(table: pd.DataFrame, runs: pd.DataFrame, columns: Sequence[Any]) -> pd.DataFrame:
     """The table with what its columns have from the run of each row."""
     place = table["cell"].to_numpy()
@@ -220,8 +204,13 @@ def _confusion(runs: pd.DataFrame, images: np.ndarray[Any, Any]) -> pd.DataFrame
     completed = runs.assign(start=starts)[(runs["status"] == "completed").to_numpy()]
     # a folder that was changed between two runs may have other classes
     by_classes = completed.groupby("class_names", sort=False)
-    summed = [_summed(group, json.loads(str(text)), images) for text, group in by_classes]
-    return pd.concat(summed, ignore_index=True) if summed else frame([], types(CONFUSION))
+    summed = [
+        _summed(group, json.loads(str(text)), images).assign(class_set=number)
+        for number, (text, group) in enumerate(by_classes, start=1)
+    ]
+    if not summed:
+        return frame([], types(CONFUSION))
+    return pd.concat(summed, ignore_index=True)[list(types(CONFUSION))].astype(types(CONFUSION))
 
 
 def _summed(runs: pd.DataFrame, names: Sequence[str], images: np.ndarray[Any, Any]) -> pd.DataFrame:
@@ -245,7 +234,7 @@ def _summed(runs: pd.DataFrame, names: Sequence[str], images: np.ndarray[Any, An
         "images": total.ravel(),
         "share": np.where(of_class > 0, total.ravel() / np.maximum(of_class, 1), np.nan),
     }
-    return pd.DataFrame({name: made[name] for name in types(CONFUSION)}).astype(types(CONFUSION))
+    return pd.DataFrame(made)
 
 
 def frame(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> pd.DataFrame:

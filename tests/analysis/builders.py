@@ -257,3 +257,13 @@ def frames_of_records(records: Iterable[RunRecord]) -> dict[str, pd.DataFrame]:
     """All frames of these records by name, as they are: nothing is validated."""
     tables = gather(Cell(item.cell_id, item, None) for item in records)
     return frames_of(tables, labelled(tables["cells"]))
+
+
+def runs_frame(records: Iterable[RunRecord]) -> pd.DataFrame:
+    """One row per run, in the order given."""
+    return frames_of_records(records)["runs"]
+
+
+def epochs_frame(records: Iterable[RunRecord]) -> pd.DataFrame:
+    """One row per run and epoch."""
+    return frames_of_records(records)["epochs"]

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import pandas as pd
 
 from analysis.records.columns import PLANNED
-from analysis.records.frames import runs_frame
 from analysis.table import frame, types
-from tests.analysis.builders import config, record
+from tests.analysis.builders import config, record, runs_frame
 from train.config.run import RunConfig
 from train.record.run import RunRecord
 

@@ -23,10 +23,9 @@ from analysis.figures import (
     style,
     to_svg,
 )
-from analysis.records.frames import epochs_frame, runs_frame
 from analysis.topics.convergence import curves
 from analysis.topics.scaling import figure as throughput
-from tests.analysis.builders import config, record
+from tests.analysis.builders import config, epochs_frame, record, runs_frame
 
 ITEMS = [
     record(config(gpus=gpus, seed=seed), images_per_s=100.0 * gpus + seed)
@@ -38,8 +37,8 @@ SEEN = looks(["naive"])
 
 def drawn() -> list[Figure]:
     runs = runs_frame(ITEMS)
-    epochs = epochs_frame(ITEMS, runs)
-    return [curves.figure(epochs, curves.ACCURACY, SEEN, ""), throughput.figure(runs, SEEN)]
+    epochs = epochs_frame(ITEMS)
+    return [curves.figure(epochs, curves.ACCURACY, SEEN), throughput.figure(runs, SEEN)]
 
 
 def test_drawing_leaves_matplotlib_as_it_was() -> None:

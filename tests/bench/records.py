@@ -1,4 +1,5 @@
-"""What it costs to load records into frames, and how the cost grows from 1,000 to 10,000 records.
+"""What it costs to load records into frames and to make all tables of them, and how the cost grows
+from 1,000 to 10,000 records.
 
 Usage: python -m tests.bench.records [CONDITIONS ...]; 8 conditions and 2,500 by default. Records
 are of 100 epochs, made for this in a temporary folder of 1 GB. Cold: nothing is cached; warm: no
@@ -24,14 +25,19 @@ MOST_GROWTH = 11.0
 
 
 def measure(folder: Path) -> dict[str, float]:
-    """Of this process: it loads one sweep."""
+    """Of this process: it loads one sweep and makes its tables."""
+    from analysis.page.report import build
     from analysis.records.load import load_frames
 
     began, before = time.perf_counter(), _spent()
     frames = load_frames(folder)
     assert len(frames.runs) == len(frames.planned)
+    loaded = _spent()
+    build(frames, draw=False)
     peak = max(resource.getrusage(who).ru_maxrss for who in _WHO)
-    return {"wall_s": time.perf_counter() - began, "cpu_s": _spent() - before, "peak_kb": peak}
+    wall = time.perf_counter() - began
+    return {"wall_s": wall, "cpu_s": loaded - before, "tables_s": _spent() - loaded,
+            "peak_kb": peak}  # fmt: skip
 
 
 _WHO = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
@@ -69,7 +75,8 @@ def main(arguments: list[str]) -> int:
             print(
                 f"{conditions:5,} conditions, {which}: {FEW:,} records {few[which]['cpu_s']:.2f} s "
                 f"of processor, {MANY:,} {large[which]['cpu_s']:.1f} s ({growth:.1f} times, at "
-                f"most {MOST_GROWTH:g}), {large[which]['wall_s']:.1f} s of wall clock, "
+                f"most {MOST_GROWTH:g}), tables {few[which]['tables_s']:.1f} and "
+                f"{large[which]['tables_s']:.1f} s; {large[which]['wall_s']:.1f} s of wall clock, "
                 f"{large[which]['peak_kb'] / 1024:,.0f} MB",
                 flush=True,
             )

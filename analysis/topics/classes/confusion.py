@@ -12,7 +12,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import Rectangle
 
-from analysis.figures import GRID, INK, PALETTE, Figure, empty, style, to_svg
+from analysis.figures import GRID, INK, PALETTE, Figure, style, to_svg
 from analysis.table import plain_rows
 
 KEY, TITLE = "confusion", "Confusion matrices"
@@ -21,22 +21,21 @@ MOST_CLASSES, MOST_PANELS, MOST_COUNTED = 40, 6, 12
 _COLOUR, _ON_COLOUR = to_rgb(PALETTE[0]), "#ffffff"
 
 
-def figure(confusion: pd.DataFrame) -> Figure:
-    """One panel per condition at the largest global batch.
+def figure(confusion: pd.DataFrame) -> Figure | None:
+    """One panel per condition and set of classes at the largest global batch; None without scores.
 
     Args:
-        confusion: a row per condition, true and predicted class: images summed over its completed
-            runs, and their share of the true class.
+        confusion: a row per condition, set of classes, true and predicted class: images summed
+            over its completed runs, and their share of the true class.
     """
     if not len(confusion):
-        return empty(KEY, TITLE, "no completed run has class scores", confusion)
+        return None
     largest = confusion[confusion["global_batch"] == confusion["global_batch"].max()]
     largest = largest.assign(panel=_panels(largest))
-    classes = largest["true"].nunique()
+    classes = int(largest.groupby("class_set")["true"].nunique().max())
     if classes > MOST_CLASSES:
-        return empty(
-            KEY, TITLE, f"{classes} classes are too many to be read; see the CSV", confusion
-        )
+        caption = f"Not drawn: {classes} classes are too many to be read; the CSV has the counts."
+        return Figure(KEY, TITLE, caption, confusion, None)
     panels = list(dict.fromkeys(largest["panel"]))[:MOST_PANELS]
     with style():
         canvas, axes = _canvas(len(panels), classes)
@@ -44,17 +43,20 @@ def figure(confusion: pd.DataFrame) -> Figure:
             _draw(axis, largest[largest["panel"] == panel])
             axis.set_title(panel, loc="left")
         svg = to_svg(canvas)
-    caption = _caption(largest, panels, confusion["condition"].nunique(), classes)
+    total = len(confusion[["condition", "class_set"]].drop_duplicates())
+    caption = _caption(largest, panels, total, classes)
     return Figure(KEY, TITLE, caption, confusion, svg)
 
 
 def _panels(rows: pd.DataFrame) -> list[str]:
     named = zip(rows["technique_label"], rows["gpus"], rows["global_batch"], rows["context"],
-                strict=True)  # fmt: skip
+                rows["class_set"], strict=True)  # fmt: skip
+    several = rows["class_set"].nunique() > 1
     return [
         f"{label}\n{'1 rank' if gpus == 1 else f'{gpus} ranks'}, batch {batch:,}"
         + (f"\n{context}" if context else "")
-        for label, gpus, batch, context in named
+        + (f"\nclass set {number}" if several else "")
+        for label, gpus, batch, context, number in named
     ]
 
 
@@ -111,7 +113,9 @@ def _caption(largest: pd.DataFrame, panels: Sequence[str], total: int, classes: 
         "what it was taken for. Colour: share of the row, none to full; on the diagonal, recall."
     )
     if len(panels) < total:
-        text += f" Shown: {len(panels)} of {total} conditions, at the largest global batch."
+        text += f" Shown: {len(panels)} of {total} matrices, at the largest global batch."
+    if largest["class_set"].nunique() > 1:
+        text += " Class sets differ where the data set was changed between runs."
     if classes > MOST_COUNTED:
         text += " The counts are in the CSV."
     return text

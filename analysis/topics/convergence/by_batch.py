@@ -15,7 +15,6 @@ from analysis.figures import (
     Figure,
     Look,
     Tips,
-    empty,
     head,
     left_out,
     legend,
@@ -34,13 +33,13 @@ _SIDEWAYS = 0.04  # of an octave, between neighbours, so that no interval hides 
 _three = number(3)
 
 
-def figure(reached: pd.DataFrame, seen: Mapping[str, Look]) -> Figure:
-    """``reached``: the table of conditions; ``seen``: the look of each technique drawn."""
+def figure(reached: pd.DataFrame, seen: Mapping[str, Look]) -> Figure | None:
+    """``reached``: the table of conditions; ``seen``: the look of each technique drawn. None
+    where no condition has an accuracy."""
     known = reached[reached["validation_accuracy"].notna()]
     known = known[known["technique_label"].isin(list(seen))]
-    title = "Accuracy of each technique"
     if not len(known):
-        return empty(KEY, title, "no condition has an accuracy", known)
+        return None
     if known["global_batch"].nunique() > 1:
         return _against_batch(known, seen)
     return _forest(known, seen)

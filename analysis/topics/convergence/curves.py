@@ -14,7 +14,6 @@ from analysis.figures import (
     MOST_RUNS,
     Figure,
     Look,
-    empty,
     head,
     left_out,
     legend,
@@ -75,14 +74,13 @@ LOSS = Quantity(
 
 
 def figure(
-    epochs: pd.DataFrame, quantity: Quantity, seen: Mapping[str, Look], why: str, note: str = ""
-) -> Figure:
-    """Small multiples per rank count, batch and whatever else differs.
+    epochs: pd.DataFrame, quantity: Quantity, seen: Mapping[str, Look], note: str = ""
+) -> Figure | None:
+    """Small multiples per rank count, batch and whatever else differs; None without a value.
 
     Args:
         epochs: one row per run and epoch.
         seen: look of each technique that is drawn, in drawing order.
-        why: said where no value is known.
         note: the end of the caption.
     """
     known = epochs[quantity.column].notna() & epochs["technique_label"].isin(list(seen))
@@ -90,7 +88,7 @@ def figure(
     drawn = epochs.loc[known, [*_NEEDED, quantity.column]]
     data = numbers(drawn, quantity.column)
     if not len(data):
-        return empty(quantity.key, quantity.title, why, data)
+        return None
     panels = list(dict.fromkeys(data["panel"]))
     there = looks_of(seen, data)
     with style():
@@ -105,7 +103,9 @@ def figure(
         legend(canvas, there, _DIVERGED if (data["status"] == "diverged").any() else {})
         svg = to_svg(canvas)
     every = len(drawn.drop_duplicates(list(_BY_PANEL)))
-    caption = _caption(data, quantity) + left_out(len(panels), every, "panels")
+    lost = drawn[drawn["status"] == "diverged"].groupby(list(_BY_PANEL))["cell_id"].nunique()
+    diverged = int(lost[[_panel(*place) in panels for place in lost.index]].sum())
+    caption = _caption(data, quantity, diverged) + left_out(len(panels), every, "panels")
     caption = " ".join(part for part in (caption, note) if part)
     return Figure(quantity.key, quantity.title, caption, data, svg)
 
@@ -200,7 +200,7 @@ def _wide(column: pd.Series[Any]) -> bool:
     return low > 0 and high > _LOG_RANGE * low
 
 
-def _caption(data: pd.DataFrame, quantity: Quantity) -> str:
+def _caption(data: pd.DataFrame, quantity: Quantity, diverged: int) -> str:
     means, runs = (data[data["kind"] == kind] for kind in ("mean", "run"))
     thick = f"mean of the completed runs of a technique{_range(means['n'].tolist())}"
     if len(runs):
@@ -214,8 +214,9 @@ def _caption(data: pd.DataFrame, quantity: Quantity) -> str:
             "takes anew for it), all starts of a run together; a mean is placed at "
             "the mean of its runs' seconds after the same epoch."
         )
-    if diverged := runs[runs["status"] == "diverged"]["cell_id"].nunique():
-        text += f" {diverged} diverged: dotted, a cross at the last value, in no mean."
+    if diverged:
+        shown = "dotted, a cross at the last value, in no mean"
+        text += f" {diverged:,} diverged: {shown if len(runs) else 'in no mean or band'}."
     if quantity.log and _wide(data["value"]):
         text += " Logarithmic axis."
     return text

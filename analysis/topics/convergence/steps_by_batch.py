@@ -12,7 +12,6 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocat
 from analysis.figures import (
     Figure,
     Look,
-    empty,
     head,
     left_out,
     legend,
@@ -46,16 +45,17 @@ _POINTS = 40  # of the line of a law
 
 def figure(
     goals: pd.DataFrame, runs: pd.DataFrame, fitted: pd.DataFrame, seen: Mapping[str, Look]
-) -> Figure:
+) -> Figure | None:
     """A panel per workload; ``fitted``: the table of critical batches; ``seen``: the look of each
-    technique that is drawn."""
-    title = _title(fitted)
+    technique that is drawn. None where none of these has two batches."""
+    if not len(fitted):
+        return None
     data = numbers(points(goals, runs), fitted)
     shown = data[data["technique"].isin(list(seen))]
     every = list(dict.fromkeys(shown["panel"]))
     panels = every[:MOST_PANELS]
     if not panels:
-        return empty(KEY, title, "no technique that figures show has two batches", data)
+        return None
     shown = shown[shown["panel"].isin(panels)]
     there = looks_of(seen, shown)
     with style():
@@ -68,7 +68,7 @@ def figure(
         legend(canvas, there, _marks(shown))
         svg = to_svg(canvas)
     caption = _caption(shown) + left_out(len(panels), len(every), "panels; the CSV has all")
-    return Figure(KEY, title, caption, data, svg)
+    return Figure(KEY, _title(fitted), caption, data, svg)
 
 
 def numbers(found: pd.DataFrame, fitted: pd.DataFrame) -> pd.DataFrame:

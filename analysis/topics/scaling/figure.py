@@ -13,7 +13,6 @@ from analysis.figures import (
     MOST_RUNS,
     Figure,
     Look,
-    empty,
     head,
     left_out,
     legend,
@@ -25,7 +24,6 @@ from analysis.figures import (
 from analysis.records.labels import without_scaling
 from analysis.table import Column, frame, types
 from analysis.topics.scaling.efficiency import series
-from analysis.topics.topic import reasons
 
 KEY = "throughput"
 MOST_PANELS = 6
@@ -39,13 +37,12 @@ _DOTTED = (0, (2, 3))
 _SIDEWAYS = 0.035  # of an octave, between neighbours, so that no dot hides another
 
 
-def figure(runs: pd.DataFrame, seen: Mapping[str, Look]) -> Figure:
-    """Panels per scaling mode, batch and device; ``seen``: the look of each technique."""
+def figure(runs: pd.DataFrame, seen: Mapping[str, Look]) -> Figure | None:
+    """Panels per scaling mode, batch and device; ``seen``: the look of each technique. None where
+    no run has a throughput."""
     data = numbers(runs[runs["images_per_s"].notna()])
-    title = "Throughput against ranks"
     if not len(data):
-        why = reasons(runs["images_per_s_why"]) or "no usable run"
-        return empty(KEY, title, why, data)
+        return None
     every = list(dict.fromkeys(data["panel"]))
     panels = every[:MOST_PANELS]
     shown = data[data["panel"].isin(panels)]
@@ -60,7 +57,7 @@ def figure(runs: pd.DataFrame, seen: Mapping[str, Look]) -> Figure:
         legend(canvas, there, _marks(shown))
         svg = to_svg(canvas)
     caption = _caption(shown) + left_out(len(panels), len(every), "panels; the CSV has all")
-    return Figure(KEY, title, caption, data, svg)
+    return Figure(KEY, "Throughput against ranks", caption, data, svg)
 
 
 def numbers(runs: pd.DataFrame) -> pd.DataFrame:

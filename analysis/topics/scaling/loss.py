@@ -8,17 +8,16 @@ scaling. Each part is ``part(k) - f x part(k0)``, in seconds. They add up exactl
     step_s = input_s + compute_s + exposed_s + rest
 
 - input: ``input_s``, waiting for the batch.
-- compute: ``compute_s``, the optimizer's update included. Where the runs have
-  ``compute_fastest_s`` it is that of the rank that computes fastest, and what the mean of all ranks
-  is above it counts as waiting: else half of a straggler's delay among two ranks would be called
-  slow computing.
-- waiting: ``waiting_s``, for slower ranks; at most ``exposed_s``.
+- compute: ``compute_fastest_s``, that of the rank that computes fastest, the optimizer's update
+  included.
+- waiting: ``waiting_s``, for slower ranks, at most ``exposed_s``; and ``compute_s`` less
+  ``compute_fastest_s``: else half of a straggler's delay among two ranks would be slow computing.
 - negotiation: ``negotiation_s``; at most what is then left of ``exposed_s``.
 - exposed: communication that overlaps no computing, without the two parts above. With a ``Network``
   of the same nodes it is divided into bandwidth and latency, in the proportion that a ring has in
   the alpha-beta model: a model, no measurement.
-- rest: what remains, and may be negative. ``compute_s`` and ``waiting_s`` are means over sampled
-  steps, ``step_s`` and ``input_s`` over all others, ``exposed_s`` is a difference of medians; steps
+- rest: what remains, and may be negative. ``compute_s`` and ``waiting_s`` are of sampled steps,
+  ``step_s`` and ``input_s`` of all others, ``exposed_s`` is a difference of medians; steps
   that are taken in one call save what a sampled one has to pay. All of this is in it.
 
 One rank alone waits for no other: its exposed, waiting and negotiation are 0. Runs without
@@ -34,16 +33,16 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
-from scipy import stats
 
 from analysis.records.columns import SHARED_CORES
-from analysis.stats.intervals import LEVEL, ONE_RUN
+from analysis.stats.differences import welch
+from analysis.stats.intervals import IDENTICAL, ONE_RUN, Moments
 from analysis.table import Column, Row, Table, estimate_in, percent, types
 from analysis.topics.scaling.step_parts import ABOUT, SOURCES, VALUES, Network, per_run, with_series
 
 KEY, TITLE = "lost_efficiency", "What is lost, and by what"
-IDENTICAL = "the runs are identical: no variance to give an interval"
 #: The parts in the order in which they are drawn, and how a sentence names them.
 PARTS: dict[str, str] = {
     "input": "waiting for input",
@@ -57,7 +56,8 @@ PARTS: dict[str, str] = {
     "rest": "not explained",
 }
 MODELLED = frozenset({"bandwidth", "latency"})
-_ROUNDING = 1e-12  # relative: equal runs whose means differ by less have no variance
+_ROUNDING = 1e-12  # relative
+Floats = npt.NDArray[np.float64]
 
 
 class Loss(NamedTuple):
@@ -106,15 +106,16 @@ COLUMNS: tuple[Column, ...] = (
     Column("context", "string", "settings", only_if_varied=True),
     Column("scaling", "string", "scaling", only_if_varied=True),
     Column("gpus", "Int64", "ranks"),
+    Column("global_batch", "Int64", "global batch", only_if_varied=True),
     Column("baseline_gpus", "Int64", "compared with", "the smallest measured count of the series"),
     Column("n", "Int64", "runs"),
-    Column("step_s", heading="step", unit="s", description="mean over runs, ranks and steps"),
+    Column("step_s", heading="step", unit="s",
+           description="median over steps, mean over ranks and runs"),
     Column("ideal_s", heading="ideal step", unit="s",
            description="the baseline's, for the images that a rank has"),
     _part("lost", "lost", "step over ideal step, minus 1; parts are shares of the ideal step, too"),
     _part("input", "input", "waiting for the batch"),
-    _part("compute", "compute", "forward, backward and update; of the rank that computes fastest"
-          " where ranks differ and that is known"),
+    _part("compute", "compute", "forward, backward and update, of the rank that computes fastest"),
     _part("communication", "communication", "exposed; waiting for slower ranks is in it"),
     _part("exposed", "exposed communication", "overlaps no computing; without what follows"),
     _part("bandwidth", "bandwidth (model)", "exposed communication, by the bytes of a ring"),
@@ -146,9 +147,9 @@ def loss(runs: pd.DataFrame, network: Network | None = None) -> Loss:
     """
     Args:
         runs: a row per run: the columns of analysis.frames, and per run in seconds, null where a
-            record has none, ``step_s``, ``input_s``, ``compute_s``, ``communication_s``,
-            ``exposed_s``, ``waiting_s``, ``negotiation_s``; ``step_parts_why``; optionally
-            ``compute_fastest_s``. Only completed runs with a step time are used.
+            record has none, ``step_s``, ``input_s``, ``compute_s``, ``compute_fastest_s``,
+            ``communication_s``, ``exposed_s``, ``waiting_s``, ``negotiation_s``; and
+            ``step_parts_why``. Only completed runs with a step time are used.
         network: applied to runs whose model it knows.
     """
     used = runs[(runs["status"] == "completed") & runs["step_s"].notna()]
@@ -251,38 +252,35 @@ def _difference(pair: pd.DataFrame, part: str, column: str) -> pd.DataFrame:
 
     The share's interval has the uncertainty of the ideal step in it (delta method).
     """
-    f, ideal, step = pair["f"], pair["ideal_s"], pair["step_s_0"]
-    seconds = pair[column] - f * pair[f"{column}_0"]
-    share = seconds / ideal
-    own = pair[f"{column}_var"] / pair["n"]
-    base = pair[f"{column}_var_0"] / pair["n_0"]
-    both = (
-        pair[f"{column}_var_0"]
-        + share**2 * pair["step_s_var_0"]
-        + 2 * share * pair[f"{column}_cov_0"]
-    ) / pair["n_0"]
-    half = _half(own, f**2 * base, pair, _ROUNDING * ideal)
-    share_half = _half(own / ideal**2, both / step**2, pair, _ROUNDING)
-    few = pair[["n", "n_0"]].min(axis=1) < 2
-    note = np.select([few, half.isna()], [ONE_RUN, IDENTICAL], "")
+    f, ideal, step, variance_of_step = (
+        pair[name].to_numpy(float) for name in ("f", "ideal_s", "step_s_0", "step_s_var_0")
+    )
+    n, mean, variance = (pair[c].to_numpy(float) for c in ("n", column, f"{column}_var"))
+    n_0, mean_0, variance_0, covariance = (
+        pair[c].to_numpy(float)
+        for c in ("n_0", f"{column}_0", f"{column}_var_0", f"{column}_cov_0")
+    )
+    share = (mean - f * mean_0) / ideal
+    both = variance_0 + share**2 * variance_of_step + 2 * share * covariance
+    sd, sd_0 = _sd(variance, ideal), _sd(variance_0, step)
+    seconds = welch(Moments(n, mean, sd), Moments(n_0, f * mean_0, f * sd_0))
+    shares = welch(
+        Moments(n, mean / ideal, sd / ideal), Moments(n_0, mean_0 / step, _sd(both, step) / step)
+    )
+    note = np.select([np.minimum(n, n_0) < 2, np.isnan(seconds.low)], [ONE_RUN, IDENTICAL], "")
     return pd.DataFrame({
         **{name: pair[name] for name in ("series", *ABOUT, "n")},
-        "baseline_gpus": pair["gpus_0"], "part": part, "seconds": seconds,
-        "low": seconds - half, "high": seconds + half,
-        "share": share, "share_low": share - share_half, "share_high": share + share_half,
+        "baseline_gpus": pair["gpus_0"], "part": part,
+        "seconds": seconds.value, "low": seconds.low, "high": seconds.high,
+        "share": shares.value, "share_low": shares.low, "share_high": shares.high,
         "model": part in MODELLED, "note": pd.Series(note, pair.index).replace("", pd.NA),
     })  # fmt: skip
 
 
-def _half(
-    own: pd.Series[float], base: pd.Series[float], pair: pd.DataFrame, least: Any
-) -> pd.Series[float]:
-    """Half-width from the variances of two means; null without a second run, or up to ``least``."""
-    total = own + base
-    with np.errstate(invalid="ignore", divide="ignore"):
-        df = total**2 / (own**2 / (pair["n"] - 1) + base**2 / (pair["n_0"] - 1))
-        half = stats.t.ppf((1 + LEVEL) / 2, df.astype(float)) * np.sqrt(total.astype(float))
-    return pd.Series(half, pair.index).where(total > least**2)
+def _sd(variance: Floats, step: Floats) -> Floats:
+    """Standard deviation; 0 where it is the rounding of such a step."""
+    sd = np.sqrt(np.maximum(variance, 0))
+    return np.where(sd <= _ROUNDING * step, 0.0, sd)
 
 
 def _wide(pair: pd.DataFrame, long: pd.DataFrame) -> pd.DataFrame:
@@ -292,8 +290,8 @@ def _wide(pair: pd.DataFrame, long: pd.DataFrame) -> pd.DataFrame:
     shares = [at[source].unstack("part").add_suffix(suffix) for source, suffix in named.items()]
     known = pair.rename(columns={"gpus_0": "baseline_gpus"}).set_index(["series", "gpus"])
     known["why"] = known["why"].replace("", pd.NA)
-    about = ["technique", "technique_label", "context", "scaling", "baseline_gpus", "n", "step_s",
-             "ideal_s", "why"]  # fmt: skip
+    about = ["technique", "technique_label", "context", "scaling", "global_batch", "baseline_gpus",
+             "n", "step_s", "ideal_s", "why"]  # fmt: skip
     wide = pd.concat([known[about], *shares], axis=1).reset_index()
     wanted = types(COLUMNS)
     return wide.reindex(columns=list(wanted)).astype(wanted)

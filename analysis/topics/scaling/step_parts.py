@@ -1,7 +1,8 @@
 """The parts of a step of each run, and which runs are one series.
 
-Per run, with means over its ranks: ``step_s`` = ``input_s`` + ``compute_s`` + ``shown_s`` +
-``rest_s``. See :mod:`analysis.topics.scaling.loss` for what the parts mean.
+Per run, with means over its ranks: ``step_s`` = ``input_s`` + ``fastest_s`` + ``shown_s`` +
+``rest_s``; ``shown_s`` has all waiting for slower ranks in it. :mod:`analysis.topics.scaling.loss`
+says what the parts mean.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ SOURCES: dict[str, dict[str, str]] = {
     "modelled": {**{p: c for p, c in _FULL.items() if p != "exposed"},
                  "bandwidth": "bandwidth_s", "latency": "latency_s"},
     "full": _FULL,
-    "communication": {"input": "input_s", "compute": "compute_s", "communication": "shown_s",
+    "communication": {"input": "input_s", "compute": "fastest_s", "communication": "shown_s",
                       "rest": "rest_s"},
     "waiting": {"input": "input_s", "compute": "fastest_s", "waiting": "behind_s",
                 "rest": "hidden_s"},
-    "compute": {"input": "input_s", "compute": "compute_s", "rest": "unknown_s"},
+    "compute": {"input": "input_s", "compute": "fastest_s", "rest": "unknown_s"},
     "nothing": {"rest": "step_s"},
 }  # fmt: skip
 VALUES = sorted({c for sources in SOURCES.values() for c in sources.values()})
@@ -54,8 +55,8 @@ def per_run(runs: pd.DataFrame, network: Network | None) -> pd.DataFrame:
     """The parts of each run, as float columns; see the head of this file."""
     real = {
         name: runs[name].astype("Float64").to_numpy(np.float64, na_value=np.nan)
-        for name in ("step_s", "input_s", "compute_s", "communication_s", "exposed_s",
-                     "waiting_s", "negotiation_s")
+        for name in ("step_s", "input_s", "compute_s", "compute_fastest_s", "communication_s",
+                     "exposed_s", "waiting_s", "negotiation_s")
     }  # fmt: skip
     alone = (runs["gpus"] == 1).to_numpy(bool)
     for name in ("communication_s", "exposed_s", "waiting_s", "negotiation_s"):
@@ -68,37 +69,27 @@ def per_run(runs: pd.DataFrame, network: Network | None) -> pd.DataFrame:
     )
     waited = np.minimum(real["waiting_s"], shown)
     negotiated = np.minimum(real["negotiation_s"], shown - waited)
-    fastest = _fastest(runs, real["compute_s"], alone)
+    fastest = real["compute_fastest_s"]
+    skew = real["compute_s"] - fastest
     sent = shown - waited - negotiated
     latency = _latency_share(runs, network) * sent
     found = {
         "step_s": step,
         "input_s": real["input_s"],
-        "compute_s": real["compute_s"],
         "fastest_s": fastest,
-        "shown_s": shown,
         "sent_s": sent,
-        "waited_s": waited + real["compute_s"] - fastest,
+        "shown_s": shown + skew,
+        "waited_s": waited + skew,
         "negotiated_s": negotiated,
         "latency_s": latency,
         "bandwidth_s": sent - latency,
         "rest_s": step - computed - shown,
-        "behind_s": real["waiting_s"] + real["compute_s"] - fastest,
+        "behind_s": real["waiting_s"] + skew,
         "hidden_s": step - computed - real["waiting_s"],
-        "unknown_s": step - computed,
+        "unknown_s": step - real["input_s"] - fastest,
     }
     about = runs[["series", *ABOUT, "global_batch", "oversubscribed", "step_parts_why"]]
     return about.assign(**found)
-
-
-def _fastest(runs: pd.DataFrame, compute: Floats, alone: npt.NDArray[np.bool_]) -> Floats:
-    """Computing of the fastest rank, where each run of the series has it; else the mean."""
-    if "compute_fastest_s" not in runs:
-        return compute
-    given = runs["compute_fastest_s"].astype("Float64").to_numpy(np.float64, na_value=np.nan)
-    given = np.where(alone, compute, given)
-    known = pd.Series(~np.isnan(given), index=runs.index).groupby(runs["series"]).transform("all")
-    return np.where(known.to_numpy(bool), given, compute)
 
 
 def _latency_share(runs: pd.DataFrame, network: Network | None) -> Floats:

@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 
 from analysis.__main__ import app
 from analysis.page.report import build
+from analysis.records import cache
 from analysis.records.cache import FILE as CACHE
 from analysis.records.load import load_frames
 from tests.analysis.builders import config, failed, record, write_sweep
@@ -82,6 +83,17 @@ def test_summary_prints_tables_and_writes_nothing(tmp_path: Path) -> None:
                  "rejected", "300 images processed"):  # fmt: skip
         assert text in done.output
     assert not (folder / "report").exists()
+
+
+def test_summary_of_many_records_writes_no_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache, "WORTH_IT", 1)
+    folder = good_sweep(tmp_path / "s")
+    assert call("summary", folder).exit_code == 0
+    assert not (folder / "report").exists()
+    assert call("report", folder).exit_code == 0
+    assert (folder / CACHE).is_file()
 
 
 def test_summary_prints_every_table_but_a_long_one_of_classes(tmp_path: Path) -> None:

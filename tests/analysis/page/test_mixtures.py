@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from analysis import provenance
-from analysis.records.frames import runs_frame
-from tests.analysis.builders import config, record
+from tests.analysis.builders import config, record, runs_frame
 
 ONE = record()
 

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from analysis.page.report import Report, build
+from analysis.page.write import render
 from analysis.records.load import load_frames
-from tests.analysis.builders import config, failed, record, technique, write_sweep
+from tests.analysis.builders import REASON, config, failed, record, technique, write_sweep
+from tests.analysis.many import many
 from tests.analysis.samples import good_sweep, mixed_sweep, rich_sweep
 from tests.analysis.topics.convergence.to_target import run
 from train.record.run import RunRecord
@@ -117,3 +119,41 @@ def test_figures_of_batches_and_rates_need_several_of_them(tmp_path: Path) -> No
     rates = [record(config(technique=technique(base_lr=rate))) for rate in (0.1, 0.2, 0.4)]
     assert "accuracy_by_rate" in drawn("rates", rates)
     assert "accuracy_by_rate" not in drawn("two", rates[:2])
+
+
+def first_of(folder: Path, *items: RunRecord) -> list[str]:
+    report = build(load_frames(write_sweep(folder, items)))
+    assert not any("Not drawn" in figure.caption for t in report.topics for figure in t.figures)
+    return [figure.key for figure in report.first_figures]
+
+
+def test_the_first_screen_shows_what_the_sweep_varies(tmp_path: Path) -> None:
+    ranks = [record(config(gpus=gpus)) for gpus in (1, 2)]
+    assert first_of(tmp_path / "ranks", *ranks) == ["accuracy_by_batch", "throughput"]
+    no_rate = [record(config(gpus=gpus), images_per_s=None) for gpus in (1, 2)]
+    assert first_of(tmp_path / "parts", *no_rate) == ["accuracy_by_batch", "waterfall"]
+    assert first_of(tmp_path / "one", record()) == ["accuracy_by_batch", "step_parts"]
+
+
+def test_what_cannot_be_drawn_is_not_on_the_page(tmp_path: Path) -> None:
+    """The tables' notes say why there is no value."""
+    random = record(config(dataset="synthetic"), images_per_s=None, steps=None)
+    folder = write_sweep(tmp_path / "s", [random])
+    report = build(load_frames(folder))
+    page = render(report, "report.html.j2")
+    assert [f.key for topic in report.topics for f in topic.figures] == ["train_loss"]
+    assert "Not drawn" not in page and "random labels" in page and REASON in page
+
+
+def test_the_page_grows_little_with_the_runs(tmp_path: Path) -> None:
+    """Of 30 conditions; where runs get many, rows of tables are left to the CSVs, which say all."""
+    sizes = {}
+    for seeds in (10, 20):
+        frames = load_frames(many(tmp_path / f"s{seeds}", 30, seeds, epochs=2))
+        report = build(frames, draw=False)
+        assert len(report.tables["every_run"].data) == len(frames.runs) == 30 * seeds
+        n = report.tables["convergence"].data["n"]
+        assert len(n) == 30 and (n == seeds).all()
+        sizes[seeds] = len(render(report, "report.html.j2"))
+    assert sizes[20] - sizes[10] < 30 * 10 * 200, "bytes; a record has 10,000 and more"
+    assert sizes[20] < 1_000_000

@@ -206,7 +206,7 @@ def test_tables_return_from_their_csv(report: Report, written: Path, name: str) 
 
 def test_numbers_of_the_figures_return(report: Report, written: Path) -> None:
     figures = [figure for topic in report.topics for figure in topic.figures]
-    assert len(figures) == 5
+    assert len(figures) == 6
     for figure in figures:
         again = pd.read_csv(
             written / "figures" / f"{figure.key}.csv",

@@ -8,14 +8,16 @@ import pandas as pd
 import pytest
 
 from analysis.records.columns import FRAMES, as_markdown
-from analysis.records.frames import epochs_frame, in_order, runs_frame
+from analysis.records.frames import in_order
 from analysis.records.load import load_frames
 from tests.analysis.builders import (
     REASON,
     START,
     config,
+    epochs_frame,
     rank_steps,
     record,
+    runs_frame,
     spread,
     technique,
     write_sweep,
@@ -63,7 +65,7 @@ def test_random_labels_have_no_accuracy_whatever_a_record_says() -> None:
     for name in ("train_accuracy", "validation_accuracy"):
         assert runs[name].isna().all(), name
     assert "random labels" in runs["validation_accuracy_why"][1]
-    assert epochs_frame(items, runs)["validation_accuracy"].isna().all()
+    assert epochs_frame(items)["validation_accuracy"].isna().all()
 
 
 def test_shares_of_a_step_are_over_all_ranks() -> None:
@@ -134,7 +136,7 @@ def test_only_the_seed_is_pooled() -> None:
 
 def test_epochs_are_one_row_each() -> None:
     items = [record(config(), accuracies=[0.1, 0.2, 0.3])]
-    found = epochs_frame(items, runs_frame(items))
+    found = epochs_frame(items)
     assert found["epoch"].tolist() == [1, 2, 3]
     assert found["validation_accuracy"].tolist() == [0.1, 0.2, 0.3]
     assert found["cell_id"].unique().tolist() == [items[0].cell_id]
@@ -145,7 +147,7 @@ def test_an_epoch_has_its_own_batch_beside_that_of_the_run() -> None:
     changes = [{"accumulation": a, "skipped_steps": a} for a in (1, 2, 2)]
     items = [record(config(technique=grows), epoch_changes=changes)]
     runs = runs_frame(items)
-    found = epochs_frame(items, runs)
+    found = epochs_frame(items)
     assert found["global_batch"].tolist() == [16, 16, 16]
     assert found["epoch_batch"].tolist() == [16, 32, 32]
     assert found["skipped_steps"].tolist() == [1, 2, 2]
@@ -157,7 +159,7 @@ def test_no_record_gives_empty_frames_with_all_columns() -> None:
     runs = runs_frame([])
     assert len(runs) == 0
     assert "validation_accuracy" in runs
-    assert len(epochs_frame([], runs)) == 0
+    assert len(epochs_frame([])) == 0
 
 
 def test_order_is_that_of_the_manifest_then_ranks() -> None:
@@ -200,6 +202,7 @@ def sampled(rank: int, **changes):
 def test_parts_of_a_step_are_means_over_ranks() -> None:
     found = row(record(config(gpus=2), steps=(sampled(0), sampled(1))))
     assert (found["step_s"], found["input_s"], found["compute_s"]) == (1.5, 0.1, 1.0)
+    assert found["compute_fastest_s"] == 0.5, "of rank 0"
     assert found["exposed_s"] == pytest.approx(0.15)
     assert (found["update_s"], found["waiting_s"], found["negotiation_s"]) == (0.05, 0.02, 0.001)
     assert pd.isna(found["step_parts_why"])
@@ -239,7 +242,7 @@ def test_a_workload_is_data_model_and_epochs_but_not_the_library() -> None:
 def test_noise_and_trust_stand_at_their_own_epochs() -> None:
     changes = [{}, {"noise": NOISE}, {"trust": TRUST}]
     items = [record(config("lars", seed=s), epoch_changes=changes) for s in (0, 1)]
-    found = epochs_frame(items, runs_frame(items))
+    found = epochs_frame(items)
     assert found["noise_b_simple"].notna().tolist() == [False, True, False] * 2
     assert found["noise_censored"].dropna().tolist() == [False, False]
     assert found["trust_median"].tolist() == [pd.NA, pd.NA, 0.02] * 2

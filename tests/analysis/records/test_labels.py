@@ -6,9 +6,9 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.records.frames import runs_frame
 from analysis.records.labels import technique_labels
 from analysis.topics.convergence import reached
+from tests.analysis.builders import runs_frame
 from tests.builders import config, record
 from train.config.technique import Technique
 from train.record.run import RunRecord

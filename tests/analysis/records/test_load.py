@@ -10,10 +10,17 @@ import pytest
 
 from analysis.records import read
 from analysis.records.columns import FRAMES
-from analysis.records.frames import epochs_frame, runs_frame
 from analysis.records.load import SweepError, load_frames
 from analysis.table import types
-from tests.analysis.builders import config, failed, record, technique, write_sweep
+from tests.analysis.builders import (
+    config,
+    epochs_frame,
+    failed,
+    record,
+    runs_frame,
+    technique,
+    write_sweep,
+)
 from tests.analysis.samples import mixed_sweep, rich_sweep
 
 GOOD, OTHER = record(config()), record(config(seed=1))
@@ -133,7 +140,7 @@ def test_frames_hold_the_runs_problems_and_epochs_of_the_records(made, tmp_path:
     rest = ["technique_label", "context"]
     runs = runs_frame(records)
     pd.testing.assert_frame_equal(frames.runs.drop(columns=rest), runs.drop(columns=rest))
-    epochs = epochs_frame(records, runs)
+    epochs = epochs_frame(records)
     pd.testing.assert_frame_equal(frames.epochs.drop(columns=rest), epochs.drop(columns=rest))
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.records.frames import runs_frame
 from analysis.records.load import load_frames
 from analysis.topics import completeness
-from tests.analysis.builders import REASON, config, failed, record, write_sweep
+from tests.analysis.builders import REASON, config, failed, record, runs_frame, write_sweep
 from tests.analysis.samples import HOSTILE, mixed_sweep
 
 

@@ -7,9 +7,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from analysis.records.frames import runs_frame
 from analysis.topics import machine
-from tests.analysis.builders import config, frames_of_records, record
+from tests.analysis.builders import config, frames_of_records, record, runs_frame
 from train.record.run import LinkTraffic
 
 

@@ -6,10 +6,9 @@ import pandas as pd
 import pytest
 
 from analysis.figures import Figure
-from analysis.records.frames import runs_frame
 from analysis.table import Column, Table, frame
 from analysis.topics.topic import Topic, batch_text, only, ranks_column, reasons, with_context
-from tests.analysis.builders import config, record
+from tests.analysis.builders import config, record, runs_frame
 
 COLUMNS = (Column("a", "string", "a"),)
 

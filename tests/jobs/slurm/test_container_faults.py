@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from analysis.provenance import mixtures
-from analysis.records.frames import runs_frame
+from tests.analysis.builders import runs_frame
 from tests.jobs.slurm.sweeping import CONTAINED, IMAGE, LONG, ROOT, Sweeping, in_folder
 from tests.practice import Practice
 from tests.sweeps import wait_until

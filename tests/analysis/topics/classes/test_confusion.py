@@ -52,6 +52,20 @@ def test_runs_with_other_classes_are_not_added_up() -> None:
     items = [scored(FIRST), scored([[1, 0], [0, 2]], config(seed=1), NAMES[:2])]
     data = numbers(*items)
     assert data["n"].tolist() == [1] * (9 + 4)
+    assert data["class_set"].tolist() == [1] * 9 + [2] * 4
+
+
+def test_each_set_of_classes_has_a_matrix_of_its_own() -> None:
+    names = ("fox", *NAMES[:2])
+    found = drawn([scored(FIRST), scored(SECOND, config(seed=1), names)])
+    written = texts(found)
+    assert written.count("predicted") == 2
+    counts = [text for text in written if text.isdigit()]
+    assert counts == ["6", "2", "1", "3", "4", "4", "8", "4", "8"]
+    assert written.count("ant") == 4 and written.count("fox") == written.count("<cat>") == 2
+    assert {"class set 1", "class set 2"} <= set(written)
+    assert "Class sets differ where the data set was changed" in found.caption
+    assert "class set" not in drawn([scored(FIRST)]).caption.lower()
 
 
 def test_the_drawing_holds_counts_and_shares() -> None:
@@ -84,12 +98,10 @@ def test_a_few_panels_at_the_largest_batch() -> None:
     ]
     found = drawn(items)
     assert found.data["condition"].nunique() == 2 * len(order)
-    assert f"Shown: {MOST_PANELS} of {2 * len(order)} conditions" in found.caption
+    assert f"Shown: {MOST_PANELS} of {2 * len(order)} matrices" in found.caption
     assert str(found.svg).count(">predicted<") == MOST_PANELS
     assert "2 ranks, batch 32" in str(found.svg) and "1 rank, batch 16" not in str(found.svg)
 
 
 def test_without_scores_nothing_is_drawn() -> None:
-    found = drawn([record()])
-    assert (found.svg, found.caption) == (None, "Not drawn: no completed run has class scores.")
-    assert len(found.data) == 0
+    assert drawn([record()]) is None

@@ -6,10 +6,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from analysis.records.frames import runs_frame
 from analysis.table import Table
 from analysis.topics.comparisons import larger_batch
-from tests.analysis.builders import technique
+from tests.analysis.builders import runs_frame, technique
 from tests.analysis.planned import arm as arm_of
 from tests.analysis.planned import planned, seeds
 from train.config.run import Target

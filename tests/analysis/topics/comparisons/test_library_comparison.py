@@ -9,11 +9,10 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from analysis.records.frames import runs_frame
 from analysis.stats.differences import holm
 from analysis.topics.comparisons import libraries
 from analysis.topics.comparisons.libraries import MARGIN
-from tests.analysis.builders import config, record
+from tests.analysis.builders import config, record, runs_frame
 from tests.analysis.planned import planned, seeds
 
 OTHER = "multi_worker_mirrored"

@@ -6,11 +6,11 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from analysis.records.frames import runs_frame
 from analysis.stats.differences import holm
 from analysis.stats.intervals import mean, share
 from analysis.topics.comparisons import ranking
 from analysis.topics.comparisons.ranking import pairs_table, ranking_table
+from tests.analysis.builders import runs_frame
 from tests.analysis.planned import arm, planned, seeds
 
 SETS = {

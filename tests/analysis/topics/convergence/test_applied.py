@@ -5,11 +5,10 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from analysis.records.frames import epochs_frame, runs_frame
 from analysis.table import Table
 from analysis.topics.convergence import applied
 from analysis.topics.convergence.applied import LACKING
-from tests.analysis.builders import config, record, technique
+from tests.analysis.builders import config, epochs_frame, record, runs_frame, technique
 from train.config.schedule import Grow
 from train.record.run import RunRecord
 
@@ -23,7 +22,7 @@ GROWS = technique("naive", batch_growth=Grow(milestones=(0.3, 0.7), factor=2, la
 
 def made(*items: RunRecord) -> Table:
     runs = runs_frame(items)
-    return applied.table(runs, epochs_frame(items, runs), ["naive", "lamb"])
+    return applied.table(runs, epochs_frame(items), ["naive", "lamb"])
 
 
 def table(*items: RunRecord) -> pd.DataFrame:

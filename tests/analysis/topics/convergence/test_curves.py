@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 
 from analysis.figures import MOST_RUNS, Figure, looks
-from analysis.records.frames import epochs_frame, runs_frame
 from analysis.topics.convergence.curves import (
     ACCURACY,
     ACCURACY_IN_TIME,
@@ -20,7 +19,7 @@ from analysis.topics.convergence.curves import (
     figure,
     numbers,
 )
-from tests.analysis.builders import config, record
+from tests.analysis.builders import config, epochs_frame, record
 from train.config.run import Target
 from train.record.run import RunRecord
 
@@ -34,11 +33,11 @@ SEEN = looks(["naive"])
 
 
 def epochs_of(items: list[RunRecord]) -> pd.DataFrame:
-    return epochs_frame(items, runs_frame(items))
+    return epochs_frame(items)
 
 
-def drawn(items: list[RunRecord], quantity: Quantity = ACCURACY, **changes: Any) -> Figure:
-    return figure(epochs_of(items), quantity, **{"seen": SEEN, "why": "random labels"} | changes)
+def drawn(items: list[RunRecord], quantity: Quantity = ACCURACY, **changes: Any) -> Figure | None:
+    return figure(epochs_of(items), quantity, **{"seen": SEEN} | changes)
 
 
 def accuracies(items: list[RunRecord]) -> pd.DataFrame:
@@ -115,6 +114,23 @@ def test_of_more_than_fifty_runs_there_are_bands() -> None:
     assert "opacity: 0.15" not in str(fewer.svg)
 
 
+def test_of_many_runs_those_that_diverged_are_counted() -> None:
+    lost = [
+        record(config(seed=100 + s), accuracies=[0.1, None], status="diverged") for s in range(3)
+    ]
+    elsewhere = [
+        record(config(batch_per_rank=2**i), accuracies=[0.1, None], status="diverged")
+        for i in range(MOST_PANELS)
+    ]
+    small = record(config(batch_per_rank=1, seed=1), accuracies=[0.1, None], status="diverged")
+    found = drawn([*many(MOST_RUNS + 1), *lost])
+    assert found.data["kind"].unique().tolist() == ["mean"]
+    assert found.caption.endswith(" 3 diverged: in no mean or band.")
+    assert "diverged" not in drawn(many(MOST_RUNS + 1)).caption
+    few = drawn([*elsewhere, record(config(batch_per_rank=64)), small])
+    assert f" {MOST_PANELS - 1} diverged: dotted" in few.caption, "of the panels that are shown"
+
+
 def test_panels_that_are_left_out_are_said() -> None:
     items = [record(config(gpus=1, batch_per_rank=2**i)) for i in range(MOST_PANELS + 1)]
     found = drawn(items)
@@ -132,12 +148,9 @@ def test_a_long_panel_name_stays_above_its_own_panel() -> None:
     assert max(map(len, heads)) <= 34
 
 
-def test_nothing_to_draw_says_why() -> None:
-    found = drawn([record(accuracies=[None] * 3)])
-    assert found.svg is None
-    assert found.caption == "Not drawn: random labels."
-    assert len(found.data) == 0
-    assert drawn([]).svg is None
+def test_without_a_value_there_is_no_figure() -> None:
+    assert drawn([record(accuracies=[None] * 3)]) is None
+    assert drawn([]) is None
 
 
 def test_one_run_of_one_epoch_is_a_point() -> None:

@@ -7,11 +7,10 @@ from xml.etree import ElementTree
 import pandas as pd
 import pytest
 
-from analysis.records.frames import runs_frame
 from analysis.table import Table
 from analysis.topics.convergence import learning_rates
 from analysis.topics.convergence.learning_rates import HIGHEST, LOWEST
-from tests.analysis.builders import config, record, technique
+from tests.analysis.builders import config, record, runs_frame, technique
 from tests.analysis.planned import planned
 from train.config.run import RunConfig, Target
 from train.record.run import RunRecord

@@ -8,10 +8,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from analysis.records.frames import epochs_frame, runs_frame
 from analysis.table import Table
 from analysis.topics.convergence import noise as topic
-from tests.analysis.builders import config, epoch, record
+from tests.analysis.builders import config, epoch, epochs_frame, record, runs_frame
 from train.record.run import NoiseScale, RunRecord
 
 GPUS, BATCH = 2, 32
@@ -48,7 +47,7 @@ def run(seed: int, *noises: NoiseScale | None, name: str = "naive", **changes: A
 
 def made(*items: RunRecord) -> Table:
     runs = runs_frame(items)
-    return topic.table(epochs_frame(items, runs), runs, ["lamb", "naive"])
+    return topic.table(epochs_frame(items), runs, ["lamb", "naive"])
 
 
 def table(*items: RunRecord) -> pd.DataFrame:
@@ -66,7 +65,7 @@ def cells(*items: RunRecord) -> dict[str, str]:
 
 def test_the_epochs_have_what_was_measured() -> None:
     items = [run(3, None, measured(50, 40, 60), censored(900.0))]
-    found = epochs_frame(items, runs_frame(items))
+    found = epochs_frame(items)
     assert found["noise_b_simple"].tolist() == [pd.NA, 50, pd.NA]
     assert found["noise_low"].tolist() == [pd.NA, 40, 900]
     assert found["noise_censored"].tolist() == [pd.NA, False, True]

@@ -9,11 +9,10 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from analysis.records.frames import epochs_frame, runs_frame
 from analysis.stats.intervals import NO_RUNS, ONE_RUN
 from analysis.table import Table
 from analysis.topics.convergence import reached
-from tests.analysis.builders import REASON, config, record, technique
+from tests.analysis.builders import REASON, config, epochs_frame, record, runs_frame, technique
 from train.config.schedule import CropFlip, Grow
 from train.record.run import RunRecord
 
@@ -22,7 +21,7 @@ ORDER = ["naive", "lamb"]
 
 def made(*items: RunRecord) -> Table:
     runs = runs_frame(items)
-    return reached.table(runs, epochs_frame(items, runs), ORDER)
+    return reached.table(runs, epochs_frame(items), ORDER)
 
 
 def table(*items: RunRecord) -> pd.DataFrame:

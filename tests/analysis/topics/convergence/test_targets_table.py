@@ -9,10 +9,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from analysis.records.frames import epochs_frame, runs_frame
 from analysis.table import Table
 from analysis.topics.convergence import targets
-from tests.analysis.builders import config, frames_of_records, record
+from tests.analysis.builders import config, epochs_frame, frames_of_records, record
 from train.config.run import Target
 from train.record.run import RunRecord, TargetOutcome
 
@@ -161,20 +160,20 @@ def test_the_clock_of_a_run_goes_on_over_its_starts() -> None:
         record(config(seed=seed), images_per_s=rate, epoch_changes=[{}, {"attempt": 2}, {}])
         for seed, rate in ((0, 100.0), (1, 50.0))
     ]
-    epochs = epochs_frame(items, runs_frame(items))
+    epochs = epochs_frame(items)
     assert epochs["images_per_s"].tolist() == pytest.approx([100.0] * 3 + [50.0] * 3)
     assert epochs["train_s_so_far"].tolist() == pytest.approx([3.2, 6.4, 9.6, 6.4, 12.8, 19.2])
     assert epochs["seconds_so_far"].tolist() == pytest.approx([3.7, 7.4, 11.1, 6.9, 13.8, 20.7])
 
 
 def test_the_clock_of_no_epoch() -> None:
-    empty = epochs_frame([], runs_frame([]))
+    empty = epochs_frame([])
     assert len(empty) == 0 and "train_s_so_far" in empty
 
 
 def test_an_epoch_that_took_no_time_has_no_rate() -> None:
     items = [record(images_per_s=None, epoch_changes={"train_s": 0.0})]
-    found = epochs_frame(items, runs_frame(items))
+    found = epochs_frame(items)
     assert found["images_per_s"].isna().all()
 
 

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from analysis.records.frames import epochs_frame, runs_frame
 from analysis.table import Table
 from analysis.topics.convergence import trust as topic
-from tests.analysis.builders import config, record, technique
+from tests.analysis.builders import config, epochs_frame, record, runs_frame, technique
 from train.config.optimizer import Lamb, Larc
 from train.config.run import RunConfig
 from train.record.run import RunRecord, TrustRatios
@@ -17,7 +16,7 @@ from train.record.run import RunRecord, TrustRatios
 
 def made(*items: RunRecord, order: tuple[str, ...] = ("naive", "larc")) -> Table:
     runs = runs_frame(items)
-    return topic.table(epochs_frame(items, runs), runs, order)
+    return topic.table(epochs_frame(items), runs, order)
 
 
 def test_trust_ratios_of_the_first_and_the_last_epoch() -> None:

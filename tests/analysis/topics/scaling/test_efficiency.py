@@ -11,11 +11,10 @@ import pytest
 from scipy import stats
 
 from analysis.records.columns import SHARED_CORES
-from analysis.records.frames import runs_frame
 from analysis.stats.intervals import ONE_RUN
 from analysis.table import Table
 from analysis.topics.scaling import efficiency
-from tests.analysis.builders import REASON, config, rank_steps, record, technique
+from tests.analysis.builders import REASON, config, rank_steps, record, runs_frame, technique
 from train.record.run import RunRecord
 
 

@@ -23,6 +23,8 @@ from analysis.topics.scaling.loss import (
     loss,
 )
 from analysis.topics.scaling.step_parts import Network, per_run
+from tests.analysis.builders import config, record, runs_frame, spread
+from tests.analysis.builders import rank_steps as rank_steps_of
 from train.trainer.step_summaries import StepRow, rank_steps
 
 ROOT = Path(__file__).parents[4]
@@ -39,13 +41,13 @@ PARTS = ("step_s", "input_s", "compute_s", "communication_s", "exposed_s", "wait
 
 
 def run(gpus: int, *parts: float | None, **changes: Any) -> dict[str, Any]:
-    """``parts`` in the order of PARTS."""
-    row = {**ABOUT, "gpus": gpus, "global_batch": 16 * gpus}
+    """``parts`` in the order of PARTS; all ranks compute as fast."""
+    row = {**ABOUT, "gpus": gpus, "global_batch": 16 * gpus, "compute_fastest_s": parts[2]}
     return {**row, **dict(zip(PARTS, parts, strict=True)), **changes}
 
 
 def frame(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    real = [name for name in (*PARTS, "compute_fastest_s") if name in rows[0]]
+    real = (*PARTS, "compute_fastest_s")
     return pd.DataFrame(rows).astype({**dict.fromkeys(real, "Float64"), "step_parts_why": "string"})
 
 
@@ -184,15 +186,33 @@ def test_an_injected_fault_is_blamed(
     assert abs(seconds(found.parts)["rest"]) < 0.1 * lost
 
 
-def test_without_the_fastest_rank_half_of_a_straggler_of_two_is_called_computing() -> None:
-    """Why the column is there: the mean of the ranks' computing holds a share of the delay."""
-    runs = sweep([1, 2], slow=0.05)
-    with_it = seconds(loss(runs).parts)
-    without = seconds(loss(runs.drop(columns="compute_fastest_s")).parts)
-    assert with_it["waiting"] == pytest.approx(0.05, rel=0.1)
-    assert without["waiting"] == pytest.approx(0.025, rel=0.1)
-    assert without["compute"] == pytest.approx(0.025, rel=0.1)
-    assert sum(with_it.values()) == pytest.approx(sum(without.values()))
+def test_of_two_ranks_the_slower_one_is_blamed_for_waiting_alone() -> None:
+    """Rank 1 computes 100 ms and waits 30 ms for rank 0, which waits for none; 8 ms are sent."""
+    slow, fast = (
+        rank_steps_of(rank, step, input_s, sent + waits).model_copy(
+            update={"sampled": 9, "exposed_s": sent + waits, "update_s": spread(0.01),
+                    "waiting_s": spread(waits), "negotiation_s": spread(0.0)}
+        )
+        for rank, step, input_s, sent, waits in ((0, 0.14, 0.002, 0.008, 0.0),
+                                                 (1, 0.14, 0.002, 0.008, 0.03))
+    )  # fmt: skip
+    alone = rank_steps_of(0, 0.102, 0.002, 0.0).model_copy(
+        update={"sampled": 9, "exposed_s": 0.0, "update_s": spread(0.01)}
+    )
+    assert (slow.compute_s.mean, fast.compute_s.mean) == pytest.approx((0.13, 0.1))
+    items = [record(config(), steps=(alone,)), record(config(gpus=2), steps=(slow, fast))]
+    found = seconds(loss(runs_frame(items)).parts)
+    expected = {"input": 0, "compute": 0, "exposed": 0.008, "waiting": 0.03, "negotiation": 0,
+                "rest": 0}  # fmt: skip
+    assert found == pytest.approx(expected, abs=1e-12)
+    older = [
+        item.model_copy(update={"steps": tuple(
+            rank.model_copy(update={"waiting_s": None}) for rank in item.steps or ()
+        )}) for item in items
+    ]  # fmt: skip
+    found = seconds(loss(runs_frame(older)).parts)
+    expected = {"input": 0, "compute": 0, "communication": 0.038, "rest": 0}
+    assert found == pytest.approx(expected, abs=1e-12)
 
 
 def test_a_straggler_is_blamed_where_no_communication_shows() -> None:
@@ -243,7 +263,8 @@ def test_stored_records_of_steps_in_parts_leave_no_rest() -> None:
             float(np.mean([rank[name]["mean"] for rank in steps]))
             for name in ("step_s", "input_s", "compute_s", "communication_s")
         ]
-        rows.append({**run(2, *parts, None, None, None), "series": 0})
+        fastest = min(rank["compute_s"]["mean"] for rank in steps)
+        rows.append({**run(2, *parts, None, None, None), "series": 0, "compute_fastest_s": fastest})
     assert len(rows) == 72
     found = per_run(frame(rows), None)
     assert (found["shown_s"] > 0).all()
@@ -305,7 +326,7 @@ def test_the_model_divides_communication_by_a_ring() -> None:
 
 def test_the_interval_is_that_of_welch() -> None:
     random = np.random.default_rng(2)
-    base, more = 1 + 0.02 * random.normal(size=3), 1.3 + 0.05 * random.normal(size=5)
+    base, more = 1 + 0.02 * random.normal(size=4), 1.3 + 0.05 * random.normal(size=5)
     rows = [run(1, t, 0.0, t, 0.0, 0.0, None, None) for t in base]
     rows += [run(2, t, 0.0, t - 0.2, 0.2, 0.2, 0.1, 0.0) for t in more]
     found = loss(frame(rows)).parts.set_index("part").loc["compute"]

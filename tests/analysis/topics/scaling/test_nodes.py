@@ -13,13 +13,12 @@ import pytest
 from scipy import stats
 
 from analysis.page.report import build
-from analysis.records.frames import runs_frame
 from analysis.records.load import load_frames
 from analysis.stats.differences import holm
 from analysis.table import plain_rows
 from analysis.topics.scaling import nodes
 from jobs.slurm.notes import ArrayNote, RunNote, write_note
-from tests.analysis.builders import START, config, rank_steps, record, write_sweep
+from tests.analysis.builders import START, config, rank_steps, record, runs_frame, write_sweep
 from train.record.run import RunRecord
 
 

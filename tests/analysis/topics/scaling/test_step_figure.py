@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from xml.etree import ElementTree
 
 import pandas as pd
 import pytest
 
-from analysis.records.frames import runs_frame
+from analysis.figures import Figure
 from analysis.topics.scaling.step_figure import MOST_ROWS, PARTS, figure, numbers
-from tests.analysis.builders import config, rank_steps, record, spread
+from tests.analysis.builders import config, rank_steps, record, runs_frame, spread
 from train.record.run import RunRecord
 
 
@@ -28,6 +29,11 @@ def parts(*items: RunRecord) -> pd.DataFrame:
     return data.pivot_table(index="name", columns="part", values="milliseconds", sort=False)
 
 
+def tips(found: Figure | None) -> list[str]:
+    root = ElementTree.fromstring(str(found and found.svg))
+    return [e.text for e in root.iter("{http://www.w3.org/2000/svg}title") if e.text]
+
+
 def test_parts_of_a_step_by_hand() -> None:
     found = parts(run(1.0)).loc["naive"]
     expected = {"input": 100, "compute": 437.5, "update": 62.5, "exposed": 100, "rest": 300}
@@ -41,17 +47,45 @@ def test_parts_add_up_to_the_mean_step_of_the_completed_runs() -> None:
                                              "naive, 2 ranks, batch 32": 2500.0})  # fmt: skip
 
 
-def test_what_is_not_known_is_in_the_rest() -> None:
+def test_what_is_not_known_is_in_the_rest_and_said() -> None:
     item = run(1.0, None, missing={"steps.exposed_s": "too short"})
-    found = parts(item).loc["naive"]
-    assert found["exposed"] == 0 and found["rest"] == pytest.approx(400)
+    data = numbers(runs_frame([item])).set_index("part")["milliseconds"]
+    assert pd.isna(data["exposed"]) and data["rest"] == pytest.approx(400)
+    words, rest = PARTS["exposed"][0], PARTS["rest"][0]
+    said = f"Not known: {words}; it is in the bar '{rest}'."
+    assert said in figure(runs_frame([item])).caption
+    both = figure(runs_frame([item, run(1.0, gpus=2)]))
+    assert f"Not known for naive, 1 rank, batch 16: {words};" in both.caption
+    assert "Not known" not in figure(runs_frame([run(1.0)])).caption
+
+
+def test_a_part_that_some_runs_lack_is_not_the_mean_of_the_others() -> None:
+    items = [run(1.0, None, missing={"steps.exposed_s": "too short"}), run(1.0, seed=1)]
+    data = numbers(runs_frame(items)).set_index("part")["milliseconds"]
+    assert pd.isna(data["exposed"]) and data["rest"] == pytest.approx(400)
+
+
+def test_an_older_record_has_its_update_in_the_computing() -> None:
+    data = numbers(runs_frame([record()])).set_index("part")["milliseconds"]
+    assert data.drop("update").to_dict() == pytest.approx(
+        {"input": 100, "compute": 700, "exposed": 200, "rest": 0}
+    )
+    assert pd.isna(data["update"])
+    said = "Not known: update; it is in the bar 'forward and backward pass'."
+    assert said in figure(runs_frame([record()])).caption
+
+
+def test_a_step_that_is_shorter_than_its_parts_has_a_bar_left_of_zero() -> None:
+    """0.1 + 0.5 + 0.6 are 1.2 s of parts in a step of 1 s."""
+    found = figure(runs_frame([run(1.0, 0.6)]))
+    shares = [float(re.search(r"(-?\d+) %", tip)[1]) for tip in tips(found)]
+    assert shares == [10, 44, 6, 60, -20], "of the step, so 100 % together"
+    assert "Left of 0: by how much less" in found.caption
+    assert "Left of 0" not in figure(runs_frame([run(1.0)])).caption
 
 
 def test_each_part_has_a_bar_and_a_tip() -> None:
-    found = figure(runs_frame([run(1.0)]))
-    assert found.svg is not None
-    titles = [e.text for e in ElementTree.fromstring(found.svg).iter(
-        "{http://www.w3.org/2000/svg}title") if e.text]  # fmt: skip
+    titles = tips(figure(runs_frame([run(1.0)])))
     assert "naive: forward and backward pass 438 ms, 44 %" in titles
     assert len(titles) == len(PARTS)
 
@@ -63,7 +97,6 @@ def test_rows_that_are_left_out_are_said() -> None:
     assert f"Shown: {MOST_ROWS} of {MOST_ROWS + 1} conditions" in found.caption
 
 
-def test_nothing_to_draw_says_why() -> None:
-    found = figure(runs_frame([record(steps=None)]))
-    assert (found.svg, found.caption) == (None, "Not drawn: no record has the parts of a step.")
-    assert figure(runs_frame([])).svg is None
+def test_without_parts_there_is_no_figure() -> None:
+    assert figure(runs_frame([record(steps=None)])) is None
+    assert figure(runs_frame([])) is None
