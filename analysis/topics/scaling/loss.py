@@ -39,7 +39,7 @@ import pandas as pd
 from analysis.records.columns import SHARED_CORES
 from analysis.stats.differences import welch
 from analysis.stats.intervals import IDENTICAL, ONE_RUN, Moments
-from analysis.table import Column, Row, Table, estimate_in, percent, types
+from analysis.table import Column, Row, Table, estimate_in, percent, signed_percent, types
 from analysis.topics.scaling.step_parts import ABOUT, SOURCES, VALUES, Network, per_run, with_series
 
 KEY, TITLE = "lost_efficiency", "What is lost, and by what"
@@ -55,6 +55,7 @@ PARTS: dict[str, str] = {
     "negotiation": "negotiation",
     "rest": "not explained",
 }
+SAMPLED_LONGER = "a sampled step computes longer than others last: read computing and rest together"
 MODELLED = frozenset({"bandwidth", "latency"})
 _ROUNDING = 1e-12  # relative
 Floats = npt.NDArray[np.float64]
@@ -89,13 +90,9 @@ def _largest(row: Row) -> str:
     return "" if cause is None else cause.text
 
 
-def _signed_percent(value: Any) -> str:
-    return f"{round(100 * float(value), 1) + 0.0:+.1f} %"  # no -0.0
-
-
 def _part(name: str, heading: str, description: str) -> Column:
     return Column(
-        name, heading=heading, description=description, estimate=True, format=_signed_percent
+        name, heading=heading, description=description, estimate=True, format=signed_percent
     )
 
 
@@ -224,10 +221,12 @@ def _compared(groups: pd.DataFrame) -> pd.DataFrame:
     }
     pair["level"] = np.select(list(has.values()), list(has), "nothing")
     shared = (pair["shared"] | pair["shared_0"]).fillna(False).astype(bool)
+    longer = [pair[f"fastest_s{end}"] > pair[f"step_s{end}"] for end in ("", "_0")]
     told = pair["no_parts"].fillna(pair["no_parts_0"]).fillna("these runs do not have it")
     pair["why"] = np.select(
-        [shared, pair["level"] == "communication", ~pair["level"].isin(("modelled", "full"))],
-        [SHARED_CORES, "waiting for slower ranks is within communication",
+        [shared, longer[0] | longer[1], pair["level"] == "communication",
+         ~pair["level"].isin(("modelled", "full"))],
+        [SHARED_CORES, SAMPLED_LONGER, "waiting for slower ranks is within communication",
          told.map("the rest holds what else communication takes: {}".format)], "",
     )  # fmt: skip
     pair["level"] = pair["level"].where(~shared, "")

@@ -13,6 +13,7 @@ from analysis.records.columns import FRAMES
 from analysis.records.frames import Frames, merge
 from analysis.records.load import load_frames
 from analysis.table import types
+from analysis.topics.comparisons import techniques
 from tests.analysis.builders import config, record, technique, write_sweep
 from tests.analysis.samples import good_sweep, mixed_sweep, rich_sweep
 
@@ -92,3 +93,11 @@ def test_two_sweeps_of_one_name_are_told_apart_first(three: list[Frames]) -> Non
         merge(three[2], three[2])
     found = merge(three[2], replace(three[2], name="later"))
     assert found.runs["sweep"].unique().tolist() == ["good", "later"]
+
+
+def test_a_cell_of_two_sweeps_is_compared_as_two_runs(tmp_path: Path) -> None:
+    items = [record(config(name, seed=seed)) for name in ("naive", "lamb") for seed in range(3)]
+    both = [load_frames(write_sweep(tmp_path / name, items)) for name in ("one", "two")]
+    frames = merge(*(replace(one, name=one.folder.name) for one in both))
+    table = techniques.table(frames.planned, frames.runs, frames.techniques).data
+    assert table[["n", "n_reference"]].to_numpy().tolist() == [[6, 6]]

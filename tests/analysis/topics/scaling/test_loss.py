@@ -17,6 +17,7 @@ from analysis.table import Table, plain_rows
 from analysis.topics.scaling.loss import (
     COLUMNS,
     ONE_RUN,
+    SAMPLED_LONGER,
     SHARED_CORES,
     Cause,
     largest_cause,
@@ -368,3 +369,12 @@ def test_shown_table_names_the_cause() -> None:
     assert "communication" not in headings, "no row has it"
     assert not any("n/a" in cell or "-0.0 " in cell for cell in shown.rows[0])
     assert len({column.name for column in COLUMNS}) == len(COLUMNS)
+
+
+def test_small_steps_whose_sampled_ones_compute_longer_say_so() -> None:
+    """Steps of one call save what a sampled one pays."""
+    rows = [run(1, 0.008, 0.0, 0.016, 0.0, 0.0, None, None),
+            run(2, 0.010, 0.0, 0.007, 0.004, 0.003, 0.001, 0.001)]  # fmt: skip
+    (row,) = plain_rows(loss(frame(rows)).table.data)
+    assert row["why"] == SAMPLED_LONGER
+    assert row["lost"] == pytest.approx(0.25)
