@@ -224,10 +224,10 @@ def _compared(groups: pd.DataFrame) -> pd.DataFrame:
     longer = [pair[f"fastest_s{end}"] > pair[f"step_s{end}"] for end in ("", "_0")]
     told = pair["no_parts"].fillna(pair["no_parts_0"]).fillna("these runs do not have it")
     pair["why"] = np.select(
-        [shared, longer[0] | longer[1], pair["level"] == "communication",
-         ~pair["level"].isin(("modelled", "full"))],
-        [SHARED_CORES, SAMPLED_LONGER, "waiting for slower ranks is within communication",
-         told.map("the rest holds what else communication takes: {}".format)], "",
+        [shared, pair["level"] == "communication", ~pair["level"].isin(("modelled", "full")),
+         longer[0] | longer[1]],
+        [SHARED_CORES, "waiting for slower ranks is within communication",
+         told.map("the rest holds what else communication takes: {}".format), SAMPLED_LONGER], "",
     )  # fmt: skip
     pair["level"] = pair["level"].where(~shared, "")
     pair["ideal_s"] = pair["f"] * pair["step_s_0"]
