@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +17,7 @@ from matplotlib.artist import Artist
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure as Canvas
 from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 #: Stand-ins that no palette uses: replaced by currentColor and none, so that a page can be dark.
 INK, PAPER = "#010203", "#fdfefe"
@@ -117,6 +118,23 @@ def small_multiples(panels: int, series: int, *, share_y: bool) -> tuple[Canvas,
     for spare in axes[panels:]:
         spare.set_visible(False)
     return canvas, axes[:panels]
+
+
+def octaves(
+    axis: Any, values: Iterable[float], label: str, write: Callable[[float], str] = "{:,.0f}".format
+) -> None:
+    """A logarithmic x axis, base 2, with a tick at each of the values."""
+    axis.set_xscale("log", base=2)
+    axis.xaxis.set_major_locator(FixedLocator(sorted(set(values))))
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: write(value)))
+    axis.set_xlabel(f"{label} (log₂)")
+
+
+def sideways(place: int, count: int, by: float) -> float:
+    """Factor on x of one of ``count`` neighbours, ``by`` octaves apart, so that none hides
+    another."""
+    return float(2 ** (by * (place - (count - 1) / 2)))
 
 
 def head(axis: Any, panel: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,7 +11,7 @@ import pandas as pd
 from analysis.provenance import mixtures
 from analysis.records.columns import SHARED_CORES
 from analysis.records.frames import Frames
-from analysis.table import joined
+from analysis.table import Table, joined
 from analysis.topics import usage
 
 #: What a caution touches: the times of a run, its accuracy, all of it, or no meaning at all.
@@ -32,22 +32,22 @@ class Caution:
 
 
 def cautions(
-    frames: Frames, scaling: pd.DataFrame, slower: Sequence[str] = ()
+    frames: Frames, tables: Mapping[str, Table], slower: Sequence[str]
 ) -> tuple[Caution, ...]:
     """Most serious first.
 
     Args:
-        scaling: the table of efficiencies.
+        tables: of the report, by key.
         slower: counts that the smaller ones let one expect to be faster.
     """
     runs, epochs = frames.runs, frames.epochs
     found = [*_alarms(runs), *_skipped(epochs)]
     if runs["oversubscribed"].any():
         found.append(Caution(f"In some runs {SHARED_CORES}.", "times"))
-    found += [*_too_good(scaling), *_disturbed(epochs)]
+    found += [*_too_good(tables["scaling"].data), *_disturbed(epochs)]
     found += [Caution(f"{text}.", "times") for text in slower[:_NAMED]]
     found += [Caution(text, _of_mixture(text)) for text in mixtures(runs)]
-    if wasted := usage.wasted(usage.table(frames.attempts).data):
+    if wasted := usage.wasted(tables["usage"].data):
         found.append(Caution(wasted, "none"))
     if frames.unplanned:
         found.append(

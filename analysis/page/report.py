@@ -105,7 +105,7 @@ def build(frames: Frames, *, network: Network | None = None, draw: bool = True) 
     ahead = forecasts(runs, frames.techniques, frames.name, network) if len(runs) else None
     topics = tuple(t for t in _topics(frames, runs, ahead, network, draw=draw) if not t.is_empty)
     tables = {table.key: table for topic in topics for table in topic.tables}
-    found = cautions(frames, tables["scaling"].data, ahead.slower) if ahead else ()
+    found = cautions(frames, tables, ahead.slower) if ahead else ()
     return Report(
         name=frames.name,
         title=frames.title,
@@ -161,8 +161,12 @@ def _topics(
         ),
     )
     rates = learning_rates.table(planned, runs, frames.settings, order)
-    searched = [lambda: learning_rates.figure(rates.data)] if len(rates.data) else []
-    yield Topic("learning_rates", "Learning rate", (rates,), drawn(*searched))
+    yield Topic(
+        "learning_rates",
+        "Learning rate",
+        (rates,),
+        drawn(lambda: learning_rates.figure(rates.data)),
+    )
     each = doublings.tables(runs, order)
     lost = loss(runs, network)
     yield Topic(

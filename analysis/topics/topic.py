@@ -73,6 +73,15 @@ def reasons(column: Iterable[object]) -> str | None:
     return "; ".join(found) or None
 
 
+def diverged_text(row: Row) -> str:
+    """``1 of 3 (1 to 91 %)``, from the estimate ``diverged`` and ``n``."""
+    lost = round((row["diverged"] or 0) * row["n"])
+    if not lost:
+        return f"0 of {row['n']}"
+    low, high = (100 * row[f"diverged_{end}"] for end in ("low", "high"))
+    return f"{lost} of {row['n']} ({low:.0f} to {high:.0f} %)"
+
+
 def only(values: Sequence[object]) -> object | None:
     """The value that all share; None where they differ or there is none."""
     return values[0] if len(set(values)) == 1 else None

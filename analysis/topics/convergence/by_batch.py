@@ -9,7 +9,6 @@ from typing import Any
 import pandas as pd
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure as Canvas
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from analysis.figures import (
     Figure,
@@ -19,6 +18,8 @@ from analysis.figures import (
     left_out,
     legend,
     looks_of,
+    octaves,
+    sideways,
     small_multiples,
     style,
     to_svg,
@@ -75,16 +76,11 @@ def _against_batch(known: pd.DataFrame, seen: Mapping[str, Look]) -> Figure:
 def _lines(axis: Any, panel: pd.DataFrame, there: Mapping[str, Look], tips: Tips) -> None:
     for place, (label, look) in enumerate(there.items()):
         own = panel[panel["technique_label"] == label].sort_values("global_batch")
-        shift = 2 ** (_SIDEWAYS * (place - (len(there) - 1) / 2))
+        shift = sideways(place, len(there), _SIDEWAYS)
         # what differs in more than the batch is no line
         for _, line in own.groupby(own["context"].map(without_batch), sort=False):
             _line(axis, plain_rows(line), look, shift, tips)
-    batches = sorted(set(panel["global_batch"]))
-    axis.set_xscale("log", base=2)
-    axis.xaxis.set_major_locator(FixedLocator(batches))
-    axis.xaxis.set_minor_locator(NullLocator())
-    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    axis.set_xlabel("global batch (log₂)")
+    octaves(axis, panel["global_batch"], "global batch")
 
 
 def _line(axis: Any, rows: Sequence[Row], look: Look, shift: float, tips: Tips) -> None:

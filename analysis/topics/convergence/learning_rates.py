@@ -39,6 +39,7 @@ from analysis.table import (
 )
 from analysis.topics.comparisons.arms import PLACE, arms, outcomes
 from analysis.topics.comparisons.comparison import ABOUT, accuracies, counts, runs_text
+from analysis.topics.topic import diverged_text
 
 KEY = "accuracy_by_rate"
 #: Rates of one technique and batch; two have no middle that could be better than both.
@@ -46,14 +47,6 @@ LEAST_RATES = 3
 MOST_LINES = 12
 LOWEST = "the lowest rate that was tried: a lower one may be better"
 HIGHEST = "the highest rate that was tried: a higher one may be better"
-
-
-def _diverged(row: Row) -> str:
-    lost, of = row["n_diverged"], row["n"]
-    if not lost:
-        return f"0 of {of}"
-    low, high = (100 * row[f"diverged_{end}"] for end in ("low", "high"))
-    return f"{lost} of {of} ({low:.0f} to {high:.0f} %)"
 
 
 COLUMNS = (
@@ -67,7 +60,7 @@ COLUMNS = (
            description="usable runs, diverged ones included"),
     Column("n_planned", "Int64"),
     Column("n_diverged", "Int64"),
-    Column("diverged", estimate=True, heading="diverged", only_if_varied=True, cell=_diverged,
+    Column("diverged", estimate=True, heading="diverged", only_if_varied=True, cell=diverged_text,
            description="of the usable runs, with the exact 95 % interval of their share"),
     Column("best", "boolean", heading="best", note="best_note",
            cell=lambda row: "best" if row["best"] else "",
@@ -139,8 +132,10 @@ def _with_best(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(best=pd.array(is_best, dtype="boolean"), best_note=notes)
 
 
-def figure(rates: pd.DataFrame) -> Figure:
-    """A line per technique and batch; ``rates``: the table's rows."""
+def figure(rates: pd.DataFrame) -> Figure | None:
+    """A line per technique and batch; ``rates``: the table's rows. None without one."""
+    if not len(rates):
+        return None
     known = rates[rates["accuracy"].notna()]
     names = {row["line"]: _name(row, rates) for row in plain_rows(known.drop_duplicates("line"))}
     seen = looks(list(names.values())[:MOST_LINES])

@@ -14,6 +14,7 @@ from analysis.table import Column, Row, Table, count, frame, number, significant
 from analysis.topics.topic import (
     NAMES,
     batch_text,
+    diverged_text,
     only,
     ranks_column,
     reasons,
@@ -59,7 +60,7 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
         Column("n", "Int64", "runs", "with a seed of their own each"),
         Column("diverged", "Float64", "diverged", "runs that diverged, with the exact 95 % "
                "interval (Clopper and Pearson) of their share; they are in no mean", estimate=True,
-               cell=_diverged, only_if_varied=not (runs["status"] == "diverged").any()),
+               cell=diverged_text, only_if_varied=not (runs["status"] == "diverged").any()),
         Column("train_s", "Float64", "training s", "seconds in training epochs (not in validation, "
                "nor in statistics that batch norm takes anew for it), mean over completed runs",
                estimate=True, cell=lambda row: significant(row["train_s"])),
@@ -163,14 +164,6 @@ def _batch(row: Row) -> str:
 
 def _training(row: Row) -> str:
     return number(3)(row["train_accuracy"])
-
-
-def _diverged(row: Row) -> str:
-    lost = round(row["diverged"] * row["n"])
-    if not lost:
-        return f"0 of {row['n']}"
-    low, high = (100 * row[f"diverged_{end}"] for end in ("low", "high"))
-    return f"{lost} of {row['n']} ({low:.0f} to {high:.0f} %)"
 
 
 def _falling(row: Row) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from analysis.figures import (
     Figure,
@@ -16,6 +16,8 @@ from analysis.figures import (
     left_out,
     legend,
     looks_of,
+    octaves,
+    sideways,
     small_multiples,
     style,
     to_svg,
@@ -120,7 +122,7 @@ def _draw(axis: Any, data: pd.DataFrame, seen: Mapping[str, Look]) -> None:
     labels = [label for label in seen if (data["technique"] == label).any()]
     for place, label in enumerate(labels):
         look, own = seen[label], data[data["technique"] == label]
-        shift = 2 ** (_SIDEWAYS * (place - (len(labels) - 1) / 2))
+        shift = sideways(place, len(labels), _SIDEWAYS)
         law, runs = own[own["kind"] == "law"], own[own["kind"] == "run"]
         axis.plot(law["global_batch"].tolist(), law["steps"].tolist(), color=look.color,
                   linewidth=1.4, linestyle=look.dashes)  # fmt: skip
@@ -131,12 +133,7 @@ def _draw(axis: Any, data: pd.DataFrame, seen: Mapping[str, Look]) -> None:
                 color=look.color, marker=look.marker, markersize=4.5, alpha=0.85, linestyle="none",
                 markerfacecolor=look.color if met else "none",
             )  # fmt: skip
-    axis.set_xscale("log", base=2)
-    batches = data.loc[data["kind"] == "run", "global_batch"]
-    axis.xaxis.set_major_locator(FixedLocator(sorted(set(batches))))
-    axis.xaxis.set_minor_locator(NullLocator())
-    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    axis.set_xlabel("global batch (log₂)")
+    octaves(axis, data.loc[data["kind"] == "run", "global_batch"], "global batch")
 
 
 def _scale_y(axis: Any) -> None:

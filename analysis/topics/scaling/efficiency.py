@@ -105,8 +105,7 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
 def table(runs: pd.DataFrame, techniques: Sequence[str]) -> Table:
     """One row per (series, ranks)."""
     # of a frame of ninety columns each cut would copy all
-    numbers = runs["series"] if "series" in runs else series(runs)
-    marked = runs[list(_NEEDED)].assign(series=numbers)
+    marked = runs[list(_NEEDED)].assign(series=series(runs))
     rows = []
     for _, group in marked.groupby("series", sort=False):
         done = measured(group)
@@ -123,7 +122,10 @@ def table(runs: pd.DataFrame, techniques: Sequence[str]) -> Table:
 
 
 def series(runs: pd.DataFrame) -> pd.Series[Any]:
-    """Per run the number of its series: runs that only ranks, nodes and seeds tell apart."""
+    """Per run the number of its series: runs that only ranks, nodes and seeds tell apart. Runs
+    that have the column keep it."""
+    if "series" in runs:
+        return runs["series"]
     weak = runs["scaling"] == "weak"
     same = runs[[*SAME, "technique_settings"]].assign(
         batch=runs["batch_per_rank"].where(weak, runs["global_batch"]),

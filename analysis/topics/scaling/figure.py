@@ -17,6 +17,8 @@ from analysis.figures import (
     left_out,
     legend,
     looks_of,
+    octaves,
+    sideways,
     small_multiples,
     style,
     to_svg,
@@ -103,7 +105,7 @@ def _draw(axis: Any, data: pd.DataFrame, seen: Mapping[str, Look]) -> None:
     labels = [label for label in seen if (data["technique"] == label).any()]
     for place, label in enumerate(labels):
         look, own = seen[label], data[data["technique"] == label]
-        shift = 2 ** (_SIDEWAYS * (place - (len(labels) - 1) / 2))
+        shift = sideways(place, len(labels), _SIDEWAYS)
         ideal, mean = own[own["kind"] == "ideal"], own[own["kind"] == "mean"]
         axis.plot(
             ideal["gpus"].tolist(), ideal["images_per_s"].tolist(), color=look.color,
@@ -123,12 +125,8 @@ def _draw(axis: Any, data: pd.DataFrame, seen: Mapping[str, Look]) -> None:
                 markerfacecolor="none" if shared else look.color,
             )  # fmt: skip
     counts = sorted(set(data["gpus"]))
-    axis.set_xscale("log", base=2)
-    axis.xaxis.set_major_locator(FixedLocator(counts))
-    axis.xaxis.set_minor_locator(NullLocator())
-    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    octaves(axis, counts, "ranks", "{:g}".format)
     axis.set_xlim(min(counts) / 2**0.4, max(counts) * 2**0.4)
-    axis.set_xlabel("ranks (log₂)")
 
 
 def _marks(data: pd.DataFrame) -> dict[str, dict[str, Any]]:

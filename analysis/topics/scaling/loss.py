@@ -40,7 +40,8 @@ from analysis.records.columns import SHARED_CORES
 from analysis.stats.differences import welch
 from analysis.stats.intervals import IDENTICAL, ONE_RUN, Moments
 from analysis.table import Column, Row, Table, estimate_in, percent, signed_percent, types
-from analysis.topics.scaling.step_parts import ABOUT, SOURCES, VALUES, Network, per_run, with_series
+from analysis.topics.scaling.efficiency import series
+from analysis.topics.scaling.step_parts import ABOUT, SOURCES, VALUES, Network, per_run
 
 KEY, TITLE = "lost_efficiency", "What is lost, and by what"
 #: The parts in the order in which they are drawn, and how a sentence names them.
@@ -150,7 +151,7 @@ def loss(runs: pd.DataFrame, network: Network | None = None) -> Loss:
         network: applied to runs whose model it knows.
     """
     used = runs[(runs["status"] == "completed") & runs["step_s"].notna()]
-    compared = _compared(_groups(per_run(with_series(used), network)))
+    compared = _compared(_groups(per_run(used.assign(series=series(used)), network)))
     long = _parts_of(compared)
     wide = _wide(compared, long)
     columns = tuple(c for c in COLUMNS if not c.estimate or wide[c.name].notna().any())

@@ -24,8 +24,17 @@ from scipy import special
 from scipy.sparse import csgraph
 
 from analysis.stats.differences import holm
-from analysis.stats.intervals import Floats, estimate, t_quantile
-from analysis.table import Column, Row, Table, estimate_in, frame, p_value
+from analysis.stats.intervals import IDENTICAL, Floats, estimate, t_quantile
+from analysis.table import (
+    Column,
+    Row,
+    Table,
+    estimate_in,
+    frame,
+    p_value,
+    percent,
+    signed_percent,
+)
 
 #: Longer than this, and significant: the host is a suspect.
 SLOWER = 0.05
@@ -33,7 +42,6 @@ ALPHA = 0.05
 #: Fewer degrees of freedom are too few to say anything.
 FEWEST_DF = 3
 ALIKE = "its runs do not tell it from other hosts"
-IDENTICAL = "the runs are identical: no variance to give an interval"
 _ROUNDING = 1e-9  # of a logarithm
 #: Suspects that a sentence names, and sound hosts beside them, fewer than which decide nothing.
 _NAMED, _BESIDE = 3, 3
@@ -44,8 +52,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("n_without", "Int64", "runs without it"),
     Column("effect", "Float64", "step time", "of runs on the host, against the mean of the hosts "
            "that it is compared with: least squares on the logarithm within each condition, with "
-           "the 95 % t interval", format=lambda value: f"{100 * float(value):+.1f} %",
-           estimate=True),
+           "the 95 % t interval", format=signed_percent, estimate=True),
     Column("p_holm", "Float64", "p (Holm)", "adjusted over the hosts", format=p_value),
 )  # fmt: skip
 
@@ -178,7 +185,7 @@ def _rows(names: list[str], present: NDArray[np.bool_], found: Effects) -> list[
 def blamed(slow: Sequence[Row]) -> str:
     """What the suspects cost, as a sentence without its full stop."""
     parts = [
-        f"{estimate_in(row, 'effect').text(_percent)} longer on "
+        f"{estimate_in(row, 'effect').text(percent)} longer on "
         f"{' and '.join(str(row['host']).split())} ({row['n_with']} runs with it, "
         f"{row['n_without']} without)"
         for row in slow[:_NAMED]
@@ -197,7 +204,3 @@ def ready_command(slow: Sequence[Row], rows: Sequence[Row], site: object | None)
     )
     nodes = ",".join(name.split(".")[0] for name in [*suspected, *others[:_BESIDE]])
     return f"make interconnect {f'SITE={site} ' if site else ''}NODES={nodes}"
-
-
-def _percent(value: Any) -> str:
-    return f"{100 * float(value):.0f} %"

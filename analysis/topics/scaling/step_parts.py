@@ -15,7 +15,6 @@ import numpy.typing as npt
 import pandas as pd
 
 from analysis.prediction.collectives import Link, ring
-from analysis.topics.scaling.efficiency import series
 
 Floats = npt.NDArray[np.float64]
 #: Steps that were all taken in parts last as long as their parts, up to this; others do not.
@@ -44,11 +43,6 @@ class Network(NamedTuple):
 
     link: Link
     gradient_bytes: Mapping[str, float]
-
-
-def with_series(runs: pd.DataFrame) -> pd.DataFrame:
-    """With ``series``, the number that the table of efficiencies has for it."""
-    return runs if "series" in runs else runs.assign(series=series(runs))
 
 
 def per_run(runs: pd.DataFrame, network: Network | None) -> pd.DataFrame:
