@@ -88,6 +88,7 @@ def run_row(record: RunRecord) -> Row:
         **_shares(record),
         **_step_parts(record),
         "why_no_overlap": record.why_no_overlap,
+        "gradient_bytes": record.gradient_bytes,
         "alarms": " | ".join(record.alarms) or None,
         **{name: getattr(world, name) for name in _OF_WORLD},
         "hosts": " ".join(sorted(set(world.hostnames))),

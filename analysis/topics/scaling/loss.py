@@ -13,7 +13,7 @@ scaling. Each part is ``part(k) - f x part(k0)``, in seconds. They add up exactl
 - waiting: ``waiting_s``, for slower ranks, at most ``exposed_s``; and ``compute_s`` less
   ``compute_fastest_s``: else half of a straggler's delay among two ranks would be slow computing.
 - negotiation: ``negotiation_s``; at most what is then left of ``exposed_s``.
-- exposed: communication that overlaps no computing, without the two parts above. With a ``Network``
+- exposed: communication that overlaps no computing, without the two parts above. With a ``Link``
   of the same nodes it is divided into bandwidth and latency, in the proportion that a ring has in
   the alpha-beta model: a model, no measurement.
 - rest: what remains, and may be negative. ``compute_s`` and ``waiting_s`` are of sampled steps,
@@ -36,12 +36,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from analysis.prediction.collectives import Link
 from analysis.records.columns import SHARED_CORES
 from analysis.stats.differences import welch
 from analysis.stats.intervals import IDENTICAL, ONE_RUN, Moments
 from analysis.table import Column, Row, Table, estimate_in, percent, signed_percent, types
 from analysis.topics.scaling.efficiency import series
-from analysis.topics.scaling.step_parts import ABOUT, SOURCES, VALUES, Network, per_run
+from analysis.topics.scaling.step_parts import ABOUT, SOURCES, VALUES, per_run
 
 KEY, TITLE = "lost_efficiency", "What is lost, and by what"
 #: The parts in the order in which they are drawn, and how a sentence names them.
@@ -141,14 +142,14 @@ PART_COLUMNS: tuple[Column, ...] = (
 )
 
 
-def loss(runs: pd.DataFrame, network: Network | None = None) -> Loss:
+def loss(runs: pd.DataFrame, network: Link | None = None) -> Loss:
     """
     Args:
         runs: a row per run: the columns of analysis.frames, and per run in seconds, null where a
             record has none, ``step_s``, ``input_s``, ``compute_s``, ``compute_fastest_s``,
             ``communication_s``, ``exposed_s``, ``waiting_s``, ``negotiation_s``; and
             ``step_parts_why``. Only completed runs with a step time are used.
-        network: applied to runs whose model it knows.
+        network: of the nodes of all runs; applied to runs whose ``gradient_bytes`` are known.
     """
     used = runs[(runs["status"] == "completed") & runs["step_s"].notna()]
     compared = _compared(_groups(per_run(used.assign(series=series(used)), network)))
