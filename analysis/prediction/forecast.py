@@ -22,6 +22,7 @@ from analysis.prediction.step_model import (
     Measured,
     StepModel,
     fit_step,
+    ideal_share,
     ring_bytes,
 )
 from analysis.records.columns import SHARED_CORES
@@ -129,11 +130,16 @@ class Forecast(Frozen):
 
 
 def forecast(
-    series: str, measured: Sequence[Measured], scaling: Scaling, network: AllReduce | None = None
+    series: str,
+    measured: Sequence[Measured],
+    scaling: Scaling,
+    network: AllReduce | None = None,
+    ahead: Sequence[int] = (),
 ) -> SeriesForecast:
-    """The next ``DOUBLINGS`` doublings of the largest measured count, or why there is no number.
+    """The step at larger counts, or why there is no number.
 
     Args:
+        ahead: counts above all measured ones; the next ``DOUBLINGS`` doublings if empty.
         measured: of one series. Counts within one node are left out where others span several:
             their all-reduce is of memory.
         network: of the same nodes, and to be trusted: of a fit whose ``is_usable`` holds.
@@ -145,7 +151,8 @@ def forecast(
         series=series, scaling=scaling, network="alpha_beta" if network else "ring_bytes",
         fitted_on=tuple(m.ranks for m in usable), refused=SHARED_CORES,
     )  # fmt: skip
-    if any(m.shared_cores for m in usable):
+    baseline = min((m for m in measured if m.step_s), key=lambda m: m.ranks, default=None)
+    if baseline is None or any(m.shared_cores for m in (baseline, *usable)):
         return about
     model = fit_step(usable, scaling, all_reduce)
     if isinstance(model, Refusal):
@@ -156,7 +163,8 @@ def forecast(
     why = _why_not(held_out, residual, usable[-1].ranks)
     if why is not None:
         return _with(tried, refused=why)
-    return _with(tried, refused=None, points=_points(model, usable, held_out))
+    ahead = ahead or [usable[-1].ranks * 2**n for n in range(1, DOUBLINGS + 1)]
+    return _with(tried, refused=None, points=_points(model, baseline, usable, held_out, ahead))
 
 
 def slower(
@@ -166,7 +174,9 @@ def slower(
     arguments as :func:`forecast`."""
     usable = _usable(measured)
     found = (
-        slower_than_forecast(forecast("", usable[:i], scaling, network), usable[i])
+        slower_than_forecast(
+            forecast("", usable[:i], scaling, network, [usable[i].ranks]), usable[i]
+        )
         for i in range(1, len(usable))
         if not usable[i].shared_cores
     )
@@ -231,7 +241,11 @@ def _hold_out(
 
 
 def _points(
-    model: StepModel, usable: Sequence[Measured], held_out: Sequence[HeldOut]
+    model: StepModel,
+    baseline: Measured,
+    usable: Sequence[Measured],
+    held_out: Sequence[HeldOut],
+    ahead: Sequence[int],
 ) -> tuple[Point, ...]:
     off = [
         math.log1p(h.error) / max(math.log2(h.ranks / h.fitted_on[-1]), _NEAREST) for h in held_out
@@ -243,11 +257,12 @@ def _points(
     between = [np.var(np.log(m.step_s), ddof=1) for m in usable if len(m.step_s) > 1]
     noise = float(np.mean(between)) if between else 0.0
     points = []
-    for ahead in range(1, DOUBLINGS + 1):
-        ranks = usable[-1].ranks * 2**ahead
-        step, ideal = model.seconds(ranks), usable[0].mean * model.ideal(ranks)
+    for ranks in ahead:
+        doublings = math.log2(ranks / usable[-1].ranks)
+        step = model.seconds(ranks)
+        ideal = baseline.mean * ideal_share(ranks, baseline.ranks, model.scaling)
         factor = math.exp(
-            float(stats.t.ppf((1 + LEVEL) / 2, df)) * math.sqrt(per_doubling * ahead**2 + noise)
+            float(stats.t.ppf((1 + LEVEL) / 2, df)) * math.sqrt(per_doubling * doublings**2 + noise)
         )
         points.append(
             Point(ranks=ranks, step_s=step, low_s=step / factor, high_s=step * factor,

@@ -68,13 +68,9 @@ class StepModel(NamedTuple):
     scaling: Scaling
     network: AllReduce
 
-    def ideal(self, ranks: int) -> float:
-        """f: images per rank over those at k0."""
-        return _ideal(ranks, self.first, self.scaling)
-
     def seconds(self, ranks: int) -> float:
         """T(ranks)."""
-        f = self.ideal(ranks)
+        f = ideal_share(ranks, self.first, self.scaling)
         shown = max(0.0, self.c * self.network(ranks) - self.hidden * f) if ranks > 1 else 0.0
         return self.base * f + shown + self.s * largest_of_normals(ranks)
 
@@ -87,7 +83,7 @@ def fit_step(
     if not several:
         return Refusal("only one rank was measured")
     first, mean = usable[0].ranks, np.array([m.mean for m in usable])
-    f = np.array([_ideal(m.ranks, first, scaling) for m in usable])
+    f = np.array([ideal_share(m.ranks, first, scaling) for m in usable])
     if not all(m.has_parts for m in several):
         if len(usable) < 2:
             return Refusal("one count, and its runs have no parts of their steps")
@@ -120,7 +116,8 @@ def _slope(x: Floats, y: Floats, step: Floats) -> float:
     return float((x * y / step**2).sum() / (x * x / step**2).sum())
 
 
-def _ideal(ranks: int, first: int, scaling: Scaling) -> float:
+def ideal_share(ranks: int, first: int, scaling: Scaling) -> float:
+    """Images per rank over those at ``first`` ranks."""
     return 1.0 if scaling == "weak" else first / ranks
 
 

@@ -17,6 +17,7 @@ from analysis.prediction.forecast import (
     Forecast,
     SeriesForecast,
     forecast,
+    slower,
     slower_than_forecast,
 )
 from analysis.prediction.laws import Scaling
@@ -181,6 +182,20 @@ def test_counts_within_a_node_are_left_out_where_others_span_nodes() -> None:
     assert found.fitted_on == (1, 4, 8)
 
 
+@pytest.mark.parametrize("scaling", ["weak", "strong"])
+def test_efficiency_is_against_the_smallest_measured_count_even_within_a_node(
+    scaling: Scaling,
+) -> None:
+    """Two ranks of one node are no part of the fit, and still the baseline of what was measured."""
+    across = [measured(k, nodes=k // 2, scaling=scaling) for k in (4, 8, 16)]
+    within = Measured(2, (0.08 if scaling == "weak" else 0.04,), nodes=1)
+    found = forecast("a", [within, *across], scaling, all_reduce)
+    assert found.fitted_on == (4, 8, 16)
+    for point in found.points:
+        ideal = within.mean * (1 if scaling == "weak" else 2 / point.ranks)
+        assert point.efficiency == pytest.approx(ideal / point.step_s)
+
+
 def test_without_a_network_the_bytes_of_a_ring_are_used() -> None:
     found = forecast("a", [measured(k) for k in (2, 3, 4)], "weak")
     assert found.network == "ring_bytes"
@@ -193,6 +208,14 @@ def test_a_slower_cell_is_flagged_and_a_faster_one_is_not() -> None:
     assert slower_than_forecast(found, measured(8, times=0.4)) is None
     assert str(slower_than_forecast(found, measured(8, times=2.0))).startswith(SLOWER)
     assert slower_than_forecast(found, measured(32, times=9.0)) is None, "no forecast of 32"
+
+
+@pytest.mark.parametrize("counts", [(1, 2, 3, 4), (2, 3, 4, 6), (1, 2, 4, 8)])
+def test_the_largest_of_any_chain_of_counts_is_tried(counts: tuple[int, ...]) -> None:
+    runs = [measured(k) for k in counts[:-1]]
+    assert slower([*runs, measured(counts[-1])], "weak", all_reduce) == ()
+    (late,) = slower([*runs, measured(counts[-1], times=2.0)], "weak", all_reduce)
+    assert f"on {counts[-1]} ranks" in late
 
 
 def test_parts_come_from_a_frame_of_runs() -> None:

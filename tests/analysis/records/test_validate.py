@@ -286,6 +286,7 @@ def of_class(**changes: object) -> RunRecord:
         (wrong(traffic=(LinkTraffic(host="a", interface="b", received_bytes=HUGE, sent_bytes=0),)),
          "bytes of traffic: the number"),
         (wrong(steps=(rank_steps(0), rank_steps(1, total=-1.0))), "rank 1: step_s is below 0"),
+        (wrong(steps=(rank_steps(0), rank_steps(1, total=0.0))), "rank 1: a step of 0 s"),
         (wrong(steps=(rank_steps(0), rank_steps(1, total=1e308))),
          "rank 1: step_s is beyond all times"),
         (wrong(steps=(rank_steps(0).model_copy(update={"sampled": 1, "exposed_s": 1e308}),)),
