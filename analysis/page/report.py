@@ -32,7 +32,7 @@ from analysis.topics.convergence import (
     true_speedup,
     trust,
 )
-from analysis.topics.scaling import doublings, efficiency, nodes, step_figure, waterfall
+from analysis.topics.scaling import efficiency, increases, nodes, step_figure, waterfall
 from analysis.topics.scaling import figure as throughput
 from analysis.topics.scaling.forecasts import Forecasts, forecasts
 from analysis.topics.scaling.loss import loss
@@ -167,7 +167,7 @@ def _topics(
         (rates,),
         drawn(lambda: learning_rates.figure(rates.data)),
     )
-    each = doublings.tables(runs, order)
+    each = increases.tables(runs, order)
     lost = loss(runs, network)
     yield Topic(
         "scaling",

@@ -88,20 +88,6 @@ class SeriesForecast(Frozen):
             raise ValueError("a forecast has either points or the reason why there are none")
         return self
 
-    @property
-    def text(self) -> str:
-        """One line for a page."""
-        last = self.held_out[-1] if self.held_out else None
-        tried = f"hold-out at {last.ranks} ranks: {last.error:+.0%}" if last else "no hold-out"
-        if self.refused is not None:
-            return f"no forecast: {self.refused} ({tried})"
-        said = "; ".join(
-            f"{p.ranks} ranks: efficiency {p.efficiency:.2f} "
-            f"({p.efficiency_low:.2f} to {p.efficiency_high:.2f})"
-            for p in self.points
-        )
-        return f"{said} (model; {tried})"
-
 
 class Forecast(Frozen):
     """results/<sweep>/report/forecast.json"""

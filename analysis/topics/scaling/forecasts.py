@@ -62,7 +62,8 @@ def forecasts(
         "forecast", "The next two doublings, by a model", made_columns,
         in_order(frame(rows, made_columns), techniques),
         intro="The measured parts of a step, continued: computing and input as they are, the "
-        "all-reduce by the model of the network, waiting as the largest of as many random delays. "
+        "all-reduce by the model of the network. Each rank is delayed at random, and the step waits "
+        "for the longest delay. "
         "The network is "
         + ("that of the interconnect run beside the sweep."
            if any(made.network == "alpha_beta" for made in found)

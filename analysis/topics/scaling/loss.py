@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,6 +44,7 @@ from analysis.stats.intervals import IDENTICAL, ONE_RUN, Moments
 from analysis.table import Column, Row, Table, estimate_in, percent, signed_percent, types
 from analysis.topics.scaling.efficiency import series
 from analysis.topics.scaling.step_parts import ABOUT, SOURCES, VALUES, per_run
+from analysis.topics.topic import ranks_column
 
 KEY, TITLE = "lost_efficiency", "What is lost, and by what"
 #: The parts in the order in which they are drawn, and how a sentence names them.
@@ -64,10 +66,12 @@ Floats = npt.NDArray[np.float64]
 
 
 class Loss(NamedTuple):
-    """table: a row per condition with more ranks than its baseline. parts: see PART_COLUMNS."""
+    """table: a row per condition with more ranks than its baseline. parts: see PART_COLUMNS.
+    what: ranks, or GPUs where each rank has one."""
 
     table: Table
     parts: pd.DataFrame
+    what: str
 
 
 class Cause(NamedTuple):
@@ -155,12 +159,17 @@ def loss(runs: pd.DataFrame, network: Link | None = None) -> Loss:
     compared = _compared(_groups(per_run(used.assign(series=series(used)), network)))
     long = _parts_of(compared)
     wide = _wide(compared, long)
-    columns = tuple(c for c in COLUMNS if not c.estimate or wide[c.name].notna().any())
+    ranks = replace(ranks_column(runs), only_if_varied=False)
+    columns = tuple(
+        ranks if c.name == "gpus" else c
+        for c in COLUMNS
+        if not c.estimate or wide[c.name].notna().any()
+    )
     table = Table(KEY, TITLE, columns, wide)
     parts = long[long["part"] != "lost"].copy()
     parts["condition"] = parts["technique_label"].str.cat(parts["context"], ", ").str.strip(", ")
     wanted = types(PART_COLUMNS)
-    return Loss(table, parts[list(wanted)].astype(wanted).reset_index(drop=True))
+    return Loss(table, parts[list(wanted)].astype(wanted).reset_index(drop=True), ranks.heading)
 
 
 def largest_cause(row: Mapping[str, Any]) -> Cause | None:

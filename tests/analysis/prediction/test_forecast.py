@@ -111,7 +111,7 @@ def test_two_and_three_ranks_predict_the_fourth_on_a_simulated_network(mbits: in
     found = forecast("a", runs, "weak", lambda k: fitted.seconds(k, GRADIENT))
     assert found.held_out[-1].fitted_on == (2, 3)
     assert abs(found.held_out[-1].error) < 0.05
-    assert found.refused is None and "hold-out at 4 ranks" in found.text
+    assert found.refused is None
 
 
 @pytest.mark.parametrize("counts", [(1, 2, 4), (2, 3, 4), (1, 2, 4, 8)])
@@ -154,7 +154,6 @@ def test_a_large_error_is_a_refusal_with_its_hold_out() -> None:
     assert found.held_out[-1].error == pytest.approx(1 / 1.6 - 1)
     assert abs(found.held_out[-1].error) > MOST_HELD_OUT
     assert found.refused is not None and "-38% off" in found.refused
-    assert found.text.startswith("no forecast: ") and "hold-out at 4 ranks: -38%" in found.text
 
 
 def test_a_model_that_misses_what_it_was_fitted_to_is_refused() -> None:

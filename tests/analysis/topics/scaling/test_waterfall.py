@@ -67,6 +67,15 @@ def test_bars_lead_from_the_ideal_step_to_the_measured_one() -> None:
     )
 
 
+def test_gpus_are_named_as_gpus() -> None:
+    gpu = {"device_kind": "gpu", "device": "A100"}
+    made = loss(runs_frame([*runs(0.102), *runs(0.131, 4)]).assign(**gpu))
+    found = figure(made)
+    assert found is not None and found.title.startswith("On 4 GPUs a step is")
+    assert any("4 GPUs, batch" in text for text in texts(found))
+    assert "GPUs" in [column.heading for column in made.table.columns]
+
+
 def places(found: Figure, part: str) -> tuple[float, float]:
     """Left and right of its bar, in points of the drawing."""
     root = ElementTree.fromstring(str(found.svg))
