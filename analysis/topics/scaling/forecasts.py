@@ -62,7 +62,7 @@ def forecasts(
         "forecast", "The next two doublings, by a model", made_columns,
         in_order(frame(rows, made_columns), techniques),
         intro="The measured parts of a step, continued: computing and input as they are, the "
-        "all-reduce by the model of the network. Each rank is delayed at random, and the step waits "
+        "all-reduce by the model of the network. Each rank is delayed at random, and a step waits "
         "for the longest delay. "
         "The network is "
         + ("that of the interconnect run beside the sweep."
