@@ -25,9 +25,9 @@ from analysis.table import (
     significant,
 )
 from analysis.topics.convergence.critical_batch import images
+from analysis.topics.scaling.cause import largest_cause
 from analysis.topics.scaling.efficiency import mode
 from analysis.topics.scaling.increases import worth_in_words
-from analysis.topics.scaling.loss import largest_cause
 from analysis.topics.scaling.nodes import blamed, ready_command, suspects
 from analysis.topics.topic import only, with_context
 

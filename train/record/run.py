@@ -119,6 +119,7 @@ class Provenance(Frozen):
     cpu: str
     gpu: str | None
     driver: str | None
+    kernel: str | None = None  # of the node of rank 0
     unused_gpus: int | None = Field(None, ge=1)  # of this machine; ranks computed on CPU cores
     slurm_job_id: str | None
     seeds: dict[str, int]

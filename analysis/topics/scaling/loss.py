@@ -28,10 +28,8 @@ note says why.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -41,26 +39,14 @@ from analysis.prediction.collectives import Link
 from analysis.records.columns import SHARED_CORES
 from analysis.stats.differences import welch
 from analysis.stats.intervals import IDENTICAL, ONE_RUN, Moments
-from analysis.table import Column, Row, Table, estimate_in, percent, signed_percent, types
+from analysis.table import Column, Row, Table, signed_percent, types
+from analysis.topics.scaling.cause import MODELLED, PARTS, largest_cause
 from analysis.topics.scaling.efficiency import series
 from analysis.topics.scaling.step_parts import ABOUT, SOURCES, VALUES, per_run
 from analysis.topics.topic import ranks_column
 
 KEY, TITLE = "lost_efficiency", "What is lost, and by what"
-#: The parts in the order in which they are drawn, and how a sentence names them.
-PARTS: dict[str, str] = {
-    "input": "waiting for input",
-    "compute": "slower computing",
-    "communication": "communication, waiting for slower ranks included",
-    "exposed": "exposed communication",
-    "bandwidth": "exposed communication, bandwidth (model)",
-    "latency": "exposed communication, latency (model)",
-    "waiting": "waiting for slower ranks",
-    "negotiation": "negotiation",
-    "rest": "not explained",
-}
 SAMPLED_LONGER = "a sampled step computes longer than others last: read computing and rest together"
-MODELLED = frozenset({"bandwidth", "latency"})
 _ROUNDING = 1e-12  # relative
 Floats = npt.NDArray[np.float64]
 
@@ -72,23 +58,6 @@ class Loss(NamedTuple):
     table: Table
     parts: pd.DataFrame
     what: str
-
-
-class Cause(NamedTuple):
-    """The largest part of what is lost.
-
-    share: of all parts that lengthen the step. decided: its interval is above that of the next.
-    """
-
-    part: str
-    share: float
-    decided: bool
-
-    @property
-    def text(self) -> str:
-        """``waiting for slower ranks, 61 % of what is lost``."""
-        doubt = "" if self.decided else " (which part is largest is not decided)"
-        return f"{PARTS[self.part]}, {percent(self.share)} of what is lost{doubt}"
 
 
 def _largest(row: Row) -> str:
@@ -170,26 +139,6 @@ def loss(runs: pd.DataFrame, network: Link | None = None) -> Loss:
     parts["condition"] = parts["technique_label"].str.cat(parts["context"], ", ").str.strip(", ")
     wanted = types(PART_COLUMNS)
     return Loss(table, parts[list(wanted)].astype(wanted).reset_index(drop=True), ranks.heading)
-
-
-def largest_cause(row: Mapping[str, Any]) -> Cause | None:
-    """Of a row of ``plain_rows``; None where nothing is lost, or nothing is known of it."""
-    lost = _interval(row, "lost")
-    parts = {part: found for part in PARTS if (found := _interval(row, part))[0] > 0}
-    if not parts or lost[0] <= 0 or lost[1] <= 0:
-        return None
-    first, *others = sorted(parts, key=lambda part: -parts[part][0])
-    share = parts[first][0] / sum(value for value, *_ in parts.values())
-    low = parts[first][1]
-    decided = low > 0 and all(parts[part][2] < low for part in others)
-    return Cause(first, share, decided)
-
-
-def _interval(row: Mapping[str, Any], name: str) -> tuple[float, float, float]:
-    """Value, low, high; NaN where there is none, which no comparison holds for."""
-    value, low, high, *_ = estimate_in(row, name)
-    value, low, high = (math.nan if v is None else v for v in (value, low, high))
-    return value, low, high
 
 
 def _groups(runs: pd.DataFrame) -> pd.DataFrame:

@@ -21,7 +21,8 @@ from analysis.figures import (
     to_svg,
 )
 from analysis.table import Row, count, plain_rows, runs_in_words, significant
-from analysis.topics.scaling.loss import MODELLED, PARTS, Loss, largest_cause
+from analysis.topics.scaling.cause import MODELLED, PARTS, largest_cause
+from analysis.topics.scaling.loss import Loss
 from analysis.topics.scaling.step_figure import PARTS as OF_A_STEP
 from analysis.topics.topic import with_context
 

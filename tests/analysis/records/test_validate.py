@@ -119,7 +119,8 @@ def test_records_from_before_the_latest_fields_pass() -> None:
                      "gain", "suspended_s", "sampled_steps", "sampled_s",
                      "steps_per_call"):  # fmt: skip
             del epoch[name]
-    del old["provenance"]["unused_gpus"]
+    for name in ("unused_gpus", "kernel"):
+        del old["provenance"][name]
     for rank in old["steps"]:
         for name in ("update_s", "sampled", "exposed_s", "waiting_s", "negotiation_s"):
             del rank[name]

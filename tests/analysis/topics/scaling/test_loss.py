@@ -14,13 +14,12 @@ from scipy import stats
 
 from analysis.prediction.collectives import Link, ring
 from analysis.table import Table, plain_rows
+from analysis.topics.scaling.cause import Cause, largest_cause
 from analysis.topics.scaling.loss import (
     COLUMNS,
     ONE_RUN,
     SAMPLED_LONGER,
     SHARED_CORES,
-    Cause,
-    largest_cause,
     loss,
 )
 from analysis.topics.scaling.step_parts import per_run

@@ -11,7 +11,8 @@ import pytest
 from analysis.figures import Figure
 from analysis.prediction.collectives import Link
 from analysis.topics.scaling import step_figure
-from analysis.topics.scaling.loss import PARTS, loss
+from analysis.topics.scaling.cause import PARTS
+from analysis.topics.scaling.loss import loss
 from analysis.topics.scaling.waterfall import COLOURS, MOST_PANELS, figure
 from tests.analysis.builders import config, rank_steps, record, runs_frame, spread, technique
 from train.record.run import RunRecord
