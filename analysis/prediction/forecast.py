@@ -23,7 +23,6 @@ from analysis.prediction.step_model import (
     StepModel,
     fit_step,
     ideal_share,
-    ring_bytes,
 )
 from analysis.records.columns import SHARED_CORES
 from analysis.stats.intervals import LEVEL
@@ -75,7 +74,7 @@ class SeriesForecast(Frozen):
 
     series: str
     scaling: Scaling
-    network: Literal["alpha_beta", "ring_bytes"]
+    network: Literal["alpha_beta", "ring"]
     fitted_on: tuple[int, ...]
     residual: float | None = None  # largest relative error at a fitted count
     held_out: tuple[HeldOut, ...] = ()  # the last one is of the largest measured count
@@ -131,20 +130,18 @@ def forecast(
         network: of the same nodes, and to be trusted: of a fit whose ``is_usable`` holds.
     """
     usable = _usable(measured)
-    all_reduce: AllReduce = network or ring_bytes
-
     about = SeriesForecast(
-        series=series, scaling=scaling, network="alpha_beta" if network else "ring_bytes",
+        series=series, scaling=scaling, network="alpha_beta" if network else "ring",
         fitted_on=tuple(m.ranks for m in usable), refused=SHARED_CORES,
     )  # fmt: skip
     baseline = min((m for m in measured if m.step_s), key=lambda m: m.ranks, default=None)
     if baseline is None or any(m.shared_cores for m in (baseline, *usable)):
         return about
-    model = fit_step(usable, scaling, all_reduce)
+    model = fit_step(usable, scaling, network)
     if isinstance(model, Refusal):
         return _with(about, refused=model.reason)
     residual = max(abs(model.seconds(m.ranks) / m.mean - 1) for m in usable)
-    held_out = _hold_out(usable, scaling, all_reduce)
+    held_out = _hold_out(usable, scaling, network)
     tried = _with(about, residual=residual, held_out=held_out)
     why = _why_not(held_out, residual, usable[-1].ranks)
     if why is not None:
@@ -208,7 +205,7 @@ def slower_than_forecast(found: SeriesForecast, measured: Measured) -> str | Non
 
 
 def _hold_out(
-    usable: Sequence[Measured], scaling: Scaling, network: AllReduce
+    usable: Sequence[Measured], scaling: Scaling, network: AllReduce | None
 ) -> tuple[HeldOut, ...]:
     """Each count from those below it, where these allow a fit."""
     found = []

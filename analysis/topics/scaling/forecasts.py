@@ -67,7 +67,8 @@ def forecasts(
         "The network is "
         + ("that of the interconnect run beside the sweep."
            if any(made.network == "alpha_beta" for made in found)
-           else "a ring's bytes: no usable interconnect run of these nodes lies beside the sweep."),
+           else "as training shows it: no usable interconnect run of these nodes lies beside the "
+           "sweep."),
     )  # fmt: skip
     return Forecasts(table, Forecast(sweep=sweep, series=tuple(found)), tuple(late))
 

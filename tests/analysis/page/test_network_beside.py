@@ -53,13 +53,15 @@ def test_a_run_of_the_same_nodes_gives_the_network(tmp_path: Path) -> None:
     assert "that of the interconnect run beside the sweep" in said
 
 
-def test_records_without_the_bytes_of_their_gradients_get_those_of_a_ring(tmp_path: Path) -> None:
+def test_without_the_bytes_of_the_gradients_no_measured_network_is_used(
+    tmp_path: Path,
+) -> None:
     """Counters of interfaces do not tell them: they miss what went through uncounted ports."""
     frames = load_frames(sweep(tmp_path, gradient_bytes=None))
     found = build(frames, network=LINK, draw=False)
     assert found.forecast is not None
-    assert {series.network for series in found.forecast.series} == {"ring_bytes"}
-    assert "a ring's bytes" in found.tables["forecast"].intro
+    assert {series.network for series in found.forecast.series} == {"ring"}
+    assert "as training shows it" in found.tables["forecast"].intro
 
 
 def test_ranks_of_one_node_need_no_network(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
@@ -195,10 +196,27 @@ def test_efficiency_is_against_the_smallest_measured_count_even_within_a_node(
         assert point.efficiency == pytest.approx(ideal / point.step_s)
 
 
-def test_without_a_network_the_bytes_of_a_ring_are_used() -> None:
+def test_without_a_network_that_of_a_ring_is_fitted() -> None:
     found = forecast("a", [measured(k) for k in (2, 3, 4)], "weak")
-    assert found.network == "ring_bytes"
+    assert found.network == "ring"
     assert found.points[0].step_s == pytest.approx(step(8)[0], rel=0.03)
+
+
+@pytest.mark.parametrize("parts", [True, False])
+@pytest.mark.parametrize(
+    "sent", [lambda k: 0.06 * (k - 1) / k, lambda k: 0.01 * math.log2(k), lambda k: 0.001 * (k - 1)]
+)
+def test_bytes_and_messages_of_a_ring_or_a_tree_are_continued(
+    sent: Callable[[int], float], parts: bool
+) -> None:
+    runs = [
+        Measured(k, (BASE + sent(k),), *((sent(k), sent(k), 0.0) if parts and k > 1 else ()))
+        for k in (1, 2, 4, 8, 16)
+    ]
+    for point in forecast("a", runs, "weak").points:
+        assert point.step_s == pytest.approx(BASE + sent(point.ranks), rel=1e-6)
+    fewer = fit_step(runs[:3], "weak")
+    assert isinstance(fewer, StepModel) and len(fewer.network) < 3, "no more than counts can tell"
 
 
 def test_a_slower_cell_is_flagged_and_a_faster_one_is_not() -> None:

@@ -118,7 +118,7 @@ def test_what_is_predicted_is_written_and_said(tmp_path: Path) -> None:
     write_report(found, folder)
     kept = Forecast.from_json((folder / "report" / FORECAST_NAME).read_text(encoding="utf-8"))
     (series,) = kept.series
-    assert [p.ranks for p in series.points] == [8, 16] and series.network == "ring_bytes"
+    assert [p.ranks for p in series.points] == [8, 16] and series.network == "ring"
 
 
 def test_shared_cores_get_a_reason_and_no_number(tmp_path: Path) -> None:
