@@ -96,7 +96,7 @@ def _short(digest: str) -> str:
 
 def _apart(runs: pd.DataFrame) -> list[str]:
     """Runs on a part of the same hosts are one machine; runs that share no host are not."""
-    used = [set(names.split()) for names in runs["hosts"].dropna().unique() if names]
+    used = [set(names.split()) for names in runs["hosts"].dropna().unique()]
     # a host that all used needs no comparison of pairs
     if not used or set.intersection(*used):
         return []

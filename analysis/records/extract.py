@@ -93,7 +93,7 @@ def run_row(record: RunRecord) -> Row:
         "gradient_bytes": record.gradient_bytes,
         "alarms": " | ".join(record.alarms) or None,
         **{name: getattr(world, name) for name in _OF_WORLD},
-        "hosts": " ".join(sorted(set(world.hostnames))),
+        "hosts": " ".join(sorted(set(world.hostnames))) or None,
         "first_host": next(iter(world.hostnames), None),
         "data_name": data.name,
         "data_fingerprint": data.fingerprint,

@@ -45,6 +45,11 @@ def test_a_run_is_one_row_with_sums_and_final_values() -> None:
     assert found["hosts"] == "node1"
 
 
+def test_a_record_without_host_names_has_no_hosts() -> None:
+    found = row(record(world_changes={"hostnames": ()}))
+    assert pd.isna(found["hosts"]) and pd.isna(found["first_host"])
+
+
 def test_a_diverged_run_scores_chance_and_keeps_what_it_had() -> None:
     found = row(record(status="diverged", accuracies=[0.3, 0.2]))
     assert found["validation_accuracy"] == 0.2
