@@ -16,7 +16,8 @@ import numpy.typing as npt
 from scipy import special, stats
 
 from analysis.prediction.laws import Refusal
-from analysis.stats.intervals import LEVEL, ONE_RUN
+from analysis.stats.differences import ratio, welch
+from analysis.stats.intervals import IDENTICAL, LEVEL, ONE_RUN, moments
 from analysis.table import Estimate, runs_in_words
 
 Floats = npt.NDArray[np.float64]
@@ -44,10 +45,10 @@ class CriticalBatch(NamedTuple):
     censored: int
     batches: int
 
-    def steps(self, batch: float) -> float:
-        """The law's, at this batch."""
-        assert self.steps_min.value is not None and self.batch.value is not None
-        return self.steps_min.value * (1 + self.batch.value / batch)
+
+def law(batch: Floats, steps_min: float, critical: float) -> Floats:
+    """Steps at these batches."""
+    return steps_min * (1 + critical / batch)
 
 
 class SpeedUp(NamedTuple):
@@ -114,7 +115,8 @@ def speed_up(
     examples: Sequence[float | None],
     base_examples: Sequence[float | None],
 ) -> SpeedUp | Refusal:
-    """(T_k / T_1) (E_1 / E_k), of geometric means; intervals on the log scale with all variances.
+    """(T_k / T_1) (E_1 / E_k), of geometric means: Welch's intervals of the logarithms. That of the
+    product has both variances, and Satterthwaite's degrees of freedom of both.
 
     One entry per run; None: it never reached the target. Throughput and examples count as
     independent.
@@ -124,37 +126,22 @@ def speed_up(
         return Refusal(
             f"{runs_in_words(sum(never))} never reached the target: images to it have no mean"
         )
-    arms = [
-        np.log(np.asarray(arm, float))
-        for arm in (throughput, base_throughput, base_examples, examples)
-    ]
+    arms = (throughput, base_throughput, base_examples, examples)
     if not all(len(arm) for arm in arms):
         return Refusal("no run with this value")
-    return SpeedUp(
-        _ratio(arms[::2], arms[1::2]),
-        _ratio(arms[:1], arms[1:2]),
-        _ratio(arms[2:3], arms[3:]),
-    )
-
-
-def _ratio(over: Sequence[Floats], under: Sequence[Floats]) -> Estimate:
-    """exp of the sum of means of ``over`` less that of ``under``; t with Satterthwaite's df.
-
-    Args:
-        over, under: logarithms, one array per arm, one entry per run.
-    """
-    arms = [*over, *under]
-    log = sum(float(a.mean()) for a in over) - sum(float(a.mean()) for a in under)
-    n = min(len(a) for a in arms)
-    if n < 2:
-        return Estimate(math.exp(log), n=n, note=ONE_RUN)
-    variances = [float(a.var(ddof=1)) / len(a) for a in arms]
-    total = sum(variances)
-    if total < _ROUNDING**2:
-        return Estimate(math.exp(log), n=n, note="the runs are identical: no variance")
-    df = total**2 / sum(v**2 / (len(a) - 1) for v, a in zip(variances, arms, strict=True))
-    half = float(stats.t.ppf((1 + LEVEL) / 2, df)) * math.sqrt(total)
-    return Estimate(math.exp(log), math.exp(log - half), math.exp(log + half), n)
+    logs = [moments(np.log(np.asarray(arm, float))) for arm in arms]
+    both = [welch(logs[0], logs[1]), welch(logs[2], logs[3])]
+    errors = np.nan_to_num([float(one.error[0]) for one in both])  # nan: identical runs
+    freedom = [float(one.df[0]) for one in both]
+    log, error = sum(float(one.value[0]) for one in both), math.hypot(*errors)
+    n = min(map(len, arms))
+    total = Estimate(math.exp(log), n=n, note=ONE_RUN if n < 2 else IDENTICAL)
+    if n > 1 and error > _ROUNDING:
+        df = error**4 / sum(e**4 / d for e, d in zip(errors, freedom, strict=True) if e)
+        half = float(stats.t.ppf((1 + LEVEL) / 2, df)) * error
+        total = Estimate(math.exp(log), math.exp(log - half), math.exp(log + half), n)
+    hardware = ratio(throughput, base_throughput).estimate
+    return SpeedUp(total, hardware, ratio(base_examples, examples).estimate)  # type: ignore[arg-type]
 
 
 class _Likelihood:

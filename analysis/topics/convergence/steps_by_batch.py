@@ -22,6 +22,7 @@ from analysis.figures import (
     style,
     to_svg,
 )
+from analysis.prediction.critical_batch import law
 from analysis.table import (
     Column,
     Row,
@@ -95,7 +96,7 @@ def _line(row: Row) -> pd.DataFrame:
             "kind": "law",
             "technique": row["technique_label"],
             "global_batch": batches,
-            "steps": row["steps_min"] * (1 + row["critical_batch"] / batches),
+            "steps": law(batches, row["steps_min"], row["critical_batch"]),
         }
     )
 

@@ -12,16 +12,13 @@ from scipy import optimize, stats
 from analysis.prediction.critical_batch import (
     CriticalBatch,
     fit_critical_batch,
+    law,
     speed_up,
 )
 from analysis.prediction.laws import Refusal
 
 BATCHES = 2.0 ** np.arange(6, 15)
 SMALLEST, CRITICAL = 60.0, 900.0
-
-
-def law(batch: np.ndarray) -> np.ndarray:
-    return SMALLEST * (1 + CRITICAL / batch)
 
 
 def fitted(batch: np.ndarray, steps: np.ndarray, budget: np.ndarray | float = math.inf):
@@ -34,11 +31,11 @@ def fitted(batch: np.ndarray, steps: np.ndarray, budget: np.ndarray | float = ma
 def simulated(batches: np.ndarray, seeds: int, sd: float, seed: int):
     batch = np.repeat(batches, seeds)
     noise = np.random.default_rng(seed).normal(size=len(batch))
-    return batch, law(batch) * np.exp(sd * noise)
+    return batch, law(batch, SMALLEST, CRITICAL) * np.exp(sd * noise)
 
 
 def test_exact_points_give_the_law_back() -> None:
-    found = fitted(BATCHES, law(BATCHES))
+    found = fitted(BATCHES, law(BATCHES, SMALLEST, CRITICAL))
     assert found.steps_min.value == pytest.approx(SMALLEST, rel=1e-6)
     assert found.batch.value == pytest.approx(CRITICAL, rel=1e-6)
     assert found.batch.low is None and found.batch.note == "no variance"
@@ -50,10 +47,10 @@ def test_the_relation_of_steps_and_examples_holds() -> None:
     least, critical = found.steps_min.value, found.batch.value
     assert least is not None and critical is not None
     for batch in (10.0, critical, 1e5):
-        steps = found.steps(batch)
+        steps = law(batch, least, critical)
         product = (steps / least - 1) * (steps * batch / (least * critical) - 1)
         assert product == pytest.approx(1)
-    assert found.steps(critical) == pytest.approx(2 * least)
+    assert law(critical, least, critical) == pytest.approx(2 * least)
 
 
 @pytest.mark.parametrize("budget", [math.inf, 150.0])
