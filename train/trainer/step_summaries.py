@@ -198,19 +198,6 @@ def _exposed_s(sampled: Sequence[StepRow], usual: Sequence[StepRow]) -> float | 
     return min(float(np.median(longer_by)), communication_s)
 
 
-#: What one call of the step is to last, seconds: long against the calling, short against a hang.
-CALL_S = 0.25
-MOST_PER_CALL = 64
-
-
-def steps_per_call(rows: Sequence[StepRow]) -> int:
-    """How many steps like those of ``rows`` one call is to take; 1 where nothing is known."""
-    times = [row.call_s for row in rows if not (row.sampled or row.suspended)]
-    if not times:
-        return 1
-    return int(min(max(CALL_S / max(float(np.median(times)), 1e-6), 1), MOST_PER_CALL))
-
-
 def append_steps(rows: Sequence[StepRow], file: Path) -> None:
     """Raw samples of this rank, one JSON object per step; what is no number is null."""
     lines = [json.dumps({k: _plain(v) for k, v in row._asdict().items()}) for row in rows]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from train.config.plan import EpochPlan
 from train.config.run import RunConfig
@@ -15,7 +17,11 @@ from train.record.run import RunError
 from train.step.result import StepResult
 from train.trainer.epoch import EpochAccumulator, fatal
 from train.trainer.parts import Parts
-from train.trainer.step_summaries import StepSamples, step_row, steps_per_call
+from train.trainer.step_summaries import StepRow, StepSamples, step_row
+
+#: What one call of the step is to last, seconds: long against the calling, short against a hang.
+CALL_S = 0.25
+MOST_PER_CALL = 64
 
 
 @dataclass
@@ -101,6 +107,14 @@ def sampled_step(plan: EpochPlan) -> int | None:
     if plan.steps == 1:
         return 0 if plan.number % 2 else None
     return plan.steps // 2
+
+
+def steps_per_call(rows: Sequence[StepRow]) -> int:
+    """How many steps like those of ``rows`` one call is to take; 1 where nothing is known."""
+    times = [row.call_s for row in rows if not (row.sampled or row.suspended)]
+    if not times:
+        return 1
+    return int(min(max(CALL_S / max(float(np.median(times)), 1e-6), 1), MOST_PER_CALL))
 
 
 def calls(steps: int, per_call: int, sampled: int | None) -> list[int]:

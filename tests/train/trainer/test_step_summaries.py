@@ -25,7 +25,6 @@ from train.trainer.step_summaries import (
     spread,
     steady_epochs,
     step_row,
-    steps_per_call,
     throughput,
 )
 
@@ -213,14 +212,6 @@ def test_what_measuring_costs_is_no_part_of_a_step() -> None:
     summed = rank_steps(0, [found, whole(1, 0.0, 1.5)])
     assert summed.compute_s.median == 1.25 and summed.exposed_s == 0.25
     assert (summed.waiting_s.median, summed.negotiation_s.median) == (0.25, 0.125)
-
-
-def test_a_call_lasts_a_quarter_of_a_second_whatever_its_steps_take() -> None:
-    assert steps_per_call([]) == steps_per_call([row(0, 0.0, 0.01, 0.0)]) == 1
-    assert steps_per_call([whole(0, 9.0, 0.01), whole(0, 0.0, 0.011), whole(0, 0.0, 0.2)]) == 22
-    assert steps_per_call([whole(0, 0.0, 3.0)]) == 1 and steps_per_call([whole(0, 0.0, 0.0)]) == 64
-    late = whole(0, 0.0, 60.0)._replace(suspended=True)
-    assert steps_per_call([late, whole(0, 0.0, 0.1)]) == 2
 
 
 def test_a_sampled_step_counts_for_no_throughput() -> None:
