@@ -38,6 +38,7 @@ class PlanRow:
     idle_rule: bool = False  # its rule scales by global / base batch, and both are the same
     flat_warmup: bool = False  # its warm-up climbs from the base rate, which is no lower
     undecayed: bool = False  # AdaScale with a schedule whose end it may not reach
+    repeats: bool = False  # its ranks draw the same images
     shortened: bool = False  # regime adaptation takes fewer steps than the epochs that were asked
     target: str | None = None  # what it stops at, in words
     apart: tuple[tuple[str, str], ...] = ()  # settings that set it apart from others of the sweep
@@ -97,6 +98,7 @@ def _row(plan: RunPlan, rates: Rates) -> PlanRow:
         undecayed=config.technique.lr_scaling == "adascale"
         and config.technique.schedule.name != "constant"
         and config.global_batch > config.technique.base_batch,
+        repeats=config.repeats,
         shortened=config.technique.regime_adaptation
         and plan.total_steps < config.epochs * first.steps,
         target=config.target.in_words() if config.target else None,

@@ -25,6 +25,12 @@ def summary(rows: Sequence[PlanRow], done: Collection[str] = ()) -> list[str]:
             "times the ranks, batch norm per batch, in more time; not alike: moving averages (they "
             "move once per batch), noise and dropout draws, what compression rounds"
         )
+    if repeating := [row for row in rows if row.repeats]:
+        lines.append(
+            f"{len(repeating)} let all ranks draw the same images (partition: same; "
+            f"{_few(repeating)}), as the course's scripts do: a step of k ranks is worth that of "
+            "one, and an epoch sees 1/k of the images; images/s count each one k times"
+        )
     targets = Counter(row.target for row in rows if row.target)
     for goal, count in targets.items():
         lines.append(f"{count} stop at {goal}, or when that is out of reach")
@@ -69,16 +75,21 @@ def summary(rows: Sequence[PlanRow], done: Collection[str] = ()) -> list[str]:
     ahead = [row for row in rows if row.cell_id not in done]
     if len(ahead) < len(rows):
         lines.append(f"{len(rows) - len(ahead)} have a good record and are skipped")
+    return [*lines, *_time(ahead)]
+
+
+def _time(ahead: Sequence[PlanRow]) -> list[str]:
+    """How long the cells that are to run take, and what that is estimated from."""
     if not ahead:
-        return [*lines, "nothing to train"]
+        return ["nothing to train"]
     known = [row.seconds for row in ahead if row.seconds is not None]
     if not known:
-        return [*lines, "time: never run here, so there is nothing to estimate from"]
+        return ["time: never run here, so there is nothing to estimate from"]
     total = f"time: about {clock(sum(known))} one cell after another"
     if len(known) < len(ahead):
         total += f", {len(ahead) - len(known)} never run here left out"
     sources = Counter(row.source for row in ahead if row.seconds is not None)
-    return [*lines, total, *(f"  {n} estimated from {source}" for source, n in sources.items())]
+    return [total, *(f"  {n} estimated from {source}" for source, n in sources.items())]
 
 
 def _few(rows: Sequence[PlanRow]) -> str:

@@ -41,7 +41,7 @@ def cautions(
         slower: counts that the smaller ones let one expect to be faster.
     """
     runs, epochs = frames.runs, frames.epochs
-    found = [*_alarms(runs), *_skipped(epochs)]
+    found = [*_alarms(runs), *_repeating(runs), *_skipped(epochs)]
     if runs["oversubscribed"].any():
         found.append(Caution(f"In some runs {SHARED_CORES}.", "times"))
     found += [*_too_good(tables["scaling"].data), *_disturbed(epochs)]
@@ -68,6 +68,21 @@ def _alarms(runs: pd.DataFrame) -> list[Caution]:
     return [
         Caution(f"Alarm in {_named(own['cell_id'].tolist())}: {alarm}", "all", is_alarm=True)
         for alarm, own in told.groupby("alarm", sort=False)
+    ]
+
+
+def _repeating(runs: pd.DataFrame) -> list[Caution]:
+    """Ranks that see the same images: found unasked it is an alarm, asked for a property."""
+    told = runs[(runs["partition"] == "same") & (runs["gpus"] > 1)]
+    if not len(told):
+        return []
+    return [
+        Caution(
+            "As their config asks (partition: same), all ranks train on the same images in "
+            f"{_named(told['cell_id'].tolist())}: a global batch is worth that of one rank, and "
+            "images/s count each image once for every rank.",
+            "all",
+        )
     ]
 
 

@@ -272,6 +272,13 @@ def test_what_a_batch_below_the_base_batch_turns_round_is_told() -> None:
     assert not as_many.shortened, "240 images a step, and 5 steps an epoch as of 256"
 
 
+def test_ranks_that_repeat_each_other_are_told() -> None:
+    text = " ".join(summary(plan_rows([config(partition="same"), config()], FACTS, {})))
+    assert "1 let all ranks draw the same images (partition: same; digits-cnn" in text
+    alone = plan_rows([config(partition="same", gpus=1)], FACTS, {})
+    assert "same images" not in " ".join(summary(alone))
+
+
 def test_a_schedule_that_adascale_may_not_end_is_told() -> None:
     scaled = {"lr_scaling": "adascale", "base_batch": 32, "optimizer": {"name": "sgd"}}
     decaying = scaled | {"schedule": {"name": "cosine"}}

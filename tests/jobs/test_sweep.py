@@ -561,6 +561,29 @@ def test_the_shipped_sweeps() -> None:
     assert load_sweep("quickstart").techniques == tuple(t for t in five if t != "lr_scaling")
 
 
+def test_the_course_as_logged_takes_its_steps_at_its_rates() -> None:
+    configs = load_sweep("course_as_logged").configs
+    told = {
+        (c.technique.name, c.gpus, plan.total_steps, plan.warmup_steps, plan.rate(35))
+        for c in configs
+        for plan in [plan_of(c, 50_000)]
+    }
+    assert told == {
+        ("naive", 1, 72, 0, 0.001), ("naive", 1, 36, 0, 0.001), ("naive", 2, 36, 0, 0.001),
+        ("lr_scaling", 1, 36, 0, 0.002), ("lr_scaling", 2, 36, 0, 0.002),
+        ("lr_scaling_warmup", 1, 36, 9, 0.002), ("lr_scaling_warmup", 2, 36, 9, 0.002),
+        ("lamb", 2, 36, 9, 0.002),
+    }  # fmt: skip
+    assert {c.partition for c in configs if c.repeats} == {"same"}
+    assert sum(c.repeats for c in configs) == 3
+    kept = {c.technique.bn_momentum for c in configs if c.technique.normalisation != "none"}
+    assert kept == {0.99}
+    for name in ("lr_scaling", "lr_scaling_warmup"):
+        own = [c for c in configs if c.technique.name == name and c.gpus == 1]
+        seeds = {c.seed for c in own if c.technique.bn_statistics == "moving"}
+        assert seeds == set(range(10))
+
+
 @pytest.mark.parametrize("name", [n for n in names_in(sweeps.SWEEPS) if n.endswith("_search")])
 def test_no_search_tries_a_cell_twice(name: str) -> None:
     rows = load_techniques()

@@ -72,8 +72,9 @@ class RunConfig(Frozen):
     data_fraction: float = Field(1.0, gt=0, le=1)
     # option 1 of the course: one permutation, cut into disjoint shards;
     # option 2: each rank draws its share from the whole set by itself ("whole", as earlier records
-    # have it, gives rank 0 the orders of "partition")
-    partition: Literal["partition", "independent", "whole"] = "partition"
+    # have it, gives rank 0 the orders of "partition");
+    # same: the course's scripts, whose ranks all draw the same images, so that k ranks repeat one
+    partition: Literal["partition", "independent", "whole", "same"] = "partition"
     # what accuracy is measured on: the published held-out images, or, to search for rates without
     # looking at these, a tenth of the training images, which is then left out of training
     validate_on: Literal["held_out", "train_part"] = "held_out"
@@ -108,6 +109,11 @@ class RunConfig(Frozen):
     def global_batch(self) -> int:
         """Images per optimizer step over all ranks; where the batch grows, at the start."""
         return self.gpus * self.batch_per_rank * self.accumulation
+
+    @property
+    def repeats(self) -> bool:
+        """Whether the ranks of a step train on the same images, as the config asks."""
+        return self.partition == "same" and self.gpus > 1
 
     @property
     def processes(self) -> int:

@@ -54,7 +54,8 @@ def process_batches(
 
     Of a partition, k ranks that accumulate p batches see the images of k x p ranks: rank r's
     batches are those of ranks r p .. r p + p - 1. With ``independent`` they do not: each rank has
-    one permutation of its own, of which p batches are disjoint, as those of p ranks are not.
+    one permutation of its own, of which p batches are disjoint, as those of p ranks are not. With
+    ``same`` the p batches of a rank differ, and ranks repeat all of them.
 
     Args:
         calls: the steps of each call, all of the epoch's together; one each where not given. While

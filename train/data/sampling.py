@@ -46,7 +46,7 @@ def epoch_order(n: int, seed: int, epoch: int) -> Indices:
 
 
 def rank_batches(
-    option: Literal["partition", "independent", "whole"],
+    option: Literal["partition", "independent", "whole", "same"],
     n: int,
     seed: int,
     epoch: int,
@@ -64,18 +64,24 @@ def rank_batches(
     - "independent": each rank draws from a permutation of its own, from SeedSequence([seed, epoch,
       rank, 1]): no image twice on one rank, yet some twice and some never over all ranks.
     - "whole": the same without the 1, as in records from before "independent" was there.
+    - "same": all ranks take the first steps * batch_per_rank entries of the epoch's permutation, as
+      the course's scripts do (one seed, no shard): k ranks of b take the steps of one rank of b,
+      and 1/k of their number.
     """
     if not 0 <= rank < size:
         raise ValueError(f"rank {rank} is not in a world of {size}")
     steps = n // (size * batch_per_rank)
-    if option in ("independent", "whole"):
+    if option == "partition":
+        order = epoch_order(n, seed, epoch)[: steps * size * batch_per_rank]
+        return np.ascontiguousarray(order.reshape(steps, size, batch_per_rank)[:, rank])
+    if option == "same":
+        order = epoch_order(n, seed, epoch)
+    elif option in ("independent", "whole"):
         words = (_INDEPENDENT,) if option == "independent" else ()
-        order = shuffled(n, seed, epoch, rank, *words)[: steps * batch_per_rank]
-        return order.reshape(steps, batch_per_rank)
-    if option != "partition":
-        raise ValueError(f"unknown option {option!r}; known: partition, independent, whole")
-    order = epoch_order(n, seed, epoch)[: steps * size * batch_per_rank]
-    return np.ascontiguousarray(order.reshape(steps, size, batch_per_rank)[:, rank])
+        order = shuffled(n, seed, epoch, rank, *words)
+    else:
+        raise ValueError(f"unknown option {option!r}; known: partition, independent, whole, same")
+    return order[: steps * batch_per_rank].reshape(steps, batch_per_rank)
 
 
 def evaluation_shard(n: int, rank: int, size: int) -> Indices:

@@ -29,6 +29,8 @@ ORDERS = {
     "cut into disjoint shards",
     "independent": _OPTION_2,
     "whole": f"{_OPTION_2}; rank 0 in the orders of option 1",
+    "same": "as the config asks, all ranks draw the same images: the first ones of one permutation "
+    "of the whole set per epoch, drawn from (seed, epoch)",
 }
 
 
@@ -213,6 +215,6 @@ def technique_reasons(config: RunConfig, *, labelled: bool) -> dict[str, str]:
 
 
 def noise_reason(config: RunConfig) -> str:
-    return why_not_measured(config.technique) or (
+    return why_not_measured(config) or (
         "one batch per step: there is nothing to compare it with, or no step was finite"
     )

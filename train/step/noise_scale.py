@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri, stdtrit
 
-from train.config.technique import Technique
+from train.config.run import RunConfig
 from train.record.run import NoiseScale
 
 Floats = npt.NDArray[np.float64]
@@ -34,8 +34,11 @@ ROUNDING = {"none": 2.0**-16, "fp16": 2.0**-11, "bf16": 2.0**-9}
 NEARLY_ALL = 0.9
 
 
-def why_not_measured(technique: Technique) -> str | None:
+def why_not_measured(config: RunConfig) -> str | None:
     """Why the two norms of a run do not say how noisy its gradient is; None where they do."""
+    technique = config.technique
+    if config.repeats:
+        return "the ranks draw the same images (partition: same), so their gradients are one"
     if technique.reduction == "adasum":
         return "Adasum has no mean gradient to compare with"
     if technique.noise_batch is not None:

@@ -178,7 +178,7 @@ def fatal(plan: EpochPlan, step: int, result: StepResult, skipped_in_a_row: int)
 
 
 def measures_noise(config: RunConfig) -> bool:
-    return why_not_measured(config.technique) is None
+    return why_not_measured(config) is None
 
 
 def _finite(value: float) -> float | None:

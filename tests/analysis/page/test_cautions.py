@@ -89,6 +89,14 @@ def test_many_runs_with_one_alarm_are_counted(tmp_path: Path) -> None:
     assert found.text.count("digits-cnn") == 4
 
 
+def test_ranks_that_repeat_each_other_as_asked_are_named_without_an_alarm(tmp_path: Path) -> None:
+    asked = record(config(gpus=2, partition="same"))
+    (found,) = cautions(tmp_path, record(config(gpus=1, partition="same")), asked)
+    assert found.text.startswith("As their config asks (partition: same)")
+    assert found.text.count("digits-cnn") == 1 and asked.cell_id in found.text
+    assert found.touches == "all" and not found.is_alarm
+
+
 def test_skipped_steps_are_counted_over_the_runs_that_have_some(tmp_path: Path) -> None:
     bad = record(config(seed=1), epoch_changes={"skipped_steps": 3})
     (found,) = cautions(tmp_path, record(), bad)

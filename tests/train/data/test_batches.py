@@ -108,6 +108,14 @@ def test_calls_of_several_steps_hold_the_same_batches_for_each_process() -> None
     assert np.array_equal(first.after(2).labels, first.labels[2:])
 
 
+def test_ranks_of_same_repeat_each_other_and_not_themselves() -> None:
+    one, other = steps(partition="same", gpus=2, batch_per_rank=5, accumulation=2)
+    assert len(one) == N // 20
+    for mine, theirs in zip(one, other, strict=True):
+        assert [ids([batch]) for batch in mine] == [ids([batch]) for batch in theirs]
+        assert len(ids(mine)) == 10
+
+
 def test_statistics_are_estimated_from_images_as_they_are_each_rank_its_share() -> None:
     from train.data.batches import estimation_batches
 

@@ -89,6 +89,15 @@ def test_independent_ranks_draw_by_themselves() -> None:
     assert np.array_equal(parts[2], again)
 
 
+@given(n=st.integers(0, 500), size=st.integers(1, 9), b=st.integers(1, 20), seed=SEEDS)
+def test_ranks_of_same_repeat_the_first_steps_of_one_rank(
+    n: int, size: int, b: int, seed: int
+) -> None:
+    alone = rank_batches("partition", n, seed, 1, 0, 1, b)[: n // (size * b)]
+    for rank in range(size):
+        assert np.array_equal(rank_batches("same", n, seed, 1, rank, size, b), alone)
+
+
 @pytest.mark.parametrize("rank", [-1, 2])
 def test_a_rank_outside_of_the_world_is_refused(rank: int) -> None:
     with pytest.raises(ValueError, match="world of 2"):
@@ -96,7 +105,7 @@ def test_a_rank_outside_of_the_world_is_refused(rank: int) -> None:
 
 
 def test_an_unknown_option_is_refused() -> None:
-    with pytest.raises(ValueError, match="known: partition, independent"):
+    with pytest.raises(ValueError, match="known: partition, independent, whole, same"):
         rank_batches("shard", 10, 0, 0, 0, 2, 1)  # type: ignore[arg-type]
 
 

@@ -127,6 +127,19 @@ def test_a_rank_s_gradient_is_of_all_that_it_accumulates() -> None:
     assert alarm_of(pair, EpochPlan(0, 2, 16, 5, 0, 1.0), same)
 
 
+def test_ranks_that_are_to_draw_the_same_images_are_no_alarm_and_have_no_noise() -> None:
+    from train.config.plan import EpochPlan
+    from train.trainer.epoch import alarm_of, measures_noise
+
+    plan = EpochPlan(0, 1, 8, 5, 0, 1.0)
+    equal = tally(*[step(small_sq=4.0, own_sq=4.0, gradient_sq=4.0)] * 5)
+    for partition in ("partition", "independent", "whole"):
+        assert alarm_of(config(gpus=2, batch_per_rank=4, partition=partition), plan, equal)
+    asked = config(gpus=2, batch_per_rank=4, partition="same")
+    assert alarm_of(asked, plan, equal) is None and not measures_noise(asked)
+    assert measures_noise(config(gpus=1, partition="same"))
+
+
 @pytest.mark.parametrize(
     ("technique", "measured"),
     [
