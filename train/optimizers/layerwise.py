@@ -32,6 +32,7 @@ class TrustLog:
 
     def __init__(self, variables: list[tf.Variable], exclude: tuple[str, ...]) -> None:
         adapted = [variable for variable in variables if not excluded(variable, exclude)]
+        self.names = tuple(variable.name for variable in adapted)
         self._rows = {_key(variable): row for row, variable in enumerate(adapted)}
         self.ratios = tf.Variable(tf.ones(len(adapted)), trainable=False, name="trust_ratios")
         self.kept = tf.Variable(tf.zeros(len(adapted)), trainable=False, name="rates_kept")
@@ -93,6 +94,12 @@ def trust_ratios(optimizer: Any) -> tuple[tf.Variable, tf.Variable] | None:
     """
     log = getattr(optimizer, "trust", None)
     return (log.ratios, log.kept) if log is not None and log.ratios.shape[0] else None
+
+
+def adapted_variables(optimizer: Any) -> tuple[str, ...]:
+    """Names of the variables of :func:`trust_ratios`, in their order."""
+    log = getattr(optimizer, "trust", None)
+    return log.names if log is not None else ()
 
 
 class OwnOptimizer(tf.keras.optimizers.Optimizer):

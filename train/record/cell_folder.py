@@ -189,6 +189,7 @@ def ended_record(
             throughput=None,
             why_no_overlap=config.technique.why_no_overlap(),
             gradient_bytes=None,
+            adapted=(),
             traffic=(),
             weights_sha256=None,
             provenance=told.get("provenance"),

@@ -58,6 +58,8 @@ class TrustRatios(Frozen):
     smallest: float
     largest: float
     clipped_share: float = Field(ge=0, le=1)  # of (variable, step) where LARC kept the plain rate
+    # medians over steps, one for each of the record's adapted variables
+    layers: tuple[float, ...] = ()
 
 
 class EpochRecord(Frozen):

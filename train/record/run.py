@@ -152,6 +152,8 @@ class RunRecord(Frozen):
     why_no_overlap: str | None = None  # why no gradient is sent before all are there
     # bytes of one rank's gradients in one step, as they travel
     gradient_bytes: int | None = Field(None, ge=1)
+    # names of the variables that a layer-wise optimizer gives rates of their own
+    adapted: tuple[str, ...] = ()
     # without interfaces that moved nothing; empty for one rank, or where no counter could be read
     traffic: tuple[LinkTraffic, ...] = ()
     classification: Classification | None = None

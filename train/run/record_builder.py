@@ -91,6 +91,7 @@ def finished_record(
             throughput=throughput(trained.epochs),
             why_no_overlap=config.technique.why_no_overlap(),
             gradient_bytes=trained.gradient_bytes,
+            adapted=trained.adapted,
             traffic=trained.traffic,
             classification=trained.classification,
             target=trained.target,

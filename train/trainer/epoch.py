@@ -65,12 +65,13 @@ class EpochAccumulator:
         known = [result.trust for result in self.results if result.trust is not None]
         if not known:
             return None
-        factors = np.concatenate([factors for factors, _ in known])
+        factors = np.stack([factors for factors, _ in known])  # (steps, variables)
         return TrustRatios(
             median=float(np.median(factors)),
             smallest=float(factors.min()),
             largest=float(factors.max()),
             clipped_share=float(np.concatenate([clipped for _, clipped in known]).mean()),
+            layers=tuple(float(f"{middle:.4g}") for middle in np.median(factors, axis=0)),
         )
 
     def noise(self, small: int, big: int, seed: int) -> NoiseScale | None:

@@ -47,6 +47,7 @@ class Trained:
     target: TargetOutcome | None = None
     alarms: tuple[str, ...] = ()
     gradient_bytes: int = 1  # of one rank and step, as they travel
+    adapted: tuple[str, ...] = ()  # variables with rates of their own
 
     @property
     def reduced_bytes(self) -> int:

@@ -16,6 +16,7 @@ from train.distributed.communicator import Ranks
 from train.distributed.interfaces import moved, read_counters
 from train.distributed.world import Runtime
 from train.errors import Unfinished
+from train.optimizers import adapted_variables
 from train.record.atomic import append_line, write_atomically
 from train.record.cell_folder import CHECKPOINT_NAME, EPOCHS_NAME, rank_file
 from train.record.run import (
@@ -121,6 +122,7 @@ class Trainer:
             if target else None,
             alarms=tuple(self.alarms),
             gradient_bytes=self.step.wire_bytes,
+            adapted=adapted_variables(self.step.optimizer),
         )  # fmt: skip
 
     def _goes_on(self, epochs: list[EpochRecord]) -> bool:

@@ -110,7 +110,14 @@ def test_a_rate_that_its_epochs_do_not_bear_out_is_rejected() -> None:
 def test_records_from_before_the_latest_fields_pass() -> None:
     """What users have on disk: neither the newer fields nor reasons for their absence."""
     old = record(TWO).model_dump(mode="json")
-    for name in ("classification", "target", "alarms", "why_no_overlap", "gradient_bytes"):
+    for name in (
+        "classification",
+        "target",
+        "alarms",
+        "why_no_overlap",
+        "gradient_bytes",
+        "adapted",
+    ):
         del old[name]
     for name in ("accumulation", "framework", "target"):
         del old["config"][name]

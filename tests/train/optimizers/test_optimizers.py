@@ -137,11 +137,13 @@ def test_a_rate_of_zero_moves_nothing(case: str) -> None:
 
 
 def test_which_optimizers_tell_their_trust_ratios() -> None:
-    from train.optimizers import trust_ratios
+    from train.optimizers import adapted_variables, trust_ratios
 
     for _, config, _ in CASES.values():
         adapted = len(ADAPTED) if getattr(config, "exclude", None) else len(SHAPES)
-        found = trust_ratios(Toy(config).optimizer)
+        toy = Toy(config)
+        found = trust_ratios(toy.optimizer)
+        assert len(adapted_variables(toy.optimizer)) == (adapted if found else 0)
         if isinstance(config, Lamb | Lars | Larc):
             assert [tuple(v.shape) for v in found] == [(adapted,)] * 2
         else:

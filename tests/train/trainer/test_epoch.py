@@ -97,6 +97,7 @@ def test_trust_is_over_all_steps_and_variables() -> None:
     found = tally(step(trust=first), step(trust=None), step(trust=second)).trust()
     assert (found.smallest, found.largest) == (pytest.approx(0.1), pytest.approx(0.9))
     assert found.median == pytest.approx(0.25) and found.clipped_share == 0.25
+    assert found.layers == (0.2, 0.55), "a median for each variable"
     assert tally(step()).trust() is None
 
 

@@ -116,6 +116,8 @@ def test_a_run_killed_and_resumed_is_the_run_never_killed(
     assert len(again.stepper.samples.rows) == STEPS * (4 - done)
     weights = sum(variable.numpy().size for variable in again.model.trainable_variables)
     assert resumed.reduced_bytes == STEPS * (4 - done) * weights * 4, "of this start alone"
+    trust = resumed.epochs[-1].trust
+    assert len(resumed.adapted) == (len(trust.layers) if trust else 0)
     told = applied(tmp_path / "broken")
     assert told == applied(tmp_path / "straight") and len(told) == 4 * STEPS
 
