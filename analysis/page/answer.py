@@ -41,8 +41,8 @@ def named(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
 def namer(rows: Sequence[Mapping[str, Any]]) -> Callable[[Mapping[str, Any]], str]:
     """:func:`named` for many rows: what they differ in is looked up once."""
     differ = len({row["context"] for row in rows}) > 1
-    return lambda row: str(row["technique_label"]) + (
-        f" ({row['context']})" if differ and row["context"] else ""
+    return lambda row: (
+        str(row["technique_label"]) + (f" ({row['context']})" if differ and row["context"] else "")
     )
 
 
