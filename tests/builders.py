@@ -73,8 +73,8 @@ def record(of: RunConfig | None = None, **changes: Any) -> RunRecord:
         "weights_sha256": "a" * 64,
         "provenance": Provenance(
             git_commit=None, git_dirty=None, image_digest=None, versions={"python": "3.11"},
-            cpu="CPU", gpu=None, driver=None, slurm_job_id=None, seeds={"run": of.seed},
-            environment={},
+            cpu="CPU", gpu=None, driver=None, kernel="6.1", slurm_job_id=None,
+            seeds={"run": of.seed}, environment={},
         ),
         "attempts": (
             Attempt(

@@ -25,9 +25,9 @@ from analysis.table import (
     significant,
 )
 from analysis.topics.convergence.critical_batch import images
-from analysis.topics.scaling.doublings import worth_in_words
+from analysis.topics.scaling.cause import largest_cause
 from analysis.topics.scaling.efficiency import mode
-from analysis.topics.scaling.loss import largest_cause
+from analysis.topics.scaling.increases import worth_in_words
 from analysis.topics.scaling.nodes import blamed, ready_command, suspects
 from analysis.topics.topic import only, with_context
 
@@ -109,7 +109,7 @@ def _scaling(frames: Frames, rows: Mapping[str, Rows]) -> Iterable[Answer]:
                "efficiency": best["efficiency"], "low": best["efficiency_low"],
                "high": best["efficiency_high"], "runs": best["n"]}  # fmt: skip
     yield Answer("scaling", "How far does it scale?", text, "scaling", "efficiency", numbers)
-    yield from _ahead(rows, best, what)
+    yield from _ahead(rows, best, known, what)
 
 
 def _series(row: Row, rows: Rows) -> str:
@@ -136,7 +136,7 @@ def _cause(losses: Rows, row: Row, *, alone: bool) -> str:
     return f" Largest loss{whose}: {cause.text}." if cause else ""
 
 
-def _ahead(rows: Mapping[str, Rows], row: Row, what: str) -> Iterable[Answer]:
+def _ahead(rows: Mapping[str, Rows], row: Row, known: Rows, what: str) -> Iterable[Answer]:
     """Up to which count ranks pay, and the forecast, for the series of a row of the scaling
     table."""
     worth, ahead = (
@@ -145,10 +145,12 @@ def _ahead(rows: Mapping[str, Rows], row: Row, what: str) -> Iterable[Answer]:
     )
     said = []
     for own in worth:
-        each = f"each doubling gives {percent(WORTH_IT)} more throughput or better"
-        held = f"up to {worth_in_words(own)} {what}s {each}"
-        said.append(held if own["gpus"] > 1 else f"no doubling of the {what}s gives "
-                    f"{percent(WORTH_IT)} more throughput")  # fmt: skip
+        gives = f"{percent(WORTH_IT)} of the throughput of one before"
+        said.append(
+            f"an added {what} gives less than {gives}"
+            if own["gpus_high"] == row["n0"]
+            else f"each added {what} up to {worth_in_words(own)} gives at least {gives}"
+        )
     points = [r for r in ahead if r["efficiency"] is not None]
     if points:
         ends = (f"{estimate_in(r, 'efficiency').text(TWO)} at {r['gpus']}" for r in points)
@@ -158,9 +160,11 @@ def _ahead(rows: Mapping[str, Rows], row: Row, what: str) -> Iterable[Answer]:
     elif ahead and ahead[0]["hold_out"] is not None:
         said.append(f"no forecast: {ahead[0]['why']}")
     if said:
+        several = len({other["series"] for other in known}) > 1
+        whose = f"with {_series(row, known)}, " if several else ""
         yield Answer(
-            "more_ranks", f"Are more {what}s worth it?", sentence("; ".join(said)),
-            "forecast" if ahead else "recommended", "doublings",
+            "more_ranks", f"Are more {what}s worth it?", sentence(whose + "; ".join(said)),
+            "forecast" if ahead else "recommended", "increases",
             {"worth": worth[0]["gpus"] if worth else None,
              **{f"efficiency_{r['gpus']}": r["efficiency"] for r in points}},
         )  # fmt: skip
@@ -175,12 +179,14 @@ def _targets(found: Rows) -> Iterable[Answer]:
     goals = {row["target"] for row in found}
     text = f"{met:,} of {runs_in_words(runs)} reached "
     text += f"{goals.pop()}" if len(goals) == 1 else "their targets"
+    lost = sum(row["n"] for row in found) - runs
+    text += f", and {lost:,} {'is' if lost == 1 else 'are'} lost" if lost else ""
     if reached:
         fast = min(reached, key=lambda row: row["seconds"])
         text += f"; soonest {named(fast, found)} at batch {count(fast['global_batch'])}: median "
         text += f"{number(0)(fast['seconds'])} s, {fast['epoch']:g} epochs"
     yield Answer("targets", "How long does the target take?", f"{text}.", "targets", "medians",
-                 {"reached": met, "runs": runs})  # fmt: skip
+                 {"reached": met, "runs": runs, "lost": lost})  # fmt: skip
 
 
 def _critical_batch(found: Rows) -> Iterable[Answer]:
@@ -204,10 +210,13 @@ def _critical_batch(found: Rows) -> Iterable[Answer]:
 
 def _nodes(frames: Frames, found: Rows) -> Iterable[Answer]:
     if slow := suspects(found):
-        site = only([*frames.attempts["site"].dropna().unique()])
-        command = ready_command(slow, found, site)
-        text = f"{blamed(slow)}; {command} measures the network there and compares the hosts."
-        numbers = {"host": slow[0]["host"], "slower": slow[0]["effect"], "command": command}
+        text, numbers = blamed(slow), {"host": slow[0]["host"], "slower": slow[0]["effect"]}
+        # without its site a command would not run: names may have been left out
+        if site := only([*frames.attempts["site"].dropna().unique()]):
+            command = ready_command(slow, found, site)
+            numbers["command"] = command
+            text += f"; {command} measures the network there and compares the hosts"
+        text += "."
         yield Answer("nodes", "Is a machine to blame?", text, "node_effects", "hosts", numbers)
 
 

@@ -11,6 +11,7 @@ from analysis.figures import Figure, looks
 from analysis.page.answer import Answer
 from analysis.page.answers import answers
 from analysis.page.cautions import Caution, cautions
+from analysis.prediction.collectives import Link
 from analysis.prediction.forecast import Forecast
 from analysis.records.frames import Frames
 from analysis.records.gather import KINDS, Problem
@@ -31,11 +32,10 @@ from analysis.topics.convergence import (
     true_speedup,
     trust,
 )
-from analysis.topics.scaling import doublings, efficiency, nodes, step_figure, waterfall
+from analysis.topics.scaling import efficiency, increases, nodes, step_figure, waterfall
 from analysis.topics.scaling import figure as throughput
 from analysis.topics.scaling.forecasts import Forecasts, forecasts
 from analysis.topics.scaling.loss import loss
-from analysis.topics.scaling.step_parts import Network
 from analysis.topics.topic import Topic
 
 METHODS = (
@@ -94,7 +94,7 @@ class Report:
         return {table.key: table for topic in self.topics for table in topic.tables}
 
 
-def build(frames: Frames, *, network: Network | None = None, draw: bool = True) -> Report:
+def build(frames: Frames, *, network: Link | None = None, draw: bool = True) -> Report:
     """The same folder gives the same report.
 
     Args:
@@ -125,7 +125,7 @@ def _topics(
     frames: Frames,
     runs: pd.DataFrame,
     ahead: Forecasts | None,
-    network: Network | None,
+    network: Link | None,
     *,
     draw: bool,
 ) -> Iterable[Topic]:
@@ -167,7 +167,7 @@ def _topics(
         (rates,),
         drawn(lambda: learning_rates.figure(rates.data)),
     )
-    each = doublings.tables(runs, order)
+    each = increases.tables(runs, order)
     lost = loss(runs, network)
     yield Topic(
         "scaling",

@@ -22,7 +22,7 @@ from analysis.prediction.step_model import (
     Measured,
     StepModel,
     fit_step,
-    ring_bytes,
+    ideal_share,
 )
 from analysis.records.columns import SHARED_CORES
 from analysis.stats.intervals import LEVEL
@@ -74,7 +74,7 @@ class SeriesForecast(Frozen):
 
     series: str
     scaling: Scaling
-    network: Literal["alpha_beta", "ring_bytes"]
+    network: Literal["alpha_beta", "ring"]
     fitted_on: tuple[int, ...]
     residual: float | None = None  # largest relative error at a fitted count
     held_out: tuple[HeldOut, ...] = ()  # the last one is of the largest measured count
@@ -86,20 +86,6 @@ class SeriesForecast(Frozen):
         if (self.refused is None) != bool(self.points):
             raise ValueError("a forecast has either points or the reason why there are none")
         return self
-
-    @property
-    def text(self) -> str:
-        """One line for a page."""
-        last = self.held_out[-1] if self.held_out else None
-        tried = f"hold-out at {last.ranks} ranks: {last.error:+.0%}" if last else "no hold-out"
-        if self.refused is not None:
-            return f"no forecast: {self.refused} ({tried})"
-        said = "; ".join(
-            f"{p.ranks} ranks: efficiency {p.efficiency:.2f} "
-            f"({p.efficiency_low:.2f} to {p.efficiency_high:.2f})"
-            for p in self.points
-        )
-        return f"{said} (model; {tried})"
 
 
 class Forecast(Frozen):
@@ -129,34 +115,39 @@ class Forecast(Frozen):
 
 
 def forecast(
-    series: str, measured: Sequence[Measured], scaling: Scaling, network: AllReduce | None = None
+    series: str,
+    measured: Sequence[Measured],
+    scaling: Scaling,
+    network: AllReduce | None = None,
+    ahead: Sequence[int] = (),
 ) -> SeriesForecast:
-    """The next ``DOUBLINGS`` doublings of the largest measured count, or why there is no number.
+    """The step at larger counts, or why there is no number.
 
     Args:
+        ahead: counts above all measured ones; the next ``DOUBLINGS`` doublings if empty.
         measured: of one series. Counts within one node are left out where others span several:
             their all-reduce is of memory.
         network: of the same nodes, and to be trusted: of a fit whose ``is_usable`` holds.
     """
     usable = _usable(measured)
-    all_reduce: AllReduce = network or ring_bytes
-
     about = SeriesForecast(
-        series=series, scaling=scaling, network="alpha_beta" if network else "ring_bytes",
+        series=series, scaling=scaling, network="alpha_beta" if network else "ring",
         fitted_on=tuple(m.ranks for m in usable), refused=SHARED_CORES,
     )  # fmt: skip
-    if any(m.shared_cores for m in usable):
+    baseline = min((m for m in measured if m.step_s), key=lambda m: m.ranks, default=None)
+    if baseline is None or any(m.shared_cores for m in (baseline, *usable)):
         return about
-    model = fit_step(usable, scaling, all_reduce)
+    model = fit_step(usable, scaling, network)
     if isinstance(model, Refusal):
         return _with(about, refused=model.reason)
     residual = max(abs(model.seconds(m.ranks) / m.mean - 1) for m in usable)
-    held_out = _hold_out(usable, scaling, all_reduce)
+    held_out = _hold_out(usable, scaling, network)
     tried = _with(about, residual=residual, held_out=held_out)
     why = _why_not(held_out, residual, usable[-1].ranks)
     if why is not None:
         return _with(tried, refused=why)
-    return _with(tried, refused=None, points=_points(model, usable, held_out))
+    ahead = ahead or [usable[-1].ranks * 2**n for n in range(1, DOUBLINGS + 1)]
+    return _with(tried, refused=None, points=_points(model, baseline, usable, held_out, ahead))
 
 
 def slower(
@@ -166,7 +157,9 @@ def slower(
     arguments as :func:`forecast`."""
     usable = _usable(measured)
     found = (
-        slower_than_forecast(forecast("", usable[:i], scaling, network), usable[i])
+        slower_than_forecast(
+            forecast("", usable[:i], scaling, network, [usable[i].ranks]), usable[i]
+        )
         for i in range(1, len(usable))
         if not usable[i].shared_cores
     )
@@ -212,7 +205,7 @@ def slower_than_forecast(found: SeriesForecast, measured: Measured) -> str | Non
 
 
 def _hold_out(
-    usable: Sequence[Measured], scaling: Scaling, network: AllReduce
+    usable: Sequence[Measured], scaling: Scaling, network: AllReduce | None
 ) -> tuple[HeldOut, ...]:
     """Each count from those below it, where these allow a fit."""
     found = []
@@ -231,7 +224,11 @@ def _hold_out(
 
 
 def _points(
-    model: StepModel, usable: Sequence[Measured], held_out: Sequence[HeldOut]
+    model: StepModel,
+    baseline: Measured,
+    usable: Sequence[Measured],
+    held_out: Sequence[HeldOut],
+    ahead: Sequence[int],
 ) -> tuple[Point, ...]:
     off = [
         math.log1p(h.error) / max(math.log2(h.ranks / h.fitted_on[-1]), _NEAREST) for h in held_out
@@ -243,11 +240,12 @@ def _points(
     between = [np.var(np.log(m.step_s), ddof=1) for m in usable if len(m.step_s) > 1]
     noise = float(np.mean(between)) if between else 0.0
     points = []
-    for ahead in range(1, DOUBLINGS + 1):
-        ranks = usable[-1].ranks * 2**ahead
-        step, ideal = model.seconds(ranks), usable[0].mean * model.ideal(ranks)
+    for ranks in ahead:
+        doublings = math.log2(ranks / usable[-1].ranks)
+        step = model.seconds(ranks)
+        ideal = baseline.mean * ideal_share(ranks, baseline.ranks, model.scaling)
         factor = math.exp(
-            float(stats.t.ppf((1 + LEVEL) / 2, df)) * math.sqrt(per_doubling * ahead**2 + noise)
+            float(stats.t.ppf((1 + LEVEL) / 2, df)) * math.sqrt(per_doubling * doublings**2 + noise)
         )
         points.append(
             Point(ranks=ranks, step_s=step, low_s=step / factor, high_s=step * factor,

@@ -1,4 +1,4 @@
-"""Laws of the step time against ranks, and what a doubling of the ranks is worth.
+"""Laws of the step time against ranks, and what more ranks are worth.
 
 T is the step time and k the ranks; weak scaling keeps the images per rank, strong scaling those of
 all ranks together.
@@ -15,8 +15,9 @@ them. They need two more counts than parameters.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -85,10 +86,12 @@ class Laws(NamedTuple):
     chosen: Law | Refusal
 
 
-class Doubling(NamedTuple):
-    """From ``ranks`` / 2 to ``ranks``. speed_up: ratio of throughputs. marginal: throughput of the
-    added ranks over that of those before. gpu_hours: for the same images, as a share more."""
+class Increase(NamedTuple):
+    """From one measured count, ``before``, to the next, ``ranks``. speed_up: ratio of throughputs.
+    marginal: throughput of an added rank over that of one before. gpu_hours: for the same images,
+    as a share more."""
 
+    before: int
     ranks: int
     speed_up: Estimate
     marginal: Estimate
@@ -96,24 +99,13 @@ class Doubling(NamedTuple):
 
 
 class Recommendation(NamedTuple):
-    """The largest count to which each doubling was worth it; by the intervals it may be as small as
-    ``least`` or as large as ``most``. ends: no larger count was measured than ``most``."""
+    """The largest count to which each increase was worth it; by the intervals it may be as small
+    as ``least`` or as large as ``most``. ends: no larger count was measured than ``most``."""
 
     ranks: int
     least: int
     most: int
     ends: bool
-    threshold: float
-
-    @property
-    def text(self) -> str:
-        said = (
-            f"{self.ranks} ranks: the last doubling to which each added rank gives at least "
-            f"{self.threshold:.0%} of one before"
-        )
-        if self.least < self.most:
-            said += f"; by the intervals between {self.least} and {self.most}"
-        return said + ("; no more were measured" if self.ends else "")
 
 
 def fit_laws(
@@ -176,47 +168,49 @@ def fit_law(
     )  # fmt: skip
 
 
-def doublings(rates: Mapping[int, Sequence[float]]) -> tuple[Doubling, ...]:
-    """Of each measured count whose half was measured, too. rates: images/s of the runs, by ranks;
-    intervals on the log scale, with the variances of both counts."""
-    found = []
-    for ranks in sorted(rates):
-        if ranks % 2 or not len(rates.get(ranks // 2, ())) or not len(rates[ranks]):
-            continue
-        speed_up = ratio(rates[ranks], rates[ranks // 2]).estimate
-        value, low, high, n, note = speed_up
-        assert value is not None
-        marginal = Estimate(value - 1, n=n, note=note)
-        hours = Estimate(2 / value - 1, n=n, note=note)
-        if low is not None and high is not None:
-            marginal = marginal._replace(low=low - 1, high=high - 1)
-            hours = hours._replace(low=2 / high - 1, high=2 / low - 1)
-        found.append(Doubling(ranks, speed_up, marginal, hours))
-    return tuple(found)
+def increases(rates: Mapping[int, Sequence[float]]) -> tuple[Increase, ...]:
+    """From each measured count to the next. rates: images/s of the runs, by ranks; intervals on the
+    log scale, with the variances of both counts."""
+    counts = sorted(k for k, own in rates.items() if len(own))
+    return tuple(
+        _increase(before, ranks, ratio(rates[ranks], rates[before]).estimate)
+        for before, ranks in itertools.pairwise(counts)
+    )
 
 
-def recommend(found: Sequence[Doubling], threshold: float = WORTH_IT) -> Recommendation | Refusal:
-    """The count up to which every doubling is worth it, from the smallest measured one on."""
+def _increase(before: int, ranks: int, speed_up: Estimate) -> Increase:
+    more = ranks / before
+
+    def gain(ratio: float) -> float:
+        return (ratio - 1) / (more - 1)
+
+    def cost(ratio: float) -> float:
+        return more / ratio - 1
+
+    value, low, high, n, note = speed_up
+    assert value is not None
+    marginal, hours = Estimate(gain(value), n=n, note=note), Estimate(cost(value), n=n, note=note)
+    if low is not None and high is not None:
+        marginal = marginal._replace(low=gain(low), high=gain(high))
+        hours = hours._replace(low=cost(high), high=cost(low))
+    return Increase(before, ranks, speed_up, marginal, hours)
+
+
+def recommend(found: Sequence[Increase], threshold: float = WORTH_IT) -> Recommendation | Refusal:
+    """The count up to which every increase is worth it, from the smallest measured one on."""
     if not found:
-        return Refusal("no rank count and its double were measured")
-    chain = [found[0]]
-    for doubling in found[1:]:
-        if doubling.ranks == 2 * chain[-1].ranks:
-            chain.append(doubling)
-    ends = {"value": 0, "low": 0, "high": 0}
-    for which in ends:
-        count = chain[0].ranks // 2
-        for doubling in chain:
-            bound = getattr(doubling.marginal, which)
-            # without an interval neither end is known
-            if bound is None:
-                bound = -math.inf if which == "low" else math.inf
-            if bound < threshold:
-                break
-            count = doubling.ranks
-        ends[which] = count
+        return Refusal("only one rank count was measured")
+
+    def last(enough: Callable[[Estimate], bool]) -> int:
+        paying = list(itertools.takewhile(lambda one: enough(one.marginal), found))
+        return paying[-1].ranks if paying else found[0].before
+
+    most = last(lambda m: m.high is None or m.high >= threshold)
     return Recommendation(
-        ends["value"], ends["low"], ends["high"], ends["high"] == chain[-1].ranks, threshold
+        last(lambda m: m.value is not None and m.value >= threshold),
+        last(lambda m: m.low is not None and m.low >= threshold),
+        most,
+        most == found[-1].ranks,
     )
 
 

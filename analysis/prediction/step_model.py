@@ -4,17 +4,19 @@ T(k) = base f(k) + shown(k) + waiting(k), in seconds per step:
 
 - f(k) = 1 under weak scaling, k0 / k under strong scaling; base is what is left of the measured
   steps without the two other terms: computing and input.
-- shown(k) = max(0, c A(k) - h f(k)). A(k) is the all-reduce of a step's gradients over k ranks by
-  the alpha-beta model of the network, or without one in proportion to a ring's bytes, (k - 1) / k.
-  c is what training took in place of A, h what of it was hidden behind computing, both as measured.
-  Where all of it was hidden, more might be: h is then too small and the forecast too slow.
+- shown(k) = max(0, A(k) - h f(k)). A(k) is the all-reduce of a step's gradients over k ranks: in
+  proportion to the alpha-beta model of the network, or without one c (k - 1) / k + d (k - 1), a
+  ring's bytes and messages (the messages with three counts or more that communicate). c, d and h,
+  what is hidden behind computing, are those that training had. Where all of it was hidden, more
+  might be: h is then too small and the forecast too slow.
 - waiting(k) = s M(k), M the expected largest of k standard normal numbers: ranks differ at random.
 
-Runs without the parts of their steps give base and c by non-negative least squares, h = s = 0.
+Runs without the parts of their steps give base, c and d by non-negative least squares, h = s = 0.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -58,69 +60,75 @@ class Measured(NamedTuple):
 
 
 class StepModel(NamedTuple):
-    """base, hidden (h), s: seconds. c: a ratio to what ``network`` gives. first: k0."""
+    """base, hidden (h), s: seconds. network: terms of A, each with its coefficient. first: k0."""
 
     base: float
-    c: float
+    network: tuple[tuple[float, AllReduce], ...]
     hidden: float
     s: float
     first: int
     scaling: Scaling
-    network: AllReduce
-
-    def ideal(self, ranks: int) -> float:
-        """f: images per rank over those at k0."""
-        return _ideal(ranks, self.first, self.scaling)
 
     def seconds(self, ranks: int) -> float:
         """T(ranks)."""
-        f = self.ideal(ranks)
-        shown = max(0.0, self.c * self.network(ranks) - self.hidden * f) if ranks > 1 else 0.0
+        f = ideal_share(ranks, self.first, self.scaling)
+        sent = sum(c * term(ranks) for c, term in self.network) if ranks > 1 else 0.0
+        shown = max(0.0, sent - self.hidden * f)
         return self.base * f + shown + self.s * largest_of_normals(ranks)
 
 
 def fit_step(
-    usable: Sequence[Measured], scaling: Scaling, network: AllReduce
+    usable: Sequence[Measured], scaling: Scaling, network: AllReduce | None = None
 ) -> StepModel | Refusal:
-    """usable: by ranks, the first of them being k0."""
+    """
+    Args:
+        usable: by ranks, the first of them being k0.
+        network: measured; None: that of a ring, as fitted.
+    """
     several = [m for m in usable if m.ranks > 1]
     if not several:
         return Refusal("only one rank was measured")
     first, mean = usable[0].ranks, np.array([m.mean for m in usable])
-    f = np.array([_ideal(m.ranks, first, scaling) for m in usable])
-    if not all(m.has_parts for m in several):
+    f = np.array([ideal_share(m.ranks, first, scaling) for m in usable])
+    has_parts = all(m.has_parts for m in several)
+    # one count more than there are coefficients
+    room = max(1, len(several) - 1 if has_parts else len(usable) - 2)
+    terms = (network,) if network else TERMS[:room]
+    needed = np.array([[term(m.ranks) if m.ranks > 1 else 0.0 for term in terms] for m in usable])
+    if not has_parts:
         if len(usable) < 2:
             return Refusal("one count, and its runs have no parts of their steps")
-        needed = np.array([network(m.ranks) if m.ranks > 1 else 0.0 for m in usable])
-        (base, c), _ = nnls(np.stack([f, needed], axis=1) / mean[:, None], np.ones(len(mean)))
+        (base, *c), _ = nnls(np.c_[f, needed] / mean[:, None], np.ones(len(mean)))
         if base <= 0:
             return Refusal(NO_COMPUTING)
-        return StepModel(float(base), float(c), 0.0, 0.0, first, scaling, network)
+        return StepModel(
+            float(base), tuple(zip(map(float, c), terms, strict=True)), 0.0, 0.0, first, scaling
+        )
     parts = np.array([(m.communication_s or 0.0, m.shown_s or 0.0, m.waiting_s or 0.0)
                       if m.ranks > 1 else (0.0, 0.0, 0.0) for m in usable])  # fmt: skip
     base = float(np.mean((mean - parts[:, 1] - parts[:, 2]) / f))
     if base <= 0:
         return Refusal(NO_COMPUTING)
     own = np.array([m.ranks > 1 for m in usable])
-    needed = np.array([network(m.ranks) for m in several])
-    skew = np.array([largest_of_normals(m.ranks) for m in several])
+    skew = np.array([[largest_of_normals(m.ranks)] for m in several])
     sent, shown, waited = parts[own].T
     hidden = (sent - shown) / f[own]
     seen = shown > 0
     # counts at which all was hidden show only the least of what can be
     most = float(hidden[seen].mean()) if seen.any() else float(hidden.max())
-    return StepModel(
-        base, _slope(needed, sent, mean[own]), max(most, 0.0), _slope(skew, waited, mean[own]),
-        first, scaling, network,
-    )  # fmt: skip
+    c, (s,) = _fitted(needed[own], sent, mean[own]), _fitted(skew, waited, mean[own])
+    network_of = tuple(zip(c, terms, strict=True))
+    return StepModel(base, network_of, max(most, 0.0), s, first, scaling)
 
 
-def _slope(x: Floats, y: Floats, step: Floats) -> float:
-    """Least squares of y = slope x, errors as shares of the step."""
-    return float((x * y / step**2).sum() / (x * x / step**2).sum())
+def _fitted(terms: Floats, seconds: Floats, step: Floats) -> tuple[float, ...]:
+    """Non-negative least squares with errors as shares of the step. ``terms``: (counts, terms)."""
+    found, _ = nnls(terms / step[:, None], seconds / step)
+    return tuple(float(value) for value in found)
 
 
-def _ideal(ranks: int, first: int, scaling: Scaling) -> float:
+def ideal_share(ranks: int, first: int, scaling: Scaling) -> float:
+    """Images per rank over those at ``first`` ranks."""
     return 1.0 if scaling == "weak" else first / ranks
 
 
@@ -135,9 +143,13 @@ def largest_of_normals(ranks: int) -> float:
     return float(np.trapz(above - below, x))
 
 
-def ring_bytes(ranks: int) -> float:
-    """A ring's bytes in proportion: for where no network was measured."""
-    return (ranks - 1) / ranks
+#: In proportion to the bytes of a ring, the messages of a tree and of a ring: where no network was
+#: measured.
+TERMS: tuple[AllReduce, ...] = (
+    lambda ranks: (ranks - 1) / ranks,
+    math.log2,
+    lambda ranks: ranks - 1.0,
+)
 
 
 def measured_counts(runs: pd.DataFrame) -> list[Measured]:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from pydantic import AwareDatetime, BaseModel, ValidationError
+from pydantic import AwareDatetime, BaseModel, Field, ValidationError
 
 from analysis.records.columns import ATTEMPTS
 from analysis.records.extract import LARGEST_BATCH
@@ -18,6 +18,8 @@ from train.record.run import GOOD, RunRecord
 
 #: What came of an attempt, where the status of its record does not say it.
 REJECTED, NOT_PLANNED = "rejected", "not in the plan"
+#: Of a time limit: a hundred years; a larger number is no limit.
+MOST_MINUTES = 100 * 366 * 24 * 60
 _SUBMITTED = ("job", "site", "submitted_s", "limit_s")
 #: Columns of ATTEMPTS that no record tells by itself.
 JOINED = ("cell_id", "outcome", *_SUBMITTED)
@@ -26,7 +28,7 @@ JOINED = ("cell_id", "outcome", *_SUBMITTED)
 class _Array(BaseModel):
     job_id: str | None
     units: tuple[tuple[str, ...], ...]  # cells of each element
-    minutes: int
+    minutes: int = Field(gt=0, le=MOST_MINUTES)
 
 
 class _Note(BaseModel):

@@ -35,7 +35,9 @@ _OF_WORLD = ("oversubscribed", "device_kind", "device", "cores_per_rank", "nodes
              "controller", "data_plane", "interface")  # fmt: skip
 _OF_DATA = ("order", "train_images", "train_images_available", "validation_images",
             "dropped_per_epoch", "classes")  # fmt: skip
-_OF_PROVENANCE = ("git_commit", "git_dirty", "image_digest", "cpu", "gpu", "driver", "slurm_job_id")
+_OF_PROVENANCE = (
+    "git_commit", "git_dirty", "image_digest", "cpu", "gpu", "driver", "kernel", "slurm_job_id",
+)  # fmt: skip
 _ACCURACIES = ("train_accuracy", "validation_accuracy")
 _RENAMED = {"epoch_batch": "global_batch"}
 #: Column of the epochs frame, and the record's name of it.
@@ -88,6 +90,7 @@ def run_row(record: RunRecord) -> Row:
         **_shares(record),
         **_step_parts(record),
         "why_no_overlap": record.why_no_overlap,
+        "gradient_bytes": record.gradient_bytes,
         "alarms": " | ".join(record.alarms) or None,
         **{name: getattr(world, name) for name in _OF_WORLD},
         "hosts": " ".join(sorted(set(world.hostnames))),

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +82,7 @@ def merge(*frames: Frames) -> Frames:
     """Several sweeps as one, for notebooks: each frame begins with a column ``sweep``.
 
     Labels and contexts are made anew over all of them, so that equal names mean equal things. A
-    cell may be in several sweeps: ``sweep`` and ``cell_id`` together name a run.
+    cell may be in several sweeps, so that ``cell_id`` becomes ``SWEEP/CELL``.
 
     Raises:
         ValueError: there are no frames, or two sweeps have one name.
@@ -101,14 +101,18 @@ def merge(*frames: Frames) -> Frames:
     known = whole["planned"].loc[whole["planned"]["known"]]
     known = labelled(known.assign(**{SETTINGS: known["technique_settings"].map(settings)}))
     for name, by in _LABELLED.items():
-        whole[name] = _relabelled(whole[name], known, ["sweep", by])
+        whole[name] = _relabelled(whole[name], known, by)
     return Frames(
         folder=Path(os.path.commonpath([one.folder.resolve() for one in frames])),
         name=" + ".join(one.name for one in frames),
         title=" + ".join(dict.fromkeys(one.title for one in frames)),
         techniques=tuple(dict.fromkeys(name for one in frames for name in one.techniques)),
-        problems=tuple(problem for one in frames for problem in one.problems),
-        unplanned=tuple(name for one in frames for name in one.unplanned),
+        problems=tuple(
+            replace(problem, cell_id=_of(one, problem.cell_id))
+            for one in frames
+            for problem in one.problems
+        ),
+        unplanned=tuple(_of(one, name) for one in frames for name in one.unplanned),
         settings=settings,
         **whole,
     )
@@ -116,16 +120,26 @@ def merge(*frames: Frames) -> Frames:
 
 def _of_sweep(frames: Frames, name: str) -> pd.DataFrame:
     table: pd.DataFrame = getattr(frames, name)
-    if "sweep" in table:  # merged before
+    if _is_merged(frames):
         return table
     sweep = pd.Series(frames.name, index=table.index, dtype="string")
+    if "cell_id" in table:
+        table = table.assign(cell_id=(f"{frames.name}/" + table["cell_id"]).astype("string"))
     return pd.concat([sweep.rename("sweep"), table], axis=1)
 
 
-def _relabelled(table: pd.DataFrame, known: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+def _of(frames: Frames, cell: str) -> str:
+    return cell if _is_merged(frames) else f"{frames.name}/{cell}"
+
+
+def _is_merged(frames: Frames) -> bool:
+    return "sweep" in frames.planned
+
+
+def _relabelled(table: pd.DataFrame, known: pd.DataFrame, by: str) -> pd.DataFrame:
     """The table with the labels of the cell or condition of each row; null where unknown."""
     labels = known.drop_duplicates(by).set_index(by)[list(LABELS)]
-    own = labels.reindex(pd.MultiIndex.from_frame(table[by]))
+    own = labels.reindex(table[by])
     return table.assign(**{name: own[name].array for name in LABELS})
 
 

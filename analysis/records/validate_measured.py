@@ -33,6 +33,11 @@ def number_findings(record: RunRecord) -> Iterator[str]:
             yield f"rank {rank.rank}: {name} is {'below 0' if below else 'beyond all times'}"
             break
     yield from _first(
+        f"rank {rank.rank}: a step of {rank.step_s.median:g} s"
+        for rank in record.steps or ()
+        if rank.step_s.median == 0
+    )
+    yield from _first(
         f"epoch {e.epoch}: {e.sampled_s:g} s of sampled steps in {e.train_s:g} s of training"
         for e in record.epochs
         if e.sampled_s > e.train_s or e.sampled_steps > e.steps

@@ -43,12 +43,13 @@ TRAFFIC: tuple[Column, ...] = (
            unit="MB"),
     Column("sent_mb", "Float64", "sent", unit="MB"),
 )  # fmt: skip
-FACTS = ("cpu", "gpu", "driver", "image_digest")
+FACTS = ("cpu", "gpu", "driver", "kernel", "image_digest")
 HOSTS: tuple[Column, ...] = (
     Column("first_host", "string", "host", "of rank 0, which alone says what its machine is"),
     Column("cpu", "string", "CPU", only_if_varied=True),
     Column("gpu", "string", "GPU", only_if_varied=True),
     Column("driver", "string", "GPU driver", only_if_varied=True),
+    Column("kernel", "string", "kernel", only_if_varied=True),
     Column("image_digest", "string", "image", only_if_varied=True),
     Column("runs", "Int64", "runs"),
 )

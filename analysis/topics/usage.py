@@ -43,8 +43,8 @@ QUEUE: tuple[Column, ...] = (
            "its first ranks, with the wait for the preflight job and for earlier elements of its "
            "array: median over jobs", unit="min"),
     Column("longest_wait_min", "Float64", "longest", unit="min"),
-    Column("used", "Float64", "limit used", "time of the attempts of a job over its time limit, "
-           "which counts again for each requeue: median over jobs", format=percent),
+    Column("used", "Float64", "limit used", "run time divided by the time limit; a requeued job "
+           "has its limit once per start: median over jobs", format=percent),
     Column("most_used", "Float64", "most used", format=percent),
 )  # fmt: skip
 

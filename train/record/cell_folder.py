@@ -188,6 +188,7 @@ def ended_record(
             steps=None,
             throughput=None,
             why_no_overlap=config.technique.why_no_overlap(),
+            gradient_bytes=None,
             traffic=(),
             weights_sha256=None,
             provenance=told.get("provenance"),

@@ -119,6 +119,7 @@ class Provenance(Frozen):
     cpu: str
     gpu: str | None
     driver: str | None
+    kernel: str | None = None  # of the node of rank 0
     unused_gpus: int | None = Field(None, ge=1)  # of this machine; ranks computed on CPU cores
     slurm_job_id: str | None
     seeds: dict[str, int]
@@ -149,6 +150,8 @@ class RunRecord(Frozen):
     steps: tuple[RankSteps, ...] | None
     throughput: Throughput | None
     why_no_overlap: str | None = None  # why no gradient is sent before all are there
+    # bytes of one rank's gradients in one step, as they travel
+    gradient_bytes: int | None = Field(None, ge=1)
     # without interfaces that moved nothing; empty for one rank, or where no counter could be read
     traffic: tuple[LinkTraffic, ...] = ()
     classification: Classification | None = None

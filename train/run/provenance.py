@@ -56,6 +56,7 @@ def collect(config: RunConfig, runtime: Runtime) -> Provenance:
         cpu=cpu_name(),
         gpu=runtime.gpu,
         driver=_driver(),
+        kernel=platform.release(),
         unused_gpus=unused_gpus(runtime.gpu, os.environ),
         slurm_job_id=slurm_job_id(os.environ),
         # weights and data order use the run's seed, random layers a stream per rank

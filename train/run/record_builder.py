@@ -88,6 +88,7 @@ def finished_record(
             steps=trained.steps,
             throughput=throughput(trained.epochs),
             why_no_overlap=config.technique.why_no_overlap(),
+            gradient_bytes=trained.gradient_bytes,
             traffic=trained.traffic,
             classification=trained.classification,
             target=trained.target,

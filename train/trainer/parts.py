@@ -46,4 +46,9 @@ class Trained:
     classification: Classification | None = None
     target: TargetOutcome | None = None
     alarms: tuple[str, ...] = ()
-    reduced_bytes: int = 0  # gradients of one rank that this start had added up, as they travel
+    gradient_bytes: int = 1  # of one rank and step, as they travel
+
+    @property
+    def reduced_bytes(self) -> int:
+        """Gradients of one rank that this start had added up, as they travel."""
+        return self.gradient_bytes * sum(e.steps for e in self.epochs[self.resumed_from :])

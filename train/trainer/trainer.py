@@ -120,7 +120,7 @@ class Trainer:
             target=outcome(epochs, target, len(self.plans), error.what if error else None)
             if target else None,
             alarms=tuple(self.alarms),
-            reduced_bytes=self.step.wire_bytes * sum(e.steps for e in epochs[resumed_from:]),
+            gradient_bytes=self.step.wire_bytes,
         )  # fmt: skip
 
     def _goes_on(self, epochs: list[EpochRecord]) -> bool:

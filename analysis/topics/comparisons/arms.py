@@ -29,12 +29,10 @@ def outcomes(planned: pd.DataFrame, runs: pd.DataFrame, more: Sequence[str] = ()
     Adds ``arm``, the number of the cell's arm; ``usable``, ``completed``; ``accuracy`` of a
     completed run; and the columns ``more`` of the runs.
     """
-    # of merged sweeps: a cell may be in several
-    by = [name for name in ("sweep", "cell_id") if name in planned]
-    columns = [*by, *_OUTCOME, *more]
+    columns = ["cell_id", *_OUTCOME, *more]
     known = planned[planned["known"].fillna(False).astype(bool)]
-    kept = [name for name in known if name in by or name not in columns]
-    cells = known[kept].merge(runs[columns], on=by, how="left")
+    kept = [name for name in known if name == "cell_id" or name not in columns]
+    cells = known[kept].merge(runs[columns], on="cell_id", how="left")
     completed = cells["status"].eq("completed").fillna(False).astype(bool)
     return cells.assign(
         arm=cells.groupby([*SERIES, *PLACE], sort=False, dropna=False).ngroup(),

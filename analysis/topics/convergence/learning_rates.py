@@ -109,7 +109,7 @@ def _searched(
     lines = found.groupby(["workload", "framework", "other", *PLACE], sort=False, dropna=False)
     found = found.assign(line=lines.ngroup())
     several = lines["base_lr"].transform("nunique") >= LEAST_RATES
-    known = lines["n"].transform("sum") > 0
+    known = lines["usable"].transform("sum") > 0
     known &= ~found["stops"].groupby(found["line"]).transform("any")
     return found[several & known].sort_values("base_lr", kind="stable").reset_index(drop=True)
 
@@ -132,9 +132,9 @@ def _with_best(rows: pd.DataFrame) -> pd.DataFrame:
 
 def figure(rates: pd.DataFrame) -> Figure | None:
     """A line per technique and batch; ``rates``: the table's rows. None without one."""
-    if not len(rates):
-        return None
     known = rates[rates["accuracy"].notna()]
+    if not len(known):
+        return None
     names = {row["line"]: _name(row, rates) for row in plain_rows(known.drop_duplicates("line"))}
     seen = looks(list(names.values())[:MOST_LINES])
     tips = Tips()

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from analysis.prediction.collectives import ring
+from analysis.prediction.collectives import Link, ring
 from analysis.prediction.forecast import UNTRIED, Forecast, SeriesForecast, forecast, slower
 from analysis.prediction.step_model import AllReduce, measured_counts
 from analysis.records.frames import in_order
@@ -25,7 +25,6 @@ from analysis.table import (
     significant,
 )
 from analysis.topics.scaling.efficiency import SERIES, about, mode
-from analysis.topics.scaling.step_parts import Network
 from analysis.topics.topic import ranks_column, with_context
 
 
@@ -39,7 +38,7 @@ class Forecasts(NamedTuple):
 
 
 def forecasts(
-    runs: pd.DataFrame, techniques: Sequence[str], sweep: str, network: Network | None = None
+    runs: pd.DataFrame, techniques: Sequence[str], sweep: str, network: Link | None = None
 ) -> Forecasts:
     """Of each series with counts enough to try a forecast on; ``runs`` with ``series``."""
     used = runs[(runs["status"] == "completed") & runs["step_s"].notna()]
@@ -63,20 +62,24 @@ def forecasts(
         "forecast", "The next two doublings, by a model", made_columns,
         in_order(frame(rows, made_columns), techniques),
         intro="The measured parts of a step, continued: computing and input as they are, the "
-        "all-reduce by the model of the network, waiting as the largest of as many random delays. "
+        "all-reduce by the model of the network. Each rank is delayed at random, and a step waits "
+        "for the longest delay. "
         "The network is "
-        + ("that of the interconnect run beside the sweep." if network else "a ring's bytes: no "
-           "usable interconnect run of these nodes lies beside the sweep."),
+        + ("that of the interconnect run beside the sweep."
+           if any(made.network == "alpha_beta" for made in found)
+           else "as training shows it: no usable interconnect run of these nodes lies beside the "
+           "sweep."),
     )  # fmt: skip
     return Forecasts(table, Forecast(sweep=sweep, series=tuple(found)), tuple(late))
 
 
-def _all_reduce(runs: pd.DataFrame, network: Network | None) -> AllReduce | None:
-    """Seconds of the gradients by ranks, where the network is that of all of these runs."""
-    size = network.gradient_bytes.get(str(runs["model"].iloc[0])) if network else None
-    if network is None or size is None:
+def _all_reduce(runs: pd.DataFrame, network: Link | None) -> AllReduce | None:
+    """Seconds of the gradients by ranks; None where the network or their bytes are unknown."""
+    sizes = runs["gradient_bytes"]
+    if network is None or sizes.isna().any():
         return None
-    return lambda ranks: ring(ranks, size).seconds(network.link)
+    size = float(sizes.median())
+    return lambda ranks: ring(ranks, size).seconds(network)
 
 
 def _rows(named: Row, found: SeriesForecast) -> list[Row]:

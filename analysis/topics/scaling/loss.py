@@ -13,7 +13,7 @@ scaling. Each part is ``part(k) - f x part(k0)``, in seconds. They add up exactl
 - waiting: ``waiting_s``, for slower ranks, at most ``exposed_s``; and ``compute_s`` less
   ``compute_fastest_s``: else half of a straggler's delay among two ranks would be slow computing.
 - negotiation: ``negotiation_s``; at most what is then left of ``exposed_s``.
-- exposed: communication that overlaps no computing, without the two parts above. With a ``Network``
+- exposed: communication that overlaps no computing, without the two parts above. With a ``Link``
   of the same nodes it is divided into bandwidth and latency, in the proportion that a ring has in
   the alpha-beta model: a model, no measurement.
 - rest: what remains, and may be negative. ``compute_s`` and ``waiting_s`` are of sampled steps,
@@ -28,62 +28,36 @@ note says why.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from analysis.prediction.collectives import Link
 from analysis.records.columns import SHARED_CORES
 from analysis.stats.differences import welch
 from analysis.stats.intervals import IDENTICAL, ONE_RUN, Moments
-from analysis.table import Column, Row, Table, estimate_in, percent, signed_percent, types
+from analysis.table import Column, Row, Table, signed_percent, types
+from analysis.topics.scaling.cause import MODELLED, PARTS, largest_cause
 from analysis.topics.scaling.efficiency import series
-from analysis.topics.scaling.step_parts import ABOUT, SOURCES, VALUES, Network, per_run
+from analysis.topics.scaling.step_parts import ABOUT, SOURCES, VALUES, per_run
+from analysis.topics.topic import ranks_column
 
 KEY, TITLE = "lost_efficiency", "What is lost, and by what"
-#: The parts in the order in which they are drawn, and how a sentence names them.
-PARTS: dict[str, str] = {
-    "input": "waiting for input",
-    "compute": "slower computing",
-    "communication": "communication, waiting for slower ranks included",
-    "exposed": "exposed communication",
-    "bandwidth": "exposed communication, bandwidth (model)",
-    "latency": "exposed communication, latency (model)",
-    "waiting": "waiting for slower ranks",
-    "negotiation": "negotiation",
-    "rest": "not explained",
-}
 SAMPLED_LONGER = "a sampled step computes longer than others last: read computing and rest together"
-MODELLED = frozenset({"bandwidth", "latency"})
 _ROUNDING = 1e-12  # relative
 Floats = npt.NDArray[np.float64]
 
 
 class Loss(NamedTuple):
-    """table: a row per condition with more ranks than its baseline. parts: see PART_COLUMNS."""
+    """table: a row per condition with more ranks than its baseline. parts: see PART_COLUMNS.
+    what: ranks, or GPUs where each rank has one."""
 
     table: Table
     parts: pd.DataFrame
-
-
-class Cause(NamedTuple):
-    """The largest part of what is lost.
-
-    share: of all parts that lengthen the step. decided: its interval is above that of the next.
-    """
-
-    part: str
-    share: float
-    decided: bool
-
-    @property
-    def text(self) -> str:
-        """``waiting for slower ranks, 61 % of what is lost``."""
-        doubt = "" if self.decided else " (which part is largest is not decided)"
-        return f"{PARTS[self.part]}, {percent(self.share)} of what is lost{doubt}"
+    what: str
 
 
 def _largest(row: Row) -> str:
@@ -141,45 +115,30 @@ PART_COLUMNS: tuple[Column, ...] = (
 )
 
 
-def loss(runs: pd.DataFrame, network: Network | None = None) -> Loss:
+def loss(runs: pd.DataFrame, network: Link | None = None) -> Loss:
     """
     Args:
         runs: a row per run: the columns of analysis.frames, and per run in seconds, null where a
             record has none, ``step_s``, ``input_s``, ``compute_s``, ``compute_fastest_s``,
             ``communication_s``, ``exposed_s``, ``waiting_s``, ``negotiation_s``; and
             ``step_parts_why``. Only completed runs with a step time are used.
-        network: applied to runs whose model it knows.
+        network: of the nodes of all runs; applied to runs whose ``gradient_bytes`` are known.
     """
     used = runs[(runs["status"] == "completed") & runs["step_s"].notna()]
     compared = _compared(_groups(per_run(used.assign(series=series(used)), network)))
     long = _parts_of(compared)
     wide = _wide(compared, long)
-    columns = tuple(c for c in COLUMNS if not c.estimate or wide[c.name].notna().any())
+    ranks = replace(ranks_column(runs), only_if_varied=False)
+    columns = tuple(
+        ranks if c.name == "gpus" else c
+        for c in COLUMNS
+        if not c.estimate or wide[c.name].notna().any()
+    )
     table = Table(KEY, TITLE, columns, wide)
     parts = long[long["part"] != "lost"].copy()
     parts["condition"] = parts["technique_label"].str.cat(parts["context"], ", ").str.strip(", ")
     wanted = types(PART_COLUMNS)
-    return Loss(table, parts[list(wanted)].astype(wanted).reset_index(drop=True))
-
-
-def largest_cause(row: Mapping[str, Any]) -> Cause | None:
-    """Of a row of ``plain_rows``; None where nothing is lost, or nothing is known of it."""
-    lost = _interval(row, "lost")
-    parts = {part: found for part in PARTS if (found := _interval(row, part))[0] > 0}
-    if not parts or lost[0] <= 0 or lost[1] <= 0:
-        return None
-    first, *others = sorted(parts, key=lambda part: -parts[part][0])
-    share = parts[first][0] / sum(value for value, *_ in parts.values())
-    low = parts[first][1]
-    decided = low > 0 and all(parts[part][2] < low for part in others)
-    return Cause(first, share, decided)
-
-
-def _interval(row: Mapping[str, Any], name: str) -> tuple[float, float, float]:
-    """Value, low, high; NaN where there is none, which no comparison holds for."""
-    value, low, high, *_ = estimate_in(row, name)
-    value, low, high = (math.nan if v is None else v for v in (value, low, high))
-    return value, low, high
+    return Loss(table, parts[list(wanted)].astype(wanted).reset_index(drop=True), ranks.heading)
 
 
 def _groups(runs: pd.DataFrame) -> pd.DataFrame:

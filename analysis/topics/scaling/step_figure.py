@@ -11,7 +11,7 @@ from matplotlib.patches import Patch
 
 from analysis.figures import GRID, PALETTE, Figure, Tips, left_out, style, to_svg
 from analysis.table import Column, frame, joined, plain_rows, significant
-from analysis.topics.scaling.loss import PARTS as WORDS
+from analysis.topics.scaling.cause import PARTS as WORDS
 from analysis.topics.topic import with_context
 
 KEY, TITLE = "step_parts", "Where a step goes"

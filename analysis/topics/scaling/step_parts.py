@@ -7,9 +7,6 @@ says what the parts mean.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
-
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -37,15 +34,7 @@ SOURCES: dict[str, dict[str, str]] = {
 VALUES = sorted({c for sources in SOURCES.values() for c in sources.values()})
 
 
-class Network(NamedTuple):
-    """Of the nodes of all runs, as an interconnect run measured it. gradient_bytes: of one rank and
-    step, by ``model``."""
-
-    link: Link
-    gradient_bytes: Mapping[str, float]
-
-
-def per_run(runs: pd.DataFrame, network: Network | None) -> pd.DataFrame:
+def per_run(runs: pd.DataFrame, network: Link | None) -> pd.DataFrame:
     """The parts of each run, as float columns; see the head of this file."""
     real = {
         name: runs[name].astype("Float64").to_numpy(np.float64, na_value=np.nan)
@@ -86,14 +75,14 @@ def per_run(runs: pd.DataFrame, network: Network | None) -> pd.DataFrame:
     return about.assign(**found)
 
 
-def _latency_share(runs: pd.DataFrame, network: Network | None) -> Floats:
+def _latency_share(runs: pd.DataFrame, network: Link | None) -> Floats:
     """Of the time of a ring of the gradients, by the model; NaN where it says nothing."""
     if network is None:
         return np.full(len(runs), np.nan)
-    size = runs["model"].map(dict(network.gradient_bytes)).astype(float).to_numpy()
+    size = runs["gradient_bytes"].to_numpy(np.float64, na_value=np.nan)
     ranks = runs["gpus"].to_numpy(np.float64)
     messages, moved, _ = ring(ranks, size)  # type: ignore[arg-type]  # elementwise, run by run
-    first, second = messages * network.link.alpha, moved * network.link.beta
+    first, second = messages * network.alpha, moved * network.beta
     with np.errstate(invalid="ignore"):
         share = np.where(ranks == 1, 0.0, first / (first + second))
     return np.asarray(share, np.float64)

@@ -21,7 +21,8 @@ from analysis.figures import (
     to_svg,
 )
 from analysis.table import Row, count, plain_rows, runs_in_words, significant
-from analysis.topics.scaling.loss import MODELLED, PARTS, Loss, largest_cause
+from analysis.topics.scaling.cause import MODELLED, PARTS, largest_cause
+from analysis.topics.scaling.loss import Loss
 from analysis.topics.scaling.step_figure import PARTS as OF_A_STEP
 from analysis.topics.topic import with_context
 
@@ -55,6 +56,7 @@ def figure(found: Loss) -> Figure | None:
         high = axes[0].get_gridspec().nrows * (_AROUND + _ROW * (len(order) + 2))
         canvas.set_size_inches(canvas.get_figwidth(), high)
         for axis, row in zip(axes, rows, strict=True):
+            row["ranks"] = f"{row['gpus']} {found.what}"
             _draw(axis, row, plain_rows(data[data["series"] == row["series"]]), order, tips)
         labels = [IDEAL, *(PARTS[part] for part in order), MEASURED]
         axes[0].set_yticks(
@@ -75,7 +77,7 @@ def _draw(axis: Any, row: Row, parts: Sequence[Row], order: Sequence[str], tips:
         hatch = "////" if own["part"] in MODELLED else None
         (bar,) = axis.barh([place], [wide], left=at, height=0.62, color=COLOURS[own["part"]],
                            edgecolor=INK, linewidth=0, hatch=hatch)  # fmt: skip
-        tips.add(bar, f"{with_context(row)}, {row['gpus']} ranks: {_said(own)}")
+        tips.add(bar, f"{with_context(row)}, {row['ranks']}: {_said(own)}")
         bars.append((place, min(at, at + wide), max(at, at + wide), wide))
         at, last = at + wide, place
         ends.append(at)
@@ -91,7 +93,7 @@ def _draw(axis: Any, row: Row, parts: Sequence[Row], order: Sequence[str], tips:
     axis.tick_params(axis="y", length=0)
     axis.locator_params(axis="x", nbins=4)
     axis.set_xlabel("ms")
-    head(axis, f"{with_context(row)}\n{row['gpus']} ranks, batch {count(row['global_batch'])}")
+    head(axis, f"{with_context(row)}\n{row['ranks']}, batch {count(row['global_batch'])}")
 
 
 def _write(axis: Any, x: float, y: float, text: str, side: int) -> None:
@@ -116,7 +118,7 @@ def _title(rows: Sequence[Row]) -> str:
     for row in rows:
         if cause := largest_cause(row):
             whose = f" of {with_context(row)}" if len(rows) > 1 else ""
-            said = f"On {row['gpus']} ranks a step{whose} is {significant(100 * row['lost'], 2)} %"
+            said = f"On {row['ranks']} a step{whose} is {significant(100 * row['lost'], 2)} %"
             part = f"largest part: {PARTS[cause.part]}" if cause.decided else (
                 "which part is largest is not decided"
             )  # fmt: skip

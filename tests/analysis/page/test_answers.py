@@ -141,6 +141,17 @@ def test_a_target(tmp_path: Path) -> None:
     )
 
 
+def test_lost_runs_are_said_beside_those_that_reached_the_target(tmp_path: Path) -> None:
+    goal = Target(validation_accuracy=0.3)
+    outcome = TargetOutcome(met=True, epoch=2, steps=4, images=512, seconds=5.0, why="held")
+    asked = {"gpus": 2, "accumulation": 4, "target": goal}
+    kept = [record(config(seed=seed, **asked), accuracies=[0.35, 0.4], throughput=None,
+                   epoch_changes={"train_s": 2.0}, target=outcome) for seed in (0, 1)]  # fmt: skip
+    lost = [failed(config(seed=seed, **asked)) for seed in (2, 3, 4)]
+    text = sweep(tmp_path, [*kept, *lost])["targets"].text
+    assert text.startswith("2 of 2 runs reached validation 0.3 held 2 times, and 3 are lost; ")
+
+
 def test_batches_with_a_target(tmp_path: Path) -> None:
     """Steps that follow 48 (1 + 64 / B), exactly or with one run censored."""
     items = [run_to_target(batch) for batch in (16, 32, 64, 128)]

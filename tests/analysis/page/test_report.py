@@ -99,7 +99,7 @@ def test_tables_that_only_some_sweeps_have(tmp_path: Path) -> None:
     found = [table.key for table in plain.tables.values() if len(table.data)]
     assert found == [
         "claims", "ranking", "pairs", "convergence", "larger_batch", "scaling", "lost_efficiency",
-        "recommended", "doublings", "applied", "usage", "every_run", "provenance",
+        "recommended", "increases", "applied", "usage", "every_run", "provenance",
     ]  # fmt: skip
 
 

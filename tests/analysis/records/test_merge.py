@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import analysis
+from analysis.page.report import build
 from analysis.records.columns import FRAMES
 from analysis.records.frames import Frames, merge
 from analysis.records.load import load_frames
@@ -37,8 +38,15 @@ def test_each_frame_has_the_rows_of_all_and_the_sweep_first(three: list[Frames],
     expected = [one.name for one, part in zip(three, parts, strict=True) for _ in range(len(part))]
     assert found["sweep"].tolist() == expected
     same = [
-        column for column in types(FRAMES[name]) if column not in ("technique_label", "context")
+        column
+        for column in types(FRAMES[name])
+        if column not in ("technique_label", "context", "cell_id")
     ]
+    if "cell_id" in found:
+        cells = [cell for part in parts for cell in part["cell_id"]]
+        assert found["cell_id"].tolist() == [
+            f"{s}/{c}" for s, c in zip(expected, cells, strict=True)
+        ]
     pd.testing.assert_frame_equal(found[same], pd.concat(parts, ignore_index=True)[same])
 
 
@@ -71,7 +79,9 @@ def test_the_rest_is_joined(three: list[Frames]) -> None:
     assert found.name == "mixed + rich + good"
     assert found.title == "A sweep for the tests"
     assert found.techniques == ("naive", "lamb", "lars", "grow", "adascale")
-    assert found.problems == three[0].problems and found.unplanned == three[0].unplanned
+    assert [problem.reason for problem in found.problems] == [p.reason for p in three[0].problems]
+    assert found.unplanned == tuple(f"mixed/{name}" for name in three[0].unplanned)
+    assert all((found.folder / problem.cell_id).parent.is_dir() for problem in found.problems)
     assert found.folder == three[0].folder.parent.resolve()
 
 
@@ -101,3 +111,12 @@ def test_a_cell_of_two_sweeps_is_compared_as_two_runs(tmp_path: Path) -> None:
     frames = merge(*(replace(one, name=one.folder.name) for one in both))
     table = techniques.table(frames.planned, frames.runs, frames.techniques).data
     assert table[["n", "n_reference"]].to_numpy().tolist() == [[6, 6]]
+
+
+def test_equal_cells_of_two_sweeps_are_runs_of_one_report(tmp_path: Path) -> None:
+    parts = [replace(load_frames(rich_sweep(tmp_path / name)), name=name) for name in ("a", "b")]
+    assert parts[0].epochs["noise_steps"].notna().any()
+    found = build(merge(*parts), draw=False)
+    assert len(found.tables["noise_scale"].data) == len(
+        build(parts[0], draw=False).tables["noise_scale"].data
+    )

@@ -110,7 +110,7 @@ def test_a_rate_that_its_epochs_do_not_bear_out_is_rejected() -> None:
 def test_records_from_before_the_latest_fields_pass() -> None:
     """What users have on disk: neither the newer fields nor reasons for their absence."""
     old = record(TWO).model_dump(mode="json")
-    for name in ("classification", "target", "alarms", "why_no_overlap"):
+    for name in ("classification", "target", "alarms", "why_no_overlap", "gradient_bytes"):
         del old[name]
     for name in ("accumulation", "framework", "target"):
         del old["config"][name]
@@ -119,7 +119,8 @@ def test_records_from_before_the_latest_fields_pass() -> None:
                      "gain", "suspended_s", "sampled_steps", "sampled_s",
                      "steps_per_call"):  # fmt: skip
             del epoch[name]
-    del old["provenance"]["unused_gpus"]
+    for name in ("unused_gpus", "kernel"):
+        del old["provenance"][name]
     for rank in old["steps"]:
         for name in ("update_s", "sampled", "exposed_s", "waiting_s", "negotiation_s"):
             del rank[name]
@@ -286,6 +287,7 @@ def of_class(**changes: object) -> RunRecord:
         (wrong(traffic=(LinkTraffic(host="a", interface="b", received_bytes=HUGE, sent_bytes=0),)),
          "bytes of traffic: the number"),
         (wrong(steps=(rank_steps(0), rank_steps(1, total=-1.0))), "rank 1: step_s is below 0"),
+        (wrong(steps=(rank_steps(0), rank_steps(1, total=0.0))), "rank 1: a step of 0 s"),
         (wrong(steps=(rank_steps(0), rank_steps(1, total=1e308))),
          "rank 1: step_s is beyond all times"),
         (wrong(steps=(rank_steps(0).model_copy(update={"sampled": 1, "exposed_s": 1e308}),)),

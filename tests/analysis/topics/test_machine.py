@@ -86,14 +86,19 @@ def test_the_loopback_alone_is_not_shown() -> None:
 
 
 def test_hosts_that_differ_are_shown_with_what_differs() -> None:
-    drivers = ("550.1", "550.1", "535.9", "550.1")
+    about = [("550.1", "6.1"), ("550.1", "6.1"), ("535.9", "6.8"), ("550.1", "6.1")]
     items = [
         record(config(seed=seed), world_changes={"hostnames": (f"node{seed % 3}",)},
-               provenance_changes={"driver": driver})
-        for seed, driver in enumerate(drivers)
+               provenance_changes={"driver": driver, "kernel": kernel})
+        for seed, (driver, kernel) in enumerate(about)
     ]  # fmt: skip
     shown = machine.hosts(runs_frame(items)).shown()
-    assert [column.heading for column in shown.columns] == ["host", "GPU driver", "runs"]
-    assert shown.rows == (("node0", "550.1", "2"), ("node1", "550.1", "1"), ("node2", "535.9", "1"))
+    assert [column.heading for column in shown.columns] == [
+        "host", "GPU driver", "kernel", "runs"
+    ]  # fmt: skip
+    assert shown.rows == (
+        ("node0", "550.1", "6.1", "2"), ("node1", "550.1", "6.1", "1"),
+        ("node2", "535.9", "6.8", "1"),
+    )  # fmt: skip
     alike = machine.hosts(runs_frame([items[0], items[1]]))
     assert alike.shown().rows == ()

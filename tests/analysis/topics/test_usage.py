@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -131,6 +132,19 @@ def note(folder: Path, job: str | None, at_s: float, *units: Sequence[str]) -> N
     at = START + timedelta(seconds=at_s)
     write_note(folder, RunNote(run=f"r{at_s}", site="x", job_name="n", submitted_at=at,
                                arrays=(array,)))  # fmt: skip
+
+
+@pytest.mark.parametrize("minutes", [10**400, 0, -5])
+def test_a_time_limit_that_cannot_be_is_no_limit(tmp_path: Path, minutes: int) -> None:
+    folder = write_sweep(tmp_path / "s", [usable(0, (600, 600 + HOUR, "completed"))])
+    note(folder, "7", 0, [config(gpus=2, seed=0).cell_id()])
+    (file,) = (folder / ".slurm").glob("*.json")
+    told = json.loads(file.read_text(encoding="utf-8"))
+    told["arrays"][0]["minutes"] = minutes
+    file.write_text(json.dumps(told), encoding="utf-8")
+    frames = load_frames(folder)
+    assert frames.attempts["limit_s"].isna().all()
+    assert build(frames, draw=False).exit_code == 0
 
 
 def test_waits_and_limits_are_those_of_the_jobs(tmp_path: Path) -> None:

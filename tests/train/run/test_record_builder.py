@@ -21,7 +21,7 @@ def trained(epochs=None, error: RunError | None = None, resumed_from: int = 0, t
     from train.trainer.trainer import Trained
 
     epochs = epochs or tuple(epoch(n + 1, OF) for n in range(3))
-    return Trained(error, epochs, resumed_from, None, "a" * 64, traffic, reduced_bytes=500)
+    return Trained(error, epochs, resumed_from, None, "a" * 64, traffic, gradient_bytes=56)
 
 
 def world(**changes: object) -> World:
@@ -132,7 +132,7 @@ def test_of_several_that_can_have_carried_the_gradients_the_named_one_did() -> N
     reason = finish(result, where=where).missing["world.interface"]
     assert "bond0 sent 1,000" in reason and "`interface` of the site file" in reason
     spread = finish(trained(traffic=(NFS, ETH0)), where=where).missing["world.interface"]
-    assert "none of n1 alone carried the 500 bytes" in spread
+    assert "none of n1 alone carried the 504 bytes" in spread
 
 
 def test_what_is_known_beforehand_says_nothing_of_what_is_still_to_be_measured() -> None:

@@ -85,6 +85,13 @@ def test_a_rate_that_lost_runs_is_not_best_but_was_searched() -> None:
     assert "1 of 2 (1 to 99 %)" in table.shown().rows[2]
 
 
+def test_where_all_runs_diverged_the_table_says_so_and_there_is_no_figure() -> None:
+    items = [record(asked(rate, seed), status="diverged") for rate in RATES for seed in (0, 1)]
+    table = made(*items)
+    assert table.data["n_diverged"].tolist() == [2, 2, 2] and not table.data["best"].any()
+    assert learning_rates.figure(table.data) is None
+
+
 def test_a_planned_rate_without_a_run_is_an_end_of_the_range() -> None:
     items = search([0.3, 0.4], RATES[:2])
     table = made(*items, lost=(asked(1.0), asked(1.0, 1)))

@@ -14,16 +14,15 @@ from scipy import stats
 
 from analysis.prediction.collectives import Link, ring
 from analysis.table import Table, plain_rows
+from analysis.topics.scaling.cause import Cause, largest_cause
 from analysis.topics.scaling.loss import (
     COLUMNS,
     ONE_RUN,
     SAMPLED_LONGER,
     SHARED_CORES,
-    Cause,
-    largest_cause,
     loss,
 )
-from analysis.topics.scaling.step_parts import Network, per_run
+from analysis.topics.scaling.step_parts import per_run
 from tests.analysis.builders import config, record, runs_frame, spread
 from tests.analysis.builders import rank_steps as rank_steps_of
 from train.trainer.step_summaries import StepRow, rank_steps
@@ -49,7 +48,9 @@ def run(gpus: int, *parts: float | None, **changes: Any) -> dict[str, Any]:
 
 def frame(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
     real = (*PARTS, "compute_fastest_s")
-    return pd.DataFrame(rows).astype({**dict.fromkeys(real, "Float64"), "step_parts_why": "string"})
+    types = {"step_parts_why": "string", "gradient_bytes": "Int64"}
+    made = pd.DataFrame([{"gradient_bytes": 1_000_000, **row} for row in rows])
+    return made.astype({**dict.fromkeys(real, "Float64"), **types})
 
 
 def seconds(found: pd.DataFrame) -> dict[str, float]:
@@ -314,15 +315,15 @@ def test_the_model_divides_communication_by_a_ring() -> None:
         run(4, 1.5, 0.0, 1.0, 0.5, 0.5, 0.1, 0.1),
     ])  # fmt: skip
     link = Link(1e-3, 1e-8)
-    network = Network(link, {"cnn": 1e6})
-    found = loss(runs, network).parts
+    found = loss(runs, link).parts
     parts, cost = seconds(found), ring(4, 1e6)
     share = cost.messages * link.alpha / cost.seconds(link)
     assert parts["latency"] == pytest.approx(0.3 * share)
     assert parts["latency"] + parts["bandwidth"] == pytest.approx(0.3)
     assert set(found[found["model"]]["part"]) == {"latency", "bandwidth"}
     assert sum(parts.values()) == pytest.approx(0.5)
-    assert "exposed" in seconds(loss(runs, network._replace(gradient_bytes={})).parts)
+    unknown = runs.assign(gradient_bytes=pd.array([None, None], "Int64"))
+    assert "exposed" in seconds(loss(unknown, link).parts)
 
 
 def test_the_interval_is_that_of_welch() -> None:

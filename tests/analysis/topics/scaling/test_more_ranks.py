@@ -1,4 +1,4 @@
-"""What doublings gave, what they are worth, and what the next ones would give."""
+"""What more ranks gave, what they are worth, and what the next doublings would give."""
 
 from __future__ import annotations
 
@@ -22,15 +22,22 @@ BATCH = 16
 
 
 def runs(
-    gpus: int, step: float, *, sending: float = 0.0, seeds: int = 3, **changes: Any
+    gpus: int,
+    step: float,
+    *,
+    sending: float = 0.0,
+    seeds: int = 3,
+    batch_per_rank: int = BATCH,
+    **changes: Any,
 ) -> list[RunRecord]:
     """Seeds that differ by 1 %; every step was taken in parts, as in records of before."""
     found = []
     for seed in range(seeds):
         took = step * (1 + seed / 100)
         parts = tuple(rank_steps(rank, took, 0.0, sending) for rank in range(gpus))
-        found.append(record(config(gpus=gpus, seed=seed), steps=parts,
-                            images_per_s=BATCH * gpus / took, wall_s=3600, **changes))  # fmt: skip
+        found.append(record(config(gpus=gpus, seed=seed, batch_per_rank=batch_per_rank),
+                            steps=parts, images_per_s=batch_per_rank * gpus / took,
+                            wall_s=3600, **changes))  # fmt: skip
     return found
 
 
@@ -38,9 +45,9 @@ def report(folder: Path, items: list[RunRecord]) -> Report:
     return build(load_frames(write_sweep(folder / "s", items)), draw=False)
 
 
-def test_a_doubling_is_told_by_speed_up_gain_and_cost(tmp_path: Path) -> None:
+def test_an_increase_is_told_by_speed_up_gain_and_cost(tmp_path: Path) -> None:
     found = report(tmp_path, [*runs(1, 1.0), *runs(2, 1.25), *runs(4, 2.0)])
-    first, second = plain_rows(found.tables["doublings"].data)
+    first, second = plain_rows(found.tables["increases"].data)
     assert (first["gpus"], second["gpus"]) == (2, 4)
     rates = {int(k): np.log(own.astype(float)) for k, own in
              found.frames.runs.groupby("gpus")["images_per_s"]}  # fmt: skip
@@ -51,19 +58,32 @@ def test_a_doubling_is_told_by_speed_up_gain_and_cost(tmp_path: Path) -> None:
     assert first["hours"] == pytest.approx(2 / ratio - 1)
     low, high = stats.ttest_ind(rates[2], rates[1], equal_var=False).confidence_interval(0.95)
     assert (first["speedup_low"], first["speedup_high"]) == pytest.approx(np.exp([low, high]))
-    shown = found.tables["doublings"].shown()
+    shown = found.tables["increases"].shown()
     ranks = [column.heading for column in shown.columns].index("ranks")
     assert [row[ranks] for row in shown.rows] == ["1 → 2", "2 → 4"]
     (worth,) = plain_rows(found.tables["recommended"].data)
     assert (worth["gpus"], worth["gpus_low"], worth["gpus_high"]) == (1, 1, 1)
 
 
-def test_all_measured_doublings_may_be_worth_it(tmp_path: Path) -> None:
+def test_all_measured_ranks_may_be_worth_it(tmp_path: Path) -> None:
     found = report(tmp_path, [*runs(1, 1.0), *runs(2, 1.02), *runs(4, 1.05)])
     (worth,) = plain_rows(found.tables["recommended"].data)
-    assert (worth["gpus"], worth["gpus_note"]) == (4, "no more than 4 were measured")
+    assert (worth["gpus"], worth["gpus_note"]) == (4, "4 is the largest count measured")
     (answer,) = (a for a in found.answers if a.key == "more_ranks")
-    assert answer.text.startswith("Up to 4 ranks each doubling gives 70 % more throughput")
+    assert answer.text.startswith("Each added rank up to 4 gives at least 70 % of the ")
+
+
+def test_the_answer_names_its_series_and_its_interval(tmp_path: Path) -> None:
+    """Of two batches per rank the one that scales better; single runs leave all open."""
+    items = [*runs(1, 1.0, seeds=1), *runs(2, 1.5, seeds=1)]
+    (answer,) = (a for a in report(tmp_path / "a", items).answers if a.key == "more_ranks")
+    assert answer.text.startswith("Each added rank up to 1 (1 to 2) gives")
+    twice = [item for batch, gain in ((16, 1.0), (32, 0.9)) for k, step in ((1, 1.0), (2, 1.9))
+             for item in runs(k, step * (gain if k == 2 else 1), batch_per_rank=batch)]  # fmt: skip
+    (answer,) = (a for a in report(tmp_path / "b", twice).answers if a.key == "more_ranks")
+    assert answer.text.startswith(
+        "With naive (weak, 32 a rank), an added rank gives less than 70 %"
+    )
 
 
 def test_the_serial_share_is_found_with_four_counts_and_not_with_three(tmp_path: Path) -> None:
@@ -98,7 +118,7 @@ def test_what_is_predicted_is_written_and_said(tmp_path: Path) -> None:
     write_report(found, folder)
     kept = Forecast.from_json((folder / "report" / FORECAST_NAME).read_text(encoding="utf-8"))
     (series,) = kept.series
-    assert [p.ranks for p in series.points] == [8, 16] and series.network == "ring_bytes"
+    assert [p.ranks for p in series.points] == [8, 16] and series.network == "ring"
 
 
 def test_shared_cores_get_a_reason_and_no_number(tmp_path: Path) -> None:

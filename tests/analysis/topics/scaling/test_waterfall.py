@@ -11,8 +11,8 @@ import pytest
 from analysis.figures import Figure
 from analysis.prediction.collectives import Link
 from analysis.topics.scaling import step_figure
-from analysis.topics.scaling.loss import PARTS, loss
-from analysis.topics.scaling.step_parts import Network
+from analysis.topics.scaling.cause import PARTS
+from analysis.topics.scaling.loss import loss
 from analysis.topics.scaling.waterfall import COLOURS, MOST_PANELS, figure
 from tests.analysis.builders import config, rank_steps, record, runs_frame, spread, technique
 from train.record.run import RunRecord
@@ -31,14 +31,14 @@ def run(step_s: float, gpus: int = 1, seed: int = 0, name: str = "naive", **chan
     }  # fmt: skip
     steps = [rank_steps(rank).model_copy(update=alike) for rank in range(gpus)]
     of = config(gpus=gpus, seed=seed, technique=technique(name))
-    return record(of, steps=tuple(steps))
+    return record(of, steps=tuple(steps), gradient_bytes=1_000_000)
 
 
 def runs(step_s: float, gpus: int = 1, name: str = "naive", **changes) -> list[RunRecord]:
     return [run(step_s + seed / 1e4, gpus, seed, name, **changes) for seed in range(3)]
 
 
-def drawn(items: list[RunRecord], network: Network | None = None) -> Figure:
+def drawn(items: list[RunRecord], network: Link | None = None) -> Figure:
     found = figure(loss(runs_frame(items), network))
     assert found is not None
     return found
@@ -66,6 +66,15 @@ def test_bars_lead_from_the_ideal_step_to_the_measured_one() -> None:
         "naive, 4 ranks: waiting for slower ranks +20.0 ms, +19.6 % of the ideal step, "
         in "".join(tip for tip in texts(found, "title") if "waiting" in tip)
     )
+
+
+def test_gpus_are_named_as_gpus() -> None:
+    gpu = {"device_kind": "gpu", "device": "A100"}
+    made = loss(runs_frame([*runs(0.102), *runs(0.131, 4)]).assign(**gpu))
+    found = figure(made)
+    assert found is not None and found.title.startswith("On 4 GPUs a step is")
+    assert any("4 GPUs, batch" in text for text in texts(found))
+    assert "GPUs" in [column.heading for column in made.table.columns]
 
 
 def places(found: Figure, part: str) -> tuple[float, float]:
@@ -113,8 +122,7 @@ def test_the_title_names_the_largest_loss_that_is_shown() -> None:
 
 def test_a_part_that_a_model_divides_is_hatched_and_said() -> None:
     items = [*runs(0.102), *runs(0.131, 4)]
-    network = Network(Link(1e-3, 1e-8), {"cnn": 1e6})
-    modelled = drawn(items, network)
+    modelled = drawn(items, Link(1e-3, 1e-8))
     assert "<pattern" in str(modelled.svg) and "Hatched" in modelled.caption
     assert {"bandwidth", "latency"} < set(modelled.data["part"])
     plain = drawn(items)

@@ -1,4 +1,4 @@
-"""What each doubling of the ranks gave, up to which count that was worth it, and the law behind."""
+"""What each increase of the ranks gave, up to which count that was worth it, and the law behind."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from analysis.prediction.laws import (
     Law,
     Laws,
     Refusal,
-    doublings,
     fit_laws,
+    increases,
     recommend,
 )
 from analysis.records.frames import in_order
@@ -39,16 +39,16 @@ from analysis.topics.topic import ranks_column
 _LEAST_COUNTS = min(PARAMETERS.values()) + MORE_COUNTS
 
 
-class Doublings(NamedTuple):
-    """steps: a row per measured doubling. worth: a row per series with one. laws: a row per series
-    with enough counts."""
+class Increases(NamedTuple):
+    """steps: a row per measured count but the smallest. worth: a row per series. laws: a row per
+    series with enough counts."""
 
     steps: Table
     worth: Table
     laws: Table
 
 
-def tables(runs: pd.DataFrame, techniques: Sequence[str]) -> Doublings:
+def tables(runs: pd.DataFrame, techniques: Sequence[str]) -> Increases:
     """Of completed runs whose ranks have cores of their own; ``runs`` with ``series``."""
     done = measured(runs)
     done = done[~done["oversubscribed"].astype(bool)]
@@ -58,23 +58,24 @@ def tables(runs: pd.DataFrame, techniques: Sequence[str]) -> Doublings:
     laws: list[Row] = []
     for _, own in done[counts > 1].groupby("series", sort=False):
         rates, named = by_ranks(own, "images_per_s"), about(own)
-        found = doublings(rates)
+        found = increases(rates)
         steps += [
-            {**named, "gpus": d.ranks, "n": min(len(rates[d.ranks]), len(rates[d.ranks // 2])),
-             **d.speed_up.columns("speedup"), **d.marginal.columns("marginal"),
-             **d.gpu_hours.columns("hours")}
-            for d in found
+            {**named, "before": i.before, "gpus": i.ranks,
+             "n": min(len(rates[i.before]), len(rates[i.ranks])),
+             **i.speed_up.columns("speedup"), **i.marginal.columns("marginal"),
+             **i.gpu_hours.columns("hours")}
+            for i in found
         ]  # fmt: skip
         if not isinstance(best := recommend(found), Refusal):
-            ends = f"no more than {best.most} were measured" if best.ends else None
+            ends = f"{best.most} is the largest count measured" if best.ends else None
             estimate = Estimate(best.ranks, best.least, best.most, len(own), ends)
             worth.append(named | estimate.columns("gpus"))
         timed = by_ranks(own[own["step_s"].notna()], "step_s")
         if len(timed) >= _LEAST_COUNTS:
             laws.append({**named, "n": len(timed), **_law(fit_laws(timed, named["scaling"]))})
     of_steps, of_worth = _steps(runs), _worth(runs)
-    return Doublings(
-        Table("doublings", "What each doubling gave", of_steps,
+    return Increases(
+        Table("increases", "What more ranks gave", of_steps,
               in_order(frame(steps, of_steps), techniques)),
         Table("recommended", "How many are worth it", of_worth,
               in_order(frame(worth, of_worth), techniques)),
@@ -114,15 +115,17 @@ def _steps(runs: pd.DataFrame) -> tuple[Column, ...]:
     return (
         *SERIES,
         Column("global_batch", "Int64"),
+        Column("before", "Int64"),
         replace(ranks, only_if_varied=False,
-                cell=lambda row: f"{count(row['gpus'] / 2)} → {count(row['gpus'])}"),
-        Column("n", "Int64", "runs", "at the count with fewer"),
+                cell=lambda row: f"{count(row['before'])} → {count(row['gpus'])}"),
+        Column("n", "Int64", "runs", "of the count that has fewer"),
         Column("speedup", "Float64", "speed-up", "ratio of the geometric means of images/s, with "
                "its 95 % t interval", format=number(2), estimate=True),
-        Column("marginal", "Float64", "an added one gives", "throughput that the doubling added, "
-               "as a share of the throughput before", format=percent, estimate=True),
+        Column("marginal", "Float64", "throughput gained", f"by each added {ranks.heading[:-1]}, "
+               "as a share of the throughput of one before; 100 % is perfect scaling",
+               format=percent, estimate=True),
         Column("hours", "Float64", f"{ranks.heading[:-1]}-hours", "for the same images: change by "
-               "the doubling", format=signed_percent, estimate=True),
+               "the increase", format=signed_percent, estimate=True),
     )  # fmt: skip
 
 
@@ -131,8 +134,8 @@ def _worth(runs: pd.DataFrame) -> tuple[Column, ...]:
         *SERIES,
         Column("global_batch", "Int64"),
         replace(ranks_column(runs), only_if_varied=False, estimate=True, cell=worth_in_words,
-                description="the largest count to which each doubling from the smallest on gave "
-                f"at least {WORTH_IT:.0%} of the throughput before; in brackets by the ends of "
+                description=f"the largest count up to which each added one gave at least "
+                f"{percent(WORTH_IT)} of the throughput of one before; in brackets by the ends of "
                 "the intervals"),
     )  # fmt: skip
 

@@ -1,0 +1,60 @@
+"""The parts of a lost step in words, and which of them is the largest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from analysis.table import estimate_in, percent
+
+#: The parts in the order in which they are drawn, and how a sentence names them.
+PARTS: dict[str, str] = {
+    "input": "waiting for input",
+    "compute": "slower computing",
+    "communication": "communication, waiting for slower ranks included",
+    "exposed": "exposed communication",
+    "bandwidth": "exposed communication, bandwidth (model)",
+    "latency": "exposed communication, latency (model)",
+    "waiting": "waiting for slower ranks",
+    "negotiation": "negotiation",
+    "rest": "not explained",
+}
+MODELLED = frozenset({"bandwidth", "latency"})
+
+
+class Cause(NamedTuple):
+    """The largest part of what is lost.
+
+    share: of all parts that lengthen the step. decided: its interval is above that of the next.
+    """
+
+    part: str
+    share: float
+    decided: bool
+
+    @property
+    def text(self) -> str:
+        """``waiting for slower ranks, 61 % of what is lost``."""
+        doubt = "" if self.decided else " (which part is largest is not decided)"
+        return f"{PARTS[self.part]}, {percent(self.share)} of what is lost{doubt}"
+
+
+def largest_cause(row: Mapping[str, Any]) -> Cause | None:
+    """Of a row of ``plain_rows``; None where nothing is lost, or nothing is known of it."""
+    lost = _interval(row, "lost")
+    parts = {part: found for part in PARTS if (found := _interval(row, part))[0] > 0}
+    if not parts or lost[0] <= 0 or lost[1] <= 0:
+        return None
+    first, *others = sorted(parts, key=lambda part: -parts[part][0])
+    share = parts[first][0] / sum(value for value, *_ in parts.values())
+    low = parts[first][1]
+    decided = low > 0 and all(parts[part][2] < low for part in others)
+    return Cause(first, share, decided)
+
+
+def _interval(row: Mapping[str, Any], name: str) -> tuple[float, float, float]:
+    """Value, low, high; NaN where there is none, which no comparison holds for."""
+    value, low, high, *_ = estimate_in(row, name)
+    value, low, high = (math.nan if v is None else v for v in (value, low, high))
+    return value, low, high
