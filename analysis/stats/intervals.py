@@ -153,7 +153,7 @@ def shares(k: ArrayLike, n: ArrayLike, level: float = LEVEL) -> pd.DataFrame:
     with np.errstate(invalid="ignore"):
         value = some / every
     low, high = (np.where(every > 0, end, np.nan) for end in _ends_of_share(some, every, level))
-    note = np.where(every > 0, None, NO_RUNS)
+    note = [None if count else NO_RUNS for count in every]
     return pd.DataFrame(
         {"value": value, "low": low, "high": high, "n": every.astype(int), "note": note}
     )

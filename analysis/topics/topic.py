@@ -77,7 +77,7 @@ def reasons(column: Iterable[object]) -> str | None:
 
 
 def joined_by(
-    column: pd.Series[Any], rows: NDArray[np.intp], count: int, by: str = "; "
+    column: pd.Series[Any], rows: NDArray[np.integer[Any]], count: int, by: str = "; "
 ) -> NDArray[Any]:
     """Distinct texts of the runs of each row of a table, in their order; None where there is none.
 
@@ -90,7 +90,7 @@ def joined_by(
 
 
 def over_completed(
-    runs: pd.DataFrame, name: str, rows: NDArray[np.intp], count: int, kind: Kind = "real"
+    runs: pd.DataFrame, name: str, rows: NDArray[np.integer[Any]], count: int, kind: Kind = "real"
 ) -> pd.DataFrame:
     """Means of a column over the completed runs of each row of a table, with their intervals.
 
@@ -110,8 +110,8 @@ def over_completed(
     if f"{name}_why" in runs:
         why = joined_by(runs[f"{name}_why"].where(done), rows, count)
     every, kept = (np.bincount(own, minlength=count).tolist() for own in (rows, rows[done]))
-    parts = zip(found["note"], found["n"].tolist(), kept, every, why, strict=True)
-    return found.assign(note=[_lacking(*part) for part in parts])
+    parts = zip(found["note"].tolist(), found["n"].tolist(), kept, every, why, strict=True)
+    return found.assign(note=np.array([_lacking(*part) for part in parts], object))
 
 
 def _lacking(note: str | None, n: int, completed: int, runs: int, why: str | None) -> str | None:

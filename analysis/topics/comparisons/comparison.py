@@ -197,8 +197,8 @@ def accuracies(rows: pd.DataFrame) -> pd.DataFrame:
     """Of arms: means of the runs that did not diverge, with Student's t intervals, as the parts of
     an Estimate."""
     found = t_intervals(_only(_moments(rows), ~rows["stops"].to_numpy(bool)), "share")
-    told = zip(plain_rows(rows), found["note"], strict=True)
-    return found.assign(note=[_of_accuracy(arm, note) for arm, note in told])
+    told = zip(plain_rows(rows), found["note"].tolist(), strict=True)
+    return found.assign(note=np.array([_of_accuracy(arm, note) for arm, note in told], object))
 
 
 def _of_accuracy(arm: Row, note: str | None) -> str | None:

@@ -80,7 +80,11 @@ def table(
         settings: of techniques as JSON, by ``technique_settings``.
     """
     found = _searched(planned, runs, settings)
-    rows = {**dict(found.items()), **counts(found), **estimates_as("accuracy", accuracies(found))}
+    rows = {
+        **{str(name): found[name] for name in found},
+        **counts(found),
+        **estimates_as("accuracy", accuracies(found)),
+    }
     made = in_order(_with_best(frame(rows, COLUMNS)), techniques)
     return Table(
         "learning_rates",

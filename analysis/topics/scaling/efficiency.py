@@ -29,6 +29,7 @@ from analysis.table import (
     frame,
     number,
     percent,
+    plain_rows,
     significant,
 )
 from analysis.topics.topic import NAMES, joined_by, over_completed, ranks_column, reasons
@@ -40,6 +41,7 @@ _TYPES: dict[str, Any] = {
     "image_size": "Int64", "data_fraction": "Float64", "deterministic": "boolean",
     "accumulation": "Int64",
 }  # fmt: skip
+Places = NDArray[np.integer[Any]]
 SHARES = ("communication_share", "input_share")
 _NEEDED = (
     "cell_id", "status", "technique", "technique_label", "technique_settings", "context", *SAME,
@@ -171,7 +173,7 @@ def _rows(runs: pd.DataFrame) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _baselines(rows: pd.DataFrame, n: pd.Series[int]) -> NDArray[np.intp]:
+def _baselines(rows: pd.DataFrame, n: pd.Series[int]) -> Places:
     """Of each row, by series and ranks, the first of its series with a throughput; of a series
     without one, the row itself."""
     place = pd.Series(rows.index, dtype=float)
@@ -179,7 +181,7 @@ def _baselines(rows: pd.DataFrame, n: pd.Series[int]) -> NDArray[np.intp]:
 
 
 def _speedup(
-    runs: pd.DataFrame, rows: NDArray[np.intp], n: pd.Series[int], base: NDArray[np.intp],
+    runs: pd.DataFrame, rows: Places, n: pd.Series[int], base: Places,
     why: Sequence[str | None],
 ) -> pd.DataFrame:  # fmt: skip
     """The parts of an Estimate of each row; ``why``: the reason where there is none."""
@@ -209,8 +211,8 @@ def about(group: pd.DataFrame) -> Row:
 
 
 def _no_efficiency(
-    runs: pd.DataFrame, rows: NDArray[np.intp], first: pd.DataFrame, rate: pd.DataFrame,
-    base: NDArray[np.intp],
+    runs: pd.DataFrame, rows: Places, first: pd.DataFrame, rate: pd.DataFrame,
+    base: Places,
 ) -> list[str | None]:  # fmt: skip
     """Why a row has neither speed-up nor efficiency; None where it has both."""
     shared, timed = runs["oversubscribed"].to_numpy(bool), runs.index.isin(measured(runs).index)
@@ -223,11 +225,11 @@ def _no_efficiency(
     })  # fmt: skip
     alone = _alone(first[counts == 1], runs[runs["status"] == "completed"])
     return [
-        row.none
-        or (SHARED_CORES if row.shared else None)
-        or (f"the baseline's {row.base} ranks share cores" if row.base_shared else None)
-        or alone.get(row.Index)
-        for row in told.itertuples()
+        row["none"]
+        or (SHARED_CORES if row["shared"] else None)
+        or (f"the baseline's {row['base']} ranks share cores" if row["base_shared"] else None)
+        or alone.get(place)
+        for place, row in enumerate(plain_rows(told))
     ]
 
 
@@ -238,22 +240,22 @@ def _alone(rows: pd.DataFrame, completed: pd.DataFrame) -> dict[int, str]:
     codes = np.stack([pd.factorize(column)[0] for _, column in every.items()], axis=1)
     others = np.unique(codes[len(rows) :], axis=0)
     found = {}
-    for own, row in zip(codes, rows.itertuples(), strict=False):
+    for place, own, row in zip(rows.index.tolist(), codes, plain_rows(rows), strict=False):
         elsewhere = others[(others[:, 0] == own[0]) & (others[:, 1] != own[1])]
         # of a batch that grows with the ranks, or cores beside a GPU, nothing follows
-        unlike = {"global_batch" if row.scaling == "weak" else "batch_per_rank"}
-        unlike |= set() if row.device_kind == "cpu" else {"cores_per_rank"}
+        unlike = {"global_batch" if row["scaling"] == "weak" else "batch_per_rank"}
+        unlike |= set() if row["device_kind"] == "cpu" else {"cores_per_rank"}
         differs = (own >= 0) & ~(elsewhere == own).any(axis=0)
         names = [name for name, no in zip(same, differs[2:], strict=True) if no]
         told = ", ".join(name.replace("_", " ") for name in names if name not in unlike)
-        found[row.Index] = (
+        found[place] = (
             f"no baseline: the runs on other rank counts differ in {told or 'their settings'}"
             if len(elsewhere) else "only one rank count measured"
         )  # fmt: skip
     return found
 
 
-def _end_to_end(runs: pd.DataFrame, rows: NDArray[np.intp], count: int) -> pd.DataFrame:
+def _end_to_end(runs: pd.DataFrame, rows: Places, count: int) -> pd.DataFrame:
     """The parts of an Estimate of each row."""
     done = (runs["status"] == "completed").to_numpy(bool)
     seconds = runs["end_to_end_s"].where(done).to_numpy(float, na_value=np.nan)
