@@ -68,6 +68,11 @@ SERIES: tuple[Column, ...] = (
 )  # fmt: skip
 
 
+#: What :func:`about` takes from the runs of a series.
+OF_A_SERIES = ("technique", "technique_label", "context", "series", "scaling", "batch_per_rank",
+               "global_batch")  # fmt: skip
+
+
 def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
     rate, share = significant, number(2)
     return (
@@ -203,9 +208,8 @@ def _speedup(
 
 def about(group: pd.DataFrame) -> Row:
     """What names a series, from its runs."""
-    names = ("technique", "technique_label", "series", "scaling", "batch_per_rank", "global_batch")
     return {
-        **{name: group[name].iloc[0] for name in names},
+        **{name: group[name].iloc[0] for name in OF_A_SERIES if name != "context"},
         "context": reasons(map(without_scaling, group["context"].drop_duplicates())) or "",
     }
 
