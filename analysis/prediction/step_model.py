@@ -168,9 +168,11 @@ def measured_counts(runs: pd.DataFrame) -> list[Measured]:
     found = []
     for count in np.unique(ranks).tolist():
         own = ranks == count
-        means = [None if np.isnan(mean) else float(mean) for mean in parts[:, own].mean(axis=1)]
+        communication, seen, behind = (
+            None if np.isnan(mean) else float(mean) for mean in parts[:, own].mean(axis=1)
+        )
         found.append(
-            Measured(count, tuple(step[own].tolist()), *means, int(nodes[own].max()),
-                     bool(shared[own].any()))
+            Measured(count, tuple(step[own].tolist()), communication, seen, behind,
+                     int(nodes[own].max()), bool(shared[own].any()))
         )  # fmt: skip
     return found

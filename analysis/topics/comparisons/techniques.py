@@ -130,9 +130,8 @@ def _pairs(found: pd.DataFrame, reference: str | None) -> tuple[pd.DataFrame, pd
     series = left.drop_duplicates(names).merge(
         right[names].drop_duplicates(), on=where, how="left", suffixes=("", "_reference")
     )
-    there = set(pairs[both].itertuples(index=False, name=None))
-    apart = [row not in there for row in series[both].itertuples(index=False, name=None)]
-    return pairs.reset_index(drop=True), series[apart]
+    known = series.merge(pairs[both], how="left", on=both, indicator="there")
+    return pairs.reset_index(drop=True), series[(known["there"] == "left_only").to_numpy()]
 
 
 def _apart(row: Row, reference: str | None) -> Row:

@@ -206,11 +206,14 @@ def _speedup(
     )
 
 
-def about(group: pd.DataFrame) -> Row:
-    """What names a series, from its runs."""
+def about(runs: pd.DataFrame) -> dict[Any, Row]:
+    """What names each series, by its number, from its runs."""
+    numbers, series = pd.factorize(runs["series"])
+    contexts = joined_by(runs["context"].map(without_scaling), numbers, len(series))
+    rows = plain_rows(runs[[*OF_A_SERIES]].drop_duplicates("series"))
     return {
-        **{name: group[name].iloc[0] for name in OF_A_SERIES if name != "context"},
-        "context": reasons(map(without_scaling, group["context"].drop_duplicates())) or "",
+        row["series"]: row | {"context": context}
+        for row, context in zip(rows, contexts, strict=True)
     }
 
 

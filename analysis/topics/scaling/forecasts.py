@@ -50,8 +50,10 @@ def forecasts(
     rows: list[Row] = []
     found: list[SeriesForecast] = []
     late: list[str] = []
-    for _, own in used[counts > 1].groupby("series", sort=False):
-        named = about(own)
+    used = used[counts > 1]
+    names = about(used)
+    for series, own in used.groupby("series", sort=False):
+        named = names[series]
         measured, reduce = measured_counts(own), _all_reduce(own, network)
         key = f"{with_context(named)}; {mode(named)}; {own['device'].iloc[0]}"
         made = forecast(key, measured, named["scaling"], reduce)

@@ -57,8 +57,10 @@ def tables(runs: pd.DataFrame, techniques: Sequence[str]) -> Increases:
     steps: list[Row] = []
     worth: list[Row] = []
     laws: list[Row] = []
-    for _, own in done[counts > 1].groupby("series", sort=False):
-        rates, named = by_ranks(own, "images_per_s"), about(own)
+    done = done[counts > 1]
+    names = about(done)
+    for series, own in done.groupby("series", sort=False):
+        rates, named = by_ranks(own, "images_per_s"), names[series]
         found = increases(rates)
         steps += [
             {**named, "before": i.before, "gpus": i.ranks,
