@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import pandas as pd
+from numpy.typing import ArrayLike
 
 Row = dict[str, Any]
 DType = Literal["string", "Int64", "Float64", "boolean"]
@@ -114,15 +115,24 @@ def estimate_in(row: Mapping[str, Any], name: str) -> Estimate:
     return Estimate(*(row[name + part] for part in _PARTS))
 
 
+def estimates_as(name: str, found: pd.DataFrame) -> dict[str, Any]:
+    """As :meth:`Estimate.columns`, of a frame with the parts of an Estimate per row."""
+    return {
+        name + end: found[part].array for end, part in zip(_PARTS, Estimate._fields, strict=True)
+    }
+
+
 def types(columns: Iterable[Column]) -> dict[str, str]:
     """Name -> dtype of a frame of these columns."""
     return {name: dtype for column in columns for name, dtype in column.types.items()}
 
 
-def frame(rows: Sequence[Mapping[str, Any]], columns: Iterable[Column]) -> pd.DataFrame:
-    """Rows as a frame of nullable types; all columns are there even without a row."""
+def frame(
+    rows: Sequence[Mapping[str, Any]] | Mapping[str, ArrayLike], columns: Iterable[Column]
+) -> pd.DataFrame:
+    """Rows, or columns, as a frame of nullable types; all columns are there even without a row."""
     wanted = types(columns)
-    return pd.DataFrame(list(rows), columns=list(wanted)).astype(wanted)
+    return pd.DataFrame(rows, columns=list(wanted)).astype(wanted)
 
 
 @dataclass(frozen=True)
@@ -194,8 +204,10 @@ def _with_note(column: Column, row: Row, notes: Notes) -> str:
 
 def plain_rows(table: pd.DataFrame) -> list[Row]:
     """The rows with None for every null: <NA> has no truth value."""
-    rows = table.to_dict(orient="records")
-    return [{str(k): None if pd.isna(v) else v for k, v in row.items()} for row in rows]
+    # column by column, which takes a tenth of the time of asking each cell
+    columns = [column.astype(object).where(column.notna(), None) for _, column in table.items()]
+    names = [str(name) for name in table]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def number(digits: int) -> Callable[[Any], str]:

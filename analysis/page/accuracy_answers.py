@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from analysis.page.answer import THREE, TWO, Answer, Rows, groups, named, sentence, some
+from analysis.page.answer import THREE, TWO, Answer, Rows, groups, namer, sentence, some
 from analysis.stats.power import MARGIN
 from analysis.table import Row, count, estimate_in, joined, p_value, runs_in_words, signed
 from analysis.topics.comparisons.comparison import ALL_DIVERGED, SOME_DIVERGED
@@ -26,8 +26,9 @@ def against(found: Rows) -> Iterable[Answer]:
     labels = {row["technique_label"] for row in found}
     what = "techniques" if len(labels) == len(found) and len(references) < 2 else "comparisons"
     by: dict[str, list[str]] = {}
+    named = namer(found)
     for row in found:
-        name = named(row, found)
+        name = named(row)
         name += f" than {row['reference']}" if len(references) > 1 and row["reference"] else ""
         by.setdefault(row["verdict"], []).append(name)
     if len(found) == 1:

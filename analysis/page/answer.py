@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,9 +35,15 @@ class Answer:
 
 def named(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
     """Technique of a row, and its context where the rows differ in it."""
-    if len({other["context"] for other in rows}) < 2 or not row["context"]:
-        return str(row["technique_label"])
-    return f"{row['technique_label']} ({row['context']})"
+    return namer(rows)(row)
+
+
+def namer(rows: Sequence[Mapping[str, Any]]) -> Callable[[Mapping[str, Any]], str]:
+    """:func:`named` for many rows: what they differ in is looked up once."""
+    differ = len({row["context"] for row in rows}) > 1
+    return lambda row: (
+        str(row["technique_label"]) + (f" ({row['context']})" if differ and row["context"] else "")
+    )
 
 
 def some(names: Sequence[str]) -> str:

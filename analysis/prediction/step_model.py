@@ -159,16 +159,20 @@ def measured_counts(runs: pd.DataFrame) -> list[Measured]:
         runs: as analysis.topics.scaling.loss.loss takes them.
     """
     used = runs[(runs["status"] == "completed") & runs["step_s"].notna()]
+    step, sent, exposed, waiting = (
+        used[name].to_numpy(float, na_value=np.nan)
+        for name in ("step_s", "communication_s", "exposed_s", "waiting_s")
+    )
+    parts = np.stack([sent - waiting, exposed - np.minimum(waiting, exposed), waiting])
+    ranks, nodes, shared = (used[name].to_numpy() for name in ("gpus", "nodes", "oversubscribed"))
     found = []
-    for ranks, own in used.groupby("gpus"):
-        waited = own["waiting_s"]
-        shown = own["exposed_s"] - np.minimum(waited, own["exposed_s"])
-        sent, seen, behind = (
-            None if part.isna().any() else float(part.mean())
-            for part in (own["communication_s"] - waited, shown, waited)
+    for count in np.unique(ranks).tolist():
+        own = ranks == count
+        communication, seen, behind = (
+            None if np.isnan(mean) else float(mean) for mean in parts[:, own].mean(axis=1)
         )
         found.append(
-            Measured(int(str(ranks)), tuple(own["step_s"].astype(float)), sent, seen, behind,
-                     int(own["nodes"].max()), bool(own["oversubscribed"].any()))
+            Measured(count, tuple(step[own].tolist()), communication, seen, behind,
+                     int(nodes[own].max()), bool(shared[own].any()))
         )  # fmt: skip
     return found

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
@@ -90,24 +91,37 @@ def welch(
 
 def difference(arm: Sequence[float], reference: Sequence[float], level: float = LEVEL) -> Tested:
     """Of two sets of runs; the note says why there is no interval or no value."""
+    both = moments(arm), moments(reference)
+    found = welch(*both, level)
+    (note,) = why_untested(both[0].n, both[1].n, found.error)
     n = len(arm) + len(reference)
-    if not len(arm) or not len(reference):
-        return Tested(Estimate(None, n=n, note=NO_RUNS), None)
-    found = welch(moments(arm), moments(reference), level)
-    value = float(found.value[0])
-    if note := why_untested(len(arm), len(reference), float(found.error[0])):
-        return Tested(Estimate(value, n=n, note=note), None)
-    return Tested(estimate(value, found.low[0], found.high[0], n), float(found.p[0]))
+    p = None if note else float(found.p[0])
+    return Tested(estimate(found.value[0], found.low[0], found.high[0], n, note), p)
 
 
-def why_untested(n: int, n_reference: int, error: float) -> str | None:
-    """Why a difference has no interval; None where it has one."""
-    if min(n, n_reference) < 2:
-        few = [count for count in (n, n_reference) if count < 2]
-        if 0 in few:
-            return NO_RUNS
-        return ONE_RUN if len(few) == 2 else f"{ONE_RUN} in one of the two"
-    return NO_VARIANCE if math.isnan(error) else None
+def why_untested(n: Floats, n_reference: Floats, error: Floats) -> list[str | None]:
+    """Why differences have no interval; None where one has."""
+    few, many = np.fmin(n, n_reference), np.fmax(n, n_reference)
+    cases = [few == 0, many == 1, few == 1, np.isnan(error)]
+    notes = [NO_RUNS, ONE_RUN, f"{ONE_RUN} in one of the two", NO_VARIANCE]
+    return [note or None for note in np.select(cases, notes, "").tolist()]
+
+
+def ratios(over: Moments, under: Moments) -> pd.DataFrame:
+    """:func:`ratio` of many pairs of sets: the parts of an Estimate, one row per pair.
+
+    Args:
+        over, under: moments of logarithms.
+    """
+    found = welch(over, under)
+    ends = np.exp([found.value, found.low, found.high])
+    return pd.DataFrame(
+        {
+            **dict(zip(("value", "low", "high"), ends, strict=True)),
+            "n": (over.n + under.n).astype(int),
+            "note": why_untested(over.n, under.n, found.error),
+        }
+    )
 
 
 def ratio(

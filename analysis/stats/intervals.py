@@ -143,10 +143,28 @@ def share(k: int, n: int, level: float = LEVEL) -> Estimate:
         raise ValueError(f"a share needs 0 <= k <= n, found {k} of {n}")
     if n == 0:
         return Estimate(None, n=0, note=NO_RUNS)
-    tail = (1 - level) / 2
-    low = 0.0 if k == 0 else float(special.betaincinv(k, n - k + 1, tail))
-    high = 1.0 if k == n else float(special.betaincinv(k + 1, n - k, 1 - tail))
-    return Estimate(k / n, low, high, n)
+    low, high = _ends_of_share(k, n, level)
+    return Estimate(k / n, float(low), float(high), n)
+
+
+def shares(k: ArrayLike, n: ArrayLike, level: float = LEVEL) -> pd.DataFrame:
+    """:func:`share` of many sets of runs, one row per set: the parts of an Estimate."""
+    some, every = np.asarray(k, float), np.asarray(n, float)
+    with np.errstate(invalid="ignore"):
+        value = some / every
+    low, high = (np.where(every > 0, end, np.nan) for end in _ends_of_share(some, every, level))
+    note = [None if count else NO_RUNS for count in every]
+    return pd.DataFrame(
+        {"value": value, "low": low, "high": high, "n": every.astype(int), "note": note}
+    )
+
+
+def _ends_of_share(k: ArrayLike, n: ArrayLike, level: float) -> tuple[Floats, Floats]:
+    some, others, tail = np.asarray(k, float), np.subtract(n, k), (1 - level) / 2
+    return (
+        np.where(some == 0, 0.0, special.betaincinv(some, others + 1, tail)),
+        np.where(others == 0, 1.0, special.betaincinv(some + 1, others, 1 - tail)),
+    )
 
 
 def _logarithms(values: Floats) -> Floats:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -81,7 +82,11 @@ def _first(curve: Curve, at_most: float) -> float:
 
 def _order_statistics(times: Sequence[float]) -> tuple[float | None, float | None]:
     """Ends of the median's interval: the innermost pair of order statistics that covers LEVEL."""
-    n = len(times)
-    # P(fewer than k of n runs lie below the median), for both sides
-    k = int(stats.binom.ppf((1 - LEVEL) / 2, n, 0.5))
+    n, k = len(times), _innermost(len(times))
     return (times[k - 1], times[n - k]) if k > 0 else (None, None)
+
+
+@lru_cache(maxsize=256)
+def _innermost(n: int) -> int:
+    """The k for which P(fewer than k of n runs lie below the median) is at most (1 - LEVEL) / 2."""
+    return int(stats.binom.ppf((1 - LEVEL) / 2, n, 0.5))

@@ -6,9 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from analysis.figures import Figure
+from analysis.stats.intervals import Kind, means
 from analysis.table import Column, Row, Table, count, text
 
 
@@ -71,6 +74,58 @@ def reasons(column: Iterable[object]) -> str | None:
     values: Iterable[Any] = column.dropna().unique() if isinstance(column, pd.Series) else column
     found = dict.fromkeys(str(item) for item in values if not pd.isna(item))
     return "; ".join(found) or None
+
+
+def joined_by(
+    column: pd.Series[Any], rows: NDArray[np.integer[Any]], count: int, by: str = "; "
+) -> NDArray[Any]:
+    """Distinct texts of the runs of each row of a table, in their order; None where there is none.
+
+    Args:
+        rows: number of each run's row, from 0.
+    """
+    told = pd.DataFrame({"row": rows, "text": column.array}).dropna().drop_duplicates()
+    found = told.groupby("row")["text"].agg(by.join).reindex(range(count))
+    return found.astype(object).where(found.notna(), None).to_numpy()
+
+
+def over_completed(
+    runs: pd.DataFrame, name: str, rows: NDArray[np.integer[Any]], count: int, kind: Kind = "real"
+) -> pd.DataFrame:
+    """Means of a column over the completed runs of each row of a table, with their intervals.
+
+    The note says why a mean is of fewer runs than completed, or of none; it is in ``NAME_why``
+    where there is such a column.
+
+    Args:
+        rows: number of each run's row, from 0.
+
+    Returns:
+        the parts of an Estimate, one row per row of the table.
+    """
+    done = (runs["status"] == "completed").to_numpy(bool)
+    values = runs[name].to_numpy(float, na_value=np.nan)
+    found = means(np.where(done, values, np.nan), rows, count, kind)
+    why: Iterable[str | None] = [None] * count
+    if f"{name}_why" in runs:
+        why = joined_by(runs[f"{name}_why"].where(done), rows, count)
+    every, kept = (np.bincount(own, minlength=count).tolist() for own in (rows, rows[done]))
+    parts = zip(found["note"].tolist(), found["n"].tolist(), kept, every, why, strict=True)
+    return found.assign(note=np.array([_lacking(*part) for part in parts], object))
+
+
+def _lacking(note: str | None, n: int, completed: int, runs: int, why: str | None) -> str | None:
+    if not completed:
+        return all_diverged(runs)
+    if not n:
+        return why or "the records do not have it"
+    if n < completed:
+        return reasons([note, f"{completed - n} of {completed} runs lack the value"])
+    return note
+
+
+def all_diverged(runs: int) -> str:
+    return f"all {runs} runs diverged" if runs > 1 else "the only run diverged"
 
 
 def diverged_text(row: Row) -> str:

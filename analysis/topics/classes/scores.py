@@ -9,7 +9,7 @@ import pandas as pd
 
 from analysis.records.frames import in_order
 from analysis.table import Column, Table, number, types
-from analysis.topics.topic import NAMES, ranks_column, reasons
+from analysis.topics.topic import NAMES, joined_by, ranks_column
 
 SCORES = ("precision", "recall", "f1")
 AVERAGE = "mean of the classes"
@@ -72,7 +72,8 @@ def table(classes: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) 
 def _why(by_class: Any, name: str) -> pd.Series[Any]:
     """Why a score is null, or of fewer runs than there are."""
     runs, known = by_class.size(), by_class[name].count()
-    why = by_class[f"{name}_why"].agg(reasons).astype("string")
+    told = joined_by(by_class.obj[f"{name}_why"], by_class.ngroup().to_numpy(), len(runs))
+    why = pd.Series(told, index=runs.index, dtype="string")
     some = (runs - known).astype("string") + " of " + runs.astype("string")
     return why.where(known == 0, some + " runs lack the value: " + why).where(known < runs)
 

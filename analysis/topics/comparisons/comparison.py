@@ -10,14 +10,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.stats.differences import ALPHA, Welch, welch, why_untested
-from analysis.stats.intervals import Moments, estimate, share, t_intervals
-from analysis.stats.power import MARGIN
+from analysis.stats.intervals import Floats, Moments, share, shares, t_intervals
+from analysis.stats.power import MARGIN, FurtherRuns
 from analysis.table import (
     NOT_AVAILABLE,
     Column,
-    Estimate,
     Row,
     count,
+    estimates_as,
     joined,
     p_value,
     percent,
@@ -63,7 +63,8 @@ def compared(
     stops = (arm["stops"] | other["stops"]).to_numpy(bool)
     first, second = (_only(_moments(rows), ~stops) for rows in (arm, other))
     alone = welch(first, second)
-    rows = zip(plain_rows(arm), plain_rows(other), names, others, alone.error, strict=True)
+    untested = why_untested(first.n, second.n, alone.error)
+    rows = zip(plain_rows(arm), plain_rows(other), names, others, untested, strict=True)
     told = [_told(*row) for row in rows]
     verdicts = [verdict for verdict, _ in told]
     tested = np.array([verdict is None for verdict in verdicts], bool)
@@ -83,7 +84,7 @@ def _near_an_end(found: Moments) -> NDArray[np.bool_]:
     return outside.to_numpy(bool) & (found.n > 2)
 
 
-def _told(arm: Row, other: Row, name: str, other_name: str, error: float) -> Any:
+def _told(arm: Row, other: Row, name: str, other_name: str, untested: str | None) -> Any:
     """(why a row confirms nothing, what to know of it)."""
     both = ((arm, name), (other, other_name))
     if unusable := [NO_USABLE.format(called) for found, called in both if not found["usable"]]:
@@ -99,7 +100,7 @@ def _told(arm: Row, other: Row, name: str, other_name: str, error: float) -> Any
     if not (arm["n"] and other["n"]):
         reasons = listed(pd.Series([found["why"] for found, _ in both]).dropna())
         return NOT_COMPARED, reasons or "the records do not have it"
-    notes.append(why_untested(arm["n"], other["n"], error) or "")
+    notes.append(untested or "")
     notes.append(_unequal_budget(arm, other, other_name))
     verdict = SOME_DIVERGED if arm["diverged"] or other["diverged"] else None
     return verdict, joined(notes, "; ") or None
@@ -149,17 +150,27 @@ def _only(found: Moments, wanted: Any) -> Moments:
     return Moments(*(np.where(wanted, part, np.nan) for part in found))
 
 
-def difference_cells(found: Compared, i: int, n: int, note: str | None) -> Row:
-    """Of row ``i``, ``n`` runs."""
-    ends = (found.alone.value[i], found.alone.low[i], found.alone.high[i])
-    return estimate(*ends, n, note).columns("difference")
+def interval_cells(
+    name: str, value: Floats, low: Floats, high: Floats, n: Any, notes: Sequence[str | None] | None
+) -> dict[str, Any]:
+    """Columns of an estimate; ``n``: runs of each row."""
+    parts = {"value": value, "low": low, "high": high, "n": n, "note": notes}
+    return estimates_as(name, pd.DataFrame(parts))
 
 
-def further_cells(runs: float, note: str | None, undecided: bool) -> Row:
+def difference_cells(found: Compared, n: Any, notes: Sequence[str | None]) -> dict[str, Any]:
+    alone = found.alone
+    return interval_cells("difference", alone.value, alone.low, alone.high, n, notes)
+
+
+def further_cells(found: FurtherRuns, undecided: NDArray[np.bool_]) -> dict[str, Any]:
     """Of a decided row there is nothing to say."""
-    if not undecided:
-        return {"further_runs": None, "further_runs_note": None}
-    return {"further_runs": int(runs) if np.isfinite(runs) else None, "further_runs_note": note}
+    known = np.isfinite(found.runs) & undecided
+    notes = zip(found.notes, undecided, strict=True)
+    return {
+        "further_runs": np.where(known, found.runs, np.nan),
+        "further_runs_note": [note if still else None for note, still in notes],
+    }
 
 
 def family_interval(row: Row, name: str, digits: int = 3) -> str:
@@ -168,41 +179,36 @@ def family_interval(row: Row, name: str, digits: int = 3) -> str:
     return NOT_AVAILABLE if low is None else f"{low:+.{digits}f} to {high:+.{digits}f}"
 
 
-def counts(arm: Row, end: str = "", *, of: str | None = None) -> Row:
+def counts(arms: pd.DataFrame, end: str = "", *, of: str | None = None) -> dict[str, Any]:
     """Planned, usable and diverged runs of one side, in columns that end so.
 
-    ``of``: how the names of ``arm`` end, where not so, too.
+    ``of``: how the names of ``arms`` end, where not so, too.
     """
     usable, planned, diverged = (
-        arm[name + (end if of is None else of)] for name in ("usable", "planned", "diverged")
+        arms[name + (end if of is None else of)].array for name in ("usable", "planned", "diverged")
     )
     return {
         f"n{end}": usable, f"n_planned{end}": planned, f"n_diverged{end}": diverged,
-        **share(diverged, usable).columns(f"diverged{end}"),
+        **estimates_as(f"diverged{end}", shares(diverged, usable)),
     }  # fmt: skip
 
 
-def accuracies(rows: pd.DataFrame) -> list[Estimate]:
-    """Of arms: means of the runs that did not diverge, with Student's t intervals."""
-    intervals = t_intervals(_only(_moments(rows), ~rows["stops"].to_numpy(bool)), "share")
-    found = []
-    for arm, row in zip(plain_rows(rows), plain_rows(intervals), strict=True):
-        note = row["note"]
-        if not arm["usable"]:
-            note = NO_USABLE.format(arm["technique_label"])
-        elif arm["stops"]:
-            note = STOPS
-        elif arm["diverged"]:
-            note = f"{arm['diverged']} of {arm['usable']} runs diverged: of the others alone"
-        elif not arm["n"]:
-            note = arm["why"] or note
-        found.append(Estimate(**row | {"note": note}))
-    return found
+def accuracies(rows: pd.DataFrame) -> pd.DataFrame:
+    """Of arms: means of the runs that did not diverge, with Student's t intervals, as the parts of
+    an Estimate."""
+    found = t_intervals(_only(_moments(rows), ~rows["stops"].to_numpy(bool)), "share")
+    told = zip(plain_rows(rows), found["note"].tolist(), strict=True)
+    return found.assign(note=np.array([_of_accuracy(arm, note) for arm, note in told], object))
 
 
-def optional(value: Any) -> float | None:
-    """A float for a row, None for nan."""
-    return None if np.isnan(value) else float(value)
+def _of_accuracy(arm: Row, note: str | None) -> str | None:
+    if not arm["usable"]:
+        return NO_USABLE.format(arm["technique_label"])
+    if arm["stops"]:
+        return STOPS
+    if arm["diverged"]:
+        return f"{arm['diverged']} of {arm['usable']} runs diverged: of the others alone"
+    return note if arm["n"] else arm["why"] or note
 
 
 def condition(row: Mapping[str, Any]) -> str:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pandas as pd
 
 from analysis.records.frames import in_order
 from analysis.records.labels import without_batch
-from analysis.table import Column, Estimate, Row, Table, count, frame, number, plain_rows
+from analysis.table import Column, Row, Table, count, estimates_as, frame, number
 from analysis.topics.comparisons.arms import SERIES, arms, outcomes
 from analysis.topics.comparisons.comparison import (
     CONDITION,
@@ -80,16 +81,12 @@ def table(planned: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) 
     small, large = _ends(found)
     names = [[f"the {end} batch"] * len(small) for end in ("largest", "smallest")]
     result = compared(large, small, names[0], names[1])
-    means = [accuracies(rows) for rows in (small, large)]
-    rows = [
-        {
-            "technique": before["technique"], "technique_label": before["technique_label"],
-            "context": without_batch(after["context"] or ""), "framework": before["framework"],
-            **_end("small", before, means[0][i]), **_end("large", after, means[1][i]),
-            **difference_cells(result, i, before["n"] + after["n"], result.notes[i]),
-        }
-        for i, (before, after) in enumerate(zip(plain_rows(small), plain_rows(large), strict=True))
-    ]  # fmt: skip
+    rows = {
+        **{name: small[name].array for name in ("technique", "technique_label", "framework")},
+        "context": [without_batch(context or "") for context in large["context"]],
+        **_end("small", small), **_end("large", large),
+        **difference_cells(result, small["n"] + large["n"], result.notes),
+    }  # fmt: skip
     return Table(
         "larger_batch",
         "Larger batch: what accuracy each technique keeps",
@@ -125,10 +122,10 @@ def _of_ranks(rows: pd.DataFrame, ranks: pd.Series[int]) -> pd.DataFrame:
     return rows[wanted.isna() | (rows["gpus"] == wanted)].sort_values("gpus", kind="stable")
 
 
-def _end(end: str, arm: Row, accuracy: Estimate) -> Row:
+def _end(end: str, arms: pd.DataFrame) -> dict[str, Any]:
     names = ("gpus", "accumulation", "global_batch", "steps")
     return {
-        **{f"{name}_{end}": arm[name] for name in names},
-        **counts(arm, f"_{end}", of=""),
-        **accuracy.columns(f"accuracy_{end}"),
+        **{f"{name}_{end}": arms[name].array for name in names},
+        **counts(arms, f"_{end}", of=""),
+        **estimates_as(f"accuracy_{end}", accuracies(arms)),
     }

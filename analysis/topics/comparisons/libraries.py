@@ -9,7 +9,6 @@ steps: they are not paired. Where all seeds end in the same numbers, the verdict
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -28,7 +27,7 @@ from analysis.stats.differences import (
     holm,
     why_untested,
 )
-from analysis.stats.intervals import Moments, estimate, grouped_moments
+from analysis.stats.intervals import Moments, grouped_moments
 from analysis.table import (
     NOT_AVAILABLE,
     Column,
@@ -39,6 +38,7 @@ from analysis.table import (
     plain_rows,
     signed,
     significant,
+    types,
 )
 from analysis.topics.comparisons.arms import PLACE, arms, listed, numbers, outcomes
 from analysis.topics.comparisons.comparison import (
@@ -50,7 +50,7 @@ from analysis.topics.comparisons.comparison import (
     counts,
     difference_cells,
     family_interval,
-    optional,
+    interval_cells,
     runs_text,
     side,
 )
@@ -140,7 +140,7 @@ def table(planned: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) 
         "frameworks",
         "Frameworks: the same cell under another library",
         COLUMNS,
-        in_order(frame(rows, COLUMNS), techniques),
+        in_order(rows, techniques),
         intro=f"One planned family of {2 * len(rows)} tests beside that of the techniques: the "
         "same technique, data, ranks and batches, with gradients averaged by another library.",
     )
@@ -189,33 +189,33 @@ def _identical(cells: pd.DataFrame, pairs: pd.DataFrame) -> list[int]:
     return [*both.groupby("arm").size().reindex(pairs["arm"], fill_value=0)]
 
 
-def _rows(pairs: pd.DataFrame, identical: Sequence[int]) -> list[Row]:
+def _rows(pairs: pd.DataFrame, identical: Sequence[int]) -> pd.DataFrame:
     ends = ("_reference", "")
     names = [[*pairs[f"framework{end}"]] for end in ends]
     found = compared(side(pairs, "_reference"), side(pairs, ""), names[0], names[1])
-    told = plain_rows(pairs)
-    no_ratio = [_no_ratio(row) for row in told]
+    no_ratio = [_no_ratio(row) for row in plain_rows(pairs)]
     rates = [_rate_moments(pairs, end, no_ratio) for end in ends]
     together = family(_both(rates[0], found.arm), _both(rates[1], found.other), 2 * len(pairs))
     equal = equivalence(found.arm, found.other, MARGIN)
-    equal_holm = holm(equal)
-    rows = []
-    for i, row in enumerate(told):
-        cells = {
-            **{column.name: row[column.name] for column in ABOUT},
-            "context": without_framework(row["context"] or "", row["framework"]),
-            "batch_per_rank": row["global_batch"] // (row["gpus"] * row["accumulation"]),
-            "reference": row["framework_reference"], "library": row["framework"],
-            **counts(row), **counts(row, "_reference"),
-            **_ratio(row, together, i, no_ratio[i]),
-            **_accuracy(row, found, together, i),
-            "equivalence_p": optional(equal[i]), "equivalence_p_holm": optional(equal_holm[i]),
-            "identical_seeds": identical[i], "family": 2 * len(pairs),
-        }  # fmt: skip
-        rows.append(
-            {**cells, "speed": _speed(cells), "verdict": found.verdicts[i] or _verdict(cells)}
-        )
-    return rows
+    contexts = zip(pairs["context"], pairs["framework"], strict=True)
+    cells = {
+        **{column.name: pairs[column.name] for column in ABOUT},
+        "context": [without_framework(context or "", name) for context, name in contexts],
+        "batch_per_rank": pairs["global_batch"] // (pairs["gpus"] * pairs["accumulation"]),
+        "reference": pairs["framework_reference"], "library": pairs["framework"],
+        **counts(pairs), **counts(pairs, "_reference"),
+        **_ratio(pairs, together, no_ratio),
+        **_accuracy(pairs, found, together),
+        "equivalence_p": equal, "equivalence_p_holm": holm(equal),
+        "identical_seeds": identical, "family": np.full(len(pairs), 2 * len(pairs)),
+    }  # fmt: skip
+    made = frame(cells, COLUMNS)
+    rows = plain_rows(made)
+    verdicts = zip(found.verdicts, rows, strict=True)
+    return made.assign(
+        speed=[_speed(row) for row in rows],
+        verdict=[verdict or _verdict(row) for verdict, row in verdicts],
+    ).astype(types(COLUMNS))
 
 
 def _rate_moments(pairs: pd.DataFrame, end: str, no_ratio: Sequence[str | None]) -> Moments:
@@ -229,33 +229,33 @@ def _both(rates: Moments, accuracies: Moments) -> Moments:
     return Moments(*(np.concatenate(parts) for parts in zip(rates, accuracies, strict=True)))
 
 
-def _ratio(row: Row, together: Family, i: int, why: str | None) -> Row:
-    alone = together.alone
-    n = row["rate_n"] + row["rate_n_reference"]
-    if why is None:
-        why = why_untested(row["rate_n"], row["rate_n_reference"], alone.error[i])
+def _ratio(pairs: pd.DataFrame, together: Family, no_ratio: Sequence[str | None]) -> dict[str, Any]:
+    n, alone = len(pairs), together.alone
+    runs, others = (numbers(pairs[f"rate_n{end}"]) for end in ("", "_reference"))
+    told = zip(no_ratio, why_untested(runs, others, alone.error[:n]), strict=True)
     value, low, high, from_, to = np.exp(
-        [alone.value[i], alone.low[i], alone.high[i], together.low[i], together.high[i]]
+        [part[:n] for part in (alone.value, alone.low, alone.high, together.low, together.high)]
     )
-    logs = {end: row[f"rate_mean{end}"] for end in ("", "_reference")}
     return {
-        **{f"images_per_s{end}": None if log is None else math.exp(log)
-           for end, log in logs.items()},
-        **estimate(value, low, high, n, why).columns("ratio"),
-        **estimate(value, from_, to, n).columns("ratio_family"),
-        "ratio_p": optional(together.p[i]), "ratio_p_holm": optional(together.p_holm[i]),
+        **{f"images_per_s{end}": np.exp(numbers(pairs[f"rate_mean{end}"]))
+           for end in ("", "_reference")},
+        **interval_cells("ratio", value, low, high, runs + others,
+                         [why or untested for why, untested in told]),
+        **interval_cells("ratio_family", value, from_, to, runs + others, None),
+        "ratio_p": together.p[:n], "ratio_p_holm": together.p_holm[:n],
     }  # fmt: skip
 
 
-def _accuracy(row: Row, found: Compared, together: Family, i: int) -> Row:
-    n, at = row["n"] + row["n_reference"], len(together.p) // 2 + i
-    bonferroni = estimate(found.alone.value[i], together.low[at], together.high[at], n)
+def _accuracy(pairs: pd.DataFrame, found: Compared, together: Family) -> dict[str, Any]:
+    n, first = pairs["n"] + pairs["n_reference"], len(pairs)
+    p, p_holm, low, high = (
+        part[first:] for part in (together.p, together.p_holm, together.low, together.high)
+    )
     return {
-        "accuracy": row["mean"], "accuracy_reference": row["mean_reference"],
-        **difference_cells(found, i, n, found.notes[i]),
-        **bonferroni.columns("difference_family"),
-        "difference_p": optional(together.p[at]),
-        "difference_p_holm": optional(together.p_holm[at]),
+        "accuracy": pairs["mean"], "accuracy_reference": pairs["mean_reference"],
+        **difference_cells(found, n, found.notes),
+        **interval_cells("difference_family", found.alone.value, low, high, n, None),
+        "difference_p": p, "difference_p_holm": p_holm,
     }  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from analysis.stats.differences import ALPHA, holm, welch
 from analysis.stats.power import further_runs
-from analysis.table import Column, Row, Table, frame, number, plain_rows
+from analysis.table import Column, Table, estimates_as, frame, number
 from analysis.topics.comparisons.arms import PLACE, arms, outcomes
 from analysis.topics.comparisons.comparison import (
     ABOUT,
@@ -28,7 +28,6 @@ from analysis.topics.comparisons.comparison import (
     counts,
     difference_cells,
     further_cells,
-    optional,
     runs_text,
     side,
 )
@@ -67,11 +66,10 @@ PAIR_COLUMNS = (
 def ranking_table(planned: pd.DataFrame, runs: pd.DataFrame) -> Table:
     """The arms of each workload's largest scale by falling mean; see RANKING_COLUMNS."""
     found = _ranked(planned, runs)
-    rows = [
-        {"place": row["place"], **{column.name: row[column.name] for column in ABOUT},
-         **counts(row), **accuracy.columns("accuracy")}
-        for row, accuracy in zip(plain_rows(found), accuracies(found), strict=True)
-    ]  # fmt: skip
+    rows = {
+        "place": found["place"], **{column.name: found[column.name] for column in ABOUT},
+        **counts(found), **estimates_as("accuracy", accuracies(found)),
+    }  # fmt: skip
     return Table(
         "ranking",
         "Ranking: the techniques at the largest scale",
@@ -124,24 +122,23 @@ def _indexes(scales: NDArray[Any]) -> tuple[NDArray[np.int_], NDArray[np.int_]]:
     return first[same], second[same]
 
 
-def _pairs(left: pd.DataFrame, right: pd.DataFrame, family: int) -> list[Row]:
+def _pairs(left: pd.DataFrame, right: pd.DataFrame, family: int) -> dict[str, Any]:
+    """Columns of the pairs' rows."""
     names, others = ([*rows["technique_label"]] for rows in (left, right))
     found = compared(side(left, ""), side(right, ""), names, others)
     p_holm = holm(welch(found.arm, found.other).p, family)
     further = further_runs(found.arm, found.other, alpha=ALPHA / max(family, 1))
-    rows = []
-    for i, (row, second) in enumerate(zip(plain_rows(left), plain_rows(right), strict=True)):
-        verdict = found.verdicts[i] or _verdict(p_holm[i], found.alone.value[i])
-        rows.append({
-            **{column.name: row[column.name] for column in ABOUT},
-            "second": second["technique_label"],
-            "n": row["usable"], "n_planned": row["planned"],
-            "n_second": second["usable"], "n_planned_second": second["planned"],
-            **difference_cells(found, i, row["n"] + second["n"], found.notes[i]),
-            "p_holm": optional(p_holm[i]), "verdict": verdict, "family": family,
-            **further_cells(further.runs[i], further.notes[i], verdict == NOT_DECIDED),
-        })  # fmt: skip
-    return rows
+    own = zip(found.verdicts, p_holm, found.alone.value, strict=True)
+    verdicts = [verdict or _verdict(p, value) for verdict, p, value in own]
+    return {
+        **{column.name: left[column.name] for column in ABOUT},
+        "second": others,
+        "n": left["usable"], "n_planned": left["planned"],
+        "n_second": right["usable"], "n_planned_second": right["planned"],
+        **difference_cells(found, left["n"] + right["n"], found.notes),
+        "p_holm": p_holm, "verdict": verdicts, "family": np.full(len(left), family),
+        **further_cells(further, np.array(verdicts, object) == NOT_DECIDED),
+    }  # fmt: skip
 
 
 def _verdict(p_holm: float, difference: float) -> str:

@@ -7,15 +7,15 @@ plan has for both: Welch's t over runs, Holm over the family, Bonferroni's inter
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from analysis.records.frames import in_order
-from analysis.stats.differences import ALPHA, Family, family
-from analysis.stats.intervals import estimate
+from analysis.stats.differences import ALPHA, family
 from analysis.stats.power import further_runs
-from analysis.table import Column, Row, Table, frame, joined, plain_rows
+from analysis.table import Column, Row, Table, frame, joined, plain_rows, types
 from analysis.topics.comparisons.arms import PLACE, arms, outcomes, unknown_cells
 from analysis.topics.comparisons.comparison import (
     ABOUT,
@@ -29,13 +29,14 @@ from analysis.topics.comparisons.comparison import (
     difference_cells,
     family_interval,
     further_cells,
-    optional,
+    interval_cells,
     runs_text,
     side,
 )
 
 REFERENCE = "naive"
 INCONCLUSIVE = "inconclusive"
+DISAGREEMENT = "Holm's test decides, while the more cautious interval in the family contains 0"
 COLUMNS = (
     *ABOUT,
     Column("reference", "string", heading="against"),
@@ -88,19 +89,19 @@ def table(planned: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) 
     there = {reference, *found["technique"]}
     absent = [name for name in techniques if name not in there]
     size = len(pairs) + len(apart) + len(absent)
-    rows = _tested(pairs, size) + [_apart(row, reference) for row in plain_rows(apart)]
+    rows = [_apart(row, reference) for row in plain_rows(apart)]
     rows += [
         {"technique": name, "technique_label": name, "reference": reference,
          "verdict": NOT_COMPARED, "difference_note": f"no planned cell of {name} is known"}
         for name in absent
     ]  # fmt: skip
-    for row in rows:
-        row |= {"family": size, "unknown_cells": unknown}
+    made = pd.concat([frame(part, COLUMNS) for part in (_tested(pairs, size), rows)])
+    made = made.assign(family=size, unknown_cells=unknown).astype(types(COLUMNS))
     return Table(
         "claims",
         f"Claims: techniques against {reference or 'a reference'}",
         COLUMNS,
-        in_order(frame(rows, COLUMNS), techniques),
+        in_order(made, techniques),
         intro=_intro(size, unknown),
     )
 
@@ -129,9 +130,8 @@ def _pairs(found: pd.DataFrame, reference: str | None) -> tuple[pd.DataFrame, pd
     series = left.drop_duplicates(names).merge(
         right[names].drop_duplicates(), on=where, how="left", suffixes=("", "_reference")
     )
-    there = set(pairs[both].itertuples(index=False, name=None))
-    apart = [row not in there for row in series[both].itertuples(index=False, name=None)]
-    return pairs.reset_index(drop=True), series[apart]
+    known = series.merge(pairs[both], how="left", on=both, indicator="there")
+    return pairs.reset_index(drop=True), series[(known["there"] == "left_only").to_numpy()]
 
 
 def _apart(row: Row, reference: str | None) -> Row:
@@ -146,38 +146,33 @@ def _apart(row: Row, reference: str | None) -> Row:
     }  # fmt: skip
 
 
-def _tested(pairs: pd.DataFrame, size: int) -> list[Row]:
+def _tested(pairs: pd.DataFrame, size: int) -> dict[str, Any]:
+    """Columns of the pairs' rows."""
     names, others = ([*pairs[f"technique_label{end}"]] for end in ("", "_reference"))
     found = compared(side(pairs, ""), side(pairs, "_reference"), names, others)
     together = family(found.arm, found.other, size)
     further = further_runs(found.arm, found.other, alpha=ALPHA / max(size, 1))
-    rows = []
-    for i, row in enumerate(plain_rows(pairs)):
-        verdict = found.verdicts[i] or _verdict(together.p_holm[i], found.alone.value[i])
-        note = joined([found.notes[i] or "", _disagreement(together, i)], "; ")
-        n = row["n"] + row["n_reference"]
-        bonferroni = estimate(found.alone.value[i], together.low[i], together.high[i], n)
-        rows.append({
-            **{column.name: row[column.name] for column in ABOUT},
-            "reference": row["technique_label_reference"],
-            **counts(row), **counts(row, "_reference"),
-            "accuracy": row["mean"], "accuracy_reference": row["mean_reference"],
-            **difference_cells(found, i, n, note),
-            **bonferroni.columns("difference_family"),
-            "p": optional(together.p[i]), "p_holm": optional(together.p_holm[i]),
-            "verdict": verdict,
-            **further_cells(further.runs[i], further.notes[i], verdict == INCONCLUSIVE),
-        })  # fmt: skip
-    return rows
+    own = zip(found.verdicts, together.p_holm, found.alone.value, strict=True)
+    verdicts = [verdict or _verdict(p, value) for verdict, p, value in own]
+    notes = [
+        joined([note or "", DISAGREEMENT if disagrees else ""], "; ")
+        for note, disagrees in zip(found.notes, together.disagrees, strict=True)
+    ]
+    n = pairs["n"] + pairs["n_reference"]
+    return {
+        **{column.name: pairs[column.name].array for column in ABOUT},
+        "reference": pairs["technique_label_reference"].array,
+        **counts(pairs), **counts(pairs, "_reference"),
+        "accuracy": pairs["mean"], "accuracy_reference": pairs["mean_reference"],
+        **difference_cells(found, n, [note or None for note in notes]),
+        **interval_cells("difference_family", found.alone.value, together.low, together.high, n,
+                         None),
+        "p": together.p, "p_holm": together.p_holm, "verdict": verdicts,
+        **further_cells(further, np.array(verdicts, object) == INCONCLUSIVE),
+    }  # fmt: skip
 
 
 def _verdict(p_holm: float, difference: float) -> str:
     if np.isnan(p_holm) or p_holm >= ALPHA:
         return INCONCLUSIVE
     return "higher" if difference > 0 else "lower"
-
-
-def _disagreement(together: Family, i: int) -> str:
-    if not together.disagrees[i]:
-        return ""
-    return "Holm's test decides, while the more cautious interval in the family contains 0"

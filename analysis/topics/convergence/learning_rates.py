@@ -31,6 +31,7 @@ from analysis.table import (
     Table,
     count,
     estimate_in,
+    estimates_as,
     frame,
     joined,
     number,
@@ -79,10 +80,11 @@ def table(
         settings: of techniques as JSON, by ``technique_settings``.
     """
     found = _searched(planned, runs, settings)
-    rows = [
-        {**row, **counts(row), **accuracy.columns("accuracy")}
-        for row, accuracy in zip(plain_rows(found), accuracies(found), strict=True)
-    ]
+    rows = {
+        **{str(name): found[name] for name in found},
+        **counts(found),
+        **estimates_as("accuracy", accuracies(found)),
+    }
     made = in_order(_with_best(frame(rows, COLUMNS)), techniques)
     return Table(
         "learning_rates",

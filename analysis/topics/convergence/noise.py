@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from analysis.records.frames import in_order
-from analysis.stats.intervals import mean
-from analysis.table import Column, Estimate, Row, Table, frame, runs_in_words, significant
+from analysis.stats.intervals import means
+from analysis.table import Column, Row, Table, estimates_as, frame, runs_in_words, significant
 from analysis.topics.topic import NAMES, batch_text, ranks_column, reasons
 
 #: Of the epochs that all completed runs of a condition have, those that the table shows.
 WHEN = ("first", "middle", "last")
+
+_ABOUT = ["technique", "technique_label", "context", "gpus", "global_batch"]
+_NEEDED = [*_ABOUT, "cell_id", "epoch", "noise_steps", "noise_batch_big", "noise_b_simple",
+           "noise_low", "noise_high", "noise_censored"]  # fmt: skip
 
 
 def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
@@ -51,9 +56,8 @@ def table(epochs: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) -
     smallest lower end.
     """
     about = runs.set_index("cell_id")["condition"]
-    known = epochs[(epochs["status"] == "completed") & epochs["noise_steps"].notna()]
-    known = known.assign(condition=known["cell_id"].map(about))
-    rows = [_row(group) for _, group in known.groupby("condition", sort=False, observed=True)]
+    known = epochs.loc[(epochs["status"] == "completed") & epochs["noise_steps"].notna(), _NEEDED]
+    rows = _rows(known.assign(row=pd.factorize(known["cell_id"].map(about))[0]))
     made = columns(runs)
     return Table(
         "noise_scale",
@@ -68,47 +72,60 @@ def table(epochs: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) -
     )
 
 
-def _row(group: pd.DataFrame) -> dict[str, Any]:
-    first = group.iloc[0]
-    about = ("technique", "technique_label", "context", "gpus", "global_batch")
-    row: dict[str, Any] = {name: first[name] for name in about}
-    counts = group["epoch"].value_counts()
-    shared = sorted(counts.index[counts == counts.max()])
-    places = (0, (len(shared) - 1) // 2, len(shared) - 1)
-    for when, place in zip(WHEN, places, strict=True):
-        epoch = group[group["epoch"] == shared[place]]
-        row |= _over_runs(epoch).columns(when)
-        row |= {f"{when}_epoch": shared[place], f"{when}_batch": epoch["noise_batch_big"].iloc[0]}
-    row["batch_over_noise"] = row["last_batch"] / row["last"] if row["last"] else None
-    return row
+def _rows(known: pd.DataFrame) -> dict[str, Any]:
+    """Columns of the table; ``known``: epochs with a noise scale, with the number of their row."""
+    first = known.drop_duplicates("row")
+    made: dict[str, Any] = {name: first[name].array for name in _ABOUT}
+    sizes = known.groupby(["row", "epoch"]).size().rename("size").reset_index()
+    by_row = sizes.groupby("row")
+    shared = sizes[sizes["size"] == by_row["size"].transform("max")]
+    place = shared.groupby("row").cumcount()
+    last = shared.groupby("row")["epoch"].transform("size") - 1
+    for when, at in zip(WHEN, (0 * last, last // 2, last), strict=True):
+        chosen = shared.loc[place == at, ["row", "epoch"]]
+        epoch = known.merge(chosen, on=["row", "epoch"]).sort_values("row", kind="stable")
+        batch = epoch.drop_duplicates("row")["noise_batch_big"].array
+        made |= {f"{when}_epoch": chosen["epoch"].array, f"{when}_batch": batch}
+        made |= estimates_as(when, _over_runs(epoch, len(first)))
+    size = made["last"].to_numpy()
+    made["batch_over_noise"] = made["last_batch"] / np.where(size > 0, size, np.nan)
+    return made
 
 
-def _over_runs(epoch: pd.DataFrame) -> Estimate:
-    """One epoch of one condition over its runs."""
-    censored = int(epoch["noise_censored"].sum())
-    if censored:
-        bounds = epoch["noise_low"]
-        # a run without interval bounds nothing
-        low = None if bounds.isna().any() else float(bounds.min())
-        note = f"censored in {censored} of {runs_in_words(len(epoch))}"
-        return Estimate(None if low is None else low, low, None, len(epoch), note)
+def _over_runs(epoch: pd.DataFrame, count: int) -> pd.DataFrame:
+    """One epoch of each condition over its runs, by ``row``: the parts of an Estimate."""
+    rows = epoch["row"].to_numpy()
     # no noise at all, of ranks that see the same images, has no logarithm
-    found = epoch[epoch["noise_b_simple"].fillna(0) > 0]
-    if len(found) == 1:
-        only = found.iloc[0]
-        estimate = Estimate(only["noise_b_simple"], only["noise_low"], only["noise_high"], 1,
-                            "of one run")  # fmt: skip
-    else:
-        estimate = mean(found["noise_b_simple"].tolist(), "positive")
-    lacking = len(epoch) - len(found)
-    if lacking == len(epoch):
-        steps = int(epoch["noise_steps"].min())
-        note = f"too few steps in an epoch ({steps}), or no noise between the batches of a step"
-        return estimate._replace(note=note)
-    if lacking:
-        told = f"{lacking} of {len(epoch)} runs lack the value"
-        return estimate._replace(note=reasons([estimate.note, told]))
-    return estimate
+    positive = epoch["noise_b_simple"].where(epoch["noise_b_simple"] > 0)
+    found = means(positive.to_numpy(float, na_value=np.nan), rows, count, "positive")
+    single = (found["n"] == 1).to_numpy()
+    own = epoch[positive.notna() & single[rows]]
+    for part, name in {"value": "b_simple", "low": "low", "high": "high"}.items():
+        found.loc[single, part] = own[f"noise_{name}"].to_numpy(float, na_value=np.nan)
+    by_row = epoch.groupby("row")
+    censored = by_row["noise_censored"].sum().to_numpy(int)
+    # a run without interval bounds nothing
+    bounds = by_row["noise_low"].min().where(by_row["noise_low"].count() == by_row.size())
+    runs, steps = by_row.size().tolist(), by_row["noise_steps"].min().tolist()
+    notes = found["note"].mask(single, "of one run").tolist()
+    told = zip(notes, found["n"].tolist(), runs, censored.tolist(), steps, strict=True)
+    cut = pd.Series(censored > 0)
+    low = bounds.to_numpy(float, na_value=np.nan)
+    return found.assign(
+        value=found["value"].mask(cut, low),
+        low=found["low"].mask(cut, low),
+        high=found["high"].mask(cut),
+        n=found["n"].mask(cut, pd.Series(runs)),
+        note=np.array([_note(*row) for row in told], object),
+    )
+
+
+def _note(note: str | None, n: int, runs: int, censored: int, steps: int) -> str | None:
+    if censored:
+        return f"censored in {censored} of {runs_in_words(runs)}"
+    if not n:
+        return f"too few steps in an epoch ({steps}), or no noise between the batches of a step"
+    return reasons([note, f"{runs - n} of {runs} runs lack the value"]) if n < runs else note
 
 
 def _ratio(row: Row) -> str:

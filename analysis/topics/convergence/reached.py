@@ -5,17 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from analysis.records.columns import SHARED_CORES
 from analysis.records.frames import in_order
-from analysis.stats.intervals import mean, share
-from analysis.table import Column, Row, Table, count, frame, number, significant
+from analysis.stats.intervals import Kind, shares
+from analysis.table import (
+    Column,
+    Row,
+    Table,
+    count,
+    estimates_as,
+    frame,
+    number,
+    plain_rows,
+    significant,
+)
 from analysis.topics.topic import (
     NAMES,
+    all_diverged,
     batch_text,
     diverged_text,
-    only,
+    over_completed,
     ranks_column,
     reasons,
 )
@@ -32,6 +44,11 @@ _SETTINGS = (
 _TYPES: dict[str, Any] = {
     "image_size": "Int64", "data_fraction": "Float64", "deterministic": "boolean",
     "epochs": "Int64", "batch_per_rank": "Int64", "accumulation": "Int64",
+}  # fmt: skip
+#: Means over the completed runs.
+_MEASURES: dict[str, Kind] = {
+    "train_accuracy": "share", "validation_accuracy": "share", "train_loss": "real",
+    "validation_loss": "real", "train_s": "real",
 }  # fmt: skip
 #: Of less than this share of itself in its last epoch the loss no longer falls.
 _FALLING = 0.01
@@ -79,9 +96,7 @@ def table(runs: pd.DataFrame, epochs: pd.DataFrame, techniques: Sequence[str]) -
     Accuracies, losses and seconds are over the runs that completed. ``diverged`` is the share of
     runs that did not; a mean over both kinds would be of neither.
     """
-    falling = _still_falling(epochs)
-    marked = runs.assign(falling=runs["cell_id"].map(falling))
-    rows = [_row(group) for _, group in marked.groupby("condition", sort=False, observed=True)]
+    rows = _rows(runs.assign(falling=runs["cell_id"].map(_still_falling(epochs))))
     made = columns(runs)
     return Table(
         "convergence",
@@ -102,60 +117,55 @@ def _still_falling(epochs: pd.DataFrame) -> pd.Series[Any]:
     return ends["change"] < -_FALLING
 
 
-def _row(group: pd.DataFrame) -> dict[str, Any]:
-    survivors = group[group["status"] == "completed"]
-    first, planned = group.iloc[0], len(group)
-    steps = sorted(set(survivors["steps"]))
-    lost = planned - len(survivors)
-    falling = survivors["falling"].dropna()
-    row: dict[str, Any] = {
-        **{name: first[name] for name in ("technique", "technique_label", "context", *_SETTINGS)},
-        "gpus": first["gpus"],
-        "global_batch": first["global_batch"],
-        "global_batch_last": group["global_batch_last"].max(),
-        "steps": only(steps),
-        "steps_note": _steps_note(steps, planned),
-        "n": planned,
-        "chance": first["chance"],
-        "seeds": " ".join(str(seed) for seed in sorted(group["seed"])),
-        "cells": " ".join(group["cell_id"]),
-        **share(lost, planned).columns("diverged"),
-        **share(int(falling.sum()), len(falling)).columns("still_falling"),
+def _rows(runs: pd.DataFrame) -> dict[str, Any]:
+    """Columns of the table, from the runs with ``falling``."""
+    rows, conditions = pd.factorize(runs["condition"])
+    count = len(conditions)
+    first = runs.drop_duplicates("condition")
+    done = (runs["status"] == "completed").to_numpy(bool)
+    planned, completed = (np.bincount(own, minlength=count) for own in (rows, rows[done]))
+    names = ("technique", "technique_label", "context", *_SETTINGS, "gpus", "global_batch",
+             "chance")  # fmt: skip
+    steps = runs["steps"].where(done).groupby(rows).agg(["min", "max"])
+    seeds = runs.assign(row=rows, text=runs["seed"].astype("string")).sort_values("seed")
+    falling = runs["falling"].where(done)
+    fell, known = (
+        np.bincount(rows, own.to_numpy(float), count)
+        for own in (falling.fillna(False), falling.notna())
+    )
+    found = {
+        name: over_completed(runs, name, rows, count, kind) for name, kind in _MEASURES.items()
     }
-    for name in ("train_accuracy", "validation_accuracy"):
-        found = mean(survivors[name].dropna().tolist(), "share")
-        row |= _noted(found, survivors, name, planned).columns(name)
-    for name in ("train_loss", "validation_loss", "train_s"):
-        found = mean(survivors[name].dropna().tolist())
-        row |= _noted(found, survivors, name, planned).columns(name)
-    if bool(group["oversubscribed"].any()):
-        row["train_s_note"] = reasons([SHARED_CORES, row["train_s_note"]])
-    if bool(first["changes_images"]) and row["train_accuracy"] is not None:
-        row["train_accuracy_note"] = reasons([CHANGED_IMAGES, row["train_accuracy_note"]])
-    return row
+    for name, where, reason in (
+        ("train_s", runs["oversubscribed"].groupby(rows).any(), SHARED_CORES),
+        ("train_accuracy", first["changes_images"], CHANGED_IMAGES),
+    ):
+        here = where.to_numpy(bool) & ((name == "train_s") | found[name]["value"].notna())
+        notes = zip(here, found[name]["note"], strict=True)
+        found[name]["note"] = [reasons([reason, note]) if own else note for own, note in notes]
+    made: dict[str, Any] = {
+        **{name: first[name].array for name in names},
+        "global_batch_last": runs["global_batch_last"].groupby(rows).max().array,
+        "steps": steps["min"].where(steps["min"] == steps["max"]).array,
+        "steps_note": [
+            _steps_note(row["min"], row["max"], of)
+            for row, of in zip(plain_rows(steps), planned, strict=True)
+        ],
+        "n": planned,
+        "seeds": seeds.groupby("row")["text"].agg(" ".join).array,
+        "cells": runs["cell_id"].groupby(rows).agg(" ".join).array,
+        **estimates_as("diverged", shares(planned - completed, planned)),
+        **estimates_as("still_falling", shares(fell, known)),
+    }
+    for name, estimates in found.items():
+        made |= estimates_as(name, estimates)
+    return made
 
 
-def _noted(found: Any, survivors: pd.DataFrame, name: str, planned: int) -> Any:
-    """The estimate with the reason why it is of fewer runs than completed, or of none."""
-    if not len(survivors):
-        return found._replace(note=_all_diverged(planned))
-    if not found.n:
-        told = reasons(survivors[f"{name}_why"]) if f"{name}_why" in survivors else None
-        return found._replace(note=told or "the records do not have it")
-    if found.n < len(survivors):
-        lacking = f"{len(survivors) - found.n} of {len(survivors)} runs lack the value"
-        return found._replace(note=reasons([found.note, lacking]))
-    return found
-
-
-def _all_diverged(planned: int) -> str:
-    return f"all {planned} runs diverged" if planned > 1 else "the only run diverged"
-
-
-def _steps_note(steps: Sequence[int], planned: int) -> str | None:
-    if not steps:
-        return _all_diverged(planned)
-    return None if len(steps) == 1 else f"the runs differ: {steps[0]:,} to {steps[-1]:,}"
+def _steps_note(least: int | None, most: int | None, planned: int) -> str | None:
+    if least is None:
+        return all_diverged(planned)
+    return None if least == most else f"the runs differ: {least:,} to {most:,}"
 
 
 def _batch(row: Row) -> str:

@@ -10,26 +10,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from analysis.records.columns import SHARED_CORES
 from analysis.records.frames import in_order
 from analysis.records.labels import without_scaling
-from analysis.stats.differences import ratio
-from analysis.stats.intervals import mean
+from analysis.stats.differences import ratios
+from analysis.stats.intervals import Moments, grouped_moments, means
 from analysis.table import (
     Column,
-    Estimate,
     Row,
     Table,
     count,
     estimate_in,
+    estimates_as,
     frame,
     number,
     percent,
+    plain_rows,
     significant,
 )
-from analysis.topics.topic import NAMES, ranks_column, reasons
+from analysis.topics.topic import NAMES, joined_by, over_completed, ranks_column, reasons
 
 #: What must be equal for one rank count to be the baseline of another, beside settings and batch.
 SAME = ("dataset", "image_size", "model", "pretrained", "data_fraction", "partition", "framework",
@@ -38,6 +41,7 @@ _TYPES: dict[str, Any] = {
     "image_size": "Int64", "data_fraction": "Float64", "deterministic": "boolean",
     "accumulation": "Int64",
 }  # fmt: skip
+Places = NDArray[np.integer[Any]]
 SHARES = ("communication_share", "input_share")
 _NEEDED = (
     "cell_id", "status", "technique", "technique_label", "technique_settings", "context", *SAME,
@@ -62,6 +66,11 @@ SERIES: tuple[Column, ...] = (
            "batch is", cell=mode),
     Column("batch_per_rank", "Int64"),
 )  # fmt: skip
+
+
+#: What :func:`about` takes from the runs of a series.
+OF_A_SERIES = ("technique", "technique_label", "context", "series", "scaling", "batch_per_rank",
+               "global_batch")  # fmt: skip
 
 
 def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
@@ -104,15 +113,9 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
 
 def table(runs: pd.DataFrame, techniques: Sequence[str]) -> Table:
     """One row per (series, ranks)."""
-    # of a frame of ninety columns each cut would copy all
-    marked = runs[list(_NEEDED)].assign(series=series(runs))
-    rows = []
-    for _, group in marked.groupby("series", sort=False):
-        done = measured(group)
-        counts = sorted(set(done["gpus"]))
-        base = done[done["gpus"] == counts[0]] if counts else None
-        rows += [_row(own, base, counts, marked) for _, own in group.groupby("gpus")]
     made = columns(runs)
+    # of a frame of ninety columns each cut would copy all
+    rows = _rows(runs[list(_NEEDED)].assign(series=series(runs)))
     return Table(
         "scaling",
         "Throughput against ranks",
@@ -140,117 +143,147 @@ def measured(runs: pd.DataFrame) -> pd.DataFrame:
     return runs[(runs["status"] == "completed") & runs["images_per_s"].notna()]
 
 
-def _row(
-    group: pd.DataFrame, base: pd.DataFrame | None, counts: Sequence[int], everything: pd.DataFrame
-) -> dict[str, Any]:
-    first, timed = group.iloc[0], measured(group)
-    survivors = group[group["status"] == "completed"]
-    rates = timed["images_per_s"].tolist()
-    n0 = counts[0] if counts else None
-    why = _no_efficiency(group, base, counts, everything)
-    speedup = Estimate(None, note=why)
-    if why is None and base is not None:
-        is_base = int(first["gpus"]) == n0
-        speedup = (
-            Estimate(1.0, n=len(rates))
-            if is_base
-            else ratio(rates, base["images_per_s"].tolist()).estimate
-        )
+def _rows(runs: pd.DataFrame) -> dict[str, Any]:
+    """Columns of the table, from the runs with their ``series``."""
+    rows = runs.groupby(["series", "gpus"]).ngroup().to_numpy()
+    first = runs.assign(row=rows).drop_duplicates("row").sort_values("row", ignore_index=True)
+    done = (runs["status"] == "completed").to_numpy(bool)
+    rate = over_completed(runs, "images_per_s", rows, len(first), "positive")
+    base = _baselines(first, rate["n"])
+    why = _no_efficiency(runs, rows, first, rate, base)
+    there = np.array([reason is None for reason in why], bool)
+    speedup = _speedup(runs, rows, rate["n"], base, why)
+    n0 = first["gpus"].array.take(base)
+    part = (n0 / first["gpus"].array).to_numpy(float)
+    efficiency = speedup.assign(**{end: speedup[end] * part for end in ("value", "low", "high")})
+    nodes = runs["nodes"].groupby(rows).agg(["min", "max"]).itertuples(index=False)
+    names = ("technique", "technique_label", "series", "batch_per_rank", "global_batch", *SAME,
+             "cores_per_rank", "gpus")  # fmt: skip
     return {
-        **about(group),
-        **{name: first[name] for name in (*SAME, "cores_per_rank", "gpus")},
-        "nodes": _range(group["nodes"]),
-        "n": len(rates),
-        "n_diverged": len(group) - len(survivors),
-        **_rate(rates, group, survivors).columns("images_per_s"),
-        "n0": n0 if why is None else None,
-        **speedup.columns("speedup"),
-        **scaled(speedup, n0 / int(first["gpus"]) if n0 else 1.0).columns("efficiency"),
-        **_end_to_end(survivors).columns("end_to_end_s"),
-        **{name: survivors[name].astype("Float64").mean() for name in SHARES},
-        "step_shares_note": reasons(survivors["step_shares_why"]),
-        "oversubscribed": bool(group["oversubscribed"].any()),
-        "cells": " ".join(group["cell_id"]),
+        **{name: first[name].array for name in names},
+        # a row may hold runs of several lengths: steady-state throughput is the same for them
+        "context": joined_by(runs["context"].map(without_scaling), rows, len(first)),
+        "nodes": [str(low) if low == high else f"{low}-{high}" for low, high in nodes],
+        "n": rate["n"],
+        "n_diverged": np.bincount(rows, ~done).astype(int),
+        **estimates_as("images_per_s", rate),
+        "n0": pd.Series(n0).where(there),
+        **estimates_as("speedup", speedup),
+        **estimates_as("efficiency", efficiency),
+        **estimates_as("end_to_end_s", _end_to_end(runs, rows, len(first))),
+        **{name: runs[name].where(done).groupby(rows).mean() for name in SHARES},
+        "step_shares_note": joined_by(runs["step_shares_why"].where(done), rows, len(first)),
+        "oversubscribed": runs["oversubscribed"].groupby(rows).any(),
+        "cells": runs["cell_id"].groupby(rows).agg(" ".join),
     }  # fmt: skip
 
 
-def about(group: pd.DataFrame) -> Row:
-    """What names a series, from its runs."""
-    names = ("technique", "technique_label", "series", "scaling", "batch_per_rank", "global_batch")
+def _baselines(rows: pd.DataFrame, n: pd.Series[int]) -> Places:
+    """Of each row, by series and ranks, the first of its series with a throughput; of a series
+    without one, the row itself."""
+    place = pd.Series(rows.index, dtype=float)
+    return place.where(n > 0).groupby(rows["series"]).transform("min").fillna(place).to_numpy(int)
+
+
+def _speedup(
+    runs: pd.DataFrame, rows: Places, n: pd.Series[int], base: Places,
+    why: Sequence[str | None],
+) -> pd.DataFrame:  # fmt: skip
+    """The parts of an Estimate of each row; ``why``: the reason where there is none."""
+    rates = measured(runs)["images_per_s"].reindex(runs.index).to_numpy(float, na_value=np.nan)
+    logs = grouped_moments(np.log(rates), rows, len(n))
+    found = ratios(logs, Moments(*(part[base] for part in logs)))
+    there, itself = np.array([reason is None for reason in why], bool), base == n.index
+    return pd.DataFrame(
+        {
+            # a baseline is once as fast as itself, without error
+            "value": found["value"].mask(itself, 1.0).where(there),
+            "low": found["low"].where(there & ~itself),
+            "high": found["high"].where(there & ~itself),
+            "n": found["n"].mask(itself, n).where(there, 0),
+            "note": np.where(there, found["note"].mask(itself, None), np.array(why, object)),
+        }
+    )
+
+
+def about(runs: pd.DataFrame) -> dict[Any, Row]:
+    """What names each series, by its number, from its runs."""
+    numbers, series = pd.factorize(runs["series"])
+    contexts = joined_by(runs["context"].map(without_scaling), numbers, len(series))
+    rows = plain_rows(runs[[*OF_A_SERIES]].drop_duplicates("series"))
     return {
-        **{name: group.iloc[0][name] for name in names},
-        # a row may hold runs of several lengths: steady-state throughput is the same for them
-        "context": reasons(map(without_scaling, group["context"].drop_duplicates())) or "",
+        row["series"]: row | {"context": context}
+        for row, context in zip(rows, contexts, strict=True)
     }
 
 
-def scaled(found: Estimate, by: float) -> Estimate:
-    """The estimate of a quantity that is ``by`` times this one."""
-    value, low, high = (None if x is None else x * by for x in found[:3])
-    return found._replace(value=value, low=low, high=high)
+def _no_efficiency(
+    runs: pd.DataFrame, rows: Places, first: pd.DataFrame, rate: pd.DataFrame,
+    base: Places,
+) -> list[str | None]:  # fmt: skip
+    """Why a row has neither speed-up nor efficiency; None where it has both."""
+    shared, timed = runs["oversubscribed"].to_numpy(bool), runs.index.isin(measured(runs).index)
+    counts = (rate["n"] > 0).groupby(first["series"]).transform("sum")
+    told = pd.DataFrame({
+        "none": rate["note"].where(rate["n"] == 0, None),
+        "shared": np.bincount(rows, shared) > 0,
+        "base_shared": (np.bincount(rows, shared & timed) > 0)[base],
+        "base": first["gpus"].array.take(base),
+    })  # fmt: skip
+    alone = _alone(first[counts == 1], runs[runs["status"] == "completed"])
+    return [
+        row["none"]
+        or (SHARED_CORES if row["shared"] else None)
+        or (f"the baseline's {row['base']} ranks share cores" if row["base_shared"] else None)
+        or alone.get(place)
+        for place, row in enumerate(plain_rows(told))
+    ]
 
 
-def _rate(rates: Sequence[float], group: pd.DataFrame, survivors: pd.DataFrame) -> Estimate:
-    found = mean(rates, "positive")
-    if not found.n:
-        return found._replace(note=_no_rate(group))
-    if found.n < len(survivors):
-        lacking = f"{len(survivors) - found.n} of {len(survivors)} runs lack the value"
-        return found._replace(note=reasons([found.note, lacking]))
+def _alone(rows: pd.DataFrame, completed: pd.DataFrame) -> dict[int, str]:
+    """Why no other rank count can be compared with rows of one of their own, by their index."""
+    same = [*SAME, "batch_per_rank", "global_batch", "technique_settings", "cores_per_rank"]
+    every = pd.concat([part[["technique", "gpus", *same]] for part in (rows, completed)])
+    codes = np.stack([pd.factorize(column)[0] for _, column in every.items()], axis=1)
+    others = np.unique(codes[len(rows) :], axis=0)
+    found = {}
+    for place, own, row in zip(rows.index.tolist(), codes, plain_rows(rows), strict=False):
+        elsewhere = others[(others[:, 0] == own[0]) & (others[:, 1] != own[1])]
+        # of a batch that grows with the ranks, or cores beside a GPU, nothing follows
+        unlike = {"global_batch" if row["scaling"] == "weak" else "batch_per_rank"}
+        unlike |= set() if row["device_kind"] == "cpu" else {"cores_per_rank"}
+        differs = (own >= 0) & ~(elsewhere == own).any(axis=0)
+        names = [name for name, no in zip(same, differs[2:], strict=True) if no]
+        told = ", ".join(name.replace("_", " ") for name in names if name not in unlike)
+        found[place] = (
+            f"no baseline: the runs on other rank counts differ in {told or 'their settings'}"
+            if len(elsewhere) else "only one rank count measured"
+        )  # fmt: skip
     return found
 
 
-def _no_efficiency(
-    group: pd.DataFrame, base: pd.DataFrame | None, counts: Sequence[int], everything: pd.DataFrame
-) -> str | None:
-    """Why this row has neither speed-up nor efficiency; None when it has both."""
-    if not len(measured(group)) or base is None:
-        return _no_rate(group)
-    if group["oversubscribed"].any():
-        return SHARED_CORES
-    if base["oversubscribed"].any():
-        return f"the baseline's {counts[0]} ranks share cores"
-    return None if len(counts) > 1 else _alone(group.iloc[0], everything)
-
-
-def _alone(row: pd.Series[Any], everything: pd.DataFrame) -> str:
-    """Why no other rank count can be compared with this row."""
-    others = everything[
-        (everything["technique"] == row["technique"])
-        & (everything["gpus"] != row["gpus"])
-        & (everything["status"] == "completed")
+def _end_to_end(runs: pd.DataFrame, rows: Places, count: int) -> pd.DataFrame:
+    """The parts of an Estimate of each row."""
+    done = (runs["status"] == "completed").to_numpy(bool)
+    seconds = runs["end_to_end_s"].where(done).to_numpy(float, na_value=np.nan)
+    found = means(seconds, rows, count)
+    epochs = runs["epochs"].where(done).groupby(rows).nunique().to_numpy()
+    again = (runs["attempts"] > 1).to_numpy(bool) & done
+    restarted, completed = (np.bincount(rows, own).astype(int) for own in (again, done))
+    notes = [
+        reasons([note, f"{some} of {every} runs were restarted" if some else None])
+        for note, some, every in zip(found["note"], restarted, completed, strict=True)
     ]
-    if not len(others):
-        return "only one rank count measured"
-    batch = "batch_per_rank" if row["scaling"] == "weak" else "global_batch"
-    names = [*SAME, batch, "technique_settings"]
-    names += ["cores_per_rank"] if row["device_kind"] == "cpu" else []
-    differing = [name for name in names if not (others[name] == row[name]).fillna(False).any()]
-    found = ", ".join(name.replace("_", " ") for name in differing if not pd.isna(row[name]))
-    return f"no baseline: the runs on other rank counts differ in {found or 'their settings'}"
-
-
-def _no_rate(group: pd.DataFrame) -> str:
-    survivors = group[group["status"] == "completed"]
-    if not len(survivors):
-        return f"all {len(group)} runs diverged" if len(group) > 1 else "the only run diverged"
-    return reasons(survivors["images_per_s_why"]) or "the records do not have it"
-
-
-def _end_to_end(survivors: pd.DataFrame) -> Estimate:
-    if survivors["epochs"].nunique() > 1:
-        return Estimate(None, note="the runs differ in epochs")
-    found = mean(survivors["end_to_end_s"].dropna().tolist())
-    restarted = int((survivors["attempts"] > 1).sum())
-    note = f"{restarted} of {len(survivors)} runs were restarted" if restarted else None
-    return found._replace(note=reasons([found.note, note]))
+    unlike = pd.Series(epochs > 1)
+    return pd.DataFrame(
+        {
+            **{end: found[end].mask(unlike) for end in ("value", "low", "high")},
+            "n": found["n"].mask(unlike, 0),
+            "note": pd.Series(notes, dtype=object).mask(unlike, "the runs differ in epochs"),
+        }
+    )
 
 
 def _efficiency(row: Row) -> str:
     shown = estimate_in(row, "efficiency").text(number(2))
     return f"{shown} (baseline)" if row["gpus"] == row["n0"] else shown
-
-
-def _range(column: pd.Series[Any]) -> str:
-    low, high = column.min(), column.max()
-    return str(low) if low == high else f"{low}-{high}"

@@ -24,8 +24,11 @@ from analysis.table import (
     signed_percent,
     significant,
 )
-from analysis.topics.scaling.efficiency import SERIES, about, mode
+from analysis.topics.scaling.efficiency import OF_A_SERIES, SERIES, about, mode
 from analysis.topics.topic import ranks_column, with_context
+
+_NEEDED = (*OF_A_SERIES, "status", "device", "gpus", "nodes", "oversubscribed", "gradient_bytes",
+           "step_s", "communication_s", "exposed_s", "waiting_s")  # fmt: skip
 
 
 class Forecasts(NamedTuple):
@@ -41,13 +44,16 @@ def forecasts(
     runs: pd.DataFrame, techniques: Sequence[str], sweep: str, network: Link | None = None
 ) -> Forecasts:
     """Of each series with counts enough to try a forecast on; ``runs`` with ``series``."""
-    used = runs[(runs["status"] == "completed") & runs["step_s"].notna()]
+    # of a frame of ninety columns each cut would copy all
+    used = runs.loc[(runs["status"] == "completed") & runs["step_s"].notna(), list(_NEEDED)]
     counts = used.groupby("series")["gpus"].transform("nunique")
     rows: list[Row] = []
     found: list[SeriesForecast] = []
     late: list[str] = []
-    for _, own in used[counts > 1].groupby("series", sort=False):
-        named = about(own)
+    used = used[counts > 1]
+    names = about(used)
+    for series, own in used.groupby("series", sort=False):
+        named = names[series]
         measured, reduce = measured_counts(own), _all_reduce(own, network)
         key = f"{with_context(named)}; {mode(named)}; {own['device'].iloc[0]}"
         made = forecast(key, measured, named["scaling"], reduce)

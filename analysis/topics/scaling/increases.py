@@ -32,7 +32,7 @@ from analysis.table import (
     percent,
     signed_percent,
 )
-from analysis.topics.scaling.efficiency import SERIES, about, measured
+from analysis.topics.scaling.efficiency import OF_A_SERIES, SERIES, about, measured
 from analysis.topics.topic import ranks_column
 
 #: With fewer counts no law is fitted.
@@ -50,14 +50,17 @@ class Increases(NamedTuple):
 
 def tables(runs: pd.DataFrame, techniques: Sequence[str]) -> Increases:
     """Of completed runs whose ranks have cores of their own; ``runs`` with ``series``."""
-    done = measured(runs)
+    # of a frame of ninety columns each cut would copy all
+    done = measured(runs)[[*OF_A_SERIES, "gpus", "oversubscribed", "images_per_s", "step_s"]]
     done = done[~done["oversubscribed"].astype(bool)]
     counts = done.groupby("series")["gpus"].transform("nunique")
     steps: list[Row] = []
     worth: list[Row] = []
     laws: list[Row] = []
-    for _, own in done[counts > 1].groupby("series", sort=False):
-        rates, named = by_ranks(own, "images_per_s"), about(own)
+    done = done[counts > 1]
+    names = about(done)
+    for series, own in done.groupby("series", sort=False):
+        rates, named = by_ranks(own, "images_per_s"), names[series]
         found = increases(rates)
         steps += [
             {**named, "before": i.before, "gpus": i.ranks,
@@ -89,7 +92,10 @@ def tables(runs: pd.DataFrame, techniques: Sequence[str]) -> Increases:
 
 def by_ranks(runs: pd.DataFrame, name: str) -> dict[int, list[float]]:
     """Values of the runs of one series, by rank count."""
-    return {int(str(k)): own.to_numpy(float).tolist() for k, own in runs.groupby("gpus")[name]}
+    found: dict[int, list[float]] = {}
+    for ranks, value in zip(runs["gpus"].tolist(), runs[name].tolist(), strict=True):
+        found.setdefault(ranks, []).append(value)
+    return dict(sorted(found.items()))
 
 
 def worth_in_words(row: Row) -> str:
