@@ -26,6 +26,7 @@ from analysis.prediction.step_model import (
 )
 from analysis.records.columns import SHARED_CORES
 from analysis.stats.intervals import LEVEL
+from analysis.table import percent
 from train.config.frozen import Frozen
 
 FORECAST_NAME = "forecast.json"
@@ -181,11 +182,12 @@ def _why_not(held_out: Sequence[HeldOut], residual: float, largest: int) -> str 
     error = held_out[-1].error
     if abs(error) > MOST_HELD_OUT:
         return (
-            f"the smaller counts predict {largest} ranks {error:+.0%} off, "
-            f"and {MOST_HELD_OUT:.0%} is the most"
+            f"fitted to the smaller counts, the step on {largest} ranks comes out "
+            f"{percent(abs(error))} too {'long' if error > 0 else 'short'}; more than "
+            f"{percent(MOST_HELD_OUT)} is no basis"
         )
     if residual > MOST_RESIDUAL:
-        return f"the model is {residual:.0%} off what it was fitted to"
+        return f"the model is {percent(residual)} off what it was fitted to"
     return None
 
 

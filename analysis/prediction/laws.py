@@ -28,7 +28,7 @@ from scipy.optimize import nnls
 from analysis.records.columns import SHARED_CORES
 from analysis.stats.differences import ratio
 from analysis.stats.intervals import LEVEL
-from analysis.table import Estimate
+from analysis.table import Estimate, percent
 
 Floats = npt.NDArray[np.float64]
 Scaling = Literal["weak", "strong"]
@@ -152,7 +152,7 @@ def fit_law(
     residual = float(np.abs(errors).max())
     if residual > MOST_RESIDUAL:
         worst = counts[int(np.abs(errors).argmax())]
-        return Refusal(f"the law is {residual:.0%} off at {worst} ranks")
+        return Refusal(f"the law is {percent(residual)} off at {worst} ranks")
     df = len(counts) - len(found)
     variance = float(errors @ errors) / df
     spread = variance * np.linalg.inv(scaled.T @ scaled)

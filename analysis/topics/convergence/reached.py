@@ -19,6 +19,7 @@ from analysis.table import (
     estimates_as,
     frame,
     number,
+    percent,
     plain_rows,
     significant,
 )
@@ -82,7 +83,7 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
                "nor in statistics that batch norm takes anew for it), mean over completed runs",
                estimate=True, cell=lambda row: significant(row["train_s"])),
         Column("still_falling", "Float64", "loss still falls", "runs whose training loss fell by "
-               f"more than {_FALLING:.0%} in the last epoch: more epochs may change their order",
+               f"more than {percent(_FALLING)} in the last epoch: more epochs may change the order",
                estimate=True, cell=_falling),
         Column("chance", "Float64"),
         Column("seeds", "string"),

@@ -154,7 +154,7 @@ def test_a_large_error_is_a_refusal_with_its_hold_out() -> None:
     assert found.points == ()
     assert found.held_out[-1].error == pytest.approx(1 / 1.6 - 1)
     assert abs(found.held_out[-1].error) > MOST_HELD_OUT
-    assert found.refused is not None and "-38% off" in found.refused
+    assert found.refused is not None and "38 % too short" in found.refused
 
 
 def test_a_model_that_misses_what_it_was_fitted_to_is_refused() -> None:
