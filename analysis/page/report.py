@@ -207,7 +207,10 @@ def _topics(
         "training",
         "How training went",
         (applied.table(runs, epochs, order), trust.table(epochs, runs, order)),
-        drawn(lambda: curves.figure(epochs, curves.LOSS, seen, _smoothed(runs))),
+        drawn(
+            lambda: curves.figure(epochs, curves.LOSS, seen, _smoothed(runs)),
+            lambda: trust.figure(runs),
+        ),
     )
     classes = scores.table(frames.classes, runs, order)
     yield Topic("classes", "Classes", (classes,), drawn(lambda: confusion.figure(frames.confusion)))

@@ -113,6 +113,7 @@ RUNS = (
     _text("step_parts_why", "why parts of a step are null; else medians, averaged over ranks"),
     _text("why_no_overlap", "why no gradient is sent before all are there"),
     _count("gradient_bytes", "of one rank's gradients in one step, as they travel", "bytes"),
+    _text("layer_factors", "of the rate, median over the last epoch's steps: JSON, by variable"),
     _text("alarms", "findings that make the numbers doubtful, with | between them"),
     _bool("oversubscribed", "ranks shared cores, so that times are no scaling figures"),
     _text("device_kind", "cpu or gpu"),

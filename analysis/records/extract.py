@@ -91,6 +91,7 @@ def run_row(record: RunRecord) -> Row:
         **_step_parts(record),
         "why_no_overlap": record.why_no_overlap,
         "gradient_bytes": record.gradient_bytes,
+        "layer_factors": _layer_factors(record),
         "alarms": " | ".join(record.alarms) or None,
         **{name: getattr(world, name) for name in _OF_WORLD},
         "hosts": " ".join(sorted(set(world.hostnames))) or None,
@@ -131,13 +132,19 @@ def noise_rows(record: RunRecord) -> Iterator[Row]:
             yield {"at": at, **told}
 
 
+def _layer_factors(record: RunRecord) -> str | None:
+    trust = record.epochs[-1].trust if record.epochs else None
+    layers = trust.layers if trust else ()
+    return json.dumps(dict(zip(record.adapted, layers, strict=False))) if layers else None
+
+
 def trust_rows(record: RunRecord) -> Iterator[Row]:
     """Columns of TRUST of the epochs that have them; ``at``: place of the epoch in its run."""
     # elsewhere a factor cannot be held at 1, and a share of those that are says nothing
     clips = bool(getattr(record.config.technique.optimizer, "clip", False))
     for at, epoch in enumerate(record.epochs):
         if (trust := epoch.trust) is not None:
-            told = {f"trust_{name}": value for name, value in trust.__dict__.items()}
+            told = {f"trust_{name}": v for name, v in trust.__dict__.items() if name != "layers"}
             if not clips:
                 told["trust_clipped_share"] = None
             yield {"at": at, **told}

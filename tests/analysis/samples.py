@@ -23,7 +23,9 @@ ACCURACIES = {
     ("lamb", 1): (0.81, 0.83),
     ("lamb", 2): (0.90, 0.92),
 }
-TRUST = TrustRatios(median=0.02, smallest=0.001, largest=0.9, clipped_share=0.25)
+TRUST = TrustRatios(
+    median=0.02, smallest=0.001, largest=0.9, clipped_share=0.25, layers=(0.004, 0.02, 0.3)
+)
 NOISE = NoiseScale(
     steps=10, batch_small=16, batch_big=32, trace=5.0, gradient_sq=0.05, interval="measured",
     b_simple=100.0, low=80.0, high=125.0,
@@ -97,6 +99,7 @@ def rich_sweep(folder: Path) -> Path:
                 config("lars", gpus=2, seed=seed),
                 accuracies=[0.3, 0.6, 0.85 + seed / 100],
                 epoch_changes={"trust": TRUST, "skipped_steps": seed},
+                adapted=("conv0/kernel:0", "conv1/kernel:0", "classes/kernel:0"),
             )
             for seed in range(3)
         ),

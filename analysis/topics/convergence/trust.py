@@ -1,17 +1,42 @@
-"""By what layer-wise optimizers multiplied the rate: first and last epoch of each condition."""
+"""By what layer-wise optimizers multiplied the rate: by condition, and by variable."""
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from analysis.figures import (
+    Figure,
+    Tips,
+    head,
+    left_out,
+    legend,
+    looks,
+    small_multiples,
+    style,
+    to_svg,
+)
 from analysis.records.frames import in_order
-from analysis.table import Column, Row, Table, frame, percent, significant
+from analysis.table import (
+    Column,
+    Row,
+    Table,
+    count,
+    frame,
+    percent,
+    plain_rows,
+    runs_in_words,
+    significant,
+)
 from analysis.topics.topic import NAMES, ranks_column
 
 WHEN = ("first", "last")
+MOST_PANELS = 4
 _PARTS = {"median": "mean", "smallest": "min", "largest": "max", "clipped_share": "mean"}
 
 
@@ -70,3 +95,58 @@ def table(epochs: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) -
 def _factor(row: Row, when: str) -> str:
     median, low, high = (significant(row[f"{when}_{p}"]) for p in ("median", "smallest", "largest"))
     return f"{median} [{low}, {high}]"
+
+
+def figure(runs: pd.DataFrame) -> Figure | None:
+    """A panel per technique, a line per batch; None where no record has them by variable."""
+    data = numbers(runs)
+    every = list(dict.fromkeys(data["condition"]))
+    if not every:
+        return None
+    panels = every[:MOST_PANELS]
+    shown = data[data["condition"].isin(panels)]
+    seen = looks([f"batch {count(batch)}" for batch in sorted(set(shown["global_batch"]))])
+    tips = Tips()
+    with style():
+        canvas, axes = small_multiples(len(panels), len(seen), share_y=True)
+        for axis, panel in zip(axes, panels, strict=True):
+            for batch, own in shown[shown["condition"] == panel].groupby("global_batch"):
+                look = seen[f"batch {count(batch)}"]
+                axis.plot(own["place"].tolist(), own["factor"].tolist(), color=look.color,
+                          linewidth=1.2, linestyle=look.dashes)  # fmt: skip
+                for row in plain_rows(own):
+                    (point,) = axis.plot([row["place"]], [row["factor"]], color=look.color,
+                                         marker=look.marker, markersize=4)  # fmt: skip
+                    said = f"{row['variable']}, batch {count(batch)}: {significant(row['factor'])}"
+                    tips.add(point, f"{said}, {runs_in_words(row['n'])}")
+            axis.set_yscale("log")
+            axis.set_xlabel("adapted variable, from the input on")
+            head(axis, panel)
+        axes[0].set_ylabel("factor on the rate (log)")
+        legend(canvas, seen, {})
+        svg = to_svg(canvas, tips)
+    caption = (
+        "By what a layer-wise optimizer multiplied the rate of each variable: median over the "
+        "steps of the last epoch, geometric mean over completed runs."
+    ) + left_out(len(panels), len(every), "techniques; the CSV has all")
+    return Figure("layer_factors", "Rates by layer", caption, data, svg)
+
+
+def numbers(runs: pd.DataFrame) -> pd.DataFrame:
+    """A row per technique, batch and variable."""
+    known = runs[(runs["status"] == "completed") & runs["layer_factors"].notna()]
+    rows = [
+        {"condition": run.technique_label, "global_batch": run.global_batch, "variable": variable,
+         "place": place, "log": math.log(factor)}
+        for run in known.itertuples()
+        for place, (variable, factor) in enumerate(_factors(run.layer_factors), start=1)
+        if factor > 0
+    ]  # fmt: skip
+    names = ["condition", "global_batch", "variable", "place", "log"]
+    found = pd.DataFrame(rows, columns=names).groupby(names[:-1], sort=False)["log"]
+    made = found.agg(["mean", "size"]).reset_index().rename(columns={"size": "n"})
+    return made.assign(factor=np.exp(made.pop("mean").astype(float)))
+
+
+def _factors(text: Any) -> list[tuple[str, float]]:
+    return list(json.loads(text).items())

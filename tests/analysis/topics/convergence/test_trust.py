@@ -64,3 +64,26 @@ def test_where_nothing_can_be_clipped_no_share_is_0(optimizer: Any) -> None:
 def test_no_trust_ratio_no_row() -> None:
     assert made(record()).shown().rows == ()
     assert made().shown().rows == ()
+
+
+def test_the_figure_has_the_factors_of_each_variable_by_batch() -> None:
+    def run(seed: int, batch: int, factor: float, **changes: Any) -> RunRecord:
+        trust = TrustRatios(
+            median=factor, smallest=factor, largest=2 * factor, clipped_share=0.0,
+            layers=(factor, 2 * factor),
+        )  # fmt: skip
+        first = trust.model_copy(update={"layers": (9.0, 9.0)})
+        return record(
+            config("larc", seed=seed, batch_per_rank=batch), adapted=("a/kernel:0", "b/kernel:0"),
+            epoch_changes=[{"trust": one} for one in (first, first, trust)], **changes,
+        )  # fmt: skip
+
+    items = [run(0, 16, 0.1), run(1, 16, 0.4), run(0, 32, 0.3), run(1, 32, 5.0, status="diverged")]
+    found = topic.figure(runs_frame(items))
+    assert found is not None and found.svg is not None
+    data = found.data.set_index(["global_batch", "variable"])
+    assert data.loc[(16, "a/kernel:0"), ["factor", "n"]].tolist() == pytest.approx([0.2, 2])
+    assert data.loc[(16, "b/kernel:0"), "factor"] == pytest.approx(0.4)
+    assert data.loc[(32, "a/kernel:0"), ["factor", "n"]].tolist() == pytest.approx([0.3, 1])
+    assert data["place"].tolist() == [1, 2, 1, 2]
+    assert topic.figure(runs_frame([record(config())])) is None
