@@ -121,6 +121,8 @@ def _change(row: pd.Series) -> list[str]:
 
 def _claim(row: pd.Series) -> list[str]:
     p = row["p_holm"]
+    if pd.isna(row["global_batch"]):
+        return [row["technique_label"], "n/a", "n/a", "n/a", row["verdict"]]
     return [
         row["technique_label"], f"{row['global_batch']:,}", _difference(row),
         "n=1" if pd.isna(p) else p_value(p), row["verdict"],
