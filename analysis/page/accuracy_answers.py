@@ -103,7 +103,7 @@ def _apart(pair: Row) -> str:
     text = f"; these two are {apart} (p {p_value(pair['p_holm'])}, Holm over all pairs)"
     if pair["verdict"] == NOT_DECIDED and pair["further_runs"]:
         more = count(pair["further_runs"])
-        text += f"; {more} more runs each would show a difference of {MARGIN:g}"
+        text += f"; {more} more runs each would detect a difference of {MARGIN:g}"
     return text
 
 

@@ -132,7 +132,7 @@ def _cause(losses: Rows, row: Row, *, alone: bool) -> str:
     same = ("series", "gpus")
     loss = next((r for r in losses if all(r[name] == row[name] for name in same)), None)
     cause = largest_cause(loss) if loss else None
-    whose = "" if alone else " of the lowest"
+    whose = "" if alone else f" with {with_context(row)}"
     return f" Largest loss{whose}: {cause.text}." if cause else ""
 
 
