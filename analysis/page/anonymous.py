@@ -42,13 +42,17 @@ def without_names(frames: Frames) -> Frames:
     met = {p.cell_id: _hosts(frames.folder / p.cell_id / RECORD_NAME) for p in frames.problems}
     told = [*frames.runs["hosts"].dropna().unique(), *frames.traffic["host"].dropna().unique()]
     hosts = {host for text in told for host in text.split()}
-    clean = _cleaner(hosts.union(*met.values()), _folders(frames))
+    known = {host for host in hosts.union(*met.values()) if host.strip(".")}
+    clean = _cleaner(known, _folders(frames))
     tables = {f.name: getattr(frames, f.name) for f in fields(frames)}
     cleaned: dict[str, Any] = {
         name: _cleaned(table, clean)
         for name, table in tables.items()
         if isinstance(table, pd.DataFrame)
     }
+    # a site's name is that of a cluster
+    nowhere = pd.Series(pd.NA, index=frames.attempts.index, dtype="string")
+    cleaned["attempts"] = cleaned["attempts"].assign(site=nowhere)
     problems = tuple(_problem(p, clean, known=bool(met[p.cell_id])) for p in frames.problems)
     return replace(frames, title=clean(frames.title), problems=problems, **cleaned)
 
@@ -76,7 +80,7 @@ def _cleaner(hosts: Iterable[str], folders: dict[str, str]) -> Callable[[str], s
     names = {host: f"node-{n}" for n, host in enumerate(sorted(hosts, key=_by_number), start=1)}
     # a text may have the short name of a host whose record has the long one
     short = {host.split(".")[0]: name for host, name in names.items()}
-    short = {host: name for host, name in short.items() if not host.isdigit()}
+    short = {host: name for host, name in short.items() if host and not host.isdigit()}
     stands = folders | short | names
     longest = sorted(stands, key=len, reverse=True)
     known = re.compile("|".join(rf"(?<![\w-]){re.escape(word)}(?![\w-])" for word in longest))

@@ -146,11 +146,12 @@ def _ahead(rows: Mapping[str, Rows], row: Row, known: Rows, what: str) -> Iterab
     said = []
     for own in worth:
         gives = f"{percent(WORTH_IT)} of the throughput of one before"
-        said.append(
-            f"an added {what} gives less than {gives}"
-            if own["gpus_high"] == row["n0"]
-            else f"each added {what} up to {worth_in_words(own)} gives at least {gives}"
-        )
+        if own["gpus_high"] == row["n0"]:
+            said.append(f"the first added {what}s give less than {gives}")
+        elif own["gpus"] == row["n0"]:
+            said.append(f"whether added {what}s give {gives} is open: up to {own['gpus_high']} may")
+        else:
+            said.append(f"each added {what} up to {worth_in_words(own)} gives at least {gives}")
     points = [r for r in ahead if r["efficiency"] is not None]
     if points:
         ends = (f"{estimate_in(r, 'efficiency').text(TWO)} at {r['gpus']}" for r in points)

@@ -25,7 +25,7 @@ def number_findings(record: RunRecord) -> Iterator[str]:
         yield f"{(*wrong, 'bytes of traffic')[0]}: the number is below 0 or beyond all counts"
     for rank in record.steps or ():
         spreads = [(name, v) for name, v in rank.__dict__.items() if isinstance(v, Spread)]
-        below = [name for name, spread in spreads if min(spread.mean, spread.p05) < 0]
+        below = [name for name, v in spreads if min(v.mean, v.median, v.p05) < 0]
         ends = [(name, max(v.mean, v.median, v.p95)) for name, v in spreads]
         beyond = [name for name, end in (*ends, ("exposed_s", rank.exposed_s or 0)) if end > _MOST]
         if below or beyond:

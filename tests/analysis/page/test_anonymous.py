@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -88,3 +89,13 @@ def test_a_slash_is_no_folder(tmp_path: Path, text: str) -> None:
 def test_a_sweep_without_a_run(tmp_path: Path) -> None:
     frames = load_frames(write_sweep(tmp_path / "s", [failed(config())]))
     assert [problem.reason for problem in without_names(frames).problems] == [LEFT_OUT]
+
+
+def test_the_site_is_left_out_and_a_blank_host_is_no_name(tmp_path: Path) -> None:
+    blank = record(config(gpus=2, seed=2), world_changes={"hostnames": ("", ".local")},
+                   epoch_changes={"images": 300})  # fmt: skip
+    frames = load_frames(write_sweep(tmp_path / "s", [record(config(seed=0)), blank]))
+    named = replace(frames, attempts=frames.attempts.assign(site="uni-x-cluster"))
+    found = without_names(named)
+    assert found.attempts["site"].isna().all()
+    assert found.problems[0].reason == frames.problems[0].reason

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from analysis.records.validate import reason_for, rejections
-from tests.analysis.builders import START, config, failed, rank_steps, record, technique
+from tests.analysis.builders import START, config, failed, rank_steps, record, spread, technique
 from tests.analysis.samples import CLASSES, NOISE
 from train.config.schedule import Grow
 from train.record.run import Attempt, LinkTraffic, RunRecord
@@ -295,6 +295,9 @@ def of_class(**changes: object) -> RunRecord:
          "bytes of traffic: the number"),
         (wrong(steps=(rank_steps(0), rank_steps(1, total=-1.0))), "rank 1: step_s is below 0"),
         (wrong(steps=(rank_steps(0), rank_steps(1, total=0.0))), "rank 1: a step of 0 s"),
+        (wrong(steps=(rank_steps(0).model_copy(update={
+            "input_s": spread(1.0).model_copy(update={"median": -5.0})}),)),
+         "rank 0: input_s is below 0"),
         (wrong(steps=(rank_steps(0), rank_steps(1, total=1e308))),
          "rank 1: step_s is beyond all times"),
         (wrong(steps=(rank_steps(0).model_copy(update={"sampled": 1, "exposed_s": 1e308}),)),
