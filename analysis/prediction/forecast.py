@@ -45,7 +45,8 @@ PRIOR_PER_DOUBLING, PRIOR_HOLD_OUTS = 0.07, 4
 #: A hold-out nearer than this many doublings shows noise more than the model.
 _NEAREST = 0.5
 UNTRIED = "no smaller counts to predict the largest measured one from"
-SLOWER = "slower than this network should be"
+#: With a measured network, and without one.
+SLOWER, SUGGESTED = "slower than this network should be", "slower than the smaller counts suggest"
 
 
 class HeldOut(Frozen):
@@ -199,8 +200,9 @@ def slower_than_forecast(found: SeriesForecast, measured: Measured) -> str | Non
     """``SLOWER`` with figures, where a count measured later is above its interval; else None."""
     for point in found.points:
         if point.ranks == measured.ranks and measured.mean > point.high_s:
+            says = SLOWER if found.network == "alpha_beta" else SUGGESTED
             return (
-                f"{SLOWER}: {measured.mean:.3g} s a step on {point.ranks} ranks, expected "
+                f"{says}: {measured.mean:.3g} s a step on {point.ranks} ranks, expected "
                 f"{point.step_s:.3g} ({point.low_s:.3g} to {point.high_s:.3g})"
             )
     return None
