@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from analysis.page.accuracy_answers import against, larger_batch, libraries, ranking
-from analysis.page.answer import THREE, TWO, Answer, Rows, named, sentence
+from analysis.page.answer import THREE, TWO, Answer, Rows, named, namer, sentence
 from analysis.prediction.laws import WORTH_IT
 from analysis.records.frames import Frames
 from analysis.table import (
@@ -114,8 +114,9 @@ def _scaling(frames: Frames, rows: Mapping[str, Rows]) -> Iterable[Answer]:
 
 def _series(row: Row, rows: Rows) -> str:
     """Name of a row of the scaling table, with its batch where others have the same name."""
-    name = named(row, rows)
-    alike = {other["series"] for other in rows if named(other, rows) == name}
+    named = namer(rows)
+    name = named(row)
+    alike = {other["series"] for other in rows if named(other) == name}
     return name if len(alike) < 2 else f"{name} ({mode(row)})"
 
 

@@ -188,8 +188,6 @@ def ended_record(
             steps=None,
             throughput=None,
             why_no_overlap=config.technique.why_no_overlap(),
-            gradient_bytes=None,
-            adapted=(),
             traffic=(),
             weights_sha256=None,
             provenance=told.get("provenance"),

@@ -1,5 +1,5 @@
 """Ranks that draw the same images, or one rank that takes as many steps: prints the hash of all
-weights, the last epoch and what is told of the ranks' gradients.
+weights, the last epoch, and what the record says about the ranks' gradients.
 
 Usage: same_images.py OUT_FOLDER
 """
