@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from jobs.launch import RENDEZVOUS
 from train.config.optimizer import Lamb, Sgd
 from train.config.run import RunConfig
 from train.config.technique import Technique
@@ -24,9 +25,19 @@ from train.distributed.launch import read_launch
 from train.distributed.world import start
 
 STEPS, BATCH, RATE = 12, 16, 0.003
-LATE_S = 3.0  # of rank 1 at the last step of all
+LATE_S = 3.0  # of rank 1 after rank 0, at the last step of all
 #: Of reduction.ALONE_BYTES: all gradients in one group, and each in one of its own.
 GROUPED, EACH, AS_TRAINED = 1 << 30, 1, 1 << 16
+
+
+def arrive(rank: int, ready: Path) -> None:
+    """At the all-reduce: rank 1 late after rank 0, however long the others compute."""
+    if rank == 0:
+        ready.touch()
+    elif rank == 1:
+        while not ready.exists():
+            time.sleep(0.01)
+        time.sleep(LATE_S)
 
 
 def main() -> None:
@@ -83,8 +94,8 @@ def main() -> None:
                     step(own, RATE, number)
             trained.append([variable.numpy() for variable in model.variables])
         step(given[0], RATE, STEPS)  # traces the graphs of a sampled step: seconds, unlike ones
-        if runtime.rank == 1:
-            time.sleep(LATE_S)
+        ready = Path(f"{os.environ[RENDEZVOUS]}-{len(result)}")
+        step.beat = lambda *_, rank=runtime.rank, mark=ready: arrive(rank, mark)
         late = step(given[0], RATE, STEPS + 1).parts if size > 1 else None
         result[name] = {
             "parts": late and late._asdict(),
