@@ -117,7 +117,8 @@ def _unplanned(folder: Path, cells: tuple[str, ...]) -> tuple[str, ...]:
     planned = set(cells)
     with os.scandir(folder) as entries:
         others = sorted(entry.name for entry in entries if entry.name not in planned)
-    return tuple(name for name in others if (folder / name / RECORD_NAME).exists())
+    # unlike Path.is_file, False where a folder may not be searched
+    return tuple(name for name in others if os.path.isfile(folder / name / RECORD_NAME))  # noqa: PTH113
 
 
 def _read_manifest(folder: Path) -> SweepManifest:

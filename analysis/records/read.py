@@ -48,7 +48,7 @@ def read_cell(folder: Path, cell_id: str) -> Cell:
     try:
         record = read_record(path)
     except RecordError as error:
-        if not path.exists():
+        if isinstance(error.__cause__, (FileNotFoundError, NotADirectoryError)):
             return Cell(cell_id, None, _missing(path.parent, cell_id))
         # the reader names the whole path; the table already names the cell
         reason = str(error).removeprefix(f"{path}: ")
@@ -65,13 +65,13 @@ def read_cell(folder: Path, cell_id: str) -> Cell:
 
 
 def _missing(cell: Path, cell_id: str) -> Problem:
-    if not cell.is_dir():
-        reason = "never started: it has no folder"
-    elif (cell / "epochs.jsonl").is_file():
+    try:
         lines = (cell / "epochs.jsonl").read_bytes().count(b"\n")
         reason = f"no record yet; epochs.jsonl shows {lines} finished epochs (still running?)"
-    else:
+    except OSError:
         reason = "no record yet (waiting in the queue, running its first epoch, or killed)"
+    if not cell.is_dir():
+        reason = "never started: it has no folder"
     return Problem(cell_id, "missing", "none", reason, what_to_do="make status, then make sweep")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, Field, ValidationError, model_validator
 
@@ -33,6 +33,8 @@ from train.record.measurements import (
 )
 from train.record.nulls import null_paths
 
+#: Of a cell: below the sweep, and no longer than file systems take.
+FolderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=255)]
 DataPlane = Literal["gloo", "mpi", "nccl", "tf.distribute"]  # the last: its own, not Horovod's
 __all__ = [
     "GOOD",
@@ -187,7 +189,7 @@ class SweepManifest(Frozen):
     schema_version: Literal[1] = 1
     name: str
     title: str
-    cells: tuple[str, ...]
+    cells: tuple[FolderName, ...]
     techniques: tuple[str, ...]  # order of the rows in reports
 
 

@@ -18,7 +18,7 @@ from analysis.records.cache import FILE as CACHE
 from analysis.records.load import load_frames
 from tests.analysis.builders import config, failed, record, write_sweep
 from tests.analysis.samples import good_sweep, mixed_sweep, rich_sweep
-from train.record.run import Classification, ClassScore
+from train.record.run import Classification, ClassScore, read_record
 
 
 def call(*words: object) -> Result:
@@ -185,6 +185,37 @@ def test_compare_with_a_condition_that_is_lost_is_one(tmp_path: Path) -> None:
         file.unlink()
     done = call("compare", before, after)
     assert done.exit_code == 1 and "no completed run now" in done.output
+
+
+def test_compare_with_more_runs_lost_is_one(tmp_path: Path) -> None:
+    """The runs that are left look as good as before."""
+    rates = [100.0, 101.0, 102.0, 103.0]
+    before = paced(tmp_path / "a", rates)
+    after = paced(tmp_path / "b", rates)
+    paths = sorted(after.glob("*/record.json"))
+    cell = read_record(paths[0])
+    paths[0].write_text(record(cell.config, status="diverged").model_dump_json())
+    paths[1].write_text(failed(read_record(paths[1]).config).model_dump_json())
+    done = call("compare", before, after)
+    assert done.exit_code == 1, done.output
+    assert "loses more runs" in done.output and "0 % / 50 %" in done.output
+    assert call("compare", after, before).exit_code == 0
+    paths[0].unlink()
+    paths[1].unlink()
+    assert call("compare", before, after).exit_code == 0, "not run yet is no loss"
+
+
+def test_compare_of_two_devices_is_three(tmp_path: Path) -> None:
+    rates = [100.0, 101.0, 102.0]
+    before = paced(tmp_path / "a", rates)
+    after = write_sweep(tmp_path / "b", [
+        record(config(seed=seed), images_per_s=9 * rate, accuracies=[0.1, 0.2, 0.8 + seed / 500],
+               world_changes={"device": "Another CPU"})
+        for seed, rate in enumerate(rates)
+    ])  # fmt: skip
+    done = call("compare", before, after)
+    assert done.exit_code == 3, done.output
+    assert "Test CPU before, Another CPU after" in " ".join(done.output.split())
 
 
 def test_compare_without_a_common_condition_is_three(tmp_path: Path) -> None:

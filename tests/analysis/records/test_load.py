@@ -107,6 +107,27 @@ def test_a_record_outside_of_the_plan_is_counted_and_not_used(tmp_path: Path) ->
     assert sweep.runs["cell_id"].tolist() == [GOOD.cell_id]
 
 
+@pytest.mark.parametrize("name", ["x" * 256, "a\0b", "../other", "..", ".hidden", "", "a/b"])
+def test_a_cell_that_cannot_be_a_folder_is_no_sweep(tmp_path: Path, name: str) -> None:
+    folder = write_sweep(tmp_path / "s", [record()], also_planned=["a-cell"])
+    file = folder / "sweep.json"
+    file.write_text(file.read_text().replace('"a-cell"', json.dumps(name)))
+    with pytest.raises(SweepError, match=r"not a manifest of a sweep: cells\.1"):
+        load_frames(folder)
+
+
+def test_a_record_that_cannot_be_looked_for_is_unreadable(tmp_path: Path) -> None:
+    """As in a folder that may not be searched: here its link leads to a name that is too long."""
+    lost, other = config("lamb"), config("lamb", seed=1)
+    folder = write_sweep(tmp_path / "s", [record()], also_planned=[lost.cell_id()])
+    for cell in (lost, other):
+        (folder / cell.cell_id()).mkdir()
+        (folder / cell.cell_id() / "record.json").symlink_to("x" * 300)
+    (problem,) = load_frames(folder).problems
+    assert (problem.kind, problem.cell_id) == ("unreadable", lost.cell_id())
+    assert "cannot be read" in problem.reason
+
+
 @pytest.mark.parametrize("manifest", [None, "", "{", '{"name": "s"}', b"\xff\xfe"])
 def test_no_sweep_says_what_to_do(tmp_path: Path, manifest: str | bytes | None) -> None:
     folder = tmp_path / "mysweep"
