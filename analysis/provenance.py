@@ -52,7 +52,8 @@ def mixtures(runs: pd.DataFrame) -> list[str]:
     warnings = []
     commits = sorted(_texts(runs["git_commit"]).unique())
     if len(commits) > 1:
-        known = ", ".join(commit[:12] for commit in commits)
+        known = ", ".join(commit[:12] for commit in commits[:_NAMED])
+        known += ", ..." if len(commits) > _NAMED else ""
         warnings.append(f"The runs come from {len(commits)} git commits: {known}.")
     dirty = int(runs["git_dirty"].sum())
     if dirty:
@@ -63,7 +64,9 @@ def mixtures(runs: pd.DataFrame) -> list[str]:
     devices = sorted(_texts(runs["device"]).unique())
     if len(devices) > 1:
         warnings.append(f"The runs used {len(devices)} devices: {'; '.join(devices)}.")
-    several = {"sets of package versions": "versions", "CPU models": "cpu", "GPU drivers": "driver"}
+    several = {"sets of package versions": "versions", "GPU drivers": "driver"}
+    if len(devices) < 2:  # which name the CPU that computes
+        several["CPU models"] = "cpu"
     for name, column in several.items():
         different = runs[column].nunique(dropna=False)
         if different > 1:

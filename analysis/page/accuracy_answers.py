@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -27,8 +28,10 @@ def against(found: Rows) -> Iterable[Answer]:
     what = "techniques" if len(labels) == len(found) and len(references) < 2 else "comparisons"
     by: dict[str, list[str]] = {}
     named = namer(found)
-    for row in found:
+    for row in sorted(found, key=_gain, reverse=True):
         name = named(row)
+        if row["verdict"] in ("higher", "lower"):
+            name += f" ({signed(3)(row['difference'])})"
         name += f" than {row['reference']}" if len(references) > 1 and row["reference"] else ""
         by.setdefault(row["verdict"], []).append(name)
     if len(found) == 1:
@@ -50,6 +53,10 @@ def against(found: Rows) -> Iterable[Answer]:
         "techniques", "Which technique is better than the reference?", f"{at}{text}.", "claims",
         "tests", {verdict: len(names) for verdict, names in by.items()},
     )  # fmt: skip
+
+
+def _gain(row: Row) -> float:
+    return -math.inf if row["difference"] is None else float(row["difference"])
 
 
 def _one_against(row: Mapping[str, Any], reference: str) -> str:
@@ -99,11 +106,13 @@ def _apart(pair: Row) -> str:
     """Whether two techniques are told apart, after their names."""
     if pair["p_holm"] is None:
         return ""
-    apart = "not told apart" if pair["verdict"] == NOT_DECIDED else "told apart"
-    text = f"; these two are {apart} (p {p_value(pair['p_holm'])}, Holm over all pairs)"
-    if pair["verdict"] == NOT_DECIDED and pair["further_runs"]:
+    open_ = pair["verdict"] == NOT_DECIDED
+    over = f"p {p_value(pair['p_holm'])}, adjusted for {pair['family']} pairs"
+    shown = "no difference between these two is shown" if open_ else "the difference is shown"
+    text = f"; {shown} ({over})"
+    if open_ and pair["further_runs"]:
         more = count(pair["further_runs"])
-        text += f"; {more} more runs each would detect a difference of {MARGIN:g}"
+        text += f"; {more} more runs of each would detect a difference of {MARGIN:g}"
     return text
 
 

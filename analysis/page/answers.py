@@ -27,7 +27,6 @@ from analysis.table import (
 from analysis.topics.convergence.critical_batch import images
 from analysis.topics.scaling.cause import largest_cause
 from analysis.topics.scaling.efficiency import mode
-from analysis.topics.scaling.increases import worth_in_words
 from analysis.topics.scaling.nodes import blamed, ready_command, suspects
 from analysis.topics.topic import only, with_context
 
@@ -69,10 +68,8 @@ def _complete(frames: Frames) -> Iterable[Answer]:
     lacking = joined([f"{n:,} {kind}" for kind, n in kinds.items()], ", ")
     # a rejected record says completed or diverged, so a sweep takes it for done
     again = "make sweep runs the rest"
-    if set(kinds) == {"rejected"}:
-        again = "they need make sweep FORCE=1"
-    elif "rejected" in kinds:
-        again += ", but for the rejected, which need FORCE=1"
+    if "rejected" in kinds:
+        again += ", a rejected cell once its folder is moved away"
     text = f"{usable:,} of {planned:,} planned cells {'is' if usable == 1 else 'are'} usable "
     text += f"({lacking}); {again}."
     text += "" if usable else " Nothing can be compared or concluded yet."
@@ -152,7 +149,11 @@ def _ahead(rows: Mapping[str, Rows], row: Row, known: Rows, what: str) -> Iterab
         elif own["gpus"] == row["n0"]:
             said.append(f"whether added {what}s give {gives} is open: up to {own['gpus_high']} may")
         else:
-            said.append(f"each added {what} up to {worth_in_words(own)} gives at least {gives}")
+            up_to, low, high = map(count, estimate_in(own, "gpus")[:3])
+            said.append(
+                f"each added {what} up to {up_to} gives at least {gives}"
+                + ("" if low == high else f" (the intervals allow {low} to {high})")
+            )
     points = [r for r in ahead if r["efficiency"] is not None]
     if points:
         ends = (f"{estimate_in(r, 'efficiency').text(TWO)} at {r['gpus']}" for r in points)

@@ -115,9 +115,9 @@ def _disturbed(epochs: pd.DataFrame) -> list[Caution]:
     cells = [str(cell) for cell in slow.index[slow]]
     return [
         Caution(
-            f"Something else used the machine, or held it up, during {_named(cells)}: their "
-            f"slowest steady epoch took up to {(worst / middle)[slow].max():.1f} times the median "
-            "one. Images/s, a median over epochs, hardly feels it; seconds do.",
+            f"Something slowed the machine down during {_named(cells)}: the slowest steady epoch "
+            f"took up to {(worst / middle)[slow].max():.1f} times the median epoch. Images/s is a "
+            "median over epochs and hardly changes; seconds include the delay.",
             "times",
         )
     ]

@@ -281,7 +281,8 @@ def _context(frames: Frames) -> str:
             f"{images[0]:,} training images" if len(images) == 1 else "",
             ", ".join(dict.fromkeys(runs["model"])),
             f"{runs['epochs'].iloc[0]} epochs" if runs["epochs"].nunique() == 1 else "",
-            f"{', '.join(map(str, ranks))} {what if ranks != [1] else what[:-1]}",
+            f"{', '.join(map(str, ranks))} {what if ranks != [1] else what[:-1]}"
+            + (" in every run" if len(ranks) == 1 and len(runs) > 1 else ""),
             f"{nodes[-1]} nodes" if nodes != [1] else "1 node",
             joined(devices[:3], "; ") + (", ..." if len(devices) > 3 else ""),
             counts(frames),

@@ -58,7 +58,7 @@ def read_cell(folder: Path, cell_id: str) -> Cell:
     if record.status not in GOOD:
         return Cell(cell_id, record, _failed(record, cell_id))
     if reasons := rejections(record, cell_id):
-        todo = "see its logs/, then make sweep FORCE=1 runs it again"
+        todo = "see its logs/; once its folder is moved away, make sweep runs it again"
         found = Problem(cell_id, "rejected", record.status, "; ".join(reasons), what_to_do=todo)
         return Cell(cell_id, record, found)
     return Cell(cell_id, record, None)

@@ -20,13 +20,16 @@ PARTS: dict[str, str] = {
     "negotiation": "negotiation",
     "rest": "not explained",
 }
+#: Of what is lost: a part below is the rounding of a sum that has no rest.
+_ROUNDING = 1e-9
 MODELLED = frozenset({"bandwidth", "latency"})
 
 
 class Cause(NamedTuple):
     """The largest part of what is lost.
 
-    share: of all parts that lengthen the step. decided: its interval is above that of the next.
+    share: of the sum of all parts that lengthen the step. decided: its interval is above that of
+    the next.
     """
 
     part: str
@@ -35,15 +38,16 @@ class Cause(NamedTuple):
 
     @property
     def text(self) -> str:
-        """``waiting for slower ranks, 61 % of what is lost``."""
+        """``waiting for slower ranks, 61 % of all that lengthens the step``."""
         doubt = "" if self.decided else " (which part is largest is not decided)"
-        return f"{PARTS[self.part]}, {percent(self.share)} of what is lost{doubt}"
+        return f"{PARTS[self.part]}, {percent(self.share)} of all that lengthens the step{doubt}"
 
 
 def largest_cause(row: Mapping[str, Any]) -> Cause | None:
     """Of a row of ``plain_rows``; None where nothing is lost, or nothing is known of it."""
     lost = _interval(row, "lost")
-    parts = {part: found for part in PARTS if (found := _interval(row, part))[0] > 0}
+    least = _ROUNDING * lost[0]
+    parts = {part: found for part in PARTS if (found := _interval(row, part))[0] > least}
     if not parts or lost[0] <= 0 or lost[1] <= 0:
         return None
     first, *others = sorted(parts, key=lambda part: -parts[part][0])

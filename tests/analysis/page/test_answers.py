@@ -84,12 +84,12 @@ def test_techniques_vary(tmp_path: Path) -> None:
     found = sweep(tmp_path, [*runs(), *runs("lamb", mean=0.9), *runs("lars", mean=0.7)])
     assert set(found) == {"techniques", "ranking"}
     assert found["techniques"].text == (
-        "At batch 16, 1 of 2 techniques ends higher than naive: lamb; "
-        "1 of 2 techniques ends lower than naive: lars."
+        "At batch 16, 1 of 2 techniques ends higher than naive: lamb (+0.100); "
+        "1 of 2 techniques ends lower than naive: lars (-0.100)."
     )
     assert found["techniques"].numbers == {"higher": 1, "lower": 1}
     assert found["ranking"].text.startswith("Highest means: lamb 0.902 (0.897 to 0.907), naive 0.8")
-    assert "these two are told apart (p < 0.001, Holm over all pairs)" in found["ranking"].text
+    assert "the difference is shown (p < 0.001, adjusted for " in found["ranking"].text
 
 
 def test_two_techniques_of_one_run_each_are_undecided_with_the_reason(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_two_techniques_of_one_run_each_are_undecided_with_the_reason(tmp_path: 
     assert found["techniques"].text == (
         "At batch 16, lamb against naive is undecided: difference +0.100 (n=1)."
     )
-    assert "told apart" not in found["ranking"].text, "nothing was tested"
+    assert "shown" not in found["ranking"].text, "nothing was tested"
 
 
 def test_a_technique_that_lost_its_runs_is_not_compared(tmp_path: Path) -> None:
@@ -221,8 +221,8 @@ def test_each_data_set_has_a_ranking_of_its_own(tmp_path: Path) -> None:
     digits = [*runs(mean=0.5), *runs("lamb", mean=0.501)]
     mnist = [*runs(mean=0.7, dataset="mnist"), *runs("lamb", mean=0.9, dataset="mnist")]
     first, second = [t for t in sentences(tmp_path, digits + mnist) if t.startswith("Highest")]
-    assert "(digits): lamb 0.503" in first and "not told apart" in first
-    assert "(mnist): lamb 0.902" in second and "are told apart (p < 0.001" in second
+    assert "(digits): lamb 0.503" in first and "no difference between these two" in first
+    assert "(mnist): lamb 0.902" in second and "is shown (p < 0.001" in second
 
 
 def test_an_efficiency_that_recovers_is_not_below_from_there_on(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ import pytest
 from scipy import stats
 
 from analysis.prediction.collectives import Link, ring
-from analysis.table import Table, plain_rows
+from analysis.table import Estimate, Table, plain_rows
+from analysis.topics.scaling.cause import PARTS as LOSSES
 from analysis.topics.scaling.cause import Cause, largest_cause
 from analysis.topics.scaling.loss import (
     COLUMNS,
@@ -184,7 +185,7 @@ def test_an_injected_fault_is_blamed(
     assert (cause.part, cause.decided) == (part, True)
     assert seconds(found.parts)[part] == pytest.approx(lost, rel=0.12)
     assert cause.share > 0.8
-    assert cause.text.endswith("% of what is lost")
+    assert cause.text.endswith("% of all that lengthens the step")
     assert abs(seconds(found.parts)["rest"]) < 0.1 * lost
 
 
@@ -235,6 +236,16 @@ def test_nothing_lost_has_no_cause() -> None:
     faster = {**row, "lost": -0.01, "lost_low": -0.02}
     assert largest_cause(faster) is None
     assert largest_cause({**row, "lost": 0.01, "lost_low": -0.001}) is None
+
+
+def test_the_rounding_of_a_sum_is_no_part() -> None:
+    all_of_it = Estimate(0.1, 0.09, 0.11)
+    parts = {"lost": all_of_it, "compute": all_of_it, "rest": Estimate(5e-17)}
+    none = Estimate(None)
+    row: dict[str, Any] = {}
+    for part in ("lost", *LOSSES):
+        row |= parts.get(part, none).columns(part)
+    assert largest_cause(row) == Cause("compute", 1.0, decided=True)
 
 
 def test_a_tie_is_said() -> None:
