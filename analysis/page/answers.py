@@ -204,10 +204,12 @@ def _critical_batch(found: Rows) -> Iterable[Answer]:
         said.append(text + (f" ({row['censored']:,} censored)" if row["censored"] else ""))
     said += [f"{len(known) - _MOST} more in the table"] if len(known) > _MOST else []
     first = known[0]
+    ends = [first[f"critical_batch_{end}"] for end in ("low", "high")]
+    bounded = (ends[0] is None) != (ends[1] is None)
     yield Answer("critical_batch", "Up to which batch are steps saved?",
                  f"Critical batch {joined(said, '; ')}.", "critical_batch", "fits",
-                 {"technique": first["technique_label"], "images": first["critical_batch"],
-                  "low": first["critical_batch_low"], "high": first["critical_batch_high"],
+                 {"technique": first["technique_label"], "images": None if bounded else first["critical_batch"],
+                  "low": ends[0], "high": ends[1],
                   "runs": first["reached"], "censored": first["censored"]})  # fmt: skip
 
 

@@ -46,8 +46,8 @@ KEY = "accuracy_by_rate"
 #: Rates of one technique and batch; two have no middle that could be better than both.
 LEAST_RATES = 3
 MOST_LINES = 12
-LOWEST = "the lowest rate that was tried: a lower one may be better"
-HIGHEST = "the highest rate that was tried: a higher one may be better"
+LOWEST = "the lowest rate with usable runs: a lower one may be better"
+HIGHEST = "the highest rate with usable runs: a higher one may be better"
 
 
 COLUMNS = (
@@ -126,7 +126,7 @@ def _with_best(rows: pd.DataFrame) -> pd.DataFrame:
     """``best`` of each line, and whether it lies at an end of its rates."""
     sound = rows[rows["accuracy"].notna() & (rows["n_diverged"] == 0)]
     best = sound.sort_values("accuracy", ascending=False, kind="stable").drop_duplicates("line")
-    ends = rows.groupby("line")["base_lr"]
+    ends = rows["base_lr"].where(rows["n"] > 0).groupby(rows["line"])
     is_best = rows.index.isin(best.index)
     notes = pd.Series(pd.NA, index=rows.index, dtype="string")
     notes[is_best & (rows["base_lr"] == ends.transform("min"))] = LOWEST
