@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
@@ -46,6 +47,8 @@ KEY = "accuracy_by_rate"
 #: Rates of one technique and batch; two have no middle that could be better than both.
 LEAST_RATES = 3
 MOST_LINES = 12
+#: With more rates a line has a band, and the best rate alone has a point.
+MOST_POINTS = 50
 LOWEST = "the lowest rate with usable runs: a lower one may be better"
 HIGHEST = "the highest rate with usable runs: a higher one may be better"
 
@@ -148,6 +151,12 @@ def figure(rates: pd.DataFrame) -> Figure | None:
             own, look = plain_rows(known[known["line"] == line]), seen[name]
             axis.plot([row["base_lr"] for row in own], [row["accuracy"] for row in own],
                       color=look.color, linewidth=1.4, linestyle=look.dashes)  # fmt: skip
+            if len(own) > MOST_POINTS:
+                ends = [[estimate_in(row, "accuracy")[end] for row in own] for end in (1, 2)]
+                low, high = np.array(ends, dtype=float)
+                axis.fill_between([row["base_lr"] for row in own], low, high, color=look.color,
+                                  alpha=0.18, linewidth=0)  # fmt: skip
+                own = [row for row in own if row["best"]]
             for row in own:
                 _point(axis, row, look, f"{name}, rate {row['base_lr']:g}: ", tips)
         axis.set_xscale("log")
