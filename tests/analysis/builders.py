@@ -121,7 +121,7 @@ def provenance(**changes: Any) -> Provenance:
 
 
 def spread(value: float) -> Spread:
-    return Spread(n=10, mean=value, median=value, p05=value, p95=value)
+    return Spread(n=1, mean=value, median=value, p05=value, p95=value)
 
 
 def rank_steps(

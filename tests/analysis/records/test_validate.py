@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
 
 from analysis.records.validate import reason_for, rejections
-from tests.analysis.builders import START, config, failed, rank_steps, record, spread, technique
-from tests.analysis.samples import CLASSES, NOISE
+from tests.analysis.builders import config, failed, record, technique
 from train.config.schedule import Grow
-from train.record.run import Attempt, LinkTraffic, RunRecord
+from train.record.run import RunRecord
 
 TWO = config(gpus=2)
 
@@ -235,85 +232,3 @@ def test_a_config_that_its_own_data_cannot_carry_is_rejected() -> None:
     few = good.data.model_copy(update={"train_images": 20, "dropped_per_epoch": 20})
     (found,) = rejections(good.model_copy(update={"data": few}), good.cell_id)
     assert found.startswith("its config cannot be run on its 20 training images: cell digits-cnn")
-
-
-def attempt(number: int, start: float, end: float, resumed: int = 0) -> Attempt:
-    return Attempt(
-        number=number, resumed_from_epoch=resumed, status="completed",
-        started_at=START + timedelta(seconds=start), ended_at=START + timedelta(seconds=end),
-    )  # fmt: skip
-
-
-SECONDS = {"train_s": 10.0, "eval_s": 2.0}
-NO_RATE = {"throughput": None, "epoch_changes": SECONDS}
-
-
-@pytest.mark.parametrize(
-    ("attempts", "finding"),
-    [
-        ((attempt(1, 0, 40),), None),
-        ((attempt(1, 0, 35.2),), None),  # clocks may differ by a second
-        ((attempt(1, 0, 30),), "the epochs of attempt 1 took 36 s, yet it lasted 30 s"),
-        ((attempt(1, 0, -1), attempt(2, 5, 60)), "attempt 1 ended before it began"),
-        # of epochs from before it, nothing is known
-        ((attempt(1, 0, 13, resumed=2),), None),
-    ],
-)
-def test_times_that_contradict_each_other_reject(attempts, finding) -> None:
-    found = record(TWO, attempts=attempts, **NO_RATE)
-    assert rejections(found, found.cell_id) == (() if finding is None else (finding,))
-
-
-def test_an_attempt_has_its_own_epochs_only() -> None:
-    changes = [{**SECONDS, "attempt": number} for number in (1, 2, 2)]
-    attempts = (attempt(1, 0, 13), attempt(2, 100, 120))
-    found = record(TWO, attempts=attempts, throughput=None, epoch_changes=changes)
-    assert rejections(found, found.cell_id) == (
-        "the epochs of attempt 2 took 24 s, yet it lasted 20 s",
-    )
-
-
-GOOD_DATA = record(TWO).data
-HUGE = 10**30
-
-
-def of_class(**changes: object) -> RunRecord:
-    return wrong(classification=CLASSES.model_copy(update=changes))
-
-
-@pytest.mark.parametrize(
-    ("bad", "finding"),
-    [
-        (wrong(data=GOOD_DATA.model_copy(update={"classes": 0})), "data of 0 classes"),
-        (wrong(data=GOOD_DATA.model_copy(update={"validation_images": -1})),
-         "data.validation_images: the number is below 0 or beyond all counts"),
-        (wrong(epoch_changes={"steps_per_call": HUGE}), "steps_per_call of an epoch: the number"),
-        (wrong(epoch_changes={"sampled_steps": 11}), "of sampled steps in"),
-        (wrong(epoch_changes={"sampled_s": 99.0}), "99 s of sampled steps in"),
-        (wrong(world_changes={"nodes": HUGE}), "world.nodes: the number"),
-        (wrong(traffic=(LinkTraffic(host="a", interface="b", received_bytes=HUGE, sent_bytes=0),)),
-         "bytes of traffic: the number"),
-        (wrong(steps=(rank_steps(0), rank_steps(1, total=-1.0))), "rank 1: step_s is below 0"),
-        (wrong(steps=(rank_steps(0), rank_steps(1, total=0.0))), "rank 1: a step of 0 s"),
-        (wrong(steps=(rank_steps(0).model_copy(update={
-            "input_s": spread(1.0).model_copy(update={"median": -5.0})}),)),
-         "rank 0: input_s is below 0"),
-        (wrong(steps=(rank_steps(0), rank_steps(1, total=1e308))),
-         "rank 1: step_s is beyond all times"),
-        (wrong(steps=(rank_steps(0).model_copy(update={"sampled": 1, "exposed_s": 1e308}),)),
-         "rank 0: exposed_s is beyond all times"),
-        (wrong(data=GOOD_DATA.model_copy(update={"classes": 2**63})), "data of 92233720"),
-        (of_class(confusion=((160, 40),)), "its confusion matrix is not one of 2 classes"),
-        (of_class(confusion=((160, 40), (16, 144, 1))), "is not one of 2 classes"),
-        (of_class(confusion=((160, 40), (17, 144))), "class dog: 160 validation images, its row"),
-        (of_class(confusion=((240, -40), (16, 144))), "class cat: 200 validation images"),
-        (of_class(epoch=HUGE), "classification.epoch: the number"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_rejects(bad: RunRecord, finding: str) -> None:
-    assert any(finding in reason for reason in rejections(bad, bad.cell_id))
-
-
-def test_what_can_be_does_not() -> None:
-    good = wrong(classification=CLASSES, epoch_changes={"noise": NOISE, "sampled_steps": 0})
-    assert rejections(good, good.cell_id) == ()

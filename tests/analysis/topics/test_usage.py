@@ -22,9 +22,9 @@ HOUR = 3600.0
 
 
 def attempts(*ends: tuple[float, float, Status]) -> tuple[Attempt, ...]:
-    """(start, end, status), in seconds after START."""
+    """(start, end, status), in seconds after START; later ones go on after the first epoch."""
     return tuple(
-        Attempt(number=n, resumed_from_epoch=0, status=status,
+        Attempt(number=n, resumed_from_epoch=int(n > 1), status=status,
                 started_at=START + timedelta(seconds=a), ended_at=START + timedelta(seconds=b))
         for n, (a, b, status) in enumerate(ends, start=1)
     )  # fmt: skip

@@ -1,0 +1,196 @@
+"""What a record says that it measured contradicts itself, or cannot be; what can be passes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from analysis.records.validate import rejections
+from tests.analysis.builders import START, config, rank_steps, record, spread
+from tests.analysis.samples import CLASSES, NOISE, TRUST
+from train.record.run import Attempt, LinkTraffic, RunRecord
+
+TWO = config(gpus=2)
+
+
+def wrong(**changes: object) -> RunRecord:
+    return record(TWO, **changes)
+
+
+def attempt(number: int, start: float, end: float, resumed: int = 0) -> Attempt:
+    return Attempt(
+        number=number, resumed_from_epoch=resumed, status="completed",
+        started_at=START + timedelta(seconds=start), ended_at=START + timedelta(seconds=end),
+    )  # fmt: skip
+
+
+SECONDS = {"train_s": 10.0, "eval_s": 2.0}
+NO_RATE = {"throughput": None, "epoch_changes": SECONDS}
+
+
+@pytest.mark.parametrize(
+    ("attempts", "finding"),
+    [
+        ((attempt(1, 0, 40),), None),
+        ((attempt(1, 0, 35.2),), None),  # clocks may differ by a second
+        ((attempt(1, 0, 30),), "the epochs of attempt 1 took 36 s, yet it lasted 30 s"),
+        ((attempt(1, 0, -1), attempt(2, 5, 60, resumed=3)), "attempt 1 ended before it began"),
+        # of epochs from before it, nothing is known
+        ((attempt(1, 0, 13, resumed=2),), None),
+    ],
+)
+def test_times_that_contradict_each_other_reject(attempts, finding) -> None:
+    found = record(TWO, attempts=attempts, **NO_RATE)
+    assert rejections(found, found.cell_id) == (() if finding is None else (finding,))
+
+
+def test_an_attempt_has_its_own_epochs_only() -> None:
+    changes = [{**SECONDS, "attempt": number} for number in (1, 2, 2)]
+    attempts = (attempt(1, 0, 13), attempt(2, 100, 120, resumed=1))
+    found = record(TWO, attempts=attempts, throughput=None, epoch_changes=changes)
+    assert rejections(found, found.cell_id) == (
+        "the epochs of attempt 2 took 24 s, yet it lasted 20 s",
+    )
+
+
+@pytest.mark.parametrize(
+    ("attempts", "numbers", "seconds", "finding"),
+    [
+        ((attempt(1, 0, 60),), (7, 7, 7), 1e15, "epoch 1 is of attempt 7, yet the last one, 1, "
+         "went on after epoch 0"),
+        ((attempt(1, 0, 60),), (1, 1, 7), 2.0, "epoch 3 is of attempt 7, yet the last one, 1,"),
+        ((attempt(1, 0, 60, resumed=3),), (1, 1, 1), 1e15, "took 3,000,000,000,000,000 s"),
+        ((attempt(1, 0, 60, resumed=4),), (1, 1, 1), 2.0, "went on after epoch 4 of 3"),
+        ((attempt(1, 0, 60, 3), attempt(2, 60, 90)), (1, 1, 1), 1e7, "epoch 1 is of attempt 1"),
+        ((), (1, 1, 1), 2.0, "it lists no attempt"),
+        ((attempt(1, 0, 900), attempt(2, 500, 960, 1)), (1, 2, 2), 2.0, "attempt 2 follows"),
+        ((attempt(1, 2000, 2900), attempt(2, 0, 60, 1)), (1, 2, 2), 2.0, "attempt 2 follows"),
+        ((attempt(1, 0, 60), attempt(1, 60, 90, 1)), (1, 1, 1), 2.0, "attempt 1 follows attempt 1"),
+        # machines' clocks differ
+        ((attempt(1, 0, 60), attempt(2, 50, 90, 1)), (1, 2, 2), 2.0, None),
+        # a start that was killed and left no record, its number given again, or lost with the file
+        ((attempt(1, 0, 60, resumed=1),), (1, 1, 1), 20.0, None),
+        ((attempt(1, 0, 60, resumed=2),), (3, 2, 1), 20.0, None),
+        # one that went on after the last epoch
+        ((attempt(1, 0, 60), attempt(2, 60, 90, resumed=3)), (1, 1, 1), 10.0, None),
+    ],
+)  # fmt: skip
+def test_attempts_and_epochs_must_agree(attempts, numbers, seconds, finding) -> None:
+    changes = [{"attempt": number, "train_s": seconds, "eval_s": 0.0} for number in numbers]
+    steps = tuple(rank_steps(rank, total=0.5) for rank in range(2))
+    found = record(TWO, attempts=attempts, throughput=None, epoch_changes=changes, steps=steps)
+    reasons = rejections(found, found.cell_id)
+    assert any(finding in reason for reason in reasons) if finding else reasons == (), reasons
+
+
+def test_an_attempt_lasts_as_long_as_its_ranks_were_suspended_too() -> None:
+    found = wrong(epoch_changes={"suspended_s": 1e300})
+    assert any("epochs of attempt 1 took" in reason for reason in rejections(found, found.cell_id))
+
+
+def test_a_step_of_ranks_that_waited_for_a_suspended_one_can_be_long() -> None:
+    steps = (rank_steps(0, total=500.0),)
+    changes = [{}, {}, {"suspended_s": 600.0}]
+    good = wrong(steps=steps, epoch_changes=changes, attempts=(attempt(1, 0, 700),))
+    assert rejections(good, good.cell_id) == ()
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        datetime(1, 1, 1, tzinfo=UTC),
+        datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14))),
+        datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-12))),
+    ],
+)
+@pytest.mark.parametrize("name", ["started_at", "ended_at"])
+def test_a_time_long_ago_or_far_off_rejects(name: str, time: datetime) -> None:
+    off = attempt(1, 0, 60).model_copy(update={name: time})
+    for found in (wrong(**{name: time}), wrong(attempts=(off,))):
+        assert f"a time in the year {time.year}" in rejections(found, found.cell_id)
+
+
+GOOD_DATA = record(TWO).data
+HUGE = 10**30
+
+
+def noisy(**changes: object) -> RunRecord:
+    return wrong(epoch_changes={"noise": NOISE.model_copy(update=changes)})
+
+
+def trusting(**changes: object) -> RunRecord:
+    return wrong(epoch_changes={"trust": TRUST.model_copy(update=changes)})
+
+
+def of_class(**changes: object) -> RunRecord:
+    return wrong(classification=CLASSES.model_copy(update=changes))
+
+
+@pytest.mark.parametrize(
+    ("bad", "finding"),
+    [
+        (wrong(data=GOOD_DATA.model_copy(update={"classes": 0})), "data of 0 classes"),
+        (wrong(data=GOOD_DATA.model_copy(update={"validation_images": -1})),
+         "data.validation_images: the number is below 0 or beyond all counts"),
+        (wrong(epoch_changes={"steps_per_call": HUGE}), "steps_per_call of an epoch: the number"),
+        (wrong(epoch_changes={"sampled_steps": 11}), "of sampled steps in"),
+        (wrong(epoch_changes={"sampled_s": 99.0}), "99 s of sampled steps in"),
+        (wrong(world_changes={"nodes": HUGE}), "world.nodes: the number"),
+        (wrong(traffic=(LinkTraffic(host="a", interface="b", received_bytes=HUGE, sent_bytes=0),)),
+         "bytes of traffic: the number"),
+        (wrong(steps=(rank_steps(0), rank_steps(1, total=-1.0))), "rank 1: step_s is below 0"),
+        (wrong(steps=(rank_steps(0), rank_steps(1, total=0.0))), "rank 1: a step of 0 s"),
+        (wrong(steps=(rank_steps(0).model_copy(update={
+            "input_s": spread(1.0).model_copy(update={"median": -5.0})}),)),
+         "rank 0: input_s is below 0"),
+        (wrong(steps=(rank_steps(0), rank_steps(1, total=1e308))),
+         "rank 1: step_s is beyond all training"),
+        (wrong(steps=(rank_steps(0).model_copy(update={"sampled": 1, "exposed_s": 1e308}),)),
+         "rank 0: exposed_s is beyond all training"),
+        (wrong(steps=(rank_steps(0, total=1e6),)), "rank 0: step_s is beyond all training"),
+        (wrong(steps=(rank_steps(0).model_copy(update={
+            "step_s": spread(1.0).model_copy(update={"n": 10**400})}),)),
+         "rank 0: step_s is beyond all training"),
+        (wrong(world_changes={"nodes": 50}), "met on 50 nodes, yet have the names of 1"),
+        (wrong(epoch_changes={"train_loss": 1e308}), "epoch 1: a loss of 1e+308"),
+        (wrong(epoch_changes={"validation_loss": -1e308}), "epoch 1: a loss of -1e+308"),
+        (wrong(status="diverged", epoch_changes={"train_loss": 1e39}), "epoch 1: a loss of 1e+39"),
+        (wrong(epoch_changes={"gradient_norm": -5.0}), "a gradient norm or gain below 0"),
+        (wrong(epoch_changes={"gain": -1.0}), "a gradient norm or gain below 0"),
+        (trusting(smallest=-1.0), "trust ratios from -1 to 0.9"),
+        (trusting(median=1.0), "trust ratios from 0.001 to 0.9"),
+        (trusting(layers=(0.1, -0.1)), "trust ratios from"),
+        (noisy(batch_big=8), "noise of 10 steps, batches of 16 and 8 images"),
+        (noisy(steps=11), "noise of 11 steps"),
+        (noisy(b_simple=-1.0), "a noise scale of -1.0 images"),
+        (noisy(low=-1.0), "a noise scale of 100.0 images, from -1.0 to 125.0"),
+        (noisy(low=5.0, high=1.0), "a noise scale of 100.0 images, from 5.0 to 1.0"),
+        (wrong(data=GOOD_DATA.model_copy(update={"classes": 2**63})), "data of 92233720"),
+        (of_class(confusion=((160, 40),)), "its confusion matrix is not one of 2 classes"),
+        (of_class(confusion=((160, 40), (16, 144, 1))), "is not one of 2 classes"),
+        (of_class(confusion=((160, 40), (17, 144))), "class dog: 160 validation images, its row"),
+        (of_class(confusion=((240, -40), (16, 144))), "class cat: 200 validation images"),
+        (of_class(classes=tuple(c.model_copy(update={"f1": -1e308}) for c in CLASSES.classes)),
+         "class cat: a score that is no share"),
+        (of_class(epoch=HUGE), "classification.epoch: the number"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_rejects(bad: RunRecord, finding: str) -> None:
+    assert any(finding in reason for reason in rejections(bad, bad.cell_id))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"noise": NOISE, "sampled_steps": 0, "trust": TRUST, "gradient_norm": 0.0},
+        # estimates that scatter about zero
+        {"noise": NOISE.model_copy(update={
+            "trace": -5.0, "gradient_sq": -0.05, "interval": "censored", "b_simple": None,
+            "low": 0.0, "high": None})},
+        {"train_loss": 3e38, "validation_loss": 3e38},
+    ],
+)  # fmt: skip
+def test_what_can_be_does_not(changes: dict[str, object]) -> None:
+    good = wrong(classification=CLASSES, epoch_changes=changes)
+    assert rejections(good, good.cell_id) == ()
