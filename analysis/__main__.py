@@ -33,7 +33,8 @@ ResultsDir = Annotated[
 def report(
     results_dir: ResultsDir,
     if_changed: Annotated[
-        bool, typer.Option("--if-changed", help="leave a report that is newer than its records")
+        bool,
+        typer.Option("--if-changed", help="leave a report of unchanged files"),
     ] = False,
     anonymous: Annotated[
         bool, typer.Option("--anonymous", help="leave out host names, folders and logs")
@@ -197,14 +198,26 @@ def interconnect_baseline(
 
 
 def _sources(results_dir: Path, *, anonymous: bool) -> str:
-    """A digest that changes when the plan, a record, this program or the option does, or when one
-    of the files comes or goes."""
+    """A digest that changes when a file that a report reads, this program or the option does, or
+    when one of the files or a cell's folder comes or goes. It costs two looks at a cell."""
     program = Path(__file__).parent
-    files = [
-        results_dir / "sweep.json", *results_dir.glob("*/record.json"),
-        *program.rglob("*.py"), *program.rglob("templates/*"),
-    ]  # fmt: skip
-    found = [(str(f), s.st_size, s.st_mtime_ns) for f in sorted(files) if (s := _stat(f))]
+    found: list[tuple[str, int, int]] = []
+
+    def look(*files: Path) -> None:
+        found.extend((str(f), s.st_size, s.st_mtime_ns) for f in files if (s := _stat(f)))
+
+    beside = results_dir.resolve().parent / "interconnect"
+    look(results_dir / "sweep.json", *sorted(results_dir.glob(".slurm/[!.]*.json")))
+    look(*sorted(beside.glob("*/*.json")))
+    for cell in sorted(results_dir.glob("[!.]*/")):
+        before = len(found)
+        look(cell / "record.json")
+        if len(found) == before and cell.name != "report":
+            found.append((str(cell), 0, 0))
+            look(cell / "epochs.jsonl")  # read where there is no record
+        look(cell / "config.json")
+    for folder in (program, program.parent / "train"):
+        look(*sorted(folder.rglob("*.py")), *sorted(folder.rglob("templates/*")))
     return hashlib.sha256(json.dumps([found, anonymous]).encode()).hexdigest()
 
 

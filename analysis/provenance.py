@@ -120,7 +120,7 @@ def _data_mixture(runs: pd.DataFrame) -> list[str]:
 
 
 def _machine(row: Row) -> str:
-    each = "1 GPU per rank" if row["device_kind"] == "gpu" else _cores(row["cores_per_rank"])
+    each = "1 GPU per rank" if row["device_kind"] == "gpu" else cores_text(row["cores_per_rank"])
     # the trainer's name of a CPU may say its share already
     device = row["device"] if "per rank" in row["device"] else f"{row['device']}, {each}"
     nodes = "1 node" if row["nodes"] == 1 else f"{row['nodes']} nodes"
@@ -131,7 +131,7 @@ def _machine(row: Row) -> str:
     )
 
 
-def _cores(count: int) -> str:
+def cores_text(count: int) -> str:
     return "1 core per rank" if count == 1 else f"{count} cores per rank"
 
 

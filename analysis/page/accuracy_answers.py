@@ -6,11 +6,12 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from analysis.page.answer import THREE, TWO, Answer, Rows, groups, namer, sentence, some
+from analysis.page.answer import THREE, TWO, Answer, Rows, groups, sentence, some
 from analysis.stats.power import MARGIN
 from analysis.table import Row, count, estimate_in, joined, p_value, runs_in_words, signed
 from analysis.topics.comparisons.comparison import ALL_DIVERGED, SOME_DIVERGED
 from analysis.topics.comparisons.ranking import NOT_DECIDED
+from analysis.topics.topic import namer
 
 #: Verdicts that read badly in a sentence.
 _OPEN = {"inconclusive": "undecided"}

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,14 @@ from train.record.run import RECORD_NAME
 LEFT_OUT = "left out, since it may name a host"
 _PATH = re.compile(r"""(?<![\w.)/])~?/[^\s/"'<>|:;,()][^\s"'<>|:;,()]*""")
 _ADDRESS = re.compile(
-    r"\b\d{1,3}(\.\d{1,3}){3}\b|\b[0-9a-f]{1,4}(:{1,2}[0-9a-f]{1,4}){3,7}\b|\b[\w.+-]+@[\w.-]+\w\b",
+    r"\b\d{1,3}(\.\d{1,3}){3}\b|(?<![\w:])[0-9a-f:]*::([0-9a-f:.]*[0-9a-f])?(%\w+)?(?![\w:])"
+    r"|\b[0-9a-f]{1,4}(:[0-9a-f]{1,4}){3,7}\b|\b[\w.+-]+@[\w.-]+\w\b",
+    re.IGNORECASE,
+)
+#: What may name a machine that no record names: gpu07, node-3, login.centre.example.
+_MAY_NAME = re.compile(
+    r"(?<![\w.-])(?<!sha256:)(?!(?:sha256|fp16|bf16|b?float\d+|u?int\d+|utf-8)\b)[a-z][a-z_-]*\d"
+    r"|(?<![\w.-])[a-z][\w-]*\.(?!jsonl?\b)[a-z][\w-]+",
     re.IGNORECASE,
 )
 #: Columns that hold words of a fixed list, or keys: no name of a machine is in them.
@@ -36,25 +44,32 @@ _NODE_LIST = re.compile(r"[\w.-]*\w\[\d[\d,-]*\]")
 def without_names(frames: Frames) -> Frames:
     """Hosts become node-1, node-2, ... (the same one everywhere), paths become PATH.
 
-    Names without a blank, since a run's hosts are one text with blanks between them. What the
-    record of a failed cell says is left out where the record does not say which hosts it met.
+    Names without a blank, since a run's hosts are one text with blanks between them. Left out are
+    what failed and unreadable records say, all logs, the names of unplanned folders, and an alarm
+    or a reason that may name a machine of which no record of the sweep tells.
     """
-    met = {p.cell_id: _hosts(frames.folder / p.cell_id / RECORD_NAME) for p in frames.problems}
     told = [*frames.runs["hosts"].dropna().unique(), *frames.traffic["host"].dropna().unique()]
     hosts = {host for text in told for host in text.split()}
-    known = {host for host in hosts.union(*met.values()) if host.strip(".")}
-    clean = _cleaner(known, _folders(frames))
+    for cell in (*(problem.cell_id for problem in frames.problems), *frames.unplanned):
+        hosts |= _hosts(frames.folder / cell / RECORD_NAME)
+    names = _Names({host for host in hosts if host.strip(".")}, _folders(frames))
     tables = {f.name: getattr(frames, f.name) for f in fields(frames)}
     cleaned: dict[str, Any] = {
-        name: _cleaned(table, clean)
+        name: _cleaned(table, names)
         for name, table in tables.items()
         if isinstance(table, pd.DataFrame)
     }
     # a site's name is that of a cluster
     nowhere = pd.Series(pd.NA, index=frames.attempts.index, dtype="string")
     cleaned["attempts"] = cleaned["attempts"].assign(site=nowhere)
-    problems = tuple(_problem(p, clean, known=bool(met[p.cell_id])) for p in frames.problems)
-    return replace(frames, title=clean(frames.title), problems=problems, **cleaned)
+    return replace(
+        frames,
+        name=names.replaced(frames.name),
+        title=names.replaced(frames.title),
+        problems=tuple(_problem(problem, names) for problem in frames.problems),
+        unplanned=tuple(f"folder-{n}" for n, _ in enumerate(frames.unplanned, start=1)),
+        **cleaned,
+    )
 
 
 def _hosts(record: Path) -> set[str]:
@@ -76,20 +91,40 @@ def _folders(frames: Frames) -> dict[str, str]:
     return found
 
 
-def _cleaner(hosts: Iterable[str], folders: dict[str, str]) -> Callable[[str], str]:
-    names = {host: f"node-{n}" for n, host in enumerate(sorted(hosts, key=_by_number), start=1)}
-    # a text may have the short name of a host whose record has the long one
-    short = {host.split(".")[0]: name for host, name in names.items()}
-    short = {host: name for host, name in short.items() if host and not host.isdigit()}
-    stands = folders | short | names
-    longest = sorted(stands, key=len, reverse=True)
-    known = re.compile("|".join(rf"(?<![\w-]){re.escape(word)}(?![\w-])" for word in longest))
+class _Names:
+    """Names of machines and folders, and what stands for each."""
 
-    def clean(text: str) -> str:
-        text = known.sub(lambda found: stands[found[0]], text)
-        return _ADDRESS.sub("ADDRESS", _NODE_LIST.sub("NODES", _PATH.sub("PATH", text)))
+    def __init__(self, hosts: Iterable[str], folders: dict[str, str]) -> None:
+        ordered = sorted({host.lower() for host in hosts}, key=_by_number)
+        names = {host: f"node-{n}" for n, host in enumerate(ordered, start=1)}
+        # a text may have the short name of a host whose record has the long one
+        short = {host.split(".")[0]: name for host, name in names.items()}
+        short = {host: name for host, name in short.items() if host and not host.isdigit()}
+        self._hosts, self._folders = short | names, folders
+        # in a word as gpu07-ib0, too, and with whatever domain
+        self._host = re.compile(
+            rf"(?<![^\W_])({_any_of(self._hosts)})(\.[a-z][\w-]*)*(?![^\W_])", re.IGNORECASE
+        )
+        self._folder = re.compile(rf"(?<![\w-])({_any_of(folders)})(?![\w-])")
 
-    return clean
+    def replaced(self, text: str) -> str:
+        """The text without any name that is known, or shows by its form."""
+        text = self._folder.sub(lambda found: self._folders[found[0]], text)
+        return _by_form(self._host.sub(lambda found: self._hosts[found[1].lower()], text))
+
+    def told(self, text: str) -> str:
+        """The same for words of a record; left out where one of them may name a machine."""
+        rest = _by_form(self._host.sub("", self._folder.sub("", text)))
+        return LEFT_OUT if _MAY_NAME.search(rest) else self.replaced(text)
+
+
+def _any_of(words: Iterable[str]) -> str:
+    """The longest that fits; of no words, nothing fits."""
+    return "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True)) or "(?!)"
+
+
+def _by_form(text: str) -> str:
+    return _PATH.sub("PATH", _NODE_LIST.sub("NODES", _ADDRESS.sub("ADDRESS", text)))
 
 
 def _by_number(host: str) -> list[tuple[str, int]]:
@@ -97,19 +132,24 @@ def _by_number(host: str) -> list[tuple[str, int]]:
     return [(text, int(part or 0)) for text, part in re.findall(r"(\D*)(\d*)", host)]
 
 
-def _cleaned(table: pd.DataFrame, clean: Callable[[str], str]) -> pd.DataFrame:
+def _cleaned(table: pd.DataFrame, names: _Names) -> pd.DataFrame:
     texts: pd.DataFrame = table.select_dtypes("string")
     changed = {}
-    for name in texts.columns.difference(_KEYS):
-        each = {text: clean(text) for text in texts[name].dropna().unique()}
+    for column in texts.columns.difference(_KEYS):
+        clean = names.told if column.endswith("_why") else names.replaced
+        if column == "alarms":
+            clean = partial(_each, names.told)
+        each = {text: clean(text) for text in texts[column].dropna().unique()}
         if any(text != new for text, new in each.items()):
-            changed[name] = texts[name].map(each).astype("string")
+            changed[column] = texts[column].map(each).astype("string")
     return table.assign(**changed)
 
 
-def _problem(problem: Problem, clean: Callable[[str], str], *, known: bool) -> Problem:
-    if problem.kind == "failed" and not known:
+def _each(clean: Callable[[str], str], alarms: str) -> str:
+    return " | ".join(clean(alarm) for alarm in alarms.split(" | "))
+
+
+def _problem(problem: Problem, names: _Names) -> Problem:
+    if problem.kind in ("failed", "unreadable"):
         return replace(problem, reason=LEFT_OUT, where=None, what_to_do=None, log_tail=())
-    where, todo = (text and clean(text) for text in (problem.where, problem.what_to_do))
-    reason = clean(problem.reason)
-    return replace(problem, reason=reason, where=where, what_to_do=todo, log_tail=())
+    return replace(problem, reason=names.told(problem.reason))

@@ -1,8 +1,8 @@
-"""One answer, and how sentences name what they speak of."""
+"""One answer, and words that several use."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,19 +31,6 @@ class Answer:
         plain = {name: None if pd.isna(v) else v for name, v in self.numbers.items()}
         return {"key": self.key, "question": self.question, "text": self.text,
                 "evidence": self.evidence, "numbers": plain}  # fmt: skip
-
-
-def named(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
-    """Technique of a row, and its context where the rows differ in it."""
-    return namer(rows)(row)
-
-
-def namer(rows: Sequence[Mapping[str, Any]]) -> Callable[[Mapping[str, Any]], str]:
-    """:func:`named` for many rows: what they differ in is looked up once."""
-    differ = len({row["context"] for row in rows}) > 1
-    return lambda row: (
-        str(row["technique_label"]) + (f" ({row['context']})" if differ and row["context"] else "")
-    )
 
 
 def some(names: Sequence[str]) -> str:

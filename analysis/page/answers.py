@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from analysis.page.accuracy_answers import against, larger_batch, libraries, ranking
-from analysis.page.answer import THREE, TWO, Answer, Rows, named, namer, sentence
+from analysis.page.answer import THREE, TWO, Answer, Rows, sentence
 from analysis.prediction.laws import WORTH_IT
 from analysis.records.frames import Frames
 from analysis.table import (
@@ -26,9 +26,8 @@ from analysis.table import (
 )
 from analysis.topics.convergence.critical_batch import images
 from analysis.topics.scaling.cause import largest_cause
-from analysis.topics.scaling.efficiency import mode
 from analysis.topics.scaling.nodes import blamed, ready_command, suspects
-from analysis.topics.topic import only, with_context
+from analysis.topics.topic import named, only, with_context
 
 #: Efficiency below this is worth a word.
 _GOOD = 0.9
@@ -89,14 +88,14 @@ def _scaling(frames: Frames, rows: Mapping[str, Rows]) -> Iterable[Answer]:
     if len(largest) == 1:
         said = estimate_in(best, "efficiency")
         text = (
-            f"At {most} {what}s, {_series(best, known)} reaches an efficiency of {said.text(TWO)}, "
+            f"At {most} {what}s, {named(best, known)} reaches an efficiency of {said.text(TWO)}, "
             f"{TWO(best['speedup'])} times the throughput of {best['n0']} "
             f"{what}{'' if best['n0'] == 1 else 's'}, {runs_in_words(best['n'])}."
         )
         text += _below([r for r in known if r["series"] == best["series"]], what)
     else:
         ends = (
-            f"{estimate_in(r, 'efficiency').text(TWO)} with {_series(r, largest)}"
+            f"{estimate_in(r, 'efficiency').text(TWO)} with {named(r, largest)}"
             for r in (best, worst)
         )
         text = f"At {most} {what}s, efficiency is {' and '.join(ends)}"
@@ -107,14 +106,6 @@ def _scaling(frames: Frames, rows: Mapping[str, Rows]) -> Iterable[Answer]:
                "high": best["efficiency_high"], "runs": best["n"]}  # fmt: skip
     yield Answer("scaling", "How far does it scale?", text, "scaling", "efficiency", numbers)
     yield from _ahead(rows, best, known, what)
-
-
-def _series(row: Row, rows: Rows) -> str:
-    """Name of a row of the scaling table, with its batch where others have the same name."""
-    named = namer(rows)
-    name = named(row)
-    alike = {other["series"] for other in rows if named(other) == name}
-    return name if len(alike) < 2 else f"{name} ({mode(row)})"
 
 
 def _below(series: Rows, what: str) -> str:
@@ -164,7 +155,7 @@ def _ahead(rows: Mapping[str, Rows], row: Row, known: Rows, what: str) -> Iterab
         said.append(f"no forecast: {ahead[0]['why']}")
     if said:
         several = len({other["series"] for other in known}) > 1
-        whose = f"with {_series(row, known)}, " if several else ""
+        whose = f"with {named(row, known)}, " if several else ""
         yield Answer(
             "more_ranks", f"Are more {what}s worth it?", sentence(whose + "; ".join(said)),
             "forecast" if ahead else "recommended", "increases",

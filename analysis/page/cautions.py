@@ -11,8 +11,9 @@ import pandas as pd
 from analysis.provenance import mixtures
 from analysis.records.columns import SHARED_CORES
 from analysis.records.frames import Frames
-from analysis.table import Table, joined
+from analysis.table import Table, joined, plain_rows
 from analysis.topics import usage
+from analysis.topics.topic import namer
 
 #: What a caution touches: the times of a run, its accuracy, all of it, or no meaning at all.
 Touches = Literal["times", "accuracy", "all", "none"]
@@ -128,7 +129,8 @@ def _too_good(scaling: pd.DataFrame) -> list[Caution]:
     above = scaling[scaling["efficiency_low"].fillna(0) > 1]
     if not len(above):
         return []
-    rows = [f"{row.technique_label} at {row.gpus} ranks" for row in above.itertuples()]
+    named = namer(plain_rows(scaling))
+    rows = [f"{named(row)} at {row['gpus']} ranks" for row in plain_rows(above)]
     return [
         Caution(
             f"The interval of the efficiency lies above 1 ({_named(rows)}): more ranks have more "

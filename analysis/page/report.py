@@ -101,7 +101,7 @@ def build(frames: Frames, *, network: Link | None = None, draw: bool = True) -> 
         network: of an interconnect run of the same nodes.
         draw: with figures, which take seconds.
     """
-    runs = frames.runs.assign(series=efficiency.series(frames.runs))
+    runs = efficiency.with_series(frames.runs)
     ahead = forecasts(runs, frames.techniques, frames.name, network) if len(runs) else None
     topics = tuple(t for t in _topics(frames, runs, ahead, network, draw=draw) if not t.is_empty)
     tables = {table.key: table for topic in topics for table in topic.tables}
@@ -123,14 +123,14 @@ def build(frames: Frames, *, network: Link | None = None, draw: bool = True) -> 
 
 def _topics(
     frames: Frames,
-    runs: pd.DataFrame,
+    by_series: pd.DataFrame,
     ahead: Forecasts | None,
     network: Link | None,
     *,
     draw: bool,
 ) -> Iterable[Topic]:
-    """``runs``: those of the frames, with the number of their series."""
-    epochs, order = frames.epochs, frames.techniques
+    """``by_series``: the runs of the frames, with their series."""
+    runs, epochs, order = frames.runs, frames.epochs, frames.techniques
     lacking, used = completeness.table(frames.problems), usage.table(frames.attempts)
     if ahead is None:
         yield Topic("completeness", "Cells without a result", (lacking, used))
@@ -167,13 +167,13 @@ def _topics(
         (rates,),
         drawn(lambda: learning_rates.figure(rates.data)),
     )
-    each = increases.tables(runs, order)
-    lost = loss(runs, network)
+    each = increases.tables(by_series, order)
+    lost = loss(by_series, network)
     yield Topic(
         "scaling",
         "Scaling",
         (
-            efficiency.table(runs, order),
+            efficiency.table(by_series, order),
             lost.table,
             each.worth,
             each.steps,
@@ -181,7 +181,7 @@ def _topics(
             ahead.table,
         ),
         drawn(
-            lambda: throughput.figure(runs, seen),
+            lambda: throughput.figure(by_series, seen),
             lambda: waterfall.figure(lost),
             lambda: step_figure.figure(runs),
         ),
@@ -194,7 +194,7 @@ def _topics(
             "Time to the target",
             (
                 targets.table(goals, planned, runs, order),
-                true_speedup.table(goals, runs, order),
+                true_speedup.table(goals, by_series, order),
                 critical,
             ),
             drawn(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from analysis.figures import Figure
 from analysis.stats.intervals import Kind, means
-from analysis.table import Column, Row, Table, count, text
+from analysis.table import Column, Row, Table, count, joined, text
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,39 @@ def with_context(row: Row) -> str:
     """Technique, and what else tells this row from its neighbours."""
     context = text(row["context"])
     return f"{row['technique_label']}; {context}" if context else str(row["technique_label"])
+
+
+def mode(row: Mapping[str, Any]) -> str:
+    """Weak or strong scaling, with the batch that is fixed."""
+    weak = row["scaling"] == "weak"
+    batch = row["batch_per_rank"] if weak else row["global_batch"]
+    return f"weak, {count(batch)} a rank" if weak else f"strong, {count(batch)}"
+
+
+def named(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
+    """Technique of a row, and what else tells it from the others; see :func:`namer`."""
+    return namer(rows)(row)
+
+
+def namer(rows: Sequence[Mapping[str, Any]]) -> Callable[[Mapping[str, Any]], str]:
+    """Names of rows in a sentence, by what the rows differ in, which is looked up once: technique,
+    context, and the batch of a scaling series where others have the same name."""
+    differ = len({row["context"] for row in rows}) > 1
+
+    def parts(row: Mapping[str, Any]) -> tuple[str, str]:
+        return str(row["technique_label"]), (text(row["context"]) if differ else "")
+
+    series: dict[tuple[str, str], set[Any]] = {}
+    for row in rows:
+        series.setdefault(parts(row), set()).add(row["series"] if "scaling" in row else None)
+
+    def name(row: Mapping[str, Any]) -> str:
+        technique, context = parts(row)
+        batch = mode(row) if len(series[technique, context]) > 1 else ""
+        more = joined([context, batch], "; ")
+        return f"{technique} ({more})" if more else technique
+
+    return name
 
 
 #: What names a row of a condition.

@@ -15,12 +15,11 @@ from analysis.records.columns import SHARED_CORES
 from analysis.records.frames import in_order
 from analysis.records.labels import without_scaling
 from analysis.table import Column, Estimate, Row, Table, frame, number
-from analysis.topics.scaling.efficiency import mode
-from analysis.topics.topic import NAMES, ranks_column, reasons
+from analysis.topics.topic import NAMES, mode, ranks_column, reasons
 
 #: Of a run, beside what the frame of goals has.
-_OF_RUNS = ("series", "workload", "scaling", "batch_per_rank", "images_per_s", "images_per_s_why",
-            "oversubscribed")  # fmt: skip
+_OF_RUNS = ("series", "context", "workload", "scaling", "batch_per_rank", "images_per_s",
+            "images_per_s_why", "oversubscribed")  # fmt: skip
 
 
 def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
@@ -52,8 +51,9 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
 
 def table(goals: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) -> Table:
     """One row per rank count above the smallest of its series; ``runs`` with their ``series``, as
-    analysis.topics.scaling.efficiency numbers them."""
-    known = goals.join(runs.set_index("cell_id")[list(_OF_RUNS)], on="cell_id")
+    analysis.topics.scaling.efficiency numbers and names them."""
+    of_runs = runs.set_index("cell_id")[list(_OF_RUNS)]
+    known = goals.drop(columns="context").join(of_runs, on="cell_id")
     made = columns(runs)
     rows = []
     for _, group in known.groupby(["series", "workload"], sort=False):

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from analysis.provenance import cores_text
 from analysis.records.columns import SHARED_CORES
 from analysis.records.frames import in_order
 from analysis.records.labels import without_scaling
@@ -23,16 +24,16 @@ from analysis.table import (
     Column,
     Row,
     Table,
-    count,
     estimate_in,
     estimates_as,
     frame,
+    joined,
     number,
     percent,
     plain_rows,
     significant,
 )
-from analysis.topics.topic import NAMES, joined_by, over_completed, ranks_column, reasons
+from analysis.topics.topic import NAMES, joined_by, mode, over_completed, ranks_column, reasons
 
 #: What must be equal for one rank count to be the baseline of another, beside settings and batch.
 SAME = ("dataset", "image_size", "model", "pretrained", "data_fraction", "partition", "framework",
@@ -47,17 +48,8 @@ _NEEDED = (
     "cell_id", "status", "technique", "technique_label", "technique_settings", "context", *SAME,
     "cores_per_rank", "gpus", "batch_per_rank", "global_batch", "nodes", "images_per_s",
     "images_per_s_why", "oversubscribed", "end_to_end_s", "epochs", "attempts", *SHARES,
-    "step_shares_why",
+    "step_shares_why", "series",
 )  # fmt: skip
-
-
-def mode(row: Row) -> str:
-    """Weak or strong scaling, with the batch that is fixed."""
-    weak = row["scaling"] == "weak"
-    batch = row["batch_per_rank"] if weak else row["global_batch"]
-    return f"weak, {count(batch)} a rank" if weak else f"strong, {count(batch)}"
-
-
 #: What names a series; see :func:`about`. A global batch belongs to it, too.
 SERIES: tuple[Column, ...] = (
     *NAMES,
@@ -115,7 +107,7 @@ def table(runs: pd.DataFrame, techniques: Sequence[str]) -> Table:
     """One row per (series, ranks)."""
     made = columns(runs)
     # of a frame of ninety columns each cut would copy all
-    rows = _rows(runs[list(_NEEDED)].assign(series=series(runs)))
+    rows = _rows(with_series(runs)[[*_NEEDED]])
     return Table(
         "scaling",
         "Throughput against ranks",
@@ -124,18 +116,37 @@ def table(runs: pd.DataFrame, techniques: Sequence[str]) -> Table:
     )
 
 
-def series(runs: pd.DataFrame) -> pd.Series[Any]:
-    """Per run the number of its series: runs that only ranks, nodes and seeds tell apart. Runs
-    that have the column keep it."""
+def with_series(runs: pd.DataFrame) -> pd.DataFrame:
+    """Runs with the number of their ``series``: those that only ranks, nodes and seeds tell apart.
+    What differs between series beside the settings joins the ``context``. Done once only."""
     if "series" in runs:
-        return runs["series"]
+        return runs
     weak = runs["scaling"] == "weak"
     same = runs[[*SAME, "technique_settings"]].assign(
         batch=runs["batch_per_rank"].where(weak, runs["global_batch"]),
-        # a GPU does the work wherever its host's cores are; without one the cores do it
-        cores=runs["cores_per_rank"].where(runs["device_kind"] == "cpu"),
+        cores=runs["cores_per_rank"].where(runs["device_kind"] == "cpu"),  # a GPU needs none
     )
-    return same.groupby(list(same), sort=False, dropna=False, observed=True).ngroup()
+    numbers = same.groupby(list(same), sort=False, dropna=False, observed=True).ngroup()
+    more = _beside_settings(same.assign(context=runs["context"])[~numbers.duplicated()])
+    context = runs["context"].str.cat(numbers.map(more).astype("string"), ", ").str.strip(", ")
+    return runs.assign(series=numbers, context=context)
+
+
+def _beside_settings(series: pd.DataFrame) -> dict[int, str]:
+    """Per series, in their order: its device, its cores and the batches of a step, as they vary."""
+    told = series.assign(
+        devices=series["device"].nunique() > 1,
+        several=series.groupby("device")["cores"].transform("nunique") > 1,
+        batches=series.groupby(["scaling", "batch"])["accumulation"].transform("nunique") > 1,
+    )
+    found: dict[int, str] = {}
+    for row in plain_rows(told):
+        more = row["batches"] and row["accumulation"] > 1 and "accumulation" not in row["context"]
+        parts = [row["device"] if row["devices"] else "",
+                 cores_text(row["cores"]) if row["several"] else "",
+                 f"accumulation {row['accumulation']}" if more else ""]  # fmt: skip
+        found[len(found)] = joined(parts, ", ")
+    return found
 
 
 def measured(runs: pd.DataFrame) -> pd.DataFrame:

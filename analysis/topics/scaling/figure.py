@@ -25,7 +25,7 @@ from analysis.figures import (
 )
 from analysis.records.labels import without_scaling
 from analysis.table import Column, frame, types
-from analysis.topics.scaling.efficiency import series
+from analysis.topics.scaling.efficiency import with_series
 
 KEY = "throughput"
 MOST_PANELS = 6
@@ -66,9 +66,8 @@ def numbers(runs: pd.DataFrame) -> pd.DataFrame:
     """A row per run (at most MOST_RUNS), per geometric mean, and per point of an ideal line."""
     if not len(runs):
         return frame([], COLUMNS)
-    marked = runs.assign(series=series(runs), technique=runs["technique_label"])
-    devices = runs["device"].nunique()
-    named = {number: _panel(own.iloc[0], devices) for number, own in marked.groupby("series")}
+    marked = with_series(runs).assign(technique=runs["technique_label"])
+    named = {number: _panel(own.iloc[0]) for number, own in marked.groupby("series")}
     marked = marked.assign(panel=marked["series"].map(named))
     completed = marked[marked["status"] == "completed"]
     logs = completed.assign(log=completed["images_per_s"].astype(float).map(math.log))
@@ -93,12 +92,11 @@ def numbers(runs: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(typed, ignore_index=True)
 
 
-def _panel(run: pd.Series[Any], devices: int) -> str:
+def _panel(run: pd.Series[Any]) -> str:
     weak = run["scaling"] == "weak"
     batch = f"{run['batch_per_rank']} images a rank" if weak else f"{run['global_batch']} in all"
-    named = f"\n{run['device']}" if devices > 1 else ""
     context = without_scaling(str(run["context"]))
-    return f"{run['scaling']} scaling, {batch}" + (f"\n{context}" if context else "") + named
+    return f"{run['scaling']} scaling, {batch}" + (f"\n{context}" if context else "")
 
 
 def _draw(axis: Any, data: pd.DataFrame, seen: Mapping[str, Look]) -> None:

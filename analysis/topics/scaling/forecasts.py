@@ -24,8 +24,8 @@ from analysis.table import (
     signed_percent,
     significant,
 )
-from analysis.topics.scaling.efficiency import OF_A_SERIES, SERIES, about, mode
-from analysis.topics.topic import ranks_column, with_context
+from analysis.topics.scaling.efficiency import OF_A_SERIES, SERIES, about
+from analysis.topics.topic import mode, namer, ranks_column, with_context
 
 _NEEDED = (*OF_A_SERIES, "status", "device", "gpus", "nodes", "oversubscribed", "gradient_bytes",
            "step_s", "communication_s", "exposed_s", "waiting_s")  # fmt: skip
@@ -52,16 +52,19 @@ def forecasts(
     late: list[str] = []
     used = used[counts > 1]
     names = about(used)
+    name = namer([*names.values()])
     for series, own in used.groupby("series", sort=False):
         named = names[series]
         measured, reduce = measured_counts(own), _all_reduce(own, network)
-        key = f"{with_context(named)}; {mode(named)}; {own['device'].iloc[0]}"
+        device = own["device"].iloc[0]
+        key = f"{with_context(named)}; {mode(named)}"
+        key += "" if device in key else f"; {device}"
         made = forecast(key, measured, named["scaling"], reduce)
         if made.refused == UNTRIED:
             continue
         found.append(made)
         rows += _rows(named, made)
-        late += [f"{with_context(named)}: {text}"
+        late += [f"{name(named)}: {text}"
                  for text in slower(measured, named["scaling"], reduce)]  # fmt: skip
     made_columns = _columns(runs)
     table = Table(

@@ -41,7 +41,7 @@ from analysis.stats.differences import welch
 from analysis.stats.intervals import IDENTICAL, ONE_RUN, Moments
 from analysis.table import Column, Row, Table, signed_percent, types
 from analysis.topics.scaling.cause import MODELLED, PARTS, largest_cause
-from analysis.topics.scaling.efficiency import series
+from analysis.topics.scaling.efficiency import with_series
 from analysis.topics.scaling.step_parts import ABOUT, SOURCES, VALUES, per_run
 from analysis.topics.topic import ranks_column
 
@@ -124,8 +124,8 @@ def loss(runs: pd.DataFrame, network: Link | None = None) -> Loss:
             ``step_parts_why``. Only completed runs with a step time are used.
         network: of the nodes of all runs; applied to runs whose ``gradient_bytes`` are known.
     """
-    used = runs[(runs["status"] == "completed") & runs["step_s"].notna()]
-    compared = _compared(_groups(per_run(used.assign(series=series(used)), network)))
+    used = with_series(runs)[(runs["status"] == "completed") & runs["step_s"].notna()]
+    compared = _compared(_groups(per_run(used, network)))
     long = _parts_of(compared)
     wide = _wide(compared, long)
     ranks = replace(ranks_column(runs), only_if_varied=False)

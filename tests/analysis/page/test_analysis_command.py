@@ -75,6 +75,40 @@ def test_a_record_that_is_gone_renews_the_report(tmp_path: Path) -> None:
     assert gone.parent.name in (folder / "report" / "cells_not_used.csv").read_text()
 
 
+CELL = config(seed=7).cell_id()
+
+
+@pytest.mark.parametrize(
+    "file",
+    [f"{CELL}/epochs.jsonl", f"{CELL}/config.json", CELL, ".slurm/a.json", "sweep.json",
+     "copied/record.json", "../interconnect/a/tournament.json",
+     "../interconnect/a/collectives.json"],
+)  # fmt: skip
+def test_whatever_a_report_reads_renews_it(tmp_path: Path, file: str) -> None:
+    folder = write_sweep(tmp_path / "s", [record()], also_planned=[CELL])
+    assert call("report", folder, "--if-changed").exit_code == 1
+    assert "newer than all" in call("report", folder, "--if-changed").output
+    path = folder / file
+    if "." in path.name:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n" + (path.read_text() if path.exists() else ""))
+    else:
+        path.mkdir()
+    assert "newer than all" not in call("report", folder, "--if-changed").output
+    assert "newer than all" in call("report", folder, "--if-changed").output
+
+
+@pytest.mark.parametrize("file", [".slurm/lock", "notes.txt", "report/other.csv", "CELL/logs/0"])
+def test_what_no_report_reads_leaves_it(tmp_path: Path, file: str) -> None:
+    made = record()
+    folder = write_sweep(tmp_path / "s", [made])
+    assert call("report", folder, "--if-changed").exit_code == 0
+    path = folder / file.replace("CELL", made.cell_id)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("x")
+    assert "newer than all" in call("report", folder, "--if-changed").output
+
+
 def test_summary_prints_tables_and_writes_nothing(tmp_path: Path) -> None:
     folder = mixed_sweep(tmp_path / "s")
     done = call("summary", folder)

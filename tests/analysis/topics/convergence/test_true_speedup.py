@@ -21,7 +21,7 @@ EPOCHS = {1: (15, 16, 17), 4: (24, 26, 28)}
 
 def made(*items: RunRecord) -> Table:
     found = frames_of_records(items)
-    runs = found["runs"].assign(series=efficiency.series(found["runs"]))
+    runs = efficiency.with_series(found["runs"])
     return true_speedup.table(found["goals"], runs, ["naive", "lamb"])
 
 
