@@ -199,7 +199,8 @@ def _critical_batch(found: Rows) -> Iterable[Answer]:
     bounded = (ends[0] is None) != (ends[1] is None)
     yield Answer("critical_batch", "Up to which batch are steps saved?",
                  f"Critical batch {joined(said, '; ')}.", "critical_batch", "fits",
-                 {"technique": first["technique_label"], "images": None if bounded else first["critical_batch"],
+                 {"technique": first["technique_label"],
+                  "images": None if bounded else first["critical_batch"],
                   "low": ends[0], "high": ends[1],
                   "runs": first["reached"], "censored": first["censored"]})  # fmt: skip
 
