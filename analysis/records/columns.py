@@ -97,6 +97,8 @@ RUNS = (
     _real("validation_accuracy", "after the last epoch, never the best one"),
     _text("validation_accuracy_why", "why it is null"),
     _real("chance", "accuracy of a guess: 1 / classes"),
+    _real("sharpness_largest", "largest eigenvalue of the Hessian where the run ended"),
+    _real("sharpness_scaled", "likewise, by changes relative to the norms of the filters"),
     _text("classification_why", "why there are no scores of classes"),
     _seconds("train_s", "training, over all epochs"),
     _seconds("eval_s", "evaluation, over all epochs"),
@@ -284,9 +286,8 @@ FRAMES: dict[str, tuple[Column, ...]] = {
     "planned": PLANNED, "runs": RUNS, "epochs": EPOCHS, "classes": CLASSES,
     "confusion": CONFUSION, "goals": GOALS, "traffic": TRAFFIC, "attempts": ATTEMPTS,
 }  # fmt: skip
-_KINDS: dict[DType, str] = {
-    "string": "text", "Int64": "whole number", "Float64": "number", "boolean": "yes or no",
-}  # fmt: skip
+_KINDS: dict[DType, str] = {"string": "text", "Int64": "whole number", "Float64": "number",
+                            "boolean": "yes or no"}  # fmt: skip
 
 
 def as_markdown(columns: Iterable[Column]) -> str:

@@ -199,16 +199,16 @@ def _learned(record: RunRecord) -> Row:
     epochs = record.epochs
     last = epochs[-1] if epochs else None
     assert record.data is not None
-    chance = 1 / record.data.classes
-    row: Row = {"epochs_run": len(epochs), "chance": chance}
+    row: Row = {"epochs_run": len(epochs), "chance": 1 / record.data.classes}
+    for name in ("largest", "scaled"):
+        row[f"sharpness_{name}"] = getattr(record.sharpness, name, None)
     for name in ("steps", "images", "skipped_steps", "sampled_steps"):
         row[name] = sum(getattr(epoch, name) for epoch in epochs)
-    unlabelled = record.config.dataset == UNLABELLED
     for name in ("train_loss", "validation_loss", *_ACCURACIES):
         row[name] = getattr(last, name, None)
     for name in _ACCURACIES:
         why = reason_for(record, f"epochs.{name}") if row[name] is None else None
-        if unlabelled:
+        if record.config.dataset == UNLABELLED:
             row[name], why = None, UNLABELLED_WHY
         row[f"{name}_why"] = why
     return row

@@ -242,6 +242,7 @@ def _distribute(config: RunConfig) -> str | None:
         "batch_growth": not isinstance(row.batch_growth, Fixed),
         "precision": row.precision == "mixed_float16",
         "accumulation": config.accumulation > 1,
+        "sharpness_images": config.sharpness_images is not None,
     }
     found = [name for name, bad in wrong.items() if bad]
     if found:

@@ -79,6 +79,8 @@ class RunConfig(Frozen):
     # looking at these, a tenth of the training images, which is then left out of training
     validate_on: Literal["held_out", "train_part"] = "held_out"
     target: Target | None = None
+    # training images on which the sharpness of the minimum is measured when the run has ended
+    sharpness_images: int | None = Field(None, ge=1)
     # TensorFlow's deterministic operations: two runs are equal bit for bit, at the price of time
     deterministic: bool = True
 
@@ -96,6 +98,11 @@ class RunConfig(Frozen):
             raise ValueError(f"image_size is for {FOLDER_PREFIX}PATH; {self.dataset} has its own")
         if self.pretrained is not None and self.model != "resnet50":
             raise ValueError(f"pretrained weights are for resnet50, found model {self.model}")
+        if self.sharpness_images is not None and self.technique.precision != "float32":
+            raise ValueError(
+                "sharpness_images: second derivatives need precision float32, found "
+                f"{self.technique.precision}: leave it out"
+            )
         if self.technique.warmup_epochs > self.epochs:
             raise ValueError(
                 f"warm-up of {self.technique.warmup_epochs:g} epochs (warmup_epochs) is longer "

@@ -186,6 +186,20 @@ class Classification(Frozen):
     confusion: tuple[tuple[int, ...], ...]  # images; row: true class, column: predicted class
 
 
+class Sharpness(Frozen):
+    """Largest eigenvalue of the Hessian where a run ended (train/trainer/sharpness.py).
+
+    ``scaled``: by the norms of the filters, which batch norm makes arbitrary. An eigenvalue lies
+    within the error of each.
+    """
+
+    images: int = Field(ge=1)
+    largest: float
+    largest_error: float = Field(ge=0)
+    scaled: float
+    scaled_error: float = Field(ge=0)
+
+
 class GoalHeld(Frozen):
     """When one accuracy of the target was first held for as many evaluations as it asks, also if
     that was too late or the other one never was; null: never."""

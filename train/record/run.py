@@ -25,6 +25,7 @@ from train.record.measurements import (
     LinkTraffic,
     NoiseScale,
     RankSteps,
+    Sharpness,
     Spread,
     TargetOutcome,
     Throughput,
@@ -54,6 +55,7 @@ __all__ = [
     "RecordError",
     "RunError",
     "RunRecord",
+    "Sharpness",
     "Spread",
     "Status",
     "SweepManifest",
@@ -160,6 +162,7 @@ class RunRecord(Frozen):
     traffic: tuple[LinkTraffic, ...] = ()
     classification: Classification | None = None
     target: TargetOutcome | None = None
+    sharpness: Sharpness | None = None
     # findings that make the numbers doubtful, as that all ranks trained on the same images
     alarms: tuple[str, ...] = ()
     weights_sha256: str | None  # equal on all ranks, or the status is failed

@@ -95,6 +95,7 @@ def finished_record(
             traffic=trained.traffic,
             classification=trained.classification,
             target=trained.target,
+            sharpness=trained.sharpness,
             alarms=(*([remark] if remark else []), *trained.alarms),
             weights_sha256=trained.weights_sha256,
             provenance=provenance,
@@ -189,7 +190,7 @@ def _reasons(config: RunConfig, world: World, *, labelled: bool, diverged: bool)
     }
     if diverged:
         text = "diverged"
-        reasons |= {"classification": text}
+        reasons |= {"classification": text, "sharpness": text}
         reasons |= {"epochs.train_loss": text, "epochs.validation_loss": text}
         if labelled:
             reasons |= {"epochs.train_accuracy": text, "epochs.validation_accuracy": text}
@@ -211,6 +212,7 @@ def technique_reasons(config: RunConfig, *, labelled: bool) -> dict[str, str]:
         "epochs.suspended_s": "an epoch of an older version of this suite",
         "classification": "random labels: classes have no meaning" if not labelled else "not known",
         "target": "the config sets none",
+        "sharpness": "the config sets no sharpness_images",
         **TARGET_REASONS,
     }
 

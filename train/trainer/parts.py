@@ -15,6 +15,7 @@ from train.record.run import (
     LinkTraffic,
     RankSteps,
     RunError,
+    Sharpness,
     TargetOutcome,
 )
 from train.step.one_graph import OneGraphStep
@@ -45,6 +46,7 @@ class Trained:
     traffic: tuple[LinkTraffic, ...] = ()
     classification: Classification | None = None
     target: TargetOutcome | None = None
+    sharpness: Sharpness | None = None
     alarms: tuple[str, ...] = ()
     gradient_bytes: int = 1  # of one rank and step, as they travel
     adapted: tuple[str, ...] = ()  # variables with rates of their own

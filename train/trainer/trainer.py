@@ -24,6 +24,7 @@ from train.record.run import (
     EpochRecord,
     RankSteps,
     RunError,
+    Sharpness,
 )
 from train.trainer import checkpoint
 from train.trainer.batch_statistics import settle_statistics
@@ -33,6 +34,7 @@ from train.trainer.divergence import divergence
 from train.trainer.epoch import Measured, alarm_of, epoch_record
 from train.trainer.evaluate import Evaluation, Evaluator
 from train.trainer.parts import Parts, Trained
+from train.trainer.sharpness import sharpness
 from train.trainer.step_summaries import (
     Stretch,
     append_steps,
@@ -120,6 +122,7 @@ class Trainer:
             classification=None if broken_off else self._classified(len(epochs)),
             target=outcome(epochs, target, len(self.plans), error.what if error else None)
             if target else None,
+            sharpness=None if error else self._sharpness(),
             alarms=tuple(self.alarms),
             gradient_bytes=self.step.wire_bytes,
             adapted=adapted_variables(self.step.optimizer),
@@ -234,6 +237,12 @@ class Trainer:
             return None
         checked = self.checked or self.evaluate()
         return classification(checked.confusion, self.data.classes, epochs)
+
+    def _sharpness(self) -> Sharpness | None:
+        images = self.config.sharpness_images
+        if images is None:
+            return None
+        return sharpness(self.model, self.data, self.parts.used, images, self.ranks, self.beat)
 
     def _save(self, epochs: list[EpochRecord], *, whole: bool) -> None:
         """Every rank: its steps. Rank 0: checkpoint first, progress line second, so that a line is

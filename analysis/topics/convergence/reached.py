@@ -49,7 +49,8 @@ _TYPES: dict[str, Any] = {
 #: Means over the completed runs.
 _MEASURES: dict[str, Kind] = {
     "train_accuracy": "share", "validation_accuracy": "share", "train_loss": "real",
-    "validation_loss": "real", "train_s": "real",
+    "validation_loss": "real", "train_s": "real", "sharpness_largest": "real",
+    "sharpness_scaled": "real",
 }  # fmt: skip
 #: Of less than this share of itself in its last epoch the loss no longer falls.
 _FALLING = 0.01
@@ -57,6 +58,7 @@ _FALLING = 0.01
 
 def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
     three = number(3)
+    sharp = runs["sharpness_largest"].notna().any()
     return (
         *NAMES,
         *(Column(name, _TYPES.get(name, "string")) for name in _SETTINGS),
@@ -85,6 +87,12 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
         Column("still_falling", "Float64", "loss still falls", "runs whose training loss fell by "
                f"more than {percent(_FALLING)} in the last epoch: more epochs may change the order",
                estimate=True, cell=_falling),
+        Column("sharpness_largest", "Float64", "sharpness" if sharp else "", "largest eigenvalue "
+               "of the Hessian where the run ended, on fixed training images: depends on the scale "
+               "of the weights", format=significant, estimate=True),
+        Column("sharpness_scaled", "Float64", "scaled sharpness" if sharp else "", "likewise by "
+               "changes relative to the norms of the filters, which batch norm leaves arbitrary",
+               format=significant, estimate=True),
         Column("chance", "Float64"),
         Column("seeds", "string"),
         Column("cells", "string"),

@@ -113,6 +113,8 @@ WARM = {"lr_scaling": "sqrt"}
             {"augmentation": CropFlip(crop=16)}, {"dataset": "folder:a", "image_size": 16},
             "have 16: use at most 15",
         ),
+        ({}, {**OTHER, "sharpness_images": 8}, "framework mirrored .* do sharpness_images as"),
+        ({"precision": "mixed_bfloat16"}, {"sharpness_images": 8}, "need precision float32"),
         ({"compression": "fp16"}, OTHER, "framework mirrored .* compression .* horovod"),
         ({"reduction": "adasum"}, OTHER, "cannot do reduction as given"),
         ({"normalisation": "sync_batch_norm"}, OTHER, "cannot do normalisation as given"),

@@ -213,6 +213,27 @@ def test_an_epoch_tells_what_was_done(tmp_path: Path) -> None:
 
 
 @pytest.mark.tf
+@pytest.mark.parametrize("images", [32, None])
+def test_a_run_measures_the_sharpness_that_it_is_asked_for(
+    tmp_path: Path, images: int | None
+) -> None:
+    from train.run.record_builder import finished_record
+
+    given = of(Adam(), epochs=2).model_copy(update={"sharpness_images": images})
+    found = cell(given, tmp_path).train(resume=False)
+    whole, now = record(given), datetime.now(UTC)
+    written = finished_record(
+        given, found, world=whole.world, data=whole.data, labelled=True, earlier=(), attempt=1,
+        provenance=whole.provenance, started_at=now, ended_at=now,
+    )  # fmt: skip
+    if images is None:
+        assert written.sharpness is None
+        assert written.missing["sharpness"] == "the config sets no sharpness_images"
+    else:
+        assert written.sharpness.images == images and written.sharpness.scaled > 0
+
+
+@pytest.mark.tf
 def test_weights_that_explode_in_the_very_last_step_are_a_diverged_result(tmp_path: Path) -> None:
     """All gradients were finite and the training loss is low: only validation tells."""
     from train.run.record_builder import finished_record

@@ -14,7 +14,7 @@ from analysis.table import Table
 from analysis.topics.convergence import reached
 from tests.analysis.builders import REASON, config, epochs_frame, record, runs_frame, technique
 from train.config.schedule import CropFlip, Grow
-from train.record.run import RunRecord
+from train.record.run import RunRecord, Sharpness
 
 ORDER = ["naive", "lamb"]
 
@@ -50,6 +50,19 @@ def test_mean_and_interval_over_seeds() -> None:
     assert (row["n"], row["diverged"], row["seeds"]) == (3, 0, "0 1 2")
     assert row["steps"] == 60
     assert row["train_s"] == pytest.approx(3 * 320 / 100)  # 3 epochs at 100 images/s
+
+
+def test_sharpness_is_shown_where_it_was_measured() -> None:
+    assert not [heading for heading in cells(run(0, 0.4)) if "sharp" in heading]
+    both = [
+        run(seed, 0.4, sharpness=Sharpness(
+            images=8, largest=10.0 + 4 * seed, largest_error=0, scaled=3.0 + seed, scaled_error=0,
+        ))
+        for seed in (0, 1)
+    ]  # fmt: skip
+    # t(0.975, 1) = 12.7062 times half the difference
+    assert cells(*both)["sharpness"] == "12.0 (-13.4 to 37.4)"
+    assert cells(*both)["scaled sharpness"] == "3.50 (-2.85 to 9.85)"
 
 
 def test_a_diverged_run_is_counted_and_has_no_part_in_a_mean() -> None:

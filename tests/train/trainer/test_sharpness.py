@@ -1,0 +1,145 @@
+"""The largest eigenvalue of the Hessian, against matrices that are written out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from train.data.dataset import Dataset, make_dataset
+from train.record.measurements import Sharpness
+
+pytestmark = pytest.mark.tf
+
+PROGRAMS = Path(__file__).resolve().parent.parent / "programs"
+SHAPE, CLASSES, IMAGES = (6, 6, 1), 3, 40
+TOLERANCE = 0.01  # of sharpness.py
+
+
+def data() -> Dataset:
+    rng = np.random.default_rng(3)
+    x = rng.integers(0, 256, (IMAGES, *SHAPE), dtype=np.uint8)
+    y = rng.integers(0, CLASSES, IMAGES)
+    return make_dataset("t", list("abc"), (x, y), (x[:1], y[:1]))
+
+
+def network() -> Any:
+    """All that the networks have: a convolution, batch norm in use, a maximum, a dense layer."""
+    import tensorflow as tf
+
+    tf.keras.utils.set_random_seed(1)
+    layers = tf.keras.layers
+    net = tf.keras.Sequential([
+        tf.keras.Input(SHAPE, dtype="uint8"), layers.Rescaling(1 / 255),
+        layers.Conv2D(2, 3), layers.BatchNormalization(epsilon=1e-12), layers.ReLU(),
+        layers.MaxPooling2D(2), layers.Flatten(), layers.Dense(CLASSES),
+    ])  # fmt: skip
+    net.layers[2].moving_mean.assign([0.1, -0.2])
+    net.layers[2].moving_variance.assign([0.3, 0.5])
+    return net
+
+
+def dense_hessian(net: Any, given: Dataset, rows: slice) -> Any:
+    """[parameters, parameters], by TensorFlow's Jacobian of the gradient."""
+    import tensorflow as tf
+
+    with tf.GradientTape(persistent=True) as outer:
+        with tf.GradientTape() as inner:
+            logits = net(given.train_x[rows], training=False)
+            losses = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+            loss = losses(given.train_y[rows], logits)
+        gradients = inner.gradient(loss, net.trainable_variables)
+        flat = tf.concat([tf.reshape(gradient, [-1]) for gradient in gradients], 0)
+    columns = outer.jacobian(
+        flat, net.trainable_variables,
+        unconnected_gradients=tf.UnconnectedGradients.ZERO, experimental_use_pfor=False,
+    )  # fmt: skip
+    return np.concatenate([c.numpy().reshape(len(flat), -1) for c in columns], 1, dtype=np.float64)
+
+
+def measured(net: Any, given: Dataset, images: int = IMAGES) -> Sharpness:
+    from train.distributed.communicator import Ranks
+    from train.trainer.sharpness import sharpness
+
+    return sharpness(net, given, np.arange(IMAGES), images, Ranks(0, 1))
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 200])
+def test_the_largest_eigenvalue_is_that_of_numpy(size: int) -> None:
+    from train.trainer.sharpness import MOST_PRODUCTS, largest_eigenvalue
+
+    rng = np.random.default_rng(size)
+    root = rng.normal(size=(size, size))
+    matrix = root + root.T
+    products = 0
+
+    def times(vector: Any) -> Any:
+        nonlocal products
+        products += 1
+        return matrix @ vector
+
+    found = largest_eigenvalue(times, size)
+    true = np.linalg.eigvalsh(matrix)[-1]
+    assert abs(found.value - true) <= TOLERANCE * abs(true) + 1e-9
+    assert found.error <= TOLERANCE * abs(found.value) or products == MOST_PRODUCTS
+    assert products <= min(size, MOST_PRODUCTS)
+
+
+def test_a_matrix_of_zeros_has_no_curvature() -> None:
+    from train.trainer.sharpness import largest_eigenvalue
+
+    assert largest_eigenvalue(lambda vector: 0 * vector, 5).value == 0
+
+
+def test_it_is_the_eigenvalue_of_the_written_out_hessian() -> None:
+    net, given = network(), data()
+    hessian = dense_hessian(net, given, slice(None))
+    np.testing.assert_allclose(hessian, hessian.T, atol=1e-5)
+    found = measured(net, given)
+    assert found.images == IMAGES
+    assert found.largest == pytest.approx(np.linalg.eigvalsh(hessian)[-1], rel=TOLERANCE)
+    # by hand: each filter, each class' weights and each vector by its own norm
+    lengths = []
+    for variable in net.trainable_variables:
+        values = variable.numpy().astype(np.float64)
+        flat = values.reshape(-1, values.shape[-1]) if values.ndim > 1 else values.reshape(-1, 1)
+        norms = [np.linalg.norm(flat[:, place]) for place in range(flat.shape[1])]
+        lengths.append(np.tile(norms, len(flat)))
+    scale = np.concatenate(lengths)
+    scaled = np.linalg.eigvalsh(scale[:, None] * hessian * scale)[-1]
+    assert found.scaled == pytest.approx(scaled, rel=TOLERANCE)
+
+
+def test_the_length_of_filters_before_batch_norm_changes_the_scaled_one_not_at_all() -> None:
+    net, given = network(), data()
+    before = measured(net, given)
+    kernel, bias, norm = *net.layers[1].variables, net.layers[2]
+    for variable, factor in ((kernel, 3.0), (bias, 3.0), (norm.moving_mean, 3.0),
+                             (norm.moving_variance, 9.0)):  # fmt: skip
+        variable.assign(factor * variable)
+    after = measured(net, given)
+    assert after.scaled == pytest.approx(before.scaled, rel=2 * TOLERANCE)
+    assert after.largest < 0.97 * before.largest
+
+
+def test_it_takes_images_that_are_evenly_spaced() -> None:
+    net, given = network(), data()
+    hessian = dense_hessian(net, given, slice(0, None, 13))  # 0, 13, 26, 39
+    found = measured(net, given, images=4)
+    assert found.images == 4
+    assert found.largest == pytest.approx(np.linalg.eigvalsh(hessian)[-1], rel=TOLERANCE)
+    assert measured(net, given, images=10**6).images == IMAGES
+
+
+@pytest.mark.ranks2
+def test_two_ranks_find_what_one_finds(start_ranks: Any, data_root: Any) -> None:
+    command = [str(PROGRAMS / "sharp_ranks.py"), data_root]
+    (alone,) = start_ranks(command, 1)
+    first, second = (json.loads(out) for out in start_ranks(command, 2))
+    assert first == second
+    assert first["images"] == 101
+    for name, value in json.loads(alone).items():
+        assert first[name] == pytest.approx(value, rel=1e-3, abs=1e-6), name

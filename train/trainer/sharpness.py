@@ -1,0 +1,151 @@
+"""Sharpness of the minimum that a run ends in: the largest eigenvalue of the loss's Hessian.
+
+The loss is the mean cross-entropy of fixed training images, as they are and without label smoothing
+or weight decay, and the network is as evaluation has it: no dropout, batch norm by its averages.
+
+The eigenvalue alone depends on the scale of the weights, which batch norm leaves without meaning
+(Dinh et al. 2017, 1703.04933): filters twice as long compute the same and have a quarter of it. So
+``scaled`` is that of T H T, where T multiplies each number by the norm of its filter, or of its
+whole variable where that is a vector: the curvature by changes relative to the filters (Li et al.
+2018, 1712.09913, section 4; Kwon et al. 2021, 2102.11600, section 3).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from train.data.dataset import Dataset
+from train.data.sampling import Indices, evaluation_shard
+from train.distributed.communicator import Ranks
+from train.models.layers import graph
+from train.record.measurements import Sharpness
+from train.trainer.evaluate import images_at_once
+
+Vector = NDArray[np.float64]
+#: Products with the Hessian, at most, and the error of an eigenvalue, as a share of it, that ends
+#: them before.
+MOST_PRODUCTS, TOLERANCE = 40, 0.01
+
+
+class Eigenvalue(NamedTuple):
+    """``error``: the residual's norm; an eigenvalue lies within it of ``value``."""
+
+    value: float
+    error: float
+
+
+def sharpness(
+    model: tf.keras.Model,
+    data: Dataset,
+    used: Indices,
+    images: int,
+    ranks: Ranks,
+    beat: Callable[[str], None] = lambda _: None,
+) -> Sharpness:
+    """Of the model's present weights; collective.
+
+    Args:
+        used: training images of the run; ``images`` of them are taken, evenly spaced, all where
+            there are fewer.
+    """
+    chosen = used[np.linspace(0, len(used) - 1, min(images, len(used))).astype(np.int64)]
+    hessian = _Hessian(model, data, chosen, ranks, beat)
+    lengths = np.concatenate([_lengths(v.numpy()) for v in model.trainable_variables])
+    raw = largest_eigenvalue(hessian.times, len(lengths))
+    scaled = largest_eigenvalue(lambda v: lengths * hessian.times(lengths * v), len(lengths))
+    return Sharpness(
+        images=len(chosen),
+        largest=raw.value,
+        largest_error=raw.error,
+        scaled=scaled.value,
+        scaled_error=scaled.error,
+    )
+
+
+def largest_eigenvalue(times: Callable[[Vector], Vector], size: int) -> Eigenvalue:
+    """Of the symmetric matrix that ``times`` multiplies by, [size, size].
+
+    Lanczos' method with every vector made orthogonal to all before it, twice (Golub and Van Loan,
+    Matrix Computations, 4th edition, section 10.3), from one fixed start vector.
+    """
+    start = np.random.default_rng(0).normal(size=size)
+    basis = [start / np.linalg.norm(start)]
+    diagonal: list[float] = []
+    beside: list[float] = []
+    while True:
+        product = times(basis[-1])
+        diagonal.append(float(product @ basis[-1]))
+        for _ in range(2):
+            product = product - np.transpose(basis) @ (np.array(basis) @ product)
+        left = float(np.linalg.norm(product))
+        matrix = np.diag(diagonal) + np.diag(beside, 1) + np.diag(beside, -1)
+        values, vectors = np.linalg.eigh(matrix)
+        found = Eigenvalue(float(values[-1]), left * abs(float(vectors[-1, -1])))
+        known = found.error <= TOLERANCE * abs(found.value)
+        if known or len(basis) == min(size, MOST_PRODUCTS):
+            return found
+        beside.append(left)
+        basis.append(product / left)
+
+
+class _Hessian:
+    """Of the loss by the trainable variables, one after the other in one vector."""
+
+    def __init__(
+        self, model: tf.keras.Model, data: Dataset, chosen: Indices, ranks: Ranks,
+        beat: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        self.model, self.data, self.ranks, self.beat = model, data, ranks, beat
+        self.count = len(chosen)
+        self.products = 0
+        mine = chosen[evaluation_shard(len(chosen), ranks.rank, ranks.size)]
+        # three times the memory of a forward pass
+        batch = max(1, images_at_once(*data.train_x.shape[1:3]) // 3)
+        self.parts = [mine[i : i + batch] for i in range(0, len(mine), batch)]
+        self.shapes = [variable.shape for variable in model.trainable_variables]
+        self.ends = np.cumsum([math.prod(shape) for shape in self.shapes])
+
+    def times(self, vector: Vector) -> Vector:
+        self.products += 1
+        pieces = np.split(vector.astype(np.float32), self.ends[:-1])
+        along = [
+            tf.constant(piece.reshape(shape))
+            for piece, shape in zip(pieces, self.shapes, strict=True)
+        ]
+        total = np.zeros_like(vector)
+        for number, part in enumerate(self.parts, 1):
+            self.beat(
+                f"measuring the sharpness, product {self.products}, part {number} of "
+                f"{len(self.parts)}"
+            )
+            total += self._product(self.data.train_x[part], self.data.train_y[part], along).numpy()
+        return self.ranks.summed(total) / self.count
+
+    @graph
+    def _product(self, images: tf.Tensor, labels: tf.Tensor, along: list[tf.Tensor]) -> Any:
+        """Of the sum of the losses: the gradient of the gradient's component along a vector."""
+        variables = self.model.trainable_variables
+        with tf.GradientTape() as outer:
+            with tf.GradientTape() as inner:
+                logits = self.model(images, training=False)
+                losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+                loss = tf.reduce_sum(losses)
+            gradients = inner.gradient(loss, variables)
+            pairs = zip(gradients, along, strict=True)
+            component = tf.add_n([tf.reduce_sum(gradient * v) for gradient, v in pairs])
+        zero = tf.UnconnectedGradients.ZERO
+        found = outer.gradient(component, variables, unconnected_gradients=zero)
+        return tf.concat([tf.reshape(gradient, [-1]) for gradient in found], axis=0)
+
+
+def _lengths(weights: NDArray[np.float32]) -> Vector:
+    """The norm of each number's filter, as a vector: filters and units are along the last axis."""
+    axes = tuple(range(weights.ndim - 1)) or None
+    norms = np.sqrt(np.sum(np.square(weights, dtype=np.float64), axis=axes, keepdims=True))
+    return np.broadcast_to(norms, weights.shape).ravel()
