@@ -57,7 +57,7 @@ class RunConfig(Frozen):
     schema_version: Literal[1] = 1
     dataset: str
     image_size: int | None = Field(None, ge=8, le=1024)  # side in pixels; folders only
-    model: Literal["cnn", "resnet_mini", "resnet50"]
+    model: Literal["linear", "cnn", "resnet_mini", "resnet50"]
     pretrained: str | None = None  # file of Keras weights; resnet50 only
     technique: Technique
     # who averages the gradients; the notebook's comparison of libraries for the same cell
@@ -98,6 +98,11 @@ class RunConfig(Frozen):
             raise ValueError(f"image_size is for {FOLDER_PREFIX}PATH; {self.dataset} has its own")
         if self.pretrained is not None and self.model != "resnet50":
             raise ValueError(f"pretrained weights are for resnet50, found model {self.model}")
+        if self.model == "linear" and self.technique.normalisation != "none":
+            raise ValueError(
+                f"normalisation {self.technique.normalisation}: model linear has no hidden layer "
+                "that it could normalise: set normalisation: none"
+            )
         if self.sharpness_images is not None and self.technique.precision != "float32":
             raise ValueError(
                 "sharpness_images: second derivatives need precision float32, found "

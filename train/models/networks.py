@@ -45,7 +45,9 @@ def build_model(
             return _resnet50(shape, classes, config.technique, config.pretrained)
         images = tf.keras.Input(shape, dtype="uint8", name="images")
         scaled = _scaled(images, config.technique, pixels)
-        if config.model == "cnn":
+        if config.model == "linear":  # softmax regression: the loss is convex
+            features = L.Flatten()(scaled)
+        elif config.model == "cnn":
             features = _cnn(scaled, parts, seed)
         else:
             features = _resnet_mini(scaled, parts)

@@ -114,6 +114,7 @@ WARM = {"lr_scaling": "sqrt"}
             "have 16: use at most 15",
         ),
         ({}, {**OTHER, "sharpness_images": 8}, "framework mirrored .* do sharpness_images as"),
+        (NORM, {"model": "linear"}, "no hidden layer .* normalisation: none"),
         ({"precision": "mixed_bfloat16"}, {"sharpness_images": 8}, "need precision float32"),
         ({"compression": "fp16"}, OTHER, "framework mirrored .* compression .* horovod"),
         ({"reduction": "adasum"}, OTHER, "cannot do reduction as given"),

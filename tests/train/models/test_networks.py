@@ -38,6 +38,7 @@ MINI_NORMALISED_CHANNELS = 64 + (64 + 64 + 256 + 256) + (128 + 128 + 512 + 512)
 @pytest.mark.parametrize(
     ("model", "shape", "classes", "norm", "parameters"),
     [
+        ("linear", (8, 8, 1), 10, "none", 64 * 10 + 10),
         ("cnn", (28, 28, 1), 10, "none", CNN),
         ("cnn", (28, 28, 1), 10, "batch_norm", CNN + 4 * (32 + 64 + 128)),
         ("resnet_mini", (32, 32, 3), 10, "none", MINI),
@@ -50,6 +51,13 @@ def test_parameters_and_output(model, shape, classes, norm, parameters) -> None:
     assert net.count_params() == parameters
     out = net(np.zeros((3, *shape), np.uint8))
     assert out.shape == (3, classes) and out.dtype == "float32"
+
+
+def test_linear_is_softmax_regression_on_the_pixels() -> None:
+    net, _ = build("linear", (2, 2, 1), 3, "none")
+    weights, bias = (variable.numpy() for variable in net.trainable_variables)
+    images = np.arange(8, dtype=np.uint8).reshape(2, 2, 2, 1)
+    np.testing.assert_allclose(net(images), images.reshape(2, 4) / 255 @ weights + bias, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
