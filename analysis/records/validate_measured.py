@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from itertools import pairwise
 
-from train.record.run import Classification, EpochRecord, RunRecord, Spread
+from train.record.run import GOOD, Classification, EpochRecord, RunRecord, Spread
 
 #: Counts beyond these cannot be, and sums over epochs would not fit into 64 bits.
 _MOST, _MOST_BYTES = 10**13, 2**60
@@ -101,6 +101,8 @@ def _attempt_findings(record: RunRecord) -> Iterator[str]:
         if lasted < 0:
             yield f"attempt {attempt.number} ended before it began"
             continue
+        if attempt.status not in GOOD:
+            continue  # nobody noted what it resumed from; its number may be an earlier start's, too
         # epochs from before it resumed may be of a start that left no record
         spent = _taken_s(
             epoch

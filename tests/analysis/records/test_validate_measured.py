@@ -45,6 +45,16 @@ def test_times_that_contradict_each_other_reject(attempts, finding) -> None:
     assert rejections(found, found.cell_id) == (() if finding is None else (finding,))
 
 
+def test_a_start_that_failed_may_have_the_number_of_one_that_left_no_record() -> None:
+    """As after a power cut: the first start's epochs, 24 s, have the number of the second, which
+    resumed from them and failed within 5 s."""
+    failed = attempt(1, 100, 105).model_copy(update={"status": "failed"})
+    changes = [{**SECONDS, "attempt": number} for number in (1, 1, 2)]
+    attempts = (failed, attempt(2, 200, 213, resumed=2))
+    found = record(TWO, attempts=attempts, throughput=None, epoch_changes=changes)
+    assert rejections(found, found.cell_id) == ()
+
+
 def test_an_attempt_has_its_own_epochs_only() -> None:
     changes = [{**SECONDS, "attempt": number} for number in (1, 2, 2)]
     attempts = (attempt(1, 0, 13), attempt(2, 100, 120, resumed=1))
