@@ -110,6 +110,7 @@ def test_records_from_before_the_latest_fields_pass() -> None:
     for name in (
         "classification",
         "target",
+        "sharpness",
         "alarms",
         "why_no_overlap",
         "gradient_bytes",
