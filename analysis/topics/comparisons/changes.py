@@ -2,14 +2,17 @@
 
 Conditions are equal where all settings but the seed are. Throughput: ratio of geometric means,
 Welch's t on logarithms. Accuracy: Welch's t. One family: Holm over both tests of all conditions.
+"No change" is said where the intervals leave no room for one that matters, else "undecided".
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
+from scipy import stats
 
 from analysis.records.frames import Frames, in_order
 from analysis.stats.differences import ALPHA, Tested, difference, holm, ratio
@@ -29,6 +32,14 @@ from analysis.topics.topic import NAMES, reasons
 NO_CHANGE, REGRESSION, UNDECIDED = 0, 1, 3
 #: Changes smaller than these are no regression, whatever their p.
 SLOWER, LOWER = 0.95, -0.01
+#: A run that somebody or something else ended says nothing of the program.
+_ENDED_FROM_OUTSIDE = ("cancelled", "preempted")
+#: What must be alike for a change to be the program's, by what it changes.
+_MOVED = {
+    "speed": {"device": "device", "nodes": "nodes", "oversubscribed": "shared cores"},
+    "accuracy": {"data_fingerprint": "data"},
+}
+_MEASURES = {"ratio": "throughput, after / before,", "difference": "the change of accuracy"}
 LOST, LOSES, OPEN = "no completed run now", "loses more runs", "undecided"
 COLUMNS: tuple[Column, ...] = (
     *NAMES,
@@ -53,17 +64,16 @@ COLUMNS: tuple[Column, ...] = (
 
 
 def table(before: Frames, after: Frames) -> Table:
-    """One row per condition that completed before and is planned now."""
+    """One row per condition that completed before."""
     earlier, later = (_completed(frames.runs) for frames in (before, after))
     planned = set(after.planned["condition"].dropna()) | set(later["condition"])
-    common = [key for key in dict.fromkeys(earlier["condition"]) if key in planned]
     rows = [
         {
             **_row(earlier[earlier["condition"] == key], later[later["condition"] == key]),
-            "lost_before": _lost(before, key),
-            "lost_after": _lost(after, key),
+            **_losses(before, after, key),
+            "planned": key in planned,
         }
-        for key in common
+        for key in dict.fromkeys(earlier["condition"])
     ]
     adjusted = holm([row[name] for row in rows for name in ("ratio_p", "difference_p")])
     for place, row in enumerate(rows):
@@ -80,11 +90,12 @@ def table(before: Frames, after: Frames) -> Table:
 
 
 def exit_code(found: Table) -> int:
-    """1 where a condition is worse (see :func:`is_worse`), 3 where all are undecided, else 0."""
+    """1 where a condition is worse (see :func:`is_worse`), 3 where one is undecided or none is
+    there, else 0."""
     verdicts = found.data["verdict"].fillna("")
     if any(map(is_worse, verdicts)):
         return REGRESSION
-    return UNDECIDED if verdicts.str.startswith(OPEN).all() else NO_CHANGE
+    return UNDECIDED if verdicts.str.startswith(OPEN).any() or not len(verdicts) else NO_CHANGE
 
 
 def is_worse(verdict: str) -> bool:
@@ -96,30 +107,43 @@ def _completed(runs: pd.DataFrame) -> pd.DataFrame:
     return runs[runs["status"] == "completed"]
 
 
-def _lost(frames: Frames, condition: str) -> float:
-    """Share of this condition's ended runs that left nothing to compare."""
-    states = frames.planned.loc[frames.planned["condition"] == condition, "state"]
-    ended = int((states != "missing").sum())
+def _losses(before: Frames, after: Frames, condition: str) -> dict[str, Any]:
+    """Shares of lost runs, and p of no growth by Fisher's exact test."""
+    (lost, ended), (lost_now, ended_now) = (_lost(f, condition) for f in (before, after))
+    table = [[lost_now, ended_now - lost_now], [lost, ended - lost]]
+    return {
+        "lost_before": lost / ended if ended else 0.0,
+        "lost_after": lost_now / ended_now if ended_now else 0.0,
+        "lost_p": float(stats.fisher_exact(table, alternative="greater").pvalue),
+    }
+
+
+def _lost(frames: Frames, condition: str) -> tuple[int, int]:
+    """Of this condition's ended runs: how many left nothing to compare, and how many there are."""
+    outside = {p.cell_id for p in frames.problems if p.status in _ENDED_FROM_OUTSIDE}
+    planned = frames.planned[frames.planned["condition"] == condition]
+    planned = planned[(planned["state"] != "missing") & ~planned["cell_id"].isin(outside)]
     good = int((_completed(frames.runs)["condition"] == condition).sum())
-    return 1 - good / ended if ended else 0.0
+    return len(planned) - good, len(planned)
 
 
 def _row(earlier: pd.DataFrame, later: pd.DataFrame) -> dict[str, Any]:
     first = (later if len(later) else earlier).iloc[0]
     now, before = (_values(side, "images_per_s") for side in (later, earlier))
     speed = ratio(now, before)
-    then, today = (" and ".join(sorted(side["device"].unique())) for side in (earlier, later))
-    moved = len(later) > 0 and then != today
-    if moved:
-        speed = Tested(Estimate(None, note=f"{then} before, {today} after"), None)
+    moved = {name: _differ(earlier, later, _MOVED[name]) for name in ("speed", "accuracy")}
+    if moved["speed"]:
+        speed = Tested(Estimate(None, note=moved["speed"]), None)
     now, before = (_values(side, "validation_accuracy") for side in (later, earlier))
     accuracy = difference(now, before)
+    if moved["accuracy"]:
+        accuracy = Tested(Estimate(None, note=moved["accuracy"]), None)
     return {
         **{name: first[name] for name in ("technique", "technique_label", "context", "gpus",
                                           "global_batch")},
         "n_before": len(earlier),
         "n_after": len(later),
-        "moved": moved,
+        "moved": reasons(moved.values()),
         **speed.estimate.columns("ratio"),
         "ratio_p": speed.p,
         **accuracy.estimate.columns("difference"),
@@ -127,23 +151,46 @@ def _row(earlier: pd.DataFrame, later: pd.DataFrame) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _differ(earlier: pd.DataFrame, later: pd.DataFrame, columns: Mapping[str, str]) -> str | None:
+    """In what runs of one condition were not alike before and now; None where they were."""
+    told = []
+    for column, what in columns.items():
+        values = (side[column].dropna().astype(str) for side in (earlier, later))
+        then, now = (" and ".join(sorted(found.unique())) for found in values)
+        if len(later) and then != now:
+            told.append(f"{what} {then} before, {now} after")
+    return "; ".join(told) or None
+
+
 def _values(runs: pd.DataFrame, name: str) -> list[float]:
     return [float(value) for value in runs[name].dropna()]
 
 
 def _verdict(row: dict[str, Any]) -> str:
+    if not row["planned"]:
+        return f"{OPEN} (not planned now)"
     if not row["n_after"]:
         return LOST
-    said = [LOSES] if row["lost_after"] > row["lost_before"] else []
+    said = [LOSES] if row["lost_p"] < ALPHA else []
     if row["ratio_p"] is not None and row["ratio_p"] < ALPHA:
         said += ["slower"] if row["ratio"] < SLOWER else ["faster"] if row["ratio"] > 1 else []
     if row["difference_p"] is not None and row["difference_p"] < ALPHA:
         by = row["difference"]
         said += ["less accurate"] if by < LOWER else ["more accurate"] if by > 0 else []
-    if said:
-        return ", ".join(said)
-    if row["moved"]:
-        return f"{OPEN} (other devices: {row['ratio_note']})"
-    if row["ratio_p"] is None and row["difference_p"] is None:
-        return f"{OPEN} ({reasons([row['ratio_note'], row['difference_note']])})"
-    return "no change shown"
+    if any(map(is_worse, said)) or not (why := _doubt(row)):
+        return ", ".join(said) or "no change shown"
+    return f"{OPEN} ({why})" + "".join(f", {word}" for word in said)
+
+
+def _doubt(row: dict[str, Any]) -> str | None:
+    """What keeps a condition from being called unchanged."""
+    found = [row["moved"]]
+    if row["lost_after"] > row["lost_before"]:
+        found.append("more runs lost, by chance or not")
+    for name, least, same in (("ratio", SLOWER, 1.0), ("difference", LOWER, 0.0)):
+        low, value = row[f"{name}_low"], row[name]
+        if row[f"{name}_p"] is None and row["moved"] is None and value != same:
+            found.append(row[f"{name}_note"])
+        elif low is not None and low < least:
+            found.append(f"{_MEASURES[name]} may be {low:.3g}")
+    return reasons(found)

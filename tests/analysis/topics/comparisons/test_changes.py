@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as Xml
 
 import pytest
@@ -62,22 +63,107 @@ def test_compare_with_a_condition_that_is_lost_is_one(tmp_path: Path) -> None:
     assert done.exit_code == 1 and "no completed run now" in done.output
 
 
-def test_compare_with_more_runs_lost_is_one(tmp_path: Path) -> None:
-    """The runs that are left look as good as before."""
-    rates = [100.0, 101.0, 102.0, 103.0]
+def lose(folder: Path, runs: int, **error: str) -> Path:
+    """The first runs of a sweep diverge and fail in turns; with ``error``, end so."""
+    for place, path in enumerate(sorted(folder.glob("*/record.json"))[:runs]):
+        asked = read_record(path).config
+        gone = failed(asked, **error) if error or place % 2 else record(asked, status="diverged")
+        path.write_text(gone.model_dump_json())
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("runs", "lost", "code", "said"),
+    [(12, 6, 1, "loses more runs"), (4, 2, 3, "undecided (more runs lost, by chance or not")],
+)
+def test_compare_with_more_runs_lost_is_no_pass(
+    tmp_path: Path, runs: int, lost: int, code: int, said: str
+) -> None:
+    """The runs that are left look as good as before. Fisher's exact test: p 0.007 and 0.21."""
+    rates = [100.0 + seed / 10 for seed in range(runs)]
     before = paced(tmp_path / "a", rates)
-    after = paced(tmp_path / "b", rates)
-    paths = sorted(after.glob("*/record.json"))
-    cell = read_record(paths[0])
-    paths[0].write_text(record(cell.config, status="diverged").model_dump_json())
-    paths[1].write_text(failed(read_record(paths[1]).config).model_dump_json())
+    after = lose(paced(tmp_path / "b", rates), lost)
     done = call("compare", before, after)
-    assert done.exit_code == 1, done.output
-    assert "loses more runs" in done.output and "0 % / 50 %" in done.output
-    assert call("compare", after, before).exit_code == 0
-    paths[0].unlink()
-    paths[1].unlink()
-    assert call("compare", before, after).exit_code == 0, "not run yet is no loss"
+    assert done.exit_code == code, done.output
+    assert "0 % / 50 %" in done.output and said.split(" (", maxsplit=1)[0] in done.output
+    assert "more runs" not in call("compare", after, before).output
+
+
+@pytest.mark.parametrize("status", ["cancelled", "preempted"])
+def test_a_run_that_was_ended_from_outside_is_not_lost(tmp_path: Path, status: str) -> None:
+    rates = [100.0 + seed / 10 for seed in range(6)]
+    after = lose(paced(tmp_path / "b", rates), 1, status=status)
+    done = call("compare", paced(tmp_path / "a", rates), after)
+    assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize(
+    ("rates", "accuracy"), [([40.0, 70.0], 0.8), ([100.0, 101.0, 102.0], 0.793)]
+)
+def test_what_an_interval_does_not_exclude_is_undecided(
+    tmp_path: Path, rates: list[float], accuracy: float
+) -> None:
+    """The ratio may be 0.01; the accuracy may be 0.0115 lower, where 0.01 matters."""
+    before = paced(tmp_path / "a", [100.0, 101.0, 102.0])
+    done = call("compare", before, paced(tmp_path / "b", rates, accuracy))
+    assert done.exit_code == 3, done.output
+
+
+def test_other_accuracies_without_spread_are_undecided(tmp_path: Path) -> None:
+    folders = [
+        write_sweep(tmp_path / name, [
+            record(config(seed=seed), images_per_s=100.0 + seed, accuracies=[0.1, 0.2, accuracy])
+            for seed in range(3)
+        ])
+        for name, accuracy in (("a", 0.8), ("b", 0.5))
+    ]  # fmt: skip
+    assert call("compare", *folders).exit_code == 3
+    assert call("compare", folders[0], folders[0]).exit_code == 0, "equal bit for bit"
+
+
+def test_one_undecided_condition_is_no_pass(tmp_path: Path) -> None:
+    def both(name: str, rate: float) -> Path:
+        good = [record(config(seed=s), images_per_s=100.0 + s) for s in range(3)]
+        return write_sweep(tmp_path / name, [*good, record(config("lamb"), images_per_s=rate)])
+
+    done = call("compare", both("a", 100.0), both("b", 20.0))
+    assert done.exit_code == 3 and "no change shown" in done.output, done.output
+
+
+def test_a_condition_that_is_not_planned_now_is_named(tmp_path: Path) -> None:
+    good = [record(config(seed=s), images_per_s=100.0 + s) for s in range(3)]
+    lamb = [record(config("lamb", seed=s), images_per_s=100.0 + s) for s in range(3)]
+    done = call("compare", write_sweep(tmp_path / "a", [*good, *lamb]),
+                write_sweep(tmp_path / "b", good))  # fmt: skip
+    assert done.exit_code == 3 and "not planned now" in done.output
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"world_changes": {"nodes": 2, "hostnames": ("node1", "node2")}}, "nodes 1 before, 2"),
+        ({"world_changes": {"oversubscribed": True}}, "shared cores False before, True after"),
+        ({"data": None}, "data ffff"),
+    ],
+)
+def test_what_is_not_the_program_s_is_no_regression(
+    tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
+    def made(name: str, rate: float, accuracy: float, **changes: Any) -> Path:
+        return write_sweep(tmp_path / name, [
+            record(config(gpus=2, seed=s), images_per_s=rate + s,
+                   accuracies=[0.1, 0.2, accuracy + s / 500], **changes)
+            for s in range(3)
+        ])  # fmt: skip
+
+    lower = 0.8
+    if "data" in changes:
+        lower = 0.5
+        changes = {"data": record(config(gpus=2)).data.model_copy(update={"fingerprint": "0" * 64})}
+    slow = 100.0 if lower < 0.8 else 50.0
+    done = call("compare", made("a", 100.0, 0.8), made("b", slow, lower, **changes))
+    assert done.exit_code == 3, done.output
+    assert said.split(maxsplit=1)[0] in done.output
 
 
 def test_compare_of_two_devices_is_three(tmp_path: Path) -> None:
