@@ -99,6 +99,7 @@ def ranking(found: Rows, pairs: Rows) -> Iterable[Answer]:
 
 def _mean(row: Row) -> str:
     text = f"{row['technique_label']} {estimate_in(row, 'accuracy').text(THREE)}"
+    text += " (one run)" if row["n"] == 1 else ""
     lost = row["n_diverged"]
     return f"{text}, but {lost} of its {runs_in_words(row['n'])} diverged" if lost else text
 
@@ -106,7 +107,7 @@ def _mean(row: Row) -> str:
 def _apart(pair: Row) -> str:
     """Whether two techniques are told apart, after their names."""
     if pair["p_holm"] is None:
-        return ""
+        return "; which of the two is higher is not tested"
     open_ = pair["verdict"] == NOT_DECIDED
     over = f"p {p_value(pair['p_holm'])}, adjusted for {pair['family']} pairs"
     shown = "no difference between these two is shown" if open_ else "the difference is shown"
@@ -134,8 +135,8 @@ def larger_batch(found: Rows) -> Iterable[Answer]:
             text = f"{span}, {best['technique_label']} {_change(best)} of accuracy"
         else:
             text = (
-                f"{span}, {best['technique_label']} does best: it {_change(best)} of accuracy; "
-                f"{worst['technique_label']} does worst: it {_change(worst)}"
+                f"{span}, by means alone {best['technique_label']} does best: it {_change(best)} "
+                f"of accuracy; {worst['technique_label']} does worst: it {_change(worst)}"
             )
         if lost:
             text += f"; some runs diverged of {some([row['technique_label'] for row in lost])}"

@@ -14,6 +14,7 @@ import pandas as pd
 
 from analysis.records.frames import Frames
 from analysis.records.gather import Problem
+from train.config.datasets import DATASETS
 from train.record.run import RECORD_NAME
 
 LEFT_OUT = "left out, since it may name a host"
@@ -52,7 +53,8 @@ def without_names(frames: Frames) -> Frames:
     hosts = {host for text in told for host in text.split()}
     for cell in (*(problem.cell_id for problem in frames.problems), *frames.unplanned):
         hosts |= _hosts(frames.folder / cell / RECORD_NAME)
-    names = _Names({host for host in hosts if host.strip(".")}, _folders(frames))
+    cells = [*frames.planned["cell_id"], *frames.attempts["cell_id"]]
+    names = _Names({host for host in hosts if host.strip(".")}, _folders(frames), cells)
     tables = {f.name: getattr(frames, f.name) for f in fields(frames)}
     cleaned: dict[str, Any] = {
         name: _cleaned(table, names)
@@ -76,7 +78,7 @@ def _hosts(record: Path) -> set[str]:
     """Of a record that is in no table, as far as it can be read."""
     try:
         return {str(name) for name in json.loads(record.read_bytes())["world"]["hostnames"]}
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return set()
 
 
@@ -94,7 +96,10 @@ def _folders(frames: Frames) -> dict[str, str]:
 class _Names:
     """Names of machines and folders, and what stands for each."""
 
-    def __init__(self, hosts: Iterable[str], folders: dict[str, str]) -> None:
+    def __init__(self, hosts: Iterable[str], folders: dict[str, str], cells: Iterable[str]) -> None:
+        # an id begins with the name of the data set, which may be a folder's
+        data = sorted({cell.partition("-")[0] for cell in cells} - set(DATASETS))
+        self._data = {name: f"folder{n}" for n, name in enumerate(data, start=1)}
         ordered = sorted({host.lower() for host in hosts}, key=_by_number)
         names = {host: f"node-{n}" for n, host in enumerate(ordered, start=1)}
         # a text may have the short name of a host whose record has the long one
@@ -106,6 +111,10 @@ class _Names:
             rf"(?<![^\W_])({_any_of(self._hosts)})(\.[a-z][\w-]*)*(?![^\W_])", re.IGNORECASE
         )
         self._folder = re.compile(rf"(?<![\w-])({_any_of(folders)})(?![\w-])")
+
+    def cell(self, cell_id: str) -> str:
+        data, dash, rest = cell_id.partition("-")
+        return self._data.get(data, data) + dash + rest
 
     def replaced(self, text: str) -> str:
         """The text without any name that is known, or shows by its form."""
@@ -134,7 +143,9 @@ def _by_number(host: str) -> list[tuple[str, int]]:
 
 def _cleaned(table: pd.DataFrame, names: _Names) -> pd.DataFrame:
     texts: pd.DataFrame = table.select_dtypes("string")
-    changed = {}
+    changed: dict[str, Any] = {}
+    if "cell_id" in table:
+        changed["cell_id"] = table["cell_id"].astype("string").map(names.cell).astype("string")
     for column in texts.columns.difference(_KEYS):
         clean = names.told if column.endswith("_why") else names.replaced
         if column == "alarms":
@@ -150,6 +161,7 @@ def _each(clean: Callable[[str], str], alarms: str) -> str:
 
 
 def _problem(problem: Problem, names: _Names) -> Problem:
+    problem = replace(problem, cell_id=names.cell(problem.cell_id))
     if problem.kind in ("failed", "unreadable"):
         return replace(problem, reason=LEFT_OUT, where=None, what_to_do=None, log_tail=())
     return replace(problem, reason=names.told(problem.reason))

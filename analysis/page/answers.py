@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from analysis.page.accuracy_answers import against, larger_batch, libraries, ranking
-from analysis.page.answer import THREE, TWO, Answer, Rows, sentence
+from analysis.page.answer import THREE, TWO, Answer, Rows, groups, sentence
 from analysis.prediction.laws import WORTH_IT
 from analysis.records.frames import Frames
 from analysis.table import (
@@ -26,6 +26,7 @@ from analysis.table import (
 )
 from analysis.topics.convergence.critical_batch import images
 from analysis.topics.scaling.cause import largest_cause
+from analysis.topics.scaling.forecasts import MOST_UNEVEN
 from analysis.topics.scaling.nodes import blamed, ready_command, suspects
 from analysis.topics.topic import named, only, with_context
 
@@ -83,6 +84,9 @@ def _scaling(frames: Frames, rows: Mapping[str, Rows]) -> Iterable[Answer]:
         return
     most = max(row["gpus"] for row in several)
     largest = sorted((r for r in several if r["gpus"] == most), key=lambda r: -r["efficiency"])
+    fewest = min(row["n0"] for row in largest)
+    others = [row for row in largest if row["n0"] > fewest]
+    largest = [row for row in largest if row["n0"] == fewest]
     best, worst = largest[0], largest[-1]
     what = "GPU" if set(frames.runs["device_kind"]) == {"gpu"} else "rank"
     if len(largest) == 1:
@@ -99,11 +103,19 @@ def _scaling(frames: Frames, rows: Mapping[str, Rows]) -> Iterable[Answer]:
             for r in (best, worst)
         )
         text = f"At {most} {what}s, efficiency is {' and '.join(ends)}"
-        text += "." if len(largest) == 2 else f", the best and worst of {len(largest)}."
+        each = sorted({row["n"] for row in largest})
+        text += ", " if len(largest) == 2 else f", the best and worst of {len(largest)}, "
+        text += f"{runs_in_words(each[0])} each{' or more' * (len(each) > 1)}."
+    for row in others:
+        text += (
+            f" That of {named(row, known)} is against {row['n0']} {what}s, so not compared "
+            "with these."
+        )
     text += _cause(rows.get("lost_efficiency", ()), worst, alone=len(largest) == 1)
     numbers = {"gpus": most, "technique": best["technique_label"],
                "efficiency": best["efficiency"], "low": best["efficiency_low"],
-               "high": best["efficiency_high"], "runs": best["n"]}  # fmt: skip
+               "high": best["efficiency_high"], "baseline": best["n0"],
+               "runs": best["n"]}  # fmt: skip
     yield Answer("scaling", "How far does it scale?", text, "scaling", "efficiency", numbers)
     yield from _ahead(rows, best, known, what)
 
@@ -121,6 +133,13 @@ def _cause(losses: Rows, row: Row, *, alone: bool) -> str:
     same = ("series", "gpus")
     loss = next((r for r in losses if all(r[name] == row[name] for name in same)), None)
     cause = largest_cause(loss) if loss else None
+    if loss and loss["lost"] is not None:
+        usual = row["efficiency"] * (1 + loss["lost"])
+        if abs(usual - 1) > MOST_UNEVEN:
+            return (
+                f" Its median step is {signed_percent(loss['lost'])} longer than the ideal one: "
+                "what makes other steps longer, or shorter, is not known."
+            )
     whose = "" if alone else f" with {with_context(row)}"
     return f" Largest loss{whose}: {cause.text}." if cause else ""
 
@@ -219,15 +238,20 @@ def _nodes(frames: Frames, found: Rows) -> Iterable[Answer]:
 
 def _alone(rows: Mapping[str, Rows]) -> Iterable[Answer]:
     """A sweep that compares nothing: what its runs did."""
-    rates = {(r["technique_label"], r["context"], r["gpus"]): r for r in rows.get("scaling", ())}
-    for row in rows.get("convergence", ())[:_MOST]:
+    by = ("technique", "technique_label", "gpus", "global_batch")
+    rates = groups(rows.get("scaling", ()), by)
+    shown = rows.get("convergence", ())[:_MOST]
+    batches = len({row["global_batch"] for row in shown}) > 1
+    for row in shown:
         accuracy, lost = estimate_in(row, "validation_accuracy"), round(row["diverged"] * row["n"])
+        name = with_context(row) + (f" at batch {count(row['global_batch'])}" if batches else "")
         if lost == row["n"]:
             which = "the only run" if lost == 1 else f"all {runs_in_words(lost)}"
-            text = f"{with_context(row)}: {which} diverged"
+            text = f"{name}: {which} diverged"
         else:
-            text = f"{with_context(row)}: validation accuracy {accuracy.text(THREE)}"
-            scaled = rates.get((row["technique_label"], row["context"], row["gpus"]))
+            text = f"{name}: validation accuracy {accuracy.text(THREE)}"
+            alike = [own for own in rates if all(own[0][key] == row[key] for key in by)]
+            scaled = alike[0][0] if alike and len(alike[0]) == 1 else None
             if scaled is not None and scaled["images_per_s"] is not None:
                 text += f", {significant(scaled['images_per_s'])} images/s"
             text += f", {number(0)(row['train_s'])} s of training" if row["train_s"] else ""

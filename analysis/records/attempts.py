@@ -46,6 +46,9 @@ def attempt_rows(record: RunRecord) -> Iterator[dict[str, Any]]:
         return
     nodes = len(set(record.world.hostnames)) if record.world else 0
     last = len(record.attempts)
+    times = [time for each in record.attempts for time in (each.started_at, each.ended_at)]
+    if not all(2015 <= time.year < 3000 for time in times):
+        return  # of no clock, so they are no hours of a machine
     for number, attempt in enumerate(record.attempts, start=1):
         seconds = max(0.0, (attempt.ended_at - attempt.started_at).total_seconds())
         repeated = 0.0

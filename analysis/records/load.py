@@ -116,7 +116,8 @@ def _planned_config(folder: Path, cell_id: str) -> dict[str, Any] | None:
 def _unplanned(folder: Path, cells: tuple[str, ...]) -> tuple[str, ...]:
     planned = set(cells)
     with os.scandir(folder) as entries:
-        others = sorted(entry.name for entry in entries if entry.name not in planned)
+        # a name that is no text of UTF-8 could not be written down
+        others = sorted(e.name for e in entries if e.name not in planned and e.name.isprintable())
     # unlike Path.is_file, False where a folder may not be searched
     return tuple(name for name in others if os.path.isfile(folder / name / RECORD_NAME))  # noqa: PTH113
 

@@ -6,6 +6,7 @@ Ranks process more images per second; a larger batch may need more images for th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pandas as pd
 
@@ -33,9 +34,9 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
                "batch is", cell=mode),
         Column("batch_per_rank", "Int64"),
         Column("global_batch", "Int64", "global batch", only_if_varied=True),
-        ranks_column(runs),
+        replace(ranks_column(runs), only_if_varied=False),
         Column("n0", "Int64", "baseline", "smallest rank count with the same technique and "
-               "settings, data, model, device, batch and target", only_if_varied=True),
+               "settings, data, model, device, batch and target"),
         Column("n", "Int64", "runs", "on these ranks / on the baseline's",
                cell=lambda row: f"{row['n']} / {row['n_base']}"),
         Column("n_base", "Int64"),

@@ -21,6 +21,7 @@ from analysis.table import (
     count,
     frame,
     number,
+    percent,
     signed_percent,
     significant,
 )
@@ -28,7 +29,9 @@ from analysis.topics.scaling.efficiency import OF_A_SERIES, SERIES, about
 from analysis.topics.topic import mode, namer, ranks_column, with_context
 
 _NEEDED = (*OF_A_SERIES, "status", "device", "gpus", "nodes", "oversubscribed", "gradient_bytes",
-           "step_s", "communication_s", "exposed_s", "waiting_s")  # fmt: skip
+           "step_s", "images_per_s", "communication_s", "exposed_s", "waiting_s")  # fmt: skip
+#: Median step and throughput may differ by this much more than on the fewest ranks.
+MOST_UNEVEN = 0.1
 
 
 class Forecasts(NamedTuple):
@@ -62,6 +65,8 @@ def forecasts(
         made = forecast(key, measured, named["scaling"], reduce)
         if made.refused == UNTRIED:
             continue
+        if made.points and (why := _uneven(own)):
+            made = made.model_copy(update={"points": (), "refused": why})
         found.append(made)
         rows += _rows(named, made)
         late += [f"{name(named)}: {text}"
@@ -80,6 +85,20 @@ def forecasts(
            "sweep."),
     )  # fmt: skip
     return Forecasts(table, Forecast(sweep=sweep, series=tuple(found)), tuple(late))
+
+
+def _uneven(runs: pd.DataFrame) -> str | None:
+    """Why the median step does not stand for the throughput; None where it does."""
+    usual = runs["step_s"] * runs["images_per_s"] / runs["global_batch"]
+    share = usual.groupby(runs["gpus"]).median()
+    share = share / share.iloc[0]
+    worst = (share - 1).abs().idxmax()
+    if not abs(share[worst] - 1) > MOST_UNEVEN:
+        return None
+    return (
+        f"on {worst} ranks the throughput is {percent(share[worst])} of what the median step "
+        "gives: what makes other steps longer is in no model"
+    )
 
 
 def _all_reduce(runs: pd.DataFrame, network: Link | None) -> AllReduce | None:

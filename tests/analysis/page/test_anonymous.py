@@ -18,7 +18,7 @@ from train.record.run import RunError
 HOSTS = ("gpu10.centre.example", "gpu9.centre.example", "login1")
 SECRETS = (*HOSTS, "gpu10", "gpu9", "centre.example", "gpu[9-10]", "10.1.2.3", "/home/ada",
            "My Images", "a line of the log", "disk of nas7", "GPU10", "gpu7", "node17", "fe80::1",
-           "peer hydra", "gpu03", "from ada")  # fmt: skip
+           "peer hydra", "gpu03", "from ada", "my_images")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,9 @@ def test_what_is_no_name_stays(folder: Path) -> None:
     after = without_names(before)
     numbers = before.runs.select_dtypes("number")
     assert after.runs[[*numbers]].equals(numbers)
-    for name in ("cell_id", "technique", "model", "started_at", "device", "condition"):
+    ids = zip(before.runs["cell_id"], after.runs["cell_id"], strict=True)
+    assert [new for old, new in ids if old != new] == ["folder1-cnn-naive-g2-s0-b832a6"]
+    for name in ("technique", "model", "started_at", "device", "condition"):
         assert after.runs[name].equals(before.runs[name]), name
     assert [problem.kind for problem in after.problems] == ["rejected", "failed", "failed"]
     assert "300 images processed, yet" in after.problems[0].reason

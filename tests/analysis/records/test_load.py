@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -114,6 +116,12 @@ def test_a_cell_that_cannot_be_a_folder_is_no_sweep(tmp_path: Path, name: str) -
     file.write_text(file.read_text().replace('"a-cell"', json.dumps(name)))
     with pytest.raises(SweepError, match=r"not a manifest of a sweep: cells\.1"):
         load_frames(folder)
+
+
+def test_a_folder_whose_name_is_no_text_is_left_out(tmp_path: Path) -> None:
+    folder = write_sweep(tmp_path / "s", [record()], unplanned=[record(config("lamb"))])
+    shutil.copytree(folder / record().cell_id, folder / os.fsdecode(b"caf\xe9"))
+    assert load_frames(folder).unplanned == (config("lamb").cell_id(),)
 
 
 def test_a_record_that_cannot_be_looked_for_is_unreadable(tmp_path: Path) -> None:
