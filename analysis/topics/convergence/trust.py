@@ -33,7 +33,7 @@ from analysis.table import (
     runs_in_words,
     significant,
 )
-from analysis.topics.topic import NAMES, ranks_column
+from analysis.topics.topic import NAMES, ranks_column, with_context
 
 WHEN = ("first", "last")
 MOST_PANELS = 4
@@ -133,10 +133,12 @@ def figure(runs: pd.DataFrame) -> Figure | None:
 
 
 def numbers(runs: pd.DataFrame) -> pd.DataFrame:
-    """A row per technique, batch and variable."""
+    """A row per technique with its settings, batch and variable; on other ranks another one."""
     known = runs[(runs["status"] == "completed") & runs["layer_factors"].notna()]
+    ranks = known["gpus"].nunique() > 1
     rows = [
-        {"condition": run.technique_label, "global_batch": run.global_batch, "variable": variable,
+        {"condition": with_context(run._asdict()) + ranks * f", {run.gpus} rank{'s' * (run.gpus > 1)}",
+         "global_batch": run.global_batch, "variable": variable,
          "place": place, "log": math.log(factor)}
         for run in known.itertuples()
         for place, (variable, factor) in enumerate(_factors(run.layer_factors), start=1)

@@ -9,7 +9,7 @@ import pytest
 from analysis.table import Table
 from analysis.topics.convergence import trust as topic
 from tests.analysis.builders import config, epochs_frame, record, runs_frame, technique
-from train.config.optimizer import Lamb, Larc
+from train.config.optimizer import Lamb, Larc, Lars
 from train.config.run import RunConfig
 from train.record.run import RunRecord, TrustRatios
 
@@ -87,3 +87,17 @@ def test_the_figure_has_the_factors_of_each_variable_by_batch() -> None:
     assert data.loc[(32, "a/kernel:0"), ["factor", "n"]].tolist() == pytest.approx([0.3, 1])
     assert data["place"].tolist() == [1, 2, 1, 2]
     assert topic.figure(runs_frame([record(config())])) is None
+
+
+def test_other_ranks_at_one_batch_are_another_panel() -> None:
+    def on(gpus: int, factor: float) -> RunRecord:
+        ratios = {"trust": TrustRatios(median=1, smallest=1, largest=1, clipped_share=0.0,
+                                        layers=(factor,))}  # fmt: skip
+        asked = config("lars", gpus=gpus, batch_per_rank=32 // gpus,
+                       technique=technique("lars", optimizer=Lars()))  # fmt: skip
+        return record(asked, epoch_changes=ratios, adapted=("conv1/kernel",))
+
+    found = topic.numbers(runs_frame([on(1, 0.01), on(2, 1.0)]))
+    assert found["n"].tolist() == [1, 1]
+    assert [name.split(", ")[-1] for name in found["condition"]] == ["1 rank", "2 ranks"]
+    assert found["factor"].tolist() == pytest.approx([0.01, 1.0])
