@@ -44,7 +44,10 @@ def report(
     page = results_dir / "report" / "report.html"
     kept = page.with_name(SOURCES_NAME)
     sources = _sources(results_dir, anonymous=anonymous)
-    if if_changed and page.is_file() and (code := _kept_code(kept, sources)) is not None:
+    whole = all(
+        page.with_name(name).is_file() for name in ("report.html", "report.md", "answers.json")
+    )
+    if if_changed and whole and (code := _kept_code(kept, sources)) is not None:
         left_out = "" if code == 0 else "; it says which cells are in no table, and why"
         typer.echo(f"the report is newer than all records: {page}{left_out}")
         raise typer.Exit(code)

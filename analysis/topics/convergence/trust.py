@@ -135,12 +135,13 @@ def figure(runs: pd.DataFrame) -> Figure | None:
 def numbers(runs: pd.DataFrame) -> pd.DataFrame:
     """A row per technique with its settings, batch and variable; on other ranks another one."""
     known = runs[(runs["status"] == "completed") & runs["layer_factors"].notna()]
-    ranks = known["gpus"].nunique() > 1
+    of = [*map(with_context, plain_rows(known[["technique_label", "context"]]))]
+    if known["gpus"].nunique() > 1:
+        of = [f"{name}, {count(n)} ranks" for name, n in zip(of, known["gpus"], strict=True)]
     rows = [
-        {"condition": with_context(run._asdict()) + ranks * f", {run.gpus} rank{'s' * (run.gpus > 1)}",
-         "global_batch": run.global_batch, "variable": variable,
+        {"condition": name, "global_batch": run.global_batch, "variable": variable,
          "place": place, "log": math.log(factor)}
-        for run in known.itertuples()
+        for name, run in zip(of, known.itertuples(), strict=True)
         for place, (variable, factor) in enumerate(_factors(run.layer_factors), start=1)
         if factor > 0
     ]  # fmt: skip

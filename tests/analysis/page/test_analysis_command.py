@@ -64,6 +64,14 @@ def test_an_unchanged_report_ends_as_it_did_before(tmp_path: Path) -> None:
     assert [call("report", nothing, "--if-changed").exit_code for _ in range(2)] == [3, 3]
 
 
+def test_a_part_of_the_report_that_is_gone_renews_it(tmp_path: Path) -> None:
+    folder = good_sweep(tmp_path / "s")
+    assert call("report", folder, "--if-changed").exit_code == 0
+    gone = folder / "report" / "answers.json"
+    gone.unlink()
+    assert call("report", folder, "--if-changed").exit_code == 0 and gone.is_file()
+
+
 def test_a_record_that_is_gone_renews_the_report(tmp_path: Path) -> None:
     folder = good_sweep(tmp_path / "s")
     assert call("report", folder, "--if-changed").exit_code == 0

@@ -99,5 +99,5 @@ def test_other_ranks_at_one_batch_are_another_panel() -> None:
 
     found = topic.numbers(runs_frame([on(1, 0.01), on(2, 1.0)]))
     assert found["n"].tolist() == [1, 1]
-    assert [name.split(", ")[-1] for name in found["condition"]] == ["1 rank", "2 ranks"]
+    assert [name.split(", ")[-1] for name in found["condition"]] == ["1 ranks", "2 ranks"]
     assert found["factor"].tolist() == pytest.approx([0.01, 1.0])
