@@ -89,7 +89,7 @@ def compare(
         Path | None, typer.Option(metavar="FILE", help="write the verdicts as JUnit, too")
     ] = None,
 ) -> None:
-    """Regression check: 0 no condition is slower or less accurate, 1 some are, 3 undecided."""
+    """Regression check: 0 no condition got worse, 1 some did, 3 some are undecided."""
     from analysis.page.junit import changes_junit  # noqa: PLC0415
     from analysis.page.terminal import print_table  # noqa: PLC0415
     from analysis.records.load import SweepError, load_frames  # noqa: PLC0415
