@@ -133,8 +133,9 @@ def _cannot_be(epoch: EpochRecord) -> str | None:
     losses = (epoch.train_loss or 0.0, epoch.validation_loss or 0.0)
     if max(map(abs, losses)) >= _LOSS:
         return f"a loss of {max(losses, key=abs):g}"
-    if min(epoch.gradient_norm or 0.0, epoch.gain or 0.0) < 0:
-        return "a gradient norm or gain below 0"
+    rates = (epoch.lr_first, epoch.lr_last, epoch.lr_mean or 0.0)
+    if min(epoch.gradient_norm or 0.0, epoch.gain or 0.0, *rates) < 0 or max(rates) > _MOST:
+        return "a gradient norm, gain or learning rate below 0, or a rate beyond all use"
     if (trust := epoch.trust) is not None and (
         not 0 <= trust.smallest <= trust.median <= trust.largest or min(trust.layers, default=0) < 0
     ):
