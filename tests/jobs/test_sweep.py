@@ -689,6 +689,7 @@ def test_any_change_of_a_field_is_another_cell() -> None:
         "scaling": "strong", "batch_per_rank": 31, "epochs": 13, "seed": 1, "data_fraction": 0.5,
         "partition": "whole", "accumulation": 2, "framework": "mirrored",
         "validate_on": "train_part", "target": {"train_accuracy": 0.5}, "deterministic": False,
+        "sharpness_images": 8,
         "technique": {
             "name": "other", "normalisation": "batch_norm", "bn_momentum": 0.8,
             "initialisation": "he", "standardise": True, "label_smoothing": 0.1, "noise_batch": 8,
