@@ -84,6 +84,8 @@ def ranking(found: Rows, pairs: Rows) -> Iterable[Answer]:
     for rows in ranked[:_MOST]:
         first, second = sorted(rows, key=lambda row: -row["accuracy"])[:2]
         text = f"highest means{_of(rows[0], ranked)}: {_mean(first)}, {_mean(second)}"
+        if first["n"] == second["n"] and not first["n_diverged"] + second["n_diverged"]:
+            text += f", {runs_in_words(first['n'])} each"
         ends = {first["technique_label"], second["technique_label"]}
         pair = next(
             (p for p in pairs if {p["technique_label"], p["second"]} == ends
@@ -99,7 +101,6 @@ def ranking(found: Rows, pairs: Rows) -> Iterable[Answer]:
 
 def _mean(row: Row) -> str:
     text = f"{row['technique_label']} {estimate_in(row, 'accuracy').text(THREE)}"
-    text += " (one run)" if row["n"] == 1 else ""
     lost = row["n_diverged"]
     return f"{text}, but {lost} of its {runs_in_words(row['n'])} diverged" if lost else text
 
@@ -107,10 +108,11 @@ def _mean(row: Row) -> str:
 def _apart(pair: Row) -> str:
     """Whether two techniques are told apart, after their names."""
     if pair["p_holm"] is None:
-        return "; which of the two is higher is not tested"
+        return "; whether these two differ is not tested"
     open_ = pair["verdict"] == NOT_DECIDED
-    over = f"p {p_value(pair['p_holm'])}, adjusted for {pair['family']} pairs"
-    shown = "no difference between these two is shown" if open_ else "the difference is shown"
+    pairs = pair["family"]
+    over = f"p {p_value(pair['p_holm'])}" + (f" after correction for {pairs} pairs" * (pairs > 1))
+    shown = "the difference may be chance" if open_ else "the difference is shown"
     text = f"; {shown} ({over})"
     if open_ and pair["further_runs"]:
         more = count(pair["further_runs"])
@@ -134,10 +136,10 @@ def larger_batch(found: Rows) -> Iterable[Answer]:
         if len(whole) == 1:
             text = f"{span}, {best['technique_label']} {_change(best)} of accuracy"
         else:
-            text = (
-                f"{span}, by means alone {best['technique_label']} does best: it {_change(best)} "
-                f"of accuracy; {worst['technique_label']} does worst: it {_change(worst)}"
-            )
+            ends = [f"{row['technique_label']}, {estimate_in(row, 'difference').text(signed(3))}"
+                    for row in (best, worst)]  # fmt: skip
+            text = f"{span}, the mean change of accuracy is highest for {ends[0]}, and lowest for "
+            text += ends[1]
         if lost:
             text += f"; some runs diverged of {some([row['technique_label'] for row in lost])}"
         yield Answer("larger_batch", "What does a larger batch cost?", sentence(text),

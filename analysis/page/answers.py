@@ -125,7 +125,7 @@ def _below(series: Rows, what: str) -> str:
     ordered = sorted(series, key=lambda row: row["gpus"])
     good = [row["gpus"] for row in ordered if row["efficiency"] >= _GOOD]
     low = [row["gpus"] for row in ordered if row["gpus"] > max(good, default=0)]
-    return f" It is below {_GOOD} from {low[0]} {what}s on." if low else ""
+    return f" Efficiency is below {_GOOD} from {low[0]} {what}s on." if low else ""
 
 
 def _cause(losses: Rows, row: Row, *, alone: bool) -> str:
@@ -137,8 +137,8 @@ def _cause(losses: Rows, row: Row, *, alone: bool) -> str:
         usual = row["efficiency"] * (1 + loss["lost"])
         if abs(usual - 1) > MOST_UNEVEN:
             return (
-                f" Its median step is {signed_percent(loss['lost'])} longer than the ideal one: "
-                "what makes other steps longer, or shorter, is not known."
+                f" The median step explains {signed_percent(loss['lost'])} of that: what makes "
+                "other steps longer, or shorter, is not known."
             )
     whose = "" if alone else f" with {with_context(row)}"
     return f" Largest loss{whose}: {cause.text}." if cause else ""
@@ -155,7 +155,13 @@ def _ahead(rows: Mapping[str, Rows], row: Row, known: Rows, what: str) -> Iterab
     for own in worth:
         gives = f"{percent(WORTH_IT)} of the throughput of one before"
         if own["gpus_high"] == row["n0"]:
-            said.append(f"the first added {what}s give less than {gives}")
+            first = min((r for r in rows["increases"] if r["series"] == own["series"]),
+                        key=lambda r: r["gpus"])  # fmt: skip
+            said.append(
+                f"{what}s added to {first['before']} lower the throughput"
+                if first["speedup"] < 1
+                else f"the first added {what}s give less than {gives}"
+            )
         elif own["gpus"] == row["n0"]:
             said.append(f"whether added {what}s give {gives} is open: up to {own['gpus_high']} may")
         else:

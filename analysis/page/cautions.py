@@ -9,7 +9,6 @@ from typing import Literal
 import pandas as pd
 
 from analysis.provenance import mixtures
-from analysis.records.columns import SHARED_CORES
 from analysis.records.frames import Frames
 from analysis.table import Table, joined, plain_rows
 from analysis.topics import usage
@@ -44,7 +43,11 @@ def cautions(
     runs, epochs = frames.runs, frames.epochs
     found = [*_alarms(runs), *_repeating(runs), *_skipped(epochs)]
     if runs["oversubscribed"].any():
-        found.append(Caution(f"In some runs {SHARED_CORES}.", "times"))
+        counts = sorted(runs.loc[runs["oversubscribed"].fillna(False), "gpus"].unique())
+        on = joined([f"{ranks:,}" for ranks in counts[:_NAMED]], ", ")
+        on += ", ..." if len(counts) > _NAMED else ""
+        text = f"Ranks of the runs on {on} share cores: their times are no scaling figures."
+        found.append(Caution(text, "times"))
     found += [*_too_good(tables["scaling"].data), *_disturbed(epochs)]
     found += [Caution(f"{text}.", "times") for text in slower[:_NAMED]]
     found += [Caution(text, _of_mixture(text)) for text in mixtures(runs)]
@@ -116,9 +119,9 @@ def _disturbed(epochs: pd.DataFrame) -> list[Caution]:
     cells = [str(cell) for cell in slow.index[slow]]
     return [
         Caution(
-            f"Something slowed the machine down during {_named(cells)}: the slowest steady epoch "
-            f"took up to {(worst / middle)[slow].max():.1f} times the median epoch. Images/s is a "
-            "median over epochs and hardly changes; seconds include the delay.",
+            "Something slowed the machine down: some epochs took up to "
+            f"{(worst / middle)[slow].max():.1f} times the median one in {_named(cells)}. Compare "
+            "images/s, which are medians over epochs, rather than seconds.",
             "times",
         )
     ]

@@ -51,7 +51,7 @@ def test_stalls_between_usual_steps_have_no_cause_and_no_forecast(tmp_path: Path
     found = report(tmp_path, items)
     said = {answer.key: answer.text for answer in found.answers}
     assert "Largest loss" not in said["scaling"]
-    assert "Its median step is +6." in said["scaling"] and "is not known" in said["scaling"]
+    assert "The median step explains +6." in said["scaling"] and "is not known" in said["scaling"]
     assert "a model expects" not in said["more_ranks"]
     assert set(found.tables["forecast"].data["why"]) == {
         "on 4 ranks the throughput is 63 % of what the median step gives: what makes other steps "
