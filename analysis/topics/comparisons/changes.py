@@ -131,10 +131,12 @@ def _row(earlier: pd.DataFrame, later: pd.DataFrame) -> dict[str, Any]:
     first = (later if len(later) else earlier).iloc[0]
     now, before = (_values(side, "images_per_s") for side in (later, earlier))
     speed = ratio(now, before)
+    asked = {"ratio": bool(before)}
     moved = {name: _differ(earlier, later, _MOVED[name]) for name in ("speed", "accuracy")}
     if moved["speed"]:
         speed = Tested(Estimate(None, note=moved["speed"]), None)
     now, before = (_values(side, "validation_accuracy") for side in (later, earlier))
+    asked["difference"] = bool(before)
     accuracy = difference(now, before)
     if moved["accuracy"]:
         accuracy = Tested(Estimate(None, note=moved["accuracy"]), None)
@@ -144,6 +146,7 @@ def _row(earlier: pd.DataFrame, later: pd.DataFrame) -> dict[str, Any]:
         "n_before": len(earlier),
         "n_after": len(later),
         "moved": reasons(moved.values()),
+        "asked": asked,
         **speed.estimate.columns("ratio"),
         "ratio_p": speed.p,
         **accuracy.estimate.columns("difference"),
@@ -189,6 +192,8 @@ def _doubt(row: dict[str, Any]) -> str | None:
         found.append("more runs lost, by chance or not")
     for name, least, same in (("ratio", SLOWER, 1.0), ("difference", LOWER, 0.0)):
         low, value = row[f"{name}_low"], row[name]
+        if not row["asked"][name]:
+            continue  # no run before had one, as random labels have no accuracy
         if row[f"{name}_p"] is None and row["moved"] is None and value != same:
             found.append(row[f"{name}_note"])
         elif low is not None and low < least:

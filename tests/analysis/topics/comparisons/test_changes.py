@@ -121,6 +121,20 @@ def test_other_accuracies_without_spread_are_undecided(tmp_path: Path) -> None:
     assert call("compare", folders[0], folders[0]).exit_code == 0, "equal bit for bit"
 
 
+def test_what_was_not_measured_before_is_not_asked_for_now(tmp_path: Path) -> None:
+    """As of random labels, which have no accuracy."""
+    folders = [
+        write_sweep(tmp_path / name, [
+            record(config(dataset="synthetic", seed=seed), images_per_s=100.0 + seed,
+                   accuracies=[None] * 3)
+            for seed in range(3)
+        ])
+        for name in ("a", "b")
+    ]  # fmt: skip
+    done = call("compare", *folders)
+    assert done.exit_code == 0 and "no change shown" in done.output, done.output
+
+
 def test_one_undecided_condition_is_no_pass(tmp_path: Path) -> None:
     def both(name: str, rate: float) -> Path:
         good = [record(config(seed=s), images_per_s=100.0 + s) for s in range(3)]
