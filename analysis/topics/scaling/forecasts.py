@@ -90,14 +90,14 @@ def forecasts(
 def _uneven(runs: pd.DataFrame) -> str | None:
     """Why the median step does not stand for the throughput; None where it does."""
     usual = runs["step_s"] * runs["images_per_s"] / runs["global_batch"]
-    share = usual.groupby(runs["gpus"]).median()
-    share = share / share.iloc[0]
-    worst = (share - 1).abs().idxmax()
-    if not abs(share[worst] - 1) > MOST_UNEVEN:
+    share = usual.groupby(runs["gpus"]).median().dropna()
+    share = share / float(share.iloc[:1].sum())
+    uneven = share[(share - 1).abs() > MOST_UNEVEN]
+    if uneven.empty:
         return None
     return (
-        f"on {worst} ranks the throughput is {percent(share[worst])} of what the median step "
-        "gives: what makes other steps longer is in no model"
+        f"on {uneven.index[-1]} ranks the throughput is {percent(uneven.iloc[-1])} of what the "
+        "median step gives: what makes other steps longer is in no model"
     )
 
 

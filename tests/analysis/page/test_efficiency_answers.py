@@ -59,6 +59,17 @@ def test_stalls_between_usual_steps_have_no_cause_and_no_forecast(tmp_path: Path
     }
 
 
+def test_a_sweep_without_a_steady_throughput_is_reported(tmp_path: Path) -> None:
+    """Epochs that are all left out of the throughput still have steps."""
+    items = [
+        record(config(gpus=gpus, seed=seed), images_per_s=None, wall_s=3600,
+               steps=tuple(rank_steps(rank, 0.16 + seed / 1000, 0.01, 0.02)
+                           for rank in range(gpus)))
+        for gpus in (1, 2, 4) for seed in range(3)
+    ]  # fmt: skip
+    assert "scaling" not in answers(tmp_path, items)
+
+
 def test_even_steps_have_a_forecast(tmp_path: Path) -> None:
     items = [*runs("naive", 1, 0.160), *runs("naive", 2, 0.165), *runs("naive", 4, 0.170)]
     said = {answer.key: answer.text for answer in answers(tmp_path, items).values()}
