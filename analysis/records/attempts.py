@@ -13,6 +13,7 @@ from pydantic import AwareDatetime, BaseModel, Field, ValidationError
 
 from analysis.records.columns import ATTEMPTS
 from analysis.records.extract import LARGEST_BATCH
+from analysis.records.validate_measured import is_of_a_clock, taken_s
 from analysis.table import types
 from train.record.run import GOOD, RunRecord
 
@@ -47,17 +48,13 @@ def attempt_rows(record: RunRecord) -> Iterator[dict[str, Any]]:
     nodes = len(set(record.world.hostnames)) if record.world else 0
     last = len(record.attempts)
     times = [time for each in record.attempts for time in (each.started_at, each.ended_at)]
-    if not all(2015 <= time.year < 3000 for time in times):
-        return  # of no clock, so they are no hours of a machine
+    if not all(map(is_of_a_clock, times)):
+        return  # so they are no hours of a machine
     for number, attempt in enumerate(record.attempts, start=1):
         seconds = max(0.0, (attempt.ended_at - attempt.started_at).total_seconds())
         repeated = 0.0
         if record.status in GOOD and number < last:
-            kept = sum(
-                epoch.train_s + epoch.eval_s + (epoch.suspended_s or 0.0)
-                for epoch in record.epochs
-                if epoch.attempt == attempt.number
-            )
+            kept = taken_s(e for e in record.epochs if e.attempt == attempt.number)
             repeated = max(0.0, seconds - kept)
         yield {
             "attempt": number, "status": attempt.status, "nodes": nodes or None,

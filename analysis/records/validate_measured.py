@@ -31,7 +31,7 @@ def number_findings(record: RunRecord) -> Iterator[str]:
     wrong = [what for what, number in _counts(record) if not 0 <= number <= _MOST]
     if wrong or bytes_moved > _MOST_BYTES:
         yield f"{(*wrong, 'bytes of traffic')[0]}: the number is below 0 or beyond all counts"
-    most_s = _allowed(_taken_s(record.epochs))
+    most_s = _allowed(taken_s(record.epochs))
     for rank in record.steps or ():
         spreads = [(name, v) for name, v in rank.__dict__.items() if isinstance(v, Spread)]
         below = [name for name, v in spreads if min(v.mean, v.median, v.p05) < 0]
@@ -75,11 +75,11 @@ def _attempt_findings(record: RunRecord) -> Iterator[str]:
         return
     times = [record.started_at, record.ended_at]
     times += [time for each in record.attempts for time in (each.started_at, each.ended_at)]
-    if off := [time.year for time in times if not _EARLIEST <= time < _LATEST]:
+    if off := [time.year for time in times if not is_of_a_clock(time)]:
         yield f"a time in the year {off[0]}"
         return
     last, epochs = record.attempts[-1], len(record.epochs)
-    spent = _taken_s(record.epochs)
+    spent = taken_s(record.epochs)
     if spent > _allowed((last.ended_at - _EARLIEST).total_seconds()):
         yield f"its epochs took {spent:,.0f} s, longer than TensorFlow exists"
     if last.resumed_from_epoch > epochs:
@@ -104,7 +104,7 @@ def _attempt_findings(record: RunRecord) -> Iterator[str]:
         if attempt.status not in GOOD:
             continue  # nobody noted what it resumed from; its number may be an earlier start's, too
         # epochs from before it resumed may be of a start that left no record
-        spent = _taken_s(
+        spent = taken_s(
             epoch
             for epoch in record.epochs
             if epoch.attempt == attempt.number and epoch.epoch > attempt.resumed_from_epoch
@@ -116,8 +116,12 @@ def _attempt_findings(record: RunRecord) -> Iterator[str]:
             )
 
 
-def _taken_s(epochs: Iterable[EpochRecord]) -> float:
-    """With what their ranks were suspended for."""
+def is_of_a_clock(time: datetime) -> bool:
+    return _EARLIEST <= time < _LATEST
+
+
+def taken_s(epochs: Iterable[EpochRecord]) -> float:
+    """Training, evaluation, and what the ranks were suspended for."""
     return sum(epoch.train_s + epoch.eval_s + (epoch.suspended_s or 0.0) for epoch in epochs)
 
 

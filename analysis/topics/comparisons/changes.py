@@ -67,10 +67,11 @@ def table(before: Frames, after: Frames) -> Table:
     """One row per condition that completed before."""
     earlier, later = (_completed(frames.runs) for frames in (before, after))
     planned = set(after.planned["condition"].dropna()) | set(later["condition"])
+    lost = {"before": _lost(before), "after": _lost(after)}
     rows = [
         {
             **_row(earlier[earlier["condition"] == key], later[later["condition"] == key]),
-            **_losses(before, after, key),
+            **_losses(lost["before"].get(key, (0, 0)), lost["after"].get(key, (0, 0))),
             "planned": key in planned,
         }
         for key in dict.fromkeys(earlier["condition"])
@@ -107,9 +108,9 @@ def _completed(runs: pd.DataFrame) -> pd.DataFrame:
     return runs[runs["status"] == "completed"]
 
 
-def _losses(before: Frames, after: Frames, condition: str) -> dict[str, Any]:
-    """Shares of lost runs, and p of no growth by Fisher's exact test."""
-    (lost, ended), (lost_now, ended_now) = (_lost(f, condition) for f in (before, after))
+def _losses(before: tuple[int, int], after: tuple[int, int]) -> dict[str, Any]:
+    """Shares of lost runs, and p of no growth by Fisher's exact test; see :func:`_lost`."""
+    (lost, ended), (lost_now, ended_now) = before, after
     table = [[lost_now, ended_now - lost_now], [lost, ended - lost]]
     return {
         "lost_before": lost / ended if ended else 0.0,
@@ -118,13 +119,14 @@ def _losses(before: Frames, after: Frames, condition: str) -> dict[str, Any]:
     }
 
 
-def _lost(frames: Frames, condition: str) -> tuple[int, int]:
-    """Of this condition's ended runs: how many left nothing to compare, and how many there are."""
+def _lost(frames: Frames) -> dict[str, tuple[int, int]]:
+    """Of each condition's ended runs: how many left nothing to compare, and how many there are."""
     outside = {p.cell_id for p in frames.problems if p.status in _ENDED_FROM_OUTSIDE}
-    planned = frames.planned[frames.planned["condition"] == condition]
+    planned = frames.planned
     planned = planned[(planned["state"] != "missing") & ~planned["cell_id"].isin(outside)]
-    good = int((_completed(frames.runs)["condition"] == condition).sum())
-    return len(planned) - good, len(planned)
+    good = _completed(frames.runs)["condition"].value_counts()
+    ended = planned["condition"].value_counts()
+    return {str(key): (int(n - good.get(key, 0)), int(n)) for key, n in ended.items()}
 
 
 def _row(earlier: pd.DataFrame, later: pd.DataFrame) -> dict[str, Any]:
