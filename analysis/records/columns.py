@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from analysis.table import Column, DType
+from analysis.table import Column
 
 
 def _text(name: str, description: str) -> Column:
@@ -41,6 +39,8 @@ CONFIG = (
     _text("dataset", "name, or folder:PATH"),
     _count("image_size", "of a folder's images; null where the data set has its own", "pixels"),
     _text("model", "the network"),
+    _real("width", "what resnet_mini's filters are multiplied by"),
+    _bool("shortcuts", "whether resnet_mini has its shortcuts"),
     _text("pretrained", "file of weights that the run began with"),
     _real("data_fraction", "share of the training images that is used"),
     _text("validate_on", "images that accuracy is measured on"),
@@ -54,6 +54,7 @@ CONFIG = (
     _count("accumulation", "batches per rank and step"),
     _count("global_batch", "of a step over all ranks, at the start", "images"),
     _count("epochs", "that the config asks for"),
+    _count("epoch_images", "of an epoch, where steps_per_epoch says it", "images"),
     _bool("changes_images", "training images are augmented"),
     _real("label_smoothing", "of the training loss"),
     _real("base_lr", "learning rate of the base batch; the technique's rule scales it"),
@@ -116,6 +117,9 @@ RUNS = (
     _text("why_no_overlap", "why no gradient is sent before all are there"),
     _count("gradient_bytes", "of one rank's gradients in one step, as they travel", "bytes"),
     _text("layer_factors", "of the rate, median over the last epoch's steps: JSON, by variable"),
+    _text(
+        "sigmoid_inputs", "percentiles of a sigmoid's input after each epoch: JSON, [steps, ...]"
+    ),
     _text("alarms", "findings that make the numbers doubtful, with | between them"),
     _bool("oversubscribed", "ranks shared cores, so that times are no scaling figures"),
     _text("device_kind", "cpu or gpu"),
@@ -134,7 +138,7 @@ RUNS = (
     _count("train_images", "used"),
     _count("train_images_available", "in the data set"),
     _count("validation_images", "that accuracy was measured on"),
-    _count("dropped_per_epoch", "left over in an epoch, since they fill no batch", "images"),
+    _count("dropped_per_epoch", "left over in a pass, since they fill no batch", "images"),
     _count("classes", "of the data set"),
     _text("git_commit", "of the program"),
     _bool("git_dirty", "whether its checkout had uncommitted changes"),
@@ -286,15 +290,3 @@ FRAMES: dict[str, tuple[Column, ...]] = {
     "planned": PLANNED, "runs": RUNS, "epochs": EPOCHS, "classes": CLASSES,
     "confusion": CONFUSION, "goals": GOALS, "traffic": TRAFFIC, "attempts": ATTEMPTS,
 }  # fmt: skip
-_KINDS: dict[DType, str] = {"string": "text", "Int64": "whole number", "Float64": "number",
-                            "boolean": "yes or no"}  # fmt: skip
-
-
-def as_markdown(columns: Iterable[Column]) -> str:
-    """A table of the columns: name, kind, unit, what it is."""
-    lines = ["| column | kind | unit | what it is |", "|:---|:---|:---|:---|"]
-    lines += [
-        f"| `{c.name}` | {_KINDS[c.dtype or 'string']} | {c.unit} | {c.description} |"
-        for c in columns
-    ]
-    return "\n".join(lines) + "\n"

@@ -6,31 +6,31 @@ import hashlib
 import json
 from collections.abc import Iterator
 from datetime import datetime
-from itertools import pairwise
-from statistics import fmean
+from itertools import accumulate, pairwise
 from typing import Any
 
-from analysis.records.columns import MEASURED, SCORES, STEP_PARTS
+from analysis.records.columns import MEASURED, SCORES
 from analysis.records.labels import key, target_text
+from analysis.records.step_columns import shares, step_parts
 from analysis.records.validate import reason_for
 from train.config.plan import RunPlan
 from train.config.run import RunConfig
-from train.record.run import RankSteps, RunRecord, Spread
+from train.record.run import RunRecord
 
 Row = dict[str, Any]
 #: Random labels: an accuracy there has no meaning, whatever a record says.
 UNLABELLED = "synthetic"
 UNLABELLED_WHY = "random labels: accuracy has no meaning"
-OLDER_PARTS = "older records do not have all parts"
 OLDER_CLASSES = "older records do not have them"
 #: A config beyond this is one that no machine could run.
 LARGEST_BATCH = 10**13
 #: What is trained on what, for how long: rows that differ in it answer different questions.
-_WORKLOAD = ("dataset", "image_size", "model", "pretrained", "data_fraction", "validate_on",
-             "partition", "target", "epochs", "deterministic")  # fmt: skip
-_SAME_NAME = ("dataset", "image_size", "model", "pretrained", "data_fraction", "validate_on",
-              "partition", "framework", "scaling", "gpus", "batch_per_rank", "accumulation",
-              "global_batch", "epochs", "seed", "deterministic")  # fmt: skip
+_WORKLOAD = ("dataset", "image_size", "model", "width", "shortcuts", "pretrained", "data_fraction",
+             "validate_on", "partition", "target", "epochs", "epoch_images",
+             "deterministic")  # fmt: skip
+_SAME_NAME = ("dataset", "image_size", "model", "width", "shortcuts", "pretrained", "data_fraction",
+              "validate_on", "partition", "framework", "scaling", "gpus", "batch_per_rank",
+              "accumulation", "global_batch", "epochs", "seed", "deterministic")  # fmt: skip
 _OF_WORLD = ("oversubscribed", "device_kind", "device", "cores_per_rank", "nodes", "launcher",
              "controller", "data_plane", "interface")  # fmt: skip
 _OF_DATA = ("order", "train_images", "train_images_available", "validation_images",
@@ -61,6 +61,7 @@ def config_row(config: RunConfig) -> Row | None:
             config.model_dump_json(exclude={"seed", "framework"})
         ),
         "target": target_text(config.target),
+        "epoch_images": config.steps_per_epoch and config.steps_per_epoch * config.global_batch,
         # training accuracy is then of other images than the set's
         "changes_images": technique.augmentation.name != "as_they_are",
         "label_smoothing": technique.label_smoothing,
@@ -87,11 +88,12 @@ def run_row(record: RunRecord) -> Row:
         "planned_epochs": _planned_epochs(config, data.train_images),
         **_learned(record),
         **_timed(record),
-        **_shares(record),
-        **_step_parts(record),
+        **shares(record),
+        **step_parts(record),
         "why_no_overlap": record.why_no_overlap,
         "gradient_bytes": record.gradient_bytes,
         "layer_factors": _layer_factors(record),
+        "sigmoid_inputs": _sigmoid_inputs(record),
         "alarms": " | ".join(record.alarms) or None,
         **{name: getattr(world, name) for name in _OF_WORLD},
         "hosts": " ".join(sorted(set(world.hostnames))) or None,
@@ -136,6 +138,12 @@ def _layer_factors(record: RunRecord) -> str | None:
     trust = record.epochs[-1].trust if record.epochs else None
     layers = trust.layers if trust else ()
     return json.dumps(dict(zip(record.adapted, layers, strict=False))) if layers else None
+
+
+def _sigmoid_inputs(record: RunRecord) -> str | None:
+    steps = accumulate(epoch.steps for epoch in record.epochs)
+    found = [(n, *e.sigmoid_input) for n, e in zip(steps, record.epochs, strict=True)]
+    return json.dumps(found) if any(len(row) > 1 for row in found) else None
 
 
 def trust_rows(record: RunRecord) -> Iterator[Row]:
@@ -235,50 +243,6 @@ def _timed(record: RunRecord) -> Row:
 
 def _seconds(start: datetime, end: datetime) -> float:
     return (end - start).total_seconds()
-
-
-def _shares(record: RunRecord) -> Row:
-    """Of the seconds of a step, all ranks together."""
-    steps = record.steps or ()
-    total = sum(rank.step_s.mean for rank in steps)
-    # where steps were not sampled, nothing overlapped communication
-    exposed = [r.communication_s.mean if r.sampled is None else r.exposed_s for r in steps]
-    known = [seconds for seconds in exposed if seconds is not None]
-    why: str | None = None
-    if record.steps is None:
-        why = reason_for(record, "steps")
-    elif not total:
-        why = "no time in any step"
-    elif len(known) < len(steps):
-        why = reason_for(record, "steps.exposed_s")
-    return {
-        "communication_share": sum(known) / total if why is None else None,
-        "input_share": sum(rank.input_s.mean for rank in steps) / total if total else None,
-        "step_shares_why": why,
-    }
-
-
-def _step_parts(record: RunRecord) -> Row:
-    """Medians of steady-state steps, averaged over ranks."""
-    ranks = record.steps
-    if not ranks:
-        return {"step_parts_why": reason_for(record, "steps") if ranks is None else "no rank"}
-    row: Row = {"compute_fastest_s": min(rank.compute_s.median for rank in ranks)}
-    reasons: list[str] = []
-    for name in (column.name for column in STEP_PARTS if column.name not in row):
-        values = [value for rank in ranks if (value := _part(rank, name)) is not None]
-        row[name] = fmean(values) if len(values) == len(ranks) else None
-        if row[name] is None:
-            older = any(name not in rank.model_fields_set for rank in ranks)
-            reasons.append(OLDER_PARTS if older else reason_for(record, f"steps.{name}"))
-    return row | {"step_parts_why": "; ".join(dict.fromkeys(reasons)) or None}
-
-
-def _part(rank: RankSteps, name: str) -> float | None:
-    value: Spread | float | None = getattr(rank, name)
-    if name == "exposed_s" and rank.sampled is None:
-        value = rank.communication_s
-    return value.median if isinstance(value, Spread) else value
 
 
 def _no_classes(record: RunRecord) -> str | None:

@@ -14,14 +14,17 @@ from train.config.run import Target
 
 #: What may differ between rows of one table, beyond technique, ranks and batch.
 _CONTEXT = {
-    "dataset": "{}", "model": "{}", "image_size": "{} px", "pretrained": "from {}",
+    "dataset": "{}", "model": "{}", "width": "width {:g}", "shortcuts": "shortcuts: {}",
+    "image_size": "{} px", "pretrained": "from {}",
     "framework": "{}", "scaling": "{} scaling", "epochs": "{} epochs",
+    "epoch_images": "{:,} images an epoch",
     "accumulation": "accumulation {}", "data_fraction": "{:.4g} of the data",
     "partition": "order: {}", "target": "target {}", "validate_on": "validated on {}",
     "deterministic": "deterministic: {}",
 }  # fmt: skip
 #: What goes without saying, even where other rows differ in it.
-_PLAIN = {"accumulation": 1, "validate_on": "held_out", "deterministic": True}
+_PLAIN = {"accumulation": 1, "validate_on": "held_out", "deterministic": True, "width": 1.0,
+          "shortcuts": True}  # fmt: skip
 
 
 def key(parts: Mapping[str, Any]) -> str:

@@ -86,14 +86,13 @@ def _completed_findings(record: RunRecord, plans: Plans | None) -> Iterator[str]
     yield from target_findings(record)
     if record.data is not None:
         dropped, rest = record.data.dropped_per_epoch, record.data.train_images
-        batches = set() if isinstance(plans, str | None) else {p.global_batch for p in plans}
         # the first batch's: records from before growth was counted
         first = rest % config.global_batch
-        largest = max([rest % batch for batch in batches], default=first)
-        if dropped not in (first, largest):
+        left = first if isinstance(plans, str | None) else RunPlan(config, rest).left_over
+        if dropped not in (first, left):
             yield (
                 f"{dropped:,} images left over in an epoch, {rest:,} training images and the "
-                f"global batch {config.global_batch:,} leave {largest:,}"
+                f"global batch {config.global_batch:,} leave {left:,}"
             )
     yield from _throughput_findings(record)
     if record.weights_sha256 is None:

@@ -114,7 +114,12 @@ def test_one_rule_needs_no_list_and_one_value_no_list(tmp_path: Path) -> None:
         ("set: {base_lr", "sets: {base_lr", 24, "unknown key 'sets'; did you mean 'set'?"),
         ("dataset: digits", "dataset: digit", 3, "did you mean 'digits'? known: digits, cifar10"),
         ("dataset: digits", "dataset: 'folder:'", 3, "folder:PATH"),
-        ("model: cnn", "model: resnet_min", 4, "did you mean 'resnet_mini'? known: linear, cnn"),
+        (
+            "model: cnn",
+            "model: resnet_min",
+            4,
+            "did you mean 'resnet_mini'? known: linear, mlp, cnn",
+        ),
         ("[naive, lamb]", "[naive, lambda]", 10, "did you mean 'lamb'? known: naive, lr_scaling"),
         ("- technique: lamb", "- technique: lam", 16, "did you mean 'lamb'?"),
         ("epochs: 2", "scaling: string", 5, "did you mean 'strong'?"),

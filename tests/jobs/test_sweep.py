@@ -689,7 +689,7 @@ def test_any_change_of_a_field_is_another_cell() -> None:
         "scaling": "strong", "batch_per_rank": 31, "epochs": 13, "seed": 1, "data_fraction": 0.5,
         "partition": "whole", "accumulation": 2, "framework": "mirrored",
         "validate_on": "train_part", "target": {"train_accuracy": 0.5}, "deterministic": False,
-        "sharpness_images": 8,
+        "sharpness_images": 8, "steps_per_epoch": 3,
         "technique": {
             "name": "other", "normalisation": "batch_norm", "bn_momentum": 0.8,
             "initialisation": "he", "standardise": True, "label_smoothing": 0.1, "noise_batch": 8,
@@ -711,12 +711,16 @@ def test_any_change_of_a_field_is_another_cell() -> None:
     ]
     whole = json.loads(config.model_dump_json())
     covered = set(changes["technique"]).union(*together)
-    assert set(changes) == set(whole) - {"schema_version", "pretrained"}
+    of_other_models = {"pretrained", "width", "shortcuts"}
+    assert set(changes) == set(whole) - {"schema_version", *of_other_models}
     assert covered == set(whole["technique"])
     variants = [{**whole, key: value} for key, value in changes.items() if key != "technique"]
     normed = {**whole["technique"], "normalisation": "batch_norm"}
     variants.append({**whole, "model": "resnet50", "technique": normed})
     variants.append({**variants[-1], "pretrained": "w.h5"})
+    variants += [
+        {**whole, "model": "resnet_mini", **one} for one in ({"width": 0.5}, {"shortcuts": False})
+    ]
     one_by_one = [{key: value} for key, value in changes["technique"].items()]
     variants += [
         {**whole, "technique": {**whole["technique"], **some}} for some in (*one_by_one, *together)

@@ -47,7 +47,7 @@ def _one_image(config: RunConfig) -> str | None:
     over = {"batch_norm": batch, "sync_batch_norm": batch * config.gpus}
     if side > 1 or over.get(config.technique.normalisation) != 1:
         return None
-    what = "hidden vector" if config.model == "cnn" else "map of one pixel"
+    what = "hidden vector" if config.model in ("mlp", "cnn") else "map of one pixel"
     instead = "larger images" if config.model == "resnet50" else "normalisation: none"
     return (
         f"normalisation {config.technique.normalisation} over one image: model {config.model} "
@@ -58,7 +58,7 @@ def _one_image(config: RunConfig) -> str | None:
 
 def last_map_side(model: str, side: int) -> int:
     """Side in pixels of the last map that is normalised, of images of ``side``; 1 for a vector."""
-    if model == "cnn":
+    if model in ("mlp", "cnn"):
         return 1
     if model == "resnet50":
         return -(-side // 32)

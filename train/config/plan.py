@@ -30,6 +30,16 @@ class EpochPlan:
     steps: int
     first_step: int
     rate_factor: float  # what growth that came to its end multiplies the rate by
+    per_pass: int = 1  # epochs that make up a pass over the images
+
+    @property
+    def pass_number(self) -> int:
+        return self.number // self.per_pass
+
+    @property
+    def first_of_pass(self) -> int:
+        """The epoch's first step, counted from the beginning of its pass."""
+        return self.number % self.per_pass * self.steps
 
 
 @dataclass(frozen=True)
@@ -64,11 +74,21 @@ class RunPlan:
             steps = self.used // batch
             if steps == 0:
                 raise ConfigError(_no_step(config, self.used))
+            per_pass = 1
+            if asked := config.steps_per_epoch:
+                if asked > steps:
+                    raise ConfigError(
+                        f"cell {config.cell_id()}: steps_per_epoch {asked:,} is more than a pass "
+                        f"over the {self.used:,} training images has: use at most {steps:,}"
+                    )
+                steps, per_pass = asked, steps // asked
             if left is not None:
                 steps = min(steps, left)
                 left -= steps
             plans.append(
-                EpochPlan(number, config.accumulation * times, batch, steps, first, factor)
+                EpochPlan(
+                    number, config.accumulation * times, batch, steps, first, factor, per_pass
+                )
             )
             first += steps
         return tuple(plans)
@@ -80,8 +100,11 @@ class RunPlan:
 
     @cached_property
     def left_over(self) -> int:
-        """Images of an epoch that fill no global batch: of the epoch with the most, since a batch
-        that grows leaves more."""
+        """Images of a pass that fill no global batch, or no epoch of ``steps_per_epoch``: of the
+        epoch with the most, since a batch that grows leaves more."""
+        if self.config.steps_per_epoch:
+            first = self.epochs[0]
+            return self.used - first.per_pass * first.steps * first.global_batch
         return max(self.used % epoch.global_batch for epoch in self.epochs)
 
     @cached_property

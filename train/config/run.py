@@ -57,7 +57,9 @@ class RunConfig(Frozen):
     schema_version: Literal[1] = 1
     dataset: str
     image_size: int | None = Field(None, ge=8, le=1024)  # side in pixels; folders only
-    model: Literal["linear", "cnn", "resnet_mini", "resnet50"]
+    model: Literal["linear", "mlp", "cnn", "resnet_mini", "resnet50"]
+    width: float = Field(1.0, gt=0, le=16)  # resnet_mini only: multiplies its filters
+    shortcuts: bool = True  # resnet_mini only: residual blocks, or the same without their shortcuts
     pretrained: str | None = None  # file of Keras weights; resnet50 only
     technique: Technique
     # who averages the gradients; the notebook's comparison of libraries for the same cell
@@ -68,6 +70,8 @@ class RunConfig(Frozen):
     # batches whose gradients a rank adds up before each step: emulates that many times the ranks
     accumulation: int = Field(1, ge=1)
     epochs: int = Field(ge=1, le=MOST_EPOCHS)
+    # as in Keras; a run is evaluated after each epoch, so fewer steps show sooner what it reached
+    steps_per_epoch: int | None = Field(None, ge=1)  # None: a pass over the images
     seed: int = Field(ge=0, lt=2**31)
     data_fraction: float = Field(1.0, gt=0, le=1)
     # option 1 of the course: one permutation, cut into disjoint shards;
@@ -98,6 +102,8 @@ class RunConfig(Frozen):
             raise ValueError(f"image_size is for {FOLDER_PREFIX}PATH; {self.dataset} has its own")
         if self.pretrained is not None and self.model != "resnet50":
             raise ValueError(f"pretrained weights are for resnet50, found model {self.model}")
+        if self.model != "resnet_mini" and not (self.width == 1 and self.shortcuts):
+            raise ValueError(f"width and shortcuts are for resnet_mini, found model {self.model}")
         if self.model == "linear" and self.technique.normalisation != "none":
             raise ValueError(
                 f"normalisation {self.technique.normalisation}: model linear has no hidden layer "
@@ -113,9 +119,22 @@ class RunConfig(Frozen):
                 f"warm-up of {self.technique.warmup_epochs:g} epochs (warmup_epochs) is longer "
                 f"than the run ({self.epochs} epochs): set warmup_epochs to a fifth of it or less"
             )
-        if text := combination_problem(self):
+        if text := self._steps_per_epoch_problem() or combination_problem(self):
             raise ValueError(text)
         return self
+
+    def _steps_per_epoch_problem(self) -> str | None:
+        row = self.technique
+        counts_passes = {
+            "batch_growth": row.batch_growth.name != "fixed",
+            "regime_adaptation": row.regime_adaptation,
+            "lr_scaling: adascale": row.lr_scaling == "adascale",
+        }
+        found = [name for name, does in counts_passes.items() if does]
+        if self.steps_per_epoch is None or not found:
+            return None
+        rows = " and ".join(found)
+        return f"steps_per_epoch: {rows} counts in passes over the images: leave one of them out"
 
     @property
     def global_batch(self) -> int:

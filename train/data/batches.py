@@ -71,7 +71,7 @@ def process_batches(
         images = data.train_x[flat]
         how = config.technique.augmentation
         if isinstance(how, CropFlip):
-            images = augment(images, flat, plan.number, config.seed, how)
+            images = augment(images, flat, plan.pass_number, config.seed, how)
         return Batches(
             images.reshape(*own.shape, *images.shape[1:]), data.train_y[flat].reshape(own.shape)
         )
@@ -92,10 +92,11 @@ def process_batches(
 def _rows(config: RunConfig, used: Indices, plan: EpochPlan, rank: int, size: int) -> Indices:
     """Training images of one rank's batches, [steps, accumulated batches, b]."""
     own = rank_batches(
-        config.partition, len(used), config.seed, plan.number, rank, size,
+        config.partition, len(used), config.seed, plan.pass_number, rank, size,
         config.batch_per_rank * plan.accumulation,
     )  # fmt: skip
-    own = own[: plan.steps]  # an adapted run may end within its last epoch
+    # an adapted run may end within its last epoch
+    own = own[plan.first_of_pass : plan.first_of_pass + plan.steps]
     assert len(own) == plan.steps, (len(own), plan.steps)
     return used[own].reshape(plan.steps, plan.accumulation, config.batch_per_rank)
 

@@ -47,10 +47,12 @@ def build_model(
         scaled = _scaled(images, config.technique, pixels)
         if config.model == "linear":  # softmax regression: the loss is convex
             features = L.Flatten()(scaled)
+        elif config.model == "mlp":
+            features = _mlp(scaled, parts)
         elif config.model == "cnn":
             features = _cnn(scaled, parts, seed)
         else:
-            features = _resnet_mini(scaled, parts)
+            features = _resnet_mini(scaled, parts, config.width, shortcuts=config.shortcuts)
         logits = parts.dense(classes, name="logits", dtype="float32")(features)
         return tf.keras.Model(images, logits, name=config.model)
 
@@ -103,6 +105,21 @@ def _scaled(images: tf.Tensor, technique: Technique, pixels: ChannelStatistics |
     return L.Rescaling(scale, offset, name="scale", dtype="float32")(images)
 
 
+def _mlp(x: tf.Tensor, parts: _Parts) -> tf.Tensor:
+    """The network in which batch norm was first shown (Ioffe and Szegedy 2015, 1502.03167, section
+    4.1), up to its last dense layer: three times 100 sigmoids, normalised before the sigmoid."""
+    x = L.Flatten()(x)
+    for number in (1, 2, 3):
+        x = parts.normalise(parts.dense(100, name=f"hidden{number}")(x), f"bn{number}")
+        x = L.Activation("sigmoid", name=f"sigmoid{number}")(x)
+    return x
+
+
+def a_sigmoid_input(model: tf.keras.Model) -> tf.Tensor | None:
+    """What the first sigmoid of the last hidden layer gets, [N]; None for networks without any."""
+    return model.get_layer("sigmoid3").input[:, 0] if model.name == "mlp" else None
+
+
 def _cnn(x: tf.Tensor, parts: _Parts, seed: StepSeed) -> tf.Tensor:
     """The two-convolution network of the Fashion-MNIST notebook, up to its last dense layer.
 
@@ -123,36 +140,40 @@ def _cnn(x: tf.Tensor, parts: _Parts, seed: StepSeed) -> tf.Tensor:
     return SeededDropout(0.5, 1, seed)(x)
 
 
-def _resnet_mini(x: tf.Tensor, parts: _Parts) -> tf.Tensor:
+def _resnet_mini(x: tf.Tensor, parts: _Parts, width: float, *, shortcuts: bool) -> tf.Tensor:
     """The small residual network of the CIFAR-10 notebook, up to its dense layer: two bottleneck
     blocks.
 
     Pad 3, conv 64 7x7 stride 2, max-pool 3 stride 2, block (64, 64, 256) stride 1, block
     (128, 128, 512) stride 2, average-pool 2, dense on the flattened map (2,048 features at 32x32).
+    ``width`` multiplies all filters.
     """
     small = min(x.shape[1:3]) < 12
-    x = parts.conv(64, 7, strides=2, name="conv1")(L.ZeroPadding2D(3)(x))
+    first, second = (max(1, round(filters * width)) for filters in (64, 128))
+    x = parts.conv(first, 7, strides=2, name="conv1")(L.ZeroPadding2D(3)(x))
     x = L.ReLU()(parts.normalise(x, "bn_conv1"))
     x = L.MaxPooling2D(3, strides=2, padding="same" if small else "valid")(x)
-    x = _bottleneck(x, (64, 64, 256), 1, parts, "block2")
-    x = _bottleneck(x, (128, 128, 512), 2, parts, "block3")
+    x = _bottleneck(x, first, 1, parts, "block2", shortcut=shortcuts)
+    x = _bottleneck(x, second, 2, parts, "block3", shortcut=shortcuts)
     return L.Flatten()(L.AveragePooling2D(2, padding="same")(x))
 
 
 def _bottleneck(
-    x: tf.Tensor, filters: tuple[int, int, int], stride: int, parts: _Parts, name: str
+    x: tf.Tensor, filters: int, stride: int, parts: _Parts, name: str, *, shortcut: bool
 ) -> tf.Tensor:
-    """He et al. 2016 (1512.03385), figure 5 right, with a projection shortcut."""
-    shortcut = parts.conv(filters[2], 1, strides=stride, name=f"{name}_shortcut")(x)
-    shortcut = parts.normalise(shortcut, f"{name}_bn_shortcut")
-    for index, (width, kernel, step) in enumerate(
-        zip(filters, (1, 3, 1), (stride, 1, 1), strict=True)
-    ):
-        x = parts.conv(width, kernel, strides=step, padding="same", name=f"{name}_conv{index}")(x)
+    """He et al. 2016 (1512.03385), figure 5 right, with a projection shortcut, or none at all."""
+    beside = None
+    if shortcut:
+        beside = parts.conv(4 * filters, 1, strides=stride, name=f"{name}_shortcut")(x)
+        beside = parts.normalise(beside, f"{name}_bn_shortcut")
+    for index, (times, kernel, step) in enumerate(((1, 1, stride), (1, 3, 1), (4, 1, 1))):
+        x = parts.conv(
+            times * filters, kernel, strides=step, padding="same", name=f"{name}_conv{index}"
+        )(x)
         x = parts.normalise(x, f"{name}_bn{index}", last_of_branch=index == 2)
         if index < 2:
             x = L.ReLU()(x)
-    return L.ReLU()(L.Add()([x, shortcut]))
+    return L.ReLU()(x if beside is None else L.Add()([x, beside]))
 
 
 def _resnet50(

@@ -89,6 +89,9 @@ class EpochRecord(Frozen):
     noise: NoiseScale | None = None
     trust: TrustRatios | None = None
     gain: float | None = None  # AdaScale's, mean over the epoch's steps
+    # 15th, 50th and 85th percentile over the validation images of what the first sigmoid of the
+    # last hidden layer gets (1502.03167, figure 1); empty for networks without one
+    sigmoid_input: tuple[float, ...] = ()
     # stopped, frozen or asleep: the rank that was so for the longest; left out of the seconds above
     suspended_s: float | None = Field(None, ge=0)
     # steps that were taken in parts, to measure them; left out of the throughput

@@ -110,7 +110,7 @@ class DataRecord(Frozen):
     train_images_available: int
     validation_images: int
     classes: int
-    # remainder of an epoch that fills no global batch; where the batch grows, the largest one
+    # remainder of a pass that fills no global batch or epoch; where the batch grows, the largest
     dropped_per_epoch: int
     order: str  # which of the course's options drew the batches
 

@@ -149,6 +149,7 @@ def epoch_record(
         else None,
         trust=tally.trust(),
         gain=tally.gain() if config.technique.lr_scaling == "adascale" else None,
+        sigmoid_input=checked.sigmoid_input if checked else (),
         suspended_s=measured.trained.suspended_s + measured.evaluated.suspended_s,
         sampled_steps=int(measured.sampled_s > 0),
         sampled_s=measured.sampled_s,

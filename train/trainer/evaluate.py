@@ -16,6 +16,7 @@ import tensorflow as tf
 from train.data.dataset import Dataset
 from train.data.sampling import evaluation_shard
 from train.models.layers import graph
+from train.models.networks import a_sigmoid_input
 
 #: Bounds of one forward pass, a matter of memory and not of results: 500 images of 32x32 pixels,
 #: 41 of 224x224.
@@ -27,6 +28,7 @@ class Evaluation(NamedTuple):
     accuracy: float  # share of the confusion's diagonal
     images: int  # over all ranks
     confusion: tuple[tuple[int, ...], ...]  # images; row: true class, column: predicted class
+    sigmoid_input: tuple[float, ...] = ()  # see EpochRecord
 
 
 class Evaluator:
@@ -43,6 +45,8 @@ class Evaluator:
         """beat: told before each forward pass, since all of them can take long on a CPU."""
         self.beat = beat
         self.model = model
+        watched = a_sigmoid_input(model)
+        self.watched = None if watched is None else tf.keras.Model(model.input, watched)
         self.size = size
         self.expected = len(data.validation_y)
         self.classes = len(data.classes)
@@ -59,6 +63,7 @@ class Evaluator:
         """
         loss = 0.0
         confusion = np.zeros((self.classes, self.classes), np.float64)
+        inputs = np.zeros(0 if self.watched is None else self.expected)
         for number, part in enumerate(self.parts, 1):
             self.beat(f"validating, part {number} of {len(self.parts)}")
             images, weights = _padded(self.images[part], self.batch)
@@ -66,11 +71,14 @@ class Evaluator:
             lost, predicted = self._forward(images, labels, weights)
             loss += float(lost)
             np.add.at(confusion, (self.labels[part], predicted.numpy()[: len(part)]), 1)
+            if self.watched is not None:
+                inputs[part] = self.watched(images, training=False).numpy()[: len(part)]
         if self.size > 1:
             # one vector, one exchange; counts stay exact in float64 up to 2^53
-            mine = tf.constant(np.append(confusion.ravel(), loss))
+            mine = tf.constant(np.concatenate([confusion.ravel(), inputs, [loss]]))
             total = hvd.allreduce(mine, op=hvd.Sum).numpy()
-            confusion, loss = total[:-1].reshape(confusion.shape), float(total[-1])
+            loss, inputs = float(total[-1]), total[confusion.size : -1]
+            confusion = total[: confusion.size].reshape(confusion.shape)
         counts = confusion.astype(np.int64)
         images_seen = int(counts.sum())
         if images_seen != self.expected:
@@ -80,6 +88,9 @@ class Evaluator:
             accuracy=int(np.trace(counts)) / images_seen,
             images=images_seen,
             confusion=tuple(map(tuple, counts.tolist())),
+            sigmoid_input=tuple(np.percentile(inputs, (15, 50, 85)).tolist())
+            if len(inputs)
+            else (),
         )
 
     @graph

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pandas as pd
 import pytest
 
-from analysis.records.columns import FRAMES, as_markdown
+from analysis.records.columns import FRAMES
 from analysis.records.frames import in_order
 from analysis.records.load import load_frames
 from tests.analysis.builders import (
@@ -195,7 +195,6 @@ def test_columns_are_named_once_and_described() -> None:
         names = [column.name for column in columns]
         assert len(set(names)) == len(names), name
         assert all(column.description for column in columns), name
-        assert as_markdown(columns).count("\n") == 2 + len(names)
 
 
 def sampled(rank: int, **changes):

@@ -18,11 +18,11 @@ def adapted(base: int, **changes: object) -> RunConfig:
     return config(technique=row, **changes)
 
 
-def warmed(epochs: float, **changes: object) -> RunConfig:
+def warmed(epochs: float, steps: int | None = None, **changes: object) -> RunConfig:
     row = Technique(
         name="t", base_lr=1, base_batch=64, lr_scaling="linear", warmup_epochs=epochs, **changes
     )
-    return config(technique=row, batch_per_rank=20)
+    return config(technique=row, batch_per_rank=20, steps_per_epoch=steps)
 
 
 def test_without_adaptation_the_config_says_it() -> None:
@@ -81,6 +81,13 @@ def test_a_target_is_held_in_as_many_evaluations_as_the_run_has() -> None:
         plan_of(adapted(160, **cell), 200)
     longer = Target(train_accuracy=0.7, held_for=20)
     assert plan_of(adapted(10, **{**cell, "target": longer}), 200).total_steps == 240
+
+
+def test_an_epoch_has_no_more_steps_than_a_pass_over_the_images() -> None:
+    with pytest.raises(ConfigError, match="steps_per_epoch 5 is more than a pass .* at most 4$"):
+        plan_of(config(batch_per_rank=20, steps_per_epoch=5), 83)
+    assert plan_of(config(batch_per_rank=20, steps_per_epoch=4, epochs=3), 83).total_steps == 12
+    assert plan_of(warmed(1, steps=2), 83).warmup_steps == 2
 
 
 def test_a_warm_up_of_no_step_is_refused_with_the_shortest_that_has_one() -> None:

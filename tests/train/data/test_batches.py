@@ -82,6 +82,21 @@ def test_accumulated_batches_are_those_of_as_many_ranks() -> None:
         assert all(np.array_equal(a, b) for a, b in zip(emulated, real, strict=True))
 
 
+def test_epochs_of_fewer_steps_go_through_the_images_and_begin_anew() -> None:
+    """A pass has 6 steps of 16 images: 3 epochs of 2 steps, or one of 4, which leaves 2 out."""
+    cut = {"gpus": 2, "batch_per_rank": 8, "steps_per_epoch": 2, "epochs": 7}
+    for rank in range(2):
+        whole = [steps(epoch, gpus=2, batch_per_rank=8, epochs=3)[rank] for epoch in range(3)]
+        for number in range(7):
+            found = steps(number, **cut)[rank]
+            passed, first = divmod(number, 3)
+            expected = whole[passed][2 * first : 2 * first + 2]
+            assert [ids(step) for step in found] == [ids(step) for step in expected]
+    plan = RunPlan(config(**{**cut, "steps_per_epoch": 4}), N)
+    assert [epoch.pass_number for epoch in plan.epochs] == list(range(7))
+    assert plan.left_over == N - 4 * 16 and plan.total_steps == 28
+
+
 def test_images_change_only_where_the_technique_says_so_and_as_the_epoch_does() -> None:
     how = Technique(name="t", base_lr=0.1, base_batch=1, augmentation=CropFlip(crop=2, flip="none"))
     plain = steps(gpus=1, batch_per_rank=50)[0]

@@ -31,6 +31,7 @@ def build(
 
 # by hand: conv k*k*in*out + out, dense in*out + out, batch norm 4 per channel
 CNN = 320 + 18_496 + (12 * 12 * 64 * 128 + 128) + 1_290
+MLP = (784 * 100 + 100) + 2 * (100 * 100 + 100) + (100 * 10 + 10)
 MINI = 9_472 + (4_160 + 36_928 + 16_640 + 16_640) + (32_896 + 147_584 + 66_048 + 131_584) + 20_490
 MINI_NORMALISED_CHANNELS = 64 + (64 + 64 + 256 + 256) + (128 + 128 + 512 + 512)
 
@@ -39,6 +40,8 @@ MINI_NORMALISED_CHANNELS = 64 + (64 + 64 + 256 + 256) + (128 + 128 + 512 + 512)
     ("model", "shape", "classes", "norm", "parameters"),
     [
         ("linear", (8, 8, 1), 10, "none", 64 * 10 + 10),
+        ("mlp", (28, 28, 1), 10, "none", MLP),
+        ("mlp", (28, 28, 1), 10, "batch_norm", MLP + 4 * 300),
         ("cnn", (28, 28, 1), 10, "none", CNN),
         ("cnn", (28, 28, 1), 10, "batch_norm", CNN + 4 * (32 + 64 + 128)),
         ("resnet_mini", (32, 32, 3), 10, "none", MINI),
@@ -58,6 +61,38 @@ def test_linear_is_softmax_regression_on_the_pixels() -> None:
     weights, bias = (variable.numpy() for variable in net.trainable_variables)
     images = np.arange(8, dtype=np.uint8).reshape(2, 2, 2, 1)
     np.testing.assert_allclose(net(images), images.reshape(2, 4) / 255 @ weights + bias, rtol=1e-5)
+
+
+def test_what_a_sigmoid_gets_is_normalised_and_is_watched() -> None:
+    import tensorflow as tf
+    from train.models.networks import a_sigmoid_input
+
+    net, _ = build("mlp", (4, 4, 1), 3, "batch_norm")
+    images = np.random.default_rng(0).integers(0, 256, (50, 4, 4, 1), np.uint8)
+    watched = tf.keras.Model(net.input, a_sigmoid_input(net))(images, training=True).numpy()
+    assert watched.shape == (50,)
+    assert abs(watched.mean()) < 1e-5 and watched.std() == pytest.approx(1, abs=0.05)
+    plain, _ = build("mlp", (4, 4, 1), 3, "none")
+    before = tf.keras.Model(plain.input, plain.get_layer("sigmoid2").output)(images)
+    weights, bias = plain.get_layer("hidden3").get_weights()
+    found = tf.keras.Model(plain.input, a_sigmoid_input(plain))(images)
+    np.testing.assert_allclose(found, (before @ weights + bias)[:, 0], rtol=1e-5)
+    assert a_sigmoid_input(build("linear", (4, 4, 1), 3, "none")[0]) is None
+
+
+def test_width_multiplies_the_filters_and_shortcuts_can_be_left_out() -> None:
+    usual, _ = build("resnet_mini", (32, 32, 3), 10, "batch_norm")
+    half, _ = build("resnet_mini", (32, 32, 3), 10, "batch_norm", width=0.5)
+    for layer in half.layers:
+        if "conv" in layer.name and hasattr(layer, "filters"):
+            assert layer.filters == usual.get_layer(layer.name).filters // 2
+    assert half.get_layer("logits").kernel.shape[0] == 1024
+    plain, _ = build("resnet_mini", (32, 32, 3), 10, "batch_norm", shortcuts=False)
+    left = {layer.name for layer in usual.layers} - {layer.name for layer in plain.layers}
+    assert {name for name in left if name.startswith("block")} == {
+        "block2_shortcut", "block2_bn_shortcut", "block3_shortcut", "block3_bn_shortcut",
+    }  # fmt: skip
+    assert plain(np.zeros((2, 32, 32, 3), np.uint8)).shape == (2, 10)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import confusion_matrix
 
+from tests.builders import config
 from train.data.dataset import Dataset, make_dataset
 
 pytestmark = pytest.mark.tf
@@ -151,6 +152,22 @@ def test_the_model_is_asked_in_evaluation_mode_and_stays_as_it_is(monkeypatch) -
     first = evaluate(monkeypatch, net, data(700), 1)
     assert first == evaluate(monkeypatch, net, data(700), 1)
     assert all(np.array_equal(a, b) for a, b in zip(before, net.variables, strict=True))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_percentiles_of_a_sigmoid_s_input_are_of_all_images(monkeypatch, size: int) -> None:
+    import tensorflow as tf
+    from train.config.technique import Technique
+    from train.models.layers import StepSeed
+    from train.models.networks import a_sigmoid_input, build_model
+
+    row = Technique(name="t", base_lr=0.1, base_batch=1, normalisation="batch_norm")
+    net = build_model(config(model="mlp", technique=row), SHAPE, CLASSES, StepSeed(0))
+    given = data(1203)
+    inputs = tf.keras.Model(net.input, a_sigmoid_input(net))(given.validation_x, training=False)
+    expected = np.percentile(inputs, [15, 50, 85])
+    for found in evaluate(monkeypatch, net, given, size):
+        np.testing.assert_allclose(found.sigmoid_input, expected, rtol=1e-5)
 
 
 def test_a_sum_that_misses_images_is_an_error(monkeypatch) -> None:

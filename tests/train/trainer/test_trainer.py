@@ -52,12 +52,17 @@ def trainer(of: Any, runtime: Any, out: Path, attempt: int, beat: Any, **more: A
     return Trainer(of, runtime, data, build_parts(of, data, runtime), out, attempt, beat, **more)
 
 
-def of(optimizer: Any, *, epochs: int = 4, rate: float = 0.01, batch: int = 16, **more: Any) -> Any:
+def of(
+    optimizer: Any, *, epochs: int = 4, rate: float = 0.01, batch: int = 16,
+    steps_per_epoch: int | None = None, **more: Any,
+) -> Any:  # fmt: skip
     technique = Technique(
         name="t", base_lr=rate, base_batch=4, lr_scaling="sqrt", warmup_epochs=0.75 * epochs,
         normalisation="batch_norm", optimizer=optimizer, **more,
     )  # fmt: skip
-    return config(technique=technique, epochs=epochs, batch_per_rank=batch)
+    return config(
+        technique=technique, epochs=epochs, batch_per_rank=batch, steps_per_epoch=steps_per_epoch
+    )
 
 
 def curve(epochs: Any) -> list[tuple[Any, ...]]:
@@ -120,6 +125,25 @@ def test_a_run_killed_and_resumed_is_the_run_never_killed(
     assert len(resumed.adapted) == (len(trust.layers) if trust else 0)
     told = applied(tmp_path / "broken")
     assert told == applied(tmp_path / "straight") and len(told) == 4 * STEPS
+
+
+@pytest.mark.tf
+def test_shorter_epochs_show_the_same_run_more_often(tmp_path: Path) -> None:
+    """One step an epoch, killed and resumed within a pass over the images, which has five."""
+    for name in ("whole", "short"):
+        (tmp_path / name).mkdir()
+    whole = cell(of(Adam()), tmp_path / "whole").train(resume=False)
+    often = of(Adam(), epochs=20, steps_per_epoch=1)
+    with pytest.raises(Killed):
+        cell(often, tmp_path / "short", killed_at("training step 1 of 1, epoch 8")).train(
+            resume=False
+        )
+    short = cell(often, tmp_path / "short", attempt=2).train(resume=True)
+    assert short.resumed_from == 7 and [e.steps for e in short.epochs] == [1] * 20
+    assert short.weights_sha256 == whole.weights_sha256
+    ends = short.epochs[STEPS - 1 :: STEPS]
+    assert [e.validation_loss for e in ends] == [e.validation_loss for e in whole.epochs]
+    assert len({e.validation_loss for e in short.epochs}) > 4
 
 
 @pytest.mark.tf
