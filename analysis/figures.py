@@ -158,10 +158,17 @@ def legend(canvas: Canvas, seen: Mapping[str, Look], signs: Mapping[str, dict[st
         drawn.values(),
         drawn.keys(),
         loc="outside lower center",
-        ncols=3,
+        ncols=_columns(drawn, canvas.get_figwidth()),
         fontsize=8.5,
         handlelength=3,
     )
+
+
+def _columns(labels: Iterable[str], inches: float) -> int:
+    """Of a legend: three, or as many as fit side by side, by some 5 points a character and 45 for
+    the line before it."""
+    widest = 45 + 5 * max((len(label) for label in labels), default=0)
+    return min(3, max(1, int(inches * 72 // widest)))
 
 
 class Tips:

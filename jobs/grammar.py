@@ -23,7 +23,8 @@
         set: {base_lr: 0.01, warmup_epochs: 2}
 
 Keys of a cell: dataset, image_size, model, pretrained, technique, gpus (ranks), epochs, seed (0),
-data_fraction (1.0), partition, framework (horovod), deterministic (true), and
+data_fraction (1.0), partition, framework (horovod), deterministic (true), width (1.0) and shortcuts
+(true) of resnet_mini, and
 - scaling: weak (default) with batch_per_rank, or strong with global_batch, which gpus must divide;
 - accumulation (1): batches that each rank adds up per step, so that global batch = gpus x
   batch_per_rank x accumulation: the gradients of so many times the ranks. In strong scaling give
@@ -31,6 +32,9 @@ data_fraction (1.0), partition, framework (horovod), deterministic (true), and
 - base_batch: the global batch that base_lr belongs to; default: the batch at one GPU, which is
   batch_per_rank in weak scaling, whatever is accumulated, and global_batch in strong scaling.
   Needed where the batch is an axis, or a batch k times as large would not be seen as such;
+- steps_per_epoch, as in Keras (default: a pass over the images); each epoch ends in an evaluation;
+- sharpness_images: training images on which the sharpness of the minimum is measured at the end;
+- validate_on: held_out (default), or train_part: a tenth of the training images, for searches;
 - target: {train_accuracy: 0.75, validation_accuracy: 0.25, held_for: 2, within_s: 240}, one or both
   accuracies; the run ends when they were held for as many evaluations in a row, or too late;
 - any parameter of a technique (techniques.yaml), which then replaces the technique's own. What is a

@@ -12,7 +12,7 @@ from jobs.plan import PlanRow
 from jobs.plan_remarks import summary
 
 #: Of what sets cells apart: columns of their own; a target's words are told below the table.
-_TOLD = {"batch", "epochs", "base_lr", "target"}
+_TOLD = {"batch", "steps_per_epoch", "epochs", "base_lr", "target"}
 
 
 def render_plan(

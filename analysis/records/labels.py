@@ -65,6 +65,11 @@ def _usual(variants: Sequence[Mapping[str, Any]]) -> dict[str, str | None]:
     return usual
 
 
+def without_rate(settings: str) -> str:
+    """Settings of a technique, as JSON, without the learning rate, which searches change."""
+    return key({name: v for name, v in json.loads(settings).items() if name != "base_lr"})
+
+
 def contexts(table: pd.DataFrame) -> pd.Series[str]:
     """Per row: the settings that differ somewhere in the sweep, in words; empty where none do.
 

@@ -1,1 +1,1 @@
-"""What training reaches: accuracy, targets, noise, and what was really applied."""
+"""What training reaches: accuracy, targets, and by which batch, rate and number of images."""

@@ -1,20 +1,23 @@
 """Steps to the target against the global batch: the critical batch of each technique.
 
 A series holds the runs of one technique on one workload, whatever their batch is made of: ranks,
-images per rank or accumulated batches. The law and its fit: analysis/prediction/critical_batch.py.
+images per rank or accumulated batches. Where a batch was run at several learning rates, it is that
+of the fewest steps which counts (Shallue et al. 2018, 1811.03600, section 4.2). The law and its
+fit: analysis/prediction/critical_batch.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from analysis.prediction.critical_batch import CriticalBatch, fit_critical_batch
 from analysis.prediction.laws import Refusal
 from analysis.records.frames import in_order
-from analysis.records.labels import without_batch
+from analysis.records.labels import technique_labels, without_batch, without_rate
 from analysis.table import Column, Estimate, Row, Table, count, frame, significant
 from analysis.topics.comparisons.arms import SERIES
 from analysis.topics.topic import NAMES
@@ -64,9 +67,8 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def table(goals: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) -> Table:
+def table(found: pd.DataFrame, techniques: Sequence[str]) -> Table:
     """One row per series of :func:`points`, with the law's parameters or why there are none."""
-    found = points(goals, runs)
     rows = [_row(group) for _, group in found.groupby("series", sort=False)]
     return Table(
         "critical_batch",
@@ -74,20 +76,25 @@ def table(goals: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) ->
         COLUMNS,
         in_order(frame(rows, COLUMNS), techniques),
         intro="S(B) = S_min (1 + B_crit / B) steps to the target at batch B (McCandlish et al. "
-        "2018, 1812.06162, section 2.3), fitted to all runs of one technique. Steps count to the "
+        "2018, 1812.06162, section 2.3), fitted to the runs of one technique, of several learning "
+        "rates at a batch to those of the rate with the fewest steps. Steps count to the "
         "end of an epoch, and until the target was held: where runs take few epochs, B_crit comes "
         "out too large.",
     )
 
 
-def points(goals: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+def points(goals: pd.DataFrame, runs: pd.DataFrame, settings: Mapping[str, str]) -> pd.DataFrame:
     """The runs of series with a target at two batches or more, with the number of the ``series``.
 
     ``steps``: to the target; of a run that is not ``met``, the steps that it had. A run that had
-    none is left out. ``grows``: its batch did.
+    none is left out. ``grows``: its batch did. ``technique_label``: without the learning rate.
+
+    Args:
+        settings: of techniques as JSON, by ``technique_settings``.
     """
     about = runs.set_index("cell_id").rename(columns={"steps": "budget"})
-    about = about[["workload", "framework", "global_batch_last", "budget"]]
+    about = about[["workload", "framework", "global_batch_last", "budget", "technique_settings",
+                   "base_lr"]]  # fmt: skip
     known = goals.join(about, on="cell_id")
     met = known["met"].fillna(False).astype(bool)
     known = known.assign(
@@ -95,10 +102,25 @@ def points(goals: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
         steps=known["steps"].where(met, known["budget"]),
         grows=(known["global_batch_last"] > known["global_batch"]).fillna(False),
     )
+    others = {name: without_rate(text) for name, text in settings.items()}
+    other = known["technique_settings"].map(others)
+    known = known.assign(technique_label=other.map(technique_labels(others.values())))
     known = known[known["steps"] > 0]
     series = known.groupby(list(SERIES), sort=False)
     known = known.assign(series=series.ngroup())
-    return known[series["global_batch"].transform("nunique") > 1]
+    return _of_best_rates(known[series["global_batch"].transform("nunique") > 1])
+
+
+def _of_best_rates(known: pd.DataFrame) -> pd.DataFrame:
+    """At each batch the runs of one rate. Of those with the most runs, since a search gives the
+    rate that it found more seeds, it is that of the least median; a run that did not get there
+    counts as one that took for ever."""
+    taken = known["steps"].astype(float).where(known["met"], np.inf)
+    rates = known.assign(taken=taken).groupby(["series", "global_batch", "base_lr"])["taken"]
+    found = rates.agg(["size", "median"]).reset_index()
+    found = found.sort_values(["size", "median"], ascending=[False, True], kind="stable")
+    best = found.drop_duplicates(["series", "global_batch"])[["series", "global_batch", "base_lr"]]
+    return known.merge(best, on=["series", "global_batch", "base_lr"])
 
 
 def _row(group: pd.DataFrame) -> Row:

@@ -5,7 +5,6 @@ What is compared differs in ``base_lr`` alone. The range that was searched is th
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,7 +24,7 @@ from analysis.figures import (
     to_svg,
 )
 from analysis.records.frames import in_order
-from analysis.records.labels import key, technique_labels
+from analysis.records.labels import technique_labels, without_rate
 from analysis.table import (
     Column,
     Row,
@@ -103,7 +102,7 @@ def _searched(
 ) -> pd.DataFrame:
     """Arms with their ``base_lr``, a label that leaves it out, and the number of their ``line``: by
     rising rate."""
-    others = {name: _without_rate(text) for name, text in settings.items()}
+    others = {name: without_rate(text) for name, text in settings.items()}
     labels = technique_labels(others.values())
     cells = outcomes(planned, runs)
     first = cells.drop_duplicates("arm").sort_values("arm")
@@ -119,10 +118,6 @@ def _searched(
     known = lines["usable"].transform("sum") > 0
     known &= ~found["stops"].groupby(found["line"]).transform("any")
     return found[several & known].sort_values("base_lr", kind="stable").reset_index(drop=True)
-
-
-def _without_rate(settings: str) -> str:
-    return key({name: v for name, v in json.loads(settings).items() if name != "base_lr"})
 
 
 def _with_best(rows: pd.DataFrame) -> pd.DataFrame:

@@ -15,6 +15,7 @@ from analysis.figures import (
     head,
     left_out,
     legend,
+    looks,
     looks_of,
     octaves,
     sideways,
@@ -32,11 +33,11 @@ from analysis.table import (
     runs_in_words,
     types,
 )
-from analysis.topics.convergence.critical_batch import images, points
+from analysis.topics.convergence.critical_batch import images
 from analysis.topics.topic import with_context
 
 KEY = "steps_by_batch"
-MOST_PANELS = 4
+MOST_PANELS, MOST_LINES = 4, 12
 COLUMNS: tuple[Column, ...] = (
     Column("panel", "string"), Column("kind", "string"), Column("technique", "string"),
     Column("cell_id", "string"), Column("status", "string"), Column("seed", "Int64"),
@@ -46,14 +47,16 @@ _SIDEWAYS = 0.04  # of an octave, between neighbours, so that no dot hides anoth
 _POINTS = 40  # of the line of a law
 
 
-def figure(
-    goals: pd.DataFrame, runs: pd.DataFrame, fitted: pd.DataFrame, seen: Mapping[str, Look]
-) -> Figure | None:
-    """A panel per workload; ``fitted``: the table of critical batches; ``seen``: the look of each
-    technique that is drawn. None where none of these has two batches."""
+def figure(found: pd.DataFrame, fitted: pd.DataFrame, seen: Mapping[str, Look]) -> Figure | None:
+    """A panel per workload; ``found``: the points of critical_batch.py; ``fitted``: its table;
+    ``seen``: the look of each technique that is drawn; a search, whose labels there have rates,
+    has looks of its own. None where none of these has two batches."""
     if not len(fitted):
         return None
-    data = numbers(points(goals, runs), fitted)
+    data = numbers(found, fitted)
+    labels = list(dict.fromkeys(data["technique"]))
+    if len(labels) <= MOST_LINES and not set(labels) <= set(seen):
+        seen = looks(labels)
     shown = data[data["technique"].isin(list(seen))]
     every = list(dict.fromkeys(shown["panel"]))
     panels = every[:MOST_PANELS]

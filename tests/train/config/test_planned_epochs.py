@@ -84,7 +84,7 @@ def test_a_target_is_held_in_as_many_evaluations_as_the_run_has() -> None:
 
 
 def test_an_epoch_has_no_more_steps_than_a_pass_over_the_images() -> None:
-    with pytest.raises(ConfigError, match="steps_per_epoch 5 is more than a pass .* at most 4$"):
+    with pytest.raises(ConfigError, match=r"steps_per_epoch 5 is more than a pass .* at most 4$"):
         plan_of(config(batch_per_rank=20, steps_per_epoch=5), 83)
     assert plan_of(config(batch_per_rank=20, steps_per_epoch=4, epochs=3), 83).total_steps == 12
     assert plan_of(warmed(1, steps=2), 83).warmup_steps == 2

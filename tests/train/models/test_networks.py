@@ -65,6 +65,7 @@ def test_linear_is_softmax_regression_on_the_pixels() -> None:
 
 def test_what_a_sigmoid_gets_is_normalised_and_is_watched() -> None:
     import tensorflow as tf
+
     from train.models.networks import a_sigmoid_input
 
     net, _ = build("mlp", (4, 4, 1), 3, "batch_norm")

@@ -157,6 +157,7 @@ def test_the_model_is_asked_in_evaluation_mode_and_stays_as_it_is(monkeypatch) -
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_percentiles_of_a_sigmoid_s_input_are_of_all_images(monkeypatch, size: int) -> None:
     import tensorflow as tf
+
     from train.config.technique import Technique
     from train.models.layers import StepSeed
     from train.models.networks import a_sigmoid_input, build_model

@@ -7,18 +7,15 @@ import pytest
 from analysis.figures import Figure, looks
 from analysis.topics.convergence import critical_batch
 from analysis.topics.convergence.steps_by_batch import figure
-from tests.analysis.builders import frames_of_records
-from tests.analysis.topics.convergence.to_target import CRITICAL, SMALLEST, run
+from tests.analysis.topics.convergence.to_target import CRITICAL, SMALLEST, points, run
 from train.record.run import RunRecord
 
 ORDER = ("naive", "lamb")
 
 
 def drawn(*items: RunRecord, seen: tuple[str, ...] = ORDER) -> Figure:
-    found = frames_of_records(items)
-    goals, runs = found["goals"], found["runs"]
-    table = critical_batch.table(goals, runs, ORDER)
-    return figure(goals, runs, table.data, looks(seen))
+    found = points(items)
+    return figure(found, critical_batch.table(found, ORDER).data, looks(seen))
 
 
 def exact(*batches: int, **changes) -> list[RunRecord]:
@@ -61,5 +58,8 @@ def test_without_a_fit_there_are_dots_alone() -> None:
     assert found.svg is not None
 
 
-def test_techniques_that_no_figure_shows_are_not_drawn() -> None:
-    assert drawn(*exact(16, 32), seen=("lamb",)) is None
+def test_a_search_is_drawn_though_no_other_figure_has_its_label() -> None:
+    rates = [{"settings": {"base_lr": rate}} for rate in (0.1, 0.2)]
+    items = [run(16, **rates[0]), run(32, **rates[0]), run(64, epochs=40, **rates[0])]
+    found = drawn(*items, run(64, **rates[1]), seen=("naive (base_lr=0.1)", "naive (base_lr=0.2)"))
+    assert ">naive<" in str(found.svg) and len(found.data[found.data["kind"] == "run"]) == 3

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from analysis.table import Table
-from analysis.topics.convergence import trust as topic
+from analysis.topics.training import trust as topic
 from tests.analysis.builders import config, epochs_frame, record, runs_frame, technique
 from train.config.optimizer import Lamb, Larc, Lars
 from train.config.run import RunConfig

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from analysis.table import Table
-from analysis.topics.convergence import noise as topic
+from analysis.topics.training import noise as topic
 from tests.analysis.builders import config, epoch, epochs_frame, record, runs_frame
 from train.record.run import NoiseScale, RunRecord
 

@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 from analysis.table import Table
-from analysis.topics.convergence import applied
-from analysis.topics.convergence.applied import LACKING
+from analysis.topics.training import applied
+from analysis.topics.training.applied import LACKING
 from tests.analysis.builders import config, epochs_frame, record, runs_frame, technique
 from train.config.schedule import Grow
 from train.record.run import RunRecord

@@ -1,0 +1,169 @@
+"""Validation error against the number of training images: a power law and its exponent.
+
+error = a n^b, fitted to the logarithms of the single runs by least squares (Hestness et al. 2017,
+1712.00409, section 3, who report such laws, also with an error that no number of images removes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from analysis.figures import (
+    Figure,
+    Look,
+    Tips,
+    legend,
+    looks,
+    octaves,
+    sideways,
+    small_multiples,
+    style,
+    to_svg,
+)
+from analysis.records.frames import in_order
+from analysis.stats.intervals import estimate, t_quantile
+from analysis.table import (
+    Column,
+    Estimate,
+    Row,
+    Table,
+    count,
+    frame,
+    number,
+    plain_rows,
+    significant,
+)
+from analysis.topics.topic import NAMES
+
+LEAST_SIZES, MOST_LINES = 3, 12
+_SERIES = ["technique", "technique_label", "line", "gpus", "global_batch"]
+_SIDEWAYS = 0.04  # of an octave, between neighbours, so that no dot hides another
+
+
+def _steps(row: Row) -> str:
+    low, high = count(row["steps_low"]), count(row["steps_high"])
+    return low if low == high else f"{low} to {high}"
+
+
+COLUMNS = (
+    *NAMES,
+    Column("global_batch", "Int64", "global batch", only_if_varied=True),
+    Column("gpus", "Int64", "ranks", only_if_varied=True),
+    Column("sizes", "Int64", "sizes", "numbers of training images, the smallest and the largest",
+           cell=lambda row: f"{row['sizes']}, {count(row['images_low'])} to "
+                            f"{count(row['images_high'])}"),
+    Column("images_low", "Int64"),
+    Column("images_high", "Int64"),
+    Column("steps_low", "Int64", "steps", "of a run; where they differ, more images have had more "
+           "training, too", cell=_steps),
+    Column("steps_high", "Int64"),
+    Column("n", "Int64", "runs", "completed"),
+    Column("exponent", "Float64", "exponent", "b of error = a n^b, with its 95 % interval: that of "
+           "the slope of the logarithms over single runs", format=number(3), estimate=True),
+    Column("factor", "Float64", description="a of error = a n^b"),
+)  # fmt: skip
+
+
+def table(runs: pd.DataFrame, techniques: Sequence[str]) -> Table:
+    """One row per technique and settings with LEAST_SIZES numbers of training images or more."""
+    known = points(runs)
+    rows = [_row(own) for _, own in known.groupby(_SERIES, sort=False, dropna=False)]
+    return Table(
+        "error_by_images",
+        "Error against the number of training images",
+        COLUMNS,
+        in_order(frame(rows, COLUMNS), techniques),
+    )
+
+
+def points(runs: pd.DataFrame) -> pd.DataFrame:
+    """Completed runs of series with enough sizes, with their ``error`` and ``line``: the context
+    without what sets the sizes."""
+    known = runs[(runs["status"] == "completed") & runs["validation_accuracy"].notna()]
+    known = known.assign(error=1 - known["validation_accuracy"], line=known["context"].map(_line))
+    known = known[known["error"] > 0]
+    series = known.groupby(_SERIES, sort=False, dropna=False)
+    return known[series["train_images"].transform("nunique") >= LEAST_SIZES]
+
+
+def _line(context: str) -> str:
+    parts = str(context).split(", ")
+    return ", ".join(p for p in parts if not p.endswith((" of the data", " epochs")))
+
+
+def _row(own: pd.DataFrame) -> Row:
+    first = own.iloc[0]
+    x, y = (np.log(own[name].to_numpy(float)) for name in ("train_images", "error"))
+    fit = stats.linregress(x, y)
+    half = float(t_quantile(len(own) - 2)) * fit.stderr if len(own) > 2 else None
+    exponent = (
+        Estimate(fit.slope, n=len(own), note="two runs leave no variance to make an interval of")
+        if half is None
+        else estimate(fit.slope, fit.slope - half, fit.slope + half, len(own))
+    )
+    return {
+        **{name: first[name] for name in ("technique", "technique_label", "gpus", "global_batch")},
+        "context": first["line"], "sizes": own["train_images"].nunique(),
+        "images_low": own["train_images"].min(), "images_high": own["train_images"].max(),
+        "steps_low": own["steps"].min(), "steps_high": own["steps"].max(),
+        "n": len(own), **exponent.columns("exponent"), "factor": float(np.exp(fit.intercept)),
+    }  # fmt: skip
+
+
+def figure(runs: pd.DataFrame, fitted: pd.DataFrame) -> Figure | None:
+    """A dot per run and the law of each row of the table; None without one."""
+    known = points(runs)
+    laws = plain_rows(fitted)[:MOST_LINES]
+    if not laws:
+        return None
+    seen = looks([_name(row, fitted) for row in laws])
+    tips = Tips()
+    with style():
+        canvas, (axis,) = small_multiples(1, len(seen), share_y=True)
+        for place, (row, look) in enumerate(zip(laws, seen.values(), strict=True)):
+            own = known[(known["technique_label"] == row["technique_label"])
+                        & (known["line"] == (row["context"] or ""))
+                        & (known["gpus"] == row["gpus"])
+                        & (known["global_batch"] == row["global_batch"])]  # fmt: skip
+            _draw(axis, row, own, look, sideways(place, len(laws), _SIDEWAYS), tips)
+        octaves(axis, known["train_images"], "training images")
+        axis.set_yscale("log", base=2)
+        axis.yaxis.set_major_formatter(lambda value, _: significant(value))
+        axis.set_ylabel("validation error (log)")
+        legend(canvas, seen, {})
+        svg = to_svg(canvas, tips)
+    return Figure(
+        "error_by_images",
+        _title(laws),
+        "One dot per completed run; lines: error = a n^b, fitted. Both axes are logarithmic.",
+        known[[*_SERIES, "cell_id", "seed", "train_images", "steps", "error"]],
+        svg,
+    )
+
+
+def _draw(axis: Any, row: Row, own: pd.DataFrame, look: Look, shift: float, tips: Tips) -> None:
+    ends = np.geomspace(row["images_low"], row["images_high"], 2)
+    axis.plot(ends, row["factor"] * ends ** row["exponent"], color=look.color, linewidth=1.4,
+              linestyle=look.dashes)  # fmt: skip
+    for run in plain_rows(own):
+        (point,) = axis.plot([run["train_images"] * shift], [run["error"]], color=look.color,
+                             marker=look.marker, markersize=4.5, alpha=0.85)  # fmt: skip
+        tips.add(point, f"{count(run['train_images'])} images, seed {run['seed']}: error "
+                        f"{significant(run['error'])}")  # fmt: skip
+
+
+def _name(row: Mapping[str, Any], rows: pd.DataFrame) -> str:
+    batch = f"batch {count(row['global_batch'])}" if rows["global_batch"].nunique() > 1 else ""
+    ranks = f"{row['gpus']} ranks" if rows["gpus"].nunique() > 1 else ""
+    return ", ".join(p for p in (row["technique_label"], row["context"], batch, ranks) if p)
+
+
+def _title(laws: Sequence[Row]) -> str:
+    low, high = (pick(row["exponent"] for row in laws) for pick in (min, max))
+    found = f"{low:.2f}" if len(laws) == 1 else f"{low:.2f} to {high:.2f}"
+    return f"The error falls with the number of images to the power of {found}"

@@ -1,0 +1,1 @@
+"""How training went: what was really applied, its noise, and what went on inside the network."""

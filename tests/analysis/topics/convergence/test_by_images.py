@@ -1,0 +1,63 @@
+"""Error against the number of training images: which runs make a series, and the law's exponent."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from analysis.table import Table
+from analysis.topics.convergence.by_images import figure, table
+from tests.analysis.builders import TRAIN_IMAGES, config, record, runs_frame
+from train.record.run import RunRecord
+
+SHARES = (0.25, 0.5, 1.0)
+
+
+def run(share: float, error: float, seed: int = 0, name: str = "naive", **changes) -> RunRecord:
+    """As many steps at each number of images."""
+    asked = config(
+        name, seed=seed, data_fraction=share, epochs=int(4 / share), batch_per_rank=8, **changes
+    )
+    accuracies = [0.2] * (asked.epochs - 1) + [1 - error]
+    return record(asked, accuracies=accuracies, train_images=int(TRAIN_IMAGES * share))
+
+
+def made(*items: RunRecord) -> Table:
+    return table(runs_frame(items), ["naive", "lamb"])
+
+
+def test_the_exponent_is_the_slope_of_the_logarithms_with_its_interval() -> None:
+    errors = {0.25: (0.8, 0.7, 0.75), 0.5: (0.6, 0.66, 0.63), 1.0: (0.5, 0.45, 0.52)}
+    items = [run(s, e, seed) for s, own in errors.items() for seed, e in enumerate(own)]
+    (row,) = made(*items).data.to_dict("records")
+    x = np.log([TRAIN_IMAGES * share for share in SHARES for _ in range(3)])
+    y = np.log([error for own in errors.values() for error in own])
+    (slope, intercept), covariance = np.polyfit(x, y, 1, cov=True)
+    half = stats.t.ppf(0.975, 7) * np.sqrt(covariance[0, 0])
+    assert row["exponent"] == pytest.approx(slope)
+    assert row["factor"] == pytest.approx(np.exp(intercept))
+    ends = (row["exponent_low"], row["exponent_high"])
+    assert ends == pytest.approx((slope - half, slope + half))
+    assert (row["sizes"], row["n"]) == (3, 9)
+    assert row["context"] == "", "sizes and epochs are said in columns of their own"
+    assert row["steps_low"] == row["steps_high"]
+
+
+def test_techniques_are_apart_and_two_sizes_make_no_law() -> None:
+    items = [run(share, 0.4 * share**-0.5) for share in SHARES]
+    items += [run(share, 0.3 * share**-0.25, name="lamb") for share in SHARES]
+    found = made(*items).data
+    assert found["exponent"].tolist() == pytest.approx([-0.5, -0.25])
+    assert not len(made(*items[:2]).data)
+    assert not len(made().data)
+
+
+def test_the_figure_has_a_dot_per_run_and_names_the_exponents() -> None:
+    items = [run(share, 0.4 * share**-0.5, seed) for share in SHARES for seed in (0, 1)]
+    runs = runs_frame(items)
+    found = figure(runs, made(*items).data)
+    assert found is not None and len(found.data) == 6
+    assert found.title == "The error falls with the number of images to the power of -0.50"
+    assert ">training images (log₂)<" in str(found.svg)
+    assert figure(runs, made().data) is None
