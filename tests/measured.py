@@ -1,5 +1,5 @@
-"""The tables of docs/results.md, from the records in docs/measured: `python -m tests.measured`
-prints them, a test compares the page."""
+"""The tables and figures of docs/results.md, from the records in docs/measured:
+`python -m tests.measured` prints the tables and draws the figures; a test compares both."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from analysis.figures import standalone
 from analysis.page.report import build
 from analysis.records.frames import Frames
 from analysis.records.load import load_frames
@@ -18,6 +19,9 @@ from analysis.topics.comparisons import techniques
 ROOT = Path(__file__).resolve().parents[1]
 MEASURED = ROOT / "docs" / "measured"
 PAGE = ROOT / "docs" / "results.md"
+#: Figures of the reports, by sweep, that the page shows.
+FIGURES = (("mnist_sigmoids", "validation_accuracy"), ("mnist_sigmoids", "sigmoid_inputs"))
+DRAWN = ROOT / "docs" / "figures"
 _RULE = {"left": ":---", "right": "---:"}
 #: rows of cifar10_techniques that the page speaks of side by side: what each adds to the batch norm
 #: that all but naive have, neighbours in the order at 4,096, and what differs by one thing
@@ -41,6 +45,13 @@ def frames_of(folder: Path) -> dict[str, pd.DataFrame]:
     """The tables of the sweep's report, by key."""
     tables = build(load_frames(folder, cache=False), draw=False).tables
     return {key: table.data for key, table in tables.items()}
+
+
+def figures(sweep: str) -> dict[str, str]:
+    """SVG of the sweep's figures that the page shows, by file name."""
+    report = build(load_frames(MEASURED / sweep, cache=False))
+    drawn = {figure.key: str(figure.svg) for topic in report.topics for figure in topic.figures}
+    return {f"{sweep}-{key}.svg": standalone(drawn[key]) for name, key in FIGURES if name == sweep}
 
 
 def table(folder: Path) -> str:
@@ -178,3 +189,6 @@ if __name__ == "__main__":
     for sweep in sweeps():
         print(f"{sweep.name}\n\n{table(sweep)}")
     print(side_by_side(MEASURED / "cifar10_techniques"))
+    for sweep_name in dict.fromkeys(name for name, _ in FIGURES):
+        for name, svg in figures(sweep_name).items():
+            (DRAWN / name).write_text(svg)

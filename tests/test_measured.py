@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from tests.measured import MEASURED, PAGE, PAIRS, side_by_side, sweeps, table
+from tests.measured import (
+    DRAWN,
+    FIGURES,
+    MEASURED,
+    PAGE,
+    PAIRS,
+    figures,
+    side_by_side,
+    sweeps,
+    table,
+)
 from train.config.run import RunConfig
 from train.record.run import read_record
 
+NUMBER = r"-?\d+(?:\.\d+)?"
 EACH = pytest.mark.parametrize("sweep", sweeps(), ids=lambda folder: folder.name)
 
 
@@ -22,6 +35,22 @@ def test_the_page_shows_rows_side_by_side_as_their_records_do() -> None:
     text = side_by_side(MEASURED / "cifar10_techniques")
     assert text.count("\n") == 2 + len(PAIRS)
     assert text in PAGE.read_text(), ".venv/bin/python -m tests.measured prints it"
+
+
+@pytest.mark.parametrize("sweep", sorted({name for name, _ in FIGURES}))
+def test_the_page_shows_the_figures_of_the_records(sweep: str) -> None:
+    for name, svg in figures(sweep).items():
+        (kept, at), (drawn, there) = map(without_numbers, ((DRAWN / name).read_text(), svg))
+        assert kept == drawn, f"{name}: .venv/bin/python -m tests.measured draws it"
+        # the last digit is another processor's matter
+        np.testing.assert_allclose(at, there, atol=0.02, err_msg=name)
+        assert f"](figures/{name})" in PAGE.read_text()
+
+
+def without_numbers(svg: str) -> tuple[str, list[float]]:
+    """Without names of paths, which are made of all their digits."""
+    text = re.sub(r'(id="|url\(#|href="#)\w+', r"\1", svg)
+    return re.sub(NUMBER, "", text), [float(number) for number in re.findall(NUMBER, text)]
 
 
 @EACH
