@@ -14,6 +14,7 @@ from analysis.topics import completeness, machine, usage
 from analysis.topics.classes import confusion, scores
 from analysis.topics.comparisons import larger_batch, libraries, ranking, techniques
 from analysis.topics.convergence import (
+    best_rates,
     by_batch,
     by_images,
     critical_batch,
@@ -81,7 +82,10 @@ def topics_of(
         "learning_rates",
         "Learning rate",
         (rates,),
-        drawn(lambda: learning_rates.figure(rates.data)),
+        drawn(
+            lambda: learning_rates.figure(rates.data),
+            lambda: best_rates.figure(rates.data),
+        ),
     )
     each = increases.tables(by_series, order)
     lost = loss(by_series, network)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from scipy import stats
 
 from analysis.figures import (
@@ -132,8 +133,10 @@ def figure(runs: pd.DataFrame, fitted: pd.DataFrame) -> Figure | None:
                         & (known["global_batch"] == row["global_batch"])]  # fmt: skip
             _draw(axis, row, own, look, sideways(place, len(laws), _SIDEWAYS), tips)
         octaves(axis, known["train_images"], "training images")
-        axis.set_yscale("log", base=2)
-        axis.yaxis.set_major_formatter(lambda value, _: significant(value))
+        axis.set_yscale("log")
+        axis.yaxis.set_major_locator(LogLocator(base=10, subs=(1, 1.5, 2, 3, 4, 5, 6, 8)))
+        axis.yaxis.set_minor_locator(NullLocator())
+        axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axis.set_ylabel("validation error (log)")
         legend(canvas, seen, {})
         svg = to_svg(canvas, tips)
