@@ -53,7 +53,7 @@ def _turn(item: pytest.Item) -> int:
     limit = item.get_closest_marker("timeout")
     if item.get_closest_marker("slurm"):
         return 0
-    if limit and limit.args[0] > 600:
+    if limit and limit.args[0] > 1200:
         return 1
     return 2 if item.get_closest_marker("ranks2") else 3
 
@@ -78,7 +78,7 @@ def data_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def start_ranks(tmp_path: Path) -> Callable[[Sequence[str], int], list[str]]:
     """Run a command as n real Horovod ranks over Gloo, as the supervisor would; returns outputs."""
 
-    def start(command: Sequence[str], size: int, timeout_s: float = 240) -> list[str]:
+    def start(command: Sequence[str], size: int, timeout_s: float = 540) -> list[str]:
         folder = tmp_path / f"ranks-{time.monotonic_ns()}"
         (folder / "logs").mkdir(parents=True)
         task = CellTask(

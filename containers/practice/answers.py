@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from .place import NODES, Place, PracticeError
 
-READY_S = 60
+READY_S = 180
 
 
 def slurm_environment(place: Place) -> dict[str, str]:

@@ -13,7 +13,7 @@ from .shape import Shape
 from .spaces import enter_argv, keeper
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-STOP_S = 15
+STOP_S = 60
 
 
 def as_user_argv(user: str, command: Sequence[str]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -142,7 +143,7 @@ def test_a_long_step_shows_signs_of_life(image, tmp_path, monkeypatch, capfd) ->
     steps(image, tmp_path).run(
         ["sh", "-c", "echo unpacking; sleep 1"], "testing", os.environ, "Look there."
     )
-    assert "... 0 s: unpacking" in capfd.readouterr().err
+    assert re.search(r"\.\.\. \d+ s: unpacking", capfd.readouterr().err)
 
 
 def test_what_a_crashed_build_left_is_removed(image, tmp_path) -> None:

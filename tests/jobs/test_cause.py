@@ -244,9 +244,9 @@ def test_only_the_end_of_a_log_is_read(tmp_path: Path) -> None:
         out.truncate(3 * 2**30)  # sparse: it takes no room
         out.seek(0, os.SEEK_END)
         out.write(b"\n\xff broken\n" + b"\n".join(b"line %d" % n for n in range(30)))
-    began = time.monotonic()
+    began = time.process_time()
     assert tail_of(log) == tuple(f"line {n}" for n in range(30 - TAIL_LINES, 30))
-    assert time.monotonic() - began < 1
+    assert time.process_time() - began < 1
     log.write_bytes(b"x" * 10 * TAIL_BYTES)
     assert [len(line) for line in tail_of(log)] == [TAIL_BYTES]
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -19,6 +21,14 @@ from tests.builders import config, epoch
 from train.config.technique import Technique
 
 NAMES = "epoch", "loss", "accuracy", "images/s"
+NOW = 1000.0
+
+
+@pytest.fixture
+def slow_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A millisecond passes from one look to the next, however busy the machine is."""
+    looks = itertools.count(NOW, 0.001)
+    monkeypatch.setattr("jobs.display.time", SimpleNamespace(monotonic=lambda: next(looks)))
 
 
 def cells(folder: Path, count: int = 2, **changes: str) -> list[Standing]:
@@ -105,7 +115,7 @@ def test_drawing_is_cheap_however_long_the_run(tmp_path: Path) -> None:
     assert time.process_time() - began < 0.5, "reading it all takes seconds"
 
 
-def test_plain_lines(tmp_path: Path, monkeypatch) -> None:
+def test_plain_lines(tmp_path: Path, monkeypatch, slow_clock) -> None:
     out = io.StringIO()
     first, second = cells(tmp_path)
     display = PlainDisplay([first, second], out)
@@ -147,7 +157,7 @@ def test_a_reader_that_is_gone_ends_nothing(tmp_path: Path) -> None:
         out.close()
 
 
-def test_remaining_time_is_that_of_cells_of_the_same_size(tmp_path: Path) -> None:
+def test_remaining_time_is_that_of_cells_of_the_same_size(tmp_path: Path, slow_clock) -> None:
     sizes = [1, 1, 2, 2, 4]
     standing = [Standing(config(gpus=n, seed=s), tmp_path, NEW, "") for s, n in enumerate(sizes)]
     board = Board.of(standing)
@@ -157,19 +167,21 @@ def test_remaining_time_is_that_of_cells_of_the_same_size(tmp_path: Path) -> Non
     assert board.left_s() == pytest.approx(4 * 10)
     rows[2].state, rows[2].took_s = "completed", 20.0
     assert board.left_s() == pytest.approx(10 + 20 + 15)
-    rows[1].state, rows[1].began = "running", time.monotonic() - 4
+    rows[1].state, rows[1].began = "running", NOW - 4
     assert board.left_s() == pytest.approx(6 + 20 + 15, abs=0.1)
-    rows[1].began = time.monotonic() - 400
+    rows[1].began = NOW - 400
     assert board.left_s() == pytest.approx(20 + 15, abs=0.1), "never less than nothing"
 
 
-def test_remaining_time_before_any_cell_is_done_is_that_of_the_epochs_to_go(tmp_path) -> None:
+def test_remaining_time_before_any_cell_is_done_is_that_of_the_epochs_to_go(
+    tmp_path, slow_clock
+) -> None:
     first, second = cells(tmp_path)  # of 4 epochs, 1.5 + 0.25 s each
     board = Board.of([first, second])
     row = board.started(first)
     assert board.left_s() is None
     write_epochs(first, 1)
-    row.began = time.monotonic() - 5
+    row.began = NOW - 5
     rest = 3 * 1.75
     assert board.left_s() == pytest.approx(rest + (5 + rest), abs=0.1)
 

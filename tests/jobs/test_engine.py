@@ -184,7 +184,8 @@ def test_a_killed_supervisor_is_settled_before_the_next_cell(sweep) -> None:
 
 
 def test_a_supervisor_outlives_submitits_process(sweep) -> None:
-    trial = sweep("mark('in')\nlive(2)\ngood()\n", 1, 1)
+    waiting = "while not (CELL.parent / 'go').exists():\n    live(0.1)\n"
+    trial = sweep(f"mark('in')\n{waiting}good()\n", 1, 1)
 
     def kill() -> None:
         if list(trial.cells[0].glob("mark-in-*")):
@@ -192,6 +193,7 @@ def test_a_supervisor_outlives_submitits_process(sweep) -> None:
                 Path(f"/proc/{holder(trial.cells[0]).split()[1]}/stat").read_text().split()[3]
             )
             os.kill(parent, signal.SIGKILL)
+            (trial.folder / "go").touch()
             trial.display.on_tick = lambda: None
 
     trial.display.on_tick = kill
@@ -303,8 +305,15 @@ def test_a_cell_that_still_runs_is_waited_for_and_its_cores_left_alone(orphan) -
 
 
 def test_a_cell_that_still_ran_and_failed_is_run_again(orphan) -> None:
-    body = "live(1.5)\nfail('first') if ATTEMPT == 1 and 's0' in CELL.name else good()\n"
+    body = """
+if ATTEMPT == 1 and "s0" in CELL.name:
+    while not (CELL.parent / "go").exists():
+        live(0.1)
+    fail("first")
+good()
+"""
     trial, earlier = orphan(body)
+    trial.display.on_tick = (trial.folder / "go").touch
     with earlier.supervisor():
         wait_until(lambda: is_running(trial.cells[0]), "the supervisor")
         assert trial.run() == ["completed", "completed"]

@@ -77,7 +77,8 @@ def fill(disk: Path) -> None:
 
 def test_a_rank_that_fills_the_disk(tmp_path: Path, disk) -> None:
     """It leaves no error and no log: there is no room for either."""
-    scene = on(disk(4 * MiB), play(tmp_path, f"epoch(1)\n{FILL}\nos._exit(1)\n"))
+    waiting = "while not (STAGE / 'full').exists():\n    time.sleep(0.01)\n"
+    scene = on(disk(4 * MiB), play(tmp_path, f"epoch(1)\n{FILL}\n{waiting}os._exit(1)\n"))
     assert run_cell(scene.told()) == "failed"
     found = read_record(scene.cell / "record.json")
     assert "No space left on device" in found.error.what

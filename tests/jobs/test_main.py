@@ -266,6 +266,7 @@ def test_a_killed_command_is_gone_on_from(tmp_path: Path) -> None:
     assert f"an earlier make sweep still runs it: {supervisor}): is waited for" in said
     assert statuses(trial) == ["completed", "completed"]
     assert all(len(list(cell.glob("mark-1*"))) == 1 for cell in trial.cells()), "each ran once"
+    wait_until(lambda: not family(trial.folder), "the end of all")
     over(trial)
 
 

@@ -74,10 +74,12 @@ def test_a_bad_end_ends_the_rest_after_a_grace(
     assert ranks.ended[0].by_us and ranks.ended[0].code == -signal.SIGTERM
 
 
-def test_peers_have_the_grace_to_say_what_they_saw(ranks: Ranks, start: Start) -> None:
-    start("sleep 0.5; exit 3")
+def test_peers_have_the_grace_to_say_what_they_saw(
+    ranks: Ranks, start: Start, tmp_path: Path
+) -> None:
+    start(f"while [ ! -e {tmp_path}/go ]; do sleep 0.1; done; exit 3")
     start("exit 4")
-    ranks.watch(lambda: None)
+    ranks.watch(lambda: (tmp_path / "go").touch() if 1 in ranks.ended else None)
     assert [(rank, end.code) for rank, end in ranks.bad.items()] == [(1, 4), (0, 3)], "in order"
     assert ranks.bad[1].at < ranks.bad[0].at
 
@@ -145,7 +147,7 @@ def test_leftovers_are_those_of_the_cell_and_no_others(tmp_path: Path) -> None:
     try:
         stopped.send_signal(signal.SIGSTOP)
         end_leftovers(mine)
-        assert ours.wait(1) == stopped.wait(1) == -signal.SIGKILL
+        assert ours.wait(60) == stopped.wait(60) == -signal.SIGKILL
         assert others.poll() is None
     finally:
         for process in (ours, stopped, others):

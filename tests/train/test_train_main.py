@@ -44,7 +44,7 @@ def cell(tmp_path: Path) -> Path:
 def train(cell: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "train", str(cell / "config.json"), *options],
-        capture_output=True, text=True, cwd=ROOT, check=False, timeout=120,
+        capture_output=True, text=True, cwd=ROOT, check=False, timeout=240,
         env=clean_environment(os.environ) | environment,
     )  # fmt: skip
 
@@ -213,7 +213,7 @@ def test_ctrl_c_by_hand_leaves_a_cancelled_record(tmp_path: Path) -> None:
         env=clean_environment(os.environ),
     )  # fmt: skip
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 240
         while not read_epochs(tmp_path):
             assert time.monotonic() < deadline and process.poll() is None
             time.sleep(0.05)

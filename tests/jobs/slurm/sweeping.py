@@ -29,7 +29,7 @@ BARE: Mapping[str, Any] = {
 YIELDING = {"OMPI_MCA_mpi_yield_when_idle": "1"}
 CONTAINED = {**BARE, "mpi": "pmix", "image": "cpu", "environment": YIELDING}
 LONG: Mapping[str, Any] = {
-    "title": "One cell of some seconds", "dataset": "digits", "model": "cnn", "epochs": 60,
+    "title": "One cell of some seconds", "dataset": "digits", "model": "cnn", "epochs": 100,
     "batch_per_rank": 64, "technique": "naive", "gpus": 2,
 }  # fmt: skip
 

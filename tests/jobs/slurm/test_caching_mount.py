@@ -12,7 +12,7 @@ from tests.caching import seen_late
 from tests.jobs.slurm.sweeping import LONG, Sweeping, in_folder
 from tests.practice import Practice
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture

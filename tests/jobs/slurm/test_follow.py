@@ -97,7 +97,7 @@ def test_a_controller_that_is_away_in_the_middle_settles_nothing(sweep, monkeypa
 
 def test_a_job_that_comes_back_is_not_settled(sweep, monkeypatch) -> None:
     """Between its end and its requeue a job may not be in the queue for a moment."""
-    monkeypatch.setattr(inventory, "SETTLE_WELL_S", 0.5)
+    monkeypatch.setattr(inventory, "SETTLE_WELL_S", 5.0)
     noted(sweep, "7", ONE)
     gone: dict[str, str] = {}
     told = [{"7": "RUNNING"}, gone, gone, *[{"7": "PENDING"}] * 12, gone]

@@ -23,7 +23,7 @@ from tests.jobs.slurm.sweeping import BARE, ROOT
 from tests.practice import Practice, answers
 from train.interconnect.record import Tournament
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(1800)]
 LINK = "200mbit"
 #: 200 Mbit/s of packets of 1514 bytes that carry 1448.
 CEILING = 200e6 * 1448 / 1514
@@ -65,6 +65,14 @@ class Measuring:
         text = (folder / "tournament.json").read_text()
         return judged.returncode, verdict, Tournament.model_validate_json(text)
 
+    def decided(self, fault: str) -> tuple[int, dict, Tournament]:
+        """Measured anew, twice at most, where what else these cores did left it open."""
+        for _ in range(3):
+            found = self.verdict(fault)
+            if found[1]["status"] != "UNDECIDED":
+                break
+        return found
+
 
 @pytest.fixture
 def measuring(cluster: Practice, shared_folder: Path) -> Iterator[Measuring]:
@@ -78,7 +86,7 @@ def measuring(cluster: Practice, shared_folder: Path) -> Iterator[Measuring]:
 
 
 def test_a_healthy_network_passes_at_its_ceiling(measuring: Measuring) -> None:
-    code, verdict, found = measuring.verdict("none")
+    code, verdict, found = measuring.decided("none")
     assert (code, verdict["status"]) == (0, "PASS"), verdict
     assert 0.95 * CEILING < verdict["middle"] < 1.02 * CEILING
     for m in found.measurements:
@@ -113,7 +121,7 @@ def test_one_fault_is_named(
     measuring: Measuring, fault: str, make: Callable[[Practice], None], named: list
 ) -> None:
     make(measuring.practice)
-    code, verdict, _ = measuring.verdict(fault)
+    code, verdict, _ = measuring.decided(fault)
     assert (code, verdict["status"]) == (1, "FAIL"), verdict
     faults = [f for f in verdict["findings"] if f["weight"] == "fault"]
     assert [(f["what"], f["nodes"]) for f in faults] == named
@@ -126,13 +134,14 @@ def test_two_of_four_slow_nodes_are_left_open(measuring: Measuring) -> None:
     assert (code, verdict["status"]) == (3, "UNDECIDED"), verdict
     assert not [f for f in verdict["findings"] if f["weight"] == "fault"]
     # what else runs on these two cores may be found, too
-    assert [f["what"] for f in verdict["findings"] if f["what"] != "contention"] == ["peers"]
+    others = ("contention", "cpu-limited", "noise")
+    assert [f["what"] for f in verdict["findings"] if f["what"] not in others] == ["peers"]
 
 
 def test_two_nodes_alone_are_left_open(measuring: Measuring) -> None:
     code, verdict, _ = measuring.verdict("none, two nodes", nodes="node[2,4]")
     assert (code, verdict["status"]) == (3, "UNDECIDED"), verdict
-    assert "only a baseline can tell" in verdict["findings"][0]["evidence"]
+    assert any("only a baseline can tell" in f["evidence"] for f in verdict["findings"])
 
 
 def test_an_interface_that_is_not_there(measuring: Measuring) -> None:

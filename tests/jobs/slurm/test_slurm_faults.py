@@ -22,7 +22,7 @@ from tests.jobs.slurm.sweeping import LONG, ROOT, Sweeping, in_folder, statuses
 from tests.practice import Practice
 from train.record.run import read_record
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture
@@ -64,6 +64,7 @@ def test_a_killed_rank(sweeping: Sweeping) -> None:
 
 
 def test_a_hanging_rank(sweeping: Sweeping) -> None:
+    sweeping.sweep = {**LONG, "epochs": 2000}
     process = disturbed(sweeping, "--stall-s", "20")  # longer than the first step, traced, takes
     began = time.monotonic()
     sweeping.signal_rank(1, "STOP")
@@ -109,6 +110,7 @@ def test_scancel(sweeping: Sweeping) -> None:
 
 
 def test_cancel_command(sweeping: Sweeping) -> None:
+    sweeping.sweep = {**LONG, "epochs": 2000}
     process = disturbed(sweeping)
     code, out = sweeping.run(command="cancel")
     assert code == 0, out
@@ -194,6 +196,7 @@ def test_the_time_of_a_job_is_over_and_the_cell_goes_on_in_another(sweeping: Swe
 
 
 def test_a_job_that_slurm_ends_at_its_time_limit(sweeping: Sweeping) -> None:
+    sweeping.sweep = {**LONG, "epochs": 60}  # what is left must fit into a minute
     sweeping.write(time_min=1, signal_s=5)
     process = disturbed(sweeping)
     began = time.monotonic()
@@ -207,7 +210,7 @@ def test_a_job_that_slurm_ends_at_its_time_limit(sweeping: Sweeping) -> None:
 
 
 def test_preemption_with_requeue(sweeping: Sweeping) -> None:
-    sweeping.sweep = {**LONG, "epochs": 120}
+    sweeping.sweep = {**LONG, "epochs": 180}
     process = disturbed(sweeping)
     began = time.monotonic()
     urgent = ["sbatch", "--parsable", "--partition=urgent", "--nodes=4", "--ntasks=8"]

