@@ -24,6 +24,8 @@ class RateKey(NamedTuple):
     dataset: str
     image_size: int | None
     model: str
+    width: float
+    shortcuts: bool
     framework: str
     precision: str
     gpus: int
@@ -54,6 +56,8 @@ def rate_key(config: RunConfig) -> RateKey:
         config.dataset,
         config.image_size,
         config.model,
+        config.width,
+        config.shortcuts,
         config.framework,
         config.technique.precision,
         config.gpus,
@@ -101,15 +105,16 @@ def _sample(record: RunRecord) -> tuple[float, float, float] | None:
 def estimate(config: RunConfig, images: int, epochs: int, rates: Rates) -> Estimate:
     """Seconds of one cell that trains on ``images`` images in all, in ``epochs`` epochs.
 
-    From earlier cells with the same data set, model, framework, precision, ranks and normalisation;
-    else, of those that share the first four, the nearest rank count, its rate scaled in proportion.
+    From earlier cells with the same data set, network, framework, precision, ranks and
+    normalisation; else, of those that share the first four, the nearest rank count, its rate scaled
+    in proportion.
     """
     key = rate_key(config)
     limit = config.target.within_s if config.target else None
     if key in rates:
         rate = rates[key]
         return Estimate(_seconds(rate, 1.0, images, epochs, limit), f"{_cells(rate)} like it")
-    others = [other for other in rates if other[:5] == key[:5]]
+    others = [other for other in rates if other[:-2] == key[:-2]]
     if not others:
         return Estimate(None, "never run here")
     nearest = min(others, key=lambda other: _distance(key, other))

@@ -32,7 +32,8 @@ data_fraction (1.0), partition, framework (horovod), deterministic (true), width
 - base_batch: the global batch that base_lr belongs to; default: the batch at one GPU, which is
   batch_per_rank in weak scaling, whatever is accumulated, and global_batch in strong scaling.
   Needed where the batch is an axis, or a batch k times as large would not be seen as such;
-- steps_per_epoch, as in Keras (default: a pass over the images); each epoch ends in an evaluation;
+- steps_per_epoch (default: a pass over the images): each epoch ends in an evaluation, and all that
+  is said in epochs counts these; what is left of a pass after whole epochs is left out;
 - sharpness_images: training images on which the sharpness of the minimum is measured at the end;
 - validate_on: held_out (default), or train_part: a tenth of the training images, for searches;
 - target: {train_accuracy: 0.75, validation_accuracy: 0.25, held_for: 2, within_s: 240}, one or both

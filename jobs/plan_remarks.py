@@ -68,9 +68,9 @@ def summary(rows: Sequence[PlanRow], done: Collection[str] = ()) -> list[str]:
     if shares := [row.left_out for row in rows if row.left_out > MUCH_LEFT_OUT]:
         lines.append(
             f"{len(shares)} leave out up to {max(shares):.0%} of the images in each epoch, other "
-            "ones every time, since they fill no whole step: cells of other batches see more; for "
-            "equal budgets choose a data_fraction whose number of images is a multiple of the "
-            "largest batch"
+            "ones every time, since they fill no whole step, or no epoch of steps_per_epoch: cells "
+            "of other batches see more; for equal budgets choose a data_fraction whose number of "
+            "images is a multiple of the largest batch, and a steps_per_epoch that divides a pass"
         )
     ahead = [row for row in rows if row.cell_id not in done]
     if len(ahead) < len(rows):

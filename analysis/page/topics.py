@@ -30,7 +30,7 @@ from analysis.topics.scaling import figure as throughput
 from analysis.topics.scaling.forecasts import Forecasts
 from analysis.topics.scaling.loss import loss
 from analysis.topics.topic import Topic
-from analysis.topics.training import applied, noise, sigmoid_inputs, trust
+from analysis.topics.training import applied, noise, noise_figure, sigmoid_inputs, trust
 
 #: Techniques that a figure draws; more could not be told apart.
 MOST_DRAWN = 12
@@ -127,7 +127,7 @@ def topics_of(
         "noise",
         "Gradient noise",
         (noise.table(epochs, runs, order),),
-        drawn(lambda: curves.figure(epochs, curves.NOISE, seen)),
+        drawn(lambda: noise_figure.figure(epochs, runs, seen)),
     )
     yield Topic(
         "training",
@@ -136,7 +136,7 @@ def topics_of(
         drawn(
             lambda: curves.figure(epochs, curves.LOSS, seen, _smoothed(runs)),
             lambda: trust.figure(runs),
-            lambda: sigmoid_inputs.figure(runs),
+            lambda: sigmoid_inputs.figure(epochs),
         ),
     )
     classes = scores.table(frames.classes, runs, order)

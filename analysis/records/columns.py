@@ -117,9 +117,6 @@ RUNS = (
     _text("why_no_overlap", "why no gradient is sent before all are there"),
     _count("gradient_bytes", "of one rank's gradients in one step, as they travel", "bytes"),
     _text("layer_factors", "of the rate, median over the last epoch's steps: JSON, by variable"),
-    _text(
-        "sigmoid_inputs", "percentiles of a sigmoid's input after each epoch: JSON, [steps, ...]"
-    ),
     _text("alarms", "findings that make the numbers doubtful, with | between them"),
     _bool("oversubscribed", "ranks shared cores, so that times are no scaling figures"),
     _text("device_kind", "cpu or gpu"),
@@ -138,7 +135,7 @@ RUNS = (
     _count("train_images", "used"),
     _count("train_images_available", "in the data set"),
     _count("validation_images", "that accuracy was measured on"),
-    _count("dropped_per_epoch", "left over in a pass, since they fill no batch", "images"),
+    _count("dropped_per_epoch", "left over in a pass, since they fill no batch or epoch", "images"),
     _count("classes", "of the data set"),
     _text("git_commit", "of the program"),
     _bool("git_dirty", "whether its checkout had uncommitted changes"),
@@ -172,6 +169,11 @@ TRUST = (
     _real("trust_smallest", "least of these factors"),
     _real("trust_largest", "largest of these factors"),
     _real("trust_clipped_share", "share of (layer, step) at the plain rate; null where none clips"),
+)
+SIGMOID = (
+    _real("sigmoid_p15", "of what a sigmoid of the last hidden layer gets: 15th percentile"),
+    _real("sigmoid_p50", "its median"),
+    _real("sigmoid_p85", "its 85th percentile"),
 )
 #: Of an epoch, as the record has it; the record's name where it differs.
 MEASURED = (
@@ -210,6 +212,7 @@ EPOCHS = (
     _bool("steady", "its images/s count for the run's"),
     *NOISE,
     *TRUST,
+    *SIGMOID,
     *CLOCK,
 )
 _CONDITION = ("condition", "technique", "technique_label", "context", "gpus", "global_batch")

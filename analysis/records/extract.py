@@ -6,10 +6,10 @@ import hashlib
 import json
 from collections.abc import Iterator
 from datetime import datetime
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import Any
 
-from analysis.records.columns import MEASURED, SCORES
+from analysis.records.columns import MEASURED, SCORES, SIGMOID
 from analysis.records.labels import key, target_text
 from analysis.records.step_columns import shares, step_parts
 from analysis.records.validate import reason_for
@@ -93,7 +93,6 @@ def run_row(record: RunRecord) -> Row:
         "why_no_overlap": record.why_no_overlap,
         "gradient_bytes": record.gradient_bytes,
         "layer_factors": _layer_factors(record),
-        "sigmoid_inputs": _sigmoid_inputs(record),
         "alarms": " | ".join(record.alarms) or None,
         **{name: getattr(world, name) for name in _OF_WORLD},
         "hosts": " ".join(sorted(set(world.hostnames))) or None,
@@ -140,10 +139,12 @@ def _layer_factors(record: RunRecord) -> str | None:
     return json.dumps(dict(zip(record.adapted, layers, strict=False))) if layers else None
 
 
-def _sigmoid_inputs(record: RunRecord) -> str | None:
-    steps = accumulate(epoch.steps for epoch in record.epochs)
-    found = [(n, *e.sigmoid_input) for n, e in zip(steps, record.epochs, strict=True)]
-    return json.dumps(found) if any(len(row) > 1 for row in found) else None
+def sigmoid_rows(record: RunRecord) -> Iterator[Row]:
+    """Columns of SIGMOID of the epochs that have them; ``at``: place of the epoch in its run."""
+    names = [column.name for column in SIGMOID]
+    for at, epoch in enumerate(record.epochs):
+        if epoch.sigmoid_input:
+            yield {"at": at, **dict(zip(names, epoch.sigmoid_input, strict=True))}
 
 
 def trust_rows(record: RunRecord) -> Iterator[Row]:

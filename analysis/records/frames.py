@@ -23,6 +23,7 @@ from analysis.records.columns import (
     NOISE,
     OF_A_RUN,
     RUNS,
+    SIGMOID,
     TRAFFIC,
     TRUST,
 )
@@ -185,11 +186,12 @@ def _epochs(tables: Mapping[str, pd.DataFrame], runs: pd.DataFrame) -> pd.DataFr
     made = {name: epochs[name].array for name in epochs if name != "cell"}
     for name in ("cell_id", *OF_A_RUN):
         made[name] = runs[name].array.take(place)
-    for columns, table in ((NOISE, tables["noise"]), (TRUST, tables["trust"])):
+    for name, columns in {"noise": NOISE, "trust": TRUST, "sigmoid": SIGMOID}.items():
+        table = tables[name]
         which = np.full(len(epochs), -1)
         which[starts[table["cell"].to_numpy()] + table["at"].to_numpy()] = np.arange(len(table))
-        for name in types(columns):
-            made[name] = table[name].array.take(which, allow_fill=True)
+        for part in types(columns):
+            made[part] = table[part].array.take(which, allow_fill=True)
     # with NaN in place of null, so that sums need no masks; a record has neither in its seconds
     train, evaluation = (epochs[name].to_numpy(dtype=float) for name in ("train_s", "eval_s"))
     spent = pd.DataFrame({"train": train, "both": train + evaluation})

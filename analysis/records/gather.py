@@ -20,6 +20,7 @@ from analysis.records.columns import (
     MEASURED,
     NOISE,
     RUNS,
+    SIGMOID,
     TRAFFIC,
     TRUST,
 )
@@ -73,6 +74,7 @@ TABLES: dict[str, dict[str, str]] = {
     "epochs": {"cell": "int64", **types(MEASURED), "steady": "boolean"},
     "noise": {"cell": "int64", "at": "int64", **types(NOISE)},
     "trust": {"cell": "int64", "at": "int64", **types(TRUST)},
+    "sigmoid": {"cell": "int64", "at": "int64", **types(SIGMOID)},
     "classes": {"cell": "int64", **_without(types(CLASSES), *_ABOUT_RUN)},
     "confusion": {"cell": "int64", "images": "int64"},  # matrices, row by row
     "goals": {"cell": "int64", **_without(types(GOALS), *_ABOUT_RUN)},
@@ -103,6 +105,7 @@ def gather(cells: Iterable[Cell]) -> Gathered:
         for table, found in (
             ("noise", extract.noise_rows(record)),
             ("trust", extract.trust_rows(record)),
+            ("sigmoid", extract.sigmoid_rows(record)),
             ("classes", extract.class_rows(record)),
             ("traffic", extract.traffic_rows(record)),
             ("goals", extract.goal_rows(record)),

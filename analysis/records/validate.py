@@ -9,7 +9,7 @@ from statistics import median
 
 from analysis.records.validate_measured import measured_findings, number_findings
 from analysis.records.validate_target import target_findings
-from train.config.plan import EpochPlan, RunPlan
+from train.config.plan import EpochPlan, RunPlan, left_over
 from train.config.run import RunConfig
 from train.errors import ConfigError
 from train.record.run import GOOD, DataRecord, EpochRecord, RunRecord
@@ -88,10 +88,10 @@ def _completed_findings(record: RunRecord, plans: Plans | None) -> Iterator[str]
         dropped, rest = record.data.dropped_per_epoch, record.data.train_images
         # the first batch's: records from before growth was counted
         first = rest % config.global_batch
-        left = first if isinstance(plans, str | None) else RunPlan(config, rest).left_over
+        left = first if isinstance(plans, str | None) else left_over(plans, rest)
         if dropped not in (first, left):
             yield (
-                f"{dropped:,} images left over in an epoch, {rest:,} training images and the "
+                f"{dropped:,} images left over in a pass, {rest:,} training images and the "
                 f"global batch {config.global_batch:,} leave {left:,}"
             )
     yield from _throughput_findings(record)

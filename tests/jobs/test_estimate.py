@@ -69,7 +69,9 @@ def test_the_parts_of_an_earlier_cell_add_up(tmp_path: Path) -> None:
     write(tmp_path, config())
     rates = known_rates(tmp_path)
     assert rates == {
-        RateKey("digits", None, "cnn", "horovod", "float32", 1, "none"): Rate(50.0, 11.0, 1.0, 1)
+        RateKey("digits", None, "cnn", 1.0, True, "horovod", "float32", 1, "none"): Rate(
+            50.0, 11.0, 1.0, 1
+        )
     }
     found = estimate(config(seed=9), 300, 3, rates)
     assert found.seconds == pytest.approx(20.0)
@@ -137,6 +139,14 @@ def test_other_work_says_nothing(tmp_path: Path, changes: dict[str, str]) -> Non
     write(tmp_path, config())
     found = estimate(config(**changes), 300, 3, known_rates(tmp_path))
     assert found == Estimate(None, "never run here")
+
+
+@pytest.mark.parametrize("changes", [{"width": 2.0}, {"shortcuts": False}])
+def test_another_width_or_other_blocks_are_other_work(tmp_path: Path, changes: dict) -> None:
+    write(tmp_path, config(model="resnet_mini"))
+    rates = known_rates(tmp_path)
+    assert estimate(config(model="resnet_mini"), 300, 3, rates).seconds is not None
+    assert estimate(config(model="resnet_mini", **changes), 300, 3, rates).seconds is None
 
 
 def test_folders_of_other_image_sizes_are_other_work(tmp_path: Path) -> None:

@@ -70,8 +70,9 @@ class RunConfig(Frozen):
     # batches whose gradients a rank adds up before each step: emulates that many times the ranks
     accumulation: int = Field(1, ge=1)
     epochs: int = Field(ge=1, le=MOST_EPOCHS)
-    # as in Keras; a run is evaluated after each epoch, so fewer steps show sooner what it reached
-    steps_per_epoch: int | None = Field(None, ge=1)  # None: a pass over the images
+    # None: a pass over the images. A run is evaluated after each epoch, so fewer steps show sooner
+    # what it reached. A pass holds as many such epochs as are whole; then another order begins
+    steps_per_epoch: int | None = Field(None, ge=1)
     seed: int = Field(ge=0, lt=2**31)
     data_fraction: float = Field(1.0, gt=0, le=1)
     # option 1 of the course: one permutation, cut into disjoint shards;
@@ -133,8 +134,7 @@ class RunConfig(Frozen):
         found = [name for name, does in counts_passes.items() if does]
         if self.steps_per_epoch is None or not found:
             return None
-        rows = " and ".join(found)
-        return f"steps_per_epoch: {rows} counts in passes over the images: leave one of them out"
+        return f"steps_per_epoch: {found[0]} counts in passes over the images: leave one out"
 
     @property
     def global_batch(self) -> int:

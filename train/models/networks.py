@@ -170,7 +170,7 @@ def _bottleneck(
         x = parts.conv(
             times * filters, kernel, strides=step, padding="same", name=f"{name}_conv{index}"
         )(x)
-        x = parts.normalise(x, f"{name}_bn{index}", last_of_branch=index == 2)
+        x = parts.normalise(x, f"{name}_bn{index}", last_of_branch=shortcut and index == 2)
         if index < 2:
             x = L.ReLU()(x)
     return L.ReLU()(x if beside is None else L.Add()([x, beside]))

@@ -90,7 +90,8 @@ class EpochRecord(Frozen):
     trust: TrustRatios | None = None
     gain: float | None = None  # AdaScale's, mean over the epoch's steps
     # 15th, 50th and 85th percentile over the validation images of what the first sigmoid of the
-    # last hidden layer gets (1502.03167, figure 1); empty for networks without one
+    # last hidden layer gets (1502.03167, figure 1); empty for networks without one, or where one of
+    # these numbers is not finite
     sigmoid_input: tuple[float, ...] = ()
     # stopped, frozen or asleep: the rank that was so for the longest; left out of the seconds above
     suspended_s: float | None = Field(None, ge=0)

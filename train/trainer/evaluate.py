@@ -46,7 +46,9 @@ class Evaluator:
         self.beat = beat
         self.model = model
         watched = a_sigmoid_input(model)
-        self.watched = None if watched is None else tf.keras.Model(model.input, watched)
+        self.watches = watched is not None
+        outputs = [model.output, watched] if self.watches else [model.output]
+        self.through = tf.keras.Model(model.input, outputs)
         self.size = size
         self.expected = len(data.validation_y)
         self.classes = len(data.classes)
@@ -63,16 +65,16 @@ class Evaluator:
         """
         loss = 0.0
         confusion = np.zeros((self.classes, self.classes), np.float64)
-        inputs = np.zeros(0 if self.watched is None else self.expected)
+        inputs = np.zeros(self.expected if self.watches else 0)
         for number, part in enumerate(self.parts, 1):
             self.beat(f"validating, part {number} of {len(self.parts)}")
             images, weights = _padded(self.images[part], self.batch)
             labels, _ = _padded(self.labels[part], self.batch)
-            lost, predicted = self._forward(images, labels, weights)
+            lost, predicted, *watched = self._forward(images, labels, weights)
             loss += float(lost)
             np.add.at(confusion, (self.labels[part], predicted.numpy()[: len(part)]), 1)
-            if self.watched is not None:
-                inputs[part] = self.watched(images, training=False).numpy()[: len(part)]
+            for values in watched:
+                inputs[part] = values.numpy()[: len(part)]
         if self.size > 1:
             # one vector, one exchange; counts stay exact in float64 up to 2^53
             mine = tf.constant(np.concatenate([confusion.ravel(), inputs, [loss]]))
@@ -89,18 +91,19 @@ class Evaluator:
             images=images_seen,
             confusion=tuple(map(tuple, counts.tolist())),
             sigmoid_input=tuple(np.percentile(inputs, (15, 50, 85)).tolist())
-            if len(inputs)
+            if len(inputs) and np.isfinite(inputs).all()
             else (),
         )
 
     @graph
     def _forward(
         self, images: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Weighted sum of the losses, and the predicted class of each image, [b]."""
-        logits = self.model(images, training=False)
+    ) -> tuple[tf.Tensor, ...]:
+        """Weighted sum of the losses, the predicted class of each image, [b], and what a sigmoid
+        gets, [b], where there is one."""
+        logits, *watched = tf.nest.flatten(self.through(images, training=False))
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-        return tf.reduce_sum(losses * weights), tf.argmax(logits, axis=-1)
+        return tf.reduce_sum(losses * weights), tf.argmax(logits, axis=-1), *watched
 
 
 def images_at_once(height: int, width: int) -> int:

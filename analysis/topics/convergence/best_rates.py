@@ -51,18 +51,21 @@ def figure(rates: pd.DataFrame) -> Figure | None:
         edges = {"at the end of its list": {"marker": "o", "markerfacecolor": "none",
                                             "linestyle": "none"}}  # fmt: skip
         rules = {rule: {"linestyle": dashes} for rule, (_, dashes) in _RULES.items()}
-        legend(canvas, seen, rules | (edges if data["best_note"].notna().any() else {}))
+        drawn = data[data["line"].isin(list(seen))]
+        legend(canvas, seen, rules | (edges if drawn["best_note"].notna().any() else {}))
         svg = to_svg(canvas, tips)
     caption = (
-        "The rate with the highest mean accuracy at each batch; the true best lies between its "
-        "neighbours in the list. Grey: what the two rules make of the rate at the smallest batch. "
-        "Where the technique itself scales base_lr, a level line says that its rule holds."
+        "The rate with the highest mean accuracy at each batch, of those tried. Hollow: the lowest "
+        "or the highest of them, so a bound. Grey: what the two rules make of the rate at the "
+        "smallest batch. Where the technique itself scales base_lr, a level line says that its "
+        "rule holds."
     ) + left_out(len(seen), len(names), "lines; the CSV has all")
     return Figure("best_rates", "The best learning rate by batch", caption, data, svg)
 
 
 def numbers(rates: pd.DataFrame) -> pd.DataFrame:
-    """Best rates, with the ``line`` that each belongs to; a line has two batches or more."""
+    """Best rates, with the ``line`` that each belongs to; a line has two batches or more. Of a
+    batch that was made in several ways it is that of the highest accuracy."""
     best = rates[rates["best"]]
     several = best["gpus"].nunique() > 1
     names = [
@@ -77,7 +80,8 @@ def numbers(rates: pd.DataFrame) -> pd.DataFrame:
         )
         for row in plain_rows(best)
     ]
-    best = best.assign(line=names)
+    best = best.assign(line=names).sort_values("accuracy", ascending=False, kind="stable")
+    best = best.drop_duplicates(["line", "global_batch"])
     batches = best.groupby("line")["global_batch"].transform("nunique")
     shown = ["line", "global_batch", "base_lr", "accuracy", "n", "best_note"]
     return best.loc[batches > 1, shown].sort_values("global_batch", kind="stable")

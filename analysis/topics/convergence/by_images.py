@@ -1,11 +1,14 @@
 """Validation error against the number of training images: a power law and its exponent.
 
-error = a n^b, fitted to the logarithms of the single runs by least squares (Hestness et al. 2017,
-1712.00409, section 3, who report such laws, also with an error that no number of images removes).
+error = a n^b (Hestness et al. 2017, 1712.00409, section 3), fitted by least squares to the mean log
+error of each number of images. Runs of one number share their images, and the law misses them
+alike, so that numbers of images are independent and runs are not: the exponent's interval has as
+many degrees of freedom as there are numbers of images, less two.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,6 +21,7 @@ from analysis.figures import (
     Figure,
     Look,
     Tips,
+    left_out,
     legend,
     looks,
     octaves,
@@ -42,6 +46,7 @@ from analysis.table import (
 from analysis.topics.topic import NAMES
 
 LEAST_SIZES, MOST_LINES = 3, 12
+SEVERAL = "runs of one number of images took several numbers of steps"
 _SERIES = ["technique", "technique_label", "line", "gpus", "global_batch"]
 _SIDEWAYS = 0.04  # of an octave, between neighbours, so that no dot hides another
 
@@ -64,8 +69,8 @@ COLUMNS = (
            "training, too", cell=_steps),
     Column("steps_high", "Int64"),
     Column("n", "Int64", "runs", "completed"),
-    Column("exponent", "Float64", "exponent", "b of error = a n^b, with its 95 % interval: that of "
-           "the slope of the logarithms over single runs", format=number(3), estimate=True),
+    Column("exponent", "Float64", "exponent", "b of error = a n^b, with its 95 % interval over "
+           "numbers of images", format=number(3), estimate=True),
     Column("factor", "Float64", description="a of error = a n^b"),
 )  # fmt: skip
 
@@ -83,11 +88,11 @@ def table(runs: pd.DataFrame, techniques: Sequence[str]) -> Table:
 
 
 def points(runs: pd.DataFrame) -> pd.DataFrame:
-    """Completed runs of series with enough sizes, with their ``error`` and ``line``: the context
-    without what sets the sizes."""
-    known = runs[(runs["status"] == "completed") & runs["validation_accuracy"].notna()]
+    """Completed runs without a target of series with enough sizes, with their ``error`` and
+    ``line``: the context without what sets the sizes."""
+    of = (runs["status"] == "completed") & runs["target"].isna()
+    known = runs[of & (runs["validation_accuracy"] < 1).fillna(False)]
     known = known.assign(error=1 - known["validation_accuracy"], line=known["context"].map(_line))
-    known = known[known["error"] > 0]
     series = known.groupby(_SERIES, sort=False, dropna=False)
     return known[series["train_images"].transform("nunique") >= LEAST_SIZES]
 
@@ -99,27 +104,36 @@ def _line(context: str) -> str:
 
 def _row(own: pd.DataFrame) -> Row:
     first = own.iloc[0]
-    x, y = (np.log(own[name].to_numpy(float)) for name in ("train_images", "error"))
-    fit = stats.linregress(x, y)
-    half = float(t_quantile(len(own) - 2)) * fit.stderr if len(own) > 2 else None
-    exponent = (
-        Estimate(fit.slope, n=len(own), note="two runs leave no variance to make an interval of")
-        if half is None
-        else estimate(fit.slope, fit.slope - half, fit.slope + half, len(own))
-    )
+    exponent, factor = _law(own)
     return {
         **{name: first[name] for name in ("technique", "technique_label", "gpus", "global_batch")},
         "context": first["line"], "sizes": own["train_images"].nunique(),
         "images_low": own["train_images"].min(), "images_high": own["train_images"].max(),
         "steps_low": own["steps"].min(), "steps_high": own["steps"].max(),
-        "n": len(own), **exponent.columns("exponent"), "factor": float(np.exp(fit.intercept)),
+        "n": len(own), **exponent.columns("exponent"), "factor": factor,
     }  # fmt: skip
+
+
+def _law(own: pd.DataFrame) -> tuple[Estimate, float | None]:
+    """b and a."""
+    if (own.groupby("train_images")["steps"].nunique() > 1).any():
+        return Estimate(None, n=len(own), note=SEVERAL), None
+    logs = pd.DataFrame(
+        {name: np.log(own[name].astype(float)) for name in ("train_images", "error")}
+    )
+    means = logs.groupby("train_images")["error"].mean()
+    fit = stats.linregress(means.index, means)
+    half = float(t_quantile(len(means) - 2)) * fit.stderr
+    return estimate(fit.slope, fit.slope - half, fit.slope + half, len(own)), math.exp(
+        fit.intercept
+    )
 
 
 def figure(runs: pd.DataFrame, fitted: pd.DataFrame) -> Figure | None:
     """A dot per run and the law of each row of the table; None without one."""
     known = points(runs)
-    laws = plain_rows(fitted)[:MOST_LINES]
+    every = plain_rows(fitted[fitted["exponent"].notna()])
+    laws = every[:MOST_LINES]
     if not laws:
         return None
     seen = looks([_name(row, fitted) for row in laws])
@@ -143,7 +157,8 @@ def figure(runs: pd.DataFrame, fitted: pd.DataFrame) -> Figure | None:
     return Figure(
         "error_by_images",
         _title(laws),
-        "One dot per completed run; lines: error = a n^b, fitted. Both axes are logarithmic.",
+        "One dot per completed run; lines: error = a n^b, fitted. Both axes are logarithmic."
+        + left_out(len(laws), len(every), "lines; the CSV has all"),
         known[[*_SERIES, "cell_id", "seed", "train_images", "steps", "error"]],
         svg,
     )
@@ -169,4 +184,4 @@ def _name(row: Mapping[str, Any], rows: pd.DataFrame) -> str:
 def _title(laws: Sequence[Row]) -> str:
     low, high = (pick(row["exponent"] for row in laws) for pick in (min, max))
     found = f"{low:.2f}" if len(laws) == 1 else f"{low:.2f} to {high:.2f}"
-    return f"The error falls with the number of images to the power of {found}"
+    return f"Error goes as the number of images to the power of {found}"

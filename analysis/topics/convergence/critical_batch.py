@@ -8,20 +8,32 @@ fit: analysis/prediction/critical_batch.py.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from analysis.prediction.critical_batch import CriticalBatch, fit_critical_batch
 from analysis.prediction.laws import Refusal
 from analysis.records.frames import in_order
-from analysis.records.labels import technique_labels, without_batch, without_rate
-from analysis.table import Column, Estimate, Row, Table, count, frame, significant
+from analysis.records.labels import key, technique_labels, without_batch, without_rate
+from analysis.table import (
+    Column,
+    Estimate,
+    Row,
+    Table,
+    count,
+    frame,
+    plain_rows,
+    significant,
+)
 from analysis.topics.comparisons.arms import SERIES
 from analysis.topics.topic import NAMES
 
+#: Of a workload: what a run that its target ends does not depend on.
+_LENGTH = ("epochs", "epoch_images")
 GROWS = "the batch grows within a run: its steps belong to no single batch"
 
 
@@ -56,6 +68,8 @@ COLUMNS = (
     Column("epochs_low", "Int64", "epochs", "until the target, of the runs that reached it",
            cell=_epochs),
     Column("epochs_high", "Int64"),
+    Column("rates", "string", "best rates", "base_lr by batch, where several were run; *: the "
+           "lowest or the highest of them, so that another one may need fewer steps"),
     Column("steps_min", "Float64", "S_min", "steps that no batch, however large, falls below, "
            "with the 95 % interval of the profile likelihood; < and >: a bound, where the "
            "interval has one end", unit="steps", format=significant, estimate=True),
@@ -70,14 +84,20 @@ COLUMNS = (
 def table(found: pd.DataFrame, techniques: Sequence[str]) -> Table:
     """One row per series of :func:`points`, with the law's parameters or why there are none."""
     rows = [_row(group) for _, group in found.groupby("series", sort=False)]
+    searched = any(row["rates"] for row in rows)
+    made = tuple(
+        replace(column, heading="") if column.name == "rates" and not searched else column
+        for column in COLUMNS
+    )
     return Table(
         "critical_batch",
         "Critical batch: how far a larger batch saves steps",
-        COLUMNS,
-        in_order(frame(rows, COLUMNS), techniques),
+        made,
+        in_order(frame(rows, made), techniques),
         intro="S(B) = S_min (1 + B_crit / B) steps to the target at batch B (McCandlish et al. "
         "2018, 1812.06162, section 2.3), fitted to the runs of one technique, of several learning "
-        "rates at a batch to those of the rate with the fewest steps. Steps count to the "
+        "rates at a batch to those of the rate with the fewest steps (a choice that flatters it a "
+        "little, and that the intervals do not know of). Steps count to the "
         "end of an epoch, and until the target was held: where runs take few epochs, B_crit comes "
         "out too large.",
     )
@@ -88,6 +108,8 @@ def points(goals: pd.DataFrame, runs: pd.DataFrame, settings: Mapping[str, str])
 
     ``steps``: to the target; of a run that is not ``met``, the steps that it had. A run that had
     none is left out. ``grows``: its batch did. ``technique_label``: without the learning rate.
+    ``rates``: how many were run at the batch, ``edge``: the run's is the lowest or the highest of
+    several.
 
     Args:
         settings: of techniques as JSON, by ``technique_settings``.
@@ -104,23 +126,39 @@ def points(goals: pd.DataFrame, runs: pd.DataFrame, settings: Mapping[str, str])
     )
     others = {name: without_rate(text) for name, text in settings.items()}
     other = known["technique_settings"].map(others)
-    known = known.assign(technique_label=other.map(technique_labels(others.values())))
+    known = known.assign(
+        technique_label=other.map(technique_labels(others.values())),
+        workload=known["workload"].map(_without_length),
+    )
     known = known[known["steps"] > 0]
     series = known.groupby(list(SERIES), sort=False)
     known = known.assign(series=series.ngroup())
     return _of_best_rates(known[series["global_batch"].transform("nunique") > 1])
 
 
+def _without_length(workload: str) -> str:
+    """A target ends a run, so that it does not matter how long it could have been."""
+    told = json.loads(workload)
+    return key({name: value for name, value in told.items() if name not in _LENGTH})
+
+
 def _of_best_rates(known: pd.DataFrame) -> pd.DataFrame:
-    """At each batch the runs of one rate. Of those with the most runs, since a search gives the
-    rate that it found more seeds, it is that of the least median; a run that did not get there
-    counts as one that took for ever."""
-    taken = known["steps"].astype(float).where(known["met"], np.inf)
-    rates = known.assign(taken=taken).groupby(["series", "global_batch", "base_lr"])["taken"]
-    found = rates.agg(["size", "median"]).reset_index()
-    found = found.sort_values(["size", "median"], ascending=[False, True], kind="stable")
-    best = found.drop_duplicates(["series", "global_batch"])[["series", "global_batch", "base_lr"]]
-    return known.merge(best, on=["series", "global_batch", "base_lr"])
+    """At each batch the runs of one rate, that of the least median. Rates are compared by the seeds
+    that all of them have, where there are such. A run that did not get there comes after all that
+    did; of several, that with the most steps comes first, since it says most."""
+    at = ["series", "global_batch"]
+    longest = known["steps"].max()
+    taken = known["steps"].astype(float).where(known["met"], 3 * longest - known["steps"])
+    found = known.assign(taken=taken, rates=known.groupby(at)["base_lr"].transform("nunique"))
+    with_seed = found.groupby([*at, "seed"])["base_lr"].transform("nunique")
+    shared = with_seed == found["rates"]
+    compared = found[shared | ~shared.groupby([found[name] for name in at]).transform("any")]
+    medians = compared.groupby([*at, "base_lr"])["taken"].median().reset_index()
+    best = medians.sort_values("taken", kind="stable").drop_duplicates(at)
+    ends = found.groupby(at)["base_lr"].agg(["min", "max"])
+    kept = found.merge(best[[*at, "base_lr"]], on=[*at, "base_lr"]).join(ends, on=at)
+    edge = (kept["base_lr"] == kept["min"]) | (kept["base_lr"] == kept["max"])
+    return kept.assign(edge=edge & (kept["rates"] > 1)).drop(columns=["min", "max", "taken"])
 
 
 def _row(group: pd.DataFrame) -> Row:
@@ -130,7 +168,12 @@ def _row(group: pd.DataFrame) -> Row:
     least, critical, sd = _fitted(group)
     return {
         **{name: first[name] for name in names},
-        "context": without_batch(first["context"]),
+        "context": ", ".join(
+            part
+            for part in without_batch(first["context"]).split(", ")
+            if not part.endswith((" epochs", " images an epoch"))
+        ),
+        "rates": _rates(group),
         "batches": reached["global_batch"].nunique(), "batches_tried": tried.nunique(),
         "batch_low": tried.min(), "batch_high": tried.max(),
         "reached": len(reached), "censored": len(group) - len(reached),
@@ -138,6 +181,16 @@ def _row(group: pd.DataFrame) -> Row:
         **least.columns("steps_min"), **critical.columns("critical_batch"), "sd": sd,
         "cells": " ".join(group["cell_id"]),
     }  # fmt: skip
+
+
+def _rates(group: pd.DataFrame) -> str | None:
+    """``128: 0.01, 256: 0.02*``; None where no batch was run at several rates."""
+    searched = group[group["rates"] > 1].sort_values("global_batch").drop_duplicates("global_batch")
+    told = [
+        f"{count(row['global_batch'])}: {row['base_lr']:g}{'*' if row['edge'] else ''}"
+        for row in plain_rows(searched)
+    ]
+    return ", ".join(told) or None
 
 
 def _fitted(group: pd.DataFrame) -> tuple[Estimate, Estimate, float | None]:

@@ -71,9 +71,6 @@ ACCURACY_IN_TIME = Quantity(
 LOSS = Quantity(
     "train_loss", "train_loss", "Training loss against epochs", "training loss", log=True
 )
-NOISE = Quantity(
-    "noise_b_simple", "noise_curve", "Noise scale against epochs", "noise scale, images", log=True
-)
 
 
 def figure(

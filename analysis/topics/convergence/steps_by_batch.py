@@ -41,7 +41,7 @@ MOST_PANELS, MOST_LINES = 4, 12
 COLUMNS: tuple[Column, ...] = (
     Column("panel", "string"), Column("kind", "string"), Column("technique", "string"),
     Column("cell_id", "string"), Column("status", "string"), Column("seed", "Int64"),
-    Column("global_batch"), Column("steps"), Column("met", "boolean"),
+    Column("global_batch"), Column("base_lr"), Column("steps"), Column("met", "boolean"),
 )  # fmt: skip
 _SIDEWAYS = 0.04  # of an octave, between neighbours, so that no dot hides another
 _POINTS = 40  # of the line of a law
@@ -49,14 +49,14 @@ _POINTS = 40  # of the line of a law
 
 def figure(found: pd.DataFrame, fitted: pd.DataFrame, seen: Mapping[str, Look]) -> Figure | None:
     """A panel per workload; ``found``: the points of critical_batch.py; ``fitted``: its table;
-    ``seen``: the look of each technique that is drawn; a search, whose labels there have rates,
-    has looks of its own. None where none of these has two batches."""
+    ``seen``: the look of each technique that is drawn; after a search over rates, which labels
+    there have, there are looks of their own. None where none of these has two batches."""
     if not len(fitted):
         return None
     data = numbers(found, fitted)
     labels = list(dict.fromkeys(data["technique"]))
-    if len(labels) <= MOST_LINES and not set(labels) <= set(seen):
-        seen = looks(labels)
+    if (found["rates"] > 1).any():
+        seen = looks(labels[:MOST_LINES])
     shown = data[data["technique"].isin(list(seen))]
     every = list(dict.fromkeys(shown["panel"]))
     panels = every[:MOST_PANELS]

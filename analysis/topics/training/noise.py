@@ -86,13 +86,13 @@ def _rows(known: pd.DataFrame) -> dict[str, Any]:
         epoch = known.merge(chosen, on=["row", "epoch"]).sort_values("row", kind="stable")
         batch = epoch.drop_duplicates("row")["noise_batch_big"].array
         made |= {f"{when}_epoch": chosen["epoch"].array, f"{when}_batch": batch}
-        made |= estimates_as(when, _over_runs(epoch, len(first)))
+        made |= estimates_as(when, over_runs(epoch, len(first)))
     size = made["last"].to_numpy()
     made["batch_over_noise"] = made["last_batch"] / np.where(size > 0, size, np.nan)
     return made
 
 
-def _over_runs(epoch: pd.DataFrame, count: int) -> pd.DataFrame:
+def over_runs(epoch: pd.DataFrame, count: int) -> pd.DataFrame:
     """One epoch of each condition over its runs, by ``row``: the parts of an Estimate."""
     rows = epoch["row"].to_numpy()
     # no noise at all, of ranks that see the same images, has no logarithm

@@ -3,7 +3,6 @@ validation images, as in Ioffe and Szegedy 2015 (1502.03167), figure 1b and 1c."
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pandas as pd
@@ -17,25 +16,27 @@ from analysis.figures import (
     style,
     to_svg,
 )
-from analysis.table import count, plain_rows
+from analysis.records.columns import SIGMOID
+from analysis.table import count
 from analysis.topics.topic import with_context
 
 MOST_PANELS = 6
-PERCENTILES = ("p15", "p50", "p85")
+_PERCENTILES = [column.name for column in SIGMOID]
+_ABOUT = ["technique_label", "context", "gpus", "global_batch"]
 
 
-def figure(runs: pd.DataFrame) -> Figure | None:
+def figure(epochs: pd.DataFrame) -> Figure | None:
     """A panel per condition, a band and a line per run; None where no record has them."""
-    data = numbers(runs)
-    every = list(dict.fromkeys(data["condition"]))
+    data = numbers(epochs)
+    every = list(dict.fromkeys(data["panel"]))
     if not every:
         return None
     panels = every[:MOST_PANELS]
     with style():
         canvas, axes = small_multiples(len(panels), 1, share_y=True)
         for axis, panel in zip(axes, panels, strict=True):
-            own = data[data["condition"] == panel]
-            for place, (_, run) in enumerate(own.groupby("cell_id", sort=False)):
+            own = data[data["panel"] == panel]
+            for place, (_, run) in enumerate(own.groupby("seed")):
                 _draw(axis, run, PALETTE[place % len(PALETTE)])
             axis.set_xlabel("step")
             head(axis, panel)
@@ -43,30 +44,32 @@ def figure(runs: pd.DataFrame) -> Figure | None:
         svg = to_svg(canvas)
     caption = (
         "What the first sigmoid of the last hidden layer gets: median (line) and 15th to 85th "
-        "percentile (band) over the validation images after each epoch, a colour per seed."
+        "percentile (band) over the validation images after each epoch, of completed runs, a "
+        "colour per seed."
     ) + left_out(len(panels), len(every), "conditions; the CSV has all")
     return Figure("sigmoid_inputs", "Inputs of a sigmoid over training", caption, data, svg)
 
 
-def numbers(runs: pd.DataFrame) -> pd.DataFrame:
-    """A row per run and epoch."""
-    known = runs[runs["sigmoid_inputs"].notna()].sort_values("seed", kind="stable")
-    several = known["global_batch"].nunique() > 1
-    rows = [
-        {"condition": with_context(run) + (f", batch {count(run['global_batch'])}" if several
-                                           else ""),
-         "cell_id": run["cell_id"], "seed": run["seed"], "step": step,
-         **dict(zip(PERCENTILES, percentiles, strict=True))}
-        for run in plain_rows(known)
-        for step, *percentiles in json.loads(run["sigmoid_inputs"])
-        if percentiles
-    ]  # fmt: skip
-    return pd.DataFrame(rows, columns=["condition", "cell_id", "seed", "step", *PERCENTILES])
+def numbers(epochs: pd.DataFrame) -> pd.DataFrame:
+    """A row per completed run and epoch."""
+    of = (epochs["status"] == "completed") & epochs[_PERCENTILES[0]].notna()
+    known = epochs[of].assign(step=epochs.groupby("cell_id")["steps"].cumsum()[of])
+    several = {name: known[name].nunique() > 1 for name in ("gpus", "global_batch")}
+    places = known[_ABOUT].drop_duplicates()
+    places = places.assign(panel=[_panel(row, several) for row in places.to_dict("records")])
+    known = known.merge(places, on=_ABOUT, how="left")
+    return known[["panel", "cell_id", "seed", "epoch", "step", *_PERCENTILES]]
+
+
+def _panel(row: dict[Any, Any], several: dict[str, bool]) -> str:
+    ranks = f", {row['gpus']} ranks" if several["gpus"] else ""
+    batch = f", batch {count(row['global_batch'])}" if several["global_batch"] else ""
+    return with_context(row) + ranks + batch
 
 
 def _draw(axis: Any, run: pd.DataFrame, color: str) -> None:
     steps = run["step"].tolist()
-    low, middle, high = (run[name].tolist() for name in PERCENTILES)
+    low, middle, high = (run[name].tolist() for name in _PERCENTILES)
     axis.fill_between(steps, low, high, color=color, alpha=0.15, linewidth=0)
     for edge in (low, high):
         axis.plot(steps, edge, color=color, linewidth=0.6, alpha=0.7)

@@ -186,7 +186,7 @@ def test_left_over_images_must_be_the_remainder() -> None:
     good = record(TWO)
     data = good.data.model_copy(update={"dropped_per_epoch": 7})
     (found,) = rejections(good.model_copy(update={"data": data}), good.cell_id)
-    assert found.startswith("7 images left over in an epoch")
+    assert found.startswith("7 images left over in a pass")
 
 
 @pytest.mark.parametrize(("left", "good"), [(32, True), (0, True), (16, False)])

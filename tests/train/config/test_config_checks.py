@@ -115,7 +115,7 @@ WARM = {"lr_scaling": "sqrt"}
         ),
         ({}, {**OTHER, "sharpness_images": 8}, "framework mirrored .* do sharpness_images as"),
         (GROW, {"steps_per_epoch": 3}, "steps_per_epoch: batch_growth counts in passes"),
-        (ADASCALE, {"steps_per_epoch": 3}, "adascale counts in passes .* leave one of them out"),
+        (ADASCALE, {"steps_per_epoch": 3}, "adascale counts in passes .* leave one out"),
         ({}, {"width": 2}, "width and shortcuts are for resnet_mini, found model cnn"),
         ({}, {"shortcuts": False}, "width and shortcuts are for resnet_mini, found model cnn"),
         (NORM, {"model": "mlp", "batch_per_rank": 1}, "its last hidden vector, which would be"),

@@ -96,6 +96,14 @@ def test_width_multiplies_the_filters_and_shortcuts_can_be_left_out() -> None:
     assert plain(np.zeros((2, 32, 32, 3), np.uint8)).shape == (2, 10)
 
 
+def test_without_a_shortcut_no_branch_starts_at_zero() -> None:
+    """Nothing would be left of the image, nor of any gradient."""
+    row = {"zero_gamma": True}
+    net, _ = build("resnet_mini", (16, 16, 3), 4, "batch_norm", row, shortcuts=False)
+    images = np.random.default_rng(0).integers(0, 256, (4, 16, 16, 3), np.uint8)
+    assert np.ptp(net(images, training=True), axis=0).min() > 1e-3
+
+
 @pytest.mark.parametrize(
     ("model", "side"),
     [

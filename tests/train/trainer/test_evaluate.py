@@ -171,6 +171,16 @@ def test_percentiles_of_a_sigmoid_s_input_are_of_all_images(monkeypatch, size: i
         np.testing.assert_allclose(found.sigmoid_input, expected, rtol=1e-5)
 
 
+def test_inputs_of_a_network_that_diverged_are_left_out(monkeypatch) -> None:
+    from train.models.layers import StepSeed
+    from train.models.networks import build_model
+
+    net = build_model(config(model="mlp"), SHAPE, CLASSES, StepSeed(0))
+    net.get_layer("hidden3").bias.assign(np.full(100, np.inf))
+    (found,) = evaluate(monkeypatch, net, data(12), 1)
+    assert found.sigmoid_input == ()
+
+
 def test_a_sum_that_misses_images_is_an_error(monkeypatch) -> None:
     from train.trainer import evaluate as module
 

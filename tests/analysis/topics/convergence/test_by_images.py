@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
 from analysis.table import Table
-from analysis.topics.convergence.by_images import figure, table
+from analysis.topics.convergence.by_images import SEVERAL, figure, table
 from tests.analysis.builders import TRAIN_IMAGES, config, record, runs_frame
 from train.record.run import RunRecord
 
 SHARES = (0.25, 0.5, 1.0)
 
 
-def run(share: float, error: float, seed: int = 0, name: str = "naive", **changes) -> RunRecord:
+def run(share: float, error: float, seed: int = 0, name: str = "naive") -> RunRecord:
     """As many steps at each number of images."""
-    asked = config(
-        name, seed=seed, data_fraction=share, epochs=int(4 / share), batch_per_rank=8, **changes
-    )
+    asked = config(name, seed=seed, data_fraction=share, epochs=int(4 / share), batch_per_rank=8)
     accuracies = [0.2] * (asked.epochs - 1) + [1 - error]
     return record(asked, accuracies=accuracies, train_images=int(TRAIN_IMAGES * share))
 
@@ -31,10 +30,10 @@ def test_the_exponent_is_the_slope_of_the_logarithms_with_its_interval() -> None
     errors = {0.25: (0.8, 0.7, 0.75), 0.5: (0.6, 0.66, 0.63), 1.0: (0.5, 0.45, 0.52)}
     items = [run(s, e, seed) for s, own in errors.items() for seed, e in enumerate(own)]
     (row,) = made(*items).data.to_dict("records")
-    x = np.log([TRAIN_IMAGES * share for share in SHARES for _ in range(3)])
-    y = np.log([error for own in errors.values() for error in own])
+    x = np.log([TRAIN_IMAGES * share for share in SHARES])
+    y = [np.mean(np.log(own)) for own in errors.values()]
     (slope, intercept), covariance = np.polyfit(x, y, 1, cov=True)
-    half = stats.t.ppf(0.975, 7) * np.sqrt(covariance[0, 0])
+    half = stats.t.ppf(0.975, 1) * np.sqrt(covariance[0, 0])
     assert row["exponent"] == pytest.approx(slope)
     assert row["factor"] == pytest.approx(np.exp(intercept))
     ends = (row["exponent_low"], row["exponent_high"])
@@ -53,11 +52,28 @@ def test_techniques_are_apart_and_two_sizes_make_no_law() -> None:
     assert not len(made().data)
 
 
+def test_a_size_that_was_trained_for_several_lengths_makes_no_law() -> None:
+    """Two lengths of each, or a law would hold over both."""
+    items = [run(share, 0.4 * share**-0.5) for share in SHARES]
+    longer = [
+        record(
+            config(data_fraction=share, epochs=epochs, batch_per_rank=8),
+            accuracies=[0.2] * (epochs - 1) + [0.7],
+            train_images=int(TRAIN_IMAGES * share),
+        )
+        for share, epochs in zip(SHARES, (32, 16, 8), strict=True)
+    ]
+    table = made(*items, *longer)
+    (row,) = table.data.to_dict("records")
+    assert pd.isna(row["exponent"]) and row["exponent_note"] == SEVERAL
+    assert figure(runs_frame([*items, *longer]), table.data) is None
+
+
 def test_the_figure_has_a_dot_per_run_and_names_the_exponents() -> None:
     items = [run(share, 0.4 * share**-0.5, seed) for share in SHARES for seed in (0, 1)]
     runs = runs_frame(items)
     found = figure(runs, made(*items).data)
     assert found is not None and len(found.data) == 6
-    assert found.title == "The error falls with the number of images to the power of -0.50"
+    assert found.title == "Error goes as the number of images to the power of -0.50"
     assert ">training images (log₂)<" in str(found.svg)
     assert figure(runs, made().data) is None

@@ -12,6 +12,7 @@ from scipy import optimize, stats
 
 from analysis.table import Table
 from analysis.topics.convergence import critical_batch
+from tests.analysis.builders import frames_of_records
 from tests.analysis.topics.convergence.to_target import CRITICAL, SMALLEST, epochs_of, points, run
 from train.config.run import Target
 from train.record.run import RunRecord
@@ -102,21 +103,55 @@ def test_what_makes_the_batch_does_not_part_a_series() -> None:
     assert row["context"] == "", "batches are said in a column of their own"
 
 
+RATE = {rate: {"settings": {"base_lr": rate}} for rate in (0.1, 0.2, 0.4)}
+
+
 def test_of_a_search_the_rate_of_the_fewest_steps_counts_at_each_batch() -> None:
-    """At 32 a rate was lucky with one seed, where another one has three; at 64 the rate that
-    would have been the best did not get there."""
-    at = {rate: {"settings": {"base_lr": rate}} for rate in (0.1, 0.2, 0.4)}
+    """At 32 the seed that both rates have decides, and all runs of the rate count; at 64 a rate
+    did not get there."""
     items = [
-        run(16, **at[0.1]), run(16, epochs=20, **at[0.2]),
-        *(run(32, seed, **at[0.2]) for seed in (0, 1, 2)), run(32, epochs=5, **at[0.4]),
-        run(64, **at[0.2]), run(64, epochs=5, met=False, **at[0.4]),
-        run(128, **at[0.4]),
+        run(16, **RATE[0.1]), run(16, epochs=20, **RATE[0.2]), run(16, epochs=30, **RATE[0.4]),
+        *(run(32, seed, **RATE[0.2]) for seed in (0, 1, 2)), run(32, epochs=90, **RATE[0.4]),
+        run(64, **RATE[0.2]), run(64, epochs=5, met=False, **RATE[0.4]),
+        run(128, **RATE[0.4]),
     ]  # fmt: skip
-    (row,) = made(*items).data.to_dict("records")
+    table = made(*items)
+    (row,) = table.data.to_dict("records")
     assert row["technique_label"] == "naive"
     assert (row["reached"], row["censored"], row["batches"]) == (6, 0, 4)
     assert row["critical_batch"] == pytest.approx(CRITICAL, rel=1e-3)
     assert row["steps_min"] == pytest.approx(SMALLEST, rel=1e-3)
+    assert shown(table)["best rates"] == "16: 0.1*, 32: 0.2*, 64: 0.2*"
+
+
+@pytest.mark.parametrize(
+    ("runs", "best"),
+    [
+        # a rate that is tried later, with the first seed alone
+        ({0.1: [(0, 40), (1, 40), (2, 40)], 0.2: [(0, 20)]}, 0.2),
+        # one run of the best is lost
+        ({0.1: [(0, 40), (1, 40), (2, 40)], 0.2: [(0, 20), (2, 22)]}, 0.2),
+        # no seed in common
+        ({0.1: [(0, 40)], 0.2: [(1, 20)]}, 0.2),
+    ],
+)
+def test_rates_are_compared_by_the_seeds_that_they_share(runs, best) -> None:
+    items = [run(16, s, epochs=n, **RATE[rate]) for rate, own in runs.items() for s, n in own]
+    found = points([*items, run(32, **RATE[0.1])])
+    assert set(found.loc[found["global_batch"] == 16, "base_lr"]) == {best}
+
+
+def test_where_no_rate_gets_there_the_one_with_the_most_steps_counts() -> None:
+    items = [run(16, epochs=n, met=False, **RATE[rate]) for rate, n in ((0.1, 2), (0.2, 50))]
+    found = points([*items, run(32, **RATE[0.1])])
+    assert set(found.loc[found["global_batch"] == 16, "base_lr"]) == {0.2}
+
+
+def test_the_length_that_runs_may_have_parts_no_series() -> None:
+    """A constant number of steps an epoch, so that epochs have as many images as the batch has."""
+    items = [run(batch, steps_per_epoch=1, epochs=round(S)) for batch, S in ((16, 240), (32, 144))]
+    (row,) = made(*items, run(64, steps_per_epoch=2, epochs=48)).data.to_dict("records")
+    assert row["batches"] == 3 and row["context"] == ""
 
 
 def test_series_are_apart_by_technique_settings_target_and_model() -> None:
@@ -164,6 +199,12 @@ def test_batches_that_tell_nothing_give_no_number() -> None:
 
 
 def test_a_batch_that_grows_is_no_batch() -> None:
-    found = points(several(*BATCHES)).assign(grows=True)
+    items = several(*BATCHES)
+    frames = frames_of_records(items)
+    runs = frames["runs"].assign(global_batch_last=frames["runs"]["global_batch"] * 2)
+    texts = {
+        name: items[0].config.technique.model_dump_json() for name in runs["technique_settings"]
+    }
+    found = critical_batch.points(frames["goals"], runs, texts)
     (row,) = critical_batch.table(found, ["naive"]).data.to_dict("records")
     assert row["critical_batch_note"] == critical_batch.GROWS

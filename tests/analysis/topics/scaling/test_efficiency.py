@@ -112,6 +112,17 @@ def test_what_differs_is_no_baseline(changes: dict, differs: str) -> None:
     assert differs in row["efficiency_note"]
 
 
+@pytest.mark.parametrize(
+    ("changes", "differs"),
+    [({"width": 2.0}, "width"), ({"shortcuts": False}, "shortcuts"),
+     ({"steps_per_epoch": 1}, "epoch images")],
+)  # fmt: skip
+def test_another_network_or_other_epochs_are_no_baseline(changes: dict, differs: str) -> None:
+    small = run(1, 100.0, model="resnet_mini")
+    row = by_ranks(small, run(4, 400.0, model="resnet_mini", **changes))[4]
+    assert row["efficiency"] is pd.NA and differs in row["efficiency_note"]
+
+
 def test_another_technique_is_no_baseline() -> None:
     other = record(config("lamb", gpus=4), images_per_s=400.0)
     found = table(run(1, 100.0), other)

@@ -1,0 +1,45 @@
+"""The curve of the noise scale: which epochs have a point, a bound, or neither."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from analysis.figures import Figure, looks
+from analysis.topics.training.noise_figure import figure
+from tests.analysis.builders import epochs_frame, runs_frame
+from tests.analysis.topics.training.test_noise_table import censored, measured, run
+from train.record.run import NoiseScale, RunRecord
+
+
+def around(value: float) -> NoiseScale:
+    return measured(value, value / 2, value * 2)
+
+
+def drawn(*items: RunRecord, seen: tuple[str, ...] = ("naive",)) -> Figure | None:
+    return figure(epochs_frame(items), runs_frame(items), looks(seen))
+
+
+def test_a_point_is_the_geometric_mean_at_the_steps_so_far() -> None:
+    one = run(0, around(100.0), around(400.0))
+    other = run(1, around(400.0), around(900.0))
+    found = drawn(one, other)
+    assert found is not None
+    assert found.data["value"].tolist() == pytest.approx([200, 600])
+    steps = one.epochs[0].steps
+    assert found.data["step"].tolist() == [steps, 2 * steps]
+    assert ">naive<" in str(found.svg) and ">at least<" not in str(found.svg)
+
+
+def test_where_a_run_is_censored_there_is_a_bound_and_no_mean() -> None:
+    items = [run(0, around(100.0), censored(50.0)), run(1, around(100.0), around(90.0))]
+    found = drawn(*items)
+    assert found is not None
+    assert math.isnan(found.data["value"][1]) and found.data["low"][1] <= 50
+    assert ">at least<" in str(found.svg)
+
+
+def test_one_epoch_makes_no_curve_and_hidden_techniques_none() -> None:
+    assert drawn(run(0, around(100.0))) is None
+    assert drawn(run(0, around(1.0), around(2.0)), seen=("lamb",)) is None
