@@ -32,6 +32,8 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 DASHES = ("-", (0, (4, 2)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 #: Characters of a line above the narrowest panel.
 _HEAD = 34
+#: Of a legend: the rows that a canvas has room for, and inches of each further one.
+_LEGEND_ROWS, _LEGEND_ROW = 3, 0.19
 #: Runs that a figure draws one by one; of more it draws bands.
 MOST_RUNS = 50
 _STYLE = {
@@ -154,11 +156,14 @@ def legend(canvas: Canvas, seen: Mapping[str, Look], signs: Mapping[str, dict[st
         for label, look in seen.items()
     }  # fmt: skip
     drawn |= {label: Line2D([], [], color=GRID, **sign) for label, sign in signs.items()}
+    columns = _columns(drawn, canvas.get_figwidth())
+    rows = -(-len(drawn) // columns)
+    canvas.set_figheight(canvas.get_figheight() + _LEGEND_ROW * max(0, rows - _LEGEND_ROWS))
     canvas.legend(
         drawn.values(),
         drawn.keys(),
         loc="outside lower center",
-        ncols=_columns(drawn, canvas.get_figwidth()),
+        ncols=columns,
         fontsize=8.5,
         handlelength=3,
     )

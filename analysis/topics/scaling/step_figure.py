@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 import pandas as pd
@@ -27,6 +28,7 @@ PARTS = {
 }
 #: Part that records may lack -> part that then holds it.
 _WITHIN = {"update": "compute", "exposed": "rest"}
+_WIDE = 36  # characters of a name on one line
 _SECONDS = ["step_s", "input_s", "compute_s", "update_s", "exposed_s"]
 COLUMNS: tuple[Column, ...] = (
     Column("name", "string"),
@@ -45,12 +47,15 @@ def figure(runs: pd.DataFrame) -> Figure | None:
     tips = Tips()
     names = list(dict.fromkeys(data["name"]))
     with style():
-        canvas = Canvas(figsize=(6.2, 1.3 + 0.3 * len(names)), layout="constrained")
+        shown = [textwrap.fill(name, _WIDE, max_lines=3, placeholder=" …") for name in names]
+        lines = max(name.count("\n") + 1 for name in shown)
+        high = max(0.3, 0.16 * lines)
+        canvas = Canvas(figsize=(6.2, 1.3 + high * len(names)), layout="constrained")
         FigureCanvasSVG(canvas)
         axis = canvas.subplots()
         for place, name in enumerate(reversed(names)):
             _draw(axis, place, known[known["name"] == name], tips)
-        axis.set_yticks(range(len(names)), list(reversed(names)))
+        axis.set_yticks(range(len(names)), list(reversed(shown)))
         axis.set_xlabel("milliseconds of a step")
         drawn = [part for part in PARTS if (known.loc[known["part"] == part, "milliseconds"]).any()]
         canvas.legend(

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.ticker import FuncFormatter
 
 from analysis.figures import (
     Figure,
@@ -39,13 +40,17 @@ def figure(epochs: pd.DataFrame, runs: pd.DataFrame, seen: Mapping[str, Look]) -
     there = looks_of(seen, data)
     with style():
         canvas, axes = small_multiples(len(panels), len(there), share_y=True)
+        ends = data.loc[data["panel"].isin(panels), ["value", "low", "high"]]
+        lowest, highest = ends.min().min(), ends.max().max()
+        axes[0].set_yscale("log")  # shared by all panels
+        axes[0].set_ylim(lowest / 1.3, highest * 1.3)
+        axes[0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
         for axis, panel in zip(axes, panels, strict=True):
             for label, look in there.items():
                 own = data[(data["panel"] == panel) & (data["technique"] == label)]
                 for _, line in own.groupby("row", sort=False):
                     _draw(axis, line, look)
             axis.set_xlabel("step")
-            axis.set_yscale("log")
             head(axis, panel)
         axes[0].set_ylabel("noise scale, images (log)")
         bound = {"at least": {"marker": "^", "markerfacecolor": "none", "linestyle": "none"}}
