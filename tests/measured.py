@@ -21,6 +21,8 @@ MEASURED = ROOT / "docs" / "measured"
 PAGE = ROOT / "docs" / "results.md"
 #: Figures of the reports, by sweep, that the page shows.
 FIGURES = (("mnist_sigmoids", "validation_accuracy"), ("mnist_sigmoids", "sigmoid_inputs"))
+#: Sweeps whose seconds can be compared: nothing else ran beside them.
+TIMED = ("cifar10_frameworks",)
 DRAWN = ROOT / "docs" / "figures"
 _RULE = {"left": ":---", "right": "---:"}
 #: rows of cifar10_techniques that the page speaks of side by side: what each adds to the batch norm
@@ -67,10 +69,12 @@ def table(folder: Path) -> str:
             [_claim(row) for _, row in claims.iterrows()],
         )  # fmt: skip
     if len(frames.get("frameworks", ())):
+        seconds = [("images/s", "right"), ("Horovod's", "right"), ("ratio", "right")]
         text += "\n" + _markdown(
-            [("against Horovod", "left"), ("images/s", "right"), ("Horovod's", "right"),
-             ("ratio", "right"), ("difference in accuracy", "right"), ("verdict", "left")],
-            [_framework(row) for _, row in frames["frameworks"].iterrows()],
+            [("against Horovod", "left"), *(seconds if folder.name in TIMED else ()),
+             ("difference in accuracy", "right"), ("verdict", "left")],
+            [_framework(row, timed=folder.name in TIMED)
+             for _, row in frames["frameworks"].iterrows()],
         )  # fmt: skip
     return text
 
@@ -171,10 +175,13 @@ def _convergence(row: pd.Series) -> list[str]:
     ]  # fmt: skip
 
 
-def _framework(row: pd.Series) -> list[str]:
-    return [
-        row["library"], f"{row['images_per_s']:,.0f}", f"{row['images_per_s_reference']:,.0f}",
+def _framework(row: pd.Series, *, timed: bool) -> list[str]:
+    seconds = [
+        f"{row['images_per_s']:,.0f}", f"{row['images_per_s_reference']:,.0f}",
         f"{row['ratio']:.2f} ({row['ratio_low']:.2f} to {row['ratio_high']:.2f})",
+    ]  # fmt: skip
+    return [
+        row["library"], *(seconds if timed else ()),
         f"{row['difference']:+.4f} ({row['difference_low']:+.4f} to {row['difference_high']:+.4f})",
         row["verdict"],
     ]  # fmt: skip
