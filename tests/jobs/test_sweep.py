@@ -557,7 +557,8 @@ def test_the_shipped_sweeps() -> None:
     assert sizes["smoke"] == 6
     assert sizes["cifar10"] == sizes["mnist"] == sizes["fashion_mnist"] == 4 * 5 * 3
     five = ("naive", "batch_norm", "lr_scaling", "lr_scaling_warmup", "lamb")
-    assert load_sweep("cifar10").techniques == load_sweep("cifar10_local").techniques == five
+    assert load_sweep("cifar10").techniques == five
+    assert set(load_sweep("cifar10_local").techniques) < set(five)
     assert load_sweep("quickstart").techniques == tuple(t for t in five if t != "lr_scaling")
 
 
