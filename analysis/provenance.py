@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.table import Row, plain_rows, runs_in_words
+from analysis.table import Row, first_of, plain_rows, runs_in_words
 
 #: column of the runs -> its name in the report
 _CODE = {"git_commit": "git commit", "git_dirty": "uncommitted changes", "image_digest": "image"}
@@ -52,8 +52,7 @@ def mixtures(runs: pd.DataFrame) -> list[str]:
     warnings = []
     commits = sorted(_texts(runs["git_commit"]).unique())
     if len(commits) > 1:
-        known = ", ".join(commit[:12] for commit in commits[:_NAMED])
-        known += ", ..." if len(commits) > _NAMED else ""
+        known = first_of([commit[:12] for commit in commits], _NAMED)
         warnings.append(f"The runs come from {len(commits)} git commits: {known}.")
     dirty = int(runs["git_dirty"].sum())
     if dirty:
@@ -83,8 +82,7 @@ def _image_mixture(runs: pd.DataFrame) -> list[str]:
     said = []
     for place, (digest, count) in enumerate(counts):
         text = f"{runs_in_words(count)} from {_short(digest)}"
-        cells = runs.loc[digests == digest, "cell_id"].head(_NAMED).tolist()
-        named = ", ".join(cells) + (", ..." if count > _NAMED else "")
+        named = first_of(runs.loc[digests == digest, "cell_id"].tolist(), _NAMED)
         said.append(f"{text} ({named})" if place else text)
     return [
         f"Runs that are compared here ran from {len(counts)} images: {'; '.join(said)}. "
@@ -104,8 +102,7 @@ def _apart(runs: pd.DataFrame) -> list[str]:
     if not used or set.intersection(*used):
         return []
     if any(a.isdisjoint(b) for a, b in combinations(used, 2)):
-        hosts = sorted(set.union(*used))
-        shown = ", ".join(hosts[:8]) + (", ..." if len(hosts) > 8 else "")
+        shown = first_of(sorted(set.union(*used)), 8)
         return [f"Some runs share no host ({shown}): their times compare different machines."]
     return []
 

@@ -260,6 +260,11 @@ def joined(parts: Iterable[str], by: str = " ") -> str:
     return by.join(part for part in parts if part)
 
 
+def first_of(parts: Sequence[str], most: int, by: str = ", ") -> str:
+    """``a, b, ...``: all of a few, the first of many."""
+    return by.join(parts[:most]) + (", ..." if len(parts) > most else "")
+
+
 def runs_in_words(n: int) -> str:
     return "1 run" if n == 1 else f"{n:,} runs"
 

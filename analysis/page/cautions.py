@@ -10,7 +10,7 @@ import pandas as pd
 
 from analysis.provenance import mixtures
 from analysis.records.frames import Frames
-from analysis.table import Table, joined, plain_rows
+from analysis.table import Table, first_of, plain_rows
 from analysis.topics import usage
 from analysis.topics.topic import namer
 
@@ -44,8 +44,7 @@ def cautions(
     found = [*_alarms(runs), *_repeating(runs), *_skipped(epochs)]
     if runs["oversubscribed"].any():
         counts = sorted(runs.loc[runs["oversubscribed"].fillna(False), "gpus"].unique())
-        on = joined([f"{ranks:,}" for ranks in counts[:_NAMED]], ", ")
-        on += ", ..." if len(counts) > _NAMED else ""
+        on = first_of([f"{ranks:,}" for ranks in counts], _NAMED)
         text = f"Ranks of the runs on {on} share cores: their times are no scaling figures."
         found.append(Caution(text, "times"))
     found += [*_too_good(tables["scaling"].data), *_disturbed(epochs)]
@@ -152,6 +151,5 @@ def _of_mixture(text: str) -> Touches:
 
 
 def _named(cells: Sequence[str], what: str = "runs") -> str:
-    if len(cells) > _NAMED:
-        return f"{len(cells)} {what} ({joined(cells[:_NAMED], ', ')}, ...)"
-    return joined(cells, ", ")
+    named = first_of(cells, _NAMED)
+    return f"{len(cells)} {what} ({named})" if len(cells) > _NAMED else named

@@ -13,7 +13,7 @@ from analysis.prediction.collectives import Link
 from analysis.prediction.forecast import Forecast
 from analysis.records.frames import Frames
 from analysis.records.gather import KINDS, Problem
-from analysis.table import Table, joined
+from analysis.table import Table, first_of, joined
 from analysis.topics.scaling import efficiency
 from analysis.topics.scaling.forecasts import forecasts
 from analysis.topics.topic import Topic
@@ -141,7 +141,7 @@ def _context(frames: Frames) -> str:
             f"{', '.join(map(str, ranks))} {what if ranks != [1] else what[:-1]}"
             + (" in every run" if len(ranks) == 1 and len(runs) > 1 else ""),
             f"{nodes[-1]} nodes" if nodes != [1] else "1 node",
-            joined(devices[:3], "; ") + (", ..." if len(devices) > 3 else ""),
+            first_of(devices, 3, "; "),
             counts(frames),
             f"{commits} commits" if commits > 1 else "",
             days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}",
