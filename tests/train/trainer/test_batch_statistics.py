@@ -30,7 +30,7 @@ def test_statistics_are_pooled_and_evaluation_is_then_the_same(
     assert first["own_before"] != second["own_before"]
     assert first["own_after"] == second["own_after"]
     assert first["together_after"] == second["together_after"]
-    loss, accuracy, images, _ = first["together_after"]
+    loss, accuracy, images, *_ = first["together_after"]
     assert loss == pytest.approx(first["own_after"][0], rel=1e-6)
     assert [accuracy, images] == [first["own_after"][1], 360]
     assert [rank[2] for rank in ranks] == [len(os.sched_getaffinity(0)) == 1] * 2, "oversubscribed"

@@ -32,6 +32,7 @@ ROOT = Path(__file__).parents[4]
 ABOUT: dict[str, Any] = {
     "status": "completed", "technique": "naive", "technique_label": "naive", "context": "",
     "technique_settings": "{}", "dataset": "digits", "image_size": 8, "model": "cnn",
+    "width": 1.0, "shortcuts": True, "epoch_images": pd.NA,
     "pretrained": pd.NA, "data_fraction": 1.0, "partition": "global", "framework": "horovod",
     "deterministic": False, "accumulation": 1, "scaling": "weak", "gpus": 1, "batch_per_rank": 16,
     "global_batch": 16, "device_kind": "cpu", "device": "Test CPU", "cores_per_rank": 1,
