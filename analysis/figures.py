@@ -17,7 +17,7 @@ from matplotlib.artist import Artist
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure as Canvas
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 #: Stand-ins that no palette uses: replaced by currentColor and none, so that a page can be dark.
 INK, PAPER = "#010203", "#fdfefe"
@@ -131,6 +131,15 @@ def octaves(
     axis.xaxis.set_minor_locator(NullLocator())
     axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: write(value)))
     axis.set_xlabel(f"{label} (log₂)")
+
+
+def decades(
+    axis: Any, write: Callable[[float], str] = "{:g}".format, at: Sequence[float] = (1, 2, 5)
+) -> None:
+    """Ticks of a logarithmic axis, ``axis.xaxis`` or ``axis.yaxis``, in each power of ten."""
+    axis.set_major_locator(LogLocator(base=10, subs=at, numticks=12))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: write(value)))
 
 
 def sideways(place: int, count: int, by: float) -> float:

@@ -151,6 +151,8 @@ RUNS = (
     _text("started_at", "time, ISO 8601"),
     _text("ended_at", "time, ISO 8601"),
 )
+#: Of a column of a run, or of a config.
+DTYPES = {column.name: column.dtype for column in RUNS}
 #: Of its run, repeated on each row.
 OF_A_RUN = ("status", "technique", "technique_label", "context", "gpus", "global_batch", "seed")
 NOISE = (

@@ -100,9 +100,14 @@ def without_framework(context: str, framework: str) -> str:
     return ", ".join(part for part in context.split(", ") if part != framework)
 
 
+def without_ends(context: str, *ends: str) -> str:
+    """A context without the parts that end so."""
+    return ", ".join(part for part in context.split(", ") if not part.endswith(ends))
+
+
 def without_scaling(context: str) -> str:
     """A context for where the scaling mode is said elsewhere."""
-    return ", ".join(part for part in context.split(", ") if not part.endswith(" scaling"))
+    return without_ends(context, " scaling")
 
 
 def without_batch(context: str) -> str:

@@ -35,6 +35,12 @@ def with_context(row: Row) -> str:
     return f"{row['technique_label']}; {context}" if context else str(row["technique_label"])
 
 
+def panel_name(context: str, gpus: int, batch: int) -> str:
+    """Of a figure with a panel for each rank count and batch."""
+    ranks = "1 rank" if gpus == 1 else f"{gpus} ranks"
+    return f"{ranks}, batch {count(batch)}" + (f"\n{context}" if context else "")
+
+
 def mode(row: Mapping[str, Any]) -> str:
     """Weak or strong scaling, with the batch that is fixed."""
     weak = row["scaling"] == "weak"

@@ -44,11 +44,10 @@ class Evaluator:
     ) -> None:
         """beat: told before each forward pass, since all of them can take long on a CPU."""
         self.beat = beat
-        self.model = model
         watched = a_sigmoid_input(model)
         self.watches = watched is not None
         outputs = [model.output, watched] if self.watches else [model.output]
-        self.through = tf.keras.Model(model.input, outputs)
+        self.model = tf.keras.Model(model.input, outputs)
         self.size = size
         self.expected = len(data.validation_y)
         self.classes = len(data.classes)
@@ -101,7 +100,7 @@ class Evaluator:
     ) -> tuple[tf.Tensor, ...]:
         """Weighted sum of the losses, the predicted class of each image, [b], and what a sigmoid
         gets, [b], where there is one."""
-        logits, *watched = tf.nest.flatten(self.through(images, training=False))
+        logits, *watched = tf.nest.flatten(self.model(images, training=False))
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
         return tf.reduce_sum(losses * weights), tf.argmax(logits, axis=-1), *watched
 

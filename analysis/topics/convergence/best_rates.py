@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from analysis.figures import (
     GRID,
     Figure,
     Look,
     Tips,
+    decades,
     left_out,
     legend,
     looks,
@@ -44,9 +44,7 @@ def figure(rates: pd.DataFrame) -> Figure | None:
             _draw(axis, name, data[data["line"] == name], look, tips)
         octaves(axis, data["global_batch"], "global batch")
         axis.set_yscale("log")
-        axis.yaxis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5), numticks=12))
-        axis.yaxis.set_minor_locator(NullLocator())
-        axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        decades(axis.yaxis)
         axis.set_ylabel("best base_lr of those tried (log)")
         edges = {"at the end of its list": {"marker": "o", "markerfacecolor": "none",
                                             "linestyle": "none"}}  # fmt: skip

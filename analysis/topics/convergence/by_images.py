@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from scipy import stats
 
 from analysis.figures import (
     Figure,
     Look,
     Tips,
+    decades,
     left_out,
     legend,
     looks,
@@ -31,6 +31,7 @@ from analysis.figures import (
     to_svg,
 )
 from analysis.records.frames import in_order
+from analysis.records.labels import without_ends
 from analysis.stats.intervals import estimate, t_quantile
 from analysis.table import (
     Column,
@@ -48,6 +49,7 @@ from analysis.topics.topic import NAMES
 LEAST_SIZES, MOST_LINES = 3, 12
 SEVERAL = "runs of one number of images took several numbers of steps"
 _SERIES = ["technique", "technique_label", "line", "gpus", "global_batch"]
+_SIZES = (" of the data", " epochs")  # in a context: what sets the number of images
 _SIDEWAYS = 0.04  # of an octave, between neighbours, so that no dot hides another
 
 
@@ -92,14 +94,12 @@ def points(runs: pd.DataFrame) -> pd.DataFrame:
     ``line``: the context without what sets the sizes."""
     of = (runs["status"] == "completed") & runs["target"].isna()
     known = runs[of & (runs["validation_accuracy"] < 1).fillna(False)]
-    known = known.assign(error=1 - known["validation_accuracy"], line=known["context"].map(_line))
+    known = known.assign(
+        error=1 - known["validation_accuracy"],
+        line=[without_ends(context, *_SIZES) for context in known["context"]],
+    )
     series = known.groupby(_SERIES, sort=False, dropna=False)
     return known[series["train_images"].transform("nunique") >= LEAST_SIZES]
-
-
-def _line(context: str) -> str:
-    parts = str(context).split(", ")
-    return ", ".join(p for p in parts if not p.endswith((" of the data", " epochs")))
 
 
 def _row(own: pd.DataFrame) -> Row:
@@ -131,11 +131,11 @@ def _law(own: pd.DataFrame) -> tuple[Estimate, float | None]:
 
 def figure(runs: pd.DataFrame, fitted: pd.DataFrame) -> Figure | None:
     """A dot per run and the law of each row of the table; None without one."""
-    known = points(runs)
     every = plain_rows(fitted[fitted["exponent"].notna()])
     laws = every[:MOST_LINES]
     if not laws:
         return None
+    known = points(runs)
     seen = looks([_name(row, fitted) for row in laws])
     tips = Tips()
     with style():
@@ -148,9 +148,7 @@ def figure(runs: pd.DataFrame, fitted: pd.DataFrame) -> Figure | None:
             _draw(axis, row, own, look, sideways(place, len(laws), _SIDEWAYS), tips)
         octaves(axis, known["train_images"], "training images")
         axis.set_yscale("log")
-        axis.yaxis.set_major_locator(LogLocator(base=10, subs=(1, 1.5, 2, 3, 4, 5, 6, 8)))
-        axis.yaxis.set_minor_locator(NullLocator())
-        axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        decades(axis.yaxis, at=(1, 1.5, 2, 3, 4, 5, 6, 8))
         axis.set_ylabel("validation error (log)")
         legend(canvas, seen, {})
         svg = to_svg(canvas, tips)

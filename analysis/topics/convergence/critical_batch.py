@@ -18,7 +18,13 @@ import pandas as pd
 from analysis.prediction.critical_batch import CriticalBatch, fit_critical_batch
 from analysis.prediction.laws import Refusal
 from analysis.records.frames import in_order
-from analysis.records.labels import key, technique_labels, without_batch, without_rate
+from analysis.records.labels import (
+    key,
+    technique_labels,
+    without_batch,
+    without_ends,
+    without_rate,
+)
 from analysis.table import (
     Column,
     Estimate,
@@ -168,11 +174,7 @@ def _row(group: pd.DataFrame) -> Row:
     least, critical, sd = _fitted(group)
     return {
         **{name: first[name] for name in names},
-        "context": ", ".join(
-            part
-            for part in without_batch(first["context"]).split(", ")
-            if not part.endswith((" epochs", " images an epoch"))
-        ),
+        "context": without_ends(without_batch(first["context"]), " epochs", " images an epoch"),
         "rates": _rates(group),
         "batches": reached["global_batch"].nunique(), "batches_tried": tried.nunique(),
         "batch_low": tried.min(), "batch_high": tried.max(),

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import pandas as pd
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import MaxNLocator
 
 from analysis.figures import (
     MOST_RUNS,
     Figure,
     Look,
+    decades,
     head,
     left_out,
     legend,
@@ -23,6 +24,7 @@ from analysis.figures import (
     to_svg,
 )
 from analysis.table import Column, frame, types
+from analysis.topics.topic import panel_name
 
 COLUMNS: tuple[Column, ...] = (
     Column("panel", "string"), Column("kind", "string"), Column("technique", "string"),
@@ -104,7 +106,7 @@ def figure(
         svg = to_svg(canvas)
     every = len(drawn.drop_duplicates(list(_BY_PANEL)))
     lost = drawn[drawn["status"] == "diverged"].groupby(list(_BY_PANEL))["cell_id"].nunique()
-    diverged = int(lost[[_panel(*place) in panels for place in lost.index]].sum())
+    diverged = int(lost[[panel_name(*place) in panels for place in lost.index]].sum())
     caption = _caption(data, quantity, diverged) + left_out(len(panels), every, "panels")
     caption = " ".join(part for part in (caption, note) if part)
     return Figure(quantity.key, quantity.title, caption, data, svg)
@@ -122,7 +124,7 @@ def numbers(epochs: pd.DataFrame, column: str) -> pd.DataFrame:
     by_panel = list(_BY_PANEL)
     ordered = epochs.sort_values(by_panel, kind="stable")
     panels = ordered[by_panel].drop_duplicates().tail(MOST_PANELS)
-    panels = panels.assign(panel=[_panel(*row) for row in panels.itertuples(index=False)])
+    panels = panels.assign(panel=[panel_name(*row) for row in panels.itertuples(index=False)])
     known = ordered.merge(panels, on=by_panel)
     known = known.assign(technique=known["technique_label"], value=known[column])
     completed = known[known["status"] == "completed"]
@@ -144,11 +146,6 @@ def numbers(epochs: pd.DataFrame, column: str) -> pd.DataFrame:
     order = {name: place for place, name in enumerate(panels["panel"])}
     rows = rows.assign(place=rows["panel"].map(order)).sort_values("place", kind="stable")
     return rows[list(wanted)].reset_index(drop=True)
-
-
-def _panel(context: str, gpus: int, batch: int) -> str:
-    ranks = "1 rank" if gpus == 1 else f"{gpus} ranks"
-    return f"{ranks}, batch {batch:,}" + (f"\n{context}" if context else "")
 
 
 def _draw(axis: Any, data: pd.DataFrame, seen: Mapping[str, Look], against: str) -> None:
@@ -190,9 +187,7 @@ def _points(rows: pd.DataFrame, against: str, column: str) -> tuple[list[float],
 
 def _log_axis(axis: Any) -> None:
     axis.set_yscale("log")
-    axis.yaxis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5), numticks=12))
-    axis.yaxis.set_minor_locator(NullLocator())
-    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    decades(axis.yaxis)
 
 
 def _wide(column: pd.Series[Any]) -> bool:

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from analysis.figures import (
     Figure,
     Look,
     Tips,
+    decades,
     left_out,
     legend,
     looks,
@@ -155,9 +155,7 @@ def figure(rates: pd.DataFrame) -> Figure | None:
             for row in own:
                 _point(axis, row, look, f"{name}, rate {row['base_lr']:g}: ", tips)
         axis.set_xscale("log")
-        axis.xaxis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5), numticks=12))
-        axis.xaxis.set_minor_locator(NullLocator())
-        axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        decades(axis.xaxis)
         axis.set_xlabel("learning rate of the base batch (log)")
         axis.set_ylabel("validation accuracy")
         legend(canvas, seen, {})

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.records.columns import CONFIG, SHARED_CORES
+from analysis.records.columns import DTYPES, SHARED_CORES
 from analysis.records.frames import in_order
 from analysis.stats.intervals import Kind, shares
 from analysis.table import (
@@ -43,7 +43,6 @@ _SETTINGS = (
     "validate_on", "partition", "framework", "target", "deterministic", "scaling", "epochs",
     "epoch_images", "batch_per_rank", "accumulation",
 )  # fmt: skip
-_TYPES = {column.name: column.dtype for column in CONFIG}
 #: Means over the completed runs.
 _MEASURES: dict[str, Kind] = {
     "train_accuracy": "share", "validation_accuracy": "share", "train_loss": "real",
@@ -59,7 +58,7 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
     sharp = runs["sharpness_largest"].notna().any()
     return (
         *NAMES,
-        *(Column(name, _TYPES[name]) for name in _SETTINGS),
+        *(Column(name, DTYPES[name]) for name in _SETTINGS),
         ranks_column(runs),
         Column("global_batch", "Int64", "global batch", "images per optimizer step, over all ranks "
                "and accumulated batches; where it grows, first → last epoch", cell=_batch),

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from analysis.figures import (
     Figure,
     Look,
+    decades,
     head,
     left_out,
     legend,
@@ -142,9 +142,7 @@ def _draw(axis: Any, data: pd.DataFrame, seen: Mapping[str, Look]) -> None:
 
 def _scale_y(axis: Any) -> None:
     axis.set_yscale("log")
-    axis.yaxis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5), numticks=12))
-    axis.yaxis.set_minor_locator(NullLocator())
-    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    decades(axis.yaxis, "{:,g}".format)
 
 
 def _marks(data: pd.DataFrame) -> dict[str, dict[str, Any]]:

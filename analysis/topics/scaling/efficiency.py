@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.provenance import cores_text
-from analysis.records.columns import RUNS, SHARED_CORES
+from analysis.records.columns import DTYPES, SHARED_CORES
 from analysis.records.frames import in_order
 from analysis.records.labels import without_scaling
 from analysis.stats.differences import ratios
@@ -39,7 +39,6 @@ from analysis.topics.topic import NAMES, joined_by, mode, over_completed, ranks_
 SAME = ("dataset", "image_size", "model", "width", "shortcuts", "pretrained", "data_fraction",
         "partition", "framework", "epoch_images", "deterministic", "accumulation", "scaling",
         "device_kind", "device")  # fmt: skip
-_TYPES = {column.name: column.dtype for column in RUNS}
 Places = NDArray[np.integer[Any]]
 SHARES = ("communication_share", "input_share")
 _NEEDED = (
@@ -67,7 +66,7 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
     rate, share = significant, number(2)
     return (
         *SERIES,
-        *(Column(name, _TYPES[name]) for name in SAME if name != "scaling"),
+        *(Column(name, DTYPES[name]) for name in SAME if name != "scaling"),
         Column("global_batch", "Int64", "global batch", "images of a step, over all ranks and "
                "accumulated batches", only_if_varied=True),
         Column("cores_per_rank", "Int64"),

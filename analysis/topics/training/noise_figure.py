@@ -21,7 +21,7 @@ from analysis.figures import (
     style,
     to_svg,
 )
-from analysis.table import count
+from analysis.topics.topic import panel_name
 from analysis.topics.training.noise import over_runs
 
 MOST_PANELS = 6
@@ -31,8 +31,7 @@ _PANEL = ["context", "gpus", "global_batch"]
 def figure(epochs: pd.DataFrame, runs: pd.DataFrame, seen: Mapping[str, Look]) -> Figure | None:
     """A panel per context, rank count and batch, a line per technique; ``seen``: the look of each
     technique that is drawn. None where no run measured its noise in two epochs."""
-    data = numbers(epochs, runs)
-    data = data[data["technique"].isin(list(seen))]
+    data = numbers(epochs[epochs["technique_label"].isin(list(seen))], runs)
     every = list(dict.fromkeys(data["panel"]))
     panels = every[-MOST_PANELS:]
     if not panels:
@@ -80,17 +79,12 @@ def numbers(epochs: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     # a lower end without an upper one is a bound
     found["value"] = found["value"].mask(found["low"].notna() & found["high"].isna())
     made = pd.DataFrame({
-        "panel": [_panel(*place) for place in first[_PANEL].itertuples(index=False)],
+        "panel": [panel_name(*place) for place in first[_PANEL].itertuples(index=False)],
         "technique": first["technique_label"].array, "row": first["row"].array,
         "epoch": first["epoch"].array, "step": first["step"].array,
         **{name: found[name].array for name in ("value", "low", "high", "n")},
     })  # fmt: skip
     return made[made.groupby("row")["epoch"].transform("size") > 1].reset_index(drop=True)
-
-
-def _panel(context: str, gpus: int, batch: int) -> str:
-    ranks = "1 rank" if gpus == 1 else f"{gpus} ranks"
-    return f"{ranks}, batch {count(batch)}" + (f"\n{context}" if context else "")
 
 
 def _draw(axis: Any, line: pd.DataFrame, look: Look) -> None:
