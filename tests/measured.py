@@ -62,11 +62,12 @@ def table(folder: Path) -> str:
     frames = frames_of(folder)
     text = headline(frames)
     claims = frames.get("claims", pd.DataFrame())
-    if len(claims) and claims["reference"].eq("naive").all():
+    if len(claims):
+        one = claims["reference"].iloc[0] if claims["reference"].nunique() == 1 else ""
         text += "\n" + _markdown(
-            [("against naive", "left"), ("global batch", "right"),
+            [(f"against {one}" if one else "compared", "left"), ("global batch", "right"),
              ("difference, 95 % interval", "right"), ("p (Holm)", "right"), ("verdict", "left")],
-            [_claim(row) for _, row in claims.iterrows()],
+            [_claim(row, named=not one) for _, row in claims.iterrows()],
         )  # fmt: skip
     if len(frames.get("frameworks", ())):
         seconds = [("images/s", "right"), ("Horovod's", "right"), ("ratio", "right")]
@@ -99,9 +100,10 @@ def _pair(frames: Frames, pair: tuple[str, str]) -> pd.Series:
 
 
 def headline(frames: Mapping[str, pd.DataFrame]) -> str:
-    """The first table of a sweep."""
-    several = len(frames.get("larger_batch", ())) > 1
-    return _kept(frames["larger_batch"]) if several else _reached(frames["convergence"])
+    """The first table of a sweep: of many conditions at two batches what each keeps."""
+    reached = frames["convergence"]
+    two = reached["global_batch"].nunique() == 2 and len(frames.get("larger_batch", ())) > 1
+    return _kept(frames["larger_batch"]) if two else _reached(reached)
 
 
 def _reached(frame: pd.DataFrame) -> str:
@@ -134,12 +136,13 @@ def _change(row: pd.Series) -> list[str]:
     ]
 
 
-def _claim(row: pd.Series) -> list[str]:
+def _claim(row: pd.Series, *, named: bool) -> list[str]:
     p = row["p_holm"]
+    label = row["technique_label"] + (f" - {row['reference']}" if named else "")
     if pd.isna(row["global_batch"]):
-        return [row["technique_label"], "n/a", "n/a", "n/a", row["verdict"]]
+        return [label, "n/a", "n/a", "n/a", row["verdict"]]
     return [
-        row["technique_label"], f"{row['global_batch']:,}", _difference(row),
+        label, f"{row['global_batch']:,}", _difference(row),
         "n=1" if pd.isna(p) else p_value(p), row["verdict"],
     ]  # fmt: skip
 
