@@ -55,13 +55,14 @@ def technique_labels(settings: Iterable[str]) -> dict[str, str]:
 
 def _usual(variants: Sequence[Mapping[str, Any]]) -> dict[str, str | None]:
     """Field that differs between variants -> text of the value that more than half of them have,
-    None if there is no such value."""
+    None if there is no such value. Numbers of a kind differ between those of that kind only."""
     usual: dict[str, str | None] = {}
     for field in sorted({field for flat in variants for field in flat}):
-        values = Counter(key({"": flat.get(field)}) for flat in variants)
+        having = [flat for flat in variants if field in flat]
+        values = Counter(key({"": flat[field]}) for flat in having)
         value, times = values.most_common(1)[0]
         if len(values) > 1:
-            usual[field] = value if 2 * times > len(variants) else None
+            usual[field] = value if 2 * times > len(having) else None
     return usual
 
 
@@ -121,11 +122,14 @@ def target_text(target: Target | None) -> str | None:
     return None if target is None else target.in_words()
 
 
-def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """{"schedule": {"name": "step", "factor": 0.1}} -> {"schedule": "step", "schedule.factor": 0.1}"""
     flat: dict[str, Any] = {}
     for name, value in settings.items():
         if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{name}.")
+            numbers = dict(value)
+            flat[name] = numbers.pop("name")
+            flat |= {f"{name}.{number}": numbers[number] for number in numbers}
         else:
-            flat[f"{prefix}{name}"] = value
+            flat[name] = value
     return flat

@@ -54,9 +54,17 @@ def test_a_search_that_changes_one_thing_at_a_time_names_that_thing() -> None:
         name,
         f"{name} (base_lr=0.2)",
         f"{name} (label_smoothing=0.1)",
-        f"{name} (augmentation.name=as_they_are)",
+        f"{name} (augmentation=as_they_are)",
         f"{name} (augmentation.crop=4)",
     ]
+
+
+def test_the_numbers_of_a_kind_go_without_saying_where_the_kind_is_named() -> None:
+    name = run().config.technique.name
+    step = {"name": "step", "unit": "epochs", "milestones": [1], "factor": 0.1}
+    assert labels(run(schedule={"name": "constant"}), run(schedule=step)) == [
+        f"{name} (schedule=constant)", f"{name} (schedule=step)"
+    ]  # fmt: skip
 
 
 def test_labels_differ_wherever_settings_do() -> None:
