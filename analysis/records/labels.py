@@ -123,7 +123,7 @@ def target_text(target: Target | None) -> str | None:
 
 
 def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """{"schedule": {"name": "step", "factor": 0.1}} -> {"schedule": "step", "schedule.factor": 0.1}"""
+    """{"schedule": {"name": "step", "factor": 0.1}}: schedule is step, schedule.factor 0.1."""
     flat: dict[str, Any] = {}
     for name, value in settings.items():
         if isinstance(value, Mapping):
