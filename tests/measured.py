@@ -15,6 +15,7 @@ from analysis.records.load import load_frames
 from analysis.stats.differences import holm
 from analysis.table import p_value
 from analysis.topics.comparisons import techniques
+from analysis.topics.topic import with_context
 
 ROOT = Path(__file__).resolve().parents[1]
 MEASURED = ROOT / "docs" / "measured"
@@ -107,6 +108,9 @@ def headline(frames: Mapping[str, pd.DataFrame]) -> str:
 
 
 def _reached(frame: pd.DataFrame) -> str:
+    shown = ["technique_label", "framework", "gpus", "global_batch", "steps"]
+    alike = frame.duplicated(shown, keep=False)
+    frame = frame.assign(context=frame["context"].where(alike, ""))  # told where rows read alike
     return _markdown(
         [("condition", "left"), ("ranks", "right"), ("global batch", "right"), ("steps", "right"),
          ("train acc", "right"), ("validation accuracy", "right"), ("runs (diverged)", "right")],
@@ -167,7 +171,7 @@ def _by_batch(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _convergence(row: pd.Series) -> list[str]:
-    label = row["technique_label"]
+    label = with_context(row.to_dict())
     if row["framework"] != "horovod":
         label += f", {row['framework']}"
     return [
