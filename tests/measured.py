@@ -171,7 +171,7 @@ def _by_batch(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _convergence(row: pd.Series) -> list[str]:
-    label = with_context(row.to_dict())
+    label = with_context({str(name): value for name, value in row.items()})
     if row["framework"] != "horovod":
         label += f", {row['framework']}"
     return [
