@@ -13,7 +13,7 @@ from analysis.page.report import build
 from analysis.records.frames import Frames
 from analysis.records.load import load_frames
 from analysis.stats.differences import holm
-from analysis.table import p_value
+from analysis.table import Row, p_value, plain_rows
 from analysis.topics.comparisons import techniques
 from analysis.topics.topic import with_context
 
@@ -68,7 +68,7 @@ def table(folder: Path) -> str:
         text += "\n" + _markdown(
             [(f"against {one}" if one else "compared", "left"), ("global batch", "right"),
              ("difference, 95 % interval", "right"), ("p (Holm)", "right"), ("verdict", "left")],
-            [_claim(row, named=not one) for _, row in claims.iterrows()],
+            [_claim(row, named=not one) for row in plain_rows(claims)],
         )  # fmt: skip
     if len(frames.get("frameworks", ())):
         seconds = [("images/s", "right"), ("Horovod's", "right"), ("ratio", "right")]
@@ -76,7 +76,7 @@ def table(folder: Path) -> str:
             [("against Horovod", "left"), *(seconds if folder.name in TIMED else ()),
              ("difference in accuracy", "right"), ("verdict", "left")],
             [_framework(row, timed=folder.name in TIMED)
-             for _, row in frames["frameworks"].iterrows()],
+             for row in plain_rows(frames["frameworks"])],
         )  # fmt: skip
     return text
 
@@ -95,9 +95,9 @@ def side_by_side(folder: Path) -> str:
     )
 
 
-def _pair(frames: Frames, pair: tuple[str, str]) -> pd.Series:
+def _pair(frames: Frames, pair: tuple[str, str]) -> Row:
     planned, runs = (f[f["technique"].isin(pair)] for f in (frames.planned, frames.runs))
-    return techniques.table(planned, runs, pair[::-1]).data.iloc[0]
+    return plain_rows(techniques.table(planned, runs, pair[::-1]).data)[0]
 
 
 def headline(frames: Mapping[str, pd.DataFrame]) -> str:
@@ -114,7 +114,7 @@ def _reached(frame: pd.DataFrame) -> str:
     return _markdown(
         [("condition", "left"), ("ranks", "right"), ("global batch", "right"), ("steps", "right"),
          ("train acc", "right"), ("validation accuracy", "right"), ("runs (diverged)", "right")],
-        [_convergence(row) for _, row in _by_batch(frame).iterrows()],
+        [_convergence(row) for row in plain_rows(_by_batch(frame))],
     )  # fmt: skip
 
 
@@ -127,11 +127,11 @@ def _kept(frame: pd.DataFrame) -> str:
     return _markdown(
         [("condition", "left"), *((batch, "right") for batch in batches),
          ("change, 95 % interval", "right"), ("runs", "right")],
-        [_change(row) for _, row in frame.iterrows()],
+        [_change(row) for row in plain_rows(frame)],
     )  # fmt: skip
 
 
-def _change(row: pd.Series) -> list[str]:
+def _change(row: Row) -> list[str]:
     return [
         row["technique_label"],
         *(_mean(row, f"accuracy_{end}") for end in ("small", "large")),
@@ -140,7 +140,7 @@ def _change(row: pd.Series) -> list[str]:
     ]
 
 
-def _claim(row: pd.Series, *, named: bool) -> list[str]:
+def _claim(row: Row, *, named: bool) -> list[str]:
     p = row["p_holm"]
     label = row["technique_label"] + (f" - {row['reference']}" if named else "")
     if pd.isna(row["global_batch"]):
@@ -151,7 +151,7 @@ def _claim(row: pd.Series, *, named: bool) -> list[str]:
     ]  # fmt: skip
 
 
-def _mean(row: pd.Series, name: str) -> str:
+def _mean(row: Row, name: str) -> str:
     mean, low, high = (row[name + part] for part in ("", "_low", "_high"))
     if pd.isna(low):
         return f"{mean:.3f} (n=1)"
@@ -160,9 +160,9 @@ def _mean(row: pd.Series, name: str) -> str:
     return f"{mean:.3f} ± {high - mean:.3f}"
 
 
-def _difference(row: pd.Series) -> str:
+def _difference(row: Row) -> str:
     low, high = row["difference_low"], row["difference_high"]
-    between = "n=1" if pd.isna(low) else f"{low:+.3f} to {high:+.3f}"
+    between: str = "n=1" if pd.isna(low) else f"{low:+.3f} to {high:+.3f}"
     return f"{row['difference']:+.3f} ({between})"
 
 
@@ -170,8 +170,8 @@ def _by_batch(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.sort_values("global_batch", kind="stable")
 
 
-def _convergence(row: pd.Series) -> list[str]:
-    label = with_context({str(name): value for name, value in row.items()})
+def _convergence(row: Row) -> list[str]:
+    label = with_context(row)
     if row["framework"] != "horovod":
         label += f", {row['framework']}"
     return [
@@ -182,7 +182,7 @@ def _convergence(row: pd.Series) -> list[str]:
     ]  # fmt: skip
 
 
-def _framework(row: pd.Series, *, timed: bool) -> list[str]:
+def _framework(row: Row, *, timed: bool) -> list[str]:
     seconds = [
         f"{row['images_per_s']:,.0f}", f"{row['images_per_s_reference']:,.0f}",
         f"{row['ratio']:.2f} ({row['ratio_low']:.2f} to {row['ratio_high']:.2f})",
