@@ -23,7 +23,7 @@ PAGE = ROOT / "docs" / "results.md"
 #: Figures of the reports, by sweep, that the page shows.
 FIGURES = (("mnist_sigmoids", "validation_accuracy"), ("mnist_sigmoids", "sigmoid_inputs"))
 #: Sweeps whose seconds can be compared: nothing else ran beside them.
-TIMED = ("cifar10_frameworks",)
+TIMED = ("cifar10_frameworks", "cifar10_local")
 DRAWN = ROOT / "docs" / "figures"
 _RULE = {"left": ":---", "right": "---:"}
 #: rows of cifar10_techniques that the page speaks of side by side: what each adds to the batch norm
@@ -62,6 +62,8 @@ def table(folder: Path) -> str:
     techniques and for libraries how they compare."""
     frames = frames_of(folder)
     text = headline(frames)
+    if folder.name in TIMED and frames["scaling"]["gpus"].nunique() > 1:
+        text += "\n" + _efficiency(frames["scaling"])
     claims = frames.get("claims", pd.DataFrame())
     if len(claims):
         one = claims["reference"].iloc[0] if claims["reference"].nunique() == 1 else ""
@@ -129,6 +131,24 @@ def _kept(frame: pd.DataFrame) -> str:
          ("change, 95 % interval", "right"), ("runs", "right")],
         [_change(row) for row in plain_rows(frame)],
     )  # fmt: skip
+
+
+def _efficiency(frame: pd.DataFrame) -> str:
+    """Images/s and what is kept of the smallest count's, with its interval."""
+    return _markdown(
+        [("condition", "left"), ("ranks", "right"), ("images/s", "right"),
+         ("efficiency, 95 % interval", "right"), ("runs", "right")],
+        [
+            [with_context(row), str(row["gpus"]), f"{row['images_per_s']:,.0f}",
+             _interval(row, "efficiency"), str(row["n"])]
+            for row in plain_rows(frame)
+        ],
+    )  # fmt: skip
+
+
+def _interval(row: Row, name: str) -> str:
+    mean, low, high = (row[name + part] for part in ("", "_low", "_high"))
+    return f"{mean:.2f}" + ("" if pd.isna(low) else f" ({low:.2f} to {high:.2f})")
 
 
 def _change(row: Row) -> list[str]:
