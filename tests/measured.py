@@ -23,7 +23,7 @@ PAGE = ROOT / "docs" / "results.md"
 #: Figures of the reports, by sweep, that the page shows.
 FIGURES = (("mnist_sigmoids", "validation_accuracy"), ("mnist_sigmoids", "sigmoid_inputs"))
 #: Sweeps whose seconds can be compared: nothing else ran beside them.
-TIMED = ("cifar10_frameworks", "cifar10_local")
+TIMED = ("cifar10_frameworks", "cifar10_local", "fashion_frameworks")
 DRAWN = ROOT / "docs" / "figures"
 _RULE = {"left": ":---", "right": "---:"}
 #: rows of cifar10_techniques that the page speaks of side by side: what each adds to the batch norm
@@ -75,8 +75,8 @@ def table(folder: Path) -> str:
     if len(frames.get("frameworks", ())):
         seconds = [("images/s", "right"), ("Horovod's", "right"), ("ratio", "right")]
         text += "\n" + _markdown(
-            [("against Horovod", "left"), *(seconds if folder.name in TIMED else ()),
-             ("difference in accuracy", "right"), ("verdict", "left")],
+            [("against Horovod", "left"), ("ranks", "right"),
+             *(seconds if folder.name in TIMED else ()), ("difference in accuracy", "right"), ("verdict", "left")],
             [_framework(row, timed=folder.name in TIMED)
              for row in plain_rows(frames["frameworks"])],
         )  # fmt: skip
@@ -153,7 +153,7 @@ def _interval(row: Row, name: str) -> str:
 
 def _change(row: Row) -> list[str]:
     return [
-        row["technique_label"],
+        _library(row["technique_label"], row),
         *(_mean(row, f"accuracy_{end}") for end in ("small", "large")),
         _difference(row),
         f"{row['n_small']} + {row['n_large']}",
@@ -191,15 +191,17 @@ def _by_batch(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _convergence(row: Row) -> list[str]:
-    label = with_context(row)
-    if row["framework"] != "horovod":
-        label += f", {row['framework']}"
     return [
-        label, str(row["gpus"]), f"{row['global_batch']:,}", f"{row['steps']:g}",
+        _library(with_context(row), row),
+        str(row["gpus"]), f"{row['global_batch']:,}", f"{row['steps']:g}",
         f"{row['train_accuracy']:.3f}",
         _mean(row, "validation_accuracy"),
         f"{row['n']} ({round(row['diverged'] * row['n'])})",
     ]  # fmt: skip
+
+
+def _library(label: str, row: Row) -> str:
+    return label if row["framework"] == "horovod" else f"{label}, {row['framework']}"
 
 
 def _framework(row: Row, *, timed: bool) -> list[str]:
@@ -208,7 +210,7 @@ def _framework(row: Row, *, timed: bool) -> list[str]:
         f"{row['ratio']:.2f} ({row['ratio_low']:.2f} to {row['ratio_high']:.2f})",
     ]  # fmt: skip
     return [
-        row["library"], *(seconds if timed else ()),
+        row["library"], str(row["gpus"]), *(seconds if timed else ()),
         f"{row['difference']:+.4f} ({row['difference_low']:+.4f} to {row['difference_high']:+.4f})",
         row["verdict"],
     ]  # fmt: skip
