@@ -76,7 +76,8 @@ def table(folder: Path) -> str:
         seconds = [("images/s", "right"), ("Horovod's", "right"), ("ratio", "right")]
         text += "\n" + _markdown(
             [("against Horovod", "left"), ("ranks", "right"),
-             *(seconds if folder.name in TIMED else ()), ("difference in accuracy", "right"), ("verdict", "left")],
+             *(seconds if folder.name in TIMED else ()), ("difference in accuracy", "right"),
+             ("verdict", "left")],
             [_framework(row, timed=folder.name in TIMED)
              for row in plain_rows(frames["frameworks"])],
         )  # fmt: skip
