@@ -208,7 +208,7 @@ def _library(label: str, row: Row) -> str:
 def _framework(row: Row, *, timed: bool) -> list[str]:
     seconds = [
         f"{row['images_per_s']:,.0f}", f"{row['images_per_s_reference']:,.0f}",
-        f"{row['ratio']:.2f} ({row['ratio_low']:.2f} to {row['ratio_high']:.2f})",
+        _interval(row, "ratio"),
     ]  # fmt: skip
     return [
         row["library"], str(row["gpus"]), *(seconds if timed else ()),
