@@ -13,7 +13,8 @@ whole variable where that is a vector: the curvature by changes relative to the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +32,21 @@ Vector = NDArray[np.float64]
 #: Products with the Hessian, at most, and the error of an eigenvalue, as a share of it, that ends
 #: them before.
 MOST_PRODUCTS, TOLERANCE = 40, 0.01
+
+
+@contextmanager
+def _unfused(model: tf.keras.Model) -> Iterator[None]:
+    """Batch norm as plain arithmetic: on a GPU, TensorFlow's fused kernel has no deterministic
+    gradient in evaluation mode, and refuses to compute one."""
+    layers = [m for m in model.submodules if isinstance(m, tf.keras.layers.BatchNormalization)]
+    fused = [layer.fused for layer in layers]
+    for layer in layers:
+        layer.fused = False
+    try:
+        yield
+    finally:
+        for layer, was in zip(layers, fused, strict=True):
+            layer.fused = was
 
 
 class Eigenvalue(NamedTuple):
@@ -57,8 +73,9 @@ def sharpness(
     chosen = used[np.linspace(0, len(used) - 1, min(images, len(used))).astype(np.int64)]
     hessian = _Hessian(model, data, chosen, ranks, beat)
     lengths = np.concatenate([_lengths(v.numpy()) for v in model.trainable_variables])
-    raw = largest_eigenvalue(hessian.times, len(lengths))
-    scaled = largest_eigenvalue(lambda v: lengths * hessian.times(lengths * v), len(lengths))
+    with _unfused(model):
+        raw = largest_eigenvalue(hessian.times, len(lengths))
+        scaled = largest_eigenvalue(lambda v: lengths * hessian.times(lengths * v), len(lengths))
     return Sharpness(
         images=len(chosen),
         largest=raw.value,

@@ -67,6 +67,31 @@ def measured(net: Any, given: Dataset, images: int = IMAGES) -> Sharpness:
     return sharpness(net, given, np.arange(IMAGES), images, Ranks(0, 1))
 
 
+def test_batch_norm_is_not_fused_while_it_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its gradient in evaluation mode has no deterministic kernel on a GPU."""
+    import tensorflow as tf
+
+    from train.trainer import sharpness as measuring
+
+    graphs = []
+    ours = measuring._Hessian._product.python_function
+
+    def kept(self: Any, *arguments: Any) -> Any:
+        graphs.append(tf.compat.v1.get_default_graph())
+        return ours(self, *arguments)
+
+    monkeypatch.setattr(measuring._Hessian, "_product", measuring.graph(kept))
+    net = network()
+    measured(net, data())
+
+    def operations(graph: Any) -> set[str]:
+        return {op.type for op in graph.get_operations()}
+
+    assert "Conv2DBackpropFilter" in operations(graphs[0])
+    assert not [name for name in operations(graphs[0]) if name.startswith("FusedBatchNorm")]
+    assert net.layers[2].fused
+
+
 @pytest.mark.parametrize("size", [1, 2, 7, 200])
 def test_the_largest_eigenvalue_is_that_of_numpy(size: int) -> None:
     from train.trainer.sharpness import MOST_PRODUCTS, largest_eigenvalue
