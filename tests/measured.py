@@ -21,7 +21,11 @@ ROOT = Path(__file__).resolve().parents[1]
 MEASURED = ROOT / "docs" / "measured"
 PAGE = ROOT / "docs" / "results.md"
 #: Figures of the reports, by sweep, that the page shows.
-FIGURES = (("mnist_sigmoids", "validation_accuracy"), ("mnist_sigmoids", "sigmoid_inputs"))
+FIGURES = (
+    ("mnist_sigmoids", "validation_accuracy"),
+    ("mnist_sigmoids", "sigmoid_inputs"),
+    ("noise_networks", "noise_curve"),
+)
 #: Sweeps whose seconds can be compared: nothing else ran beside them.
 TIMED = ("cifar10_frameworks", "cifar10_local", "fashion_frameworks")
 DRAWN = ROOT / "docs" / "figures"
@@ -111,7 +115,7 @@ def headline(frames: Mapping[str, pd.DataFrame]) -> str:
 
 
 def _reached(frame: pd.DataFrame) -> str:
-    shown = ["technique_label", "framework", "gpus", "global_batch", "steps"]
+    shown = ["technique_label", "framework", "gpus", "global_batch"]
     alike = frame.duplicated(shown, keep=False)
     frame = frame.assign(context=frame["context"].where(alike, ""))  # told where rows read alike
     return _markdown(

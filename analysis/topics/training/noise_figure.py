@@ -53,7 +53,8 @@ def figure(epochs: pd.DataFrame, runs: pd.DataFrame, seen: Mapping[str, Look]) -
             head(axis, panel)
         axes[0].set_ylabel("noise scale, images (log)")
         bound = {"at least": {"marker": "^", "markerfacecolor": "none", "linestyle": "none"}}
-        legend(canvas, there, bound if data["value"].isna().any() else {})
+        bounds = data["value"].isna() & data["low"].notna()
+        legend(canvas, there, bound if bounds.any() else {})
         svg = to_svg(canvas)
     caption = (
         "B_simple at the end of each epoch: geometric mean over the completed runs of a condition, "
@@ -78,6 +79,7 @@ def numbers(epochs: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     found = over_runs(known.assign(row=known["at"]), len(first))
     # a lower end without an upper one is a bound
     found["value"] = found["value"].mask(found["low"].notna() & found["high"].isna())
+    found["low"] = found["low"].where(found["low"] > 0)  # a bound of zero says nothing
     made = pd.DataFrame({
         "panel": [panel_name(*place) for place in first[_PANEL].itertuples(index=False)],
         "technique": first["technique_label"].array, "row": first["row"].array,

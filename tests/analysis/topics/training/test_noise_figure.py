@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import pytest
 
@@ -38,6 +39,15 @@ def test_where_a_run_is_censored_there_is_a_bound_and_no_mean() -> None:
     assert found is not None
     assert math.isnan(found.data["value"][1]) and found.data["low"][1] <= 50
     assert ">at least<" in str(found.svg)
+
+
+def test_a_bound_of_zero_is_left_out() -> None:
+    items = [run(seed, censored(0.0), around(90.0), around(100.0)) for seed in (0, 1)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a logarithmic axis has no place for it
+        found = drawn(*items)
+    assert found is not None
+    assert math.isnan(found.data["low"][0]) and ">at least<" not in str(found.svg)
 
 
 def test_one_epoch_makes_no_curve_and_hidden_techniques_none() -> None:
