@@ -25,6 +25,8 @@ FIGURES = (
     ("mnist_sigmoids", "validation_accuracy"),
     ("mnist_sigmoids", "sigmoid_inputs"),
     ("noise_networks", "noise_curve"),
+    ("cifar10_batches", "accuracy_by_batch"),
+    ("cifar10_batches", "layer_factors"),
 )
 #: Sweeps whose seconds can be compared: nothing else ran beside them.
 TIMED = ("cifar10_frameworks", "cifar10_local", "fashion_frameworks")
