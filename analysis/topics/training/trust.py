@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from analysis.figures import (
     Figure,
@@ -120,8 +121,10 @@ def figure(runs: pd.DataFrame) -> Figure | None:
                     said = f"{row['variable']}, batch {count(batch)}: {significant(row['factor'])}"
                     tips.add(point, f"{said}, {runs_in_words(row['n'])}")
             axis.set_yscale("log")
-            axis.set_xlabel("adapted variable, from the input on")
+            axis.set_xlabel("variable, from the input")
+            axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
             head(axis, panel)
+        axes[0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
         axes[0].set_ylabel("factor on the rate (log)")
         legend(canvas, seen, {})
         svg = to_svg(canvas, tips)
