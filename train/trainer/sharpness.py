@@ -34,21 +34,6 @@ Vector = NDArray[np.float64]
 MOST_PRODUCTS, TOLERANCE = 40, 0.01
 
 
-@contextmanager
-def _unfused(model: tf.keras.Model) -> Iterator[None]:
-    """Batch norm as plain arithmetic: on a GPU, TensorFlow's fused kernel has no deterministic
-    gradient in evaluation mode, and refuses to compute one."""
-    layers = [m for m in model.submodules if isinstance(m, tf.keras.layers.BatchNormalization)]
-    fused = [layer.fused for layer in layers]
-    for layer in layers:
-        layer.fused = False
-    try:
-        yield
-    finally:
-        for layer, was in zip(layers, fused, strict=True):
-            layer.fused = was
-
-
 class Eigenvalue(NamedTuple):
     """``error``: the residual's norm; an eigenvalue lies within it of ``value``."""
 
@@ -109,6 +94,21 @@ def largest_eigenvalue(times: Callable[[Vector], Vector], size: int) -> Eigenval
             return found
         beside.append(left)
         basis.append(product / left)
+
+
+@contextmanager
+def _unfused(model: tf.keras.Model) -> Iterator[None]:
+    """Batch norm as plain arithmetic: on a GPU, TensorFlow's fused kernel has no deterministic
+    gradient in evaluation mode, and refuses to compute one."""
+    layers = [m for m in model.submodules if isinstance(m, tf.keras.layers.BatchNormalization)]
+    fused = [layer.fused for layer in layers]
+    for layer in layers:
+        layer.fused = False
+    try:
+        yield
+    finally:
+        for layer, was in zip(layers, fused, strict=True):
+            layer.fused = was
 
 
 class _Hessian:

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.ticker import FuncFormatter
 
 from analysis.figures import (
     Figure,
     Look,
+    decades,
     head,
     left_out,
     legend,
@@ -43,7 +43,7 @@ def figure(epochs: pd.DataFrame, runs: pd.DataFrame, seen: Mapping[str, Look]) -
         lowest, highest = ends.min().min(), ends.max().max()
         axes[0].set_yscale("log")  # shared by all panels
         axes[0].set_ylim(lowest / 1.3, highest * 1.3)
-        axes[0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+        decades(axes[0].yaxis, "{:,g}".format)
         for axis, panel in zip(axes, panels, strict=True):
             for label, look in there.items():
                 own = data[(data["panel"] == panel) & (data["technique"] == label)]

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import MaxNLocator
 
 from analysis.figures import (
     Figure,
     Tips,
+    decades,
     head,
     left_out,
     legend,
@@ -124,7 +125,7 @@ def figure(runs: pd.DataFrame) -> Figure | None:
             axis.set_xlabel("variable, from the input")
             axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
             head(axis, panel)
-        axes[0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+        decades(axes[0].yaxis)  # shared by all panels
         axes[0].set_ylabel("factor on the rate (log)")
         legend(canvas, seen, {})
         svg = to_svg(canvas, tips)
