@@ -112,8 +112,32 @@ def _pair(frames: Frames, pair: tuple[str, str]) -> Row:
 def headline(frames: Mapping[str, pd.DataFrame]) -> str:
     """The first table of a sweep: of many conditions at two batches what each keeps."""
     reached = frames["convergence"]
+    if reached["sharpness_largest"].notna().any():
+        return _minima(reached)
     two = reached["global_batch"].nunique() == 2 and len(frames.get("larger_batch", ())) > 1
     return _kept(frames["larger_batch"]) if two else _reached(reached)
+
+
+def _minima(frame: pd.DataFrame) -> str:
+    """Where runs ended that ended at one fit of their training images, and how sharp it is."""
+    return _markdown(
+        [("condition", "left"), ("global batch", "right"), ("steps", "right"),
+         ("train loss", "right"), ("validation accuracy", "right"),
+         ("largest eigenvalue", "right"), ("scaled", "right"), ("runs", "right")],
+        [
+            [with_context(row), f"{row['global_batch']:,}", _steps(row), f"{row['train_loss']:.3f}",
+             _mean(row, "validation_accuracy"),
+             *(f"{row[name]:,.0f} ({row[name + '_low']:,.0f} to {row[name + '_high']:,.0f})"
+               for name in ("sharpness_largest", "sharpness_scaled")),
+             str(row["n"])]
+            for row in plain_rows(_by_batch(frame))
+        ],
+    )  # fmt: skip
+
+
+def _steps(row: Row) -> str:
+    """Steps of a run, from fewest to most where the runs of the condition differ."""
+    return row["steps_note"].split(": ")[-1] if pd.isna(row["steps"]) else f"{row['steps']:g}"
 
 
 def _reached(frame: pd.DataFrame) -> str:
@@ -200,7 +224,7 @@ def _by_batch(frame: pd.DataFrame) -> pd.DataFrame:
 def _convergence(row: Row) -> list[str]:
     return [
         _library(with_context(row), row),
-        str(row["gpus"]), f"{row['global_batch']:,}", f"{row['steps']:g}",
+        str(row["gpus"]), f"{row['global_batch']:,}", _steps(row),
         f"{row['train_accuracy']:.3f}",
         _mean(row, "validation_accuracy"),
         f"{row['n']} ({round(row['diverged'] * row['n'])})",

@@ -46,8 +46,8 @@ _SETTINGS = (
 #: Means over the completed runs.
 _MEASURES: dict[str, Kind] = {
     "train_accuracy": "share", "validation_accuracy": "share", "train_loss": "real",
-    "validation_loss": "real", "train_s": "real", "sharpness_largest": "real",
-    "sharpness_scaled": "real",
+    "validation_loss": "real", "train_s": "real", "sharpness_largest": "positive",
+    "sharpness_scaled": "positive",
 }  # fmt: skip
 #: Of less than this share of itself in its last epoch the loss no longer falls.
 _FALLING = 0.01
@@ -85,8 +85,8 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
                f"more than {percent(_FALLING)} in the last epoch: more epochs may change the order",
                estimate=True, cell=_falling),
         Column("sharpness_largest", "Float64", "sharpness" if sharp else "", "largest eigenvalue "
-               "of the Hessian where the run ended, on fixed training images: depends on the scale "
-               "of the weights", format=significant, estimate=True),
+               "of the Hessian where the run ended, on fixed training images, geometric mean over "
+               "runs: depends on the scale of the weights", format=significant, estimate=True),
         Column("sharpness_scaled", "Float64", "scaled sharpness" if sharp else "", "likewise by "
                "changes relative to the norms of the filters, which batch norm leaves arbitrary",
                format=significant, estimate=True),

@@ -60,9 +60,16 @@ def test_sharpness_is_shown_where_it_was_measured() -> None:
         ))
         for seed in (0, 1)
     ]  # fmt: skip
-    # t(0.975, 1) = 12.7062 times half the difference
-    assert cells(*both)["sharpness"] == "12.0 (-13.4 to 37.4)"
-    assert cells(*both)["scaled sharpness"] == "3.50 (-2.85 to 9.85)"
+    # geometric mean, times and by exp(t(0.975, 1) = 12.7062 times half the logarithm of the ratio)
+    assert cells(*both)["sharpness"] == "11.8 (1.40 to 100)"
+    assert cells(*both)["scaled sharpness"] == "3.46 (0.557 to 21.5)"
+
+
+def test_a_loss_without_curvature_has_no_part_in_the_mean_of_logarithms() -> None:
+    flat = Sharpness(images=8, largest=0.0, largest_error=0, scaled=0.0, scaled_error=0)
+    sharp = Sharpness(images=8, largest=10.0, largest_error=0, scaled=3.0, scaled_error=0)
+    found = cells(run(0, 0.4, sharpness=flat), run(1, 0.4, sharpness=sharp))
+    assert (found["sharpness"], found["scaled sharpness"]) == ("10.0 ²", "3.00 ²")  # ²: one run, no interval
 
 
 def test_a_diverged_run_is_counted_and_has_no_part_in_a_mean() -> None:
