@@ -69,7 +69,8 @@ def test_a_loss_without_curvature_has_no_part_in_the_mean_of_logarithms() -> Non
     flat = Sharpness(images=8, largest=0.0, largest_error=0, scaled=0.0, scaled_error=0)
     sharp = Sharpness(images=8, largest=10.0, largest_error=0, scaled=3.0, scaled_error=0)
     found = cells(run(0, 0.4, sharpness=flat), run(1, 0.4, sharpness=sharp))
-    assert (found["sharpness"], found["scaled sharpness"]) == ("10.0 ²", "3.00 ²")  # ²: one run, no interval
+    # ²: one run, so no interval
+    assert (found["sharpness"], found["scaled sharpness"]) == ("10.0 ²", "3.00 ²")
 
 
 def test_a_diverged_run_is_counted_and_has_no_part_in_a_mean() -> None:
