@@ -27,6 +27,8 @@ FIGURES = (
     ("noise_networks", "noise_curve"),
     ("cifar10_batches", "accuracy_by_batch"),
     ("cifar10_batches", "layer_factors"),
+    ("sgd_rate_search", "accuracy_by_rate"),
+    ("sgd_rate_search", "best_rates"),
 )
 #: Sweeps whose seconds can be compared: nothing else ran beside them.
 TIMED = ("cifar10_frameworks", "cifar10_local", "fashion_frameworks")
