@@ -29,6 +29,7 @@ FIGURES = (
     ("cifar10_batches", "layer_factors"),
     ("sgd_rate_search", "accuracy_by_rate"),
     ("sgd_rate_search", "best_rates"),
+    ("data_size", "error_by_images"),
 )
 #: Sweeps whose seconds can be compared: nothing else ran beside them.
 TIMED = ("cifar10_frameworks", "cifar10_local", "fashion_frameworks")
