@@ -122,7 +122,7 @@ def headline(frames: Mapping[str, pd.DataFrame]) -> str:
 
 
 def _minima(frame: pd.DataFrame) -> str:
-    """Where runs ended that ended at one fit of their training images, and how sharp it is."""
+    """Where runs ended whose sharpness was measured, and how sharp it is there."""
     return _markdown(
         [("condition", "left"), ("global batch", "right"), ("steps", "right"),
          ("train loss", "right"), ("validation accuracy", "right"),
@@ -130,8 +130,7 @@ def _minima(frame: pd.DataFrame) -> str:
         [
             [with_context(row), f"{row['global_batch']:,}", _steps(row), f"{row['train_loss']:.3f}",
              _mean(row, "validation_accuracy"),
-             *(f"{row[name]:,.0f} ({row[name + '_low']:,.0f} to {row[name + '_high']:,.0f})"
-               for name in ("sharpness_largest", "sharpness_scaled")),
+             *(_interval(row, f"sharpness_{name}", ",.0f") for name in ("largest", "scaled")),
              str(row["n"])]
             for row in plain_rows(_by_batch(frame))
         ],
@@ -180,9 +179,9 @@ def _efficiency(frame: pd.DataFrame) -> str:
     )  # fmt: skip
 
 
-def _interval(row: Row, name: str) -> str:
+def _interval(row: Row, name: str, form: str = ".2f") -> str:
     mean, low, high = (row[name + part] for part in ("", "_low", "_high"))
-    return f"{mean:.2f}" + ("" if pd.isna(low) else f" ({low:.2f} to {high:.2f})")
+    return f"{mean:{form}}" + ("" if pd.isna(low) else f" ({low:{form}} to {high:{form}})")
 
 
 def _change(row: Row) -> list[str]:

@@ -210,9 +210,7 @@ def _learned(record: RunRecord) -> Row:
     assert record.data is not None
     row: Row = {"epochs_run": len(epochs), "chance": 1 / record.data.classes}
     for name in ("largest", "scaled"):
-        value = getattr(record.sharpness, name, None)
-        # means are of logarithms, and a loss that is zero to the last digit has no curvature
-        row[f"sharpness_{name}"] = value if value and value > 0 else None
+        row[f"sharpness_{name}"] = getattr(record.sharpness, name, None)
     for name in ("steps", "images", "skipped_steps", "sampled_steps"):
         row[name] = sum(getattr(epoch, name) for epoch in epochs)
     for name in ("train_loss", "validation_loss", *_ACCURACIES):

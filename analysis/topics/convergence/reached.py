@@ -102,7 +102,13 @@ def table(runs: pd.DataFrame, epochs: pd.DataFrame, techniques: Sequence[str]) -
     Accuracies, losses and seconds are over the runs that completed. ``diverged`` is the share of
     runs that did not; a mean over both kinds would be of neither.
     """
-    rows = _rows(runs.assign(falling=runs["cell_id"].map(_still_falling(epochs))))
+    # a loss that is zero to the last digit has no curvature, and zero has no logarithm
+    positive = {
+        name: runs[name].where(runs[name] > 0)
+        for name, kind in _MEASURES.items()
+        if kind == "positive"
+    }
+    rows = _rows(runs.assign(falling=runs["cell_id"].map(_still_falling(epochs)), **positive))
     made = columns(runs)
     return Table(
         "convergence",
