@@ -130,7 +130,7 @@ def octaves(
     axis.xaxis.set_major_locator(FixedLocator(sorted(set(values))))
     axis.xaxis.set_minor_locator(NullLocator())
     axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: write(value)))
-    axis.set_xlabel(f"{label} (log₂)")
+    axis.set_xlabel(f"{label} (log)")
 
 
 def decades(

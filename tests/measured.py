@@ -139,7 +139,7 @@ def _minima(frame: pd.DataFrame) -> str:
 
 def _steps(row: Row) -> str:
     """Steps of a run, from fewest to most where the runs of the condition differ."""
-    return row["steps_note"].split(": ")[-1] if pd.isna(row["steps"]) else f"{row['steps']:g}"
+    return row["steps_note"].split(": ")[-1] if pd.isna(row["steps"]) else f"{row['steps']:,.0f}"
 
 
 def _reached(frame: pd.DataFrame) -> str:

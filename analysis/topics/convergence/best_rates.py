@@ -45,7 +45,7 @@ def figure(rates: pd.DataFrame) -> Figure | None:
         octaves(axis, data["global_batch"], "global batch")
         axis.set_yscale("log")
         decades(axis.yaxis)
-        axis.set_ylabel("best base_lr of those tried (log)")
+        axis.set_ylabel("best base learning rate (log)")
         edges = {"at the end of its list": {"marker": "o", "markerfacecolor": "none",
                                             "linestyle": "none"}}  # fmt: skip
         rules = {rule: {"linestyle": dashes} for rule, (_, dashes) in _RULES.items()}
@@ -53,7 +53,8 @@ def figure(rates: pd.DataFrame) -> Figure | None:
         legend(canvas, seen, rules | (edges if drawn["best_note"].notna().any() else {}))
         svg = to_svg(canvas, tips)
     caption = (
-        "The rate with the highest mean accuracy at each batch, of those tried. Hollow: the lowest "
+        "The rate with the highest mean accuracy at each batch, of those tried; the bar: the rates "
+        "that are not shown to differ from it. Hollow: the lowest "
         "or the highest of them, so a bound. Grey: what the two rules make of the rate at the "
         "smallest batch. Where the technique itself scales base_lr, a level line says that its "
         "rule holds."
@@ -62,9 +63,12 @@ def figure(rates: pd.DataFrame) -> Figure | None:
 
 
 def numbers(rates: pd.DataFrame) -> pd.DataFrame:
-    """Best rates, with the ``line`` that each belongs to; a line has two batches or more. Of a
-    batch that was made in several ways it is that of the highest accuracy."""
+    """Best rates, with the lowest and the highest that is tied with each, and the ``line`` that
+    they belong to; a line has two batches or more. Of a batch that was made in several ways it is
+    that of the highest accuracy."""
     best = rates[rates["best"]]
+    tied = rates[rates["tied"].fillna(False)].groupby("line")["base_lr"].agg(["min", "max"])
+    best = best.join(tied.add_prefix("tied_"), on="line")
     several = best["gpus"].nunique() > 1
     names = [
         ", ".join(
@@ -81,7 +85,8 @@ def numbers(rates: pd.DataFrame) -> pd.DataFrame:
     best = best.assign(line=names).sort_values("accuracy", ascending=False, kind="stable")
     best = best.drop_duplicates(["line", "global_batch"])
     batches = best.groupby("line")["global_batch"].transform("nunique")
-    shown = ["line", "global_batch", "base_lr", "accuracy", "n", "best_note"]
+    shown = ["line", "global_batch", "base_lr", "tied_min", "tied_max", "accuracy", "n",
+             "best_note"]  # fmt: skip
     return best.loc[batches > 1, shown].sort_values("global_batch", kind="stable")
 
 
@@ -92,6 +97,9 @@ def _draw(axis: Any, name: str, own: pd.DataFrame, look: Look, tips: Tips) -> No
         axis.plot([batches[0], batches[-1]], ruled, color=GRID, linewidth=0.9, linestyle=dashes)
     axis.plot(batches, found, color=look.color, linewidth=1.4, linestyle=look.dashes)
     for row in plain_rows(own):
+        if row["tied_min"] is not None:
+            axis.plot([row["global_batch"]] * 2, [row["tied_min"], row["tied_max"]],
+                      color=look.color, linewidth=1.2)  # fmt: skip
         (point,) = axis.plot(
             [row["global_batch"]], [row["base_lr"]], color=look.color, marker=look.marker,
             markersize=5.5, markerfacecolor="none" if row["best_note"] else look.color,

@@ -19,12 +19,15 @@ from analysis.figures import (
     left_out,
     legend,
     looks,
+    octaves,
     small_multiples,
     style,
     to_svg,
 )
 from analysis.records.frames import in_order
 from analysis.records.labels import technique_labels, without_rate
+from analysis.stats.differences import welch
+from analysis.stats.intervals import Moments
 from analysis.table import (
     Column,
     Row,
@@ -38,7 +41,7 @@ from analysis.table import (
     plain_rows,
     runs_in_words,
 )
-from analysis.topics.comparisons.arms import PLACE, arms, outcomes
+from analysis.topics.comparisons.arms import PLACE, arms, numbers, outcomes
 from analysis.topics.comparisons.comparison import ABOUT, accuracies, counts, runs_text
 from analysis.topics.topic import diverged_text
 
@@ -48,6 +51,8 @@ LEAST_RATES = 3
 MOST_LINES = 12
 #: With more rates a line has a band, and the best rate alone has a point.
 MOST_POINTS = 50
+#: Tried rates that the figure's axis names.
+MOST_TICKS = 8
 LOWEST = "the lowest rate with usable runs: a lower one may be better"
 HIGHEST = "the highest rate with usable runs: a higher one may be better"
 
@@ -66,9 +71,13 @@ COLUMNS = (
     Column("diverged", estimate=True, heading="diverged", only_if_varied=True, cell=diverged_text,
            description="of the usable runs, with the exact 95 % interval of their share"),
     Column("best", "boolean", heading="best", note="best_note",
-           cell=lambda row: "best" if row["best"] else "",
-           description="highest mean among the rates of which no run diverged; by means alone"),
+           cell=lambda row: "best" if row["best"] else "tied" if row["tied"] else "",
+           description="highest mean among the rates of which no run diverged; tied: not shown to "
+           "differ from it"),
     Column("best_note", "string"),
+    Column("tied", "boolean",
+           description="not shown to differ from the best: 0 is in Welch's 95 % interval of the "
+           "difference, of this row alone; null where there is none"),
 )  # fmt: skip
 
 
@@ -87,7 +96,8 @@ def table(
         **counts(found),
         **estimates_as("accuracy", accuracies(found)),
     }
-    made = in_order(_with_best(frame(rows, COLUMNS)), techniques)
+    made = _with_best(frame(rows, COLUMNS))
+    made = in_order(made.assign(tied=_tied(found, made)), techniques)
     return Table(
         "learning_rates",
         "Learning rate: what each rate reaches",
@@ -132,6 +142,19 @@ def _with_best(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(best=pd.array(is_best, dtype="boolean"), best_note=notes)
 
 
+def _tied(found: pd.DataFrame, rows: pd.DataFrame) -> pd.Series[Any]:
+    """Column ``tied``, from the moments of the arms in ``found``."""
+    best = rows.index[rows["best"]]
+    place = found["line"].map(pd.Series(best, index=rows.loc[best, "line"]))
+    of = welch(_moments(found), _moments(found.reindex(place)))
+    known = np.isfinite(of.error) & (rows["n_diverged"] == 0)
+    return pd.Series((of.low <= 0) & (of.high >= 0), dtype="boolean").where(known)
+
+
+def _moments(arms: pd.DataFrame) -> Moments:
+    return Moments(*(numbers(arms[name]) for name in ("n", "mean", "sd")))
+
+
 def figure(rates: pd.DataFrame) -> Figure | None:
     """A line per technique and batch; ``rates``: the table's rows. None without one."""
     known = rates[rates["accuracy"].notna()]
@@ -154,15 +177,16 @@ def figure(rates: pd.DataFrame) -> Figure | None:
                 own = [row for row in own if row["best"]]
             for row in own:
                 _point(axis, row, look, f"{name}, rate {row['base_lr']:g}: ", tips)
-        axis.set_xscale("log")
-        decades(axis.xaxis)
-        axis.set_xlabel("learning rate of the base batch (log)")
+        tried = sorted(set(known["base_lr"]))
+        octaves(axis, tried, "base learning rate", "{:g}".format)
+        if len(tried) > MOST_TICKS:
+            decades(axis.xaxis)
         axis.set_ylabel("validation accuracy")
         legend(canvas, seen, {})
         svg = to_svg(canvas, tips)
     caption = (
         "Mean validation accuracy of the runs that did not diverge, with its 95 % t interval over "
-        "seeds. Large: the best rate, by means alone. A rate at which all runs diverged has no "
+        "seeds. Large: the best rate, by its mean. A rate at which all runs diverged has no "
         "point."
     ) + left_out(len(seen), len(names), "lines; the CSV has all")
     return Figure(KEY, _title(rates, names), caption, known, svg)

@@ -55,7 +55,7 @@ def figure(runs: pd.DataFrame, seen: Mapping[str, Look]) -> Figure | None:
             _draw(axis, shown[shown["panel"] == panel], there)
             head(axis, panel)
         _scale_y(axes[0], shown["images_per_s"])
-        axes[0].set_ylabel("images/s (log₂)")
+        axes[0].set_ylabel("images/s (log)")
         legend(canvas, there, _marks(shown))
         svg = to_svg(canvas)
     caption = _caption(shown) + left_out(len(panels), len(every), "panels; the CSV has all")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.topics.convergence.best_rates import figure
+from analysis.topics.convergence.best_rates import figure, numbers
 from tests.analysis.topics.convergence.test_learning_rates import made, search
 
 
@@ -15,6 +15,10 @@ def test_a_line_through_the_best_rates_of_a_technique_s_batches() -> None:
     assert found.data["line"].unique().tolist() == ["naive"]
     assert found.data["global_batch"].tolist() == [8, 16]
     assert found.data["base_lr"].tolist() == pytest.approx([0.1, 1.0])
+    assert found.data["tied_min"].tolist() == pytest.approx([0.1, 1.0])
+    near = search([0.3, 0.48, 0.5], batch_per_rank=32)
+    ends = numbers(made(*items, *near).data).iloc[2][["tied_min", "tied_max"]]
+    assert ends.tolist() == pytest.approx([0.1, 1.0])
     svg = str(found.svg)
     assert ">linear rule<" in svg and ">square root rule<" in svg
     assert ">at the end of its list<" in svg, "1.0 is the highest of the second search"

@@ -75,5 +75,5 @@ def test_the_figure_has_a_dot_per_run_and_names_the_exponents() -> None:
     found = figure(runs, made(*items).data)
     assert found is not None and len(found.data) == 6
     assert found.title == "Error goes as the number of images to the power of -0.50"
-    assert ">training images (log₂)<" in str(found.svg)
+    assert ">training images (log)<" in str(found.svg)
     assert figure(runs, made().data) is None

@@ -67,6 +67,17 @@ def test_a_row_per_rate_with_its_mean_and_the_best_one() -> None:
     assert [row[headings.index("rate")] for row in shown.rows] == ["0.01", "0.1", "1"]
 
 
+def test_rates_not_shown_to_differ_from_the_best_are_tied_with_it() -> None:
+    # t(0.975, 2) = 4.30265, the error sqrt(2) * 0.01: a difference of 0.0608 is shown
+    table = made(*search([0.43, 0.5, 0.45]))
+    assert table.data["tied"].tolist() == [False, True, True]
+    shown = table.shown()
+    place = [column.heading for column in shown.columns].index("best")
+    assert [row[place] for row in shown.rows] == ["", "best", "tied"]
+    one = made(*(item for item in search([0.43, 0.5, 0.45]) if item.config.seed == 0))
+    assert one.data["tied"].isna().all(), "one run has no interval"
+
+
 def test_a_best_rate_at_an_end_says_so() -> None:
     for accuracies, rate, note in (
         ([0.5, 0.4, 0.3], 0.01, LOWEST),

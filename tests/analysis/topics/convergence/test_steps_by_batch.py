@@ -32,7 +32,7 @@ def test_a_dot_per_run_and_the_line_of_the_law() -> None:
     expected = [SMALLEST * (1 + CRITICAL / batch) for batch in line["global_batch"]]
     assert line["steps"].tolist() == pytest.approx(expected, rel=1e-4)
     svg = str(found.svg)
-    assert all(f">{text}<" in svg for text in ("16", "128", "global batch (log₂)"))
+    assert all(f">{text}<" in svg for text in ("16", "128", "global batch (log)"))
 
 
 def test_censored_runs_are_hollow_and_said() -> None:
