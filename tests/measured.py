@@ -59,11 +59,12 @@ def frames_of(folder: Path) -> dict[str, pd.DataFrame]:
     return {key: table.data for key, table in tables.items()}
 
 
-def figures(sweep: str) -> dict[str, str]:
-    """SVG of the sweep's figures that the page shows, by file name."""
+def figures(sweep: str) -> dict[str, tuple[str, str]]:
+    """SVG and caption of the sweep's figures that the page shows, by file name."""
     report = build(load_frames(MEASURED / sweep, cache=False))
-    drawn = {figure.key: str(figure.svg) for topic in report.topics for figure in topic.figures}
-    return {f"{sweep}-{key}.svg": standalone(drawn[key]) for name, key in FIGURES if name == sweep}
+    drawn = {figure.key: figure for topic in report.topics for figure in topic.figures}
+    shown = {f"{sweep}-{key}.svg": drawn[key] for name, key in FIGURES if name == sweep}
+    return {name: (standalone(str(found.svg)), found.caption) for name, found in shown.items()}
 
 
 def table(folder: Path) -> str:
@@ -244,7 +245,10 @@ def _framework(row: Row, *, timed: bool) -> list[str]:
     ]  # fmt: skip
     return [
         row["library"], str(row["gpus"]), *(seconds if timed else ()),
-        f"{row['difference']:+.4f} ({row['difference_low']:+.4f} to {row['difference_high']:+.4f})",
+        # the report has Horovod's less the row's; here as in the tables of techniques
+        "{:+.4f} ({:+.4f} to {:+.4f})".format(
+            *(0 - row[f"difference{end}"] for end in ("", "_high", "_low"))
+        ),
         row["verdict"],
     ]  # fmt: skip
 
@@ -259,5 +263,6 @@ if __name__ == "__main__":
         print(f"{sweep.name}\n\n{table(sweep)}")
     print(side_by_side(MEASURED / "cifar10_techniques"))
     for sweep_name in dict.fromkeys(name for name, _ in FIGURES):
-        for name, svg in figures(sweep_name).items():
+        for name, (svg, caption) in figures(sweep_name).items():
             (DRAWN / name).write_text(svg)
+            print(f"![](figures/{name})\n*{caption}*\n")

@@ -39,12 +39,13 @@ def test_the_page_shows_rows_side_by_side_as_their_records_do() -> None:
 
 @pytest.mark.parametrize("sweep", sorted({name for name, _ in FIGURES}))
 def test_the_page_shows_the_figures_of_the_records(sweep: str) -> None:
-    for name, svg in figures(sweep).items():
+    page = " ".join(PAGE.read_text().split())
+    for name, (svg, caption) in figures(sweep).items():
         (kept, at), (drawn, there) = map(without_numbers, ((DRAWN / name).read_text(), svg))
         assert kept == drawn, f"{name}: .venv/bin/python -m tests.measured draws it"
         # the last digit is another processor's matter
         np.testing.assert_allclose(at, there, atol=0.02, err_msg=name)
-        assert f"](figures/{name})" in PAGE.read_text()
+        assert f"](figures/{name}) *{caption}*" in page
 
 
 def without_numbers(svg: str) -> tuple[str, list[float]]:

@@ -54,10 +54,9 @@ def figure(rates: pd.DataFrame) -> Figure | None:
         svg = to_svg(canvas, tips)
     caption = (
         "The rate with the highest mean accuracy at each batch, of those tried; the bar: the rates "
-        "that are not shown to differ from it. Hollow: the lowest "
-        "or the highest of them, so a bound. Grey: what the two rules make of the rate at the "
-        "smallest batch. Where the technique itself scales base_lr, a level line says that its "
-        "rule holds."
+        "that are not shown to differ from it. Hollow: it is the lowest or the highest that was "
+        "tried, so a bound. Grey: what the two rules make of the rate at the smallest batch. Where "
+        "the technique itself scales base_lr, a level line says that its rule holds."
     ) + left_out(len(seen), len(names), "lines; the CSV has all")
     return Figure("best_rates", "The best learning rate by batch", caption, data, svg)
 
