@@ -27,6 +27,7 @@ FIGURES = (
     ("noise_networks", "noise_curve"),
     ("cifar10_batches", "accuracy_by_batch"),
     ("cifar10_batches", "layer_factors"),
+    ("steps_to_target", "steps_by_batch"),
     ("sgd_rate_search", "accuracy_by_rate"),
     ("sgd_rate_search", "best_rates"),
     ("data_size", "error_by_images"),
