@@ -49,6 +49,7 @@ def figure(epochs: pd.DataFrame, runs: pd.DataFrame, seen: Mapping[str, Look]) -
                 own = data[(data["panel"] == panel) & (data["technique"] == label)]
                 for _, line in own.groupby("row", sort=False):
                     _draw(axis, line, look)
+            axis.set_xlim(left=0)
             axis.set_xlabel("step")
             head(axis, panel)
         axes[0].set_ylabel("noise scale, images (log)")
