@@ -33,7 +33,7 @@ FIGURES = (
     ("data_size", "error_by_images"),
 )
 #: Sweeps whose seconds can be compared: nothing else ran beside them.
-TIMED = ("cifar10_frameworks", "cifar10_local", "fashion_frameworks")
+TIMED = ("assessment_local", "cifar10_frameworks", "cifar10_local", "fashion_frameworks")
 DRAWN = ROOT / "docs" / "figures"
 _RULE = {"left": ":---", "right": "---:"}
 #: rows of cifar10_techniques that the page speaks of side by side: what each adds to the batch norm
@@ -75,6 +75,8 @@ def table(folder: Path) -> str:
     text = headline(frames)
     if folder.name in TIMED and frames["scaling"]["gpus"].nunique() > 1:
         text += "\n" + _efficiency(frames["scaling"])
+    if folder.name in TIMED and "targets" in frames:
+        text += "\n" + _targets(frames["targets"])
     claims = frames.get("claims", pd.DataFrame())
     if len(claims):
         one = claims["reference"].iloc[0] if claims["reference"].nunique() == 1 else ""
@@ -119,8 +121,9 @@ def headline(frames: Mapping[str, pd.DataFrame]) -> str:
     reached = frames["convergence"]
     if reached["sharpness_largest"].notna().any():
         return _minima(reached)
-    two = reached["global_batch"].nunique() == 2 and len(frames.get("larger_batch", ())) > 1
-    return _kept(frames["larger_batch"]) if two else _reached(reached)
+    kept = frames.get("larger_batch", pd.DataFrame())
+    two = reached["global_batch"].nunique() == 2 and len(reached) == 2 * len(kept) > 2
+    return _kept(kept) if two else _reached(reached)
 
 
 def _minima(frame: pd.DataFrame) -> str:
@@ -135,6 +138,18 @@ def _minima(frame: pd.DataFrame) -> str:
              *(_interval(row, f"sharpness_{name}", ",.0f") for name in ("largest", "scaled")),
              str(row["n"])]
             for row in plain_rows(_by_batch(frame))
+        ],
+    )  # fmt: skip
+
+
+def _targets(frame: pd.DataFrame) -> str:
+    """How many runs reached their target, and when: medians over seeds."""
+    return _markdown(
+        [("condition", "left"), ("reached", "right"), ("epochs", "right"), ("seconds", "right")],
+        [
+            [with_context(row), f"{row['reached'] * row['n']:.0f} of {row['n']}",
+             *("" if row[name] is None else f"{row[name]:,.0f}" for name in ("epoch", "seconds"))]
+            for row in plain_rows(frame)
         ],
     )  # fmt: skip
 
