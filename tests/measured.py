@@ -146,7 +146,8 @@ def _minima(frame: pd.DataFrame) -> str:
 def _targets(frame: pd.DataFrame) -> str:
     """How many runs reached their target, and when: medians over seeds."""
     return _markdown(
-        [("condition", "left"), ("reached", "right"), ("epochs", "right"), ("seconds", "right")],
+        [("condition", "left"), ("reached", "right"), ("epochs", "right"),
+         ("seconds, median", "right")],
         [
             [with_context(row), f"{row['reached'] * row['n']:.0f} of {row['n']}",
              *("" if row[name] is None else f"{row[name]:,.0f}" for name in ("epoch", "seconds"))]

@@ -155,8 +155,9 @@ def _marks(data: pd.DataFrame) -> dict[str, dict[str, Any]]:
 
 def _caption(data: pd.DataFrame) -> str:
     runs = data[data["kind"] == "run"]
-    text = f"{runs_in_words(len(runs))}, one dot each"
-    text += " (shifted sideways a little so that none hides another)."
+    text = f"{runs_in_words(len(runs))}, one dot each; those of equal steps share one."
+    if runs["technique"].nunique() > 1:
+        text += " Dots are shifted sideways a little so that no technique hides another."
     if not runs["met"].all():
         text += " Hollow: the target was not reached within these steps, which the fit counts."
     if (data["kind"] == "law").any():
