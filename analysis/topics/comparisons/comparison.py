@@ -61,7 +61,7 @@ def compared(
 ) -> Compared:
     """Rows of :func:`arms` side by side; ``names``, ``others``: as a reader knows them."""
     stops = (arm["stops"] | other["stops"]).to_numpy(bool)
-    first, second = (_only(_moments(rows), ~stops) for rows in (arm, other))
+    first, second = (_only(accuracy_moments(rows), ~stops) for rows in (arm, other))
     alone = welch(first, second)
     untested = why_untested(first.n, second.n, alone.error)
     rows = zip(plain_rows(arm), plain_rows(other), names, others, untested, strict=True)
@@ -142,7 +142,8 @@ def _unequal_budget(arm: Row, other: Row, other_name: str) -> str:
     return f"no equal budget: {seen / by_other:.2g} times the images of {other_name}"
 
 
-def _moments(rows: pd.DataFrame) -> Moments:
+def accuracy_moments(rows: pd.DataFrame) -> Moments:
+    """Of the rows of :func:`arms`."""
     return Moments(*(numbers(rows[name]) for name in ("n", "mean", "sd")))
 
 
@@ -196,7 +197,7 @@ def counts(arms: pd.DataFrame, end: str = "", *, of: str | None = None) -> dict[
 def accuracies(rows: pd.DataFrame) -> pd.DataFrame:
     """Of arms: means of the runs that did not diverge, with Student's t intervals, as the parts of
     an Estimate."""
-    found = t_intervals(_only(_moments(rows), ~rows["stops"].to_numpy(bool)), "share")
+    found = t_intervals(_only(accuracy_moments(rows), ~rows["stops"].to_numpy(bool)), "share")
     told = zip(plain_rows(rows), found["note"].tolist(), strict=True)
     return found.assign(note=np.array([_of_accuracy(arm, note) for arm, note in told], object))
 

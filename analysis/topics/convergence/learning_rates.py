@@ -27,7 +27,6 @@ from analysis.figures import (
 from analysis.records.frames import in_order
 from analysis.records.labels import technique_labels, without_rate
 from analysis.stats.differences import welch
-from analysis.stats.intervals import Moments
 from analysis.table import (
     Column,
     Row,
@@ -41,8 +40,14 @@ from analysis.table import (
     plain_rows,
     runs_in_words,
 )
-from analysis.topics.comparisons.arms import PLACE, arms, numbers, outcomes
-from analysis.topics.comparisons.comparison import ABOUT, accuracies, counts, runs_text
+from analysis.topics.comparisons.arms import PLACE, arms, outcomes
+from analysis.topics.comparisons.comparison import (
+    ABOUT,
+    accuracies,
+    accuracy_moments,
+    counts,
+    runs_text,
+)
 from analysis.topics.topic import diverged_text
 
 KEY = "accuracy_by_rate"
@@ -146,13 +151,9 @@ def _tied(found: pd.DataFrame, rows: pd.DataFrame) -> pd.Series[Any]:
     """Column ``tied``, from the moments of the arms in ``found``."""
     best = rows.index[rows["best"]]
     place = found["line"].map(pd.Series(best, index=rows.loc[best, "line"]))
-    of = welch(_moments(found), _moments(found.reindex(place)))
+    of = welch(accuracy_moments(found), accuracy_moments(found.reindex(place)))
     known = np.isfinite(of.error) & (rows["n_diverged"] == 0)
     return pd.Series((of.low <= 0) & (of.high >= 0), dtype="boolean").where(known)
-
-
-def _moments(arms: pd.DataFrame) -> Moments:
-    return Moments(*(numbers(arms[name]) for name in ("n", "mean", "sd")))
 
 
 def figure(rates: pd.DataFrame) -> Figure | None:
