@@ -55,15 +55,25 @@ def technique_labels(settings: Iterable[str]) -> dict[str, str]:
 
 def _usual(variants: Sequence[Mapping[str, Any]]) -> dict[str, str | None]:
     """Field that differs between variants -> text of the value that more than half of them have,
-    None if there is no such value. Numbers of a kind differ between those of that kind only."""
+    None if there is no such value. Numbers of a kind differ between those of that kind only, and
+    where each kind has one value of them, the kind says it."""
     usual: dict[str, str | None] = {}
     for field in sorted({field for flat in variants for field in flat}):
         having = [flat for flat in variants if field in flat]
         values = Counter(key({"": flat[field]}) for flat in having)
         value, times = values.most_common(1)[0]
-        if len(values) > 1:
+        if len(values) > 1 and not _told_by_kind(field, having):
             usual[field] = value if 2 * times > len(having) else None
     return usual
+
+
+def _told_by_kind(field: str, variants: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a number (optimizer.beta_1) has one value in each kind (optimizer)."""
+    if "." not in field:
+        return False
+    kind = field.partition(".")[0]
+    values = {(flat[kind], key({"": flat[field]})) for flat in variants}
+    return len(values) == len({name for name, _ in values})
 
 
 def without_rate(settings: str) -> str:

@@ -67,6 +67,15 @@ def test_the_numbers_of_a_kind_go_without_saying_where_the_kind_is_named() -> No
     ]  # fmt: skip
 
 
+def test_numbers_that_two_kinds_have_are_named_where_one_kind_has_two_values() -> None:
+    name = run().config.technique.name
+    kinds = {kind: {"name": kind} for kind in ("novograd", "novograd_tfa")}
+    both = [run(optimizer=kind) for kind in kinds.values()]
+    assert labels(*both) == [f"{name} (optimizer={kind})" for kind in kinds]
+    other = run(optimizer={**kinds["novograd"], "beta_1": 0.5})
+    assert labels(*both, other)[2] == f"{name} (optimizer.beta_1=0.5)"
+
+
 def test_labels_differ_wherever_settings_do() -> None:
     """All pairs of three values of two fields, of which one value of each is the usual one."""
     rates, momenta = (0.1, 0.1, 0.1, 0.2, 0.3), (0.9, 0.9, 0.9, 0.8, 0.7)
