@@ -66,6 +66,11 @@ def test_a_measurement() -> None:
     assert min(got.rates) > 0 and max(got.rates) > 1e8
     assert got.bytes >= 2 * QUICK.check + (QUICK.samples + 1) * QUICK.smallest
     assert 0 < sent.latency_min_s <= sent.latency_s < 0.1
+
+
+def test_the_kernel_says_how_long_it_was_busy() -> None:
+    # it counts in ticks of 1 to 10 ms, of which the QUICK plan lasts for two
+    sent, _ = exchange(QUICK._replace(sample_s=0.05, largest=64 << 20))
     assert sent.tcp is not None and sent.tcp.path_mtu >= 1500 and 0 < sent.tcp.busy < 10
 
 
