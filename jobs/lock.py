@@ -72,7 +72,13 @@ def _refuse_another_host(handle: TextIO, folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def hold(cell: Path, give_up: Callable[[], object] = lambda: True) -> Iterator[bool]:
+def hold(
+    cell: Path,
+    give_up: Callable[[], object] = lambda: True,
+    *,
+    text: str = "",
+    poll_s: float = POLL_S,
+) -> Iterator[bool]:
     """Hold the cell's lock; False when another has it and ``give_up`` says not to wait for it.
 
     Raises:
@@ -83,8 +89,8 @@ def hold(cell: Path, give_up: Callable[[], object] = lambda: True) -> Iterator[b
             if give_up():
                 yield False
                 return
-            time.sleep(POLL_S)
-        _sign(handle, _ourselves())
+            time.sleep(poll_s)
+        _sign(handle, f"{text}, {_ourselves()}" if text else _ourselves())
         try:
             yield True
         finally:
@@ -107,6 +113,12 @@ def holder(cell: Path) -> str:
     with contextlib.suppress(OSError):
         return (cell / LOCK_NAME).read_text(encoding="utf-8", errors="replace")
     return ""
+
+
+def holding_job(cell: Path) -> str | None:
+    """The Slurm job that holds the cell, where it is one."""
+    found = re.match(r"job (\S+), ", holder(cell))
+    return found[1] if found else None
 
 
 def ask_to_end(cell: Path) -> None:

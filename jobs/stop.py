@@ -61,10 +61,10 @@ def stopped_by_signals(parent: int | None = None) -> Iterator[Stop]:
 
 
 @contextlib.contextmanager
-def held_back() -> Iterator[None]:
-    """Keep a terminal's signals from this thread, and from processes started meanwhile for as long
+def held_back(*numbers: signal.Signals) -> Iterator[None]:
+    """Keep signals from this thread until the end, and from processes started meanwhile for as long
     as they do not ask for them."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGHUP))
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
     try:
         yield
     finally:

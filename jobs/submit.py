@@ -54,7 +54,7 @@ def submit(executor: submitit.LocalExecutor, task: CellTask) -> Any:
     supervisor a second later, so those signals are held back from it; the supervisor asks for them.
     """
     os.environ["PYTHONPATH"] = str(ROOT)
-    with held_back():
+    with held_back(signal.SIGINT, signal.SIGHUP):
         return executor.submit(run_cell, asdict(task))
 
 

@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from jobs.slurm.allocation import Allocation, not_answering
 from jobs.slurm.commands import SlurmError, run
+from jobs.slurm.limits import usable_nodes
 from jobs.slurm.unit import UnitTask
-from jobs.slurm.verdict import NOT_LAUNCHED
+from jobs.slurm.verdict import NOT_LAUNCHED, failed_node
 from jobs.stop import Stop
 from train.record.cell_folder import earlier_attempts
 from train.record.run import RECORD_NAME, RecordError, read_record
@@ -25,6 +26,8 @@ MOST_NODE_FAILURES = 4
 #: Slurm's own patience with a silent node (SlurmdTimeout) is 300 s at most sites, and a requeued
 #: job waits 2 minutes there: so many tries with this pause between them are enough.
 SEEN_S = 60.0
+ASK_S = 5.0
+EXCLUDE_TRIES = 8
 NOT_BEGUN = "not begun"
 
 
@@ -52,7 +55,8 @@ def go_on(
     if lost and not any(map(_was_not_launched, lost)):
         _wait_until_seen(allocation, stop)
     if stop.reason is None:
-        _requeue(allocation, stop)
+        failed = {node for name in lost if (node := failed_node(Path(name)))}
+        _requeue(task, allocation, stop, failed)
 
 
 def _may_requeue(task: UnitTask, allocation: Allocation, ran: Mapping[str, Ran]) -> bool:
@@ -91,11 +95,18 @@ def _wait_until_seen(allocation: Allocation, stop: Stop) -> None:
         if nodes := not_answering(allocation):
             say(f"Slurm does not reach {nodes}")
             return
-        time.sleep(1.0)
+        _wait(stop, ASK_S)
 
 
-def _requeue(allocation: Allocation, stop: Stop) -> None:
-    """Ask Slurm for the same job once more, and wait to be ended by it."""
+def _wait(stop: Stop, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while stop.reason is None and time.monotonic() < deadline:
+        time.sleep(0.2)
+
+
+def _requeue(task: UnitTask, allocation: Allocation, stop: Stop, failed: set[str]) -> None:
+    """Ask Slurm for the same job once more, on other nodes than those that ``failed``, and wait to
+    be ended by it."""
     try:
         answer = run(["scontrol", "requeue", allocation.job], slurm_conf=allocation.slurm_conf)
         refusal = answer.err.strip() if answer.code else ""
@@ -105,9 +116,22 @@ def _requeue(allocation: Allocation, stop: Stop) -> None:
         say(f"cannot be requeued ({refusal}): make sweep goes on from the checkpoint")
         return
     say("requeued: goes on from the checkpoint")
-    deadline = time.monotonic() + REQUEUE_S
-    while stop.reason is None and time.monotonic() < deadline:
-        time.sleep(0.2)
+    if failed and len(usable_nodes(task.site) - failed) >= task.nodes:
+        _exclude(allocation, ",".join(sorted(failed)))
+    _wait(stop, REQUEUE_S)
+
+
+def _exclude(allocation: Allocation, nodes: str) -> None:
+    """Only a job that waits can be told so: not before its requeue, and soon after. The signal that
+    ends this start of the job is under way."""
+    argv = ["scontrol", "update", f"JobId={allocation.job}", f"ExcNodeList={nodes}"]
+    for _ in range(EXCLUDE_TRIES):
+        with suppress(SlurmError):
+            if run(argv, timeout_s=ASK_S, slurm_conf=allocation.slurm_conf).code == 0:
+                say(f"goes on without {nodes}")
+                return
+        time.sleep(0.5)
+    say(f"Slurm may give {nodes} to this job once more")
 
 
 def _end_for_good(allocation: Allocation) -> None:

@@ -49,8 +49,9 @@ def warned_by_signal() -> Iterator[Warned]:
 class Allocation:
     """What the batch job's environment says; ``began``: when this start of the job did."""
 
-    job: str  # as Slurm's commands take it
-    name: str  # as people see it: A_I for an element of an array
+    #: A_I for an element of an array. Its SLURM_JOB_ID is a number of its own, but for the element
+    #: that Slurm starts last: that has the array's id, which stands for all elements.
+    job: str
     node: str
     restarts: int
     ends_at: float  # seconds since the epoch
@@ -71,8 +72,7 @@ class Allocation:
         array, element = (environment.get(f"SLURM_ARRAY_{n}_ID") for n in ("JOB", "TASK"))
         end = environment.get("SLURM_JOB_END_TIME", "")
         return cls(
-            job=job,
-            name=f"{array}_{element}" if array and element else job,
+            job=f"{array}_{element}" if array and element else job,
             node=environment.get("SLURMD_NODENAME", os.uname().nodename),
             restarts=int(environment.get("SLURM_RESTART_COUNT") or 0),
             # older Slurms do not tell: the limit then counts from now, when the job has begun
@@ -88,7 +88,7 @@ def warned_why(allocation: Allocation, at: float) -> Reason | None:
     due = allocation.ends_at - allocation.signal_s
     if at > due - EARLY_S:
         return None
-    return Reason("preempted", f"Slurm warned job {allocation.name} long before its time was over")
+    return Reason("preempted", f"Slurm warned job {allocation.job} long before its time was over")
 
 
 def is_due(allocation: Allocation, warned_at: float, now: float) -> bool:
@@ -109,18 +109,18 @@ def why(allocation: Allocation, stop: Stop, *, step_cancelled: bool) -> Reason |
     if stop.reason is None:
         return None
     if time.time() > allocation.ends_at - NEAR_END_S:
-        return Reason("timeout", f"the job's time limit was reached (job {allocation.name})")
+        return Reason("timeout", f"the job's time limit was reached (job {allocation.job})")
     try:
         argv = ["scontrol", "show", "job", "-o", allocation.job]
         answer = run(argv, timeout_s=ASK_TIMEOUT_S, slurm_conf=allocation.slurm_conf)
     except SlurmError:
         return stop.reason
-    if reason := reason_in(answer.out, allocation.name):
+    if reason := reason_in(answer.out, allocation.job):
         return reason
     if nodes := not_answering(allocation):
-        return Reason("lost", f"Slurm ended job {allocation.name}: it does not reach {nodes}")
+        return Reason("lost", f"Slurm ended job {allocation.job}: it does not reach {nodes}")
     return Reason(
-        "cancelled", f"Slurm ended job {allocation.name} before its time: scancel, or the site"
+        "cancelled", f"Slurm ended job {allocation.job} before its time: scancel, or the site"
     )
 
 
@@ -161,5 +161,5 @@ def not_answering(allocation: Allocation) -> str:
         answer = run(argv, timeout_s=ASK_TIMEOUT_S, slurm_conf=allocation.slurm_conf)
     except SlurmError:
         return ""
-    lines = sorted(set(answer.out.splitlines()))
+    lines = sorted({line.strip() for line in answer.out.splitlines()})
     return ", ".join(line for line in lines if line.endswith("*") or " down" in line)

@@ -1,12 +1,19 @@
-"""`make cancel`: end all jobs of a sweep, noted or not, in as few calls as can be."""
+"""`make cancel`: end all jobs of a sweep, in as few calls as can be."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
 
 from jobs.slurm.commands import Answer, ask
+from jobs.slurm.notes import FOLDER_NAME, OURS, RunNote, is_anothers
 from jobs.slurm.queue import JobState
+from train.record.atomic import write_atomically
+
+CANCEL_NAME = "cancel"
 
 #: scancel takes many ids; a command line does not take any number of them.
 MAX_IDS = 500
@@ -14,49 +21,71 @@ MAX_IDS = 500
 _OVER = ("already completing or completed", "invalid job id specified")
 
 
-def alive(queue: Mapping[str, JobState]) -> dict[str, int]:
-    """Array or job id -> how many of its jobs are alive."""
+def jobs_of_sweep(
+    notes: Iterable[RunNote], broken: Collection[str], queue: Mapping[str, JobState]
+) -> dict[str, int]:
+    """Array or job id -> how many of its jobs are alive, of all that a sweep submitted.
+
+    ``broken``: runs whose notes are not readable: their jobs are known by their comments.
+    """
+    ours: dict[str, tuple[str, str]] = {}
+    runs: set[str] = set(broken)
+    for note in notes:
+        runs.add(note.run)
+        if note.preflight_job is not None:
+            ours[note.preflight_job] = (note.run, "")
+        for index, array in enumerate(note.arrays):
+            if array.job_id is not None:
+                ours[array.job_id] = (note.run, note.part(index))
     found: dict[str, int] = {}
     for job in queue.values():
-        if not job.ended and job.state not in ("COMPLETING", "STAGE_OUT"):
+        if job.ended or job.state in ("COMPLETING", "STAGE_OUT"):
+            continue
+        told = ours.get(job.array)
+        noted = told is not None and not (told[1] and is_anothers(job, *told))
+        if noted or any(job.comment.startswith(f"{OURS}{run}:") for run in runs):
             found[job.array] = found.get(job.array, 0) + 1
     return found
 
 
-def cancel_argvs(arrays: Iterable[str], name: str | None, user: int) -> list[list[str]]:
-    """One call for all ids; by name where none is known. Whole arrays: one id each."""
+def cancel_argvs(arrays: Iterable[str]) -> list[list[str]]:
+    """One call for all ids. Whole arrays: one id each."""
     ids = sorted(set(arrays), key=lambda array: (len(array), array))
-    if ids:
-        return [["scancel", *ids[at : at + MAX_IDS]] for at in range(0, len(ids), MAX_IDS)]
-    # scancel cuts names at commas
-    if name and "," not in name:
-        return [["scancel", f"--user={user}", f"--name={name}"]]
-    return []
+    return [["scancel", *ids[at : at + MAX_IDS]] for at in range(0, len(ids), MAX_IDS)]
 
 
-def cancel(
-    arrays: Iterable[str],
-    slurm_conf: str | None,
-    *,
-    name: str | None = None,
-    user: int | None = None,
-    patience_s: float = 30,
-) -> Answer:
+def cancel(arrays: Iterable[str], slurm_conf: str | None, *, patience_s: float = 30) -> Answer:
     """Tell Slurm to end these jobs: supervisors get SIGTERM and leave records of status cancelled.
 
-    ``name``: of the sweep's jobs, for when no id is known. May be repeated. Code 0 when all were
-    told to end or had ended already, else what scancel complained of.
+    May be repeated. Code 0 when all were told to end or had ended already, else what scancel
+    complained of.
 
     Raises:
         SlurmError: no answer; some jobs may have been told all the same.
     """
     told = Answer(0, "", "")
-    for argv in cancel_argvs(arrays, name, os.getuid() if user is None else user):
+    for argv in cancel_argvs(arrays):
         answer = ask(argv, patience_s=patience_s, slurm_conf=slurm_conf)
         refusals = [line for line in answer.err.splitlines() if not _is_over(line)]
         if answer.code and refusals:
             told = Answer(answer.code, told.out + answer.out, told.err + "\n".join(refusals))
     return told
+
+
+def announce_cancel(sweep: Path) -> None:
+    """Keep a waiting make sweep from filling the room that becomes free."""
+    folder = sweep / FOLDER_NAME
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / CANCEL_NAME, f"{datetime.now(UTC).isoformat()} {os.getpid()}\n")
+
+
+def last_cancel(sweep: Path) -> str:
+    """Differs after each make cancel; '' where there was none."""
+    folder = sweep / FOLDER_NAME
+    with suppress(OSError):
+        next(folder.iterdir(), None)  # network file systems look again at a folder that is opened
+        return (folder / CANCEL_NAME).read_text(encoding="utf-8")
+    return ""
 
 
 def _is_over(line: str) -> bool:

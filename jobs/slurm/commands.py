@@ -70,6 +70,7 @@ class SlurmError(RuntimeError):
         self.asked = asked
         self.came = came
         self.passing = passing
+        self.refused = False  # an answer all the same: the request was not granted
 
 
 def clean_environment(
@@ -91,11 +92,14 @@ def clean_environment(
     return kept | conf | {"LC_ALL": "C"}
 
 
-def run(argv: Sequence[str], *, timeout_s: float = 30, slurm_conf: str | None = None) -> Answer:
-    """Run one of Slurm's programs, once.
+def answer_of(
+    argv: Sequence[str], *, timeout_s: float = 30, slurm_conf: str | None = None
+) -> Answer:
+    """Run one of Slurm's programs, once, in a session of its own: a terminal's Ctrl-C ends us, who
+    then decide what becomes of it.
 
     Raises:
-        SlurmError: no such program, no end within ``timeout_s`` seconds, or no controller.
+        SlurmError: no such program, or no end within ``timeout_s`` seconds.
     """
     asked = shlex.join(argv)
     try:
@@ -106,6 +110,7 @@ def run(argv: Sequence[str], *, timeout_s: float = 30, slurm_conf: str | None = 
             timeout=timeout_s,
             env=clean_environment(os.environ, slurm_conf) | _WHOLE,
             check=False,
+            start_new_session=True,
         )
     except subprocess.TimeoutExpired as error:
         came = f"no answer within {timeout_s:g} s"
@@ -113,10 +118,24 @@ def run(argv: Sequence[str], *, timeout_s: float = 30, slurm_conf: str | None = 
     except OSError as error:
         came = f"cannot be started here: {error.strerror}"
         raise SlurmError(asked, came, passing=False) from error
-    answer = Answer(done.returncode, _text(done.stdout), _text(done.stderr))
+    return Answer(done.returncode, _text(done.stdout), _text(done.stderr))
+
+
+def run(argv: Sequence[str], *, timeout_s: float = 30, slurm_conf: str | None = None) -> Answer:
+    """The same where the controller's silence is no answer.
+
+    Raises:
+        SlurmError: also where there is no controller.
+    """
+    answer = answer_of(argv, timeout_s=timeout_s, slurm_conf=slurm_conf)
     if trouble := _trouble(answer):
-        raise SlurmError(asked, answer.words, passing=trouble in _PASSING)
+        raise SlurmError(shlex.join(argv), answer.words, passing=trouble in _PASSING)
     return answer
+
+
+def is_away(said: str) -> bool:
+    """Whether these are words of a controller that is down, busy or restarting."""
+    return any(words in said.lower() for words in _PASSING)
 
 
 def ask(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,18 +16,19 @@ from jobs.lock import hold
 from jobs.options import EXIT_CELL_FAILED, EXIT_UNDECIDED, NoAnswer, say
 from jobs.settle import settle_unstarted
 from jobs.slurm import board
-from jobs.slurm.cancel import alive, cancel
+from jobs.slurm.absent import elsewhere
+from jobs.slurm.cancel import announce_cancel, cancel, jobs_of_sweep
 from jobs.slurm.commands import SlurmError
-from jobs.slurm.follow import Watcher, wait_for
+from jobs.slurm.follow import wait_for
 from jobs.slurm.gate import largest, preflight_array, preflight_task, submit_preflight
 from jobs.slurm.history import History
-from jobs.slurm.inventory import Place, submitted_cells
+from jobs.slurm.inventory import words
 from jobs.slurm.logs import find_cell, show
 from jobs.slurm.look import Look, look
-from jobs.slurm.notes import read_notes
-from jobs.slurm.preflight import FOLDER_NAME, read_preflight
-from jobs.slurm.program import Wish, check, enter, prepare, slurm_refusals
-from jobs.slurm.script import job_name
+from jobs.slurm.notes import RunNote, Submitted, adopt, read_notes, submitted_cells
+from jobs.slurm.preflight import read_preflight
+from jobs.slurm.program import Wish, check, enter, prepare, ready, slurm_refusals
+from jobs.slurm.queue import JobState, query
 from jobs.slurm.send import plan_arrays
 from jobs.slurm.shape import Shape
 from jobs.slurm.status import as_json, read_life, survey_slurm
@@ -35,6 +37,8 @@ from jobs.sweep import Sweep
 from train.errors import ConfigError
 
 OTHER_LINES = 16
+#: make cancel looks again for what a make sweep was submitting meanwhile.
+TURNS, AGAIN_S = 3, 1.0
 
 
 def status(wanted: Sweep, folder: Path, *, for_programs: bool) -> int:
@@ -66,51 +70,81 @@ def _look(wanted: Sweep, folder: Path) -> Look:
         cells = [recorded(config, folder / config.cell_id()) for config in configs]
         states = survey_slurm([(cell, read_life(cell)) for cell in cells], {}, (), {})
         return Look(states, datetime.now(UTC), None)
-    return look(configs, folder, notes[-1].job_name, History(notes[-1].slurm_conf))
+    return look(configs, folder, History(notes[-1].slurm_conf))
 
 
 def cancel_jobs(wanted: Sweep, folder: Path) -> int:
     """End all jobs of the sweep: running cells leave their own records, waiting ones get theirs.
+
+    What is in the queue is cancelled before any record is read, and a make sweep that waits for
+    room submits nothing more.
 
     Raises:
         ConfigError: nothing was submitted.
         NoAnswer: Slurm does not answer.
     """
     become_owner(folder)
-    notes, _ = read_notes(folder)
-    if not notes and not (folder / FOLDER_NAME).is_dir():
+    notes, broken = read_notes(folder)
+    if not notes and not broken:
         raise ConfigError(f"{folder} holds no note of a submission: nothing to cancel")
     conf = notes[-1].slurm_conf if notes else os.environ.get("SLURM_CONF")
-    watcher = Watcher(folder, job_name(wanted.name, folder), conf)
+    runs = [Path(text.partition(":")[0]).stem for text in broken]
+    announce_cancel(folder)
+    count = 0
+    before: Mapping[str, JobState] = {}
     try:
-        queue = watcher.queue(30)
-        there = [c for c in wanted.configs if (folder / c.cell_id()).is_dir()]
-        places = watcher.look(there, notes, queue)
-        found = alive(queue)
-        answer = cancel(found, watcher.slurm_conf, name=job_name(wanted.name, folder))
+        history = History(conf)
+        away = {note.run: why for note in notes if (why := elsewhere(note, history))}
+        for turn in range(TURNS):
+            queue = query(conf, patience_s=30)
+            before = before or queue
+            here = [adopt(note, queue) for note in notes if note.run not in away]
+            found = jobs_of_sweep(here, runs, queue)
+            if not found:
+                break
+            count += sum(found.values()) if turn == 0 else 0
+            answer = cancel(found, conf)
+            if answer.code:
+                raise NoAnswer(f"scancel refused: {answer.words}")
+            time.sleep(AGAIN_S)  # what was just being submitted is in the queue then
+            notes, _ = read_notes(folder)
     except SlurmError as error:
         raise NoAnswer(f"{error}: some jobs may have been cancelled; make cancel again") from error
-    if answer.code:
-        raise NoAnswer(f"scancel refused: {answer.words}")
-    waiting = [place for place in places if place.job is not None and place.job.waits]
-    for place in waiting:
-        _settle_waiting(place)
-    count = sum(found.values())
+    for why in dict.fromkeys(away.values()):
+        say(f"not cancelled: {why}")
     say(f"{count} jobs were told to end" if count else "no job of this sweep is in the queue")
+    waiting = _settle_waiting(wanted, folder, notes, before)
     if waiting:
-        say(f"{len(waiting)} cells had not begun; make sweep submits them again")
+        say(f"{waiting} cells had not begun; make sweep submits them again")
     return 0
 
 
-def _settle_waiting(place: Place) -> None:
-    """No supervisor of a waiting job will ever run; one that goes on later keeps its record."""
-    cell = place.standing
-    if place.submitted is None or cell.status not in ("new", "broken record"):
+def _settle_waiting(
+    wanted: Sweep, folder: Path, notes: Sequence[RunNote], queue: Mapping[str, JobState]
+) -> int:
+    """Records for cells whose jobs waited: none of their supervisors will ever run. One that goes
+    on later keeps its record. Returns how many there are."""
+    count = 0
+    submitted = submitted_cells(folder, notes)
+    for config in wanted.configs:
+        told = submitted.get(config.cell_id())
+        if told is None or told.job not in queue or not queue[told.job].waits:
+            continue
+        count += 1
+        try:
+            _settle(recorded(config, folder / config.cell_id()), told)
+        except OSError as error:  # one that cannot be written keeps no other from its record
+            say(f"{config.cell_id()}: {error}")
+    return count
+
+
+def _settle(cell: Standing, told: Submitted) -> None:
+    if cell.status not in ("new", "broken record"):
         return
     with hold(cell.folder) as ours:
         if ours:
             settle_unstarted(
-                cell.folder, cell.config, place.submitted.log, place.submitted.at,
+                cell.folder, cell.config, told.log, told.at,
                 "make cancel, while it waited in the queue", "cancelled",
             )  # fmt: skip
 
@@ -139,21 +173,21 @@ def preflight(wish: Wish, nodes: int | None) -> int:
     shape = largest(plan_arrays(sending, _all(wish)))
     if nodes is not None:
         shape = Shape(nodes, sending.site.ranks_per_node)
-    task = preflight_task(sending, shape, datetime.now(UTC))
-    watcher = Watcher(wish.folder, sending.job_name, sending.site.slurm_conf)
-    with slurm_refusals(wish):
-        check(wish, [preflight_array(sending, shape)], {})
+    with slurm_refusals(wish.site):
+        sending = ready(sending, check(wish, [preflight_array(sending, shape)], {}))
+        task = preflight_task(sending, shape, datetime.now(UTC))
         job = submit_preflight(sending, task)
         say(f"preflight: job {job} on {shape}")
-        wait_for(job, watcher, "preflight")
+        wait_for(job, sending.site.slurm_conf, "preflight", sending.site.poll_s)
     report = read_preflight(Path(task.folder))
     if report is None:
-        say(f"the preflight job {job} left no report; see {task.folder}")
+        _, text = words(job, History(sending.site.slurm_conf).endings([job]).get(job))
+        say(f"the preflight left no report ({text}); see {task.folder}")
         return EXIT_UNDECIDED
     for problem in report.problems:
         say(f"preflight: {problem}")
     versions = ", ".join(f"{name} {version}" for name, version in report.versions.items())
-    verdict = "whole" if report.ok else "NOT whole"
+    verdict = "passed" if report.ok else "failed"
     say(f"preflight: {verdict}: {', '.join(report.nodes)} ({versions})")
     return 0 if report.ok else EXIT_CELL_FAILED
 

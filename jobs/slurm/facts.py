@@ -74,6 +74,10 @@ def max_array_size(config: dict[str, str]) -> int | None:
     return int(value) if value.isdigit() else None
 
 
+def cluster_name(config: dict[str, str]) -> str | None:
+    return config.get("ClusterName") or None
+
+
 def partitions(nodes: Iterable[Nodes]) -> list[str]:
     return list(dict.fromkeys(group.partition for group in nodes))
 

@@ -14,16 +14,40 @@ from jobs.ledger import Standing
 from jobs.options import say
 from jobs.slurm.commands import SlurmError
 from jobs.slurm.history import History
-from jobs.slurm.inventory import Place, submitted_cells, take
+from jobs.slurm.inventory import Place, take
 from jobs.slurm.look import over_for_s
-from jobs.slurm.notes import RunNote, read_notes
-from jobs.slurm.queue import JobState, query
+from jobs.slurm.notes import RunNote, read_notes, submitted_cells
+from jobs.slurm.queue import JobState, query_ids, shared_query
 from jobs.slurm.reasons import in_words
 from jobs.stop import Stop
 from train.config.run import RunConfig
 
-POLL_S = 3.0
-WAIT_S = 2.0  # between two looks at one job
+#: Seconds between two looks: in the first minute, then growing while nothing changes. A look is one
+#: question to Slurm for all jobs of the user, and a cluster has many users.
+FIRST_S, FIRST_FOR_S = 5.0, 60.0
+LEAST_S, MOST_S, SLOWER = 30.0, 60.0, 1.25
+
+
+@dataclass
+class Pace:
+    """When to look next. ``every_s``: always after this time; None: as the site did not say."""
+
+    every_s: float | None = None
+    _began: float = field(default_factory=time.monotonic)
+    _pause_s: float = LEAST_S
+
+    def next_s(self, *, changed: bool) -> float:
+        """Seconds until the next look; ``changed``: the last one showed something new."""
+        if self.every_s is not None:
+            return self.every_s
+        if time.monotonic() - self._began < FIRST_FOR_S:
+            return FIRST_S
+        self._pause_s = LEAST_S if changed else min(self._pause_s * SLOWER, MOST_S)
+        return self._pause_s
+
+    def again(self) -> None:
+        """Something was submitted: what is wrong with it shows soon."""
+        self._began = time.monotonic()
 
 
 class Display(Protocol):
@@ -43,19 +67,23 @@ class Watcher:
     """One sweep on a cluster, as seen from the login node."""
 
     sweep: Path
-    job_name: str
     slurm_conf: str | None
     history: History = field(init=False)
-    _gone_since: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.history = History(self.slurm_conf)
 
-    def queue(self, patience_s: float = 0) -> dict[str, JobState]:
-        """Raises SlurmError where Slurm gives no answer."""
-        return query(self.job_name, self.slurm_conf, patience_s=patience_s)
+    def queue(self, patience_s: float = 0, *, older_s: float = 0) -> dict[str, JobState]:
+        """All jobs of the user. ``older_s``: an answer of this age, asked by another sweep of the
+        user, does as well.
+
+        Raises:
+            SlurmError: no answer.
+        """
+        return shared_query(self.slurm_conf, patience_s=patience_s, older_s=older_s)
 
     def notes(self) -> list[RunNote]:
+        """Raises OSError where they cannot be read."""
         return read_notes(self.sweep)[0]
 
     def look(
@@ -63,31 +91,16 @@ class Watcher:
         configs: Sequence[RunConfig],
         notes: Sequence[RunNote],
         queue: Mapping[str, JobState],
-        *,
-        again: bool = False,
     ) -> list[Place]:
-        """Where the cells stand; those whose job has been gone for long enough are settled.
-
-        ``again``: others were seen before, so that a job which is not in the queue may have left it
-        just now, and may come back.
-        ``notes`` are to be older than ``queue``: a job that is noted and not in it is then over,
-        also while another shell submits more.
+        """Where the cells stand; those whose job has been over for long enough get their records.
 
         Raises:
             SlurmError: no answer about a job that is gone.
+            OSError: a record that is due cannot be written.
         """
-        now = time.monotonic()
-
-        def over_s(job: str) -> float:
-            seen_s = now - self._gone_since.setdefault(job, now)
-            state = queue.get(job)
-            return seen_s if again and state is None else max(seen_s, over_for_s(state))
-
-        for job, state in queue.items():
-            if not state.ended:
-                self._gone_since.pop(job, None)
         submitted = submitted_cells(self.sweep, notes)
-        return take(configs, self.sweep, submitted, queue, self.history, over_s)
+        return take(configs, self.sweep, submitted, queue, self.history,
+                    lambda job: over_for_s(queue.get(job)))  # fmt: skip
 
 
 def follow(
@@ -95,35 +108,40 @@ def follow(
     configs: Sequence[RunConfig],
     display: Display,
     stop: Stop,
-    refill: Callable[[int], list[RunConfig]],
+    refill: Callable[[Mapping[str, JobState]], list[RunConfig]],
     waiting: Callable[[], bool] = lambda: False,
+    pace: Pace | None = None,
 ) -> dict[str, str]:
     """Wait until no cell is in the queue; returns cell id -> status of its record.
 
-    ``refill``: told how many of our jobs are alive, may submit more cells, and returns these.
+    ``refill``: told the user's jobs, may submit more cells, and returns these.
     ``waiting``: whether it still has cells to submit.
 
     Raises:
         Left: ``stop`` has a reason.
         SlurmError: not all could be submitted; raised when all that could has ended.
     """
+    pace = pace or Pace()
     refused: SlurmError | None = None
     open_ = {config.cell_id(): config for config in configs}
     results: dict[str, str] = {}
     trouble_since: datetime | None = None
+    pause_s, seen = 0.0, ""
     while open_ or (waiting() and refused is None):
         if stop.reason:
             raise Left(stop.reason.text)
         try:
             notes = watcher.notes()
-            queue = watcher.queue()
-            places = watcher.look(list(open_.values()), notes, queue, again=True)
-        except SlurmError as error:
+            queue = watcher.queue(older_s=0.9 * pause_s)
+            places = watcher.look(list(open_.values()), notes, queue)
+        except (SlurmError, OSError) as error:
             trouble_since = trouble_since or datetime.now(UTC)
+            who = "Slurm" if isinstance(error, SlurmError) else "the results folder"
             display.update(
-                [], f"Slurm gives no answer since {trouble_since:%H:%M:%S} UTC ({error})"
+                [], f"{who} gives no answer since {trouble_since:%H:%M:%S} UTC ({error})"
             )
-            _pause(stop)
+            pause_s = pace.next_s(changed=False)
+            _pause(stop, pause_s)
             continue
         trouble_since = None
         display.update(places, None)
@@ -132,37 +150,58 @@ def follow(
                 results[place.standing.config.cell_id()] = place.standing.status
                 del open_[place.standing.config.cell_id()]
                 display.ended(place.standing)
+        added: list[RunConfig] = []
         if refused is None:
             try:
-                added = refill(sum(not state.ended for state in queue.values()))
+                added = refill(queue)
                 open_ |= {config.cell_id(): config for config in added}
             except SlurmError as error:
-                refused = error
-                display.say(
-                    f"no more cells are submitted ({error}); the rest is watched to its end"
+                refused = None if error.passing else error
+                then = (
+                    "asked again"
+                    if error.passing
+                    else "no more cells are submitted; the rest is watched to its end"
                 )
-        if open_:
-            _pause(stop)
+                display.say(f"sbatch: {error.came}: {then}")
+        now = " ".join(f"{place.job.job}{place.job.state}" for place in places if place.job)
+        pause_s = pace.next_s(changed=now != seen)
+        seen = now
+        if added:
+            pace.again()
+        if open_ or (waiting() and refused is None):
+            _pause(stop, pause_s)
+        pause_s = 0.0 if added else pause_s  # a list from before lacks what was just submitted
     if refused is not None:
         raise refused
     return results
 
 
-def _pause(stop: Stop) -> None:
-    deadline = time.monotonic() + POLL_S
+def _pause(stop: Stop, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and not stop.reason:
-        time.sleep(0.1)
+        time.sleep(min(0.1, seconds))
 
 
-def wait_for(job: str, watcher: Watcher, what: str) -> None:
-    """Until a job is out of the queue, saying as ``what`` why it waits.
+def wait_for(job: str, slurm_conf: str | None, what: str, every_s: float | None) -> None:
+    """Until Slurm says that a job has ended, or no longer knows it, saying as ``what`` why it
+    waits.
 
     Raises:
-        SlurmError: no answer.
+        SlurmError: no answer, and none is to be expected.
     """
-    told = ""
-    while (state := watcher.queue(60).get(job)) is not None and not state.ended:
-        if (why := in_words(state)) not in ("", told):
+    told, seen, pace = "", "", Pace(every_s)
+    while True:
+        try:
+            state = query_ids([job], slurm_conf).get(job)
+            if state is None or state.ended:
+                return
+            why, seen_now = in_words(state), state.state
+        except SlurmError as error:
+            if not error.passing:
+                raise
+            why, seen_now = f"Slurm gives no answer ({error})", ""
+        if why not in ("", told):
             say(f"{what}: {why}")
             told = why
-        time.sleep(WAIT_S)
+        time.sleep(pace.next_s(changed=seen_now != seen))
+        seen = seen_now

@@ -17,8 +17,7 @@ from jobs.slurm.allocation import Allocation
 from jobs.slurm.budget import check_budget, gpu_hours
 from jobs.slurm.gate import largest, preflight_array
 from jobs.slurm.image import BUILT, Image, find_image
-from jobs.slurm.inventory import array_folder
-from jobs.slurm.notes import PREFLIGHT, comment_of
+from jobs.slurm.notes import PREFLIGHT, array_folder, comment_of
 from jobs.slurm.plan import render_slurm_plan
 from jobs.slurm.program import Wish, sending_for
 from jobs.slurm.script import script_text
@@ -89,7 +88,7 @@ def _launch(sending: Sending, array: Array, configs: dict[str, RunConfig]) -> Se
     unit = array.units[0]
     task = unit_task(sending, unit, RUN)
     ends_at = time.time() + 60 * array.minutes
-    allocation = Allocation(JOB, JOB, "", 0, ends_at, sending.site.slurm_conf)
+    allocation = Allocation(JOB, "", 0, ends_at, sending.site.slurm_conf)
     cell = sending.folder / unit.cells[0]
     argv, settings = launch(task, configs[unit.cells[0]], cell, 1, allocation, resume=False)
     return ["env", *(f"{name}={value}" for name, value in settings.items()), *argv]

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from jobs.options import say
-from jobs.slurm.inventory import preflight_folder
-from jobs.slurm.notes import PREFLIGHT, comment_of
-from jobs.slurm.preflight import (
-    FOLDER_NAME,
-    PreflightTask,
-    key_of,
-    minutes_for,
-    recent,
-    run_preflight,
+from jobs.slurm.notes import (
+    PREFLIGHT,
+    ArrayNote,
+    RunNote,
+    adopt,
+    array_folder,
+    comment_of,
+    read_notes,
 )
-from jobs.slurm.script import parameters
+from jobs.slurm.preflight import FOLDER_NAME, PreflightTask, key_of, minutes_for, recent
+from jobs.slurm.queue import JobState
+from jobs.slurm.script import script_text
 from jobs.slurm.send import Sending
 from jobs.slurm.shape import Shape
-from jobs.slurm.submit import submit_array
+from jobs.slurm.submit import submit
 from jobs.slurm.units import Array, Unit
 
 
@@ -28,20 +30,24 @@ def largest(arrays: Sequence[Array]) -> Shape:
     return max((array.shape for array in arrays), key=lambda shape: (shape.nodes, shape.size))
 
 
-def hold_by_preflight(sending: Sending, shape: Shape) -> str | None:
-    """Submit the preflight job on as many nodes as ``shape``; None when a recent one was good.
-
-    Raises:
-        SlurmError: sbatch refused, or gave no answer.
-    """
+def is_whole(sending: Sending, task: PreflightTask) -> bool:
+    """Whether a recent preflight answers this one."""
     now = datetime.now(UTC)
-    task = preflight_task(sending, shape, now)
-    if (good := recent(sending.folder, task.key, now)) is not None:
-        say(f"preflight: whole {(now - good.at).total_seconds() / 60:.0f} min ago (job {good.job})")
-        return None
-    job = submit_preflight(sending, task)
-    say(f"preflight: job {job} on {shape} goes first; the cells wait for its good end")
-    return job
+    if (good := recent(sending.folder, task.key, now)) is None:
+        return False
+    say(f"preflight: passed {(now - good.at).total_seconds() / 60:.0f} min ago (job {good.job})")
+    return True
+
+
+def in_queue(sending: Sending, task: PreflightTask, queue: Mapping[str, JobState]) -> str | None:
+    """An equal preflight that an earlier run submitted and that has not ended."""
+    for note in reversed(read_notes(sending.folder)[0]):
+        if note.kind == PREFLIGHT and note.key == task.key:
+            job = adopt(note, queue).arrays[0].job_id
+            if job is not None and job in queue and not queue[job].ended:
+                say(f"preflight: job {job} of an earlier make sweep is still to end")
+                return job
+    return None
 
 
 def preflight_task(sending: Sending, shape: Shape, now: datetime) -> PreflightTask:
@@ -72,11 +78,27 @@ def submit_preflight(sending: Sending, task: PreflightTask) -> str:
     """Returns the job's id; raises SlurmError."""
     folder = Path(task.folder)
     folder.mkdir(parents=True)
-    shape = Shape(task.nodes, task.ranks_per_node)
-    asked = parameters(
-        sending.site, preflight_array(sending, shape), name=sending.job_name, root=sending.root,
-        comment=comment_of(folder.name, PREFLIGHT),
+    array = preflight_array(sending, Shape(task.nodes, task.ranks_per_node))
+    note = RunNote(
+        run=folder.name,
+        site=sending.site_name,
+        job_name=sending.job_name,
+        slurm_conf=sending.site.slurm_conf,
+        submitted_at=datetime.now(UTC),
+        arrays=(
+            ArrayNote(
+                units=((PREFLIGHT,),), nodes=task.nodes, ranks_per_node=task.ranks_per_node,
+                minutes=array.minutes,
+            ),
+        ),
+        kind=PREFLIGHT,
+        cluster=sending.cluster,
+        user=os.getuid(),
+        key=task.key,
     )  # fmt: skip
-    private = preflight_folder(sending.folder, folder.name)
-    told = [task.model_dump(mode="json")]
-    return submit_array(run_preflight, told, private, asked, sending.site.slurm_conf)
+    script = script_text(
+        sending.site, array, array_folder(sending.folder, note.run, PREFLIGHT),
+        name=sending.job_name, root=sending.root, comment=comment_of(note.run, PREFLIGHT),
+    )  # fmt: skip
+    note = submit(sending.folder, note, 0, [task.model_dump(mode="json")], script)
+    return note.arrays[0].job_id or ""

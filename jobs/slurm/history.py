@@ -1,26 +1,28 @@
-"""How jobs ended that left no record, as far as Slurm still knows."""
+"""How jobs stand that the list of jobs does not explain: asked of Slurm by their ids."""
 
 from __future__ import annotations
 
 import re
-import signal
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from jobs.slurm.commands import Answer, SlurmError, ask
-from jobs.slurm.queue import ENDED, FIELD
-from train.record.run import Status
+from jobs.slurm.facts import SCONTROL, cluster_name, read_config
+from jobs.slurm.queue import ENDED, FIELD, UNKNOWN_ID, JobState, query_ids
 
 NO_ACCOUNTING = "accounting storage is disabled"
-#: Arrays that scontrol is asked about one by one; of more, all jobs that it knows in one call.
+#: Arrays that scontrol is asked about one by one; of more, squeue tells first which are known.
 MAX_SINGLE = 8
+#: A job that Slurm forgot is asked about again after this time, then after twice as long ...
+AGAIN_S, AGAIN_MOST_S = 60.0, 600.0
 _SACCT = ("JobID", "State", "ExitCode", "Reason", "NodeList")
 
 
 @dataclass(frozen=True)
 class Ending:
-    """What Slurm says about a job that is over."""
+    """What Slurm says about one job, asked by its id."""
 
     job: str
     state: str  # Slurm's own word
@@ -29,36 +31,93 @@ class Ending:
     reason: str
     nodes: str
     out_of_memory: bool
-    source: Literal["sacct", "scontrol"]
+    source: Literal["sacct", "scontrol", "squeue"]
+
+    @property
+    def over(self) -> bool:
+        """Whether the job has ended; a word that we do not know counts as alive."""
+        return self.state in ENDED
+
+    @classmethod
+    def of_queued(cls, job: JobState) -> Ending:
+        """What the list of jobs says of one; how it ended stands there in one word only."""
+        return cls(job.job, job.state, None, None, job.reason, job.nodes,
+                   job.state == "OUT_OF_MEMORY", "squeue")  # fmt: skip
+
+    def as_queued(self) -> JobState:
+        """A job that is alive and stood in no list."""
+        return JobState(self.job, self.state, self.reason, None, "", self.nodes, "")
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """An answer, and when the same is asked again."""
+
+    answer: Ending | None  # None: Slurm does not know the job
+    pause_s: float
+    next_at: float
 
 
 @dataclass
 class History:
-    """Asks about ended jobs, and remembers that a site keeps no accounts."""
+    """Asks about jobs by their ids, and remembers what need not be asked again soon."""
 
     slurm_conf: str | None = None
     patience_s: float = 0
     accounting: bool = True
+    clock: Callable[[], float] = time.monotonic
+    _cluster: str | None = None
+    _asked: dict[str, _Asked] = field(default_factory=dict)
 
-    def endings(self, jobs: Iterable[str]) -> dict[str, Ending]:
-        """For each job that Slurm says is over, how: one sacct for all; scontrol for those that
-        sacct does not know or still takes for running, since accounts come late.
+    def cluster(self) -> str | None:
+        """Name of the cluster that answers here; None where it does not say.
 
-        Jobs that Slurm has forgotten, and those that still wait or run, are not in the answer.
+        Raises:
+            SlurmError: no answer.
+        """
+        if self._cluster is None:
+            answer = ask(SCONTROL, patience_s=self.patience_s, slurm_conf=self.slurm_conf)
+            self._cluster = cluster_name(read_config(answer.out))
+        return self._cluster
+
+    def endings(self, over: Collection[str], gone: Collection[str] = ()) -> dict[str, Ending]:
+        """What Slurm says of these jobs; those that it does not know are not in the answer.
+
+        ``over``: the list says that they ended: asked is how. ``gone``: the list lacks them: the
+        controller is asked, then the accounts, and either may say that a job is alive.
 
         Raises:
             SlurmError: the controller gives no answer.
         """
-        missing = set(jobs)
-        found: dict[str, Ending] = {}
-        for source in (self._sacct, self._scontrol):
-            if missing:
-                arrays = {job.partition("_")[0] for job in missing}
-                told = source(sorted(arrays, key=lambda array: (len(array), array)))
-                over = {e.job: e for e in told if e.state in ENDED and e.job in missing}
-                found |= over
-                missing -= set(over)
+        found = self._of_gone(gone) if gone else {}
+        ended = set(over) | {e.job for e in found.values() if e.source == "squeue" and e.over}
+        if ended:
+            told = self._sacct(_arrays(ended))
+            found |= {e.job: e for e in told if e.over and e.job in ended}
+        left = [job for job in ended if job not in found or found[job].source == "squeue"]
+        if 0 < len(_arrays(left)) <= MAX_SINGLE:  # of more, the list's own word has to do
+            found |= {e.job: e for e in self._scontrol(_arrays(left)) if e.over and e.job in left}
         return found
+
+    def _of_gone(self, gone: Collection[str]) -> dict[str, Ending]:
+        now = self.clock()
+        due = [job for job in gone if job not in self._asked or now >= self._asked[job].next_at]
+        known = {ending.job: ending for ending in self._known(_arrays(due))} if due else {}
+        strange = [job for job in due if job not in known]
+        accounts = {e.job: e for e in self._sacct(_arrays(strange))} if strange else {}
+        for job in due:
+            last, answer = self._asked.get(job), known.get(job) or accounts.get(job)
+            longer = last is not None and job not in known
+            pause_s = min(2 * last.pause_s, AGAIN_MOST_S) if last and longer else AGAIN_S
+            self._asked[job] = _Asked(answer, pause_s, now + pause_s)
+        answers = {job: self._asked[job].answer for job in gone}
+        return {job: answer for job, answer in answers.items() if answer is not None}
+
+    def _known(self, arrays: list[str]) -> list[Ending]:
+        """What the controller says of arrays: of a few with all that it knows of their ends."""
+        if len(arrays) <= MAX_SINGLE:
+            return self._scontrol(arrays)
+        return [Ending.of_queued(job) for job in query_ids(arrays, self.slurm_conf).values()]
 
     def _sacct(self, arrays: list[str]) -> list[Ending]:
         """Nothing where there is no sacct, or no database behind it: the controller knows, too."""
@@ -74,13 +133,19 @@ class History:
 
     def _scontrol(self, arrays: list[str]) -> list[Ending]:
         """A code other than 0: it does not know the job any more."""
-        some: list[str | None] = [*arrays] if len(arrays) <= MAX_SINGLE else [None]
         found: list[Ending] = []
-        for array in some:
-            argv = ["scontrol", "--oneliner", "show", "job", *([array] if array else [])]
+        for array in arrays:
+            argv = ["scontrol", "--oneliner", "show", "job", array]
             answer = ask(argv, patience_s=self.patience_s, slurm_conf=self.slurm_conf)
+            if answer.code and UNKNOWN_ID not in answer.err.lower():
+                raise SlurmError(" ".join(argv), answer.words, passing=False)
             found += parse_scontrol(answer.out)
         return found
+
+
+def _arrays(jobs: Iterable[str]) -> list[str]:
+    arrays = {job.partition("_")[0] for job in jobs}
+    return sorted(arrays, key=lambda array: (len(array), array))
 
 
 def sacct_argv(arrays: Iterable[str]) -> list[str]:
@@ -134,43 +199,6 @@ def parse_scontrol(text: str) -> list[Ending]:
     return found
 
 
-def status_of(ending: Ending) -> tuple[Status, str]:
-    """The status of a record for a start that left none, and a sentence about its end.
-
-    For jobs whose supervisor could not say it itself, so that a good end is none here.
-    """
-    status, text = _told(ending)
-    return status, text + (f" (on {ending.nodes})" if ending.nodes else "")
-
-
-_ENDS: dict[str, tuple[Status, str]] = {
-    "CANCELLED": ("cancelled", "it was cancelled, by scancel or by the site"),
-    "TIMEOUT": ("timeout", "Slurm ended it at its time limit"),
-    "DEADLINE": ("timeout", "Slurm ended it at its deadline"),
-    "PREEMPTED": ("preempted", "Slurm ended it for a job of higher priority"),
-    "NODE_FAIL": ("lost", "a node that it ran on failed"),
-    "BOOT_FAIL": ("lost", "a node that it was to run on did not come up"),
-    "COMPLETED": ("lost", "Slurm says that it completed, yet it left no record"),
-}
-
-
-def _told(ending: Ending) -> tuple[Status, str]:
-    if ending.out_of_memory:
-        return "failed", "it used more memory than it had asked for, and was ended"
-    if ending.state in _ENDS:
-        return _ENDS[ending.state]
-    if ending.state == "FAILED" and ending.signal:
-        return "lost", f"its supervisor was ended by {_signal_name(ending.signal)}"
-    if ending.state == "FAILED" and ending.code is not None:
-        return "failed", f"its batch script ended with exit code {ending.code}{_because(ending)}"
-    return "lost", f"Slurm says {ending.state}{_because(ending)}"
-
-
-def _because(ending: Ending) -> str:
-    told = ending.reason not in ("", "NonZeroExitCode")
-    return f" ({ending.reason})" if told else ""
-
-
 def _is_off(answer: Answer) -> bool:
     return answer.code != 0 and NO_ACCOUNTING in answer.err
 
@@ -205,10 +233,3 @@ def _elements(name: str) -> list[str]:
 
 def _nodes(text: str) -> str:
     return "" if text in ("(null)", "None assigned", "None") else text
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

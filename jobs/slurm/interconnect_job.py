@@ -47,7 +47,7 @@ def run_interconnect(told: dict[str, Any]) -> None:
     task = task.model_copy(update={"image_digest": _digest_now(task)})
     steps: list[Step] = []
     note = JobNote(
-        job=allocation.name,
+        job=allocation.job,
         nodes=allocation.nodes,
         image=task.image,
         image_digest=task.image_digest,

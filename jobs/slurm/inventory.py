@@ -1,23 +1,34 @@
 """Where each cell of a sweep stands on Slurm: by its record, its job, and what Slurm says of jobs
-that are gone. Cells whose job ended without a word get their record here."""
+that are gone. Cells whose job ended without a word get their record here.
+
+Absence proves nothing: a list that lacks a job, a file that is not seen, a program that does not
+answer. A job is lost only when Slurm, asked by its id on the cluster where it was submitted, says
+that it ended, or no longer knows it and its files are ten minutes old.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 from jobs.ledger import OTHERS, Standing, recorded
 from jobs.lock import hold
 from jobs.settle import begun_in, over, settle_lost, settle_unstarted
-from jobs.slurm.history import Ending, History, status_of
-from jobs.slurm.notes import CLOCKS_DIFFER, PREFLIGHT, RunNote
+from jobs.slurm.absent import elsewhere, quiet_s
+from jobs.slurm.ends import status_of
+from jobs.slurm.history import Ending, History
+from jobs.slurm.notes import (
+    CLOCKS_DIFFER,
+    PREFLIGHT,
+    Submitted,
+    is_anothers,
+    log_name,
+)
 from jobs.slurm.preflight import FOLDER_NAME, PreflightReport, read_preflight
 from jobs.slurm.queue import JobState
-from jobs.slurm.submit import log_name
 from jobs.submit import FOLDER_NAME as SUBMITIT
 from train.config.run import RunConfig
 from train.record.atomic import forget_absent
@@ -26,19 +37,14 @@ from train.record.run import GOOD, RECORD_NAME, RecordError, Status, read_record
 #: How long a job must be gone before its cells are given records here: what its supervisor wrote
 #: last may take a moment to be seen through a network file system.
 SETTLE_S = 10.0
-#: After a good end there is a record, seen or not, and where Slurm cannot say how the job ended
-#: there may be one: network file systems keep names and attributes for up to a minute by default.
+#: After a good end there is a record, seen or not: network file systems keep names and attributes
+#: for up to a minute by default.
 SETTLE_WELL_S = 120.0
-
-
-@dataclass(frozen=True)
-class Submitted:
-    """The job that a cell was given to last."""
-
-    job: str  # A_I or J
-    log: Path  # of its supervisor
-    at: datetime
-    preflight: str | None = None  # the job that had to end well first
+#: Files of a job that Slurm no longer knows must be this old; a running job writes every second.
+FORGOTTEN_S = 600.0
+#: Where the accounts take a job for alive that the controller does not know, they may be late; a
+#: job that never gets its end there ("runaway") is not believed for ever.
+RUNAWAY_S = 24 * 3600.0
 
 
 @dataclass(frozen=True)
@@ -49,27 +55,11 @@ class Place:
     job: JobState | None  # in the queue: waits or runs
     submitted: Submitted | None
     settling: bool = False  # its job is gone, but what it left may not all be here yet
+    elsewhere: str = ""  # why its job cannot be asked about from here
 
     @property
     def alive(self) -> bool:
-        return self.job is not None or self.settling
-
-
-def array_folder(sweep: Path, run: str, index: int) -> Path:
-    """submitit's folder of one call of sbatch."""
-    return sweep / SUBMITIT / f"{run}-{index}"
-
-
-def submitted_cells(sweep: Path, notes: Iterable[RunNote]) -> dict[str, Submitted]:
-    """Cell id -> its last job. ``notes``: oldest first."""
-    found: dict[str, Submitted] = {}
-    for note in notes:
-        for index, array in enumerate(note.arrays):
-            for job, cells in zip(array.elements(), array.units, strict=False):
-                log = array_folder(sweep, note.run, index) / log_name(job)
-                told = Submitted(job, log, note.submitted_at, note.preflight_job)
-                found |= dict.fromkeys(cells, told)
-    return found
+        return self.job is not None or self.settling or bool(self.elsewhere)
 
 
 def take(
@@ -80,51 +70,79 @@ def take(
     history: History,
     over_s: Callable[[str], float] = lambda _job: math.inf,
 ) -> list[Place]:
-    """Look at every cell once; asks Slurm only about jobs that are gone and left no record.
+    """Look at every cell once; asks Slurm by id about jobs that left no record and are not in
+    ``queue``, or ended there.
 
-    ``over_s``: seconds since a job has been gone; its cells get their records here when it has been
-    for long enough.
+    ``over_s``: seconds since a job of the queue ended; its cells get their records here when that
+    is long enough.
 
     Raises:
         SlurmError: no answer about a job that is gone.
         OSError: a cell's folder is missing or cannot be written.
     """
-    alive = {job: state for job, state in queue.items() if not state.ended}
+    listed = {
+        told.job: state
+        for told in submitted.values()
+        if (state := queue.get(told.job)) and not is_anothers(state, told.run, told.part)
+    }
     open_ = {
         config.cell_id(): told
         for config in configs
         if (told := submitted.get(config.cell_id()))
-        and told.job not in alive
+        and (told.job not in listed or listed[told.job].ended)
         and is_open(sweep / config.cell_id(), told)
     }
-    gone = {
-        name: told
+    away = {
+        name: why
         for name, told in open_.items()
-        if over_s(told.job) >= _patience_s(queue[told.job].state if told.job in queue else "")
+        if told.job not in listed and (why := elsewhere(told, history))
     }
-    asked = {told.job for told in gone.values()}
-    firsts = {told.preflight for told in gone.values() if told.preflight}
-    silent = {job for job in firsts if job not in alive and report_of(sweep, job) is None}
-    endings = history.endings(asked | silent)
+    asked = {name: told for name, told in open_.items() if name not in away}
+    gone = {told.job for told in asked.values() if told.job not in listed}
+    over = {
+        told.job
+        for told in asked.values()
+        if told.job in listed
+        and over_s(told.job) >= _patience_s(Ending.of_queued(listed[told.job]))
+    }
+    firsts = {told.preflight for told in asked.values()
+              if told.preflight and told.job in gone | over}  # fmt: skip
+    silent = {
+        job for job in firsts
+        if report_of(sweep, job) is None and (job not in queue or queue[job].ended)
+    }  # fmt: skip
+    endings = history.endings(over | (silent & set(queue)), gone | (silent - set(queue)))
     held = {job: held_by(sweep, job, silent, endings) for job in firsts}
     places = []
     for config in configs:
         name, folder = config.cell_id(), sweep / config.cell_id()
         told = submitted.get(name)
-        settling = name in open_
-        last = gone.get(name)
-        ending = endings.get(last.job) if last else None
-        if last and over_s(last.job) >= _patience_s(ending.state if ending else None):
-            why = held.get(last.preflight) if last.preflight else None
-            settling = not conclude(config, folder, last, ending, why)
-        job = alive.get(told.job) if told else None
-        places.append(Place(recorded(config, folder), job, told, settling))
+        job = listed.get(told.job) if told else None
+        job = None if job is None or job.ended else job
+        settling = False
+        if told and name in asked:
+            ending = endings.get(told.job)
+            if told.job in listed:
+                ending = ending or Ending.of_queued(listed[told.job])
+                age_s = over_s(told.job)
+            else:
+                age_s = quiet_s(sweep, told)
+            due = age_s >= _patience_s(ending)
+            held_why = held.get(told.preflight) if told.preflight else None
+            if not due or not conclude(config, folder, told, ending, held_why):
+                job = ending.as_queued() if ending and not ending.over else None
+                settling = job is None
+        places.append(Place(recorded(config, folder), job, told, settling, away.get(name, "")))
     return places
 
 
-def _patience_s(state: str | None) -> float:
-    """``state``: how a job ended, in Slurm's word; None: Slurm cannot say."""
-    return SETTLE_WELL_S if state in (None, "COMPLETED") else SETTLE_S
+def _patience_s(ending: Ending | None) -> float:
+    """How long after its last sign a job counts as over, by what Slurm says of it."""
+    if ending is None:
+        return FORGOTTEN_S
+    if not ending.over:  # what the controller knows to be alive is never over
+        return RUNAWAY_S if ending.source == "sacct" else math.inf
+    return SETTLE_WELL_S if ending.state == "COMPLETED" else SETTLE_S
 
 
 def is_open(cell: Path, told: Submitted) -> bool:
@@ -197,11 +215,6 @@ def held_by(
     return f"held: the preflight ended without a report ({text}){read}"
 
 
-def preflight_folder(sweep: Path, run: str) -> Path:
-    """submitit's folder of a preflight job."""
-    return sweep / SUBMITIT / f"{run}-{PREFLIGHT}"
-
-
 def report_of(sweep: Path, preflight: str) -> PreflightReport | None:
     """What the preflight job with this id found; None where it left no report."""
     for folder in sorted((sweep / FOLDER_NAME).glob("*"), reverse=True):
@@ -213,7 +226,7 @@ def report_of(sweep: Path, preflight: str) -> PreflightReport | None:
 
 def words(job: str, ending: Ending | None) -> tuple[Status, str]:
     """Status and words for a job that is gone."""
-    if ending is None:
+    if ending is None or not ending.over:
         return "lost", f"Slurm no longer knows job {job}"
     status, text = status_of(ending)
     return status, f"job {job}: {text}"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from jobs.cause import tail_of
 from jobs.display import of_all
+from jobs.slurm.notes import log_name
 from jobs.slurm.ranks import SRUN_LOG
-from jobs.slurm.submit import log_name
 from jobs.submit import FOLDER_NAME as SUBMITIT
 from train.config.plan import epochs_to_train
 from train.errors import ConfigError

@@ -11,11 +11,13 @@ from pathlib import Path
 from jobs.ledger import recorded
 from jobs.slurm.commands import SlurmError
 from jobs.slurm.history import History
-from jobs.slurm.inventory import submitted_cells, take
-from jobs.slurm.notes import adopt, read_notes
+from jobs.slurm.inventory import take
+from jobs.slurm.notes import adopt, read_notes, submitted_cells
 from jobs.slurm.queue import JobState, query
 from jobs.slurm.status import CellState, read_life, seconds_of, survey_places, survey_slurm
 from train.config.run import RunConfig
+
+MOST_REMARKS = 3
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,6 @@ class Look:
 def look(
     configs: Sequence[RunConfig],
     sweep: Path,
-    job_name: str,
     history: History,
     *,
     patience_s: float = 0,
@@ -47,10 +48,8 @@ def look(
     notes, remarks = read_notes(sweep)
     asked_at = datetime.now(UTC)
     try:
-        queue = query(job_name, history.slurm_conf, patience_s=patience_s)
-        for index, note in enumerate(notes):
-            notes[index], unclear = adopt(note, queue, notes)
-            remarks += unclear
+        queue = query(history.slurm_conf, patience_s=patience_s)
+        notes = [adopt(note, queue) for note in notes]
         submitted = submitted_cells(sweep, notes)
         places = take(
             configs, sweep, submitted, queue, history, lambda job: over_for_s(queue.get(job))
@@ -60,6 +59,7 @@ def look(
         known = [(cell, read_life(cell)) for cell in cells]
         states = survey_slurm(known, submitted_cells(sweep, notes), notes, None)
         return Look(states, asked_at, _no_answer(error, asked_at), tuple(remarks))
+    remarks += sorted({place.elsewhere for place in places if place.elsewhere})[:MOST_REMARKS]
     return Look(survey_places(places, notes), asked_at, None, tuple(remarks))
 
 

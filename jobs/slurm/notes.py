@@ -1,24 +1,28 @@
 """What was submitted: for each run of `make sweep`, which job is to run which cells.
 
-A note is written before sbatch runs and again after each one, so that a login shell may die at any
-moment: what it had submitted is found again in the queue.
+Every job has a note: of cells, of a preflight, of a measurement of the interconnect. It is written
+before sbatch runs and again after each one, so that a login shell may die at any moment: what it
+had submitted is found again in the queue.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Final, Literal
 
 from pydantic import AwareDatetime, Field, ValidationError
 
 from jobs.slurm.queue import JobState
+from jobs.submit import FOLDER_NAME as SUBMITIT
 from train.config.frozen import Frozen
 from train.record.atomic import write_atomically
 
 FOLDER_NAME = ".slurm"
-PREFLIGHT = "preflight"
+PREFLIGHT: Final = "preflight"
+OURS = "horoscale:"
 CLOCKS_DIFFER = timedelta(seconds=60)
 
 
@@ -42,7 +46,7 @@ class ArrayNote(Frozen):
 
 
 class RunNote(Frozen):
-    """One run of `make sweep` on a cluster."""
+    """One submission to a cluster."""
 
     schema_version: int = 1
     run: str
@@ -52,6 +56,14 @@ class RunNote(Frozen):
     submitted_at: AwareDatetime  # just before its first sbatch
     arrays: tuple[ArrayNote, ...]
     preflight_job: str | None = None
+    kind: Literal["cells", "preflight", "interconnect"] = "cells"
+    cluster: str | None = None  # its name; None: of an earlier version, which did not ask
+    user: int | None = None  # id of who submitted; None: of an earlier version
+    key: str | None = None  # of a preflight: what it was asked
+
+    def part(self, index: int) -> str:
+        """Which of its jobs that is, in comments and names of folders."""
+        return str(index) if self.kind == "cells" else self.kind
 
     def with_id(self, index: int, job_id: str) -> RunNote:
         """The same with the id of one array filled in."""
@@ -62,7 +74,29 @@ class RunNote(Frozen):
 
 def comment_of(run: str, part: int | str) -> str:
     """For sbatch --comment: which array of which run a job is, told by the queue itself."""
-    return f"horoscale:{run}:{part}"
+    return f"{OURS}{run}:{part}"
+
+
+def is_of(job: JobState, run: str, part: str) -> bool:
+    """Whether this is the job of that run: by its comment or, where a site keeps comments for
+    itself, by the batch script that it was submitted with."""
+    return job.comment == comment_of(run, part) or f"/{run}-{part}/" in job.command
+
+
+def is_anothers(job: JobState, run: str, part: str) -> bool:
+    """Whether the job with an id that was noted is not the one that was noted: on another cluster,
+    or after a controller lost its state, the same id is another job's."""
+    return job.comment.startswith(OURS) and not is_of(job, run, part)
+
+
+def array_folder(sweep: Path, run: str, part: int | str) -> Path:
+    """Folder of one call of sbatch: its script, its tasks, its supervisors' logs."""
+    return sweep / SUBMITIT / f"{run}-{part}"
+
+
+def log_name(job: str) -> str:
+    """Name of the supervisor's log in the array's folder, by the job's name (A_I or J)."""
+    return f"{job}_0_log.out"
 
 
 def write_note(sweep: Path, note: RunNote) -> Path:
@@ -79,17 +113,22 @@ def write_note(sweep: Path, note: RunNote) -> Path:
 
 
 def read_notes(sweep: Path) -> tuple[list[RunNote], list[str]]:
-    """All readable notes of a sweep, oldest first, and a line for each file that is none."""
+    """All readable notes of a sweep, oldest first, and a line for each file that is none.
+
+    Raises:
+        OSError: the folder or a note cannot be read: what was submitted is not known.
+    """
     notes, broken = [], []
-    files: list[Path] = []
-    with contextlib.suppress(OSError):
-        files = sorted((sweep / FOLDER_NAME).glob("[!.]*.json"))
+    try:
+        files = sorted(f for f in (sweep / FOLDER_NAME).iterdir()
+                       if f.suffix == ".json" and not f.name.startswith("."))  # fmt: skip
+    except FileNotFoundError:
+        files = []
     for file in files:
         try:
             notes.append(RunNote.model_validate_json(file.read_bytes()))
-        except (OSError, ValidationError) as error:
-            why = error.strerror if isinstance(error, OSError) else "not the note of a run"
-            broken.append(f"{file}: {why}: its jobs are found by their name only")
+        except ValidationError:
+            broken.append(f"{file}: not the note of a run: its jobs are found in the queue only")
     return sorted(notes, key=lambda note: (note.submitted_at, note.run)), broken
 
 
@@ -102,64 +141,44 @@ def jobs_of(notes: Iterable[RunNote]) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def adopt(
-    note: RunNote, queue: Mapping[str, JobState], others: Iterable[RunNote] = ()
-) -> tuple[RunNote, list[str]]:
-    """Fill in ids that nobody lived to write down, from the queue; and what could not be told.
+@dataclass(frozen=True)
+class Submitted:
+    """The job that a cell was given to last."""
 
-    A job says in its comment which array of which run it is: that is certain. Where a site keeps
-    comments for itself, a job without one is ours when it has the sweep's name, is in nobody's
-    note, and came after the last array whose id is known: since each id is written down before the
-    next sbatch runs, only the first array without one can have been submitted. Two such jobs, or
-    one that does not fit the array, are left alone and named: better a cell that runs twice after
-    `make cancel` than one whose job is taken for another's. A job that ended so long ago that
-    Slurm forgot it cannot be found; its cells' own records tell of it.
-    """
-    named: dict[str, list[JobState]] = {}
-    for job in queue.values():
-        if job.name == note.job_name:
-            named.setdefault(job.array, []).append(job)
+    job: str  # A_I or J
+    log: Path  # of its supervisor
+    at: datetime
+    preflight: str | None = None  # the job that had to end well first
+    run: str = ""
+    part: str = ""
+    cells: tuple[str, ...] = ()  # all that the job runs
+    cluster: str | None = None  # where it was submitted; None: not noted
+    user: int | None = None  # by whom
+
+
+def submitted_cells(sweep: Path, notes: Iterable[RunNote]) -> dict[str, Submitted]:
+    """Cell id -> its last job. ``notes``: oldest first."""
+    found: dict[str, Submitted] = {}
+    for note in notes:
+        if note.kind != "cells":
+            continue
+        for index, array in enumerate(note.arrays):
+            for job, cells in zip(array.elements(), array.units, strict=False):
+                log = array_folder(sweep, note.run, index) / log_name(job)
+                told = Submitted(
+                    job, log, note.submitted_at, note.preflight_job, note.run, note.part(index),
+                    cells, note.cluster, note.user,
+                )  # fmt: skip
+                found |= dict.fromkeys(cells, told)
+    return found
+
+
+def adopt(note: RunNote, queue: Mapping[str, JobState]) -> RunNote:
+    """Fill in the ids that nobody lived to write down. A job that ended so long ago that Slurm
+    forgot it cannot be found; its cells' own records tell of it."""
     for index, array in enumerate(note.arrays):
-        mine = [a for a, js in named.items() if js[0].comment == comment_of(note.run, index)]
-        if array.job_id is None and mine:
-            note = note.with_id(index, mine[0])
-    mine = [a for a, js in named.items() if js[0].comment == comment_of(note.run, PREFLIGHT)]
-    if note.preflight_job is None and mine:
-        note = note.model_copy(update={"preflight_job": mine[0]})
-    return _by_order(note, named, [note, *others])
-
-
-def _by_order(
-    note: RunNote, named: Mapping[str, Sequence[JobState]], notes: Sequence[RunNote]
-) -> tuple[RunNote, list[str]]:
-    gap = next((i for i, array in enumerate(note.arrays) if array.job_id is None), None)
-    if gap is None:
-        return note, []
-    taken = {a.job_id for n in notes for a in n.arrays} | {n.preflight_job for n in notes}
-    last = max((int(a.job_id) for a in note.arrays if a.job_id and a.job_id.isdigit()), default=0)
-    last = max(last, int(note.preflight_job or 0))
-    loose = [
-        array for array, jobs in named.items()
-        if array not in taken and array.isdigit() and int(array) > last
-        and not jobs[0].comment.startswith("horoscale:")
-        and all(_came_after(job, note) for job in jobs)
-    ]  # fmt: skip
-    if len(loose) == 1 and _fits(note.arrays[gap], named[loose[0]]):
-        return note.with_id(gap, loose[0]), []
-    return note, [f"job {array} has this sweep's name, and no note says what it runs: make cancel "
-                  "ends it" for array in loose]  # fmt: skip
-
-
-def _came_after(job: JobState, note: RunNote) -> bool:
-    """squeue writes times in this machine's zone; the controller's clock may differ a little."""
-    began = (note.submitted_at - CLOCKS_DIFFER).astimezone().replace(tzinfo=None, microsecond=0)
-    return job.submitted is not None and job.submitted >= began.isoformat()
-
-
-def _fits(array: ArrayNote, jobs: Iterable[JobState]) -> bool:
-    plain = len(array.units) == 1
-    for job in jobs:
-        _, _, index = job.job.partition("_")
-        if plain != (index == "") or (index and int(index) >= len(array.units)):
-            return False
-    return True
+        if array.job_id is None:
+            part = note.part(index)
+            mine = next((job for job in queue.values() if is_of(job, note.run, part)), None)
+            note = note if mine is None else note.with_id(index, mine.array)
+    return note

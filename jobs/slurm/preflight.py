@@ -142,7 +142,7 @@ def run_preflight(told: dict[str, Any]) -> None:
     reports = read_reports(folder)
     report = PreflightReport(
         key=task.key,
-        job=allocation.name,
+        job=allocation.job,
         at=datetime.now(UTC),
         seconds=time.monotonic() - began,
         nodes=tuple(sorted({r.host for r in reports})),

@@ -7,7 +7,8 @@ import pwd
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from rich.console import Console
@@ -16,19 +17,23 @@ from jobs.datafacts import train_images
 from jobs.estimate import known_rates
 from jobs.ledger import Standing, lay_out, manifest_of
 from jobs.lock import only_sweep
-from jobs.options import EXIT_INTERRUPTED, NoAnswer, say
+from jobs.options import EXIT_INTERRUPTED, EXIT_UNDECIDED, NoAnswer, say
 from jobs.plan import plan_rows
 from jobs.site import Site
 from jobs.sites import NamedSite
+from jobs.slurm.absent import refuse_unreadable
 from jobs.slurm.board import Board, LiveBoard, PlainBoard
 from jobs.slurm.budget import check_budget, gpu_hours
 from jobs.slurm.check import check_site
+from jobs.slurm.code import freeze
 from jobs.slurm.commands import SlurmError
-from jobs.slurm.follow import Left, Watcher, follow
+from jobs.slurm.facts import SCONTROL, cluster_name, read_config
+from jobs.slurm.follow import Left, Pace, Watcher, follow
 from jobs.slurm.image import Image, find_image
 from jobs.slurm.inventory import Place
 from jobs.slurm.notes import RunNote, adopt, read_notes, write_note
 from jobs.slurm.queue import JobState
+from jobs.slurm.refusals import advice
 from jobs.slurm.script import check_path
 from jobs.slurm.send import Sending, plan_arrays
 from jobs.slurm.submitter import Submitter
@@ -73,24 +78,24 @@ def sweep(wish: Wish, *, force: bool, wait: bool, preflight: bool) -> int:
         NoAnswer: Slurm does not answer.
     """
     enter(wish)
-    with only_sweep(wish.folder), slurm_refusals(wish):
+    with only_sweep(wish.folder), slurm_refusals(wish.site):
         return _sweep(wish, force=force, wait=wait, preflight=preflight)
 
 
 @contextmanager
-def slurm_refusals(wish: Wish) -> Iterator[None]:
+def slurm_refusals(site: NamedSite) -> Iterator[None]:
     """Raises ConfigError where sbatch refuses the site's wishes, else NoAnswer."""
     try:
         yield
     except SlurmError as error:
         if error.asked == "sbatch" and not error.passing:
             raise ConfigError(
-                f"sbatch refused what {wish.site.source} asks for: {error.came}. Mend that "
-                "file, then make sweep again"
+                f"sbatch refused: {error.came}. {advice(error.came, site.source)}; then submit "
+                "again: what was submitted before goes on"
             ) from error
         raise NoAnswer(
-            f"Slurm gives no answer, or a refusal: {error}. What was submitted before goes on; "
-            "make sweep again submits the rest, make status shows both"
+            f"Slurm gives no answer, or a refusal that may pass: {error}. What was submitted "
+            "before goes on; make sweep again submits the rest, make status shows both"
         ) from error
 
 
@@ -149,43 +154,60 @@ def _sweep(wish: Wish, *, force: bool, wait: bool, preflight: bool) -> int:
     images = train_images(configs, wish.data, wish.store)
     rows = plan_rows(configs, images, known_rates(wish.results))
     lay_out(configs, wish.folder, manifest_of(wish.wanted), force=force)
-    watcher = Watcher(wish.folder, sending.job_name, sending.site.slurm_conf)
+    watcher = Watcher(wish.folder, sending.site.slurm_conf)
     notes, broken = read_notes(wish.folder)
     for text in broken:
         say(text)
     queue = watcher.queue(PATIENCE_S)
+    refuse_unreadable(broken, queue)
     adopt_lost(wish.folder, notes, queue)
     places = watcher.look(configs, notes, queue)
     cells = [_forced(place) if force else place.standing for place in places]
     todo = [c for c, p in zip(cells, places, strict=True) if not c.done and not p.alive]
     if todo:
-        check(wish, plan_arrays(sending, todo), {row.cell_id: row.seconds for row in rows})
+        seconds = {row.cell_id: row.seconds for row in rows}
+        sending = ready(sending, check(wish, plan_arrays(sending, todo), seconds))
     say_standing(wish.wanted, [c for c, p in zip(cells, places, strict=True) if not p.alive])
-    alive = [place for place in places if place.alive]
+    away = [place for place in places if place.elsewhere]
+    for text in dict.fromkeys(place.elsewhere for place in away):
+        say(f"not submitted again: {text}")
+    alive = [place for place in places if place.alive and not place.elsewhere]
     if alive:
         say(f"{len(alive)} cells are in the queue already: not submitted again")
     if not todo and not alive:
-        return 0
+        return EXIT_UNDECIDED if away else 0
     submitter = Submitter(sending, todo, preflight=preflight)
-    sent = submitter.more(sum(not state.ended for state in queue.values()))
+    sent = submitter.more(queue)
     if not wait:
         rest = "; make sweep again submits the rest" if submitter.waits() else ""
         say("the jobs go on without you: make status shows them, make report when they are done"
             + rest)  # fmt: skip
         return 0
     followed = [place.standing.config for place in alive] + sent
-    return _follow(cells, followed, submitter, watcher)
+    code = _follow(cells, followed, submitter, watcher)
+    return EXIT_UNDECIDED if away and not code else code
 
 
-def check(wish: Wish, arrays: Sequence[Array], seconds: Mapping[str, float | None]) -> None:
-    """Raises ConfigError where the cluster cannot run them, or they cost more than BUDGET."""
+def ready(sending: Sending, cluster: str | None) -> Sending:
+    """The same with the code that waiting jobs will run, and the cluster that they go to."""
+    return replace(sending, root=freeze(ROOT, sending.folder), cluster=cluster)
+
+
+def check(wish: Wish, arrays: Sequence[Array], seconds: Mapping[str, float | None]) -> str | None:
+    """Returns the cluster's name, where it says.
+
+    Raises:
+        ConfigError: the cluster cannot run them, or they cost more than BUDGET.
+    """
     site = wish.site.site
+    ask = cache(asker(site.slurm_conf))
     minutes = max(array.minutes for array in arrays)
     shapes = [array.shape for array in arrays]
-    for remark in check_site(site, shapes, asker(site.slurm_conf), minutes=minutes):
+    for remark in check_site(site, shapes, ask, minutes=minutes):
         say(remark)
     if wish.budget is not None:
         check_budget(wish.budget, gpu_hours(arrays, seconds, site), site)
+    return cluster_name(read_config(ask(SCONTROL)))
 
 
 def bounded(site: Site, budget: float | None) -> Site:
@@ -237,12 +259,10 @@ def sending_for(wish: Wish, image: Image) -> Sending:
     )
 
 
-def adopt_lost(folder: Path, notes: list[RunNote], queue: dict[str, JobState]) -> None:
+def adopt_lost(folder: Path, notes: list[RunNote], queue: Mapping[str, JobState]) -> None:
     """Fill in job ids that nobody lived to write down."""
     for index, note in enumerate(notes):
-        notes[index], unclear = adopt(note, queue, notes)
-        for text in unclear:
-            say(text)
+        notes[index] = adopt(note, queue)
         if notes[index] != note:
             write_note(folder, notes[index])
 
@@ -263,7 +283,10 @@ def _follow(
     )
     with stopped_by_signals() as stop, shown as display:
         try:
-            results = follow(watcher, configs, display, stop, submitter.more, submitter.waits)
+            results = follow(
+                watcher, configs, display, stop, submitter.more, submitter.waits,
+                Pace(submitter.sending.site.poll_s),
+            )  # fmt: skip
         except Left as error:
             say(f"left ({error}): the jobs go on; make sweep or make status comes back to them, "
                 "make cancel ends them")  # fmt: skip

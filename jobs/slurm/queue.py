@@ -1,12 +1,22 @@
-"""What the queue holds now: one squeue for all jobs of a sweep, and Slurm's words made plain."""
+"""What the queue holds now: one squeue for all jobs of the user, and Slurm's words made plain.
+
+Jobs are known by their ids, by what they were submitted as, never by their names: a site's plugin,
+or `scontrol update JobName=`, may change these.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import os
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
 
-from jobs.slurm.commands import SlurmError, ask
+from jobs.slurm.commands import Answer, SlurmError, ask
 
 #: The job waits; those of the second row until somebody releases them.
 PENDING = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED",
@@ -20,7 +30,13 @@ ENDED = frozenset({"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "
 
 #: Between fields and before each job: signs that neither reasons nor (newlines!) names hold.
 FIELD, START = "\x1f", "\x1e"
-_COLUMNS = ("%A", "%F", "%K", "%T", "%r", "%S", "%M", "%N", "%V", "%k", "%j")
+_COLUMNS = ("%A", "%F", "%K", "%T", "%r", "%S", "%M", "%N", "%V", "%k", "%o", "%j")
+#: squeue takes many ids; a command line does not take any number of them.
+MAX_IDS = 500
+UNKNOWN_ID = "invalid job id"
+#: What decides which cluster is asked, and the end of a whole answer.
+_WHERE = ("SLURM_CONF", "SLURM_CLUSTERS", "PATH")
+END = "\x1d"
 FORMAT = START + FIELD.join(_COLUMNS)
 _NOTHING = frozenset({"", "N/A", "n/a", "None", "(null)", "Unknown", "NONE"})
 
@@ -40,6 +56,7 @@ class JobState:
     restarts: int | None = None  # squeue's format has no field for it
     submitted: str | None = None
     comment: str = ""
+    command: str = ""  # the batch script, as sbatch was given it
     number: str = ""  # of this element alone; for scancel and logs A_I does as well
 
     @property
@@ -57,24 +74,22 @@ class JobState:
         return self.job.partition("_")[0]
 
 
-def squeue_argv(names: Sequence[str], user: int) -> list[str]:
-    """Every job of the user under these names, array elements apart, those that ended too."""
-    argv = ["squeue", "--noheader", "--array", "--states=all", f"--user={user}"]
-    # squeue cuts its list at commas, and none of its options escapes one
-    if not any("," in name for name in names):
-        argv.append(f"--name={','.join(names)}")
+def squeue_argv(user: int, jobs: Sequence[str] = ()) -> list[str]:
+    """Every job of the user, those that ended too, in hidden partitions too, array elements apart;
+    ``jobs``: only these ids."""
+    argv = ["squeue", "--noheader", "--all", "--array", "--states=all", f"--user={user}"]
+    argv += [f"--jobs={','.join(jobs)}"] if jobs else []
     return [*argv, f"--format={FORMAT}"]
 
 
 def query(
-    names: str | Iterable[str],
     slurm_conf: str | None = None,
     *,
     user: int | None = None,
     patience_s: float = 0,
     timeout_s: float = 30,
 ) -> dict[str, JobState]:
-    """All jobs under the name or names, by job id, in one call.
+    """All jobs of the user, by job id, in one call.
 
     Slurm forgets an ended job some minutes after its end (MinJobAge, often 300 s): a job that is
     not there is not one that never was. ``user``: whose jobs; None: our own.
@@ -82,14 +97,84 @@ def query(
     Raises:
         SlurmError: no answer, or one that cannot be read.
     """
-    wanted = (names,) if isinstance(names, str) else tuple(names)
-    argv = squeue_argv(wanted, os.getuid() if user is None else user)
+    argv = squeue_argv(os.getuid() if user is None else user)
     answer = ask(argv, patience_s=patience_s, timeout_s=timeout_s, slurm_conf=slurm_conf)
+    return _jobs(argv, answer)
+
+
+def shared_query(
+    slurm_conf: str | None = None, *, patience_s: float = 0, older_s: float = 0
+) -> dict[str, JobState]:
+    """The same, one question for all sweeps that the user watches: an answer that is at most
+    ``older_s`` seconds old does as well, whoever asked.
+
+    Raises:
+        SlurmError: no answer.
+    """
+    argv = squeue_argv(os.getuid())
+    where = "|".join([slurm_conf or "", *(os.environ.get(n, "") for n in _WHERE)])
+    with _shared(hashlib.sha256(where.encode()).hexdigest()[:12]) as file:
+        if file is not None and older_s > 0:
+            with suppress(OSError, ValueError, SlurmError):
+                at, _, text = file.read().partition("\n")
+                if 0 <= time.time() - float(at) <= older_s and text.endswith(END):
+                    return {job.job: job for job in parse(text.removesuffix(END))}
+        answer = ask(argv, patience_s=patience_s, slurm_conf=slurm_conf)
+        jobs = _jobs(argv, answer)
+        if file is not None:
+            with suppress(OSError):  # a courtesy
+                file.seek(0)
+                file.truncate()
+                file.write(f"{time.time()}\n{answer.out}{END}")
+        return jobs
+
+
+@contextmanager
+def _shared(name: str) -> Iterator[TextIO | None]:
+    """The user's own file of the last answer, held alone; None where there can be none."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    folder = Path(base) if base and Path(base).is_absolute() else Path.home() / ".cache"
+    try:
+        (folder / "horoscale").mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = (folder / "horoscale" / f"squeue-{name}").open(
+            "a+", encoding="utf-8", errors="surrogateescape", newline=""
+        )
+    except (OSError, RuntimeError):  # no home
+        yield None
+        return
+    with file:
+        os.fchmod(file.fileno(), 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:  # another sweep asks just now, or there are no locks
+            yield None
+            return
+        file.seek(0)
+        yield file
+
+
+def query_ids(arrays: Sequence[str], slurm_conf: str | None = None) -> dict[str, JobState]:
+    """The jobs with these ids that the controller still knows; whole arrays, each by its id.
+
+    Raises:
+        SlurmError: no answer: whether it knows them cannot be told.
+    """
+    found: dict[str, JobState] = {}
+    for at in range(0, len(arrays), MAX_IDS):
+        argv = squeue_argv(os.getuid(), arrays[at : at + MAX_IDS])
+        answer = ask(argv, slurm_conf=slurm_conf, patience_s=0)
+        # of a single id that it does not know it says so; of several it lists the others
+        if UNKNOWN_ID not in answer.err.lower():
+            found |= _jobs(argv, answer)
+    return found
+
+
+def _jobs(argv: Sequence[str], answer: Answer) -> dict[str, JobState]:
     jobs = parse(answer.out)
     # squeue ends with 0 even where it refuses its options (an unknown user)
     if answer.code != 0 or (not jobs and "error" in answer.err):
         raise SlurmError(" ".join(argv[:6]), answer.words, passing=False)
-    return {job.job: job for job in jobs if job.name in wanted}
+    return {job.job: job for job in jobs}
 
 
 def parse(text: str) -> list[JobState]:
@@ -107,7 +192,20 @@ def _job(text: str) -> JobState:
     if len(fields) != len(_COLUMNS):
         raise SlurmError("squeue", f"{len(fields)} fields found, {len(_COLUMNS)} expected in "
                          f"{text!r}", passing=False)  # fmt: skip
-    number, array, index, state, reason, start, elapsed, nodes, submitted, comment, name = fields
+    (
+        number,
+        array,
+        index,
+        state,
+        reason,
+        start,
+        elapsed,
+        nodes,
+        submitted,
+        comment,
+        command,
+        name,
+    ) = fields
     return JobState(
         job=f"{array}_{index}" if index.isdigit() else number,
         state=state,
@@ -118,5 +216,6 @@ def _job(text: str) -> JobState:
         name=name,
         submitted=None if submitted in _NOTHING else submitted,
         comment="" if comment in _NOTHING else comment,
+        command="" if command in _NOTHING else command,
         number=number,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,10 @@ from jobs.site import Site
 from jobs.slurm.units import Array
 from train.errors import ConfigError
 
+TASKS_NAME = "tasks.json"
+#: What the batch script ends with where the node does not see them.
+NO_TASKS = 66
+
 
 def job_name(sweep: str, folder: Path) -> str:
     """Name of all jobs of one sweep folder, so that one query finds them, noted or not."""
@@ -22,9 +27,13 @@ def job_name(sweep: str, folder: Path) -> str:
     return f"horoscale-{sweep}-{digest.hexdigest()[:8]}"
 
 
-def executor_python() -> str:
-    """submitit's ``python``: the shell becomes the supervisor, so Slurm's signals reach it."""
-    return f"exec {shlex.quote(sys.executable)}"
+def command(python: str, tasks: Path) -> str:
+    """The batch script's last lines. The shell becomes the supervisor, so that Slurm's signals
+    reach it; a node that does not see its tasks says so by its exit code."""
+    told = shlex.quote(str(tasks))
+    return (
+        f"test -r {told} || exit {NO_TASKS}\nexec {shlex.quote(python)} -u -m jobs.slurm.job {told}"
+    )
 
 
 def parameters(
@@ -35,11 +44,14 @@ def parameters(
     root: Path,
     dependency: str | None = None,
     comment: str | None = None,
+    exclude: str | None = None,
+    more: Mapping[str, str | bool] | None = None,
 ) -> dict[str, Any]:
-    """Keyword arguments of ``SlurmExecutor.update_parameters`` for one array.
+    """Options of sbatch for one array, as submitit's writer takes them.
 
-    ``root``: the checkout; ``dependency``: as sbatch takes it, e.g. ``afterok:12``; ``comment``: by
-    which squeue tells jobs apart.
+    ``root``: the code that the job runs; ``dependency``: as sbatch takes it, e.g. ``afterok:12``;
+    ``comment``: by which squeue tells jobs apart; ``exclude``: nodes, with commas; ``more``: of
+    sbatch's options, for this job alone.
     """
     asked = {
         "partition": site.partition,
@@ -50,6 +62,7 @@ def parameters(
         "exclusive": True if site.exclusive else None,
         "dependency": dependency,
         "comment": comment,
+        "exclude": exclude,
         **_gpus(site, array),
     }
     return {
@@ -65,34 +78,28 @@ def parameters(
         "stderr_to_stdout": True,
         # sbatch refuses a key that the site does not know, and submitit sends one of its own
         "wckey": site.wckey,
-        "additional_parameters": _additional(site, dependency),
+        "additional_parameters": _additional(site, root, dependency) | dict(more or {}),
         **{key: value for key, value in asked.items() if value is not None},
     }
 
 
 def script_text(
-    site: Site,
-    array: Array,
-    folder: Path,
-    *,
-    name: str,
-    root: Path,
-    dependency: str | None = None,
-    comment: str | None = None,
-    python: str | None = None,
+    site: Site, array: Array, folder: Path, *, python: str = sys.executable, **asked: Any
 ) -> str:
-    """What submitit will hand to sbatch for an executor with this ``folder``."""
-    start = executor_python() if python is None else python
+    """What sbatch gets. ``folder``: of the array's tasks and logs; ``asked``: see
+    :func:`parameters`."""
     return _make_sbatch_string(
-        command=f"{start} -u -m submitit.core._submit {shlex.quote(str(folder))}",
+        command=command(python, folder / TASKS_NAME),
         folder=folder,
         map_count=len(array.units) if len(array.units) > 1 else None,
-        **parameters(site, array, name=name, root=root, dependency=dependency, comment=comment),
+        **parameters(site, array, **asked),
     )
 
 
-def _additional(site: Site, dependency: str | None) -> dict[str, str | int | bool]:
+def _additional(site: Site, root: Path, dependency: str | None) -> dict[str, str | int | bool]:
     options: dict[str, str | int | bool] = {
+        # Python looks for modules in the working folder first, and that is to be the code's
+        "chdir": str(root),
         # B: the batch shell alone, which is the supervisor; ranks are told by files
         "signal": f"B:USR2@{site.signal_s}",
         "requeue" if site.requeue else "no-requeue": True,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import os
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,13 +12,12 @@ from jobs.ledger import FORCED, Standing, archive
 from jobs.lock import hold
 from jobs.site import Site
 from jobs.slurm.image import Image
-from jobs.slurm.inventory import array_folder
-from jobs.slurm.notes import ArrayNote, RunNote, comment_of, write_note
-from jobs.slurm.script import job_name, parameters
-from jobs.slurm.submit import submit_array
-from jobs.slurm.supervise import run_unit
+from jobs.slurm.notes import ArrayNote, RunNote, array_folder, comment_of
+from jobs.slurm.script import job_name, script_text
+from jobs.slurm.submit import submit
 from jobs.slurm.unit import UnitTask
-from jobs.slurm.units import Array, Unit, arrays_of, units_of, waves
+from jobs.slurm.units import Array, Unit, arrays_of, units_of
+from jobs.slurm.verdict import failed_node
 from train.record.run import RECORD_NAME
 
 
@@ -30,7 +30,7 @@ class Sending:
     site_name: str
     site: Site
     image: Image
-    root: Path
+    root: Path  # the code that the jobs run
     data: Path
     store: Path
     folders: tuple[str, ...]  # data sets that are folders of images
@@ -38,6 +38,7 @@ class Sending:
     pack: int
     git_commit: str | None
     git_dirty: bool | None
+    cluster: str | None = None  # its name, where it says
 
     @property
     def job_name(self) -> str:
@@ -51,19 +52,20 @@ def plan_arrays(sending: Sending, cells: Sequence[Standing]) -> tuple[Array, ...
 
 
 def send(
-    sending: Sending, cells: Sequence[Standing], room: int | None, preflight: str | None
-) -> tuple[RunNote, list[str]]:
-    """Submit as many cells as the queue has ``room`` for (None: all).
+    sending: Sending,
+    arrays: Sequence[Array],
+    cells: Sequence[Standing],
+    preflight: str | None,
+    avoid: Collection[str] = (),
+) -> Iterator[tuple[Array, str]]:
+    """Submit the arrays one after another; each with its job's id as soon as it has one.
 
-    ``preflight``: the job that has to end well first.
-
-    Returns:
-        The run's note, and the ids of the cells that have to wait for room.
+    ``cells``: those in the arrays; ``preflight``: the job that has to end well first; ``avoid``:
+    nodes that failed under cells of these arrays.
 
     Raises:
         SlurmError: sbatch refused or gave no answer; the note tells what was submitted before.
     """
-    wave = waves(plan_arrays(sending, cells), room)
     asked_at = datetime.now(UTC)
     run = f"{asked_at:%Y%m%dT%H%M%S%f}"
     note = RunNote(
@@ -72,33 +74,34 @@ def send(
         job_name=sending.job_name,
         slurm_conf=sending.site.slurm_conf,
         submitted_at=asked_at,
-        arrays=tuple(_note(array, sending) for array in wave.now),
+        arrays=tuple(_note(array, sending) for array in arrays),
         preflight_job=preflight,
+        cluster=sending.cluster,
+        user=os.getuid(),
     )
-    later = [cell for array in wave.later for unit in array.units for cell in unit.cells]
-    if not wave.now:
-        return note, later
-    write_note(sending.folder, note)
     forced = {cell.config.cell_id() for cell in cells if cell.status == FORCED}
     marks = {name: _mark(sending.folder / name) for name in forced}
-    for index, array in enumerate(wave.now):
-        told = [
+    for index, array in enumerate(arrays):
+        tasks = [
             unit_task(sending, unit, f"{run}-{index}/{place}", asked_at, forced)
             for place, unit in enumerate(array.units)
         ]
-        asked = parameters(
-            sending.site, array, name=sending.job_name, root=sending.root,
+        script = script_text(
+            sending.site, array, array_folder(sending.folder, run, index),
+            name=sending.job_name, root=sending.root,
             dependency=f"afterok:{preflight}" if preflight else None,
-            comment=comment_of(run, index),
+            comment=comment_of(run, index), exclude=",".join(sorted(avoid)) or None,
         )  # fmt: skip
-        folder = array_folder(sending.folder, run, index)
-        plain = [task.model_dump(mode="json") for task in told]
-        job = submit_array(run_unit, plain, folder, asked, sending.site.slurm_conf)
-        note = note.with_id(index, job)
-        write_note(sending.folder, note)
+        plain = [task.model_dump(mode="json") for task in tasks]
+        note = submit(sending.folder, note, index, plain, script)
         for name in (name for unit in array.units for name in unit.cells if name in forced):
             _put_aside(sending.folder / name, marks[name])
-    return note, later
+        yield array, note.arrays[index].job_id or ""
+
+
+def failed_nodes(cells: Sequence[Standing]) -> set[str]:
+    """Nodes that failed under the last attempts of these cells."""
+    return {node for cell in cells if (node := failed_node(cell.folder))}
 
 
 def _mark(cell: Path) -> tuple[int, int] | None:

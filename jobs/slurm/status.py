@@ -18,8 +18,8 @@ from jobs.display import Row
 from jobs.ledger import NEW, RUNNING, Standing
 from jobs.settle import Begun, begun_in
 from jobs.signs import read_sign
-from jobs.slurm.inventory import Place, Submitted
-from jobs.slurm.notes import RunNote, jobs_of
+from jobs.slurm.inventory import Place
+from jobs.slurm.notes import RunNote, Submitted, jobs_of
 from jobs.slurm.queue import JobState
 from jobs.slurm.reasons import in_words
 from train.config.plan import epochs_to_train

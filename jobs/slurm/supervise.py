@@ -1,5 +1,5 @@
-"""The supervisor of a Slurm job: runs its cells one after another; submitit calls it on the first
-node, outside the container."""
+"""The supervisor of a Slurm job: runs its cells one after another, on the job's first node, outside
+the container."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import os
 import signal
 import sys
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from jobs.attend import Start, attend
 from jobs.container import IMAGE_PYTHON, NO_IMAGE, code_facts
 from jobs.ledger import Standing, archive, recorded
-from jobs.lock import hold
+from jobs.lock import hold, holding_job
 from jobs.settle import begun_in, is_good, settle_lost
 from jobs.slurm.again import Ran, go_on, say
 from jobs.slurm.allocation import (
@@ -25,9 +25,9 @@ from jobs.slurm.allocation import (
     warned_why,
     why,
 )
-from jobs.slurm.commands import SlurmError, run
+from jobs.slurm.commands import SlurmError
 from jobs.slurm.image import Image, image_now
-from jobs.slurm.queue import RUNNING
+from jobs.slurm.queue import RUNNING, query_ids
 from jobs.slurm.ranks import SRUN_LOG, StepRanks
 from jobs.slurm.shape import Shape
 from jobs.slurm.step import (
@@ -47,12 +47,14 @@ from train.record.run import GOOD, RECORD_NAME, RecordError, read_record
 from train.run.provenance import git_state
 
 EXIT_CELL_FAILED = 1
+#: Seconds between two tries for a cell's lock, and between two questions who has it.
+LOCK_POLL_S, ASK_AGAIN_S = 1.0, 15.0
 
 
 def run_unit(told: dict[str, Any]) -> None:
     """Run the cells of one array element. Ends with exit code 1 when one of them did not complete.
 
-    Takes plain JSON values, so that the pickle holds no class of ours.
+    Also the function that pickles of jobs name which an earlier version submitted.
     """
     task = UnitTask.model_validate(told)
     allocation = Allocation.read(os.environ, task.minutes, task.site.slurm_conf, task.site.signal_s)
@@ -86,10 +88,11 @@ def _run_apart(
 def _run(
     task: UnitTask, cell: Path, allocation: Allocation, stop: Stop, warned: Warned, awake: Awake
 ) -> Ran:
-    with hold(cell, lambda: stop.reason) as ours:
+    asked = _Asked(cell, allocation, stop)
+    with hold(cell, asked.gives_up, text=f"job {allocation.job}", poll_s=LOCK_POLL_S) as ours:
         if not ours:
-            return Ran("cancelled")  # while waiting for another supervisor: the record is its own
-        if (other := _still_runs(cell, allocation)) is not None:
+            return Ran("cancelled")  # the record is another supervisor's
+        if other := _still_runs(cell, allocation):
             say(f"{cell.name}: job {other} runs it: left alone")
             return Ran("cancelled")
         config = load_config(cell / CONFIG_NAME)
@@ -102,17 +105,49 @@ def _run(
         return Ran(status, sum(epoch.attempt > before for epoch in read_epochs(cell)))
 
 
+@dataclass
+class _Asked:
+    """Whether to go on waiting for the cell's lock: not for another job, which holds it for hours
+    while the nodes of this one would idle; but for whoever looks at the cell, and for the remains
+    of this job's own last start."""
+
+    cell: Path
+    allocation: Allocation
+    stop: Stop
+    _next_at: float = 0.0
+
+    def gives_up(self) -> bool:
+        if self.stop.reason is not None:
+            return True
+        if time.monotonic() < self._next_at:
+            return False
+        self._next_at = time.monotonic() + ASK_AGAIN_S
+        other = holding_job(self.cell)
+        if other in (None, self.allocation.job):
+            other = _still_runs(self.cell, self.allocation)
+        elif not _is_alive(other, self.allocation):
+            return False
+        if other is not None:
+            say(f"{self.cell.name}: job {other} runs it: left alone")
+        return other is not None
+
+
 def _still_runs(cell: Path, allocation: Allocation) -> str | None:
-    """Another job whose start of this cell is alive, where locks do not reach its node."""
+    """Another job whose start of this cell is alive, also where locks do not reach its node."""
     begun = begun_in(cell)
-    if begun is None or begun.job in (None, allocation.name):
+    if begun is None or begun.job in (None, allocation.job):
         return None
+    return begun.job if _is_alive(str(begun.job), allocation) else None
+
+
+def _is_alive(job: str, allocation: Allocation) -> bool:
+    """Whether Slurm says that the job runs, or does not answer: two starts of one cell at once
+    would be worse than one too few."""
     try:
-        argv = ["squeue", "--noheader", f"--jobs={begun.job}", "--format=%T"]
-        answer = run(argv, slurm_conf=allocation.slurm_conf)
+        state = query_ids([job], allocation.slurm_conf).get(job)
     except SlurmError:
-        return None
-    return begun.job if answer.out.strip() in RUNNING else None
+        return True
+    return state is not None and state.state in RUNNING
 
 
 def _put_aside(task: UnitTask, cell: Path) -> None:
@@ -158,7 +193,7 @@ def _start(
         limit_s=None,
         knows=lambda: verdict(folder, ranks, allocation),
         explain=explain,
-        job=allocation.name,
+        job=allocation.job,
         awake=awake,
     )  # fmt: skip
 
@@ -212,8 +247,8 @@ def _facts(task: UnitTask) -> dict[str, str]:
             f"{image.path} was replaced while the job waited: sha256 {task.image_digest} when it "
             f"was submitted, {image.digest} now, which the record carries"
         )
-    # of the checkout as it is now: it may have moved on while the job waited
-    commit, dirty = git_state(Path(task.root))
-    if commit is None:  # no git on the nodes
-        commit, dirty = task.git_commit, task.git_dirty
+    commit, dirty = task.git_commit, task.git_dirty
+    if (Path(task.root) / ".git").exists():
+        # submitted by a version that ran the checkout as it is now, and is known by it
+        commit, dirty = git_state(Path(task.root))
     return facts | code_facts(commit, dirty)

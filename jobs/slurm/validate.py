@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 from jobs.options import EXIT_UNDECIDED, NoAnswer, say
 from jobs.sites import NamedSite
 from jobs.slurm.check import check_site
+from jobs.slurm.code import freeze
 from jobs.slurm.commands import SlurmError
-from jobs.slurm.follow import Watcher, wait_for
+from jobs.slurm.follow import wait_for
+from jobs.slurm.history import History
 from jobs.slurm.image import find_image
 from jobs.slurm.interconnect import NO_KILL, InterconnectTask, minutes_for
-from jobs.slurm.interconnect_job import run_interconnect
+from jobs.slurm.inventory import words
 from jobs.slurm.nodelist import Wanted, check_in_use, read_nodes
-from jobs.slurm.program import hand_over, is_anothers
-from jobs.slurm.script import check_path, job_name, parameters
+from jobs.slurm.notes import ArrayNote, RunNote, array_folder, comment_of
+from jobs.slurm.program import hand_over, is_anothers, slurm_refusals
+from jobs.slurm.script import check_path, job_name, script_text
 from jobs.slurm.shape import Shape
-from jobs.slurm.submit import submit_array
+from jobs.slurm.submit import submit
 from jobs.slurm.topology import leaves
 from jobs.slurm.units import Array, Unit
 from jobs.slurm.where import asker
-from jobs.submit import FOLDER_NAME as SUBMITIT
 from jobs.suggest import unknown
 from jobs.supervisor import ROOT
 from train.errors import ConfigError
 from train.interconnect.record import JOB_NAME, PHASES, Phase
 
-FOLDER_NAME = "interconnect"
+FOLDER_NAME: Final = "interconnect"
 
 
 @dataclass(frozen=True)
@@ -87,19 +91,19 @@ def validate(request: Request) -> int:
             say(remark)
         check_in_use(wanted, task.site.partition, ask, task.site.reservation)
         unit = Unit((FOLDER_NAME,), shape, minutes)
-        job = _submit(task, Array(shape, (unit,), minutes, 1), wanted)
+        task = task.model_copy(update={"root": str(freeze(ROOT, parent))})
+        cluster = History(task.site.slurm_conf).cluster()
+        with slurm_refusals(request.site):
+            job = _submit(request.site, task, Array(shape, (unit,), minutes, 1), wanted, cluster)
         where = f" ({wanted.names})" if wanted.names else ""
         say(f"interconnect: job {job} on {wanted.number} nodes{where}, {minutes} min at most")
-        wait_for(job, Watcher(parent, _job_name(parent), task.site.slurm_conf), FOLDER_NAME)
+        wait_for(job, task.site.slurm_conf, FOLDER_NAME, task.site.poll_s)
     except SlurmError as error:
-        if error.asked == "sbatch" and not error.passing:
-            raise ConfigError(
-                f"sbatch refused what {request.site.source} asks for: {error.came}. Mend that file"
-            ) from error
         raise NoAnswer(f"Slurm gives no answer, or a refusal: {error}") from error
     print(task.folder)
     if not (Path(task.folder) / JOB_NAME).is_file():
-        say(f"job {job} came to no end: nothing to make a verdict from; see {task.folder}")
+        _, text = words(job, History(task.site.slurm_conf).endings([job]).get(job))
+        say(f"nothing to make a verdict from ({text}); see {task.folder}")
         return EXIT_UNDECIDED
     return 0
 
@@ -133,19 +137,35 @@ def _task(
     )
 
 
-def _job_name(parent: Path) -> str:
-    return job_name(FOLDER_NAME, parent)
-
-
-def _submit(task: InterconnectTask, array: Array, wanted: Wanted) -> str:
+def _submit(
+    site: NamedSite, task: InterconnectTask, array: Array, wanted: Wanted, cluster: str | None
+) -> str:
     folder = Path(task.folder)
     folder.mkdir(parents=True)
-    asked = parameters(
-        task.site, array, name=_job_name(folder.parent), root=Path(task.root), comment=folder.name
-    )
-    asked["additional_parameters"] |= {NO_KILL.removeprefix("--"): True}
+    parent = folder.parent
+    name = job_name(FOLDER_NAME, parent)
+    note = RunNote(
+        run=folder.name,
+        site=site.name,
+        job_name=name,
+        slurm_conf=task.site.slurm_conf,
+        submitted_at=datetime.now(UTC),
+        arrays=(
+            ArrayNote(
+                units=((folder.name,),), nodes=task.nodes, ranks_per_node=task.ranks_per_node,
+                minutes=array.minutes,
+            ),
+        ),
+        kind=FOLDER_NAME,
+        cluster=cluster,
+        user=os.getuid(),
+    )  # fmt: skip
+    more: dict[str, str | bool] = {NO_KILL.removeprefix("--"): True}
     if wanted.names is not None:
-        asked["additional_parameters"]["nodelist"] = wanted.names
-    private = folder / SUBMITIT / "0"
-    told = [task.model_dump(mode="json")]
-    return submit_array(run_interconnect, told, private, asked, task.site.slurm_conf)
+        more["nodelist"] = wanted.names
+    script = script_text(
+        task.site, array, array_folder(parent, note.run, FOLDER_NAME), name=name,
+        root=Path(task.root), comment=comment_of(note.run, FOLDER_NAME), more=more,
+    )  # fmt: skip
+    note = submit(parent, note, 0, [task.model_dump(mode="json")], script)
+    return note.arrays[0].job_id or ""

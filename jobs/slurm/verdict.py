@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from pathlib import Path
 
 from jobs.cause import tail_of
@@ -9,10 +11,12 @@ from jobs.slurm.allocation import Allocation, not_answering
 from jobs.slurm.ranks import StepRanks
 from jobs.slurm.steplog import SLURMSTEPD
 from train.record.cell_folder import rank_file, read_failures
-from train.record.run import RunError, Status
+from train.record.run import RECORD_NAME, RecordError, RunError, Status, read_record
 
 #: Where an error is from when no rank was even started.
 NOT_LAUNCHED = "srun"
+#: ... and when a node failed.
+NODE = "node "
 GO_ON = "make sweep goes on from its last checkpoint"
 
 
@@ -53,11 +57,22 @@ def _lost(cell: Path, ranks: StepRanks, allocation: Allocation) -> RunError | No
         return None
     who = ", ".join(str(rank) for rank in silent)
     what = f"a node failed ({told})" if told else f"rank {who} vanished without a word"
-    if nodes := not_answering(allocation):
+    nodes = not_answering(allocation)
+    if nodes:
         what += f"; Slurm does not reach: {nodes}"
-    return RunError(
-        what=what, where="a node of the job", what_to_do=GO_ON, log_tail=tail_of(ranks.log)
-    )
+    names = [told] if told else [line.split()[0] for line in nodes.split(", ") if line]
+    where = f"{NODE}{names[0]}" if len(names) == 1 else "a node of the job"
+    return RunError(what=what, where=where, what_to_do=GO_ON, log_tail=tail_of(ranks.log))
+
+
+def failed_node(cell: Path) -> str | None:
+    """The node that failed under the cell's last attempt, where it is known."""
+    with suppress(RecordError, OSError):
+        record = read_record(cell / RECORD_NAME)
+        if record.status == "lost" and record.error and record.error.where.startswith(NODE):
+            name = record.error.where.removeprefix(NODE)
+            return name if re.fullmatch(r"[\w.-]+", name) else None
+    return None
 
 
 def _out_of_memory(ranks: StepRanks) -> RunError | None:

@@ -117,7 +117,20 @@ class FakeSlurm:
         text = ""
         for job, state in states.items():
             array, _, index = job.partition("_")
-            fields = [array, array, index, state, "None", "N/A", "0:10", "", "N/A", "(null)", name]
+            fields = [
+                array,
+                array,
+                index,
+                state,
+                "None",
+                "N/A",
+                "0:10",
+                "",
+                "N/A",
+                "(null)",
+                "(null)",
+                name,
+            ]
             text += START + FIELD.join(fields) + "\n"
         (self.folder / "queue").write_text(text)
         self.put("squeue", 'cat "$HERE/queue"')
@@ -141,7 +154,7 @@ cp "$last" "$HERE/script-$n"
 if [ $n = {refuse_at} ]; then
   echo "sbatch: error: Batch job submission failed: $(cat "$HERE/refusal")" >&2; exit 1
 fi
-echo Submitted batch job $((100 + n))""")  # fmt: skip
+echo $((100 + n))""")  # fmt: skip
     (folder / "refusal").write_text("Unable to contact slurm controller (connect failure)")
     fake.put("srun", "exit 0")
     fake.put("sacct", f"echo '{OFF}' >&2; exit 1")

@@ -16,7 +16,7 @@ STOP = Stop(told=Reason("cancelled", "got SIGTERM"))
 
 
 def job(left_s: float = 3600, signal_s: float = 90) -> Allocation:
-    return Allocation("12", "7_5", "n1", 0, time.time() + left_s, None, signal_s)
+    return Allocation("7_5", "n1", 0, time.time() + left_s, None, signal_s)
 
 
 def test_what_the_environment_says() -> None:
@@ -29,12 +29,12 @@ def test_what_the_environment_says() -> None:
         "SLURM_JOB_END_TIME": "1800000000",
     }
     found = Allocation.read(told, 10, "/c", 5)
-    assert found == Allocation("12", "7_0", "n1", 2, 1.8e9, "/c", 5)
+    assert found == Allocation("7_0", "n1", 2, 1.8e9, "/c", 5)
 
 
 def test_what_older_slurms_do_not_say() -> None:
     found = Allocation.read({"SLURM_JOB_ID": "12"}, 10, None)
-    assert (found.name, found.restarts) == ("12", 0)
+    assert (found.job, found.restarts) == ("12", 0)
     assert found.ends_at == pytest.approx(time.time() + 600, abs=5)
 
 

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from jobs.slurm import cancel as module
-from jobs.slurm.cancel import MAX_IDS, alive, cancel, cancel_argvs
+from jobs.slurm.cancel import (
+    MAX_IDS,
+    announce_cancel,
+    cancel,
+    cancel_argvs,
+    jobs_of_sweep,
+    last_cancel,
+)
 from jobs.slurm.commands import Answer
+from jobs.slurm.notes import ArrayNote, RunNote
 from jobs.slurm.queue import parse
 
 SAID = Path(__file__).parent / "transcripts" / "queue"
@@ -18,24 +27,33 @@ def queue(name: str):
     return {job.job: job for job in parse((SAID / f"{name}.out").read_text())}
 
 
-def test_what_is_alive_by_array() -> None:
-    assert alive(queue("array_throttled")) == {"38": 6}
-    assert alive(queue("just_ended")) == {}
-    assert alive(queue("completing_and_cancelled")) == {}
-    assert alive(queue("whole_queue_with_odd_names")) == {
-        "38": 2, "42": 1, "43": 1, "44": 1, "45": 1,
-    }  # fmt: skip
+def test_what_is_alive_of_a_sweep_by_array() -> None:
+    """By noted ids and by comments; never by names, and never another sweep's."""
+    array = ArrayNote(job_id="42", units=(("a",),), nodes=1, ranks_per_node=1, minutes=1)
+    note = RunNote(
+        run="r9", site="s", job_name="n", submitted_at=datetime.now(UTC), arrays=(array,)
+    )
+    assert jobs_of_sweep([note], [], queue("whole_queue_with_odd_names")) == {"42": 1}
+    assert jobs_of_sweep([], ["r1"], queue("array_throttled")) == {"38": 6}
+    assert jobs_of_sweep([], ["r"], queue("array_throttled")) == {}
+    anothers = note.model_copy(update={"arrays": (array.model_copy(update={"job_id": "38"}),)})
+    assert jobs_of_sweep([anothers], [], queue("array_throttled")) == {}, "38 is of run r1 now"
+    assert jobs_of_sweep([], ["r1"], queue("just_ended")) == {}
+    assert jobs_of_sweep([], ["r1"], queue("completing_and_cancelled")) == {}
 
 
 def test_one_call_for_all_arrays() -> None:
-    assert cancel_argvs(["10", "9", "9"], "x", 5) == [["scancel", "9", "10"]]
-    calls = cancel_argvs([str(number) for number in range(MAX_IDS + 1)], None, 5)
+    assert cancel_argvs(["10", "9", "9"]) == [["scancel", "9", "10"]]
+    calls = cancel_argvs([str(number) for number in range(MAX_IDS + 1)])
     assert [len(argv) for argv in calls] == [MAX_IDS + 1, 2]
 
 
-def test_by_name_where_no_id_is_known() -> None:
-    assert cancel_argvs([], "horoscale-t-0", 5) == [["scancel", "--user=5", "--name=horoscale-t-0"]]
-    assert cancel_argvs([], "a,b", 5) == [] and cancel_argvs([], None, 5) == []
+def test_each_cancel_is_told_from_the_last(tmp_path: Path) -> None:
+    seen = [last_cancel(tmp_path)]
+    for _ in range(2):
+        announce_cancel(tmp_path)
+        seen.append(last_cancel(tmp_path))
+    assert seen[0] == "" and len(set(seen)) == 3
 
 
 DENIED = "scancel: error: Kill job error on job id 62: Access/permission denied\n"

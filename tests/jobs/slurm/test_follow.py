@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -10,12 +11,15 @@ import pytest
 from jobs.slurm import follow as module
 from jobs.slurm import inventory
 from jobs.slurm import submitter as submitter_module
+from jobs.slurm.cancel import announce_cancel
 from jobs.slurm.commands import SlurmError
-from jobs.slurm.follow import Left, Watcher, follow
+from jobs.slurm.follow import Left, Pace, Watcher, follow
+from jobs.slurm.gate import preflight_task
 from jobs.slurm.history import Ending, History
 from jobs.slurm.notes import ArrayNote, RunNote, write_note
 from jobs.slurm.preflight import FOLDER_NAME, PreflightReport, Problem
 from jobs.slurm.queue import JobState
+from jobs.slurm.shape import Shape
 from jobs.slurm.submitter import Submitter
 from jobs.stop import Reason, Stop
 from tests.builders import config, record
@@ -43,15 +47,16 @@ class Silent:
 
 
 class Nothing(History):
-    def endings(self, jobs) -> dict[str, Ending]:
+    def endings(self, over, gone=()) -> dict[str, Ending]:
         return {}
 
 
 @pytest.fixture
 def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(module, "POLL_S", 0.05)
+    monkeypatch.setattr(module, "FIRST_S", 0.05)
     monkeypatch.setattr(inventory, "SETTLE_S", 0.2)
     monkeypatch.setattr(inventory, "SETTLE_WELL_S", 0.2)
+    monkeypatch.setattr(inventory, "FORGOTTEN_S", 0.2)
     for one in (ONE, TWO):
         (tmp_path / one.cell_id() / "logs").mkdir(parents=True)
     return tmp_path
@@ -62,6 +67,10 @@ def noted(sweep: Path, job: str, *cells) -> None:
     array = ArrayNote(job_id=job, units=units, nodes=1, ranks_per_node=1, minutes=1)
     write_note(sweep, RunNote(run=f"r{job}", site="s", job_name="n",
                               submitted_at=datetime.now(UTC), arrays=(array,)))  # fmt: skip
+
+
+def alive(queue) -> int:
+    return sum(not job.ended for job in queue.values())
 
 
 def watcher(sweep: Path, monkeypatch: pytest.MonkeyPatch, *answers) -> Watcher:
@@ -75,8 +84,8 @@ def watcher(sweep: Path, monkeypatch: pytest.MonkeyPatch, *answers) -> Watcher:
         return {job: JobState(job, state, "", None, "0:05", "n1", "n")
                 for job, state in told.items()}  # fmt: skip
 
-    monkeypatch.setattr(module, "query", query)
-    found = Watcher(sweep, "n", None)
+    monkeypatch.setattr(module, "shared_query", query)
+    found = Watcher(sweep, None)
     found.history = Nothing()
     return found
 
@@ -97,15 +106,15 @@ def test_a_controller_that_is_away_in_the_middle_settles_nothing(sweep, monkeypa
 
 def test_a_job_that_comes_back_is_not_settled(sweep, monkeypatch) -> None:
     """Between its end and its requeue a job may not be in the queue for a moment."""
-    monkeypatch.setattr(inventory, "SETTLE_WELL_S", 5.0)
+    monkeypatch.setattr(inventory, "FORGOTTEN_S", 5.0)
     noted(sweep, "7", ONE)
     gone: dict[str, str] = {}
-    told = [{"7": "RUNNING"}, gone, gone, *[{"7": "PENDING"}] * 12, gone]
+    told = [{"7": "RUNNING"}, gone, gone, *[{"7": "PENDING"}] * 12, {"7": "NODE_FAIL"}]
     stop = Stop()
     watch = watcher(sweep, monkeypatch, *told)
     seen: list[bool] = []
 
-    def refill(alive: int) -> list:
+    def refill(queue) -> list:
         seen.append((sweep / ONE.cell_id() / "record.json").exists())
         return []
 
@@ -123,7 +132,7 @@ def test_a_watcher_that_comes_back_waits_as_the_first_one_would(sweep, monkeypat
         return {"7": JobState("7", "COMPLETED", "", start.isoformat(), "0:05", "n1", "n")}
 
     def look(seconds: float) -> str:
-        watch = Watcher(sweep, "n", None)
+        watch = Watcher(sweep, None)
         watch.history = Nothing()
         (place,) = watch.look([ONE], watch.notes(), ended_for(seconds))
         return "waits" if place.settling else place.standing.status
@@ -139,7 +148,7 @@ def test_a_good_record_behind_a_cache_is_never_replaced(
 
     Without any patience, so that only the server's word keeps it.
     """
-    monkeypatch.setattr(module, "POLL_S", 0.05)
+    monkeypatch.setattr(module, "FIRST_S", 0.05)
     monkeypatch.setattr(inventory, "SETTLE_S", 0.0)
     monkeypatch.setattr(inventory, "SETTLE_WELL_S", 0.0)
     behind = tmp_path / "behind"
@@ -150,8 +159,8 @@ def test_a_good_record_behind_a_cache_is_never_replaced(
         noted(seen, "7", ONE)
         watch = watcher(seen, monkeypatch, {"7": "RUNNING"}, {"7": "COMPLETED"})
 
-        def refill(alive: int) -> list:
-            if alive:
+        def refill(queue) -> list:
+            if alive(queue):
                 write_atomically(cell / "record.json", good)
                 assert not (seen / ONE.cell_id() / "record.json").exists(), "the cache knows better"
             return []
@@ -174,9 +183,9 @@ def test_the_rest_is_submitted_when_there_is_room(sweep, monkeypatch) -> None:
     watch = watcher(sweep, monkeypatch, {"7": "RUNNING"}, {})
     rest, told = [TWO], []
 
-    def refill(alive: int) -> list:
-        told.append(alive)
-        if alive or not rest:
+    def refill(queue) -> list:
+        told.append(alive(queue))
+        if alive(queue) or not rest:
             return []
         noted(sweep, "9", TWO)
         return [rest.pop()]
@@ -193,8 +202,8 @@ def test_cells_that_wait_for_room_are_waited_for_also_when_none_is_in_the_queue(
     watch = watcher(sweep, monkeypatch, {"3": "RUNNING"}, {"3": "RUNNING"}, {})
     rest = [ONE]
 
-    def refill(alive: int) -> list:
-        if alive or not rest:
+    def refill(queue) -> list:
+        if alive(queue) or not rest:
             return []
         noted(sweep, "9", ONE)
         return [rest.pop()]
@@ -220,15 +229,21 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str | None]]:
     """How many cells were sent with which preflight, by a stand-in of send."""
     found: list[tuple[int, str | None]] = []
 
-    def send(sending, cells, room, preflight):
-        now, later = cells[:room], cells[room:] if room is not None else []
-        found.append((len(now), preflight))
-        array = ArrayNote(job_id="9", units=(("x",),), nodes=1, ranks_per_node=1, minutes=1)
-        note = RunNote(run="r", site="s", job_name="n", submitted_at=datetime.now(UTC),
-                       arrays=(array,))  # fmt: skip
-        return note, [cell.config.cell_id() for cell in later]
+    def send(sending, arrays, cells, preflight, avoid):
+        found.append((sum(len(array.units) for array in arrays), preflight))
+        yield from ((array, "9") for array in arrays)
 
     monkeypatch.setattr(submitter_module, "send", send)
+    monkeypatch.setattr(submitter_module, "submit_preflight", lambda *_: "6")
+    return found
+
+
+def jobs(count: int, preflight: str | None = None) -> dict[str, JobState]:
+    """The user's jobs: so many of other sweeps, and the preflight."""
+    ids = [str(number) for number in range(100, 100 + count)]
+    found = {job: JobState(job, "RUNNING", "", None, "", "", "x") for job in ids}
+    if preflight:
+        found["6"] = JobState("6", preflight, "", None, "", "", "x")
     return found
 
 
@@ -247,48 +262,103 @@ def preflight_said(sweep: Path, *problems: Problem) -> None:
     (folder / "report.json").write_text(told.model_dump_json())
 
 
-def test_one_preflight_for_all_waves(tmp_path: Path, sent, monkeypatch) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr(
-        submitter_module, "hold_by_preflight", lambda *_: asked.append("one") or "6"
-    )
+def test_one_preflight_for_all_waves(tmp_path: Path, sent) -> None:
     submitter = Submitter(sending(tmp_path), todo(tmp_path), preflight=True)
-    assert len(submitter.more(0)) == 2, "room for one less than the limit: the preflight"
-    assert submitter.more(3) == [], "no room"
-    assert submitter.more(1) == [], "the preflight has not ended yet"
+    assert len(submitter.more({})) == 2, "the preflight is a job in the queue, too"
+    assert submitter.more(jobs(2, "RUNNING")) == [], "no room"
+    assert len(submitter.more(jobs(1, "RUNNING"))) == 1, "it has not ended: they wait for it"
     preflight_said(tmp_path)
-    assert len(submitter.more(1)) == 1
-    assert len(submitter.more(0)) == 2
-    assert sent == [(2, "6"), (1, None), (2, None)]
-    assert asked == ["one"]
+    assert len(submitter.more(jobs(1, "COMPLETED"))) == 2
+    assert submitter.more(jobs(3)) == [], "jobs of other sweeps count: the limit is the user's"
+    assert sent == [(2, "6"), (1, "6"), (2, None)]
     assert submitter.waits()
+
+
+def test_the_smallest_limit_is_no_dead_end(tmp_path: Path, sent) -> None:
+    """Room for one job: the preflight alone, and when it has passed one cell after another."""
+    submitter = Submitter(sending(tmp_path, 1), todo(tmp_path, 2), preflight=True)
+    assert submitter.more({}) == []
+    assert submitter.first == "6" and submitter.more(jobs(0, "RUNNING")) == []
+    preflight_said(tmp_path)
+    assert len(submitter.more(jobs(0, "COMPLETED"))) == 1
+    assert submitter.more(jobs(1)) == []
+    assert len(submitter.more({})) == 1 and not submitter.waits()
+    assert sent == [(1, None), (1, None)]
 
 
 @pytest.mark.parametrize("report", [True, False])
 def test_nothing_more_after_a_bad_preflight(tmp_path: Path, sent, monkeypatch, report) -> None:
-    """Bad also when it died without a word: then none of the jobs that needed it is left."""
-    monkeypatch.setattr(submitter_module, "hold_by_preflight", lambda *_: "6")
+    """Bad also when it died without a report, once that would have been seen."""
     submitter = Submitter(sending(tmp_path), todo(tmp_path), preflight=True)
-    submitter.more(0)
+    submitter.more({})
     if report:
         problem = Problem(node="n", check="c", found="f", expected="e", fix="x")
         preflight_said(tmp_path, problem)
-    assert submitter.more(0) == []
+    else:
+        assert submitter.more(jobs(1)) == [] and submitter.waits(), "it may be seen later"
+        monkeypatch.setattr(submitter_module, "SETTLE_WELL_S", 0.0)
+    assert submitter.more({}) == []
     assert not submitter.waits()
-    assert len(sent) == 1
 
 
 def test_a_recent_good_preflight_is_enough(tmp_path: Path, sent, monkeypatch) -> None:
-    monkeypatch.setattr(submitter_module, "hold_by_preflight", lambda *_: None)
+    monkeypatch.setattr(submitter_module, "is_whole", lambda *_: True)
     submitter = Submitter(sending(tmp_path, None), todo(tmp_path), preflight=True)
-    assert len(submitter.more(5)) == 6
+    assert len(submitter.more(jobs(5))) == 6
     assert sent == [(6, None)]
 
 
-def test_even_the_smallest_limit_has_room_for_one(tmp_path: Path, sent) -> None:
+def test_a_preflight_of_an_earlier_run_is_waited_for(tmp_path: Path, sent) -> None:
+    """Else each make sweep after a refusal would leave one more."""
+    first = sending(tmp_path, None)
+    task = preflight_task(first, Shape(1, 1), datetime.now(UTC))
+    array = ArrayNote(job_id="6", units=(("preflight",),), nodes=1, ranks_per_node=1, minutes=1)
+    write_note(tmp_path, RunNote(run="r", site="s", job_name="n", submitted_at=datetime.now(UTC),
+                                 arrays=(array,), kind="preflight", key=task.key))  # fmt: skip
+    submitter = Submitter(first, todo(tmp_path), preflight=True)
+    assert len(submitter.more(jobs(0, "PENDING"))) == 6
+    assert sent == [(6, "6")]
+
+
+def test_make_cancel_ends_the_submissions_of_a_waiting_sweep(tmp_path: Path, sent) -> None:
+    announce_cancel(tmp_path)  # an earlier one
     submitter = Submitter(sending(tmp_path, 1), todo(tmp_path), preflight=False)
-    assert len(submitter.more(0)) == 1
-    assert submitter.more(1) == []
+    assert len(submitter.more({})) == 1
+    announce_cancel(tmp_path)
+    assert submitter.more({}) == [] and not submitter.waits()
+
+
+def test_a_sweep_that_waits_for_room_asks_at_its_pace(sweep, monkeypatch) -> None:
+    """Seen: 38,136 questions in 0.3 s when nothing of it was in the queue."""
+    asked: list[int] = []
+    watch = watcher(sweep, monkeypatch, {"3": "RUNNING"})
+    stop = Stop()
+
+    def refill(queue) -> list:
+        asked.append(1)
+        if len(asked) == 5:
+            stop.told = Reason("cancelled", "enough")
+        return []
+
+    began = time.monotonic()
+    with pytest.raises(Left):
+        follow(watch, [], Silent(), stop, refill, lambda: True)
+    assert time.monotonic() - began > 4 * 0.05
+
+
+def test_looks_become_rare_and_what_is_new_makes_them_frequent(monkeypatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    pace = Pace(None, 0.0)
+    first = []
+    while now[0] < 60:
+        first.append(pace.next_s(changed=False))
+        now[0] += first[-1]
+    assert first == [module.FIRST_S] * 12
+    later = [pace.next_s(changed=False) for _ in range(6)]
+    assert later[0] > 30 and later[-1] == 60 and later == sorted(later)
+    assert pace.next_s(changed=True) == 30
+    assert Pace(3.0).next_s(changed=False) == 3.0
 
 
 def test_a_refused_submission_does_not_end_the_watch(sweep, monkeypatch) -> None:
@@ -298,8 +368,8 @@ def test_a_refused_submission_does_not_end_the_watch(sweep, monkeypatch) -> None
     display = Silent()
     asked: list[int] = []
 
-    def refill(alive: int) -> list:
-        asked.append(alive)
+    def refill(queue) -> list:
+        asked.append(alive(queue))
         raise SlurmError("sbatch", "violates accounting/QOS policy", passing=False)
 
     with pytest.raises(SlurmError, match="QOS"):

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from jobs.slurm import history
+from jobs.slurm import history, queue
 from jobs.slurm.commands import Answer, SlurmError
+from jobs.slurm.ends import status_of
 from jobs.slurm.history import (
     Ending,
     History,
     parse_sacct,
     parse_scontrol,
-    status_of,
 )
 from jobs.slurm.queue import ENDED, FIELD
 
@@ -126,10 +126,37 @@ def test_without_the_database_the_controller_is_asked(monkeypatch, passing: bool
     assert asked == ["sacct", "scontrol"] * 2 if passing else ["sacct", "scontrol", "scontrol"]
 
 
-def test_many_forgotten_arrays_cost_one_scontrol(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = answered(monkeypatch, sacct=OFF, scontrol=ENDS)
-    History().endings([f"{number}_0" for number in range(100, 300)])
-    assert [argv[0] for argv in asked] == ["sacct", "scontrol"]
+def test_many_forgotten_arrays_cost_one_squeue_and_not_again_soon(monkeypatch) -> None:
+    """Never `scontrol show job` of the whole cluster."""
+    asked = answered(monkeypatch, sacct=OFF)
+    monkeypatch.setattr(queue, "ask", lambda argv, **_: asked.append(argv) or Answer(0, "", ""))
+    now = [0.0]
+    told = History(clock=lambda: now[0])
+    gone = [f"{number}_0" for number in range(100, 300)]
+    for at in range(0, 200, 3):
+        now[0] = at
+        assert told.endings([], gone) == {}
+    assert [argv[0] for argv in asked] == ["squeue", "sacct", "squeue", "squeue"]  # 0, 60, 180 s
+    assert "--jobs=100,101" in " ".join(asked[0])
+    asked.clear()
+    told.endings(gone)
+    assert asked == [], "how they ended stands in the list; of so many that has to do"
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "PENDING"])
+def test_a_job_that_the_list_lacks_is_asked_about_by_its_id(monkeypatch, state: str) -> None:
+    text = f"JobId=9 ArrayJobId=3 ArrayTaskId=0 JobName=x UserId=a(1) JobState={state} Reason=None"
+    asked = answered(monkeypatch, scontrol=Answer(0, text + "\n", ""))
+    found = History().endings([], ["3_0"])
+    assert found["3_0"].state == state and not found["3_0"].over
+    assert [argv[-1] for argv in asked] == ["3"], "the accounts are not asked"
+
+
+def test_a_controller_that_refuses_is_not_one_that_forgot(monkeypatch) -> None:
+    refused = Answer(1, "", "slurm_load_jobs error: Access/permission denied")  # by hand
+    answered(monkeypatch, scontrol=refused, sacct=OFF)
+    with pytest.raises(SlurmError, match="permission denied"):
+        History().endings([], ["3_0"])
 
 
 def test_a_job_that_slurm_forgot_has_no_ending(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,5 +223,16 @@ def test_every_end_has_a_status_and_a_sentence() -> None:
 
 
 def test_a_failed_batch_script_says_its_code() -> None:
-    found = status_of(ending("FAILED", code=127, reason="NonZeroExitCode"))
-    assert found == ("failed", "its batch script ended with exit code 127 (on node1)")
+    found = status_of(ending("FAILED", code=3, reason="NonZeroExitCode"))
+    assert found == ("failed", "its batch script ended with exit code 3 (on node1)")
+
+
+@pytest.mark.parametrize(
+    ("code", "signal", "words"),
+    [(0, 53, "does not see the results folder"), (66, None, "does not see the results folder"),
+     (127, None, "found no Python"), (126, None, "may not run the Python")],
+)  # fmt: skip
+def test_ends_before_the_supervisor_say_what_is_so(code: int, signal, words: str) -> None:
+    """Seen: results on a node's own /tmp read "ended by signal 53"."""
+    status, text = status_of(ending("FAILED", code=code, signal=signal))
+    assert status == "failed" and words in text and "signal 53" not in text

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 import threading
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,14 +17,14 @@ from jobs.settle import Begun, announce, begun_in
 from jobs.slurm.commands import SlurmError
 from jobs.slurm.history import Ending, History
 from jobs.slurm.inventory import (
+    FORGOTTEN_S,
+    RUNAWAY_S,
     SETTLE_S,
     SETTLE_WELL_S,
-    Submitted,
     held_by,
-    submitted_cells,
     take,
 )
-from jobs.slurm.notes import ArrayNote, RunNote
+from jobs.slurm.notes import ArrayNote, RunNote, Submitted, submitted_cells
 from jobs.slurm.preflight import FOLDER_NAME, PreflightReport, Problem
 from jobs.slurm.queue import JobState
 from tests.builders import config, record
@@ -30,7 +32,7 @@ from train.config.run import RunConfig
 from train.record.run import RunError, read_record
 
 ONE, TWO = config(seed=0), config(seed=1)
-ASKED = datetime.now(UTC) - timedelta(minutes=10)
+ASKED = datetime.now(UTC) - timedelta(hours=2)
 
 
 class Told(History):
@@ -41,8 +43,9 @@ class Told(History):
         self.known = {ending.job: ending for ending in endings}
         self.asked: list[set[str]] = []
 
-    def endings(self, jobs) -> dict[str, Ending]:
-        self.asked.append(set(jobs))
+    def endings(self, over, gone=()) -> dict[str, Ending]:
+        jobs = {*over, *gone}
+        self.asked.append(jobs)
         return {job: self.known[job] for job in jobs if job in self.known}
 
 
@@ -51,7 +54,7 @@ def ended(job: str, state: str) -> Ending:
 
 
 def submitted(folder: Path, job: str = "7", preflight: str | None = None) -> Submitted:
-    return Submitted(job, folder / "log", ASKED, preflight)
+    return Submitted(job, folder / "log", ASKED, preflight, "r", "0", (ONE.cell_id(),))
 
 
 def in_queue(job: str, state: str) -> dict[str, JobState]:
@@ -65,8 +68,13 @@ def sweep(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def look(sweep: Path, history: History, queue=None, over_s=lambda _: math.inf, told=None):
+def look(
+    sweep: Path, history: History, queue=None, over_s=lambda _: math.inf, told=None, quiet_s=3600
+):
+    """``quiet_s``: how old the cells' files are."""
     told = {ONE.cell_id(): submitted(sweep)} if told is None else told
+    for file in sweep.rglob("*"):
+        os.utime(file, (time.time() - quiet_s,) * 2)
     (place, _) = take([ONE, TWO], sweep, told, queue or {}, history, over_s)
     return place
 
@@ -111,7 +119,7 @@ def test_a_job_that_slurm_forgot(sweep: Path) -> None:
 
 @pytest.mark.parametrize(
     ("end", "enough_s"),
-    [("COMPLETED", SETTLE_WELL_S), (None, SETTLE_WELL_S), ("FAILED", SETTLE_S),
+    [("COMPLETED", SETTLE_WELL_S), (None, FORGOTTEN_S), ("FAILED", SETTLE_S),
      ("NODE_FAIL", SETTLE_S)],
 )  # fmt: skip
 @pytest.mark.parametrize("listed", [True, False])
@@ -121,18 +129,71 @@ def test_how_long_what_a_job_left_is_waited_for(
     """The supervisor's record may still be hidden by a cache; after a good end it is there."""
     history = Told(*([ended("7", end)] if end else []))
     queue = in_queue("7", end) if end and listed else {}
-    place = look(sweep, history, queue, over_s=lambda _: enough_s - 1)
+    place = look(sweep, history, queue, lambda _: enough_s - 1, quiet_s=enough_s - 1)
     assert place.alive and place.settling
     assert not (sweep / ONE.cell_id() / "record.json").exists()
-    place = look(sweep, history, queue, over_s=lambda _: enough_s)
+    place = look(sweep, history, queue, lambda _: enough_s, quiet_s=enough_s + 1)
     assert not place.alive
     assert status(sweep) in ("lost", "failed")
 
 
+@pytest.mark.parametrize("state", ["RUNNING", "PENDING", "SUSPENDED", "A_NEW_WORD"])
+@pytest.mark.parametrize("source", ["scontrol", "squeue"])
+def test_a_job_that_no_list_shows_and_the_controller_knows_is_alive(
+    sweep: Path, state: str, source: str
+) -> None:
+    """Seen: a renamed job was taken for lost, and its cells ran twice."""
+    told = Ending("7", state, None, None, "Priority", "n1", False, source)
+    place = look(sweep, Told(told), quiet_s=1e6)
+    assert place.alive and place.job is not None and place.job.state == state
+    assert not (sweep / ONE.cell_id() / "record.json").exists()
+
+
+def test_accounts_against_the_controller(sweep: Path) -> None:
+    """The controller does not know the job, and sacct takes it for running: they may be late."""
+    told = Told(Ending("7", "RUNNING", None, None, "", "n1", False, "sacct"))
+    place = look(sweep, told, quiet_s=RUNAWAY_S - 60)
+    assert place.alive and not (sweep / ONE.cell_id() / "record.json").exists()
+    old = Submitted("7", sweep / "log", ASKED - timedelta(days=2), cells=(ONE.cell_id(),))
+    assert not look(sweep, told, quiet_s=RUNAWAY_S + 60, told={ONE.cell_id(): old}).alive
+    assert status(sweep) == "lost"
+
+
+@pytest.mark.parametrize("mate", ["logs/rank-0.beat", "epochs.jsonl"])
+def test_another_cell_of_a_forgotten_job_that_still_writes(sweep: Path, mate: str) -> None:
+    cells = (ONE.cell_id(), TWO.cell_id())
+    told = {ONE.cell_id(): Submitted("7", sweep / "log", ASKED, cells=cells)}
+    for one in cells:
+        (sweep / one / mate).write_text("alive")
+    look(sweep, Told(), told=told, quiet_s=0)
+    assert not (sweep / ONE.cell_id() / "record.json").exists()
+
+
+def test_a_job_on_another_cluster_or_of_another_user_is_left_alone(sweep: Path) -> None:
+    class Here(Told):
+        def cluster(self) -> str:
+            return "b"
+
+    mine = Submitted("7", sweep / "log", ASKED, cells=(ONE.cell_id(),), cluster="a")
+    place = look(sweep, Here(), told={ONE.cell_id(): mine}, quiet_s=1e6)
+    assert place.alive and "on cluster a, and this shell asks cluster b" in place.elsewhere
+    theirs = Submitted("7", sweep / "log", ASKED, cells=(ONE.cell_id(),), user=os.getuid() + 1)
+    place = look(sweep, Told(), told={ONE.cell_id(): theirs}, quiet_s=1e6)
+    assert place.alive and "of whose jobs others may see nothing" in place.elsewhere
+    assert not (sweep / ONE.cell_id() / "record.json").exists()
+
+
+def test_the_same_id_is_another_jobs_now(sweep: Path) -> None:
+    """After a controller lost its state, or on another cluster: what it does says nothing."""
+    other = JobState("7", "COMPLETED", "", None, "0:05", "n1", "n", comment="horoscale:r2:0")
+    place = look(sweep, Told(), {"7": other}, quiet_s=60)
+    assert place.settling, "Slurm does not know our job any more: its files decide"
+
+
 def test_a_job_of_which_slurm_cannot_be_asked_settles_nothing(sweep: Path) -> None:
     class Away(History):
-        def endings(self, jobs) -> dict[str, Ending]:
-            raise SlurmError("sacct", "no answer", passing=True)
+        def endings(self, over, gone=()) -> dict[str, Ending]:
+            raise SlurmError("scontrol", "no answer", passing=True)
 
     with pytest.raises(SlurmError):
         look(sweep, Away())
@@ -256,7 +317,7 @@ def test_a_preflight_that_left_no_report_is_named_with_its_log(sweep: Path) -> N
     assert found.status == "cancelled"
     assert found.error is not None
     assert "the preflight ended without a report" in found.error.what
-    assert "exit code 127" in found.error.what
+    assert "no Python on the node (exit code 127)" in found.error.what
     assert str(log) in found.error.what
 
 

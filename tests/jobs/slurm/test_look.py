@@ -33,9 +33,9 @@ def job(state: str, **changes) -> JobState:
 class Known(History):
     """A history that was told beforehand."""
 
-    def endings(self, jobs) -> dict[str, Ending]:
+    def endings(self, over, gone=()) -> dict[str, Ending]:
         end = Ending("7", "NODE_FAIL", 0, None, "", "n1", False, "sacct")
-        return {"7": end} if "7" in jobs else {}
+        return {"7": end} if "7" in {*over, *gone} else {}
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def answered(monkeypatch: pytest.MonkeyPatch, *found: JobState, then=lambda: Non
 def test_what_is_submitted_while_we_look_is_not_lost(sweep: Path, monkeypatch) -> None:
     """Another shell's sbatch runs right after squeue had been asked."""
     answered(monkeypatch, then=lambda: write_note(sweep, note("7")))
-    (found,) = look([ONE], sweep, NAME, Known()).states
+    (found,) = look([ONE], sweep, Known()).states
     assert found.state == "not submitted"
     assert not (sweep / ONE.cell_id() / "record.json").exists()
 
@@ -64,8 +64,8 @@ def test_a_killed_supervisors_cell_gets_what_slurm_says(sweep: Path, monkeypatch
     write_note(sweep, note("7"))
     begun = Begun(number=1, started_at=datetime.now(UTC), pid=1, job="7")
     announce(sweep / ONE.cell_id(), begun)
-    answered(monkeypatch)
-    (found,) = look([ONE], sweep, NAME, Known()).states
+    answered(monkeypatch, job("NODE_FAIL"))
+    (found,) = look([ONE], sweep, Known()).states
     assert found.state == "lost" and "a node that it ran on failed (on n1)" in found.why
 
 
@@ -73,17 +73,17 @@ def test_a_job_that_ended_just_now_is_given_time(sweep: Path, monkeypatch) -> No
     write_note(sweep, note("7"))
     answered(monkeypatch, job("NODE_FAIL"))
     monkeypatch.setattr(module, "over_for_s", lambda *_: SETTLE_S - 1)
-    (found,) = look([ONE], sweep, NAME, Known()).states
+    (found,) = look([ONE], sweep, Known()).states
     assert found.state == "ending"
     monkeypatch.setattr(module, "over_for_s", lambda *_: SETTLE_S + 1)
-    (found,) = look([ONE], sweep, NAME, Known()).states
+    (found,) = look([ONE], sweep, Known()).states
     assert found.state == "lost"
 
 
 def test_a_job_whose_id_nobody_wrote_down_is_found(sweep: Path, monkeypatch) -> None:
     write_note(sweep, note(None))
     answered(monkeypatch, job("RUNNING", comment=comment_of("r", 0)))
-    found = look([ONE], sweep, NAME, Known())
+    found = look([ONE], sweep, Known())
     assert found.states[0].state == "starting" and found.states[0].job == "7"
 
 
@@ -91,7 +91,7 @@ def test_a_broken_note_is_a_remark(sweep: Path, monkeypatch) -> None:
     file = write_note(sweep, note("7"))
     file.write_text("{")
     answered(monkeypatch)
-    assert str(file) in look([ONE], sweep, NAME, Known()).remarks[0]
+    assert str(file) in look([ONE], sweep, Known()).remarks[0]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from jobs.slurm.notes import (
     RunNote,
     adopt,
     comment_of,
+    is_anothers,
     jobs_of,
     read_notes,
     write_note,
@@ -33,9 +34,13 @@ def note(*arrays: ArrayNote, run: str = "r1", at: datetime = AT, **changes) -> R
     return RunNote(**values, arrays=arrays, **changes)
 
 
-def queued(job: str, *, comment: str = "", name: str = NAME, after_s: int = 1) -> JobState:
+def queued(
+    job: str, *, comment: str = "", name: str = NAME, command: str = "", after_s: int = 1
+) -> JobState:
     when = datetime.fromtimestamp(AT.timestamp() + after_s).isoformat()
-    return JobState(job, "PENDING", "Priority", None, "0:00", "", name, None, when, comment, job)
+    return JobState(
+        job, "PENDING", "Priority", None, "0:00", "", name, None, when, comment, command, job
+    )
 
 
 def queue(*jobs: JobState) -> dict[str, JobState]:
@@ -79,57 +84,45 @@ def test_jobs_of_arrays_and_of_a_single_unit() -> None:
 def test_a_comment_makes_adoption_certain() -> None:
     """Even where ids are out of order and another job of the same name waits."""
     left = note(array(("a",), ("b",), job_id="7"), array(("c",)), array(("d",), ("e",)))
-    found, doubts = adopt(left, queue(
+    found = adopt(left, queue(
         queued("12_1", comment=comment_of("r1", 2)), queued("13", comment=comment_of("r1", 1)),
         queued("14", comment=comment_of("r2", 1)),
-        queued("15", comment=comment_of("r1", PREFLIGHT)),
     ))  # fmt: skip
-    assert [a.job_id for a in found.arrays] == ["7", "13", "12"] and doubts == []
-    assert found.preflight_job == "15"
+    assert [a.job_id for a in found.arrays] == ["7", "13", "12"]
 
 
-def test_without_comments_the_only_job_that_fits_is_adopted() -> None:
+def test_where_a_site_keeps_comments_the_batch_script_tells() -> None:
+    """And its name tells nothing: a plugin or scontrol may have changed it."""
     left = note(array(("a",), ("b",), job_id="7"), array(("c",), ("d",)))
-    jobs = queue(queued("7_0"), queued("7_1"), queued("9_0"), queued("9_1"))
-    found, doubts = adopt(left, jobs)
-    assert [a.job_id for a in found.arrays] == ["7", "9"] and doubts == []
+    jobs = queue(
+        queued("9_0", name="renamed", command="/mnt/x/t/.submitit/r1-1/submission.sh"),
+        queued("10", command="/mnt/x/t/.submitit/r2-1/submission.sh"),
+    )
+    assert [a.job_id for a in adopt(left, jobs).arrays] == ["7", "9"]
 
 
-@pytest.mark.parametrize(
-    "jobs",
-    [
-        [queued("9_0"), queued("10_0")],  # two: which one?
-        [queued("9_0"), queued("9_2")],  # more elements than the array has
-        [queued("9")],  # a plain job, and the array has two units
-    ],
-)
-def test_what_cannot_be_told_is_left_alone_and_named(jobs: list[JobState]) -> None:
-    left = note(array(("c",), ("d",)))
-    found, doubts = adopt(left, queue(*jobs))
-    assert found == left
-    assert len(doubts) == len({j.array for j in jobs}) and "make cancel" in doubts[0]
-
-
-@pytest.mark.parametrize(
-    "job",
-    [
-        queued("9_0", name="horoscale-t-76543210"),
-        queued("9_0", after_s=-3600),
-        queued("6_0"),  # before the last one whose id is known
-        queued("9_0", comment=comment_of("r0", 0)),
-    ],
-)
+@pytest.mark.parametrize("job", [queued("9_0"), queued("9_0", comment=comment_of("r0", 1))])
 def test_jobs_that_are_none_of_this_run(job: JobState) -> None:
     left = note(array(("a",), ("b",), job_id="7"), array(("c",), ("d",)))
-    assert adopt(left, queue(job)) == (left, [])
+    assert adopt(left, queue(job)) == left
 
 
-def test_what_another_note_knows_is_not_adopted() -> None:
-    left = note(array(("c",), ("d",)))
-    other = note(array(("c",), ("d",), job_id="9"), run="r0")
-    assert adopt(left, queue(queued("9_0")), [other]) == (left, [])
+def test_a_preflight_is_found_by_its_part() -> None:
+    left = note(array((PREFLIGHT,)), kind=PREFLIGHT)
+    assert (
+        adopt(left, queue(queued("9", comment=comment_of("r1", PREFLIGHT)))).arrays[0].job_id == "9"
+    )
 
 
-def test_a_complete_note_stays_as_it_is() -> None:
-    whole = note(array(("a",), job_id="7"))
-    assert adopt(whole, queue(queued("8"))) == (whole, [])
+def test_an_id_that_is_another_jobs_now() -> None:
+    assert is_anothers(queued("7_0", comment=comment_of("r0", 0)), "r1", "0")
+    assert not is_anothers(queued("7_0", comment=comment_of("r1", 0)), "r1", "0")
+    assert not is_anothers(queued("7_0", comment="a site's own words"), "r1", "0")
+
+
+def test_a_folder_of_notes_that_cannot_be_read_is_not_an_empty_one(tmp_path: Path) -> None:
+    write_note(tmp_path, note(array(("a",), job_id="7")))
+    (tmp_path / ".slurm").rename(tmp_path / "aside")
+    (tmp_path / ".slurm").write_text("no folder")
+    with pytest.raises(OSError, match="Not a directory"):
+        read_notes(tmp_path)

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs.slurm.cancel import alive, cancel
+from jobs.slurm.cancel import cancel, jobs_of_sweep
 from jobs.slurm.commands import clean_environment
-from jobs.slurm.history import History, status_of
+from jobs.slurm.ends import status_of
+from jobs.slurm.history import History
 from jobs.slurm.notes import ArrayNote, RunNote, adopt, comment_of
 from jobs.slurm.queue import JobState, query
 from jobs.slurm.reasons import in_words
@@ -55,11 +56,12 @@ def sbatch():
 
     submit.name = name  # type: ignore[attr-defined]
     yield submit
-    cancel(alive(jobs(name)), str(CONF))
+    cancel({job.array for job in jobs(name).values()}, str(CONF))
 
 
 def jobs(name: str) -> dict[str, JobState]:
-    return query(name, str(CONF), user=_user(), patience_s=WAIT_S)
+    found = query(str(CONF), user=_user(), patience_s=WAIT_S)
+    return {job: state for job, state in found.items() if state.name == name}
 
 
 def until(name: str, true: Callable[[dict[str, JobState]], bool]) -> dict[str, JobState]:
@@ -82,10 +84,10 @@ def test_an_array_from_the_queue_to_its_cancellation(sbatch) -> None:
     assert len(waiting) == 2 and all("array_parallel" in in_words(job) for job in waiting)
     running = next(job for job in found.values() if job.state == "RUNNING")
     assert running.nodes.startswith("node") and running.start and not running.reason
-    adopted, doubts = adopt(note, found)
-    assert adopted.arrays[0].job_id == array and doubts == []
-    assert alive(found) == {array: 3}
-    assert cancel(alive(found), str(CONF)).code == 0
+    adopted = adopt(note, found)
+    assert adopted.arrays[0].job_id == array
+    assert jobs_of_sweep([adopted], [], found) == {array: 3}
+    assert cancel([array], str(CONF)).code == 0
     found = until(sbatch.name, lambda q: all(j.ended for j in q.values()))
     endings = History(str(CONF)).endings(found)
     assert {status_of(ending)[0] for ending in endings.values()} == {"cancelled"}
@@ -104,4 +106,4 @@ def test_ends_of_batch_scripts(sbatch) -> None:
 
 
 def test_a_job_that_nobody_knows() -> None:
-    assert History(str(CONF)).endings(["67000000"]) == {}
+    assert History(str(CONF)).endings([], ["67000000"]) == {}

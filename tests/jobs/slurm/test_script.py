@@ -1,19 +1,17 @@
-"""The batch script: as text, word for word, and as submitit really hands it to sbatch."""
+"""The batch script as text, word for word."""
 
 from __future__ import annotations
 
 import os
 import shlex
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import submitit
 
 from jobs.site import Site
 from jobs.sites import load_site
-from jobs.slurm.script import check_path, executor_python, job_name, parameters, script_text
+from jobs.slurm.script import check_path, job_name, script_text
 from jobs.slurm.shape import Shape
 from jobs.slurm.units import Array, Unit
 from train.errors import ConfigError
@@ -63,7 +61,7 @@ CASES: dict[str, tuple[Site, Array, Path, dict[str, Any]]] = {
 def text_of(case: str) -> str:
     site, jobs, folder, more = CASES[case]
     settings = {"name": "horoscale-smoke-1a2b3c4d", "root": ROOT, **more}
-    return script_text(site, jobs, folder, python="exec /opt/venv/bin/python3", **settings)
+    return script_text(site, jobs, folder, python="/opt/venv/bin/python3", **settings)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -72,37 +70,6 @@ def test_scripts_are_word_for_word_what_they_were(case: str) -> None:
     if os.environ.get("UPDATE_GOLDEN"):
         file.write_text(text_of(case))
     assert text_of(case) == file.read_text(), "if meant, see it with UPDATE_GOLDEN=1"
-
-
-def fake_commands(folder: Path) -> None:
-    """A fake srun, whose presence is all that submitit asks for, and a fake sbatch."""
-    folder.mkdir()
-    sbatch = '#!/bin/sh\ncp "$1" "$SEEN"\necho Submitted batch job 77\n'
-    for name, text in (("srun", "#!/bin/sh\n"), ("sbatch", sbatch)):
-        (folder / name).write_text(text)
-        (folder / name).chmod(0o755)
-
-
-@pytest.mark.parametrize("units", [1, 3])
-@pytest.mark.parametrize("name", ["plain", 'o\'neil & "sons" $HOME'])
-def test_submitit_hands_sbatch_exactly_this_text(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, units: int, name: str
-) -> None:
-    fake_commands(tmp_path / "bin")
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    monkeypatch.setenv("SEEN", str(tmp_path / "seen.sh"))
-    folder = tmp_path / name
-    jobs = array(2, 2, units=units)
-    executor = submitit.SlurmExecutor(folder=folder, python=executor_python())
-    executor.update_parameters(
-        **parameters(PRACTICE, jobs, name="horoscale-x-0", root=ROOT, dependency="afterok:1")
-    )
-    with executor.batch():
-        for i in range(units):
-            executor.submit(print, i)
-    assert (tmp_path / "seen.sh").read_text() == script_text(
-        PRACTICE, jobs, folder, name="horoscale-x-0", root=ROOT, dependency="afterok:1"
-    )
 
 
 def options(text: str) -> dict[str, str | None]:
@@ -124,14 +91,14 @@ def test_options_and_shell_mean_what_was_asked(case: str) -> None:
     assert found["ntasks-per-node"] == str(jobs.shape.ranks_per_node)
     last = text_of(case).rstrip().splitlines()[-1]
     assert shlex.split(last)[:2] == ["exec", "/opt/venv/bin/python3"]
-    assert shlex.split(last)[-1] == str(folder)
+    assert shlex.split(last)[-3:] == ["-m", "jobs.slurm.job", str(folder / "tasks.json")]
 
 
 def test_what_is_not_set_is_not_asked_for() -> None:
     text = script_text(Site(ranks_per_node=1), array(1, 1), FOLDER, name="n", root=ROOT)
     assert set(options(text)) == {
-        "cpus-per-task", "job-name", "nodes", "ntasks-per-node", "open-mode", "output", "requeue",
-        "signal", "time",
+        "chdir", "cpus-per-task", "job-name", "nodes", "ntasks-per-node", "open-mode", "output",
+        "requeue", "signal", "time",
     }  # fmt: skip
 
 
@@ -139,10 +106,6 @@ def test_the_signal_goes_to_the_supervisor_alone() -> None:
     found = options(text_of("practice"))
     assert found["signal"] == "B:USR2@30"
     assert "srun" not in text_of("practice")
-
-
-def test_the_shell_becomes_the_python_that_runs_this() -> None:
-    assert shlex.split(executor_python()) == ["exec", sys.executable]
 
 
 def test_names_of_jobs_tell_sweep_folders_apart(tmp_path: Path) -> None:

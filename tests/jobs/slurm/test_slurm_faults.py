@@ -164,7 +164,7 @@ def test_a_killed_supervisor(sweeping: Sweeping) -> None:
     process = disturbed(sweeping)
     began = time.monotonic()
     node = sweeping.node_of(0)
-    done = sweeping.practice.inside(node, "pkill", "-KILL", "-f", "submitit.core.[_]submit")
+    done = sweeping.practice.inside(node, "pkill", "-KILL", "-f", "jobs.slurm.[j]ob ")
     assert done.returncode == 0
     code, out = sweeping.end(process)
     row("supervisor killed (-9)", sweeping, began)

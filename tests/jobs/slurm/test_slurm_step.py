@@ -51,7 +51,7 @@ def line(
         "stall_s": 300, "minutes": 60, "block": "r-0/0",
     }  # fmt: skip
     task = UnitTask(**(values | changes))
-    allocation = Allocation("12", "7_5", "n1", 3, 1_800_000_000.0, None, site.signal_s)
+    allocation = Allocation("7_5", "n1", 3, 1_800_000_000.0, None, site.signal_s)
     return launch(task, config(gpus=8), cell, 2, allocation, resume)
 
 
@@ -92,7 +92,7 @@ def test_every_start_meets_elsewhere() -> None:
     (_, first) = line(*CASES["launch_gloo"])
     site, image, folder, resume = CASES["launch_gloo"]
     cell = Path(folder) / "c"
-    task_allocation = [Allocation("12", "7_5", "n1", n, 1.8e9, None) for n in (0, 1)]
+    task_allocation = [Allocation("7_5", "n1", n, 1.8e9, None) for n in (0, 1)]
     assert len({first["HOROSCALE_RENDEZVOUS"], *(
         launch(_task(site, cell), config(gpus=8), cell, n, one, resume)[1]["HOROSCALE_RENDEZVOUS"]
         for one in task_allocation for n in (1, 2)
@@ -146,7 +146,7 @@ def test_ranks_of_one_process_are_one_task_with_all_their_cores_and_gpus() -> No
 
 
 def test_a_mirrored_cell_is_one_task() -> None:
-    allocation = Allocation("12", "7_5", "n1", 3, 1_800_000_000.0, None, 100)
+    allocation = Allocation("7_5", "n1", 3, 1_800_000_000.0, None, 100)
     task = UnitTask(
         cells=("/r/cell",), asked_at=datetime(2026, 1, 1, tzinfo=UTC), site=Site(**PLAIN), nodes=1,
         ranks_per_node=4, image="none", image_digest=None, root="/h", data="/d", store="/d/p",

@@ -15,7 +15,7 @@ from jobs.slurm.ranks import StepRanks
 from jobs.slurm.verdict import container_failure, verdict
 
 SRUN = Path(__file__).with_name("transcripts") / "srun"
-JOB = Allocation("12", "7_5", "n1", 0, 2e9, None)
+JOB = Allocation("7_5", "n1", 0, 2e9, None)
 
 
 def replayed(cell: Path, name: str, size: int = 2) -> StepRanks:
@@ -56,7 +56,7 @@ def test_ends_that_ranks_explain_themselves(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "status", "where"),
-    [("power", "lost", "a node of the job"), ("memory", "failed", "node node2"),
+    [("power", "lost", "node node4"), ("memory", "failed", "node node2"),
      ("nosuchmpi", "failed", "srun"), ("missing", "failed", "node node1"),
      ("stepcancel", "cancelled", "the step"), ("launch", "failed", "srun")],
 )  # fmt: skip

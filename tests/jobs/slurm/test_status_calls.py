@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import stat
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ import pytest
 from jobs.settle import Begun, announce
 from jobs.slurm.history import History
 from jobs.slurm.look import Look, look
-from jobs.slurm.notes import ArrayNote, RunNote, write_note
+from jobs.slurm.notes import ArrayNote, RunNote, read_notes, write_note
 from jobs.slurm.queue import FIELD, START
 from jobs.slurm.status import counts
 from tests.builders import config
@@ -61,7 +61,8 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         for job, state in states.items():
             array, _, index = job.partition("_")
             reason = "Priority" if state == "PENDING" else "None"
-            fields = [array, array, index, state, reason, "N/A", "0:10", "", "N/A", "(null)", NAME]
+            fields = [array, array, index, state, reason, "N/A", "0:10", "", "N/A"]
+            fields += ["(null)", "(null)", NAME]
             text += START + FIELD.join(fields) + "\n"
         (tmp_path / "queue").write_text(text)
         put("squeue", f"cat '{tmp_path / 'queue'}'")
@@ -73,7 +74,7 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def status(sweep: Path) -> Look:
-    return look(CONFIGS, sweep, NAME, History())
+    return look(CONFIGS, sweep, History())
 
 
 def queued(state: str = "PENDING") -> dict[str, str]:
@@ -90,10 +91,11 @@ def test_one_call_for_2000_cells(sweep: Path, slurm) -> None:
     assert took_s < 30
 
 
-def test_unexplained_jobs_cost_one_sacct_and_one_scontrol_for_each_array(
+def test_unexplained_jobs_cost_one_scontrol_for_each_array_and_one_sacct(
     sweep: Path, slurm
 ) -> None:
-    """And each of them gets its record, so that the next status asks once again."""
+    """Asked by id; when their files are ten minutes old each gets its record, and nothing is asked
+    any more."""
     told = queued()
     for job in ("7_3", "8_999"):
         del told[job]
@@ -103,8 +105,18 @@ def test_unexplained_jobs_cost_one_sacct_and_one_scontrol_for_each_array(
         (cell / "logs").mkdir()
         announce(cell, Begun(number=1, started_at=datetime.now(UTC), pid=1, job="7_3"))
     states = status(sweep).states
-    assert calls.read_text().split() == ["squeue", "sacct", "scontrol", "scontrol"]
-    assert counts(states) == {"lost": 2, "waiting": CELLS - 2}
+    asked = ["squeue", "scontrol", "scontrol", "sacct"]
+    assert calls.read_text().split() == asked
+    assert counts(states) == {"ending": 2, "waiting": CELLS - 2}
+    (note,) = read_notes(sweep)[0]
+    old = note.submitted_at - timedelta(hours=1)
+    write_note(sweep, note.model_copy(update={"submitted_at": old}))
+    for index in (3, 1999):
+        for file in (sweep / CONFIGS[index].cell_id()).rglob("*"):
+            os.utime(file, (old.timestamp(),) * 2)
+    calls.unlink()
+    assert counts(status(sweep).states) == {"lost": 2, "waiting": CELLS - 2}
+    assert calls.read_text().split() == asked
     assert read_record(sweep / CONFIGS[3].cell_id() / "record.json").status == "lost"
     calls.unlink()
     assert counts(status(sweep).states) == {"lost": 2, "waiting": CELLS - 2}

@@ -176,7 +176,7 @@ def test_a_warning_stops_at_an_epochs_end_and_asks_once_for_a_requeue(
     assert found.status == "timeout"
     assert found.error is not None and "stopped after epoch 3 of 9" in found.error.what
     assert [len(call) for call in requeues(fake)] == [3]
-    assert requeues(fake)[0][-1] == "12", "Slurm's own number of this element"
+    assert requeues(fake)[0][-1] == "7_5", "the element alone: a bare id may stand for the array"
     assert not (Path(job.task.cells[1]) / "record.json").exists()
     assert len(fake.calls("srun")) == 1
     assert "requeued" in said
@@ -205,7 +205,7 @@ def test_a_job_that_was_preempted_is_not_started_again_when_it_is_done(
     tmp_path: Path, fake: FakeSlurm
 ) -> None:
     """Slurm 24.05 and later would (seen on the practice cluster of Debian 13)."""
-    over = ["scontrol", "update", "JobId=12", "Requeue=0"]
+    over = ["scontrol", "update", "JobId=7_5", "Requeue=0"]
     script_srun(fake, "good()", cells(1))
     Job(fake, unit(tmp_path / "undisturbed", cells(1))).run()
     assert over not in fake.calls()
@@ -430,7 +430,7 @@ def test_a_cell_that_another_living_job_runs_is_left_alone(tmp_path: Path, fake:
     folder = Path(task.cells[0])
     (folder / "logs").mkdir(parents=True, exist_ok=True)
     announce(folder, Begun(number=1, started_at=datetime.now(UTC), pid=1, job="4"))
-    fake.put("squeue", "echo RUNNING")
+    fake.queue({"4": "RUNNING"}, "n")
     code, said = Job(fake, task).run()
     assert code == 1
     assert "job 4 runs it" in said

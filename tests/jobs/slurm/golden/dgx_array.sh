@@ -2,6 +2,7 @@
 
 # Parameters
 #SBATCH --array=0-19%8
+#SBATCH --chdir=/home/ada/horoscale
 #SBATCH --cpus-per-task=14
 #SBATCH --exclusive
 #SBATCH --gpus-per-node=8
@@ -21,4 +22,5 @@ export PYTHONPATH=/home/ada/horoscale
 
 # command
 export SUBMITIT_EXECUTOR=slurm
-exec /opt/venv/bin/python3 -u -m submitit.core._submit /scratch/ada/results/smoke/.submitit/run
+test -r /scratch/ada/results/smoke/.submitit/run/tasks.json || exit 66
+exec /opt/venv/bin/python3 -u -m jobs.slurm.job /scratch/ada/results/smoke/.submitit/run/tasks.json

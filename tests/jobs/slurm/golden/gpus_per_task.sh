@@ -2,6 +2,7 @@
 
 # Parameters
 #SBATCH --account=a
+#SBATCH --chdir=/home/ada/horoscale
 #SBATCH --constraint='ib&a100'
 #SBATCH --cpus-per-task=1
 #SBATCH --gpus-per-task=a100:1
@@ -20,4 +21,5 @@ export PYTHONPATH=/home/ada/horoscale
 
 # command
 export SUBMITIT_EXECUTOR=slurm
-exec /opt/venv/bin/python3 -u -m submitit.core._submit /scratch/ada/results/smoke/.submitit/run
+test -r /scratch/ada/results/smoke/.submitit/run/tasks.json || exit 66
+exec /opt/venv/bin/python3 -u -m jobs.slurm.job /scratch/ada/results/smoke/.submitit/run/tasks.json

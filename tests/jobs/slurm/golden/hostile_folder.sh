@@ -2,6 +2,7 @@
 
 # Parameters
 #SBATCH --array=0-1%2
+#SBATCH --chdir='/it'"'"'s a "root"'
 #SBATCH --cpus-per-task=1
 #SBATCH --gres=gpu:pretend:1
 #SBATCH --job-name=horoscale-smoke-1a2b3c4d
@@ -30,4 +31,5 @@ export SLURM_CONF=/run/practice/slurm.conf
 
 # command
 export SUBMITIT_EXECUTOR=slurm
-exec /opt/venv/bin/python3 -u -m submitit.core._submit '/scratch/o'"'"'neil & "sons"/$HOME `x` #1; é/.submitit/run'
+test -r '/scratch/o'"'"'neil & "sons"/$HOME `x` #1; é/.submitit/run/tasks.json' || exit 66
+exec /opt/venv/bin/python3 -u -m jobs.slurm.job '/scratch/o'"'"'neil & "sons"/$HOME `x` #1; é/.submitit/run/tasks.json'

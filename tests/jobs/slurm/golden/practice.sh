@@ -2,6 +2,7 @@
 
 # Parameters
 #SBATCH --array=0-4%5
+#SBATCH --chdir=/home/ada/horoscale
 #SBATCH --comment=horoscale:r1:0
 #SBATCH --cpus-per-task=1
 #SBATCH --dependency=afterok:12
@@ -33,4 +34,5 @@ export SLURM_CONF=/run/practice/slurm.conf
 
 # command
 export SUBMITIT_EXECUTOR=slurm
-exec /opt/venv/bin/python3 -u -m submitit.core._submit /scratch/ada/results/smoke/.submitit/run
+test -r /scratch/ada/results/smoke/.submitit/run/tasks.json || exit 66
+exec /opt/venv/bin/python3 -u -m jobs.slurm.job /scratch/ada/results/smoke/.submitit/run/tasks.json

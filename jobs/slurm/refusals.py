@@ -1,0 +1,64 @@
+"""sbatch's refusals: which of them pass by themselves, and which key of the site file is meant.
+
+A refusal is permanent unless it is known to pass: a request that cannot be granted, tried again
+and again, is never granted.
+"""
+
+from __future__ import annotations
+
+import re
+
+from jobs.slurm.commands import is_away
+
+#: Slurm's own limits on jobs in the queue: passes for a smaller array, or when jobs have ended.
+_SUBMIT_LIMIT = re.compile(r"Max\w*Submit|SubmitJob|job submit limit|max\w* .{0,30}submit", re.I)
+#: The controller takes no job of anybody now.
+_BUSY = re.compile(r"temporarily unable to accept|resource temporarily unavailable|try again", re.I)
+#: Words of sbatch -> keys of a site file; the first that fits counts.
+_KEYS: tuple[tuple[str, str], ...] = (
+    (r"wckey", "wckey"),
+    (r"MaxWall|time limit|TimeLimit", "time_min"),
+    (r"qos", "qos (or account)"),
+    (r"account|assoc", "account (sacctmgr show assoc user=$USER lists yours)"),
+    (r"partition", "partition"),
+    (r"generic resource|gres|gpu", "gpus, gpu_type and ranks_per_node"),
+    (r"memory", "mem_per_rank_gb"),
+    (r"feature|constraint", "constraint"),
+    (r"reservation", "reservation"),
+    (r"array", "array_limit"),
+    (r"processors|cpu|core", "cpus_per_rank and ranks_per_node"),
+    (r"node", "ranks_per_node, cpus_per_rank, mem_per_rank_gb and max_nodes"),
+    (r"licen[cs]e|option|argument", "sbatch"),
+)
+
+
+def is_submit_limit(said: str) -> bool:
+    """Whether the user has, or would have, more jobs in the queue than allowed."""
+    return _SUBMIT_LIMIT.search(said) is not None
+
+
+def is_passing(said: str) -> bool:
+    """Whether the very same request may be granted a little later."""
+    return is_away(said) or _BUSY.search(said) is not None
+
+
+def limit_in(said: str) -> int | None:
+    """The number of a limit, where the refusal names it."""
+    words = r"(?:limit|maximum|at most|no more than|up to|max)\b[^\d\n]{0,40}(\d+)"
+    found = re.search(words, said, re.IGNORECASE) if is_submit_limit(said) else None
+    return int(found[1]) if found else None
+
+
+def advice(said: str, file: object) -> str:
+    """What to do about a refusal. ``file``: the site's."""
+    if is_submit_limit(said):
+        return (
+            f"Set submit_limit: in {file} to the jobs that you may have in the queue (array "
+            "elements counted): arrays are then cut by it, and the rest follows when there is room"
+        )
+    if "dependency" in said.lower():
+        return "The job that it was to wait for is gone: make sweep again makes a new one"
+    key = next((key for words, key in _KEYS if re.search(words, said, re.IGNORECASE)), None)
+    if key is None:
+        return f"Change what {file} asks for, or ask the site's administrators"
+    return f"Look at {key} in {file}"
