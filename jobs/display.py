@@ -82,7 +82,7 @@ class Board:
         rows = {}
         for cell in cells:
             name = cell.config.cell_id()
-            state = cell.status if cell.done else "waiting"
+            state = "waiting" if cell.to_run else cell.status
             rows[name] = Row(cell, state, apart=in_words(differing[name]))
         return cls(rows)
 

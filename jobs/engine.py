@@ -15,9 +15,10 @@ from typing import Any, Protocol
 from jobs import lock
 from jobs.container import IMAGE_PYTHON, Container, container_argv
 from jobs.launch import CellTask, core_groups
-from jobs.ledger import BROKEN, FORCED, RUNNING, Standing, archive, conclude, stand
+from jobs.ledger import BROKEN, FORCED, RUNNING, UNREADABLE, Standing, archive, conclude, stand
 from jobs.stop import Stop
 from jobs.submit import ask_to_end, local_executor, log_of, submit
+from train.errors import Unreadable
 from train.record.cell_folder import earlier_attempts
 
 POLL_S = 0.2
@@ -81,7 +82,7 @@ class _Running:
 def run_cells(
     cells: Sequence[Standing], sweep: Path, machine: Machine, display: Display, stop: Stop
 ) -> dict[str, str]:
-    """Run every cell that is not done; returns cell id -> status of its record.
+    """Run every cell that is to run; returns cell id -> status of its record.
 
     A cell starts when its cores are free; one that wants more than there are runs alone. Cells that
     an earlier sweep's supervisor still runs are waited for first: nobody knows their cores.
@@ -92,7 +93,7 @@ def run_cells(
         OSError: the file system refuses what a start needs.
     """
     executor = local_executor(sweep)
-    waiting = [cell for cell in cells if not cell.done and cell.status != RUNNING]
+    waiting = [cell for cell in cells if cell.to_run and cell.status != RUNNING]
     everything = frozenset(machine.cores)
     running = [_Running(cell, everything) for cell in cells if cell.status == RUNNING]
     for item in running:
@@ -101,12 +102,17 @@ def run_cells(
     try:
         while (waiting or running) and not stop.reason:
             while waiting and not stop.reason and (cores := _place(waiting[0], running, machine)):
-                running.append(_start(executor, waiting.pop(0), cores, machine))
-                display.started(running[-1].cell)
+                cell = waiting.pop(0)
+                try:
+                    running.append(_start(executor, cell, cores, machine))
+                    display.started(cell)
+                except Unreadable as error:
+                    results[cell.config.cell_id()] = UNREADABLE
+                    display.ended(cell, UNREADABLE, str(error))
             time.sleep(POLL_S)
             display.tick()
             for item in _gone(running):
-                if item.job is None and not (now := stand(item.cell.config, item.cell.folder)).done:
+                if item.job is None and (now := stand(item.cell.config, item.cell.folder)).to_run:
                     waiting.insert(0, now)
                     continue
                 results[item.cell.config.cell_id()] = _report(item, display, stopped=False)

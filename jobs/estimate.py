@@ -15,6 +15,7 @@ from statistics import median
 from typing import NamedTuple
 
 from train.config.run import RunConfig
+from train.errors import Unreadable
 from train.record.run import RECORD_NAME, RecordError, RunRecord, read_record
 
 
@@ -87,7 +88,7 @@ def _records(results: Path) -> Iterator[RunRecord]:
     for path in sorted(results.glob(f"*/*/{RECORD_NAME}")):
         try:
             yield read_record(path)
-        except RecordError:
+        except (RecordError, Unreadable):
             continue  # a report names these; an estimate does without
 
 

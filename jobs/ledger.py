@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,10 +13,10 @@ from pydantic import BaseModel
 
 from jobs.lock import LOCK_NAME, hold, holder
 from jobs.ranks import end_leftovers
-from jobs.settle import is_good, is_unsettled, settle_lost, settle_unstarted
+from jobs.settle import ATTEMPT_NAME, is_good, is_unsettled, settle_lost, settle_unstarted
 from jobs.sweep import Sweep
 from train.config.run import RunConfig
-from train.errors import ConfigError
+from train.errors import ConfigError, Unreadable, read_whole
 from train.record.atomic import write_atomically
 from train.record.cell_folder import (
     CHECKPOINT_NAME,
@@ -27,6 +28,7 @@ from train.record.run import (
     GOOD,
     MANIFEST_NAME,
     RECORD_NAME,
+    NoRecord,
     OtherCell,
     RecordError,
     SweepManifest,
@@ -36,6 +38,8 @@ from train.record.run import (
 #: Ended by something outside the run, so its checkpoint is worth going on from.
 INTERRUPTED = frozenset({"cancelled", "timeout", "preempted", "lost"})
 RUNNING, NEW, BROKEN = "running", "new", "broken record"
+#: A file that says what to do with it cannot be read now: it is left alone, with FORCE=1, too.
+UNREADABLE = "unreadable record"
 #: Its folder holds the record of another config, which only FORCE=1 puts aside.
 OTHERS = "record of another config"
 #: Has a good record, or another config's, and is to run anew all the same.
@@ -49,12 +53,17 @@ class Standing:
 
     config: RunConfig
     folder: Path
-    status: str  # a record's status, or one of the five above
+    status: str  # a record's status, or one of the six above
     why: str  # one line for a person
 
     @property
     def done(self) -> bool:
         return self.status in GOOD
+
+    @property
+    def to_run(self) -> bool:
+        """Whether a sweep has to run it, or to wait for whoever does."""
+        return not self.done and self.status != UNREADABLE
 
     @property
     def resume(self) -> bool:
@@ -80,23 +89,38 @@ def stand(config: RunConfig, folder: Path) -> Standing:
         if not ours:
             why = f"an earlier make sweep still runs it: {holder(folder) or 'unknown'}"
             return Standing(config, folder, RUNNING, why)
-        if is_unsettled(folder):
-            end_leftovers(folder)
-            settle_lost(folder, config)
+        try:
+            if is_unsettled(folder):
+                end_leftovers(folder)
+                settle_lost(folder, config)
+        except Unreadable as error:
+            return Standing(config, folder, UNREADABLE, str(error))
     return recorded(config, folder)
 
 
 def recorded(config: RunConfig, folder: Path) -> Standing:
     """What the cell's record says of it; changes nothing."""
-    file = folder / RECORD_NAME
-    if not file.exists():
-        return Standing(config, folder, NEW, "not run yet")
+    found = _of_record(config, folder)
+    try:
+        # a start would replace these, and neither proves by an error that it is not there
+        for name in () if found.done else (CONFIG_NAME, f"logs/{ATTEMPT_NAME}"):
+            read_whole(folder / name)
+    except Unreadable as error:
+        return Standing(config, folder, UNREADABLE, str(error))
+    return found
+
+
+def _of_record(config: RunConfig, folder: Path) -> Standing:
     try:
         record = read_own_record(folder, config)
+    except NoRecord:
+        return Standing(config, folder, NEW, "not run yet")
     except RecordError as error:
         return Standing(config, folder, BROKEN, str(error).splitlines()[0])
     except OtherCell as error:
         return Standing(config, folder, OTHERS, str(error))
+    except Unreadable as error:
+        return Standing(config, folder, UNREADABLE, str(error))
     ended = f"completed {record.ended_at:%Y-%m-%d %H:%M}"
     return Standing(config, folder, record.status, record.error.what if record.error else ended)
 
@@ -120,14 +144,17 @@ def conclude(
     try:
         with hold(folder):
             end_leftovers(folder)
+            found = recorded(cell.config, folder)
+            if found.status in (OTHERS, UNREADABLE):
+                return found.status, found.why
             settle_lost(folder, cell.config)
             if not is_good(folder, cell.config) and len(earlier_attempts(folder)) <= attempts:
                 if stopped:
                     return "cancelled", "before it had started"
                 settle_unstarted(folder, cell.config, log, asked_at)
         record = read_own_record(folder, cell.config)
-    except OtherCell as error:
-        return OTHERS, str(error)
+    except Unreadable as error:
+        return UNREADABLE, str(error)
     except (OSError, ValueError) as error:
         return "lost", f"it has no record, and none can be written: {error}"
     if record.error is None:
@@ -164,23 +191,28 @@ def lay_out(
     if not force:
         refuse_others(recorded(config, sweep / config.cell_id()) for config in configs)
         for config in configs:
-            refuse_other_config(sweep / config.cell_id(), config)
+            with suppress(Unreadable):  # such a cell is left alone: see recorded()
+                refuse_other_config(sweep / config.cell_id(), config)
     for config in configs:
         folder = sweep / config.cell_id()
         folder.mkdir(parents=True, exist_ok=True)
-        _lay(folder / CONFIG_NAME, config)
+        with suppress(Unreadable):
+            _lay(folder / CONFIG_NAME, config)
     _lay(sweep / MANIFEST_NAME, manifest)
 
 
 def _lay(file: Path, content: BaseModel) -> None:
     """Write the file unless it is there already: an unchanged plan must not look new."""
     text = content.model_dump_json(indent=2) + "\n"
-    if not file.exists() or file.read_bytes() != text.encode():
+    if read_whole(file) != text.encode():
         write_atomically(file, text)
 
 
 def archive(folder: Path) -> None:
-    """Put an earlier result aside, whole, before the cell is run anew: nothing is lost."""
+    """Put an earlier result aside, whole, before the cell is run anew: nothing is lost.
+
+    Only of a record that was read: see :class:`train.errors.Unreadable`.
+    """
     if not (folder / RECORD_NAME).exists():
         return
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")

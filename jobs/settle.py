@@ -11,11 +11,13 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 
 from jobs.cause import tail_of
 from train.config.run import RunConfig
+from train.errors import read_whole
 from train.record.atomic import write_atomically
 from train.record.cell_folder import earlier_attempts, ended_record
 from train.record.run import (
     GOOD,
     RECORD_NAME,
+    NoRecord,
     OtherCell,
     RecordError,
     RunError,
@@ -83,16 +85,24 @@ def over(cell: Path) -> None:
 
 
 def is_unsettled(cell: Path) -> bool:
-    """Whether a start may have left ranks and no record; only while nobody holds the cell."""
-    return (cell / "logs" / ATTEMPT_NAME).exists()
+    """Whether a start may have left ranks and no record; only while nobody holds the cell.
+
+    Raises:
+        Unreadable: as :func:`begun_in`.
+    """
+    return read_whole(cell / "logs" / ATTEMPT_NAME) is not None
 
 
 def begun_in(cell: Path) -> Begun | None:
-    """The start that runs, or whose supervisor was killed; None when there is none."""
+    """The start that runs, or whose supervisor was killed; None when there is none.
+
+    Raises:
+        Unreadable: its file cannot be read now.
+    """
+    content = read_whole(cell / "logs" / ATTEMPT_NAME)
     try:
-        text = (cell / "logs" / ATTEMPT_NAME).read_text(encoding="utf-8")
-        return Begun.model_validate_json(text)
-    except (OSError, UnicodeDecodeError, ValidationError):
+        return None if content is None else Begun.model_validate_json(content)
+    except ValidationError:
         return None
 
 
@@ -101,9 +111,12 @@ def settle_lost(
 ) -> bool:
     """Give a start whose supervisor was killed its record; True when there was one to give.
 
-    Only for the holder of the cell's lock. A record that cannot be read, or is of another config,
-    is left as it is.
+    Only for the holder of the cell's lock. A broken record, or one of another config, is left as it
+    is.
     ``told``: what the scheduler says of that end, and ``status`` what it makes of the cell.
+
+    Raises:
+        Unreadable: a file that decides cannot be read now; nothing was changed.
     """
     begun = begun_in(cell)
     if begun is None or _is_foreign(cell, config):
@@ -146,6 +159,7 @@ def is_good(cell: Path, config: RunConfig) -> bool:
 
     Raises:
         OtherCell: there is a record of another config.
+        Unreadable: there may be a record that cannot be read now.
     """
     with contextlib.suppress(RecordError):
         return read_own_record(cell, config).status in GOOD
@@ -166,8 +180,10 @@ def _is_foreign(cell: Path, config: RunConfig) -> bool:
     """Whether there is a record, and it cannot be taken for an earlier one of this cell."""
     try:
         read_own_record(cell, config)
+    except NoRecord:
+        return False
     except (RecordError, OtherCell):
-        return (cell / RECORD_NAME).exists()
+        return True
     return False
 
 

@@ -121,9 +121,10 @@ def start_number(given: int | None, earlier: RunRecord | None) -> int:
 
 
 def _earlier(config: RunConfig, out: Path, *, force: bool) -> RunRecord | None:
-    """This config's record in ``out``; None where there is none that can be read.
+    """This config's record in ``out``; None where there is none, or a broken one.
 
     Raises:
+        Unreadable: one of the files there cannot be read now.
         OtherCell: a record or config.json there is of another, which only ``force`` may replace.
     """
     try:

@@ -1,14 +1,17 @@
-"""What every room may raise."""
+"""What every room may raise, and how a file system that refuses is met."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 #: Error numbers of a full disk and of a used-up quota.
 FULL = (errno.ENOSPC, errno.EDQUOT)
+#: A read that fails is tried this often in all, with this pause: a file server may be back by then.
+READ_TRIES, READ_AGAIN_S = 3, 0.1
 
 
 class ConfigError(ValueError):
@@ -17,6 +20,47 @@ class ConfigError(ValueError):
 
 class DataError(ConfigError):
     """Data are missing, damaged or no data set; the text says which file and what to do."""
+
+
+class Unreadable(OSError):
+    """A file cannot be read now, which proves neither what it holds nor that there is none."""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.filename}: cannot be read ({self.strerror}) and was left as it is: make it "
+            "readable, or have its file server looked at, then make sweep again"
+        )
+
+
+def read_whole(path: Path) -> bytes | None:
+    """All of a file; None where there is none.
+
+    Raises:
+        IsADirectoryError: it is no file.
+        Unreadable: it cannot be read now, and could not be a moment later.
+    """
+    tries = READ_TRIES
+    while True:
+        tries -= 1
+        try:
+            return path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except IsADirectoryError:
+            raise
+        except OSError as error:
+            if not tries:
+                words = error.strerror or str(error)
+                raise Unreadable(error.errno, words, str(path)) from error
+        time.sleep(READ_AGAIN_S)
+
+
+class RecordError(ValueError):
+    """A file is no record; the text says which, what was found and what to do."""
+
+
+class NoRecord(RecordError):
+    """There is no such file."""
 
 
 class WorldError(RuntimeError):

@@ -19,7 +19,7 @@ from analysis.records.gather import Gathered, chosen, problems_in, together
 from analysis.records.read import read_cells
 from analysis.table import types
 from train.config.run import load_config
-from train.errors import ConfigError
+from train.errors import ConfigError, Unreadable
 from train.record.cell_folder import CONFIG_NAME
 from train.record.run import MANIFEST_NAME, RECORD_NAME, SweepManifest
 
@@ -108,7 +108,7 @@ def _settings(configs: pd.DataFrame) -> dict[str, str]:
 def _planned_config(folder: Path, cell_id: str) -> dict[str, Any] | None:
     try:
         config = load_config(folder / cell_id / CONFIG_NAME)
-    except ConfigError:
+    except (ConfigError, Unreadable):
         return None
     return config_row(config) if config.cell_id() == cell_id else None
 

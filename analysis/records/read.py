@@ -12,7 +12,8 @@ from pathlib import Path
 
 from analysis.records.gather import Cell, Gathered, Problem, gather, together
 from analysis.records.validate import rejections
-from train.record.run import GOOD, RECORD_NAME, RecordError, RunRecord, read_record
+from train.errors import Unreadable
+from train.record.run import GOOD, RECORD_NAME, NoRecord, RecordError, RunRecord, read_record
 
 #: Cells that one process reads at a time, and from how many on a second process is worth its start.
 _CHUNK, _FEW = 200, 400
@@ -47,9 +48,9 @@ def read_cell(folder: Path, cell_id: str) -> Cell:
     path = folder / cell_id / RECORD_NAME
     try:
         record = read_record(path)
-    except RecordError as error:
-        if isinstance(error.__cause__, (FileNotFoundError, NotADirectoryError)):
-            return Cell(cell_id, None, _missing(path.parent, cell_id))
+    except NoRecord:
+        return Cell(cell_id, None, _missing(path.parent, cell_id))
+    except (RecordError, Unreadable) as error:
         # the reader names the whole path; the table already names the cell
         reason = str(error).removeprefix(f"{path}: ")
         where, what_to_do = f"{cell_id}/{RECORD_NAME}", "make sweep runs it again"

@@ -15,6 +15,7 @@ from jobs.slurm.limits import usable_nodes
 from jobs.slurm.unit import UnitTask
 from jobs.slurm.verdict import NOT_LAUNCHED, failed_node
 from jobs.stop import Stop
+from train.errors import Unreadable
 from train.record.cell_folder import earlier_attempts
 from train.record.run import RECORD_NAME, RecordError, read_record
 
@@ -76,15 +77,17 @@ def _may_requeue(task: UnitTask, allocation: Allocation, ran: Mapping[str, Ran])
 
 def _was_not_launched(cell: str) -> bool:
     """Slurm itself is at fault right after a requeue, which passes: nothing is to be waited for."""
-    with suppress(RecordError):
+    with suppress(RecordError, Unreadable):
         error = read_record(Path(cell) / RECORD_NAME).error
         return error is not None and error.where == NOT_LAUNCHED
     return False
 
 
 def _lost_in_a_row(cell: str) -> int:
-    statuses = [attempt.status for attempt in earlier_attempts(Path(cell))]
-    return len(list(takewhile(lambda status: status == "lost", reversed(statuses))))
+    with suppress(Unreadable):
+        statuses = [attempt.status for attempt in earlier_attempts(Path(cell))]
+        return len(list(takewhile(lambda status: status == "lost", reversed(statuses))))
+    return 0
 
 
 def _wait_until_seen(allocation: Allocation, stop: Stop) -> None:

@@ -40,7 +40,7 @@ def plan(wish: Wish) -> None:
     )
     cells = [recorded(config, wish.folder / config.cell_id()) for config in configs]
     refuse_others(cells)
-    todo = [cell for cell in cells if not cell.done]
+    todo = [cell for cell in cells if cell.to_run]
     sending = sending_for(wish, _image(wish))
     arrays = plan_arrays(sending, todo)
     cost = gpu_hours(arrays, {row.cell_id: row.seconds for row in rows}, sending.site)

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobs.ledger import OTHERS, Standing, recorded
+from jobs.ledger import OTHERS, UNREADABLE, Standing, recorded
 from jobs.lock import hold
 from jobs.settle import begun_in, over, settle_lost, settle_unstarted
 from jobs.slurm.absent import elsewhere, quiet_s
@@ -31,8 +31,9 @@ from jobs.slurm.preflight import FOLDER_NAME, PreflightReport, read_preflight
 from jobs.slurm.queue import JobState
 from jobs.submit import FOLDER_NAME as SUBMITIT
 from train.config.run import RunConfig
+from train.errors import Unreadable, read_whole
 from train.record.atomic import forget_absent
-from train.record.run import GOOD, RECORD_NAME, RecordError, Status, read_record
+from train.record.run import GOOD, RECORD_NAME, NoRecord, RecordError, Status, read_record
 
 #: How long a job must be gone before its cells are given records here: what its supervisor wrote
 #: last may take a moment to be seen through a network file system.
@@ -129,7 +130,10 @@ def take(
                 age_s = quiet_s(sweep, told)
             due = age_s >= _patience_s(ending)
             held_why = held.get(told.preflight) if told.preflight else None
-            if not due or not conclude(config, folder, told, ending, held_why):
+            settled = False
+            with suppress(Unreadable):  # by the next look it can be read, or it is left alone
+                settled = due and conclude(config, folder, told, ending, held_why)
+            if not settled:
                 job = ending.as_queued() if ending and not ending.over else None
                 settling = job is None
         places.append(Place(recorded(config, folder), job, told, settling, away.get(name, "")))
@@ -146,17 +150,20 @@ def _patience_s(ending: Ending | None) -> float:
 
 
 def is_open(cell: Path, told: Submitted) -> bool:
-    """Whether the last job has left this cell without a record of its own."""
+    """Whether the last job has left this cell without a record of its own, as far as its files can
+    be read."""
     for folder in (cell, cell / "logs"):
         with suppress(OSError):
             # network file systems look again at a folder that is opened
             next(folder.iterdir(), None)
-    if begun_in(cell) is not None:
-        return True
     try:
+        if begun_in(cell) is not None:
+            return True
         record = read_record(cell / RECORD_NAME)
-    except RecordError:
-        return not (cell / RECORD_NAME).exists()
+    except NoRecord:
+        return True
+    except (RecordError, Unreadable):
+        return False
     # nodes' clocks may be behind: a record that is hardly older is taken for this job's
     return record.ended_at < told.at - CLOCKS_DIFFER and record.status not in GOOD
 
@@ -170,7 +177,8 @@ def conclude(
 ) -> bool:
     """Give a cell whose job is gone its record, unless one is there.
 
-    False while its supervisor still holds it, or a record is there that cannot be read yet.
+    False while its supervisor still holds it, or a record is there that is not seen yet. One whose
+    files cannot be read is left alone.
 
     ``held``: what the preflight found that kept the job from beginning.
     """
@@ -183,12 +191,14 @@ def conclude(
         forget_absent(cell)
         forget_absent(cell / "logs")
         found = recorded(config, cell)
+        if found.status == UNREADABLE:
+            return True
         if found.done:
             over(cell)  # its supervisor was ended between the record and the last clean-up
         settled = found.done or found.status == OTHERS or settle_lost(cell, config, text, status)
         if not settled and is_open(cell, told):
             settle_unstarted(cell, config, told.log, told.at, text, status)
-    return (cell / RECORD_NAME).exists()
+    return read_whole(cell / RECORD_NAME) is not None
 
 
 def held_by(

@@ -13,9 +13,9 @@ from jobs.slurm.notes import log_name
 from jobs.slurm.ranks import SRUN_LOG
 from jobs.submit import FOLDER_NAME as SUBMITIT
 from train.config.plan import epochs_to_train
-from train.errors import ConfigError
+from train.errors import ConfigError, Unreadable
 from train.record.cell_folder import read_failures
-from train.record.run import RECORD_NAME, RecordError, RunRecord, read_record
+from train.record.run import RECORD_NAME, NoRecord, RecordError, RunRecord, read_record
 
 MAX_NAMED = 12
 
@@ -55,9 +55,10 @@ def show(cell: Path, log: Path | None = None, *, lines: int = 20) -> Iterator[st
     record = None
     try:
         record = read_record(cell / RECORD_NAME)
-    except RecordError as error:
-        there = (cell / RECORD_NAME).exists()
-        yield f"record: {error}" if there else "record: none yet: it has not ended"
+    except NoRecord:
+        yield "record: none yet: it has not ended"
+    except (RecordError, Unreadable) as error:
+        yield f"record: {error}"
     if record is not None:
         yield from _of_record(record)
     log = log or _log_of(cell, record)

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from jobs.datafacts import train_images
 from jobs.estimate import known_rates
-from jobs.ledger import Standing, lay_out, manifest_of
+from jobs.ledger import UNREADABLE, Standing, lay_out, manifest_of
 from jobs.lock import only_sweep
 from jobs.options import EXIT_INTERRUPTED, EXIT_UNDECIDED, NoAnswer, say
 from jobs.plan import plan_rows
@@ -163,7 +163,7 @@ def _sweep(wish: Wish, *, force: bool, wait: bool, preflight: bool) -> int:
     adopt_lost(wish.folder, notes, queue)
     places = watcher.look(configs, notes, queue)
     cells = [_forced(place) if force else place.standing for place in places]
-    todo = [c for c, p in zip(cells, places, strict=True) if not c.done and not p.alive]
+    todo = [c for c, p in zip(cells, places, strict=True) if c.to_run and not p.alive]
     if todo:
         seconds = {row.cell_id: row.seconds for row in rows}
         sending = ready(sending, check(wish, plan_arrays(sending, todo), seconds))
@@ -175,6 +175,8 @@ def _sweep(wish: Wish, *, force: bool, wait: bool, preflight: bool) -> int:
     if alive:
         say(f"{len(alive)} cells are in the queue already: not submitted again")
     if not todo and not alive:
+        if not all(cell.done for cell in cells):
+            return say_results(cells, {})
         return EXIT_UNDECIDED if away else 0
     submitter = Submitter(sending, todo, preflight=preflight)
     sent = submitter.more(queue)
@@ -182,7 +184,7 @@ def _sweep(wish: Wish, *, force: bool, wait: bool, preflight: bool) -> int:
         rest = "; make sweep again submits the rest" if submitter.waits() else ""
         say("the jobs go on without you: make status shows them, make report when they are done"
             + rest)  # fmt: skip
-        return 0
+        return EXIT_UNDECIDED if any(cell.status == UNREADABLE for cell in cells) else 0
     followed = [place.standing.config for place in alive] + sent
     code = _follow(cells, followed, submitter, watcher)
     return EXIT_UNDECIDED if away and not code else code

@@ -23,6 +23,7 @@ from jobs.slurm.notes import RunNote, Submitted, jobs_of
 from jobs.slurm.queue import JobState
 from jobs.slurm.reasons import in_words
 from train.config.plan import epochs_to_train
+from train.errors import Unreadable
 from train.record.run import GOOD, RECORD_NAME, EpochRecord, RecordError, Status, read_record
 
 #: What a cell does that has no record of its last start yet.
@@ -70,11 +71,12 @@ class CellState:
 
 def read_life(cell: Standing) -> Life:
     """Look into the cell's folder; changes nothing."""
-    ended_at = None
+    ended_at = begun = None
     if cell.status in _RECORDED:
-        with contextlib.suppress(RecordError):
+        with contextlib.suppress(RecordError, Unreadable):
             ended_at = read_record(cell.folder / RECORD_NAME).ended_at
-    begun = begun_in(cell.folder)
+    with contextlib.suppress(Unreadable):  # as its standing says
+        begun = begun_in(cell.folder)
     sign = read_sign(cell.folder, 0) if begun else None
     phase = "" if sign is None or sign.at is None else sign.phase
     return Life(begun, Row(cell, cell.status).last_epoch(), phase, ended_at)

@@ -13,7 +13,7 @@ from typing import Any
 
 from jobs.attend import Start, attend
 from jobs.container import IMAGE_PYTHON, NO_IMAGE, code_facts
-from jobs.ledger import Standing, archive, recorded
+from jobs.ledger import UNREADABLE, Standing, archive, recorded
 from jobs.lock import hold, holding_job
 from jobs.settle import begun_in, is_good, settle_lost
 from jobs.slurm.again import Ran, go_on, say
@@ -42,6 +42,7 @@ from jobs.slurm.verdict import verdict
 from jobs.stop import Reason, Stop, stopped_by_signals
 from train.config.run import RunConfig, load_config
 from train.distributed.awake import Awake
+from train.errors import Unreadable
 from train.record.cell_folder import CONFIG_NAME, STOP_NAME, earlier_attempts, read_epochs
 from train.record.run import GOOD, RECORD_NAME, RecordError, read_record
 from train.run.provenance import git_state
@@ -80,6 +81,9 @@ def _run_apart(
     """A cell that cannot be run (its folder is gone, its config unreadable) stops no other one."""
     try:
         return _run(task, cell, allocation, stop, warned, awake)
+    except Unreadable as error:
+        say(f"{cell.name}: left alone: {error}")
+        return Ran(UNREADABLE)
     except (OSError, ValueError) as error:
         say(f"{cell.name}: cannot be run: {error}")
         return Ran("failed")
@@ -151,7 +155,7 @@ def _is_alive(job: str, allocation: Allocation) -> bool:
 
 
 def _put_aside(task: UnitTask, cell: Path) -> None:
-    """An older record of a cell that is run by force, or one that cannot be read: kept, whole."""
+    """An older record of a cell that is run by force, or a broken one: kept, whole."""
     try:
         old = is_older(read_record(cell / RECORD_NAME).ended_at, task)
     except RecordError:

@@ -18,12 +18,13 @@ import pytest
 from jobs import ranks
 from jobs.engine import Interrupted, Machine, run_cells
 from jobs.launch import CellTask
-from jobs.ledger import BROKEN, FORCED, RUNNING, Standing, lay_out, survey
+from jobs.ledger import BROKEN, FORCED, RUNNING, UNREADABLE, Standing, lay_out, survey
 from jobs.lock import holder, is_running
 from jobs.stop import Reason, Stop
 from tests.builders import config, record
 from tests.jobs.scripted import Play, alive, family, stage
 from tests.sweeps import wait_until
+from tests.unreadable import is_untouched, unreadable
 from train.config.run import RunConfig
 from train.record.run import SweepManifest, read_record
 
@@ -341,3 +342,20 @@ def test_pickles_are_private_and_never_met_again(sweep) -> None:
     assert private.stat().st_mode & 0o777 == 0o700
     runs = list(private.iterdir())
     assert len(runs) == 2 and all(run.stat().st_mode & 0o777 == 0o700 for run in runs)
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+@pytest.mark.parametrize("name", ["record.json", "config.json"])
+def test_a_cell_that_cannot_be_read_keeps_no_other_from_running(sweep, when, name) -> None:
+    trial = sweep(GOOD, 1, 1)
+    first = trial.cells[0]
+    if when == "before":
+        file = unreadable(first / name)
+        assert trial.run() == ["not run", "completed"]
+    else:
+        standing = survey(trial.configs, trial.folder)
+        file = unreadable(first / name)
+        machine = Machine((0, 1), 1, Path("data"), Path("store"), 60, None, 1)
+        found = run_cells(standing, trial.folder, machine, trial.display, trial.stop)
+        assert list(found.values()) == [UNREADABLE, "completed"]
+    assert is_untouched(first, file)

@@ -10,6 +10,7 @@ import pytest
 
 from jobs.estimate import Estimate, Rate, RateKey, estimate, known_rates, rate_key
 from tests.builders import record
+from tests.unreadable import unreadable
 from train.config.run import RunConfig, Target
 from train.config.technique import Technique
 from train.record.run import Attempt, EpochRecord, Throughput, null_paths
@@ -183,3 +184,9 @@ def test_a_rate_that_promises_more_than_the_wall_time_never_makes_negative_time(
     write(tmp_path, config(), images_per_s=10.0, wall_s=20.0)
     rates = known_rates(tmp_path)
     assert rates[rate_key(config())].fixed_s == 0.0
+
+
+def test_a_record_that_cannot_be_read_is_skipped(tmp_path: Path) -> None:
+    write(tmp_path, config())
+    unreadable(tmp_path / "s" / "another" / "record.json")
+    assert list(known_rates(tmp_path)) == [rate_key(config())]

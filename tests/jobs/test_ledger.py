@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -20,16 +21,19 @@ from jobs.ledger import (
     NEW,
     OTHERS,
     RUNNING,
+    UNREADABLE,
     Standing,
     archive,
     conclude,
     lay_out,
+    recorded,
     stand,
     survey,
 )
 from jobs.lock import LOCK_NAME, ask_to_end, hold, holder, is_running, only_sweep
 from jobs.settle import ATTEMPT_NAME
 from tests.builders import config, namesakes, record
+from tests.unreadable import Once, is_untouched, unreadable
 from train.config.run import load_config
 from train.errors import ConfigError
 from train.record.run import GOOD, SweepManifest, read_record
@@ -254,3 +258,37 @@ def test_the_lock_of_a_cell(cell: Path) -> None:
     # a killed supervisor leaves its name, and no lock
     (cell / LOCK_NAME).write_text("process 1 on somewhere")
     assert not is_running(cell) and holder(cell) == ""
+
+
+FILES = ("record.json", "config.json", f"logs/{ATTEMPT_NAME}")
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("force", [False, True])
+def test_a_cell_that_cannot_be_read_is_left_alone(cell: Path, name: str, force: bool) -> None:
+    """Whatever the file holds: it is no proof that the cell is new, done, lost or another's."""
+    if name != "record.json":
+        (cell / "record.json").unlink(missing_ok=True)
+    file = unreadable(cell / name)
+    lay_out([ONE], cell.parent, MANIFEST, force=force)
+    (found,) = survey([ONE], cell.parent)
+    found = found.forced() if force else found
+    assert found.status == UNREADABLE and not (found.done or found.to_run or found.resume)
+    assert str(file) in found.why and "Input/output error" in found.why
+    assert found.why.endswith("then make sweep again")
+    assert concluded(cell) == (UNREADABLE, found.why)
+    assert is_untouched(cell, file)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_good_record_counts_whatever_else_cannot_be_read(cell: Path, name: str) -> None:
+    put(cell, "completed")
+    if name != "record.json":
+        unreadable(cell / name)
+        assert recorded(ONE, cell).done
+
+
+def test_one_read_error_archives_nothing(cell: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(cell, "completed")
+    Once(monkeypatch, "record.json", 1, errno.ESTALE)
+    assert stand(ONE, cell).done

@@ -17,6 +17,7 @@ import pytest
 from jobs.lock import holder
 from tests.jobs.scripted import Front, alive, family, front
 from tests.sweeps import ROOT, wait_until
+from tests.unreadable import is_untouched, unreadable
 from train.record.run import read_record
 
 GOOD = "beat()\nepoch(1)\ngood()\n"
@@ -307,3 +308,19 @@ def test_pythons_own_interrupt_is_unchanged_elsewhere() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
     ).stdout
     assert out.split()[0] == "default_int_handler" and out.split()[1] in ("0", "Handlers.SIG_DFL")
+
+
+def test_a_record_that_cannot_be_read_is_undecided(tmp_path: Path) -> None:
+    """Neither archived nor trained, with FORCE=1 neither; the other cell runs."""
+    trial = front(tmp_path, GOOD, seeds="[0, 1]")
+    assert trial.run().returncode == 0
+    first, second = trial.cells()
+    file = unreadable(first / "record.json")
+    (second / "record.json").unlink()
+    done = trial.run()
+    assert done.returncode == 3, done.stderr
+    assert f"{file}: cannot be read (Input/output error)" in done.stderr
+    assert "1 completed, 1 unreadable record" in done.stderr
+    assert read_record(second / "record.json").status == "completed"
+    assert trial.run("--force").returncode == 3
+    assert len(list(second.glob("archive/*"))) == 1 and is_untouched(first, file)

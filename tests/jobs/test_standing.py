@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jobs.ended import Ended, bad_ends
-from jobs.ledger import Standing
+from jobs.ledger import UNREADABLE, Standing
 from jobs.standing import say_results, say_standing
 from jobs.sweep import load_sweep
 from tests.builders import config
@@ -29,7 +29,8 @@ def test_bad_ends_are_those_of_the_ranks_own() -> None:
 @pytest.mark.parametrize(
     ("results", "code"),
     [({"a": "completed", "b": "diverged"}, 0), ({"a": "completed", "b": "failed"}, 1),
-     ({"a": "completed"}, 1), ({"a": "completed", "b": "lost"}, 1)],
+     ({"a": "completed"}, 1), ({"a": "completed", "b": "lost"}, 1),
+     ({"a": "completed", "b": UNREADABLE}, 3), ({"a": "failed", "b": UNREADABLE}, 1)],
 )  # fmt: skip
 def test_a_cell_without_a_result_did_not_complete(results: dict[str, str], code: int) -> None:
     assert say_results([standing("new"), standing("new", 1)], results) == code
@@ -43,11 +44,21 @@ def test_skipped_cells_count_as_what_they_are(capsys: pytest.CaptureFixture[str]
 
 def test_what_is_said_before(capsys: pytest.CaptureFixture[str]) -> None:
     cells = [standing("completed"), standing("failed", 1, "a fault"), standing("new", 2),
-             standing("running", 3, "elsewhere")]  # fmt: skip
+             standing("running", 3, "elsewhere"), standing(UNREADABLE, 4, "EIO")]  # fmt: skip
     say_standing(load_sweep("quickstart"), cells)
     said = capsys.readouterr().err
-    assert "4 cells, 3 to run" in said
+    assert "5 cells, 3 to run" in said
     assert "(1 completed): these are skipped" in said
     assert "failed (a fault): is run again" in said
     assert "running (elsewhere): is waited for" in said
-    assert said.count("[sweep]") == 4
+    assert "unreadable record (EIO): is left alone" in said
+    assert said.count("[sweep]") == 5
+
+
+def test_a_cell_that_was_left_alone_is_neither_done_nor_failed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert say_results([standing("completed"), standing(UNREADABLE, 1)], {}) == 3
+    said = capsys.readouterr().err
+    assert "1 completed, 1 unreadable record" in said and "1 cells were left alone" in said
+    assert "did not complete" not in said

@@ -29,6 +29,8 @@ from jobs.supervisor import run_cell
 from tests.builders import config, epoch, record
 from tests.jobs.scripted import Play, alive, play
 from tests.sweeps import ROOT, wait_until
+from tests.unreadable import is_untouched
+from train.errors import Unreadable
 from train.record.run import OtherCell, RunRecord, read_record
 
 GOOD = "beat()\nepoch(1)\ngood()\n"
@@ -437,3 +439,13 @@ def test_a_fault_of_our_own_is_a_failed_record_too(tmp_path: Path) -> None:
     assert run_cell(told) == "failed"
     error = left(scene.cell).error
     assert "null byte" in error.what and "fault of the suite" in error.what_to_do
+
+
+def test_a_record_that_cannot_be_read_when_the_ranks_have_ended(tmp_path: Path) -> None:
+    """It may be the good one of these very ranks: the start stays unsettled until it can be."""
+    body = "os.symlink('/proc/self/mem', CELL / 'record.json')\nbeat()\n"
+    scene = play(tmp_path, body, ranks=1)
+    with pytest.raises(Unreadable):
+        run_cell(scene.told())
+    assert (scene.cell / "logs" / ATTEMPT_NAME).exists() and not alive(scene.cell)
+    assert is_untouched(scene.cell, scene.cell / "record.json")

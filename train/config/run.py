@@ -7,8 +7,10 @@ cell keeps its identity when it moves to another machine.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +21,7 @@ from train.config.checks import combination_problem
 from train.config.datasets import DATASETS, FOLDER_PREFIX, FOLDER_SIDE
 from train.config.frozen import Frozen
 from train.config.technique import Technique
-from train.errors import ConfigError
+from train.errors import ConfigError, read_whole
 
 #: A plan has a row for each.
 MOST_EPOCHS = 100_000
@@ -198,11 +200,15 @@ def load_config(path: Path) -> RunConfig:
     """Read and check one config.json.
 
     Raises:
-        ConfigError: unreadable file, no JSON, or a key or value outside the contract.
+        ConfigError: no such file, no JSON, or a key or value outside the contract.
+        Unreadable: the file cannot be read now.
     """
     try:
-        return RunConfig.model_validate_json(path.read_text(encoding="utf-8"))
-    except OSError as error:
+        text = read_whole(path)
+        if text is None:
+            raise ConfigError(f"cannot read the config {path}: {os.strerror(errno.ENOENT)}")
+        return RunConfig.model_validate_json(text.decode("utf-8"))
+    except IsADirectoryError as error:
         raise ConfigError(f"cannot read the config {path}: {error.strerror}") from error
     except (ValidationError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not a valid config:\n{explain(error)}") from error

@@ -70,6 +70,7 @@ def refuse_other_config(cell: Path, config: RunConfig) -> None:
 
     Raises:
         OtherCell: the two differ; the text says where.
+        Unreadable: it cannot be read now.
     """
     path = cell / CONFIG_NAME
     try:
@@ -143,8 +144,12 @@ def read_epochs(cell: Path) -> tuple[EpochRecord, ...]:
 
 
 def earlier_attempts(cell: Path, config: RunConfig | None = None) -> tuple[Attempt, ...]:
-    """Starts that an earlier record of this cell counts; none where there is no readable one, or
-    only one of another config than ``config``."""
+    """Starts that an earlier record of this cell counts; none where there is no record, or only one
+    that is broken or of another config than ``config``.
+
+    Raises:
+        Unreadable: the record cannot be read now: nobody knows how many it counts.
+    """
     try:
         return (
             read_own_record(cell, config) if config else read_record(cell / RECORD_NAME)
@@ -162,7 +167,11 @@ def ended_record(
     started_at: datetime,
     ended_at: datetime,
 ) -> RunRecord:
-    """The record of a start that did not write its own, from the traces that it left."""
+    """The record of a start that did not write its own, from the traces that it left.
+
+    Raises:
+        Unreadable: as :func:`earlier_attempts`.
+    """
     told = _read_start(cell)
     epochs = read_epochs(cell)
     earlier = earlier_attempts(cell, config)

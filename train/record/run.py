@@ -15,7 +15,7 @@ from pydantic import AwareDatetime, Field, ValidationError, model_validator
 
 from train.config.frozen import Frozen
 from train.config.run import RunConfig, explain
-from train.errors import ConfigError
+from train.errors import ConfigError, NoRecord, RecordError, read_whole
 from train.record.atomic import write_atomically, write_new
 from train.record.measurements import (
     Classification,
@@ -48,6 +48,7 @@ __all__ = [
     "EpochRecord",
     "GoalHeld",
     "LinkTraffic",
+    "NoRecord",
     "NoiseScale",
     "OtherCell",
     "Provenance",
@@ -196,10 +197,6 @@ class SweepManifest(Frozen):
     techniques: tuple[str, ...]  # order of the rows in reports
 
 
-class RecordError(ValueError):
-    """A file is no record; the text says which, what was found and what to do."""
-
-
 class OtherCell(ConfigError):
     """A record is of another config than the cell that it lies with."""
 
@@ -208,12 +205,15 @@ def read_record(path: Path) -> RunRecord:
     """Read one record strictly.
 
     Raises:
-        RecordError: unreadable, truncated, of another schema version, or against the contract.
+        NoRecord: there is none.
+        RecordError: it is truncated, of another schema version, or against the contract.
+        Unreadable: it cannot be read now, so that it may be a good one.
     """
     try:
-        text = path.read_bytes().decode("utf-8")
-        record = RunRecord.model_validate_json(text)
-    except OSError as error:
+        if (content := read_whole(path)) is None:
+            raise NoRecord(f"{path}: there is no such file")
+        record = RunRecord.model_validate_json(text := content.decode("utf-8"))
+    except IsADirectoryError as error:
         raise RecordError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise RecordError(f"{path}: not JSON (truncated?): {error}") from error
@@ -243,7 +243,7 @@ def read_own_record(cell: Path, config: RunConfig) -> RunRecord:
     Parsed configs are compared, so a record from before a key existed has that key's default.
 
     Raises:
-        RecordError: as :func:`read_record`.
+        NoRecord, RecordError, Unreadable: as :func:`read_record`.
         OtherCell: the record is of another config; the text says where the two differ.
     """
     record = read_record(cell / RECORD_NAME)
@@ -281,10 +281,12 @@ def write_record(path: Path, record: RunRecord, *, replace_good: bool = False) -
 
     Returns:
         True when written, False when the record that is there was kept.
+    Raises:
+        Unreadable: a record may be there that cannot be read now: nothing was written.
     """
     text = record.model_dump_json(indent=2) + "\n"
     if not replace_good:
-        if not path.exists():
+        if read_whole(path) is None:
             if write_new(path, text):
                 return True
             if record.status not in GOOD:

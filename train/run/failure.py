@@ -69,10 +69,9 @@ def leave_record(
     config: RunConfig, status: Status, error: RunError, out: Path, started_at: datetime
 ) -> None:
     """By rank 0: the record of a start by hand (horovodrun, mpirun, alone) that went wrong."""
-    record = ended_record(
-        out, config, status, error, started_at=started_at, ended_at=datetime.now(timezone.utc)
-    )
+    ended_at = datetime.now(timezone.utc)
     try:
+        record = ended_record(out, config, status, error, started_at=started_at, ended_at=ended_at)
         write_record(out / RECORD_NAME, record)
     except OSError as trouble:  # must not hide the error that it was to tell
         print(f"train: cannot write {out / RECORD_NAME}: {trouble}", file=sys.stderr)

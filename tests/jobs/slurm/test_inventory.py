@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.ledger import OTHERS
+from jobs.ledger import OTHERS, UNREADABLE
 from jobs.lock import hold
 from jobs.settle import Begun, announce, begun_in
 from jobs.slurm.commands import SlurmError
@@ -27,7 +27,9 @@ from jobs.slurm.inventory import (
 from jobs.slurm.notes import ArrayNote, RunNote, Submitted, submitted_cells
 from jobs.slurm.preflight import FOLDER_NAME, PreflightReport, Problem
 from jobs.slurm.queue import JobState
+from jobs.slurm.status import survey_places
 from tests.builders import config, record
+from tests.unreadable import is_untouched, unreadable
 from train.config.run import RunConfig
 from train.record.run import RunError, read_record
 
@@ -338,3 +340,15 @@ def test_a_supervisor_killed_after_its_good_record_leaves_a_finished_cell(sweep:
     assert look(sweep, Told(ended("7", "FAILED"))).standing.done
     assert begun_in(cell) is None
     assert not look(sweep, Told()).settling
+
+
+@pytest.mark.parametrize("name", ["record.json", "config.json", "logs/attempt.json"])
+def test_a_cell_that_cannot_be_read_gets_no_record(sweep: Path, name: str) -> None:
+    """Its job is gone, and yet nobody knows what that left."""
+    cell = sweep / ONE.cell_id()
+    file = unreadable(cell / name)
+    place = look(sweep, Told(ended("7", "NODE_FAIL")))
+    assert place.standing.status == UNREADABLE and not place.alive
+    assert is_untouched(cell, file)
+    (state, _) = survey_places([place, place], [])
+    assert state.state == UNREADABLE and str(file) in state.why

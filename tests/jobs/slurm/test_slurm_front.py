@@ -19,6 +19,7 @@ from jobs.slurm.notes import RunNote, read_notes, write_note
 from jobs.slurm.script import job_name
 from tests.jobs.slurm.fakes import FakeSlurm, fake_slurm
 from tests.sweeps import ROOT
+from tests.unreadable import is_untouched, unreadable
 from train.record.run import read_record
 
 SWEEP = """
@@ -328,3 +329,19 @@ def test_a_sweep_that_has_to_wait_for_room(tmp_path: Path) -> None:
     assert "1 cells wait for room in the queue (submit_limit 2)" in done.stderr
     assert "make sweep again submits the rest" in done.stderr
     assert sum(len(array.units) for array in desk.notes()[0].arrays) == 2
+
+
+def test_what_cannot_be_read_is_not_submitted(tmp_path: Path) -> None:
+    """The other cells are; and the answer is that something could not be decided."""
+    desk = Desk(tmp_path)
+    assert desk.submit().returncode == 0
+    desk.fake.forget()
+    cells = sorted(desk.sweep.glob("digits-*"))
+    file = unreadable(cells[0] / "record.json")
+    done = desk.submit("--force")
+    assert done.returncode == 3 and "Input/output error" in done.stderr, done.stderr
+    (note,) = desk.notes()[1:]
+    assert [name for unit in note.arrays[0].units for name in unit] == [c.name for c in cells[1:]]
+    assert is_untouched(cells[0], file)
+    assert "unreadable record" in desk.say("status", site=False).stdout
+    assert "Input/output error" in desk.say("logs", "--cell", cells[0].name, site=False).stdout

@@ -28,6 +28,7 @@ from tests.jobs.slurm.fakes import (
 )
 from tests.jobs.slurm.test_slurm_image import sif
 from tests.sweeps import wait_until
+from tests.unreadable import is_untouched, unreadable
 from train.record.run import RunRecord, read_record
 from train.run.provenance import git_state
 
@@ -435,3 +436,18 @@ def test_a_cell_that_another_living_job_runs_is_left_alone(tmp_path: Path, fake:
     assert code == 1
     assert "job 4 runs it" in said
     assert not (folder / "record.json").exists()
+
+
+@pytest.mark.parametrize("name", ["record.json", "config.json", "logs/attempt.json"])
+def test_a_cell_that_cannot_be_read_is_left_alone_on_the_node(
+    tmp_path: Path, fake: FakeSlurm, name: str
+) -> None:
+    script_srun(fake, "good()", cells(2))
+    task = unit(tmp_path, cells(2))
+    first, second = map(Path, task.cells)
+    file = unreadable(first / name)
+    code, said = Job(fake, task.model_copy(update={"forced": task.cells})).run()
+    assert code == 1 and len(fake.calls("srun")) == 1
+    assert f"{first.name}: unreadable record" in said and "Input/output error" in said
+    assert is_untouched(first, file) and "Traceback" not in said
+    assert read_record(second / "record.json").status == "completed"

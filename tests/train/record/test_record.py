@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import string
 
@@ -12,6 +13,9 @@ from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 
 from tests.builders import config, epoch, namesakes, record
+from tests.unreadable import Once, is_untouched, unreadable
+from train.errors import READ_TRIES, NoRecord, Unreadable
+from train.record.cell_folder import earlier_attempts
 from train.record.run import (
     OtherCell,
     RecordError,
@@ -156,3 +160,27 @@ def test_a_record_from_before_traffic_was_counted_is_read(tmp_path) -> None:
     (tmp_path / "record.json").write_text(json.dumps(told))
     assert read_record(tmp_path / "record.json") == record()
     Draft202012Validator(RunRecord.model_json_schema()).validate(told)
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.EACCES, errno.ETIMEDOUT])
+def test_a_read_error_that_passes_is_not_noticed(tmp_path, monkeypatch, number) -> None:
+    file = tmp_path / "record.json"
+    write_record(file, record())
+    Once(monkeypatch, "record.json", READ_TRIES - 1, number)
+    assert read_record(file).status == "completed"
+
+
+def test_a_read_error_that_stays_is_no_verdict_on_the_record(tmp_path) -> None:
+    """A record that may be good is neither called broken nor replaced."""
+    file = unreadable(tmp_path / "record.json")
+    with pytest.raises(Unreadable, match=r"record\.json: cannot be read \(Input/output error\)"):
+        read_record(file)
+    for status in ("completed", "failed"):
+        error = None if status == "completed" else ERROR
+        with pytest.raises(Unreadable):
+            write_record(file, record(status=status, error=error))
+    with pytest.raises(Unreadable):
+        earlier_attempts(tmp_path)  # else the numbers of attempts would begin anew
+    assert is_untouched(tmp_path, file)
+    with pytest.raises(NoRecord):
+        read_record(tmp_path / "absent" / "record.json")
