@@ -6,16 +6,77 @@ import contextlib
 import fcntl
 import os
 import re
+import shlex
 import signal
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
 from train.errors import ConfigError
 
 LOCK_NAME = ".running"
-POLL_S = 0.1
+POLL_S = 1.0
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+MOUNTS = Path("/proc/self/mountinfo")
+_SIGNATURE = re.compile(
+    r"(?:job (\S+), )?process (\d+) on ([^,]+)(?:, boot ([^,]+))?(?:, ([^,]+))?"
+)
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who signed a lock, and what shows to another machine later whether that has ended."""
+
+    process: int
+    host: str
+    boot: str | None = None  # of its kernel, which releases a lock with its holder
+    reach: str | None = None  # type of the lock's file system, where its locks reach all machines
+    job: str | None = None  # of Slurm
+
+    def __str__(self) -> str:
+        """For a person."""
+        return (f"job {self.job}, " if self.job else "") + f"process {self.process} on {self.host}"
+
+    @property
+    def signature(self) -> str:
+        boot = f", boot {self.boot}" if self.boot else ""
+        return f"{self}{boot}" + (f", {self.reach}" if self.reach else "")
+
+    def has_ended(self, here: Holder) -> bool:
+        """Whether this one is provably gone, seen by ``here``, who has got its lock."""
+        if self.host == here.host or (self.boot and self.boot == here.boot):
+            return True  # its kernel has released it: by its end, or by a reboot
+        return self.reach is not None and self.reach == here.reach
+
+
+def signed(text: str) -> Holder | None:
+    """The holder by its signature, also by one of an earlier version; None where it is none."""
+    found = _SIGNATURE.fullmatch(text.strip())
+    if found is None:
+        return None
+    return Holder(int(found[2]), found[3], found[4], found[5], found[1])
+
+
+def reach_of(mounts: str, device: int) -> str | None:
+    """Type of the file system ``device`` in the table proc_pid_mountinfo(5), where a flock there is
+    seen by all machines that mount it; None where it is not, or nobody can say."""
+    for line in mounts.splitlines():
+        mount, _, system = line.partition(" - ")
+        if mount.split()[2:3] != [f"{os.major(device)}:{os.minor(device)}"]:
+            continue
+        kind, _, options = system.split()
+        has = set(options.split(","))
+        reaches = {
+            "nfs": not has & {"nolock", "local_lock=flock", "local_lock=all"},
+            "lustre": "flock" in has and "localflock" not in has,
+            "gpfs": True,
+            "ceph": True,
+        }
+        kind = "nfs" if kind == "nfs4" else kind  # one server, one table of locks
+        return kind if reaches.get(kind) else None
+    return None
 
 
 @contextlib.contextmanager
@@ -23,11 +84,13 @@ def only_sweep(folder: Path) -> Iterator[None]:
     """Two sweeps on the same results would run cells twice; the second is refused.
 
     Raises:
-        ConfigError: another one holds the lock, or the folder cannot be written.
+        ConfigError: another one holds the lock, or may hold it on another machine, or the folder
+            cannot be written.
     """
+    file = folder / ".lock"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        handle = (folder / ".lock").open("a+", encoding="utf-8", errors="replace")
+        handle = file.open("a+", encoding="utf-8", errors="replace")
     except OSError as error:
         raise ConfigError(
             f"cannot write to the results folder {folder}: {error.strerror}. Fix its permissions, "
@@ -40,46 +103,33 @@ def only_sweep(folder: Path) -> Iterator[None]:
             raise ConfigError(
                 f"the file system of {folder} has no file locks ({error.strerror}); expected "
                 "flock to work there: name a folder on another file system with RESULTS=DIR"
+                + (f". {_to_remove(file, other)}" if (other := _signer(handle)) else "")
             ) from error
         if not ours:
-            handle.seek(0)
             raise ConfigError(
-                f"another make sweep works on {folder} ({handle.read().strip() or 'unknown'}): "
+                f"another make sweep works on {folder} ({_signer(handle) or 'unknown'}): "
                 "wait for it, stop it, or name another folder with RESULTS=DIR"
             )
-        _refuse_another_host(handle, folder)
-        _sign(handle, _ourselves())
+        here = _ourselves(handle)
+        if (other := _signer(handle)) and not other.has_ended(here):
+            raise ConfigError(
+                f"a make sweep may still work on {folder} on another machine, whose lock would not "
+                f"be seen here: {_to_remove(file, other)}"
+            )
+        _sign(handle, here.signature)
         try:
             yield
         finally:
             _sign(handle, "")
 
 
-def _refuse_another_host(handle: TextIO, folder: Path) -> None:
-    """The lock is ours, yet another machine signed it and did not sign off: locks may not reach
-    from one machine to the other there.
-
-    Raises:
-        ConfigError: so it is.
-    """
-    handle.seek(0)
-    found = re.fullmatch(r"process \d+ on (.+)", handle.read().strip())
-    if found and found[1] != os.uname().nodename:
-        raise ConfigError(
-            f"{folder / '.lock'} says that a make sweep runs on another machine ({found[0]}), and "
-            "its lock is not seen here. If it has ended, remove that file; else wait for it"
-        )
-
-
 @contextlib.contextmanager
 def hold(
-    cell: Path,
-    give_up: Callable[[], object] = lambda: True,
-    *,
-    text: str = "",
-    poll_s: float = POLL_S,
+    cell: Path, give_up: Callable[[], object] = lambda: True, *, job: str | None = None
 ) -> Iterator[bool]:
     """Hold the cell's lock; False when another has it and ``give_up`` says not to wait for it.
+
+    ``job``: of Slurm, in which the holder runs.
 
     Raises:
         OSError: no such folder, or it cannot be written.
@@ -89,8 +139,8 @@ def hold(
             if give_up():
                 yield False
                 return
-            time.sleep(poll_s)
-        _sign(handle, f"{text}, {_ourselves()}" if text else _ourselves())
+            time.sleep(POLL_S)
+        _sign(handle, _ourselves(handle, job).signature)
         try:
             yield True
         finally:
@@ -106,34 +156,43 @@ def is_running(cell: Path) -> bool:
         return False
 
 
-def holder(cell: Path) -> str:
-    """Who holds the cell, for a person: ``process N on HOST``; '' when nobody does."""
+def holder(cell: Path) -> Holder | None:
+    """Who holds the cell; None when nobody does, or who does cannot be read."""
     if not is_running(cell):
-        return ""
+        return None
     with contextlib.suppress(OSError):
-        return (cell / LOCK_NAME).read_text(encoding="utf-8", errors="replace")
-    return ""
-
-
-def holding_job(cell: Path) -> str | None:
-    """The Slurm job that holds the cell, where it is one."""
-    found = re.match(r"job (\S+), ", holder(cell))
-    return found[1] if found else None
+        return signed((cell / LOCK_NAME).read_text(encoding="utf-8", errors="replace"))
+    return None
 
 
 def ask_to_end(cell: Path) -> None:
     """Send SIGTERM to the cell's supervisor, if it is on this machine and has the file open."""
-    found = re.fullmatch(r"process (\d+) on (.+)", holder(cell))
-    if not found or found[2] != os.uname().nodename:
+    found = holder(cell)
+    if found is None or found.host != os.uname().nodename:
         return
     with contextlib.suppress(OSError):
-        handles = Path("/proc", found[1], "fd").iterdir()
+        handles = Path("/proc", str(found.process), "fd").iterdir()
         if any(handle.resolve() == (cell / LOCK_NAME).resolve() for handle in handles):
-            os.kill(int(found[1]), signal.SIGTERM)
+            os.kill(found.process, signal.SIGTERM)
 
 
-def _ourselves() -> str:
-    return f"process {os.getpid()} on {os.uname().nodename}"
+def _ourselves(handle: TextIO, job: str | None = None) -> Holder:
+    boot = reach = None
+    with contextlib.suppress(OSError):
+        boot = BOOT_ID.read_text().strip()
+    with contextlib.suppress(OSError):
+        reach = reach_of(MOUNTS.read_text(), os.fstat(handle.fileno()).st_dev)
+    return Holder(os.getpid(), os.uname().nodename, boot or None, reach, job)
+
+
+def _signer(handle: TextIO) -> Holder | None:
+    handle.seek(0)
+    return signed(handle.read())
+
+
+def _to_remove(file: Path, other: Holder) -> str:
+    remove = f"rm {shlex.quote(str(file))}"
+    return f"{file} is signed by {other}; once that has ended, remove it: {remove}"
 
 
 def _taken(handle: TextIO, kind: int) -> bool:

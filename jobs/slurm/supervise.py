@@ -14,7 +14,7 @@ from typing import Any
 from jobs.attend import Start, attend
 from jobs.container import IMAGE_PYTHON, NO_IMAGE, code_facts
 from jobs.ledger import UNREADABLE, Standing, archive, recorded
-from jobs.lock import hold, holding_job
+from jobs.lock import hold, holder
 from jobs.settle import begun_in, is_good, settle_lost
 from jobs.slurm.again import Ran, go_on, say
 from jobs.slurm.allocation import (
@@ -48,8 +48,8 @@ from train.record.run import GOOD, RECORD_NAME, RecordError, read_record
 from train.run.provenance import git_state
 
 EXIT_CELL_FAILED = 1
-#: Seconds between two tries for a cell's lock, and between two questions who has it.
-LOCK_POLL_S, ASK_AGAIN_S = 1.0, 15.0
+#: Seconds between two questions whether the holder of a cell's lock is alive.
+ASK_AGAIN_S = 15.0
 
 
 def run_unit(told: dict[str, Any]) -> None:
@@ -93,7 +93,7 @@ def _run(
     task: UnitTask, cell: Path, allocation: Allocation, stop: Stop, warned: Warned, awake: Awake
 ) -> Ran:
     asked = _Asked(cell, allocation, stop)
-    with hold(cell, asked.gives_up, text=f"job {allocation.job}", poll_s=LOCK_POLL_S) as ours:
+    with hold(cell, asked.gives_up, job=allocation.job) as ours:
         if not ours:
             return Ran("cancelled")  # the record is another supervisor's
         if other := _still_runs(cell, allocation):
@@ -126,7 +126,8 @@ class _Asked:
         if time.monotonic() < self._next_at:
             return False
         self._next_at = time.monotonic() + ASK_AGAIN_S
-        other = holding_job(self.cell)
+        there = holder(self.cell)
+        other = there.job if there else None
         if other in (None, self.allocation.job):
             other = _still_runs(self.cell, self.allocation)
         elif not _is_alive(other, self.allocation):

@@ -173,7 +173,7 @@ def test_a_killed_supervisor_is_settled_before_the_next_cell(sweep) -> None:
 
     def kill() -> None:
         if list(first.glob("mark-in-*")) and (first / "logs" / "attempt.json").exists():
-            os.kill(int(holder(first).split()[1]), signal.SIGKILL)
+            os.kill(holder(first).process, signal.SIGKILL)
             trial.display.on_tick = lambda: None
 
     trial.display.on_tick = kill
@@ -191,7 +191,7 @@ def test_a_supervisor_outlives_submitits_process(sweep) -> None:
     def kill() -> None:
         if list(trial.cells[0].glob("mark-in-*")):
             parent = int(
-                Path(f"/proc/{holder(trial.cells[0]).split()[1]}/stat").read_text().split()[3]
+                Path(f"/proc/{holder(trial.cells[0]).process}/stat").read_text().split()[3]
             )
             os.kill(parent, signal.SIGKILL)
             (trial.folder / "go").touch()

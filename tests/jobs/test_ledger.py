@@ -248,7 +248,7 @@ def test_only_who_has_the_cell_open_is_asked_to_end(cell: Path) -> None:
 
 
 def test_the_lock_of_a_cell(cell: Path) -> None:
-    assert not is_running(cell) and holder(cell) == ""
+    assert not is_running(cell) and holder(cell) is None
     with hold(cell) as first:
         assert first and is_running(cell)
         with hold(cell) as second:
@@ -257,7 +257,7 @@ def test_the_lock_of_a_cell(cell: Path) -> None:
     assert not is_running(cell) and (cell / LOCK_NAME).read_text() == ""
     # a killed supervisor leaves its name, and no lock
     (cell / LOCK_NAME).write_text("process 1 on somewhere")
-    assert not is_running(cell) and holder(cell) == ""
+    assert not is_running(cell) and holder(cell) is None
 
 
 FILES = ("record.json", "config.json", f"logs/{ATTEMPT_NAME}")
