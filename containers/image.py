@@ -40,7 +40,7 @@ from image_prepare import (
     work_folder,
 )
 from image_steps import Steps, remove_tree, say
-from locks import LOCKS, SetupError
+from locks import LOCKS, SetupError, refusal
 from unprivileged import ensure_user
 
 FOLDER = LOCKS / "images"
@@ -198,7 +198,7 @@ def main(arguments: Sequence[str]) -> int:
         say(str(error))
         return REQUEST_IS_WRONG
     except OSError as error:
-        say(f"{error}. Free some space or fix the permissions; the next make goes on from here.")
+        say(f"{refusal(error)}; the next make goes on from here.")
         return REQUEST_IS_WRONG
     except KeyboardInterrupt:
         say("interrupted: the next make goes on from here")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 LOCKS = Path(__file__).resolve().parent
@@ -9,6 +10,16 @@ LOCKS = Path(__file__).resolve().parent
 
 class SetupError(Exception):
     """Set-up cannot go on; the text says what was found, what was expected and what to do."""
+
+
+def refusal(error: OSError) -> str:
+    """The system's words, and what to do where the error's number tells, as the suite says it."""
+    # a program sees only what lies in its own folder
+    sys.path.append(str(LOCKS.parent))
+    from train.errors import remedy  # noqa: PLC0415
+
+    todo = remedy(error)
+    return f"{error}. {todo.capitalize()}" if todo else str(error)
 
 
 def lock_file(part: str) -> Path:

@@ -31,7 +31,7 @@ from horovod_build import (
     first_error,
     wheel_folder,
 )
-from locks import SetupError, lock_file, only_horovod, pinned, without_horovod
+from locks import SetupError, lock_file, only_horovod, pinned, refusal, without_horovod
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
@@ -266,8 +266,7 @@ def guarded(action: Callable[[], None]) -> int:
         say(str(error))
         return REQUEST_IS_WRONG
     except OSError as error:
-        say(f"cannot write the environment: {error}. Free some space or fix the permissions; "
-            "the next make goes on from here.")  # fmt: skip
+        say(f"cannot write the environment: {refusal(error)}; the next make goes on from here.")
         return REQUEST_IS_WRONG
     except KeyboardInterrupt:
         say("interrupted: the next make goes on from here")

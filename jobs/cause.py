@@ -10,7 +10,7 @@ from jobs.ended import RankSet
 from jobs.signs import blame
 from jobs.stop import Reason
 from train.distributed.watchdog import EXIT_STALLED
-from train.errors import ConfigError
+from train.errors import ConfigError, remedy
 from train.record.cell_folder import (
     RankFailure,
     UnfinishedNote,
@@ -106,7 +106,7 @@ def _stopped(cell: Path, stopped: Reason) -> RunError:
 def _trouble(trouble: Exception) -> RunError:
     todo = "this is a fault of the suite: report it with the log of the supervisor"
     if isinstance(trouble, OSError):
-        todo = "free space or fix the permissions of the results folder, then make sweep again"
+        todo = f"{remedy(trouble) or 'put right what it names'}, then make sweep again"
     what = f"{type(trouble).__name__}: {trouble}"
     if isinstance(trouble, ConfigError):
         what, todo = str(trouble), "do what it says, then make sweep again"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from jobs.causes import cause_line, cause_of_line
 from jobs.lock import LOCK_NAME, hold, holder
 from jobs.ranks import end_leftovers
 from jobs.settle import ATTEMPT_NAME, is_good, is_unsettled, settle_lost, settle_unstarted
@@ -55,6 +56,7 @@ class Standing:
     folder: Path
     status: str  # a record's status, or one of the six above
     why: str  # one line for a person
+    cause: str = ""  # of a bad end: equal for cells whose ends differ only by names and numbers
 
     @property
     def done(self) -> bool:
@@ -122,7 +124,10 @@ def _of_record(config: RunConfig, folder: Path) -> Standing:
     except Unreadable as error:
         return Standing(config, folder, UNREADABLE, str(error))
     ended = f"completed {record.ended_at:%Y-%m-%d %H:%M}"
-    return Standing(config, folder, record.status, record.error.what if record.error else ended)
+    line = cause_line(record)
+    return Standing(
+        config, folder, record.status, line or ended, cause_of_line(line, record) if line else ""
+    )
 
 
 def refuse_others(cells: Iterable[Standing]) -> None:

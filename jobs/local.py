@@ -22,7 +22,7 @@ from jobs.plan_view import render_plan
 from jobs.standing import say_results, say_standing
 from jobs.stop import stopped_by_signals
 from jobs.supervisor import ROOT
-from jobs.sweep import SWEEPS, Sweep
+from jobs.sweep import Sweep
 from train.config.run import RunConfig
 from train.distributed.watchdog import STALL_S
 
@@ -60,13 +60,12 @@ def sweep_here(wanted: Sweep, folder: Path, *, force: bool, machine: Machine) ->
         for needed in (machine.data, machine.store):
             needed.mkdir(parents=True, exist_ok=True)
         try_out(machine.container)
-    return say_results(cells, _run(cells, folder, machine))
+    return say_results(wanted, cells, _run(cells, folder, machine))
 
 
 def _remark(wanted: Sweep, machine: Machine) -> None:
-    name = str(wanted.source) if wanted.source.parent != SWEEPS else wanted.source.stem
     most = max(config.gpus for config in wanted.configs)
-    if remark := remark_on_gpus(machine.gpus, machine.container, name, most, ROOT):
+    if remark := remark_on_gpus(machine.gpus, machine.container, wanted.asked, most, ROOT):
         say(remark)
 
 

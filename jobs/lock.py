@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from train.errors import ConfigError
+from train.errors import ConfigError, remedy
 
 LOCK_NAME = ".running"
 POLL_S = 1.0
@@ -93,8 +93,8 @@ def only_sweep(folder: Path) -> Iterator[None]:
         handle = file.open("a+", encoding="utf-8", errors="replace")
     except OSError as error:
         raise ConfigError(
-            f"cannot write to the results folder {folder}: {error.strerror}. Fix its permissions, "
-            "or name another with RESULTS=DIR"
+            f"cannot write to the results folder {folder}: {error.strerror}: "
+            f"{remedy(error) or 'move away what is there'}, or name another with RESULTS=DIR"
         ) from error
     with handle:
         try:

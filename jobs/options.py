@@ -12,7 +12,7 @@ import typer
 
 from jobs.engine import Interrupted
 from jobs.supervisor import ROOT
-from train.errors import ConfigError
+from train.errors import ConfigError, remedy
 
 EXIT_CELL_FAILED, EXIT_REQUEST, EXIT_UNDECIDED, EXIT_INTERRUPTED = 1, 2, 3, 130
 RESULTS, DATA, STORE = ROOT / "results", ROOT / ".data", ROOT / ".data" / "prepared"
@@ -56,7 +56,8 @@ def refusals() -> Iterator[None]:
     except BrokenPipeError:
         raise  # the reader of a plan has seen enough: typer ends without a word
     except OSError as error:
-        say(f"error: {error}. Free space or fix the permissions, then make sweep again")
+        todo = remedy(error)
+        say(f"error: {error}" + (f": {todo}, then make the same again" if todo else ""))
         raise typer.Exit(EXIT_REQUEST) from error
     except Interrupted as error:
         ended = "all ranks were ended; make sweep goes on from here"

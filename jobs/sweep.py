@@ -36,6 +36,11 @@ class Sweep:
     techniques: tuple[str, ...]  # order of the rows in reports
     cores_per_rank: int | None
 
+    @property
+    def asked(self) -> str:
+        """As SWEEP= names it."""
+        return self.source.stem if self.source.parent == SWEEPS else str(self.source)
+
 
 def load_sweep(
     name_or_path: str, folder: Path = SWEEPS, techniques: Path = TECHNIQUES_FILE

@@ -12,6 +12,16 @@ from pathlib import Path
 FULL = (errno.ENOSPC, errno.EDQUOT)
 #: A read that fails is tried this often in all, with this pause: a file server may be back by then.
 READ_TRIES, READ_AGAIN_S = 3, 0.1
+_REMEDIES = {
+    errno.ENOSPC: "free space on that disk",
+    errno.EDQUOT: "remove files, since the quota is used up",
+    errno.EACCES: "fix its permissions",
+    errno.EPERM: "fix its permissions",
+    errno.EROFS: "make its file system writable, which is read-only",
+    errno.ESTALE: "have its file server looked at",
+    errno.ETIMEDOUT: "have its file server looked at",
+    errno.EIO: "have its disk or file server looked at",
+}
 
 
 class ConfigError(ValueError):
@@ -22,13 +32,18 @@ class DataError(ConfigError):
     """Data are missing, damaged or no data set; the text says which file and what to do."""
 
 
+def remedy(error: OSError) -> str:
+    """What to do about it; '' where the number does not tell, and the system's words must do."""
+    return _REMEDIES.get(error.errno or 0, "")
+
+
 class Unreadable(OSError):
     """A file cannot be read now, which proves neither what it holds nor that there is none."""
 
     def __str__(self) -> str:
         return (
-            f"{self.filename}: cannot be read ({self.strerror}) and was left as it is: make it "
-            "readable, or have its file server looked at, then make sweep again"
+            f"{self.filename}: cannot be read ({self.strerror}) and was left as it is: "
+            f"{remedy(self) or 'make it readable'}, then make sweep again"
         )
 
 
@@ -85,15 +100,16 @@ def explained(doing: str, folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        where = error.filename or folder
+        where, todo = error.filename or folder, remedy(error)
         if error.errno in FULL:
             raise DataError(
                 f"no space left for {doing} ({where}: {error.strerror}); nothing half-written was "
-                "left. Free some space, or name another folder with DATA=DIR."
+                f"left. {todo.capitalize()}, or name another folder with DATA=DIR."
             ) from error
         raise DataError(
             f"{doing} failed: {where}: {error.strerror or error}. "
-            "Check that the folder is there, readable and writable, or name another with DATA=DIR."
+            + (f"{todo.capitalize()}, or name" if todo else "Name")
+            + " another folder with DATA=DIR."
         ) from error
     except MemoryError as error:
         raise DataError(f"{doing} needs more memory than this machine gives: {error}") from error

@@ -61,7 +61,10 @@ def main(arguments: Sequence[str]) -> int:
         say(str(error))
         return REQUEST_IS_WRONG
     except OSError as error:
-        say(f"{error}. Only root may change the cluster.")
+        sys.path.append(str(ROOT / "containers"))
+        from locks import refusal  # noqa: PLC0415
+
+        say(refusal(error) if os.geteuid() == 0 else f"{error}. Only root may change the cluster")
         return REQUEST_IS_WRONG
     except KeyboardInterrupt:
         say("interrupted")

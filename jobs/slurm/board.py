@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, TextIO
 
@@ -13,6 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from jobs.causes import grouped, read_more
 from jobs.clock import clock
 from jobs.display import WIDE, of_all
 from jobs.ledger import Standing
@@ -66,17 +66,20 @@ def _rank(state: CellState) -> int:
     return {NOT_SUBMITTED: 3}.get(state.state, 4 if state.state in GOOD else 1)
 
 
-def reasons(states: Sequence[CellState]) -> list[str]:
-    """Why cells wait and how they ended, equal words told once, the commonest first."""
+def reasons(states: Sequence[CellState], *, sweep: str = "") -> list[str]:
+    """Why cells wait and how they ended, equal words told once, the commonest first.
+
+    ``sweep``: as SWEEP= names it."""
     told = [s for s in states if s.why and s.state not in GOOD]
-    groups = Counter((state.state, _general(state)) for state in told)
+    groups = grouped(told, lambda state: (state.state, _general(state)))
     lines = []
-    for (word, why), count in groups.most_common(MAX_REASONS):
-        same = [s for s in told if (s.state, _general(s)) == (word, why)]
+    for same in groups[:MAX_REASONS]:
+        one = same[0]
         starts = sorted(s.expected_start for s in same if s.expected_start)
-        first = f" (the first is expected to start at {starts[0]})" if starts else ""
-        who = same[0].cell if count == 1 else f"{count} cells"
-        lines.append(f"{who} {word}: {same[0].why}{first}")
+        more = f" (the first is expected to start at {starts[0]})" if starts else ""
+        more += f" ({read_more(sweep, one.cell)})" if one.cause else ""
+        who = one.cell if len(same) == 1 else f"{len(same)} cells"
+        lines.append(f"{who} {one.state}: {one.why}{more}")
     if len(groups) > MAX_REASONS:
         lines.append(f"and {len(groups) - MAX_REASONS} other reasons: make logs CELL=... tells one")
     return lines
@@ -84,6 +87,8 @@ def reasons(states: Sequence[CellState]) -> list[str]:
 
 def _general(state: CellState) -> str:
     """The words without what differs from job to job."""
+    if state.cause:
+        return state.cause
     return state.why.replace(state.job, "JOB") if state.job else state.why
 
 
@@ -97,7 +102,12 @@ def numbers(state: CellState) -> tuple[str, str, str, str]:
 
 
 def table(
-    states: Sequence[CellState], trouble: str | None, rows: int, *, width: int = WIDE
+    states: Sequence[CellState],
+    trouble: str | None,
+    rows: int,
+    *,
+    width: int = WIDE,
+    sweep: str = "",
 ) -> RenderableType:
     """The cells (at most ``rows`` of them), below them the reasons, and what Slurm does not say.
 
@@ -118,12 +128,14 @@ def table(
         texts += [state.nodes or ""] if width >= WIDE else []
         found.add_row(*(Text(text) for text in texts))
     below = [f"... and {left} more cells"] if left else []
-    below += reasons(states)
+    below += reasons(states, sweep=sweep)
     below += [trouble] if trouble else []
     return Group(Text(title(states), style="italic"), found, *(Text(line) for line in below))
 
 
-def lines(states: Sequence[CellState], trouble: str | None, rows: int) -> Iterator[str]:
+def lines(
+    states: Sequence[CellState], trouble: str | None, rows: int, *, sweep: str = ""
+) -> Iterator[str]:
     """The same without a terminal: one line each."""
     yield title(states)
     shown, left = interesting(states, rows)
@@ -131,7 +143,7 @@ def lines(states: Sequence[CellState], trouble: str | None, rows: int) -> Iterat
         yield f"  {state.cell}: {line(state)}"
     if left:
         yield f"  ... and {left} more cells"
-    yield from reasons(states)
+    yield from reasons(states, sweep=sweep)
     if trouble:
         yield trouble
 
@@ -147,8 +159,11 @@ def line(state: CellState) -> str:
 class Board:
     """All cells of a sweep while it is watched; both displays draw it."""
 
-    def __init__(self, cells: Sequence[Standing], notes: Callable[[], Sequence[RunNote]]) -> None:
+    def __init__(
+        self, cells: Sequence[Standing], notes: Callable[[], Sequence[RunNote]], sweep: str = ""
+    ) -> None:
         self._notes = notes
+        self.sweep = sweep  # as SWEEP= names it
         self.trouble: str | None = None
         first = survey_slurm([(cell, read_life(cell)) for cell in cells], {}, (), {})
         self.states = {state.cell: state for state in first}
@@ -197,7 +212,8 @@ class LiveBoard:
     def _table(self) -> RenderableType:
         rows = self._console.height - _OTHER_LINES
         width = self._console.width
-        return table(self.board.all(), self.board.trouble, rows, width=width)
+        board = self.board
+        return table(board.all(), board.trouble, rows, width=width, sweep=board.sweep)
 
 
 class PlainBoard:

@@ -55,9 +55,13 @@ def status(wanted: Sweep, folder: Path, *, for_programs: bool) -> int:
         console = Console()
         if console.is_terminal:
             rows = max(8, console.height - OTHER_LINES)
-            console.print(board.table(found.states, found.trouble, rows, width=console.width))
+            shown = board.table(
+                found.states, found.trouble, rows, width=console.width, sweep=wanted.asked
+            )
+            console.print(shown)
         else:
-            for line in board.lines(found.states, found.trouble, len(found.states)):
+            rows = len(found.states)
+            for line in board.lines(found.states, found.trouble, rows, sweep=wanted.asked):
                 print(line)
     return EXIT_UNDECIDED if found.trouble else 0
 

@@ -12,7 +12,7 @@ from jobs.container import NO_IMAGE
 from jobs.digest import Digest, FileMark, digest_of
 from jobs.site import Site
 from jobs.slurm.script import check_path
-from train.errors import ConfigError
+from train.errors import ConfigError, remedy
 
 BUILT = ("cpu", "gpu")
 #: A SIF file begins with a header of this size: a line that makes it executable, its mark, ...
@@ -82,6 +82,7 @@ def _checked(path: Path, hint: str, known: Digest | None = None) -> Image:
         raise ConfigError(f"there is no image {path}: {hint}") from None
     except OSError as error:
         raise ConfigError(
-            f"the image {path} cannot be read ({error.strerror}): fix its permissions, or {hint}"
+            f"the image {path} cannot be read ({error.strerror}): "
+            + (f"{todo}, or {hint}" if (todo := remedy(error)) else hint)
         ) from error
     return Image(str(path), found.sha256, found.mark)

@@ -171,13 +171,13 @@ def _sweep(wish: Wish, *, force: bool, wait: bool, preflight: bool) -> int:
     away = [place for place in places if place.elsewhere]
     for text in dict.fromkeys(place.elsewhere for place in away):
         say(f"not submitted again: {text}")
+    cells = [c for c, p in zip(cells, places, strict=True) if not p.elsewhere]
     alive = [place for place in places if place.alive and not place.elsewhere]
     if alive:
         say(f"{len(alive)} cells are in the queue already: not submitted again")
     if not todo and not alive:
-        if not all(cell.done for cell in cells):
-            return say_results(cells, {})
-        return EXIT_UNDECIDED if away else 0
+        code = 0 if all(cell.done for cell in cells) else say_results(wish.wanted, cells, {})
+        return EXIT_UNDECIDED if away and not code else code
     submitter = Submitter(sending, todo, preflight=preflight)
     sent = submitter.more(queue)
     if not wait:
@@ -186,7 +186,7 @@ def _sweep(wish: Wish, *, force: bool, wait: bool, preflight: bool) -> int:
             + rest)  # fmt: skip
         return EXIT_UNDECIDED if any(cell.status == UNREADABLE for cell in cells) else 0
     followed = [place.standing.config for place in alive] + sent
-    code = _follow(cells, followed, submitter, watcher)
+    code = _follow(wish.wanted, cells, followed, submitter, watcher)
     return EXIT_UNDECIDED if away and not code else code
 
 
@@ -274,9 +274,13 @@ def _forced(place: Place) -> Standing:
 
 
 def _follow(
-    cells: Sequence[Standing], configs: Sequence[RunConfig], submitter: Submitter, watcher: Watcher
+    wanted: Sweep,
+    cells: Sequence[Standing],
+    configs: Sequence[RunConfig],
+    submitter: Submitter,
+    watcher: Watcher,
 ) -> int:
-    board = Board(cells, watcher.notes)
+    board = Board(cells, watcher.notes, wanted.asked)
     console = Console(stderr=True)
     shown = (
         LiveBoard(board, console)
@@ -293,4 +297,4 @@ def _follow(
             say(f"left ({error}): the jobs go on; make sweep or make status comes back to them, "
                 "make cancel ends them")  # fmt: skip
             return EXIT_INTERRUPTED
-    return say_results(cells, results)
+    return say_results(wanted, cells, results)

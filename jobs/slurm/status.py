@@ -63,6 +63,7 @@ class CellState:
     images_per_s: float | None  # of the last epoch
     phase: str | None
     log: str | None  # of the supervisor of its last job
+    cause: str = ""  # of a bad end: equal for cells whose ends differ only by names and numbers
 
     @property
     def active(self) -> bool:
@@ -155,6 +156,7 @@ def _state(
         images_per_s=last.images / last.train_s if last and last.train_s > 0 else None,
         phase=life.phase or None if runs else None,
         log=str(told.log) if told else None,
+        cause=cell.cause if state == cell.status else "",
     )
 
 

@@ -12,6 +12,8 @@ from jobs.standing import say_results, say_standing
 from jobs.sweep import load_sweep
 from tests.builders import config
 
+QUICK = load_sweep("quickstart")
+
 
 def standing(status: str, seed: int = 0, why: str = "because") -> Standing:
     one = config(seed=seed)
@@ -33,19 +35,19 @@ def test_bad_ends_are_those_of_the_ranks_own() -> None:
      ({"a": "completed", "b": UNREADABLE}, 3), ({"a": "failed", "b": UNREADABLE}, 1)],
 )  # fmt: skip
 def test_a_cell_without_a_result_did_not_complete(results: dict[str, str], code: int) -> None:
-    assert say_results([standing("new"), standing("new", 1)], results) == code
+    assert say_results(QUICK, [standing("new"), standing("new", 1)], results) == code
 
 
 def test_skipped_cells_count_as_what_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     cells = [standing("completed"), standing("diverged", 1), standing("new", 2)]
-    assert say_results(cells, {"x": "completed"}) == 0
+    assert say_results(QUICK, cells, {"x": "completed"}) == 0
     assert "2 completed, 1 diverged" in capsys.readouterr().err
 
 
 def test_what_is_said_before(capsys: pytest.CaptureFixture[str]) -> None:
     cells = [standing("completed"), standing("failed", 1, "a fault"), standing("new", 2),
              standing("running", 3, "elsewhere"), standing(UNREADABLE, 4, "EIO")]  # fmt: skip
-    say_standing(load_sweep("quickstart"), cells)
+    say_standing(QUICK, cells)
     said = capsys.readouterr().err
     assert "5 cells, 3 to run" in said
     assert "(1 completed): these are skipped" in said
@@ -58,7 +60,7 @@ def test_what_is_said_before(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_cell_that_was_left_alone_is_neither_done_nor_failed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert say_results([standing("completed"), standing(UNREADABLE, 1)], {}) == 3
+    assert say_results(QUICK, [standing("completed"), standing(UNREADABLE, 1)], {}) == 3
     said = capsys.readouterr().err
     assert "1 completed, 1 unreadable record" in said and "1 cells were left alone" in said
     assert "did not complete" not in said

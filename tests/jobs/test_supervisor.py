@@ -430,7 +430,7 @@ def test_what_cannot_be_started_is_a_failed_record(tmp_path: Path, spoil: str) -
     assert run_cell(Play(task, scene.config).told()) == "failed"
     error = left(scene.cell).error
     assert error.where == "the supervisor" and "Error: " in error.what
-    assert "free space or fix the permissions" in error.what_to_do
+    assert error.what_to_do == "put right what it names, then make sweep again"
 
 
 def test_a_fault_of_our_own_is_a_failed_record_too(tmp_path: Path) -> None:
