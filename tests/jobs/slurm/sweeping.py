@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ IMAGE = ROOT / "containers" / "images" / "cpu.sif"
 #: Without a container ranks start sooner; what the container does to them is tested apart.
 BARE: Mapping[str, Any] = {
     "partition": "practice", "ranks_per_node": 1, "gpus": "gres", "time_min": 20, "signal_s": 20,
-    "mpi": "gloo", "interface": "eth0", "image": "none", "scratch": "/tmp",
+    "mpi": "gloo", "interface": "eth0", "image": "none", "scratch": "/tmp", "poll_s": 2,
 }  # fmt: skip
 #: As jobs/sites/practice.yaml has it: nodes that share cores.
 YIELDING = {"OMPI_MCA_mpi_yield_when_idle": "1"}
@@ -32,6 +32,18 @@ LONG: Mapping[str, Any] = {
     "title": "One cell of some seconds", "dataset": "digits", "model": "cnn", "epochs": 100,
     "batch_per_rank": 64, "technique": "naive", "gpus": 2,
 }  # fmt: skip
+#: One array of three: an element alone has the id that stands for all, which hides much.
+THREE: Mapping[str, Any] = {
+    "title": "Three cells in one array", "dataset": "digits", "model": "cnn",
+    "batch_per_rank": 64, "technique": "naive", "gpus": 1,
+    "zip": [{"seed": [0, 1, 2], "epochs": [100, 100, 100]}],
+}  # fmt: skip
+
+
+def three(*epochs: int) -> dict[str, Any]:
+    """The same with so many epochs each; the last is the element whose SLURM_JOB_ID is the
+    array's."""
+    return {**THREE, "zip": [{"seed": [0, 1, 2], "epochs": list(epochs)}]}
 
 
 @dataclass
@@ -85,11 +97,28 @@ class Sweeping:
     def cell(self) -> Path:
         return next(self.results.glob("long/digits-*"))
 
-    def epochs(self) -> int:
+    @property
+    def cells(self) -> list[Path]:
+        """By their seeds."""
+        return sorted(
+            self.results.glob("long/digits-*"),
+            key=lambda cell: json.loads((cell / "config.json").read_text())["seed"],
+        )
+
+    def records(self) -> list[RunRecord]:
+        return [read_record(cell / "record.json") for cell in self.cells]
+
+    def epochs(self, cell: Path | None = None) -> int:
         try:
-            return len((self.cell / "epochs.jsonl").read_text().splitlines())
+            return len(((cell or self.cell) / "epochs.jsonl").read_text().splitlines())
         except (StopIteration, OSError):
             return 0
+
+    def wait_until(self, true: Callable[[], bool], what: str, timeout_s: float = 180) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not true():
+            assert time.monotonic() < deadline, f"{what}; {self.said()}"
+            time.sleep(0.2)
 
     def wait_for_epochs(self, count: int, timeout_s: float = 180) -> None:
         deadline = time.monotonic() + timeout_s

@@ -335,6 +335,7 @@ def test_what_cannot_be_read_is_not_submitted(tmp_path: Path) -> None:
     """The other cells are; and the answer is that something could not be decided."""
     desk = Desk(tmp_path)
     assert desk.submit().returncode == 0
+    age(desk)
     desk.fake.forget()
     cells = sorted(desk.sweep.glob("digits-*"))
     file = unreadable(cells[0] / "record.json")
