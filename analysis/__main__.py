@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from train.errors import interrupt_on_signals
+
 if TYPE_CHECKING:
     from analysis.page.report import Report
 
@@ -259,4 +261,5 @@ def _wrong(message: str) -> NoReturn:
 
 
 if __name__ == "__main__":
+    interrupt_on_signals()
     app(prog_name="python -m analysis")

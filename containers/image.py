@@ -11,7 +11,6 @@ import json
 import os
 import platform
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -40,7 +39,7 @@ from image_prepare import (
     work_folder,
 )
 from image_steps import Steps, remove_tree, say
-from locks import LOCKS, SetupError, refusal
+from locks import LOCKS, SetupError, errors_of_train, refusal
 from unprivileged import ensure_user
 
 FOLDER = LOCKS / "images"
@@ -208,5 +207,5 @@ def main(arguments: Sequence[str]) -> int:
 
 if __name__ == "__main__":
     # ended by a batch system, we end Apptainer with us before the lock is free for another build
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    errors_of_train().interrupt_on_signals()
     sys.exit(main(sys.argv[1:]))

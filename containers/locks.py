@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
+from types import ModuleType
 
 LOCKS = Path(__file__).resolve().parent
 
@@ -12,13 +14,15 @@ class SetupError(Exception):
     """Set-up cannot go on; the text says what was found, what was expected and what to do."""
 
 
+def errors_of_train() -> ModuleType:
+    """What the programs here share with the rest; they see only what lies in their own folder."""
+    sys.path.append(str(LOCKS.parent))
+    return importlib.import_module("train.errors")
+
+
 def refusal(error: OSError) -> str:
     """The system's words, and what to do where the error's number tells, as the suite says it."""
-    # a program sees only what lies in its own folder
-    sys.path.append(str(LOCKS.parent))
-    from train.errors import remedy  # noqa: PLC0415
-
-    todo = remedy(error)
+    todo = errors_of_train().remedy(error)
     return f"{error}. {todo.capitalize()}" if todo else str(error)
 
 

@@ -14,7 +14,6 @@ import hashlib
 import os
 import platform
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -31,7 +30,15 @@ from horovod_build import (
     first_error,
     wheel_folder,
 )
-from locks import SetupError, lock_file, only_horovod, pinned, refusal, without_horovod
+from locks import (
+    SetupError,
+    errors_of_train,
+    lock_file,
+    only_horovod,
+    pinned,
+    refusal,
+    without_horovod,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
@@ -276,5 +283,5 @@ def guarded(action: Callable[[], None]) -> int:
 
 if __name__ == "__main__":
     # ended by a batch system, we end pip with us before the lock is free for another set-up
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    errors_of_train().interrupt_on_signals()
     sys.exit(main(sys.argv[1:]))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-from types import FrameType
 from typing import Annotated
 
 import typer
@@ -30,7 +28,7 @@ from jobs.slurm.validate import Request, phases_named, validate
 from jobs.slurm.where import refuse_image, site_for
 from jobs.sweep import load_sweep
 from train.distributed.watchdog import STALL_S
-from train.errors import ConfigError
+from train.errors import ConfigError, interrupt_on_signals
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -90,7 +88,6 @@ def sweep(
 ) -> None:
     """Run every cell that has no good record yet; the rest is skipped."""
     with refusals():
-        signal.signal(signal.SIGTERM, _interrupt)
         wanted = load_sweep(sweep)
         if found := site_for(site):
             refuse_image(image, found)
@@ -185,9 +182,6 @@ def interconnect(
     raise typer.Exit(code)
 
 
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
-
-
 if __name__ == "__main__":
+    interrupt_on_signals()
     app()

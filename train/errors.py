@@ -1,12 +1,14 @@
-"""What every room may raise, and how a file system that refuses is met."""
+"""What every room may raise, and how refusals of the file system and signals are met."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 
 #: Error numbers of a full disk and of a used-up quota.
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -80,6 +82,22 @@ class NoRecord(RecordError):
 
 class WorldError(RuntimeError):
     """The world that Horovod made is not the one that the config asks for."""
+
+
+def interrupt_on_signals() -> None:
+    """From now on SIGTERM and SIGHUP end a program as Ctrl-C does: with its clean-up, its words and
+    its exit code. One that is ignored stays so, as nohup asks; another one changes nothing, since
+    the kernel and the shell both tell of a terminal that is gone."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        for number in heard:
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    both = (signal.SIGTERM, signal.SIGHUP)
+    heard = [number for number in both if signal.getsignal(number) != signal.SIG_IGN]
+    for number in heard:
+        signal.signal(number, interrupt)
 
 
 class Unfinished(Exception):

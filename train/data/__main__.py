@@ -13,7 +13,7 @@ from pathlib import Path
 
 from train.data.registry import facts
 from train.data.waiting import say
-from train.errors import ConfigError
+from train.errors import ConfigError, interrupt_on_signals
 
 _DEFAULT_ROOT = Path(__file__).resolve().parent.parent.parent / ".data"
 
@@ -43,6 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code: 0 well, 2 the request or the data are wrong, 130 interrupted."""
     options = _parser().parse_args(arguments)
     root = options.root or Path(os.environ.get("DATA") or _DEFAULT_ROOT)
+    interrupt_on_signals()
     # a batch system ends a job so: leave by an exception, which removes half-built folders
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:

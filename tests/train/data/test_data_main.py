@@ -67,9 +67,10 @@ def test_one_json_line(pets: Path, tmp_path: Path, command: str) -> None:
 
 @pytest.fixture
 def kept_handler() -> Iterator[None]:
-    before = signal.getsignal(signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     yield
-    signal.signal(signal.SIGTERM, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.mark.usefixtures("kept_handler")
@@ -133,7 +134,8 @@ def test_two_at_once(pets: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)]
+    ("number", "code"),
+    [(signal.SIGINT, 130), (signal.SIGHUP, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)],
 )
 def test_interrupt_leaves_nothing_half(
     pets: Path, tmp_path: Path, number: signal.Signals, code: int
