@@ -131,8 +131,10 @@ def test_a_watcher_that_was_killed_while_sbatch_ran_is_no_orphan(tmp_path: Path)
     desk = Desk(tmp_path)
     (desk.fake.folder / "refusal").write_text("")
     sbatch(desk, "LISTED; kill -9 $PPID; sleep 1")
-    done = subprocess.run(sweep_argv(desk), cwd=ROOT, env={**os.environ, "PATH": desk.fake.path}, check=False,
-                          stdin=subprocess.DEVNULL, capture_output=True)  # fmt: skip
+    done = subprocess.run(
+        sweep_argv(desk), cwd=ROOT, env={**os.environ, "PATH": desk.fake.path}, check=False,
+        stdin=subprocess.DEVNULL, capture_output=True,
+    )  # fmt: skip
     assert done.returncode == -signal.SIGKILL
     (note,) = read_notes(desk.sweep)[0]
     assert note.arrays[0].job_id is None
