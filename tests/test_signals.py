@@ -14,21 +14,21 @@ import pytest
 
 from tests.sweeps import ROOT, wait_until
 
-#: Program -> the module whose function it is to be caught in, that function, and its arguments.
+#: Program -> its file, the functions it is to be caught in, whichever it calls, its arguments.
 PROGRAMS = {
-    "jobs status": ("-m jobs", "jobs.sweep", "load_sweep", ["status"]),
-    "jobs plan": ("-m jobs", "jobs.sweep", "load_sweep", ["plan"]),
-    "jobs logs": ("-m jobs", "jobs.sweep", "load_sweep", ["logs"]),
-    "jobs kind": ("-m jobs", "jobs.slurm.where", "site_for", ["kind"]),
-    "jobs interconnect": ("-m jobs", "jobs.slurm.where", "site_for", ["interconnect"]),
-    "analysis": ("-m analysis", "analysis.records.load", "load_frames", ["summary", "x"]),
-    "setup": ("containers/setup.py", "fcntl", "flock", ["login"]),
-    "image": ("containers/image.py", "unprivileged", "ensure_user", ["cpu"]),
-    "practice": ("containers/practice/__main__.py", "practice.place", "place_of", ["status"]),
+    "jobs status": ("-m jobs", "jobs.sweep.load_sweep", ["status"]),
+    "jobs plan": ("-m jobs", "jobs.sweep.load_sweep", ["plan"]),
+    "jobs logs": ("-m jobs", "jobs.sweep.load_sweep", ["logs"]),
+    "jobs kind": ("-m jobs", "jobs.slurm.where.site_for", ["kind"]),
+    "jobs interconnect": ("-m jobs", "jobs.slurm.where.site_for", ["interconnect"]),
+    "analysis": ("-m analysis", "analysis.records.load.load_frames", ["summary", "x"]),
+    "setup": ("containers/setup.py", "fcntl.flock locks.lock_file", ["login"]),
+    "image": ("containers/image.py", "unprivileged.ensure_user", ["cpu"]),
+    "practice": ("containers/practice/__main__.py", "practice.place.place_of", ["status"]),
 }
 CODE = """
 import importlib, pathlib, runpy, sys, time
-program, module, name, inside, *arguments = sys.argv[1:]
+program, functions, inside, *arguments = sys.argv[1:]
 def caught(*_, **__):
     pathlib.Path(inside).touch()
     try:
@@ -37,7 +37,8 @@ def caught(*_, **__):
         print("cleaned up", file=sys.stderr)
 sys.argv = [program, *arguments]
 sys.path[:0] = [".", "containers"]
-setattr(importlib.import_module(module), name, caught)
+for module, _, name in (function.rpartition(".") for function in functions.split()):
+    setattr(importlib.import_module(module), name, caught)
 if program.startswith("-m "):
     runpy.run_module(program[3:], run_name="__main__", alter_sys=True)
 else:
@@ -48,14 +49,15 @@ else:
 @contextmanager
 def caught(program: str, inside: Path, *, nohup: bool = False) -> Iterator[subprocess.Popen[str]]:
     """The program while it is in the middle of something."""
-    file, module, name, arguments = PROGRAMS[program]
+    file, functions, arguments = PROGRAMS[program]
     first = ["env", "--ignore-signal=HUP"] if nohup else []
     with subprocess.Popen(
-        [*first, sys.executable, "-c", CODE, file, module, name, str(inside), *arguments],
+        [*first, sys.executable, "-c", CODE, file, functions, str(inside), *arguments],
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
         try:
-            wait_until(inside.exists, program)
+            wait_until(lambda: inside.exists() or process.poll() is not None, program)
+            assert process.poll() is None, process.communicate()
             time.sleep(0.1)
             yield process
         finally:
