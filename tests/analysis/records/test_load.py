@@ -134,6 +134,7 @@ def test_a_record_that_cannot_be_looked_for_is_unreadable(tmp_path: Path) -> Non
     (problem,) = load_frames(folder).problems
     assert (problem.kind, problem.cell_id) == ("unreadable", lost.cell_id())
     assert "cannot be read" in problem.reason
+    assert problem.what_to_do == "make it readable: make sweep leaves it alone until then"
 
 
 @pytest.mark.parametrize("manifest", [None, "", "{", '{"name": "s"}', b"\xff\xfe"])
