@@ -12,12 +12,19 @@ from jobs.slurm.commands import is_away
 
 #: Slurm's own limits on jobs in the queue: passes for a smaller array, or when jobs have ended.
 _SUBMIT_LIMIT = re.compile(r"Max\w*Submit|SubmitJob|job submit limit|max\w* .{0,30}submit", re.I)
+#: Said of every limit; most Slurms name the one that was meant before it.
+_ANY_LIMIT = re.compile(r"\(job submit limit, user's size and/or time limits\)")
+_REASON = re.compile(r"\b(?:QOS|Assoc)[A-Z]\w+")
 #: The controller takes no job of anybody now.
 _BUSY = re.compile(r"temporarily unable to accept|resource temporarily unavailable|try again", re.I)
 #: Words of sbatch -> keys of a site file; the first that fits counts.
 _KEYS: tuple[tuple[str, str], ...] = (
     (r"wckey", "wckey"),
     (r"MaxWall|time limit|TimeLimit", "time_min"),
+    (r"(QOS|Assoc)\w*Node", "max_nodes"),
+    (r"(QOS|Assoc)\w*(Cpu|CPU)", "cpus_per_rank and max_nodes"),
+    (r"(QOS|Assoc)\w*(GRES|Gres|Tres|TRES)", "ranks_per_node and max_nodes"),
+    (r"(QOS|Assoc)\w*Mem", "mem_per_rank_gb"),
     (r"qos", "qos (or account)"),
     (r"account|assoc", "account (sacctmgr show assoc user=$USER lists yours)"),
     (r"partition", "partition"),
@@ -34,7 +41,11 @@ _KEYS: tuple[tuple[str, str], ...] = (
 
 def is_submit_limit(said: str) -> bool:
     """Whether the user has, or would have, more jobs in the queue than allowed."""
-    return _SUBMIT_LIMIT.search(said) is not None
+    return _SUBMIT_LIMIT.search(_reason(said)) is not None
+
+
+def _reason(said: str) -> str:
+    return _ANY_LIMIT.sub("", said) if _REASON.search(said) else said
 
 
 def is_passing(said: str) -> bool:
@@ -58,7 +69,7 @@ def advice(said: str, file: object) -> str:
         )
     if "dependency" in said.lower():
         return "The job that it was to wait for is gone: make sweep again makes a new one"
-    key = next((key for words, key in _KEYS if re.search(words, said, re.IGNORECASE)), None)
+    key = next((k for words, k in _KEYS if re.search(words, _reason(said), re.IGNORECASE)), None)
     if key is None:
         return f"Change what {file} asks for, or ask the site's administrators"
     return f"Look at {key} in {file}"

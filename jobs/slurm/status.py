@@ -30,6 +30,7 @@ from train.record.run import GOOD, RECORD_NAME, EpochRecord, RecordError, Status
 WAITING, STARTING, ENDING, NOT_SUBMITTED = "waiting", "starting", "ending", "not submitted"
 #: Slurm gave no answer, and the files do not tell either.
 UNKNOWN = "unknown"
+GONE = (ENDING, "its job is gone; what it left is waited for")
 _RECORDED = frozenset(get_args(Status))
 
 
@@ -89,10 +90,10 @@ def survey_slurm(
     notes: Iterable[RunNote],
     queue: Mapping[str, JobState] | None,
     *,
-    settling: Iterable[str] = (),
+    settling: Mapping[str, tuple[str, str]] | None = None,
     now: datetime | None = None,
 ) -> list[CellState]:
-    """The state of every cell; asks nobody.
+    """The state of every cell; asks nobody. ``settling``: of which neither files nor queue tell.
 
     ``queue``: None where Slurm gave no answer. It has to be asked after the notes were read and
     before the cells' folders: so a job that is noted and not in it is over, and a record that a
@@ -100,7 +101,7 @@ def survey_slurm(
     """
     mates = {job: len(units) for job, units in jobs_of(notes).items()}
     now = now or datetime.now(UTC)
-    unsure = set(settling)
+    unsure = settling or {}
     return [
         _state(cell, life, submitted.get(cell.config.cell_id()), queue, mates, unsure, now)
         for cell, life in cells
@@ -114,7 +115,11 @@ def survey_places(places: Sequence[Place], notes: Iterable[RunNote]) -> list[Cel
         {p.standing.config.cell_id(): p.submitted for p in places if p.submitted},
         notes,
         {place.job.job: place.job for place in places if place.job},
-        settling=[place.standing.config.cell_id() for place in places if place.settling],
+        settling={
+            place.standing.config.cell_id(): (UNKNOWN, place.elsewhere) if place.elsewhere else GONE
+            for place in places
+            if place.settling or place.elsewhere
+        },
     )
 
 
@@ -124,7 +129,7 @@ def _state(
     told: Submitted | None,
     queue: Mapping[str, JobState] | None,
     mates: Mapping[str, int],
-    settling: set[str],
+    settling: Mapping[str, tuple[str, str]],
     now: datetime,
 ) -> CellState:
     name = cell.config.cell_id()
@@ -136,7 +141,7 @@ def _state(
     else:
         state, why = _with_job(cell, life, job, mates.get(job.job, 1), fresh)
     if name in settling:
-        state, why = ENDING, "its job is gone; what it left is waited for"
+        state, why = settling[name]
     runs = state in (RUNNING, STARTING)
     last = life.last if state not in (NOT_SUBMITTED, STARTING) else None
     return CellState(

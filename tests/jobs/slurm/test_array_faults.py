@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -49,8 +50,8 @@ def all_run(sweeping: Sweeping, epochs: int = 2) -> None:
 def test_the_last_element_ends_and_its_siblings_keep_their_requeues(sweeping: Sweeping) -> None:
     """Seen: warned and completed, it switched the requeues of the whole array off; out of time, the
     others could not be requeued."""
-    sweeping.sweep = three(4000, 4000, 60)
-    sweeping.write(time_min=1, signal_s=40)
+    sweeping.sweep = three(4000, 4000, 25)
+    sweeping.write(time_min=1, signal_s=25)
     process = sweeping.start("--no-preflight")
     sweeping.wait_until(
         lambda: len(sweeping.cells) == 3
@@ -150,6 +151,4 @@ def test_results_that_nodes_do_not_see_are_named(sweeping: Sweeping) -> None:
         assert "RESULTS=DIR" in out
     finally:
         sweeping.practice.heal()
-        import shutil
-
         shutil.rmtree(folder, ignore_errors=True)

@@ -16,7 +16,10 @@ FAILED = "sbatch: error: Batch job submission failed: "
          "limit, user's size and/or time limits)", "submit_limit:"),
         (f"AssocMaxSubmitJobLimit {FAILED}Job violates accounting/QOS policy", "submit_limit:"),
         ("sbatch: error: AssocGrpSubmitJobsLimit", "submit_limit:"),
-        ("sbatch: error: QOSMaxWallDurationPerJobLimit", "time_min"),
+        (f"sbatch: error: QOSMaxWallDurationPerJobLimit {FAILED}Job violates accounting/QOS policy "
+         "(job submit limit, user's size and/or time limits)", "time_min"),
+        (f"sbatch: error: QOSMaxNodePerJobLimit {FAILED}Job violates accounting/QOS policy (job "
+         "submit limit, user's size and/or time limits)", "max_nodes"),
         (f"{FAILED}Requested time limit is invalid (missing or exceeds some limit)", "time_min"),
         (f"{FAILED}Invalid account or account/partition combination specified", "account"),
         ("sbatch: error: You must specify an account", "account"),

@@ -16,6 +16,7 @@ from jobs.slurm.inventory import Place, Submitted
 from jobs.slurm.notes import ArrayNote, RunNote
 from jobs.slurm.queue import JobState
 from jobs.slurm.status import (
+    GONE,
     CellState,
     as_json,
     counts,
@@ -76,7 +77,7 @@ def look(
     jobs: Mapping[str, JobState] = {} if queue is None else {"7_0": queue}
     (found,) = survey_slurm(
         [(standing, read_life(standing))], submitted, [note], jobs if answered else None,
-        settling=[NAME] if settling else [], now=AFTER,
+        settling={NAME: GONE} if settling else {}, now=AFTER,
     )  # fmt: skip
     return found
 
