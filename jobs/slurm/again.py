@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jobs.slurm.allocation import Allocation, not_answering
-from jobs.slurm.commands import SlurmError, run
+from jobs.slurm.commands import SlurmError, ask, run
 from jobs.slurm.limits import usable_nodes
 from jobs.slurm.unit import UnitTask
 from jobs.slurm.verdict import NOT_LAUNCHED, failed_node
@@ -28,6 +28,8 @@ MOST_NODE_FAILURES = 4
 #: job waits 2 minutes there: so many tries with this pause between them are enough.
 SEEN_S = 60.0
 ASK_S = 5.0
+#: A controller that is restarted is back by then, as a rule.
+AWAY_S = 300.0
 EXCLUDE_TRIES = 8
 NOT_BEGUN = "not begun"
 
@@ -111,7 +113,8 @@ def _requeue(task: UnitTask, allocation: Allocation, stop: Stop, failed: set[str
     """Ask Slurm for the same job once more, on other nodes than those that ``failed``, and wait to
     be ended by it."""
     try:
-        answer = run(["scontrol", "requeue", allocation.job], slurm_conf=allocation.slurm_conf)
+        argv = ["scontrol", "requeue", allocation.job]
+        answer = ask(argv, patience_s=AWAY_S, slurm_conf=allocation.slurm_conf)
         refusal = answer.err.strip() if answer.code else ""
     except SlurmError as error:
         refusal = str(error)

@@ -136,8 +136,18 @@ def take(
             if not settled:
                 job = ending.as_queued() if ending and not ending.over else None
                 settling = job is None
-        places.append(Place(recorded(config, folder), job, told, settling, away.get(name, "")))
+        standing = recorded(config, folder)
+        if told and job and standing.done and _is_of_this_job(folder, told):
+            job = None  # its work is done; a controller that was restarted may learn it late
+        places.append(Place(standing, job, told, settling, away.get(name, "")))
     return places
+
+
+def _is_of_this_job(cell: Path, told: Submitted) -> bool:
+    """Not so the record of a cell that is run by force, before it is put aside."""
+    with suppress(RecordError, OSError):
+        return read_record(cell / RECORD_NAME).ended_at >= told.at
+    return False
 
 
 def _patience_s(ending: Ending | None) -> float:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from jobs.cause import tail_of
 from jobs.slurm.allocation import Allocation, not_answering
+from jobs.slurm.commands import is_away
 from jobs.slurm.ranks import StepRanks
 from jobs.slurm.steplog import SLURMSTEPD
 from train.record.cell_folder import rank_file, read_failures
@@ -27,8 +28,9 @@ def verdict(cell: Path, ranks: StepRanks, allocation: Allocation) -> tuple[Statu
     if any(not failure.consequence for failure in read_failures(cell)):
         return None
     if error := _not_launched(ranks):
-        # a job that was requeued may be given a node that died and is not yet known to be dead
-        told = allocation.restarts > 0 or bool(not_answering(allocation))
+        # the controller was away; or a job that was requeued was given a node that died and is not
+        # yet known to be dead
+        told = is_away(error.what) or allocation.restarts > 0 or bool(not_answering(allocation))
         return "lost" if told else "failed", error
     error = _out_of_memory(ranks) or _no_container(cell, ranks)
     return ("failed", error) if error else _ended_by_slurm(ranks)

@@ -50,9 +50,7 @@ def test_a_waiting_job_runs_the_code_of_its_submission(checkout: Path, tmp_path:
     frozen = freeze(checkout, tmp_path)
     for file in checkout.rglob("*.py"):
         file.write_text("raise SystemExit('the checkout moved on')\n")
-    code = (
-        "import jobs.slurm.job, train.record.run as r; print(r.__file__, jobs.slurm.job.__file__)"
-    )
+    code = "import jobs.slurm.job as j, train.record.run as r; print(r.__file__, j.__file__)"
     environment = {"PYTHONPATH": str(frozen), "PATH": "/usr/bin:/bin"}
     done = subprocess.run([sys.executable, "-c", code], cwd=frozen, env=environment, text=True,
                           capture_output=True, check=False)  # fmt: skip

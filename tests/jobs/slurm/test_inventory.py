@@ -235,6 +235,14 @@ def test_a_record_of_the_job_itself_stays(sweep: Path, kind: str) -> None:
     assert history.asked in ([], [set()])
 
 
+def test_a_cell_with_a_good_record_of_its_job_is_not_waited_for(sweep: Path) -> None:
+    """Seen: after a restart the controller took 6 jobs for running that had ended minutes ago."""
+    for ended_at, alive in ((datetime.now(UTC), False), (ASKED - timedelta(days=1), True)):
+        text = record(ONE, ended_at=ended_at).model_dump_json()
+        (sweep / ONE.cell_id() / "record.json").write_text(text)
+        assert look(sweep, Told(), in_queue("7", "RUNNING")).alive == alive, "that of a forced cell"
+
+
 def test_an_older_failure_is_not_the_end_of_this_job(sweep: Path) -> None:
     """It was submitted again, and that job died without a word: a second attempt."""
     old = record(ONE, status="failed")  # of 2026-01-02

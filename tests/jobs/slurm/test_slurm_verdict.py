@@ -58,7 +58,8 @@ def test_ends_that_ranks_explain_themselves(tmp_path: Path, name: str) -> None:
     ("name", "status", "where"),
     [("power", "lost", "node node4"), ("memory", "failed", "node node2"),
      ("nosuchmpi", "failed", "srun"), ("missing", "failed", "node node1"),
-     ("stepcancel", "cancelled", "the step"), ("launch", "failed", "srun")],
+     ("stepcancel", "cancelled", "the step"), ("launch", "failed", "srun"),
+     ("away", "lost", "srun")],
 )  # fmt: skip
 def test_recorded_ends(tmp_path: Path, name: str, status: str, where: str) -> None:
     found = verdict(tmp_path, replayed(tmp_path, name), JOB)

@@ -1,0 +1,163 @@
+"""A real slurmctld and many slurmd on this one machine, for a caller in namespaces of its own.
+
+The configuration is the practice cluster's. What differs: all nodes have one address and a port
+each, a node is a process namespace with a name of its own inside the caller's, and every job that
+slurmctld ever knew is on file. What lives here ends with the caller's namespace.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from containers.practice import answers, conf, daemons, files
+from containers.practice.place import BRIDGE, CONTROLLER, Place
+from containers.practice.rooms import make_folders
+from containers.practice.shape import Node, Shape
+from containers.practice.spaces import UNSHARE
+from containers.practice.view import needed, view_commands
+
+ADDRESS = "10.87.1.1"  # of everything; a name service takes no loopback for an address
+FIRST_PORT = 17001
+MEMORY_MB = 4096  # advertised
+GRACE_S, REQUEUE_WAIT_S = 4, 10
+#: What a node has for itself: processes, a name, mounts. Its network is everybody's.
+APART = tuple(token for token in UNSHARE if token != "--net")
+#: The first process of a node takes in what slurmd's children leave behind.
+BOOT = 'hostname "$0"; slurmd -D -N "$0" & wait'
+_COUNT = re.compile(r"^\s+(\S+)\s+\(\s*\d+\)\s+count:(\d+)")
+Calls = Counter[tuple[str, str]]  # ("type" | "user", name) -> how many
+
+
+@dataclass(frozen=True)
+class Cluster:
+    place: Place
+    size: int
+    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)  # daemons and nodes
+    calls: Calls = field(default_factory=Counter)  # of all slurmctlds that there were
+    _last: Calls = field(default_factory=Counter)  # of this one
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return tuple(f"node{number}" for number in range(1, self.size + 1))
+
+    @property
+    def completions(self) -> Path:
+        """jobcomp/filetxt's file: a line for each end of a job."""
+        return self.place.log / "jobcomp"
+
+    def up(self) -> None:
+        """Write all files, start all daemons, wait for all nodes."""
+        for words in ("link set lo up", f"link add {BRIDGE} type bridge", f"link set {BRIDGE} up",
+                      f"address add {ADDRESS}/24 dev {BRIDGE}"):  # fmt: skip
+            daemons.run(["ip", *words.split()])
+        daemons.run(["hostname", CONTROLLER])
+        nodes = tuple(Node(name, ADDRESS, (0,), MEMORY_MB) for name in self.nodes)
+        shape = Shape("", ADDRESS, ADDRESS, nodes)
+        files.write(self.place, shape)
+        for name in self.nodes:
+            make_folders(self.place, name)
+        self.place.slurm_conf.write_text(self.conf(conf.slurm_conf(self.place, shape)))
+        daemons.run(["mount", "--bind", str(self.place.hosts), "/etc/hosts"])
+        for command in view_commands(needed(), self.place.folder / "view"):
+            daemons.run(command)
+        self._spawn("munged", [*daemons.munged_argv(self.place), "--foreground"])
+        daemons.wait_for(self.place.munge_socket.exists, 30, "munged did not start")
+        self.start_controller()
+        daemons.wait_for(self.answers, 60, "slurmctld does not answer")
+        for name in self.nodes:
+            self.start_node(name)
+        answers.wait_until_idle(self.place, self.nodes)
+
+    def conf(self, text: str) -> str:
+        def with_port(found: re.Match[str]) -> str:
+            return f"{found[0]} Port={FIRST_PORT - 1 + int(found[1])}"
+
+        text = re.sub(r"^NodeName=node(\d+)", with_port, text, flags=re.MULTILINE)
+        text = re.sub(r"GraceTime=\d+", f"GraceTime={GRACE_S}", text)
+        text = re.sub(r"cred_expire=\d+", f"cred_expire={REQUEUE_WAIT_S}", text)
+        return text + f"JobCompType=jobcomp/filetxt\nJobCompLoc={self.completions}\n"
+
+    def _spawn(self, name: str, argv: Sequence[str]) -> None:
+        with (self.place.folder / f"{name}.said").open("ab") as said:
+            self.running[name] = subprocess.Popen(
+                argv, env=daemons.environment(self.place), cwd="/", start_new_session=True,
+                stdin=subprocess.DEVNULL, stdout=said, stderr=said,
+            )  # fmt: skip
+
+    def start_node(self, name: str) -> None:
+        self._spawn(name, [*APART, "sh", "-c", BOOT, name])
+
+    def lose_node(self, name: str) -> None:
+        """Kill slurmd and all that runs on the node, at once."""
+        process = self.running.pop(name)
+        process.kill()  # and the kernel its child, with all that lives in its namespace
+        process.wait()
+
+    def start_controller(self) -> None:
+        self._spawn("slurmctld", ["slurmctld", "-D"])
+
+    def stop_controller(self, number: signal.Signals) -> None:
+        self.count_calls()  # they end with it
+        process = self.running.pop("slurmctld")
+        process.send_signal(number)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:  # SIGTERM, and it waits for a node that is gone
+            process.kill()
+            process.wait()
+        self._last.clear()
+
+    def answers(self) -> bool:
+        return "slurmctld" in self.running and self.ask("scontrol", "ping") is not None
+
+    def ask(self, *argv: str, timeout_s: float = 15) -> str | None:
+        """What one of Slurm's programs answers root; None where it refuses, or nobody is there."""
+        try:
+            done = subprocess.run(
+                argv, env=os.environ | answers.slurm_environment(self.place), capture_output=True,
+                text=True, check=False, timeout=timeout_s, stdin=subprocess.DEVNULL,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return None
+        return None if done.returncode else done.stdout
+
+    def jobs(self, user: str, states: str = "all") -> list[list[str]]:
+        """[id as people see it, state, node, name, number] of each job of a user."""
+        told = self.ask("squeue", "--noheader", "--array", f"--user={user}", f"--states={states}",
+                        "--format=%i|%T|%N|%j|%A")  # fmt: skip
+        return [line.split("|") for line in (told or "").splitlines()]
+
+    def count_calls(self) -> None:
+        """Add to ``calls`` what came since the last look; to be called before a slurmctld ends."""
+        kind, now = "type", Counter[tuple[str, str]]()
+        for line in (self.ask("sdiag") or "").splitlines():
+            if line.startswith("Remote Procedure Call statistics by"):
+                kind = "user" if line.split()[-1] == "user" else "type"
+            elif line and not line[0].isspace():
+                kind = ""
+            elif kind and (found := _COUNT.match(line)):
+                now[kind, found[1]] = int(found[2])
+        for key, count in now.items():
+            # midnight, too, sets them to zero
+            self.calls[key] += count - (self._last[key] if count >= self._last[key] else 0)
+        if now:
+            self._last.clear()
+            self._last.update(now)
+
+    def wait_until_empty(self, user: str, timeout_s: float) -> list[str]:
+        """Jobs of the user that are still in the queue after that time."""
+        deadline = time.monotonic() + timeout_s
+        alive = "pending,running,suspended,completing,configuring"
+        while left := [" ".join(job) for job in self.jobs(user, alive)]:
+            if time.monotonic() > deadline:
+                break
+            time.sleep(1)
+        return left

@@ -1,0 +1,188 @@
+"""The faults. Each is a function that strikes and says what it did, or None where it cannot now."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import signal
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from tests.chaos.stage import URGENT, Stage
+
+Fault = Callable[[Stage], str | None]
+CONTROLLER, DISK, SLOW, ASKED = "slurmctld", "disk", "slow sbatch", "a cell to submit"
+
+
+def node_lost(stage: Stage) -> str | None:
+    """Its power, for a time shorter or longer than Slurm's patience (15 s)."""
+    found = stage.running()
+    if not found:
+        return None
+    job = stage.rng.choice(found)
+    node, seconds = job[2], stage.rng.uniform(4, 40)
+    stage.cluster.lose_node(node)
+    stage.down.add(node)
+
+    def back() -> None:
+        stage.cluster.start_node(node)
+        stage.down.discard(node)
+
+    stage.after(seconds, back)
+    return f"{node} with job {job[0]} for {seconds:.0f} s"
+
+
+def _controller(stage: Stage, number: signal.Signals) -> str | None:
+    if CONTROLLER in stage.down or SLOW in stage.down:
+        return None
+    seconds = stage.rng.choice((0.0, stage.rng.uniform(2, 15)))
+    stage.cluster.stop_controller(number)
+    stage.down.add(CONTROLLER)
+
+    def ready() -> None:
+        if stage.cluster.answers():
+            stage.down.discard(CONTROLLER)
+        else:
+            stage.after(0.5, ready)
+
+    stage.after(seconds, stage.cluster.start_controller)
+    stage.after(seconds + 0.5, ready)
+    return f"started again after {seconds:.0f} s"
+
+
+def controller_killed(stage: Stage) -> str | None:
+    return _controller(stage, signal.SIGKILL)
+
+
+def controller_restarted(stage: Stage) -> str | None:
+    return _controller(stage, signal.SIGTERM)
+
+
+def _running(stage: Stage, *argv: str) -> str | None:
+    found = stage.running()
+    if not found:
+        return None
+    job = stage.rng.choice(found)
+    return None if stage.cluster.ask(*argv, job[0]) is None else f"job {job[0]} on {job[2]}"
+
+
+def requeued(stage: Stage) -> str | None:
+    return _running(stage, "scontrol", "requeue")
+
+
+def cancelled(stage: Stage) -> str | None:
+    return _running(stage, "scancel")
+
+
+def preempted(stage: Stage) -> str | None:
+    found = stage.running()
+    if not found:
+        return None
+    node = stage.rng.choice(found)[2]
+    said = stage.cluster.ask(
+        "sbatch", "--parsable", "--partition=urgent", f"--nodelist={node}", "--exclusive",
+        f"--job-name={URGENT}", "--output=/dev/null", "--chdir=/", "--wrap=sleep 3",
+    )  # fmt: skip
+    return None if said is None else f"{node} by job {said.strip()}"
+
+
+def watcher_killed(stage: Stage) -> str | None:
+    if stage.watcher is None or SLOW in stage.down:
+        return None
+    stage.end_watcher(signal.SIGKILL)
+    return "SIGKILL"
+
+
+def watcher_hung_up(stage: Stage) -> str | None:
+    """SIGHUP to its process group while sbatch runs, so something must be left to submit."""
+    if {SLOW, CONTROLLER, DISK} & stage.down:
+        return None
+    if not stage.records.to_submit(stage.cells):
+        if ASKED not in stage.down and cancelled(stage):  # the next try finds its record
+            stage.down.add(ASKED)
+            stage.after(10, lambda: stage.down.discard(ASKED))
+        return None
+    if stage.watcher is not None:
+        stage.end_watcher(signal.SIGTERM)
+    stage.slow_mark.unlink(missing_ok=True)
+    stage.down.add(SLOW)
+    stage.watch(slow=True)
+    stage.after(1, lambda: _hang_up(stage, 40))
+    return f"watcher {stage.starts}, at its first sbatch"
+
+
+def _hang_up(stage: Stage, tries: int) -> None:
+    if stage.slow_mark.exists():
+        # one moment of the slow sbatch: it may have begun, be in Slurm's hands, or wait to answer
+        stage.after(stage.rng.uniform(0, 1.8), lambda: _hang_up_now(stage))
+    elif tries and stage.watcher is not None and stage.watcher.poll() is None:
+        stage.after(0.5, lambda: _hang_up(stage, tries - 1))
+    else:
+        print("           (watcher_hung_up: that watcher submitted nothing)", flush=True)
+        stage.down.discard(SLOW)
+
+
+def _hang_up_now(stage: Stage) -> None:
+    code = stage.end_watcher(signal.SIGHUP)
+    stage.down.discard(SLOW)
+    print(f"           (watcher_hung_up: it ended with code {code})", flush=True)
+
+
+def seen_late(stage: Stage) -> str | None:
+    """From now on, until the next watcher: names and attributes are half a minute old."""
+    if SLOW in stage.down or stage.watcher is None:
+        return None
+    stage.end_watcher(signal.SIGKILL)
+    stage.watch(late=True)
+    return f"watcher {stage.starts}"
+
+
+def disk_full(stage: Stage) -> str | None:
+    if DISK in stage.down or SLOW in stage.down:
+        return None
+    file, seconds = stage.results / ".filled", stage.rng.uniform(3, 10)
+    stage.down.add(DISK)
+    _fill(stage, file)
+
+    def free() -> None:
+        stage.down.discard(DISK)
+        file.unlink(missing_ok=True)
+
+    stage.after(seconds, free)
+    return f"for {seconds:.0f} s"
+
+
+def _fill(stage: Stage, file: Path) -> None:
+    """To the last page, and again and again, as long as the disk is to be full."""
+    if DISK not in stage.down:
+        return
+    with contextlib.suppress(OSError), file.open("ab") as out:
+        if free := shutil.disk_usage(stage.results).free:
+            os.posix_fallocate(out.fileno(), out.tell(), free)
+    stage.after(0.2, lambda: _fill(stage, file))
+
+
+FAULTS: dict[str, Fault] = {
+    fault.__name__: fault
+    for fault in (
+        node_lost, controller_killed, controller_restarted, requeued, cancelled, preempted,
+        watcher_killed, watcher_hung_up, seen_late, disk_full,
+    )
+}  # fmt: skip
+
+
+def without_tools() -> dict[str, str]:
+    """Faults that this machine cannot play, and why."""
+    if shutil.which("bindfs") is None:
+        return {seen_late.__name__: "no bindfs (Debian's package bindfs): no mount that caches"}
+    return {}
+
+
+def drawn(count: int, rng: random.Random, among: Collection[str]) -> list[tuple[float, str]]:
+    """Share of the sweep at which each is due, and its name: every kind once, then any."""
+    kinds = [name for name in FAULTS if name in among and name not in without_tools()]
+    names = [*kinds, *rng.choices(kinds, k=max(0, count - len(kinds)))][:count]
+    rng.shuffle(names)
+    return list(zip(sorted(rng.uniform(0.02, 0.85) for _ in names), names, strict=True))
