@@ -43,5 +43,5 @@ def container_argv(container: Container) -> list[str]:
 def code_facts(commit: str | None, dirty: bool | None) -> dict[str, str]:
     """What a rank cannot find out inside a container, which may have no git: which code it runs."""
     if not commit:
-        return {}
+        return {"HOROSCALE_GIT_COMMIT": ""}  # not known, and not that of a checkout around it
     return {"HOROSCALE_GIT_COMMIT": commit, "HOROSCALE_GIT_DIRTY": "1" if dirty else "0"}

@@ -66,5 +66,5 @@ def refusals() -> Iterator[None]:
         say(f"interrupted ({error}): {ended}")
         raise typer.Exit(EXIT_INTERRUPTED) from None
     except KeyboardInterrupt:
-        say("interrupted; make sweep goes on from here")
+        say("interrupted; what was submitted goes on, and the same command goes on from here")
         raise typer.Exit(EXIT_INTERRUPTED) from None

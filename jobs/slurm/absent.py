@@ -6,13 +6,13 @@ import os
 import pwd
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from jobs.options import NoAnswer
 from jobs.slurm.history import History
-from jobs.slurm.notes import OURS, RunNote, Submitted
+from jobs.slurm.notes import RunNote, Submitted, is_of_run
 from jobs.slurm.queue import JobState
 
 
@@ -46,9 +46,13 @@ def quiet_s(sweep: Path, told: Submitted) -> float:
     times = [told.at.timestamp()]
     for cell in told.cells:
         for folder in (sweep / cell, sweep / cell / "logs"):
-            with suppress(OSError):
+            try:
                 # a lock file, too, is touched by whoever looks
                 times += [f.stat().st_mtime for f in folder.iterdir() if not f.name.startswith(".")]
+            except FileNotFoundError:
+                continue
+            except OSError:
+                return 0.0  # what cannot be seen may be of now
     with suppress(OSError):
         times.append(told.log.stat().st_mtime)
     with suppress(OSError), tempfile.TemporaryFile(dir=sweep) as probe:
@@ -56,16 +60,14 @@ def quiet_s(sweep: Path, told: Submitted) -> float:
     return time.time() - max(times)
 
 
-def refuse_unreadable(broken: Sequence[str], queue: Mapping[str, JobState]) -> None:
+def refuse_unreadable(broken: Mapping[str, str], queue: Mapping[str, JobState]) -> None:
     """Cells of a note that cannot be read may be in the queue: they would run twice.
 
     Raises:
         NoAnswer: so it is.
     """
-    for text in broken:
-        run = Path(text.partition(":")[0]).stem
-        jobs = {job.array for job in queue.values()
-                if not job.ended and job.comment.startswith(f"{OURS}{run}:")}  # fmt: skip
+    for run, text in broken.items():
+        jobs = {job.array for job in queue.values() if not job.ended and is_of_run(job, run)}
         if jobs:
             raise NoAnswer(
                 f"{text}. Jobs {', '.join(sorted(jobs))} are of that run, and their cells would "

@@ -9,7 +9,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
-from jobs.slurm.allocation import Allocation, not_answering
+from jobs.slurm.allocation import Allocation, excluded, not_answering
 from jobs.slurm.commands import SlurmError, ask, run
 from jobs.slurm.limits import usable_nodes
 from jobs.slurm.unit import UnitTask
@@ -130,7 +130,9 @@ def _requeue(task: UnitTask, allocation: Allocation, stop: Stop, failed: set[str
 def _exclude(allocation: Allocation, nodes: str) -> None:
     """Only a job that waits can be told so: not before its requeue, and soon after. The signal that
     ends this start of the job is under way."""
-    argv = ["scontrol", "update", f"JobId={allocation.job}", f"ExcNodeList={nodes}"]
+    earlier = excluded(allocation)
+    wanted = f"ExcNodeList={earlier},{nodes}" if earlier else f"ExcNodeList={nodes}"
+    argv = ["scontrol", "update", f"JobId={allocation.job}", wanted]
     for _ in range(EXCLUDE_TRIES):
         with suppress(SlurmError):
             if run(argv, timeout_s=ASK_S, slurm_conf=allocation.slurm_conf).code == 0:

@@ -47,7 +47,7 @@ def warned_by_signal() -> Iterator[Warned]:
 
 @dataclass(frozen=True)
 class Allocation:
-    """What the batch job's environment says; ``began``: when this start of the job did."""
+    """What the batch job's environment says."""
 
     #: A_I for an element of an array. Its SLURM_JOB_ID is a number of its own, but for the element
     #: that Slurm starts last: that has the array's id, which stands for all elements.
@@ -111,7 +111,7 @@ def why(allocation: Allocation, stop: Stop, *, step_cancelled: bool) -> Reason |
     if time.time() > allocation.ends_at - NEAR_END_S:
         return Reason("timeout", f"the job's time limit was reached (job {allocation.job})")
     try:
-        argv = ["scontrol", "show", "job", "-o", allocation.job]
+        argv = ["scontrol", "--all", "--oneliner", "show", "job", allocation.job]
         answer = run(argv, timeout_s=ASK_TIMEOUT_S, slurm_conf=allocation.slurm_conf)
     except SlurmError:
         return stop.reason
@@ -148,6 +148,16 @@ def reason_in(text: str, name: str) -> Reason | None:
     return None
 
 
+def excluded(allocation: Allocation) -> str:
+    """Nodes that the job may not have, as Slurm writes them; '' where there are none."""
+    argv = ["scontrol", "--all", "--oneliner", "show", "job", allocation.job]
+    with contextlib.suppress(SlurmError):
+        answer = run(argv, timeout_s=ASK_TIMEOUT_S, slurm_conf=allocation.slurm_conf)
+        found = re.search(r" ExcNodeList=([^\s(]+)", answer.out)
+        return found[1] if found else ""
+    return ""
+
+
 def not_answering(allocation: Allocation) -> str:
     """Nodes of the job that Slurm cannot reach, with their states; '' where all answer.
 
@@ -156,7 +166,7 @@ def not_answering(allocation: Allocation) -> str:
     """
     if not allocation.nodes:
         return ""
-    argv = ["sinfo", "-h", "-N", "-n", allocation.nodes, "-o", "%N %T"]
+    argv = ["sinfo", "--all", "-h", "-N", "-n", allocation.nodes, "-o", "%N %T"]
     try:
         answer = run(argv, timeout_s=ASK_TIMEOUT_S, slurm_conf=allocation.slurm_conf)
     except SlurmError:

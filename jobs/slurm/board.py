@@ -196,7 +196,8 @@ class LiveBoard:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._live.stop()
+        with contextlib.suppress(OSError):  # a terminal that is gone must not end a sweep
+            self._live.stop()
 
     def update(self, places: Sequence[Place], trouble: str | None) -> None:
         self.board.update(places, trouble)
@@ -207,7 +208,8 @@ class LiveBoard:
             self.say(f"{state.cell}: {state.state}: {state.why}")
 
     def say(self, text: str) -> None:
-        self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        with contextlib.suppress(OSError):
+            self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _table(self) -> RenderableType:
         rows = self._console.height - _OTHER_LINES

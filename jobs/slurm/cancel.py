@@ -3,47 +3,40 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 from jobs.slurm.commands import Answer, ask
-from jobs.slurm.notes import FOLDER_NAME, OURS, RunNote, is_anothers
-from jobs.slurm.queue import JobState
+from jobs.slurm.notes import FOLDER_NAME, OURS, RunNote, is_of_run
+from jobs.slurm.queue import MAX_IDS, JobState
 from train.record.atomic import write_atomically
 
 CANCEL_NAME = "cancel"
 
-#: scancel takes many ids; a command line does not take any number of them.
-MAX_IDS = 500
 #: scancel says so of jobs that ended meanwhile, and of arrays whose elements all have.
 _OVER = ("already completing or completed", "invalid job id specified")
 
 
 def jobs_of_sweep(
-    notes: Iterable[RunNote], broken: Collection[str], queue: Mapping[str, JobState]
+    notes: Iterable[RunNote], broken: Iterable[str], queue: Mapping[str, JobState]
 ) -> dict[str, int]:
     """Array or job id -> how many of its jobs are alive, of all that a sweep submitted.
 
-    ``broken``: runs whose notes are not readable: their jobs are known by their comments.
+    A noted id alone does not make a job ours: on another cluster, or after a controller lost its
+    state, it is somebody's else. ``broken``: runs whose notes are not readable.
     """
-    ours: dict[str, tuple[str, str]] = {}
-    runs: set[str] = set(broken)
-    for note in notes:
-        runs.add(note.run)
-        if note.preflight_job is not None:
-            ours[note.preflight_job] = (note.run, "")
-        for index, array in enumerate(note.arrays):
-            if array.job_id is not None:
-                ours[array.job_id] = (note.run, note.part(index))
+    notes = list(notes)
+    runs = {*broken, *(note.run for note in notes)}
+    ids = {array.job_id: note for note in notes for array in note.arrays if array.job_id}
+    ids |= {note.preflight_job: note for note in notes if note.preflight_job}
     found: dict[str, int] = {}
     for job in queue.values():
-        if job.ended or job.state in ("COMPLETING", "STAGE_OUT"):
-            continue
-        told = ours.get(job.array)
-        noted = told is not None and not (told[1] and is_anothers(job, *told))
-        if noted or any(job.comment.startswith(f"{OURS}{run}:") for run in runs):
+        note = ids.get(job.array)
+        named = note is not None and job.name == note.job_name and not job.comment.startswith(OURS)
+        alive = not job.ended and job.state not in ("COMPLETING", "STAGE_OUT")
+        if alive and (named or any(is_of_run(job, run) for run in runs)):
             found[job.array] = found.get(job.array, 0) + 1
     return found
 

@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 #: Options that a user's shell gives to Slurm's programs: they would change what is printed, or
 #: what is submitted, behind the back of whoever built the command.
@@ -71,6 +72,8 @@ class SlurmError(RuntimeError):
         self.came = came
         self.passing = passing
         self.refused = False  # an answer all the same: the request was not granted
+        #: Of sbatch: run, part and array of a job that may be in the queue all the same.
+        self.unclear: tuple[str, str, Any] | None = None
 
 
 def clean_environment(
@@ -134,8 +137,9 @@ def run(argv: Sequence[str], *, timeout_s: float = 30, slurm_conf: str | None = 
 
 
 def is_away(said: str) -> bool:
-    """Whether these are words of a controller that is down, busy or restarting."""
-    return any(words in said.lower() for words in _PASSING)
+    """Whether these are words of a controller that is down, busy or restarting, or of a machine
+    that cannot talk to it."""
+    return any(words in said.lower() for words in (*_PASSING, *_LASTING_TROUBLE))
 
 
 def ask(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -69,11 +69,11 @@ def status(wanted: Sweep, folder: Path, *, for_programs: bool) -> int:
 def _look(wanted: Sweep, folder: Path) -> Look:
     """Without a note nothing was ever submitted, and Slurm is not asked."""
     configs = wanted.configs
-    notes, _ = read_notes(folder)
+    notes, broken = read_notes(folder)
     if not notes:
         cells = [recorded(config, folder / config.cell_id()) for config in configs]
         states = survey_slurm([(cell, read_life(cell)) for cell in cells], {}, (), {})
-        return Look(states, datetime.now(UTC), None)
+        return Look(states, datetime.now(UTC), None, tuple(broken.values()))
     return look(configs, folder, History(notes[-1].slurm_conf))
 
 
@@ -92,47 +92,48 @@ def cancel_jobs(wanted: Sweep, folder: Path) -> int:
     if not notes and not broken:
         raise ConfigError(f"{folder} holds no note of a submission: nothing to cancel")
     conf = notes[-1].slurm_conf if notes else os.environ.get("SLURM_CONF")
-    runs = [Path(text.partition(":")[0]).stem for text in broken]
-    announce_cancel(folder)
-    count = 0
+    try:
+        announce_cancel(folder)
+    except OSError as error:
+        say(f"{error}: a make sweep that waits for room cannot be told, so end it, too")
+    ended: dict[str, int] = {}
     before: Mapping[str, JobState] = {}
     try:
         history = History(conf)
         away = {note.run: why for note in notes if (why := elsewhere(note, history))}
-        for turn in range(TURNS):
+        for _ in range(TURNS):
             queue = query(conf, patience_s=30)
             before = before or queue
             here = [adopt(note, queue) for note in notes if note.run not in away]
-            found = jobs_of_sweep(here, runs, queue)
-            if not found:
-                break
-            count += sum(found.values()) if turn == 0 else 0
+            found = jobs_of_sweep(here, broken, queue)
             answer = cancel(found, conf)
             if answer.code:
                 raise NoAnswer(f"scancel refused: {answer.words}")
+            ended = found | ended
             time.sleep(AGAIN_S)  # what was just being submitted is in the queue then
             notes, _ = read_notes(folder)
     except SlurmError as error:
         raise NoAnswer(f"{error}: some jobs may have been cancelled; make cancel again") from error
     for why in dict.fromkeys(away.values()):
         say(f"not cancelled: {why}")
+    count = sum(ended.values())
     say(f"{count} jobs were told to end" if count else "no job of this sweep is in the queue")
-    waiting = _settle_waiting(wanted, folder, notes, before)
-    if waiting:
-        say(f"{waiting} cells had not begun; make sweep submits them again")
+    waited = {name for name, job in before.items() if job.waits and job.array in ended}
+    if settled := _settle_waiting(wanted, folder, here, waited):
+        say(f"{settled} cells had not begun; make sweep submits them again")
     return 0
 
 
 def _settle_waiting(
-    wanted: Sweep, folder: Path, notes: Sequence[RunNote], queue: Mapping[str, JobState]
+    wanted: Sweep, folder: Path, notes: Sequence[RunNote], waited: Collection[str]
 ) -> int:
-    """Records for cells whose jobs waited: none of their supervisors will ever run. One that goes
-    on later keeps its record. Returns how many there are."""
+    """Records for cells whose jobs waited and were cancelled: none of their supervisors will ever
+    run. One that goes on later keeps its record. Returns how many there are."""
     count = 0
     submitted = submitted_cells(folder, notes)
     for config in wanted.configs:
         told = submitted.get(config.cell_id())
-        if told is None or told.job not in queue or not queue[told.job].waits:
+        if told is None or told.job not in waited:
             continue
         count += 1
         try:

@@ -16,7 +16,7 @@ from jobs.slurm.commands import SlurmError
 from jobs.slurm.history import History
 from jobs.slurm.inventory import Place, take
 from jobs.slurm.look import over_for_s
-from jobs.slurm.notes import RunNote, read_notes, submitted_cells
+from jobs.slurm.notes import RunNote, adopt, read_notes, submitted_cells, write_note
 from jobs.slurm.queue import JobState, query_ids, shared_query
 from jobs.slurm.reasons import in_words
 from jobs.stop import Stop
@@ -86,6 +86,17 @@ class Watcher:
         """Raises OSError where they cannot be read."""
         return read_notes(self.sweep)[0]
 
+    def adopt(self, notes: list[RunNote], queue: Mapping[str, JobState]) -> None:
+        """Fill in, and write down, the ids of jobs that nobody lived to note.
+
+        Raises:
+            OSError: the folder cannot be written.
+        """
+        for index, note in enumerate(notes):
+            notes[index] = adopt(note, queue)
+            if notes[index] != note:
+                write_note(self.sweep, notes[index])
+
     def look(
         self,
         configs: Sequence[RunConfig],
@@ -133,6 +144,7 @@ def follow(
         try:
             notes = watcher.notes()
             queue = watcher.queue(older_s=0.9 * pause_s)
+            watcher.adopt(notes, queue)
             places = watcher.look(list(open_.values()), notes, queue)
         except (SlurmError, OSError) as error:
             trouble_since = trouble_since or datetime.now(UTC)
@@ -155,14 +167,11 @@ def follow(
             try:
                 added = refill(queue)
                 open_ |= {config.cell_id(): config for config in added}
-            except SlurmError as error:
-                refused = None if error.passing else error
-                then = (
-                    "asked again"
-                    if error.passing
-                    else "no more cells are submitted; the rest is watched to its end"
-                )
-                display.say(f"sbatch: {error.came}: {then}")
+            except (SlurmError, OSError) as error:
+                display.say(f"submission: {error}")
+                if isinstance(error, SlurmError) and not error.passing:
+                    refused = error
+                    display.say("no more cells are submitted; the rest is watched to its end")
         now = " ".join(f"{place.job.job}{place.job.state}" for place in places if place.job)
         pause_s = pace.next_s(changed=now != seen)
         seen = now

@@ -32,6 +32,8 @@ class Ending:
     nodes: str
     out_of_memory: bool
     source: Literal["sacct", "scontrol", "squeue"]
+    comment: str = ""
+    command: str = ""  # the batch script
 
     @property
     def over(self) -> bool:
@@ -41,8 +43,10 @@ class Ending:
     @classmethod
     def of_queued(cls, job: JobState) -> Ending:
         """What the list of jobs says of one; how it ended stands there in one word only."""
-        return cls(job.job, job.state, None, None, job.reason, job.nodes,
-                   job.state == "OUT_OF_MEMORY", "squeue")  # fmt: skip
+        return cls(
+            job.job, job.state, None, None, job.reason, job.nodes, job.state == "OUT_OF_MEMORY",
+            "squeue", job.comment, job.command,
+        )  # fmt: skip
 
     def as_queued(self) -> JobState:
         """A job that is alive and stood in no list."""
@@ -63,7 +67,6 @@ class History:
     """Asks about jobs by their ids, and remembers what need not be asked again soon."""
 
     slurm_conf: str | None = None
-    patience_s: float = 0
     accounting: bool = True
     clock: Callable[[], float] = time.monotonic
     _cluster: str | None = None
@@ -76,27 +79,27 @@ class History:
             SlurmError: no answer.
         """
         if self._cluster is None:
-            answer = ask(SCONTROL, patience_s=self.patience_s, slurm_conf=self.slurm_conf)
+            answer = ask(SCONTROL, patience_s=0, slurm_conf=self.slurm_conf)
             self._cluster = cluster_name(read_config(answer.out))
         return self._cluster
 
     def endings(self, over: Collection[str], gone: Collection[str] = ()) -> dict[str, Ending]:
-        """What Slurm says of these jobs; those that it does not know are not in the answer.
+        """What Slurm says of these jobs; those that it does not know are not in the answer. Any of
+        them may be alive: a list is of a moment, and a job that ended may be requeued.
 
-        ``over``: the list says that they ended: asked is how. ``gone``: the list lacks them: the
-        controller is asked, then the accounts, and either may say that a job is alive.
+        ``over``: the list says that they ended. ``gone``: the list lacks them; these are asked
+        about again only after a while.
 
         Raises:
             SlurmError: the controller gives no answer.
         """
         found = self._of_gone(gone) if gone else {}
-        ended = set(over) | {e.job for e in found.values() if e.source == "squeue" and e.over}
-        if ended:
-            told = self._sacct(_arrays(ended))
-            found |= {e.job: e for e in told if e.over and e.job in ended}
-        left = [job for job in ended if job not in found or found[job].source == "squeue"]
-        if 0 < len(_arrays(left)) <= MAX_SINGLE:  # of more, the list's own word has to do
-            found |= {e.job: e for e in self._scontrol(_arrays(left)) if e.over and e.job in left}
+        if over:
+            found |= {e.job: e for e in self._known(_arrays(over)) if e.job in over}
+        # how a job ended the accounts know best: the kernel often ends a step for its memory
+        if ended := [job for job in {*over, *found} if job not in found or found[job].over]:
+            told = [e for e in self._sacct(_arrays(ended)) if e.over and e.job in ended]
+            found |= {ending.job: ending for ending in told}
         return found
 
     def _of_gone(self, gone: Collection[str]) -> dict[str, Ending]:
@@ -135,8 +138,9 @@ class History:
         """A code other than 0: it does not know the job any more."""
         found: list[Ending] = []
         for array in arrays:
-            argv = ["scontrol", "--oneliner", "show", "job", array]
-            answer = ask(argv, patience_s=self.patience_s, slurm_conf=self.slurm_conf)
+            # --all: also in partitions that are hidden from the user
+            argv = ["scontrol", "--all", "--oneliner", "show", "job", array]
+            answer = ask(argv, patience_s=0, slurm_conf=self.slurm_conf)
             if answer.code and UNKNOWN_ID not in answer.err.lower():
                 raise SlurmError(" ".join(argv), answer.words, passing=False)
             found += parse_scontrol(answer.out)
@@ -195,7 +199,9 @@ def parse_scontrol(text: str) -> list[Ending]:
         reason = "" if reason == "None" else reason
         nodes = _nodes(_value(told, "NodeList"))
         for job in _elements(f"{number[2]}_[{number[3]}]" if number[2] else number[1]):
-            found.append(Ending(job, state, code, signal_number, reason, nodes, memory, "scontrol"))
+            comment, command = (_value(f" {told}", key) for key in ("Comment", "Command"))
+            known = (code, signal_number, reason, nodes, memory)
+            found.append(Ending(job, state, *known, "scontrol", comment, command))
     return found
 
 

@@ -40,7 +40,7 @@ from train.record.atomic import write_atomically
 
 
 def run_interconnect(told: dict[str, Any]) -> None:
-    """Called by submitit. Exit code 1 where a phase did not come to its end."""
+    """On the first node. Exit code 1 where a phase did not come to its end."""
     task = InterconnectTask.model_validate(told)
     allocation = Allocation.read(os.environ, minutes_for(task), task.site.slurm_conf)
     write_atomically(Path(task.folder) / SWITCHES_NAME, json.dumps(task.switches) + "\n")

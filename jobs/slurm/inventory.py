@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from jobs.ledger import OTHERS, UNREADABLE, Standing, recorded
@@ -21,6 +21,7 @@ from jobs.slurm.absent import elsewhere, quiet_s
 from jobs.slurm.ends import status_of
 from jobs.slurm.history import Ending, History
 from jobs.slurm.notes import (
+    ANY,
     CLOCKS_DIFFER,
     PREFLIGHT,
     Submitted,
@@ -81,15 +82,20 @@ def take(
         SlurmError: no answer about a job that is gone.
         OSError: a cell's folder is missing or cannot be written.
     """
+    acting = {
+        name: _acting(sweep, name, told, queue)
+        for config in configs
+        if (told := submitted.get(name := config.cell_id()))
+    }
     listed = {
         told.job: state
-        for told in submitted.values()
+        for told in acting.values()
         if (state := queue.get(told.job)) and not is_anothers(state, told.run, told.part)
     }
     open_ = {
         config.cell_id(): told
         for config in configs
-        if (told := submitted.get(config.cell_id()))
+        if (told := acting.get(config.cell_id()))
         and (told.job not in listed or listed[told.job].ended)
         and is_open(sweep / config.cell_id(), told)
     }
@@ -113,11 +119,14 @@ def take(
         if report_of(sweep, job) is None and (job not in queue or queue[job].ended)
     }  # fmt: skip
     endings = history.endings(over | (silent & set(queue)), gone | (silent - set(queue)))
+    for told in asked.values():
+        if told.job in endings and is_anothers(endings[told.job], told.run, told.part):
+            del endings[told.job]
     held = {job: held_by(sweep, job, silent, endings) for job in firsts}
     places = []
     for config in configs:
         name, folder = config.cell_id(), sweep / config.cell_id()
-        told = submitted.get(name)
+        told = acting.get(name)
         job = listed.get(told.job) if told else None
         job = None if job is None or job.ended else job
         settling = False
@@ -141,6 +150,17 @@ def take(
             job = None  # its work is done; a controller that was restarted may learn it late
         places.append(Place(standing, job, told, settling, away.get(name, "")))
     return places
+
+
+def _acting(sweep: Path, cell: str, told: Submitted, queue: Mapping[str, JobState]) -> Submitted:
+    """The job that runs the cell: an earlier one, where the last one found that still at work."""
+    if told.job in queue and not queue[told.job].ended:
+        return told
+    with suppress(OSError):
+        begun = begun_in(sweep / cell)
+        if begun is not None and begun.job is not None and begun.job != told.job:
+            return replace(told, job=begun.job, run=ANY, part=ANY, cells=(cell,))
+    return told
 
 
 def _is_of_this_job(cell: Path, told: Submitted) -> bool:

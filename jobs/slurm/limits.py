@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-import getpass
+import os
+import pwd
+import re
+from collections.abc import Sequence
 from contextlib import suppress
 
 from jobs.site import Site
@@ -10,38 +13,46 @@ from jobs.slurm.commands import SlurmError, ask
 from jobs.slurm.facts import out_of_use
 from jobs.slurm.refusals import limit_in
 
+_SACCTMGR = ("sacctmgr", "--noheader", "--parsable2", "show")
 
-def submit_limit(said: str, site: Site) -> int | None:
+
+def submit_limit(said: str, site: Site, cluster: str | None = None) -> int | None:
     """How many jobs the user may have in the queue, after a refusal; None where nobody says.
 
-    The smallest of the refusal's own number and those of the user's associations and QoS.
+    The smallest of the refusal's own number and those of the user's associations, of the QoS, and
+    of the partition's QoS.
     """
-    found = [limit_in(said), *_of_associations(site), *_of_qos(site)]
-    return min((limit for limit in found if limit), default=None)
+    with suppress(KeyError):  # an id without a name has no associations either
+        user = pwd.getpwuid(os.getuid()).pw_name
+        mine = [*_SACCTMGR, "associations", f"user={user}"]
+        mine += [f"account={site.account}"] if site.account else []
+        mine += [f"cluster={cluster}"] if cluster else []
+        names = [site.qos] if site.qos else _lines([*mine, "format=DefaultQOS"], site)
+        names += _partition_qos(site)
+        wanted = ",".join(sorted({name for name in names if name})) or "normal"
+        kinds = "format=MaxSubmitJobsPerUser,MaxSubmitJobsPerAccount,GrpSubmitJobs"
+        found = _numbers([*mine, "format=MaxSubmitJobs,GrpSubmitJobs"], site)
+        found += _numbers([*_SACCTMGR, "qos", f"name={wanted}", kinds], site)
+        return min([n for n in (limit_in(said), *found) if n], default=None)
+    return limit_in(said)
 
 
-def _of_associations(site: Site) -> list[int]:
-    user = getpass.getuser()
-    argv = ["sacctmgr", "--noheader", "--parsable2", "show", "associations", f"user={user}"]
-    argv += [f"account={site.account}"] if site.account else []
-    return _numbers([*argv, "format=MaxSubmitJobs"], site)
+def _partition_qos(site: Site) -> list[str]:
+    argv = ["scontrol", "--all", "--oneliner", "show", "partition", *_first(site.partition)]
+    return [name for line in _lines(argv, site) for name in re.findall(r" QoS=(\S+)", line)
+            if name != "N/A"]  # fmt: skip
 
 
-def _of_qos(site: Site) -> list[int]:
-    """Of the named QoS, else of those that the user's associations have by default."""
-    names = [site.qos] if site.qos else _lines(
-        ["sacctmgr", "--noheader", "--parsable2", "show", "associations",
-         f"user={getpass.getuser()}", "format=DefaultQOS"], site)  # fmt: skip
-    wanted = ",".join(sorted({name for name in names if name})) or "normal"
-    argv = ["sacctmgr", "--noheader", "--parsable2", "show", "qos", f"name={wanted}"]
-    return _numbers([*argv, "format=MaxSubmitJobsPerUser"], site)
+def _first(partition: str | None) -> list[str]:
+    return [] if partition is None else [partition.split(",")[0]]
 
 
-def _numbers(argv: list[str], site: Site) -> list[int]:
-    return [int(line) for line in _lines(argv, site) if line.isdigit()]
+def _numbers(argv: Sequence[str], site: Site) -> list[int]:
+    fields = [field for line in _lines(argv, site) for field in line.split("|")]
+    return [int(field) for field in fields if field.isdigit()]
 
 
-def _lines(argv: list[str], site: Site) -> list[str]:
+def _lines(argv: Sequence[str], site: Site) -> list[str]:
     with suppress(SlurmError):  # no accounts are kept
         answer = ask(argv, patience_s=0, slurm_conf=site.slurm_conf)
         return [line.strip() for line in answer.out.splitlines()] if answer.code == 0 else []
@@ -50,11 +61,8 @@ def _lines(argv: list[str], site: Site) -> list[str]:
 
 def usable_nodes(site: Site) -> set[str]:
     """Nodes of the site's partition that take jobs; none where Slurm does not say."""
-    argv = ["sinfo", "--noheader", "--Node", "--format=%N %T"]
+    argv = ["sinfo", "--all", "--noheader", "--Node", "--format=%N %T"]
     argv += [f"--partition={site.partition}"] if site.partition else []
-    with suppress(SlurmError):
-        answer = ask(argv, patience_s=5, slurm_conf=site.slurm_conf)
-        lines = [line.split() for line in answer.out.splitlines()]
-        fit = [line for line in lines if len(line) == 2 and not line[1].endswith("*")]
-        return {name for name, state in fit if not out_of_use(state)}
-    return set()
+    lines = [line.split() for line in _lines(argv, site)]
+    fit = [line for line in lines if len(line) == 2 and not line[1].endswith("*")]
+    return {name for name, state in fit if not out_of_use(state)}

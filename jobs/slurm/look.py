@@ -37,15 +37,15 @@ def look(
     *,
     patience_s: float = 0,
 ) -> Look:
-    """Where all cells stand; those whose job is gone without a word get their record.
+    """Where all cells stand; those whose job is over and left no record get one.
 
-    The notes are read before the queue is asked: so a job that is noted and not in the queue is
-    over, also while another shell submits more.
+    The notes are read before the queue is asked: what another shell submits then is in neither.
 
     Raises:
         OSError: a record that is due cannot be written.
     """
-    notes, remarks = read_notes(sweep)
+    notes, broken = read_notes(sweep)
+    remarks = [*broken.values()]
     asked_at = datetime.now(UTC)
     try:
         queue = query(history.slurm_conf, patience_s=patience_s)

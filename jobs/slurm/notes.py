@@ -15,6 +15,7 @@ from typing import Final, Literal
 
 from pydantic import AwareDatetime, Field, ValidationError
 
+from jobs.slurm.history import Ending
 from jobs.slurm.queue import JobState
 from jobs.submit import FOLDER_NAME as SUBMITIT
 from train.config.frozen import Frozen
@@ -23,6 +24,8 @@ from train.record.atomic import write_atomically
 FOLDER_NAME = ".slurm"
 PREFLIGHT: Final = "preflight"
 OURS = "horoscale:"
+#: In place of a run: of whichever a job is.
+ANY = "*"
 CLOCKS_DIFFER = timedelta(seconds=60)
 
 
@@ -58,7 +61,7 @@ class RunNote(Frozen):
     preflight_job: str | None = None
     kind: Literal["cells", "preflight", "interconnect"] = "cells"
     cluster: str | None = None  # its name; None: of an earlier version, which did not ask
-    user: int | None = None  # id of who submitted; None: of an earlier version
+    user: int | None = None  # id of who submitted; an earlier version did not note it
     key: str | None = None  # of a preflight: what it was asked
 
     def part(self, index: int) -> str:
@@ -77,16 +80,23 @@ def comment_of(run: str, part: int | str) -> str:
     return f"{OURS}{run}:{part}"
 
 
-def is_of(job: JobState, run: str, part: str) -> bool:
+def is_of(job: JobState | Ending, run: str, part: str) -> bool:
     """Whether this is the job of that run: by its comment or, where a site keeps comments for
     itself, by the batch script that it was submitted with."""
     return job.comment == comment_of(run, part) or f"/{run}-{part}/" in job.command
 
 
-def is_anothers(job: JobState, run: str, part: str) -> bool:
+def is_of_run(job: JobState, run: str) -> bool:
+    return job.comment.startswith(f"{OURS}{run}:") or f"/{run}-" in job.command
+
+
+def is_anothers(job: JobState | Ending, run: str, part: str) -> bool:
     """Whether the job with an id that was noted is not the one that was noted: on another cluster,
-    or after a controller lost its state, the same id is another job's."""
-    return job.comment.startswith(OURS) and not is_of(job, run, part)
+    or after a controller lost its state, the same id is another job's.
+
+    Only where the job says so: a site may keep comments for itself, and run a copy of a script.
+    """
+    return run != ANY and job.comment.startswith(OURS) and not is_of(job, run, part)
 
 
 def array_folder(sweep: Path, run: str, part: int | str) -> Path:
@@ -112,13 +122,15 @@ def write_note(sweep: Path, note: RunNote) -> Path:
     return file
 
 
-def read_notes(sweep: Path) -> tuple[list[RunNote], list[str]]:
-    """All readable notes of a sweep, oldest first, and a line for each file that is none.
+def read_notes(sweep: Path) -> tuple[list[RunNote], dict[str, str]]:
+    """All readable notes of a sweep, oldest first; and of each file that is none its run, with a
+    sentence.
 
     Raises:
         OSError: the folder or a note cannot be read: what was submitted is not known.
     """
-    notes, broken = [], []
+    notes: list[RunNote] = []
+    broken: dict[str, str] = {}
     try:
         files = sorted(f for f in (sweep / FOLDER_NAME).iterdir()
                        if f.suffix == ".json" and not f.name.startswith("."))  # fmt: skip
@@ -126,9 +138,13 @@ def read_notes(sweep: Path) -> tuple[list[RunNote], list[str]]:
         files = []
     for file in files:
         try:
-            notes.append(RunNote.model_validate_json(file.read_bytes()))
+            note = RunNote.model_validate_json(file.read_bytes())
+            user = file.stat().st_uid if note.user is None else note.user
+            notes.append(note.model_copy(update={"user": user}))
         except ValidationError:
-            broken.append(f"{file}: not the note of a run: its jobs are found in the queue only")
+            broken[file.stem] = (
+                f"{file}: not the note of a run: its jobs are found by the queue only"
+            )
     return sorted(notes, key=lambda note: (note.submitted_at, note.run)), broken
 
 

@@ -119,13 +119,13 @@ def recent(sweep: Path, key: str, now: datetime) -> PreflightReport | None:
 
 
 def run_preflight(told: dict[str, Any]) -> None:
-    """Called by submitit on the first node. Ends with exit code 1 when the sweep is to be held."""
+    """On the first node. Ends with exit code 1 when the sweep is to be held."""
     task = PreflightTask.model_validate(told)
     allocation = Allocation.read(os.environ, minutes_for(task.site), task.site.slurm_conf)
     folder, shape = Path(task.folder), Shape(task.nodes, task.ranks_per_node)
     began = time.monotonic()
     ranks = StepRanks(folder / SRUN_LOG)
-    # Slurm's warning is none of this job's business, and submitit would end it
+    # Slurm's warning is none of this job's business, and would end it
     with stopped_by_signals() as stop, warned_by_signal():
         argv, settings = _launch(task, shape, folder, allocation)
         ranks.start(argv, rank_base(os.environ) | settings, shape.size)

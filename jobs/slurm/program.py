@@ -31,8 +31,7 @@ from jobs.slurm.facts import SCONTROL, cluster_name, read_config
 from jobs.slurm.follow import Left, Pace, Watcher, follow
 from jobs.slurm.image import Image, find_image
 from jobs.slurm.inventory import Place
-from jobs.slurm.notes import RunNote, adopt, read_notes, write_note
-from jobs.slurm.queue import JobState
+from jobs.slurm.notes import read_notes
 from jobs.slurm.refusals import advice
 from jobs.slurm.script import check_path
 from jobs.slurm.send import Sending, plan_arrays
@@ -156,11 +155,11 @@ def _sweep(wish: Wish, *, force: bool, wait: bool, preflight: bool) -> int:
     lay_out(configs, wish.folder, manifest_of(wish.wanted), force=force)
     watcher = Watcher(wish.folder, sending.site.slurm_conf)
     notes, broken = read_notes(wish.folder)
-    for text in broken:
+    for text in broken.values():
         say(text)
     queue = watcher.queue(PATIENCE_S)
     refuse_unreadable(broken, queue)
-    adopt_lost(wish.folder, notes, queue)
+    watcher.adopt(notes, queue)
     places = watcher.look(configs, notes, queue)
     cells = [_forced(place) if force else place.standing for place in places]
     todo = [c for c, p in zip(cells, places, strict=True) if c.to_run and not p.alive]
@@ -180,6 +179,8 @@ def _sweep(wish: Wish, *, force: bool, wait: bool, preflight: bool) -> int:
         return EXIT_UNDECIDED if away and not code else code
     submitter = Submitter(sending, todo, preflight=preflight)
     sent = submitter.more(queue)
+    if not wait and submitter.failed:
+        raise submitter.failed
     if not wait:
         rest = "; make sweep again submits the rest" if submitter.waits() else ""
         say("the jobs go on without you: make status shows them, make report when they are done"
@@ -259,14 +260,6 @@ def sending_for(wish: Wish, image: Image) -> Sending:
         git_commit=commit,
         git_dirty=dirty,
     )
-
-
-def adopt_lost(folder: Path, notes: list[RunNote], queue: Mapping[str, JobState]) -> None:
-    """Fill in job ids that nobody lived to write down."""
-    for index, note in enumerate(notes):
-        notes[index] = adopt(note, queue)
-        if notes[index] != note:
-            write_note(folder, notes[index])
 
 
 def _forced(place: Place) -> Standing:

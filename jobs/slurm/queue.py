@@ -9,34 +9,35 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
 
 from jobs.slurm.commands import Answer, SlurmError, ask
 
 #: The job waits; those of the second row until somebody releases them.
 PENDING = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED",
                      "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})  # fmt: skip
-#: It has nodes, or is about to give them back: what it runs may still write.
+#: It has nodes, or is about to give them back: what it runs may still write. REVOKED: another
+#: cluster of the federation runs it.
 RUNNING = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT",
-                     "RESIZING"})  # fmt: skip
+                     "RESIZING", "REVOKED"})  # fmt: skip
 #: It will not run again under this id unless it is requeued, and then it says so.
 ENDED = frozenset({"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY",
-                   "PREEMPTED", "BOOT_FAIL", "DEADLINE", "REVOKED"})  # fmt: skip
+                   "PREEMPTED", "BOOT_FAIL", "DEADLINE"})  # fmt: skip
 
 #: Between fields and before each job: signs that neither reasons nor (newlines!) names hold.
 FIELD, START = "\x1f", "\x1e"
-_COLUMNS = ("%A", "%F", "%K", "%T", "%r", "%S", "%M", "%N", "%V", "%k", "%o", "%j")
+_COLUMNS = ("%A", "%F", "%K", "%T", "%r", "%S", "%M", "%N", "%k", "%o", "%j")
 #: squeue takes many ids; a command line does not take any number of them.
 MAX_IDS = 500
 UNKNOWN_ID = "invalid job id"
-#: What decides which cluster is asked, and the end of a whole answer.
-_WHERE = ("SLURM_CONF", "SLURM_CLUSTERS", "PATH")
+#: The end of a whole answer in the shared file.
 END = "\x1d"
+_BYTES = ("utf-8", "surrogateescape")
 FORMAT = START + FIELD.join(_COLUMNS)
 _NOTHING = frozenset({"", "N/A", "n/a", "None", "(null)", "Unknown", "NONE"})
 
@@ -53,11 +54,8 @@ class JobState:
     elapsed: str  # as Slurm writes it: 1-02:03:04 or 3:04
     nodes: str  # as Slurm writes it: node[1-2]
     name: str
-    restarts: int | None = None  # squeue's format has no field for it
-    submitted: str | None = None
     comment: str = ""
     command: str = ""  # the batch script, as sbatch was given it
-    number: str = ""  # of this element alone; for scancel and logs A_I does as well
 
     @property
     def ended(self) -> bool:
@@ -77,7 +75,8 @@ class JobState:
 def squeue_argv(user: int, jobs: Sequence[str] = ()) -> list[str]:
     """Every job of the user, those that ended too, in hidden partitions too, array elements apart;
     ``jobs``: only these ids."""
-    argv = ["squeue", "--noheader", "--all", "--array", "--states=all", f"--user={user}"]
+    argv = ["squeue", "--noheader", "--all", "--local", "--array", "--states=all"]
+    argv += [f"--user={user}"]
     argv += [f"--jobs={','.join(jobs)}"] if jobs else []
     return [*argv, f"--format={FORMAT}"]
 
@@ -112,45 +111,53 @@ def shared_query(
         SlurmError: no answer.
     """
     argv = squeue_argv(os.getuid())
-    where = "|".join([slurm_conf or "", *(os.environ.get(n, "") for n in _WHERE)])
-    with _shared(hashlib.sha256(where.encode()).hexdigest()[:12]) as file:
-        if file is not None and older_s > 0:
-            with suppress(OSError, ValueError, SlurmError):
-                at, _, text = file.read().partition("\n")
-                if 0 <= time.time() - float(at) <= older_s and text.endswith(END):
-                    return {job.job: job for job in parse(text.removesuffix(END))}
+    with _shared(_where(slurm_conf)) as handle:
+        if handle is not None and older_s > 0 and (jobs := _recent(handle, older_s)) is not None:
+            return jobs
         answer = ask(argv, patience_s=patience_s, slurm_conf=slurm_conf)
         jobs = _jobs(argv, answer)
-        if file is not None:
-            with suppress(OSError):  # a courtesy
-                file.seek(0)
-                file.truncate()
-                file.write(f"{time.time()}\n{answer.out}{END}")
+        if handle is not None:
+            with suppress(OSError):  # a courtesy to others
+                os.ftruncate(handle, 0)
+                os.pwrite(handle, f"{time.time()}\n{answer.out}{END}".encode(*_BYTES), 0)
         return jobs
 
 
+def _where(slurm_conf: str | None) -> str:
+    """A name for what decides which cluster answers."""
+    told = [slurm_conf, os.uname().nodename, shutil.which("squeue")]
+    told += [os.environ.get(name) for name in ("SLURM_CONF", "SLURM_CLUSTERS")]
+    return hashlib.sha256(repr(told).encode(*_BYTES)).hexdigest()[:12]
+
+
+def _recent(handle: int, older_s: float) -> dict[str, JobState] | None:
+    """The answer in the file, where it is whole and not too old."""
+    with suppress(OSError, ValueError, SlurmError):
+        text = os.pread(handle, os.fstat(handle).st_size, 0).decode(*_BYTES)
+        at, _, answer = text.partition("\n")
+        if 0 <= time.time() - float(at) <= older_s and answer.endswith(END):
+            return {job.job: job for job in parse(answer.removesuffix(END))}
+    return None
+
+
 @contextmanager
-def _shared(name: str) -> Iterator[TextIO | None]:
+def _shared(name: str) -> Iterator[int | None]:
     """The user's own file of the last answer, held alone; None where there can be none."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    folder = Path(base) if base and Path(base).is_absolute() else Path.home() / ".cache"
-    try:
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    handle, ours = None, False
+    # no home, no room, no locks, or another sweep asks just now
+    with suppress(OSError, RuntimeError):
+        folder = Path(base) if Path(base).is_absolute() else Path.home() / ".cache"
         (folder / "horoscale").mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = (folder / "horoscale" / f"squeue-{name}").open(
-            "a+", encoding="utf-8", errors="surrogateescape", newline=""
-        )
-    except (OSError, RuntimeError):  # no home
-        yield None
-        return
-    with file:
-        os.fchmod(file.fileno(), 0o600)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:  # another sweep asks just now, or there are no locks
-            yield None
-            return
-        file.seek(0)
-        yield file
+        file = folder / "horoscale" / f"squeue-{name}"
+        handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        ours = True
+    try:
+        yield handle if ours else None
+    finally:
+        if handle is not None:
+            os.close(handle)
 
 
 def query_ids(arrays: Sequence[str], slurm_conf: str | None = None) -> dict[str, JobState]:
@@ -192,20 +199,7 @@ def _job(text: str) -> JobState:
     if len(fields) != len(_COLUMNS):
         raise SlurmError("squeue", f"{len(fields)} fields found, {len(_COLUMNS)} expected in "
                          f"{text!r}", passing=False)  # fmt: skip
-    (
-        number,
-        array,
-        index,
-        state,
-        reason,
-        start,
-        elapsed,
-        nodes,
-        submitted,
-        comment,
-        command,
-        name,
-    ) = fields
+    number, array, index, state, reason, start, elapsed, nodes, comment, command, name = fields
     return JobState(
         job=f"{array}_{index}" if index.isdigit() else number,
         state=state,
@@ -214,8 +208,6 @@ def _job(text: str) -> JobState:
         elapsed=elapsed,
         nodes=nodes,
         name=name,
-        submitted=None if submitted in _NOTHING else submitted,
         comment="" if comment in _NOTHING else comment,
         command="" if command in _NOTHING else command,
-        number=number,
     )

@@ -12,7 +12,7 @@ from jobs.slurm.commands import is_away
 
 #: Slurm's own limits on jobs in the queue: passes for a smaller array, or when jobs have ended.
 _SUBMIT_LIMIT = re.compile(r"Max\w*Submit|SubmitJob|job submit limit|max\w* .{0,30}submit", re.I)
-#: Said of every limit; most Slurms name the one that was meant before it.
+#: Slurm ends with this whatever the limit; as a rule the limit's name stands before it.
 _ANY_LIMIT = re.compile(r"\(job submit limit, user's size and/or time limits\)")
 _REASON = re.compile(r"\b(?:QOS|Assoc)[A-Z]\w+")
 #: The controller takes no job of anybody now.
@@ -48,6 +48,11 @@ def _reason(said: str) -> str:
     return _ANY_LIMIT.sub("", said) if _REASON.search(said) else said
 
 
+def is_dependency(said: str) -> bool:
+    """Whether the job that was to end first is not known any more."""
+    return "dependency" in said.lower()
+
+
 def is_passing(said: str) -> bool:
     """Whether the very same request may be granted a little later."""
     return is_away(said) or _BUSY.search(said) is not None
@@ -62,12 +67,17 @@ def limit_in(said: str) -> int | None:
 
 def advice(said: str, file: object) -> str:
     """What to do about a refusal. ``file``: the site's."""
+    if _ANY_LIMIT.search(said) and not _REASON.search(said):
+        return (
+            f"Which limit is not said: submit_limit, time_min and max_nodes in {file} are the keys "
+            "to look at (sacctmgr show qos, sacctmgr show assoc user=$USER)"
+        )
     if is_submit_limit(said):
         return (
             f"Set submit_limit: in {file} to the jobs that you may have in the queue (array "
             "elements counted): arrays are then cut by it, and the rest follows when there is room"
         )
-    if "dependency" in said.lower():
+    if is_dependency(said):
         return "The job that it was to wait for is gone: make sweep again makes a new one"
     key = next((k for words, k in _KEYS if re.search(words, _reason(said), re.IGNORECASE)), None)
     if key is None:

@@ -22,7 +22,7 @@ NO_TASKS = 66
 
 
 def job_name(sweep: str, folder: Path) -> str:
-    """Name of all jobs of one sweep folder, so that one query finds them, noted or not."""
+    """Name of all jobs of one sweep folder, for people who look at the queue."""
     digest = hashlib.sha256(str(folder.resolve()).encode("utf-8", "surrogateescape"))
     return f"horoscale-{sweep}-{digest.hexdigest()[:8]}"
 
@@ -137,7 +137,7 @@ def _memory(site: Site, array: Array) -> str | None:
 
 def _setup(site: Site, root: Path) -> list[str]:
     """Shell lines before the supervisor; ours last, because modules set PYTHONPATH, too."""
-    lines = []
+    lines = ["trap '' USR2"]  # a warning that comes before Python hears it must not end it
     if site.modules:
         # a batch shell is no login shell, and at some sites only that knows `module`
         lines.append("type module >/dev/null 2>&1 || . /etc/profile")

@@ -11,6 +11,7 @@ from pathlib import Path
 from jobs.ledger import FORCED, Standing, archive
 from jobs.lock import hold
 from jobs.site import Site
+from jobs.slurm.commands import SlurmError
 from jobs.slurm.image import Image
 from jobs.slurm.notes import ArrayNote, RunNote, array_folder, comment_of
 from jobs.slurm.script import job_name, script_text
@@ -93,7 +94,12 @@ def send(
             comment=comment_of(run, index), exclude=",".join(sorted(avoid)) or None,
         )  # fmt: skip
         plain = [task.model_dump(mode="json") for task in tasks]
-        note = submit(sending.folder, note, index, plain, script)
+        try:
+            note = submit(sending.folder, note, index, plain, script)
+        except SlurmError as error:
+            if not error.refused:
+                error.unclear = (run, note.part(index), array)
+            raise
         for name in (name for unit in array.units for name in unit.cells if name in forced):
             _put_aside(sending.folder / name, marks[name])
         yield array, note.arrays[index].job_id or ""

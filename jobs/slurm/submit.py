@@ -31,7 +31,7 @@ LOOKS, LOOK_S = 3, 1.0
 
 
 @dataclass(frozen=True)
-class Submitted:
+class Accepted:
     """sbatch's answer."""
 
     job: str
@@ -76,13 +76,13 @@ def submit(
     return note
 
 
-def _sbatch(script: Path, note: RunNote, index: int) -> Submitted:
+def _sbatch(script: Path, note: RunNote, index: int) -> Accepted:
     answer: Answer | None = None
     said = ""
     try:
         argv = ["sbatch", "--parsable", str(script)]
         answer = answer_of(argv, timeout_s=SBATCH_S, slurm_conf=note.slurm_conf)
-        if found := job_in(answer.out, certain=answer.code != 0):
+        if found := job_in(answer.out):
             return found
         said = complaint(answer)
     except SlurmError as error:
@@ -91,7 +91,7 @@ def _sbatch(script: Path, note: RunNote, index: int) -> Submitted:
         said = error.came
     refused = answer is not None and answer.code != 0
     if job := _in_queue(note, index, looks=1 if refused else LOOKS, said=said):
-        return Submitted(job)
+        return Accepted(job)
     if answer is not None and answer.code == 0:
         said = (
             f"no single number of a job found in what it printed ({answer.out.strip()!r}), and no "
@@ -103,8 +103,8 @@ def _sbatch(script: Path, note: RunNote, index: int) -> Submitted:
 
 
 def _discard(folder: Path, note: Path) -> None:
-    """Of a submission that sbatch refused and of which the queue has no job: a sweep that waits for
-    room would leave one for each try."""
+    """Remove what was written for a submission that sbatch refused: a sweep that waits for room
+    would leave one for each try."""
     with suppress(OSError):
         note.unlink()
         shutil.rmtree(folder)
@@ -131,21 +131,18 @@ def _in_queue(note: RunNote, index: int, *, looks: int, said: str) -> str | None
     return None
 
 
-def job_in(text: str, *, certain: bool = False) -> Submitted | None:
+def job_in(text: str) -> Accepted | None:
     """The one job that sbatch, or what a site put before it, names in its output; None where it
-    names none, or several.
-
-    ``certain``: only in a form of sbatch's own.
+    names none, or several. A number alone, or after the word job: other numbers are hours, or days.
     """
     plain = re.findall(r"^\s*(\d+)(?:;(\S+))?\s*$", text, re.MULTILINE)
     words = re.findall(r"submitted batch job (\d+)(?: on cluster (\S+))?", text, re.IGNORECASE)
-    # no part of a date, a path, an amount, a version or a name
-    other = re.findall(r"(?<![\w.,:/+-])(\d+)(?![\w:/+-]|[.,]\d)()", text)
-    for found in (words, plain, [] if certain else other):
+    other = re.findall(r"\bjob(?:[ _-]?id)?[\"' :=#<]{1,4}(\d+)(?![\w:/+-]|[.,]\d)()", text, re.I)
+    for found in (words, plain, other):
         jobs = {job for job, _ in found}
         if len(jobs) == 1:
             cluster = next((name for _, name in found if name), None)
-            return Submitted(jobs.pop(), cluster)
+            return Accepted(jobs.pop(), cluster)
         if jobs:
             return None
     return None

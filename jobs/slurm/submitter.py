@@ -4,7 +4,7 @@ or after make cancel."""
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -15,12 +15,27 @@ from jobs.slurm.commands import SlurmError
 from jobs.slurm.gate import in_queue, is_whole, largest, preflight_task, submit_preflight
 from jobs.slurm.inventory import SETTLE_WELL_S, report_of
 from jobs.slurm.limits import submit_limit, usable_nodes
+from jobs.slurm.notes import is_of
 from jobs.slurm.queue import JobState
-from jobs.slurm.refusals import is_submit_limit
+from jobs.slurm.refusals import is_dependency, is_submit_limit
 from jobs.slurm.send import Sending, failed_nodes, plan_arrays, send
-from jobs.slurm.units import waves
+from jobs.slurm.submit import SBATCH_S
+from jobs.slurm.units import Array, waves
 from train.config.run import RunConfig
 from train.record.atomic import forget_absent
+
+#: sbatch itself tries for two minutes; what it was to submit is in the queue by then, or nowhere.
+UNCLEAR_S = 2 * SBATCH_S
+
+
+@dataclass(frozen=True)
+class Unclear:
+    """A submission of which it is not known whether Slurm accepted it."""
+
+    run: str
+    part: str
+    cells: list[Standing]
+    at: float  # monotonic
 
 
 @dataclass
@@ -33,6 +48,8 @@ class Submitter:
     first: str | None = None  # the preflight job, once there is one
     _ours: bool = False  # it was submitted here, and nothing depends on it yet
     _limit: int | None = None  # jobs that the user may have in the queue
+    failed: SlurmError | None = None  # after a part was submitted
+    _unclear: list[Unclear] = field(default_factory=list)
     _gone_at: float | None = None  # when the preflight was not in the queue for the first time
     _cancelled: str = field(default="")  # the last make cancel when this run began
 
@@ -44,25 +61,53 @@ class Submitter:
         """``queue``: all jobs of the user. Returns the cells that were submitted.
 
         Raises:
-            SlurmError: sbatch refused, or gave no answer.
+            SlurmError: sbatch refused, or gave no answer; cells that were submitted before have
+                been returned.
         """
-        if not self.todo:
-            return []
-        if last_cancel(self.sending.folder) != self._cancelled:
-            say(f"make cancel was given: {len(self.todo)} cells are not submitted")
-            self.todo = []
-            return []
+        if self.failed is not None:
+            error, self.failed = self.failed, None
+            if not error.passing:
+                raise error
+        sent = self._found(queue)
+        if not self.todo or self._is_cancelled():
+            return sent
         alive = sum(not job.ended for job in queue.values())
         if self._room(alive) == 0:
-            return []
+            return sent
         try:
             if self.preflight and not self._may(queue):
-                return []
+                return sent
             alive += self.first is not None and self.first not in queue and self._ours
-            return self._send(alive) if self._room(alive) != 0 else []
+            if self._room(alive) != 0:
+                self._send(alive, sent)
         except SlurmError as error:
             self._give_back(error)
-            raise
+            if not sent:
+                raise
+            say(f"sbatch: {error.came}")
+            self.failed = error
+        return sent
+
+    def _is_cancelled(self) -> bool:
+        if last_cancel(self.sending.folder) == self._cancelled:
+            return False
+        say(f"make cancel was given: {len(self.todo)} cells are not submitted")
+        self.todo = []
+        return True
+
+    def _found(self, queue: Mapping[str, JobState]) -> list[RunConfig]:
+        """Cells of submissions of which sbatch did not say whether they were accepted: found in the
+        queue, or given up and to be submitted again."""
+        found: list[RunConfig] = []
+        for one in list(self._unclear):
+            if any(is_of(job, one.run, one.part) for job in queue.values()):
+                found += [cell.config for cell in one.cells]
+            elif time.monotonic() - one.at > UNCLEAR_S:
+                self.todo += one.cells
+            else:
+                continue
+            self._unclear.remove(one)
+        return found
 
     def _room(self, alive: int) -> int | None:
         return None if self._limit is None else max(0, self._limit - alive)
@@ -97,46 +142,76 @@ class Submitter:
             return True
         self._gone_at = self._gone_at or time.monotonic()
         if report is not None or time.monotonic() - self._gone_at > SETTLE_WELL_S:
-            say(f"{len(self.todo)} cells are not submitted: the preflight, job {job}, did not pass")
+            why = "left no report" if report is None else "did not pass"
+            say(f"{len(self.todo)} cells are not submitted: the preflight, job {job}, {why}")
             self.todo = []
         return False
 
-    def _send(self, alive: int) -> list[RunConfig]:
-        sent: list[RunConfig] = []
-        jobs: list[str] = []
+    def _send(self, alive: int, sent: list[RunConfig], *, again: bool = True) -> None:
+        """Submit what there is room for; ``sent`` gets the cells as soon as they are submitted.
+
+        ``again``: what a refusal tells may be changed once, and the rest submitted so.
+        """
         wave = waves(plan_arrays(self.sending, self.todo), self._room(alive))
         first = self.first if self.preflight else None
-        avoid = self._avoid()
+        avoid = self._avoid() if again else set()
+        jobs: list[str] = []
+        count = 0
         try:
             for array, job in send(self.sending, wave.now, self.todo, first, avoid):
-                names = {name for unit in array.units for name in unit.cells}
-                sent += [cell.config for cell in self.todo if cell.config.cell_id() in names]
-                self.todo = [cell for cell in self.todo if cell.config.cell_id() not in names]
+                cells = self._take(array)
+                sent += [cell.config for cell in cells]
                 jobs.append(job)
+                count += len(cells)
                 alive += len(array.units)
                 self._ours = False
+                if self._is_cancelled():  # after the jobs that it saw
+                    cancel([job], self.sending.site.slurm_conf, patience_s=5)
+                    break
         except SlurmError as error:
-            before = self._limit
-            if not self._cut(error, alive):
+            if error.unclear is not None:
+                run, part, array = error.unclear
+                self._unclear.append(Unclear(run, part, self._take(array), time.monotonic()))
+            if not again or not self._changes(error, alive, avoid):
                 raise
-            if self._limit != before and self._room(alive):
-                sent += self._send(alive)
-        if jobs:
-            told = ", ".join(jobs)
-            say(f"submitted {len(sent)} cells in {len(jobs)} sbatch calls (jobs {told})")
+            if self._room(alive):
+                self._send(alive, sent, again=False)
+        finally:
+            if jobs:
+                told = ", ".join(jobs)
+                say(f"submitted {count} cells in {len(jobs)} sbatch calls (jobs {told})")
         if self.todo and jobs:
             say(f"{len(self.todo)} cells wait for room in the queue (submit_limit {self._limit})")
-        return sent
+
+    def _take(self, array: Array) -> list[Standing]:
+        """The cells of an array, out of those that are to be submitted."""
+        names = {name for unit in array.units for name in unit.cells}
+        taken = [cell for cell in self.todo if cell.config.cell_id() in names]
+        self.todo = [cell for cell in self.todo if cell.config.cell_id() not in names]
+        return taken
+
+    def _changes(self, error: SlurmError, alive: int, avoid: Collection[str]) -> bool:
+        """Whether the rest is to be submitted after a refusal, now or later, with what it told."""
+        if is_dependency(error.came) and self.first is not None:
+            report = report_of(self.sending.folder, self.first)
+            self.preflight = report is None or not report.ok
+            self.first = None
+            return not self.preflight  # else the next look makes a new one
+        if is_submit_limit(error.came):
+            return self._cut(error, alive)
+        if avoid and error.refused:
+            say(f"sbatch: {error.came}: once more with {', '.join(sorted(avoid))}")
+            return True
+        return False
 
     def _cut(self, error: SlurmError, alive: int) -> bool:
         """After a refusal for too many jobs: whether fewer at once, or later, may be taken."""
-        if not is_submit_limit(error.came):
-            return False
-        limit = submit_limit(error.came, self.sending.site)
-        if limit is None or limit < 1:
+        limit = submit_limit(error.came, self.sending.site, self.sending.cluster)
+        if limit is None:
             return False
         if self._limit is not None and limit >= self._limit:
-            return alive > 0  # others share it: there is room when some of ours have ended
+            self._limit = max(1, min(self._limit, alive))  # others share it
+            return alive > 0
         say(f"at most {limit} jobs of yours may be in the queue (submit_limit): the rest follows")
         self._limit = limit
         return True
@@ -167,4 +242,4 @@ class Submitter:
             say(f"preflight: job {self.first} may still run: scancel {self.first} ends it")
 
     def waits(self) -> bool:
-        return bool(self.todo)
+        return bool(self.todo or self._unclear or self.failed)

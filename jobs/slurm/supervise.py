@@ -7,14 +7,14 @@ import os
 import signal
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from jobs.attend import Start, attend
 from jobs.container import IMAGE_PYTHON, NO_IMAGE, code_facts
 from jobs.ledger import UNREADABLE, Standing, archive, recorded
-from jobs.lock import hold, holder
+from jobs.lock import LOCK_NAME, hold, holder
 from jobs.settle import begun_in, is_good, settle_lost
 from jobs.slurm.again import Ran, go_on, say
 from jobs.slurm.allocation import (
@@ -50,6 +50,9 @@ from train.run.provenance import git_state
 EXIT_CELL_FAILED = 1
 #: Seconds between two questions whether the holder of a cell's lock is alive.
 ASK_AGAIN_S = 15.0
+#: A file server gives up the lock of a client that died within this time (90 s with NFS 4).
+LOCK_PATIENCE_S = 180.0
+LEFT = "left alone"
 
 
 def run_unit(told: dict[str, Any]) -> None:
@@ -71,7 +74,7 @@ def run_unit(told: dict[str, Any]) -> None:
                 ran[name] = _run_apart(task, Path(name), allocation, stop, warned, awake)
                 say(f"{Path(name).name}: {ran[name].status}")
         go_on(task, allocation, ran, stop, warned=warned.at is not None)
-    if any(name not in ran or ran[name].status not in GOOD for name in task.cells):
+    if any(name not in ran or ran[name].status not in (*GOOD, LEFT) for name in task.cells):
         sys.exit(EXIT_CELL_FAILED)
 
 
@@ -95,10 +98,10 @@ def _run(
     asked = _Asked(cell, allocation, stop)
     with hold(cell, asked.gives_up, job=allocation.job) as ours:
         if not ours:
-            return Ran("cancelled")  # the record is another supervisor's
+            return Ran("cancelled" if stop.reason else LEFT)  # the record is another supervisor's
         if other := _still_runs(cell, allocation):
             say(f"{cell.name}: job {other} runs it: left alone")
-            return Ran("cancelled")
+            return Ran(LEFT)
         config = load_config(cell / CONFIG_NAME)
         settle_lost(cell, config)
         _put_aside(task, cell)
@@ -119,6 +122,7 @@ class _Asked:
     allocation: Allocation
     stop: Stop
     _next_at: float = 0.0
+    _began: float = field(default_factory=time.monotonic)
 
     def gives_up(self) -> bool:
         if self.stop.reason is not None:
@@ -131,7 +135,12 @@ class _Asked:
         if other in (None, self.allocation.job):
             other = _still_runs(self.cell, self.allocation)
         elif not _is_alive(other, self.allocation):
-            return False
+            other = None
+        if other is None and time.monotonic() - self._began > LOCK_PATIENCE_S:
+            file = self.cell / LOCK_NAME
+            say(f"{self.cell.name}: {there or 'somebody'} holds {file} and does not run it: left "
+                "alone; make sweep takes it up again")  # fmt: skip
+            return True
         if other is not None:
             say(f"{self.cell.name}: job {other} runs it: left alone")
         return other is not None

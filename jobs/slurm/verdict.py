@@ -18,6 +18,9 @@ from train.record.run import RECORD_NAME, RecordError, RunError, Status, read_re
 NOT_LAUNCHED = "srun"
 #: ... and when a node failed.
 NODE = "node "
+#: Of a job that runs, with what it asked for: a controller that was restarted, and knows its jobs
+#: and nodes in part only (seen with 22.05 and 24.11).
+_RESTARTED = ("Invalid job id specified", "Invalid generic resource")
 GO_ON = "make sweep goes on from its last checkpoint"
 
 
@@ -30,7 +33,8 @@ def verdict(cell: Path, ranks: StepRanks, allocation: Allocation) -> tuple[Statu
     if error := _not_launched(ranks):
         # the controller was away; or a job that was requeued was given a node that died and is not
         # yet known to be dead
-        told = is_away(error.what) or allocation.restarts > 0 or bool(not_answering(allocation))
+        away = is_away(error.what) or any(words in error.what for words in _RESTARTED)
+        told = away or allocation.restarts > 0 or bool(not_answering(allocation))
         return "lost" if told else "failed", error
     error = _out_of_memory(ranks) or _no_container(cell, ranks)
     return ("failed", error) if error else _ended_by_slurm(ranks)

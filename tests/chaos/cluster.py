@@ -152,6 +152,24 @@ class Cluster:
             self._last.clear()
             self._last.update(now)
 
+    def tend(self, user: str) -> list[str]:
+        """What an administrator does after a slurmctld was killed that had not yet saved its state:
+        it starts jobs once more whose nodes then refuse them (Duplicate jobid), drains these nodes
+        and holds the jobs. Returns what was mended."""
+        mended = []
+        for line in (self.ask("sinfo", "-hN", "-p", "practice", "-o", "%N %T") or "").splitlines():
+            node, state = line.split()
+            if state.startswith("drain"):
+                self.ask("scontrol", "update", f"NodeName={node}", "State=RESUME")
+                mended.append(f"{node} ({state})")
+        told = self.ask("squeue", "-h", "--array", f"--user={user}", "-t", "pending", "-o", "%i|%r")
+        for line in (told or "").splitlines():
+            job, _, reason = line.partition("|")
+            if reason.replace(" ", "_").endswith("requeued_held"):
+                self.ask("scontrol", "release", job)
+                mended.append(f"job {job} ({reason})")
+        return mended
+
     def wait_until_empty(self, user: str, timeout_s: float) -> list[str]:
         """Jobs of the user that are still in the queue after that time."""
         deadline = time.monotonic() + timeout_s
@@ -159,5 +177,6 @@ class Cluster:
         while left := [" ".join(job) for job in self.jobs(user, alive)]:
             if time.monotonic() > deadline:
                 break
-            time.sleep(1)
+            self.tend(user)
+            time.sleep(3)
         return left

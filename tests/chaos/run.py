@@ -13,6 +13,7 @@ import os
 import random
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -36,7 +37,7 @@ from tests.practice import ROOT, USER
 ENDS_WITH_US = ("setpriv", "--pdeathsig=KILL", "--")
 MOST_SHOWN = 12  # pieces of evidence of one check
 PAUSE = "pause"
-CALLS_EVERY_S, DRAIN_S = 20.0, 90.0
+CALLS_EVERY_S, DRAIN_S = 20.0, 75.0
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -156,6 +157,8 @@ class Run:
                 looked = now
             if now - counted > CALLS_EVERY_S:
                 stage.cluster.count_calls()
+                if mended := stage.cluster.tend(USER):
+                    self.say(f"the administrator mends {', '.join(mended)}")
                 counted = now
             self._undo()
             self._watch()
@@ -211,7 +214,7 @@ class Run:
             while stage.watcher.poll() is None and time.monotonic() < deadline:
                 time.sleep(0.5)
             self.say(f"the last watcher ends: {stage.watch_said[:110]}")
-            stage.end_watcher(15)
+            stage.end_watcher(signal.SIGTERM)
         stage.records.look()
         stage.cluster.count_calls()
 
@@ -229,7 +232,7 @@ class Run:
         print(f"starts of ranks: {len(starts)}, ended:",
               _counts(Counter(start.end or "killed" for start in starts)))  # fmt: skip
         for told in self.left:
-            print(f"still in the queue {DRAIN_S:.0f} s after the last record: job {told}")
+            print(f"still in the queue at the end: job {told}")
         self._calls()
         completions = stage.cluster.completions.read_text()
         jobs = evidence.known_jobs(completions, stage.cluster.jobs(USER), USER)

@@ -116,8 +116,8 @@ def git_state(folder: Path) -> tuple[str | None, bool | None]:
     A new sweep file or a note beside the code changes no result: a record holds its whole config.
     """
     told = os.environ.get("HOROSCALE_GIT_COMMIT")
-    if told:
-        return told, os.environ.get("HOROSCALE_GIT_DIRTY") == "1"
+    if told is not None:
+        return told or None, None if not told else os.environ.get("HOROSCALE_GIT_DIRTY") == "1"
     try:
         commit = _git(folder, "rev-parse", "HEAD")
         changed = _git(folder, "status", "--porcelain", "--untracked-files=no", "--", *CODE)

@@ -126,7 +126,6 @@ class FakeSlurm:
                 "N/A",
                 "0:10",
                 "",
-                "N/A",
                 "(null)",
                 "(null)",
                 name,

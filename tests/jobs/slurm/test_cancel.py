@@ -30,10 +30,12 @@ def queue(name: str):
 def test_what_is_alive_of_a_sweep_by_array() -> None:
     """By noted ids and by comments; never by names, and never another sweep's."""
     array = ArrayNote(job_id="42", units=(("a",),), nodes=1, ranks_per_node=1, minutes=1)
-    note = RunNote(
-        run="r9", site="s", job_name="n", submitted_at=datetime.now(UTC), arrays=(array,)
-    )
+    now, name = datetime.now(UTC), "dep, with|signs"
+    note = RunNote(run="r9", site="s", job_name=name, submitted_at=now, arrays=(array,))
     assert jobs_of_sweep([note], [], queue("whole_queue_with_odd_names")) == {"42": 1}
+    other = note.model_copy(update={"job_name": "n"})
+    found = jobs_of_sweep([other], [], queue("whole_queue_with_odd_names"))
+    assert found == {}, "an id alone, of a job with another name, script and comment"
     assert jobs_of_sweep([], ["r1"], queue("array_throttled")) == {"38": 6}
     assert jobs_of_sweep([], ["r"], queue("array_throttled")) == {}
     anothers = note.model_copy(update={"arrays": (array.model_copy(update={"job_id": "38"}),)})

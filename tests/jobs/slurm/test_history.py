@@ -75,22 +75,23 @@ def test_accounting_off_is_asked_about_once(monkeypatch: pytest.MonkeyPatch) -> 
     known = [e.job for e in parse_scontrol(ENDS.out)]
     assert set(told.endings([known[0], "99999"])) == {known[0]}
     assert set(told.endings([known[1]])) == {known[1]}
-    assert [argv[0] for argv in asked] == ["sacct", "scontrol", "scontrol", "scontrol"]
+    assert [argv[0] for argv in asked] == ["scontrol", "scontrol", "sacct", "scontrol"]
 
 
 def test_one_sacct_for_all_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [f"{a}_{i}{FIELD}FAILED{FIELD}1:0{FIELD}None{FIELD}n1" for a in (3, 4) for i in (0, 1)]
-    asked = answered(monkeypatch, sacct=Answer(0, "\n".join(lines), ""))
+    asked = answered(monkeypatch, sacct=Answer(0, "\n".join(lines), ""), scontrol=UNKNOWN)
     assert set(History().endings(["3_0", "3_1", "4_1"])) == {"3_0", "3_1", "4_1"}
-    assert len(asked) == 1 and asked[0][-1] == "--jobs=3,4"
+    assert [argv[-1] for argv in asked] == ["3", "4", "--jobs=3,4"]
 
 
 def test_sacct_of_jobs_that_ended_in_many_ways(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of elements that were cancelled before they started, which the queue forgets at once."""
-    asked = answered(monkeypatch, sacct=Answer(0, (SAID / "sacct_ends.out").read_text(), ""))
+    accounts = Answer(0, (SAID / "sacct_ends.out").read_text(), "")
+    asked = answered(monkeypatch, sacct=accounts, scontrol=UNKNOWN)
     wanted = [*(f"63_{index}" for index in range(10)), "64", "65"]
     found = History().endings(wanted)
-    assert set(found) == set(wanted) and len(asked) == 1
+    assert set(found) == set(wanted) and [argv[0] for argv in asked].count("sacct") == 1
     told = {job: status_of(ending) for job, ending in found.items()}
     assert told["63_1"] == ("failed", "its batch script ended with exit code 1 (on n2)")
     assert {told[f"63_{index}"][0] for index in range(4, 10)} == {"cancelled"}
@@ -104,7 +105,16 @@ def test_accounts_that_come_late_are_not_waited_for(monkeypatch: pytest.MonkeyPa
     row = FIELD.join([late, "RUNNING", "0:0", "None", "n1"])
     asked = answered(monkeypatch, sacct=Answer(0, row + "\n", ""), scontrol=ENDS)
     assert History().endings([late])[late].state == "TIMEOUT"
-    assert [argv[0] for argv in asked] == ["sacct", "scontrol"]
+    assert [argv[0] for argv in asked] == ["scontrol", "sacct"]
+
+
+def test_a_job_of_the_list_that_was_requeued_meanwhile_is_alive(monkeypatch) -> None:
+    """A list is of a moment, and the accounts tell of the start before."""
+    text = "JobId=9 ArrayJobId=3 ArrayTaskId=0 JobName=x UserId=a(1) JobState=PENDING Reason=None"
+    row = FIELD.join(["3_0", "FAILED", "1:0", "None", "n1"])
+    answered(monkeypatch, scontrol=Answer(0, text + "\n", ""), sacct=Answer(0, row + "\n", ""))
+    found = History().endings(["3_0"])
+    assert found["3_0"].state == "PENDING" and not found["3_0"].over
 
 
 @pytest.mark.parametrize("passing", [True, False])
@@ -123,7 +133,7 @@ def test_without_the_database_the_controller_is_asked(monkeypatch, passing: bool
     told = History()
     (job, *_) = (e.job for e in parse_scontrol(ENDS.out))
     assert set(told.endings([job])) == {job} == set(told.endings([job]))
-    assert asked == ["sacct", "scontrol"] * 2 if passing else ["sacct", "scontrol", "scontrol"]
+    assert asked == ["scontrol", "sacct"] * 2 if passing else ["scontrol", "sacct", "scontrol"]
 
 
 def test_many_forgotten_arrays_cost_one_squeue_and_not_again_soon(monkeypatch) -> None:
@@ -140,7 +150,7 @@ def test_many_forgotten_arrays_cost_one_squeue_and_not_again_soon(monkeypatch) -
     assert "--jobs=100,101" in " ".join(asked[0])
     asked.clear()
     told.endings(gone)
-    assert asked == [], "how they ended stands in the list; of so many that has to do"
+    assert [argv[0] for argv in asked] == ["squeue"], "that they ended is asked in one call, too"
 
 
 @pytest.mark.parametrize("state", ["RUNNING", "PENDING"])
@@ -164,11 +174,11 @@ def test_a_job_that_slurm_forgot_has_no_ending(monkeypatch: pytest.MonkeyPatch) 
     assert History().endings(["99999"]) == {}
 
 
-def test_a_job_that_is_not_over_has_no_ending(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_is_not_over_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     text = (SAID / "scontrol_cancelled_array.out").read_text()
     answered(monkeypatch, sacct=OFF, scontrol=Answer(0, text, ""))
     found = History().endings(["49_0", "49_29"])
-    assert "49_0" not in found
+    assert not found["49_0"].over
     assert status_of(found["49_29"]) == (
         "cancelled", "it was cancelled, by scancel or by the site",
     )  # fmt: skip

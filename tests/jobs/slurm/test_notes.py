@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -34,13 +35,8 @@ def note(*arrays: ArrayNote, run: str = "r1", at: datetime = AT, **changes) -> R
     return RunNote(**values, arrays=arrays, **changes)
 
 
-def queued(
-    job: str, *, comment: str = "", name: str = NAME, command: str = "", after_s: int = 1
-) -> JobState:
-    when = datetime.fromtimestamp(AT.timestamp() + after_s).isoformat()
-    return JobState(
-        job, "PENDING", "Priority", None, "0:00", "", name, None, when, comment, command, job
-    )
+def queued(job: str, *, comment: str = "", name: str = NAME, command: str = "") -> JobState:
+    return JobState(job, "PENDING", "Priority", None, "0:00", "", name, comment, command)
 
 
 def queue(*jobs: JobState) -> dict[str, JobState]:
@@ -52,12 +48,12 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     write_note(tmp_path, later)
     write_note(tmp_path, note(array(("a",), ("b", "c"), job_id="7")))
     notes, broken = read_notes(tmp_path)
-    assert broken == [] and [n.run for n in notes] == ["r1", "r0"]
-    assert notes[1] == later
+    assert not broken and [n.run for n in notes] == ["r1", "r0"]
+    assert notes[1] == later.model_copy(update={"user": os.getuid()}), "whose file it is"
 
 
 def test_no_notes_yet(tmp_path: Path) -> None:
-    assert read_notes(tmp_path / "nowhere") == ([], [])
+    assert read_notes(tmp_path / "nowhere") == ([], {})
 
 
 @pytest.mark.parametrize("raw", [b"", b"{", b"[]", b'{"run": 1}', b"\xff\xfe"])
@@ -66,7 +62,7 @@ def test_a_broken_note_is_named_and_the_others_are_read(tmp_path: Path, raw: byt
     (file.parent / "r0.json").write_bytes(raw)
     notes, broken = read_notes(tmp_path)
     assert [n.run for n in notes] == ["r1"]
-    assert len(broken) == 1 and str(file.parent / "r0.json") in broken[0]
+    assert list(broken) == ["r0"] and str(file.parent / "r0.json") in broken["r0"]
 
 
 def test_an_unknown_key_is_an_error() -> None:

@@ -35,8 +35,7 @@ def test_an_array_of_which_two_may_run() -> None:
     running, waiting = found["38_1"], found["38_2"]
     assert running == JobState(
         job="38_1", state="RUNNING", reason="", start="2026-11-21T15:36:58", elapsed="0:01",
-        nodes="n1", name="horoscale-smoke-89abcdef", submitted="2026-11-21T15:36:57",
-        comment="horoscale:r1:0", number="40",
+        nodes="n1", name="horoscale-smoke-89abcdef", comment="horoscale:r1:0",
     )  # fmt: skip
     assert waiting.waits and not waiting.ended and waiting.start is None
     assert (waiting.reason, waiting.nodes, waiting.array) == ("JobArrayTaskLimit", "", "38")
@@ -76,7 +75,7 @@ def test_one_call_for_all_jobs_of_one_user_whatever_their_names(monkeypatch) -> 
         monkeypatch, Answer(0, (SAID / "whole_queue_with_odd_names.out").read_text(), "")
     )
     assert {"29", "42", "43"} <= set(queue.query(user=5)) and len(asked) == 1
-    assert asked[0][:6] == ["squeue", "--noheader", "--all", "--array", "--states=all", "--user=5"]
+    assert "--all" in asked[0] and "--states=all" in asked[0] and "--user=5" in asked[0]
     assert not any(token.startswith("--name") for token in asked[0])
 
 
@@ -154,7 +153,6 @@ def test_a_state_that_we_do_not_know_is_alive() -> None:
         "N/A",
         "0:00",
         "",
-        "N/A",
         "(null)",
         "(null)",
         "x",

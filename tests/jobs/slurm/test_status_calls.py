@@ -61,7 +61,7 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         for job, state in states.items():
             array, _, index = job.partition("_")
             reason = "Priority" if state == "PENDING" else "None"
-            fields = [array, array, index, state, reason, "N/A", "0:10", "", "N/A"]
+            fields = [array, array, index, state, reason, "N/A", "0:10", ""]
             fields += ["(null)", "(null)", NAME]
             text += START + FIELD.join(fields) + "\n"
         (tmp_path / "queue").write_text(text)
@@ -100,10 +100,10 @@ def test_unexplained_jobs_cost_one_scontrol_for_each_array_and_one_sacct(
     for job in ("7_3", "8_999"):
         del told[job]
     calls = slurm(told)
-    for index in (3, 1999):
+    for index, job in ((3, "7_3"), (1999, "8_999")):
         cell = sweep / CONFIGS[index].cell_id()
         (cell / "logs").mkdir()
-        announce(cell, Begun(number=1, started_at=datetime.now(UTC), pid=1, job="7_3"))
+        announce(cell, Begun(number=1, started_at=datetime.now(UTC), pid=1, job=job))
     states = status(sweep).states
     asked = ["squeue", "scontrol", "scontrol", "sacct"]
     assert calls.read_text().split() == asked

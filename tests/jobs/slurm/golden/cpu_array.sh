@@ -16,6 +16,7 @@
 #SBATCH --time=120
 
 # setup
+trap '' USR2
 export PYTHONPATH=/home/ada/horoscale
 
 # command

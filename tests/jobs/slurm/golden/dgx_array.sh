@@ -18,6 +18,7 @@
 #SBATCH --time=240
 
 # setup
+trap '' USR2
 export PYTHONPATH=/home/ada/horoscale
 
 # command

@@ -17,6 +17,7 @@
 #SBATCH --time=60
 
 # setup
+trap '' USR2
 export PYTHONPATH=/home/ada/horoscale
 
 # command

@@ -25,6 +25,7 @@
 #SBATCH --wckey=study
 
 # setup
+trap '' USR2
 type module >/dev/null 2>&1 || . /etc/profile
 module load apptainer/1.3
 module load 'it'"'"'s'
