@@ -79,6 +79,19 @@ def reach_of(mounts: str, device: int) -> str | None:
     return None
 
 
+def local_file_system(folder: Path) -> str | None:
+    """Type of the folder's file system where no other machine can see it; None where one may: a
+    disk of this machine may be served to others."""
+    with contextlib.suppress(OSError):
+        device = folder.stat().st_dev
+        for line in MOUNTS.read_text().splitlines():
+            mount, _, system = line.partition(" - ")
+            if mount.split()[2:3] == [f"{os.major(device)}:{os.minor(device)}"]:
+                kind = system.split()[0]
+                return kind if kind in ("tmpfs", "ramfs", "overlay") else None
+    return None
+
+
 @contextlib.contextmanager
 def only_sweep(folder: Path) -> Iterator[None]:
     """Two sweeps on the same results would run cells twice; the second is refused.

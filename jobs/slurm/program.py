@@ -16,7 +16,7 @@ from rich.console import Console
 from jobs.datafacts import train_images
 from jobs.estimate import known_rates
 from jobs.ledger import UNREADABLE, Standing, lay_out, manifest_of
-from jobs.lock import only_sweep
+from jobs.lock import local_file_system, only_sweep
 from jobs.options import EXIT_INTERRUPTED, EXIT_UNDECIDED, NoAnswer, say
 from jobs.plan import plan_rows
 from jobs.site import Site
@@ -208,6 +208,9 @@ def check(wish: Wish, arrays: Sequence[Array], seconds: Mapping[str, float | Non
     shapes = [array.shape for array in arrays]
     for remark in check_site(site, shapes, ask, minutes=minutes):
         say(remark)
+    if (kind := local_file_system(wish.folder)) and site.user is None:
+        say(f"{wish.folder} is on a file system of this machine alone ({kind}): nodes that do not "
+            "see it cannot run a job; name one that all nodes share with RESULTS=DIR")  # fmt: skip
     if wish.budget is not None:
         check_budget(wish.budget, gpu_hours(arrays, seconds, site), site)
     return cluster_name(read_config(ask(SCONTROL)))

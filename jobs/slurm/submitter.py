@@ -174,7 +174,7 @@ class Submitter:
                 self._unclear.append(Unclear(run, part, self._take(array), time.monotonic()))
             if not again or not self._changes(error, alive, avoid):
                 raise
-            if self._room(alive):
+            if self._room(alive) != 0:
                 self._send(alive, sent, again=False)
         finally:
             if jobs:

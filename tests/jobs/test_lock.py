@@ -156,3 +156,9 @@ def test_one_that_was_killed_here_does_not_matter(tmp_path: Path) -> None:
     (tmp_path / ".lock").write_text(left)
     with only_sweep(tmp_path):
         pass
+
+
+def test_a_file_system_that_no_node_can_see(tmp_path: Path) -> None:
+    """/dev/shm is memory of this machine; a disk of it may be served to others."""
+    assert lock.local_file_system(Path("/dev/shm")) == "tmpfs"
+    assert lock.local_file_system(tmp_path / "nowhere") is None

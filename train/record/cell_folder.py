@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from train.config.frozen import Frozen
 from train.config.run import RunConfig, load_config
-from train.errors import ConfigError
+from train.errors import ConfigError, read_whole
 from train.record.run import (
     RECORD_NAME,
     Attempt,
@@ -172,6 +172,8 @@ def ended_record(
     Raises:
         Unreadable: as :func:`earlier_attempts`.
     """
+    for trace in (cell / EPOCHS_NAME, cell / "logs" / START_NAME):
+        read_whole(trace)  # what is there and cannot be read now would be missing for ever
     told = _read_start(cell)
     epochs = read_epochs(cell)
     earlier = earlier_attempts(cell, config)

@@ -19,6 +19,7 @@ from jobs.slurm.history import Ending, History
 from jobs.slurm.notes import ArrayNote, RunNote, write_note
 from jobs.slurm.preflight import FOLDER_NAME, PreflightReport, Problem
 from jobs.slurm.queue import JobState
+from jobs.slurm.send import plan_arrays
 from jobs.slurm.shape import Shape
 from jobs.slurm.submitter import Submitter
 from jobs.stop import Reason, Stop
@@ -326,6 +327,101 @@ def test_make_cancel_ends_the_submissions_of_a_waiting_sweep(tmp_path: Path, sen
     assert len(submitter.more({})) == 1
     announce_cancel(tmp_path)
     assert submitter.more({}) == [] and not submitter.waits()
+
+
+@pytest.fixture
+def fails(monkeypatch: pytest.MonkeyPatch) -> list[SlurmError | None]:
+    """What each sbatch of a stand-in of send meets, None: it is accepted; the rest is accepted."""
+    told: list[SlurmError | None] = []
+
+    def send(sending, arrays, cells, preflight, avoid):
+        for array in arrays:
+            error = told.pop(0) if told else None
+            if error is not None:
+                raise error
+            yield array, "9"
+
+    monkeypatch.setattr(submitter_module, "send", send)
+    return told
+
+
+def refused(words: str) -> SlurmError:
+    error = SlurmError("sbatch", words, passing=False)
+    error.refused = True
+    return error
+
+
+def shapes(folder: Path, *gpus: int):
+    from jobs.ledger import Standing
+
+    configs = [config(gpus=count) for count in gpus]
+    return [Standing(one, folder / one.cell_id(), "new", "") for one in configs]
+
+
+def test_what_was_submitted_before_a_refusal_is_watched(tmp_path: Path, fails) -> None:
+    fails += [None, refused("Invalid qos specification")]
+    submitter = Submitter(sending(tmp_path, None), shapes(tmp_path, 1, 2), preflight=False)
+    assert len(submitter.more({})) == 1, "the first array is in the queue"
+    with pytest.raises(SlurmError, match="Invalid qos"):
+        submitter.more({})
+
+
+def test_what_sbatch_may_have_accepted_is_not_submitted_again(
+    tmp_path: Path, fails, monkeypatch
+) -> None:
+    """Seen: it timed out, the job came into the queue, and the next look submitted another one."""
+    error = SlurmError("sbatch", "Socket timed out", passing=True)
+    submitter = Submitter(sending(tmp_path, None), todo(tmp_path, 1), preflight=False)
+    (array,) = plan_arrays(submitter.sending, submitter.todo)
+    error.unclear = ("r1", "0", array)
+    fails.append(error)
+    with pytest.raises(SlurmError):
+        submitter.more({})
+    assert submitter.more({}) == [] and submitter.waits(), "not known yet"
+    job = JobState("9", "PENDING", "", None, "", "", "x", comment="horoscale:r1:0")
+    assert len(submitter.more({"9": job})) == 1 and not submitter.waits()
+    submitter.todo = todo(tmp_path, 1)
+    fails.append(error)
+    with pytest.raises(SlurmError):
+        submitter.more({})
+    monkeypatch.setattr(submitter_module, "UNCLEAR_S", 0.0)
+    assert len(submitter.more({})) == 1, "nowhere after that time: submitted again"
+
+
+def test_make_cancel_during_a_wave_ends_it(tmp_path: Path, monkeypatch) -> None:
+    ended: list[list[str]] = []
+
+    def send(sending, arrays, cells, preflight, avoid):
+        for array in arrays:
+            announce_cancel(tmp_path)
+            yield array, "9"
+
+    monkeypatch.setattr(submitter_module, "send", send)
+    monkeypatch.setattr(submitter_module, "cancel", lambda jobs, *_, **__: ended.append(jobs))
+    submitter = Submitter(sending(tmp_path, None), shapes(tmp_path, 1, 2), preflight=False)
+    assert len(submitter.more({})) == 1 and not submitter.waits()
+    assert ended == [["9"]], "make cancel looked before it was in the queue"
+
+
+def test_a_node_that_failed_is_asked_for_where_nothing_runs_without_it(
+    tmp_path: Path, fails, monkeypatch
+) -> None:
+    monkeypatch.setattr(submitter_module, "failed_nodes", lambda _: {"n1"})
+    monkeypatch.setattr(submitter_module, "usable_nodes", lambda _: {"n1", "n2"})
+    fails.append(refused("Requested node configuration is not available"))
+    submitter = Submitter(sending(tmp_path, None), todo(tmp_path, 1), preflight=False)
+    assert len(submitter.more({})) == 1
+
+
+def test_a_preflight_that_passed_and_is_forgotten_needs_no_dependency(
+    tmp_path: Path, fails, monkeypatch
+) -> None:
+    """A list may be a minute old, and Slurm forgets jobs sooner at some sites."""
+    monkeypatch.setattr(submitter_module, "submit_preflight", lambda *_: "6")
+    fails.append(refused("Job dependency problem"))
+    preflight_said(tmp_path)
+    submitter = Submitter(sending(tmp_path, None), todo(tmp_path, 1), preflight=True)
+    assert len(submitter.more({})) == 1 and not submitter.preflight
 
 
 def test_a_sweep_that_waits_for_room_asks_at_its_pace(sweep, monkeypatch) -> None:

@@ -6,6 +6,7 @@ import math
 import os
 import threading
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -71,11 +72,17 @@ def sweep(tmp_path: Path) -> Path:
 
 
 def look(
-    sweep: Path, history: History, queue=None, over_s=lambda _: math.inf, told=None, quiet_s=3600
+    sweep: Path,
+    history: History,
+    queue=None,
+    over_s=lambda _: math.inf,
+    told=None,
+    quiet_s=3600,
+    age=True,
 ):
     """``quiet_s``: how old the cells' files are."""
     told = {ONE.cell_id(): submitted(sweep)} if told is None else told
-    for file in sweep.rglob("*"):
+    for file in sweep.rglob("*") if age else ():
         os.utime(file, (time.time() - quiet_s,) * 2)
     (place, _) = take([ONE, TWO], sweep, told, queue or {}, history, over_s)
     return place
@@ -221,6 +228,32 @@ def test_a_supervisor_that_holds_the_cell_writes_its_own_record(sweep: Path) -> 
     finally:
         done.set()
         thread.join()
+
+
+@pytest.mark.parametrize(("other", "wanted"), [("RUNNING", None), ("NODE_FAIL", "lost")])
+def test_a_cell_that_its_last_job_left_to_an_earlier_one(sweep: Path, other: str, wanted) -> None:
+    """Job 7 found job 6 at work, and ended at once: what becomes of the cell is job 6's end."""
+    announce(sweep / ONE.cell_id(), Begun(number=1, started_at=ASKED, pid=1, job="6"))
+    place = look(sweep, Told(ended("7", "FAILED"), ended("6", other)))
+    assert place.alive == (wanted is None)
+    if wanted:
+        assert status(sweep) == wanted
+        error = read_record(sweep / ONE.cell_id() / "record.json").error
+        assert error is not None and "job 6" in error.what
+    else:
+        assert begun_in(sweep / ONE.cell_id()) is not None
+
+
+def test_an_answer_by_id_that_is_another_jobs(sweep: Path) -> None:
+    told = replace(ended("7", "FAILED"), comment="horoscale:other:0")
+    place = look(sweep, Told(told), quiet_s=60)
+    assert place.settling and not (sweep / ONE.cell_id() / "record.json").exists()
+
+
+def test_epochs_that_cannot_be_read_now_are_not_left_out_of_a_record(sweep: Path) -> None:
+    unreadable(sweep / ONE.cell_id() / "epochs.jsonl")
+    place = look(sweep, Told(ended("7", "NODE_FAIL")), age=False)
+    assert place.alive and not (sweep / ONE.cell_id() / "record.json").exists()
 
 
 @pytest.mark.parametrize("kind", ["completed", "failed"])

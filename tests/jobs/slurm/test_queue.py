@@ -105,6 +105,20 @@ def test_two_sweeps_of_one_user_ask_once(monkeypatch, tmp_path: Path) -> None:
     assert len(asked) == 4, "another cluster's answer is none"
 
 
+def test_a_home_without_room_is_no_trouble(monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    answered(monkeypatch, Answer(0, (SAID / "just_ended.out").read_text(), ""))
+
+    def full(*_: object) -> int:
+        raise OSError(122, "Disk quota exceeded")
+
+    monkeypatch.setattr(queue.os, "pwrite", full)
+    assert len(queue.shared_query(older_s=60)) == 6
+    (tmp_path / "horoscale").rename(tmp_path / "aside")
+    (tmp_path / "horoscale").write_text("no folder")
+    assert len(queue.shared_query(older_s=60)) == 6
+
+
 def test_an_empty_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     answered(monkeypatch, Answer(0, "", ""))
     assert queue.query(user=5) == {}

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from jobs.__main__ import app
 from jobs.slurm.notes import RunNote, read_notes, write_note
+from jobs.slurm.queue import FIELD, START
 from jobs.slurm.script import job_name
 from tests.jobs.slurm.fakes import FakeSlurm, fake_slurm
 from tests.sweeps import ROOT
@@ -311,6 +312,45 @@ def test_cancel_settles_what_had_not_begun(tmp_path: Path) -> None:
     records = [read_record(path) for path in desk.sweep.glob("*/record.json")]
     assert [one.status for one in records] == ["cancelled"] * 2
     assert "2 cells had not begun" in done.stderr
+
+
+def test_cancel_with_a_full_disk_cancels_all_the_same(tmp_path: Path, monkeypatch) -> None:
+    desk = Desk(tmp_path)
+    desk.submit()
+    desk.fake.queue({"101_0": "RUNNING"}, job_name("trial", desk.sweep))
+
+    def full(_: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("jobs.slurm.desk.announce_cancel", full)
+    done = desk.say("cancel", site=False)
+    assert done.returncode == 0, done.stderr
+    assert ["scancel", "101"] in desk.fake.calls("scancel")
+    assert "No space left" in done.stderr and "end it, too" in done.stderr
+
+
+def test_cancel_touches_nothing_that_is_not_this_sweeps(tmp_path: Path) -> None:
+    """On another cluster, or after the controller lost its state, the id is somebody else's."""
+    desk = Desk(tmp_path)
+    desk.submit()
+    desk.fake.queue({"101_0": "PENDING", "101_1": "PENDING"}, "thesis")
+    done = desk.say("cancel", site=False)
+    assert done.returncode == 0, done.stderr
+    assert desk.fake.calls("scancel") == [] and not list(desk.sweep.glob("*/record.json"))
+    assert "no job of this sweep is in the queue" in done.stderr
+
+
+def test_a_note_that_cannot_be_read_keeps_its_cells_from_running_twice(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.submit()
+    (file,) = (desk.sweep / ".slurm").glob("*.json")
+    file.write_text("{")
+    command = f"/x/.submitit/{file.stem}-0/submission.sh"
+    desk.fake.put("squeue", f"printf '{START}%s' 101 101 0 PENDING None N/A 0:00 '' '' {command} n "
+                  f"| sed 's/{START}/{FIELD}/g; s/^{FIELD}/{START}/'")  # fmt: skip
+    done = desk.submit()
+    assert done.returncode == 3, done.stderr
+    assert "101" in done.stderr and len(desk.fake.calls("sbatch")) == 1
 
 
 def test_plan_asks_and_submits_nothing(tmp_path: Path) -> None:
