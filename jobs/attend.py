@@ -84,8 +84,9 @@ def attend(start: Start) -> str:
     finally:
         ranks.end()
         end_leftovers(cell)
-    trouble = trouble or (_refusal(cell) if ranks.bad else None)
     if not is_good(cell, config):
+        # also where no rank is known to have ended badly: srun, too, writes its words there
+        trouble = trouble or _refusal(cell)
         stopped = start.explain(stopped)
         known = None if stopped or trouble else start.knows()
         status, error = known or cause_of(cell, ranks, stopped, trouble)
