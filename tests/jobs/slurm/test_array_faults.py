@@ -71,6 +71,9 @@ def test_the_last_element_ends_and_its_siblings_keep_their_requeues(sweeping: Sw
     sweeping.end(process)
     first, second, last = sweeping.records()
     assert [statuses(one)[0] for one in (first, second)] == ["timeout"] * 2, sweeping.said()
+    for record in (first, second):
+        assert [epoch.epoch for epoch in record.epochs] == list(range(1, len(record.epochs) + 1))
+        assert record.attempts[1].resumed_from_epoch > 0
     assert last.status == "completed"
     assert "cannot be requeued" not in sweeping.said()
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import submitit
 
 from jobs.slurm.code import FOLDER_NAME, freeze
+from jobs.slurm.supervise import run_unit
 from tests.jobs.slurm.fakes import Job, cells, fake_slurm, script_srun, unit
 from tests.sweeps import ROOT
 
@@ -68,3 +71,25 @@ def test_the_record_has_the_commit_of_the_submission(tmp_path: Path) -> None:
     Job(fake, task).run()
     assert (Path(task.cells[0]) / "commit").read_text() == "0123456789"
     json.loads(task.model_dump_json())
+
+
+def test_a_pickle_that_an_earlier_version_left_in_the_queue_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It names run_unit, and holds a task with the keys of then."""
+    fake = fake_slurm(tmp_path / "bin")
+    fake.put("sbatch", "echo Submitted batch job 101")
+    script_srun(fake, "good()", cells(1))
+    task = unit(tmp_path, cells(1)).model_dump(mode="json")
+    del task["site"]["poll_s"]
+    monkeypatch.setenv("PATH", fake.path)
+    executor = submitit.SlurmExecutor(folder=tmp_path / "old")
+    executor.update_parameters(use_srun=False)
+    executor.submit(run_unit, task)
+    told = {"SLURM_JOB_ID": "101", "SUBMITIT_EXECUTOR": "slurm", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-m", "submitit.core._submit", str(tmp_path / "old")], check=False,
+        env={**os.environ, **told}, capture_output=True, text=True, cwd=tmp_path,
+    )  # fmt: skip
+    assert (Path(task["cells"][0]) / "record.json").exists(), done.stdout + done.stderr
+    assert done.returncode == 0

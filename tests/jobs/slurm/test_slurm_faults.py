@@ -1,5 +1,7 @@
 """Faults, for real, on the practice cluster: what the record says, and that nothing is lost.
 
+Those that end with a requeue are in test_array_faults.py.
+
 Each fault prints a row of the fault table: fault, status, seconds until the record said so.
 """
 
@@ -138,17 +140,6 @@ def test_a_node_that_loses_power(sweeping: Sweeping) -> None:
     assert node not in record.world.hostnames
 
 
-def test_the_first_node_loses_power_and_the_supervisor_with_it(sweeping: Sweeping) -> None:
-    process = disturbed(sweeping)
-    began = time.monotonic()
-    sweeping.practice.stop_node(sweeping.node_of(0), power=True)
-    code, out = sweeping.end(process)
-    row("first node (supervisor) lost power; Slurm requeues", sweeping, began)
-    record = sweeping.record()
-    assert (code, record.status) == (0, "completed"), out + sweeping.said()
-    assert set(statuses(record)[:-1]) == {"lost"}
-
-
 def test_slurmd_stopped_under_a_running_job(sweeping: Sweeping) -> None:
     """Only the daemon ends: ranks go on, until Slurm takes the node for dead and requeues."""
     process = disturbed(sweeping, epochs=2)
@@ -176,25 +167,6 @@ def test_a_killed_supervisor(sweeping: Sweeping) -> None:
     assert again.attempts[-1].resumed_from_epoch >= 3
 
 
-def test_the_time_of_a_job_is_over_and_the_cell_goes_on_in_another(sweeping: Sweeping) -> None:
-    sweeping.sweep = {**LONG, "epochs": 4000}  # more than any machine does in a minute
-    sweeping.write(time_min=1, signal_s=10)
-    began = time.monotonic()
-    process = sweeping.start("--no-preflight")
-    first = sweeping.wait_for_record(timeout_s=240)
-    row("time budget over (1 min jobs)", sweeping, began)
-    assert statuses(first) == ["timeout"], sweeping.said()
-    sweeping.wait_for_epochs(len(first.epochs) + 2)
-    code, out = sweeping.run(command="cancel")
-    assert code == 0, out
-    sweeping.end(process)
-    record = sweeping.record()
-    assert statuses(record)[:2] == ["timeout", "cancelled"], sweeping.said()
-    assert record.attempts[1].resumed_from_epoch == len(first.epochs)
-    assert [epoch.epoch for epoch in record.epochs] == list(range(1, len(record.epochs) + 1))
-    assert len(record.epochs) >= len(first.epochs) + 2
-
-
 def test_a_job_that_slurm_ends_at_its_time_limit(sweeping: Sweeping) -> None:
     sweeping.sweep = {**LONG, "epochs": 60}  # what is left must fit into a minute
     sweeping.write(time_min=1, signal_s=5)
@@ -207,25 +179,6 @@ def test_a_job_that_slurm_ends_at_its_time_limit(sweeping: Sweeping) -> None:
     assert (code, record.status) == (1, "timeout"), out + sweeping.said()
     again = sweeping.completes_again()
     assert again.attempts[-1].resumed_from_epoch >= 3
-
-
-def test_preemption_with_requeue(sweeping: Sweeping) -> None:
-    sweeping.sweep = {**LONG, "epochs": 180}
-    process = disturbed(sweeping)
-    began = time.monotonic()
-    urgent = ["sbatch", "--parsable", "--partition=urgent", "--nodes=4", "--ntasks=8"]
-    sweeping.practice.out(*urgent, "--output=/dev/null", "--wrap=sleep 5")
-    code, out = sweeping.end(process)
-    row("preempted and requeued", sweeping, began)
-    record = sweeping.record()
-    assert (code, record.status) == (0, "completed"), out + sweeping.said()
-    # Slurm 22.05 refuses a step now and then right after a requeue, which counts as lost
-    assert statuses(record)[0] == "preempted", sweeping.said()
-    assert set(statuses(record)[1:-1]) <= {"lost"}
-    assert record.attempts[-1].resumed_from_epoch >= 3
-    assert record.provenance is not None
-    job = sweeping.practice.job(record.provenance.slurm_job_id or "")
-    assert int(job["Restarts"]) == len(record.attempts) - 1, "it started with nothing to do"
 
 
 def test_out_of_memory(sweeping: Sweeping) -> None:
