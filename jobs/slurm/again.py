@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jobs.slurm.allocation import Allocation, excluded, not_answering
-from jobs.slurm.commands import SlurmError, ask, run
+from jobs.slurm.commands import SlurmError, run
 from jobs.slurm.limits import usable_nodes
 from jobs.slurm.unit import UnitTask
 from jobs.slurm.verdict import NOT_LAUNCHED, failed_node
@@ -112,12 +112,19 @@ def _wait(stop: Stop, seconds: float) -> None:
 def _requeue(task: UnitTask, allocation: Allocation, stop: Stop, failed: set[str]) -> None:
     """Ask Slurm for the same job once more, on other nodes than those that ``failed``, and wait to
     be ended by it."""
-    try:
-        argv = ["scontrol", "requeue", allocation.job]
-        answer = ask(argv, patience_s=AWAY_S, slurm_conf=allocation.slurm_conf)
-        refusal = answer.err.strip() if answer.code else ""
-    except SlurmError as error:
-        refusal = str(error)
+    refusal: str | None = "the controller does not answer"
+    argv = ["scontrol", "requeue", allocation.job]
+    deadline = time.monotonic() + AWAY_S
+    while stop.reason is None and time.monotonic() < deadline:
+        try:
+            answer = run(argv, slurm_conf=allocation.slurm_conf)
+            refusal = answer.err.strip() if answer.code else None
+            break
+        except SlurmError as error:
+            refusal = str(error)
+            if not error.passing:
+                break
+        _wait(stop, ASK_S)
     if refusal:
         say(f"cannot be requeued ({refusal}): make sweep goes on from the checkpoint")
         return

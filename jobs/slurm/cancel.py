@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -72,13 +71,16 @@ def announce_cancel(sweep: Path) -> None:
     write_atomically(folder / CANCEL_NAME, f"{datetime.now(UTC).isoformat()} {os.getpid()}\n")
 
 
-def last_cancel(sweep: Path) -> str:
-    """Differs after each make cancel; '' where there was none."""
+def last_cancel(sweep: Path) -> str | None:
+    """Differs after each make cancel; '' where there was none, None where it cannot be told."""
     folder = sweep / FOLDER_NAME
-    with suppress(OSError):
+    try:
         next(folder.iterdir(), None)  # network file systems look again at a folder that is opened
         return (folder / CANCEL_NAME).read_text(encoding="utf-8")
-    return ""
+    except FileNotFoundError:
+        return ""
+    except OSError:
+        return None
 
 
 def _is_over(line: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import subprocess
@@ -71,9 +72,16 @@ class SlurmError(RuntimeError):
         self.asked = asked
         self.came = came
         self.passing = passing
-        self.refused = False  # an answer all the same: the request was not granted
-        #: Of sbatch: run, part and array of a job that may be in the queue all the same.
-        self.unclear: tuple[str, str, Any] | None = None
+        self.refused = False  # of sbatch: the request was certainly not granted
+        #: Of sbatch: run, part and array. Unless refused, it may be in the queue all the same.
+        self.submission: tuple[str, str, Any] | None = None
+
+
+def is_lasting(error: SlurmError | OSError) -> bool:
+    """Whether the same would be refused again and again."""
+    if isinstance(error, SlurmError):
+        return not error.passing
+    return isinstance(error, PermissionError) or error.errno == errno.EROFS
 
 
 def clean_environment(
@@ -137,9 +145,8 @@ def run(argv: Sequence[str], *, timeout_s: float = 30, slurm_conf: str | None = 
 
 
 def is_away(said: str) -> bool:
-    """Whether these are words of a controller that is down, busy or restarting, or of a machine
-    that cannot talk to it."""
-    return any(words in said.lower() for words in (*_PASSING, *_LASTING_TROUBLE))
+    """Whether these are words of a controller that is down, busy or restarting."""
+    return any(words in said.lower() for words in _PASSING)
 
 
 def ask(

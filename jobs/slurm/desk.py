@@ -22,7 +22,7 @@ from jobs.slurm.commands import SlurmError
 from jobs.slurm.follow import wait_for
 from jobs.slurm.gate import largest, preflight_array, preflight_task, submit_preflight
 from jobs.slurm.history import History
-from jobs.slurm.inventory import words
+from jobs.slurm.inventory import end_of
 from jobs.slurm.logs import find_cell, show
 from jobs.slurm.look import Look, look
 from jobs.slurm.notes import RunNote, Submitted, adopt, read_notes, submitted_cells
@@ -95,7 +95,7 @@ def cancel_jobs(wanted: Sweep, folder: Path) -> int:
     try:
         announce_cancel(folder)
     except OSError as error:
-        say(f"{error}: a make sweep that waits for room cannot be told, so end it, too")
+        say(f"{error}: stop a make sweep that still runs, too, or it submits more")
     ended: dict[str, int] = {}
     before: Mapping[str, JobState] = {}
     try:
@@ -135,23 +135,23 @@ def _settle_waiting(
         told = submitted.get(config.cell_id())
         if told is None or told.job not in waited:
             continue
-        count += 1
         try:
-            _settle(recorded(config, folder / config.cell_id()), told)
+            count += _settle(recorded(config, folder / config.cell_id()), told)
         except OSError as error:  # one that cannot be written keeps no other from its record
             say(f"{config.cell_id()}: {error}")
     return count
 
 
-def _settle(cell: Standing, told: Submitted) -> None:
+def _settle(cell: Standing, told: Submitted) -> bool:
     if cell.status not in ("new", "broken record"):
-        return
+        return False
     with hold(cell.folder) as ours:
         if ours:
             settle_unstarted(
                 cell.folder, cell.config, told.log, told.at,
                 "make cancel, while it waited in the queue", "cancelled",
             )  # fmt: skip
+    return True
 
 
 def logs(wanted: Sweep, folder: Path, asked: str) -> int:
@@ -186,7 +186,7 @@ def preflight(wish: Wish, nodes: int | None) -> int:
         wait_for(job, sending.site.slurm_conf, "preflight", sending.site.poll_s)
     report = read_preflight(Path(task.folder))
     if report is None:
-        _, text = words(job, History(sending.site.slurm_conf).endings([job]).get(job))
+        text = end_of(job, sending.site.slurm_conf)
         say(f"the preflight left no report ({text}); see {task.folder}")
         return EXIT_UNDECIDED
     for problem in report.problems:

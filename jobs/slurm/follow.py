@@ -12,7 +12,7 @@ from typing import Protocol
 
 from jobs.ledger import Standing
 from jobs.options import say
-from jobs.slurm.commands import SlurmError
+from jobs.slurm.commands import SlurmError, is_lasting
 from jobs.slurm.history import History
 from jobs.slurm.inventory import Place, take
 from jobs.slurm.look import over_for_s
@@ -35,9 +35,11 @@ class Pace:
     every_s: float | None = None
     _began: float = field(default_factory=time.monotonic)
     _pause_s: float = LEAST_S
+    _seen: str = ""
 
-    def next_s(self, *, changed: bool) -> float:
-        """Seconds until the next look; ``changed``: the last one showed something new."""
+    def next_s(self, seen: str) -> float:
+        """Seconds until the next look; ``seen``: what the last one showed."""
+        changed, self._seen = seen != self._seen, seen
         if self.every_s is not None:
             return self.every_s
         if time.monotonic() - self._began < FIRST_FOR_S:
@@ -133,11 +135,11 @@ def follow(
         SlurmError: not all could be submitted; raised when all that could has ended.
     """
     pace = pace or Pace()
-    refused: SlurmError | None = None
+    refused: SlurmError | OSError | None = None
     open_ = {config.cell_id(): config for config in configs}
     results: dict[str, str] = {}
     trouble_since: datetime | None = None
-    pause_s, seen = 0.0, ""
+    pause_s, complained = 0.0, ""
     while open_ or (waiting() and refused is None):
         if stop.reason:
             raise Left(stop.reason.text)
@@ -152,7 +154,7 @@ def follow(
             display.update(
                 [], f"{who} gives no answer since {trouble_since:%H:%M:%S} UTC ({error})"
             )
-            pause_s = pace.next_s(changed=False)
+            pause_s = pace.next_s("no answer")
             _pause(stop, pause_s)
             continue
         trouble_since = None
@@ -168,13 +170,14 @@ def follow(
                 added = refill(queue)
                 open_ |= {config.cell_id(): config for config in added}
             except (SlurmError, OSError) as error:
-                display.say(f"submission: {error}")
-                if isinstance(error, SlurmError) and not error.passing:
+                words = error.came if isinstance(error, SlurmError) else str(error)
+                if words != complained:
+                    display.say(f"could not submit: {words}")
+                complained = words
+                if is_lasting(error):
                     refused = error
                     display.say("no more cells are submitted; the rest is watched to its end")
-        now = " ".join(f"{place.job.job}{place.job.state}" for place in places if place.job)
-        pause_s = pace.next_s(changed=now != seen)
-        seen = now
+        pause_s = pace.next_s(" ".join(f"{p.job.job}{p.job.state}" for p in places if p.job))
         if added:
             pace.again()
         if open_ or (waiting() and refused is None):
@@ -198,19 +201,18 @@ def wait_for(job: str, slurm_conf: str | None, what: str, every_s: float | None)
     Raises:
         SlurmError: no answer, and none is to be expected.
     """
-    told, seen, pace = "", "", Pace(every_s)
+    told, pace = "", Pace(every_s)
     while True:
         try:
             state = query_ids([job], slurm_conf).get(job)
             if state is None or state.ended:
                 return
-            why, seen_now = in_words(state), state.state
+            why, seen = in_words(state), state.state
         except SlurmError as error:
             if not error.passing:
                 raise
-            why, seen_now = f"Slurm gives no answer ({error})", ""
+            why, seen = f"Slurm gives no answer ({error})", ""
         if why not in ("", told):
             say(f"{what}: {why}")
             told = why
-        time.sleep(pace.next_s(changed=seen_now != seen))
-        seen = seen_now
+        time.sleep(pace.next_s(seen))

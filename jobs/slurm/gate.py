@@ -45,7 +45,7 @@ def in_queue(sending: Sending, task: PreflightTask, queue: Mapping[str, JobState
         if note.kind == PREFLIGHT and note.key == task.key:
             job = adopt(note, queue).arrays[0].job_id
             if job is not None and job in queue and not queue[job].ended:
-                say(f"preflight: job {job} of an earlier make sweep is still to end")
+                say(f"preflight: job {job} of an earlier make sweep has not ended yet: used")
                 return job
     return None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -95,26 +95,40 @@ class History:
         """
         found = self._of_gone(gone) if gone else {}
         if over:
-            found |= {e.job: e for e in self._known(_arrays(over)) if e.job in over}
-        # how a job ended the accounts know best: the kernel often ends a step for its memory
-        if ended := [job for job in {*over, *found} if job not in found or found[job].over]:
-            told = [e for e in self._sacct(_arrays(ended)) if e.over and e.job in ended]
-            found |= {ending.job: ending for ending in told}
+            known = {e.job: e for e in self._known(_arrays(over)) if e.job in over}
+            found |= known | self._accounts(
+                [job for job in over if not _is_alive(known.get(job))], known
+            )
         return found
 
     def _of_gone(self, gone: Collection[str]) -> dict[str, Ending]:
         now = self.clock()
         due = [job for job in gone if job not in self._asked or now >= self._asked[job].next_at]
         known = {ending.job: ending for ending in self._known(_arrays(due))} if due else {}
-        strange = [job for job in due if job not in known]
-        accounts = {e.job: e for e in self._sacct(_arrays(strange))} if strange else {}
+        strange = [job for job in due if not _is_alive(known.get(job))]
+        accounts = self._accounts(strange, known, alive=True)
         for job in due:
-            last, answer = self._asked.get(job), known.get(job) or accounts.get(job)
+            last, answer = self._asked.get(job), accounts.get(job) or known.get(job)
             longer = last is not None and job not in known
             pause_s = min(2 * last.pause_s, AGAIN_MOST_S) if last and longer else AGAIN_S
             self._asked[job] = _Asked(answer, pause_s, now + pause_s)
         answers = {job: self._asked[job].answer for job in gone}
         return {job: answer for job, answer in answers.items() if answer is not None}
+
+    def _accounts(
+        self, jobs: Collection[str], known: Mapping[str, Ending], *, alive: bool = False
+    ) -> dict[str, Ending]:
+        """How these ended, which the accounts know best: the kernel often ends a step for its
+        memory. ``alive``: jobs that the controller does not know may be alive there."""
+        told = self._sacct(_arrays(jobs)) if jobs else []
+        found = {
+            e.job: e for e in told if e.job in jobs and (e.over or (alive and e.job not in known))
+        }
+        return {
+            job: replace(e, comment=known[job].comment, command=known[job].command)
+            if job in known else e
+            for job, e in found.items()
+        }  # fmt: skip
 
     def _known(self, arrays: list[str]) -> list[Ending]:
         """What the controller says of arrays: of a few with all that it knows of their ends."""
@@ -145,6 +159,10 @@ class History:
                 raise SlurmError(" ".join(argv), answer.words, passing=False)
             found += parse_scontrol(answer.out)
         return found
+
+
+def _is_alive(ending: Ending | None) -> bool:
+    return ending is not None and not ending.over
 
 
 def _arrays(jobs: Iterable[str]) -> list[str]:

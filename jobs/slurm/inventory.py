@@ -18,6 +18,7 @@ from jobs.ledger import OTHERS, UNREADABLE, Standing, recorded
 from jobs.lock import hold
 from jobs.settle import begun_in, over, settle_lost, settle_unstarted
 from jobs.slurm.absent import elsewhere, quiet_s
+from jobs.slurm.commands import SlurmError
 from jobs.slurm.ends import status_of
 from jobs.slurm.history import Ending, History
 from jobs.slurm.notes import (
@@ -139,9 +140,11 @@ def take(
                 age_s = quiet_s(sweep, told)
             due = age_s >= _patience_s(ending)
             held_why = held.get(told.preflight) if told.preflight else None
-            settled = False
-            with suppress(Unreadable):  # by the next look it can be read, or it is left alone
+            try:
                 settled = due and conclude(config, folder, told, ending, held_why)
+            except Unreadable as error:
+                places.append(Place(Standing(config, folder, UNREADABLE, str(error)), None, told))
+                continue
             if not settled:
                 job = ending.as_queued() if ending and not ending.over else None
                 settling = job is None
@@ -246,13 +249,17 @@ def held_by(
     report = report_of(sweep, preflight)
     if report is not None:
         found = None if report.ok else report.problems[0]
-        return None if found is None else f"held by the preflight, job {preflight}: {found}"
+        return (
+            None
+            if found is None
+            else f"not started, since the preflight, job {preflight}, failed: {found}"
+        )
     if preflight not in silent:
         return None
     _, text = words(preflight, (endings or {}).get(preflight))
     logs = sorted((sweep / SUBMITIT).glob(f"*-{PREFLIGHT}/{log_name(preflight)}"))
     read = f"; read {logs[-1]}" if logs else ""
-    return f"held: the preflight ended without a report ({text}){read}"
+    return f"not started: the preflight ended without a report ({text}){read}"
 
 
 def report_of(sweep: Path, preflight: str) -> PreflightReport | None:
@@ -270,3 +277,11 @@ def words(job: str, ending: Ending | None) -> tuple[Status, str]:
         return "lost", f"Slurm no longer knows job {job}"
     status, text = status_of(ending)
     return status, f"job {job}: {text}"
+
+
+def end_of(job: str, slurm_conf: str | None) -> str:
+    """How a single job ended, in words."""
+    try:
+        return words(job, History(slurm_conf).endings([job]).get(job))[1]
+    except SlurmError as error:
+        return f"job {job}; Slurm gives no answer: {error}"

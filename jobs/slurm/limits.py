@@ -19,32 +19,35 @@ _SACCTMGR = ("sacctmgr", "--noheader", "--parsable2", "show")
 def submit_limit(said: str, site: Site, cluster: str | None = None) -> int | None:
     """How many jobs the user may have in the queue, after a refusal; None where nobody says.
 
-    The smallest of the refusal's own number and those of the user's associations, of the QoS, and
+    The smallest of the refusal's own number and those of the user's association, of its QoS, and
     of the partition's QoS.
     """
+    found = [limit_in(said)]
     with suppress(KeyError):  # an id without a name has no associations either
         user = pwd.getpwuid(os.getuid()).pw_name
+        account = site.account or _line([*_SACCTMGR, "user", user, "format=DefaultAccount"], site)
         mine = [*_SACCTMGR, "associations", f"user={user}"]
-        mine += [f"account={site.account}"] if site.account else []
+        mine += [f"account={account}"] if account else []
         mine += [f"cluster={cluster}"] if cluster else []
         names = [site.qos] if site.qos else _lines([*mine, "format=DefaultQOS"], site)
         names += _partition_qos(site)
         wanted = ",".join(sorted({name for name in names if name})) or "normal"
         kinds = "format=MaxSubmitJobsPerUser,MaxSubmitJobsPerAccount,GrpSubmitJobs"
-        found = _numbers([*mine, "format=MaxSubmitJobs,GrpSubmitJobs"], site)
+        found += _numbers([*mine, "format=MaxSubmitJobs,GrpSubmitJobs"], site)
         found += _numbers([*_SACCTMGR, "qos", f"name={wanted}", kinds], site)
-        return min([n for n in (limit_in(said), *found) if n], default=None)
-    return limit_in(said)
+    return min([limit for limit in found if limit], default=None)
 
 
 def _partition_qos(site: Site) -> list[str]:
-    argv = ["scontrol", "--all", "--oneliner", "show", "partition", *_first(site.partition)]
-    return [name for line in _lines(argv, site) for name in re.findall(r" QoS=(\S+)", line)
-            if name != "N/A"]  # fmt: skip
+    """Of the site's partition, or of the cluster's default one."""
+    named = [] if site.partition is None else [site.partition.split(",")[0]]
+    lines = _lines(["scontrol", "--all", "--oneliner", "show", "partition", *named], site)
+    ours = [line for line in lines if named or " Default=YES" in line]
+    return [name for line in ours for name in re.findall(r" QoS=(\S+)", line) if name != "N/A"]
 
 
-def _first(partition: str | None) -> list[str]:
-    return [] if partition is None else [partition.split(",")[0]]
+def _line(argv: Sequence[str], site: Site) -> str:
+    return next(iter(_lines(argv, site)), "")
 
 
 def _numbers(argv: Sequence[str], site: Site) -> list[int]:

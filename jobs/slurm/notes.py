@@ -83,11 +83,12 @@ def comment_of(run: str, part: int | str) -> str:
 def is_of(job: JobState | Ending, run: str, part: str) -> bool:
     """Whether this is the job of that run: by its comment or, where a site keeps comments for
     itself, by the batch script that it was submitted with."""
-    return job.comment == comment_of(run, part) or f"/{run}-{part}/" in job.command
+    folder = f"/{SUBMITIT}/{run}-{part}/"
+    return job.comment == comment_of(run, part) or folder in job.command
 
 
 def is_of_run(job: JobState, run: str) -> bool:
-    return job.comment.startswith(f"{OURS}{run}:") or f"/{run}-" in job.command
+    return job.comment.startswith(f"{OURS}{run}:") or f"/{SUBMITIT}/{run}-" in job.command
 
 
 def is_anothers(job: JobState | Ending, run: str, part: str) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pwd
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -21,7 +19,7 @@ from jobs.options import EXIT_INTERRUPTED, EXIT_UNDECIDED, NoAnswer, say
 from jobs.plan import plan_rows
 from jobs.site import Site
 from jobs.sites import NamedSite
-from jobs.slurm.absent import refuse_unreadable
+from jobs.slurm.absent import elsewhere, refuse_unreadable, unclear_in
 from jobs.slurm.board import Board, LiveBoard, PlainBoard
 from jobs.slurm.budget import check_budget, gpu_hours
 from jobs.slurm.check import check_site
@@ -29,6 +27,7 @@ from jobs.slurm.code import freeze
 from jobs.slurm.commands import SlurmError
 from jobs.slurm.facts import SCONTROL, cluster_name, read_config
 from jobs.slurm.follow import Left, Pace, Watcher, follow
+from jobs.slurm.handover import hand_over, is_anothers
 from jobs.slurm.image import Image, find_image
 from jobs.slurm.inventory import Place
 from jobs.slurm.notes import read_notes
@@ -37,7 +36,7 @@ from jobs.slurm.script import check_path
 from jobs.slurm.send import Sending, plan_arrays
 from jobs.slurm.submitter import Submitter
 from jobs.slurm.units import Array
-from jobs.slurm.where import asker, become
+from jobs.slurm.where import asker
 from jobs.standing import say_results, say_standing
 from jobs.stop import stopped_by_signals
 from jobs.supervisor import ROOT
@@ -93,8 +92,8 @@ def slurm_refusals(site: NamedSite) -> Iterator[None]:
                 "again: what was submitted before goes on"
             ) from error
         raise NoAnswer(
-            f"Slurm gives no answer, or a refusal that may pass: {error}. What was submitted "
-            "before goes on; make sweep again submits the rest, make status shows both"
+            f"Slurm gives no answer, or is busy: {error}. Jobs that were submitted go on; make "
+            "sweep again submits the others, and make status shows all"
         ) from error
 
 
@@ -107,44 +106,11 @@ def enter(wish: Wish) -> None:
     hand_over(wish.site, wish.folder)
 
 
-def is_anothers(site: NamedSite) -> bool:
-    """Whether root asks for what the practice cluster's user is to do."""
-    return site.site.user is not None and os.geteuid() == 0
-
-
-def hand_over(site: NamedSite, folder: Path) -> None:
-    """Make the folder that user's, and this command once more as that user; does not return.
-
-    Raises:
-        ConfigError: there is no such user.
-    """
-    assert site.site.user is not None
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        owner = pwd.getpwnam(site.site.user)
-    except KeyError:
-        raise ConfigError(
-            f"{site.source}: there is no user {site.site.user!r}: make cluster makes the practice "
-            "user"
-        ) from None
-    give(folder, owner.pw_uid, owner.pw_gid)
-    become()
-
-
 def make_data_folders(wish: Wish) -> None:
     """A sweep on bundled data leaves none, and containers bind only what is there."""
     for folder in (wish.data, wish.store):
         with suppress(OSError):  # read-only: what is missing there, the preflight tells
             folder.mkdir(parents=True, exist_ok=True)
-
-
-def give(folder: Path, user: int, group: int) -> None:
-    """Make all below a folder another user's: never what a link leads to, even one that is put
-    there meanwhile, because names are looked up in folders that are held open."""
-    for _, folders, files, handle in os.fwalk(folder):
-        for name in (*folders, *files):
-            os.chown(name, user, group, dir_fd=handle, follow_symlinks=False)
-        os.fchown(handle, user, group)
 
 
 def _sweep(wish: Wish, *, force: bool, wait: bool, preflight: bool) -> int:
@@ -177,10 +143,25 @@ def _sweep(wish: Wish, *, force: bool, wait: bool, preflight: bool) -> int:
     if not todo and not alive:
         code = 0 if all(cell.done for cell in cells) else say_results(wish.wanted, cells, {})
         return EXIT_UNDECIDED if away and not code else code
-    submitter = Submitter(sending, todo, preflight=preflight)
-    sent = submitter.more(queue)
-    if not wait and submitter.failed:
-        raise submitter.failed
+    known = [note for note in notes if not elsewhere(note, watcher.history)]
+    unclear = unclear_in(wish.folder, known, todo)
+    names = {cell.config.cell_id() for one in unclear for cell in one.cells}
+    todo = [cell for cell in todo if cell.config.cell_id() not in names]
+    submitter = Submitter(sending, todo, preflight=preflight, unclear=unclear)
+    try:
+        sent = submitter.more(queue)
+    except SlurmError as error:
+        if not (wait and error.passing):
+            raise
+        say(f"could not submit: {error.came}: tried again")
+        sent = []
+    if not wait and submitter.last:
+        raise submitter.last
+    if not wait and submitter.unclear:
+        raise NoAnswer(
+            f"{len(names)} cells were submitted a moment ago, and Slurm has not confirmed it: make "
+            "sweep again in some minutes"
+        )
     if not wait:
         rest = "; make sweep again submits the rest" if submitter.waits() else ""
         say("the jobs go on without you: make status shows them, make report when they are done"
@@ -209,8 +190,8 @@ def check(wish: Wish, arrays: Sequence[Array], seconds: Mapping[str, float | Non
     for remark in check_site(site, shapes, ask, minutes=minutes):
         say(remark)
     if (kind := local_file_system(wish.folder)) and site.user is None:
-        say(f"{wish.folder} is on a file system of this machine alone ({kind}): nodes that do not "
-            "see it cannot run a job; name one that all nodes share with RESULTS=DIR")  # fmt: skip
+        say(f"{wish.folder} is on a file system of this machine alone ({kind}): nodes do not see "
+            "it, so jobs will fail. Name a shared folder with RESULTS=DIR")  # fmt: skip
     if wish.budget is not None:
         check_budget(wish.budget, gpu_hours(arrays, seconds, site), site)
     return cluster_name(read_config(ask(SCONTROL)))

@@ -48,6 +48,11 @@ def _reason(said: str) -> str:
     return _ANY_LIMIT.sub("", said) if _REASON.search(said) else said
 
 
+def is_unnamed_limit(said: str) -> bool:
+    """Whether it may be any limit: of jobs, of their time, or of their size."""
+    return _ANY_LIMIT.search(said) is not None and _REASON.search(said) is None
+
+
 def is_dependency(said: str) -> bool:
     """Whether the job that was to end first is not known any more."""
     return "dependency" in said.lower()
@@ -67,10 +72,10 @@ def limit_in(said: str) -> int | None:
 
 def advice(said: str, file: object) -> str:
     """What to do about a refusal. ``file``: the site's."""
-    if _ANY_LIMIT.search(said) and not _REASON.search(said):
+    if is_unnamed_limit(said):
         return (
-            f"Which limit is not said: submit_limit, time_min and max_nodes in {file} are the keys "
-            "to look at (sacctmgr show qos, sacctmgr show assoc user=$USER)"
+            "Slurm does not say which limit (sacctmgr show qos, sacctmgr show assoc user=$USER): "
+            f"look at submit_limit, time_min and max_nodes in {file}"
         )
     if is_submit_limit(said):
         return (
@@ -78,7 +83,7 @@ def advice(said: str, file: object) -> str:
             "elements counted): arrays are then cut by it, and the rest follows when there is room"
         )
     if is_dependency(said):
-        return "The job that it was to wait for is gone: make sweep again makes a new one"
+        return "The preflight job that the cells depend on no longer exists: make sweep again"
     key = next((k for words, k in _KEYS if re.search(words, _reason(said), re.IGNORECASE)), None)
     if key is None:
         return f"Change what {file} asks for, or ask the site's administrators"

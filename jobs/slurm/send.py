@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -97,8 +98,7 @@ def send(
         try:
             note = submit(sending.folder, note, index, plain, script)
         except SlurmError as error:
-            if not error.refused:
-                error.unclear = (run, note.part(index), array)
+            error.submission = (run, note.part(index), array)
             raise
         for name in (name for unit in array.units for name in unit.cells if name in forced):
             _put_aside(sending.folder / name, marks[name])
@@ -122,7 +122,7 @@ def _mark(cell: Path) -> tuple[int, int] | None:
 def _put_aside(cell: Path, mark: tuple[int, int] | None) -> None:
     """The good record of a cell that is run by force, once its job is in the queue: should that
     never begin, the cell must not look done. A supervisor that came first has done it."""
-    with hold(cell) as ours:
+    with suppress(OSError), hold(cell) as ours:
         if ours and mark is not None and _mark(cell) == mark:
             archive(cell)
 

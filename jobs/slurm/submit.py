@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jobs.slurm.commands import Answer, SlurmError, answer_of, is_away
+from jobs.slurm.commands import Answer, SlurmError, answer_of
 from jobs.slurm.notes import RunNote, array_folder, is_of, write_note
 from jobs.slurm.queue import query
 from jobs.slurm.refusals import is_passing
@@ -28,6 +28,10 @@ SCRIPT_NAME = "submission.sh"
 SBATCH_S = 120.0
 #: A job that was submitted is in the queue at once, or a moment later.
 LOOKS, LOOK_S = 3, 1.0
+#: sbatch's words for a request that was sent: the controller may grant it all the same.
+_ON_ITS_WAY = ("timed out", "zero bytes", "connection reset", "reset by peer")
+#: The word job and a number that is no amount, time or name.
+_NAMED = r"\bjob(?:[ _-]?id)?[\"' :=#<]{1,4}(\d+)(?![\w:/+-]|[.,]\d|\s*(?:h|min|day))()"
 
 
 @dataclass(frozen=True)
@@ -66,13 +70,17 @@ def submit(
         try:
             found = _sbatch(folder / SCRIPT_NAME, note, index)
         except SlurmError as error:
-            if error.refused and not any(array.job_id for array in note.arrays):
-                _discard(folder, file)
+            if error.refused:
+                with suppress(OSError):  # a sweep that waits for room would leave one for each try
+                    shutil.rmtree(folder)
+                    if not any(array.job_id for array in note.arrays):
+                        file.unlink()
             raise
         note = note.with_id(index, found.job)
         if found.cluster is not None:
             note = note.model_copy(update={"cluster": found.cluster})
-        write_note(sweep, note)
+        with suppress(OSError):  # the next look finds the id in the queue, and writes it down
+            write_note(sweep, note)
     return note
 
 
@@ -82,7 +90,7 @@ def _sbatch(script: Path, note: RunNote, index: int) -> Accepted:
     try:
         argv = ["sbatch", "--parsable", str(script)]
         answer = answer_of(argv, timeout_s=SBATCH_S, slurm_conf=note.slurm_conf)
-        if found := job_in(answer.out):
+        if found := job_in(answer.out, certain=answer.code != 0):
             return found
         said = complaint(answer)
     except SlurmError as error:
@@ -90,24 +98,19 @@ def _sbatch(script: Path, note: RunNote, index: int) -> Accepted:
             raise  # there is no sbatch here
         said = error.came
     refused = answer is not None and answer.code != 0
-    if job := _in_queue(note, index, looks=1 if refused else LOOKS, said=said):
+    refused = refused and not any(words in said.lower() for words in _ON_ITS_WAY)
+    looks = 1 if refused else LOOKS
+    if job := _in_queue(note, index, looks=looks, said=said):
         return Accepted(job)
     if answer is not None and answer.code == 0:
         said = (
-            f"no single number of a job found in what it printed ({answer.out.strip()!r}), and no "
-            "job with this submission's comment in the queue"
+            f"it ended well, but printed no job id ({answer.out.strip()!r}), and no job of this "
+            "submission is in the queue: look at what this site puts before sbatch"
         )
-    told = SlurmError("sbatch", said, passing=answer is None or is_passing(said))
-    told.refused = refused and not is_away(said)
+    silent = answer is None or answer.code == 0
+    told = SlurmError("sbatch", said, passing=silent or is_passing(said))
+    told.refused = refused
     raise told
-
-
-def _discard(folder: Path, note: Path) -> None:
-    """Remove what was written for a submission that sbatch refused: a sweep that waits for room
-    would leave one for each try."""
-    with suppress(OSError):
-        note.unlink()
-        shutil.rmtree(folder)
 
 
 def _in_queue(note: RunNote, index: int, *, looks: int, said: str) -> str | None:
@@ -131,14 +134,18 @@ def _in_queue(note: RunNote, index: int, *, looks: int, said: str) -> str | None
     return None
 
 
-def job_in(text: str) -> Accepted | None:
+def job_in(text: str, *, certain: bool = False) -> Accepted | None:
     """The one job that sbatch, or what a site put before it, names in its output; None where it
     names none, or several. A number alone, or after the word job: other numbers are hours, or days.
+
+    ``certain``: only in a form of sbatch's own.
     """
     plain = re.findall(r"^\s*(\d+)(?:;(\S+))?\s*$", text, re.MULTILINE)
     words = re.findall(r"submitted batch job (\d+)(?: on cluster (\S+))?", text, re.IGNORECASE)
-    other = re.findall(r"\bjob(?:[ _-]?id)?[\"' :=#<]{1,4}(\d+)(?![\w:/+-]|[.,]\d)()", text, re.I)
-    for found in (words, plain, other):
+    other = re.findall(
+        r"\bjob(?:[ _-]?id)?[\"' :=#<]{1,4}(\d+)(?![\w:/+-]|[.,]\d|\s*(?:h|min|day))()", text, re.I
+    )
+    for found in (words, plain, [] if certain else other):
         jobs = {job for job, _ in found}
         if len(jobs) == 1:
             cluster = next((name for _, name in found if name), None)

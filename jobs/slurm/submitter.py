@@ -7,35 +7,26 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Literal
 
 from jobs.ledger import Standing
 from jobs.options import say
+from jobs.slurm.absent import UNCLEAR_S, Unclear
 from jobs.slurm.cancel import cancel, last_cancel
-from jobs.slurm.commands import SlurmError
+from jobs.slurm.commands import SlurmError, is_lasting
 from jobs.slurm.gate import in_queue, is_whole, largest, preflight_task, submit_preflight
 from jobs.slurm.inventory import SETTLE_WELL_S, report_of
 from jobs.slurm.limits import submit_limit, usable_nodes
 from jobs.slurm.notes import is_of
 from jobs.slurm.queue import JobState
-from jobs.slurm.refusals import is_dependency, is_submit_limit
+from jobs.slurm.refusals import is_dependency, is_submit_limit, is_unnamed_limit
 from jobs.slurm.send import Sending, failed_nodes, plan_arrays, send
-from jobs.slurm.submit import SBATCH_S
 from jobs.slurm.units import Array, waves
 from train.config.run import RunConfig
 from train.record.atomic import forget_absent
 
-#: sbatch itself tries for two minutes; what it was to submit is in the queue by then, or nowhere.
-UNCLEAR_S = 2 * SBATCH_S
-
-
-@dataclass(frozen=True)
-class Unclear:
-    """A submission of which it is not known whether Slurm accepted it."""
-
-    run: str
-    part: str
-    cells: list[Standing]
-    at: float  # monotonic
+#: A limit that others share is tried again after this time, or when a job of ours has ended.
+FULL_S = 300.0
 
 
 @dataclass
@@ -45,13 +36,17 @@ class Submitter:
     sending: Sending
     todo: list[Standing]
     preflight: bool
+    unclear: list[Unclear] = field(default_factory=list)
     first: str | None = None  # the preflight job, once there is one
-    _ours: bool = False  # it was submitted here, and nothing depends on it yet
+    last: SlurmError | OSError | None = None  # why not all was submitted that there is room for
+    _refused: bool = False  # and it never will be
+    _ours: bool = False  # the preflight was submitted here, and nothing depends on it yet
+    _renewed: bool = False  # it was gone, and another one was made
     _limit: int | None = None  # jobs that the user may have in the queue
-    failed: SlurmError | None = None  # after a part was submitted
-    _unclear: list[Unclear] = field(default_factory=list)
+    _full: tuple[int, float] | None = None  # jobs of ours when others filled it; until when
+    _everywhere: bool = False  # nodes that failed are not excluded any more
     _gone_at: float | None = None  # when the preflight was not in the queue for the first time
-    _cancelled: str = field(default="")  # the last make cancel when this run began
+    _cancelled: str | None = None  # the last make cancel when this run began
 
     def __post_init__(self) -> None:
         self._limit = self.sending.site.submit_limit
@@ -63,54 +58,76 @@ class Submitter:
         Raises:
             SlurmError: sbatch refused, or gave no answer; cells that were submitted before have
                 been returned.
+            OSError: the sweep's folder cannot be written.
         """
-        if self.failed is not None:
-            error, self.failed = self.failed, None
-            if not error.passing:
-                raise error
         sent = self._found(queue)
-        if not self.todo or self._is_cancelled():
+        if self._refused and self.last is not None and not self.unclear:
+            raise self.last
+        if self._refused or not self.todo or self._is_cancelled():
             return sent
         alive = sum(not job.ended for job in queue.values())
-        if self._room(alive) == 0:
+        if self._room(alive) == 0 or self._is_full(alive):
             return sent
+        self.last = None
         try:
             if self.preflight and not self._may(queue):
                 return sent
             alive += self.first is not None and self.first not in queue and self._ours
             if self._room(alive) != 0:
                 self._send(alive, sent)
-        except SlurmError as error:
-            self._give_back(error)
-            if not sent:
+        except (SlurmError, OSError) as error:
+            self.last, self._refused = error, is_lasting(error)
+            self._give_back()
+            if not sent and not self.unclear:
                 raise
-            say(f"sbatch: {error.came}")
-            self.failed = error
         return sent
 
-    def _is_cancelled(self) -> bool:
-        if last_cancel(self.sending.folder) == self._cancelled:
-            return False
-        say(f"make cancel was given: {len(self.todo)} cells are not submitted")
-        self.todo = []
-        return True
+    def waits(self) -> bool:
+        return bool(self.todo or self.unclear)
 
     def _found(self, queue: Mapping[str, JobState]) -> list[RunConfig]:
-        """Cells of submissions of which sbatch did not say whether they were accepted: found in the
-        queue, or given up and to be submitted again."""
+        """Cells whose submission was unclear: found in the queue; others, when they would be there
+        by now, are to be submitted again."""
         found: list[RunConfig] = []
-        for one in list(self._unclear):
-            if any(is_of(job, one.run, one.part) for job in queue.values()):
+        for one in list(self.unclear):
+            job = next((j for j in queue.values() if is_of(j, one.run, one.part)), None)
+            if job is not None:
                 found += [cell.config for cell in one.cells]
-            elif time.monotonic() - one.at > UNCLEAR_S:
+                if self._is_cancelled():
+                    self._end(job.array)
+            elif time.monotonic() > one.until:
                 self.todo += one.cells
             else:
                 continue
-            self._unclear.remove(one)
+            self.unclear.remove(one)
         return found
+
+    def _is_cancelled(self) -> bool:
+        now = last_cancel(self.sending.folder)
+        self._cancelled = now if self._cancelled is None else self._cancelled
+        if now in (None, self._cancelled):
+            return False
+        if self.todo:
+            say(f"make cancel was run: {len(self.todo)} cells are not submitted")
+            self.todo = []
+        return True
+
+    def _end(self, job: str) -> None:
+        try:
+            answer = cancel([job], self.sending.site.slurm_conf, patience_s=5)
+            trouble = answer.words if answer.code else None
+        except SlurmError as error:
+            trouble = str(error)
+        if trouble:
+            say(f"job {job} may still run ({trouble}): scancel {job} ends it")
 
     def _room(self, alive: int) -> int | None:
         return None if self._limit is None else max(0, self._limit - alive)
+
+    def _is_full(self, alive: int) -> bool:
+        if self._full and (alive < self._full[0] or time.monotonic() > self._full[1]):
+            self._full = None
+        return self._full is not None
 
     def _may(self, queue: Mapping[str, JobState]) -> bool:
         """Whether cells may be submitted: one preflight for all of a run, and nothing after a bad
@@ -119,7 +136,10 @@ class Submitter:
             self._submit_first(queue)
             return True
         job = queue.get(self.first)
-        return (job is not None and not job.ended) or self._passed(self.first)
+        if job is not None and not job.ended:
+            self._gone_at = None
+            return True
+        return self._passed(self.first)
 
     def _submit_first(self, queue: Mapping[str, JobState]) -> None:
         shape = largest(plan_arrays(self.sending, self.todo))
@@ -130,8 +150,8 @@ class Submitter:
         self.first = in_queue(self.sending, task, queue)
         if self.first is None:
             self.first, self._ours = submit_preflight(self.sending, task), True
-            say(f"preflight: job {self.first} on {shape} goes first; the cells wait for its good "
-                "end")  # fmt: skip
+            say(f"preflight: job {self.first} on {shape} goes first; the cells start when it has "
+                "passed")  # fmt: skip
 
     def _passed(self, job: str) -> bool:
         """Its report decides; one that is not seen may be seen later."""
@@ -142,7 +162,7 @@ class Submitter:
             return True
         self._gone_at = self._gone_at or time.monotonic()
         if report is not None or time.monotonic() - self._gone_at > SETTLE_WELL_S:
-            why = "left no report" if report is None else "did not pass"
+            why = "left no report" if report is None else "failed"
             say(f"{len(self.todo)} cells are not submitted: the preflight, job {job}, {why}")
             self.todo = []
         return False
@@ -154,33 +174,36 @@ class Submitter:
         """
         wave = waves(plan_arrays(self.sending, self.todo), self._room(alive))
         first = self.first if self.preflight else None
-        avoid = self._avoid() if again else set()
-        jobs: list[str] = []
-        count = 0
+        avoid = self._avoid()
+        before, jobs = len(sent), []
         try:
             for array, job in send(self.sending, wave.now, self.todo, first, avoid):
-                cells = self._take(array)
-                sent += [cell.config for cell in cells]
+                sent += [cell.config for cell in self._take(array)]
                 jobs.append(job)
-                count += len(cells)
                 alive += len(array.units)
                 self._ours = False
-                if self._is_cancelled():  # after the jobs that it saw
-                    cancel([job], self.sending.site.slurm_conf, patience_s=5)
-                    break
+                if self._is_cancelled():  # and make cancel did not see this job
+                    self._end(job)
+                    return
         except SlurmError as error:
-            if error.unclear is not None:
-                run, part, array = error.unclear
-                self._unclear.append(Unclear(run, part, self._take(array), time.monotonic()))
-            if not again or not self._changes(error, alive, avoid):
+            if error.submission is not None and not error.refused:
+                run, part, array = error.submission
+                until = time.monotonic() + UNCLEAR_S
+                self.unclear.append(Unclear(run, part, self._take(array), until))
+            then = self._after(error, alive, avoid) if again else "give up"
+            if then == "give up":
                 raise
-            if self._room(alive) != 0:
-                self._send(alive, sent, again=False)
+            if then == "later":
+                self.last = SlurmError(error.asked, error.came, passing=True)
+        else:
+            then = "later"
         finally:
             if jobs:
-                told = ", ".join(jobs)
-                say(f"submitted {count} cells in {len(jobs)} sbatch calls (jobs {told})")
-        if self.todo and jobs:
+                told = f"{len(jobs)} sbatch calls (jobs {', '.join(jobs)})"
+                say(f"submitted {len(sent) - before} cells in {told}")
+        if then == "now" and self._room(alive) != 0:
+            self._send(alive, sent, again=False)
+        elif self.todo and jobs:
             say(f"{len(self.todo)} cells wait for room in the queue (submit_limit {self._limit})")
 
     def _take(self, array: Array) -> list[Standing]:
@@ -190,56 +213,60 @@ class Submitter:
         self.todo = [cell for cell in self.todo if cell.config.cell_id() not in names]
         return taken
 
-    def _changes(self, error: SlurmError, alive: int, avoid: Collection[str]) -> bool:
-        """Whether the rest is to be submitted after a refusal, now or later, with what it told."""
-        if is_dependency(error.came) and self.first is not None:
+    def _after(
+        self, error: SlurmError, alive: int, avoid: Collection[str]
+    ) -> Literal["now", "later", "give up"]:
+        """When the rest is submitted after a refusal, with what it told."""
+        if is_dependency(error.came) and self.first is not None and not self._renewed:
+            forget_absent(self.sending.folder)
             report = report_of(self.sending.folder, self.first)
             self.preflight = report is None or not report.ok
-            self.first = None
-            return not self.preflight  # else the next look makes a new one
+            self.first, self._renewed = None, True
+            return "later" if self.preflight else "now"
         if is_submit_limit(error.came):
             return self._cut(error, alive)
-        if avoid and error.refused:
-            say(f"sbatch: {error.came}: once more with {', '.join(sorted(avoid))}")
-            return True
-        return False
+        if avoid and error.refused and not error.passing:
+            say(f"sbatch: {error.came}: trying again without excluding {', '.join(sorted(avoid))}")
+            self._everywhere = True
+            return "now"
+        return "give up"
 
-    def _cut(self, error: SlurmError, alive: int) -> bool:
-        """After a refusal for too many jobs: whether fewer at once, or later, may be taken."""
+    def _cut(self, error: SlurmError, alive: int) -> Literal["now", "later", "give up"]:
+        """After a refusal for too many jobs: when fewer may be taken."""
         limit = submit_limit(error.came, self.sending.site, self.sending.cluster)
+        array = error.submission[2] if error.submission else None
+        size = len(array.units) if array else 1
         if limit is None:
-            return False
-        if self._limit is not None and limit >= self._limit:
-            self._limit = max(1, min(self._limit, alive))  # others share it
-            return alive > 0
-        say(f"at most {limit} jobs of yours may be in the queue (submit_limit): the rest follows")
-        self._limit = limit
-        return True
+            return "give up"
+        if alive + size > limit:
+            say(f"the cluster allows {limit} of your jobs in the queue (submit_limit): the others "
+                "follow when jobs end")  # fmt: skip
+            self._limit = limit if self._limit is None else min(limit, self._limit)
+            return "now"
+        if is_unnamed_limit(error.came) or not alive:
+            return "give up"  # it is another limit
+        say(f"sbatch: {error.came}: others fill the queue; tried again when there may be room")
+        self._full = (alive, time.monotonic() + FULL_S)
+        return "later"
 
     def _avoid(self) -> set[str]:
         """Nodes that failed under these cells, as long as enough others are left."""
-        nodes = failed_nodes(self.todo)
+        nodes = set() if self._everywhere else failed_nodes(self.todo)
         if not nodes:
-            return nodes
-        wanted = largest(plan_arrays(self.sending, self.todo)).nodes
-        left = usable_nodes(self.sending.site) - nodes
-        if len(left) < wanted:
-            say(f"{', '.join(sorted(nodes))} failed under these cells, and is asked for again: "
-                f"{len(left)} other nodes are in use, {wanted} are needed")  # fmt: skip
             return set()
-        say(f"{', '.join(sorted(nodes))} failed under these cells: not asked for this time")
+        wanted = largest(plan_arrays(self.sending, self.todo)).nodes
+        left = len(usable_nodes(self.sending.site) - nodes)
+        names = ", ".join(sorted(nodes))
+        if left < wanted:
+            say(f"{names} failed under these cells and is not excluded: sinfo shows {left} other "
+                f"nodes that take jobs, {wanted} are needed")  # fmt: skip
+            return set()
+        say(f"{names} failed under these cells: excluded from this submission")
         return nodes
 
-    def _give_back(self, error: SlurmError) -> None:
+    def _give_back(self) -> None:
         """A preflight that no job waits for would hold its nodes for nothing."""
-        if self.first is None or not self._ours or error.passing:
-            return
-        try:
-            cancel([self.first], self.sending.site.slurm_conf, patience_s=5)
-            say(f"preflight: job {self.first} was cancelled: no cell waits for it")
+        if self.first is not None and self._ours and self._refused and not self.unclear:
+            say(f"preflight: job {self.first} is cancelled: no cell waits for it")
+            self._end(self.first)
             self.first = None
-        except SlurmError:
-            say(f"preflight: job {self.first} may still run: scancel {self.first} ends it")
-
-    def waits(self) -> bool:
-        return bool(self.todo or self._unclear or self.failed)

@@ -138,8 +138,8 @@ class _Asked:
             other = None
         if other is None and time.monotonic() - self._began > LOCK_PATIENCE_S:
             file = self.cell / LOCK_NAME
-            say(f"{self.cell.name}: {there or 'somebody'} holds {file} and does not run it: left "
-                "alone; make sweep takes it up again")  # fmt: skip
+            say(f"{self.cell.name}: {file} is locked by {there or 'somebody'}, who runs no rank of "
+                "it: left alone; make sweep tries again")  # fmt: skip
             return True
         if other is not None:
             say(f"{self.cell.name}: job {other} runs it: left alone")

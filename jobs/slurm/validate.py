@@ -14,13 +14,14 @@ from jobs.slurm.check import check_site
 from jobs.slurm.code import freeze
 from jobs.slurm.commands import SlurmError
 from jobs.slurm.follow import wait_for
+from jobs.slurm.handover import hand_over, is_anothers
 from jobs.slurm.history import History
 from jobs.slurm.image import find_image
 from jobs.slurm.interconnect import NO_KILL, InterconnectTask, minutes_for
-from jobs.slurm.inventory import words
+from jobs.slurm.inventory import end_of
 from jobs.slurm.nodelist import Wanted, check_in_use, read_nodes
 from jobs.slurm.notes import ArrayNote, RunNote, array_folder, comment_of
-from jobs.slurm.program import hand_over, is_anothers, slurm_refusals
+from jobs.slurm.program import slurm_refusals
 from jobs.slurm.script import check_path, job_name, script_text
 from jobs.slurm.shape import Shape
 from jobs.slurm.submit import submit
@@ -102,7 +103,7 @@ def validate(request: Request) -> int:
         raise NoAnswer(f"Slurm gives no answer, or a refusal: {error}") from error
     print(task.folder)
     if not (Path(task.folder) / JOB_NAME).is_file():
-        _, text = words(job, History(task.site.slurm_conf).endings([job]).get(job))
+        text = end_of(job, task.site.slurm_conf)
         say(f"nothing to make a verdict from ({text}); see {task.folder}")
         return EXIT_UNDECIDED
     return 0

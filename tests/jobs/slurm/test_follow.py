@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,12 +12,13 @@ import pytest
 from jobs.slurm import follow as module
 from jobs.slurm import inventory
 from jobs.slurm import submitter as submitter_module
+from jobs.slurm.absent import UNCLEAR_S, unclear_in
 from jobs.slurm.cancel import announce_cancel
-from jobs.slurm.commands import SlurmError
+from jobs.slurm.commands import Answer, SlurmError
 from jobs.slurm.follow import Left, Pace, Watcher, follow
 from jobs.slurm.gate import preflight_task
 from jobs.slurm.history import Ending, History
-from jobs.slurm.notes import ArrayNote, RunNote, write_note
+from jobs.slurm.notes import ArrayNote, RunNote, array_folder, write_note
 from jobs.slurm.preflight import FOLDER_NAME, PreflightReport, Problem
 from jobs.slurm.queue import JobState
 from jobs.slurm.send import plan_arrays
@@ -25,6 +27,7 @@ from jobs.slurm.submitter import Submitter
 from jobs.stop import Reason, Stop
 from tests.builders import config, record
 from tests.caching import seen_late
+from tests.unreadable import unreadable
 from train.record.atomic import write_atomically
 from train.record.run import read_record
 
@@ -373,19 +376,70 @@ def test_what_sbatch_may_have_accepted_is_not_submitted_again(
     error = SlurmError("sbatch", "Socket timed out", passing=True)
     submitter = Submitter(sending(tmp_path, None), todo(tmp_path, 1), preflight=False)
     (array,) = plan_arrays(submitter.sending, submitter.todo)
-    error.unclear = ("r1", "0", array)
+    error.submission = ("r1", "0", array)
     fails.append(error)
-    with pytest.raises(SlurmError):
-        submitter.more({})
+    assert submitter.more({}) == [] and submitter.last is error
     assert submitter.more({}) == [] and submitter.waits(), "not known yet"
     job = JobState("9", "PENDING", "", None, "", "", "x", comment="horoscale:r1:0")
     assert len(submitter.more({"9": job})) == 1 and not submitter.waits()
     submitter.todo = todo(tmp_path, 1)
     fails.append(error)
-    with pytest.raises(SlurmError):
-        submitter.more({})
     monkeypatch.setattr(submitter_module, "UNCLEAR_S", 0.0)
+    assert submitter.more({}) == []
     assert len(submitter.more({})) == 1, "nowhere after that time: submitted again"
+
+
+def test_what_an_earlier_make_sweep_may_have_submitted_is_waited_for(tmp_path: Path) -> None:
+    note = RunNote(
+        run="r1", site="s", job_name="n", submitted_at=datetime.now(UTC),
+        arrays=(ArrayNote(units=((ONE.cell_id(),),), nodes=1, ranks_per_node=1, minutes=1),),
+    )  # fmt: skip
+    cells = todo(tmp_path, 2)
+    assert unclear_in(tmp_path, [note], cells) == [], "its sbatch was never called"
+    script = array_folder(tmp_path, "r1", 0) / "submission.sh"
+    script.parent.mkdir(parents=True)
+    script.touch()
+    (one,) = unclear_in(tmp_path, [note], cells)
+    assert [cell.config for cell in one.cells] == [ONE]
+    then = time.time() - UNCLEAR_S - 1
+    os.utime(script, (then, then))
+    assert unclear_in(tmp_path, [note], cells) == []
+
+
+def test_a_disk_that_fills_in_a_wave_forgets_nothing(tmp_path: Path, fails) -> None:
+    fails += [None, OSError(28, "No space left on device")]
+    submitter = Submitter(sending(tmp_path, None), shapes(tmp_path, 1, 2), preflight=False)
+    assert len(submitter.more({})) == 1 and isinstance(submitter.last, OSError)
+    assert len(submitter.more({})) == 1 and not submitter.waits()
+
+
+def test_a_limit_that_others_fill_is_tried_again_when_there_may_be_room(
+    tmp_path: Path, fails, monkeypatch
+) -> None:
+    monkeypatch.setattr(submitter_module, "submit_limit", lambda *_: 100)
+    fails.append(refused("AssocGrpSubmitJobsLimit"))
+    submitter = Submitter(sending(tmp_path, None), todo(tmp_path, 6), preflight=False)
+    assert submitter.more(jobs(2)) == [] and submitter.last is not None
+    assert submitter.more(jobs(2)) == [], "nothing has changed"
+    assert len(submitter.more(jobs(1))) == 6
+
+
+def test_a_limit_without_a_name_is_another_one_where_there_is_room(
+    tmp_path: Path, fails, monkeypatch
+) -> None:
+    monkeypatch.setattr(submitter_module, "submit_limit", lambda *_: 100)
+    fails.append(refused("Job violates accounting/QOS policy (job submit limit, user's size and/or "
+                         "time limits)"))  # fmt: skip
+    submitter = Submitter(sending(tmp_path, None), todo(tmp_path, 6), preflight=False)
+    with pytest.raises(SlurmError, match="violates"):
+        submitter.more(jobs(2))
+
+
+def test_a_read_error_is_no_make_cancel(tmp_path: Path, sent, monkeypatch) -> None:
+    announce_cancel(tmp_path)
+    submitter = Submitter(sending(tmp_path, None), todo(tmp_path, 1), preflight=False)
+    unreadable(tmp_path / ".slurm" / "cancel")
+    assert len(submitter.more({})) == 1
 
 
 def test_make_cancel_during_a_wave_ends_it(tmp_path: Path, monkeypatch) -> None:
@@ -397,7 +451,9 @@ def test_make_cancel_during_a_wave_ends_it(tmp_path: Path, monkeypatch) -> None:
             yield array, "9"
 
     monkeypatch.setattr(submitter_module, "send", send)
-    monkeypatch.setattr(submitter_module, "cancel", lambda jobs, *_, **__: ended.append(jobs))
+    monkeypatch.setattr(
+        submitter_module, "cancel", lambda ids, *_, **__: ended.append(ids) or Answer(0, "", "")
+    )
     submitter = Submitter(sending(tmp_path, None), shapes(tmp_path, 1, 2), preflight=False)
     assert len(submitter.more({})) == 1 and not submitter.waits()
     assert ended == [["9"]], "make cancel looked before it was in the queue"
@@ -448,13 +504,13 @@ def test_looks_become_rare_and_what_is_new_makes_them_frequent(monkeypatch) -> N
     pace = Pace(None, 0.0)
     first = []
     while now[0] < 60:
-        first.append(pace.next_s(changed=False))
+        first.append(pace.next_s("a"))
         now[0] += first[-1]
     assert first == [module.FIRST_S] * 12
-    later = [pace.next_s(changed=False) for _ in range(6)]
+    later = [pace.next_s("a") for _ in range(6)]
     assert later[0] > 30 and later[-1] == 60 and later == sorted(later)
-    assert pace.next_s(changed=True) == 30
-    assert Pace(3.0).next_s(changed=False) == 3.0
+    assert pace.next_s("b") == 30
+    assert Pace(3.0).next_s("a") == 3.0
 
 
 def test_a_refused_submission_does_not_end_the_watch(sweep, monkeypatch) -> None:

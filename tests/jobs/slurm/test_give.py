@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.slurm.program import give
+from jobs.slurm.handover import give
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 

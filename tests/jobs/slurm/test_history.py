@@ -162,6 +162,17 @@ def test_a_job_that_the_list_lacks_is_asked_about_by_its_id(monkeypatch, state: 
     assert [argv[-1] for argv in asked] == ["3"], "the accounts are not asked"
 
 
+def test_accounts_do_not_hide_whose_job_it_is(monkeypatch) -> None:
+    text = ("JobId=9 JobName=x UserId=a(1) JobState=FAILED Reason=None Comment=horoscale:other:0 "
+            "ExitCode=3:0 NodeList=n1")  # fmt: skip
+    row = FIELD.join(["9", "FAILED", "3:0", "None", "n1"])
+    asked = answered(monkeypatch, scontrol=Answer(0, text, ""), sacct=Answer(0, row, ""))
+    told = History()
+    for _ in range(3):
+        assert told.endings([], ["9"])["9"].comment == "horoscale:other:0"
+    assert [argv[0] for argv in asked] == ["scontrol", "sacct"]
+
+
 def test_a_controller_that_refuses_is_not_one_that_forgot(monkeypatch) -> None:
     refused = Answer(1, "", "slurm_load_jobs error: Access/permission denied")  # by hand
     answered(monkeypatch, scontrol=refused, sacct=OFF)

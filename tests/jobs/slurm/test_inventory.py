@@ -252,8 +252,9 @@ def test_an_answer_by_id_that_is_another_jobs(sweep: Path) -> None:
 
 def test_epochs_that_cannot_be_read_now_are_not_left_out_of_a_record(sweep: Path) -> None:
     unreadable(sweep / ONE.cell_id() / "epochs.jsonl")
-    place = look(sweep, Told(ended("7", "NODE_FAIL")), age=False)
-    assert place.alive and not (sweep / ONE.cell_id() / "record.json").exists()
+    place = look(sweep, Told(ended("7", "NODE_FAIL")), in_queue("7", "NODE_FAIL"), age=False)
+    assert not place.alive and place.standing.status == UNREADABLE
+    assert not (sweep / ONE.cell_id() / "record.json").exists()
 
 
 @pytest.mark.parametrize("kind", ["completed", "failed"])
@@ -325,7 +326,7 @@ def test_what_the_preflight_found_is_why_a_cell_was_held(sweep: Path) -> None:
     found = read_record(sweep / ONE.cell_id() / "record.json")
     assert found.status == "cancelled"
     assert found.error is not None
-    assert "held by the preflight, job 6: n3: interface: found no ib0" in found.error.what
+    assert "the preflight, job 6, failed: n3: interface: found no ib0" in found.error.what
 
 
 def test_a_good_preflight_holds_nothing(sweep: Path) -> None:

@@ -326,7 +326,7 @@ def test_cancel_with_a_full_disk_cancels_all_the_same(tmp_path: Path, monkeypatc
     done = desk.say("cancel", site=False)
     assert done.returncode == 0, done.stderr
     assert ["scancel", "101"] in desk.fake.calls("scancel")
-    assert "No space left" in done.stderr and "end it, too" in done.stderr
+    assert "No space left" in done.stderr and "stop a make sweep" in done.stderr
 
 
 def test_cancel_touches_nothing_that_is_not_this_sweeps(tmp_path: Path) -> None:

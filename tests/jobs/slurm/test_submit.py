@@ -41,12 +41,18 @@ from tests.jobs.slurm.test_slurm_front import _shared_data
         ("jobs 17 and 18\n", None),
         ("job 17 and job 18\n", None),
         ("Balance: 1200 hours\n", None),
+        ("Max time per job: 24 hours\n", None),
         ("Your allocation ends in 3 days, nothing was submitted\n", None),
         ("17\n18\n", None),
     ],
 )
 def test_any_output_with_one_number_of_a_job_is_an_answer(text: str, job: Accepted | None) -> None:
     assert job_in(text) == job
+
+
+def test_a_program_that_failed_must_say_it_in_sbatchs_own_words() -> None:
+    assert job_in("You already have job 17 in the queue\n", certain=True) is None
+    assert job_in("Submitted batch job 17\n", certain=True) == Accepted("17")
 
 
 def sbatch(desk: Desk, script: str) -> None:
@@ -84,8 +90,8 @@ def test_nothing_in_the_output_and_nothing_in_the_queue_is_said_so(tmp_path: Pat
     desk = Desk(tmp_path)
     sbatch(desk, "echo done")
     done = desk.submit()
-    assert done.returncode == 2, done.stderr
-    assert "no single number of a job found in what it printed ('done')" in done.stderr
+    assert done.returncode == 3, done.stderr
+    assert "it ended well, but printed no job id ('done')" in done.stderr
 
 
 def test_whether_it_was_submitted_is_not_known_while_the_queue_is_not(tmp_path: Path) -> None:
@@ -167,7 +173,7 @@ def test_arrays_are_cut_by_a_limit_that_can_be_read(tmp_path: Path, where: str) 
         (desk.fake.folder / "words").write_text(": the limit is 2 jobs in the queue")
     done = desk.submit()
     assert done.returncode == 0, done.stderr
-    assert "at most 2 jobs of yours may be in the queue" in done.stderr
+    assert "the cluster allows 2 of your jobs in the queue" in done.stderr
     (note,) = desk.notes()
     assert [len(array.units) for array in note.arrays] == [2]
     assert "1 cells wait for room in the queue (submit_limit 2)" in done.stderr

@@ -13,7 +13,7 @@ import pytest
 
 from jobs.options import NoAnswer
 from jobs.sites import load_site
-from jobs.slurm import program, where
+from jobs.slurm import handover, program, where
 from jobs.slurm.program import Wish, enter
 from jobs.slurm.where import become_owner, owner_of, site_for, users_of
 from jobs.sweep import load_sweep
@@ -209,7 +209,7 @@ def root(monkeypatch: pytest.MonkeyPatch) -> None:
     def become() -> None:
         raise Become
 
-    monkeypatch.setattr(program, "become", become)
+    monkeypatch.setattr(handover, "become", become)
     monkeypatch.setattr(program, "train_images", lambda *_: {})
     monkeypatch.setattr(os, "geteuid", lambda: 0)
 
