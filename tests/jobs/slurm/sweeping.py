@@ -99,9 +99,9 @@ class Sweeping:
 
     @property
     def cells(self) -> list[Path]:
-        """By their seeds."""
+        """By their seeds, those that are laid out."""
         return sorted(
-            self.results.glob("long/digits-*"),
+            (file.parent for file in self.results.glob("long/digits-*/config.json")),
             key=lambda cell: json.loads((cell / "config.json").read_text())["seed"],
         )
 

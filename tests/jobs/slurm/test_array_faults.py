@@ -50,13 +50,13 @@ def all_run(sweeping: Sweeping, epochs: int = 2) -> None:
 def test_the_last_element_ends_and_its_siblings_keep_their_requeues(sweeping: Sweeping) -> None:
     """Seen: warned and completed, it switched the requeues of the whole array off; out of time, the
     others could not be requeued."""
-    sweeping.sweep = three(4000, 4000, 25)
-    sweeping.write(time_min=1, signal_s=25)
+    sweeping.sweep = three(8000, 8000, 20)
+    sweeping.write(time_min=2, signal_s=60)  # warned a minute early: all three at once
     process = sweeping.start("--no-preflight")
     sweeping.wait_until(
         lambda: len(sweeping.cells) == 3
         and all((cell / "record.json").exists() for cell in sweeping.cells),
-        "no records", 240,
+        "no records", 300,
     )  # fmt: skip
     array = sweeping.job()
     requeue = [sweeping.practice.job(f"{array}_{n}").get("Requeue") for n in (0, 1)]

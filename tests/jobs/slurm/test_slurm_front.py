@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import stat
 import time
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from unittest.mock import patch
 
@@ -18,10 +19,13 @@ from jobs.__main__ import app
 from jobs.slurm.notes import RunNote, read_notes, write_note
 from jobs.slurm.queue import FIELD, START
 from jobs.slurm.script import job_name
+from tests.builders import record
+from tests.jobs.slurm.clusters import TRANSCRIPTS
 from tests.jobs.slurm.fakes import FakeSlurm, fake_slurm
 from tests.sweeps import ROOT
 from tests.unreadable import is_untouched, unreadable
-from train.record.run import read_record
+from train.config.run import load_config
+from train.record.run import RunError, read_record
 
 SWEEP = """
 title: cells that no cluster runs
@@ -267,9 +271,6 @@ def test_a_budget_that_is_too_small(tmp_path: Path) -> None:
 
 
 def test_forced_cells_are_named_to_their_job(tmp_path: Path) -> None:
-    from tests.builders import record
-    from train.config.run import load_config
-
     desk = Desk(tmp_path)
     desk.submit()
     for cell in desk.sweep.glob("digits-*"):
@@ -351,6 +352,24 @@ def test_a_note_that_cannot_be_read_keeps_its_cells_from_running_twice(tmp_path:
     done = desk.submit()
     assert done.returncode == 3, done.stderr
     assert "101" in done.stderr and len(desk.fake.calls("sbatch")) == 1
+
+
+def test_a_node_that_failed_is_excluded_on_the_retry(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.submit()
+    age(desk)
+    error = RunError(what="a node failed (node3)", where="node node3", what_to_do="again")
+    for cell in desk.sweep.glob("digits-*"):
+        config, now = load_config(cell / "config.json"), datetime.now(UTC)
+        lost = record(config, status="lost", error=error, ended_at=now)
+        (cell / "record.json").write_text(lost.model_dump_json())
+    told = shlex.quote(str(TRANSCRIPTS / "practice_sinfo.out"))
+    nodes = "printf 'node1 idle\\nnode2 idle*\\nnode3 idle\\nnode4 drained\\n'"
+    desk.fake.put("sinfo", f'case "$*" in *--Node*) {nodes} ;; *) cat {told} ;; esac')
+    done = desk.submit()
+    assert done.returncode == 0, done.stderr
+    assert "#SBATCH --exclude=node3\n" in (desk.fake.folder / "script-2").read_text()
+    assert "node3 failed under these cells: excluded" in done.stderr
 
 
 def test_plan_asks_and_submits_nothing(tmp_path: Path) -> None:
