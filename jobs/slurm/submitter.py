@@ -61,7 +61,7 @@ class Submitter:
             OSError: the sweep's folder cannot be written.
         """
         sent = self._found(queue)
-        if self._refused and self.last is not None and not self.unclear:
+        if self._refused and self.last is not None and not self.unclear and not sent:
             raise self.last
         if self._refused or not self.todo or self._is_cancelled():
             return sent
