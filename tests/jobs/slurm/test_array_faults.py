@@ -84,7 +84,7 @@ def test_preemption_of_three(sweeping: Sweeping) -> None:
     all_run(sweeping)
     urgent = ["sbatch", "--parsable", "--partition=urgent", "--nodes=4", "--ntasks=8"]
     sweeping.practice.out(*urgent, "--output=/dev/null", "--wrap=sleep 3")
-    code, out = sweeping.end(process)
+    code, out = sweeping.end(process, 600)
     assert code == 0, out + sweeping.said()
     for record in sweeping.records():
         assert statuses(record)[0] == "preempted", sweeping.said()
@@ -94,7 +94,7 @@ def test_preemption_of_three(sweeping: Sweeping) -> None:
 
 
 def test_a_node_that_loses_power_under_one_of_three(sweeping: Sweeping) -> None:
-    sweeping.sweep = three(400, 400, 400)
+    sweeping.sweep = three(200, 200, 200)
     process = sweeping.start("--no-preflight")
     all_run(sweeping)
     nodes = [
@@ -103,7 +103,7 @@ def test_a_node_that_loses_power_under_one_of_three(sweeping: Sweeping) -> None:
     ]
     dead = nodes[-1]
     sweeping.practice.stop_node(dead, power=True)
-    code, out = sweeping.end(process, 400)
+    code, out = sweeping.end(process, 600)
     assert code == 0, out + sweeping.said()
     for node, record in zip(nodes, sweeping.records(), strict=True):
         assert record.status == "completed"
