@@ -59,36 +59,38 @@ def signed(text: str) -> Holder | None:
     return Holder(int(found[2]), found[3], found[4], found[5], found[1])
 
 
-def reach_of(mounts: str, device: int) -> str | None:
-    """Type of the file system ``device`` in the table proc_pid_mountinfo(5), where a flock there is
-    seen by all machines that mount it; None where it is not, or nobody can say."""
+def _mounted(mounts: str, device: int) -> tuple[str, set[str]] | None:
+    """Type and options of the file system ``device`` in the table proc_pid_mountinfo(5)."""
     for line in mounts.splitlines():
         mount, _, system = line.partition(" - ")
-        if mount.split()[2:3] != [f"{os.major(device)}:{os.minor(device)}"]:
-            continue
-        kind, _, options = system.split()
-        has = set(options.split(","))
-        reaches = {
-            "nfs": not has & {"nolock", "local_lock=flock", "local_lock=all"},
-            "lustre": "flock" in has and "localflock" not in has,
-            "gpfs": True,
-            "ceph": True,
-        }
-        kind = "nfs" if kind == "nfs4" else kind  # one server, one table of locks
-        return kind if reaches.get(kind) else None
+        if mount.split()[2:3] == [f"{os.major(device)}:{os.minor(device)}"]:
+            kind, _, options = system.split()
+            return kind, set(options.split(","))
     return None
+
+
+def reach_of(mounts: str, device: int) -> str | None:
+    """Type of the file system ``device``, where a flock there is seen by all machines that mount
+    it; None where it is not, or nobody can say. ``mounts``: see :func:`_mounted`."""
+    if (found := _mounted(mounts, device)) is None:
+        return None
+    kind, has = found
+    reaches = {
+        "nfs": not has & {"nolock", "local_lock=flock", "local_lock=all"},
+        "lustre": "flock" in has and "localflock" not in has,
+        "gpfs": True,
+        "ceph": True,
+    }
+    kind = "nfs" if kind == "nfs4" else kind  # one server, one table of locks
+    return kind if reaches.get(kind) else None
 
 
 def local_file_system(folder: Path) -> str | None:
     """Type of the folder's file system where no other machine can see it; None where one may: a
     disk of this machine may be served to others."""
     with contextlib.suppress(OSError):
-        device = folder.stat().st_dev
-        for line in MOUNTS.read_text().splitlines():
-            mount, _, system = line.partition(" - ")
-            if mount.split()[2:3] == [f"{os.major(device)}:{os.minor(device)}"]:
-                kind = system.split()[0]
-                return kind if kind in ("tmpfs", "ramfs", "overlay") else None
+        found = _mounted(MOUNTS.read_text(), folder.stat().st_dev)
+        return found[0] if found and found[0] in ("tmpfs", "ramfs", "overlay") else None
     return None
 
 

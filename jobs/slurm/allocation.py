@@ -49,8 +49,8 @@ def warned_by_signal() -> Iterator[Warned]:
 class Allocation:
     """What the batch job's environment says."""
 
-    #: A_I for an element of an array. Its SLURM_JOB_ID is a number of its own, but for the element
-    #: that Slurm starts last: that has the array's id, which stands for all elements.
+    #: A_I for an element of an array. Its SLURM_JOB_ID is a number of its own, except that the
+    #: element which Slurm starts last has the array's id, and that stands for all elements.
     job: str
     node: str
     restarts: int

@@ -142,9 +142,7 @@ def job_in(text: str, *, certain: bool = False) -> Accepted | None:
     """
     plain = re.findall(r"^\s*(\d+)(?:;(\S+))?\s*$", text, re.MULTILINE)
     words = re.findall(r"submitted batch job (\d+)(?: on cluster (\S+))?", text, re.IGNORECASE)
-    other = re.findall(
-        r"\bjob(?:[ _-]?id)?[\"' :=#<]{1,4}(\d+)(?![\w:/+-]|[.,]\d|\s*(?:h|min|day))()", text, re.I
-    )
+    other = re.findall(_NAMED, text, re.IGNORECASE)
     for found in (words, plain, [] if certain else other):
         jobs = {job for job, _ in found}
         if len(jobs) == 1:
