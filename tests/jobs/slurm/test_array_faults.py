@@ -11,27 +11,14 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.jobs.slurm.sweeping import Sweeping, in_folder, statuses, three
-from tests.practice import Practice
+from tests.jobs.slurm.sweeping import Sweeping, statuses, three
 from train.record.run import read_record
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(1800)]
-
-
-@pytest.fixture
-def sweeping(cluster: Practice, shared_folder: Path) -> Iterator[Sweeping]:
-    cluster.heal()
-    made = in_folder(cluster, shared_folder)
-    try:
-        yield made
-    finally:
-        made.close()
-        cluster.heal()
 
 
 def restarts(sweeping: Sweeping) -> list[int]:

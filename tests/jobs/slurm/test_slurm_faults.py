@@ -20,22 +20,11 @@ import pytest
 
 from containers.practice import daemons
 from containers.practice.place import CONTROLLER
-from tests.jobs.slurm.sweeping import LONG, ROOT, Sweeping, in_folder, statuses
+from tests.jobs.slurm.sweeping import LONG, ROOT, Sweeping, statuses
 from tests.practice import Practice
 from train.record.run import read_record
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(1800)]
-
-
-@pytest.fixture
-def sweeping(cluster: Practice, shared_folder: Path) -> Iterator[Sweeping]:
-    cluster.heal()
-    made = in_folder(cluster, shared_folder)
-    try:
-        yield made
-    finally:
-        made.close()
-        cluster.heal()
 
 
 def row(fault: str, sweeping: Sweeping, began: float) -> None:
