@@ -20,7 +20,7 @@ def network_beside(frames: Frames) -> Link | None:
     hosts = {host for names in frames.runs["hosts"].dropna().unique() for host in names.split()}
     if len(hosts) < 2:
         return None
-    for folder in sorted((frames.folder.resolve().parent / _FOLDER).glob("*/"), reverse=True):
+    for folder in sorted((frames.folder.resolve().parent / _FOLDER).glob("[!.]*/"), reverse=True):
         with contextlib.suppress(RunError):
             if link := _link(folder, hosts):
                 return link
