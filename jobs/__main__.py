@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from jobs.local import machine_for, plan_here, sweep_here
-from jobs.lock import only_sweep
-from jobs.options import (
+from jobs.cell.lock import only_sweep
+from jobs.config.load import load_sweep
+from jobs.local.sweep import machine_for, plan_here, sweep_here
+from jobs.messages import (
     DATA,
     RESULTS,
     STORE,
@@ -22,11 +23,12 @@ from jobs.options import (
     SweepName,
     refusals,
 )
-from jobs.slurm import desk, forecast, program
-from jobs.slurm.program import Wish
-from jobs.slurm.validate import Request, phases_named, validate
-from jobs.slurm.where import refuse_image, site_for
-from jobs.sweep import load_sweep
+from jobs.plan import cluster as forecast
+from jobs.slurm import commands as desk
+from jobs.slurm import sweep as program
+from jobs.slurm.client.detect import refuse_image, site_for
+from jobs.slurm.interconnect import Request, phases_named, validate
+from jobs.slurm.sweep import SweepRequest
 from train.distributed.watchdog import STALL_S
 from train.errors import ConfigError, interrupt_on_signals
 
@@ -49,7 +51,7 @@ def plan(
         wanted = load_sweep(sweep)
         if found := site_for(site):
             refuse_image(image, found)
-            forecast.plan(Wish(wanted, results.resolve(), data, store, found, pack, budget))
+            forecast.plan(SweepRequest(wanted, results.resolve(), data, store, found, pack, budget))
         else:
             folder = results.resolve() / wanted.name
             plan_here(wanted, results, machine_for(wanted, data, store, folder, image=image))
@@ -91,7 +93,9 @@ def sweep(
         wanted = load_sweep(sweep)
         if found := site_for(site):
             refuse_image(image, found)
-            wish = Wish(wanted, results.resolve(), data, store, found, pack, budget, stall_s)
+            wish = SweepRequest(
+                wanted, results.resolve(), data, store, found, pack, budget, stall_s
+            )
             code = program.sweep(wish, force=force, wait=wait, preflight=preflight)
         else:
             folder = results.resolve() / wanted.name
@@ -154,7 +158,7 @@ def preflight(
         found = site_for(site)
         if found is None:
             raise ConfigError("a preflight needs a cluster: name it with SITE=")
-        code = desk.preflight(Wish(wanted, results.resolve(), data, store, found), nodes)
+        code = desk.preflight(SweepRequest(wanted, results.resolve(), data, store, found), nodes)
     raise typer.Exit(code)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from jobs.launch import CellTask, clean_environment, core_groups, rank_environment
+from jobs.cell.launch import CellTask, clean_environment, core_groups, rank_environment
 from tests.practice import cluster, shared_folder
 
 __all__ = ["cluster", "shared_folder"]

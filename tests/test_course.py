@@ -6,9 +6,10 @@ import re
 from functools import cache
 from pathlib import Path
 
-from jobs.named import names_in
-from jobs.sweep import SWEEPS, load_sweep
-from jobs.techniques import load_techniques
+from jobs.config.load import load_sweep
+from jobs.config.sweep import SWEEPS
+from jobs.config.techniques import load_techniques
+from jobs.config.yamlfile import names_in
 from tests.measured import MEASURED, PAGE, sweeps
 from train.record.run import read_record
 

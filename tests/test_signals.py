@@ -16,11 +16,11 @@ from tests.sweeps import ROOT, wait_until
 
 #: Program -> its file, the functions it is to be caught in, whichever it calls, its arguments.
 PROGRAMS = {
-    "jobs status": ("-m jobs", "jobs.sweep.load_sweep", ["status"]),
-    "jobs plan": ("-m jobs", "jobs.sweep.load_sweep", ["plan"]),
-    "jobs logs": ("-m jobs", "jobs.sweep.load_sweep", ["logs"]),
-    "jobs kind": ("-m jobs", "jobs.slurm.where.site_for", ["kind"]),
-    "jobs interconnect": ("-m jobs", "jobs.slurm.where.site_for", ["interconnect"]),
+    "jobs status": ("-m jobs", "jobs.config.load.load_sweep", ["status"]),
+    "jobs plan": ("-m jobs", "jobs.config.load.load_sweep", ["plan"]),
+    "jobs logs": ("-m jobs", "jobs.config.load.load_sweep", ["logs"]),
+    "jobs kind": ("-m jobs", "jobs.slurm.client.detect.site_for", ["kind"]),
+    "jobs interconnect": ("-m jobs", "jobs.slurm.client.detect.site_for", ["interconnect"]),
     "analysis": ("-m analysis", "analysis.records.load.load_frames", ["summary", "x"]),
     "setup": ("containers/setup.py", "fcntl.flock locks.lock_file", ["login"]),
     "image": ("containers/image.py", "image_plan.read_parts unprivileged.ensure_user", ["cpu"]),

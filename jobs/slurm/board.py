@@ -12,13 +12,12 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from jobs.causes import grouped, read_more
-from jobs.clock import clock
+from jobs.cell.failure import grouped, read_more
+from jobs.cell.state import Standing
 from jobs.display import WIDE, of_all
-from jobs.ledger import Standing
-from jobs.plan_view import common_start
-from jobs.slurm.inventory import Place
-from jobs.slurm.notes import RunNote
+from jobs.messages import clock
+from jobs.plan.text import common_start
+from jobs.slurm.reconcile import Place
 from jobs.slurm.status import (
     NOT_SUBMITTED,
     UNKNOWN,
@@ -29,6 +28,7 @@ from jobs.slurm.status import (
     survey_places,
     survey_slurm,
 )
+from jobs.slurm.submissions import RunNote
 from train.record.run import GOOD
 
 PLAIN_PERIOD_S = 30.0

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from jobs.slurm.commands import Answer, ask
-from jobs.slurm.notes import FOLDER_NAME, OURS, RunNote, is_of_run
-from jobs.slurm.queue import MAX_IDS, JobState
+from jobs.slurm.client.run import Answer, ask
+from jobs.slurm.client.squeue import MAX_IDS, JobState
+from jobs.slurm.submissions import NOTES_NAME, OURS, RunNote, is_of_run
 from train.record.atomic import write_atomically
 
 CANCEL_NAME = "cancel"
@@ -66,14 +66,14 @@ def cancel(arrays: Iterable[str], slurm_conf: str | None, *, patience_s: float =
 
 def announce_cancel(sweep: Path) -> None:
     """Keep a waiting make sweep from filling the room that becomes free."""
-    folder = sweep / FOLDER_NAME
+    folder = sweep / NOTES_NAME
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / CANCEL_NAME, f"{datetime.now(UTC).isoformat()} {os.getpid()}\n")
 
 
 def last_cancel(sweep: Path) -> str | None:
     """Differs after each make cancel; '' where there was none, None where it cannot be told."""
-    folder = sweep / FOLDER_NAME
+    folder = sweep / NOTES_NAME
     try:
         next(folder.iterdir(), None)  # network file systems look again at a folder that is opened
         return (folder / CANCEL_NAME).read_text(encoding="utf-8")

@@ -1,152 +1,168 @@
-"""What the job that measures a network is told: its phases, time and launch lines. All pure."""
+"""`make interconnect`, from the login node: submit the job that measures, and wait for its end."""
 
 from __future__ import annotations
 
-import math
-import sys
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
-from pydantic import Field
+from jobs.cell.container import check_path
+from jobs.cell.image import find_image
+from jobs.config.site import NamedSite
+from jobs.config.yamlfile import unknown
+from jobs.messages import EXIT_UNDECIDED, ROOT, NoAnswer, say
+from jobs.slurm.arrays import Array, ArrayTask, NodeLayout
+from jobs.slurm.client.detect import asker, hand_over, is_anothers
+from jobs.slurm.client.nodes import Wanted, check_in_use, leaves, read_nodes
+from jobs.slurm.client.run import SlurmError
+from jobs.slurm.client.sacct import History
+from jobs.slurm.client.site import check_site
+from jobs.slurm.job.interconnect import NO_KILL, InterconnectTask, minutes_for
+from jobs.slurm.reconcile import end_of
+from jobs.slurm.script import freeze, job_name, script_text
+from jobs.slurm.submissions import ArrayNote, RunNote, array_folder, comment_of
+from jobs.slurm.submit import submit
+from jobs.slurm.sweep import slurm_refusals
+from jobs.slurm.watch import wait_for
+from train.errors import ConfigError
+from train.interconnect.record import JOB_NAME, PHASES, Phase
 
-from jobs.container import IMAGE_PYTHON, NO_IMAGE
-from jobs.digest import FileMark
-from jobs.site import Site
-from jobs.slurm.shape import Shape
-from jobs.slurm.step import GLOO, step_argv, step_environment
-from jobs.slurm.unit import container_at
-from train.config.frozen import Frozen
-from train.interconnect.facts.record import When
-from train.interconnect.record import PHASES, Phase
-
-#: A node that fails is a finding: neither the job nor its step may end with it.
-NO_KILL = "--no-kill"
-#: srun and the containers may take this long to start everywhere.
-START_S = 60
-#: And on large machines longer: one image, read by all nodes from one file system.
-START_NODE_S = 0.1
-#: A pair's connection, pings, check and pauses, on top of its samples; measured at about 0.4 s.
-PAIR_S = 0.6
-#: A measurement that does not get on is given up after this time
-#: (train.interconnect.measure.stream).
-PAIR_GIVEN_UP_S = 80
-#: More nodes than this meet only so many partners (train.interconnect.record).
-ALL_PAIRS, PARTNERS = 128, 8
-#: A slow link takes longer than a healthy one.
-SLACK = 3
-#: Suspects are measured again, one pair at a time: so many measurements at most, 6 for each of 8
-#: nodes and 3 for each of 8 links.
-RETESTS = 8 * 6 + 8 * 3
-#: A fabric, or machine, that bears no company is measured pair by pair, for up to so long; then
-#: nodes meet fewer others.
-ALONE_S = 900.0
-#: A series of collectives: about 24 sizes of 0.1 s and more, the largest two of a few seconds.
-SERIES_S = 9.0
-#: Loading TensorFlow, on all nodes at once from one file system.
-IMPORT_S = 60
+INTERCONNECT: Final = "interconnect"
 
 
-class InterconnectTask(Frozen):
-    """What the job is told."""
+@dataclass(frozen=True)
+class Request:
+    """What the sysadmin asked for."""
 
-    folder: str
-    site: Site
-    nodes: int
-    image: str
-    image_digest: str | None  # when it was submitted
-    image_mark: FileMark | None = None  # of the file that had it
-    root: str
-    interface: str | None
-    samples: int
-    sample_s: float
+    site: NamedSite
+    results: Path
+    nodes: str  # a number, or names
+    interface: str | None = None  # None: the site's
+    samples: int = 7
+    sample_s: float = 0.25
     phases: tuple[Phase, ...] = PHASES
-    ranks_per_node: int = 1  # of the collectives
-    switches: dict[str, str] = Field(default_factory=dict)  # node -> leaf switch
+    ranks_per_node: int = 1
 
 
-def tournament_s(nodes: int, samples: int, sample_s: float) -> float:
-    """About what a healthy tournament takes; rounds are 2 (n - 1), for odd n 2 n."""
-    partners = min(nodes - 1 + nodes % 2, nodes if nodes <= ALL_PAIRS else PARTNERS)
-    return (2 * partners + 6) * ((samples + 1) * sample_s + PAIR_S)
+def phases_named(text: str) -> tuple[Phase, ...]:
+    """``all``, or some with commas, in the order in which they run.
 
-
-def tournament_limit_s(task: InterconnectTask) -> float:
-    """What the tournament is told to keep to."""
-    pair = (task.samples + 1) * task.sample_s + PAIR_S
-    alone = min(task.nodes * (task.nodes - 1) * pair, ALONE_S)
-    return SLACK * tournament_s(task.nodes, task.samples, task.sample_s) + alone + RETESTS * pair
-
-
-def collectives_s(ranks: int) -> float:
-    """About what the collectives take (train.interconnect.collectives.plan): 28 series and those of
-    fewer ranks, which are no more than 7 and the powers of two above."""
-    fewer = min(ranks, 8) + max(0, math.ceil(math.log2(max(ranks, 1))) - 3)
-    return IMPORT_S + SERIES_S * (28 + 2 * fewer)
-
-
-def start_s(nodes: int) -> float:
-    """How long a phase waits for the last of its nodes."""
-    return START_S + START_NODE_S * nodes
-
-
-def limit_s(task: InterconnectTask, phase: Phase) -> float:
-    """Seconds after which a phase is ended."""
-    start = start_s(task.nodes)
-    match phase:
-        case "preflight":
-            return start
-        case "collectives":
-            return start + 2 * collectives_s(task.nodes * task.ranks_per_node)
-        case "tournament":
-            # what is begun is brought to its end
-            return start + tournament_limit_s(task) + PAIR_GIVEN_UP_S
-
-
-def minutes_for(task: InterconnectTask) -> int:
-    """Time limit of the job."""
-    return math.ceil(sum(limit_s(task, phase) for phase, _ in turns(task)) / 60) + 1
-
-
-def turns(task: InterconnectTask) -> list[tuple[Phase, When]]:
-    """The steps of the job; the preflight looks twice, at what the counters did meanwhile."""
-    found: list[tuple[Phase, When]] = [(phase, "before") for phase in task.phases]
-    return [*found, ("preflight", "after")] if "preflight" in task.phases else found
-
-
-def launch_line(
-    task: InterconnectTask, phase: Phase, when: When = "before", meeting: Path | None = None
-) -> tuple[list[str], dict[str, str]]:
-    """srun, the container and the program of a phase, with its environment.
-
-    Args:
-        when: before or after, for the preflight.
-        meeting: file through which the ranks of the collectives meet where the site uses Gloo.
+    Raises:
+        ConfigError: there is no such phase.
     """
+    if text == "all":
+        return PHASES
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in PHASES:
+            raise ConfigError(f"--phases {text}: {unknown('phase', name, ('all', *PHASES))}")
+    return tuple(phase for phase in PHASES if phase in names)
+
+
+def validate(request: Request) -> int:
+    """Measure, and print the run's folder; exit code 0, or 3 where the job left nothing.
+
+    Raises:
+        ConfigError: the request does not fit the site or the cluster; nothing was submitted.
+        NoAnswer: Slurm does not answer.
+    """
+    ask, parent = asker(request.site.site.slurm_conf), request.results / INTERCONNECT
+    try:
+        wanted = read_nodes(request.nodes, ask)
+        if wanted.number < 2:
+            raise ConfigError(
+                f"NODES={request.nodes}: a network is measured between nodes, so there must be two "
+                "or more, and three or more to tell which of them is slow: say NODES=4, for "
+                "instance"
+            )
+        if is_anothers(request.site):
+            hand_over(request.site, parent)
+        parent.mkdir(parents=True, exist_ok=True)
+        name = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-n{wanted.number}"
+        task = _task(request, wanted, parent / name, leaves(ask))
+        shape = NodeLayout(wanted.number, request.ranks_per_node)
+        minutes = minutes_for(task)
+        for remark in check_site(task.site, [shape], ask, minutes=minutes):
+            say(remark)
+        check_in_use(wanted, task.site.partition, ask, task.site.reservation)
+        unit = ArrayTask((INTERCONNECT,), shape, minutes)
+        task = task.model_copy(update={"root": str(freeze(ROOT, parent))})
+        cluster = History(task.site.slurm_conf).cluster()
+        with slurm_refusals(request.site):
+            job = _submit(request.site, task, Array(shape, (unit,), minutes, 1), wanted, cluster)
+        where = f" ({wanted.names})" if wanted.names else ""
+        say(f"interconnect: job {job} on {wanted.number} nodes{where}, {minutes} min at most")
+        wait_for(job, task.site.slurm_conf, INTERCONNECT, task.site.poll_s)
+    except SlurmError as error:
+        raise NoAnswer(f"Slurm gives no answer, or a refusal: {error}") from error
+    print(task.folder)
+    if not (Path(task.folder) / JOB_NAME).is_file():
+        text = end_of(job, task.site.slurm_conf)
+        say(f"nothing to make a verdict from ({text}); see {task.folder}")
+        return EXIT_UNDECIDED
+    return 0
+
+
+def _task(
+    request: Request, wanted: Wanted, folder: Path, switches: dict[str, str]
+) -> InterconnectTask:
+    site = request.site.site
+    if site.max_nodes is not None and wanted.number > site.max_nodes:
+        raise ConfigError(
+            f"NODES={request.nodes}: {request.site.source} allows a job {site.max_nodes} nodes "
+            "(max_nodes)"
+        )
+    image = find_image(site, ROOT)
+    for path, what in ((ROOT, "the checkout"), (folder, "the results folder")):
+        check_path(path, what)
+    return InterconnectTask(
+        folder=str(folder),
+        site=site,
+        nodes=wanted.number,
+        image=image.path,
+        image_digest=image.digest,
+        image_mark=image.mark,
+        root=str(ROOT),
+        interface=request.interface,
+        samples=request.samples,
+        sample_s=request.sample_s,
+        phases=request.phases,
+        ranks_per_node=request.ranks_per_node,
+        switches=switches,
+    )
+
+
+def _submit(
+    site: NamedSite, task: InterconnectTask, array: Array, wanted: Wanted, cluster: str | None
+) -> str:
     folder = Path(task.folder)
-    container = container_at(task.site, task.image, (task.root, task.folder))
-    python = sys.executable if task.image == NO_IMAGE else IMAGE_PYTHON
-    rank = ["--out", task.folder]
-    if task.interface is not None:
-        rank += ["--interface", task.interface]
-    # plain sockets need nothing that MPI's launchers set up, and must not fail with it; and one
-    # node's end must not end the others: it is what is looked for
-    training = task.site.model_copy(update={"interface": task.interface or task.site.interface})
-    changes = {"mpi": GLOO, "srun": (*task.site.srun, NO_KILL)}
-    site, shape, all_end = training.model_copy(update=changes), Shape(task.nodes, 1), False
-    match phase:
-        case "preflight":
-            # of the node itself: its tools are not in the image
-            container = container_at(task.site, NO_IMAGE, ())
-            rank = [sys.executable, "-m", "train.interconnect.facts", *rank, "--when", when]
-        case "tournament":
-            rank = [python, "-m", "train.interconnect", *rank]
-            rank += ["--samples", str(task.samples), "--sample-s", f"{task.sample_s:g}"]
-            rank += ["--limit-s", f"{tournament_limit_s(task):.0f}"]
-            rank += ["--patience-s", f"{start_s(task.nodes):.0f}"]
-        case "collectives":
-            # as training does
-            site, shape, all_end = training, Shape(task.nodes, task.ranks_per_node), True
-            rank = [python, "-m", "train.interconnect.collectives", *rank]
-    rendezvous = meeting if task.site.mpi == GLOO else None
-    settings = step_environment(site, container, root=Path(task.root), rendezvous=rendezvous)
-    logs = folder / "logs" / phase
-    return step_argv(site, shape, container, rank, logs, all_end=all_end), settings
+    folder.mkdir(parents=True)
+    parent = folder.parent
+    name = job_name(INTERCONNECT, parent)
+    note = RunNote(
+        run=folder.name,
+        site=site.name,
+        job_name=name,
+        slurm_conf=task.site.slurm_conf,
+        submitted_at=datetime.now(UTC),
+        arrays=(
+            ArrayNote(
+                units=((folder.name,),), nodes=task.nodes, ranks_per_node=task.ranks_per_node,
+                minutes=array.minutes,
+            ),
+        ),
+        kind=INTERCONNECT,
+        cluster=cluster,
+        user=os.getuid(),
+    )  # fmt: skip
+    more: dict[str, str | bool] = {NO_KILL.removeprefix("--"): True}
+    if wanted.names is not None:
+        more["nodelist"] = wanted.names
+    script = script_text(
+        task.site, array, array_folder(parent, note.run, INTERCONNECT), name=name,
+        root=Path(task.root), comment=comment_of(note.run, INTERCONNECT), more=more,
+    )  # fmt: skip
+    note = submit(parent, note, 0, [task.model_dump(mode="json")], script)
+    return note.arrays[0].job_id or ""

@@ -1,44 +1,116 @@
-"""The job that goes first: is the seam between Slurm, the container and the ranks whole?
-
-It runs on as many nodes as the sweep's largest cell, through the same launch line. Arrays depend on
-its good end, so a failure holds the sweep.
-"""
+"""Hold a sweep until the cluster's seams were looked at: the preflight job that its arrays need."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 import os
-import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from pydantic import AwareDatetime, ValidationError
 
-from jobs.cause import tail_of
-from jobs.container import IMAGE_PYTHON, NO_IMAGE
-from jobs.site import Site
-from jobs.slurm.allocation import Allocation, warned_by_signal
-from jobs.slurm.ranks import SRUN_LOG, StepRanks
-from jobs.slurm.shape import Shape
-from jobs.slurm.step import (
-    GLOO,
-    rank_base,
-    step_argv,
-    step_environment,
+from jobs.config.site import Site
+from jobs.messages import say
+from jobs.slurm.arrays import Array, ArrayTask, NodeLayout
+from jobs.slurm.client.squeue import JobState
+from jobs.slurm.script import script_text
+from jobs.slurm.submissions import (
+    PREFLIGHT,
+    ArrayNote,
+    RunNote,
+    SubmissionContext,
+    adopt,
+    array_folder,
+    comment_of,
+    read_notes,
 )
-from jobs.slurm.unit import container_at
-from jobs.slurm.verdict import container_failure
-from jobs.stop import Reason, stopped_by_signals
-from train.config.datasets import FOLDER_PREFIX
+from jobs.slurm.submit import submit
 from train.config.frozen import Frozen
-from train.distributed.preflight.report import RankPreflight, problems, read_reports
-from train.record.atomic import write_atomically
 
-FOLDER_NAME = "preflight"
+
+def largest(arrays: Sequence[Array]) -> NodeLayout:
+    return max((array.shape for array in arrays), key=lambda shape: (shape.nodes, shape.size))
+
+
+def is_whole(sending: SubmissionContext, task: PreflightTask) -> bool:
+    """Whether a recent preflight answers this one."""
+    now = datetime.now(UTC)
+    if (good := recent(sending.folder, task.key, now)) is None:
+        return False
+    say(f"preflight: passed {(now - good.at).total_seconds() / 60:.0f} min ago (job {good.job})")
+    return True
+
+
+def in_queue(
+    sending: SubmissionContext, task: PreflightTask, queue: Mapping[str, JobState]
+) -> str | None:
+    """An equal preflight that an earlier run submitted and that has not ended."""
+    for note in reversed(read_notes(sending.folder)[0]):
+        if note.kind == PREFLIGHT and note.key == task.key:
+            job = adopt(note, queue).arrays[0].job_id
+            if job is not None and job in queue and not queue[job].ended:
+                say(f"preflight: job {job} of an earlier make sweep has not ended yet: used")
+                return job
+    return None
+
+
+def preflight_task(sending: SubmissionContext, shape: NodeLayout, now: datetime) -> PreflightTask:
+    """``now`` gives its folder a name of its own."""
+    folder = sending.folder / PREFLIGHT_FOLDER / f"{now:%Y%m%dT%H%M%S%f}"
+    task = PreflightTask(
+        folder=str(folder),
+        key="",
+        site=sending.site,
+        nodes=shape.nodes,
+        ranks_per_node=shape.ranks_per_node,
+        image=sending.image.path,
+        root=str(sending.root),
+        data=str(sending.data),
+        store=str(sending.store),
+        results=str(sending.folder),
+        folders=sending.folders,
+    )
+    return task.model_copy(update={"key": key_of(task, sending.image.digest)})
+
+
+def preflight_array(sending: SubmissionContext, shape: NodeLayout) -> Array:
+    minutes = minutes_for(sending.site)
+    return Array(shape, (ArrayTask((PREFLIGHT,), shape, minutes),), minutes, 1)
+
+
+def submit_preflight(sending: SubmissionContext, task: PreflightTask) -> str:
+    """Returns the job's id; raises SlurmError."""
+    folder = Path(task.folder)
+    folder.mkdir(parents=True)
+    array = preflight_array(sending, NodeLayout(task.nodes, task.ranks_per_node))
+    note = RunNote(
+        run=folder.name,
+        site=sending.site_name,
+        job_name=sending.job_name,
+        slurm_conf=sending.site.slurm_conf,
+        submitted_at=datetime.now(UTC),
+        arrays=(
+            ArrayNote(
+                units=((PREFLIGHT,),), nodes=task.nodes, ranks_per_node=task.ranks_per_node,
+                minutes=array.minutes,
+            ),
+        ),
+        kind=PREFLIGHT,
+        cluster=sending.cluster,
+        user=os.getuid(),
+        key=task.key,
+    )  # fmt: skip
+    script = script_text(
+        sending.site, array, array_folder(sending.folder, note.run, PREFLIGHT),
+        name=sending.job_name, root=sending.root, comment=comment_of(note.run, PREFLIGHT),
+    )  # fmt: skip
+    note = submit(sending.folder, note, 0, [task.model_dump(mode="json")], script)
+    return note.arrays[0].job_id or ""
+
+
+PREFLIGHT_FOLDER = "preflight"
 REPORT_NAME = "report.json"
 #: A cluster that was whole this recently is not looked at again for the same request.
 VALID = timedelta(hours=12)
@@ -111,117 +183,8 @@ def read_preflight(folder: Path) -> PreflightReport | None:
 
 def recent(sweep: Path, key: str, now: datetime) -> PreflightReport | None:
     """A good report of an equal request that is young enough."""
-    for folder in sorted((sweep / FOLDER_NAME).glob("*"), reverse=True):
+    for folder in sorted((sweep / PREFLIGHT_FOLDER).glob("*"), reverse=True):
         report = read_preflight(folder)
         if report and report.ok and report.key == key and now - report.at < VALID:
             return report
     return None
-
-
-def run_preflight(told: dict[str, Any]) -> None:
-    """On the first node. Ends with exit code 1 when the sweep is to be held."""
-    task = PreflightTask.model_validate(told)
-    allocation = Allocation.read(os.environ, minutes_for(task.site), task.site.slurm_conf)
-    folder, shape = Path(task.folder), Shape(task.nodes, task.ranks_per_node)
-    began = time.monotonic()
-    ranks = StepRanks(folder / SRUN_LOG)
-    # Slurm's warning is none of this job's business, and would end it
-    with stopped_by_signals() as stop, warned_by_signal():
-        argv, settings = _launch(task, shape, folder, allocation)
-        ranks.start(argv, rank_base(os.environ) | settings, shape.size)
-        deadline = began + task.site.preflight_s + START_S
-
-        def tick() -> Reason | None:
-            late = Reason("timeout", "the preflight came to no end")
-            return stop.reason or (late if time.monotonic() > deadline else None)
-
-        try:
-            ranks.watch(tick)
-        finally:
-            ranks.end()
-    reports = read_reports(folder)
-    report = PreflightReport(
-        key=task.key,
-        job=allocation.job,
-        at=datetime.now(UTC),
-        seconds=time.monotonic() - began,
-        nodes=tuple(sorted({r.host for r in reports})),
-        versions=dict(reports[0].versions) if reports else {},
-        problems=_problems(folder, ranks, reports, shape.size),
-    )
-    write_atomically(folder / REPORT_NAME, report.model_dump_json(indent=2) + "\n")
-    for problem in report.problems:
-        print(f"[preflight] {problem}", flush=True)
-    if not report.ok:
-        sys.exit(1)
-    print(f"[preflight] whole: {', '.join(report.nodes)}", flush=True)
-
-
-def _launch(
-    task: PreflightTask, shape: Shape, folder: Path, allocation: Allocation
-) -> tuple[list[str], dict[str, str]]:
-    site = task.site
-    ours = (task.root, task.data, task.store, task.results, *task.folders)
-    container = container_at(site, task.image, ours)
-    python = sys.executable if task.image == NO_IMAGE else IMAGE_PYTHON
-    rank = [
-        python,
-        "-m",
-        "train.distributed.preflight",
-        "--out",
-        str(folder),
-        "--world",
-        str(shape.size),
-    ]
-    rank += ["--data", task.data, "--limit-s", str(site.preflight_s)]
-    rank += ["--store", task.store]
-    if task.folders:
-        rank += ["--dataset", f"{FOLDER_PREFIX}{task.folders[0]}"]
-    if site.interface is not None:
-        rank += ["--interface", site.interface]
-    if site.gpu_support != "none":
-        rank.append("--gpu")
-    meeting = folder / f"rendezvous-{allocation.job}-{allocation.restarts}"
-    settings = step_environment(
-        site, container, root=Path(task.root), rendezvous=meeting if site.mpi == GLOO else None
-    )
-    # every rank is to tell what it finds, whatever becomes of the others
-    return step_argv(site, shape, container, rank, folder, all_end=False), settings
-
-
-def _problems(
-    folder: Path, ranks: StepRanks, reports: Sequence[RankPreflight], world: int
-) -> tuple[Problem, ...]:
-    """What the ranks found; where some could not even start, what srun and the container said."""
-    found = [Problem(node=host, **finding.model_dump(exclude={"ok"}))
-             for host, finding in problems(reports, world)]  # fmt: skip
-    if len(reports) < world:
-        found = launch_problems(folder, ranks) + found
-    if ranks.code and not found:
-        found = [_problem("?", "launch", f"srun ended with code {ranks.code}", folder)]
-    return tuple(found)
-
-
-def launch_problems(folder: Path, ranks: StepRanks) -> list[Problem]:
-    """Why ranks did not start, as the container and srun say it, in ``folder``."""
-    said = ranks.said
-    found = [
-        _problem(ranks.place(rank).removeprefix("node "), "container", text, folder)
-        for rank in ranks.ended
-        if (text := container_failure(folder / f"rank-{rank}.log"))
-    ]
-    if said.launch_failure:
-        found.append(_problem("?", "launch", said.launch_failure, folder))
-    if said.node_failure:
-        found.append(_problem(said.node_failure, "node", "it failed under the job", folder))
-    if not found and not said.ends:
-        tail = " / ".join(tail_of(folder / SRUN_LOG)[-3:])
-        found.append(_problem("?", "launch", tail or "srun said nothing", folder))
-    return found
-
-
-def _problem(node: str, check: str, found: str, folder: Path) -> Problem:
-    return Problem(
-        node=node, check=check, found=found, expected="the rank starts in the container",
-        fix=f"mend the node or the site's file; see {folder}",
-    )  # fmt: skip

@@ -1,20 +1,24 @@
-"""The batch script of an array, as values for submitit and as text. Nothing runs here."""
+"""The batch script of an array, as values for submitit and as text; and the copy of the code that
+it runs.
+"""
 
 from __future__ import annotations
 
+import compileall
 import hashlib
 import shlex
+import shutil
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from py_compile import PycInvalidationMode
 from typing import Any
 
-# submitit's own writer, so that what a plan shows is what sbatch gets
 from submitit.slurm.slurm import _make_sbatch_string
 
-from jobs.site import Site
-from jobs.slurm.units import Array
-from train.errors import ConfigError
+from jobs.config.site import Site
+from jobs.slurm.arrays import Array
 
 TASKS_NAME = "tasks.json"
 #: What the batch script ends with where the node does not see them.
@@ -149,34 +153,48 @@ def _setup(site: Site, root: Path) -> list[str]:
     return lines
 
 
-#: Signs that one of the readers of a path cannot be told as themselves, and who that is; tried with
-#: Slurm 22.05 and Apptainer 1.4, where every other printable sign arrived whole.
-_REFUSED = {
-    "\\": "sbatch drops it",
-    "%": "sbatch and srun replace it by numbers of jobs",
-    ",": "apptainer's --bind ends there",
-    "^": "apptainer's --bind ends there",
-    ":": "apptainer's --bind and PYTHONPATH end there",
-}
+CODE_NAME = ".code"
+_PARTS = ("jobs", "train")
 
 
-def check_path(path: Path, what: str) -> None:
-    """Paths that go into the script and the container: the checkout, results, data.
+def freeze(root: Path, folder: Path) -> Path:
+    """Copy jobs/ and train/ of the checkout ``root`` under ``folder``; equal code is copied once.
 
-    Spaces and quotes are fine.
+    Files are read-only; folders are not, so that results can be removed as before.
 
     Raises:
-        ConfigError: a sign that sbatch, srun or apptainer cannot be told as itself.
+        OSError: the folder cannot be written.
     """
-    text = str(path)
-    for sign in text:
-        if sign in _REFUSED:
-            raise ConfigError(
-                f"{what} has {sign!r} in its path, {text!r}: {_REFUSED[sign]}. "
-                "Use a folder without it"
-            )
-        if not sign.isprintable():
-            raise ConfigError(
-                f"{what} has the sign {sign!r} in its path, {text!r}, which a batch script cannot "
-                "hold: use a folder without it"
-            )
+    files = {
+        file.relative_to(root): file.read_bytes()
+        for part in _PARTS
+        for file in sorted((root / part).rglob("*"))
+        if file.suffix in (".py", ".yaml", ".yml") and file.is_file()
+    }
+    digest = hashlib.sha256()
+    for name, content in files.items():
+        digest.update(f"{name}\0{len(content)}\0".encode() + content)
+    parent = folder / CODE_NAME
+    target = parent / digest.hexdigest()[:12]
+    if target.is_dir():
+        return target
+    parent.mkdir(parents=True, exist_ok=True)
+    new = Path(tempfile.mkdtemp(prefix=".new-", dir=parent))
+    try:
+        new.chmod(0o755)
+        for name, content in files.items():
+            (new / name).parent.mkdir(parents=True, exist_ok=True)
+            (new / name).write_bytes(content)
+            (new / name).chmod(0o444)
+        # nobody else will: ranks of other users' containers may not write here
+        compileall.compile_dir(
+            new, quiet=2, stripdir=str(new), prependdir=str(target),
+            invalidation_mode=PycInvalidationMode.UNCHECKED_HASH,
+        )  # fmt: skip
+        new.rename(target)
+    except OSError:
+        if not target.is_dir():  # another submission was first
+            raise
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+    return target

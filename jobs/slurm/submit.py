@@ -3,23 +3,39 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from jobs.slurm.commands import Answer, SlurmError, answer_of
-from jobs.slurm.notes import RunNote, array_folder, is_of, write_note
-from jobs.slurm.queue import query
-from jobs.slurm.refusals import is_passing
-from jobs.slurm.script import TASKS_NAME
-from jobs.stop import held_back
+from jobs.cell.lock import hold
+from jobs.cell.state import FORCED, Standing, archive
+from jobs.cell.stop import held_back
+from jobs.slurm.arrays import Array, ArrayTask, arrays_of, units_of
+from jobs.slurm.client.limits import is_passing
+from jobs.slurm.client.run import Answer, SlurmError, answer_of
+from jobs.slurm.client.squeue import query
+from jobs.slurm.job.step_failure import failed_node
+from jobs.slurm.job.task import JobTask
+from jobs.slurm.script import TASKS_NAME, script_text
+from jobs.slurm.submissions import (
+    ArrayNote,
+    RunNote,
+    SubmissionContext,
+    array_folder,
+    comment_of,
+    is_of,
+    write_note,
+)
 from train.record.atomic import write_atomically
+from train.record.run import RECORD_NAME
 
 #: Of folders of batch scripts, tasks and supervisors' logs: a site's environment may hold secrets.
 PRIVATE = 0o700
@@ -157,3 +173,123 @@ def complaint(answer: Answer) -> str:
     """sbatch's own words, without what a site's profile prints beside them."""
     lines = [line.strip() for line in answer.err.splitlines() if "error" in line.lower()]
     return " ".join(dict.fromkeys(lines)) or answer.words
+
+
+def plan_arrays(sending: SubmissionContext, cells: Sequence[Standing]) -> tuple[Array, ...]:
+    """Raises ConfigError where cells do not fit the site."""
+    units = units_of([cell.config for cell in cells], sending.site, pack=sending.pack)
+    return arrays_of(units, sending.site)
+
+
+def send(
+    sending: SubmissionContext,
+    arrays: Sequence[Array],
+    cells: Sequence[Standing],
+    preflight: str | None,
+    avoid: Collection[str] = (),
+) -> Iterator[tuple[Array, str]]:
+    """Submit the arrays one after another; each with its job's id as soon as it has one.
+
+    ``cells``: those in the arrays; ``preflight``: the job that has to end well first; ``avoid``:
+    nodes that failed under cells of these arrays.
+
+    Raises:
+        SlurmError: sbatch refused or gave no answer; the note tells what was submitted before.
+    """
+    asked_at = datetime.now(UTC)
+    run = f"{asked_at:%Y%m%dT%H%M%S%f}"
+    note = RunNote(
+        run=run,
+        site=sending.site_name,
+        job_name=sending.job_name,
+        slurm_conf=sending.site.slurm_conf,
+        submitted_at=asked_at,
+        arrays=tuple(_note(array, sending) for array in arrays),
+        preflight_job=preflight,
+        cluster=sending.cluster,
+        user=os.getuid(),
+    )
+    forced = {cell.config.cell_id() for cell in cells if cell.status == FORCED}
+    marks = {name: _mark(sending.folder / name) for name in forced}
+    for index, array in enumerate(arrays):
+        tasks = [
+            unit_task(sending, unit, f"{run}-{index}/{place}", asked_at, forced)
+            for place, unit in enumerate(array.units)
+        ]
+        script = script_text(
+            sending.site, array, array_folder(sending.folder, run, index),
+            name=sending.job_name, root=sending.root,
+            dependency=f"afterok:{preflight}" if preflight else None,
+            comment=comment_of(run, index), exclude=",".join(sorted(avoid)) or None,
+        )  # fmt: skip
+        plain = [task.model_dump(mode="json") for task in tasks]
+        try:
+            note = submit(sending.folder, note, index, plain, script)
+        except SlurmError as error:
+            error.submission = (run, note.part(index), array)
+            raise
+        for name in (name for unit in array.units for name in unit.cells if name in forced):
+            _put_aside(sending.folder / name, marks[name])
+        yield array, note.arrays[index].job_id or ""
+
+
+def failed_nodes(cells: Sequence[Standing]) -> set[str]:
+    """Nodes that failed under the last attempts of these cells."""
+    return {node for cell in cells if (node := failed_node(cell.folder))}
+
+
+def _mark(cell: Path) -> tuple[int, int] | None:
+    """Which record is there, told without any clock."""
+    try:
+        found = (cell / RECORD_NAME).stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+def _put_aside(cell: Path, mark: tuple[int, int] | None) -> None:
+    """The good record of a cell that is run by force, once its job is in the queue: should that
+    never begin, the cell must not look done. A supervisor that came first has done it."""
+    with suppress(OSError), hold(cell) as ours:
+        if ours and mark is not None and _mark(cell) == mark:
+            archive(cell)
+
+
+def _note(array: Array, sending: SubmissionContext) -> ArrayNote:
+    return ArrayNote(
+        units=tuple(unit.cells for unit in array.units),
+        nodes=array.shape.nodes,
+        ranks_per_node=array.shape.ranks_per_node,
+        minutes=array.minutes,
+        block_seed=0 if sending.pack > 1 else None,
+    )
+
+
+def unit_task(
+    sending: SubmissionContext,
+    unit: ArrayTask,
+    block: str,
+    asked_at: datetime | None = None,
+    forced: Collection[str] = (),
+) -> JobTask:
+    """What the job of one unit is told. ``forced``: cells that have a good record."""
+    return JobTask(
+        cells=tuple(str(sending.folder / name) for name in unit.cells),
+        forced=tuple(str(sending.folder / name) for name in unit.cells if name in forced),
+        asked_at=asked_at or datetime.now(UTC),
+        site=sending.site,
+        nodes=unit.shape.nodes,
+        ranks_per_node=unit.shape.ranks_per_node,
+        image=sending.image.path,
+        image_digest=sending.image.digest,
+        image_mark=sending.image.mark,
+        root=str(sending.root),
+        data=str(sending.data),
+        store=str(sending.store),
+        folders=sending.folders,
+        stall_s=sending.stall_s,
+        minutes=unit.minutes,
+        block=block,
+        git_commit=sending.git_commit,
+        git_dirty=sending.git_dirty,
+    )

@@ -9,19 +9,23 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
 
-from jobs.ledger import Standing
-from jobs.options import say
-from jobs.slurm.absent import UNCLEAR_S, Unclear
+from jobs.cell.state import Standing
+from jobs.messages import say
+from jobs.slurm.arrays import Array, waves
 from jobs.slurm.cancel import cancel, last_cancel
-from jobs.slurm.commands import SlurmError, is_lasting
-from jobs.slurm.gate import in_queue, is_whole, largest, preflight_task, submit_preflight
-from jobs.slurm.inventory import SETTLE_WELL_S, report_of
-from jobs.slurm.limits import submit_limit, usable_nodes
-from jobs.slurm.notes import is_of
-from jobs.slurm.queue import JobState
-from jobs.slurm.refusals import is_dependency, is_submit_limit, is_unnamed_limit
-from jobs.slurm.send import Sending, failed_nodes, plan_arrays, send
-from jobs.slurm.units import Array, waves
+from jobs.slurm.client.limits import (
+    is_dependency,
+    is_submit_limit,
+    is_unnamed_limit,
+    submit_limit,
+    usable_nodes,
+)
+from jobs.slurm.client.run import SlurmError, is_lasting
+from jobs.slurm.client.squeue import JobState
+from jobs.slurm.preflight import in_queue, is_whole, largest, preflight_task, submit_preflight
+from jobs.slurm.reconcile import SETTLE_WELL_S, UNCLEAR_S, Unclear, report_of
+from jobs.slurm.submissions import SubmissionContext, is_of
+from jobs.slurm.submit import failed_nodes, plan_arrays, send
 from train.config.run import RunConfig
 from train.record.atomic import forget_absent
 
@@ -33,7 +37,7 @@ FULL_S = 300.0
 class Submitter:
     """Submits what is to run, as far as limits allow; the rest when there is room."""
 
-    sending: Sending
+    sending: SubmissionContext
     todo: list[Standing]
     preflight: bool
     unclear: list[Unclear] = field(default_factory=list)

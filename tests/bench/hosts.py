@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from jobs.launch import clean_environment, core_groups
+from jobs.cell.launch import clean_environment, core_groups
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = ("horoscale-bench-0", "horoscale-bench-1")

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import yaml
 
-from jobs.site import Site
-from jobs.slurm.image import HEAD_BYTES, MAGIC
+from jobs.cell.image import HEAD_BYTES, MAGIC
+from jobs.config.site import Site
 from tests.caching import KEPT
 from tests.chaos.cluster import Cluster
 from tests.chaos.evidence import Records

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.clock import clock
+from jobs.messages import clock
 
 
 @pytest.mark.parametrize(

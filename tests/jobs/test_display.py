@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from jobs.cell.state import NEW, RUNNING, Standing
 from jobs.display import Board, LiveDisplay, PlainDisplay, Row, numbers
-from jobs.ledger import NEW, RUNNING, Standing
 from tests.builders import config, epoch
 from train.config.technique import Technique
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.lock import holder
-from tests.jobs.scripted import Front, alive, family, front
+from jobs.cell.lock import holder
+from tests.jobs.local.scripted import Front, alive, family, front
 from tests.sweeps import ROOT, wait_until
 from tests.unreadable import is_untouched, unreadable
 from train.record.run import read_record

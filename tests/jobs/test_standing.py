@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs.ended import Ended, bad_ends
-from jobs.ledger import UNREADABLE, Standing
-from jobs.standing import say_results, say_standing
-from jobs.sweep import load_sweep
+from jobs.cell.ranks import Ended, bad_ends
+from jobs.cell.state import UNREADABLE, Standing
+from jobs.config.load import load_sweep
+from jobs.display import say_results, say_standing
 from tests.builders import config
 
 QUICK = load_sweep("quickstart")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.launch import clean_environment
+from jobs.cell.launch import clean_environment
 from tests.builders import config, epoch, record
 from train.record.atomic import append_line
 from train.record.cell_folder import (

@@ -243,3 +243,16 @@ def _read_start(cell: Path) -> dict[str, Any]:
         }
     except (OSError, ValueError, KeyError, TypeError):
         return {}
+
+
+#: Of a log, for a message.
+TAIL_LINES = 20
+TAIL_BYTES = 32 * 1024
+
+
+def tail_of(log: Path) -> tuple[str, ...]:
+    """Its last lines; of a log of any size only the end is read."""
+    with contextlib.suppress(OSError), log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - TAIL_BYTES))
+        return tuple(file.read().decode("utf-8", "replace").splitlines()[-TAIL_LINES:])
+    return ()

@@ -18,11 +18,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from jobs.site import Site
-from jobs.slurm.queue import FIELD, START
-from jobs.slurm.unit import UnitTask
+from jobs.config.site import Site
+from jobs.slurm.client.squeue import FIELD, START
+from jobs.slurm.job.task import JobTask
 from tests.builders import config, record
-from tests.jobs.slurm.clusters import TRANSCRIPTS
+from tests.jobs.slurm.client.clusters import TRANSCRIPTS
 from tests.sweeps import ROOT
 from train.config.run import RunConfig
 
@@ -186,7 +186,7 @@ class Job:
     """A Slurm job's supervisor, started as its batch script would."""
 
     fake: FakeSlurm
-    task: UnitTask
+    task: JobTask
     minutes_left: float = 60.0
     restarts: int = 0
 
@@ -219,7 +219,7 @@ class Job:
             return process.returncode, out
 
 
-def unit(folder: Path, cells: Sequence[RunConfig], **changes: Any) -> UnitTask:
+def unit(folder: Path, cells: Sequence[RunConfig], **changes: Any) -> JobTask:
     """A unit of cells of one shape, their configs written, as many ranks per node as they have."""
     results = folder / "results"
     for one in cells:
@@ -232,7 +232,7 @@ def unit(folder: Path, cells: Sequence[RunConfig], **changes: Any) -> UnitTask:
         "ranks_per_node": cells[0].gpus, "image": "none", "image_digest": None, "root": str(ROOT),
         "data": str(folder), "store": str(folder), "stall_s": 60, "minutes": 60, "block": "r-0/0",
     }  # fmt: skip
-    return UnitTask(**(values | changes))
+    return JobTask(**(values | changes))
 
 
 def cells(count: int, ranks: int = 2) -> list[RunConfig]:

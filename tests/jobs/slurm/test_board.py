@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from jobs.ledger import recorded
+from jobs.cell.state import recorded
 from jobs.slurm import board as board_module
 from jobs.slurm.board import Board, LiveBoard, PlainBoard, interesting, lines, reasons, table, title
-from jobs.slurm.inventory import Place, Submitted
-from jobs.slurm.queue import JobState
+from jobs.slurm.client.squeue import JobState
+from jobs.slurm.reconcile import Place
 from jobs.slurm.status import CellState
+from jobs.slurm.submissions import Submitted
 from tests.builders import config, record
 
 AT = datetime(2026, 1, 2, 3, 0, tzinfo=UTC)

@@ -8,17 +8,10 @@ from pathlib import Path
 import pytest
 
 from jobs.slurm import cancel as module
-from jobs.slurm.cancel import (
-    MAX_IDS,
-    announce_cancel,
-    cancel,
-    cancel_argvs,
-    jobs_of_sweep,
-    last_cancel,
-)
-from jobs.slurm.commands import Answer
-from jobs.slurm.notes import ArrayNote, RunNote
-from jobs.slurm.queue import parse
+from jobs.slurm.cancel import announce_cancel, cancel, cancel_argvs, jobs_of_sweep, last_cancel
+from jobs.slurm.client.run import Answer
+from jobs.slurm.client.squeue import MAX_IDS, parse
+from jobs.slurm.submissions import ArrayNote, RunNote
 
 SAID = Path(__file__).parent / "transcripts" / "queue"
 

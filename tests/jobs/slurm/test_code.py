@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import submitit
 
-from jobs.slurm.code import FOLDER_NAME, freeze
-from jobs.slurm.supervise import run_unit
+from jobs.slurm.job.supervisor import run_unit
+from jobs.slurm.script import CODE_NAME, freeze
 from tests.jobs.slurm.fakes import Job, cells, fake_slurm, script_srun, unit
 from tests.sweeps import ROOT
 
@@ -34,7 +34,7 @@ def test_equal_code_is_copied_once_and_other_code_beside_it(checkout: Path, tmp_
     second = freeze(checkout, tmp_path)
     assert second != first
     assert "another version" not in (first / "train" / "errors.py").read_text()
-    assert sorted(path.name for path in (tmp_path / FOLDER_NAME).iterdir()) == sorted(
+    assert sorted(path.name for path in (tmp_path / CODE_NAME).iterdir()) == sorted(
         [first.name, second.name]
     )
 
@@ -53,7 +53,9 @@ def test_a_waiting_job_runs_the_code_of_its_submission(checkout: Path, tmp_path:
     frozen = freeze(checkout, tmp_path)
     for file in checkout.rglob("*.py"):
         file.write_text("raise SystemExit('the checkout moved on')\n")
-    code = "import jobs.slurm.job as j, train.record.run as r; print(r.__file__, j.__file__)"
+    code = (
+        "import jobs.slurm.job.__main__ as j, train.record.run as r; print(r.__file__, j.__file__)"
+    )
     environment = {"PYTHONPATH": str(frozen), "PATH": "/usr/bin:/bin"}
     done = subprocess.run([sys.executable, "-c", code], cwd=frozen, env=environment, text=True,
                           capture_output=True, check=False)  # fmt: skip

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.slurm.logs import find_cell, show
+from jobs.slurm.commands import find_cell, show
 from tests.builders import config, record
 from train.config.technique import Technique
 from train.errors import ConfigError

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from jobs.settle import Begun, announce
-from jobs.slurm import look as module
-from jobs.slurm.history import Ending, History
-from jobs.slurm.inventory import SETTLE_S
-from jobs.slurm.look import look, over_for_s
-from jobs.slurm.notes import ArrayNote, RunNote, comment_of, write_note
-from jobs.slurm.queue import JobState
+from jobs.cell.missing_record import Begun, announce
+from jobs.slurm import status as module
+from jobs.slurm.client.sacct import Ending, History
+from jobs.slurm.client.squeue import JobState
+from jobs.slurm.reconcile import SETTLE_S
+from jobs.slurm.status import look, over_for_s
+from jobs.slurm.submissions import ArrayNote, RunNote, comment_of, write_note
 from tests.builders import config
 
 ONE, NAME = config(), "horoscale-t-0"

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from jobs.site import Site
-from jobs.sites import load_site
-from jobs.slurm.script import check_path, job_name, script_text
-from jobs.slurm.shape import Shape
-from jobs.slurm.units import Array, Unit
+from jobs.cell.container import check_path
+from jobs.config.site import Site, load_site
+from jobs.slurm.arrays import Array, ArrayTask, NodeLayout
+from jobs.slurm.script import job_name, script_text
 from train.errors import ConfigError
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -42,8 +41,8 @@ PER_TASK = Site(ranks_per_node=4, gpus="gpus-per-task", gpu_type="a100", account
 
 
 def array(nodes: int, ranks: int, units: int = 1, minutes: int = 60, parallel: int = 8) -> Array:
-    shape = Shape(nodes, ranks)
-    cells = tuple(Unit((f"cell-{i}",), shape, minutes) for i in range(units))
+    shape = NodeLayout(nodes, ranks)
+    cells = tuple(ArrayTask((f"cell-{i}",), shape, minutes) for i in range(units))
     return Array(shape, cells, minutes, min(parallel, units))
 
 

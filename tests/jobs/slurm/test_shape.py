@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.site import Site
-from jobs.slurm.shape import Shape, shape_of
+from jobs.config.site import Site
+from jobs.slurm.arrays import NodeLayout, shape_of
 from train.errors import ConfigError
 
 
@@ -21,15 +21,15 @@ def site(ranks: int, **changes: Any) -> Site:
 @pytest.mark.parametrize(
     ("gpus", "ranks", "shape"),
     [
-        (1, 8, Shape(1, 1)),
-        (8, 8, Shape(1, 8)),
-        (12, 8, Shape(2, 6)),
-        (16, 8, Shape(2, 8)),
-        (4, 1, Shape(4, 1)),
-        (9, 4, Shape(3, 3)),
+        (1, 8, NodeLayout(1, 1)),
+        (8, 8, NodeLayout(1, 8)),
+        (12, 8, NodeLayout(2, 6)),
+        (16, 8, NodeLayout(2, 8)),
+        (4, 1, NodeLayout(4, 1)),
+        (9, 4, NodeLayout(3, 3)),
     ],
 )
-def test_as_few_nodes_as_hold_the_ranks(gpus: int, ranks: int, shape: Shape) -> None:
+def test_as_few_nodes_as_hold_the_ranks(gpus: int, ranks: int, shape: NodeLayout) -> None:
     assert shape_of(gpus, site(ranks)) == shape
 
 
@@ -43,7 +43,7 @@ def test_uneven_counts_name_the_nearest(gpus: int, ranks: int, near: str) -> Non
 
 
 def test_more_nodes_than_a_job_may_have() -> None:
-    assert shape_of(8, site(4, max_nodes=2)) == Shape(2, 4)
+    assert shape_of(8, site(4, max_nodes=2)) == NodeLayout(2, 4)
     with pytest.raises(ConfigError, match=r"needs 3 nodes .* allows a job 2 .* at most gpus=8"):
         shape_of(9, site(4, max_nodes=2))
     with pytest.raises(ConfigError, match=r"nearest: gpus=4 or gpus=6$"):
@@ -69,5 +69,5 @@ def test_every_shape_holds_all_ranks_on_the_fewest_nodes(gpus: int, ranks: int) 
 
 
 def test_a_shape_reads_well() -> None:
-    assert str(Shape(1, 1)) == "1 node x 1 rank"
-    assert str(Shape(2, 8)) == "2 nodes x 8 ranks"
+    assert str(NodeLayout(1, 1)) == "1 node x 1 rank"
+    assert str(NodeLayout(2, 8)) == "2 nodes x 8 ranks"

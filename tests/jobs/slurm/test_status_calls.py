@@ -13,12 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from jobs.settle import Begun, announce
-from jobs.slurm.history import History
-from jobs.slurm.look import Look, look
-from jobs.slurm.notes import ArrayNote, RunNote, read_notes, write_note
-from jobs.slurm.queue import FIELD, START
-from jobs.slurm.status import counts
+from jobs.cell.missing_record import Begun, announce
+from jobs.slurm.client.sacct import History
+from jobs.slurm.client.squeue import FIELD, START
+from jobs.slurm.status import Look, counts, look
+from jobs.slurm.submissions import ArrayNote, RunNote, read_notes, write_note
 from tests.builders import config
 from train.record.run import read_record
 

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from jobs.slurm.notes import adopt, read_notes
-from jobs.slurm.queue import FIELD, START, parse
+from jobs.slurm.client.squeue import FIELD, START, parse
+from jobs.slurm.submissions import adopt, read_notes
 from jobs.slurm.submit import Accepted, job_in
-from tests.jobs.slurm.test_slurm_front import SITE, Desk
+from tests.jobs.slurm.test_sweep import SITE, Desk
 from tests.sweeps import ROOT
 
 __all__ = ["_shared_data"]
-from tests.jobs.slurm.test_slurm_front import _shared_data
+from tests.jobs.slurm.test_sweep import _shared_data
 
 
 @pytest.mark.parametrize(

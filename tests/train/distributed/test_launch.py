@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.launch import (
+from jobs.cell.launch import (
     CellTask,
     clean_environment,
     core_groups,

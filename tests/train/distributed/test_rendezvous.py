@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.launch import clean_environment
+from jobs.cell.launch import clean_environment
 from tests.builders import config
 from train.distributed.launch import Launch
 from train.distributed.rendezvous import RendezvousError, meet

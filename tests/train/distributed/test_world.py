@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from jobs.launch import clean_environment, core_groups
+from jobs.cell.launch import clean_environment, core_groups
 from tests.sweeps import ROOT
 from train.distributed.launch import Launch, read_launch
 from train.distributed.world import EXCHANGE_S, check_size, choose_transport, share_cores

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jobs.techniques import load_techniques
+from jobs.config.techniques import load_techniques
 from tests.train.optimizers.toy import (
     ADAPTED,
     Toy,

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from jobs.techniques import load_techniques
+from jobs.config.techniques import load_techniques
 from train.config.run import RunConfig
 from train.data.registry import load
 from train.distributed.launch import read_launch

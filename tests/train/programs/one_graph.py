@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from jobs.launch import RENDEZVOUS
+from jobs.cell.launch import RENDEZVOUS
 from train.config.optimizer import Lamb, Sgd
 from train.config.run import RunConfig
 from train.config.technique import Technique

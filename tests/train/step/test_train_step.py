@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jobs.techniques import load_techniques
+from jobs.config.techniques import load_techniques
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAMS = Path(__file__).parents[1] / "programs"
@@ -127,6 +127,6 @@ def alone(command: list[object]) -> dict[str, dict[str, str]]:
 def _environment() -> dict[str, str]:
     import os
 
-    from jobs.launch import clean_environment
+    from jobs.cell.launch import clean_environment
 
     return clean_environment(os.environ) | {"PYTHONPATH": str(ROOT)}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jobs.techniques import load_techniques
+from jobs.config.techniques import load_techniques
 from tests.builders import config
 from tests.train.trainer.test_trainer import applied, cell, curve
 from train.config.run import RunConfig

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.launch import clean_environment
+from jobs.cell.launch import clean_environment
 from train.distributed.preflight.report import LATE, RankPreflight, problems, read_reports
 
 ROOT = Path(__file__).resolve().parents[4]

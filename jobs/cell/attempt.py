@@ -1,0 +1,142 @@
+"""One start of one cell, watched to its end, whatever end that is: exactly one record remains.
+
+Whoever started the ranks, on this machine or as a Slurm step, they are attended in the same way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from jobs.cell.failure import cause_of
+from jobs.cell.heartbeat import Watch
+from jobs.cell.missing_record import Begun, announce, is_good, over, reserve, settle
+from jobs.cell.ranks import RankSet, end_leftovers
+from jobs.cell.stop import Reason
+from train.config.plan import most_epochs
+from train.config.run import RunConfig
+from train.distributed.awake import Awake
+from train.record.cell_folder import (
+    CHECKPOINT_NAME,
+    EPOCHS_NAME,
+    START_NAME,
+    STOP_NAME,
+    UNFINISHED_NAME,
+    earlier_attempts,
+    rank_file,
+)
+from train.record.run import RECORD_NAME, RunError, Status, read_record
+
+PROBE_NAME = ".probe"
+PROBE_BYTES = 64 * 1024
+
+#: Asked again and again while ranks run: is there a reason to end them?
+Tick = Callable[[], Reason | None]
+#: What the launcher knows better than the ranks' ends tell: status and error, or None.
+Knows = Callable[[], tuple[Status, RunError] | None]
+#: Why it was really stopped, asked when the ranks have ended: a signal alone does not say.
+Explain = Callable[[Reason | None], Reason | None]
+
+
+@dataclass(frozen=True)
+class Start:
+    """One start, ready to go."""
+
+    cell: Path
+    config: RunConfig
+    ranks: RankSet
+    begin: Callable[[int], None]  # starts the ranks of the attempt with this number
+    stop: Tick
+    resume: bool
+    stall_s: float
+    limit_s: float | None
+    knows: Knows = lambda: None
+    explain: Explain = lambda stopped: stopped
+    job: str | None = None  # of Slurm
+    awake: Awake = field(default_factory=Awake)  # kept by the caller
+
+
+def attend(start: Start) -> str:
+    """Run it to its end; returns the status of its record. Only for the holder of the cell's lock.
+
+    Raises:
+        OSError: not even the record can be written.
+    """
+    cell, config, ranks = start.cell, start.config, start.ranks
+    started_at = datetime.now(UTC)
+    attempt = len(earlier_attempts(cell)) + 1
+    stopped: Reason | None = None
+    trouble: Exception | None = None
+    try:
+        _clear(cell, config.processes, resume=start.resume)
+        reserve(cell, most_epochs(config))
+        begun = Begun(number=attempt, started_at=started_at, pid=os.getpid(), job=start.job)
+        announce(cell, begun)
+        start.begin(attempt)
+        stopped = ranks.watch(_overdue(start))
+    except Exception as caught:  # noqa: BLE001  (even a fault of our own must leave a record)
+        trouble = caught
+    finally:
+        ranks.end()
+        end_leftovers(cell)
+    if not is_good(cell, config):
+        # also where no rank is known to have ended badly: srun, too, writes its words there
+        trouble = trouble or _refusal(cell)
+        stopped = start.explain(stopped)
+        known = None if stopped or trouble else start.knows()
+        status, error = known or cause_of(cell, ranks, stopped, trouble)
+        settle(cell, config, status, error, started_at)
+    over(cell)
+    return read_record(cell / RECORD_NAME).status
+
+
+def silence_limit_s(stall_s: float) -> float:
+    """How long a rank may show no sign of life, seconds: longer than the ``stall_s`` after which
+    the watchdogs of its peers end them, since what they leave says more of the cause."""
+    return 1.5 * stall_s + 5
+
+
+def _overdue(start: Start) -> Tick:
+    watch = Watch(start.cell, start.config.processes, start.awake)
+    began = start.awake.look()
+
+    def reason() -> Reason | None:
+        spent_s = start.awake.look() - began
+        if told := start.stop():
+            return told
+        if start.limit_s is not None and spent_s > start.limit_s:
+            return Reason("timeout", f"the time limit of {start.limit_s:.0f} s is over")
+        return watch.stale(silence_limit_s(start.stall_s))
+
+    return reason
+
+
+def _clear(cell: Path, size: int, *, resume: bool) -> None:
+    """Remove what an earlier start left that would be mistaken for this one's, or takes up room."""
+    logs = cell / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    stale = [logs / name for name in (START_NAME, STOP_NAME, UNFINISHED_NAME)]
+    for pattern in ("rank-*.error.json", "rank-*.beat", "rendezvous-*", ".*.tmp"):
+        stale += logs.glob(pattern)
+    stale += cell.glob(".*.tmp")  # a rank that is ended while it writes a checkpoint leaves it
+    if not resume:
+        stale += [cell / CHECKPOINT_NAME, cell / EPOCHS_NAME]
+        stale += [rank_file(cell, rank, "log") for rank in range(size)]
+    for file in stale:
+        file.unlink(missing_ok=True)
+
+
+def _refusal(cell: Path) -> OSError | None:
+    """What the file system says to a write now: a rank that may not write cannot say why either."""
+    try:
+        (cell / PROBE_NAME).write_bytes(os.urandom(PROBE_BYTES))
+    except OSError as error:
+        return error
+    finally:
+        with contextlib.suppress(OSError):
+            (cell / PROBE_NAME).unlink(missing_ok=True)
+    return None

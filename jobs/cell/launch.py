@@ -1,0 +1,107 @@
+"""The launch line of a cell as values: token lists and environments; nothing runs here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+
+from jobs.cell.container import MISLEADING
+
+
+@dataclass(frozen=True)
+class CellTask:
+    """One start of one cell, as the supervisor is told it; plain values, so that it pickles."""
+
+    cell: str  # folder of the cell
+    data: str  # folder of the raw data sets
+    store: str  # folder of their prepared forms
+    python: str
+    cores: tuple[tuple[int, ...], ...]  # one group per process
+    resume: bool
+    stall_s: float
+    limit_s: float | None  # wall time after which the start is ended as timeout
+    visible_gpus: str | None  # CUDA_VISIBLE_DEVICES of the caller; submitit empties it
+    container: tuple[str, ...] = ()  # tokens before the rank's own command
+    image: str | None = None  # path of the container's image; None: the host's environment
+    gpus_here: int = 0  # seen on this machine
+
+
+#: Every rank of a cell, and no other process, has this variable with the cell's stem in it.
+RENDEZVOUS = "HOROSCALE_RENDEZVOUS"
+
+
+def rendezvous_stem(cell: Path) -> Path:
+    return cell / "logs" / "rendezvous-"
+
+
+def train_argv(task: CellTask, attempt: int) -> list[str]:
+    """The command that every rank runs."""
+    argv = [
+        *task.container, task.python, "-m", "train", str(Path(task.cell) / "config.json"),
+        "--data", task.data,
+        "--store", task.store,
+        "--attempt", str(attempt),
+        "--stall-s", f"{task.stall_s:g}",
+    ]  # fmt: skip
+    return [*argv, "--resume"] if task.resume else argv
+
+
+def rank_environment(
+    task: CellTask, rank: int, *, attempt: int, supervisor: int, root: Path
+) -> dict[str, str]:
+    """What a rank on this machine gets on top of the supervisor's environment."""
+    size = str(len(task.cores))
+    own = {} if task.visible_gpus is None else {"CUDA_VISIBLE_DEVICES": task.visible_gpus}
+    if task.gpus_here:
+        own["HOROSCALE_GPUS_HERE"] = str(task.gpus_here)
+    return own | {
+        "HOROSCALE_RANK": str(rank),
+        "HOROSCALE_SIZE": size,
+        "HOROSCALE_LOCAL_RANK": str(rank),
+        "HOROSCALE_LOCAL_SIZE": size,
+        "HOROSCALE_CORES": ",".join(str(core) for core in task.cores[rank]),
+        # a new name for each start: an old address must never be met at
+        RENDEZVOUS: f"{rendezvous_stem(Path(task.cell))}{attempt}-{supervisor}",
+        "HOROSCALE_SUPERVISOR": str(supervisor),
+        "PYTHONPATH": str(root),
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONNOUSERSITE": "1",  # a package in a user's home would replace the pinned one
+    }
+
+
+#: Variables of another launcher would be believed by a rank, or by Horovod itself.
+_FOREIGN = (
+    "HOROVOD_", "HOROSCALE_", "OMPI_", "PMIX_", "PMI_", "SUBMITIT_LOCAL_", "CUDA_VISIBLE_DEVICES",
+    *MISLEADING,
+)  # fmt: skip
+
+
+def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment without what other launchers left in it; Horovod's tuning knobs stay."""
+    tuning = {"HOROVOD_CYCLE_TIME", "HOROVOD_FUSION_THRESHOLD", "HOROVOD_CACHE_CAPACITY"}
+    return {
+        name: value
+        for name, value in environment.items()
+        if name in tuning or not name.startswith(_FOREIGN)
+    }
+
+
+def with_processes(task: CellTask, processes: int) -> CellTask:
+    """The task, whose cores are one group per rank, for fewer processes of equally many ranks."""
+    ranks = len(task.cores) // processes
+    groups = (task.cores[p * ranks : (p + 1) * ranks] for p in range(processes))
+    return replace(
+        task, cores=tuple(tuple(dict.fromkeys(chain.from_iterable(own))) for own in groups)
+    )
+
+
+def core_groups(ranks: int, per_rank: int, free: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """Disjoint groups of cores for the ranks; with too few cores, ranks share single ones in turn.
+
+    Shared cores are marked in the record (``oversubscribed``): such times are no scaling figures.
+    """
+    if ranks * per_rank <= len(free):
+        return tuple(tuple(free[r * per_rank : (r + 1) * per_rank]) for r in range(ranks))
+    return tuple((free[rank % len(free)],) for rank in range(ranks))

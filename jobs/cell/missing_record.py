@@ -1,0 +1,195 @@
+"""The record of a start whose ranks left none: given here, from its traces, by whoever finds it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+
+from train.config.run import RunConfig
+from train.errors import read_whole
+from train.record.atomic import write_atomically
+from train.record.cell_folder import earlier_attempts, ended_record, tail_of
+from train.record.run import (
+    GOOD,
+    RECORD_NAME,
+    NoRecord,
+    OtherCell,
+    RecordError,
+    RunError,
+    Status,
+    read_own_record,
+    write_record,
+)
+
+#: There while a start runs, so also when its supervisor was killed.
+ATTEMPT_NAME = "attempt.json"
+#: Room kept on the disk so that the record of a run that filled it can still be written.
+RESERVE_NAME = ".reserve"
+RESERVE_BYTES = 256 * 1024
+RESERVE_BYTES_PER_EPOCH = 2 * 1024
+GO_ON = "make sweep goes on from its last checkpoint, where there is one"
+
+
+class Begun(BaseModel):
+    """attempt.json: the start that runs."""
+
+    model_config = ConfigDict(frozen=True)
+
+    number: int = Field(ge=1)
+    started_at: AwareDatetime
+    pid: int  # of the supervisor
+    job: str | None = None  # of Slurm, where it runs in one
+
+
+def reserve(cell: Path, epochs: int) -> None:
+    # random, because zeros take no room on a file system that compresses
+    size = RESERVE_BYTES + RESERVE_BYTES_PER_EPOCH * epochs
+    (cell / RESERVE_NAME).write_bytes(os.urandom(size))
+
+
+def announce(cell: Path, begun: Begun) -> None:
+    write_atomically(cell / "logs" / ATTEMPT_NAME, begun.model_dump_json())
+
+
+def settle(
+    cell: Path,
+    config: RunConfig,
+    status: Status,
+    error: RunError,
+    started_at: datetime,
+    ended_at: datetime | None = None,
+) -> None:
+    """Write the record of the last start in the room that it reserved; kept are a good record, and
+    one that nobody here could see (:func:`train.record.run.write_record`).
+
+    Raises:
+        OSError: not even the record can be written.
+    """
+    (cell / RESERVE_NAME).unlink(missing_ok=True)
+    ended_at = ended_at or datetime.now(UTC)
+    told = _printable(error)
+    record = ended_record(cell, config, status, told, started_at=started_at, ended_at=ended_at)
+    write_record(cell / RECORD_NAME, record)
+
+
+def over(cell: Path) -> None:
+    """The start has its record, and that counts: files may stay where they cannot be removed."""
+    for file in (cell / RESERVE_NAME, cell / "logs" / ATTEMPT_NAME):
+        with contextlib.suppress(OSError):
+            file.unlink(missing_ok=True)
+
+
+def is_unsettled(cell: Path) -> bool:
+    """Whether a start may have left ranks and no record; only while nobody holds the cell.
+
+    Raises:
+        Unreadable: as :func:`begun_in`.
+    """
+    return read_whole(cell / "logs" / ATTEMPT_NAME) is not None
+
+
+def begun_in(cell: Path) -> Begun | None:
+    """The start that runs, or whose supervisor was killed; None when there is none.
+
+    Raises:
+        Unreadable: its file cannot be read now.
+    """
+    content = read_whole(cell / "logs" / ATTEMPT_NAME)
+    try:
+        return None if content is None else Begun.model_validate_json(content)
+    except ValidationError:
+        return None
+
+
+def settle_lost(
+    cell: Path, config: RunConfig, told: str | None = None, status: Status = "lost"
+) -> bool:
+    """Give a start whose supervisor was killed its record; True when there was one to give.
+
+    Only for the holder of the cell's lock. A broken record, or one of another config, is left as it
+    is.
+    ``told``: what the scheduler says of that end, and ``status`` what it makes of the cell.
+
+    Raises:
+        Unreadable: a file that decides cannot be read now; nothing was changed.
+    """
+    begun = begun_in(cell)
+    if begun is None or _is_foreign(cell, config):
+        return False
+    if len(earlier_attempts(cell)) < begun.number:
+        error = RunError(
+            what="the supervisor of this start ended without a word ("
+            + (told or "killed, or the machine went down")
+            + "); its end is the last sign of life",
+            where=f"process {begun.pid}" if begun.job is None else f"Slurm job {begun.job}",
+            what_to_do=GO_ON,
+        )
+        settle(cell, config, status, error, begun.started_at, _last_sign(cell, begun.started_at))
+    over(cell)
+    return True
+
+
+def settle_unstarted(
+    cell: Path,
+    config: RunConfig,
+    log: Path,
+    asked_at: datetime,
+    told: str | None = None,
+    status: Status = "lost",
+) -> None:
+    """Give a start its record whose supervisor ended before it could do anything."""
+    cell.mkdir(parents=True, exist_ok=True)
+    because = f" ({told})" if told else ""
+    error = RunError(
+        what=f"the supervisor of this start ended before it could start a rank{because}",
+        where=str(log),
+        what_to_do=f"read {log}, then make sweep again",
+        log_tail=tail_of(log),
+    )
+    settle(cell, config, status, error, asked_at)
+
+
+def is_good(cell: Path, config: RunConfig) -> bool:
+    """Whether the cell has a record that no retry may replace.
+
+    Raises:
+        OtherCell: there is a record of another config.
+        Unreadable: there may be a record that cannot be read now.
+    """
+    with contextlib.suppress(RecordError):
+        return read_own_record(cell, config).status in GOOD
+    return False
+
+
+def _printable(error: RunError) -> RunError:
+    """File names that are no UTF-8 reach us as lone surrogates, which no JSON can hold."""
+    texts = {
+        name: value.encode("utf-8", "backslashreplace").decode("utf-8")
+        for name, value in error
+        if isinstance(value, str)
+    }
+    return error.model_copy(update=texts)
+
+
+def _is_foreign(cell: Path, config: RunConfig) -> bool:
+    """Whether there is a record, and it cannot be taken for an earlier one of this cell."""
+    try:
+        read_own_record(cell, config)
+    except NoRecord:
+        return False
+    except (RecordError, OtherCell):
+        return True
+    return False
+
+
+def _last_sign(cell: Path, started_at: datetime) -> datetime:
+    """When the start last wrote anything, as its files say (hidden ones are not the ranks')."""
+    times = [started_at]
+    for file in (*cell.glob("[!.]*"), *(cell / "logs").glob("[!.]*")):
+        with contextlib.suppress(OSError):
+            times.append(datetime.fromtimestamp(file.stat().st_mtime, UTC))
+    return min(max(times), datetime.now(UTC))

@@ -1,0 +1,204 @@
+"""A site: what one cluster wants to be asked, and how ranks are launched there. Read from
+jobs/sites/*.yaml, strictly.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from jobs.config.yamlfile import Document, find_file, load_yaml, names_in, unknown
+from train.config.frozen import Frozen
+
+#: How a job asks for GPUs; ``none``: ranks compute on CPU cores.
+GpuRequest = Literal["none", "gres", "gpus-per-node", "gpus-per-task"]
+
+
+class Site(Frozen):
+    """One file of jobs/sites. What is null is not asked for: the cluster's own default holds."""
+
+    title: str = ""
+    # what to ask Slurm for
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    constraint: str | None = None
+    reservation: str | None = None
+    wckey: str | None = None
+    ranks_per_node: int = Field(ge=1)  # GPUs of a node that a job may use; without GPUs, ranks
+    gpus: GpuRequest = "none"
+    gpu_type: str | None = None  # as in gres: gpu:TYPE:N
+    cpus_per_rank: int = Field(default=1, ge=1)
+    mem_per_rank_gb: float | None = Field(default=None, gt=0)
+    time_min: int = Field(default=60, ge=1)  # time limit of one job; a cell may need several jobs
+    exclusive: bool = False
+    max_nodes: int | None = Field(default=None, ge=1)  # of one job
+    array_limit: int = Field(default=1000, ge=1)  # elements of one array (at most MaxArraySize)
+    array_parallel: int = Field(default=64, ge=1)  # elements of one array that run at once
+    submit_limit: int | None = Field(
+        default=None, ge=1
+    )  # jobs in the queue, array elements counted
+    requeue: bool = True  # a preempted or unfinished cell goes on in the same job, requeued
+    signal_s: int = Field(default=90, ge=1)  # seconds before its end at which Slurm warns a job
+    preflight_s: int = Field(default=150, ge=20)  # seconds that the preflight's ranks may take
+    sbatch: dict[str, str | int | bool] = Field(default_factory=dict)  # other options, long names
+    modules: tuple[str, ...] = ()  # loaded in the batch script, before the supervisor
+    setup: tuple[str, ...] = ()  # lines of shell for the batch script, the site's own words
+    # how ranks are launched
+    mpi: str = "pmix"  # value of srun --mpi, or "gloo" where the site has no PMIx
+    interface: str | None = None  # network interface for ranks (Gloo, Open MPI's TCP, NCCL sockets)
+    srun: tuple[str, ...] = ()  # further arguments of srun
+    environment: dict[str, str] = Field(default_factory=dict)  # for the ranks
+    # the container
+    # cpu or gpu: the one that make image builds; the path of a SIF file; or none: no container, but
+    # the Python environment of `make setup`, which nodes must see
+    image: str = "cpu"
+    runtime: Literal["apptainer", "singularity"] = "apptainer"
+    gpu_support: Literal["none", "nv", "rocm"] = "none"
+    binds: tuple[str, ...] = ()  # SRC[:DEST[:ro]]
+    container_arguments: tuple[str, ...] = ()
+    scratch: str | None = None  # folder on every node for temporary files of ranks (TMPDIR)
+    # the cluster itself
+    slurm_conf: str | None = None  # where it is not the default one
+    poll_s: float | None = Field(default=None, ge=1)  # seconds between two looks at the queue;
+    # null: 5 in the first minute, then 30 to 60
+    user: str | None = None  # whose jobs root's sweeps become: practice clusters only
+
+    @field_validator("*")
+    @classmethod
+    def _one_line(cls, value: Any) -> Any:
+        """A line break would end a line of the batch script and start a command of its own."""
+        for text in _texts(value):
+            if any(not sign.isprintable() and sign != "\t" for sign in text):
+                raise ValueError(f"expected a single line of text, found {text!r}")
+        return value
+
+    @field_validator("binds")
+    @classmethod
+    def _one_bind_each(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for bind in value:
+            # what apptainer would take for the start of another bind
+            if "," in bind or "^" in bind or not bind.startswith("/"):
+                raise ValueError(f"expected /SRC[:DEST[:ro]] without , and ^, found {bind!r}")
+        return value
+
+    @field_validator("environment")
+    @classmethod
+    def _variables(cls, value: dict[str, str]) -> dict[str, str]:
+        for name in value:
+            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+                raise ValueError(f"expected names of environment variables, found {name!r}")
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Site:
+        if self.gpu_type is not None and self.gpus == "none":
+            raise ValueError(
+                "gpu_type needs a way to ask for it: set gpus: to gres or gpus-per-..."
+            )
+        if self.signal_s >= 60 * self.time_min:
+            raise ValueError(
+                f"signal_s: a job of {self.time_min} min cannot be warned {self.signal_s} s before "
+                "its end: make it smaller"
+            )
+        for option in self.sbatch:
+            if not re.fullmatch(r"[a-z][a-z-]*", option):
+                raise ValueError(f"sbatch: expected long names such as mail-type, found {option!r}")
+            if option in _OWN_OPTIONS:
+                raise ValueError(
+                    f"sbatch: {option} is what this program sets by itself; leave it out"
+                )
+            key = _BY_KEY.get(option)
+            # where the key says nothing, the option may say what the key cannot
+            if key is not None and (key not in _YIELDING or getattr(self, key) not in _SILENT):
+                raise ValueError(f"sbatch: {option} belongs to the key {key!r} of the site file")
+        return self
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from (key, *_texts(item))
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _texts(item)
+
+
+#: Options of sbatch that decide where records are and which cell a job runs.
+_OWN_OPTIONS = frozenset(
+    {
+        "array", "chdir", "clusters", "comment", "dependency", "error", "export", "job-name",
+        "kill-on-invalid-dep", "nodes", "no-requeue", "ntasks", "ntasks-per-node", "open-mode",
+        "output", "parsable", "quiet", "signal", "test-only", "wait", "wrap",
+    }
+)  # fmt: skip
+_BY_KEY = {
+    "partition": "partition", "account": "account", "qos": "qos", "constraint": "constraint",
+    "reservation": "reservation", "wckey": "wckey", "time": "time_min", "requeue": "requeue",
+    "cpus-per-task": "cpus_per_rank", "gres": "gpus", "gpus-per-node": "gpus",
+    "gpus-per-task": "gpus", "mem": "mem_per_rank_gb", "exclusive": "exclusive",
+}  # fmt: skip
+_YIELDING = frozenset({"gpus", "mem_per_rank_gb", "exclusive"})
+_SILENT = (None, False, "none")
+
+
+SITES = Path(__file__).parent.parent / "sites"
+#: Words of SITE= that stand for no file.
+AUTO, LOCAL = "auto", "local"
+
+
+@dataclass(frozen=True)
+class NamedSite:
+    name: str
+    site: Site
+    source: Path
+
+
+def load_site(name_or_path: str, folder: Path = SITES) -> NamedSite:
+    """Read a site by its name in ``folder`` or by its path.
+
+    Raises:
+        ConfigError: no such site, or an error in its file: with the line, what was found, what is
+            known and the nearest.
+    """
+    path = find_file("site", name_or_path, folder, (AUTO, LOCAL))
+    return NamedSite(path.stem, site_of(load_yaml(path)), path)
+
+
+def site_names(folder: Path = SITES) -> list[str]:
+    return names_in(folder)
+
+
+def site_of(document: Document) -> Site:
+    """The site that a file describes.
+
+    Raises:
+        ConfigError: with file and line: an unknown key, a missing one, a value that does not fit.
+    """
+    for key in document.value:
+        if key not in Site.model_fields:
+            raise document.error((key,), unknown("key", key, Site.model_fields))
+    try:
+        return Site.model_validate_json(json.dumps(document.value), strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        text = first["msg"].removeprefix("Value error, ")
+        if first["type"] == "missing":
+            raise document.error(
+                (), f"{first['loc'][0]!r} is missing: a site must say it"
+            ) from error
+        if first["type"] != "value_error":
+            text += f", found {first['input']!r}"
+            text += "; quote it" if first["type"] == "string_type" else ""
+        where = first["loc"][:1]
+        # rules about several keys have no place of their own; the message starts with the key
+        path = where or (text.split(":")[0].split(" ")[0],)
+        raise document.error(path, f"{where[0]}: {text}" if where else text) from error

@@ -1,0 +1,118 @@
+"""A sweep on this machine: planned, and run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from jobs.cell.launch import core_groups, rank_environment, train_argv, with_processes
+from jobs.cell.state import Standing, lay_out, recorded, refuse_others, survey
+from jobs.cell.stop import stopped_by_signals
+from jobs.config.sweep import Sweep, manifest_of
+from jobs.display import LiveDisplay, PlainDisplay, say_results, say_standing
+from jobs.local.engine import Machine, cell_task, run_cells
+from jobs.local.image import check_gpus, container_here, gpus_here, remark_on_gpus, try_out
+from jobs.messages import ROOT, say
+from jobs.plan.datasets import planned_images, train_images
+from jobs.plan.estimate import known_rates
+from jobs.plan.rows import plan_rows
+from jobs.plan.text import render_plan
+from train.config.run import RunConfig
+from train.distributed.watchdog import STALL_S
+
+
+def plan_here(wanted: Sweep, results: Path, machine: Machine) -> None:
+    """Print what the sweep would do on this machine."""
+    rows = plan_rows(
+        wanted.configs,
+        planned_images(wanted.configs, machine.data, machine.store),
+        known_rates(results),
+    )
+    folder = results / wanted.name
+    # one line for each number of processes and cores: within it, only names differ
+    first = {(c.gpus, c.processes): c for c in reversed(wanted.configs)}
+    lines = {c.cell_id(): _launch_line(c, folder, machine) for c in first.values()}
+    cells = [recorded(c, folder / c.cell_id()) for c in wanted.configs]
+    refuse_others(cells)
+    render_plan(rows, lines, Console(), {cell.config.cell_id() for cell in cells if cell.done})
+    _remark(wanted, machine)
+
+
+def sweep_here(wanted: Sweep, folder: Path, *, force: bool, machine: Machine) -> int:
+    """Run every cell that has no good record; returns the exit code."""
+    plan_rows(wanted.configs, train_images(wanted.configs, machine.data, machine.store), {})
+    lay_out(wanted.configs, folder, manifest_of(wanted), force=force)
+    cells = survey(wanted.configs, folder)
+    if force:
+        cells = [cell.forced() for cell in cells]
+    say_standing(wanted, cells)
+    if all(cell.done for cell in cells):
+        return 0
+    _remark(wanted, machine)
+    if machine.container is not None:
+        # bundled data leave no folder, and only what is there can be bound
+        for needed in (machine.data, machine.store):
+            needed.mkdir(parents=True, exist_ok=True)
+        try_out(machine.container)
+    return say_results(wanted, cells, _run_all(cells, folder, machine))
+
+
+def _remark(wanted: Sweep, machine: Machine) -> None:
+    most = max(config.gpus for config in wanted.configs)
+    if remark := remark_on_gpus(machine.gpus, machine.container, wanted.asked, most, ROOT):
+        say(remark)
+
+
+def _run_all(cells: Sequence[Standing], folder: Path, machine: Machine) -> dict[str, str]:
+    # make, told to end, ends the shell of its recipe, and nobody tells us
+    parent = os.getppid() if "MAKELEVEL" in os.environ else None
+    console = Console(stderr=True)
+    with stopped_by_signals(parent) as stop:
+        if console.is_terminal:
+            with LiveDisplay(cells, console) as display:
+                return run_cells(cells, folder, machine, display, stop)
+        return run_cells(cells, folder, machine, PlainDisplay(cells, sys.stderr), stop)
+
+
+def machine_for(
+    wanted: Sweep,
+    data: Path,
+    store: Path,
+    folder: Path,
+    *,
+    image: str = "",
+    at_once: int = 1,
+    stall_s: float = STALL_S,
+    limit_s: float | None = None,
+) -> Machine:
+    """Equal core groups for all cells of a sweep, so that its times can be compared.
+
+    ``folder``: of the sweep's results; ``image``: as IMAGE= says it, empty for none.
+
+    Raises:
+        ConfigError: no such image, nothing here that starts it, a folder that cannot be bound.
+    """
+    cores = tuple(sorted(os.sched_getaffinity(0)))
+    most = max(config.gpus for config in wanted.configs)
+    per_rank = wanted.cores_per_rank or max(1, len(cores) // most)
+    data, store, gpus = data.resolve(), store.resolve(), gpus_here(os.environ)
+    container = None
+    if image:
+        named = (folder, "the results folder"), (data, "the data folder"), (store, "the data store")
+        container = container_here(image, gpus, ROOT, named, *wanted.configs)
+        check_gpus(container, gpus, most, at_once)
+    return Machine(cores, per_rank, data, store, stall_s, limit_s, at_once, container, gpus)
+
+
+def _launch_line(config: RunConfig, folder: Path, machine: Machine) -> list[str]:
+    cores = core_groups(config.gpus, machine.per_rank, machine.cores)
+    task = cell_task(folder / config.cell_id(), cores, machine, resume=False)
+    task = with_processes(task, config.processes)
+    own = rank_environment(task, 0, attempt=1, supervisor=os.getpid(), root=ROOT)
+    shown = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CORES")
+    world = [f"HOROSCALE_{name}={own[f'HOROSCALE_{name}']}" for name in shown]
+    return ["env", *world, *train_argv(task, 1)]

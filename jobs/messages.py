@@ -1,0 +1,86 @@
+"""What the commands of `python -m jobs` share: options, exit codes, how a refusal is reported."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from train.errors import ConfigError, remedy
+
+ROOT = Path(__file__).resolve().parent.parent
+EXIT_CELL_FAILED, EXIT_REQUEST, EXIT_UNDECIDED, EXIT_INTERRUPTED = 1, 2, 3, 130
+RESULTS, DATA, STORE = ROOT / "results", ROOT / ".data", ROOT / ".data" / "prepared"
+
+SweepName = Annotated[str, typer.Argument(help="name under jobs/sweeps, or a path")]
+Results = Annotated[Path, typer.Option(help="folder of all results")]
+Data = Annotated[Path, typer.Option(help="folder with the data sets; may be read-only")]
+Store = Annotated[Path, typer.Option(help="folder for the prepared form of data sets")]
+Site = Annotated[
+    str, typer.Option(help="where to run: local, auto, a name under jobs/sites, or a path")
+]
+Image = Annotated[
+    str, typer.Option(help="on this machine: run ranks inside this image (cpu, gpu or a path)")
+]
+Pack = Annotated[int, typer.Option(min=1, help="cells in one allocation, techniques interleaved")]
+Budget = Annotated[
+    float | None, typer.Option(min=0, help="GPU-hours that the sweep may cost; more is refused")
+]
+
+
+class Interrupted(Exception):
+    """The sweep was asked to end; ``left``: cells whose supervisors still run all the same."""
+
+    def __init__(self, why: str, left: Sequence[str]) -> None:
+        super().__init__(why)
+        self.left = tuple(left)
+
+
+class NoAnswer(Exception):
+    """What has to be known cannot be had now (Slurm does not answer): nothing can be decided."""
+
+
+def say(text: str) -> None:
+    with suppress(OSError):  # a reader that is gone must not end a sweep
+        print(f"[sweep] {text}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Wrong requests and a refusing file system end with a message and exit code 2."""
+    try:
+        yield
+    except ConfigError as error:
+        say(f"error: {error}")
+        raise typer.Exit(EXIT_REQUEST) from error
+    except NoAnswer as error:
+        say(f"error: {error}")
+        raise typer.Exit(EXIT_UNDECIDED) from error
+    except BrokenPipeError:
+        raise  # the reader of a plan has seen enough: typer ends without a word
+    except OSError as error:
+        todo = remedy(error)
+        say(f"error: {error}" + (f": {todo}, then make the same again" if todo else ""))
+        raise typer.Exit(EXIT_REQUEST) from error
+    except Interrupted as error:
+        ended = "all ranks were ended; make sweep goes on from here"
+        if error.left:
+            ended = f"could not be ended in time and may still run: {', '.join(error.left)}"
+        say(f"interrupted ({error}): {ended}")
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    except KeyboardInterrupt:
+        say("interrupted; what was submitted goes on, and the same command goes on from here")
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+
+
+def clock(seconds: float | None) -> str:
+    """h:mm:ss, or m:ss below an hour; nothing for a time that is not known."""
+    if seconds is None:
+        return ""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -1,0 +1,56 @@
+"""What a Slurm job is told: cells to run one after another, and how. Plain JSON values."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+from pydantic import AwareDatetime
+
+from jobs.cell.container import Container
+from jobs.cell.image import FileMark
+from jobs.config.site import Site
+from train.config.frozen import Frozen
+
+
+class JobTask(Frozen):
+    """One array element; the same text is read again when Slurm requeues the job."""
+
+    cells: tuple[str, ...]  # folders, in the order in which they run
+    forced: tuple[str, ...] = ()  # of these, those whose older records are put aside first
+    asked_at: AwareDatetime  # records older than this are "older"
+    site: Site
+    nodes: int
+    ranks_per_node: int
+    image: str  # path of the SIF file, or "none"
+    image_digest: str | None  # when it was submitted
+    image_mark: FileMark | None = None  # of the file that had it
+    root: str  # the checkout
+    data: str
+    store: str
+    folders: tuple[str, ...] = ()  # data sets that are folders of images
+    stall_s: float
+    minutes: int  # the job's time limit
+    block: str  # run, array and place of the unit: cells of one block shared their nodes
+    git_commit: str | None = None
+    git_dirty: bool | None = None
+
+    def container(self, *folders: str) -> Container:
+        own = (self.root, self.data, self.store, *self.folders)
+        return container_at(self.site, self.image, (*own, *folders))
+
+
+def container_at(site: Site, image: str, folders: tuple[str, ...]) -> Container:
+    """The site's container with these folders of ours, and what the site wants bound."""
+    binds = (*folders, *scratch_binds(site), *site.binds)
+    return Container(image, site.runtime, site.gpu_support, binds, site.container_arguments)
+
+
+def scratch_binds(site: Site) -> tuple[str, ...]:
+    """TMPDIR has to be there in the container, too; /tmp is by itself."""
+    inside = site.scratch is None or Path(site.scratch).is_relative_to("/tmp")  # noqa: S108
+    return () if inside or site.scratch is None else (site.scratch,)
+
+
+def is_older(ended_at: datetime, task: JobTask) -> bool:
+    return ended_at < task.asked_at

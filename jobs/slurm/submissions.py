@@ -1,0 +1,228 @@
+"""What was submitted: for each run of `make sweep`, which job is to run which cells.
+
+Every job has a note: of cells, of a preflight, of a measurement of the interconnect. It is written
+before sbatch runs and again after each one, so that a login shell may die at any moment: what it
+had submitted is found again in the queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Final, Literal
+
+from pydantic import AwareDatetime, Field, ValidationError
+
+from jobs.cell.image import Image
+from jobs.config.site import Site
+from jobs.local.submit import SUBMITIT
+from jobs.slurm.client.sacct import Ending
+from jobs.slurm.client.squeue import JobState
+from jobs.slurm.script import job_name
+from train.config.frozen import Frozen
+from train.record.atomic import write_atomically
+
+NOTES_NAME = ".slurm"
+PREFLIGHT: Final = "preflight"
+OURS = "horoscale:"
+#: In place of a run: of whichever a job is.
+ANY = "*"
+CLOCKS_DIFFER = timedelta(seconds=60)
+
+
+class ArrayNote(Frozen):
+    """One sbatch: an array, or a plain job where there is one unit only."""
+
+    job_id: str | None = None  # None: not submitted yet, or nobody lived to write the id down
+    units: tuple[tuple[str, ...], ...] = Field(min_length=1)  # cells of each element, in order
+    nodes: int = Field(ge=1)
+    ranks_per_node: int = Field(ge=1)
+    minutes: int = Field(ge=1)  # time limit of an element
+    block_seed: int | None = None  # of the random order of cells within packed units
+
+    def elements(self) -> tuple[str, ...]:
+        """Job ids of its units, in order; none while its id is not known."""
+        if self.job_id is None:
+            return ()
+        if len(self.units) == 1:
+            return (self.job_id,)
+        return tuple(f"{self.job_id}_{index}" for index in range(len(self.units)))
+
+
+class RunNote(Frozen):
+    """One submission to a cluster."""
+
+    schema_version: int = 1
+    run: str
+    site: str
+    job_name: str
+    slurm_conf: str | None = None
+    submitted_at: AwareDatetime  # just before its first sbatch
+    arrays: tuple[ArrayNote, ...]
+    preflight_job: str | None = None
+    kind: Literal["cells", "preflight", "interconnect"] = "cells"
+    cluster: str | None = None  # its name; None: of an earlier version, which did not ask
+    user: int | None = None  # id of who submitted; an earlier version did not note it
+    key: str | None = None  # of a preflight: what it was asked
+
+    def part(self, index: int) -> str:
+        """Which of its jobs that is, in comments and names of folders."""
+        return str(index) if self.kind == "cells" else self.kind
+
+    def with_id(self, index: int, job_id: str) -> RunNote:
+        """The same with the id of one array filled in."""
+        known = self.arrays[index].model_copy(update={"job_id": job_id})
+        arrays = (*self.arrays[:index], known, *self.arrays[index + 1 :])
+        return self.model_copy(update={"arrays": arrays})
+
+
+def comment_of(run: str, part: int | str) -> str:
+    """For sbatch --comment: which array of which run a job is, told by the queue itself."""
+    return f"{OURS}{run}:{part}"
+
+
+def is_of(job: JobState | Ending, run: str, part: str) -> bool:
+    """Whether this is the job of that run: by its comment or, where a site keeps comments for
+    itself, by the batch script that it was submitted with."""
+    folder = f"/{SUBMITIT}/{run}-{part}/"
+    return job.comment == comment_of(run, part) or folder in job.command
+
+
+def is_of_run(job: JobState, run: str) -> bool:
+    return job.comment.startswith(f"{OURS}{run}:") or f"/{SUBMITIT}/{run}-" in job.command
+
+
+def is_anothers(job: JobState | Ending, run: str, part: str) -> bool:
+    """Whether the job with an id that was noted is not the one that was noted: on another cluster,
+    or after a controller lost its state, the same id is another job's.
+
+    Only where the job says so: a site may keep comments for itself, and run a copy of a script.
+    """
+    return run != ANY and job.comment.startswith(OURS) and not is_of(job, run, part)
+
+
+def array_folder(sweep: Path, run: str, part: int | str) -> Path:
+    """Folder of one call of sbatch: its script, its tasks, its supervisors' logs."""
+    return sweep / SUBMITIT / f"{run}-{part}"
+
+
+def log_name(job: str) -> str:
+    """Name of the supervisor's log in the array's folder, by the job's name (A_I or J)."""
+    return f"{job}_0_log.out"
+
+
+def write_note(sweep: Path, note: RunNote) -> Path:
+    """Write the note of a run under the sweep's folder; the file's path.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    folder = sweep / NOTES_NAME
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{note.run}.json"
+    write_atomically(file, note.model_dump_json(indent=2) + "\n")
+    return file
+
+
+def read_notes(sweep: Path) -> tuple[list[RunNote], dict[str, str]]:
+    """All readable notes of a sweep, oldest first; and of each file that is none its run, with a
+    sentence.
+
+    Raises:
+        OSError: the folder or a note cannot be read: what was submitted is not known.
+    """
+    notes: list[RunNote] = []
+    broken: dict[str, str] = {}
+    try:
+        files = sorted(f for f in (sweep / NOTES_NAME).iterdir()
+                       if f.suffix == ".json" and not f.name.startswith("."))  # fmt: skip
+    except FileNotFoundError:
+        files = []
+    for file in files:
+        try:
+            note = RunNote.model_validate_json(file.read_bytes())
+            user = file.stat().st_uid if note.user is None else note.user
+            notes.append(note.model_copy(update={"user": user}))
+        except ValidationError:
+            broken[file.stem] = (
+                f"{file}: not the note of a run: its jobs are found by the queue only"
+            )
+    return sorted(notes, key=lambda note: (note.submitted_at, note.run)), broken
+
+
+def jobs_of(notes: Iterable[RunNote]) -> dict[str, tuple[str, ...]]:
+    """Job id -> its cells, for every job that was submitted; ``notes`` oldest first."""
+    found: dict[str, tuple[str, ...]] = {}
+    for note in notes:
+        for array in note.arrays:
+            found |= dict(zip(array.elements(), array.units, strict=False))
+    return found
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """The job that a cell was given to last."""
+
+    job: str  # A_I or J
+    log: Path  # of its supervisor
+    at: datetime
+    preflight: str | None = None  # the job that had to end well first
+    run: str = ""
+    part: str = ""
+    cells: tuple[str, ...] = ()  # all that the job runs
+    cluster: str | None = None  # where it was submitted; None: not noted
+    user: int | None = None  # by whom
+
+
+def submitted_cells(sweep: Path, notes: Iterable[RunNote]) -> dict[str, Submitted]:
+    """Cell id -> its last job. ``notes``: oldest first."""
+    found: dict[str, Submitted] = {}
+    for note in notes:
+        if note.kind != "cells":
+            continue
+        for index, array in enumerate(note.arrays):
+            for job, cells in zip(array.elements(), array.units, strict=False):
+                log = array_folder(sweep, note.run, index) / log_name(job)
+                told = Submitted(
+                    job, log, note.submitted_at, note.preflight_job, note.run, note.part(index),
+                    cells, note.cluster, note.user,
+                )  # fmt: skip
+                found |= dict.fromkeys(cells, told)
+    return found
+
+
+def adopt(note: RunNote, queue: Mapping[str, JobState]) -> RunNote:
+    """Fill in the ids that nobody lived to write down. A job that ended so long ago that Slurm
+    forgot it cannot be found; its cells' own records tell of it."""
+    for index, array in enumerate(note.arrays):
+        if array.job_id is None:
+            part = note.part(index)
+            mine = next((job for job in queue.values() if is_of(job, note.run, part)), None)
+            note = note if mine is None else note.with_id(index, mine.array)
+    return note
+
+
+@dataclass(frozen=True)
+class SubmissionContext:
+    """All that the jobs of one run share."""
+
+    sweep: str
+    folder: Path
+    site_name: str
+    site: Site
+    image: Image
+    root: Path  # the code that the jobs run
+    data: Path
+    store: Path
+    folders: tuple[str, ...]  # data sets that are folders of images
+    stall_s: float
+    pack: int
+    git_commit: str | None
+    git_dirty: bool | None
+    cluster: str | None = None  # its name, where it says
+
+    @property
+    def job_name(self) -> str:
+        return job_name(self.sweep, self.folder)

@@ -1,0 +1,164 @@
+"""Who works on a sweep's folder, also where locks do not reach from one machine to another."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from jobs.cell import lock
+from jobs.cell.lock import BOOT_ID, LOCK_NAME, Holder, hold, holder, only_sweep, reach_of, signed
+from train.errors import ConfigError
+
+HOST, OURS = os.uname().nodename, BOOT_ID.read_text().strip()
+THEIRS = "00000000-1111-2222-3333-444444444444"
+
+
+def mounted(folder: Path, kind: str, options: str) -> str:
+    """The line of a table of mounts that says so of the folder's file system."""
+    device = folder.stat().st_dev
+    where = f"{os.major(device)}:{os.minor(device)} / {folder}"
+    return (
+        f"9 1 0:0 / /proc rw - proc proc rw\n10 1 {where} rw shared:1 - {kind} srv:/x {options}\n"
+    )
+
+
+@pytest.mark.parametrize("name", ["plain", "a b"])
+def test_another_machine_that_did_not_sign_off_is_believed(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    (folder / ".lock").write_text(f"process 7 on login2, boot {THEIRS}")
+    with pytest.raises(ConfigError, match="another machine") as refused, only_sweep(folder):
+        pass
+    file = folder / ".lock"
+    assert f"{file} is signed by process 7 on login2;" in str(refused.value)
+    assert str(refused.value).endswith(f"remove it: rm {shlex.quote(str(file))}")
+    assert file.read_text() == f"process 7 on login2, boot {THEIRS}"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "options", "taken"),
+    [
+        ("process 7 on login2", "nfs4", "rw", False),  # of an earlier version: no proof
+        (f"process 7 on {HOST}", "ext4", "rw", True),
+        (f"process 7 on login2, boot {OURS}", "ext4", "rw", True),  # a container of this kernel
+        (f"process 7 on {HOST}, boot {THEIRS}", "ext4", "rw", True),  # rebooted
+        (f"process 7 on login2, boot {THEIRS}", "nfs4", "rw", False),  # whose locks reach nobody
+        (f"process 7 on login2, boot {THEIRS}, nfs", "ext4", "rw", False),  # the server itself
+        (f"process 7 on login2, boot {THEIRS}, nfs", "nfs4", "rw,local_lock=none", True),
+        (f"process 7 on login2, boot {THEIRS}, nfs", "nfs4", "rw,local_lock=flock", False),
+        (f"job 17_2, process 7 on login2, boot {THEIRS}, ceph", "ceph", "rw", True),
+        (f"process 7 on login2, boot {THEIRS}, ceph", "nfs", "rw", False),  # exported once more
+    ],
+)
+def test_the_lock_of_one_that_is_provably_gone_is_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, kind: str, options: str, taken: bool
+) -> None:
+    table = tmp_path / "mountinfo"
+    table.write_text(mounted(tmp_path, kind, options))
+    monkeypatch.setattr(lock, "MOUNTS", table)
+    (tmp_path / ".lock").write_text(text)
+    if not taken:
+        with pytest.raises(ConfigError), only_sweep(tmp_path):
+            pass
+        assert (tmp_path / ".lock").read_text() == text
+        return
+    with only_sweep(tmp_path):
+        ours = signed((tmp_path / ".lock").read_text())
+        assert ours == Holder(os.getpid(), HOST, OURS, None if kind == "ext4" else kind.strip("4"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "reach"),
+    [
+        ("nfs", "rw,vers=3,local_lock=none", "nfs"), ("nfs", "rw,nolock,local_lock=all", None),
+        ("nfs4", "rw,local_lock=posix", "nfs"), ("nfs4", "rw,local_lock=all", None),
+        ("lustre", "rw,flock,lazystatfs", "lustre"), ("lustre", "rw,localflock", None),
+        ("lustre", "rw,lazystatfs", None), ("gpfs", "rw", "gpfs"), ("ceph", "rw", "ceph"),
+        ("ext4", "rw", None), ("fuse.bindfs", "rw", None), ("beegfs", "rw", None),
+    ],
+)  # fmt: skip
+def test_how_far_locks_reach(tmp_path: Path, kind: str, options: str, reach: str | None) -> None:
+    device = tmp_path.stat().st_dev
+    assert reach_of(mounted(tmp_path, kind, options), device) == reach
+    assert reach_of(mounted(tmp_path, kind, options), device + 1) is None
+    assert reach_of("", device) is None
+
+
+@pytest.mark.parametrize(
+    "one",
+    [Holder(7, "n1"), Holder(7, "n1", "b-1"), Holder(7, "n1.site", "b-1", "nfs"),
+     Holder(7, "n1", "b-1", "gpfs", "17_2"), Holder(7, "n1", job="3")],
+)  # fmt: skip
+def test_a_signature_is_read_as_it_was_written(one: Holder) -> None:
+    assert signed(one.signature) == one
+    assert str(one).endswith("process 7 on " + one.host)
+
+
+@pytest.mark.parametrize("text", ["", "\ufffd\ufffd", "process x on y", "somebody"])
+def test_no_signature(text: str) -> None:
+    assert signed(text) is None
+
+
+def test_a_file_system_without_locks_names_the_holder_and_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(lock.fcntl, "flock", refuse)
+    (tmp_path / ".lock").write_text("process 7 on login2")
+    with pytest.raises(ConfigError, match="no file locks") as refused, only_sweep(tmp_path):
+        pass
+    assert "process 7 on login2" in str(refused.value)
+    assert f"rm {tmp_path}/.lock" in str(refused.value)
+
+
+def test_a_supervisor_of_slurm_signs_with_its_job(tmp_path: Path) -> None:
+    with hold(tmp_path, job="17_2"):
+        found = holder(tmp_path)
+        assert found is not None and (found.job, found.boot) == ("17_2", OURS)
+        assert str(found) == f"job 17_2, process {os.getpid()} on {HOST}"
+    assert holder(tmp_path) is None and (tmp_path / LOCK_NAME).read_text() == ""
+
+
+def test_who_waits_for_a_cell_does_not_ask_all_the_time(tmp_path: Path) -> None:
+    asked: list[float] = []
+
+    def give_up() -> bool:
+        asked.append(time.monotonic())
+        return len(asked) == 3
+
+    def wait() -> None:
+        with hold(tmp_path, give_up) as ours:
+            assert not ours
+
+    with hold(tmp_path):
+        thread = threading.Thread(target=wait)
+        thread.start()
+        thread.join()
+    assert asked[2] - asked[0] >= 2 * 0.9
+
+
+def test_a_sweep_signs_off(tmp_path: Path) -> None:
+    with only_sweep(tmp_path):
+        assert (tmp_path / ".lock").read_text().startswith("process ")
+    assert (tmp_path / ".lock").read_text() == ""
+
+
+def test_one_that_was_killed_here_does_not_matter(tmp_path: Path) -> None:
+    with only_sweep(tmp_path):
+        left = (tmp_path / ".lock").read_text()
+    (tmp_path / ".lock").write_text(left)
+    with only_sweep(tmp_path):
+        pass
+
+
+def test_a_file_system_that_no_node_can_see(tmp_path: Path) -> None:
+    """/dev/shm is memory of this machine; a disk of it may be served to others."""
+    assert lock.local_file_system(Path("/dev/shm")) == "tmpfs"
+    assert lock.local_file_system(tmp_path / "nowhere") is None

@@ -1,0 +1,294 @@
+"""Where cells stand, told from their folders alone, however these were left."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobs.cell.lock import LOCK_NAME, ask_to_end, hold, holder, is_running, only_sweep
+from jobs.cell.missing_record import ATTEMPT_NAME
+from jobs.cell.state import (
+    BROKEN,
+    FORCED,
+    INTERRUPTED,
+    NEW,
+    OTHERS,
+    RUNNING,
+    UNREADABLE,
+    Standing,
+    archive,
+    conclude,
+    lay_out,
+    recorded,
+    stand,
+    survey,
+)
+from tests.builders import config, namesakes, record
+from tests.unreadable import Once, is_untouched, unreadable
+from train.config.run import load_config
+from train.errors import ConfigError
+from train.record.run import GOOD, SweepManifest, read_record
+
+ONE = config()
+MANIFEST = SweepManifest(name="t", title="t", cells=(ONE.cell_id(),), techniques=("naive",))
+
+
+@pytest.fixture
+def cell(tmp_path: Path) -> Path:
+    lay_out([ONE], tmp_path, MANIFEST)
+    return tmp_path / ONE.cell_id()
+
+
+def put(cell: Path, status: str) -> None:
+    (cell / "record.json").write_text(record(ONE, status=status).model_dump_json())
+
+
+def begun(cell: Path, number: int = 1) -> None:
+    (cell / "logs").mkdir(exist_ok=True)
+    told = {"number": number, "started_at": "2026-01-01T00:00:00Z", "pid": 1}
+    (cell / "logs" / ATTEMPT_NAME).write_text(json.dumps(told))
+
+
+def test_a_cell_that_never_ran(cell: Path) -> None:
+    found = stand(ONE, cell)
+    assert (found.status, found.done, found.resume) == (NEW, False, False)
+
+
+@pytest.mark.parametrize(
+    "status", ["completed", "diverged", "failed", "timeout", "preempted", "cancelled", "lost"]
+)
+@pytest.mark.parametrize("checkpoint", [True, False])
+def test_what_is_done_and_what_is_gone_on_from(cell: Path, status: str, checkpoint: bool) -> None:
+    put(cell, status)
+    if checkpoint:
+        (cell / "checkpoint.npz").write_text("x")
+    found = stand(ONE, cell)
+    assert found.status == status
+    assert found.done is (status in GOOD)
+    assert found.resume is (checkpoint and status in INTERRUPTED)
+    assert found.why == ("completed 2026-01-02 03:04" if status == "completed" else "w")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"schema_version": 2}', "\0", "é"])
+def test_a_broken_record_is_named_and_left_alone(cell: Path, text: str) -> None:
+    (cell / "record.json").write_bytes(text.encode("latin-1"))
+    begun(cell)
+    found = stand(ONE, cell)
+    assert found.status == BROKEN and not found.done and not found.resume
+    assert str(cell / "record.json") in found.why and "\n" not in found.why
+    assert (cell / "record.json").read_bytes() == text.encode("latin-1")
+
+
+@given(st.integers(0, 2000))
+def test_a_record_cut_anywhere_is_broken(tmp_path_factory, cut: int) -> None:
+    sweep = tmp_path_factory.mktemp("sweep")
+    lay_out([ONE], sweep, MANIFEST)
+    text = record(ONE).model_dump_json()
+    (sweep / ONE.cell_id() / "record.json").write_text(text[: cut % len(text)])
+    assert survey([ONE], sweep)[0].status == BROKEN
+
+
+def test_a_killed_supervisors_start_is_lost_and_can_be_gone_on_from(cell: Path) -> None:
+    begun(cell)
+    (cell / "checkpoint.npz").write_text("x")
+    found = stand(ONE, cell)
+    assert found.status == "lost" and found.resume and "without a word" in found.why
+    assert read_record(cell / "record.json").status == "lost"
+    assert stand(ONE, cell).status == "lost"
+
+
+def test_a_good_record_is_not_lost_with_its_supervisor(cell: Path) -> None:
+    """Rank 0 wrote it; the supervisor was killed before it had tidied up."""
+    begun(cell)
+    put(cell, "completed")
+    assert stand(ONE, cell).status == "completed"
+    assert not (cell / "logs" / ATTEMPT_NAME).exists()
+
+
+def test_a_failed_record_of_an_earlier_start_does_not_hide_a_lost_one(cell: Path) -> None:
+    put(cell, "failed")
+    begun(cell, number=2)
+    assert stand(ONE, cell).status == "lost"
+    assert [a.status for a in read_record(cell / "record.json").attempts] == ["failed", "lost"]
+
+
+def test_a_cell_that_runs_is_not_touched(cell: Path) -> None:
+    begun(cell)
+    with hold(cell):
+        found = stand(ONE, cell)
+        assert found.status == RUNNING
+        assert f"process {os.getpid()} on {os.uname().nodename}" in found.why
+        assert (cell / "logs" / ATTEMPT_NAME).exists()
+    assert not (cell / "record.json").exists()
+
+
+def test_lay_out_writes_what_differs_alone(cell: Path) -> None:
+    file = cell / "config.json"
+    assert load_config(file) == ONE
+    assert SweepManifest.model_validate_json((cell.parent / "sweep.json").read_text()) == MANIFEST
+    files = [file, cell.parent / "sweep.json"]
+    before = [f.stat().st_mtime_ns for f in files]
+    lay_out([ONE], cell.parent, MANIFEST)
+    assert [f.stat().st_mtime_ns for f in files] == before
+    file.write_bytes(b"\xff not even text")
+    lay_out([ONE], cell.parent, MANIFEST)
+    assert load_config(file) == ONE
+
+
+def test_a_file_in_the_place_of_a_cell_is_a_refusal(tmp_path: Path) -> None:
+    (tmp_path / ONE.cell_id()).write_text("x")
+    with pytest.raises(ConfigError, match="is a file, expected the folder of a cell"):
+        lay_out([ONE], tmp_path, MANIFEST)
+    assert (tmp_path / ONE.cell_id()).read_text() == "x"
+
+
+def test_the_record_of_a_namesake_is_an_error_that_only_force_passes(tmp_path: Path) -> None:
+    """24 bits of a hash are equal now and then: the cell must not be skipped for it."""
+    mine, other = namesakes()
+    manifest = SweepManifest(name="t", title="t", cells=(mine.cell_id(),), techniques=("naive",))
+    lay_out([other], tmp_path, manifest)
+    cell = tmp_path / mine.cell_id()
+    with pytest.raises(ConfigError, match=r"config\.json is of another config: found epochs 5446"):
+        lay_out([mine], tmp_path, manifest)  # waiting or running, as yet without a record
+    (cell / "record.json").write_text(record(other, epochs=()).model_dump_json())
+    begun(cell)
+    with pytest.raises(ConfigError, match="is of another config: found epochs 5446; expected"):
+        lay_out([mine], tmp_path, manifest)
+    assert load_config(cell / "config.json") == other, "nothing is written on a refusal"
+    lay_out([mine], tmp_path, manifest, force=True)
+    (found,) = survey([mine], tmp_path)
+    assert found.status == OTHERS and not found.done and not found.resume
+    assert found.forced().status == FORCED
+    assert read_record(cell / "record.json").config == other
+    log = tmp_path / "log"
+    assert conclude(found, 0, log, datetime.now(UTC), stopped=False)[0] == OTHERS
+
+
+def test_archive_keeps_all_but_the_config(cell: Path) -> None:
+    put(cell, "completed")
+    (cell / "logs").mkdir()
+    (cell / "logs" / "rank-0.log").write_text("one")
+    archive(cell)
+    put(cell, "diverged")
+    archive(cell)
+    archive(cell)
+    first, second = sorted((cell / "archive").iterdir())
+    assert (first / "logs" / "rank-0.log").read_text() == "one"
+    assert read_record(second / "record.json").status == "diverged"
+    assert sorted(file.name for file in cell.iterdir()) == ["archive", "config.json"]
+
+
+def concluded(cell: Path, attempts: int = 0, *, stopped: bool = False) -> tuple[str, str]:
+    log = cell.parent / "log.err"
+    log.write_text("last words\n")
+    standing = Standing(ONE, cell, NEW, "")
+    return conclude(standing, attempts, log, datetime.now(UTC), stopped=stopped)
+
+
+def test_the_record_of_this_start_is_the_answer(cell: Path) -> None:
+    put(cell, "failed")
+    assert concluded(cell) == ("failed", "w -> y")
+    put(cell, "completed")
+    assert concluded(cell, attempts=1) == ("completed", "")
+
+
+def test_no_record_of_this_start_is_given_one(cell: Path) -> None:
+    put(cell, "failed")
+    status, why = concluded(cell, attempts=1)
+    assert status == "lost" and "before it could start a rank" in why
+    found = read_record(cell / "record.json")
+    assert found.error.log_tail == ("last words",) and len(found.attempts) == 2
+
+
+def test_a_stop_before_the_start_changes_nothing(cell: Path) -> None:
+    assert concluded(cell, stopped=True) == ("cancelled", "before it had started")
+    assert not (cell / "record.json").exists()
+
+
+def test_no_room_for_a_record_is_said(cell: Path) -> None:
+    (cell / "record.json").mkdir()
+    status, why = concluded(cell)
+    assert status == "lost" and "none can be written" in why and "directory" in why
+
+
+def test_one_sweep_per_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "a\nb" / "trial"
+    with only_sweep(folder):
+        who = f"process {os.getpid()} on {os.uname().nodename}"
+        with pytest.raises(ConfigError, match="another make sweep") as found, only_sweep(folder):
+            pass
+        assert who in str(found.value)
+    with only_sweep(folder):
+        pass
+    (folder / ".lock").write_bytes(b"\xff\xfe")
+    with only_sweep(folder):
+        pass
+
+
+def test_only_who_has_the_cell_open_is_asked_to_end(cell: Path) -> None:
+    """The name in the file may be another's by now, or by somebody's hand."""
+    with subprocess.Popen(["sleep", "60"]) as stranger:
+        with hold(cell):
+            (cell / LOCK_NAME).write_text(f"process {stranger.pid} on {os.uname().nodename}")
+            ask_to_end(cell)
+            (cell / LOCK_NAME).write_text(f"process {os.getpid()} on another-{os.uname().nodename}")
+            ask_to_end(cell)
+        time.sleep(0.2)
+        assert stranger.poll() is None
+        stranger.kill()
+
+
+def test_the_lock_of_a_cell(cell: Path) -> None:
+    assert not is_running(cell) and holder(cell) is None
+    with hold(cell) as first:
+        assert first and is_running(cell)
+        with hold(cell) as second:
+            assert not second
+        assert is_running(cell)
+    assert not is_running(cell) and (cell / LOCK_NAME).read_text() == ""
+    # a killed supervisor leaves its name, and no lock
+    (cell / LOCK_NAME).write_text("process 1 on somewhere")
+    assert not is_running(cell) and holder(cell) is None
+
+
+FILES = ("record.json", "config.json", f"logs/{ATTEMPT_NAME}")
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("force", [False, True])
+def test_a_cell_that_cannot_be_read_is_left_alone(cell: Path, name: str, force: bool) -> None:
+    """Whatever the file holds: it is no proof that the cell is new, done, lost or another's."""
+    if name != "record.json":
+        (cell / "record.json").unlink(missing_ok=True)
+    file = unreadable(cell / name)
+    lay_out([ONE], cell.parent, MANIFEST, force=force)
+    (found,) = survey([ONE], cell.parent)
+    found = found.forced() if force else found
+    assert found.status == UNREADABLE and not (found.done or found.to_run or found.resume)
+    assert str(file) in found.why and "Input/output error" in found.why
+    assert found.why.endswith("then make sweep again")
+    assert concluded(cell) == (UNREADABLE, found.why)
+    assert is_untouched(cell, file)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_good_record_counts_whatever_else_cannot_be_read(cell: Path, name: str) -> None:
+    put(cell, "completed")
+    if name != "record.json":
+        unreadable(cell / name)
+        assert recorded(ONE, cell).done
+
+
+def test_one_read_error_archives_nothing(cell: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(cell, "completed")
+    Once(monkeypatch, "record.json", 1, errno.ESTALE)
+    assert stand(ONE, cell).done

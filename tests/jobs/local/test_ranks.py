@@ -1,0 +1,156 @@
+"""Rank processes are started, watched and ended, helpers too; none is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from jobs.cell.ranks import end_leftovers
+from jobs.cell.stop import Reason
+from jobs.local import ranks as module
+from jobs.local.ranks import Ranks
+from tests.sweeps import wait_until
+
+STOP = Reason("cancelled", "a test")
+Start = Callable[[str], None]
+
+
+@pytest.fixture
+def ranks() -> Iterator[Ranks]:
+    running = Ranks()
+    yield running
+    running.end()
+
+
+@pytest.fixture
+def start(ranks: Ranks, tmp_path: Path) -> Start:
+    """Start the next rank as a shell script."""
+
+    def begin(script: str) -> None:
+        rank = len(ranks.processes)
+        ranks.start(["/bin/sh", "-c", script], dict(os.environ), tmp_path / f"{rank}.log")
+
+    return begin
+
+
+def gone(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return True
+
+
+def pid_in(file: Path) -> int:
+    wait_until(lambda: file.exists() and file.read_text().strip(), str(file))
+    return int(file.read_text())
+
+
+def test_good_ends(ranks: Ranks, start: Start, tmp_path: Path) -> None:
+    start("echo out; echo err >&2")
+    start("exit 0")
+    assert ranks.watch(lambda: None) is None
+    assert ranks.all_ended and not ranks.bad and not ranks.unended
+    assert (tmp_path / "0.log").read_text() == "out\nerr\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "code"), [("exit 1", 1), ("exit 75", 75), ("kill -9 $$", -9), ("kill -SEGV $$", -11)]
+)
+def test_a_bad_end_ends_the_rest_after_a_grace(
+    ranks: Ranks, start: Start, monkeypatch, script: str, code: int
+) -> None:
+    monkeypatch.setattr(module, "GRACE_S", 0.4)
+    start("exec sleep 60")
+    start(f"sleep 0.1; {script}")
+    began = time.monotonic()
+    assert ranks.watch(lambda: None) is None
+    assert 0.4 < time.monotonic() - began < 30
+    assert {rank: end.code for rank, end in ranks.bad.items()} == {1: code}
+    assert ranks.ended[0].by_us and ranks.ended[0].code == -signal.SIGTERM
+
+
+def test_peers_have_the_grace_to_say_what_they_saw(
+    ranks: Ranks, start: Start, tmp_path: Path
+) -> None:
+    start(f"while [ ! -e {tmp_path}/go ]; do sleep 0.1; done; exit 3")
+    start("exit 4")
+    ranks.watch(lambda: (tmp_path / "go").touch() if 1 in ranks.ended else None)
+    assert [(rank, end.code) for rank, end in ranks.bad.items()] == [(1, 4), (0, 3)], "in order"
+    assert ranks.bad[1].at < ranks.bad[0].at
+
+
+def test_a_reason_to_stop_ends_all_at_once(ranks: Ranks, start: Start) -> None:
+    start("exec sleep 60")
+    start("exec sleep 60")
+    began = time.monotonic()
+    assert ranks.watch(lambda: STOP) == STOP
+    assert time.monotonic() - began < 30
+    assert not ranks.bad, "they were asked to"
+
+
+def test_a_reason_is_heard_even_if_all_ranks_ended_with_it(ranks: Ranks, start: Start) -> None:
+    """A machine that goes down sends SIGTERM to the ranks and to the supervisor at once."""
+    start("kill -TERM $$")
+    wait_until(lambda: gone(ranks.processes[0].pid), "the rank's end")
+    assert ranks.watch(lambda: STOP) == STOP
+
+
+def test_a_rank_deaf_to_sigterm_is_killed(ranks: Ranks, start, monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(module, "KILL_AFTER_S", 0.3)
+    start(f"trap '' TERM; echo $$ > {tmp_path}/deaf; while :; do sleep 0.1; done")
+    pid_in(tmp_path / "deaf")
+    ranks.end()
+    assert ranks.ended[0].code == -signal.SIGKILL
+
+
+def test_a_stopped_rank_ends_too(ranks: Ranks, start: Start) -> None:
+    start("kill -STOP $$; sleep 60")
+    pid = ranks.processes[0].pid
+    wait_until(lambda: "\nState:\tT" in Path(f"/proc/{pid}/status").read_text(), "the stop")
+    began = time.monotonic()
+    ranks.end()
+    assert ranks.ended[0].code == -signal.SIGTERM and time.monotonic() - began < 30
+
+
+@pytest.mark.parametrize("end", ["exit 0", "exit 1", "kill -9 $$", "sleep 60"])
+def test_helpers_end_with_their_rank(ranks: Ranks, start: Start, tmp_path: Path, end: str) -> None:
+    start(f"sleep 60 & echo $! > {tmp_path}/helper; {end}")
+    helper = pid_in(tmp_path / "helper")
+    if end == "sleep 60":
+        ranks.end()
+    else:
+        ranks.watch(lambda: None)
+    wait_until(lambda: gone(helper), "the helper's end")
+
+
+def test_a_program_that_is_not_there(ranks: Ranks, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        ranks.start(["/no/such/python"], {}, tmp_path / "log")
+    ranks.end()
+    assert ranks.all_ended
+
+
+def test_leftovers_are_those_of_the_cell_and_no_others(tmp_path: Path) -> None:
+    mine, other = tmp_path / "it's a\ncell", tmp_path / "it's a\ncell too"
+
+    def orphan(cell: Path) -> subprocess.Popen[bytes]:
+        mark = str(cell / "logs" / "rendezvous-1-99")
+        env = os.environ | {"HOROSCALE_RENDEZVOUS": mark}
+        return subprocess.Popen(["sleep", "60"], env=env, start_new_session=True)
+
+    ours, stopped, others = orphan(mine), orphan(mine), orphan(other)
+    try:
+        stopped.send_signal(signal.SIGSTOP)
+        end_leftovers(mine)
+        assert ours.wait(60) == stopped.wait(60) == -signal.SIGKILL
+        assert others.poll() is None
+    finally:
+        for process in (ours, stopped, others):
+            process.kill()
+            process.wait()

@@ -1,0 +1,26 @@
+"""Recorded answers of clusters, for the tests that ask one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from jobs.slurm.client.site import MPI_LIST, SCONTROL, SINFO
+
+TRANSCRIPTS = Path(__file__).parent.parent / "transcripts" / "cluster"
+_FILES = {SINFO: "sinfo", SCONTROL: "config", MPI_LIST: "mpi"}
+
+
+class Recorded:
+    """Answers questions from transcripts, and counts them."""
+
+    def __init__(self, cluster: str, **instead: str) -> None:
+        self.cluster = cluster
+        self.instead = instead
+        self.asked: list[str] = []
+
+    def __call__(self, argv: Sequence[str]) -> str:
+        name = _FILES[tuple(argv)]
+        self.asked.append(name)
+        default = (TRANSCRIPTS / f"{self.cluster}_{name}.out").read_text()
+        return self.instead.get(name, default)

@@ -1,0 +1,119 @@
+"""What Slurm and the container tell of a step's end that its ranks cannot."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from jobs.cell.ranks import Ended
+from jobs.slurm.job import step_failure as module
+from jobs.slurm.job.allocation import Allocation
+from jobs.slurm.job.step_failure import container_failure, verdict
+from jobs.slurm.job.step_ranks import StepRanks
+
+SRUN = Path(__file__).parent.parent / "transcripts" / "srun"
+JOB = Allocation("7_5", "n1", 0, 2e9, None)
+
+
+def replayed(cell: Path, name: str, size: int = 2) -> StepRanks:
+    """A step that said what a recorded one did."""
+    logs = cell / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    ranks = StepRanks(logs / "srun.log")
+    (logs / "srun.log").write_text((SRUN / f"{name}.err").read_text())
+    for rank in range(size):
+        file = SRUN / f"{name}.rank-{rank}.log"
+        (logs / f"rank-{rank}.log").write_text(file.read_text() if file.exists() else "")
+    ranks.start(["true"], {}, 0)  # of real ranks there are none
+    ranks._size = size
+    for line in (logs / "srun.log").read_text().splitlines():
+        ranks._note(line)
+    for rank in range(size):
+        for line in (logs / f"rank-{rank}.log").read_text().splitlines():
+            ranks.said.read(line, rank)
+    return ranks
+
+
+def failed(cell: Path, rank: int, *, consequence: bool) -> None:
+    error = {"what": "w", "where": "x", "what_to_do": "y", "rank": rank, "log_tail": []}
+    told = {"at": datetime.now(UTC).isoformat(), "consequence": consequence, "error": error}
+    (cell / "logs").mkdir(parents=True, exist_ok=True)
+    (cell / "logs" / f"rank-{rank}.error.json").write_text(json.dumps(told))
+
+
+@pytest.fixture(autouse=True)
+def _silent_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere:/usr/bin:/bin")
+
+
+@pytest.mark.parametrize("name", ["kill9", "segv", "codes", "unfinished", "term"])
+def test_ends_that_ranks_explain_themselves(tmp_path: Path, name: str) -> None:
+    assert verdict(tmp_path, replayed(tmp_path, name), JOB) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "where"),
+    [("power", "lost", "node node4"), ("memory", "failed", "node node2"),
+     ("nosuchmpi", "failed", "srun"), ("missing", "failed", "node node1"),
+     ("stepcancel", "cancelled", "the step"), ("launch", "failed", "srun"),
+     ("away", "lost", "srun")],
+)  # fmt: skip
+def test_recorded_ends(tmp_path: Path, name: str, status: str, where: str) -> None:
+    found = verdict(tmp_path, replayed(tmp_path, name), JOB)
+    assert found is not None
+    assert (found[0], found[1].where) == (status, where)
+
+
+def test_a_ranks_own_error_says_more_than_slurm(tmp_path: Path) -> None:
+    failed(tmp_path, 1, consequence=False)
+    assert verdict(tmp_path, replayed(tmp_path, "memory"), JOB) is None
+    assert verdict(tmp_path, replayed(tmp_path, "missing"), JOB) is None
+
+
+def test_a_dead_node_says_more_than_a_rank(tmp_path: Path) -> None:
+    failed(tmp_path, 0, consequence=True)
+    found = verdict(tmp_path, replayed(tmp_path, "power"), JOB)
+    assert found is not None and found[0] == "lost"
+
+
+def test_ranks_that_vanish_while_others_complain_are_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node died; Slurm notices only later, when the step was ended long ago."""
+    monkeypatch.setattr(module, "not_answering", lambda _: "n2 down*")
+    failed(tmp_path, 0, consequence=True)
+    ranks = replayed(tmp_path, "codes", size=4)
+    ranks.said.ends = [end for end in ranks.said.ends if end.rank == 0]
+    ranks.ended = {0: Ended(1, 0.0, False)}
+    ranks.asked_at = 1.0
+    found = verdict(tmp_path, ranks, JOB)
+    assert found is not None and found[0] == "lost"
+    assert "rank 1, 2, 3 vanished without a word; Slurm does not reach: n2 down*" in found[1].what
+
+
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [
+        ("INFO: x\nFATAL:   could not open image /i.sif: no such file\n",
+         "could not open image /i.sif: no such file"),
+        ("slurmstepd-n1: error: execve(): apptainer: No such file or directory\n",
+         "apptainer: No such file or directory"),
+        ("slurmstepd: error: execve(): apptainer: Permission denied\n",
+         "apptainer: Permission denied"),
+        ("a rank says: FATAL: nothing\n", None),
+        ("", None),
+    ],
+)  # fmt: skip
+def test_why_a_container_did_not_start(tmp_path: Path, log: str, words: str | None) -> None:
+    (tmp_path / "rank-0.log").write_text(log)
+    assert container_failure(tmp_path / "rank-0.log") == words
+
+
+def test_a_rank_that_lived_had_its_container(tmp_path: Path) -> None:
+    ranks = replayed(tmp_path, "missing")
+    for rank in (0, 1):
+        (tmp_path / "logs" / f"rank-{rank}.beat").write_text("{}")
+    assert verdict(tmp_path, ranks, JOB) is None
