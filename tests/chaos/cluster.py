@@ -20,7 +20,7 @@ from pathlib import Path
 from containers.practice import answers, conf, daemons, files
 from containers.practice.place import BRIDGE, CONTROLLER, Place
 from containers.practice.rooms import make_folders
-from containers.practice.shape import Node, NodeLayout
+from containers.practice.shape import Node, Shape
 from containers.practice.spaces import UNSHARE
 from containers.practice.view import needed, view_commands
 
@@ -60,7 +60,7 @@ class Cluster:
             daemons.run(["ip", *words.split()])
         daemons.run(["hostname", CONTROLLER])
         nodes = tuple(Node(name, ADDRESS, (0,), MEMORY_MB) for name in self.nodes)
-        shape = NodeLayout("", ADDRESS, ADDRESS, nodes)
+        shape = Shape("", ADDRESS, ADDRESS, nodes)
         files.write(self.place, shape)
         for name in self.nodes:
             make_folders(self.place, name)

@@ -6,10 +6,10 @@ import pytest
 
 from containers.practice.limits import check_rate, limit_commands, nodes_named
 from containers.practice.place import PracticeError
-from containers.practice.shape import Node, NodeLayout
+from containers.practice.shape import Node, Shape
 from tests.practice import Practice
 
-SHAPE = NodeLayout(
+SHAPE = Shape(
     "10.0.0.0/24", "10.0.0.1", "10.0.0.2",
     tuple(Node(f"node{n}", f"10.0.0.1{n}", (0,), 1024) for n in range(1, 5)),
 )  # fmt: skip
