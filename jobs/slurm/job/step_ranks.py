@@ -12,12 +12,11 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from jobs.cell.ranks import Ended, bad_ends, watch
-from jobs.cell.stop import Reason
+from jobs.cell.ranks import Ended, RankSet
 
 _ENDED = re.compile(
     r"^(?:srun: )?error: (?P<host>\S+): tasks? (?P<ranks>[\d,\-]+): (?P<how>.+?)\s*$"
@@ -118,18 +117,14 @@ def _numbers(text: str) -> list[int]:
 
 #: Where srun itself speaks, beside the ranks' own logs.
 SRUN_LOG = "srun.log"
-POLL_S = 0.2
 #: srun may live on for a while after the first bad exit; that long, then the step is ended.
 GRACE_S = 20.0
-#: srun told to end kills its tasks and waits for the nodes to say so.
-KILL_AFTER_S = 6.0
-GIVE_UP_S = 20.0
 #: slurmstepd's words are among the last that stand in a rank's log.
 RANK_LOG_BYTES = 64 * 1024
 
 
 @dataclass
-class StepRanks:
+class StepRanks(RankSet):
     """All ranks of a start on Slurm. ``log``: what srun itself says; each rank's output, and what
     its node says of it, is in rank-N.log beside it.
 
@@ -143,6 +138,8 @@ class StepRanks:
     asked_at: float | None = None
     said: StepLog = field(default_factory=StepLog)
     code: int | None = None  # srun's own
+    term_s: float = 6.0  # srun kills its tasks and waits until the nodes say so
+    kill_s: float = 20.0
     grace_s: float = GRACE_S  # from the first bad exit to the step's end; infinity: nobody is ended
     _size: int = 0
     _read: int = 0  # bytes of the log
@@ -163,16 +160,8 @@ class StepRanks:
         return self._size
 
     @property
-    def bad(self) -> dict[int, Ended]:
-        return bad_ends(self.ended)
-
-    @property
-    def unended(self) -> list[int]:
-        return [rank for rank in range(self._size) if rank not in self.ended]
-
-    @property
     def all_ended(self) -> bool:
-        return self.code is not None
+        return self.process is None or self.code is not None
 
     def place(self, rank: int) -> str:
         hosts = {end.rank: end.host for end in self.said.ends}
@@ -223,23 +212,15 @@ class StepRanks:
                 by_us = self.asked_at is not None or others
                 self.ended[end.rank] = Ended(end.code, time.time(), by_us)
 
-    def watch(self, tick: Callable[[], Reason | None]) -> Reason | None:
-        """Wait for the end; see :func:`jobs.ended.watch`."""
-        return watch(self, tick, poll_s=POLL_S, grace_s=self.grace_s)
+    def signal(self, number: signal.Signals) -> None:
+        """To srun, which ends its tasks; Slurm itself cleans up its nodes."""
+        if self.process is not None:
+            self.process.send_signal(number)
 
-    def end(self) -> None:
-        """End the step; returns when srun is gone: Slurm itself cleans up its nodes."""
-        self.poll()
-        if self.process is None or self.code is not None:
-            return
-        self.asked_at = self.asked_at or time.time()
-        for number, patience_s in ((signal.SIGTERM, KILL_AFTER_S), (signal.SIGKILL, GIVE_UP_S)):
-            with contextlib.suppress(ProcessLookupError):
-                self.process.send_signal(number)
+    def wait(self, seconds: float) -> None:
+        if self.process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(patience_s)
-                break
-        self.poll()
+                self.process.wait(seconds)
 
 
 def _size_of(file: Path) -> int:
