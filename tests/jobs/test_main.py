@@ -14,14 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cell.lock import holder
-from tests.jobs.local.scripted import Front, alive, family, front
+from tests.jobs.local.scripted import GOOD, LONG, Front, alive, family, front
 from tests.sweeps import ROOT, wait_until
 from tests.unreadable import is_untouched, unreadable
 from train.record.run import read_record
-
-GOOD = "beat()\nepoch(1)\ngood()\n"
-LONG = "beat()\nepoch(1)\nmark('in')\nlive()\n"
 
 
 def statuses(trial: Front) -> list[str]:
@@ -105,13 +101,6 @@ def test_a_refused_request_is_exit_code_2(tmp_path: Path, spoil: str, words: str
     done = trial.run()
     assert done.returncode == 2 and words in done.stderr and "Traceback" not in done.stderr
     over(trial)
-
-
-def test_a_path_that_submitit_would_change_is_refused(tmp_path: Path) -> None:
-    trial = front(tmp_path / "100%jobs", GOOD)
-    done = trial.run()
-    assert done.returncode == 2 and "has %j in its path" in done.stderr
-    assert statuses(trial) == ["no record"]
 
 
 def test_broken_files_are_put_right_or_aside(tmp_path: Path) -> None:
@@ -247,28 +236,30 @@ def test_a_reader_that_is_gone(tmp_path: Path, command: str) -> None:
 
 
 def test_a_killed_command_is_gone_on_from(tmp_path: Path) -> None:
-    """Its supervisor lives on; the next command waits for it and runs only what is left."""
-    waiting = "while not (STAGE / 'go').exists():\n    live(0.1)\n"
-    trial = front(tmp_path, f"mark('in')\n{waiting}mark(time.time())\ngood()\n", seeds="[0, 1]")
+    """Its ranks end themselves; the next command counts their start as lost and runs all."""
+    trial = front(tmp_path, LONG, seeds="[0, 1]")
     with trial.start() as process:
         in_play(trial)
         process.kill()
-        process.wait()
-        first = next(trial.sweep.glob("*/mark-in-*")).parent
-        supervisor = holder(first)
-        with trial.start() as again:
-            said = ""
-            for line in again.stderr or ():
-                said += line
-                if "is waited for" in line:
-                    (trial.stage.folder / "go").touch()
-            again.wait(20)
-    assert again.returncode == 0, said
-    assert f"an earlier make sweep still runs it: {supervisor}): is waited for" in said
+        process.communicate()
+        wait_until(lambda: not family(trial.folder), "the end of its ranks")
+    (Path(trial.stage.folder) / "play.py").write_text(
+        (Path(trial.stage.folder) / "play.py").read_text().replace(LONG, GOOD)
+    )
+    done = trial.run()
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"-s0-\w+: lost \(.* ended without a record .*\): is run again", done.stderr)
     assert statuses(trial) == ["completed", "completed"]
-    assert all(len(list(cell.glob("mark-1*"))) == 1 for cell in trial.cells()), "each ran once"
-    wait_until(lambda: not family(trial.folder), "the end of all")
     over(trial)
+
+
+def test_ends_of_ranks_are_seen_where_sigchld_was_ignored(tmp_path: Path) -> None:
+    """As some daemons leave it to their children."""
+    trial = front(tmp_path, "os._exit(3)\n")
+    ignore = lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # noqa: E731
+    with trial.start(preexec_fn=ignore) as process:
+        code, said = ends(process)
+    assert code == 1 and "exit code 3" in said
 
 
 def test_a_second_command_is_refused(tmp_path: Path) -> None:

@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cell.missing_record import settle_lost
-from jobs.cell.ranks import end_leftovers
-from jobs.local import ranks
-from jobs.local.supervisor import run_cell
-from tests.builders import config, epoch
-from tests.jobs.local.scripted import alive, front, play
+from jobs.cell.state import survey
+from jobs.config.load import load_sweep
+from tests.builders import config, epoch, record
+from tests.jobs.local.conftest import Sweep
+from tests.jobs.local.scripted import alive, front, lay
 from tests.sweeps import Bench, leftovers, lines, make_bench, wait_until
 from train.record.run import read_record
 
@@ -54,20 +53,6 @@ def disk(tmp_path: Path) -> Iterator[Callable[..., Path]]:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-@pytest.fixture(autouse=True)
-def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranks, "GRACE_S", 0.5)
-
-
-def on(disk: Path, scene):
-    """The same play with its cell on this disk."""
-    cell = disk / scene.config.cell_id()
-    cell.mkdir()
-    (cell / "config.json").write_text(scene.config.model_dump_json())
-    task = type(scene.task)(**{**scene.told(), "cell": str(cell)})
-    return type(scene)(task, scene.config)
-
-
 def fill(disk: Path) -> None:
     """Leave not one block; large files first, for speed."""
     for size in (MiB, 4096):
@@ -76,37 +61,39 @@ def fill(disk: Path) -> None:
                 (disk / f"filler-{size}-{number}").write_bytes(b"x" * size)
 
 
-def test_a_rank_that_fills_the_disk(tmp_path: Path, disk) -> None:
+def test_a_rank_that_fills_the_disk(sweep: Sweep, disk) -> None:
     """It leaves no error and no log: there is no room for either."""
     waiting = "while not (STAGE / 'full').exists():\n    time.sleep(0.01)\n"
-    scene = on(disk(4 * MiB), play(tmp_path, f"epoch(1)\n{FILL}\n{waiting}os._exit(1)\n"))
-    assert run_cell(scene.told()) == "failed"
-    found = read_record(scene.cell / "record.json")
+    trial = sweep(f"epoch(1)\n{FILL}\n{waiting}os._exit(1)\n", folder=disk(4 * MiB))
+    assert trial.run() == ["failed"]
+    found = read_record(trial.cell / "record.json")
     assert "No space left on device" in found.error.what
     assert "free space" in found.error.what_to_do
-    assert len(found.epochs) == 1 and not alive(scene.cell)
+    assert len(found.epochs) == 1 and not alive(trial.cell)
 
 
-def test_there_is_room_for_the_record_of_a_long_run(tmp_path: Path, disk) -> None:
+def test_there_is_room_for_the_record_of_a_long_run(sweep: Sweep, disk) -> None:
+    trial = sweep(f"{FILL}\nos._exit(1)\n", 1)
     long = config(epochs=3000)
-    scene = play(tmp_path, f"{FILL}\nos._exit(1)\n", ranks=1)
-    scene = on(disk(16 * MiB), type(scene)(scene.task, long))
-    told = {**scene.told(), "resume": True}
+    trial = lay(trial.stage, disk(16 * MiB), [long])
+    (trial.cell / "record.json").write_text(record(long, status="timeout").model_dump_json())
+    (trial.cell / "checkpoint.npz").write_text("x")
     text = "".join(epoch(n + 1, long).model_dump_json() + "\n" for n in range(3000))
-    (scene.cell / "epochs.jsonl").write_text(text)
-    assert run_cell(told) == "failed"
-    assert len(read_record(scene.cell / "record.json").epochs) == 3000
-    assert (scene.cell / "record.json").stat().st_size > MiB
+    (trial.cell / "epochs.jsonl").write_text(text)
+    assert trial.run() == ["failed"]
+    assert len(read_record(trial.cell / "record.json").epochs) == 3000
+    assert (trial.cell / "record.json").stat().st_size > MiB
 
 
-def test_a_supervisor_killed_on_a_full_disk(tmp_path: Path, disk) -> None:
-    scene = on(disk(4 * MiB), play(tmp_path, f"epoch(1)\n{FILL}\nlive()\n"))
-    with scene.supervisor() as process:
-        wait_until((tmp_path / "stage" / "full").exists, "a full disk")
+def test_a_sweep_killed_on_a_full_disk(tmp_path: Path, disk) -> None:
+    trial = front(tmp_path, f"epoch(1)\n{FILL}\nlive()\n")
+    trial.results.symlink_to(disk(4 * MiB))
+    with trial.start() as process:
+        wait_until((trial.stage.folder / "full").exists, "a full disk")
         process.kill()
-    end_leftovers(scene.cell)
-    assert settle_lost(scene.cell, scene.config)
-    assert read_record(scene.cell / "record.json").status == "lost"
+    (found,) = survey(load_sweep(str(tmp_path / "trial.yaml")).configs, trial.sweep)
+    assert found.status == "lost"
+    assert read_record(found.folder / "record.json").status == "lost"
 
 
 def test_no_room_at_all_is_said(tmp_path: Path, disk) -> None:

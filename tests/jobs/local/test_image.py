@@ -15,18 +15,11 @@ import pytest
 
 from jobs.cell.container import Container
 from jobs.cell.image import HEAD_BYTES, MAGIC
-from jobs.cell.launch import clean_environment, rank_environment, train_argv
-from jobs.local import image as inside
-from jobs.local.engine import Machine, cell_task
-from jobs.local.image import (
-    check_gpus,
-    container_here,
-    gpus_here,
-    remark_on_gpus,
-    site_here,
-    try_out,
-)
+from jobs.cell.launch import clean_environment
+from jobs.local.image import check_gpus, container_here, gpus_here, remark_on_gpus, try_out
+from jobs.local.supervisor import Machine, launch_line
 from jobs.slurm.client.detect import refuse_image, site_for
+from tests.builders import config
 from tests.practice import USER, unprivileged
 from tests.sweeps import ROOT
 from train.errors import ConfigError
@@ -52,28 +45,33 @@ def put(folder: Path, name: str, script: str) -> None:
     (folder / name).chmod(0o755)
 
 
-def launch_line(image: str, gpus: int) -> str:
-    """Of the second of two ranks."""
-    root = Path("/home/ada/horoscale")
-    site = site_here(image, gpus)
-    folders = (str(root), "/r/smoke", "/data", "/data/prepared")
-    path = str(root / "containers" / "images" / f"{image}.sif")
-    machine = Machine(
-        (0, 1), 1, Path("/data"), Path("/data/prepared"), 300, None, 1,
-        inside.container_at(site, path, folders), gpus,
-    )  # fmt: skip
-    task = cell_task(Path("/r/smoke/a-cell"), ((0,), (1,)), machine, resume=True)
-    settings = rank_environment(task, 1, attempt=2, supervisor=42, root=root)
-    words = ["env", *(f"{name}={value}" for name, value in settings.items())]
-    return "\n".join([*words, *train_argv(task, 2)]) + "\n"
+def sif(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(MAGIC.ljust(HEAD_BYTES, b"\0"))
+    return path
 
 
 @pytest.mark.parametrize(("image", "gpus"), [("cpu", 0), ("gpu", 2)])
 def test_launch_lines_are_those_of_slurm_without_srun(
-    fake_bin: Path, image: str, gpus: int
+    fake_bin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, image: str, gpus: int
 ) -> None:
+    """Of the second of two ranks."""
     put(fake_bin, "apptainer", "exit 0")
-    file, text = GOLDEN / f"local_{image}.txt", launch_line(image, gpus)
+    sif(tmp_path / "containers" / "images" / f"{image}.sif")
+    folders = [(path, "a folder") for path in (tmp_path, *map(Path, ("/r/smoke", "/data")))]
+    folders.append((Path("/data/prepared"), "the data store"))
+    container = container_here(image, gpus, tmp_path, folders)
+    monkeypatch.setattr("jobs.local.supervisor.ROOT", tmp_path)
+    monkeypatch.setattr("os.getpid", lambda: 42)
+    machine = Machine(
+        (0, 1), 1, Path("/data"), Path("/data/prepared"), 300, None, 1, container, gpus
+    )
+    argv, settings = launch_line(
+        config(gpus=2), Path("/r/smoke/a-cell"), ((0,), (1,)), machine, attempt=2, resume=True
+    )
+    words = ["env", *(f"{name}={value}" for name, value in settings[1].items()), *argv]
+    text = "\n".join(words).replace(str(tmp_path), "/home/ada/horoscale") + "\n"
+    file = GOLDEN / f"local_{image}.txt"
     if os.environ.get("UPDATE_GOLDEN"):
         file.write_text(text)
     assert text == file.read_text(), "if meant, see it with UPDATE_GOLDEN=1"
@@ -86,34 +84,30 @@ def test_what_would_hide_the_peers_from_a_rank_is_not_inherited() -> None:
 
 @pytest.mark.parametrize(
     ("name", "gpus", "support"),
-    [("cpu", 2, "none"), ("gpu", 0, "nv"), ("/a.sif", 0, "none"), ("/a.sif", 1, "nv")],
+    [("cpu", 2, "none"), ("gpu", 0, "nv"), ("a.sif", 0, "none"), ("a.sif", 1, "nv")],
 )
 def test_the_driver_goes_where_the_image_can_use_it(
-    fake_bin: Path, name: str, gpus: int, support: str
+    fake_bin: Path, tmp_path: Path, name: str, gpus: int, support: str
 ) -> None:
     put(fake_bin, "singularity", "exit 0")
-    site = site_here(name, gpus)
-    assert (site.gpu_support, site.runtime) == (support, "singularity")
+    ours = tmp_path / "containers" / "images" / f"{name}.sif"
+    path = sif(tmp_path / name if name.endswith(".sif") else ours)
+    asked = str(path) if name.endswith(".sif") else name
+    container = container_here(asked, gpus, tmp_path, [])
+    assert (container.gpu_support, container.runtime) == (support, "singularity")
 
 
-def test_without_apptainer_the_request_is_refused(fake_bin: Path) -> None:
+def test_what_a_request_for_an_image_lacks_is_said(fake_bin: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"needs apptainer .* on PATH"):
-        site_here("cpu", 0)
-
-
-def test_an_image_that_is_not_built_names_its_command(fake_bin: Path, tmp_path: Path) -> None:
+        container_here("cpu", 0, tmp_path, [])
     put(fake_bin, "apptainer", "exit 0")
     with pytest.raises(ConfigError, match="make image IMAGE=gpu"):
         container_here("gpu", 0, tmp_path, [])
-
-
-def test_a_folder_that_apptainer_cannot_bind_is_refused(fake_bin: Path, tmp_path: Path) -> None:
-    put(fake_bin, "apptainer", "exit 0")
-    (tmp_path / "a.sif").write_bytes(MAGIC.ljust(HEAD_BYTES, b"\0"))
+    with pytest.raises(ConfigError, match="IMAGE=none found"):
+        container_here("none", 0, tmp_path, [])
+    image = str(sif(tmp_path / "a.sif"))
     with pytest.raises(ConfigError, match="the results folder has ','"):
-        container_here(
-            str(tmp_path / "a.sif"), 0, tmp_path, [(tmp_path / "a,b", "the results folder")]
-        )
+        container_here(image, 0, tmp_path, [(tmp_path / "a,b", "the results folder")])
 
 
 def test_an_image_that_does_not_start_is_told_before_any_cell(fake_bin: Path) -> None:

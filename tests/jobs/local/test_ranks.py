@@ -13,7 +13,6 @@ import pytest
 
 from jobs.cell.ranks import end_leftovers
 from jobs.cell.stop import Reason
-from jobs.local import ranks as module
 from jobs.local.ranks import Ranks
 from tests.sweeps import wait_until
 
@@ -65,7 +64,7 @@ def test_good_ends(ranks: Ranks, start: Start, tmp_path: Path) -> None:
 def test_a_bad_end_ends_the_rest_after_a_grace(
     ranks: Ranks, start: Start, monkeypatch, script: str, code: int
 ) -> None:
-    monkeypatch.setattr(module, "GRACE_S", 0.4)
+    monkeypatch.setattr(Ranks, "grace_s", 0.4)
     start("exec sleep 60")
     start(f"sleep 0.1; {script}")
     began = time.monotonic()
@@ -102,7 +101,7 @@ def test_a_reason_is_heard_even_if_all_ranks_ended_with_it(ranks: Ranks, start: 
 
 
 def test_a_rank_deaf_to_sigterm_is_killed(ranks: Ranks, start, monkeypatch, tmp_path) -> None:
-    monkeypatch.setattr(module, "KILL_AFTER_S", 0.3)
+    monkeypatch.setattr(Ranks, "term_s", 0.3)
     start(f"trap '' TERM; echo $$ > {tmp_path}/deaf; while :; do sleep 0.1; done")
     pid_in(tmp_path / "deaf")
     ranks.end()

@@ -1,4 +1,5 @@
-"""One start leaves exactly one record and no process, whatever its ranks, signals and disks do.
+"""Cells run in order on free cores; each start leaves one record and no process, whatever its
+ranks, signals and disks do.
 
 The ranks here are scripted; real ones are in tests/test_end_to_end.py.
 """
@@ -8,33 +9,55 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from jobs.cell import heartbeat
 from jobs.cell.attempt import PROBE_NAME
-from jobs.cell.heartbeat import Watch, is_stopped
-from jobs.cell.launch import CellTask
-from jobs.cell.lock import hold, holder, is_running
-from jobs.cell.missing_record import ATTEMPT_NAME, RESERVE_NAME, settle_lost
-from jobs.cell.ranks import end_leftovers
-from jobs.cell.stop import stopped_by_signals
-from jobs.local import ranks
-from jobs.local.supervisor import run_cell
+from jobs.cell.lock import holder, is_running
+from jobs.cell.missing_record import ATTEMPT_NAME, RESERVE_NAME
+from jobs.cell.state import BROKEN, FORCED, OTHERS, RUNNING, UNREADABLE, survey
+from jobs.cell.stop import Reason
+from jobs.messages import Interrupted
 from tests.builders import config, epoch, record
-from tests.jobs.local.scripted import Play, alive, play
+from tests.jobs.local.conftest import Sweep
+from tests.jobs.local.scripted import GOOD, LONG, Trial, alive
 from tests.sweeps import ROOT, wait_until
-from tests.unreadable import is_untouched
-from train.errors import Unreadable
-from train.record.run import OtherCell, RunRecord, read_record
+from tests.unreadable import is_untouched, unreadable
+from train.record.run import RunRecord, read_record
 
-GOOD = "beat()\nepoch(1)\ngood()\n"
-LONG = "beat()\nepoch(1)\nmark('in')\nlive()\n"
+STOPPED = Reason("cancelled", "a test")
+#: leaves when it ran and on which cores
+SPAN = """
+if RANK == 0:
+    span = dict(begin=time.time(), cores=os.environ["HOROSCALE_CORES"])
+    live(0.6)
+    (CELL / "span.json").write_text(json.dumps(dict(span, end=time.time())))
+good()
+"""
+#: the same, but waits until another cell has begun, too, however slow the machine is
+TOGETHER = SPAN.replace(
+    "    live(0.6)\n",
+    """    (CELL / "begun").touch()
+    until = time.time() + 60
+    while len(list(CELL.parent.glob("*/begun"))) < 2 and time.time() < until:
+        live(0.05)
+    live(0.3)
+""",
+)
+
+
+def spans(trial: Trial) -> list[tuple[float, float, str]]:
+    found = [json.loads((cell / "span.json").read_text()) for cell in trial.cells]
+    return [(one["begin"], one["end"], one["cores"]) for one in found]
 
 
 def left(cell: Path) -> RunRecord:
@@ -47,13 +70,132 @@ def left(cell: Path) -> RunRecord:
     return read_record(cell / "record.json")
 
 
-@pytest.fixture(autouse=True)
-def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranks, "GRACE_S", 0.5)
+def in_play(*cells: Path) -> bool:
+    return all(list(cell.glob("mark-in-*")) for cell in cells)
 
 
-def in_play(cell: Path) -> None:
-    wait_until(lambda: len(list(cell.glob("mark-in-*"))) == 2, "the ranks")
+def when(trial: Trial, ready: Callable[[], object], act: Callable[[], object]) -> None:
+    """Act once, in the sweep's own thread, when it is so."""
+
+    def look() -> None:
+        if ready():
+            trial.display.on_tick = lambda: None
+            act()
+
+    trial.display.on_tick = look
+
+
+def test_one_after_the_other_in_order(sweep: Sweep) -> None:
+    trial = sweep(SPAN, 1, 2, 1, 1)
+    good = trial.configs[3]
+    (trial.cells[3] / "record.json").write_text(record(good).model_dump_json())
+    assert trial.run() == ["completed"] * 3 + ["not run"]
+    trial.configs.remove(good)
+    (_, a_end, _), (b_begin, b_end, _), (c_begin, _, _) = spans(trial)
+    assert a_end < b_begin and b_end < c_begin
+    names = [cell.name for cell in trial.cells]
+    assert trial.display.events == [
+        event for name in names for event in (("started", name), ("ended", name, "completed"))
+    ]
+
+
+def test_two_at_once_on_cores_of_their_own_and_a_big_one_alone(sweep: Sweep) -> None:
+    trial = sweep(TOGETHER, 1, 2, 4)
+    assert trial.run(cores=(0, 1, 2), at_once=3) == ["completed"] * 3
+    (a_begin, a_end, a), (b_begin, b_end, b), (c_begin, _, _) = spans(trial)
+    assert a_begin < b_end and b_begin < a_end, "side by side"
+    assert {a, b} == {"0", "1"}
+    assert c_begin > max(a_end, b_end), "four ranks on three cores"
+
+
+def test_of_a_good_start_one_log_stays(sweep: Sweep) -> None:
+    body = "print('hello', RANK, flush=True)\n(CELL / 'logs' / 'srun.log').touch()\n" + GOOD
+    trial = sweep(body, 2)
+    assert trial.run() == ["completed"]
+    left(trial.cell)
+    files = {str(f.relative_to(trial.cell)) for f in trial.cell.rglob("*") if f.is_file()}
+    assert files == {".running", "config.json", "epochs.jsonl", "logs/rank-0.log", "record.json"}
+    assert (trial.cell / "logs" / "rank-0.log").read_text() == "hello 0\n"
+
+
+@pytest.mark.parametrize("before", [FORCED, BROKEN])
+def test_what_is_run_again_is_put_aside_whole(sweep: Sweep, before: str) -> None:
+    trial = sweep(GOOD, 1)
+    text = record(trial.configs[0]).model_dump_json()
+    text = text if before == FORCED else text[:-9]
+    (trial.cell / "record.json").write_text(text)
+    (trial.cell / "logs").mkdir()
+    (trial.cell / "logs" / "rank-0.log").write_text("earlier")
+    assert trial.run(force=before == FORCED) == ["completed"]
+    (kept,) = trial.cell.glob("archive/*")
+    assert (kept / "record.json").read_text() == text
+    assert (kept / "logs" / "rank-0.log").read_text() == "earlier"
+
+
+@pytest.mark.parametrize("name", ['it\'s "quoted" $HOME `x` ü-%j-*\nnew line', "no utf-8 \udce9"])
+def test_folders_with_any_name(sweep: Sweep, tmp_path: Path, name: str) -> None:
+    trial = sweep("good() if '-s0-' in CELL.name else os._exit(3)\n", 1, 1, folder=tmp_path / name)
+    assert trial.run() == ["completed", "failed"]
+    error = left(trial.cells[1]).error
+    assert error and "exit code 3" in error.what and "rank-0.log" in error.what_to_do
+
+
+@pytest.mark.parametrize(
+    ("body", "rank", "words"),
+    [
+        ("if RANK: live()\nprint('last words', flush=True); os._exit(1)", 0, "exit code 1"),
+        ("os.kill(os.getpid(), 9) if RANK else live()", 1, "SIGKILL"),
+        ("fail('ValueError: bad') if RANK else live()", 1, "bad"),
+        ("(CELL / 'record.json').write_text('{')", 0, "no good record"),
+    ],
+)
+def test_a_bad_end_is_a_failed_record_with_its_culprit(sweep, body, rank, words) -> None:
+    waiting = "while not (CELL / 'mark-e-0').exists():\n    time.sleep(0.01)\n"
+    trial = sweep(f"beat()\nepoch(1)\nmark('e')\n{waiting}{body}\n")
+    assert trial.run() == ["failed"]
+    found = left(trial.cell)
+    assert found.error and found.error.rank == rank and words in found.error.what
+    assert "last words" not in body or found.error.log_tail == ("last words",)
+    assert [e.epoch for e in found.epochs] == [1], "what was measured before is kept"
+    assert [a.status for a in found.attempts] == ["failed"]
+    assert (trial.cell / "logs" / "rank-1.log").exists(), "of a failed start all files stay"
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Silent ranks are ended after 5 s."""
+    for name, seconds in (("BEAT_S", 4.0), ("CACHED_S", 0.0), ("LOOK_S", 1.0)):
+        monkeypatch.setattr(heartbeat, name, seconds)
+
+
+def test_a_hang_is_blamed_on_the_rank_that_was_stopped(sweep: Sweep) -> None:
+    trial = sweep("""
+beat("reading data")
+if RANK == 1:
+    mark("stops")
+    os.kill(os.getpid(), signal.SIGSTOP)
+while not (CELL / "mark-stops-1").exists():
+    time.sleep(0.01)
+began = time.monotonic()
+while time.monotonic() < began + 4:
+    beat("all-reduce", time.monotonic() - began)
+    time.sleep(0.1)
+fail("no progress for 4 s while: all-reduce", code=75)
+""")
+    assert trial.run() == ["failed"]
+    error = left(trial.cell).error
+    assert error and error.rank == 1 and "shows no life (while: reading data)" in error.what
+
+
+def test_ranks_that_all_fell_silent_are_ended(sweep: Sweep, soon: None) -> None:
+    trial = sweep("beat('all-reduce')\ntime.sleep(240)\n")
+    began = time.monotonic()
+    assert trial.run(stall_s=0.0) == ["failed"]
+    assert 5 < time.monotonic() - began < 60
+    error = left(trial.cell).error
+    assert error is not None
+    told = rf"a hang: rank {error.rank} showed no life for \d+ s \(while: all-reduce\)"
+    assert re.search(told, error.what)
 
 
 def stop_for(seconds: float, pids: Sequence[int]) -> None:
@@ -66,386 +208,254 @@ def stop_for(seconds: float, pids: Sequence[int]) -> None:
         time.sleep(0.5)
 
 
-def test_a_good_run(tmp_path: Path) -> None:
-    scene = play(tmp_path, GOOD)
-    assert run_cell(scene.told()) == "completed"
-    assert left(scene.cell).status == "completed"
+def test_ranks_that_are_stopped_together_do_not_hang(sweep: Sweep, soon: None) -> None:
+    """The supervisor is not: a step was stopped; they come back one after another."""
+    trial = sweep("beat('all-reduce')\nmark('in')\nlive(6)\nepoch(1)\ngood()\n")
+    stop = lambda: threading.Thread(target=stop_for, args=(10, alive(trial.cell))).start()  # noqa: E731
+    when(trial, lambda: len(list(trial.cell.glob("mark-in-*"))) == 2, stop)
+    assert trial.run(stall_s=2.0) == ["completed"], "silent for 1.5 * 2 + 5 = 8 s"
+    left(trial.cell)
 
 
-def test_a_good_record_is_kept_and_nothing_started(tmp_path: Path) -> None:
-    scene = play(tmp_path, "mark('in')\n")
-    text = record(scene.config).model_dump_json()
-    (scene.cell / "record.json").write_text(text)
-    assert run_cell(scene.told()) == "kept"
-    assert (scene.cell / "record.json").read_text() == text
-    assert not list(scene.cell.glob("mark-*"))
-
-
-def test_the_record_of_another_config_is_no_reason_to_skip(tmp_path: Path) -> None:
-    scene = play(tmp_path, "mark('in')\n")
-    text = record(config(seed=7)).model_dump_json()
-    (scene.cell / "record.json").write_text(text)
-    with pytest.raises(OtherCell):
-        run_cell(scene.told())
-    assert (scene.cell / "record.json").read_text() == text
-    assert not list(scene.cell.glob("mark-*"))
-
-
-@pytest.mark.parametrize(
-    "name", ["two words", 'it\'s "quoted" $HOME `x`', "new\nline", "ü-%j-*", "no utf-8 \udce9"]
-)
-def test_folders_with_any_name(tmp_path: Path, name: str) -> None:
-    scene = play(tmp_path, GOOD, name=name)
-    assert run_cell(scene.told()) == "completed"
-    left(scene.cell)
-    bad = play(tmp_path / "bad", "os._exit(3)\n", name=name)
-    assert run_cell(bad.told()) == "failed"
-    error = left(bad.cell).error
-    assert "exit code 3" in error.what and re.search(r"rank-[01]\.log", error.what_to_do)
-
-
-@pytest.mark.parametrize(
-    ("body", "rank", "words"),
-    [
-        ("if RANK: live()\nprint('last words', flush=True); os._exit(1)", 0, "exit code 1"),
-        ("os.kill(os.getpid(), 9) if RANK else live()", 1, "SIGKILL"),
-        ("fail('ValueError: bad') if RANK else live()", 1, "bad"),
-        ("", 0, "all ranks ended well, yet there is no good record"),
-        ("(CELL / 'record.json').write_text('{')", 0, "no good record"),
-    ],
-)
-def test_a_bad_end_is_a_failed_record_with_its_culprit(tmp_path, body, rank, words) -> None:
-    waiting = "while not (CELL / 'mark-e-0').exists():\n    time.sleep(0.01)\n"
-    scene = play(tmp_path, f"beat()\nepoch(1)\nmark('e')\n{waiting}{body}\n")
-    assert run_cell(scene.told()) == "failed"
-    found = left(scene.cell)
-    assert found.error.rank == rank and words in found.error.what
-    assert [e.epoch for e in found.epochs] == [1], "what was measured before is kept"
-    assert [a.status for a in found.attempts] == ["failed"]
-
-
-def test_a_consequence_is_not_the_cause_though_it_is_told_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ranks, "GRACE_S", 60.0)
-    body = """
-if RANK == 0:
-    fail("Broken pipe", consequence=True)
-while not (CELL / "logs" / "rank-0.error.json").exists():
-    time.sleep(0.01)
-fail("ValueError: bad")
+#: A sweep of one cell in a process of its own: its folder, its config, ranks' Python, options.
+ALONE = """
+import sys
+from pathlib import Path
+from jobs.cell import heartbeat
+from tests.jobs.local.scripted import Stage, Trial
+from train.config.run import load_config
+cell, options = Path(sys.argv[1]), eval(sys.argv[3])
+heartbeat.BEAT_S, heartbeat.CACHED_S, heartbeat.LOOK_S = 4, 0, 1
+sys.executable = sys.argv[2]
+trial = Trial(Stage(cell, sys.argv[2]), cell.parent, [load_config(cell / "config.json")])
+print(*trial.run(**options))
 """
-    scene = play(tmp_path, body)
-    assert run_cell(scene.told()) == "failed"
-    error = left(scene.cell).error
-    assert error.rank == 1 and "bad" in error.what
 
 
-def test_the_log_of_the_culprit_is_in_the_record(tmp_path: Path) -> None:
-    scene = play(tmp_path, "print('hello from', RANK, flush=True); os._exit(RANK)\n")
-    run_cell(scene.told())
-    assert left(scene.cell).error.log_tail == ("hello from 1",)
+def alone(trial: Trial, **options: object) -> subprocess.Popen[str]:
+    python = trial.stage.python
+    return subprocess.Popen(
+        [python, "-c", ALONE, str(trial.cell), python, repr(options)], cwd=ROOT, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
 
 
-def test_a_hang_is_blamed_on_the_rank_that_was_stopped(tmp_path: Path) -> None:
-    body = """
-beat("reading data")
-if RANK == 1:
-    mark("stops")
-    os.kill(os.getpid(), signal.SIGSTOP)
-while not (CELL / "mark-stops-1").exists():
-    time.sleep(0.01)
-began = time.monotonic()
-while time.monotonic() < began + 4:
-    beat("all-reduce", time.monotonic() - began)
-    time.sleep(0.1)
-fail("no progress for 4 s while: all-reduce", code=75)
-"""
-    scene = play(tmp_path, body)
-    assert run_cell(scene.told()) == "failed"
-    error = left(scene.cell).error
-    assert error.rank == 1 and "shows no life (while: reading data)" in error.what
-
-
-def test_ranks_that_all_fell_silent_are_ended(tmp_path: Path) -> None:
-    scene = play(tmp_path, "beat('all-reduce')\ntime.sleep(240)\n", stall_s=0.0)
-    began = time.monotonic()
-    assert run_cell(scene.told()) == "failed"
-    assert 5 < time.monotonic() - began < 60, "1.5 * 0 + 5 = 5 s"
-    error = left(scene.cell).error
-    told = rf"a hang: rank {error.rank} showed no life for \d+ s \(while: all-reduce\)"
-    assert re.search(told, error.what)
-
-
-def test_ranks_that_are_stopped_together_do_not_hang(tmp_path: Path) -> None:
-    """Their supervisor is not: a step was stopped or frozen; they come back one after another."""
-    body = "beat('all-reduce')\nmark('in')\nlive(6)\nepoch(1)\ngood()\n"
-    scene = play(tmp_path, body, stall_s=2.0)  # silent for 1.5 * 2 + 5 = 8 s
-    with scene.supervisor() as process:
-        in_play(scene.cell)
-        stop_for(10, alive(scene.cell))
-        out, err = process.communicate(timeout=240)
-    assert (out, err) == ("completed\n", "")
-    assert left(scene.cell).status == "completed"
-
-
-def test_a_process_in_a_frozen_control_group_is_stopped() -> None:
-    group = Path("/sys/fs/cgroup/freezer") / f"horoscale-test-{os.getpid()}"
-    try:
-        group.mkdir()
-    except OSError as error:
-        pytest.skip(f"no freezer that can be used here: {error}")
-    with subprocess.Popen(["sleep", "240"]) as process:
-        try:
-            (group / "tasks").write_text(str(process.pid))
-            assert not is_stopped(process.pid)
-            (group / "freezer.state").write_text("FROZEN")
-            wait_until(lambda: is_stopped(process.pid), "the freezer")
-        finally:
-            (group / "freezer.state").write_text("THAWED")
-            process.kill()
-    group.rmdir()
-    assert not is_stopped(process.pid)
-
-
-def test_a_job_that_was_suspended_neither_hangs_nor_is_over_time(tmp_path: Path) -> None:
+def test_a_machine_that_was_suspended_neither_hangs_nor_is_over_time(sweep: Sweep) -> None:
     """Ranks and supervisor are stopped, for longer than both limits; ranks come back last."""
-    body = "mark('in')\nlive(6)\nepoch(1)\ngood()\n"
-    scene = play(tmp_path, body, stall_s=0.0, limit_s=7.0)  # silent for 1.5 * 0 + 5 = 5 s
-    with scene.supervisor() as process:
-        in_play(scene.cell)
-        stopped = [process.pid, *alive(scene.cell)]
+    trial = sweep("mark('in')\nlive(6)\nepoch(1)\ngood()\n")
+    with alone(trial, stall_s=0.0, limit_s=7.0) as process:
+        wait_until(lambda: len(list(trial.cell.glob("mark-in-*"))) == 2, "the ranks")
+        stopped = [process.pid, *alive(trial.cell)]
         assert len(stopped) == 3
         stop_for(8, stopped)
         out, err = process.communicate(timeout=240)
     assert (out, err) == ("completed\n", "")
-    assert left(scene.cell).status == "completed"
-
-
-def test_life_signs_are_timed_by_our_clock_alone(tmp_path: Path) -> None:
-    """A laptop that slept, a clock that was set, a file server an hour ahead or behind."""
-    (tmp_path / "logs").mkdir()
-    file, watch = tmp_path / "logs" / "rank-0.beat", Watch(tmp_path, 1)
-    for hour in (-1, 5, -3, 0, 9):
-        file.write_text('{"phase": "training", "idle_s": 0}')
-        os.utime(file, (time.time() + 3600 * hour,) * 2)
-        assert watch.stale(0.2) is None
-        time.sleep(0.15)
-    time.sleep(0.15)
-    assert watch.stale(0.2).rank == 0
-
-
-def test_a_time_limit(tmp_path: Path) -> None:
-    scene = play(tmp_path, LONG, limit_s=1.0)
-    assert run_cell(scene.told()) == "timeout"
-    assert left(scene.cell).error.what == "the time limit of 1 s is over"
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_cancels(tmp_path: Path, number: signal.Signals) -> None:
-    scene = play(tmp_path, LONG)
-    with scene.supervisor() as process:
-        in_play(scene.cell)
-        process.send_signal(number)
-        out, err = process.communicate(timeout=240)
-    assert (out, err, process.returncode) == ("cancelled\n", "", 0)
-    found = left(scene.cell)
-    assert found.status == "cancelled" and number.name in found.error.what
-    assert [e.epoch for e in found.epochs] == [1]
-
-
-def test_many_signals_are_as_one(tmp_path: Path) -> None:
-    """With ranks that are deaf to SIGTERM there is time for all of them."""
-    scene = play(tmp_path, "signal.signal(15, signal.SIG_IGN)\n" + LONG)
-    with scene.supervisor() as process:
-        in_play(scene.cell)
-        for _ in range(5):
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                process.send_signal(number)
-            time.sleep(0.05)
-        out, err = process.communicate(timeout=240)
-    assert (out, err) == ("cancelled\n", "")
-    assert left(scene.cell).error.what.startswith("got SIG")
-
-
-def test_a_signal_at_any_moment_of_the_start(tmp_path: Path) -> None:
-    """From before Python hears it to after the ranks' start: no record, or a cancelled one."""
-    scene = play(tmp_path, LONG)
-    for delay in (0.05, 0.2, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6):
-        (scene.cell / "record.json").unlink(missing_ok=True)
-        with scene.supervisor() as process:
-            time.sleep(delay)
-            process.terminate()
-            process.communicate(timeout=240)
-        assert not alive(scene.cell)
-        if (scene.cell / "record.json").exists():
-            assert left(scene.cell).status == "cancelled"
-
-
-def test_an_ignored_hangup_stays_ignored(tmp_path: Path) -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with stopped_by_signals() as stop:
-            os.kill(os.getpid(), signal.SIGHUP)
-            assert stop.reason is None
-            os.kill(os.getpid(), signal.SIGTERM)
-            assert stop.reason.text == "got SIGTERM"
-        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGHUP, before)
-
-
-def test_ignored_sigchld_hides_no_exit_code(tmp_path: Path) -> None:
-    scene = play(tmp_path, "os._exit(3)\n")
-    code = (
-        "import json, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN);"
-        "from jobs.local.supervisor import run_cell; run_cell(json.loads(sys.argv[1]))"
-    )
-    subprocess.run([sys.executable, "-c", code, json.dumps(scene.told())], cwd=ROOT, check=True)
-    assert "exit code 3" in left(scene.cell).error.what
 
 
 @pytest.fixture
-def orphaned(tmp_path: Path) -> Iterator[tuple[Play, float]]:
-    """A cell whose supervisor was killed, with ranks that cannot notice it; when these wrote last,
-    seconds."""
-    body = "beat()\nepoch(1)\nmark('in')\nos._exit(4) if ATTEMPT == 2 else time.sleep(60)\n"
-    scene = play(tmp_path, body)
-    with scene.supervisor() as process:
-        in_play(scene.cell)
+def orphaned(sweep: Sweep) -> Iterator[Trial]:
+    """A cell whose supervisor was killed, with ranks that cannot notice it."""
+    trial = sweep("beat()\nepoch(1)\nmark('in')\nos._exit(4) if ATTEMPT == 2 else time.sleep(60)\n")
+    with alone(trial) as process:
+        wait_until(lambda: len(list(trial.cell.glob("mark-in-*"))) == 2, "the ranks")
         process.kill()
-    yield scene, max(file.stat().st_mtime for file in scene.cell.glob("mark-in-*"))
-    end_leftovers(scene.cell)
+        process.communicate()
+    yield trial
 
 
-def test_a_start_after_a_killed_supervisor_ends_its_ranks_and_counts_it(orphaned) -> None:
-    scene, _ = orphaned
-    assert len(alive(scene.cell)) == 2 and not (scene.cell / "record.json").exists()
-    assert run_cell(scene.told()) == "failed"
-    found = left(scene.cell)
-    assert [a.status for a in found.attempts] == ["lost", "failed"]
-    assert "exit code 4" in found.error.what
-
-
-def test_a_lost_start_ended_with_its_last_sign_of_life(orphaned) -> None:
-    scene, wrote = orphaned
-    end_leftovers(scene.cell)
+def test_after_a_killed_supervisor_its_ranks_are_ended_and_its_start_is_lost(
+    orphaned: Trial,
+) -> None:
+    cell = orphaned.cell
+    wrote = max(file.stat().st_mtime for file in cell.glob("mark-in-*"))
     time.sleep(1.5)
-    assert settle_lost(scene.cell, scene.config)
-    found = left(scene.cell)
-    assert (found.status, found.attempts[0].status) == ("lost", "lost")
-    assert abs(found.ended_at.timestamp() - wrote) < 1
-    assert [e.epoch for e in found.epochs] == [1]
-    assert not settle_lost(scene.cell, scene.config), "once"
+    assert len(alive(cell)) == 2 and not (cell / "record.json").exists()
+    (found,) = survey(orphaned.configs, orphaned.folder)
+    assert found.status == "lost"
+    first = left(cell)
+    assert abs(first.ended_at.timestamp() - wrote) < 1, "its last sign of life"
+    assert [e.epoch for e in first.epochs] == [1]
+    assert orphaned.run() == ["failed"]
+    second = left(cell)
+    assert [a.status for a in second.attempts] == ["lost", "failed"]
+    assert second.error and "exit code 4" in second.error.what
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "[]", "{}", '{"number": "x", "started_at": 3, "pid": null}',
-     '{"number": 1, "started_at": "2026-01-01T00:00:00", "pid": 1}', "\ud800"],
-)  # fmt: skip
-def test_a_broken_attempt_file_is_no_attempt(tmp_path: Path, text: str) -> None:
-    (tmp_path / "logs").mkdir()
-    (tmp_path / "logs" / ATTEMPT_NAME).write_bytes(text.encode("utf-8", "surrogatepass"))
-    assert not settle_lost(tmp_path, config())
-    assert not (tmp_path / "record.json").exists()
+def test_a_time_limit(sweep: Sweep) -> None:
+    trial = sweep(LONG)
+    assert trial.run(limit_s=1.0) == ["timeout"]
+    error = left(trial.cell).error
+    assert error and error.what == "the time limit of 1 s is over"
 
 
-def test_settling_leaves_a_broken_record_as_it_is(tmp_path: Path) -> None:
-    (tmp_path / "logs").mkdir()
-    told = {"number": 1, "started_at": "2026-01-01T00:00:00Z", "pid": 1}
-    (tmp_path / "logs" / ATTEMPT_NAME).write_text(json.dumps(told))
-    (tmp_path / "record.json").write_text('{"schema_version": 1, "status": "comple')
-    assert not settle_lost(tmp_path, config())
-    assert (tmp_path / "record.json").read_text().endswith("comple")
+def test_a_folder_that_is_removed_meanwhile(sweep: Sweep) -> None:
+    trial = sweep("mark('in')\nlive(1)\n", 1, 1)
+    when(trial, lambda: in_play(trial.cell), lambda: shutil.rmtree(trial.cell, ignore_errors=True))
+    assert trial.run()[1] == "failed", "it goes on, whatever became of the cell"
 
 
-def test_a_second_supervisor_waits_and_then_keeps_the_record(tmp_path: Path) -> None:
-    waiting = "while not (STAGE / 'go').exists():\n    live(0.1)\n"
-    scene = play(tmp_path, f"mark(f'in-{{os.getppid()}}')\n{waiting}good()\n")
-    with scene.supervisor() as first:
-        wait_until(lambda: list(scene.cell.glob("mark-in-*-1")), "the ranks")
-        assert str(holder(scene.cell)) == f"process {first.pid} on {os.uname().nodename}"
-        with scene.supervisor() as second:
-            wait_until(lambda: hears(second.pid, signal.SIGTERM), "its signal handlers")
-            (tmp_path / "stage" / "go").touch()
-            assert first.communicate(timeout=240)[0] == "completed\n"
-            assert second.communicate(timeout=240)[0] == "kept\n"
-    assert len(list(scene.cell.glob("mark-in-*"))) == 2, "ranks were started once"
+def test_a_stop_ends_what_runs_and_starts_nothing_more(sweep: Sweep) -> None:
+    trial = sweep(LONG, 1, 1, 1)
+    when(trial, lambda: in_play(*trial.cells[:2]), lambda: setattr(trial.stop, "told", STOPPED))
+    with pytest.raises(Interrupted, match="a test"):
+        trial.run(at_once=2)
+    for cell in trial.cells[:2]:
+        found = left(cell)
+        assert found.status == "cancelled" and [e.epoch for e in found.epochs] == [1]
+    assert not (trial.cells[2] / "record.json").exists()
+    ended = [event[2] for event in trial.display.events if event[0] == "ended"]
+    assert ended == ["cancelled"] * 2
 
 
-def hears(pid: int, number: signal.Signals) -> bool:
-    """Whether a process has a handler for a signal (proc(5), SigCgt)."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    caught = int(status.split("SigCgt:")[1].split()[0], 16)
-    return bool(caught >> (number - 1) & 1)
+@pytest.mark.parametrize("delay", [0.0, 0.3])
+def test_a_stop_at_any_moment_of_a_start(sweep: Sweep, delay: float) -> None:
+    trial = sweep(LONG, 1)
+    threading.Timer(delay, lambda: setattr(trial.stop, "told", STOPPED)).start()
+    with pytest.raises(Interrupted):
+        trial.run()
+    assert not alive(trial.cell) and not is_running(trial.cell)
+    if (trial.cell / "record.json").exists():
+        assert read_record(trial.cell / "record.json").status == "cancelled"
 
 
-def test_a_waiting_supervisor_hears_signals_and_leaves_the_other_alone(tmp_path: Path) -> None:
-    scene = play(tmp_path, LONG)
-    with hold(scene.cell) as ours, scene.supervisor() as process:
-        assert ours
-        wait_until(lambda: hears(process.pid, signal.SIGTERM), "its signal handlers")
-        process.terminate()
-        assert process.communicate(timeout=240)[0] == "cancelled\n"
-        assert is_running(scene.cell)
-    assert not (scene.cell / "record.json").exists()
+def test_whatever_goes_wrong_here_ends_what_runs(sweep: Sweep) -> None:
+    def fail() -> None:
+        raise OSError(28, "No space left on device")
+
+    trial = sweep(LONG, 1)
+    when(trial, lambda: in_play(trial.cell), fail)
+    with pytest.raises(OSError, match="No space left"):
+        trial.run()
+    assert left(trial.cell).status == "cancelled"
 
 
-def test_a_retry_counts_on_and_starts_clean(tmp_path: Path) -> None:
-    body = """
+HOLDER = """
+import sys
+from pathlib import Path
+from jobs.cell.lock import hold
+with hold(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def held(sweep: Sweep) -> Iterator[tuple[Trial, subprocess.Popen[str]]]:
+    """Two cells, the first of which another process holds until its input ends."""
+    trial = sweep(SPAN, 1, 1)
+    argv = [trial.stage.python, "-c", HOLDER, str(trial.cell)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(argv, cwd=ROOT, text=True, **pipes) as other:
+        assert other.stdout and other.stdout.readline() == "held\n"
+        yield trial, other
+
+
+@pytest.mark.parametrize("completed", [True, False])
+def test_a_cell_that_another_process_runs_is_waited_for_and_its_cores_left_alone(
+    held: tuple[Trial, subprocess.Popen[str]], completed: bool
+) -> None:
+    trial, other = held
+    later = time.monotonic() + 1
+
+    def release() -> None:
+        assert trial.display.events == [("started", trial.cell.name)]
+        if completed:
+            good = record(trial.configs[0]).model_dump_json()
+            (trial.cell / "record.json").write_text(good)
+        other.communicate()
+
+    when(trial, lambda: time.monotonic() > later, release)
+    assert survey(trial.configs, trial.folder)[0].status == RUNNING
+    assert trial.run(at_once=2) == ["completed", "completed"]
+    assert (trial.cell / "span.json").exists() is not completed, "else it is run here"
+
+
+def test_a_stop_ends_the_waiting_and_leaves_the_other_process_alone(
+    held: tuple[Trial, subprocess.Popen[str]],
+) -> None:
+    trial, other = held
+    trial.display.on_tick = lambda: setattr(trial.stop, "told", STOPPED)
+    with pytest.raises(Interrupted):
+        trial.run()
+    assert other.poll() is None and not (trial.cell / "record.json").exists()
+
+
+@pytest.mark.parametrize("name", ["record.json", "config.json"])
+def test_a_cell_that_cannot_be_read_keeps_no_other_from_running(sweep: Sweep, name: str) -> None:
+    trial = sweep(GOOD, 1, 1)
+    cells = survey(trial.configs, trial.folder)
+    file = unreadable(trial.cell / name)
+    assert trial.attend(cells) == [UNREADABLE, "completed"], "it became so meanwhile"
+    (trial.cells[1] / "record.json").unlink()
+    assert trial.run() == ["not run", "completed"]
+    assert is_untouched(trial.cell, file)
+
+
+def test_the_record_of_another_config_that_came_meanwhile_stays(sweep: Sweep) -> None:
+    trial = sweep("mark('in')\n", 1)
+    cells = survey(trial.configs, trial.folder)
+    text = record(config(seed=7)).model_dump_json()
+    (trial.cell / "record.json").write_text(text)
+    assert trial.attend(cells) == [OTHERS]
+    assert (trial.cell / "record.json").read_text() == text and not in_play(trial.cell)
+
+
+def test_a_retry_counts_on_and_starts_clean(sweep: Sweep) -> None:
+    trial = sweep(
+        """
 if ATTEMPT == 1:
     epoch(1); fail("ValueError: first")
 assert not (CELL / "epochs.jsonl").exists() and not list(CELL.glob("logs/*.error.json"))
 os._exit(4)
-"""
-    scene = play(tmp_path, body, ranks=1)
-    assert run_cell(scene.told()) == "failed"
-    (scene.cell / ".checkpoint.npz.1.tmp").write_text("half a checkpoint")
-    assert run_cell(scene.told()) == "failed"
-    found = left(scene.cell)
+""",
+        1,
+    )
+    assert trial.run() == ["failed"]
+    (trial.cell / ".checkpoint.npz.1.tmp").write_text("half a checkpoint")
+    assert trial.run() == ["failed"]
+    found = left(trial.cell)
     assert [a.number for a in found.attempts] == [1, 2]
-    assert "exit code 4" in found.error.what and not found.epochs
+    assert found.error and "exit code 4" in found.error.what and not found.epochs
 
 
-def test_going_on_keeps_what_there_is(tmp_path: Path) -> None:
+def test_going_on_keeps_what_there_is(sweep: Sweep) -> None:
     body = "assert RESUME and (CELL / 'checkpoint.npz').exists()\nepoch(2)\nos._exit(4)\n"
-    scene = play(tmp_path, body, ranks=1, resume=True)
-    (scene.cell / "checkpoint.npz").write_text("x")
-    (scene.cell / "epochs.jsonl").write_text(epoch(1, scene.config).model_dump_json() + "\n")
-    run_cell(scene.told())
-    assert [e.epoch for e in left(scene.cell).epochs] == [1, 2]
+    trial = sweep(body, 1)
+    (one,) = trial.configs
+    (trial.cell / "record.json").write_text(record(one, status="timeout").model_dump_json())
+    (trial.cell / "checkpoint.npz").write_text("x")
+    (trial.cell / "epochs.jsonl").write_text(epoch(1, one).model_dump_json() + "\n")
+    trial.run()
+    assert [e.epoch for e in left(trial.cell).epochs] == [1, 2]
 
 
 @pytest.mark.parametrize("spoil", ["python", "logs", "log"])
-def test_what_cannot_be_started_is_a_failed_record(tmp_path: Path, spoil: str) -> None:
-    scene = play(tmp_path, GOOD)
-    task = scene.task
+def test_what_cannot_be_started_is_a_failed_record(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch, spoil: str
+) -> None:
+    trial = sweep(GOOD)
     if spoil == "python":
-        task = CellTask(**{**scene.told(), "python": "/no/such/python"})
+        monkeypatch.setattr(sys, "executable", "/no/such/python")
     elif spoil == "logs":
-        (scene.cell / "logs").write_text("a file")
+        (trial.cell / "logs").write_text("a file")
     else:
-        (scene.cell / "logs" / "rank-1.log").mkdir(parents=True)
-    assert run_cell(Play(task, scene.config).told()) == "failed"
-    error = left(scene.cell).error
-    assert error.where == "the supervisor" and "Error: " in error.what
+        (trial.cell / "logs" / "rank-1.log").mkdir(parents=True)
+    assert trial.run() == ["failed"]
+    error = left(trial.cell).error
+    assert error and error.where == "the supervisor" and "Error: " in error.what
     assert error.what_to_do == "put right what it names, then make sweep again"
 
 
-def test_a_fault_of_our_own_is_a_failed_record_too(tmp_path: Path) -> None:
-    scene = play(tmp_path, GOOD)
-    told = {**scene.told(), "data": "a\0byte that no command line can hold"}
-    assert run_cell(told) == "failed"
-    error = left(scene.cell).error
-    assert "null byte" in error.what and "fault of the suite" in error.what_to_do
+def test_a_fault_of_our_own_is_a_failed_record_too(sweep: Sweep) -> None:
+    trial = sweep(GOOD)
+    assert trial.run(data=Path("a\0byte that no command line can hold")) == ["failed"]
+    error = left(trial.cell).error
+    assert error and "null byte" in error.what and "fault of the suite" in error.what_to_do
 
 
-def test_a_record_that_cannot_be_read_when_the_ranks_have_ended(tmp_path: Path) -> None:
+def test_a_record_that_cannot_be_read_when_the_ranks_have_ended(sweep: Sweep) -> None:
     """It may be the good one of these very ranks: the start stays unsettled until it can be."""
-    body = "os.symlink('/proc/self/mem', CELL / 'record.json')\nbeat()\n"
-    scene = play(tmp_path, body, ranks=1)
-    with pytest.raises(Unreadable):
-        run_cell(scene.told())
-    assert (scene.cell / "logs" / ATTEMPT_NAME).exists() and not alive(scene.cell)
-    assert is_untouched(scene.cell, scene.cell / "record.json")
+    trial = sweep("os.symlink('/proc/self/mem', CELL / 'record.json')\nbeat()\n", 1)
+    assert trial.run() == [UNREADABLE]
+    assert (trial.cell / "logs" / ATTEMPT_NAME).exists() and not alive(trial.cell)
+    assert is_untouched(trial.cell, trial.cell / "record.json")

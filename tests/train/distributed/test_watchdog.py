@@ -205,7 +205,7 @@ def test_a_new_phase_is_written_soon_a_new_step_is_not_and_the_last_one_is(
         while time.monotonic() < began + 0.6:
             dog.beat(f"training step {time.monotonic()} of 99, epoch 2, batch 3 of 4")
             time.sleep(0.01)
-        assert file.stat() == written
+        assert file.stat().st_mtime_ns == written.st_mtime_ns
         dog.beat("validating, part 1 of 2")
         wait_until(lambda: "validating" in phase(), "the next phase")
         assert time.monotonic() - began < 1.2
