@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from jobs.cell.failure import cause_of
+from jobs.cell.failure import End, cause_of
 from jobs.local.ranks import Ranks
 from jobs.messages import refusals
 from tests.sweeps import ROOT
@@ -41,7 +41,7 @@ def test_advice_is_that_of_the_error(
     with pytest.raises(DataError) as caught, explained("reading the data", tmp_path):
         raise refusal(number)
     said.append(str(caught.value))
-    said.append(cause_of(tmp_path, Ranks(), None, refusal(number))[1].what_to_do)
+    said.append(cause_of(End(tmp_path, Ranks(), trouble=refusal(number)))[1].what_to_do)
     monkeypatch.syspath_prepend(str(ROOT / "containers"))
     said.append(importlib.import_module("locks").refusal(refusal(number)))
     for text in said:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -16,12 +17,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.cell.failure import cause_of
+from jobs.cell.failure import End, cause_line, cause_of, cause_of_line, grouped, read_more
 from jobs.cell.ranks import Ended
 from jobs.cell.stop import Reason
 from jobs.local.ranks import Ranks
+from tests.builders import config, record
 from train.distributed.watchdog import EXIT_STALLED
-from train.record.cell_folder import TAIL_BYTES, TAIL_LINES, rank_file, tail_of
+from train.record.cell_folder import (
+    EXIT_UNFINISHED,
+    TAIL_BYTES,
+    TAIL_LINES,
+    rank_file,
+    tail_of,
+)
 from train.record.run import RunError, Status
 
 NOW = time.time()
@@ -58,17 +66,13 @@ def said(cell: Path, rank: int, what: str, *, consequence: bool = False, at: flo
     rank_file(cell, rank, "error.json").write_text(json.dumps(told))
 
 
-def beat(
-    cell: Path, rank: int, phase: str, idle_s: float, *, at: float = NOW, asleep_s: float = 0.0
-) -> None:
-    (cell / "logs").mkdir(exist_ok=True)
-    file = rank_file(cell, rank, "beat")
-    file.write_text(json.dumps({"phase": phase, "idle_s": idle_s, "asleep_s": asleep_s}))
-    os.utime(file, (at, at))
-
-
 def blamed(cell: Path, ranks: Ranks, stopped: Reason | None = None) -> tuple[Status, RunError]:
-    return cause_of(cell, ranks, stopped, None)
+    return cause_of(End(cell, ranks, stopped))
+
+
+def told(verdict: tuple[Status, RunError] | None) -> Callable[[], tuple[Status, RunError] | None]:
+    """A launcher that knows this."""
+    return lambda: verdict
 
 
 def test_a_ranks_own_error_is_the_cause(tmp_path: Path) -> None:
@@ -118,63 +122,20 @@ def test_how_a_rank_ended_in_words(tmp_path: Path, code: int, words: str) -> Non
     assert str(rank_file(tmp_path, 1, "log")) in error.what_to_do
 
 
-def test_a_hang_names_the_silent_rank_however_late_it_is_looked_at(tmp_path: Path) -> None:
-    """Rank 0 waited, its watchdog ended it; rank 1 was stopped. All are long dead now."""
-    beat(tmp_path, 0, "all-reduce", 20.4, at=NOW - 100)
-    beat(tmp_path, 1, "reading data", 0.1, at=NOW - 120)
-    said(tmp_path, 0, "no progress for 20 s while: all-reduce", at=NOW - 100)
+def test_a_rank_whose_watchdog_ended_it_is_a_hang(tmp_path: Path) -> None:
+    """Rank 1 never gave a life sign: the others waited for it."""
+    (tmp_path / "logs").mkdir()
+    rank_file(tmp_path, 0, "beat").write_text('{"phase": "all-reduce", "idle_s": 20.4}')
+    said(tmp_path, 0, "no progress for 20 s while: all-reduce", at=NOW)
     _, error = blamed(tmp_path, ends(EXIT_STALLED, None))
-    assert error.rank == 1 and "shows no life (while: reading data)" in error.what
-    assert error.where == "rank 0: all-reduce; rank 1: reading data"
-
-
-def test_a_hang_names_the_rank_that_was_stopped_though_it_was_woken_to_be_ended(
-    tmp_path: Path,
-) -> None:
-    beat(tmp_path, 0, "training step 5 of 11", 9.3, at=NOW)
-    beat(tmp_path, 1, "training step 5 of 11", 9.1, at=NOW + 0.4, asleep_s=9.0)
-    said(tmp_path, 0, "no progress for 9 s while: training step 5 of 11", at=NOW)
-    _, error = blamed(tmp_path, ends(EXIT_STALLED, None))
-    assert error.rank == 1 and "shows no life" in error.what
-
-
-def test_a_hang_after_a_suspension_of_all_is_not_laid_to_the_suspension(tmp_path: Path) -> None:
-    """Rank 0 makes no progress in its all-reduce, and rank 1 was stopped once more after it."""
-    beat(tmp_path, 0, "all-reduce", 9.3, at=NOW, asleep_s=60.1)
-    beat(tmp_path, 1, "training step 5 of 11", 9.1, at=NOW + 0.4, asleep_s=69.0)
-    said(tmp_path, 0, "no progress for 9 s while: all-reduce", at=NOW)
-    assert blamed(tmp_path, ends(EXIT_STALLED, None))[1].rank == 1
-    beat(tmp_path, 1, "all-reduce", 9.1, at=NOW, asleep_s=60.0)
-    _, error = blamed(tmp_path, ends(EXIT_STALLED, None))
-    assert error.rank == 0 and "made no progress for 9 s" in error.what
-
-
-def test_a_hang_with_all_alive_names_the_one_that_stopped_first(tmp_path: Path) -> None:
-    """Rank 1 waits on: at its last life sign it is idle for longer than rank 0 ever was."""
-    beat(tmp_path, 0, "loading the data", 20.2, at=NOW - 5)
-    beat(tmp_path, 1, "all-reduce", 24.9, at=NOW)
-    said(tmp_path, 0, "no progress for 20 s while: loading the data", at=NOW - 5)
-    _, error = blamed(tmp_path, ends(EXIT_STALLED, None))
-    assert error.rank == 0 and "made no progress for 20 s (while: loading the data)" in error.what
+    assert error.rank == 1 and error.what.startswith("a hang: rank 1 shows no life")
+    assert error.where == "rank 0: all-reduce; rank 1: it never started"
 
 
 def test_a_rank_that_failed_but_could_not_leave_is_the_cause_of_the_hang(tmp_path: Path) -> None:
-    beat(tmp_path, 0, "all-reduce", 20.4)
-    beat(tmp_path, 1, "training", 20.4)
     said(tmp_path, 1, "ValueError: bad image", at=NOW - 20)
     said(tmp_path, 0, "no progress for 20 s while: all-reduce", at=NOW)
     assert blamed(tmp_path, ends(EXIT_STALLED, None))[1].what == "ValueError: bad image"
-
-
-def test_half_a_life_sign_is_one_and_none_is_none(tmp_path: Path) -> None:
-    beat(tmp_path, 0, "all-reduce", 20.0)
-    rank_file(tmp_path, 1, "beat").write_text("")
-    os.utime(rank_file(tmp_path, 1, "beat"), (NOW, NOW))
-    said(tmp_path, 0, "no progress", at=NOW)
-    assert blamed(tmp_path, ends(EXIT_STALLED, None))[1].rank == 0
-    rank_file(tmp_path, 1, "beat").unlink()
-    _, error = blamed(tmp_path, ends(EXIT_STALLED, None))
-    assert error.rank == 1 and "never started" in error.what
 
 
 def test_a_stop_is_told_as_it_was_asked_for(tmp_path: Path) -> None:
@@ -194,7 +155,7 @@ def test_a_silent_rank_is_named_with_its_log(tmp_path: Path) -> None:
 def test_a_failure_before_a_stop_is_not_hidden_by_it(tmp_path: Path) -> None:
     """Ctrl-C in the seconds that peers have: next time the cell would only fail again."""
     said(tmp_path, 0, "ValueError: bad image", at=NOW)
-    status, error = cause_of(tmp_path, ends(1, None, asked_at=NOW + 2), CANCELLED, None)
+    status, error = blamed(tmp_path, ends(1, None, asked_at=NOW + 2), CANCELLED)
     assert (status, error.what) == ("failed", "ValueError: bad image")
 
 
@@ -211,12 +172,33 @@ def test_a_machine_that_goes_down_is_a_stop(tmp_path: Path) -> None:
 
 def test_trouble_of_the_supervisor(tmp_path: Path) -> None:
     full = OSError(28, "No space left on device")
-    status, error = cause_of(tmp_path, ends(1, 1), None, full)
+    status, error = cause_of(End(tmp_path, ends(1, 1), trouble=full))
     assert status == "failed" and "No space left" in error.what and "free space" in error.what_to_do
     said(tmp_path, 1, "OSError: disk on fire")
-    assert cause_of(tmp_path, ends(1, 1), None, full)[1].what == "OSError: disk on fire"
-    _, error = cause_of(tmp_path, Ranks(), None, KeyError("x"))
+    assert cause_of(End(tmp_path, ends(1, 1), trouble=full))[1].what == "OSError: disk on fire"
+    _, error = cause_of(End(tmp_path, Ranks(), trouble=KeyError("x")))
     assert "fault of the suite" in error.what_to_do
+
+
+def test_the_launchers_verdict_comes_first_unless_a_stop_or_trouble_explains_all(
+    tmp_path: Path,
+) -> None:
+    said(tmp_path, 0, "ValueError: of a rank")
+    lost = "lost", RunError(what="a node failed", where="node n1", what_to_do="look")
+    assert cause_of(End(tmp_path, ends(1), launcher=told(lost))) == lost
+    assert cause_of(End(tmp_path, ends(1), CANCELLED, launcher=told(lost)))[0] == "failed"
+    full = OSError(28, "No space left on device")
+    assert cause_of(End(tmp_path, ends(1), trouble=full, launcher=told(lost)))[0] == "failed"
+    assert cause_of(End(tmp_path, ends(1), launcher=told(None)))[1].what == "ValueError: of a rank"
+
+
+def test_ranks_that_stopped_at_an_epochs_end_are_no_failure(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    note = {"why": "a stop was asked for", "epochs_done": 3, "epochs": 9}
+    (tmp_path / "logs" / "unfinished.json").write_text(json.dumps(note))
+    status, error = blamed(tmp_path, ends(EXIT_UNFINISHED, None))
+    assert status == "timeout" and "stopped after epoch 3 of 9" in error.what
+    assert blamed(tmp_path, ends(None), Reason("preempted", "x"))[0] == "preempted"
 
 
 def test_good_ends_without_a_record(tmp_path: Path) -> None:
@@ -264,11 +246,11 @@ def test_one_culprit_and_no_consequence_where_there_is_a_cause(ranks, stopped) -
         cell = Path(name)
         (cell / "logs").mkdir()
         for rank, (_, word, when) in enumerate(ranks):
-            beat(cell, rank, "training", 1.0)
+            rank_file(cell, rank, "beat").write_text('{"phase": "training", "idle_s": 1}')
             if word != "nothing":
                 said(cell, rank, f"{word} {rank}", consequence=word == "consequence", at=NOW + when)
         found = ends(*(code for code, _, _ in ranks))
-        status, error = cause_of(cell, found, stopped, None)
+        status, error = blamed(cell, found, stopped)
     assert status == "failed" or (stopped and status == stopped.status)
     telling = {
         rank for rank, (code, word, _) in enumerate(ranks)
@@ -283,3 +265,53 @@ def test_one_culprit_and_no_consequence_where_there_is_a_cause(ranks, stopped) -
     elif any(code and word == "nothing" for code, word, _ in ranks):
         assert not error.what.startswith("consequence")
         assert ranks[error.rank][0] != 0
+
+
+@pytest.mark.parametrize(
+    ("what", "log", "line"),
+    [
+        ("a hang", (), "a hang"),
+        ("rank 0 ended with exit code 1", ("Traceback", "ImportError: no x", "", "  "),
+         "rank 0 ended with exit code 1; its log ends: ImportError: no x"),
+        ("ValueError: x", ("...", "ValueError: x"), "ValueError: x"),
+        ("ValueError", ("ValueError: x, and why",), "ValueError: x, and why"),
+        ("a crash", ("y" * 1000,), f"a crash; its log ends: {'y' * 300}"),
+    ],
+)  # fmt: skip
+def test_the_line_of_a_cause(what: str, log: tuple[str, ...], line: str) -> None:
+    error = RunError(what=what, where="x", what_to_do="y", log_tail=log)
+    assert cause_line(record(status="failed", error=error)) == line
+    assert cause_line(record()) == ""
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("rank 0 was ended by SIGKILL", "rank 13 was ended by SIGKILL"),
+        ("connect to alpha:4711 refused", "connect to beta.site:5012 refused"),
+        ("read /r/{cell}/logs/rank-0.log", "read /r/{cell}/logs/rank-1.log"),
+        ("job 17_2: a node failed (on node[1-2])", "job 18: a node failed (on node[3,5-7])"),
+        ("no /r/.submitit/20260102T030405-12/x", "no /r/.submitit/20260203T040506-7/x"),
+        ("at 0x7f3a of 3f9a1c07", "at 0x11 of 00ffa1b2"),
+        ("2026-01-02 03:04:05.6: nan in epoch 3", "2026-01-03 13:14:15.7: nan in epoch 12"),
+        ("it did not start on node alpha: full", "it did not start on node beta: full"),
+    ],
+)  # fmt: skip
+def test_names_and_numbers_do_not_split_a_cause(one: str, other: str) -> None:
+    lines = []
+    for seed, (text, host) in enumerate([(one, "alpha"), (other, "beta.site")]):
+        made = record(config(seed=seed))
+        world = made.world.model_copy(update={"hostnames": (host, f"{host}-ib")})
+        line = text.format(cell=made.cell_id)
+        lines.append(cause_of_line(line, made.model_copy(update={"world": world})))
+    assert lines[0] == lines[1]
+
+
+def test_other_words_are_another_cause() -> None:
+    made = record()
+    assert cause_of_line("out of memory", made) != cause_of_line("out of disk", made)
+
+
+def test_equal_keys_together_and_the_command_that_shows_more() -> None:
+    assert grouped("abcacc", lambda letter: letter) == [["c", "c", "c"], ["a", "a"], ["b"]]
+    assert read_more("a b.yaml", "c") == "make logs SWEEP='a b.yaml' CELL=c"
