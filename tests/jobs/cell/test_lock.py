@@ -11,7 +11,17 @@ from pathlib import Path
 import pytest
 
 from jobs.cell import lock
-from jobs.cell.lock import BOOT_ID, LOCK_NAME, Holder, hold, holder, only_sweep, reach_of, signed
+from jobs.cell.lock import (
+    BOOT_ID,
+    LOCK_NAME,
+    Holder,
+    hold,
+    holder,
+    is_running,
+    only_sweep,
+    reach_of,
+    signed,
+)
 from train.errors import ConfigError
 
 HOST, OURS = os.uname().nodename, BOOT_ID.read_text().strip()
@@ -144,15 +154,10 @@ def test_who_waits_for_a_cell_does_not_ask_all_the_time(tmp_path: Path) -> None:
     assert asked[2] - asked[0] >= 2 * 0.9
 
 
-def test_a_sweep_signs_off(tmp_path: Path) -> None:
-    with only_sweep(tmp_path):
-        assert (tmp_path / ".lock").read_text().startswith("process ")
-    assert (tmp_path / ".lock").read_text() == ""
-
-
-def test_one_that_was_killed_here_does_not_matter(tmp_path: Path) -> None:
+def test_a_sweep_signs_off_and_one_that_was_killed_here_does_not_matter(tmp_path: Path) -> None:
     with only_sweep(tmp_path):
         left = (tmp_path / ".lock").read_text()
+    assert left.startswith("process ") and (tmp_path / ".lock").read_text() == ""
     (tmp_path / ".lock").write_text(left)
     with only_sweep(tmp_path):
         pass
@@ -162,3 +167,30 @@ def test_a_file_system_that_no_node_can_see(tmp_path: Path) -> None:
     """/dev/shm is memory of this machine; a disk of it may be served to others."""
     assert lock.local_file_system(Path("/dev/shm")) == "tmpfs"
     assert lock.local_file_system(tmp_path / "nowhere") is None
+
+
+def test_one_sweep_per_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "a\nb" / "trial"
+    with only_sweep(folder):
+        who = f"process {os.getpid()} on {os.uname().nodename}"
+        with pytest.raises(ConfigError, match="another make sweep") as found, only_sweep(folder):
+            pass
+        assert who in str(found.value)
+    with only_sweep(folder):
+        pass
+    (folder / ".lock").write_bytes(b"\xff\xfe")
+    with only_sweep(folder):
+        pass
+
+
+def test_the_lock_of_a_cell(tmp_path: Path) -> None:
+    assert not is_running(tmp_path) and holder(tmp_path) is None
+    with hold(tmp_path) as first:
+        assert first and is_running(tmp_path)
+        with hold(tmp_path) as second:
+            assert not second
+        assert is_running(tmp_path)
+    assert not is_running(tmp_path) and (tmp_path / LOCK_NAME).read_text() == ""
+    # a killed supervisor leaves its name, and no lock
+    (tmp_path / LOCK_NAME).write_text("process 1 on somewhere")
+    assert not is_running(tmp_path) and holder(tmp_path) is None

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from jobs.cell.ranks import end_leftovers
 from jobs.cell.stop import Reason
 from jobs.local.ranks import Ranks
 from tests.sweeps import wait_until
@@ -133,23 +131,3 @@ def test_a_program_that_is_not_there(ranks: Ranks, tmp_path: Path) -> None:
         ranks.start(["/no/such/python"], {}, tmp_path / "log")
     ranks.end()
     assert ranks.all_ended
-
-
-def test_leftovers_are_those_of_the_cell_and_no_others(tmp_path: Path) -> None:
-    mine, other = tmp_path / "it's a\ncell", tmp_path / "it's a\ncell too"
-
-    def orphan(cell: Path) -> subprocess.Popen[bytes]:
-        mark = str(cell / "logs" / "rendezvous-1-99")
-        env = os.environ | {"HOROSCALE_RENDEZVOUS": mark}
-        return subprocess.Popen(["sleep", "60"], env=env, start_new_session=True)
-
-    ours, stopped, others = orphan(mine), orphan(mine), orphan(other)
-    try:
-        stopped.send_signal(signal.SIGSTOP)
-        end_leftovers(mine)
-        assert ours.wait(60) == stopped.wait(60) == -signal.SIGKILL
-        assert others.poll() is None
-    finally:
-        for process in (ours, stopped, others):
-            process.kill()
-            process.wait()

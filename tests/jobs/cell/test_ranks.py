@@ -1,0 +1,39 @@
+"""How ends of ranks are sorted, and what is left of ranks that nobody watches."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+from jobs.cell.ranks import Ended, end_leftovers
+from jobs.local.ranks import Ranks
+
+
+def test_bad_ends_are_those_of_the_ranks_own() -> None:
+    ended = {
+        2: Ended(1, 1.0, False), 0: Ended(0, 1.0, False), 1: Ended(85, 1.0, False),
+        3: Ended(-9, 1.0, True), 4: Ended(-11, 1.0, False),
+    }  # fmt: skip
+    assert list(Ranks(ended=ended).bad) == [2, 4], "in the order of their ends"
+
+
+def test_leftovers_are_those_of_the_cell_and_no_others(tmp_path: Path) -> None:
+    mine, other = tmp_path / "it's a\ncell", tmp_path / "it's a\ncell too"
+
+    def orphan(cell: Path) -> subprocess.Popen[bytes]:
+        mark = str(cell / "logs" / "rendezvous-1-99")
+        env = os.environ | {"HOROSCALE_RENDEZVOUS": mark}
+        return subprocess.Popen(["sleep", "60"], env=env, start_new_session=True)
+
+    ours, stopped, others = orphan(mine), orphan(mine), orphan(other)
+    try:
+        stopped.send_signal(signal.SIGSTOP)
+        end_leftovers(mine)
+        assert ours.wait(60) == stopped.wait(60) == -signal.SIGKILL
+        assert others.poll() is None
+    finally:
+        for process in (ours, stopped, others):
+            process.kill()
+            process.wait()

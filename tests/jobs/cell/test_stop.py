@@ -1,0 +1,22 @@
+"""Signals that end a sweep or a job."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from jobs.cell.stop import stopped_by_signals
+
+
+def test_the_first_signal_counts_and_an_ignored_one_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stopped_by_signals() as stop:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert stop.reason is None
+            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGINT)
+            assert stop.reason is not None and stop.reason.text == "got SIGTERM"
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
