@@ -63,7 +63,7 @@ class SweepRequest:
         return self.results / self.wanted.name
 
 
-def sweep(wish: SweepRequest, *, force: bool, wait: bool, preflight: bool) -> int:
+def sweep_cluster(wish: SweepRequest, *, force: bool, wait: bool, preflight: bool) -> int:
     """Submit every cell that has no good record and no job, and wait for all; the exit code.
 
     Raises:
