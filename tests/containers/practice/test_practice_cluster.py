@@ -12,12 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from practice import ROOT, Practice, shared_folder, skip_where_it_cannot_run, started  # noqa: F401
 
 from containers.practice import cluster as real
 from containers.practice import daemons
 from containers.practice.place import NODES, Place, PracticeError
 from containers.practice.spaces import keepers, marked
+from tests.practice import ROOT, Practice, skip_where_it_cannot_run, started
 from tests.sweeps import wait_until
 
 pytestmark = pytest.mark.slurm
@@ -123,7 +123,7 @@ def test_keys_and_states_are_closed_to_users(own: Practice) -> None:
 
 def test_a_script_runs_and_what_uses_too_much_memory_is_killed(
     own: Practice,
-    shared_folder: Path,  # noqa: F811
+    shared_folder: Path,
 ) -> None:
     eat = "import time; x = []\nfor i in range(40): x.append(bytearray(50 << 20)); time.sleep(.2)"
     (shared_folder / "eat.py").write_text(eat)
@@ -137,7 +137,7 @@ def test_a_script_runs_and_what_uses_too_much_memory_is_killed(
 
 def test_an_urgent_job_warns_and_requeues_another_which_starts_again(
     own: Practice,
-    shared_folder: Path,  # noqa: F811
+    shared_folder: Path,
 ) -> None:
     script = (
         "trap 'echo warned' USR2\n"
@@ -163,7 +163,7 @@ def test_an_urgent_job_warns_and_requeues_another_which_starts_again(
 @pytest.mark.parametrize("power", [False, True])
 def test_a_lost_node_fails_its_job_and_comes_back(
     healed: Practice,
-    shared_folder: Path,  # noqa: F811
+    shared_folder: Path,
     power: bool,
 ) -> None:
     number = healed.sbatch(shared_folder, "srun sleep 300", "-N4", "--no-requeue")
@@ -182,7 +182,7 @@ def test_a_lost_node_fails_its_job_and_comes_back(
 
 def test_jobs_outlive_the_controller_and_submission_without_it_fails(
     healed: Practice,
-    shared_folder: Path,  # noqa: F811
+    shared_folder: Path,
 ) -> None:
     number = healed.sbatch(shared_folder, "srun sh -c 'echo on; sleep 8'; echo end $?", "-N2")
     healed.wait_for(number, "RUNNING")
@@ -219,7 +219,7 @@ def test_commands_in_a_node_keep_their_exit_code(own: Practice) -> None:
 
 def test_a_fault_of_one_nodes_files_is_not_seen_by_others(
     healed: Practice,
-    shared_folder: Path,  # noqa: F811
+    shared_folder: Path,
 ) -> None:
     image = shared_folder / "image"
     image.write_text("good")
