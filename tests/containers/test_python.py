@@ -31,6 +31,10 @@ case "$*" in --version) echo Python 3.6.8 ;; '-m pip --version') ;; *) exit 1 ;;
 BARE = """#!/bin/sh
 case "$*" in --version) echo Python 3.13.5 ;; *) exit 1 ;; esac
 """
+#: As Debian's python3 without python3-venv: it can make no environment.
+SPLIT = f"""#!/bin/sh
+case "$*" in *ensurepip*|-m*) exit 1 ;; *) exec {BASE} "$@" ;; esac
+"""
 
 
 class Machine:
@@ -40,12 +44,13 @@ class Machine:
         self.bin, self.root = folder / "bin", folder / "checkout"
         self.bin.mkdir()
         (self.root / "containers").mkdir(parents=True)
+        (self.root / ".venv" / "bin").mkdir(parents=True)
         shutil.copy(ROOT / "containers" / "python.sh", self.root / "containers")
         for tool in TOOLS:
             (self.bin / tool).symlink_to(str(shutil.which(tool)))
 
     def program(self, name: str, text: str) -> None:
-        (self.bin / name).unlink(missing_ok=True)
+        (self.bin / name).unlink(missing_ok=True)  # a link to a tool of this machine
         (self.bin / name).write_text(text)
         (self.bin / name).chmod(0o755)
 
@@ -62,26 +67,11 @@ def machine(tmp_path) -> Machine:
     return Machine(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["python3.11", "python3"])
-def test_a_python_on_path_is_used(machine, name) -> None:
-    (machine.bin / name).symlink_to(BASE)
+@pytest.mark.parametrize("place", ["bin/python3.11", "bin/python3", "checkout/.venv/bin/python"])
+def test_a_python_on_path_or_that_made_the_environment_is_used(machine, tmp_path, place) -> None:
+    (tmp_path / place).symlink_to(BASE)
     found = machine.run()
     assert (found.returncode, found.stdout, found.stderr) == (0, "(3, 11)\n", "")
-
-
-def test_what_made_the_environment_is_used_again(machine) -> None:
-    (machine.root / ".venv" / "bin").mkdir(parents=True)
-    (machine.root / ".venv" / "bin" / "python").symlink_to(BASE)
-    assert machine.run().stdout == "(3, 11)\n"
-
-
-def test_one_that_can_make_no_environment_is_not_taken_from_path(machine) -> None:
-    """As Debian's python3 without python3-venv: it has pip, say, and so fetches another."""
-    broken = "case $2 in *ensurepip*) exit 1 ;; esac\n[ $1 != -m ] || exit 1"
-    machine.program("python3", f'#!/bin/sh\n{broken}\nexec {BASE} "$@"\n')
-    found = machine.run()
-    assert found.returncode == 2 and "no complete Python 3.11: fetching" in found.stderr
-    assert "install python3-venv" in found.stderr
 
 
 def test_a_python_named_wrongly_is_not_replaced(machine) -> None:
@@ -92,16 +82,21 @@ def test_a_python_named_wrongly_is_not_replaced(machine) -> None:
     assert "PYTHON=python3: found Python 3.6.8, expected Python 3.11" in found.stderr
 
 
-@pytest.mark.parametrize(("program", "said"), [
-    (None, "found no Python at all"),
-    (OLD, "Python 3.6.8's pip cannot fetch pip==21.3.1"),
-    (BARE, "Python 3.13.5 with neither pip nor a complete venv"),
-])  # fmt: skip
-def test_where_none_can_be_fetched_the_ways_are_named(machine, program, said) -> None:
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        ("", "found no Python at all"),
+        (OLD, "Python 3.6.8's pip cannot fetch pip==21.3.1"),
+        (BARE, "Python 3.13.5 with neither pip nor a complete venv"),
+        (SPLIT, "no complete Python 3.11: fetching"),
+    ],
+)
+def test_where_none_can_be_fetched_the_ways_are_named(machine, program, reason) -> None:
     if program:
         machine.program("python3", program)
     found = machine.run()
-    assert found.returncode == 2 and said in found.stderr
+    assert found.returncode == 2 and reason in found.stderr
+    assert "install python3-venv" in found.stderr or program not in (BARE, SPLIT)
     assert all(way in found.stderr for way in ("module load", "conda", "pyenv", "uv", "PYTHON="))
     assert "Traceback" not in found.stderr
 

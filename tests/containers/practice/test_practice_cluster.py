@@ -143,7 +143,7 @@ def test_an_urgent_job_warns_and_requeues_another_which_starts_again(
     urgent = ("-N4", "-n8", "--exclusive", "--partition=urgent")
     own.wait_for(own.sbatch(shared_folder, "hostname", *urgent), "COMPLETED")
     job = own.wait_for(number, "COMPLETED")
-    # Slurm 24.05 and later start it once more when it has ended by itself: jobs/slurm/job/requeue.py
+    # Slurm 24.05 and later start it once more when it has ended by itself (job/requeue.py)
     assert job["Restarts"] in ("1", "2")
     said = out.read_text()
     assert said.index("start 0") < said.index("warned") < said.index("start 1")

@@ -1,25 +1,37 @@
-"""The commands of the cluster as lists of words, none of which is run; and whose processes are its
-own."""
+"""A cluster on paper: its shape, files and commands, none of which is run, and what is its own."""
 
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from pathlib import Path
 
 import pytest
 
+from containers.practice import conf
 from containers.practice.daemons import database_argv, is_alive, munged_argv, slurmd_argv
 from containers.practice.limits import check_rate, limit_commands, nodes_named
-from containers.practice.links import controller_commands, node_commands
+from containers.practice.links import controller_commands, node_commands, subnets_of
 from containers.practice.place import CONTROLLER, DEFAULT, NODES, Place, PracticeError, place_of
 from containers.practice.rooms import room_commands
-from containers.practice.shape import shape_of
+from containers.practice.shape import free_subnet, shape_from_json, shape_of
 from containers.practice.spaces import Process, enter_argv, keep_argv, marked
 
+GOLDEN = Path(__file__).parent / "golden"
+SUBNET = "10.87.1.0/24"
 PLACE = Place(DEFAULT)
-SHAPE = shape_of("10.87.1.0/24", [0, 1], 16000)
+SHAPE = shape_of(SUBNET, [0, 1], 16000)
+WITH_ACCOUNTING = shape_of(SUBNET, [0, 1], 16000, accounting=True)
 KEEPERS = {CONTROLLER: 10, **{node: 11 + n for n, node in enumerate(NODES)}}
+FILES = {
+    "slurm_with_accounting.conf": conf.slurm_conf(PLACE, WITH_ACCOUNTING),
+    "slurm_without_accounting.conf": conf.slurm_conf(PLACE, SHAPE),
+    "slurmdbd.conf": conf.slurmdbd_conf(PLACE, WITH_ACCOUNTING),
+    "gres.conf": conf.gres_conf(PLACE),
+    "hosts": conf.hosts(SHAPE, "laptop"),
+    "database.sql": conf.database_sql(),
+}
 
 
 def limit(rate: str, **how: str) -> list[list[str]]:
@@ -49,8 +61,26 @@ def test_commands_are_the_ones_that_were_tried() -> None:
     lines = []
     for name, commands in COMMANDS.items():
         lines += [f"# {name}", *map(shlex.join, commands), ""]
-    golden = Path(__file__).parent / "golden" / "commands.txt"
-    assert lines == golden.read_text().split("\n")
+    assert lines == (GOLDEN / "commands.txt").read_text().split("\n")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files_are_the_ones_that_were_tried(name: str) -> None:
+    assert FILES[name] == (GOLDEN / name).read_text()
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_nothing_of_the_machines_own_slurm_is_used(name: str) -> None:
+    paths = set(re.findall(r"=(/[^\s,]+)", FILES[name])) - {"/bin/true"}
+    assert all(path.startswith(str(DEFAULT)) for path in paths)
+    assert not re.search(r"Port=68\d\d", FILES[name])
+
+
+def test_a_second_cluster_shares_no_path_with_the_first() -> None:
+    other = Place(Path("/run/other"))
+    assert str(DEFAULT) not in conf.slurm_conf(other, WITH_ACCOUNTING)
+    assert other.login_link != PLACE.login_link
+    assert len(other.login_link) <= 15  # what the kernel allows
 
 
 @pytest.mark.parametrize("rate", ["1foo", "0mbit", "-1mbit", "5", "1e3mbit", "5mbit; reboot", ""])
@@ -101,3 +131,38 @@ def test_another_folder_must_be_a_plain_absolute_path() -> None:
     for bad in ("other", "/", "/run", "/run/a b", "/run/../etc", "/run/x\ny", "/run/" + "x" * 60):
         with pytest.raises(PracticeError, match="HOROSCALE_PRACTICE"):
             place_of({"HOROSCALE_PRACTICE": bad})
+
+
+@pytest.mark.parametrize(
+    ("cores", "groups"),
+    [
+        ([0], [(0,), (0,), (0,), (0,)]),
+        ([0, 1], [(0,), (1,), (0,), (1,)]),
+        ([4, 5, 6, 7], [(4,), (5,), (6,), (7,)]),
+        ([0, 1, 2, 3, 4, 5, 6], [(0,), (1,), (2,), (3,)]),
+        (list(range(18)), [(0, 1, 2, 3), (4, 5, 6, 7), (8, 9, 10, 11), (12, 13, 14, 15)]),
+    ],
+)
+def test_cores_of_nodes(cores: list[int], groups: list[tuple[int, ...]]) -> None:
+    assert [node.cores for node in shape_of(SUBNET, cores, 16000).nodes] == groups
+
+
+@pytest.mark.parametrize(("machine_mb", "node_mb"), [(4000, 2048), (64000, 12800)])
+def test_a_small_machine_advertises_more_memory_than_it_has(machine_mb: int, node_mb: int) -> None:
+    assert {node.memory_mb for node in shape_of(SUBNET, [0], machine_mb).nodes} == {node_mb}
+
+
+def test_the_first_subnet_that_overlaps_nothing() -> None:
+    assert free_subnet([]) == SUBNET
+    assert free_subnet(["10.87.1.128/25", "10.87.2.7", "192.168.0.0/16"]) == "10.87.3.0/24"
+    with pytest.raises(PracticeError, match="no free subnet"):
+        free_subnet(["10.0.0.0/8"])
+
+
+def test_routes_of_the_machine_are_read_but_the_default_route_is_none() -> None:
+    text = '[{"dst":"default"},{"dst":"10.87.1.0/24"},{"dst":"172.17.0.1"},{"dst":"0.0.0.0/0"}]'
+    assert subnets_of(text) == ["10.87.1.0/24", "172.17.0.1"]
+
+
+def test_the_shape_survives_its_file() -> None:
+    assert shape_from_json(WITH_ACCOUNTING.as_json()) == WITH_ACCOUNTING
