@@ -18,19 +18,18 @@ pytestmark = [pytest.mark.slurm, pytest.mark.timeout(1200)]
 @pytest.fixture
 def sweeping(cluster: Practice, shared_folder: Path) -> Iterator[Sweeping]:
     """The nodes have mounts of their own, and so see the folder below ours."""
-    cluster.heal()
-    made = in_folder(cluster, shared_folder, sweep={**LONG, "epochs": 3, "matrix": {"seeds": 2}})
-    with seen_late(made.results, made.results):
-        try:
-            yield made
-        finally:
-            made.close()
-            cluster.heal()
+    sweep = {**LONG, "epochs": 3, "matrix": {"seeds": 2}}
+    with (
+        in_folder(cluster, shared_folder, sweep=sweep) as made,
+        seen_late(made.results, made.results),
+    ):
+        yield made
+        made.close()
+        cluster.heal()  # while the folder is still mounted: nobody must use it at its end
 
 
 def test_good_records_that_are_seen_late_stay(sweeping: Sweeping) -> None:
-    code, out = sweeping.run("--no-preflight")
-    assert code == 0, out + sweeping.said()
+    out = sweeping.succeeds(sweeping.start("--no-preflight"))
     # what the nodes see is what is there
     find = ("find", str(sweeping.results), "-name", "record.json")
     files = sweeping.practice.inside("node1", *find).stdout.split()
@@ -39,5 +38,5 @@ def test_good_records_that_are_seen_late_stay(sweeping: Sweeping) -> None:
         text = sweeping.practice.inside("node1", "cat", file).stdout
         assert '"status": "completed"' in text, text
         assert text.count('"resumed_from_epoch"') == 1, "one attempt"
-    code, out = sweeping.run("--no-preflight")
-    assert code == 0 and "(2 completed): nothing to train" in out, out
+    out = sweeping.succeeds(sweeping.start("--no-preflight"))
+    assert "(2 completed): nothing to train" in out, out
