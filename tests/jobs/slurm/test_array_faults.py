@@ -75,7 +75,7 @@ def test_preemption_of_three(sweeping: Sweeping) -> None:
     for record in sweeping.records():
         assert statuses(record)[0] == "preempted", sweeping.said()
         assert set(statuses(record)[1:-1]) <= {"lost"} and record.status == "completed"
-        job = sweeping.practice.job(record.provenance.slurm_job_id or "")  # type: ignore[union-attr]
+        job = sweeping.practice.job(record.provenance.slurm_job_id)
         assert int(job["Restarts"]) == len(record.attempts) - 1, "it started with nothing to do"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pwd
 import time
 from collections.abc import Callable, Iterator
@@ -39,8 +40,7 @@ class Jobs:
         return self.cluster.out(*command).strip()
 
     def listed(self) -> dict[str, JobState]:
-        user = pwd.getpwnam(USER).pw_uid
-        found = query(self.conf, user=user, patience_s=WAIT_S)
+        found = query(self.conf, patience_s=WAIT_S)
         return {job: state for job, state in found.items() if state.name == self.name}
 
     def until(self, true: Callable[[dict[str, JobState]], bool]) -> dict[str, JobState]:
@@ -52,8 +52,9 @@ class Jobs:
 
 
 @pytest.fixture
-def jobs(cluster: Practice) -> Iterator[Jobs]:
-    """All of them are ended afterwards."""
+def jobs(cluster: Practice, monkeypatch: pytest.MonkeyPatch) -> Iterator[Jobs]:
+    """Root asks as the cluster's user, whose jobs they are; all of them are ended afterwards."""
+    monkeypatch.setattr(os, "getuid", lambda: pwd.getpwnam(USER).pw_uid)
     made = Jobs(cluster, f"horoscale-test-{time.monotonic_ns():x}")
     yield made
     cancel({job.array for job in made.listed().values()}, made.conf)
