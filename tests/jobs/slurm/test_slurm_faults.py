@@ -12,13 +12,15 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from containers.practice import daemons
 from containers.practice.place import CONTROLLER
-from tests.jobs.slurm.sweeping import LONG, ROOT, Sweeping, statuses
+from tests.caching import seen_late
+from tests.jobs.slurm.sweeping import LONG, ROOT, Sweeping, in_folder, statuses
 from tests.practice import Practice
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(1800)]
@@ -207,6 +209,33 @@ def test_packed_cells_share_their_nodes(sweeping: Sweeping) -> None:
     assert sorted(record.config.technique.name for record in records) == sorted(techniques)
     assert len({record.provenance.environment["HOROSCALE_BLOCK"] for record in records}) == 1
     assert len({record.world.hostnames for record in records}) == 1
+
+
+@pytest.fixture
+def late_sweeping(cluster: Practice, shared_folder: Path) -> Iterator[Sweeping]:
+    """Its results are seen late, as over NFS, by the login node: behind a mount that keeps names
+    and attributes for half a minute. Nodes have mounts of their own, and so see what is there."""
+    sweep = {**LONG, "epochs": 3, "matrix": {"seeds": 2}}
+    with (
+        in_folder(cluster, shared_folder, sweep=sweep) as made,
+        seen_late(made.results, made.results),
+    ):
+        yield made
+        made.close()
+        cluster.heal()  # while the folder is still mounted: nobody must use it at its end
+
+
+def test_good_records_that_are_seen_late_stay(late_sweeping: Sweeping) -> None:
+    out = late_sweeping.succeeds(late_sweeping.start("--no-preflight"))
+    node1 = partial(late_sweeping.practice.inside, "node1")
+    files = node1("find", str(late_sweeping.results), "-name", "record.json").stdout.split()
+    assert len(files) == 2, out
+    for file in files:
+        text = node1("cat", file).stdout
+        assert '"status": "completed"' in text, text
+        assert text.count('"resumed_from_epoch"') == 1, "one attempt"
+    out = late_sweeping.succeeds(late_sweeping.start("--no-preflight"))
+    assert "(2 completed): nothing to train" in out, out
 
 
 def test_munge_down_on_the_login_node_trains_nothing(cluster: Practice, tmp_path: Path) -> None:
