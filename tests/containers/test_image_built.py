@@ -1,4 +1,7 @@
-"""The images that were really built here: what they say of themselves, hold, weigh and compute."""
+"""The images that were really built here: what they say of themselves, hold and weigh.
+
+How ranks train in them is tested in tests/jobs/slurm/test_container_faults.py.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +18,8 @@ import image_plan
 import pytest
 import unprivileged
 
-ROOT = Path(__file__).resolve().parents[2]
 LIMIT_BYTES = {"cpu": 450_000_000, "gpu": 10**11}
-TWO_RANKS = """
-import horovod.tensorflow as hvd, tensorflow as tf
-hvd.init()
-assert hvd.size() == 2 and hvd.mpi_enabled(), (hvd.size(), hvd.mpi_enabled())
-total = float(hvd.allreduce(tf.constant(hvd.rank() + 1.0), op=hvd.Sum))
-print(f"sum {total}\\n", end="")  # in one piece: both ranks write to one pipe
-"""
 pytestmark = pytest.mark.slurm
-cpu_only = pytest.mark.parametrize("built", ["cpu"], indirect=True)
 Apptainer = Callable[..., str]
 
 
@@ -112,21 +106,6 @@ def test_it_holds_no_compiler_no_pip_and_no_build_s_traces(inside: Apptainer) ->
     assert "deb " not in found
 
 
-@cpu_only
-def test_it_runs_the_checkout_s_code(built: Path, runtime: Apptainer) -> None:
-    train = ["env", f"PYTHONPATH={ROOT}", "python3", "-m", "train", "--help"]
-    assert "usage" in runtime("exec", "--bind", str(ROOT), str(built), *train)
-
-
-@cpu_only
-def test_two_ranks_meet_by_mpi_inside_it(built: Path, runtime: Apptainer) -> None:
-    mpirun = ["mpirun", "-np", "2", "--oversubscribe", "--mca", "pml", "ob1", "--mca", "btl",
-              "^openib", "--mca", "btl_vader_single_copy_mechanism", "none"]  # fmt: skip
-    said = runtime("exec", str(built), *mpirun, "python3", "-c", TWO_RANKS)
-    assert said.count("sum 3.0") == 2
-
-
-@cpu_only
 def test_the_home_s_own_packages_stay_out(inside: Apptainer) -> None:
     script = "import site, sys; print(site.ENABLE_USER_SITE, [p for p in sys.path if 'home' in p])"
     assert "False []" in inside("python3", "-c", script)

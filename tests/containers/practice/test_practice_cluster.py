@@ -1,4 +1,8 @@
-"""The cluster for real: it comes up, behaves like a site, fails on purpose, and leaves nothing."""
+"""The cluster for real: it comes up, behaves like a site, fails on purpose, and leaves nothing.
+
+What tests in tests/jobs/slurm need of it for real (links that count, preemption, lost nodes, jobs
+killed for their memory) is tested there.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,7 @@ import contextlib
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -67,36 +69,6 @@ def test_four_nodes_with_own_name_address_and_tmp(own: Practice) -> None:
         assert not Path(file).exists()
 
 
-def received(own: Practice, node: str) -> tuple[int, int]:
-    """Bytes that a node's eth0 received, as /proc and as /sys tell it."""
-    table = own.inside(node, "grep", "eth0", "/proc/net/dev").stdout
-    file = own.inside(node, "cat", "/sys/class/net/eth0/statistics/rx_bytes").stdout
-    return int(table.split(":")[1].split()[0]), int(file)
-
-
-def test_nodes_reach_each_other_over_their_links_which_count(own: Practice) -> None:
-    assert "mtu 1500" in own.inside("node1", "ip", "-o", "link", "show", "eth0").stdout
-    before = received(own, "node4")
-    serve = (
-        "import socket\n"
-        "connection, _ = socket.create_server(('node4', 7777)).accept()\n"
-        "while connection.recv(1 << 16): pass\n"
-    )
-    send = (
-        "import socket, time\n"
-        "for _ in range(600):\n"
-        "  try: link = socket.create_connection(('node4', 7777)); break\n"
-        "  except ConnectionRefusedError: time.sleep(.1)\n"
-        "link.sendall(bytes(10_000_000))\n"
-    )
-    with subprocess.Popen(real.inside_argv(own.place, "node4", ["python3", "-c", serve])) as server:
-        assert own.inside("node1", "python3", "-c", send).returncode == 0
-        assert server.wait(120) == 0
-    after = received(own, "node4")
-    for source in (0, 1):
-        assert 10_000_000 < after[source] - before[source] < 12_000_000
-
-
 def test_gpus_are_handed_out_and_never_twice(own: Practice) -> None:
     script = "echo $(hostname) $CUDA_VISIBLE_DEVICES"
     assert len(set(srun(own, script, "-N2", "-n4", "--gpus-per-task=1"))) == 4
@@ -113,57 +85,6 @@ def test_keys_and_states_are_closed_to_users(own: Practice) -> None:
     for program, path in (("cat", "munge/private/key"), ("cat", "state/node_state"),
                           ("ls", "munge/private")):  # fmt: skip
         assert "Permission denied" in own.run([program, f"{own.place.folder}/{path}"]).stderr
-
-
-def test_a_script_runs_and_what_uses_too_much_memory_is_killed(
-    own: Practice, shared_folder: Path
-) -> None:
-    eat = "import time; x = []\nfor i in range(40): x.append(bytearray(50 << 20)); time.sleep(.2)"
-    (shared_folder / "eat.py").write_text(eat)
-    script = f"srun --mem=300 python3 {shared_folder}/eat.py; echo code $?"
-    number = own.sbatch(shared_folder, script, "--mem=300", "-N1")
-    own.wait_for(number, "COMPLETED", "FAILED", "OUT_OF_MEMORY", "CANCELLED")
-    said = (shared_folder / f"{number}.out").read_text()
-    assert "exceeded memory limit" in said and "code 137" in said
-
-
-def test_an_urgent_job_warns_and_requeues_another_which_starts_again(
-    own: Practice, shared_folder: Path
-) -> None:
-    script = (
-        "trap 'echo warned' USR2\n"
-        'echo start ${SLURM_RESTART_COUNT:-0}; [ "$SLURM_RESTART_COUNT" ] && exit 0\n'
-        "for i in $(seq 90); do sleep 1; done"
-    )
-    options = ("-N4", "--exclusive", "--requeue", "--signal=B:USR2@60", "--time=5")
-    number = own.sbatch(shared_folder, script, *options)
-    out = shared_folder / f"{number}.out"
-    wait_until(lambda: out.exists() and "start 0" in out.read_text(), "the script")
-    # -n8: Slurm 22.05 does not always preempt for nodes alone
-    urgent = ("-N4", "-n8", "--exclusive", "--partition=urgent")
-    own.wait_for(own.sbatch(shared_folder, "hostname", *urgent), "COMPLETED")
-    job = own.wait_for(number, "COMPLETED")
-    # Slurm 24.05 and later start it once more when it has ended by itself (job/requeue.py)
-    assert job["Restarts"] in ("1", "2")
-    said = out.read_text()
-    assert said.index("start 0") < said.index("warned") < said.index("start 1")
-
-
-@pytest.mark.parametrize("power", [False, True])
-def test_a_lost_node_fails_its_job_and_comes_back(
-    healed: Practice, shared_folder: Path, power: bool
-) -> None:
-    number = healed.sbatch(shared_folder, "srun sleep 300", "-N4", "--no-requeue")
-    healed.wait_for(number, "RUNNING")
-    time.sleep(1)
-    with ThreadPoolExecutor(1) as aside:  # a busy machine may stop it for longer than MinJobAge
-        failed = aside.submit(healed.wait_for, number, "NODE_FAIL")
-        healed.stop_node("node3", power=power)
-        assert ("node3" in keepers(PLACE)) is not power
-        failed.result()
-    healed.start_node("node3")
-    real.wait_until_idle(PLACE)
-    assert sorted(srun(healed, "hostname", "-N4")) == list(NODES)
 
 
 def test_jobs_outlive_the_controller_and_submission_without_it_fails(
@@ -209,26 +130,16 @@ def test_a_fault_of_one_nodes_files_is_not_seen_by_others(
     assert healed.inside("node2", "umount", str(image)).returncode == 0
 
 
-def test_slow_links(healed: Practice) -> None:
-    def shown(space: str, *words: str) -> str:
-        return healed.inside(space, "tc", *words).stdout
-
-    on_node1 = ("show", "dev", "eth0")
-    try:
-        healed.limit("node1", "50mbit")
-        assert "rate 50Mbit" in shown("node1", "qdisc", *on_node1)
-        assert "rate 50Mbit" in shown("controller", "qdisc", "show")
-        healed.limit("node1", "20mbit", to="node2")
-        assert "20Mbit" in shown("node1", "class", *on_node1)
-        healed.stop_node("node4", power=True)
-        with pytest.raises(PracticeError, match="node4 is off"):
-            healed.limit("node4", "20mbit")
-        healed.limit("node4", "off")
-        with pytest.raises(PracticeError, match="expected one node, another one as its target"):
-            healed.limit("node1", "20mbit", to="node1")
-    finally:
-        healed.limit("all", "off")
-    left = shown("node1", "qdisc", *on_node1)
+def test_limits_end_and_a_node_that_is_off_has_none(healed: Practice) -> None:
+    healed.limit("node1", "50mbit")
+    healed.stop_node("node4", power=True)
+    with pytest.raises(PracticeError, match="node4 is off"):
+        healed.limit("node4", "20mbit")
+    healed.limit("node4", "off")
+    with pytest.raises(PracticeError, match="expected one node, another one as its target"):
+        healed.limit("node1", "20mbit", to="node1")
+    healed.limit("all", "off")
+    left = healed.inside("node1", "tc", "qdisc", "show", "dev", "eth0").stdout
     assert "noqueue" in left and "tbf" not in left
 
 
