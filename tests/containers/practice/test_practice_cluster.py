@@ -1,7 +1,7 @@
 """The cluster for real: it comes up, behaves like a site, fails on purpose, and leaves nothing.
 
-What tests in tests/jobs/slurm need of it for real (links that count, preemption, lost nodes, jobs
-killed for their memory) is tested there.
+What tests in tests/jobs/slurm need of it for real is tested there: links that count and can be
+slow, PMIx, preemption, lost nodes, jobs killed for their memory, files that one node sees broken.
 """
 
 from __future__ import annotations
@@ -76,11 +76,6 @@ def test_gpus_are_handed_out_and_never_twice(own: Practice) -> None:
     assert refused.returncode and "node configuration is not available" in refused.stderr
 
 
-def test_ranks_find_each_other_by_pmix(own: Practice) -> None:
-    ranks = srun(own, "echo $PMIX_RANK", "--mpi=pmix", "-N4", "-n8")
-    assert sorted(map(int, ranks)) == list(range(8))
-
-
 def test_keys_and_states_are_closed_to_users(own: Practice) -> None:
     for program, path in (("cat", "munge/private/key"), ("cat", "state/node_state"),
                           ("ls", "munge/private")):  # fmt: skip
@@ -116,18 +111,6 @@ def test_a_second_up_says_so_and_other_accounting_is_refused(own: Practice) -> N
 def test_commands_in_a_node_keep_their_exit_code(own: Practice) -> None:
     script = ("sh", "-c", "hostname; exit 7")
     assert "node2\n" in practice_command("exec", "node2", "--", *script, place=PLACE, code=7)
-
-
-def test_a_fault_of_one_nodes_files_is_not_seen_by_others(
-    healed: Practice, shared_folder: Path
-) -> None:
-    image = shared_folder / "image"
-    image.write_text("good")
-    (shared_folder / "broken").write_text("")
-    healed.inside("node2", "mount", "--bind", str(shared_folder / "broken"), str(image))
-    said = srun(healed, f"echo $(hostname) $(cat {image})", "-N2", "-w", "node[1-2]")
-    assert sorted(said) == ["node1 good", "node2"]
-    assert healed.inside("node2", "umount", str(image)).returncode == 0
 
 
 def test_limits_end_and_a_node_that_is_off_has_none(healed: Practice) -> None:
