@@ -17,6 +17,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pa
 
     def write(name: str, script: str = "") -> Path:
         file = folder / name
+        file.unlink(missing_ok=True)  # it may be a link to a tool of this machine
         file.write_text(f"#!/bin/sh\n{script}\n")
         file.chmod(0o755)
         return file

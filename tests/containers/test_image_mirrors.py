@@ -13,26 +13,17 @@ http://elsewhere/apt nodistro main
 """
 
 
-@pytest.mark.parametrize(
-    ("suite", "mirror"),
-    [
-        ("bookworm", "http://mirror.site/debian"),
-        ("bookworm-security", "http://mirror.site/debian-security"),
-        ("trixie", None),
-    ],
-)
-def test_the_mirror_of_a_suite(suite, mirror) -> None:
-    assert image_mirrors.mirror_of(TARGETS, suite) == mirror
-
-
-def test_a_mirror_that_the_user_names_wins() -> None:
+def test_mirrors_are_the_machines_own_unless_the_user_names_others(monkeypatch) -> None:
+    monkeypatch.setattr(image_mirrors, "index_targets", lambda: TARGETS)
+    monkeypatch.setattr(image_mirrors, "debian_codename", lambda: "bookworm")
+    assert image_mirrors.debian_mirror({}) == "http://mirror.site/debian"
+    security = "http://mirror.site/debian-security"
+    assert image_mirrors.security_mirror({}, "bookworm") == security
     named = {"DEBIAN_MIRROR": "http://mine/debian/", "DEBIAN_SECURITY_MIRROR": "http://mine/sec/"}
     assert image_mirrors.debian_mirror(named) == "http://mine/debian"
     assert image_mirrors.security_mirror(named, "bookworm") == "http://mine/sec"
-
-
-def test_no_mirror_at_all_says_how_to_name_one(monkeypatch) -> None:
-    monkeypatch.setattr(image_mirrors, "index_targets", lambda: "")
+    assert image_mirrors.security_mirror({}, "trixie") is None
+    monkeypatch.setattr(image_mirrors, "debian_codename", lambda: "trixie")
     with pytest.raises(image_mirrors.SetupError, match="DEBIAN_MIRROR=http"):
         image_mirrors.debian_mirror({})
 
