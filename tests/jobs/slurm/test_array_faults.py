@@ -101,7 +101,8 @@ def test_one_of_three_is_requeued_and_no_other(sweeping: Sweeping) -> None:
 
 
 def test_a_renamed_array_is_neither_lost_nor_run_again(sweeping: Sweeping) -> None:
-    """Seen: asked for by name, its six cells were recorded lost by make status, and ran twice."""
+    """Seen: asked for by name, its six cells were recorded lost by make status, and ran twice. Nor
+    does a login shell that dies take anything along."""
     process = three_run(sweeping, 150, 150, 150)
     for element in range(3):
         sweeping.practice.out(

@@ -151,13 +151,6 @@ def test_two_sweeps_at_once(sweeping: Sweeping) -> None:
     assert len(first.ends(0, "completed").attempts) == 1
 
 
-def test_leaving_and_coming_back(sweeping: Sweeping) -> None:
-    """A login shell that dies takes nothing along; the next sweep submits nothing twice."""
-    sweeping.disturbed("make sweep killed (-9)").process.kill()
-    assert "in the queue already" in sweeping.succeeds(sweeping.start("--no-preflight"))
-    assert statuses(sweeping.record()) == ["completed"]
-
-
 @pytest.fixture
 def small_disk(sweeping: Sweeping) -> Iterator[Path]:
     """A file system of a few MB for the results, mounted here and in every node."""
