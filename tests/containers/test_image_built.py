@@ -78,9 +78,9 @@ def test_its_labels_say_what_it_was_made_from(built: Path, runtime: Apptainer) -
 
 
 def test_its_own_test_passes(built: Path, runtime: Apptainer) -> None:
-    said = runtime("test", str(built))
-    assert "TensorFlow 2.15.1 Horovod 0.28.1 with" in said
-    assert "[X] NCCL" in said or built.stem == "cpu"
+    output = runtime("test", str(built))
+    assert "TensorFlow 2.15.1 Horovod 0.28.1 with" in output
+    assert "[X] NCCL" in output or built.stem == "cpu"
 
 
 def test_its_horovod_does_not_wait_for_the_kernels_ticks(inside: Apptainer) -> None:
@@ -90,10 +90,10 @@ def test_its_horovod_does_not_wait_for_the_kernels_ticks(inside: Apptainer) -> N
 def test_every_library_and_symbol_of_horovod_resolves(built: Path, inside: Apptainer) -> None:
     """Without a GPU, too: TensorFlow brings CUDA's entry points and opens the driver when used."""
     script = "ldd -r /usr/local/lib/python3.11/dist-packages/horovod/tensorflow/*.so"
-    found = inside("sh", "-c", script)
-    assert "libmpi.so" in found
-    assert "libnccl.so.2 => /usr/local/lib" in found or built.stem == "cpu"
-    assert "=> not found" not in found and "undefined symbol" not in found
+    output = inside("sh", "-c", script)
+    assert "libmpi.so" in output
+    assert "libnccl.so.2 => /usr/local/lib" in output or built.stem == "cpu"
+    assert "=> not found" not in output and "undefined symbol" not in output
 
 
 def test_it_holds_no_compiler_no_pip_and_no_build_s_traces(inside: Apptainer) -> None:
@@ -101,9 +101,9 @@ def test_it_holds_no_compiler_no_pip_and_no_build_s_traces(inside: Apptainer) ->
         "for p in gcc g++ cc nvcc pip pip3 make cmake; do command -v $p; done; "
         "ls -A /mnt /etc/apt/apt.conf.d | grep -i proxy; cat /etc/apt/sources.list; true"
     )
-    found = inside("sh", "-c", script)
-    assert [line for line in found.splitlines() if line.startswith("/")] == []
-    assert "deb " not in found
+    output = inside("sh", "-c", script)
+    assert [line for line in output.splitlines() if line.startswith("/")] == []
+    assert "deb " not in output
 
 
 def test_the_home_s_own_packages_stay_out(inside: Apptainer) -> None:

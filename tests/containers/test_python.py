@@ -60,16 +60,16 @@ def run(checkout, program, tmp_path) -> Callable[..., subprocess.CompletedProces
 @pytest.mark.parametrize("place", ["bin/python3.11", "bin/python3", "checkout/.venv/bin/python"])
 def test_a_python_on_path_or_that_made_the_environment_is_used(run, tmp_path, place) -> None:
     (tmp_path / place).symlink_to(BASE)
-    found = run()
-    assert (found.returncode, found.stdout, found.stderr) == (0, "(3, 11)\n", "")
+    done = run()
+    assert (done.returncode, done.stdout, done.stderr) == (0, "(3, 11)\n", "")
 
 
 def test_a_python_named_wrongly_is_not_replaced(run, program, tmp_path) -> None:
     program("python3", OLD)
     (tmp_path / "bin" / "python3.11").symlink_to(BASE)
-    found = run(PYTHON="python3")
-    assert found.returncode == 2
-    assert "PYTHON=python3: found Python 3.6.8, expected Python 3.11" in found.stderr
+    done = run(PYTHON="python3")
+    assert done.returncode == 2
+    assert "PYTHON=python3: found Python 3.6.8, expected Python 3.11" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -84,19 +84,19 @@ def test_a_python_named_wrongly_is_not_replaced(run, program, tmp_path) -> None:
 def test_where_none_can_be_fetched_the_ways_are_named(run, program, python3, reason) -> None:
     if python3:
         program("python3", python3)
-    found = run()
-    assert found.returncode == 2 and reason in found.stderr
-    assert "install python3-venv" in found.stderr or python3 not in (BARE, SPLIT)
-    assert all(way in found.stderr for way in ("module load", "conda", "pyenv", "uv", "PYTHON="))
-    assert "Traceback" not in found.stderr
+    done = run()
+    assert done.returncode == 2 and reason in done.stderr
+    assert "install python3-venv" in done.stderr or python3 not in (BARE, SPLIT)
+    assert all(way in done.stderr for way in ("module load", "conda", "pyenv", "uv", "PYTHON="))
+    assert "Traceback" not in done.stderr
 
 
 def test_another_processor_is_told_in_one_sentence(run, program) -> None:
     program("uname", "[ $1 = -s ] && echo Linux || echo aarch64")
     program("python3", OLD)
-    found = run()
-    assert found.returncode == 2
-    assert len(found.stderr.splitlines()) == 1 and "found Linux on aarch64" in found.stderr
+    done = run()
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1 and "found Linux on aarch64" in done.stderr
 
 
 def mirror(folder: Path) -> Path:

@@ -124,7 +124,7 @@ def test_a_failing_command_shows_the_end_of_its_log_or_the_compilers_first_error
 
 
 @pytest.mark.parametrize(
-    ("said", "reason"),
+    ("output", "reason"),
     [
         ("c++: fatal error: Killed signal terminated program cc1plus\nmake: *** Error 1", ""),
         ("/usr/bin/ld: cannot find -lstdc++: No such file or directory\nmake: *** Error 1", ""),
@@ -135,9 +135,9 @@ def test_a_failing_command_shows_the_end_of_its_log_or_the_compilers_first_error
         ),
     ],
 )
-def test_a_killed_compiler_a_linker_and_cmake_are_heard_too(said: str, reason: str) -> None:
-    error = said.splitlines()[0] + reason
-    assert horovod_build.first_error(f"[ 3%] Building\nld: warning: x\n{said}") == error
+def test_a_killed_compiler_a_linker_and_cmake_are_heard_too(output: str, reason: str) -> None:
+    error = output.splitlines()[0] + reason
+    assert horovod_build.first_error(f"[ 3%] Building\nld: warning: x\n{output}") == error
 
 
 @pytest.mark.parametrize(

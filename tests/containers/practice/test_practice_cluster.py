@@ -30,15 +30,15 @@ OTHER = Place(Path("/run/horoscale-tests-2"))
 
 
 @pytest.fixture(scope="module")
-def own() -> Iterator[Practice]:
+def running() -> Iterator[Practice]:
     yield from started(PLACE)
 
 
 @pytest.fixture
-def healed(own: Practice) -> Iterator[Practice]:
+def healed(running: Practice) -> Iterator[Practice]:
     """The cluster for a test that breaks it."""
-    yield own
-    own.heal()
+    yield running
+    running.heal()
 
 
 def practice_command(*words: str, place: Place, code: int = 0, **variables: str) -> str:
@@ -57,29 +57,30 @@ def srun(practice: Practice, script: str, *options: str) -> list[str]:
     return practice.out("srun", *options, "bash", "-c", script).splitlines()
 
 
-def test_four_nodes_with_own_name_address_and_tmp(own: Practice) -> None:
-    said = srun(own, "echo $(hostname) $(hostname -I)", "-N4")
-    seen = dict(line.split()[:2] for line in said)
-    assert sorted(seen) == list(NODES)
-    assert len(set(seen.values())) == 4
+def test_four_nodes_with_own_name_address_and_tmp(running: Practice) -> None:
+    lines = srun(running, "echo $(hostname) $(hostname -I)", "-N4")
+    addresses = dict(line.split()[:2] for line in lines)
+    assert sorted(addresses) == list(NODES)
+    assert len(set(addresses.values())) == 4
     for file in ("/tmp/mine", "/dev/shm/mine"):
-        own.inside("node1", "touch", file)
-        found = [own.inside(node, "test", "-e", file).returncode == 0 for node in NODES]
-        assert found == [True, False, False, False]
+        running.inside("node1", "touch", file)
+        seen = [running.inside(node, "test", "-e", file).returncode == 0 for node in NODES]
+        assert seen == [True, False, False, False]
         assert not Path(file).exists()
 
 
-def test_gpus_are_handed_out_and_never_twice(own: Practice) -> None:
+def test_gpus_are_handed_out_and_never_twice(running: Practice) -> None:
     script = "echo $(hostname) $CUDA_VISIBLE_DEVICES"
-    assert len(set(srun(own, script, "-N2", "-n4", "--gpus-per-task=1"))) == 4
-    refused = own.run(["srun", "--gres=gpu:3", "hostname"])
+    assert len(set(srun(running, script, "-N2", "-n4", "--gpus-per-task=1"))) == 4
+    refused = running.run(["srun", "--gres=gpu:3", "hostname"])
     assert refused.returncode and "node configuration is not available" in refused.stderr
 
 
-def test_keys_and_states_are_closed_to_users(own: Practice) -> None:
+def test_keys_and_states_are_closed_to_users(running: Practice) -> None:
     for program, path in (("cat", "munge/private/key"), ("cat", "state/node_state"),
                           ("ls", "munge/private")):  # fmt: skip
-        assert "Permission denied" in own.run([program, f"{own.place.folder}/{path}"]).stderr
+        refused = running.run([program, f"{running.place.folder}/{path}"])
+        assert "Permission denied" in refused.stderr
 
 
 def test_jobs_outlive_the_controller_and_submission_without_it_fails(
@@ -98,17 +99,17 @@ def test_jobs_outlive_the_controller_and_submission_without_it_fails(
     assert "end 0" in out.read_text()
 
 
-def test_without_accounting_sacct_says_so(own: Practice) -> None:
-    assert "accounting storage is disabled" in own.run(["sacct"]).stderr
+def test_without_accounting_sacct_says_so(running: Practice) -> None:
+    assert "accounting storage is disabled" in running.run(["sacct"]).stderr
 
 
-def test_a_second_up_says_so_and_other_accounting_is_refused(own: Practice) -> None:
+def test_a_second_up_says_so_and_other_accounting_is_refused(running: Practice) -> None:
     assert "it runs already" in practice_command("up", place=PLACE)
     refused = practice_command("up", place=PLACE, code=2, ACCOUNTING="1")
     assert "runs without accounting" in refused
 
 
-def test_commands_in_a_node_keep_their_exit_code(own: Practice) -> None:
+def test_commands_in_a_node_keep_their_exit_code(running: Practice) -> None:
     script = ("sh", "-c", "hostname; exit 7")
     assert "node2\n" in practice_command("exec", "node2", "--", *script, place=PLACE, code=7)
 
@@ -128,22 +129,22 @@ def test_limits_end_and_a_node_that_is_off_has_none(healed: Practice) -> None:
 
 def leftovers(place: Place) -> list[str]:
     """Whatever could be left of a cluster on this machine."""
-    found = [f"process {p.pid} keeps {p.space}" for p in marked(place)]
+    left = [f"process {p.pid} keeps {p.space}" for p in marked(place)]
     for entry in Path("/proc").iterdir():
         try:
             words = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
         except OSError:
             continue
         if os.fsencode(place.folder) + b"/" in words:
-            found.append(f"process {entry.name}: {words[:200]!r}")
-    found += [
+            left.append(f"process {entry.name}: {words[:200]!r}")
+    left += [
         line for line in Path("/proc/mounts").read_text().splitlines() if f"{place.folder} " in line
     ]
     if Path("/sys/class/net", place.login_link).exists():
-        found.append(place.login_link)
+        left.append(place.login_link)
     if place.folder.exists():
-        found.append(str(place.folder))
-    return found
+        left.append(str(place.folder))
+    return left
 
 
 @pytest.fixture
@@ -157,11 +158,11 @@ def spare() -> Iterator[Place]:
 
 def networks() -> set[Path]:
     """The network namespaces of all processes."""
-    found = set()
+    names = set()
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):  # no process, or one that ended meanwhile
-            found.add((entry / "ns" / "net").readlink())
-    return found
+            names.add((entry / "ns" / "net").readlink())
+    return names
 
 
 def test_down_leaves_nothing_though_jobs_run_and_files_are_gone(spare: Place) -> None:
@@ -183,8 +184,8 @@ def test_half_a_cluster_is_made_anew(spare: Place) -> None:
     real.up(spare)
     os.kill(keepers(spare)["node2"], 9)
     assert "missing: node2" in practice_command("status", place=spare, code=1)
-    said = practice_command("up", place=spare)
-    assert "half of a cluster found (missing: node2)" in said
+    message = "half of a cluster found (missing: node2)"
+    assert message in practice_command("up", place=spare)
     assert real.health(spare).good
 
 

@@ -20,7 +20,8 @@ from containers.practice.place import PracticeError
 )
 def test_releases(text: str, expected: str | None) -> None:
     trouble = needs.release_trouble(text)
-    assert trouble is expected or f"Debian 12 or later (found: {expected})" in trouble
+    assert (trouble is None) == (expected is None)
+    assert trouble is None or f"Debian 12 or later (found: {expected})" in trouble
 
 
 def test_only_missing_packages_are_installed_and_the_database_only_when_asked_for() -> None:
@@ -63,7 +64,7 @@ def test_wrong_words_end_with_2(words: list[str], capsys) -> None:
 
 
 def test_accounting_is_a_switch() -> None:
-    assert [command.wants_accounting(told) for told in ("0", "", "1")] == [False, False, True]
+    assert [command.wants_accounting(word) for word in ("0", "", "1")] == [False, False, True]
     with pytest.raises(PracticeError, match="ACCOUNTING=yes found, expected ACCOUNTING=1"):
         command.wants_accounting("yes")
 

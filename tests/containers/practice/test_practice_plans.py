@@ -121,8 +121,8 @@ def test_keepers_are_found_by_their_mark_and_those_that_wait_for_them(tmp_path) 
         (tmp_path / str(pid) / "status").write_text(f"Name:\tsleep\nNSpid:\t{nspid}\n")
     os.chown(tmp_path / "9", 1000, 1000)  # a user's process cannot pose as ours
     (tmp_path / "self").mkdir()
-    found = sorted(marked(PLACE, tmp_path), key=lambda process: process.pid)
-    assert found == [Process(5, "node1", first=True), Process(6, "node1", first=False)]
+    keepers = sorted(marked(PLACE, tmp_path), key=lambda process: process.pid)
+    assert keepers == [Process(5, "node1", first=True), Process(6, "node1", first=False)]
 
 
 def test_another_folder_must_be_a_plain_absolute_path() -> None:

@@ -56,8 +56,8 @@ class Sweeping:
     started: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def write(self, **site: Any) -> None:
-        told = {"slurm_conf": str(self.practice.place.slurm_conf), "user": "practice"}
-        text = yaml.safe_dump({**self.site, **told, **site}, sort_keys=False)
+        cluster = {"slurm_conf": str(self.practice.place.slurm_conf), "user": "practice"}
+        text = yaml.safe_dump({**self.site, **cluster, **site}, sort_keys=False)
         (self.folder / "site.yaml").write_text(text)
         (self.folder / "long.yaml").write_text(yaml.safe_dump(dict(self.sweep), sort_keys=False))
 
@@ -75,8 +75,8 @@ class Sweeping:
         self.started.append(process)
         return process
 
-    def run(self, *options: str, command: str = "sweep", timeout_s: float = 300) -> tuple[int, str]:
-        return self.end(self.start(*options, command=command), timeout_s)
+    def run(self, *options: str) -> tuple[int, str]:
+        return self.end(self.start(*options))
 
     def end(self, process: subprocess.Popen[str], timeout_s: float = 300) -> tuple[int, str]:
         out, _ = process.communicate(timeout=timeout_s)
@@ -180,11 +180,11 @@ class Fault:
 
     def ends(self, code: int, status: str) -> RunRecord:
         """The sweep ends so; prints a row of the fault table."""
-        found, out = self.sweeping.end(self.process)
+        exit_code, out = self.sweeping.end(self.process)
         record = self.sweeping.record()
         took = time.monotonic() - self.began
         print(f"\nFAULT | {self.name} | {' -> '.join(statuses(record))} | {took:.0f} s")
-        assert (found, record.status) == (code, status), out + self.sweeping.said()
+        assert (exit_code, record.status) == (code, status), out + self.sweeping.said()
         return record
 
 
