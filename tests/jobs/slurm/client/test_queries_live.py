@@ -30,12 +30,13 @@ WAIT_S = 60.0
 
 def _user() -> int:
     """Root submits as the practice cluster's user, anybody else as himself."""
-    return pwd.getpwnam("practice").pw_uid if os.geteuid() == 0 else os.getuid()
+    return pwd.getpwnam("practice").pw_uid if os.geteuid() == 0 else os.geteuid()
 
 
 @pytest.fixture
-def sbatch():
+def sbatch(monkeypatch: pytest.MonkeyPatch):
     """Submit small jobs under one name that is nobody else's; all are ended afterwards."""
+    monkeypatch.setattr(os, "getuid", _user)
     name = f"horoscale-test-{time.monotonic_ns():x}"
     person = pwd.getpwuid(_user())
     prefix = (
