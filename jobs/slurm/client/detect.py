@@ -5,10 +5,10 @@ itself.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,6 @@ from jobs.messages import NoAnswer, say
 from jobs.slurm.client.nodes import (
     SCONTROL,
     SINFO,
-    Nodes,
     max_array_size,
     partitions,
     read_config,
@@ -43,8 +42,6 @@ _TIME_MIN = 240
 _CPU_RANKS = 4
 #: Slurm gives no job all the memory of a node where the site keeps some for the system.
 _MEMORY_SHARE = 0.9
-#: RealMemory is 1 where nobody set it.
-_LEAST_MEMORY_MB = 500
 _WORD = re.compile(r"(?!(null|true|false)$)[A-Za-z][A-Za-z0-9_.-]*", re.IGNORECASE)
 _AMD = re.compile(r"mi\d+|amd|radeon|instinct", re.IGNORECASE)
 
@@ -114,7 +111,7 @@ def find_site(ask: Ask, *, slurm_conf: str | None = None) -> FoundSite:
     """
     nodes = read_sinfo(ask(SINFO))
     config = read_config(ask(SCONTROL))
-    pmix = "pmix" in ask(MPI_LIST).split()
+    mpi = "pmix" if "pmix" in ask(MPI_LIST).split() else "gloo"
     up = [group for group in nodes if group.up]
     if not up:
         raise ConfigError(
@@ -122,89 +119,60 @@ def find_site(ask: Ask, *, slurm_conf: str | None = None) -> FoundSite:
             "write a site file (jobs/sites/cpu.yaml is an example) and name it with SITE="
         )
     # the default partition, or the largest; there, nodes with GPUs, then the most frequent kind
-    chosen = max(up, key=lambda group: (group.default, group.count)).partition
-    kinds = [group for group in nodes if group.partition == chosen]
+    partition = max(up, key=lambda group: (group.default, group.count)).partition
+    kinds = [group for group in nodes if group.partition == partition]
     kind = max(kinds, key=lambda group: (group.gpus_of(None) > 0, group.count))
+    gpu_type, gpus = max(kind.gpus, key=lambda item: item[1], default=("", 0))
+    types = sorted({name for group in kinds for name, _ in group.gpus})
+    others = "" if gpus else ", ".join(partitions(g for g in up if g.gpus_of(None)))
+    default = "the default one" if kind.default else "the largest that is up; none is the default"
+    ranks = gpus or min(_CPU_RANKS, kind.cpus)
+    of_node = "GPUs of a node" if gpus else "no GPUs; ranks compute on CPU cores"
+    cpus = max(1, kind.cpus // ranks)
+    # RealMemory is 1 where nobody set it: then nothing is asked for
+    memory = int(kind.memory_mb * _MEMORY_SHARE / ranks / 1024 * 10) / 10
+    share = f"{_MEMORY_SHARE:.0%} of {kind.memory_mb:,} MB / {ranks}"
+    minutes = int(min(_TIME_MIN, max(1, kind.time_limit_min)))
+    limit = f"{kind.time_limit_min:,.0f}".replace("inf", "infinite")
+    most = None if kind.job_nodes == math.inf else int(kind.job_nodes)
+    support = ("rocm" if _AMD.search(gpu_type) else "nv") if gpus else None
     cluster = config.get("ClusterName", "cluster")
-    lines = [
+    lines = (
         f"# The cluster {cluster!r} as SITE=auto found it; not written anew, so change it freely.",
         "# What is left out is not asked for. All keys, with their defaults: jobs/config/site.py",
         _line("title", f"{cluster}, found by SITE=auto"),
         "",
-        *_resources(kind, nodes, max_array_size(config)),
+        _line("partition", partition, f"sinfo: {default}"),
+        f"# GPUs are in partition: {others}" if others else None,
+        "# account: my_project   # where jobs need one: sacctmgr show assoc user=$USER",
+        _line("ranks_per_node", ranks, f"sinfo: {of_node}"),
+        _line("gpus", "gres" if gpus else None),
+        _line("gpu_type", gpu_type if gpu_type and types[1:] else None, f"of {', '.join(types)}"),
+        _line("cpus_per_rank", cpus, f"sinfo: {kind.cpus} CPUs of a node / {ranks}"),
+        _line("mem_per_rank_gb", memory or None, f"sinfo: {share}"),
+        _line("time_min", minutes, f"of one job; the partition's limit: {limit}"),
+        _line("max_nodes", most, "sinfo: nodes of one job"),
+        _line("array_limit", max_array_size(config), "scontrol show config: MaxArraySize"),
         "",
-        *_launching(kind, pmix=pmix),
-        *([] if slurm_conf is None else ["", _line("slurm_conf", slurm_conf, "SLURM_CONF")]),
-    ]
-    gpu_type, gpus = _gpus(kind)
-    summary = (
-        f"partition {chosen}: {sum(group.count for group in kinds)} nodes, "
-        f"{f'{gpus} GPUs {gpu_type}'.strip() if gpus else 'no GPU'} and {kind.cpus} CPUs each; "
-        f"ranks meet by {'PMIx' if pmix else 'Gloo'}"
+        _line("mpi", mpi, f"srun --mpi=list names {'it' if mpi == 'pmix' else 'no pmix'}"),
+        "# interface: eth0       # where ranks should talk: ip -brief address, on a node",
+        _line("image", "gpu" if gpus else "cpu", "make image builds it"),
+        _line("gpu_support", support, "apptainer exec --nv or --rocm"),
+        None if slurm_conf is None else "",
+        _line("slurm_conf", slurm_conf, "SLURM_CONF"),
     )
-    if not gpus and (others := _with_gpus(up)):
+    summary = f"partition {partition}: {' and '.join(map(str, kinds))}"
+    if others:
         summary += f"; there are GPUs in partition {others}: name one in the site file"
-    name = re.sub(r"[^A-Za-z0-9_-]+", "_", cluster)
-    return FoundSite(name, "\n".join(lines) + "\n", summary)
+    text = "".join(f"{line}\n" for line in lines if line is not None)
+    return FoundSite(re.sub(r"[^A-Za-z0-9_-]+", "_", cluster), text, summary)
 
 
-def _resources(kind: Nodes, nodes: Sequence[Nodes], array_limit: int | None) -> Iterator[str]:
-    """Lines of the site file: what a job asks Slurm for."""
-    gpu_type, gpus = _gpus(kind)
-    ranks = gpus or min(_CPU_RANKS, kind.cpus)
-    why = "the default one" if kind.default else "the largest that is up; none is the default"
-    yield _line("partition", kind.partition, f"sinfo: {why}")
-    if not gpus and (others := _with_gpus(group for group in nodes if group.up)):
-        yield f"# GPUs are in partition: {others}"
-    yield "# account: my_project   # where jobs need one: sacctmgr show assoc user=$USER"
-    why = "GPUs of a node" if gpus else "no GPUs; ranks compute on CPU cores"
-    yield _line("ranks_per_node", ranks, f"sinfo: {why}")
-    if gpus:
-        yield _line("gpus", "gres")
-        types = {name for group in nodes if group.partition == kind.partition
-                 for name, _ in group.gpus}  # fmt: skip
-        if gpu_type and len(types) > 1:
-            yield _line("gpu_type", gpu_type, f"of {', '.join(sorted(types))}")
-    cpus = max(1, kind.cpus // ranks)
-    yield _line("cpus_per_rank", cpus, f"sinfo: {kind.cpus} CPUs of a node / {ranks}")
-    if kind.memory_mb >= _LEAST_MEMORY_MB:
-        memory = int(kind.memory_mb * _MEMORY_SHARE / ranks / 1024 * 10) / 10
-        why = f"sinfo: {_MEMORY_SHARE:.0%} of {kind.memory_mb:,} MB / {ranks}"
-        yield _line("mem_per_rank_gb", memory, why)
-    minutes = int(min(_TIME_MIN, max(1, kind.time_limit_min)))
-    limit = f"{kind.time_limit_min:,.0f}".replace("inf", "infinite")
-    yield _line("time_min", minutes, f"of one job; the partition's limit: {limit}")
-    if kind.job_nodes != float("inf"):
-        yield _line("max_nodes", int(kind.job_nodes), "sinfo: nodes of one job")
-    if array_limit:
-        yield _line("array_limit", array_limit, "scontrol show config: MaxArraySize")
-
-
-def _launching(kind: Nodes, *, pmix: bool) -> Iterator[str]:
-    """Lines of the site file: how ranks are launched."""
-    gpu_type, gpus = _gpus(kind)
-    if pmix:
-        yield _line("mpi", "pmix", "srun --mpi=list names it")
-    else:
-        yield _line("mpi", "gloo", "srun --mpi=list names no pmix")
-    yield "# interface: eth0       # where ranks should talk: ip -brief address, on a node"
-    yield _line("image", "gpu" if gpus else "cpu", "make image builds it")
-    if gpus:
-        support = "rocm" if _AMD.search(gpu_type) else "nv"
-        yield _line("gpu_support", support, "apptainer exec --nv or --rocm")
-
-
-def _gpus(kind: Nodes) -> tuple[str, int]:
-    """Type and number of the GPUs of which a node has most."""
-    return max(kind.gpus, key=lambda item: item[1], default=("", 0))
-
-
-def _with_gpus(groups: Iterable[Nodes]) -> str:
-    return ", ".join(partitions(group for group in groups if group.gpus_of(None)))
-
-
-def _line(key: str, value: str | float, comment: str = "") -> str:
-    """``key: value  # comment``; text so that YAML reads it back, whatever characters it has."""
+def _line(key: str, value: str | float | None, comment: str = "") -> str | None:
+    """``key: value  # comment``; text so that YAML reads it back, whatever characters it has. None
+    for None: the key is left out."""
+    if value is None:
+        return None
     if isinstance(value, str) and _WORD.fullmatch(value) is None:
         value = json.dumps(value, ensure_ascii=False)
     text = f"{key}: {value}"

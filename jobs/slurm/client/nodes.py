@@ -45,6 +45,13 @@ class Nodes:
     gpus: tuple[tuple[str, int], ...]  # type ('' where it has none) and how many
     features: tuple[str, ...]
 
+    def __str__(self) -> str:
+        """In words, as 4 nodes with 2 GPUs a100, 64 CPUs, 500 GB memory, features ib."""
+        gpus = [f"{count} GPUs {kind}".strip() for kind, count in self.gpus] or ["no GPU"]
+        parts = [*gpus, f"{self.cpus} CPUs", f"{self.memory_mb / 1024:.4g} GB memory"]
+        parts += [f"features {','.join(self.features)}"] if self.features else []
+        return f"{counted(self.count)} with {', '.join(parts)}"
+
     @property
     def usable(self) -> bool:
         return not _out_of_use(self.state)
@@ -52,6 +59,10 @@ class Nodes:
     def gpus_of(self, kind: str | None) -> int:
         """GPUs of one type, or of any."""
         return sum(count for name, count in self.gpus if kind in (None, name))
+
+
+def counted(nodes: int) -> str:
+    return "1 node" if nodes == 1 else f"{nodes} nodes"
 
 
 def read_sinfo(text: str) -> tuple[Nodes, ...]:

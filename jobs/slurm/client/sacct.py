@@ -13,7 +13,6 @@ from jobs.slurm.client.nodes import SCONTROL, read_config
 from jobs.slurm.client.run import SlurmError, run
 from jobs.slurm.client.squeue import FIELD, NOTHING, JobState, exit_codes, query, read_exit
 
-_NO_ACCOUNTING = "accounting storage is disabled"
 #: A job that Slurm forgot is asked about again after this time, then after twice as long ...
 AGAIN_S, AGAIN_MOST_S = 60.0, 600.0
 _COLUMNS = ("JobID", "State", "ExitCode", "Reason", "NodeList")
@@ -33,7 +32,6 @@ class History:
     """Asks about jobs by their ids, and remembers what need not be asked again soon."""
 
     slurm_conf: str | None = None
-    accounting: bool = True  # as far as we know
     clock: Callable[[], float] = time.monotonic
     _cluster: str | None = None
     _remembered: dict[str, _Remembered] = field(default_factory=dict)
@@ -83,7 +81,8 @@ class History:
             return {}
         queued = query(self.slurm_conf, arrays=_arrays(jobs))
         answers = {job: state for job, state in queued.items() if job in jobs}
-        for job, account in self._accounts(jobs - {j for j in answers if not answers[j].ended}):
+        unsure = {job for job in jobs if job not in answers or answers[job].ended}
+        for job, account in self._accounts(unsure).items():
             if job not in answers:
                 answers[job] = account
             elif account.ended:
@@ -96,17 +95,15 @@ class History:
                 answers[job] = replace(answers[job], code=codes[job][0], signal=codes[job][1])
         return answers
 
-    def _accounts(self, jobs: Collection[str]) -> list[tuple[str, JobState]]:
+    def _accounts(self, jobs: Collection[str]) -> dict[str, JobState]:
         """Nothing where there is no sacct, or no database behind it."""
-        if not self.accounting or not jobs:
-            return []
+        if not jobs:
+            return {}
         try:
             answer = run(sacct_argv(_arrays(jobs)), slurm_conf=self.slurm_conf)
-        except SlurmError as error:
-            self.accounting = error.passing
-            return []
-        self.accounting = answer.code == 0 or _NO_ACCOUNTING not in answer.err
-        return [(job, state) for job, state in parse_sacct(answer.out).items() if job in jobs]
+        except SlurmError:
+            return {}
+        return {job: state for job, state in parse_sacct(answer.out).items() if job in jobs}
 
 
 def _arrays(jobs: Iterable[str]) -> list[str]:

@@ -18,6 +18,7 @@ from jobs.slurm.client.nodes import (
     SCONTROL,
     SINFO,
     Nodes,
+    counted,
     max_array_size,
     partitions,
     read_config,
@@ -40,16 +41,14 @@ def check_site(
     """
     nodes = read_sinfo(ask(SINFO))
     size = max_array_size(read_config(ask(SCONTROL)))
-    if site.partition is None:
-        names = partitions(group for group in nodes if group.default)
-    else:
+    names = partitions(group for group in nodes if group.default)
+    if site.partition is not None:
         names = site.partition.split(",")
-    offered = [group for group in nodes if group.partition in names]
+    offered = [[group for group in nodes if group.partition == name] for name in names]
     layouts = sorted(set(shapes), key=lambda shape: (shape.nodes, shape.ranks_per_node))
     problems = [*_partition_problems(names, nodes)]
     if not problems:
-        problems += _time_problems(site, offered, minutes or site.time_min)
-        problems += [text for one in layouts if (text := _layout_problem(site, one, offered))]
+        problems += [*_job_problems(site, layouts, minutes or site.time_min, offered)]
     if size is not None and site.array_limit > size:
         problems.append(
             f"array_limit: {site.array_limit} is more than the elements that the cluster takes "
@@ -65,7 +64,8 @@ def check_site(
 def _partition_problems(names: Sequence[str], nodes: Sequence[Nodes]) -> Iterator[str]:
     existing = partitions(nodes)
     if not names:
-        yield f"the cluster has no default partition: set partition: to one of {_listed(nodes)}"
+        listed = ", ".join(existing)
+        yield f"the cluster has no default partition: set partition: to one of {listed}"
     for name in names:
         if name not in existing:
             yield unknown("partition", name, existing)
@@ -73,84 +73,70 @@ def _partition_problems(names: Sequence[str], nodes: Sequence[Nodes]) -> Iterato
             yield f"partition {name} is closed (its state in sinfo is not up)"
 
 
-def _time_problems(site: Site, offered: Sequence[Nodes], longest: int) -> Iterator[str]:
-    most = max(group.time_limit_min for group in offered)
-    if longest > most:
-        packed = "" if longest == site.time_min else f" (time_min: {site.time_min} for each cell)"
+def _job_problems(
+    site: Site,
+    layouts: Iterable[NodeLayout],
+    minutes: int,
+    offered: Sequence[Sequence[Nodes]],
+) -> Iterator[str]:
+    """A job runs in one of the partitions, so that one in which it fits is enough."""
+    longest = max(offered, key=lambda groups: groups[0].time_limit_min)[0]
+    if minutes > longest.time_limit_min:
+        packed = "" if minutes == site.time_min else f" (time_min: {site.time_min} for each cell)"
         yield (
-            f"jobs of {longest:,} minutes{packed} are longer than partition "
-            f"{_listed(offered)} allows: {most:,.0f} minutes"
+            f"jobs of {minutes:,} minutes{packed} are longer than partition "
+            f"{longest.partition} allows: {longest.time_limit_min:,.0f} minutes"
         )
+    for layout in layouts:
+        problems = [_layout_problem(site, layout, groups) for groups in offered]
+        if all(problems):
+            yield f"{layout}: {'; '.join(map(str, problems))}"
 
 
-def _layout_problem(site: Site, layout: NodeLayout, offered: Sequence[Nodes]) -> str | None:
-    where = f"partition {_listed(offered)}"
-    most = max(group.job_nodes for group in offered)
+def _layout_problem(site: Site, layout: NodeLayout, groups: Sequence[Nodes]) -> str | None:
+    partition, most = groups[0].partition, groups[0].job_nodes
     if layout.nodes > most:
-        return f"{layout}: jobs in {where} may have {most:.0f} nodes"
-    fits = _largest_partition(offered)
-    if layout.nodes > _count(fits):
-        return f"{layout}: {where} has {_nodes(_count(fits))}"
-    for what, enough, has in _needs(site, layout.ranks_per_node):
-        left = [group for group in fits if enough(group)]
-        if layout.nodes > _count(left):
-            there = ", ".join(f"{_nodes(group.count)} with {has(group)}" for group in fits)
-            return f"{layout}: needs {_nodes(layout.nodes)} with {what}; {where} has {there}"
-        fits = left
+        return f"jobs in partition {partition} may have {most:.0f} nodes"
+    fits = groups
+    for need, enough in _needs(site, layout.ranks_per_node):
+        fits = [group for group in fits if enough(group)]
+        if layout.nodes > _count(fits):
+            there = " and ".join(map(str, groups))
+            return f"needs {counted(layout.nodes)}{need}; partition {partition} has {there}"
     return None
 
 
-def _needs(
-    site: Site, ranks: int
-) -> Iterator[tuple[str, Callable[[Nodes], bool], Callable[[Nodes], str]]]:
-    """Each thing that a job asks of a node: in words, the test, and what a node has of it."""
+def _needs(site: Site, ranks: int) -> Iterator[tuple[str, Callable[[Nodes], bool]]]:
+    """Each thing that a job asks of a node: in words, and the test."""
+    yield "", lambda _: True
     # a single word; Slurm itself must say what a formula of features selects
     if (word := site.constraint) is not None and re.fullmatch(r"[\w.-]+", word):
-        yield (
-            f"the feature {word}",
-            lambda group: word in group.features,
-            lambda group: "features " + (",".join(group.features) or "(none)"),
-        )
+        yield f" with the feature {word}", lambda group: word in group.features
     if site.gpus != "none":
-        yield (
-            f"{ranks} {_kind(site)}",
-            lambda group: group.gpus_of(site.gpu_type) >= ranks,
-            lambda group: ", ".join(f"{n} GPUs {t}".strip() for t, n in group.gpus) or "no GPU",
-        )
-    cpus = ranks * site.cpus_per_rank
-    yield (
-        f"{cpus} CPUs ({ranks} x {site.cpus_per_rank} of cpus_per_rank)",
-        lambda group: group.cpus >= cpus,
-        lambda group: f"{group.cpus} CPUs",
-    )
-    if site.mem_per_rank_gb is not None:
-        memory = ranks * site.mem_per_rank_gb
-        yield (
-            f"{memory:g} GB memory ({ranks} x {site.mem_per_rank_gb:g} of mem_per_rank_gb)",
-            lambda group: group.memory_mb >= memory * 1024,
-            lambda group: f"{group.memory_mb / 1024:.4g} GB",
-        )
+        yield f" with {ranks} {_kind(site)}", lambda group: group.gpus_of(site.gpu_type) >= ranks
+    cpus, cpus_each = ranks * site.cpus_per_rank, site.cpus_per_rank
+    need = f" with {cpus} CPUs ({ranks} x {cpus_each} of cpus_per_rank)"
+    yield need, lambda group: group.cpus >= cpus
+    if (memory_each := site.mem_per_rank_gb) is not None:
+        memory = ranks * memory_each
+        need = f" with {memory:g} GB memory ({ranks} x {memory_each:g} of mem_per_rank_gb)"
+        yield need, lambda group: group.memory_mb >= memory * 1024
 
 
-def _remarks(site: Site, layouts: Sequence[NodeLayout], offered: Sequence[Nodes]) -> Iterator[str]:
-    groups = _largest_partition(offered)
-    whole, usable = _count(groups), _count(group for group in groups if group.usable)
-    if usable < whole:
-        text = (
-            f"{whole - usable} of {whole} nodes of partition {_listed(offered)} are out of use now"
-        )
-        waiting = ", ".join(str(layout) for layout in layouts if layout.nodes > usable)
-        yield text + (f": jobs with {waiting} will wait for them" if waiting else "")
+def _remarks(
+    site: Site, layouts: Sequence[NodeLayout], offered: Sequence[Sequence[Nodes]]
+) -> Iterator[str]:
+    for groups in offered:
+        whole, usable = _count(groups), _count(group for group in groups if group.usable)
+        if usable < whole:
+            out = f"{whole - usable} of {whole} nodes of partition {groups[0].partition}"
+            waiting = ", ".join(str(layout) for layout in layouts if layout.nodes > usable)
+            rest = f": jobs with {waiting} will wait for them" if waiting else ""
+            yield f"{out} are out of use now{rest}"
     for layout in layouts:
         if site.exclusive and layout.ranks_per_node < site.ranks_per_node:
             idle = (site.ranks_per_node - layout.ranks_per_node) * layout.nodes
             yield f"exclusive: {layout} leaves {idle} {_kind(site)} idle in each job"
-
-
-def _largest_partition(offered: Sequence[Nodes]) -> list[Nodes]:
-    """Of several partitions only the largest: partitions may share their nodes."""
-    each = [[g for g in offered if g.partition == name] for name in partitions(offered)]
-    return max(each, key=_count)
 
 
 def _count(groups: Iterable[Nodes]) -> int:
@@ -161,14 +147,6 @@ def _kind(site: Site) -> str:
     if site.gpus == "none":
         return "ranks"
     return "GPUs" if site.gpu_type is None else f"GPUs of type {site.gpu_type}"
-
-
-def _nodes(count: int) -> str:
-    return "1 node" if count == 1 else f"{count} nodes"
-
-
-def _listed(groups: Sequence[Nodes]) -> str:
-    return ",".join(partitions(groups))
 
 
 def submit_limit(refusal: str, site: Site, cluster: str | None = None) -> int | None:

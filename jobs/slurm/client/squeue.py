@@ -151,9 +151,9 @@ def _job(text: str) -> JobState:
     if len(fields) != len(_COLUMNS):
         reason = f"{len(fields)} fields found, {len(_COLUMNS)} expected in {text!r}"
         raise SlurmError("squeue", reason, passing=False)
-    number, array, index, state, _, _, elapsed, nodes, _, _, name = fields
-    reason, start, comment, command = ("" if fields[at] in NOTHING else fields[at]
-                                       for at in (4, 5, 8, 9))  # fmt: skip
+    number, array, index, state, reason, start, elapsed, nodes, comment, command, name = (
+        "" if field in NOTHING else field for field in fields
+    )
     job = f"{array}_{index}" if index.isdigit() else number
     return JobState(job, state, reason, start or None, elapsed, nodes, name, comment, command)
 

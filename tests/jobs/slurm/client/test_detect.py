@@ -170,7 +170,7 @@ def test_found_files_are_golden_and_fit_their_cluster(name: str, tmp_path: Path)
 
 def test_the_summary_for_the_user() -> None:
     assert find_site(CLUSTERS["auto_practice"]).summary == (
-        "partition practice: 4 nodes, 2 GPUs pretend and 2 CPUs each; ranks meet by PMIx"
+        "partition practice: 4 nodes with 2 GPUs pretend, 2 CPUs, 4.707 GB memory"
     )
     assert "GPUs in partition small, gpu: name one" in find_site(CLUSTERS["auto_cpu"]).summary
 

@@ -42,7 +42,10 @@ def test_what_fits_passes_with_one_question_to_each_program() -> None:
 def test_without_a_partition_the_default_one_is_meant() -> None:
     assert check_site(site(), [NodeLayout(2, 2)], Recorded("declared")) == ()
     (line,) = refusal("declared", site(), NodeLayout(3, 2))
-    assert line == "3 nodes x 2 ranks: partition small has 2 nodes"
+    assert line == (
+        "3 nodes x 2 ranks: needs 3 nodes; partition small has 2 nodes with 2 GPUs pretend, 2 CPUs, "
+        "1.953 GB memory"
+    )
     sinfo = Recorded("declared")(SINFO).replace("small*", "small")
     with pytest.raises(ConfigError, match="no default partition: set partition: to one of small,"):
         check_site(site(), [NodeLayout(1, 1)], Recorded("declared", sinfo=sinfo))
@@ -64,14 +67,14 @@ def test_without_a_partition_the_default_one_is_meant() -> None:
         # sixteen nodes have 8 GPUs and three have 4: enough of one kind must be there
         ("declared", site(partition="gpu", gpus="gres", ranks_per_node=8, cpus_per_rank=16), (4, 8),
          "4 nodes x 8 ranks: needs 4 nodes with 128 CPUs (8 x 16 of cpus_per_rank); "
-         "partition gpu has 16 nodes with 112 CPUs"),
+         "partition gpu has 16 nodes with 8 GPUs a100, 112 CPUs"),
         ("declared", site(partition="gpu", gpus="gres", gpu_type="v100"), (4, 4),
          "needs 4 nodes with 4 GPUs of type v100; partition gpu has"),
         ("practice", site(mem_per_rank_gb=2.5), (1, 2),
          "needs 1 node with 5 GB memory (2 x 2.5 of mem_per_rank_gb); "
-         "partition practice has 4 nodes with 4.707 GB"),
+         "partition practice has 4 nodes with 2 GPUs pretend, 2 CPUs, 4.707 GB memory"),
         ("practice", site(constraint="ib"), (1, 2),
-         "the feature ib; partition practice has 4 nodes with features (none)"),
+         "needs 1 node with the feature ib; partition practice has 4 nodes with"),
     ],
 )  # fmt: skip
 def test_what_the_cluster_lacks(
