@@ -36,7 +36,7 @@ _AWAY = (
     "slurmctld is in a starting state",
     "unexpected message received",
 )
-#: What they print where this machine or this user cannot talk to Slurm at all.
+#: What they print where this machine or this user cannot talk to Slurm.
 _NO_ACCESS = (
     "could not establish a configuration source",
     "unable to process configuration file",
@@ -147,7 +147,6 @@ def run(
     patience_s: float = 0,
     timeout_s: float = 30,
     slurm_conf: str | None = None,
-    pause: Callable[[float], None] = time.sleep,
 ) -> Answer:
     """Run a program that only asks, or that may be run twice; again while the controller is away,
     for ``patience_s`` seconds (the last try may end later).
@@ -162,21 +161,21 @@ def run(
     while True:
         try:
             answer = answer_of(argv, timeout_s=timeout_s, slurm_conf=slurm_conf)
-            _refuse_trouble(argv, answer)
-            return answer
+            away = is_away(answer.err) and answer.code != _NOT_FOUND
+            if answer.code == 0 or not (away or _is_cut_off(answer)):
+                return answer
+            raise SlurmError(shlex.join(argv), answer.words, passing=away)
         except SlurmError as error:
             wait_s = next(pauses, _PAUSES_S[-1])
             if not error.passing or time.monotonic() - began + wait_s > patience_s:
                 raise
-        pause(wait_s)
+        time.sleep(wait_s)
 
 
-def _refuse_trouble(argv: Sequence[str], answer: Answer) -> None:
-    away = is_away(answer.err)
+def _is_cut_off(answer: Answer) -> bool:
+    """Whether waiting does not help: this machine or this user cannot talk to Slurm."""
     no_access = any(words in answer.err.lower() for words in _NO_ACCESS)
-    if answer.code == _NOT_FOUND or (answer.code != 0 and (away or no_access)):
-        passing = away and answer.code != _NOT_FOUND
-        raise SlurmError(shlex.join(argv), answer.words, passing=passing)
+    return no_access or answer.code == _NOT_FOUND
 
 
 def asker(slurm_conf: str | None, *, patience_s: float = 60) -> Ask:

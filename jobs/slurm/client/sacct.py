@@ -7,14 +7,16 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from jobs.slurm.client.nodes import SCONTROL, read_config
 from jobs.slurm.client.run import SlurmError, run
-from jobs.slurm.client.squeue import FIELD, NOTHING, JobState, exit_codes, query, read_exit
+from jobs.slurm.client.squeue import ENDED, FIELD, NOTHING, JobState, exit_codes, query, read_exit
 
 #: A job that Slurm forgot is asked about again after this time, then after twice as long ...
 AGAIN_S, AGAIN_MOST_S = 60.0, 600.0
+_BAD_ENDS = ENDED - {"COMPLETED"}
 _COLUMNS = ("JobID", "State", "ExitCode", "Reason", "NodeList")
 
 
@@ -58,29 +60,24 @@ class History:
             SlurmError: the controller gives no answer.
         """
         now = self.clock()
-        due = {
-            job
-            for job in gone
-            if job not in self._remembered or now >= self._remembered[job].next_at
-        }
+        asked = self._remembered
+        due = {job for job in gone if job not in asked or now >= asked[job].next_at}
         answers = self._ask({*over, *due})
         for job in due:
-            answer, last = answers.get(job), self._remembered.get(job)
+            answer, last = answers.get(job), asked.get(job)
             listed = answer is not None and answer.source == "squeue"
             pause_s = AGAIN_S if last is None or listed else min(2 * last.pause_s, AGAIN_MOST_S)
-            self._remembered[job] = _Remembered(answer, pause_s, now + pause_s)
-        remembered = {job: self._remembered[job].answer for job in gone}
-        return {job: answers[job] for job in over if job in answers} | {
-            job: answer for job, answer in remembered.items() if answer is not None
-        }
+            asked[job] = _Remembered(answer, pause_s, now + pause_s)
+        found = {job: asked[job].answer for job in gone} | {job: answers.get(job) for job in over}
+        return {job: answer for job, answer in found.items() if answer is not None}
 
     def _ask(self, jobs: set[str]) -> dict[str, JobState]:
         """The controller first: what it knows to be alive is alive. How a job ended the accounts
-        know best: the kernel often ends a step for its memory. They may be late."""
+        know best, because the kernel often ends a step for its memory; but they may be late."""
         if not jobs:
             return {}
-        queued = query(self.slurm_conf, arrays=_arrays(jobs))
-        answers = {job: state for job, state in queued.items() if job in jobs}
+        listed = query(self.slurm_conf, arrays=_arrays(jobs))
+        answers = {job: state for job, state in listed.items() if job in jobs}
         unsure = {job for job in jobs if job not in answers or answers[job].ended}
         for job, account in self._accounts(unsure).items():
             if job not in answers:
@@ -89,58 +86,45 @@ class History:
                 known = answers[job]
                 answers[job] = replace(account, comment=known.comment, command=known.command)
         failed = [j for j, a in answers.items() if a.state == "FAILED" and a.source == "squeue"]
-        if failed:
-            codes = exit_codes(_arrays(failed), self.slurm_conf)
-            for job in codes.keys() & failed:
-                answers[job] = replace(answers[job], code=codes[job][0], signal=codes[job][1])
+        codes = exit_codes(_arrays(failed), self.slurm_conf) if failed else {}
+        for job in codes.keys() & failed:
+            answers[job] = replace(answers[job], code=codes[job][0], signal=codes[job][1])
         return answers
 
     def _accounts(self, jobs: Collection[str]) -> dict[str, JobState]:
         """Nothing where there is no sacct, or no database behind it."""
-        if not jobs:
-            return {}
-        try:
-            answer = run(sacct_argv(_arrays(jobs)), slurm_conf=self.slurm_conf)
-        except SlurmError:
-            return {}
-        return {job: state for job, state in parse_sacct(answer.out).items() if job in jobs}
+        argv = ["sacct", "--noheader", "--parsable2", f"--delimiter={FIELD}"]
+        argv += [f"--format={','.join(_COLUMNS)}", f"--jobs={','.join(_arrays(jobs))}"]
+        with suppress(SlurmError):
+            text = run(argv, slurm_conf=self.slurm_conf).out if jobs else ""
+            return {job: state for job, state in parse_sacct(text).items() if job in jobs}
+        return {}
 
 
 def _arrays(jobs: Iterable[str]) -> list[str]:
-    arrays = {job.partition("_")[0] for job in jobs}
-    return sorted(arrays, key=lambda array: (len(array), array))
-
-
-def sacct_argv(arrays: Iterable[str]) -> list[str]:
-    """Steps are listed, too: the kernel often ends a step for its memory, not the job."""
-    return ["sacct", "--noheader", "--parsable2", f"--delimiter={FIELD}",
-            f"--format={','.join(_COLUMNS)}", f"--jobs={','.join(arrays)}"]  # fmt: skip
+    return sorted({job.partition("_")[0] for job in jobs}, key=int)
 
 
 def parse_sacct(text: str) -> dict[str, JobState]:
-    """Jobs in sacct's answer by their ids. One that ended badly is OUT_OF_MEMORY where a step was.
+    """Jobs in sacct's answer by their ids. One that ended badly is OUT_OF_MEMORY where one of its
+    steps was.
 
     sacct prints the elements that never started as one job: 16_[2-4,9%2].
     """
     found: dict[str, JobState] = {}
-    for line in text.splitlines():
-        fields = line.split(FIELD)
-        if len(fields) != len(_COLUMNS):
-            continue
-        step, state, exit_text, reason, nodes = fields
-        name, _, part = step.partition(".")
+    rows = [line.split(FIELD) for line in text.splitlines()]
+    for name, state, exit_text, *rest in (row for row in rows if len(row) == len(_COLUMNS)):
         word = state.partition(" ")[0]  # "CANCELLED by 1000"
-        if part:
-            bad = name in found and found[name].ended and found[name].state != "COMPLETED"
-            if bad and word == "OUT_OF_MEMORY":
-                found[name] = replace(found[name], state=word)
-            continue
-        code, signal = read_exit(exit_text)
-        reason, nodes = ("" if text in NOTHING else text for text in (reason, nodes))
-        for job in _elements(name):
-            found[job] = JobState(
-                job, word, reason, nodes=nodes, code=code, signal=signal, source="sacct"
-            )
+        job, _, step = name.partition(".")
+        if not step:
+            code, signal = read_exit(exit_text)
+            reason, nodes = ("" if item in NOTHING else item for item in rest)
+            for element in _elements(job):
+                found[element] = JobState(
+                    element, word, reason, nodes=nodes, code=code, signal=signal, source="sacct"
+                )
+        elif word == "OUT_OF_MEMORY" and job in found and found[job].state in _BAD_ENDS:
+            found[job] = replace(found[job], state=word)
     return found
 
 

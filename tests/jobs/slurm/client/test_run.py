@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from pathlib import Path
 
 import pytest
@@ -119,12 +120,13 @@ def test_a_program_that_does_not_end(fake) -> None:
     assert caught.value.passing
 
 
-def test_asked_again_until_the_controller_is_back(fake, tmp_path: Path) -> None:
+def test_asked_again_until_the_controller_is_back(fake, tmp_path: Path, monkeypatch) -> None:
     count = tmp_path / "count"
     fake("squeue", f"echo x >> '{count}'; [ $(wc -l < '{count}') -ge 3 ] && echo jobs && exit 0; "
          "echo 'Unable to contact slurm controller' >&2; exit 1")  # fmt: skip
     waits: list[float] = []
-    assert run(["squeue"], patience_s=60, pause=waits.append).out == "jobs\n"
+    monkeypatch.setattr(time, "sleep", waits.append)
+    assert run(["squeue"], patience_s=60).out == "jobs\n"
     assert waits == [0.5, 1.0]
 
 

@@ -43,8 +43,8 @@ def test_without_a_partition_the_default_one_is_meant() -> None:
     assert check_site(site(), [NodeLayout(2, 2)], Recorded("declared")) == ()
     (line,) = refusal("declared", site(), NodeLayout(3, 2))
     assert line == (
-        "3 nodes x 2 ranks: needs 3 nodes; partition small has 2 nodes with 2 GPUs pretend, 2 CPUs, "
-        "1.953 GB memory"
+        "3 nodes x 2 ranks: needs 3 nodes; partition small has 2 nodes with 2 GPUs pretend, "
+        "2 CPUs, 1.953 GB memory"
     )
     sinfo = Recorded("declared")(SINFO).replace("small*", "small")
     with pytest.raises(ConfigError, match="no default partition: set partition: to one of small,"):
