@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from jobs.config.site import Site
 from jobs.config.yamlfile import nearest
-from jobs.slurm.client.run import Ask, SlurmError, run
+from jobs.slurm.client.run import Ask, SlurmError, asker
 from train.errors import ConfigError
 
 # --exact: without it, nodes that differ are shown as one with its smallest numbers and a plus
@@ -19,14 +19,10 @@ SINFO = ("sinfo", "--noheader", "--all", "--exact", "--format=%P|%a|%l|%s|%D|%T|
 STATES = ("sinfo", "--noheader", "--all", "--Node", "--format=%N %T")
 SCONTROL = ("scontrol", "show", "config")
 TOPOLOGY = ("scontrol", "show", "topology")
+#: The beginnings of states, as sinfo writes them, in which nodes take no job.
 _OUT_OF_USE = ("down", "drain", "fail", "error", "unknown", "inval", "future", "power")
 #: For others than the user who reserved them.
 _RESERVED = ("maint", "reserved")
-
-
-def _out_of_use(state: str) -> bool:
-    """Whether nodes in this state, as sinfo writes it, take no job."""
-    return state.startswith(_OUT_OF_USE)
 
 
 @dataclass(frozen=True)
@@ -54,7 +50,7 @@ class Nodes:
 
     @property
     def usable(self) -> bool:
-        return not _out_of_use(self.state)
+        return not self.state.startswith(_OUT_OF_USE)
 
     def gpus_of(self, kind: str | None) -> int:
         """GPUs of one type, or of any."""
@@ -136,22 +132,22 @@ def max_array_size(config: dict[str, str]) -> int | None:
     return int(value) if value.isdigit() else None
 
 
-def _states(text: str) -> dict[str, str]:
-    """Node -> state, from ``STATES``'s answer; a * at the end: it does not respond."""
-    pairs = (line.split() for line in text.splitlines())
+def node_states(ask: Ask, partition: str | None = None) -> dict[str, str]:
+    """Node -> state of a partition's nodes, or of all; a * at the end: it does not respond."""
+    named = [] if partition is None else [f"--partition={partition}"]
+    pairs = (line.split() for line in ask([*STATES, *named]).splitlines())
     return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
-
-
-def _in_partition(partition: str | None) -> list[str]:
-    return [*STATES] if partition is None else [*STATES, f"--partition={partition}"]
 
 
 def usable_nodes(site: Site) -> set[str]:
     """Nodes of the site's partition that take jobs; none where Slurm does not say."""
     with suppress(SlurmError):
-        answer = run(_in_partition(site.partition), slurm_conf=site.slurm_conf)
-        states = _states(answer.out if answer.code == 0 else "")
-        return {n for n, state in states.items() if not (_out_of_use(state) or state[-1] == "*")}
+        states = node_states(asker(site.slurm_conf, patience_s=0), site.partition).items()
+        return {
+            node
+            for node, state in states
+            if not (state.startswith(_OUT_OF_USE) or state[-1] == "*")
+        }
     return set()
 
 
@@ -178,7 +174,7 @@ def read_nodes(text: str, ask: Ask) -> Wanted:
         if error.passing:
             raise
         raise ConfigError(f"NODES={text}: {expected}; scontrol says: {error.came}") from error
-    there = _states(ask(STATES))
+    there = node_states(ask)
     for name in names:
         if name not in there:
             near = nearest(name, sorted(there))
@@ -213,10 +209,10 @@ def check_in_use(
         ConfigError: named nodes, or too many others, are down, drained or reserved.
         SlurmError: Slurm does not answer.
     """
-    states = _states(ask(_in_partition(partition)))
+    states = node_states(ask, partition)
     reserved = () if reservation else _RESERVED
     out = {name: state for name, state in states.items()
-           if _out_of_use(state) or state.startswith(reserved)}  # fmt: skip
+           if state.startswith((*_OUT_OF_USE, *reserved))}  # fmt: skip
     if wanted.names is not None:
         bad = [f"{name} is {out[name]}" for name in hostnames(wanted.names, ask) if name in out]
         if bad:

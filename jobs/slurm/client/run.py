@@ -36,14 +36,6 @@ _AWAY = (
     "slurmctld is in a starting state",
     "unexpected message received",
 )
-#: What they print where this machine or this user cannot talk to Slurm.
-_NO_ACCESS = (
-    "could not establish a configuration source",
-    "unable to process configuration file",
-    "munge",
-    "authentication",
-)
-_NOT_FOUND = 127
 _PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 
 #: Runs a program that asks Slurm, and returns its output; raises SlurmError.
@@ -154,28 +146,21 @@ def run(
     Never for sbatch: one that timed out may have submitted all the same.
 
     Raises:
-        SlurmError: no answer, or the controller is away, or this machine cannot talk to it.
+        SlurmError: no answer, or the controller is away.
     """
     began = time.monotonic()
     pauses = iter(_PAUSES_S)
     while True:
         try:
             answer = answer_of(argv, timeout_s=timeout_s, slurm_conf=slurm_conf)
-            away = is_away(answer.err) and answer.code != _NOT_FOUND
-            if answer.code == 0 or not (away or _is_cut_off(answer)):
+            if answer.code == 0 or not is_away(answer.err):
                 return answer
-            raise SlurmError(shlex.join(argv), answer.words, passing=away)
+            raise SlurmError(shlex.join(argv), answer.words, passing=True)
         except SlurmError as error:
             wait_s = next(pauses, _PAUSES_S[-1])
             if not error.passing or time.monotonic() - began + wait_s > patience_s:
                 raise
         time.sleep(wait_s)
-
-
-def _is_cut_off(answer: Answer) -> bool:
-    """Whether waiting does not help: this machine or this user cannot talk to Slurm."""
-    no_access = any(words in answer.err.lower() for words in _NO_ACCESS)
-    return no_access or answer.code == _NOT_FOUND
 
 
 def asker(slurm_conf: str | None, *, patience_s: float = 60) -> Ask:

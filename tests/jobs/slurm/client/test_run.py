@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import os
 import stat
-import time
 from pathlib import Path
 
 import pytest
 
-from jobs.slurm.client.run import SlurmError, clean_environment, run
+from jobs.slurm.client.run import SlurmError, asker, clean_environment, run
 
 SAID = Path(__file__).parent.parent / "transcripts" / "queue"
 
@@ -95,16 +94,14 @@ def test_a_program_that_is_not_here_is_not_waited_for() -> None:
     assert not caught.value.passing
 
 
-@pytest.mark.parametrize(
-    "script",
-    ["echo 'squeue: fatal: Could not establish a configuration source' >&2; exit 1",
-     "echo 'Munge encode failed; connection refused' >&2; exit 127"],
-)  # fmt: skip
-def test_trouble_that_waiting_does_not_end(fake, script: str) -> None:
-    """Said by squeue on a machine with Slurm's programs and no configuration; a shell's 127."""
-    fake("squeue", script)
-    with pytest.raises(SlurmError) as caught:
-        run(["squeue"], patience_s=3600)
+def test_trouble_that_waiting_does_not_end_is_a_refusal(fake, tmp_path: Path) -> None:
+    """Said by squeue on a machine with Slurm's programs and no configuration."""
+    count = tmp_path / "count"
+    words = "squeue: fatal: Could not establish a configuration source"
+    fake("squeue", f"echo x >> '{count}'; echo '{words}' >&2; exit 1")
+    assert run(["squeue"], patience_s=3600).code == 1 and count.read_text() == "x\n"
+    with pytest.raises(SlurmError, match="configuration source") as caught:
+        asker(None)(["squeue"])
     assert not caught.value.passing
 
 
@@ -124,10 +121,9 @@ def test_asked_again_until_the_controller_is_back(fake, tmp_path: Path, monkeypa
     count = tmp_path / "count"
     fake("squeue", f"echo x >> '{count}'; [ $(wc -l < '{count}') -ge 3 ] && echo jobs && exit 0; "
          "echo 'Unable to contact slurm controller' >&2; exit 1")  # fmt: skip
-    waits: list[float] = []
-    monkeypatch.setattr(time, "sleep", waits.append)
+    monkeypatch.setattr("jobs.slurm.client.run._PAUSES_S", (0.01, 0.02))
     assert run(["squeue"], patience_s=60).out == "jobs\n"
-    assert waits == [0.5, 1.0]
+    assert count.read_text() == "x\n" * 3
 
 
 def test_patience_ends(fake, tmp_path: Path) -> None:
