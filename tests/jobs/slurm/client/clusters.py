@@ -1,4 +1,4 @@
-"""Recorded answers of clusters, for the tests that ask one."""
+"""Recorded answers of Slurm's programs, for the tests that ask a cluster."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 from jobs.slurm.client.detect import MPI_LIST
 from jobs.slurm.client.nodes import SCONTROL, SINFO
 
-TRANSCRIPTS = Path(__file__).parent.parent / "transcripts" / "cluster"
+SAID = Path(__file__).parent.parent / "transcripts" / "queue"
+TRANSCRIPTS = SAID.parent / "cluster"
 _FILES = {SINFO: "sinfo", SCONTROL: "config", MPI_LIST: "mpi"}
 
 

@@ -5,7 +5,6 @@ become site files that load, fit the cluster and say why.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +20,7 @@ from jobs.slurm.client.nodes import SINFO
 from jobs.slurm.client.run import asker
 from jobs.slurm.client.site import check_site
 from tests.jobs.slurm.client.clusters import TRANSCRIPTS, Recorded
-from tests.jobs.slurm.fakes import FakeSlurm, fake_slurm
+from tests.jobs.slurm.fakes import FakeSlurm
 from tests.sweeps import ROOT
 from train.errors import ConfigError
 
@@ -29,13 +28,9 @@ AWAY = TRANSCRIPTS.parent / "away"
 GOLDEN = TRANSCRIPTS.parent.parent / "golden"
 
 
-@pytest.fixture
-def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
-    found = fake_slurm(tmp_path / "bin")
-    monkeypatch.setenv("PATH", found.path)
-    monkeypatch.delenv("SLURM_CONF", raising=False)
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(detect, "asker", lambda conf: asker(conf, patience_s=0))
-    return found
 
 
 def test_local_and_a_name_ask_nothing(fake: FakeSlurm, tmp_path: Path) -> None:
@@ -65,47 +60,31 @@ def test_auto_where_only_the_programs_are_installed(
 
 
 @pytest.mark.parametrize(
-    ("complaint", "words"),
+    ("program", "script", "words"),
     [
-        ("munge_down", "Munge encode failed"),
-        ("configless_controller_away", "Unable to contact slurm controller"),
-        ("no_name_service", "Host name lookup failure"),
-        ("conf_missing", "cannot stat file"),
+        *(("sinfo", f"cat '{AWAY / complaint}.err' >&2; exit 1", words) for complaint, words in (
+            ("munge_down", "sinfo .*Munge encode failed"),
+            ("configless_controller_away", "sinfo .*Unable to contact slurm controller"),
+            ("no_name_service", "sinfo .*Host name lookup failure"),
+            ("conf_missing", "sinfo .*cannot stat file"),
+        )),
+        ("srun", "echo 'use sbatch on this cluster' >&2; exit 1", "srun --mpi=list: use sbatch"),
+        ("sinfo", None, "sinfo .*Permission denied"),
+        ("srun", None, "srun .*Permission denied"),
     ],
-)
+)  # fmt: skip
 def test_auto_where_slurm_fails_runs_nothing_here(
-    fake: FakeSlurm, tmp_path: Path, complaint: str, words: str
+    fake: FakeSlurm, tmp_path: Path, monkeypatch, program: str, script: str | None, words: str
 ) -> None:
     """It may be a login node; two of these end with the words of a machine without a cluster."""
-    fake.put("sinfo", f"cat '{AWAY / complaint}.err' >&2; exit 1")
-    with pytest.raises(NoAnswer, match=f"(?s)sinfo .*{words}.*SITE=local"):
-        site_for("auto", tmp_path)
-
-
-@pytest.mark.parametrize("name", ["sinfo", "srun"])
-def test_auto_where_a_program_may_not_be_run_runs_nothing_here(
-    fake: FakeSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    (fake.folder / name).chmod(0)
-    for tool in ("cat", "printf"):
-        (fake.folder / tool).symlink_to(f"/usr/bin/{tool}")
-    monkeypatch.setenv("PATH", str(fake.folder))  # without the real programs behind
-    with pytest.raises(NoAnswer, match=f"{name} .*Permission denied"):
-        site_for("auto", tmp_path)
-
-
-def test_auto_where_srun_refuses_runs_nothing_here(fake: FakeSlurm, tmp_path: Path) -> None:
-    fake.put("srun", "echo 'srun: use sbatch on this cluster' >&2; exit 1")
-    with pytest.raises(NoAnswer, match="srun --mpi=list: srun: use sbatch on this cluster"):
-        site_for("auto", tmp_path)
-
-
-@pytest.mark.skipif(shutil.which("srun") is None, reason="Slurm's programs are not here")
-def test_real_programs_that_find_a_broken_configuration(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SLURM_CONF", "/dev/null")
-    with pytest.raises(NoAnswer, match="Unable to process configuration file"):
+    if script is None:
+        (fake.folder / program).chmod(0)
+        for tool in ("cat", "printf"):
+            (fake.folder / tool).symlink_to(f"/usr/bin/{tool}")
+        monkeypatch.setenv("PATH", str(fake.folder))  # without the real programs behind
+    else:
+        fake.put(program, script)
+    with pytest.raises(NoAnswer, match=f"(?s){words}.*SITE=local"):
         site_for("auto", tmp_path)
 
 

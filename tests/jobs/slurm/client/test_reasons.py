@@ -4,8 +4,6 @@ of sbatch is taken for.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from jobs.slurm.client.reasons import (
@@ -17,8 +15,8 @@ from jobs.slurm.client.reasons import (
     limit_in,
 )
 from jobs.slurm.client.squeue import JobState, parse
+from tests.jobs.slurm.client.clusters import SAID
 
-SAID = Path(__file__).parent.parent / "transcripts" / "queue"
 FAILED = "sbatch: error: Batch job submission failed: "
 
 

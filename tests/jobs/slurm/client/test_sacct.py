@@ -6,7 +6,6 @@ Recorded answers are in transcripts/queue; the others are written by hand.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 
@@ -14,8 +13,8 @@ from jobs.slurm.client import sacct, squeue
 from jobs.slurm.client.run import Answer, SlurmError
 from jobs.slurm.client.sacct import History, parse_sacct
 from jobs.slurm.client.squeue import FIELD, START
+from tests.jobs.slurm.client.clusters import SAID
 
-SAID = Path(__file__).parent.parent / "transcripts" / "queue"
 OFF = Answer(1, "", (SAID / "sacct_accounting_off.err").read_text())
 UNKNOWN = Answer(1, "", (SAID / "scontrol_unknown_job.err").read_text())
 
