@@ -41,10 +41,14 @@ def hand_over(site: NamedSite, folder: Path) -> None:
 
 def become_owner(folder: Path, sites: Path = SITES) -> None:
     """Root asks about a sweep of the practice cluster's user: only that user's jobs count."""
-    if os.geteuid() == 0:
-        with suppress(FileNotFoundError, KeyError):  # no results yet; an id without a name
-            if folder.owner() in _users_of(sites):
-                become()
+    if os.geteuid() != 0:
+        return
+    try:
+        owner = folder.owner()
+    except (FileNotFoundError, KeyError):  # no results yet; an id without a name
+        return
+    if owner in _users_of(sites):
+        become()
 
 
 def _users_of(sites: Path) -> set[str | None]:

@@ -96,33 +96,29 @@ def test_one_question_to_each_program_for_all_jobs(programs: Programs) -> None:
     assert (found["64"].signal, found["65"].state) == (9, "CANCELLED")
 
 
-def test_accounts_that_come_late_are_not_waited_for(programs: Programs) -> None:
-    programs.queue = Answer(0, row("3_0", "TIMEOUT"), "")
-    programs.accounts = accounts(("3_0", "RUNNING", "0:0"))
-    assert History().endings(["3_0"])["3_0"].state == "TIMEOUT"
-
-
-def test_a_job_of_the_list_that_was_requeued_meanwhile_is_alive(programs: Programs) -> None:
-    """A list is of a moment, and the accounts describe the start before."""
-    programs.queue = Answer(0, row("3_0", "PENDING") + row("3_1", "FAILED"), "")
-    programs.accounts = accounts(("3_0", "FAILED", "1:0"), ("3_1", "FAILED", "1:0"))
-    found = History().endings(["3_0", "3_1"])
-    assert found["3_0"].state == "PENDING" and not found["3_0"].ended
-    assert found["3_1"].code == 1
-
-
-@pytest.mark.parametrize("state", ["RUNNING", "PENDING"])
-def test_a_job_that_the_list_lacks_is_asked_about_by_its_id(programs: Programs, state: str) -> None:
-    programs.queue = Answer(0, row("3_0", state) + row("3_1", "FAILED"), "")
-    found = History().endings([], ["3_0"])
-    assert {job: one.state for job, one in found.items()} == {"3_0": state}
-    assert programs.asked == ["squeue"], "the accounts are not asked"
-
-
-def test_only_the_accounts_take_a_job_for_alive(programs: Programs) -> None:
-    programs.accounts = accounts(("3_0", "RUNNING", "0:0"))
-    found = History().endings([], ["3_0"])["3_0"]
-    assert not found.ended and found.source == "sacct", "they may be late, so it is told apart"
+@pytest.mark.parametrize("listed", [True, False])
+@pytest.mark.parametrize(
+    ("queued", "account", "state", "source"),
+    [
+        ("TIMEOUT", "RUNNING", "TIMEOUT", "squeue"),  # the accounts come late
+        ("PENDING", "FAILED", "PENDING", "squeue"),  # requeued; the accounts know the start before
+        ("RUNNING", "FAILED", "RUNNING", "squeue"),
+        ("FAILED", "OUT_OF_MEMORY", "OUT_OF_MEMORY", "sacct"),
+        ("", "RUNNING", "RUNNING", "sacct"),  # alive, but perhaps late: so it is told apart
+        ("", "FAILED", "FAILED", "sacct"),
+    ],
+)
+def test_the_controller_and_the_accounts(
+    programs: Programs, listed: bool, queued: str, account: str, state: str, source: str
+) -> None:
+    """Whether a list, which is of a moment, says that the job ended, or lacks it."""
+    if queued:
+        programs.queue = Answer(0, row("3_0", queued) + row("3_1", "FAILED"), "")
+    programs.accounts = accounts(("3_0", account, "1:0"), ("3_1", "FAILED", "1:0"))
+    found = History().endings(*([["3_0"], []] if listed else [[], ["3_0"]]))
+    assert {job: (one.state, one.source) for job, one in found.items()} == {"3_0": (state, source)}
+    alive = queued in ("PENDING", "RUNNING")
+    assert programs.asked == (["squeue"] if alive else ["squeue", "sacct"])
 
 
 def test_forgotten_jobs_are_asked_about_less_and_less_often(programs: Programs) -> None:
