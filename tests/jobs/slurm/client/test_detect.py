@@ -42,12 +42,9 @@ def test_local_and_a_name_ask_nothing(fake: FakeSlurm, tmp_path: Path) -> None:
     assert fake.calls() == []
 
 
-def test_auto_without_slurm_is_this_machine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_auto_without_slurm_is_this_machine(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert site_for("auto", tmp_path) is None
-    assert list(tmp_path.iterdir()) == []
+    assert site_for("auto", tmp_path) is None and list(tmp_path.iterdir()) == []
 
 
 def test_auto_where_only_the_programs_are_installed(
