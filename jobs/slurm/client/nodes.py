@@ -25,6 +25,11 @@ _OUT_OF_USE = ("down", "drain", "fail", "error", "unknown", "inval", "future", "
 _RESERVED = ("maint", "reserved")
 
 
+def _is_out_of_use(state: str, others: tuple[str, ...] = ()) -> bool:
+    """Whether nodes in this state take no job; with a * at its end they do not respond."""
+    return state.startswith((*_OUT_OF_USE, *others)) or state.endswith("*")
+
+
 @dataclass(frozen=True)
 class Nodes:
     """Equal nodes of one partition in one state: a line of sinfo."""
@@ -50,7 +55,7 @@ class Nodes:
 
     @property
     def usable(self) -> bool:
-        return not self.state.startswith(_OUT_OF_USE)
+        return not _is_out_of_use(self.state)
 
     def gpus_of(self, kind: str | None) -> int:
         """GPUs of one type, or of any."""
@@ -133,7 +138,7 @@ def max_array_size(config: dict[str, str]) -> int | None:
 
 
 def node_states(ask: Ask, partition: str | None = None) -> dict[str, str]:
-    """Node -> state of a partition's nodes, or of all; a * at the end: it does not respond."""
+    """Node -> state of a partition's nodes, or of all."""
     named = [] if partition is None else [f"--partition={partition}"]
     pairs = (line.split() for line in ask([*STATES, *named]).splitlines())
     return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
@@ -143,11 +148,7 @@ def usable_nodes(site: Site) -> set[str]:
     """Nodes of the site's partition that take jobs; none where Slurm does not say."""
     with suppress(SlurmError):
         states = node_states(asker(site.slurm_conf, patience_s=0), site.partition).items()
-        return {
-            node
-            for node, state in states
-            if not (state.startswith(_OUT_OF_USE) or state[-1] == "*")
-        }
+        return {node for node, state in states if not _is_out_of_use(state)}
     return set()
 
 
@@ -211,10 +212,9 @@ def check_in_use(
     """
     states = node_states(ask, partition)
     reserved = () if reservation else _RESERVED
-    out = {name: state for name, state in states.items()
-           if state.startswith((*_OUT_OF_USE, *reserved))}  # fmt: skip
+    out = {name: state for name, state in states.items() if _is_out_of_use(state, reserved)}
     if wanted.names is not None:
-        bad = [f"{name} is {out[name]}" for name in hostnames(wanted.names, ask) if name in out]
+        bad = [f"{name} is {out[name]}" for name in wanted.names.split(",") if name in out]
         if bad:
             raise ConfigError(
                 f"NODES={wanted.names}: {', '.join(bad)}; nothing was submitted. Name others, or "
