@@ -26,9 +26,8 @@ from jobs.plan.estimate import known_rates
 from jobs.plan.rows import plan_rows
 from jobs.slurm.arrays import Array
 from jobs.slurm.board import Board, LiveBoard, PlainBoard
-from jobs.slurm.client.nodes import SCONTROL, read_config
 from jobs.slurm.client.reasons import advice
-from jobs.slurm.client.run import SlurmError, asker
+from jobs.slurm.client.run import SCONTROL, SlurmError, asker, read_config
 from jobs.slurm.client.site import check_site
 from jobs.slurm.client.user import hand_over, is_anothers
 from jobs.slurm.reconcile import Place, elsewhere, refuse_unreadable, unclear_in

@@ -14,15 +14,8 @@ from pathlib import Path
 
 from jobs.config.site import AUTO, LOCAL, SITES, NamedSite, load_site
 from jobs.messages import NoAnswer, say
-from jobs.slurm.client.nodes import (
-    SCONTROL,
-    SINFO,
-    max_array_size,
-    partitions,
-    read_config,
-    read_sinfo,
-)
-from jobs.slurm.client.run import Ask, SlurmError, asker
+from jobs.slurm.client.nodes import SINFO, max_array_size, partitions, read_sinfo
+from jobs.slurm.client.run import SCONTROL, Ask, SlurmError, asker, read_config
 from train.errors import ConfigError
 from train.record.atomic import write_atomically
 

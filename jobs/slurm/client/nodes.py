@@ -17,7 +17,6 @@ from train.errors import ConfigError
 # --exact: without it, nodes that differ are shown as one with its smallest numbers and a plus
 SINFO = ("sinfo", "--noheader", "--all", "--exact", "--format=%P|%a|%l|%s|%D|%T|%c|%m|%G|%f")
 STATES = ("sinfo", "--noheader", "--all", "--Node", "--format=%N %T")
-SCONTROL = ("scontrol", "show", "config")
 TOPOLOGY = ("scontrol", "show", "topology")
 #: The beginnings of states, as sinfo writes them, in which nodes take no job.
 _OUT_OF_USE = ("down", "drain", "fail", "error", "unknown", "inval", "future", "power")
@@ -123,12 +122,6 @@ def _gpus(gres: str) -> Iterable[tuple[str, int]]:
 
 def partitions(nodes: Iterable[Nodes]) -> list[str]:
     return list(dict.fromkeys(group.partition for group in nodes))
-
-
-def read_config(text: str) -> dict[str, str]:
-    """Settings by name, from ``SCONTROL``'s answer; those without a value are left out."""
-    pairs = (line.partition("=") for line in text.splitlines())
-    return {key.strip(): value.strip() for key, _, value in pairs if value.strip()}
 
 
 def max_array_size(config: dict[str, str]) -> int | None:

@@ -38,6 +38,7 @@ _AWAY = (
 )
 _PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 
+SCONTROL = ("scontrol", "show", "config")
 #: Runs a program that asks Slurm, and returns its output; raises SlurmError.
 Ask = Callable[[Sequence[str]], str]
 
@@ -174,3 +175,9 @@ def asker(slurm_conf: str | None, *, patience_s: float = 60) -> Ask:
         return answer.out if answer.out.strip() else answer.err
 
     return ask
+
+
+def read_config(text: str) -> dict[str, str]:
+    """Settings by name, from ``SCONTROL``'s answer; those without a value are left out."""
+    pairs = (line.partition("=") for line in text.splitlines())
+    return {key.strip(): value.strip() for key, _, value in pairs if value.strip()}

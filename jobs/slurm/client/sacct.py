@@ -10,8 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from jobs.slurm.client.nodes import SCONTROL, read_config
-from jobs.slurm.client.run import SlurmError, run
+from jobs.slurm.client.run import SCONTROL, SlurmError, read_config, run
 from jobs.slurm.client.squeue import ENDED, FIELD, NOTHING, JobState, exit_codes, query, read_exit
 
 #: A job that Slurm forgot is asked about again after this time, then after twice as long ...

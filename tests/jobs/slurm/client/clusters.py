@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jobs.slurm.client.detect import MPI_LIST
-from jobs.slurm.client.nodes import SCONTROL, SINFO
+from jobs.slurm.client.nodes import SINFO
+from jobs.slurm.client.run import SCONTROL
 
 SAID = Path(__file__).parent.parent / "transcripts" / "queue"
 TRANSCRIPTS = SAID.parent / "cluster"

@@ -10,16 +10,14 @@ from collections.abc import Sequence
 import pytest
 
 from jobs.slurm.client.nodes import (
-    SCONTROL,
     SINFO,
     leaves,
     limit_min,
     max_array_size,
     partitions,
-    read_config,
     read_sinfo,
 )
-from jobs.slurm.client.run import SlurmError
+from jobs.slurm.client.run import SCONTROL, SlurmError, read_config
 from tests.jobs.slurm.client.clusters import Recorded
 from train.errors import ConfigError
 
