@@ -20,14 +20,15 @@ def is_anothers(site: NamedSite) -> bool:
     return site.site.user is not None and os.geteuid() == 0
 
 
-def hand_over(site: NamedSite, folder: Path) -> None:
-    """Give the folder to the site's user, and run this command as that user; does not return.
+def hand_over(site: NamedSite, *folders: Path) -> None:
+    """Give the folders to the site's user, and run this command as that user; does not return.
 
     Raises:
         ConfigError: there is no such user.
     """
     assert site.site.user is not None
-    folder.mkdir(parents=True, exist_ok=True)
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True)
     try:
         owner = pwd.getpwnam(site.site.user)
     except KeyError:
@@ -35,7 +36,8 @@ def hand_over(site: NamedSite, folder: Path) -> None:
             f"{site.source}: there is no user {site.site.user!r}: make cluster makes the practice "
             "user"
         ) from None
-    give(folder, owner.pw_uid, owner.pw_gid)
+    for folder in folders:
+        give(folder, owner.pw_uid, owner.pw_gid)
     become()
 
 

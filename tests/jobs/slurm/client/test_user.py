@@ -60,8 +60,9 @@ def test_only_root_goes_on_as_a_sites_user(monkeypatch, tmp_path: Path) -> None:
 @needs_root
 def test_the_folder_is_handed_over_with_the_command(tmp_path: Path, became: list[str]) -> None:
     (tmp_path / "s.yaml").write_text("ranks_per_node: 1\nuser: nobody\n")
-    hand_over(load_site(str(tmp_path / "s.yaml")), tmp_path / "results")
-    assert (tmp_path / "results").owner() == "nobody" and became == ["became"]
+    folders = (tmp_path / "results", tmp_path / "preflight")
+    hand_over(load_site(str(tmp_path / "s.yaml")), *folders)
+    assert [folder.owner() for folder in folders] == ["nobody"] * 2 and became == ["became"]
 
 
 def test_a_user_that_does_not_exist_is_a_message(tmp_path: Path) -> None:
