@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.config.grammar import TOP_LEVEL, Axis, parse
-from jobs.config.keys import CELL_KEYS, value_problem
+from jobs.config.grammar import CELL_KEYS, TOP_LEVEL, Axis, parse, value_problem
+
 from jobs.config.yamlfile import load_yaml
 from train.config.run import RunConfig
 from train.config.technique import Technique

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from jobs.config.site import SITES, Site, load_site, site_names
+from jobs.config.site import SITES, Site, load_site
+from jobs.config.yamlfile import names_in
 from train.errors import ConfigError
 
 
@@ -24,7 +25,7 @@ def refusal(folder: Path, text: str) -> str:
     return str(caught.value).replace(str(path), "FILE")
 
 
-@pytest.mark.parametrize("name", site_names())
+@pytest.mark.parametrize("name", names_in(SITES))
 def test_every_site_that_is_shipped_loads(name: str) -> None:
     found = load_site(name)
     assert found.name == name
