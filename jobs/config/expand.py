@@ -42,7 +42,10 @@ def expand(file: SweepFile, techniques: Mapping[str, TechniqueRow]) -> list[Cell
     Raises:
         ConfigError: too many cells, none at all, or a rule that matches none.
     """
-    _refuse_flood(file)
+    count = sum(math.prod(map(len, axes)) for axes in (file.axes, *file.include.values()))
+    if count > MAX_CELLS:  # known before anything is built
+        text = f"the sweep has {count:,} cells, {MAX_CELLS:,} are allowed: split it"
+        raise file.document.error(("matrix",), text)
     # without an axis, include entries alone name the cells
     crossed = [] if file.include and not file.axes else _crossed(file, file.axes, ())
     views = [_as_written(cell, techniques) for cell in crossed]
@@ -57,14 +60,6 @@ def expand(file: SweepFile, techniques: Mapping[str, TechniqueRow]) -> list[Cell
         for i in _matching(file, rule, views):
             cells[i] = replace(cells[i], settings={**cells[i].settings, **rule.sets})
     return cells
-
-
-def _refuse_flood(file: SweepFile) -> None:
-    """Before anything is built: five lists of a hundred would be ten billion cells."""
-    count = sum(math.prod(map(len, axes)) for axes in (file.axes, *file.include.values()))
-    if count > MAX_CELLS:
-        text = f"the sweep has {count:,} cells, {MAX_CELLS:,} are allowed: split it"
-        raise file.document.error(("matrix",), text)
 
 
 def _crossed(file: SweepFile, axes: Sequence[Axis], path: KeyPath) -> list[Cell]:

@@ -48,7 +48,6 @@ A rule that matches no cell is an error: it would be a typo.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -73,18 +72,21 @@ CELL_KEYS = ("technique", *_CONTRACT, "global_batch", "base_batch", *PARAMETERS)
 DEFAULTS = {k: f.default for k, f in _CONTRACT.items() if not f.is_required()} | {"seed": 0}
 #: ``seeds: 3`` stands for ``seed: [0, 1, 2]`` where lists are crossed.
 SEEDS = "seeds"
-_FILE_KEYS = ("name", "title", "cores_per_rank")
-_PARTS = ("matrix", "zip", "exclude", "include", "override")
-TOP_LEVEL = (*_FILE_KEYS, *CELL_KEYS, *_PARTS)
-_NAME = re.compile(r"[a-z0-9_]+")
+TOP_LEVEL = (
+    *("name", "title", "cores_per_rank"),
+    *CELL_KEYS,
+    *("matrix", "zip", "exclude", "include", "override"),
+)
 MAX_CELLS = 10_000
 
+_FIELDS = {key: Technique.model_fields[key] for key in PARAMETERS} | _CONTRACT
+_COUNTS = ("global_batch", "base_batch", SEEDS, "cores_per_rank")
 _TYPES: dict[str, Any] = {
-    key: (Annotated[field.annotation, field], None)
-    for key, field in ({key: Technique.model_fields[key] for key in PARAMETERS} | _CONTRACT).items()
+    "name": (Annotated[str, Field(pattern="^[a-z0-9_]+$")], None),
+    "title": (str, None),
+    **{key: (Annotated[field.annotation, field], None) for key, field in _FIELDS.items()},
+    **dict.fromkeys(_COUNTS, (Annotated[int, Field(ge=1)], None)),
 }
-for _key in ("global_batch", "base_batch", SEEDS, "cores_per_rank"):
-    _TYPES[_key] = (Annotated[int, Field(ge=1)], None)
 #: One key and its value, as the contract has it; no key is required here.
 _OneKey: type[Frozen] = create_model("_OneKey", __base__=Frozen, **_TYPES)
 
@@ -168,17 +170,14 @@ class _Parser:
 
     def whole(self) -> SweepFile:
         top = self._mapping(self.document.value, (), TOP_LEVEL)
-        name = self._text("name", self.document.source.stem)
-        if not _NAME.fullmatch(name):
-            text = f"name: {name!r}: expected small letters, digits and _ only"
-            more = "" if "name" in top else "; rename the file or give it a 'name:'"
-            raise self.document.error(("name",), text + more)
+        name = self._one("name", top.get("name") or self.document.source.stem, ("name",)).value
+        title = self._one("title", top.get("title"), ("title",)).value or name
         common = {key: self._one(key, top[key], (key,)) for key in top if key in CELL_KEYS}
         cores = self._one("cores_per_rank", top.get("cores_per_rank"), ("cores_per_rank",))
         return SweepFile(
             document=self.document,
             name=name,
-            title=self._text("title", name),
+            title=" ".join(title.split()),
             cores_per_rank=cores.value,
             common=common,
             axes=tuple(self._axes(common)),
@@ -190,12 +189,6 @@ class _Parser:
             },
             override=tuple(self._override(rule, path) for rule, path in self._entries("override")),
         )
-
-    def _text(self, key: str, default: str) -> str:
-        value = self.document.value.get(key, default)
-        if not isinstance(value, str) or not value.strip():
-            raise self.document.error((key,), f"{key}: expected a text, found {value!r}; quote it")
-        return " ".join(value.split())
 
     def _mapping(self, value: Any, path: KeyPath, known: Collection[str]) -> dict[str, Any]:
         if not isinstance(value, dict) or not value:

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from jobs.config.expand import Cell, expand
-from jobs.config.grammar import CELL_KEYS, DEFAULTS, MAX_CELLS, SweepFile, parse
+from jobs.config.grammar import DEFAULTS, MAX_CELLS, SweepFile, parse
 from jobs.config.sweep import SWEEPS, Sweep
 from jobs.config.techniques import PARAMETERS, TECHNIQUES_FILE, TechniqueRow, load_techniques
 from jobs.config.yamlfile import find_file, first_named, load_yaml, problem_of
@@ -67,9 +67,9 @@ def _config(cell: Cell, rows: Mapping[str, TechniqueRow]) -> RunConfig:
         config = RunConfig.model_validate(data | {"technique": _technique(json.dumps(technique))})
     except ValidationError as error:
         model = Technique if error.title == "Technique" else RunConfig
-        place, text = problem_of(model, error)
-        named = (*(key for key in place if key in CELL_KEYS), *first_named(cell.settings, text))
-        raise cell.error(str((*named, "technique")[0]), text) from error
+        text = problem_of(model, error)[1]
+        key = [*first_named(cell.settings, text), "technique"][0]
+        raise cell.error(key, text) from error
     _refuse_bare_noise(cell, config)
     return config
 

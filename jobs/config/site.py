@@ -83,19 +83,12 @@ class Site(Frozen):
     @model_validator(mode="after")
     def _consistent(self) -> Site:
         if self.gpu_type is not None and self.gpus == "none":
-            raise ValueError(
-                "gpu_type needs a way to ask for it: set gpus: to gres or gpus-per-..."
-            )
+            raise ValueError("gpu_type needs a way to ask for it: gpus: gres or gpus-per-...")
         if self.signal_s >= 60 * self.time_min:
-            raise ValueError(
-                f"signal_s: a job of {self.time_min} min cannot be warned {self.signal_s} s before "
-                "its end: make it smaller"
-            )
+            raise ValueError(f"signal_s {self.signal_s}: a job ends after {self.time_min} min")
         for option in self.sbatch:
             if option in _OWN_OPTIONS:
-                raise ValueError(
-                    f"sbatch: {option} is what this program sets by itself; leave it out"
-                )
+                raise ValueError(f"sbatch: {option} is set by this program: leave it out")
             key = _BY_KEY.get(option)
             # where the key says nothing, the option may say what the key cannot
             if key is not None and (key not in _YIELDING or getattr(self, key) not in _SILENT):

@@ -126,8 +126,8 @@ def load_yaml(path: Path) -> Document:
     except (YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(tree, CommentedMap) or not tree:
-        kind = "an empty file" if tree is None else repr(tree)
-        raise ConfigError(f"{path}:1: expected 'key: value' lines, found {kind}")
+        shown = "nothing" if tree is None else str(tree)[:80]
+        raise ConfigError(f"{path}:1: expected 'key: value' lines, found {shown}")
     document = Document(path, {}, tree)
     document.value.update(_plain(document, tree, (), count()))
     return document
@@ -230,7 +230,8 @@ def _shown(value: Any) -> str:
 def _keys_at(model: type[BaseModel], place: KeyPath) -> list[str]:
     """The keys of ``model``, or of a part of it, whose kind the place may end with."""
     parts = parts_of(model.model_fields[str(place[0])].annotation) if place else [model]
-    kinds = [one for one in parts if place and one.model_fields["name"].default == place[-1]]
+    named = [one for one in parts if "name" in one.model_fields]
+    kinds = [one for one in named if one.model_fields["name"].default in place]
     return [key for one in kinds or parts for key in one.model_fields]
 
 
@@ -240,6 +241,6 @@ def parts_of(annotation: Any) -> list[type[BaseModel]]:
     return [one for one in choices if isinstance(one, type) and issubclass(one, BaseModel)]
 
 
-def first_named(keys: Iterable[str], text: str) -> KeyPath:
-    """The place of a rule about several keys, which has none: the key that it names first."""
-    return tuple(sorted((key for key in keys if key in text), key=text.find)[:1])
+def first_named(keys: Iterable[str], text: str) -> list[str]:
+    """The key that a rule about several keys, which has no place of its own, names first."""
+    return sorted((key for key in keys if key in text), key=text.find)[:1]
