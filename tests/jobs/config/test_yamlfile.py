@@ -81,9 +81,9 @@ def test_plain_values_mean_what_yaml_1_2_says(tmp_path: Path, text: str, value: 
         ("a: &a [*a]\n", "an alias of itself"),
         ("a: &a {b: *a}\n", "an alias of itself"),
         ("a: &a {<<: *a}\n", "an alias of itself"),
-        ("a: " + "[" * 50_000, "recursion depth"),
+        pytest.param("a: " + "[" * 50_000, "recursion depth", id="deep"),
         ("a: " + "[" * 40 + "]" * 40, "nested deeper than 30 levels"),
-        (b"#" * (MAX_BYTES + 1), "larger than 1,000,000 bytes"),
+        pytest.param(b"#" * (MAX_BYTES + 1), "larger than 1,000,000 bytes", id="large"),
     ],
 )  # fmt: skip
 def test_what_is_refused(tmp_path: Path, content: str | bytes, said: str) -> None:
