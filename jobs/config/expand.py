@@ -106,11 +106,9 @@ def _matching(file: SweepFile, rule: Rule, views: Sequence[Mapping[str, Any]]) -
 def _has(view: Mapping[str, Any], key: str, values: Sequence[Any]) -> bool:
     """Whether one of the values is the cell's, or names some numbers of the cell's kind."""
     own = spelled_out(key, view.get(key))
-    for value in (spelled_out(key, one) for one in values):
-        parts = isinstance(own, dict) and isinstance(value, dict)
-        if value.items() <= own.items() if parts else value == own:
-            return True
-    return False
+    wanted = [spelled_out(key, value) for value in values]
+    parts = [value for value in wanted if isinstance(own, dict) and isinstance(value, dict)]
+    return own in wanted or any(part.items() <= own.items() for part in parts)
 
 
 def _shown(value: Any) -> str:

@@ -61,13 +61,9 @@ from train.config.frozen import Frozen
 from train.config.run import RunConfig
 from train.config.technique import Technique
 
-_CONTRACT = {
-    key: field
-    for key, field in RunConfig.model_fields.items()
-    if key not in ("schema_version", "technique")
-}
-#: Keys of a cell. All but the technique, the two batches and its parameters are RunConfig's own.
-CELL_KEYS = ("technique", *_CONTRACT, "global_batch", "base_batch", *PARAMETERS)
+_CONTRACT = {k: field for k, field in RunConfig.model_fields.items() if k != "schema_version"}
+#: Keys of a cell. All but the two batches and the technique's parameters are RunConfig's own.
+CELL_KEYS = (*_CONTRACT, "global_batch", "base_batch", *PARAMETERS)
 #: What a cell has where the file does not say it.
 DEFAULTS = {k: f.default for k, f in _CONTRACT.items() if not f.is_required()} | {"seed": 0}
 #: ``seeds: 3`` stands for ``seed: [0, 1, 2]`` where lists are crossed.
@@ -169,7 +165,7 @@ class _Parser:
         self.techniques = techniques
 
     def whole(self) -> SweepFile:
-        top = self._mapping(self.document.value, (), TOP_LEVEL)
+        top = self.document.mapping(self.document.value, (), TOP_LEVEL)
         name = self._one("name", top.get("name") or self.document.source.stem, ("name",)).value
         title = self._one("title", top.get("title"), ("title",)).value or name
         common = {key: self._one(key, top[key], (key,)) for key in top if key in CELL_KEYS}
@@ -190,15 +186,6 @@ class _Parser:
             override=tuple(self._override(rule, path) for rule, path in self._entries("override")),
         )
 
-    def _mapping(self, value: Any, path: KeyPath, known: Collection[str]) -> dict[str, Any]:
-        if not isinstance(value, dict) or not value:
-            name = ".".join(str(step) for step in path)
-            raise self.document.error(path, f"{name}: expected 'key: value', found {value!r}")
-        for key in value:
-            if key not in known:
-                raise self.document.error((*path, key), unknown("key", key, known))
-        return value
-
     def _entries(self, part: str) -> Iterator[tuple[Any, KeyPath]]:
         """The items of a list; one alone counts as a list of one."""
         value = self.document.value.get(part)
@@ -216,16 +203,15 @@ class _Parser:
         for axis in (*crossed, *zipped):
             for key, setting in axis[0].items():
                 if key in seen:
-                    text = (
-                        f"{key!r} is given twice (also line {self.document.line(seen[key].path)})"
-                    )
+                    line = self.document.line(seen[key].path)
+                    text = f"{key!r} is given twice (also line {line})"
                     raise self.document.error(setting.path, text)
             seen |= axis[0]
             yield axis
 
     def _crossed(self, entry: Any, path: KeyPath) -> Iterator[Axis]:
         """One axis per key; a single value counts as a list of one."""
-        lists = self._mapping(entry, path, (*CELL_KEYS, SEEDS))
+        lists = self.document.mapping(entry, path, (*CELL_KEYS, SEEDS))
         if SEEDS in lists and "seed" in lists:
             raise self.document.error((*path, SEEDS), "give 'seed' or 'seeds', not both")
         for key, value in lists.items():
@@ -237,7 +223,7 @@ class _Parser:
                 yield tuple({key: setting} for setting in self._values(key, value, (*path, key)))
 
     def _zipped(self, entry: Any, path: KeyPath) -> Axis:
-        group = self._mapping(entry, path, CELL_KEYS)
+        group = self.document.mapping(entry, path, CELL_KEYS)
         lists = {key: self._values(key, value, (*path, key)) for key, value in group.items()}
         if len({len(values) for values in lists.values()}) > 1:
             lengths = ", ".join(f"{key} {len(values)}" for key, values in lists.items())
@@ -246,14 +232,14 @@ class _Parser:
         return tuple(dict(zip(lists, column, strict=True)) for column in columns)
 
     def _override(self, entry: Any, path: KeyPath) -> Rule:
-        rule = self._mapping(entry, path, ("when", "set"))
+        rule = self.document.mapping(entry, path, ("when", "set"))
         place = (*path, "set")
-        sets = self._mapping(rule.get("set"), place, CELL_KEYS)
+        sets = self.document.mapping(rule.get("set"), place, CELL_KEYS)
         settings = {key: self._one(key, value, (*place, key)) for key, value in sets.items()}
         return Rule(self._when(rule.get("when"), (*path, "when")), settings, path)
 
     def _when(self, entry: Any, path: KeyPath) -> dict[str, list[Any]]:
-        lists = self._mapping(entry, path, CELL_KEYS)
+        lists = self.document.mapping(entry, path, CELL_KEYS)
         return {
             key: [setting.value for setting in self._values(key, value, (*path, key))]
             for key, value in lists.items()

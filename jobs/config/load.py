@@ -68,8 +68,7 @@ def _config(cell: Cell, rows: Mapping[str, TechniqueRow]) -> RunConfig:
     except ValidationError as error:
         model = Technique if error.title == "Technique" else RunConfig
         text = problem_of(model, error)[1]
-        key = [*first_named(cell.settings, text), "technique"][0]
-        raise cell.error(key, text) from error
+        raise cell.error([*first_named(cell.settings, text), "technique"][0], text) from error
     _refuse_bare_noise(cell, config)
     return config
 
@@ -119,10 +118,8 @@ def _refuse_bare_noise(cell: Cell, config: RunConfig) -> None:
         ConfigError: the cell injects noise with no warm-up or no clip.
     """
     technique = config.technique
-    noise = technique.noise_batch
-    if noise is None or noise >= config.global_batch:
-        return
-    if technique.clip_norm is None or not technique.warmup_epochs:
+    noise, tamed = technique.noise_batch, technique.clip_norm and technique.warmup_epochs
+    if noise is not None and noise < config.global_batch and not tamed:
         text = (
             f"noise_batch {noise} multiplies the gradients of {config.global_batch:,} images "
             f"by weights with a deviation of {(config.global_batch / noise - 1) ** 0.5:.1f}, "
@@ -168,7 +165,9 @@ def _unique(file: SweepFile, cells: Sequence[tuple[Cell, RunConfig]]) -> tuple[R
         if first.setdefault(name, (cell, config))[1] != config:
             text = f"two different cells have the id {name}; change the seed of one"
             raise cell.error("seed", text)
-    for path in file.include.keys() - {cell.path for cell, _ in first.values()}:
-        text = "this include entry adds no cell: all of its cells are there already; remove it"
-        raise file.document.error(path, text)
+    adding = {cell.path for cell, _ in first.values()}
+    for path in file.include:
+        if path not in adding:
+            text = "this include entry adds no cell: all of its cells are there already; remove it"
+            raise file.document.error(path, text)
     return tuple(config for _, config in first.values())

@@ -84,8 +84,8 @@ class Site(Frozen):
     def _consistent(self) -> Site:
         if self.gpu_type is not None and self.gpus == "none":
             raise ValueError("gpu_type needs a way to ask for it: gpus: gres or gpus-per-...")
-        if self.signal_s >= 60 * self.time_min:
-            raise ValueError(f"signal_s {self.signal_s}: a job ends after {self.time_min} min")
+        if self.signal_s >= (limit_s := 60 * self.time_min):
+            raise ValueError(f"signal_s {self.signal_s}: a job has {limit_s} s (time_min)")
         for option in self.sbatch:
             if option in _OWN_OPTIONS:
                 raise ValueError(f"sbatch: {option} is set by this program: leave it out")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jobs.config.yamlfile import Document, load_yaml, parts_of, unknown
+from jobs.config.yamlfile import Document, load_yaml, parts_of
 from train.config.technique import Technique
 
 TECHNIQUES_FILE = Path(__file__).parent.parent / "techniques.yaml"
@@ -15,7 +15,6 @@ TECHNIQUES_FILE = Path(__file__).parent.parent / "techniques.yaml"
 PARAMETERS = tuple(name for name in Technique.model_fields if name not in ("name", "base_batch"))
 #: Parameters that are a kind plus its numbers; the name of a kind alone stands for its defaults.
 KINDS = tuple(name for name in PARAMETERS if parts_of(Technique.model_fields[name].annotation))
-_FOR_PEOPLE = ("label", "why")
 
 
 @dataclass(frozen=True)
@@ -57,16 +56,12 @@ def load_techniques(path: Path = TECHNIQUES_FILE) -> dict[str, TechniqueRow]:
 
 
 def _row(document: Document, name: str, given: Any) -> TechniqueRow:
-    if not isinstance(given, dict):
-        raise document.error((name,), f"technique {name}: expected fields, found {given!r}")
-    for key in given:
-        if key not in (*_FOR_PEOPLE, *PARAMETERS):
-            raise document.error((name, key), unknown("key", key, (*_FOR_PEOPLE, *PARAMETERS)))
-    for key in _FOR_PEOPLE:
-        if not isinstance(given.get(key), str):
+    row = document.mapping(given, (name,), ("label", "why", *PARAMETERS))
+    for key in ("label", "why"):
+        if not isinstance(row.get(key), str):
             raise document.error((name, key), f"technique {name}: expected a text as {key!r}")
-    parameters = {key: spelled_out(key, given[key]) for key in given if key in PARAMETERS}
+    parameters = {key: spelled_out(key, row[key]) for key in row if key in PARAMETERS}
     # the sweep gives the base batch; any positive number checks the rest
     technique = document.checked(Technique, {**parameters, "name": name, "base_batch": 1}, (name,))
     fields = technique.model_dump(mode="json", include=set(PARAMETERS))
-    return TechniqueRow(name, given["label"], given["why"], fields)
+    return TechniqueRow(name, row["label"], row["why"], fields)

@@ -6,7 +6,7 @@ import difflib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -88,12 +88,25 @@ class Document:
     def error(self, path: KeyPath, text: str) -> ConfigError:
         return ConfigError(f"{self.source}:{self.line(path)}: {text}")
 
+    def mapping(self, value: Any, path: KeyPath, known: Collection[str]) -> dict[str, Any]:
+        """The ``value`` written at ``path``.
+
+        Raises:
+            ConfigError: it is no mapping, it is empty, or it has a key that is not known.
+        """
+        if not isinstance(value, dict) or not value:
+            name = ".".join(str(step) for step in path)
+            raise self.error(path, f"{name}: expected 'key: value', found {value!r}")
+        for key in value:
+            if key not in known:
+                raise self.error((*path, key), unknown("key", key, known))
+        return value
+
     def checked(self, model: type[Model], value: Mapping[str, Any], path: KeyPath = ()) -> Model:
         """The mapping ``value``, written at ``path``, as an instance of ``model``.
 
         Raises:
-            ConfigError: with file and line: an unknown key, a missing one, a value that does not
-                fit.
+            ConfigError: an unknown key, a missing one, a value that does not fit.
         """
         try:
             return strictly(model, value)
@@ -180,12 +193,7 @@ _SCALARS: dict[str, Callable[[str], Any]] = {
 
 
 def strictly(model: type[Model], value: Mapping[str, Any]) -> Model:
-    """``value`` as an instance of ``model``; as JSON, where strict means: no text for a number, no
-    number for a truth value.
-
-    Raises:
-        ValidationError: it does not fit.
-    """
+    """As JSON, where strict means: no text for a number, no number for a truth value."""
     return model.model_validate_json(json.dumps(value), strict=True)
 
 
@@ -195,6 +203,7 @@ def problem_of(model: type[BaseModel], error: ValidationError) -> tuple[KeyPath,
     first = error.errors()[0]
     place, kind, value = first["loc"], first["type"], first["input"]
     owner, text = place, first["msg"].removeprefix("Value error, ")
+    found = f"found {json.dumps(value, ensure_ascii=False, default=str)[:200]}"
     if kind == "extra_forbidden":
         owner = place[:-1]
         text = unknown("key", place[-1], _keys_at(model, owner))
@@ -205,9 +214,9 @@ def problem_of(model: type[BaseModel], error: ValidationError) -> tuple[KeyPath,
     elif kind == "missing":
         text = "this key is missing, and it has no default"
     elif kind in _EXPECTED:
-        text = f"expected {_EXPECTED[kind]}, found {_shown(value)}"
+        text = f"expected {_EXPECTED[kind]}, {found}"
     elif kind != "value_error":
-        text = f"{text.removeprefix('Input ')}, found {_shown(value)}"
+        text = f"{text.removeprefix('Input ')}, {found}"
     prefix = ".".join(str(step) for step in owner)
     return place, f"{prefix}: {text}" if prefix else text
 
@@ -221,10 +230,6 @@ _EXPECTED = {
     "string_type": "a text, in quotes",
     "tuple_type": "a list, such as [a, b]",
 }
-
-
-def _shown(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)[:200]
 
 
 def _keys_at(model: type[BaseModel], place: KeyPath) -> list[str]:

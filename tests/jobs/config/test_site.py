@@ -80,7 +80,7 @@ setup: ["ulimit -l unlimited"]
         # what would lose jobs
         ("sbatch: {clusters: other}", "sbatch: clusters is set by this program"),
         ("sbatch: {quiet: true}", "sbatch: quiet is set by this program"),
-        ("signal_s: 3600", "signal_s 3600: a job ends after 60 min"),
+        ("signal_s: 3600", "signal_s 3600: a job has 3600 s"),
         ("gpu_type: a100", "gpu_type needs a way to ask for it"),
         ('partition: "gpu\\nrm -rf x"', "partition: expected a single line of text"),
         ('sbatch: {mail-user: "a\\nb"}', "sbatch: expected a single line of text"),

@@ -179,4 +179,4 @@ def test_what_is_refused(tmp_path: Path, old: str, new: str, line: int, said: st
 
 
 def test_a_row_has_fields(tmp_path: Path) -> None:
-    assert "expected fields, found None" in refusal(tmp_path, "plain:\n")
+    assert "plain: expected 'key: value', found None" in refusal(tmp_path, "plain:\n")
