@@ -22,6 +22,7 @@ from jobs.config.yamlfile import find_file, first_named, load_yaml, problem_of
 from train.config.run import RunConfig
 from train.config.technique import Technique
 
+_FIELDS = frozenset(RunConfig.model_fields)
 _REQUIRED = ("dataset", "model", "technique", "gpus", "epochs")
 
 
@@ -60,7 +61,7 @@ def _config(cell: Cell, rows: Mapping[str, TechniqueRow]) -> RunConfig:
     row = rows[values["technique"]]
     changes = {key: value for key, value in values.items() if key in PARAMETERS}
     technique = {"name": row.name, "base_batch": base_batch, **row.settings(changes)}
-    data = {key: value for key, value in values.items() if key in RunConfig.model_fields}
+    data = {key: value for key, value in values.items() if key in _FIELDS}
     data |= {"batch_per_rank": batch, "accumulation": accumulation}
     try:
         # each value was checked strictly where it stands in the file

@@ -125,7 +125,7 @@ def test_anchors_and_merge_keys(tmp_path: Path) -> None:
     assert document.line(("both", "x")) == 4
 
 
-TEXT = st.text(st.characters(exclude_categories=("Cs",), max_codepoint=0xFFFF))
+TEXT = st.text(st.characters(exclude_categories=("Cs",), max_codepoint=0xFFFF), max_size=50)
 PLAIN = st.recursive(
     st.none()
     | st.booleans()

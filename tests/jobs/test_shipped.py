@@ -1,7 +1,8 @@
-"""The sweeps that are shipped: what they compare, and where their numbers come from."""
+"""Sweeps and techniques that are shipped: what they compare, and where numbers come from."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,14 @@ from jobs.config.expand import expand
 from jobs.config.grammar import parse
 from jobs.config.load import load_sweep
 from jobs.config.sweep import SWEEPS
-from jobs.config.techniques import load_techniques
+from jobs.config.techniques import PARAMETERS, load_techniques
 from jobs.config.yamlfile import find_file, load_yaml, names_in
+from tests import builders
 from train.config.datasets import DATASETS
 from train.config.plan import plan_of
 from train.config.run import RunConfig, Target
+from train.config.technique import Technique
+from train.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Of data sets that are no part of the suite: the course's own split of the artists' paintings.
@@ -156,3 +160,89 @@ def test_the_course_s_other_runs() -> None:
     assert {c.target for c in load_sweep("assessment").configs} == {wanted}
     pairs = {(c.framework, c.gpus) for c in load_sweep("fashion_frameworks").configs}
     assert len(pairs) == 3 * 2
+
+
+# --- techniques.yaml
+
+
+def built(name: str, base_batch: int = 64) -> Technique:
+    return Technique(name=name, base_batch=base_batch, **load_techniques()[name].settings({}))
+
+
+def cell(name: str, **changes: Any) -> RunConfig:
+    values = {"dataset": "cifar10", "model": "resnet_mini", "batch_per_rank": 256, "epochs": 12}
+    return builders.config(technique=built(name, 256), **(values | changes))
+
+
+def test_the_shipped_rows() -> None:
+    rows = load_techniques()
+    courses = ["naive", "batch_norm", "lr_scaling", "lr_scaling_warmup", "lamb", "sgd"]
+    assert list(rows)[:6] == courses
+    assert {
+        "ghost_batch_norm", "sync_batch_norm", "sqrt_scaling", "adamw", "nesterov", "adascale",
+        "lars", "larc", "novograd", "muon", "gradient_noise", "growing_batch",
+        "regime_adaptation", "adasum", "fp16_compression", "bf16_compression", "mixed_precision",
+    } <= set(rows)  # fmt: skip
+    assert all(row.label and row.why for row in rows.values())
+    assert len({row.label for row in rows.values()}) == len(rows)
+    assert [set(row.fields) for row in rows.values()] == [set(PARAMETERS)] * len(rows)
+
+
+@pytest.mark.parametrize("name", load_techniques())
+@pytest.mark.parametrize("ranks", [1, 2, 16])
+def test_every_row_has_a_plan_for_one_rank_and_for_many(name: str, ranks: int) -> None:
+    images = DATASETS["cifar10"].train_images
+    if name == "growing_batch" and ranks == 16:
+        with pytest.raises(ConfigError, match="from 4,096 to 20,480, passes the largest batch"):
+            plan_of(cell(name, gpus=ranks), images)
+        return
+    plan = plan_of(cell(name, gpus=ranks), images)
+    assert all(plan.rate(step) > 0 for step in range(plan.total_steps))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "what"),
+    [
+        ("naive", "batch_norm", {"normalisation"}),
+        ("batch_norm", "lr_scaling", {"lr_scaling"}),
+        ("lr_scaling", "lr_scaling_warmup", {"warmup_epochs"}),
+        ("batch_norm", "ghost_batch_norm", {"normalisation", "ghost_batch"}),
+        ("batch_norm", "sync_batch_norm", {"normalisation"}),
+        ("lr_scaling_warmup", "sqrt_scaling", {"lr_scaling"}),
+        ("sqrt_scaling", "adamw", {"optimizer"}),
+        ("sqrt_scaling", "lamb", {"optimizer", "base_lr"}),
+        ("lamb", "lars", {"optimizer", "base_lr", "schedule"}),
+        ("nesterov", "adascale", {"lr_scaling", "warmup_epochs"}),
+        ("nesterov", "adasum", {"lr_scaling", "warmup_epochs", "reduction"}),
+        ("nesterov", "larc", {"optimizer", "base_lr"}),
+        ("batch_norm", "gradient_noise",
+         {"noise_batch", "clip_norm", "warmup_epochs", "warmup_from"}),
+        ("batch_norm", "growing_batch", {"batch_growth"}),
+        ("ghost_batch_norm", "regime_adaptation", {"regime_adaptation", "clip_norm", "lr_scaling"}),
+        ("batch_norm", "fp16_compression", {"compression"}),
+        ("batch_norm", "bf16_compression", {"compression"}),
+        ("batch_norm", "mixed_precision", {"precision"}),
+    ],
+)  # fmt: skip
+def test_rows_differ_in_what_their_names_say(one: str, other: str, what: set[str]) -> None:
+    left, right = built(one).model_dump(), built(other).model_dump()
+    assert {key for key in left if left[key] != right[key]} - {"name"} == what
+
+
+def test_the_page_says_where_each_row_departs_from_its_source() -> None:
+    page = (ROOT / "docs" / "techniques.md").read_text()
+    table = page.split("## Where rows depart", 1)[1].split("\n## ", 1)[0]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    assert sorted(re.findall(r"`(\w+)`", " ".join(rows))) == sorted(load_techniques())
+
+
+def test_at_the_base_batch_the_scaling_rows_are_batch_norm_once_more() -> None:
+    """What the shipped sweeps say of their one-GPU cells."""
+
+    def rates(name: str, gpus: int) -> list[float]:
+        plan = plan_of(cell(name, gpus=gpus), 5000)
+        return [plan.rate(step) for step in range(plan.total_steps)]
+
+    for name in ("lr_scaling", "lr_scaling_warmup", "sqrt_scaling"):
+        assert rates(name, 1) == rates("batch_norm", 1)
+        assert rates(name, 2) != rates("batch_norm", 2)
