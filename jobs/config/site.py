@@ -88,7 +88,7 @@ class Site(Frozen):
             raise ValueError(f"signal_s {self.signal_s}: a job has {limit_s} s (time_min)")
         for option in self.sbatch:
             if option in _OWN_OPTIONS:
-                raise ValueError(f"sbatch: {option} is set by this program: leave it out")
+                raise ValueError(f"sbatch: {option} is what this program sets by itself")
             key = _BY_KEY.get(option)
             # where the key says nothing, the option may say what the key cannot
             if key is not None and (key not in _YIELDING or getattr(self, key) not in _SILENT):

@@ -168,7 +168,8 @@ class _Constructor(RoundTripConstructor):
     def construct_object(self, node: Node, deep: bool = False) -> Any:
         kind = str(node.tag).removeprefix("tag:yaml.org,2002:")
         if isinstance(node, ScalarNode) and kind in _SCALARS:
-            return _SCALARS[kind](node.value)
+            # ruamel marks with BEL where it may fold the text again
+            return _SCALARS[kind](node.value.replace("\a", "") if node.style == ">" else node.value)
         problem = "an alias of itself" if node in self.recursive_objects else None
         if kind not in ("map", "seq"):
             problem = f"the tag {node.tag} is not allowed: plain values only"
@@ -186,7 +187,7 @@ def _integer(text: str) -> int | str:
 _SCALARS: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(("str", "timestamp", "value"), str),
     "null": lambda _: None,
-    "bool": lambda text: text.lower() == "true",
+    "bool": lambda text: {"true": True, "false": False}.get(text.lower(), text),
     "int": _integer,
     "float": lambda text: float(re.sub(r"_|\.(?=inf|nan)", "", text.lower())),
 }

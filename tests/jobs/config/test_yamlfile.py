@@ -45,13 +45,19 @@ def test_values_and_lines(tmp_path: Path) -> None:
         ("no", "no"), ("on", "on"), ("1:30", "1:30"), ("010", "010"), ("2024-01-02", "2024-01-02"),
         ("0", 0), ("-7", -7), ("+3", 3), ("1.5.2", "1.5.2"), ("True", True), ("null", None),
         ("", None), ("'2'", "2"), (".", "."), ("e5", "e5"), ("1_0.5", 10.5), ("0x10", "0x10"),
-        ("-.inf", float("-inf")), ("|\n  text", "text\n"), ("&name 5", 5), ("=", "="),
+        ("-.inf", float("-inf")), ("|\n  text", "text\n"), (">\n  two\n  lines", "two lines\n"),
+        ("&name 5", 5), ("=", "="),
     ],
 )  # fmt: skip
 def test_plain_values_mean_what_yaml_1_2_says(tmp_path: Path, text: str, value: object) -> None:
     read = load_yaml(write(tmp_path, f"key: {text}\n")).value["key"]
     assert read == value
     assert type(read) is type(value)
+
+
+def test_no_header_makes_it_yaml_1_1(tmp_path: Path) -> None:
+    text = "\ufeff%YAML 1.1\n---\na: [yes, 010, 1:30]\r\n"
+    assert load_yaml(write(tmp_path, text)).value == {"a": ["yes", "010", "1:30"]}
 
 
 @pytest.mark.parametrize(
