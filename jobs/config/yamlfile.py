@@ -136,7 +136,7 @@ def load_yaml(path: Path) -> Document:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         reason = ", ".join(part for part in (error.context, error.problem) if part)
         raise ConfigError(f"{path}:{line}: not YAML: {reason}") from error
-    except (YAMLError, ValueError, RecursionError) as error:
+    except (YAMLError, ValueError, TypeError, RecursionError) as error:
         raise ConfigError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(tree, CommentedMap) or not tree:
         shown = "nothing" if tree is None else str(tree)[:80]

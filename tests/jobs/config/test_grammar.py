@@ -109,7 +109,6 @@ COUNT = "expected a whole number, without quotes, found"
         ("set: {base_lr: 0.01}", "set: {base_rl: 0.01}", 24, "did you mean 'base_lr'?"),
         ("dataset: digits", "dataset: digit", 3, "did you mean 'digits'? known: digits, cifar10"),
         ("dataset: digits", "dataset: 'folder:'", 3, "folder:PATH"),
-        ("dataset: digits", "dataset: 3", 3, "expected a text, in quotes, found 3"),
         ("model: cnn", "model: resnet_min", 4, "model: unknown value 'resnet_min'; did you mean "
          "'resnet_mini'? known: linear, mlp, cnn"),
         ("[naive, lamb]", "[naive, lambda]", 10, "did you mean 'lamb'? known: naive, lr_scaling"),
@@ -141,7 +140,6 @@ COUNT = "expected a whole number, without quotes, found"
         ("  seeds: 2", "  epochs: [1, 2]", 11, "'epochs' is given twice (also line 5)"),
         ("base_batch: [16, 32]", "gpus: [1, 2]", 14, "'gpus' is given twice (also line 9)"),
         ("  - when: {technique: lamb}\n    set", "  - set", 23, "when: expected 'key: value'"),
-        ("  - when: {technique: lamb}", "  - when: {}", 23, "when: expected 'key: value'"),
     ],
 )  # fmt: skip
 def test_what_is_refused(tmp_path: Path, old: str, new: str, line: int, said: str) -> None:
@@ -172,7 +170,7 @@ def test_every_field_of_the_contract_is_a_key() -> None:
         ("dataset", "folder:/some/where"), ("image_size", 64), ("data_fraction", 1),
         ("schedule", "cosine"), ("schedule", {"name": "step", "milestones": [0.25, 0.5]}),
         ("optimizer", {"momentum": 0.9}), ("optimizer", {"name": "lamb", "exclude": []}),
-        ("warmup_epochs", 0), ("seed", 0), ("global_batch", 64), ("regime_adaptation", True),
+        ("warmup_epochs", 0), ("global_batch", 64), ("regime_adaptation", True),
         ("target", {"train_accuracy": 0.75, "validation_accuracy": 0.25, "within_s": 240}),
     ],
 )  # fmt: skip

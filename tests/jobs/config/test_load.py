@@ -287,8 +287,8 @@ MADE_OF = {"scaling": "strong", "global_batch": 128}
     ("changes", "said"),
     [
         # rules that match nothing
-        ({"exclude": [{"technique": "sgd"}]}, "technique is never sgd (it is naive, lamb)"),
-        ({"exclude": [{"gpus": 8}]}, "mine.yaml:13: this exclude rule matches none of the 4 cells"),
+        ({"exclude": [{"technique": "sgd"}]}, "mine.yaml:13: this exclude rule matches none of the "
+         "4 cells: technique is never sgd (it is naive, lamb)"),
         (
             {"exclude": [{"gpus": 1}, {"technique": "naive"}, {"gpus": 1, "base_lr": 0.005}],
              "override": [{"when": {"gpus": 1, "base_lr": 0.005}, "set": {"epochs": 5}}]},
@@ -308,7 +308,6 @@ MADE_OF = {"scaling": "strong", "global_batch": 128}
         ({"global_batch": 64}, "leave it out, or say 'scaling: strong'"),
         ({**MADE_OF, "batch_per_rank": 24}, "global_batch 128 cannot be made of gpus 1 x "
          "batch_per_rank 24: use 120 or 144, or exclude the cell"),
-        ({**MADE_OF, "batch_per_rank": 256}, "use 256, or exclude the cell"),
         ({**MADE_OF, "batch_per_rank": None, "accumulation": 3}, "accumulation 3: use 126 or 129"),
         ({**MADE_OF, "batch_per_rank": 16, "accumulation": 2},
          "cannot be made of gpus 1 x batch_per_rank 16 x accumulation 2: use 32, or"),
@@ -318,8 +317,6 @@ MADE_OF = {"scaling": "strong", "global_batch": 128}
         ({"reduction": "adasum", "matrix": {"gpus": [2, 3], "technique": ["naive"]}},
          "gpus must be a power of two, found 3: use 2 or 4 (cell: gpus=3"),
         ({"optimizer": {"nam": 1}}, "mine.yaml:12: optimizer.adam: unknown key 'nam'; did you"),
-        ({"optimizer": {"momentum": 0.5}}, "optimizer.adam: unknown key 'momentum'; known: name, "
-         "beta_1, beta_2, epsilon"),
         ({"technique": "lamb", "matrix": {"gpus": [1]}, "optimizer": {"exclude": "bias"}},
          'optimizer.lamb.exclude: expected a list, such as [a, b], found "bias"'),
         ({"optimizer": {"beta_1": "0.9"}}, "optimizer.adam.beta_1: expected a number, without"),
