@@ -112,7 +112,6 @@ COUNT = "expected a whole number, without quotes, found"
         ("model: cnn", "model: resnet_min", 4, "model: unknown value 'resnet_min'; did you mean "
          "'resnet_mini'? known: linear, mlp, cnn"),
         ("[naive, lamb]", "[naive, lambda]", 10, "did you mean 'lamb'? known: naive, lr_scaling"),
-        ("[naive, lamb]", "[naive, [lamb]]", 10, "lists of values belong under 'matrix:'"),
         ("epochs: 2", "optimizer: muonn", 5, "did you mean 'muon'? known: sgd, adam, adamw"),
         ("epochs: 2", "schedule: 5", 5, "unknown value '5'; known: constant, step, cosine, poly"),
         ("epochs: 2", "augmentation: {name: crop_flip, cropp: 2}", 5, "did you mean 'crop'?"),
@@ -120,7 +119,6 @@ COUNT = "expected a whole number, without quotes, found"
         ("epochs: 2", "target: {train_accuracy: 75}", 5,
          "target.train_accuracy: should be less than or equal to 1, found 75"),
         # types and ranges
-        ("epochs: 2", "epochs: two", 5, f'epochs: {COUNT} "two"'),
         ("epochs: 2", "epochs: true", 5, f"{COUNT} true"),
         ("epochs: 2", "epochs: 0", 5, "should be greater than or equal to 1, found 0"),
         ("epochs: 2", "base_lr: .inf", 5, "should be a finite number"),

@@ -33,15 +33,14 @@ ROWS = load_techniques()
 NEEDED = {"gpus": 1, "technique": "naive"}  # for cells whose axes lack one of these
 
 
-def load(content: dict[str, Any] | str) -> Sweep:
+def load(content: dict[str, Any]) -> Sweep:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "mine.yaml"
-        text = content if isinstance(content, str) else yaml.safe_dump(content, sort_keys=False)
-        path.write_text(text)
+        path.write_text(yaml.safe_dump(content, sort_keys=False))
         return load_sweep(str(path))
 
 
-def refusal(content: dict[str, Any] | str) -> str:
+def refusal(content: dict[str, Any]) -> str:
     with pytest.raises(ConfigError) as caught:
         load(content)
     return str(caught.value)
@@ -329,18 +328,9 @@ def test_what_is_refused(changes: dict[str, Any], said: str) -> None:
 
 
 def test_messages_name_the_line_that_is_to_blame_and_the_cell() -> None:
-    text = refusal("""\
-dataset: digits
-model: cnn
-batch_per_rank: 32
-matrix:
-  gpus: [1, 2]
-  technique: [naive, lr_scaling_warmup]
-  epochs:
-    - 4
-    - 2
-""")
-    assert "mine.yaml:9: warm-up of 3 epochs (warmup_epochs) is longer than the run (2 ep" in text
+    matrix = {"gpus": [1, 2], "technique": ["naive", "lr_scaling_warmup"], "epochs": [4, 2]}
+    text = refusal({"dataset": "digits", "model": "cnn", "batch_per_rank": 32, "matrix": matrix})
+    assert "mine.yaml:13: warm-up of 3 epochs (warmup_epochs) is longer than the run (2 ep" in text
     assert "(cell: gpus=1, technique=lr_scaling_warmup, epochs=2)" in text
 
 
