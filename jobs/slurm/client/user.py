@@ -10,7 +10,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from jobs.config.site import SITES, NamedSite, load_site, site_names
+from jobs.config.site import SITES, NamedSite, load_site
+from jobs.config.yamlfile import names_in
 from jobs.messages import ROOT
 from train.errors import ConfigError
 
@@ -55,7 +56,7 @@ def become_owner(folder: Path, sites: Path = SITES) -> None:
 
 def _users_of(sites: Path) -> set[str | None]:
     users = set()
-    for name in site_names(sites):
+    for name in names_in(sites):
         with suppress(ConfigError):  # a broken file of another site does not matter here
             users.add(load_site(name, sites).site.user)
     return users
