@@ -30,7 +30,7 @@ from train.errors import ConfigError
 RUN, JOB = "RUN", "JOB"
 
 
-def plan(wish: SweepRequest) -> None:
+def plan_cluster(wish: SweepRequest) -> None:
     """Raises ConfigError where the sweep does not fit the site, or costs more than BUDGET."""
     configs = wish.wanted.configs
     rows = plan_rows(

@@ -19,7 +19,6 @@ from jobs.cell.launch import (
 from train.distributed.launch import Launch, own_cores, read_launch, tasks_per_node
 from train.errors import ConfigError
 
-
 CELL = Path("/r/it's a cell")
 
 
