@@ -23,10 +23,10 @@ from jobs.messages import EXIT_UNDECIDED, NoAnswer, say
 from jobs.slurm import board
 from jobs.slurm.arrays import NodeLayout
 from jobs.slurm.cancel import announce_cancel, cancel, jobs_of_sweep
-from jobs.slurm.client.detect import become_owner
 from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState, query
+from jobs.slurm.client.user import become_owner
 from jobs.slurm.job.step_ranks import SRUN_LOG
 from jobs.slurm.job.supervisor import EXIT_CELL_FAILED
 from jobs.slurm.preflight import (

@@ -26,10 +26,11 @@ from jobs.plan.estimate import known_rates
 from jobs.plan.rows import plan_rows
 from jobs.slurm.arrays import Array
 from jobs.slurm.board import Board, LiveBoard, PlainBoard
-from jobs.slurm.client.detect import asker, hand_over, is_anothers
-from jobs.slurm.client.limits import advice
-from jobs.slurm.client.run import SlurmError
-from jobs.slurm.client.site import SCONTROL, check_site, cluster_name, read_config
+from jobs.slurm.client.nodes import SCONTROL, read_config
+from jobs.slurm.client.reasons import advice
+from jobs.slurm.client.run import SlurmError, asker
+from jobs.slurm.client.site import check_site
+from jobs.slurm.client.user import hand_over, is_anothers
 from jobs.slurm.reconcile import Place, elsewhere, refuse_unreadable, unclear_in
 from jobs.slurm.script import freeze
 from jobs.slurm.submissions import SubmissionContext, read_notes
@@ -191,7 +192,7 @@ def check_cluster(
             "it, so jobs will fail. Name a shared folder with RESULTS=DIR")  # fmt: skip
     if wish.budget is not None:
         check_budget(wish.budget, gpu_hours(arrays, seconds, site), site)
-    return cluster_name(read_config(ask(SCONTROL)))
+    return read_config(ask(SCONTROL)).get("ClusterName")
 
 
 def bounded(site: Site, budget: float | None) -> Site:

@@ -11,7 +11,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from jobs.cell.stop import Stop
-from jobs.slurm.client.limits import usable_nodes
+from jobs.slurm.client.nodes import usable_nodes
 from jobs.slurm.client.run import SlurmError, run
 from jobs.slurm.job.allocation import Allocation, Warned, wait
 from jobs.slurm.job.step_failure import NOT_LAUNCHED, failed_node
