@@ -37,15 +37,36 @@ def rendezvous_stem(cell: Path) -> Path:
 
 
 def train_argv(task: CellTask, attempt: int) -> list[str]:
-    """The command that every rank runs."""
-    argv = [
-        *task.container, task.python, "-m", "train", str(Path(task.cell) / "config.json"),
-        "--data", task.data,
-        "--store", task.store,
-        "--attempt", str(attempt),
-        "--stall-s", f"{task.stall_s:g}",
-    ]  # fmt: skip
-    return [*argv, "--resume"] if task.resume else argv
+    """The command that every rank runs on this machine."""
+    rank = rank_argv(
+        Path(task.cell), data=task.data, store=task.store, attempt=attempt, stall_s=task.stall_s,
+        resume=task.resume,
+    )  # fmt: skip
+    return [*task.container, task.python, *rank]
+
+
+def rank_argv(
+    cell: Path,
+    *,
+    data: str,
+    store: str,
+    attempt: int,
+    stall_s: float,
+    resume: bool,
+    supervised: bool = False,
+    stop_at: float | None = None,
+) -> list[str]:
+    """What every rank's Python is given, on this machine and on Slurm.
+
+    Args:
+        supervised: a supervisor that may be on another host keeps the record.
+        stop_at: when ranks stop at the end of their epoch, seconds since 1970.
+    """
+    argv = ["-m", "train", str(cell / "config.json"), *(["--supervised"] if supervised else [])]
+    argv += ["--data", data, "--store", store, "--attempt", str(attempt)]
+    argv += ["--stall-s", f"{stall_s:g}"]
+    argv += [] if stop_at is None else ["--stop-at", f"{stop_at:.0f}"]
+    return [*argv, "--resume"] if resume else argv
 
 
 def rank_environment(
@@ -71,10 +92,10 @@ def rank_environment(
     }
 
 
-#: Variables of another launcher would be believed by a rank, or by Horovod itself.
+#: Variables of another launcher, or of whoever submitted, that a rank or Horovod would believe.
 _FOREIGN = (
-    "HOROVOD_", "HOROSCALE_", "OMPI_", "PMIX_", "PMI_", "SUBMITIT_LOCAL_", "CUDA_VISIBLE_DEVICES",
-    *MISLEADING,
+    "HOROVOD_", "HOROSCALE_", "OMPI_", "PMIX_", "PMI_", "SUBMITIT_", "SBATCH_", "SRUN_",
+    "SLURM_CPU_BIND", *MISLEADING,
 )  # fmt: skip
 
 

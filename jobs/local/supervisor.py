@@ -63,6 +63,7 @@ def run_cell(told: dict[str, Any]) -> str:
 
 def _begin(task: CellTask, config: RunConfig, attempt: int, ranks: Ranks) -> None:
     base = clean_environment(os.environ)
+    base.pop("CUDA_VISIBLE_DEVICES", None)  # submitit empties it; the task has the caller's
     if task.image is not None:
         base |= facts_inside(task.image, ROOT)
     task = with_processes(task, config.processes)

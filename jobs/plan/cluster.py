@@ -88,7 +88,7 @@ def _launch(
     unit = array.units[0]
     task = unit_task(sending, unit, RUN)
     ends_at = time.time() + 60 * array.minutes
-    allocation = Allocation(JOB, 0, ends_at, sending.site.slurm_conf)
+    allocation = Allocation(JOB, 0, ends_at, sending.site)
     cell = sending.folder / unit.cells[0]
     argv, settings = launch(task, configs[unit.cells[0]], cell, 1, allocation, resume=False)
     return ["env", *(f"{name}={value}" for name, value in settings.items()), *argv]

@@ -2,48 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from types import FrameType
 
-from jobs.cell.stop import Stop
 from jobs.config.site import Site
-from jobs.slurm.client.run import SlurmError, run
+from jobs.slurm.client.run import Answer, SlurmError, run
 
 ASK_TIMEOUT_S = 5.0
+#: By these Slurm warns a job of its end, often twice.
+WARNINGS = (signal.SIGUSR2,)
 #: Slurm may warn a job this much earlier than asked (its own resolution).
 EARLY_S = 75.0
-
-
-@dataclass
-class Warned:
-    """Set when Slurm warns the job of its end (USR2, which often comes twice)."""
-
-    at: float | None = None
-
-
-@contextlib.contextmanager
-def warned_by_signal() -> Iterator[Warned]:
-    warned = Warned()
-
-    def remember(_number: int, _frame: FrameType | None) -> None:
-        warned.at = warned.at or time.time()
-
-    before = signal.signal(signal.SIGUSR2, remember)
-    try:
-        yield warned
-    finally:
-        signal.signal(signal.SIGUSR2, before)
-
-
-def wait(stop: Stop, seconds: float) -> None:
-    """Sleep, until there is a reason to stop."""
-    deadline = time.monotonic() + seconds
-    while stop.reason is None and time.monotonic() < deadline:
-        time.sleep(0.1)
 
 
 @dataclass(frozen=True)
@@ -55,8 +26,7 @@ class Allocation:
     job: str
     restarts: int
     ends_at: float  # seconds since 1970
-    slurm_conf: str | None
-    signal_s: float = 0.0  # asked to be warned this long before
+    site: Site
     nodes: str = ""  # of this start, as Slurm writes them: node[1-2]
 
     @classmethod
@@ -74,28 +44,35 @@ class Allocation:
             restarts=int(environment.get("SLURM_RESTART_COUNT") or 0),
             # older Slurms do not tell: the limit then counts from now, when the job has begun
             ends_at=float(end) if end.isdigit() else time.time() + 60 * minutes,
-            slurm_conf=site.slurm_conf,
-            signal_s=site.signal_s,
+            site=site,
             nodes=environment.get("SLURM_JOB_NODELIST", ""),
         )
 
+    @property
+    def warning_due(self) -> float:
+        """When Slurm was asked to warn the job of its end."""
+        return self.ends_at - self.site.signal_s
+
     def is_early(self, warned_at: float) -> bool:
         """Whether a warning at that time was not for the job's time limit."""
-        return warned_at <= self.ends_at - self.signal_s - EARLY_S
+        return warned_at <= self.warning_due - EARLY_S
 
     def is_due(self, warned_at: float) -> bool:
         """Whether a warning calls for a stop now: Slurm warns of a time limit up to a minute too
         early, and ranks keep to that limit by themselves."""
-        return self.is_early(warned_at) or time.time() >= self.ends_at - self.signal_s
+        return self.is_early(warned_at) or time.time() >= self.warning_due
 
-    def shown(self) -> str:
-        """What Slurm says of this job, in one line.
+    def ask(self, *argv: str) -> Answer:
+        """Run one of Slurm's programs.
 
         Raises:
-            SlurmError: it gives no answer.
+            SlurmError: no answer within some seconds, which a job that is being ended has left.
         """
-        argv = ["scontrol", "--all", "--oneliner", "show", "job", self.job]
-        return run(argv, timeout_s=ASK_TIMEOUT_S, slurm_conf=self.slurm_conf).out
+        return run(argv, timeout_s=ASK_TIMEOUT_S, slurm_conf=self.site.slurm_conf)
+
+    def shown(self) -> str:
+        """What Slurm says of this job, in one line; raises as :meth:`ask`."""
+        return self.ask("scontrol", "--all", "--oneliner", "show", "job", self.job).out
 
     def not_answering(self) -> str:
         """Nodes of the job that Slurm cannot reach, with their states; '' where all answer.
@@ -105,9 +82,8 @@ class Allocation:
         """
         if not self.nodes:
             return ""
-        argv = ["sinfo", "--all", "-h", "-N", "-n", self.nodes, "-o", "%N %T"]
         try:
-            answer = run(argv, timeout_s=ASK_TIMEOUT_S, slurm_conf=self.slurm_conf)
+            answer = self.ask("sinfo", "--all", "-h", "-N", "-n", self.nodes, "-o", "%N %T")
         except SlurmError:
             return ""
         lines = sorted({line.strip() for line in answer.out.splitlines()})

@@ -23,9 +23,9 @@ from jobs.config.site import Site
 from jobs.slurm.arrays import NodeLayout
 from jobs.slurm.client.nodes import hostnames
 from jobs.slurm.client.run import SlurmError, asker
-from jobs.slurm.job.allocation import Allocation, warned_by_signal
+from jobs.slurm.job.allocation import WARNINGS, Allocation
 from jobs.slurm.job.step import GLOO, step_line
-from jobs.slurm.job.step_failure import launch_problems
+from jobs.slurm.job.step_failure import launch_troubles
 from jobs.slurm.job.step_ranks import GRACE_S, SRUN_LOG, run_step
 from train.config.frozen import Frozen
 from train.errors import ConfigError
@@ -145,11 +145,11 @@ def launch_line(
     options = ["--out", task.folder]
     options += [] if task.interface is None else ["--interface", task.interface]
     site = task.site.model_copy(update={"interface": task.interface or task.site.interface})
-    image, folders, ranks_per_node = task.image, [task.root, task.folder], 1
+    image, ranks_per_node = task.image, 1
     match phase:
         case "preflight":
             # of the node itself: its tools are not in the image
-            image, folders = NO_IMAGE, []
+            image = NO_IMAGE
             rank = ["-m", "train.interconnect.facts", *options, "--when", when]
         case "tournament":
             rank = ["-m", "train.interconnect", *options]
@@ -167,7 +167,7 @@ def launch_line(
     return step_line(
         site, image, NodeLayout(task.nodes, ranks_per_node), rank,
         root=task.root,
-        folders=folders,
+        folders=[task.folder],
         logs=Path(task.folder) / "logs" / phase,
         meeting=Path(task.folder) / f".rendezvous-{attempt}",
         all_end=as_training,
@@ -192,7 +192,7 @@ def run_interconnect(payload: dict[str, Any]) -> None:
         ended=False,
     )
     _write(folder, note)  # a job that is lost with its first node was begun, and says so
-    with stopped_by_signals() as stop, warned_by_signal():
+    with stopped_by_signals() as stop, stopped_by_signals(signals=WARNINGS):
         for phase, when in turns(task):
             if stop.reason is None:
                 step = _step(task, phase, when, f"{allocation.job}-{allocation.restarts}", stop)
@@ -221,10 +221,7 @@ def _step(task: InterconnectTask, phase: Phase, when: When, attempt: str, stop: 
         # the end of one node's part is what is looked for, and no reason to end the others'
         grace_s=GRACE_S if as_training else math.inf,
     )  # fmt: skip
-    troubles = [
-        Trouble(node=problem.node, what=problem.check, found=problem.found)
-        for problem in (launch_problems(ranks) if ranks.code else ())
-    ]
+    troubles = launch_troubles(ranks) if ranks.code else []
     named = {trouble.node for trouble in troubles}
     troubles += [
         Trouble(

@@ -16,9 +16,9 @@ from typing import Any
 
 from jobs.cell.stop import stopped_by_signals
 from jobs.slurm.arrays import NodeLayout
-from jobs.slurm.job.allocation import Allocation, warned_by_signal
+from jobs.slurm.job.allocation import WARNINGS, Allocation
 from jobs.slurm.job.step import step_line
-from jobs.slurm.job.step_failure import LaunchProblem, launch_problems
+from jobs.slurm.job.step_failure import launch_troubles
 from jobs.slurm.job.step_ranks import SRUN_LOG, StepRanks, run_step
 from jobs.slurm.preflight import (
     REPORT_NAME,
@@ -30,6 +30,7 @@ from jobs.slurm.preflight import (
 )
 from train.config.datasets import FOLDER_PREFIX
 from train.distributed.preflight.report import RankPreflight, problems, read_reports
+from train.interconnect.record import Trouble
 from train.record.atomic import write_atomically
 
 
@@ -40,7 +41,7 @@ def run_preflight(payload: dict[str, Any]) -> None:
     folder, layout = Path(task.folder), NodeLayout(task.nodes, task.ranks_per_node)
     began = time.monotonic()
     # Slurm's warning is none of this job's business, and would end it
-    with stopped_by_signals() as stop, warned_by_signal():
+    with stopped_by_signals() as stop, stopped_by_signals(signals=WARNINGS):
         line = _launch(task, layout, folder, allocation)
         limit_s = task.site.preflight_s + START_S
         ranks, _ = run_step(line, layout.size, folder / SRUN_LOG, stop, limit_s=limit_s)
@@ -77,7 +78,7 @@ def _launch(
     return step_line(
         site, task.image, layout, rank,
         root=task.root,
-        folders=(task.root, task.data, task.store, task.results, *task.folders),
+        folders=(task.data, task.store, task.results, *task.folders),
         logs=folder,
         meeting=folder / f"rendezvous-{allocation.job}-{allocation.restarts}",
         all_end=False,  # every rank is to tell what it finds, whatever becomes of the others
@@ -92,12 +93,13 @@ def _problems(
         Problem(node=host, **finding.model_dump(exclude={"ok"}))
         for host, finding in problems(reports, world)
     ]
-    said = launch_problems(ranks) if len(reports) < world else []
-    if ranks.code and not said and not found:
-        said = [LaunchProblem("?", "launch", f"srun ended with code {ranks.code}")]
+    troubles = launch_troubles(ranks) if len(reports) < world else []
+    if ranks.code and not troubles and not found:
+        words = f"srun ended with code {ranks.code}"
+        troubles = [Trouble(node="?", what="launch", found=words)]
     todo = f"fix the node or the site's file; see {folder}"
     expected = "the rank starts in the container"
     return tuple(
-        Problem(node=node, check=check, found=words, expected=expected, fix=todo)
-        for node, check, words in said
+        Problem(node=t.node, check=t.what, found=t.found, expected=expected, fix=todo)
+        for t in troubles
     ) + tuple(found)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from jobs.cell.stop import Stop
 from jobs.slurm.client.nodes import usable_nodes
-from jobs.slurm.client.run import SlurmError, run
-from jobs.slurm.job.allocation import Allocation, Warned, wait
+from jobs.slurm.client.run import SlurmError
+from jobs.slurm.job.allocation import Allocation
 from jobs.slurm.job.step_failure import NOT_LAUNCHED, failed_node
 from jobs.slurm.job.task import JobTask
 from train.record.run import RunRecord
@@ -55,13 +55,13 @@ class CellEnd:
 
 
 def requeue(
-    task: JobTask, allocation: Allocation, ends: Mapping[str, CellEnd], stop: Stop, warned: Warned
+    task: JobTask, allocation: Allocation, ends: Mapping[str, CellEnd], stop: Stop, warned: Stop
 ) -> None:
     """Ask for the same job again where that is of use, and wait to be ended by Slurm for it."""
     if stop.reason is not None:
         return
     if not _is_of_use(task, allocation, ends):
-        if task.site.requeue and (warned.at is not None or allocation.restarts > 0):
+        if allocation.site.requeue and (warned.at is not None or allocation.restarts > 0):
             _end_for_good(allocation)
         return
     lost = {name: end for name, end in ends.items() if end.status == "lost"}
@@ -70,14 +70,14 @@ def requeue(
         _wait_until_seen(allocation, stop)
     if stop.reason is None and _is_granted(allocation, stop):
         failed = {node for name in lost if (node := failed_node(Path(name)))}
-        if failed and len(usable_nodes(task.site) - failed) >= task.nodes:
+        if failed and len(usable_nodes(allocation.site) - failed) >= task.nodes:
             _exclude(allocation, ",".join(sorted(failed)))
-        wait(stop, REQUEUE_S)
+        stop.wait(REQUEUE_S)
 
 
 def _is_of_use(task: JobTask, allocation: Allocation, ends: Mapping[str, CellEnd]) -> bool:
     """Whether the same job, run again, is of use: cells whose time was over, or whose node died."""
-    if not task.site.requeue or allocation.restarts >= MOST_RESTARTS:
+    if not allocation.site.requeue or allocation.restarts >= MOST_RESTARTS:
         return False
     lost = [end.lost_in_a_row for end in ends.values() if end.status == "lost"]
     if lost and max(lost) < MOST_NODE_FAILURES:
@@ -99,7 +99,7 @@ def _wait_until_seen(allocation: Allocation, stop: Stop) -> None:
         if nodes := allocation.not_answering():
             log(f"Slurm does not reach {nodes}")
             return
-        wait(stop, ASK_S)
+        stop.wait(ASK_S)
 
 
 def _is_granted(allocation: Allocation, stop: Stop) -> bool:
@@ -108,10 +108,10 @@ def _is_granted(allocation: Allocation, stop: Stop) -> bool:
     deadline = time.monotonic() + AWAY_S
     while stop.reason is None and time.monotonic() < deadline:
         try:
-            answer = run(["scontrol", "requeue", allocation.job], slurm_conf=allocation.slurm_conf)
+            answer = allocation.ask("scontrol", "requeue", allocation.job)
         except SlurmError as error:
             if error.passing:
-                wait(stop, ASK_S)
+                stop.wait(ASK_S)
                 continue
             refusal = str(error)
         else:
@@ -131,10 +131,10 @@ def _exclude(allocation: Allocation, nodes: str) -> None:
     with suppress(SlurmError):
         if earlier := re.search(r" ExcNodeList=([^\s(]+)", allocation.shown()):
             excluded = f"{earlier[1]},{nodes}"
-    argv = ["scontrol", "update", f"JobId={allocation.job}", f"ExcNodeList={excluded}"]
+    argv = ("scontrol", "update", f"JobId={allocation.job}", f"ExcNodeList={excluded}")
     for _ in range(EXCLUDE_TRIES):
         with suppress(SlurmError):
-            if run(argv, timeout_s=ASK_S, slurm_conf=allocation.slurm_conf).code == 0:
+            if allocation.ask(*argv).code == 0:
                 log(f"goes on without {nodes}")
                 return
         time.sleep(0.5)
@@ -150,9 +150,8 @@ def _end_for_good(allocation: Allocation) -> None:
     waits for a start that has nothing to do; 22.05.8 has 1). With its requeue off such a job ends
     in state PREEMPTED; what came of its cells stands in their records.
     """
-    argv = ["scontrol", "update", f"JobId={allocation.job}", "Requeue=0"]
     try:
-        run(argv, slurm_conf=allocation.slurm_conf)
+        allocation.ask("scontrol", "update", f"JobId={allocation.job}", "Requeue=0")
     except SlurmError as error:
         log(f"Slurm may start this job once more, with nothing to do ({error})")
 

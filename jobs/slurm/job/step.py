@@ -37,13 +37,13 @@ def step_line(
     Args:
         rank: what the image's Python is given, or without an image the one that runs here.
         root: the checkout.
-        folders: what the ranks read and write, the checkout too.
+        folders: what the ranks read and write elsewhere.
         logs: each rank's output goes into its own file there.
         meeting: file through which Gloo ranks meet; MPI's need none.
         all_end: one bad end ends the step at once, because its peers would wait for ever.
         together: ranks that are one task, with the cores and GPUs of all of them.
     """
-    container = container_at(site, image, tuple(folders))
+    container = container_at(site, image, (root, *folders))
     gpus = str(together) if site.gpu_type is None else f"{site.gpu_type}:{together}"
     argv = [
         "srun",
@@ -87,14 +87,8 @@ def _settings(site: Site, image: str, root: str, meeting: Path) -> dict[str, str
     if site.scratch is not None:
         settings["TMPDIR"] = site.scratch
     if site.mpi == GLOO:
-        settings[RENDEZVOUS] = str(meeting)
-    else:
-        settings |= _open_mpi(site, image)
-    return settings | site.environment
-
-
-def _open_mpi(site: Site, image: str) -> dict[str, str]:
-    settings = {"HOROVOD_CONTROLLER": "mpi", "PMIX_MCA_gds": "hash"}
+        return settings | {RENDEZVOUS: str(meeting)} | site.environment
+    settings |= {"HOROVOD_CONTROLLER": "mpi", "PMIX_MCA_gds": "hash"}
     if image != NO_IMAGE:
         # ranks in user namespaces of their own cannot read each other's memory
         settings["OMPI_MCA_btl_vader_single_copy_mechanism"] = "none"
@@ -103,4 +97,4 @@ def _open_mpi(site: Site, image: str) -> dict[str, str]:
     if site.interface is not None:
         settings["OMPI_MCA_btl_tcp_if_include"] = site.interface
         settings["OMPI_MCA_oob_tcp_if_include"] = site.interface
-    return settings
+    return settings | site.environment

@@ -6,13 +6,13 @@ import re
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from jobs.cell.failure import Verdict
 from jobs.cell.stop import Reason, Stop
 from jobs.slurm.client.run import SlurmError, is_away
-from jobs.slurm.job.allocation import Allocation, Warned, wait
+from jobs.slurm.job.allocation import Allocation
 from jobs.slurm.job.step_ranks import SLURMSTEPD, StepRanks
+from train.interconnect.record import Trouble
 from train.record.cell_folder import rank_file, read_failures, tail_of
 from train.record.run import RECORD_NAME, RecordError, RunError, Status, read_record
 
@@ -28,24 +28,25 @@ NODE = "node "
 #: and nodes in part only (seen with 22.05 and 24.11).
 _RESTARTED = ("Invalid job id specified", "Invalid generic resource")
 GO_ON = "make sweep goes on from its last checkpoint"
-#: What `scontrol show job` says of a job that is being ended -> status and words.
+#: State, reason and times of a job that is being ended -> what they make of a cell, and words.
 _ENDS: tuple[tuple[str, Status, str], ...] = (
-    ("NODE_FAIL|NodeFail|node_fail", "lost", "a node of it failed"),
-    ("PREEMPT|Preempt", "preempted", "it was preempted"),
-    ("TIMEOUT|TimeLimit", "timeout", "its time limit was reached"),
-    ("OUT_OF_MEMORY|OutOfMemory", "failed", "it used more memory than it had asked for"),
-    ("CANCELLED", "cancelled", "it was cancelled"),
+    (r"PreemptTime=\d", "preempted", "a job of higher priority got its nodes"),
+    ("NODE_?FAIL", "lost", "a node of it failed"),
+    (r"=PREEMPT", "preempted", "it was preempted"),
+    ("=TIMEOUT|=TimeLimit", "timeout", "its time limit was reached"),
+    ("OUT_?OF_?MEMORY", "failed", "it used more memory than it had asked for"),
+    ("=CANCELLED", "cancelled", "it was cancelled"),
 )
 
 
 def why_stopped(
-    stopped: Reason | None, ranks: StepRanks, allocation: Allocation, stop: Stop, warned: Warned
+    stopped: Reason | None, ranks: StepRanks, allocation: Allocation, stop: Stop, warned: Stop
 ) -> Reason | None:
     """Why a start was really stopped. ``stopped``: why the supervisor ended the ranks."""
     if stopped is not None and stop.reason is None:
         return stopped  # our own watch had a reason
     if ranks.said.aborted:  # from outside, so a signal is to be expected here, too
-        wait(stop, PATIENCE_S)
+        stop.wait(PATIENCE_S)
     if stop.reason is not None:
         return _why_ended(allocation, stop.reason)
     if warned.at is not None and allocation.is_early(warned.at):
@@ -75,12 +76,10 @@ def reason_in(shown: str, job: str) -> Reason | None:
 
     A job that is being ended is COMPLETING there, and what ends it is often not told.
     """
-    if re.search(r"\bPreemptTime=\d", shown):
-        return Reason("preempted", f"Slurm ended job {job} for a job of higher priority")
-    state = " ".join(re.findall(r"\b(?:JobState|Reason)=(\S*)", shown))
+    facts = " ".join(re.findall(r"\b(?:JobState|Reason|PreemptTime)=\S*", shown))
     for pattern, status, words in _ENDS:
-        if re.search(pattern, state):
-            return Reason(status, f"Slurm ended job {job}: {words} ({state.split()[0]})")
+        if re.search(pattern, facts, re.IGNORECASE):
+            return Reason(status, f"Slurm ended job {job}: {words} ({facts})")
     return None
 
 
@@ -184,30 +183,23 @@ def container_failure(log: Path) -> str | None:
     return None
 
 
-class LaunchProblem(NamedTuple):
-    """Why ranks of a step did not start. ``node``: "?" where nobody says."""
-
-    node: str
-    check: str  # container, launch or node
-    found: str
-
-
-def launch_problems(ranks: StepRanks) -> list[LaunchProblem]:
+def launch_troubles(ranks: StepRanks) -> list[Trouble]:
     """Why ranks did not start, as the container and srun say it."""
     said, logs = ranks.said, ranks.log.parent
-    problems = [
-        LaunchProblem(ranks.place(rank).removeprefix("node "), "container", words)
+    troubles = [
+        Trouble(node=ranks.place(rank).removeprefix("node "), what="container", found=words)
         for rank in ranks.ended
         if (words := container_failure(logs / f"rank-{rank}.log"))
     ]
     if said.launch_failure:
-        problems.append(LaunchProblem("?", "launch", said.launch_failure))
+        troubles.append(Trouble(node="?", what="launch", found=said.launch_failure))
     if said.node_failure:
-        problems.append(LaunchProblem(said.node_failure, "node", "it failed under the job"))
-    if not problems and not said.ends:
+        dead = Trouble(node=said.node_failure, what="node", found="it failed under the job")
+        troubles.append(dead)
+    if not troubles and not said.ends:
         tail = " / ".join(tail_of(ranks.log)[-3:])
-        problems.append(LaunchProblem("?", "launch", tail or "srun said nothing"))
-    return problems
+        troubles.append(Trouble(node="?", what="launch", found=tail or "srun said nothing"))
+    return troubles
 
 
 def failed_node(cell: Path) -> str | None:

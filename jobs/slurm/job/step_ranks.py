@@ -23,7 +23,7 @@ from jobs.cell.ranks import Ended, RankSet
 from jobs.cell.stop import Reason, Stop
 
 _ENDED = re.compile(
-    r"^(?:srun: )?error: (?P<host>\S+): tasks? (?P<ranks>[\d,\-]+): (?P<how>.+?)\s*$"
+    r"^(?:srun: )?error: (?P<host>\S+): tasks? (?P<ranks>\d[\d,\-]*): (?P<how>.+?)\s*$"
 )
 _CODE = re.compile(r"Exited with exit code (\d+)")
 _STEP_ENDED = re.compile(r"\*\*\* (?:STEP|JOB) \S+ ON (?P<host>\S+) (?P<how>CANCELLED.*?) \*\*\*")
@@ -82,7 +82,9 @@ class StepLog:
         if self.out_of_memory is None and _MEMORY.search(line):
             self.out_of_memory, self.out_of_memory_rank = _plain(line), rank
         if ended := _ENDED.match(line):
-            ends = [RankEnd(n, ended["host"], _code(ended["how"])) for n in _numbers(ended["ranks"])]
+            ends = [
+                RankEnd(n, ended["host"], _code(ended["how"])) for n in _numbers(ended["ranks"])
+            ]
             if ends and self.out_of_memory_rank is None and _MEMORY.search(ended["how"]):
                 self.out_of_memory_rank = ends[0].rank
             self.ends += ends
@@ -114,10 +116,8 @@ def _code(how: str) -> int:
 def _numbers(text: str) -> list[int]:
     """'0,2-4' as [0, 2, 3, 4]."""
     numbers: list[int] = []
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        if first.isdigit() and (not last or last.isdigit()):
-            numbers += range(int(first), int(last or first) + 1)
+    for first, last in re.findall(r"(\d+)(?:-(\d+))?", text):
+        numbers += range(int(first), int(last or first) + 1)
     return numbers
 
 

@@ -22,8 +22,8 @@ from jobs.cell.state import UNREADABLE, archive, recorded
 from jobs.cell.stop import Reason, Stop, stopped_by_signals
 from jobs.slurm.arrays import NodeLayout
 from jobs.slurm.client.run import SlurmError
-from jobs.slurm.client.squeue import RUNNING, query_ids
-from jobs.slurm.job.allocation import Allocation, Warned, wait, warned_by_signal
+from jobs.slurm.client.squeue import RUNNING, query
+from jobs.slurm.job.allocation import WARNINGS, Allocation
 from jobs.slurm.job.requeue import CellEnd, log, requeue
 from jobs.slurm.job.step import step_line
 from jobs.slurm.job.step_failure import verdict, why_stopped
@@ -51,11 +51,12 @@ def run_unit(payload: dict[str, Any]) -> None:
     """
     task = JobTask.model_validate(payload)
     allocation = Allocation.read(os.environ, task.minutes, task.site)
+    # ignored (as some daemons leave it), it would make every srun seem to end well
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     ends: dict[str, CellEnd] = {}
     with (
         stopped_by_signals() as stop,
-        warned_by_signal() as warned,
+        stopped_by_signals(signals=WARNINGS) as warned,
         Awake().kept() as awake,  # of the job: a later cell's end has moved, too
     ):
         supervisor = Supervisor(task, allocation, stop, warned, awake)
@@ -75,7 +76,7 @@ class Supervisor:
     task: JobTask
     allocation: Allocation
     stop: Stop
-    warned: Warned
+    warned: Stop
     awake: Awake
 
     @property
@@ -112,7 +113,7 @@ class Supervisor:
                 log(f"{cell.name}: {cell / LOCK_NAME} is locked by {holder(cell) or 'somebody'}, "
                     "who runs no rank of it: left alone; make sweep tries again")  # fmt: skip
                 return CellEnd(LEFT)
-            wait(self.stop, TRY_AGAIN_S)
+            self.stop.wait(TRY_AGAIN_S)
         return CellEnd("cancelled")  # the record is another supervisor's
 
     def _other_job(self, cell: Path) -> str | None:
@@ -121,8 +122,10 @@ class Supervisor:
         lock, begun = holder(cell), begun_in(cell)
         named = (lock.job if lock else None, begun.job if begun else None)
         others = [job for job in named if job not in (None, self.allocation.job)]
+        if not others:
+            return None
         try:
-            states = query_ids(others, self.allocation.slurm_conf)
+            states = query(self.task.site.slurm_conf, arrays=others)
         except SlurmError:
             return others[0]  # two starts of a cell at once would be worse than one too few
         return next((job for job in others if job in states and states[job].state in RUNNING), None)
@@ -212,7 +215,7 @@ def launch(
     """The launch line and what it adds to the environment; pure."""
     rank = rank_argv(
         cell, data=task.data, store=task.store, attempt=attempt, stall_s=task.stall_s,
-        resume=resume, supervised=True, stop_at=allocation.ends_at - task.site.signal_s,
+        resume=resume, supervised=True, stop_at=allocation.warning_due,
     )  # fmt: skip
     # a new name for each start: an old address must never be met at
     name = f"{rendezvous_stem(cell).name}{attempt}-{allocation.job}-{allocation.restarts}"
@@ -220,7 +223,7 @@ def launch(
         task.site, task.image, NodeLayout(config.gpus // task.ranks_per_node, task.ranks_per_node),
         rank,
         root=task.root,
-        folders=(task.root, task.data, task.store, *task.folders, str(cell)),
+        folders=(task.data, task.store, *task.folders, str(cell)),
         logs=cell / "logs",
         meeting=cell / "logs" / name,
         together=config.gpus // config.processes,
