@@ -8,9 +8,16 @@ from pathlib import Path
 import pytest
 
 from jobs.slurm import cancel as module
-from jobs.slurm.cancel import announce_cancel, cancel, cancel_argvs, jobs_of_sweep, last_cancel
+from jobs.slurm.cancel import (
+    MAX_IDS,
+    announce_cancel,
+    cancel,
+    cancel_argvs,
+    jobs_of_sweep,
+    last_cancel,
+)
 from jobs.slurm.client.run import Answer
-from jobs.slurm.client.squeue import MAX_IDS, parse
+from jobs.slurm.client.squeue import parse
 from jobs.slurm.submissions import ArrayNote, RunNote
 
 SAID = Path(__file__).parent / "transcripts" / "queue"
@@ -68,6 +75,6 @@ GONE = "scancel: error: Kill job error on job id 7: Invalid job id specified\n"
     ],
 )
 def test_only_true_refusals_are_told(monkeypatch, answer: Answer, code: int) -> None:
-    monkeypatch.setattr(module, "ask", lambda argv, **_: answer)
+    monkeypatch.setattr(module, "run", lambda argv, **_: answer)
     told = cancel(["7"], None)
     assert told.code == code and ("denied" in told.err) == bool(code)

@@ -9,7 +9,7 @@ import pytest
 
 from jobs.cell.missing_record import Begun, announce
 from jobs.slurm import status as module
-from jobs.slurm.client.sacct import Ending, History
+from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.reconcile import SETTLE_S
 from jobs.slurm.status import look, over_for_s
@@ -33,8 +33,8 @@ def job(state: str, **changes) -> JobState:
 class Known(History):
     """A history that was told beforehand."""
 
-    def endings(self, over, gone=()) -> dict[str, Ending]:
-        end = Ending("7", "NODE_FAIL", 0, None, "", "n1", False, "sacct")
+    def endings(self, over, gone=()) -> dict[str, JobState]:
+        end = JobState("7", "NODE_FAIL", nodes="n1", source="sacct")
         return {"7": end} if "7" in {*over, *gone} else {}
 
 

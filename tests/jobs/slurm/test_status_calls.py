@@ -90,9 +90,7 @@ def test_one_call_for_2000_cells(sweep: Path, slurm) -> None:
     assert took_s < 30
 
 
-def test_unexplained_jobs_cost_one_scontrol_for_each_array_and_one_sacct(
-    sweep: Path, slurm
-) -> None:
+def test_unexplained_jobs_cost_one_squeue_and_one_sacct(sweep: Path, slurm) -> None:
     """Asked by id; when their files are ten minutes old each gets its record, and nothing is asked
     any more."""
     told = queued()
@@ -104,7 +102,7 @@ def test_unexplained_jobs_cost_one_scontrol_for_each_array_and_one_sacct(
         (cell / "logs").mkdir()
         announce(cell, Begun(number=1, started_at=datetime.now(UTC), pid=1, job=job))
     states = status(sweep).states
-    asked = ["squeue", "scontrol", "scontrol", "sacct"]
+    asked = ["squeue", "squeue", "sacct"]
     assert calls.read_text().split() == asked
     assert counts(states) == {"ending": 2, "waiting": CELLS - 2}
     (note,) = read_notes(sweep)[0]

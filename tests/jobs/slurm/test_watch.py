@@ -16,7 +16,7 @@ from jobs.slurm import watch as module
 from jobs.slurm.arrays import NodeLayout
 from jobs.slurm.cancel import announce_cancel
 from jobs.slurm.client.run import Answer, SlurmError
-from jobs.slurm.client.sacct import Ending, History
+from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.preflight import PREFLIGHT_FOLDER, PreflightReport, Problem, preflight_task
 from jobs.slurm.reconcile import UNCLEAR_S, unclear_in
@@ -50,7 +50,7 @@ class Silent:
 
 
 class Nothing(History):
-    def endings(self, over, gone=()) -> dict[str, Ending]:
+    def endings(self, over, gone=()) -> dict[str, JobState]:
         return {}
 
 
@@ -87,7 +87,7 @@ def watcher(sweep: Path, monkeypatch: pytest.MonkeyPatch, *answers) -> Watcher:
         return {job: JobState(job, state, "", None, "0:05", "n1", "n")
                 for job, state in told.items()}  # fmt: skip
 
-    monkeypatch.setattr(module, "shared_query", query)
+    monkeypatch.setattr(module, "query", query)
     found = Watcher(sweep, None)
     found.history = Nothing()
     return found

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from jobs.slurm.client.site import MPI_LIST, SCONTROL, SINFO
+from jobs.slurm.client.detect import MPI_LIST
+from jobs.slurm.client.nodes import SCONTROL, SINFO
 
 TRANSCRIPTS = Path(__file__).parent.parent / "transcripts" / "cluster"
 _FILES = {SINFO: "sinfo", SCONTROL: "config", MPI_LIST: "mpi"}

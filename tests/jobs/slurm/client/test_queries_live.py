@@ -60,7 +60,7 @@ def sbatch():
 
 
 def jobs(name: str) -> dict[str, JobState]:
-    found = query(str(CONF), user=_user(), patience_s=WAIT_S)
+    found = query(str(CONF), patience_s=WAIT_S)
     return {job: state for job, state in found.items() if state.name == name}
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.slurm.client.run import SlurmError, ask, clean_environment, run
+from jobs.slurm.client.run import SlurmError, clean_environment, run
 
 SAID = Path(__file__).parent.parent / "transcripts" / "queue"
 
@@ -30,7 +30,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_stray_options_and_an_earlier_allocation_are_left_behind() -> None:
-    told = {
+    environment = {
         "PATH": "/bin", "HOME": "/home/me", "SLURM_CONF": "/etc/a.conf", "SLURM_CLUSTERS": "big",
         "SBATCH_PARTITION": "debug", "SBATCH_EXPORT": "NONE", "SQUEUE_FORMAT": "%i",
         "SACCT_FORMAT": "jobid", "SINFO_FORMAT": "%P", "SRUN_CPUS_PER_TASK": "4",
@@ -38,15 +38,15 @@ def test_stray_options_and_an_earlier_allocation_are_left_behind() -> None:
         "SLURM_NTASKS": "4", "SLURM_MEM_PER_NODE": "100", "SLURM_CPU_BIND": "none",
         "SLURM_ARRAY_TASK_ID": "3", "SCANCEL_VERBOSE": "1",
     }  # fmt: skip
-    assert clean_environment(told) == {
+    assert clean_environment(environment) == {
         "PATH": "/bin", "HOME": "/home/me", "SLURM_CONF": "/etc/a.conf", "SLURM_CLUSTERS": "big",
         "LC_ALL": "C",
     }  # fmt: skip
 
 
 def test_outside_an_allocation_a_sites_own_variables_stay() -> None:
-    told = {"SLURM_ROOT": "/opt/slurm", "SLURM_JOBID_OF_SOMETHING": "1"}
-    assert clean_environment(told) == {"SLURM_ROOT": "/opt/slurm", "LC_ALL": "C"}
+    environment = {"SLURM_ROOT": "/opt/slurm", "SLURM_JOBID_OF_SOMETHING": "1"}
+    assert clean_environment(environment) == {"SLURM_ROOT": "/opt/slurm", "LC_ALL": "C"}
 
 
 def test_the_sites_configuration_wins() -> None:
@@ -88,18 +88,22 @@ def test_no_controller_is_no_answer(fake, file: str, code: int) -> None:
     assert str(caught.value).startswith("squeue -h: ")
 
 
-def test_trouble_that_waiting_does_not_end() -> None:
+def test_a_program_that_is_not_here_is_not_waited_for() -> None:
     with pytest.raises(SlurmError, match="cannot be started here: No such file") as caught:
-        ask(["horoscale-no-such-program"], patience_s=3600)
+        run(["horoscale-no-such-program"], patience_s=3600)
     assert not caught.value.passing
 
 
-def test_trouble_with_the_configuration_is_no_answer_and_not_asked_again(fake) -> None:
-    """Said by squeue on a machine with Slurm's programs and no configuration."""
-    text = "squeue: fatal: Could not establish a configuration source"
-    fake("squeue", f"echo '{text}' >&2; exit 1")
-    with pytest.raises(SlurmError, match="configuration source") as caught:
-        ask(["squeue"], patience_s=3600)
+@pytest.mark.parametrize(
+    "script",
+    ["echo 'squeue: fatal: Could not establish a configuration source' >&2; exit 1",
+     "echo 'Munge encode failed; connection refused' >&2; exit 127"],
+)  # fmt: skip
+def test_trouble_that_waiting_does_not_end(fake, script: str) -> None:
+    """Said by squeue on a machine with Slurm's programs and no configuration; a shell's 127."""
+    fake("squeue", script)
+    with pytest.raises(SlurmError) as caught:
+        run(["squeue"], patience_s=3600)
     assert not caught.value.passing
 
 
@@ -120,7 +124,7 @@ def test_asked_again_until_the_controller_is_back(fake, tmp_path: Path) -> None:
     fake("squeue", f"echo x >> '{count}'; [ $(wc -l < '{count}') -ge 3 ] && echo jobs && exit 0; "
          "echo 'Unable to contact slurm controller' >&2; exit 1")  # fmt: skip
     waits: list[float] = []
-    assert ask(["squeue"], patience_s=60, pause=waits.append).out == "jobs\n"
+    assert run(["squeue"], patience_s=60, pause=waits.append).out == "jobs\n"
     assert waits == [0.5, 1.0]
 
 
@@ -128,5 +132,5 @@ def test_patience_ends(fake, tmp_path: Path) -> None:
     count = tmp_path / "count"
     fake("squeue", f"echo x >> '{count}'; echo 'Socket timed out' >&2; exit 1")
     with pytest.raises(SlurmError, match="Socket timed out"):
-        ask(["squeue"], patience_s=0)
+        run(["squeue"])
     assert count.read_text() == "x\n"
