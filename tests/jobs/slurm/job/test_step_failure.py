@@ -1,21 +1,28 @@
-"""What Slurm and the container tell of a step's end that its ranks cannot."""
+"""What Slurm and the container say of a step's end that its ranks cannot."""
 
 from __future__ import annotations
 
 import json
+import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from jobs.cell.ranks import Ended
+from jobs.cell.stop import Reason, Stop
+from jobs.config.site import Site
 from jobs.slurm.job import step_failure as module
 from jobs.slurm.job.allocation import Allocation
-from jobs.slurm.job.step_failure import container_failure, verdict
+from jobs.slurm.job.step_failure import container_failure, reason_in, verdict, why_stopped
 from jobs.slurm.job.step_ranks import StepRanks
 
 SRUN = Path(__file__).parent.parent / "transcripts" / "srun"
-JOB = Allocation("7_5", "n1", 0, 2e9, None)
+SITE = Site(ranks_per_node=1, signal_s=90)
+JOB = Allocation("7_5", 0, 2e9, SITE)
+STOP = Stop(told=Reason("cancelled", "got SIGTERM"))
 
 
 def replayed(cell: Path, name: str, size: int = 2) -> StepRanks:
@@ -27,8 +34,7 @@ def replayed(cell: Path, name: str, size: int = 2) -> StepRanks:
     for rank in range(size):
         file = SRUN / f"{name}.rank-{rank}.log"
         (logs / f"rank-{rank}.log").write_text(file.read_text() if file.exists() else "")
-    ranks.start(["true"], {}, 0)  # of real ranks there are none
-    ranks._size = size
+    ranks.start(["true"], {}, size)
     for line in (logs / "srun.log").read_text().splitlines():
         ranks._note(line)
     for rank in range(size):
@@ -83,7 +89,7 @@ def test_ranks_that_vanish_while_others_complain_are_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The node died; Slurm notices only later, when the step was ended long ago."""
-    monkeypatch.setattr(module, "not_answering", lambda _: "n2 down*")
+    monkeypatch.setattr(Allocation, "not_answering", lambda _: "n2 down*")
     failed(tmp_path, 0, consequence=True)
     ranks = replayed(tmp_path, "codes", size=4)
     ranks.said.ends = [end for end in ranks.said.ends if end.rank == 0]
@@ -117,3 +123,66 @@ def test_a_rank_that_lived_had_its_container(tmp_path: Path) -> None:
     for rank in (0, 1):
         (tmp_path / "logs" / f"rank-{rank}.beat").write_text("{}")
     assert verdict(tmp_path, ranks, JOB) is None
+
+
+def stopped(
+    tmp_path: Path,
+    stop: Stop,
+    warned_at: float | None = None,
+    *,
+    aborted: bool = False,
+    ends_at: float = JOB.ends_at,
+) -> Any:
+    ranks = StepRanks(tmp_path / "srun.log")
+    ranks.said.aborted = aborted
+    job = replace(JOB, ends_at=ends_at)
+    return why_stopped(None, ranks, job, stop, Stop(at=warned_at))
+
+
+def test_why_a_job_is_being_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert stopped(tmp_path, Stop()) is None, "there was no signal"
+    assert stopped(tmp_path, STOP) == STOP.told, "Slurm gives no answer: the signal decides"
+    near = stopped(tmp_path, STOP, ends_at=time.time() + 3)
+    assert near.status == "timeout", "this close to the time limit nobody is asked"
+    said = "JobId=12 JobState=COMPLETING Reason=None"
+    monkeypatch.setattr(Allocation, "shown", lambda _: said)
+    assert stopped(tmp_path, STOP).status == "cancelled"
+    monkeypatch.setattr(Allocation, "not_answering", lambda _: "n2 down*")
+    assert stopped(tmp_path, STOP).status == "lost"
+    monkeypatch.setattr(Allocation, "shown", lambda _: f"{said} PreemptTime=2026-11-21T15:00:00")
+    assert stopped(tmp_path, STOP).status == "preempted"
+
+
+def test_a_signal_that_is_on_its_way_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PATIENCE_S", 0.3)
+    began = time.monotonic()
+    assert stopped(tmp_path, Stop(), aborted=True) is None
+    assert 0.2 < time.monotonic() - began < 30
+
+
+def test_a_warning_long_before_the_time_limit_is_a_preemption(tmp_path: Path) -> None:
+    assert stopped(tmp_path, Stop(), time.time()).status == "preempted"
+    assert stopped(tmp_path, Stop(), JOB.ends_at - 90 - 60) is None, "Slurm may be a minute early"
+
+
+@pytest.mark.parametrize(
+    ("shown", "status"),
+    [
+        ("JobState=COMPLETING Reason=None PreemptTime=2026-11-21T15:00:00", "preempted"),
+        ("JobState=RUNNING Reason=Preempted PreemptTime=None", "preempted"),
+        ("JobState=NODE_FAIL Reason=NodeDown PreemptTime=None", "lost"),
+        ("JobState=TIMEOUT Reason=TimeLimit", "timeout"),
+        ("JobState=OUT_OF_MEMORY Reason=OutOfMemory", "failed"),
+        ("JobState=CANCELLED Reason=None PreemptTime=None", "cancelled"),
+        ("JobState=COMPLETING Reason=None", None),
+        ("JobState=RUNNING PreemptTime=None", None),
+        ("", None),
+    ],
+)
+def test_slurms_word_for_an_end(shown: str, status: str | None) -> None:
+    """That a job can be preempted, from some time on, is no preemption."""
+    line = f"JobId=12 JobName=n {shown} PreemptEligibleTime=2026-11-21T15:00:00 Partition=p"
+    reason = reason_in(line, "7_5")
+    assert (reason.status if reason else None) == status
