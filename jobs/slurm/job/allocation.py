@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from jobs.config.site import Site
 from jobs.slurm.client.run import Answer, SlurmError, run
 
-ASK_TIMEOUT_S = 5.0
 #: By these Slurm warns a job of its end, often twice.
 WARNINGS = (signal.SIGUSR2,)
 #: Slurm may warn a job this much earlier than asked (its own resolution).
@@ -62,13 +61,13 @@ class Allocation:
         early, and ranks keep to that limit by themselves."""
         return self.is_early(warned_at) or time.time() >= self.warning_due
 
-    def ask(self, *argv: str) -> Answer:
-        """Run one of Slurm's programs.
+    def ask(self, *argv: str, timeout_s: float = 5) -> Answer:
+        """Run one of Slurm's programs; a job that is being ended has no more time than that.
 
         Raises:
-            SlurmError: no answer within some seconds, which a job that is being ended has left.
+            SlurmError: no answer.
         """
-        return run(argv, timeout_s=ASK_TIMEOUT_S, slurm_conf=self.site.slurm_conf)
+        return run(argv, timeout_s=timeout_s, slurm_conf=self.site.slurm_conf)
 
     def shown(self) -> str:
         """What Slurm says of this job, in one line; raises as :meth:`ask`."""

@@ -78,7 +78,7 @@ def _launch(
     return step_line(
         site, task.image, layout, rank,
         root=task.root,
-        folders=(task.data, task.store, task.results, *task.folders),
+        folders=(task.data, task.store, task.results, task.folder, *task.folders),
         logs=folder,
         meeting=folder / f"rendezvous-{allocation.job}-{allocation.restarts}",
         all_end=False,  # every rank is to tell what it finds, whatever becomes of the others

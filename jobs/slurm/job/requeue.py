@@ -14,7 +14,7 @@ from jobs.cell.stop import Stop
 from jobs.slurm.client.nodes import usable_nodes
 from jobs.slurm.client.run import SlurmError
 from jobs.slurm.job.allocation import Allocation
-from jobs.slurm.job.step_failure import NOT_LAUNCHED, failed_node
+from jobs.slurm.job.step_failure import failed_node
 from jobs.slurm.job.task import JobTask
 from train.record.run import RunRecord
 
@@ -30,8 +30,6 @@ ASK_S = 5.0
 #: A controller that is restarted is back by then, as a rule.
 AWAY_S = 300.0
 EXCLUDE_TRIES = 8
-#: Ends after which a cell goes on from its checkpoint in the same job, run again.
-TIME_WAS_OVER = frozenset({"timeout", "preempted"})
 
 
 @dataclass(frozen=True)
@@ -48,11 +46,6 @@ class CellEnd:
         attempts = self.record.attempts if self.record else ()
         return len(list(takewhile(lambda attempt: attempt.status == "lost", reversed(attempts))))
 
-    @property
-    def was_launched(self) -> bool:
-        error = self.record.error if self.record else None
-        return error is None or error.where != NOT_LAUNCHED
-
 
 def requeue(
     task: JobTask, allocation: Allocation, ends: Mapping[str, CellEnd], stop: Stop, warned: Stop
@@ -64,9 +57,8 @@ def requeue(
         if allocation.site.requeue and (warned.at is not None or allocation.restarts > 0):
             _end_for_good(allocation)
         return
-    lost = {name: end for name, end in ends.items() if end.status == "lost"}
-    # srun that starts nothing is Slurm's own fault right after a requeue, which passes
-    if lost and all(end.was_launched for end in lost.values()):
+    lost = [name for name, end in ends.items() if end.status == "lost"]
+    if lost:
         _wait_until_seen(allocation, stop)
     if stop.reason is None and _is_granted(allocation, stop):
         failed = {node for name in lost if (node := failed_node(Path(name)))}
@@ -82,8 +74,8 @@ def _is_of_use(task: JobTask, allocation: Allocation, ends: Mapping[str, CellEnd
     lost = [end.lost_in_a_row for end in ends.values() if end.status == "lost"]
     if lost and max(lost) < MOST_NODE_FAILURES:
         return True
-    not_begun = len(ends) < len(task.cells)
-    if not not_begun and all(end.status not in TIME_WAS_OVER for end in ends.values()):
+    all_begun = len(ends) == len(task.cells)
+    if all_begun and all(end.status not in ("timeout", "preempted") for end in ends.values()):
         return False
     if not any(end.epochs for end in ends.values()):
         log("not one epoch was done in this job's time: it is not requeued")
@@ -103,12 +95,13 @@ def _wait_until_seen(allocation: Allocation, stop: Stop) -> None:
 
 
 def _is_granted(allocation: Allocation, stop: Stop) -> bool:
-    """Ask Slurm for the same job once more, until its controller answers."""
+    """Ask Slurm for the same job once more, until its controller answers; returns whether it will
+    run it."""
     refusal = "the controller does not answer"
     deadline = time.monotonic() + AWAY_S
     while stop.reason is None and time.monotonic() < deadline:
         try:
-            answer = allocation.ask("scontrol", "requeue", allocation.job)
+            answer = allocation.ask("scontrol", "requeue", allocation.job, timeout_s=30)
         except SlurmError as error:
             if error.passing:
                 stop.wait(ASK_S)

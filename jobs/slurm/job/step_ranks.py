@@ -48,8 +48,7 @@ _SIGNALS = {signal.strsignal(number): number for number in signal.valid_signals(
 
 #: What srun itself prints, beside the ranks' own logs.
 SRUN_LOG = "srun.log"
-#: From the first bad exit to the step's end, which srun itself brings about; infinity: nobody is
-#: ended.
+#: From the first bad exit to the step's end, which srun brings about sooner, as a rule.
 GRACE_S = 20.0
 #: slurmstepd's words are among the last that stand in a rank's log.
 RANK_LOG_BYTES = 64 * 1024
@@ -61,7 +60,7 @@ class RankEnd:
 
     rank: int
     host: str
-    code: int  # negative: the signal that ended it
+    code: int
 
 
 @dataclass
@@ -82,12 +81,10 @@ class StepLog:
         if self.out_of_memory is None and _MEMORY.search(line):
             self.out_of_memory, self.out_of_memory_rank = _plain(line), rank
         if ended := _ENDED.match(line):
-            ends = [
-                RankEnd(n, ended["host"], _code(ended["how"])) for n in _numbers(ended["ranks"])
-            ]
-            if ends and self.out_of_memory_rank is None and _MEMORY.search(ended["how"]):
-                self.out_of_memory_rank = ends[0].rank
-            self.ends += ends
+            host, how, ranks = ended["host"], ended["how"], _numbers(ended["ranks"])
+            self.ends += [RankEnd(number, host, _code(how)) for number in ranks]
+            if self.out_of_memory_rank is None and _MEMORY.search(how):
+                self.out_of_memory_rank = ranks[0]
         if node := _NODE.search(line):
             self.node_failure = self.node_failure or node["host"] or _plain(line)
         if step := _STEP_ENDED.search(line):
@@ -103,14 +100,12 @@ def _plain(line: str) -> str:
 
 
 def _code(how: str) -> int:
-    if found := _CODE.search(how):
-        code = int(found[1])
+    """A rank's exit code; negative: the signal that ended it."""
+    if exited := _CODE.search(how):
+        code = int(exited[1])
         # a shell or a container runtime reports its child's signal so
-        return -(code - 128) if code > 128 and code - 128 in signal.valid_signals() else code
-    words = re.sub(r"\s*\(core dumped\)$", "", how)
-    if words.startswith("Out Of Memory"):
-        return -signal.SIGKILL
-    return -_SIGNALS.get(words, signal.SIGKILL)
+        return 128 - code if code - 128 in signal.valid_signals() else code
+    return -_SIGNALS.get(how.removesuffix(" (core dumped)"), signal.SIGKILL)
 
 
 def _numbers(text: str) -> list[int]:

@@ -46,12 +46,12 @@ def asked(
     return fake.calls("scontrol")
 
 
-def lost(times: int, where: str = "node node4") -> CellEnd:
+def lost(times: int) -> CellEnd:
     attempts = tuple(
         Attempt(number=n + 1, resumed_from_epoch=0, started_at=BEGAN, ended_at=BEGAN, status="lost")
         for n in range(times)
     )
-    error = RunError(what="w", where=where, what_to_do="y")
+    error = RunError(what="w", where="node node4", what_to_do="y")
     return CellEnd("lost", 0, record(cells(2)[0], status="lost", error=error, attempts=attempts))
 
 
@@ -94,12 +94,6 @@ def test_a_job_goes_on_without_the_node_that_failed(
 def test_the_last_nodes_are_not_given_away(fake: FakeSlurm) -> None:
     fake.put("sinfo", "echo node4 mixed")
     assert asked(fake, [DONE, lost(1)]) == [AGAIN]
-
-
-def test_a_srun_that_started_nothing_tells_of_no_node(fake: FakeSlurm) -> None:
-    """Nobody waits until Slurm has seen one die."""
-    assert asked(fake, [DONE, lost(1, where="srun")]) == [AGAIN]
-    assert fake.calls("sinfo") == []
 
 
 def test_a_requeue_that_is_refused_is_told(

@@ -224,7 +224,8 @@ RECORDED = {
     "badoption": Recorded(launch_failure="unrecognized option '--nosuchoption'"),
     "badoutput": Recorded(launch_failure="task 0 launch failed: Slurmd could not connect IO"),
     "launch": Recorded(((0, "node3", -9),), aborted=True,
-                       cancelled="CANCELLED AT 2026-11-21T16:18:51", launch_failure="Task launch for StepId=174.0 failed on node node4: "
+                       cancelled="CANCELLED AT 2026-11-21T16:18:51",
+                       launch_failure="Task launch for StepId=174.0 failed on node node4: "
                        "Communication connection failure"),
 }  # fmt: skip
 

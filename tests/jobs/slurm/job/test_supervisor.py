@@ -161,10 +161,10 @@ def warned(job: Job, fake: FakeSlurm, times: int = 1) -> tuple[int, str]:
         return process.returncode, out
 
 
-def test_a_warning_stops_at_an_epochs_end_and_asks_once_for_a_requeue(
+def test_a_warning_stops_at_an_epochs_end_and_the_requeued_job_goes_on(
     tmp_path: Path, fake: FakeSlurm
 ) -> None:
-    """The warning often comes twice; cells that have not begun wait for the next job."""
+    """The warning often comes twice; cells that have not begun wait for the next start."""
     script_srun(fake, STOPS_WHEN_ASKED, cells(2))
     job = Job(fake, unit(tmp_path, cells(2)), minutes_left=0.07)
     code, said = warned(job, fake, times=2)
@@ -178,25 +178,11 @@ def test_a_warning_stops_at_an_epochs_end_and_asks_once_for_a_requeue(
     assert not (Path(job.task.cells[1]) / "record.json").exists()
     assert len(fake.calls("srun")) == 1
     assert "requeued" in said
-
-
-def test_the_requeued_job_goes_on_from_the_checkpoint(tmp_path: Path, fake: FakeSlurm) -> None:
-    script_srun(fake, STOPS_WHEN_ASKED, cells(1))
-    job = Job(fake, unit(tmp_path, cells(1)), minutes_left=0.07)
-    warned(job, fake)
-    script_srun(fake, "(CELL / 'resumed').write_text(str(RESUME)); good()", cells(1))
-    again = Job(fake, job.task, restarts=1)
-    assert again.run()[0] == 0
-    cell = Path(job.task.cells[0])
-    assert (cell / "resumed").read_text() == "True"
-    assert not (cell / "logs" / "stop").exists()
-
-
-def test_a_warning_long_before_the_end_is_a_preemption(tmp_path: Path, fake: FakeSlurm) -> None:
-    script_srun(fake, STOPS_WHEN_ASKED, cells(1))
-    job = Job(fake, unit(tmp_path, cells(1)), minutes_left=50)
-    warned(job, fake)
-    assert records(job)[0].status == "preempted"
+    script_srun(fake, "(CELL / 'resumed').write_text(str(RESUME)); good()", cells(2))
+    assert Job(fake, job.task, restarts=1).run()[0] == 0
+    resumed = [(Path(name) / "resumed").read_text() for name in job.task.cells]
+    assert resumed == ["True", "False"]
+    assert not (first / "logs" / "stop").exists()
 
 
 def test_epochs_of_an_older_result_do_not_hide_progress(tmp_path: Path, fake: FakeSlurm) -> None:
