@@ -93,41 +93,34 @@ def test_good_records_are_left_alone(tmp_path: Path, fake: FakeSlurm) -> None:
 def test_the_record_of_another_config_is_no_reason_to_skip(tmp_path: Path, fake: FakeSlurm) -> None:
     one, two = cells(2)
     task = unit(tmp_path, [one])
-    cell = Path(task.cells[0])
-    (cell / "record.json").write_text(record(two).model_dump_json())
+    (Path(task.cells[0]) / "record.json").write_text(record(two).model_dump_json())
     code, out = Job(fake, task).run()
     assert code == 1 and "is of another config" in out and fake.calls("srun") == []
-    assert read_record(cell / "record.json").config == two
-    script_srun(fake, "good()", [one])
-    assert Job(fake, task.model_copy(update={"forced": task.cells})).run()[0] == 0
-    assert read_record(cell / "record.json").config == one
+    assert read_record(Path(task.cells[0]) / "record.json").config == two
 
 
-def test_forced_cells_are_put_aside_once(tmp_path: Path, fake: FakeSlurm) -> None:
-    (one,) = cells(1)
+@pytest.mark.parametrize("old", ["older", "another config", "broken"])
+def test_a_record_that_is_put_aside_is_kept_whole(
+    tmp_path: Path, fake: FakeSlurm, old: str
+) -> None:
+    """Once, also when Slurm requeues the job; a broken one needs no force."""
+    one, two = cells(2)
     task = unit(tmp_path, [one])
     cell = Path(task.cells[0])
-    (cell / "record.json").write_text(record(one).model_dump_json())  # of 2026-01-02
+    found = record(two if old == "another config" else one)  # of 2026-01-02
+    text = "{half" if old == "broken" else found.model_dump_json()
+    (cell / "record.json").write_text(text)
     (cell / "epochs.jsonl").write_text("old\n")
-    task = task.model_copy(update={"forced": task.cells})
+    task = task.model_copy(update={"forced": () if old == "broken" else task.cells})
     script_srun(fake, "good()", [one])
-    assert Job(fake, task).run()[0] == 0
-    (old,) = (cell / ARCHIVE_NAME).iterdir()
-    assert (old / "epochs.jsonl").read_text() == "old\n"
-    assert read_record(cell / "record.json").ended_at > task.asked_at
-    assert Job(fake, task, restarts=1).run()[0] == 0
-    assert len(list((cell / ARCHIVE_NAME).iterdir())) == 1
+    for restarts in (0, 1):
+        assert Job(fake, task, restarts=restarts).run()[0] == 0
     assert len(fake.calls("srun")) == 1
-
-
-def test_a_record_that_cannot_be_read_is_kept_whole(tmp_path: Path, fake: FakeSlurm) -> None:
-    task = unit(tmp_path, cells(1))
-    cell = Path(task.cells[0])
-    (cell / "record.json").write_text("{half")
-    script_srun(fake, "good()", cells(1))
-    assert Job(fake, task).run()[0] == 0
-    (old,) = (cell / ARCHIVE_NAME).iterdir()
-    assert (old / "record.json").read_text() == "{half"
+    (aside,) = (cell / ARCHIVE_NAME).iterdir()
+    assert (aside / "record.json").read_text() == text
+    assert (aside / "epochs.jsonl").read_text() == "old\n"
+    new = read_record(cell / "record.json")
+    assert new.config == one and new.ended_at > task.asked_at
 
 
 def test_a_start_whose_supervisor_was_killed_counts_as_lost(
