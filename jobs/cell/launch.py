@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
-from jobs.cell.container import MISLEADING
-
 
 @dataclass(frozen=True)
 class CellTask:
@@ -92,10 +90,12 @@ def rank_environment(
     }
 
 
-#: Variables of another launcher, or of whoever submitted, that a rank or Horovod would believe.
+#: Variables of another launcher, or of whoever submitted, that a rank or Horovod would believe; by
+#: which a container would drop what ranks find each other by; or by which Python is misled.
 _FOREIGN = (
     "HOROVOD_", "HOROSCALE_", "OMPI_", "PMIX_", "PMI_", "SUBMITIT_", "SBATCH_", "SRUN_",
-    "SLURM_CPU_BIND", *MISLEADING,
+    "SLURM_CPU_BIND", "APPTAINER_CLEANENV", "SINGULARITY_CLEANENV", "APPTAINER_CONTAINALL",
+    "SINGULARITY_CONTAINALL", "PYTHON",
 )  # fmt: skip
 
 

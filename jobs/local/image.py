@@ -21,7 +21,6 @@ from jobs.cell.container import (
 )
 from jobs.cell.image import BUILT, find_image
 from jobs.config.site import Site
-from jobs.slurm.job.task import container_at
 from train.config.datasets import FOLDER_PREFIX
 from train.config.run import RunConfig
 from train.errors import ConfigError
@@ -99,7 +98,10 @@ def container_here(
             bound.append((path, "the data set"))
     for path, what in bound:
         check_path(path, what)
-    return container_at(site, image.path, tuple(str(path) for path, _ in bound))
+    binds = tuple(str(path) for path, _ in bound)
+    return Container(
+        image.path, runtime=site.runtime, gpu_support=site.gpu_support, binds=binds, arguments=()
+    )
 
 
 def try_out(container: Container) -> None:

@@ -17,7 +17,7 @@ from jobs.plan.rows import plan_rows
 from jobs.plan.text import render_plan, render_slurm_plan
 from jobs.slurm.arrays import Array
 from jobs.slurm.job.allocation import Allocation
-from jobs.slurm.job.supervisor import launch
+from jobs.slurm.job.step import launch
 from jobs.slurm.preflight import largest, preflight_array
 from jobs.slurm.script import script_text
 from jobs.slurm.submissions import PREFLIGHT, SubmissionContext, array_folder, comment_of

@@ -73,17 +73,18 @@ class Allocation:
         """What Slurm says of this job, in one line; raises as :meth:`ask`."""
         return self.ask("scontrol", "--all", "--oneliner", "show", "job", self.job).out
 
-    def not_answering(self) -> str:
-        """Nodes of the job that Slurm cannot reach, with their states; '' where all answer.
+    def not_answering(self) -> list[str]:
+        """Nodes of the job that Slurm cannot reach; none where it does not answer.
 
         It takes a while to notice (SlurmdTimeout, often 300 s), so its own word may come too late;
-        what it says with a * is not answering now.
+        a node whose state it prints with a * is not answering now.
         """
         if not self.nodes:
-            return ""
+            return []
         try:
             answer = self.ask("sinfo", "--all", "-h", "-N", "-n", self.nodes, "-o", "%N %T")
         except SlurmError:
-            return ""
-        lines = sorted({line.strip() for line in answer.out.splitlines()})
-        return ", ".join(line for line in lines if line.endswith("*") or " down" in line)
+            return []
+        states = (line.split() for line in answer.out.splitlines() if " " in line)
+        silent = {name for name, state in states if state.endswith("*") or state == "down"}
+        return sorted(silent)

@@ -89,7 +89,7 @@ def _wait_until_seen(allocation: Allocation, stop: Stop) -> None:
     deadline = time.monotonic() + SEEN_S
     while stop.reason is None and time.monotonic() < deadline:
         if nodes := allocation.not_answering():
-            log(f"Slurm does not reach {nodes}")
+            log(f"Slurm does not reach {', '.join(nodes)}")
             return
         stop.wait(ASK_S)
 

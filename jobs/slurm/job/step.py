@@ -10,13 +10,41 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from jobs.cell.container import IMAGE_PYTHON, NO_IMAGE, container_argv
-from jobs.cell.launch import RENDEZVOUS
+from jobs.cell.container import IMAGE_PYTHON, NO_IMAGE, Container, container_argv
+from jobs.cell.launch import RENDEZVOUS, rank_argv, rendezvous_stem
 from jobs.config.site import Site
 from jobs.slurm.arrays import NodeLayout
-from jobs.slurm.job.task import container_at
+from jobs.slurm.job.allocation import Allocation
+from jobs.slurm.job.task import JobTask
+from train.config.run import RunConfig
 
 GLOO = "gloo"
+
+
+def launch(
+    task: JobTask,
+    config: RunConfig,
+    cell: Path,
+    attempt: int,
+    allocation: Allocation,
+    resume: bool,
+) -> tuple[list[str], dict[str, str]]:
+    """The launch line and what it adds to the environment; pure."""
+    rank = rank_argv(
+        cell, data=task.data, store=task.store, attempt=attempt, stall_s=task.stall_s,
+        resume=resume, supervised=True, stop_at=allocation.warning_due,
+    )  # fmt: skip
+    # a new name for each start: an old address must never be met at
+    name = f"{rendezvous_stem(cell).name}{attempt}-{allocation.job}-{allocation.restarts}"
+    return step_line(
+        task.site, task.image, NodeLayout(config.gpus // task.ranks_per_node, task.ranks_per_node),
+        rank,
+        root=task.root,
+        folders=(task.data, task.store, *task.folders, str(cell)),
+        logs=cell / "logs",
+        meeting=cell / "logs" / name,
+        together=config.gpus // config.processes,
+    )  # fmt: skip
 
 
 def step_line(
@@ -43,7 +71,13 @@ def step_line(
         all_end: one bad end ends the step at once, because its peers would wait for ever.
         together: ranks that are one task, with the cores and GPUs of all of them.
     """
-    container = container_at(site, image, (root, *folders))
+    binds = [root, *folders]
+    # TMPDIR has to be there in the container, too; /tmp is by itself
+    if site.scratch is not None and not Path(site.scratch).is_relative_to("/tmp"):  # noqa: S108
+        binds.append(site.scratch)
+    container = Container(
+        image, site.runtime, site.gpu_support, (*binds, *site.binds), site.container_arguments
+    )
     gpus = str(together) if site.gpu_type is None else f"{site.gpu_type}:{together}"
     argv = [
         "srun",

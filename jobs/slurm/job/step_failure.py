@@ -67,7 +67,8 @@ def _why_ended(allocation: Allocation, by_signal: Reason) -> Reason:
     if reason := reason_in(shown, job):
         return reason
     if nodes := allocation.not_answering():
-        return Reason("lost", f"Slurm ended job {job}: it does not reach {nodes}")
+        words = f"Slurm ended job {job}: it does not reach {', '.join(nodes)}"
+        return Reason("lost", words)
     return Reason("cancelled", f"Slurm ended job {job} before its time: scancel, or the site")
 
 
@@ -112,9 +113,9 @@ def _node_failure(
         if not vanished or ranks.asked_at is None or not only_complaints:
             return None
         what = f"rank {', '.join(vanished)} vanished without a word"
-    if nodes := allocation.not_answering():
-        what += f"; Slurm does not reach: {nodes}"
-    names = [dead] if dead else [line.split()[0] for line in nodes.split(", ") if line]
+    silent = allocation.not_answering()
+    what += f"; Slurm does not reach: {', '.join(silent)}" if silent else ""
+    names = [dead] if dead else silent
     where = f"{NODE}{names[0]}" if len(names) == 1 else "a node of the job"
     return "lost", _error(ranks.log, what, where, GO_ON)
 

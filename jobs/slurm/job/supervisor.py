@@ -15,17 +15,16 @@ from typing import Any
 from jobs.cell.attempt import Start, attend
 from jobs.cell.container import code_facts
 from jobs.cell.image import Image, image_now
-from jobs.cell.launch import rank_argv, rendezvous_stem
 from jobs.cell.lock import LOCK_NAME, hold, holder
 from jobs.cell.missing_record import begun_in, is_good, settle_lost
 from jobs.cell.state import UNREADABLE, archive, recorded
 from jobs.cell.stop import Reason, Stop, stopped_by_signals
-from jobs.slurm.arrays import NodeLayout
+from jobs.messages import EXIT_CELL_FAILED
 from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.squeue import RUNNING, query
 from jobs.slurm.job.allocation import WARNINGS, Allocation
 from jobs.slurm.job.requeue import CellEnd, log, requeue
-from jobs.slurm.job.step import step_line
+from jobs.slurm.job.step import launch
 from jobs.slurm.job.step_failure import verdict, why_stopped
 from jobs.slurm.job.step_ranks import SRUN_LOG, StepRanks
 from jobs.slurm.job.task import JobTask
@@ -36,7 +35,6 @@ from train.record.cell_folder import CONFIG_NAME, STOP_NAME, earlier_attempts, r
 from train.record.run import GOOD, RECORD_NAME, RecordError, read_record
 from train.run.provenance import git_state
 
-EXIT_CELL_FAILED = 1
 #: Seconds between two tries to get a cell's lock.
 TRY_AGAIN_S = 5.0
 #: A file server gives up the lock of a client that died within this time (90 s with NFS 4).
@@ -202,29 +200,3 @@ class Supervisor:
             # submitted by a version that ran the checkout as it is now, and is known by it
             commit, dirty = git_state(Path(task.root))
         return facts | code_facts(commit, dirty)
-
-
-def launch(
-    task: JobTask,
-    config: RunConfig,
-    cell: Path,
-    attempt: int,
-    allocation: Allocation,
-    resume: bool,
-) -> tuple[list[str], dict[str, str]]:
-    """The launch line and what it adds to the environment; pure."""
-    rank = rank_argv(
-        cell, data=task.data, store=task.store, attempt=attempt, stall_s=task.stall_s,
-        resume=resume, supervised=True, stop_at=allocation.warning_due,
-    )  # fmt: skip
-    # a new name for each start: an old address must never be met at
-    name = f"{rendezvous_stem(cell).name}{attempt}-{allocation.job}-{allocation.restarts}"
-    return step_line(
-        task.site, task.image, NodeLayout(config.gpus // task.ranks_per_node, task.ranks_per_node),
-        rank,
-        root=task.root,
-        folders=(task.data, task.store, *task.folders, str(cell)),
-        logs=cell / "logs",
-        meeting=cell / "logs" / name,
-        together=config.gpus // config.processes,
-    )  # fmt: skip

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pydantic import AwareDatetime
 
-from jobs.cell.container import Container
-from jobs.cell.image import FileMark
+from jobs.cell.container import FileMark
 from jobs.config.site import Site
 from train.config.frozen import Frozen
 
@@ -33,12 +30,3 @@ class JobTask(Frozen):
     block: str  # run, array and place of the unit: cells of one block shared their nodes
     git_commit: str | None = None
     git_dirty: bool | None = None
-
-
-def container_at(site: Site, image: str, folders: tuple[str, ...]) -> Container:
-    """The site's container with these folders of ours, and what the site wants bound."""
-    binds = (*folders, *site.binds)
-    # TMPDIR has to be there in the container, too; /tmp is by itself
-    if site.scratch is not None and not Path(site.scratch).is_relative_to("/tmp"):  # noqa: S108
-        binds = (*folders, site.scratch, *site.binds)
-    return Container(image, site.runtime, site.gpu_support, binds, site.container_arguments)

@@ -13,7 +13,7 @@ import pytest
 from jobs.cell.launch import clean_environment
 from jobs.config.site import Site
 from jobs.slurm.job.allocation import Allocation
-from jobs.slurm.job.supervisor import launch
+from jobs.slurm.job.step import launch
 from jobs.slurm.job.task import JobTask
 from tests.builders import config
 
