@@ -48,9 +48,6 @@ from train.record.cell_folder import tail_of
 
 #: A node that fails is a finding: neither the job nor its step may end with it.
 NO_KILL = "--no-kill"
-#: srun and the containers may take this long to start everywhere; on large machines they take
-#: longer, because all nodes read one image from one file system.
-START_S, START_NODE_S = 60, 0.1
 #: A pair's connection, pings, check and pauses, on top of its samples; measured at about 0.4 s.
 PAIR_S = 0.6
 #: A measurement that does not get on is given up after this time
@@ -58,18 +55,11 @@ PAIR_S = 0.6
 PAIR_GIVEN_UP_S = 80
 #: More nodes than ALL_PAIRS meet only so many others each.
 PARTNERS = 8
-#: A slow link takes longer than a healthy one.
-SLACK = 3
 #: Suspects are measured again, one pair at a time: so many measurements at most, 6 for each of 8
 #: nodes and 3 for each of 8 links.
 RETESTS = 8 * 6 + 8 * 3
-#: Where pairs slow each other down, they are measured one by one, for up to so long; then nodes
-#: meet fewer others.
-ALONE_S = 900.0
 #: A series of collectives: about 24 sizes of 0.1 s and more, the largest two of a few seconds.
 SERIES_S = 9.0
-#: Loading TensorFlow, on all nodes at once from one file system.
-IMPORT_S = 60
 
 
 class InterconnectTask(Frozen):
@@ -91,24 +81,29 @@ class InterconnectTask(Frozen):
 
 
 def tournament_limit_s(task: InterconnectTask) -> float:
-    """What the tournament is to keep to. It has two rounds for each partner, and about 6 more."""
+    """What the tournament is to keep to: it has two rounds for each partner, and about 6 more."""
     all_others = task.nodes - 1 + task.nodes % 2  # an odd number: one node has a rest in each round
-    partners = all_others if task.nodes <= ALL_PAIRS else min(all_others, PARTNERS)
+    partners = all_others if task.nodes <= ALL_PAIRS else PARTNERS
     pair_s = (task.samples + 1) * task.sample_s + PAIR_S
-    alone_s = min(task.nodes * (task.nodes - 1) * pair_s, ALONE_S)
-    return SLACK * (2 * partners + 6) * pair_s + alone_s + RETESTS * pair_s
+    # where pairs slow each other down, they are measured one by one, for up to so long; then nodes
+    # meet fewer others
+    one_by_one_s = min(task.nodes * (task.nodes - 1) * pair_s, 900)
+    # a slow link takes longer than a healthy one
+    return 3 * (2 * partners + 6) * pair_s + one_by_one_s + RETESTS * pair_s
 
 
 def collectives_s(ranks: int) -> float:
     """About what the collectives take (train.interconnect.collectives.plan): 28 series, and two for
     each smaller number of ranks, of which there are at most 7 and the powers of two above."""
     fewer = min(ranks, 8) + max(0, math.ceil(math.log2(ranks)) - 3)
-    return IMPORT_S + SERIES_S * (28 + 2 * fewer)
+    import_s = 60  # TensorFlow, on all nodes at once from one file system
+    return import_s + SERIES_S * (28 + 2 * fewer)
 
 
 def start_s(nodes: int) -> float:
-    """How long a phase waits for the last of its nodes."""
-    return START_S + START_NODE_S * nodes
+    """How long a phase waits for the last of its nodes: srun and the containers take longer on
+    large machines, whose nodes read one image from one file system."""
+    return 60 + 0.1 * nodes
 
 
 def limit_s(task: InterconnectTask, phase: Phase) -> float:
@@ -133,6 +128,10 @@ def turns(task: InterconnectTask) -> list[tuple[Phase, When]]:
     return [*steps, ("preflight", "after")] if "preflight" in task.phases else steps
 
 
+def layout_of(task: InterconnectTask, phase: Phase) -> NodeLayout:
+    return NodeLayout(task.nodes, task.ranks_per_node if phase == "collectives" else 1)
+
+
 def launch_line(
     task: InterconnectTask, phase: Phase, when: When = "before", attempt: str = "1"
 ) -> tuple[list[str], dict[str, str]]:
@@ -144,34 +143,32 @@ def launch_line(
     """
     options = ["--out", task.folder]
     options += [] if task.interface is None else ["--interface", task.interface]
+    limits = ["--limit-s", f"{tournament_limit_s(task):.0f}"]
+    limits += ["--patience-s", f"{start_s(task.nodes):.0f}"]
+    samples = ["--samples", str(task.samples), "--sample-s", f"{task.sample_s:g}"]
+    programs = {
+        "preflight": ["train.interconnect.facts", *options, "--when", when],
+        "tournament": ["train.interconnect", *options, *samples, *limits],
+        "collectives": ["train.interconnect.collectives", *options],
+    }
     site = task.site.model_copy(update={"interface": task.interface or task.site.interface})
-    image, ranks_per_node = task.image, 1
-    match phase:
-        case "preflight":
-            # of the node itself: its tools are not in the image
-            image = NO_IMAGE
-            rank = ["-m", "train.interconnect.facts", *options, "--when", when]
-        case "tournament":
-            rank = ["-m", "train.interconnect", *options]
-            rank += ["--samples", str(task.samples), "--sample-s", f"{task.sample_s:g}"]
-            rank += ["--limit-s", f"{tournament_limit_s(task):.0f}"]
-            rank += ["--patience-s", f"{start_s(task.nodes):.0f}"]
-        case "collectives":
-            rank = ["-m", "train.interconnect.collectives", *options]
-            ranks_per_node = task.ranks_per_node
     as_training = phase == "collectives"
     if not as_training:
         # plain sockets need nothing that MPI's launchers set up, and must not fail with it; and one
         # node's end must not end the others: it is what is looked for
         site = site.model_copy(update={"mpi": GLOO, "srun": (*site.srun, NO_KILL)})
     return step_line(
-        site, image, NodeLayout(task.nodes, ranks_per_node), rank,
+        site,
+        # facts are of the node itself: its tools are not in the image
+        NO_IMAGE if phase == "preflight" else task.image,
+        layout_of(task, phase),
+        ["-m", *programs[phase]],
         root=task.root,
         folders=[task.folder],
         logs=Path(task.folder) / "logs" / phase,
         meeting=Path(task.folder) / f".rendezvous-{attempt}",
         all_end=as_training,
-    )  # fmt: skip
+    )
 
 
 def run_interconnect(payload: dict[str, Any]) -> None:
@@ -213,14 +210,11 @@ def _step(task: InterconnectTask, phase: Phase, when: When, attempt: str, stop: 
     argv, settings = launch_line(task, phase, when, attempt)
     if task.image_digest is not None:
         settings["HOROSCALE_IMAGE_DIGEST"] = task.image_digest
-    as_training = phase == "collectives"
+    # the end of one node's part is what is looked for, and no reason to end the others'
+    grace_s = GRACE_S if phase == "collectives" else math.inf
+    size, log, limit = layout_of(task, phase).size, logs / SRUN_LOG, limit_s(task, phase)
     began = time.monotonic()
-    ranks, stopped = run_step(
-        (argv, settings), task.nodes * (task.ranks_per_node if as_training else 1),
-        logs / SRUN_LOG, stop, limit_s=limit_s(task, phase),
-        # the end of one node's part is what is looked for, and no reason to end the others'
-        grace_s=GRACE_S if as_training else math.inf,
-    )  # fmt: skip
+    ranks, stopped = run_step((argv, settings), size, log, stop, limit_s=limit, grace_s=grace_s)
     troubles = launch_troubles(ranks) if ranks.code else []
     named = {trouble.node for trouble in troubles}
     troubles += [

@@ -144,7 +144,7 @@ def _end_for_good(allocation: Allocation) -> None:
     in state PREEMPTED; what came of its cells stands in their records.
     """
     try:
-        allocation.ask("scontrol", "update", f"JobId={allocation.job}", "Requeue=0")
+        allocation.ask("scontrol", "update", f"JobId={allocation.job}", "Requeue=0", timeout_s=30)
     except SlurmError as error:
         log(f"Slurm may start this job once more, with nothing to do ({error})")
 
