@@ -86,5 +86,5 @@ class Allocation:
         except SlurmError:
             return []
         states = (line.split() for line in answer.out.splitlines() if " " in line)
-        silent = {name for name, state in states if state.endswith("*") or state == "down"}
-        return sorted(silent)
+        down = {name for name, state in states if state.endswith("*") or state.startswith("down")}
+        return sorted(down)

@@ -89,12 +89,12 @@ def _problems(
     folder: Path, ranks: StepRanks, reports: Sequence[RankPreflight], world: int
 ) -> tuple[Problem, ...]:
     """What the ranks found; where some could not even start, what srun and the container said."""
-    found = [
+    findings = [
         Problem(node=host, **finding.model_dump(exclude={"ok"}))
         for host, finding in problems(reports, world)
     ]
     troubles = launch_troubles(ranks) if len(reports) < world else []
-    if ranks.code and not troubles and not found:
+    if ranks.code and not troubles and not findings:
         words = f"srun ended with code {ranks.code}"
         troubles = [Trouble(node="?", what="launch", found=words)]
     todo = f"fix the node or the site's file; see {folder}"
@@ -102,4 +102,4 @@ def _problems(
     return tuple(
         Problem(node=t.node, check=t.what, found=t.found, expected=expected, fix=todo)
         for t in troubles
-    ) + tuple(found)
+    ) + tuple(findings)

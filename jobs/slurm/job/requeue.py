@@ -23,8 +23,8 @@ MOST_RESTARTS = 100
 #: A job that asked to be requeued is ended by Slurm within this time.
 REQUEUE_S = 60.0
 MOST_NODE_FAILURES = 4
-#: Slurm's own patience with a silent node (SlurmdTimeout) is 300 s at most sites, and a requeued
-#: job waits 2 minutes there: so many tries with this pause between them are enough.
+#: Slurm takes a node for dead after SlurmdTimeout, 300 s at most sites, and a requeued job waits 2
+#: minutes there: MOST_NODE_FAILURES tries with this pause between them are enough.
 SEEN_S = 60.0
 ASK_S = 5.0
 #: A controller that is restarted is back by then, as a rule.
@@ -118,8 +118,8 @@ def _is_granted(allocation: Allocation, stop: Stop) -> bool:
 
 
 def _exclude(allocation: Allocation, nodes: str) -> None:
-    """Only a job that waits can be told so: not before its requeue, and soon after. The signal that
-    ends this start of the job is under way."""
+    """Keep the job from these nodes. Slurm grants that to a waiting job only: not before its
+    requeue, and soon after. The signal that ends this start of the job is under way."""
     excluded = nodes
     with suppress(SlurmError):
         if earlier := re.search(r" ExcNodeList=([^\s(]+)", allocation.shown()):

@@ -75,7 +75,7 @@ def _why_ended(allocation: Allocation, by_signal: Reason) -> Reason:
 def reason_in(shown: str, job: str) -> Reason | None:
     """Why Slurm ends the job, in the output of ``scontrol show job -o``.
 
-    A job that is being ended is COMPLETING there, and what ends it is often not told.
+    A job that is being ended is COMPLETING there, and often without a reason.
     """
     facts = " ".join(re.findall(r"\b(?:JobState|Reason|PreemptTime)=\S*", shown))
     for pattern, status, words in _ENDS:
@@ -103,8 +103,8 @@ def verdict(cell: Path, ranks: StepRanks, allocation: Allocation) -> Verdict | N
 def _node_failure(
     ranks: StepRanks, allocation: Allocation, *, only_complaints: bool
 ) -> Verdict | None:
-    """A node that died: srun's word, or ranks of whose end no node told srun, where others complain
-    of their peers only."""
+    """A node that died: srun says so, or no node reported the end of some ranks while the others
+    complain of their peers only."""
     if (dead := ranks.said.node_failure) is not None:
         what = f"a node failed ({dead})"
     else:
@@ -112,10 +112,10 @@ def _node_failure(
         vanished = [str(rank) for rank in range(ranks.size) if rank not in reported]
         if not vanished or ranks.asked_at is None or not only_complaints:
             return None
-        what = f"rank {', '.join(vanished)} vanished without a word"
-    silent = allocation.not_answering()
-    what += f"; Slurm does not reach: {', '.join(silent)}" if silent else ""
-    names = [dead] if dead else silent
+        what = f"rank {', '.join(vanished)} vanished: no node reported its end"
+    down = allocation.not_answering()
+    what += f"; Slurm does not reach: {', '.join(down)}" if down else ""
+    names = [dead] if dead else down
     where = f"{NODE}{names[0]}" if len(names) == 1 else "a node of the job"
     return "lost", _error(ranks.log, what, where, GO_ON)
 

@@ -46,7 +46,7 @@ SLURMSTEPD = "slurmstepd"
 #: strsignal's words, as srun prints them
 _SIGNALS = {signal.strsignal(number): number for number in signal.valid_signals()}
 
-#: What srun itself prints, beside the ranks' own logs.
+#: What srun itself prints, next to the ranks' own logs.
 SRUN_LOG = "srun.log"
 #: From the first bad exit to the step's end, which srun brings about sooner, as a rule.
 GRACE_S = 20.0
@@ -119,7 +119,7 @@ def _numbers(text: str) -> list[int]:
 @dataclass
 class StepRanks(RankSet):
     """All ranks of one step. ``log``: what srun itself prints; each rank's output, and what its
-    node says of it, is in rank-N.log beside it.
+    node says of it, is in rank-N.log next to it.
 
     A rank that ends with another code than 0 makes srun end the others (--kill-on-bad-exit), so
     only the first that it names ended by itself.

@@ -93,7 +93,8 @@ def test_ranks_that_vanish_while_others_complain_are_lost(
     ranks.asked_at = 1.0
     found = verdict(tmp_path, ranks, JOB)
     assert found is not None and found[0] == "lost"
-    assert "rank 1, 2, 3 vanished without a word; Slurm does not reach: n2" in found[1].what
+    words = "rank 1, 2, 3 vanished: no node reported its end; Slurm does not reach: n2"
+    assert words in found[1].what
 
 
 @pytest.mark.parametrize(
