@@ -31,7 +31,7 @@ from jobs.slurm.job.task import JobTask
 from train.config.run import RunConfig, load_config
 from train.distributed.awake import Awake
 from train.errors import Unreadable
-from train.record.cell_folder import CONFIG_NAME, STOP_NAME, earlier_attempts, read_epochs
+from train.record.cell_folder import CONFIG_NAME, STOP_NAME
 from train.record.run import GOOD, RECORD_NAME, RecordError, read_record
 from train.run.provenance import git_state
 
@@ -134,11 +134,10 @@ class Supervisor:
         self._put_aside(cell)
         if is_good(cell, config):
             return CellEnd(read_record(cell / RECORD_NAME).status)
-        attempts = len(earlier_attempts(cell))
         attend(self._start(cell, config))
-        epochs = sum(epoch.attempt > attempts for epoch in read_epochs(cell))
         record = read_record(cell / RECORD_NAME)
-        return CellEnd(record.status, epochs, record)
+        this = record.attempts[-1].number
+        return CellEnd(record.status, sum(e.attempt == this for e in record.epochs), record)
 
     def _put_aside(self, cell: Path) -> None:
         """An older record of a cell that is run by force, or a broken one: kept, whole."""
