@@ -18,7 +18,6 @@ from jobs.cell.missing_record import settle_unstarted
 from jobs.cell.state import Standing, recorded
 from jobs.config.sweep import Sweep
 from jobs.display import of_all
-from jobs.local.submit import SUBMITIT
 from jobs.messages import EXIT_CELL_FAILED, EXIT_UNDECIDED, NoAnswer, say
 from jobs.slurm import board
 from jobs.slurm.arrays import NodeLayout
@@ -37,7 +36,15 @@ from jobs.slurm.preflight import (
 )
 from jobs.slurm.reconcile import elsewhere, end_of
 from jobs.slurm.status import Look, as_json, look, read_life, survey_slurm
-from jobs.slurm.submissions import RunNote, Submitted, adopt, log_name, read_notes, submitted_cells
+from jobs.slurm.submissions import (
+    SUBMITIT,
+    RunNote,
+    Submitted,
+    adopt,
+    log_name,
+    read_notes,
+    submitted_cells,
+)
 from jobs.slurm.submit import plan_arrays
 from jobs.slurm.sweep import SweepRequest, check_cluster, enter, prepare, ready, slurm_refusals
 from jobs.slurm.watch import wait_for

@@ -22,7 +22,6 @@ from pathlib import Path
 from jobs.cell.lock import hold
 from jobs.cell.missing_record import begun_in, over, settle_lost, settle_unstarted
 from jobs.cell.state import OTHERS, UNREADABLE, Standing, recorded
-from jobs.local.submit import SUBMITIT
 from jobs.messages import NoAnswer
 from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.sacct import History
@@ -33,6 +32,7 @@ from jobs.slurm.submissions import (
     ANY,
     CLOCKS_DIFFER,
     PREFLIGHT,
+    SUBMITIT,
     RunNote,
     Submitted,
     array_folder,

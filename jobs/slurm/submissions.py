@@ -17,13 +17,13 @@ from pydantic import AwareDatetime, Field, ValidationError
 
 from jobs.cell.image import Image
 from jobs.config.site import Site
-from jobs.local.submit import SUBMITIT
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.script import job_name
 from train.config.frozen import Frozen
 from train.record.atomic import write_atomically
 
 NOTES_NAME = ".slurm"
+SUBMITIT = ".submitit"
 PREFLIGHT: Final = "preflight"
 OURS = "horoscale:"
 #: In place of a run: of whichever a job is.

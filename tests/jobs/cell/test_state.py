@@ -101,7 +101,7 @@ def test_a_killed_supervisors_start_is_lost_and_can_be_gone_on_from(cell: Path) 
     begun(cell)
     (cell / "checkpoint.npz").write_text("x")
     found = stand(ONE, cell)
-    assert found.status == "lost" and found.resume and "without a word" in found.why
+    assert found.status == "lost" and found.resume and "without a record" in found.why
     assert read_record(cell / "record.json").status == "lost"
     assert stand(ONE, cell).status == "lost"
 
