@@ -35,14 +35,14 @@ def launch(
         resume=resume, supervised=True, stop_at=allocation.warning_due,
     )  # fmt: skip
     # a new name for each start: an old address must never be met at
-    name = f"{rendezvous_stem(cell).name}{attempt}-{allocation.job}-{allocation.restarts}"
+    meeting = f"{rendezvous_stem(cell)}{attempt}-{allocation.job}-{allocation.restarts}"
     return step_line(
         task.site, task.image, NodeLayout(config.gpus // task.ranks_per_node, task.ranks_per_node),
         rank,
         root=task.root,
         folders=(task.data, task.store, *task.folders, str(cell)),
         logs=cell / "logs",
-        meeting=cell / "logs" / name,
+        meeting=Path(meeting),
         together=config.gpus // config.processes,
     )  # fmt: skip
 
