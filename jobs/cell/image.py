@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
 
-from jobs.cell.container import NO_IMAGE, check_path
+from jobs.cell.container import NO_IMAGE, FileMark, check_path
 from jobs.config.site import Site
-from train.config.frozen import Frozen
 from train.errors import ConfigError, remedy
 from train.record.atomic import write_atomically
 
@@ -29,20 +28,6 @@ MAGIC = b"SIF_MAGIC"
 _DATA = struct.Struct("<2q")
 #: A file changed this recently may change once more within one tick of its file system's clock.
 TICK_S = 2.0
-
-
-class FileMark(Frozen):
-    """What tells a file from another under the same name, or from its own later content.
-
-    The time of the last change of the inode, too: cp -p, mv and touch -d bring an older time of the
-    content along, and none of them can set this one.
-    """
-
-    device: int
-    inode: int
-    size: int
-    mtime_ns: int
-    ctime_ns: int
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
-from jobs.cell.container import MISLEADING
-
 #: Cores of each rank, or of each process.
 Groups = tuple[tuple[int, ...], ...]
 #: Every rank of a cell, and no other process, has this variable with the cell's stem in it.
@@ -65,7 +63,8 @@ def rank_environment(
 #: Variables of another launcher, or of whoever submitted, that a rank or Horovod would believe.
 _FOREIGN = (
     "HOROVOD_", "HOROSCALE_", "OMPI_", "PMIX_", "PMI_", "SUBMITIT_", "SBATCH_", "SRUN_",
-    "SLURM_CPU_BIND", *MISLEADING,
+    "SLURM_CPU_BIND", "APPTAINER_CLEANENV", "SINGULARITY_CLEANENV", "APPTAINER_CONTAINALL",
+    "SINGULARITY_CONTAINALL", "PYTHON",
 )  # fmt: skip
 
 

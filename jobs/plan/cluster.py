@@ -17,7 +17,7 @@ from jobs.plan.rows import plan_rows
 from jobs.plan.text import render_plan, render_slurm_plan
 from jobs.slurm.arrays import Array
 from jobs.slurm.job.allocation import Allocation
-from jobs.slurm.job.supervisor import launch
+from jobs.slurm.job.step import launch
 from jobs.slurm.preflight import largest, preflight_array
 from jobs.slurm.script import script_text
 from jobs.slurm.submissions import PREFLIGHT, SubmissionContext, array_folder, comment_of
@@ -88,7 +88,7 @@ def _launch(
     unit = array.units[0]
     task = unit_task(sending, unit, RUN)
     ends_at = time.time() + 60 * array.minutes
-    allocation = Allocation(JOB, "", 0, ends_at, sending.site.slurm_conf)
+    allocation = Allocation(JOB, 0, ends_at, sending.site)
     cell = sending.folder / unit.cells[0]
     argv, settings = launch(task, configs[unit.cells[0]], cell, 1, allocation, resume=False)
     return ["env", *(f"{name}={value}" for name, value in settings.items()), *argv]
