@@ -243,7 +243,8 @@ def test_a_process_that_was_stopped_says_so_when_it_is_woken(tmp_path: Path) -> 
             process.send_signal(signal.SIGSTOP)
             time.sleep(4)
             process.send_signal(signal.SIGCONT)
-            wait_until(lambda: json.loads(beat.read_text())["asleep_s"] >= 3.5, "its word on that", 20)
+            asleep_s = lambda: json.loads(beat.read_text())["asleep_s"]  # noqa: E731
+            wait_until(lambda: asleep_s() >= 3.5, "its word on that", 20)
             assert json.loads(beat.read_text())["idle_s"] < 10, "it did not run, so it was not idle"
         finally:
             process.kill()
