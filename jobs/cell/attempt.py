@@ -46,7 +46,6 @@ class Start:
     stop: Callable[[], Reason | None]  # asked at every poll: is there a reason to end them?
     resume: bool
     stall_s: float
-    limit_s: float | None
     knows: Callable[[], Verdict | None] = lambda: None  # what only the launcher can tell of an end
     #: Why it was really stopped, asked when the ranks have ended: a signal alone does not say.
     explain: Callable[[Reason | None], Reason | None] = lambda stopped: stopped
@@ -73,7 +72,8 @@ def attend(start: Start) -> Status:
         begun = Begun(number=attempt, started_at=started_at, pid=os.getpid(), job=start.job)
         announce(cell, begun)
         start.begin(attempt)
-        stopped = ranks.watch(_overdue(start))
+        watch = Watch(cell, config.processes, start.stall_s, start.awake)
+        stopped = ranks.watch(lambda: start.stop() or watch.hang())
     except Exception as caught:  # noqa: BLE001  (even a fault of our own must leave a record)
         trouble = caught
     finally:
@@ -88,21 +88,6 @@ def attend(start: Start) -> Status:
         settle(cell, config, status, error, started_at)
     over(cell)
     return read_record(cell / RECORD_NAME).status
-
-
-def _overdue(start: Start) -> Callable[[], Reason | None]:
-    watch = Watch(start.cell, start.config.processes, start.stall_s, start.awake)
-    began = start.awake.look()
-
-    def reason() -> Reason | None:
-        spent_s = start.awake.look() - began
-        if asked := start.stop():
-            return asked
-        if start.limit_s is not None and spent_s > start.limit_s:
-            return Reason("timeout", f"the time limit of {start.limit_s:.0f} s is over")
-        return watch.hang()
-
-    return reason
 
 
 def _clear(cell: Path, size: int, *, resume: bool) -> None:

@@ -7,8 +7,7 @@ import fcntl
 import os
 import re
 import shlex
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -16,7 +15,6 @@ from typing import TextIO
 from train.errors import ConfigError, remedy
 
 LOCK_NAME = ".running"
-POLL_S = 1.0
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 MOUNTS = Path("/proc/self/mountinfo")
 _SIGNATURE = re.compile(
@@ -135,10 +133,8 @@ def only_sweep(folder: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def hold(
-    cell: Path, give_up: Callable[[], object] = lambda: True, *, job: str | None = None
-) -> Iterator[bool]:
-    """Hold the cell's lock; False when another has it and ``give_up`` says not to wait for it.
+def hold(cell: Path, *, job: str | None = None) -> Iterator[bool]:
+    """Hold the cell's lock; False when another has it.
 
     ``job``: of Slurm, in which the holder runs.
 
@@ -146,11 +142,9 @@ def hold(
         OSError: no such folder, or it cannot be written.
     """
     with (cell / LOCK_NAME).open("a+", encoding="utf-8") as handle:
-        while not _taken(handle, fcntl.LOCK_EX):
-            if give_up():
-                yield False
-                return
-            time.sleep(POLL_S)
+        if not _taken(handle, fcntl.LOCK_EX):
+            yield False
+            return
         _sign(handle, _ourselves(handle, job).signature)
         try:
             yield True

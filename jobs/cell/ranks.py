@@ -133,4 +133,4 @@ def _marked(mark: bytes) -> list[int]:
             variables = (folder / "environ").read_bytes().split(b"\0")
             if any(variable.startswith(mark) for variable in variables):
                 pids.append(int(folder.name))
-    return pids
+    return [pid for pid in pids if pid != os.getpid()]

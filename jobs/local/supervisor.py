@@ -6,6 +6,7 @@ and the next look at a cell gives it its record.
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
@@ -41,6 +42,8 @@ from train.record.cell_folder import rank_file
 from train.record.run import read_own_record
 
 POLL_S = 0.2
+#: Between two tries to get the lock of a cell that another process holds.
+HELD_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,31 @@ def _attended(
     cell: Standing, cores: Groups, machine: Machine, stop: Stop, awake: Awake
 ) -> tuple[str, str]:
     """Run the cell to its end, once nobody else does; returns its status and why."""
-    folder, config, ranks = cell.folder, cell.config, Ranks()
+    try:
+        while not stop.reason:
+            with hold(cell.folder) as ours:
+                if ours:
+                    return _run(cell, cores, machine, stop, awake)
+            stop.wait(HELD_S)
+        return "cancelled", "before it had started"
+    except Unreadable as error:
+        return UNREADABLE, str(error)
+    except (OSError, ValueError) as error:
+        return "lost", f"it has no record, and none can be written: {error}"
+
+
+def _run(
+    cell: Standing, cores: Groups, machine: Machine, stop: Stop, awake: Awake
+) -> tuple[str, str]:
+    """Only for the holder of the cell's lock."""
+    folder, config, ranks, began = cell.folder, cell.config, Ranks(), awake.look()
+    end_leftovers(folder)
+    settle_lost(folder, config)
+    if cell.status in (FORCED, BROKEN):
+        archive(folder)
+    now = recorded(config, folder)
+    if now.status in (OTHERS, UNREADABLE):
+        return now.status, now.why
 
     def begin(attempt: int) -> None:
         base = clean_environment(os.environ)
@@ -138,31 +165,20 @@ def _attended(
         for rank, own in enumerate(settings):
             ranks.start(argv, base | own, rank_file(folder, rank, "log"))
 
-    try:
-        with hold(folder, lambda: stop.reason) as ours:
-            if not ours:
-                return "cancelled", "before it had started"
-            end_leftovers(folder)
-            settle_lost(folder, config)
-            if cell.status in (FORCED, BROKEN):
-                archive(folder)
-            now = recorded(config, folder)
-            if now.status in (OTHERS, UNREADABLE):
-                return now.status, now.why
-            if not now.done:
-                attend(
-                    Start(
-                        folder, config, ranks, begin, lambda: stop.reason, now.resume,
-                        machine.stall_s, machine.limit_s, awake=awake,
-                    )
-                )  # fmt: skip
-            record = read_own_record(folder, config)
-    except Unreadable as error:
-        return UNREADABLE, str(error)
-    except (OSError, ValueError) as error:
-        return "lost", f"it has no record, and none can be written: {error}"
-    why = record.error
-    return record.status, f"{why.what} -> {why.what_to_do}" if why else ""
+    def reason() -> Reason | None:
+        if awake.look() - began <= (machine.limit_s or math.inf):
+            return stop.reason
+        over = Reason("timeout", f"the time limit of {machine.limit_s:.0f} s is over")
+        return stop.reason or over
+
+    if not now.done:
+        start = Start(
+            folder, config, ranks, begin, reason, now.resume, machine.stall_s, awake=awake
+        )
+        attend(start)
+    record = read_own_record(folder, config)
+    error = record.error
+    return record.status, f"{error.what} -> {error.what_to_do}" if error else ""
 
 
 def launch_line(

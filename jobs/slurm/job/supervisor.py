@@ -163,7 +163,6 @@ class Supervisor:
             stop=partial(self._tick, cell / "logs" / STOP_NAME),
             resume=resume,
             stall_s=self.task.stall_s,
-            limit_s=None,
             knows=lambda: verdict(cell, ranks, self.allocation),
             explain=lambda stopped: why_stopped(
                 stopped, ranks, self.allocation_now, self.stop, self.warned

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -134,24 +132,6 @@ def test_a_supervisor_of_slurm_signs_with_its_job(tmp_path: Path) -> None:
         assert found is not None and (found.job, found.boot) == ("17_2", OURS)
         assert str(found) == f"job 17_2, process {os.getpid()} on {HOST}"
     assert holder(tmp_path) is None and (tmp_path / LOCK_NAME).read_text() == ""
-
-
-def test_who_waits_for_a_cell_does_not_ask_all_the_time(tmp_path: Path) -> None:
-    asked: list[float] = []
-
-    def give_up() -> bool:
-        asked.append(time.monotonic())
-        return len(asked) == 3
-
-    def wait() -> None:
-        with hold(tmp_path, give_up) as ours:
-            assert not ours
-
-    with hold(tmp_path):
-        thread = threading.Thread(target=wait)
-        thread.start()
-        thread.join()
-    assert asked[2] - asked[0] >= 2 * 0.9
 
 
 def test_a_sweep_signs_off_and_one_that_was_killed_here_does_not_matter(tmp_path: Path) -> None:
