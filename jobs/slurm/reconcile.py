@@ -22,17 +22,17 @@ from pathlib import Path
 from jobs.cell.lock import hold
 from jobs.cell.missing_record import begun_in, over, settle_lost, settle_unstarted
 from jobs.cell.state import OTHERS, UNREADABLE, Standing, recorded
-from jobs.local.submit import SUBMITIT
 from jobs.messages import NoAnswer
 from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.sacct import Ending, History
 from jobs.slurm.client.squeue import JobState
-from jobs.slurm.preflight import PREFLIGHT_FOLDER, PreflightReport, read_preflight
+from jobs.slurm.preflight import report_of
 from jobs.slurm.script import NO_TASKS
 from jobs.slurm.submissions import (
     ANY,
     CLOCKS_DIFFER,
     PREFLIGHT,
+    SUBMITIT,
     RunNote,
     Submitted,
     array_folder,
@@ -269,15 +269,6 @@ def held_by(
     logs = sorted((sweep / SUBMITIT).glob(f"*-{PREFLIGHT}/{log_name(preflight)}"))
     read = f"; read {logs[-1]}" if logs else ""
     return f"not started: the preflight ended without a report ({text}){read}"
-
-
-def report_of(sweep: Path, preflight: str) -> PreflightReport | None:
-    """What the preflight job with this id found; None where it left no report."""
-    for folder in sorted((sweep / PREFLIGHT_FOLDER).glob("*"), reverse=True):
-        report = read_preflight(folder)
-        if report is not None and report.job == preflight:
-            return report
-    return None
 
 
 def words(job: str, ending: Ending | None) -> tuple[Status, str]:

@@ -17,7 +17,6 @@ from pydantic import AwareDatetime, Field, ValidationError
 
 from jobs.cell.image import Image
 from jobs.config.site import Site
-from jobs.local.submit import SUBMITIT
 from jobs.slurm.client.sacct import Ending
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.script import job_name
@@ -25,11 +24,44 @@ from train.config.frozen import Frozen
 from train.record.atomic import write_atomically
 
 NOTES_NAME = ".slurm"
+#: Folder of batch scripts, tasks and logs.
+SUBMITIT = ".submitit"
+Kind = Literal["cells", "preflight", "interconnect"]
 PREFLIGHT: Final = "preflight"
 OURS = "horoscale:"
 #: In place of a run: of whichever a job is.
 ANY = "*"
 CLOCKS_DIFFER = timedelta(seconds=60)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobContext:
+    """What all jobs of one folder of results share."""
+
+    name: str  # of the sweep
+    folder: Path
+    site_name: str
+    site: Site
+    root: Path  # the code that the jobs run
+    cluster: str | None = None  # its name, where it says
+
+    @property
+    def job_name(self) -> str:
+        return job_name(self.name, self.folder)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubmissionContext(JobContext):
+    """What all jobs of one sweep share."""
+
+    image: Image
+    data: Path
+    store: Path
+    folders: tuple[str, ...]  # data sets that are folders of images
+    stall_s: float
+    pack: int
+    git_commit: str | None
+    git_dirty: bool | None
 
 
 class ArrayNote(Frozen):
@@ -62,7 +94,7 @@ class RunNote(Frozen):
     submitted_at: AwareDatetime  # just before its first sbatch
     arrays: tuple[ArrayNote, ...]
     preflight_job: str | None = None
-    kind: Literal["cells", "preflight", "interconnect"] = "cells"
+    kind: Kind = "cells"
     cluster: str | None = None  # its name; None: of an earlier version, which did not ask
     user: int | None = None  # id of who submitted; an earlier version did not note it
     key: str | None = None  # of a preflight: what it was asked
@@ -113,15 +145,18 @@ def log_name(job: str) -> str:
     return f"{job}_0_log.out"
 
 
+def note_file(sweep: Path, run: str) -> Path:
+    return sweep / NOTES_NAME / f"{run}.json"
+
+
 def write_note(sweep: Path, note: RunNote) -> Path:
     """Write the note of a run under the sweep's folder; the file's path.
 
     Raises:
         OSError: the folder cannot be written.
     """
-    folder = sweep / NOTES_NAME
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"{note.run}.json"
+    file = note_file(sweep, note.run)
+    file.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(file, note.model_dump_json(indent=2) + "\n")
     return file
 
@@ -154,11 +189,12 @@ def read_notes(sweep: Path) -> tuple[list[RunNote], dict[str, str]]:
 
 def jobs_of(notes: Iterable[RunNote]) -> dict[str, tuple[str, ...]]:
     """Job id -> its cells, for every job that was submitted; ``notes`` oldest first."""
-    found: dict[str, tuple[str, ...]] = {}
-    for note in notes:
-        for array in note.arrays:
-            found |= dict(zip(array.elements(), array.units, strict=False))
-    return found
+    return {
+        job: cells
+        for note in notes
+        for array in note.arrays
+        for job, cells in zip(array.elements(), array.units, strict=False)
+    }
 
 
 @dataclass(frozen=True)
@@ -180,16 +216,14 @@ def submitted_cells(sweep: Path, notes: Iterable[RunNote]) -> dict[str, Submitte
     """Cell id -> its last job. ``notes``: oldest first."""
     found: dict[str, Submitted] = {}
     for note in notes:
-        if note.kind != "cells":
-            continue
-        for index, array in enumerate(note.arrays):
+        for index, array in enumerate(note.arrays if note.kind == "cells" else ()):
             for job, cells in zip(array.elements(), array.units, strict=False):
                 log = array_folder(sweep, note.run, index) / log_name(job)
-                told = Submitted(
+                submitted = Submitted(
                     job, log, note.submitted_at, note.preflight_job, note.run, note.part(index),
                     cells, note.cluster, note.user,
                 )  # fmt: skip
-                found |= dict.fromkeys(cells, told)
+                found |= dict.fromkeys(cells, submitted)
     return found
 
 
@@ -202,27 +236,3 @@ def adopt(note: RunNote, queue: Mapping[str, JobState]) -> RunNote:
             mine = next((job for job in queue.values() if is_of(job, note.run, part)), None)
             note = note if mine is None else note.with_id(index, mine.array)
     return note
-
-
-@dataclass(frozen=True)
-class SubmissionContext:
-    """All that the jobs of one run share."""
-
-    sweep: str
-    folder: Path
-    site_name: str
-    site: Site
-    image: Image
-    root: Path  # the code that the jobs run
-    data: Path
-    store: Path
-    folders: tuple[str, ...]  # data sets that are folders of images
-    stall_s: float
-    pack: int
-    git_commit: str | None
-    git_dirty: bool | None
-    cluster: str | None = None  # its name, where it says
-
-    @property
-    def job_name(self) -> str:
-        return job_name(self.sweep, self.folder)

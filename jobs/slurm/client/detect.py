@@ -300,14 +300,15 @@ def is_anothers(site: NamedSite) -> bool:
     return site.site.user is not None and os.geteuid() == 0
 
 
-def hand_over(site: NamedSite, folder: Path) -> None:
-    """Make the folder that user's, and this command once more as that user; does not return.
+def hand_over(site: NamedSite, *folders: Path) -> None:
+    """Make the folders that user's, and this command once more as that user; does not return.
 
     Raises:
         ConfigError: there is no such user.
     """
     assert site.site.user is not None
-    folder.mkdir(parents=True, exist_ok=True)
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True)
     try:
         owner = pwd.getpwnam(site.site.user)
     except KeyError:
@@ -315,7 +316,8 @@ def hand_over(site: NamedSite, folder: Path) -> None:
             f"{site.source}: there is no user {site.site.user!r}: make cluster makes the practice "
             "user"
         ) from None
-    give(folder, owner.pw_uid, owner.pw_gid)
+    for folder in folders:
+        give(folder, owner.pw_uid, owner.pw_gid)
     become()
 
 

@@ -215,7 +215,7 @@ def test_cells_that_wait_for_room_are_waited_for_also_when_none_is_in_the_queue(
     assert results == {ONE.cell_id(): "lost"}
 
 
-def sending(sweep: Path, limit: int | None = 3):
+def context(sweep: Path, limit: int | None = 3):
     from jobs.cell.image import Image
     from jobs.config.site import Site
     from jobs.slurm.submissions import SubmissionContext
