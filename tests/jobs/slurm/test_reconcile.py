@@ -18,7 +18,7 @@ from jobs.cell.state import OTHERS, UNREADABLE
 from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.sacct import Ending, History
 from jobs.slurm.client.squeue import JobState
-from jobs.slurm.preflight import PREFLIGHT_FOLDER, PreflightReport, Problem
+from jobs.slurm.preflight import PreflightReport, Problem
 from jobs.slurm.reconcile import FORGOTTEN_S, RUNAWAY_S, SETTLE_S, SETTLE_WELL_S, held_by, take
 from jobs.slurm.status import survey_places
 from jobs.slurm.submissions import ArrayNote, RunNote, Submitted, submitted_cells
@@ -59,9 +59,10 @@ def in_queue(job: str, state: str) -> dict[str, JobState]:
 
 @pytest.fixture
 def sweep(tmp_path: Path) -> Path:
+    folder = tmp_path / "sweep"
     for one in (ONE, TWO):
-        (tmp_path / one.cell_id() / "logs").mkdir(parents=True)
-    return tmp_path
+        (folder / one.cell_id() / "logs").mkdir(parents=True)
+    return folder
 
 
 def look(
@@ -305,7 +306,7 @@ def test_settled_once(sweep: Path) -> None:
 
 
 def report(sweep: Path, *problems: Problem) -> None:
-    folder = sweep / PREFLIGHT_FOLDER / "r"
+    folder = sweep.parent / "preflight" / "r"
     folder.mkdir(parents=True)
     told = PreflightReport(key="k", job="6", at=ASKED, seconds=1, nodes=("n1",), versions={},
                            problems=problems)  # fmt: skip
