@@ -20,14 +20,14 @@ from jobs.slurm.arrays import Array
 from jobs.slurm.job.allocation import Allocation
 from jobs.slurm.job.supervisor import launch
 from jobs.slurm.preflight import preflight_array, preflight_shape
-from jobs.slurm.submissions import PREFLIGHT, SubmissionContext
-from jobs.slurm.submit import batch_script, plan_arrays, unit_task
+from jobs.slurm.submissions import SubmissionContext
+from jobs.slurm.submit import batch_script, plan_arrays, tasks_of
 from jobs.slurm.sweep import SweepRequest, sending_for
 from train.config.run import RunConfig
 from train.errors import ConfigError
 
 #: Stands for what is known only when it is submitted.
-RUN, JOB = "RUN", "JOB"
+RUN, JOB, FIRST = "RUN", "JOB", "afterok:PREFLIGHT"
 
 
 def plan(wish: SweepRequest) -> None:
@@ -47,7 +47,7 @@ def plan(wish: SweepRequest) -> None:
     by_id = {config.cell_id(): config for config in configs}
     render_slurm_plan(
         arrays, wish.site, console, cost=cost,
-        script=lambda array: _script(sending, array, arrays.index(array)),
+        script=lambda array: batch_script(sending, RUN, "0", array, dependency=FIRST),
         launch=lambda array: _launch(sending, array, by_id),
     )  # fmt: skip
     if arrays:
@@ -72,16 +72,11 @@ def _image(wish: SweepRequest) -> Image:
         return Image(str(built) if name in BUILT else name, None)
 
 
-def _script(sending: SubmissionContext, array: Array, index: int) -> str:
-    first = f"afterok:{PREFLIGHT.upper()}"
-    return batch_script(sending, RUN, str(index), array, dependency=first)
-
-
 def _launch(
     sending: SubmissionContext, array: Array, configs: dict[str, RunConfig]
 ) -> Sequence[str]:
     name = array.units[0][0]
-    task = unit_task(sending, array, 0, RUN, datetime.now(UTC))
+    task = tasks_of(sending, array, RUN, datetime.now(UTC), ())[0]
     ends_at = time.time() + 60 * array.minutes
     allocation = Allocation(JOB, "", 0, ends_at, sending.site.slurm_conf)
     cell = sending.folder / name

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import math
 from bisect import bisect
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from random import Random
-from typing import TypeVar
+
+from pydantic import Field
 
 from jobs.config.site import Site
+from train.config.frozen import Frozen
 from train.config.run import RunConfig
 from train.errors import ConfigError
 
@@ -34,8 +36,7 @@ class NodeLayout:
 
     def __str__(self) -> str:
         nodes = "1 node" if self.nodes == 1 else f"{self.nodes} nodes"
-        ranks = "1 rank" if self.ranks_per_node == 1 else f"{self.ranks_per_node} ranks"
-        return f"{nodes} x {ranks}"
+        return f"{nodes} x {_ranks(self.ranks_per_node)}"
 
 
 def shape_of(gpus: int, site: Site) -> NodeLayout:
@@ -44,24 +45,24 @@ def shape_of(gpus: int, site: Site) -> NodeLayout:
     Raises:
         ConfigError: the ranks cannot be spread equally, or need more nodes than a job may have.
     """
-    nodes = math.ceil(gpus / site.ranks_per_node)
+    nodes, each = math.ceil(gpus / site.ranks_per_node), _ranks(site.ranks_per_node)
     if site.max_nodes is not None and nodes > site.max_nodes:
         most = site.max_nodes * site.ranks_per_node
         raise ConfigError(
-            f"gpus={gpus} needs {nodes} nodes with up to {_ranks(site)} each, and the site allows "
-            f"a job {site.max_nodes} (max_nodes): use at most gpus={most}"
+            f"gpus={gpus} needs {nodes} nodes with up to {each} each, and the site allows a job "
+            f"{site.max_nodes} (max_nodes): use at most gpus={most}"
         )
     if gpus % nodes:
         near = " or ".join(f"gpus={count}" for count in _nearest(gpus, site))
         raise ConfigError(
-            f"gpus={gpus} cannot be spread equally: a node of the site holds {_ranks(site)}, and "
-            f"{nodes} nodes do not divide {gpus}; nearest: {near}"
+            f"gpus={gpus} cannot be spread equally: a node of the site holds {each}, and {nodes} "
+            f"nodes do not divide {gpus}; nearest: {near}"
         )
     return NodeLayout(nodes, gpus // nodes)
 
 
-def _ranks(site: Site) -> str:
-    return "1 rank" if site.ranks_per_node == 1 else f"{site.ranks_per_node} ranks"
+def _ranks(number: int) -> str:
+    return "1 rank" if number == 1 else f"{number} ranks"
 
 
 def _nearest(gpus: int, site: Site) -> list[int]:
@@ -73,13 +74,28 @@ def _nearest(gpus: int, site: Site) -> list[int]:
     return fit[at - 1 : at + 1]
 
 
-@dataclass(frozen=True)
-class Array:
-    """One call of sbatch: an array with one element per unit, or a plain job for a single unit."""
+class Array(Frozen):
+    """One call of sbatch, as it is planned and noted: an array with one element per unit, or a plain
+    job for a single unit."""
 
-    shape: NodeLayout
-    minutes: int  # time limit of an element
-    units: tuple[tuple[str, ...], ...]  # cells of each element, in the order in which they run
+    job_id: str | None = None  # None: not submitted yet, or nobody lived to write the id down
+    units: tuple[tuple[str, ...], ...] = Field(min_length=1)  # cells of each element, in order
+    nodes: int = Field(ge=1)
+    ranks_per_node: int = Field(ge=1)
+    minutes: int = Field(ge=1)  # time limit of an element
+    block_seed: int | None = None  # of the random order of cells within packed units
+
+    @property
+    def shape(self) -> NodeLayout:
+        return NodeLayout(self.nodes, self.ranks_per_node)
+
+    def elements(self) -> tuple[str, ...]:
+        """Job ids of its units, in order; none while its id is not known."""
+        if self.job_id is None:
+            return ()
+        if len(self.units) == 1:
+            return (self.job_id,)
+        return tuple(f"{self.job_id}_{index}" for index in range(len(self.units)))
 
 
 def arrays_of(
@@ -96,13 +112,22 @@ def arrays_of(
     """
     cells = list(configs)
     shapes = _shapes(cells, site)
+    by_shape: dict[NodeLayout, list[RunConfig]] = {}
+    for config in cells:
+        by_shape.setdefault(shapes[config.gpus], []).append(config)
     alike: dict[tuple[NodeLayout, int], list[tuple[str, ...]]] = {}
-    for shape, members in _grouped(cells, lambda config: shapes[config.gpus]).items():
+    for shape, members in by_shape.items():
         for part in _packed(members, pack, seed) if pack > 1 else [[cell] for cell in members]:
             units = alike.setdefault((shape, site.time_min * len(part)), [])
             units.append(tuple(config.cell_id() for config in part))
     return tuple(
-        Array(shape, minutes, tuple(units[at : at + site.array_limit]))
+        Array(
+            units=tuple(units[at : at + site.array_limit]),
+            nodes=shape.nodes,
+            ranks_per_node=shape.ranks_per_node,
+            minutes=minutes,
+            block_seed=seed if pack > 1 else None,
+        )
         for (shape, minutes), units in alike.items()
         for at in range(0, len(units), site.array_limit)
     )
@@ -116,7 +141,7 @@ def fitting(arrays: Iterable[Array], room: int | None) -> list[Array]:
         units = array.units if room is None else array.units[: max(0, room)]
         room = None if room is None else room - len(units)
         if units:
-            fit.append(replace(array, units=units))
+            fit.append(array.model_copy(update={"units": units}))
     return fit
 
 
@@ -143,8 +168,11 @@ def _shapes(configs: Iterable[RunConfig], site: Site) -> dict[int, NodeLayout]:
 
 
 def _packed(configs: Sequence[RunConfig], pack: int, seed: int) -> list[list[RunConfig]]:
+    blocks: dict[str, list[RunConfig]] = {}
+    for config in configs:
+        blocks.setdefault(_block(config), []).append(config)
     parts: list[list[RunConfig]] = []
-    for block, members in _grouped(configs, _block).items():
+    for block, members in blocks.items():
         # a draw of an experiment's design, no secret
         Random(f"{seed}/{block}").shuffle(members)  # noqa: S311
         count = math.ceil(len(members) / pack)
@@ -167,16 +195,3 @@ def _block(config: RunConfig) -> str:
     return config.model_dump_json(
         exclude={"technique", "batch_per_rank", "epochs"}, exclude_defaults=True
     )
-
-
-K = TypeVar("K", bound=Hashable)
-
-
-def _grouped(
-    configs: Iterable[RunConfig], key: Callable[[RunConfig], K]
-) -> dict[K, list[RunConfig]]:
-    """Groups in the order in which their first members come."""
-    groups: dict[K, list[RunConfig]] = {}
-    for config in configs:
-        groups.setdefault(key(config), []).append(config)
-    return groups

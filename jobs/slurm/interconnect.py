@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from jobs.cell.container import check_path
 from jobs.cell.image import find_image
@@ -83,7 +83,12 @@ def validate(request: Request) -> int:
         folder = parent / f"{datetime.now(UTC):%Y%m%dT%H%M%S}-n{wanted.number}"
         task = _task(request, wanted, folder, leaves(ask))
         shape = NodeLayout(wanted.number, request.ranks_per_node)
-        array = Array(shape, minutes_for(task), ((folder.name,),))
+        array = Array(
+            units=((folder.name,),),
+            nodes=shape.nodes,
+            ranks_per_node=shape.ranks_per_node,
+            minutes=minutes_for(task),
+        )
         for remark in check_site(site, [shape], ask, minutes=array.minutes):
             say(remark)
         check_in_use(wanted, site.partition, ask, site.reservation)
@@ -97,9 +102,9 @@ def validate(request: Request) -> int:
         )
         folder.mkdir()
         task = task.model_copy(update={"root": str(context.root)})
-        options = {NO_KILL.removeprefix("--"): True, "nodelist": wanted.names}
+        options: dict[str, Any] = {NO_KILL.removeprefix("--"): True, "nodelist": wanted.names}
         with slurm_refusals(request.site):
-            job = submit_job(context, INTERCONNECT, folder.name, array, task, **options)
+            job = submit_job(context, INTERCONNECT, folder.name, array, [task], **options)
         where = f" ({wanted.names})" if wanted.names else ""
         say(f"interconnect: job {job} on {wanted.number} nodes{where}, {array.minutes} min at most")
         wait_for(job, site.slurm_conf, INTERCONNECT, site.poll_s)

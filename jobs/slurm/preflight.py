@@ -90,12 +90,8 @@ class PreflightTask(Frozen):
     folders: tuple[str, ...] = ()  # data sets that are folders of images
 
 
-def largest(arrays: Sequence[Array]) -> NodeLayout:
-    return max((array.shape for array in arrays), key=lambda shape: (shape.nodes, shape.size))
-
-
 def preflight_shape(arrays: Sequence[Array]) -> NodeLayout:
-    shape = largest(arrays)
+    shape = max((array.shape for array in arrays), key=lambda shape: (shape.nodes, shape.size))
     return NodeLayout(min(shape.nodes, MOST_NODES), shape.ranks_per_node)
 
 
@@ -105,7 +101,12 @@ def minutes_for(site: Site) -> int:
 
 
 def preflight_array(site: Site, shape: NodeLayout) -> Array:
-    return Array(shape, minutes_for(site), ((PREFLIGHT,),))
+    return Array(
+        units=((PREFLIGHT,),),
+        nodes=shape.nodes,
+        ranks_per_node=shape.ranks_per_node,
+        minutes=minutes_for(site),
+    )
 
 
 def key_of(context: SubmissionContext) -> str:
@@ -137,7 +138,7 @@ def submit_preflight(context: SubmissionContext, shape: NodeLayout) -> tuple[str
         folders=context.folders,
     )
     array = preflight_array(context.site, shape)
-    return submit_job(context, PREFLIGHT, folder.name, array, task, key=task.key), folder
+    return submit_job(context, PREFLIGHT, folder.name, array, [task], key=task.key), folder
 
 
 def preflights_beside(sweep: Path) -> list[Path]:

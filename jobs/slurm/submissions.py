@@ -13,10 +13,11 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final, Literal
 
-from pydantic import AwareDatetime, Field, ValidationError
+from pydantic import AwareDatetime, ValidationError
 
 from jobs.cell.image import Image
 from jobs.config.site import Site
+from jobs.slurm.arrays import Array
 from jobs.slurm.client.sacct import Ending
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.script import job_name
@@ -64,25 +65,6 @@ class SubmissionContext(JobContext):
     git_dirty: bool | None
 
 
-class ArrayNote(Frozen):
-    """One sbatch: an array, or a plain job where there is one unit only."""
-
-    job_id: str | None = None  # None: not submitted yet, or nobody lived to write the id down
-    units: tuple[tuple[str, ...], ...] = Field(min_length=1)  # cells of each element, in order
-    nodes: int = Field(ge=1)
-    ranks_per_node: int = Field(ge=1)
-    minutes: int = Field(ge=1)  # time limit of an element
-    block_seed: int | None = None  # of the random order of cells within packed units
-
-    def elements(self) -> tuple[str, ...]:
-        """Job ids of its units, in order; none while its id is not known."""
-        if self.job_id is None:
-            return ()
-        if len(self.units) == 1:
-            return (self.job_id,)
-        return tuple(f"{self.job_id}_{index}" for index in range(len(self.units)))
-
-
 class RunNote(Frozen):
     """One submission to a cluster."""
 
@@ -92,7 +74,7 @@ class RunNote(Frozen):
     job_name: str
     slurm_conf: str | None = None
     submitted_at: AwareDatetime  # just before its first sbatch
-    arrays: tuple[ArrayNote, ...]
+    arrays: tuple[Array, ...]
     preflight_job: str | None = None
     kind: Kind = "cells"
     cluster: str | None = None  # its name; None: of an earlier version, which did not ask
@@ -145,17 +127,13 @@ def log_name(job: str) -> str:
     return f"{job}_0_log.out"
 
 
-def note_file(sweep: Path, run: str) -> Path:
-    return sweep / NOTES_NAME / f"{run}.json"
-
-
 def write_note(sweep: Path, note: RunNote) -> Path:
     """Write the note of a run under the sweep's folder; the file's path.
 
     Raises:
         OSError: the folder cannot be written.
     """
-    file = note_file(sweep, note.run)
+    file = sweep / NOTES_NAME / f"{note.run}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(file, note.model_dump_json(indent=2) + "\n")
     return file

@@ -24,7 +24,6 @@ from jobs.slurm.client.squeue import query
 from jobs.slurm.job.task import JobTask
 from jobs.slurm.script import TASKS_NAME, script_text
 from jobs.slurm.submissions import (
-    ArrayNote,
     JobContext,
     Kind,
     RunNote,
@@ -59,98 +58,74 @@ class Accepted(NamedTuple):
 
 
 def submit_job(
-    context: JobContext, kind: Kind, run: str, array: Array, task: Frozen, **asked: Any
-) -> str:
-    """Submit a single job that runs no cells; its id.
-
-    ``asked``: ``key`` of its note, and options of sbatch.
-
-    Raises:
-        SlurmError, OSError: see :func:`submit`.
-    """
-    note = new_note(context, run, [array], kind=kind, key=asked.pop("key", None))
-    return submit(context, note, 0, array, [task], **asked).arrays[0].job_id or ""
-
-
-def new_note(context: JobContext, run: str, arrays: Sequence[Array], **asked: Any) -> RunNote:
-    """The note of a submission that is about to begin. ``asked``: what not every note has."""
-    return RunNote(
-        run=run,
-        site=context.site_name,
-        job_name=context.job_name,
-        slurm_conf=context.site.slurm_conf,
-        submitted_at=datetime.now(UTC),
-        arrays=tuple(
-            ArrayNote(
-                units=array.units,
-                nodes=array.shape.nodes,
-                ranks_per_node=array.shape.ranks_per_node,
-                minutes=array.minutes,
-                block_seed=0 if any(len(unit) > 1 for unit in array.units) else None,
-            )
-            for array in arrays
-        ),
-        cluster=context.cluster,
-        user=os.getuid(),
-        **asked,
-    )
-
-
-def batch_script(context: JobContext, run: str, part: str, array: Array, **options: Any) -> str:
-    """What sbatch gets for a part of a run. ``options``: of sbatch, for this job alone."""
-    return script_text(
-        context.site, array, array_folder(context.folder, run, part), name=context.job_name,
-        root=context.root, comment=comment_of(run, part), **options,
-    )  # fmt: skip
-
-
-def submit(
     context: JobContext,
-    note: RunNote,
-    index: int,
+    kind: Kind,
+    run: str,
     array: Array,
     tasks: Sequence[Frozen],
+    *,
+    preflight: str | None = None,
+    key: str | None = None,
     **options: Any,
-) -> RunNote:
-    """Submit one of the jobs that the note names: an array with one element per task, or a plain
-    job. The note is on disk before sbatch is called, and with the job's id before any signal is
-    heard.
+) -> str:
+    """Submit an array with one element per task, or a plain job, as ``run``; its id.
+
+    Its note is on disk before sbatch is called, and with the job's id before any signal is heard.
+    ``preflight``: the job that has to end well first; ``key``: of a preflight; ``options``: of
+    sbatch, for this job alone.
 
     Raises:
         SlurmError: sbatch refused (``passing`` is false where the request itself is wrong), or gave
             no answer: then the job may be in the queue all the same, and its comment tells.
         OSError: the folder of the sweep cannot be written.
     """
-    part = note.part(index)
-    folder = array_folder(context.folder, note.run, part)
+    note = RunNote(
+        run=run,
+        site=context.site_name,
+        job_name=context.job_name,
+        slurm_conf=context.site.slurm_conf,
+        submitted_at=datetime.now(UTC),
+        arrays=(array,),
+        preflight_job=preflight,
+        kind=kind,
+        cluster=context.cluster,
+        user=os.getuid(),
+        key=key,
+    )
+    folder = array_folder(context.folder, run, note.part(0))
     folder.parent.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
     folder.parent.chmod(PRIVATE)
     folder.mkdir(mode=PRIVATE)
-    payload = {"program": note.kind, "tasks": [task.model_dump(mode="json") for task in tasks]}
+    payload = {"program": kind, "tasks": [task.model_dump(mode="json") for task in tasks]}
     write_atomically(folder / TASKS_NAME, json.dumps(payload), mode=0o600)
-    script = batch_script(context, note.run, part, array, **options)
+    options["dependency"] = f"afterok:{preflight}" if preflight else None
+    script = batch_script(context, run, note.part(0), array, **options)
     write_atomically(folder / SCRIPT_NAME, script, mode=0o700)
     file = write_note(context.folder, note)
     with held_back(signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         try:
-            accepted = _sbatch(folder / SCRIPT_NAME, note, part)
+            job, cluster = _sbatch(folder / SCRIPT_NAME, note)
         except SlurmError as error:
-            error.submission = (note.run, part, array)
+            error.submission = (run, note.part(0), array)
             if error.refused:
                 with suppress(OSError):  # a sweep that waits for room would leave one for each try
                     shutil.rmtree(folder)
-                    if not any(array.job_id for array in note.arrays):
-                        file.unlink()
+                    file.unlink()
             raise
-        note = note.with_id(index, accepted.job)
-        if accepted.cluster is not None:
-            note = note.model_copy(update={"cluster": accepted.cluster})
+        note = note.model_copy(update={"cluster": cluster or note.cluster}).with_id(0, job)
         with suppress(OSError):  # the next look finds the id in the queue, and writes it down
             write_note(context.folder, note)
-    return note
+    return job
 
 
-def _sbatch(script: Path, note: RunNote, part: str) -> Accepted:
+def batch_script(context: JobContext, run: str, part: str, array: Array, **options: Any) -> str:
+    """What sbatch gets. ``options``: of sbatch, for this job alone."""
+    folder, comment = array_folder(context.folder, run, part), comment_of(run, part)
+    return script_text(context.site, array, folder, name=context.job_name, root=context.root,
+                       comment=comment, **options)  # fmt: skip
+
+
+def _sbatch(script: Path, note: RunNote) -> Accepted:
     refused = False
     try:
         argv = ["sbatch", "--parsable", str(script)]
@@ -164,14 +139,14 @@ def _sbatch(script: Path, note: RunNote, part: str) -> Accepted:
             return accepted
         said, passing = complaint(answer), answer.code == 0
         refused = not passing and not any(words in said.lower() for words in _ON_ITS_WAY)
-    if job := _in_queue(note, part, looks=1 if refused else LOOKS, said=said):
+    if job := _in_queue(note, looks=1 if refused else LOOKS, said=said):
         return Accepted(job)
     failure = SlurmError("sbatch", said, passing=passing or is_passing(said))
     failure.refused = refused
     raise failure
 
 
-def _in_queue(note: RunNote, part: str, *, looks: int, said: str) -> str | None:
+def _in_queue(note: RunNote, *, looks: int, said: str) -> str | None:
     """The job's id, found in the queue by what it was submitted with.
 
     Raises:
@@ -185,7 +160,7 @@ def _in_queue(note: RunNote, part: str, *, looks: int, said: str) -> str | None:
             why = f"{said}; whether it was submitted all the same is not known ({error})"
             raise SlurmError("sbatch", why, passing=error.passing or is_passing(said)) from error
         for job in jobs.values():
-            if is_of(job, note.run, part):
+            if is_of(job, note.run, note.part(0)):
                 return job.array
     return None
 
@@ -236,24 +211,19 @@ def send(
     Raises:
         SlurmError: sbatch refused or gave no answer; the note tells what was submitted before.
     """
-    asked_at = datetime.now(UTC)
-    run = f"{asked_at:%Y%m%dT%H%M%S%f}"
-    note = new_note(context, run, arrays, preflight_job=preflight)
     # cell -> which record is there, told without any clock
     forced = {cell.folder.name: _mark(cell.folder) for cell in cells if cell.status == FORCED}
-    for index, array in enumerate(arrays):
-        tasks = [
-            unit_task(context, array, place, f"{run}-{index}/{place}", asked_at, forced)
-            for place in range(len(array.units))
-        ]
-        note = submit(
-            context, note, index, array, tasks,
-            dependency=f"afterok:{preflight}" if preflight else None,
-            exclude=",".join(sorted(avoid)) or None,
+    for array in arrays:
+        asked_at = datetime.now(UTC)
+        run = f"{asked_at:%Y%m%dT%H%M%S%f}"
+        tasks = tasks_of(context, array, run, asked_at, forced)
+        job = submit_job(
+            context, "cells", run, array, tasks,
+            preflight=preflight, exclude=",".join(sorted(avoid)) or None,
         )  # fmt: skip
         for name in (name for unit in array.units for name in unit if name in forced):
             _put_aside(context.folder / name, forced[name])
-        yield array, note.arrays[index].job_id or ""
+        yield array, job
 
 
 def _mark(cell: Path) -> tuple[int, int] | None:
@@ -272,33 +242,30 @@ def _put_aside(cell: Path, mark: tuple[int, int] | None) -> None:
             archive(cell)
 
 
-def unit_task(
-    context: SubmissionContext,
-    array: Array,
-    place: int,
-    block: str,
-    asked_at: datetime,
-    forced: Collection[str] = (),
-) -> JobTask:
-    """What the job of one unit of an array is told. ``forced``: cells that have a good record."""
-    cells = array.units[place]
-    return JobTask(
-        cells=tuple(str(context.folder / name) for name in cells),
-        forced=tuple(str(context.folder / name) for name in cells if name in forced),
-        asked_at=asked_at,
-        site=context.site,
-        nodes=array.shape.nodes,
-        ranks_per_node=array.shape.ranks_per_node,
-        image=context.image.path,
-        image_digest=context.image.digest,
-        image_mark=context.image.mark,
-        root=str(context.root),
-        data=str(context.data),
-        store=str(context.store),
-        folders=context.folders,
-        stall_s=context.stall_s,
-        minutes=array.minutes,
-        block=block,
-        git_commit=context.git_commit,
-        git_dirty=context.git_dirty,
-    )
+def tasks_of(
+    context: SubmissionContext, array: Array, run: str, asked_at: datetime, forced: Collection[str]
+) -> list[JobTask]:
+    """What the jobs of an array's elements are told. ``forced``: cells that have a good record."""
+    return [
+        JobTask(
+            cells=tuple(str(context.folder / name) for name in cells),
+            forced=tuple(str(context.folder / name) for name in cells if name in forced),
+            asked_at=asked_at,
+            site=context.site,
+            nodes=array.nodes,
+            ranks_per_node=array.ranks_per_node,
+            image=context.image.path,
+            image_digest=context.image.digest,
+            image_mark=context.image.mark,
+            root=str(context.root),
+            data=str(context.data),
+            store=str(context.store),
+            folders=context.folders,
+            stall_s=context.stall_s,
+            minutes=array.minutes,
+            block=f"{run}-0/{place}",
+            git_commit=context.git_commit,
+            git_dirty=context.git_dirty,
+        )
+        for place, cells in enumerate(array.units)
+    ]

@@ -22,7 +22,7 @@ from jobs.slurm.client.limits import (
 from jobs.slurm.client.run import SlurmError, is_lasting
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.job.step_failure import failed_node
-from jobs.slurm.preflight import Gate, largest
+from jobs.slurm.preflight import Gate
 from jobs.slurm.reconcile import UNCLEAR_S, Unclear
 from jobs.slurm.submissions import SubmissionContext, is_of
 from jobs.slurm.submit import plan_arrays, send
@@ -176,7 +176,7 @@ class Submitter:
 
     def _send(self, arrays: Sequence[Array], sent: list[RunConfig], *, again: bool) -> Then:
         """Submit these arrays; when the rest is to be submitted. ``again``: it may be now."""
-        avoid = self._failed_nodes() if arrays else set()
+        avoid = self._failed_nodes(arrays)
         before, jobs = len(sent), list[str]()
         then: Then = "later"
         try:
@@ -228,13 +228,13 @@ class Submitter:
             return "now"
         return "never"
 
-    def _failed_nodes(self) -> set[str]:
+    def _failed_nodes(self, arrays: Sequence[Array]) -> set[str]:
         """Nodes that failed under these cells, as long as enough others are left."""
         failed = () if self._everywhere else {failed_node(cell.folder) for cell in self.todo}
         nodes = {node for node in failed if node}
-        if not nodes:
-            return nodes
-        wanted = largest(plan_arrays(self.context, self.todo)).nodes
+        if not nodes or not arrays:
+            return set()
+        wanted = max(array.nodes for array in arrays)
         left = len(usable_nodes(self.context.site) - nodes)
         names = ", ".join(sorted(nodes))
         if left < wanted:

@@ -18,9 +18,9 @@ WHOLE = SITE.model_copy(update={"exclusive": True})
 def array(
     nodes: int, ranks: int, jobs: int, minutes: int = 30, pack: int = 1, tag: str = "c"
 ) -> Array:
-    shape = NodeLayout(nodes, ranks)
-    units = (tuple(f"{tag}{shape.size}-{job}-{i}" for i in range(pack)) for job in range(jobs))
-    return Array(shape, minutes, tuple(units))
+    name = f"{tag}{nodes * ranks}"
+    units = tuple(tuple(f"{name}-{job}-{i}" for i in range(pack)) for job in range(jobs))
+    return Array(units=units, nodes=nodes, ranks_per_node=ranks, minutes=minutes)
 
 
 ARRAYS = [array(1, 1, 4), array(2, 8, 6)]

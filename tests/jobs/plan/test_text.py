@@ -12,7 +12,7 @@ from rich.console import Console
 from jobs.config.site import NamedSite, Site
 from jobs.plan.cost import gpu_hours
 from jobs.plan.text import render_slurm_plan, slurm_summary
-from jobs.slurm.arrays import Array, NodeLayout
+from jobs.slurm.arrays import Array
 from jobs.slurm.script import script_text
 
 LAUNCH = ["srun", "--ntasks=2", "apptainer", "exec", "/a b/cpu.sif", "python3"]
@@ -24,7 +24,8 @@ def named(**changes: Any) -> NamedSite:
 
 
 def array(nodes: int, count: int) -> Array:
-    return Array(NodeLayout(nodes, 8), 60, tuple((f"cell-{nodes}-{i}",) for i in range(count)))
+    units = tuple((f"cell-{nodes}-{i}",) for i in range(count))
+    return Array(units=units, nodes=nodes, ranks_per_node=8, minutes=60)
 
 
 def script(array: Array) -> str:
@@ -53,8 +54,8 @@ def test_arrays_costs_scripts_and_launch_lines_are_shown() -> None:
     assert "2 calls of sbatch for 4 jobs with 4 cells" in text
     assert "GPU-hours: at most 40 (every job once until its time limit), about 4 going by" in text
     assert "3 cells left out" in text
-    for array in arrays:
-        shown = "\n".join(f"    {line}".rstrip() for line in script(array).rstrip().splitlines())
+    for one in arrays:
+        shown = "\n".join(f"    {line}".rstrip() for line in script(one).rstrip().splitlines())
         assert shown in text
     assert text.count(shlex.join(LAUNCH)) == 2
 

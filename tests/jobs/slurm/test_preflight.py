@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,13 @@ from jobs.slurm.submissions import array_folder, comment_of, read_notes
 from tests.jobs.slurm.fakes import context, fake_slurm, in_queue
 
 PROBLEM = Problem(node="n", check="c", found="f", expected="e", fix="x")
-TWO_NODES = Array(NodeLayout(2, 4), 60, (("a",),))
+
+
+def array(nodes: int, ranks: int) -> Array:
+    return Array(units=(("a",),), nodes=nodes, ranks_per_node=ranks, minutes=60)
+
+
+TWO_NODES = array(2, 4)
 
 
 @pytest.fixture(autouse=True)
@@ -48,8 +53,7 @@ def report(folder: Path, *problems: Problem, age: timedelta = timedelta(0)) -> N
 def test_two_nodes_at_most_with_the_ranks_of_the_largest(
     shapes: list[tuple[int, int]], nodes: int, ranks: int
 ) -> None:
-    arrays = [Array(NodeLayout(*shape), 60, (("a",),)) for shape in shapes]
-    assert preflight_shape(arrays) == NodeLayout(nodes, ranks)
+    assert preflight_shape([array(*shape) for shape in shapes]) == NodeLayout(nodes, ranks)
 
 
 def test_where_things_are(tmp_path: Path) -> None:
@@ -89,20 +93,20 @@ def test_what_a_good_one_has_to_share_with_a_sweep(
 @pytest.mark.parametrize(
     ("asked", "age", "problems", "serves"),
     [
-        (NodeLayout(2, 4), timedelta(hours=23), [], True),
-        (NodeLayout(1, 1), timedelta(0), [], True),
-        (NodeLayout(2, 8), timedelta(0), [], False),
-        (NodeLayout(2, 4), timedelta(hours=25), [], False),
-        (NodeLayout(2, 4), timedelta(0), [PROBLEM], False),
+        ((2, 4), timedelta(hours=23), [], True),
+        ((1, 1), timedelta(0), [], True),
+        ((2, 8), timedelta(0), [], False),
+        ((2, 4), timedelta(hours=25), [], False),
+        ((2, 4), timedelta(0), [PROBLEM], False),
     ],
 )
 def test_a_good_one_serves_all_sweeps_for_a_day(
-    tmp_path: Path, asked: NodeLayout, age: timedelta, problems: list[Problem], serves: bool
+    tmp_path: Path, asked: tuple[int, int], age: timedelta, problems: list[Problem], serves: bool
 ) -> None:
     _, folder = submit_preflight(context(tmp_path / "a"), NodeLayout(2, 4))
     report(folder, *problems, age=age)
     gate = Gate(context(tmp_path / "b"), shut=True)
-    assert gate.opens({}, [replace(TWO_NODES, shape=asked)])
+    assert gate.opens({}, [array(*asked)])
     assert gate.shut != serves and gate.job == (None if serves else "102")
 
 

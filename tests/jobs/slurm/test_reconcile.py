@@ -15,13 +15,14 @@ import pytest
 from jobs.cell.lock import hold
 from jobs.cell.missing_record import Begun, announce, begun_in
 from jobs.cell.state import OTHERS, UNREADABLE
+from jobs.slurm.arrays import Array
 from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.sacct import Ending, History
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.preflight import PreflightReport, Problem
 from jobs.slurm.reconcile import FORGOTTEN_S, RUNAWAY_S, SETTLE_S, SETTLE_WELL_S, held_by, take
 from jobs.slurm.status import survey_places
-from jobs.slurm.submissions import ArrayNote, RunNote, Submitted, submitted_cells
+from jobs.slurm.submissions import RunNote, Submitted, submitted_cells
 from tests.builders import config, record
 from tests.unreadable import is_untouched, unreadable
 from train.config.run import RunConfig
@@ -332,7 +333,7 @@ def test_a_good_preflight_holds_nothing(sweep: Path) -> None:
 
 def test_the_last_job_of_a_cell_counts(tmp_path: Path) -> None:
     def note(run: str, job: str | None, *units: tuple[str, ...]) -> RunNote:
-        array = ArrayNote(job_id=job, units=units, nodes=1, ranks_per_node=1, minutes=1)
+        array = Array(job_id=job, units=units, nodes=1, ranks_per_node=1, minutes=1)
         return RunNote(run=run, site="s", job_name="n", submitted_at=ASKED, arrays=(array,))
 
     found = submitted_cells(

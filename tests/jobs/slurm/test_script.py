@@ -15,7 +15,7 @@ import submitit
 
 from jobs.cell.container import check_path
 from jobs.config.site import Site, load_site
-from jobs.slurm.arrays import Array, NodeLayout
+from jobs.slurm.arrays import Array
 from jobs.slurm.job.supervisor import run_unit
 from jobs.slurm.script import CODE_NAME, freeze, job_name, script_text
 from tests.jobs.slurm.fakes import Job, cells, fake_slurm, script_srun, unit
@@ -48,7 +48,8 @@ PER_TASK = Site(ranks_per_node=4, gpus="gpus-per-task", gpu_type="a100", account
 
 
 def array(nodes: int, ranks: int, units: int = 1, minutes: int = 60) -> Array:
-    return Array(NodeLayout(nodes, ranks), minutes, tuple((f"cell-{i}",) for i in range(units)))
+    cells = tuple((f"cell-{i}",) for i in range(units))
+    return Array(units=cells, nodes=nodes, ranks_per_node=ranks, minutes=minutes)
 
 
 CASES: dict[str, tuple[Site, Array, Path, dict[str, Any]]] = {

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from jobs.slurm.arrays import Array
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.submissions import (
-    ArrayNote,
     RunNote,
     adopt,
     comment_of,
@@ -24,11 +24,11 @@ from jobs.slurm.submissions import (
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
-def array(*units: tuple[str, ...], job_id: str | None = None) -> ArrayNote:
-    return ArrayNote(job_id=job_id, units=units, nodes=1, ranks_per_node=2, minutes=10)
+def array(*units: tuple[str, ...], job_id: str | None = None) -> Array:
+    return Array(job_id=job_id, units=units, nodes=1, ranks_per_node=2, minutes=10)
 
 
-def note(*arrays: ArrayNote, run: str = "r1", at: datetime = AT, **changes) -> RunNote:
+def note(*arrays: Array, run: str = "r1", at: datetime = AT, **changes) -> RunNote:
     values = {"run": run, "site": "practice", "job_name": "n", "submitted_at": at}
     return RunNote(**values, arrays=arrays, **changes)
 

@@ -13,11 +13,12 @@ from jobs.cell.state import Standing
 from jobs.cell.stop import Reason, Stop
 from jobs.slurm import reconcile as inventory
 from jobs.slurm import watch as module
+from jobs.slurm.arrays import Array
 from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.sacct import Ending, History
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.reconcile import UNCLEAR_S, unclear_in
-from jobs.slurm.submissions import ArrayNote, RunNote, array_folder, write_note
+from jobs.slurm.submissions import RunNote, array_folder, write_note
 from jobs.slurm.watch import Left, Pace, Watcher, follow
 from tests.builders import config, record
 from tests.caching import seen_late
@@ -61,7 +62,7 @@ def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def noted(sweep: Path, job: str, *cells) -> None:
     units = tuple((one.cell_id(),) for one in cells)
-    array = ArrayNote(job_id=job, units=units, nodes=1, ranks_per_node=1, minutes=1)
+    array = Array(job_id=job, units=units, nodes=1, ranks_per_node=1, minutes=1)
     write_note(sweep, RunNote(run=f"r{job}", site="s", job_name="n",
                               submitted_at=datetime.now(UTC), arrays=(array,)))  # fmt: skip
 
@@ -212,7 +213,7 @@ def test_cells_that_wait_for_room_are_waited_for_also_when_none_is_in_the_queue(
 def test_what_an_earlier_make_sweep_may_have_submitted_is_waited_for(tmp_path: Path) -> None:
     note = RunNote(
         run="r1", site="s", job_name="n", submitted_at=datetime.now(UTC),
-        arrays=(ArrayNote(units=((ONE.cell_id(),),), nodes=1, ranks_per_node=1, minutes=1),),
+        arrays=(Array(units=((ONE.cell_id(),),), nodes=1, ranks_per_node=1, minutes=1),),
     )  # fmt: skip
     cells = [Standing(one, tmp_path / one.cell_id(), "new", "") for one in (ONE, TWO)]
     assert unclear_in(tmp_path, [note], cells) == [], "its sbatch was never called"

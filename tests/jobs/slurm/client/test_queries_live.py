@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from jobs.slurm.arrays import Array
 from jobs.slurm.cancel import cancel, jobs_of_sweep
 from jobs.slurm.client.reasons import in_words
 from jobs.slurm.client.run import clean_environment
 from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState, query
 from jobs.slurm.reconcile import status_of
-from jobs.slurm.submissions import ArrayNote, RunNote, adopt, comment_of
+from jobs.slurm.submissions import RunNote, adopt, comment_of
 
 CONF = Path("/run/horoscale-practice/slurm.conf")
 pytestmark = [
@@ -75,7 +76,7 @@ def until(name: str, true: Callable[[dict[str, JobState]], bool]) -> dict[str, J
 def test_an_array_from_the_queue_to_its_cancellation(sbatch) -> None:
     note = RunNote(
         run="r1", site="practice", job_name=sbatch.name, submitted_at=datetime.now(UTC),
-        arrays=(ArrayNote(units=(("a",), ("b",), ("c",)), nodes=1, ranks_per_node=1, minutes=2),),
+        arrays=(Array(units=(("a",), ("b",), ("c",)), nodes=1, ranks_per_node=1, minutes=2),),
     )  # fmt: skip
     array = sbatch("sleep 100", "--array=0-2%1", f"--comment={comment_of('r1', 0)}")
     found = until(sbatch.name, lambda q: any(j.state == "RUNNING" for j in q.values()))
