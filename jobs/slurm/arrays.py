@@ -75,8 +75,7 @@ def _nearest(gpus: int, site: Site) -> list[int]:
 
 
 class Array(Frozen):
-    """One call of sbatch, as it is planned and noted: an array with one element per unit, or a plain
-    job for a single unit."""
+    """One call of sbatch, planned or noted: an array with an element per unit, or a plain job."""
 
     job_id: str | None = None  # None: not submitted yet, or nobody lived to write the id down
     units: tuple[tuple[str, ...], ...] = Field(min_length=1)  # cells of each element, in order
@@ -123,10 +122,9 @@ def arrays_of(
     return tuple(
         Array(
             units=tuple(units[at : at + site.array_limit]),
-            nodes=shape.nodes,
-            ranks_per_node=shape.ranks_per_node,
             minutes=minutes,
             block_seed=seed if pack > 1 else None,
+            **vars(shape),
         )
         for (shape, minutes), units in alike.items()
         for at in range(0, len(units), site.array_limit)

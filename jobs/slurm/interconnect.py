@@ -83,12 +83,7 @@ def validate(request: Request) -> int:
         folder = parent / f"{datetime.now(UTC):%Y%m%dT%H%M%S}-n{wanted.number}"
         task = _task(request, wanted, folder, leaves(ask))
         shape = NodeLayout(wanted.number, request.ranks_per_node)
-        array = Array(
-            units=((folder.name,),),
-            nodes=shape.nodes,
-            ranks_per_node=shape.ranks_per_node,
-            minutes=minutes_for(task),
-        )
+        array = Array(units=((folder.name,),), minutes=minutes_for(task), **vars(shape))
         for remark in check_site(site, [shape], ask, minutes=array.minutes):
             say(remark)
         check_in_use(wanted, site.partition, ask, site.reservation)

@@ -101,12 +101,7 @@ def minutes_for(site: Site) -> int:
 
 
 def preflight_array(site: Site, shape: NodeLayout) -> Array:
-    return Array(
-        units=((PREFLIGHT,),),
-        nodes=shape.nodes,
-        ranks_per_node=shape.ranks_per_node,
-        minutes=minutes_for(site),
-    )
+    return Array(units=((PREFLIGHT,),), minutes=minutes_for(site), **vars(shape))
 
 
 def key_of(context: SubmissionContext) -> str:
@@ -128,14 +123,13 @@ def submit_preflight(context: SubmissionContext, shape: NodeLayout) -> tuple[str
         folder=str(folder),
         key=key_of(context),
         site=context.site,
-        nodes=shape.nodes,
-        ranks_per_node=shape.ranks_per_node,
         image=context.image.path,
         root=str(context.root),
         data=str(context.data),
         store=str(context.store),
         results=str(context.folder),
         folders=context.folders,
+        **vars(shape),
     )
     array = preflight_array(context.site, shape)
     return submit_job(context, PREFLIGHT, folder.name, array, [task], key=task.key), folder
@@ -164,7 +158,7 @@ def earlier_preflight(
     context: SubmissionContext, shape: NodeLayout, queue: Mapping[str, JobState]
 ) -> tuple[str, Path] | None:
     """Job and folder of a preflight that serves this sweep, whichever sweep submitted it: a good
-    one of the last day, or one that has not ended."""
+    one of the last day, or one that waits or runs."""
     key = key_of(context)
     notes = {file.stem: file for file in context.folder.parent.glob(f"*/{NOTES_NAME}/*.json")}
     for folder in preflights_beside(context.folder):

@@ -159,9 +159,7 @@ def read_notes(sweep: Path) -> tuple[list[RunNote], dict[str, str]]:
             user = file.stat().st_uid if note.user is None else note.user
             notes.append(note.model_copy(update={"user": user}))
         except ValidationError:
-            broken[file.stem] = (
-                f"{file}: not the note of a run: its jobs are found by the queue only"
-            )
+            broken[file.stem] = f"{file}: no note of a run: only the queue shows its jobs"
     return sorted(notes, key=lambda note: (note.submitted_at, note.run)), broken
 
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from jobs.cell.lock import hold
 from jobs.cell.state import FORCED, Standing, archive
@@ -40,6 +40,8 @@ from train.record.run import RECORD_NAME
 #: Of folders of batch scripts, tasks and supervisors' logs: a site's environment may hold secrets.
 PRIVATE = 0o700
 SCRIPT_NAME = "submission.sh"
+#: A job's id; its cluster, where sbatch was to choose among several.
+Accepted = tuple[str, str | None]
 #: A busy controller is tried again by sbatch itself, for about so long.
 SBATCH_S = 120.0
 #: A job that was submitted is in the queue at once, or a moment later.
@@ -48,13 +50,6 @@ LOOKS, LOOK_S = 3, 1.0
 _ON_ITS_WAY = ("timed out", "zero bytes", "connection reset", "reset by peer")
 #: The word job and a number that is no amount, time or name.
 _NAMED = r"\bjob(?:[ _-]?id)?[\"' :=#<]{1,4}(\d+)(?![\w:/+-]|[.,]\d|\s*(?:h|min|day))()"
-
-
-class Accepted(NamedTuple):
-    """sbatch's answer."""
-
-    job: str
-    cluster: str | None = None  # where sbatch was to choose among several
 
 
 def submit_job(
@@ -140,7 +135,7 @@ def _sbatch(script: Path, note: RunNote) -> Accepted:
         said, passing = complaint(answer), answer.code == 0
         refused = not passing and not any(words in said.lower() for words in _ON_ITS_WAY)
     if job := _in_queue(note, looks=1 if refused else LOOKS, said=said):
-        return Accepted(job)
+        return job, None
     failure = SlurmError("sbatch", said, passing=passing or is_passing(said))
     failure.refused = refused
     raise failure
@@ -177,7 +172,7 @@ def job_in(text: str, *, certain: bool = False) -> Accepted | None:
     named = next((jobs for jobs in (words, plain, [] if certain else other) if jobs), [])
     if len({job for job, _ in named}) != 1:
         return None
-    return Accepted(named[0][0], next((cluster for _, cluster in named if cluster), None))
+    return named[0][0], next((cluster for _, cluster in named if cluster), None)
 
 
 def complaint(answer: Answer) -> str:

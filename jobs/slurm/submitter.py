@@ -79,7 +79,7 @@ class Submitter:
     last: SlurmError | OSError | None = None  # why not all was submitted that there is room for
     gate: Gate = field(init=False)
     room: Room = field(init=False)
-    _renewed: bool = False  # the preflight was gone, and was looked for again
+    _forgotten: str | None = None  # a preflight that Slurm, said sbatch, no longer knows
     _everywhere: bool = False  # nodes that failed are not excluded any more
     _cancelled: str | None = None  # the last make cancel when this run began
 
@@ -165,7 +165,8 @@ class Submitter:
         What a refusal tells may be changed once, and the rest is submitted so."""
         for again in (True, False):
             arrays, fresh = plan_arrays(self.context, self.todo), self.gate.fresh
-            if not self.gate.opens(queue, arrays):
+            known = {job: state for job, state in queue.items() if job != self._forgotten}
+            if not self.gate.opens(known, arrays):
                 if self.gate.failure:
                     self._drop(self.gate.failure)
                 return
@@ -215,8 +216,8 @@ class Submitter:
 
     def _after(self, error: SlurmError, avoid: set[str]) -> Then:
         """When the rest is submitted after a refusal, with what it told."""
-        if error.refused and is_dependency(error.came) and self.gate.job and not self._renewed:
-            self.gate.job, self._renewed = None, True
+        if is_dependency(error.came) and self.gate.job and not self._forgotten and self.todo:
+            self.gate.job, self._forgotten = None, self.gate.job
             return "now"
         if is_submit_limit(error.came):
             limit = submit_limit(error.came, self.context.site, self.context.cluster)
