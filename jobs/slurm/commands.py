@@ -28,10 +28,10 @@ from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState, query
 from jobs.slurm.job.step_ranks import SRUN_LOG
 from jobs.slurm.job.supervisor import EXIT_CELL_FAILED
+from jobs.slurm.job.task import read_preflight
 from jobs.slurm.preflight import (
     preflight_array,
     preflight_shape,
-    read_preflight,
     submit_preflight,
 )
 from jobs.slurm.reconcile import elsewhere, end_of

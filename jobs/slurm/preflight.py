@@ -10,7 +10,6 @@ and places of data. One that still waits or runs serves them, too.
 from __future__ import annotations
 
 import hashlib
-import math
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -18,86 +17,40 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from pydantic import AwareDatetime, ValidationError
+from pydantic import ValidationError
 
 from jobs.config.site import Site
 from jobs.messages import say
 from jobs.slurm.arrays import Array, NodeLayout
 from jobs.slurm.client.squeue import JobState
+from jobs.slurm.job.task import (
+    PREFLIGHT,
+    PreflightReport,
+    PreflightTask,
+    minutes_for,
+    preflights_beside,
+    read_preflight,
+)
 from jobs.slurm.submissions import (
     NOTES_NAME,
-    PREFLIGHT,
     RunNote,
     SubmissionContext,
     adopt,
     is_anothers,
 )
 from jobs.slurm.submit import submit_job
-from train.config.frozen import Frozen
 from train.record.atomic import forget_absent
 
-REPORT_NAME = "report.json"
 MOST_NODES = 2
 VALID = timedelta(hours=24)
-#: srun and the container may take this much longer than the ranks.
-START_S = 60
 #: A report that network file systems do not show is waited for so long: they keep names and
 #: attributes for up to a minute by default.
 UNSEEN_S = 120.0
 
 
-class Problem(Frozen):
-    node: str
-    check: str
-    found: str
-    expected: str
-    fix: str
-
-    def __str__(self) -> str:
-        text = f"{self.node}: {self.check}: found {self.found}; expected {self.expected}"
-        return f"{text}; {self.fix}" if self.fix else text
-
-
-class PreflightReport(Frozen):
-    """report.json"""
-
-    key: str  # what was asked, so that an equal request need not ask again
-    job: str
-    at: AwareDatetime
-    seconds: float
-    nodes: tuple[str, ...]
-    versions: dict[str, str]
-    problems: tuple[Problem, ...]
-
-    @property
-    def ok(self) -> bool:
-        return not self.problems
-
-
-class PreflightTask(Frozen):
-    """What the job is told."""
-
-    folder: str  # of its report
-    key: str
-    site: Site
-    nodes: int
-    ranks_per_node: int
-    image: str
-    root: str
-    data: str
-    store: str
-    results: str  # the sweep's folder
-    folders: tuple[str, ...] = ()  # data sets that are folders of images
-
-
 def preflight_shape(arrays: Sequence[Array]) -> NodeLayout:
     shape = max((array.shape for array in arrays), key=lambda shape: (shape.nodes, shape.size))
     return NodeLayout(min(shape.nodes, MOST_NODES), shape.ranks_per_node)
-
-
-def minutes_for(site: Site) -> int:
-    """Time limit of the preflight job."""
-    return math.ceil((site.preflight_s + START_S) / 60) + 1
 
 
 def preflight_array(site: Site, shape: NodeLayout) -> Array:
@@ -135,25 +88,6 @@ def submit_preflight(context: SubmissionContext, shape: NodeLayout) -> tuple[str
     return submit_job(context, PREFLIGHT, folder.name, array, [task], key=task.key), folder
 
 
-def preflights_beside(sweep: Path) -> list[Path]:
-    """Folders of all preflights of this folder of results, the newest first."""
-    return sorted((sweep.parent / PREFLIGHT).glob("*"), reverse=True)
-
-
-def read_preflight(folder: Path) -> PreflightReport | None:
-    try:
-        text = (folder / REPORT_NAME).read_text(encoding="utf-8")
-        return PreflightReport.model_validate_json(text)
-    except (OSError, ValueError, ValidationError):
-        return None
-
-
-def report_of(sweep: Path, job: str) -> PreflightReport | None:
-    """What the preflight job with this id found; None where it left no report."""
-    reports = map(read_preflight, preflights_beside(sweep))
-    return next((report for report in reports if report and report.job == job), None)
-
-
 def earlier_preflight(
     context: SubmissionContext, shape: NodeLayout, queue: Mapping[str, JobState]
 ) -> tuple[str, Path] | None:
@@ -166,9 +100,10 @@ def earlier_preflight(
             note = adopt(RunNote.model_validate_json(notes[folder.name].read_bytes()), queue)
             (asked,) = note.arrays
             large = asked.nodes >= shape.nodes and asked.ranks_per_node >= shape.ranks_per_node
+            if not large or note.key != key:
+                continue
             job = asked.job_id or ""
-            news = _news(read_preflight(folder), note.run, queue.get(job))
-            if large and note.key == key and news:
+            if news := _news(read_preflight(folder), note.run, queue.get(job)):
                 say(f"preflight: job {job} {news}")
                 return job, folder
     return None

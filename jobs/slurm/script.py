@@ -22,12 +22,6 @@ TASKS_NAME = "tasks.json"
 NO_TASKS = 66
 
 
-def job_name(sweep: str, folder: Path) -> str:
-    """Name of all jobs of one sweep folder, for people who look at the queue."""
-    digest = hashlib.sha256(str(folder.resolve()).encode("utf-8", "surrogateescape"))
-    return f"horoscale-{sweep}-{digest.hexdigest()[:8]}"
-
-
 def script_text(
     site: Site,
     array: Array,

@@ -7,28 +7,29 @@ had submitted is found again in the queue.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Final, Literal
+from typing import Literal, Protocol
 
 from pydantic import AwareDatetime, ValidationError
 
 from jobs.cell.image import Image
 from jobs.config.site import Site
 from jobs.slurm.arrays import Array
-from jobs.slurm.client.sacct import Ending
 from jobs.slurm.client.squeue import JobState
-from jobs.slurm.script import job_name
 from train.config.frozen import Frozen
 from train.record.atomic import write_atomically
 
 NOTES_NAME = ".slurm"
 #: Folder of batch scripts, tasks and logs.
 SUBMITIT = ".submitit"
+SCRIPT_NAME = "submission.sh"
+#: A busy controller is tried again by sbatch itself, for about so long.
+SBATCH_S = 120.0
 Kind = Literal["cells", "preflight", "interconnect"]
-PREFLIGHT: Final = "preflight"
 OURS = "horoscale:"
 #: In place of a run: of whichever a job is.
 ANY = "*"
@@ -92,23 +93,38 @@ class RunNote(Frozen):
         return self.model_copy(update={"arrays": arrays})
 
 
+class Named(Protocol):
+    """A job by what it was submitted with, from the queue or the accounts."""
+
+    @property
+    def comment(self) -> str: ...
+    @property
+    def command(self) -> str: ...
+
+
+def job_name(sweep: str, folder: Path) -> str:
+    """Name of all jobs of one sweep folder, for people who look at the queue."""
+    digest = hashlib.sha256(str(folder.resolve()).encode("utf-8", "surrogateescape"))
+    return f"horoscale-{sweep}-{digest.hexdigest()[:8]}"
+
+
 def comment_of(run: str, part: int | str) -> str:
     """For sbatch --comment: which array of which run a job is, told by the queue itself."""
     return f"{OURS}{run}:{part}"
 
 
-def is_of(job: JobState | Ending, run: str, part: str) -> bool:
+def is_of(job: Named, run: str, part: str) -> bool:
     """Whether this is the job of that run: by its comment or, where a site keeps comments for
     itself, by the batch script that it was submitted with."""
     folder = f"/{SUBMITIT}/{run}-{part}/"
     return job.comment == comment_of(run, part) or folder in job.command
 
 
-def is_of_run(job: JobState, run: str) -> bool:
+def is_of_run(job: Named, run: str) -> bool:
     return job.comment.startswith(f"{OURS}{run}:") or f"/{SUBMITIT}/{run}-" in job.command
 
 
-def is_anothers(job: JobState | Ending, run: str, part: str) -> bool:
+def is_anothers(job: Named, run: str, part: str) -> bool:
     """Whether the job with an id that was noted is not the one that was noted: on another cluster,
     or after a controller lost its state, the same id is another job's.
 

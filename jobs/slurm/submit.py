@@ -24,6 +24,8 @@ from jobs.slurm.client.squeue import query
 from jobs.slurm.job.task import JobTask
 from jobs.slurm.script import TASKS_NAME, script_text
 from jobs.slurm.submissions import (
+    SBATCH_S,
+    SCRIPT_NAME,
     JobContext,
     Kind,
     RunNote,
@@ -39,11 +41,8 @@ from train.record.run import RECORD_NAME
 
 #: Of folders of batch scripts, tasks and supervisors' logs: a site's environment may hold secrets.
 PRIVATE = 0o700
-SCRIPT_NAME = "submission.sh"
 #: A job's id; its cluster, where sbatch was to choose among several.
 Accepted = tuple[str, str | None]
-#: A busy controller is tried again by sbatch itself, for about so long.
-SBATCH_S = 120.0
 #: A job that was submitted is in the queue at once, or a moment later.
 LOOKS, LOOK_S = 3, 1.0
 #: sbatch's words for a request that was sent: the controller may grant it all the same.

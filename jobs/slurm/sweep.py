@@ -30,9 +30,10 @@ from jobs.slurm.client.detect import asker, hand_over, is_anothers
 from jobs.slurm.client.limits import advice
 from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.site import SCONTROL, check_site, cluster_name, read_config
+from jobs.slurm.job.task import PREFLIGHT
 from jobs.slurm.reconcile import Place, elsewhere, refuse_unreadable, unclear_in
 from jobs.slurm.script import freeze
-from jobs.slurm.submissions import PREFLIGHT, SubmissionContext, read_notes
+from jobs.slurm.submissions import SubmissionContext, read_notes
 from jobs.slurm.submit import plan_arrays
 from jobs.slurm.submitter import Submitter
 from jobs.slurm.watch import Left, Pace, Watcher, follow

@@ -12,10 +12,9 @@ from jobs.cell.image import Image
 from jobs.config.site import Site
 from jobs.slurm import preflight as module
 from jobs.slurm.arrays import Array, NodeLayout
+from jobs.slurm.job.task import PreflightReport, Problem
 from jobs.slurm.preflight import (
     Gate,
-    PreflightReport,
-    Problem,
     key_of,
     preflight_shape,
     submit_preflight,

@@ -19,7 +19,7 @@ from jobs.slurm.arrays import Array
 from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.sacct import Ending, History
 from jobs.slurm.client.squeue import JobState
-from jobs.slurm.preflight import PreflightReport, Problem
+from jobs.slurm.job.task import PreflightReport, Problem
 from jobs.slurm.reconcile import FORGOTTEN_S, RUNAWAY_S, SETTLE_S, SETTLE_WELL_S, held_by, take
 from jobs.slurm.status import survey_places
 from jobs.slurm.submissions import RunNote, Submitted, submitted_cells

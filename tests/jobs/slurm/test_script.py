@@ -17,7 +17,8 @@ from jobs.cell.container import check_path
 from jobs.config.site import Site, load_site
 from jobs.slurm.arrays import Array
 from jobs.slurm.job.supervisor import run_unit
-from jobs.slurm.script import CODE_NAME, freeze, job_name, script_text
+from jobs.slurm.script import CODE_NAME, freeze, script_text
+from jobs.slurm.submissions import job_name
 from tests.jobs.slurm.fakes import Job, cells, fake_slurm, script_srun, unit
 from tests.sweeps import ROOT as CHECKOUT
 from train.errors import ConfigError

@@ -15,7 +15,7 @@ from jobs.slurm import submitter as module
 from jobs.slurm.cancel import announce_cancel
 from jobs.slurm.client.run import Answer, SlurmError
 from jobs.slurm.client.squeue import JobState
-from jobs.slurm.preflight import PreflightReport, Problem
+from jobs.slurm.job.task import PreflightReport, Problem
 from jobs.slurm.submit import plan_arrays
 from jobs.slurm.submitter import Submitter
 from tests.builders import config

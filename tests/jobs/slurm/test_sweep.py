@@ -17,8 +17,7 @@ from typer.testing import CliRunner
 
 from jobs.__main__ import app
 from jobs.slurm.client.squeue import FIELD, START
-from jobs.slurm.script import job_name
-from jobs.slurm.submissions import RunNote, read_notes, write_note
+from jobs.slurm.submissions import RunNote, job_name, read_notes, write_note
 from tests.builders import record
 from tests.jobs.slurm.client.clusters import TRANSCRIPTS
 from tests.jobs.slurm.fakes import FakeSlurm, fake_slurm

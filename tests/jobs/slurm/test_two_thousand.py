@@ -14,8 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from jobs.__main__ import app
-from jobs.slurm.script import job_name
-from jobs.slurm.submissions import read_notes
+from jobs.slurm.submissions import job_name, read_notes
 from tests.jobs.slurm.fakes import FakeSlurm, fake_slurm
 
 CELLS = 2000
