@@ -80,7 +80,6 @@ def submit_preflight(context: SubmissionContext, shape: NodeLayout) -> tuple[str
         root=str(context.root),
         data=str(context.data),
         store=str(context.store),
-        results=str(context.folder),
         folders=context.folders,
         **vars(shape),
     )

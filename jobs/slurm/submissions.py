@@ -88,13 +88,13 @@ class RunNote(Frozen):
 
     def with_id(self, index: int, job_id: str) -> RunNote:
         """The same with the id of one array filled in."""
-        known = self.arrays[index].model_copy(update={"job_id": job_id})
-        arrays = (*self.arrays[:index], known, *self.arrays[index + 1 :])
-        return self.model_copy(update={"arrays": arrays})
+        arrays = list(self.arrays)
+        arrays[index] = arrays[index].model_copy(update={"job_id": job_id})
+        return self.model_copy(update={"arrays": tuple(arrays)})
 
 
 class Named(Protocol):
-    """A job by what it was submitted with, from the queue or the accounts."""
+    """A job as the queue or the accounts show it."""
 
     @property
     def comment(self) -> str: ...
@@ -206,7 +206,7 @@ class Submitted:
 
 def submitted_cells(sweep: Path, notes: Iterable[RunNote]) -> dict[str, Submitted]:
     """Cell id -> its last job. ``notes``: oldest first."""
-    found: dict[str, Submitted] = {}
+    last: dict[str, Submitted] = {}
     for note in notes:
         for index, array in enumerate(note.arrays if note.kind == "cells" else ()):
             for job, cells in zip(array.elements(), array.units, strict=False):
@@ -215,8 +215,8 @@ def submitted_cells(sweep: Path, notes: Iterable[RunNote]) -> dict[str, Submitte
                     job, log, note.submitted_at, note.preflight_job, note.run, note.part(index),
                     cells, note.cluster, note.user,
                 )  # fmt: skip
-                found |= dict.fromkeys(cells, submitted)
-    return found
+                last |= dict.fromkeys(cells, submitted)
+    return last
 
 
 def adopt(note: RunNote, queue: Mapping[str, JobState]) -> RunNote:
@@ -225,6 +225,6 @@ def adopt(note: RunNote, queue: Mapping[str, JobState]) -> RunNote:
     for index, array in enumerate(note.arrays):
         if array.job_id is None:
             part = note.part(index)
-            mine = next((job for job in queue.values() if is_of(job, note.run, part)), None)
-            note = note if mine is None else note.with_id(index, mine.array)
+            if job := next((job for job in queue.values() if is_of(job, note.run, part)), None):
+                note = note.with_id(index, job.array)
     return note

@@ -30,9 +30,9 @@ from jobs.slurm.submissions import (
     Kind,
     RunNote,
     SubmissionContext,
+    adopt,
     array_folder,
     comment_of,
-    is_of,
     write_note,
 )
 from train.config.frozen import Frozen
@@ -120,6 +120,7 @@ def batch_script(context: JobContext, run: str, part: str, array: Array, **optio
 
 
 def _sbatch(script: Path, note: RunNote) -> Accepted:
+    """Call sbatch once; where it does not name the job, the queue does."""
     refused = False
     try:
         argv = ["sbatch", "--parsable", str(script)]
@@ -133,30 +134,19 @@ def _sbatch(script: Path, note: RunNote) -> Accepted:
             return accepted
         said, passing = complaint(answer), answer.code == 0
         refused = not passing and not any(words in said.lower() for words in _ON_ITS_WAY)
-    if job := _in_queue(note, looks=1 if refused else LOOKS, said=said):
-        return job, None
-    failure = SlurmError("sbatch", said, passing=passing or is_passing(said))
-    failure.refused = refused
-    raise failure
-
-
-def _in_queue(note: RunNote, *, looks: int, said: str) -> str | None:
-    """The job's id, found in the queue by what it was submitted with.
-
-    Raises:
-        SlurmError: no answer: whether it was submitted is not known.
-    """
-    for look in range(looks):
+    passing = passing or is_passing(said)
+    for look in range(1 if refused else LOOKS):
         time.sleep(LOOK_S if look else 0)
         try:
-            jobs = query(note.slurm_conf)
+            job = adopt(note, query(note.slurm_conf)).arrays[0].job_id
         except SlurmError as error:
             why = f"{said}; whether it was submitted all the same is not known ({error})"
-            raise SlurmError("sbatch", why, passing=error.passing or is_passing(said)) from error
-        for job in jobs.values():
-            if is_of(job, note.run, note.part(0)):
-                return job.array
-    return None
+            raise SlurmError("sbatch", why, passing=error.passing or passing) from error
+        if job is not None:
+            return job, None
+    failure = SlurmError("sbatch", said, passing=passing)
+    failure.refused = refused
+    raise failure
 
 
 def job_in(text: str, *, certain: bool = False) -> Accepted | None:

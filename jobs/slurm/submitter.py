@@ -30,7 +30,7 @@ from train.config.run import RunConfig
 
 #: A limit that others share is tried again after this time, or when a job of ours has ended.
 FULL_S = 300.0
-#: What a refusal makes of the cells that were not submitted.
+#: When the cells that were not submitted are tried again.
 Then = Literal["now", "later", "never"]
 
 
@@ -123,19 +123,19 @@ class Submitter:
     def _confirmed(self, queue: Mapping[str, JobState]) -> list[RunConfig]:
         """Cells whose submission was unclear: found in the queue; others, when they would be there
         by now, are to be submitted again."""
-        found: list[RunConfig] = []
-        for one in list(self.unclear):
-            job = next((j for j in queue.values() if is_of(j, one.run, one.part)), None)
-            if job is not None:
-                found += [cell.config for cell in one.cells]
+        confirmed: list[RunConfig] = []
+        for unclear in list(self.unclear):
+            jobs = (job for job in queue.values() if is_of(job, unclear.run, unclear.part))
+            if job := next(jobs, None):
+                confirmed += [cell.config for cell in unclear.cells]
                 if self._is_cancelled():
                     self._end(job.array)
-            elif time.monotonic() > one.until:
-                self.todo += one.cells
+            elif time.monotonic() > unclear.until:
+                self.todo += unclear.cells
             else:
                 continue
-            self.unclear.remove(one)
-        return found
+            self.unclear.remove(unclear)
+        return confirmed
 
     def _is_cancelled(self) -> bool:
         now = last_cancel(self.context.folder)
@@ -161,12 +161,11 @@ class Submitter:
 
     def _submit(self, queue: Mapping[str, JobState], sent: list[RunConfig]) -> None:
         """Submit what there is room for; ``sent`` gets the cells as soon as they are submitted.
-
-        What a refusal tells may be changed once, and the rest is submitted so."""
+        After a refusal that says what to change, that is changed once, and the rest submitted."""
         for again in (True, False):
             arrays, fresh = plan_arrays(self.context, self.todo), self.gate.fresh
-            known = {job: state for job, state in queue.items() if job != self._forgotten}
-            if not self.gate.opens(known, arrays):
+            listed = {job: state for job, state in queue.items() if job != self._forgotten}
+            if not self.gate.opens(listed, arrays):
                 if self.gate.failure:
                     self._drop(self.gate.failure)
                 return
@@ -176,13 +175,13 @@ class Submitter:
                 return
 
     def _send(self, arrays: Sequence[Array], sent: list[RunConfig], *, again: bool) -> Then:
-        """Submit these arrays; when the rest is to be submitted. ``again``: it may be now."""
+        """Submit these arrays. Returns when the rest is submitted; ``again``: it may be now."""
         avoid = self._failed_nodes(arrays)
         before, jobs = len(sent), list[str]()
         then: Then = "later"
         try:
             for array, job in send(self.context, arrays, self.todo, self.gate.job, avoid):
-                sent += [cell.config for cell in self._take(array)]
+                sent += [cell.config for cell in self._remove(array)]
                 jobs.append(job)
                 self.room.alive += len(array.units)
                 if self._is_cancelled():  # and make cancel did not see this job
@@ -192,7 +191,7 @@ class Submitter:
             if error.submission is not None and not error.refused:
                 run, part, array = error.submission
                 until = time.monotonic() + UNCLEAR_S
-                self.unclear.append(Unclear(run, part, self._take(array), until))
+                self.unclear.append(Unclear(run, part, self._remove(array), until))
             then = self._after(error, avoid) if again else "never"
             if then == "never":
                 raise
@@ -207,15 +206,15 @@ class Submitter:
             say(f"{len(self.todo)} cells wait for room in the queue (submit_limit {limit})")
         return then
 
-    def _take(self, array: Array) -> list[Standing]:
-        """The cells of an array, out of those that are to be submitted."""
+    def _remove(self, array: Array) -> list[Standing]:
+        """Take the cells of an array out of those that are to be submitted."""
         names = {name for unit in array.units for name in unit}
-        taken = [cell for cell in self.todo if cell.config.cell_id() in names]
+        removed = [cell for cell in self.todo if cell.config.cell_id() in names]
         self.todo = [cell for cell in self.todo if cell.config.cell_id() not in names]
-        return taken
+        return removed
 
     def _after(self, error: SlurmError, avoid: set[str]) -> Then:
-        """When the rest is submitted after a refusal, with what it told."""
+        """When the rest is submitted after a refusal, and what is changed for it."""
         if is_dependency(error.came) and self.gate.job and not self._forgotten and self.todo:
             self.gate.job, self._forgotten = None, self.gate.job
             return "now"

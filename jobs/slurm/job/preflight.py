@@ -79,7 +79,7 @@ def _launch(
     task: PreflightTask, shape: NodeLayout, folder: Path, allocation: Allocation
 ) -> tuple[list[str], dict[str, str]]:
     site = task.site
-    ours = (task.root, task.data, task.store, task.results, task.folder, *task.folders)
+    ours = (task.root, task.data, task.store, task.folder, *task.folders)
     container = container_at(site, task.image, ours)
     python = sys.executable if task.image == NO_IMAGE else IMAGE_PYTHON
     rank = [

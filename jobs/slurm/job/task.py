@@ -105,7 +105,6 @@ class PreflightTask(Frozen):
     root: str
     data: str
     store: str
-    results: str  # the sweep's folder
     folders: tuple[str, ...] = ()  # data sets that are folders of images
 
 

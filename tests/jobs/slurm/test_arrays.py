@@ -23,20 +23,6 @@ SITE = Site(ranks_per_node=2, time_min=10)
 
 
 @pytest.mark.parametrize(
-    ("gpus", "ranks", "shape"),
-    [
-        (1, 8, NodeLayout(1, 1)),
-        (8, 8, NodeLayout(1, 8)),
-        (12, 8, NodeLayout(2, 6)),
-        (4, 1, NodeLayout(4, 1)),
-        (9, 4, NodeLayout(3, 3)),
-    ],
-)
-def test_as_few_nodes_as_hold_the_ranks(gpus: int, ranks: int, shape: NodeLayout) -> None:
-    assert shape_of(gpus, Site(ranks_per_node=ranks)) == shape
-
-
-@pytest.mark.parametrize(
     ("gpus", "ranks", "nodes", "said"),
     [
         (5, 4, None, r"gpus=5 cannot be spread equally.*nearest: gpus=4 or gpus=6$"),
@@ -181,19 +167,12 @@ def test_all_counts_that_do_not_fit_are_named_at_once() -> None:
     assert first == "the sweep does not fit the site:" and "gpus=3" in three and "gpus=5" in five
     assert "framework mirrored" in mirrored and "gpus=4 needs 2 nodes" in mirrored
     assert mirrored.endswith("at most gpus=2")
-
-
-def test_one_process_fits_one_node() -> None:
     fits = [config(framework="mirrored", gpus=2), config(framework="multi_worker_mirrored", gpus=4)]
     assert [array.shape for array in arrays_of(fits, SITE)] == [NodeLayout(1, 2), NodeLayout(2, 2)]
 
 
 def nine() -> tuple[Array, ...]:
     return arrays_of(sweep(1, 9), SITE.model_copy(update={"array_limit": 4}))
-
-
-def test_arrays_are_cut_at_the_limit() -> None:
-    assert [len(array.units) for array in nine()] == [4, 4, 1]
 
 
 @pytest.mark.parametrize(

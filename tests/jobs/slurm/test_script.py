@@ -100,14 +100,6 @@ def test_options_and_shell_mean_what_was_asked(case: str) -> None:
     assert shlex.split(last)[-3:] == ["-m", "jobs.slurm.job", str(folder / "tasks.json")]
 
 
-def test_what_is_not_set_is_not_asked_for() -> None:
-    text = script_text(Site(ranks_per_node=1), array(1, 1), FOLDER, name="n", root=ROOT)
-    assert set(options(text)) == {
-        "chdir", "cpus-per-task", "job-name", "nodes", "ntasks-per-node", "open-mode", "output",
-        "requeue", "signal", "time",
-    }  # fmt: skip
-
-
 def test_names_of_jobs_tell_sweep_folders_apart(tmp_path: Path) -> None:
     (tmp_path / "smoke").mkdir()
     (tmp_path / "link").symlink_to("smoke")
