@@ -131,6 +131,7 @@ class Gate:
 
     def opens(self, queue: Mapping[str, JobState], arrays: Sequence[Array]) -> bool:
         """Whether these may be submitted now; where there is a ``job``, they have to depend on it.
+        Submits a preflight where none serves them.
 
         Raises:
             SlurmError: a preflight could not be submitted.

@@ -134,6 +134,22 @@ def test_a_preflight_that_passed_and_is_forgotten_needs_no_dependency(
     assert sbatch.sent == [(1, None)]
 
 
+def test_a_preflight_that_is_forgotten_without_a_report_is_made_again_once(
+    tmp_path: Path, sbatch: Sbatch, preflight, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list of jobs, which is older than the refusal, still shows it."""
+    monkeypatch.setattr(
+        gate_module,
+        "earlier_preflight",
+        lambda *asked: ("5", tmp_path) if "5" in asked[2] else None,
+    )
+    sbatch.errors += [refused("Job dependency problem")] * 2
+    sweep = submitter(tmp_path, 1, preflight=True)
+    with pytest.raises(SlurmError, match="dependency"):
+        sweep.more(in_queue({"5": "RUNNING"}))
+    assert sweep.gate.job == "6"
+
+
 def test_make_cancel_ends_the_submissions_of_a_waiting_sweep(
     tmp_path: Path, sbatch: Sbatch
 ) -> None:
