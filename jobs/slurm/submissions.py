@@ -1,8 +1,8 @@
-"""What was submitted: for each run of `make sweep`, which job is to run which cells.
+"""What was submitted: which job is to run which cells.
 
-Every job has a note: of cells, of a preflight, of a measurement of the interconnect. It is written
-before sbatch runs and again after each one, so that a login shell may die at any moment: what it
-had submitted is found again in the queue.
+Every call of sbatch has a note: for cells, for a preflight, for a measurement of the interconnect.
+It is written before sbatch runs and again after it, so that a login shell may die at any moment:
+what it had submitted is found again in the queue.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class SubmissionContext(JobContext):
 
 
 class RunNote(Frozen):
-    """One submission to a cluster."""
+    """One call of sbatch; earlier versions noted all of a run in one file."""
 
     schema_version: int = 1
     run: str
@@ -109,7 +109,7 @@ def job_name(sweep: str, folder: Path) -> str:
 
 
 def comment_of(run: str, part: int | str) -> str:
-    """For sbatch --comment: which array of which run a job is, told by the queue itself."""
+    """For sbatch --comment: by it the queue itself shows which part of which run a job is."""
     return f"{OURS}{run}:{part}"
 
 
