@@ -21,13 +21,13 @@ from jobs.slurm.job.allocation import Allocation, warned_by_signal
 from jobs.slurm.job.step import GLOO, rank_base, step_argv, step_environment
 from jobs.slurm.job.step_failure import container_failure
 from jobs.slurm.job.step_ranks import SRUN_LOG, StepRanks
-from jobs.slurm.job.task import container_at
-from jobs.slurm.preflight import (
+from jobs.slurm.job.task import (
     REPORT_NAME,
     START_S,
     PreflightReport,
     PreflightTask,
     Problem,
+    container_at,
     minutes_for,
 )
 from train.config.datasets import FOLDER_PREFIX
@@ -79,7 +79,7 @@ def _launch(
     task: PreflightTask, shape: NodeLayout, folder: Path, allocation: Allocation
 ) -> tuple[list[str], dict[str, str]]:
     site = task.site
-    ours = (task.root, task.data, task.store, task.results, *task.folders)
+    ours = (task.root, task.data, task.store, task.folder, *task.folders)
     container = container_at(site, task.image, ours)
     python = sys.executable if task.image == NO_IMAGE else IMAGE_PYTHON
     rank = [
