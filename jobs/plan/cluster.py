@@ -18,7 +18,7 @@ from jobs.plan.rows import plan_rows
 from jobs.plan.text import render_plan, render_slurm_plan
 from jobs.slurm.arrays import Array
 from jobs.slurm.job.allocation import Allocation
-from jobs.slurm.job.supervisor import launch
+from jobs.slurm.job.step import launch
 from jobs.slurm.preflight import preflight_array, preflight_shape
 from jobs.slurm.submissions import SubmissionContext
 from jobs.slurm.submit import batch_script, plan_arrays, tasks_of
@@ -78,7 +78,7 @@ def _launch(
     name = array.units[0][0]
     task = tasks_of(sending, array, RUN, datetime.now(UTC), ())[0]
     ends_at = time.time() + 60 * array.minutes
-    allocation = Allocation(JOB, "", 0, ends_at, sending.site.slurm_conf)
+    allocation = Allocation(JOB, 0, ends_at, sending.site)
     cell = sending.folder / name
     argv, settings = launch(task, configs[name], cell, 1, allocation, resume=False)
     return ["env", *(f"{name}={value}" for name, value in settings.items()), *argv]

@@ -18,7 +18,7 @@ from jobs.cell.missing_record import settle_unstarted
 from jobs.cell.state import Standing, recorded
 from jobs.config.sweep import Sweep
 from jobs.display import of_all
-from jobs.messages import EXIT_UNDECIDED, NoAnswer, say
+from jobs.messages import EXIT_CELL_FAILED, EXIT_UNDECIDED, NoAnswer, say
 from jobs.slurm import board
 from jobs.slurm.arrays import NodeLayout
 from jobs.slurm.cancel import announce_cancel, cancel, jobs_of_sweep
@@ -27,7 +27,6 @@ from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState, query
 from jobs.slurm.client.user import become_owner
 from jobs.slurm.job.step_ranks import SRUN_LOG
-from jobs.slurm.job.supervisor import EXIT_CELL_FAILED
 from jobs.slurm.job.task import read_preflight
 from jobs.slurm.preflight import (
     preflight_array,

@@ -1,17 +1,17 @@
-"""What a Slurm job is told: cells to run one after another, or what a preflight checks and reports.
-Plain JSON values."""
+"""What a Slurm job is to do: run cells one after another, or check what a preflight reports.
+
+Plain JSON values.
+"""
 
 from __future__ import annotations
 
 import math
-from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 from pydantic import AwareDatetime, ValidationError
 
-from jobs.cell.container import Container
-from jobs.cell.image import FileMark
+from jobs.cell.container import FileMark
 from jobs.config.site import Site
 from train.config.frozen import Frozen
 
@@ -37,26 +37,6 @@ class JobTask(Frozen):
     block: str  # run, array and place of the unit: cells of one block shared their nodes
     git_commit: str | None = None
     git_dirty: bool | None = None
-
-    def container(self, *folders: str) -> Container:
-        own = (self.root, self.data, self.store, *self.folders)
-        return container_at(self.site, self.image, (*own, *folders))
-
-
-def container_at(site: Site, image: str, folders: tuple[str, ...]) -> Container:
-    """The site's container with these folders of ours, and what the site wants bound."""
-    binds = (*folders, *scratch_binds(site), *site.binds)
-    return Container(image, site.runtime, site.gpu_support, binds, site.container_arguments)
-
-
-def scratch_binds(site: Site) -> tuple[str, ...]:
-    """TMPDIR has to be there in the container, too; /tmp is by itself."""
-    inside = site.scratch is None or Path(site.scratch).is_relative_to("/tmp")  # noqa: S108
-    return () if inside or site.scratch is None else (site.scratch,)
-
-
-def is_older(ended_at: datetime, task: JobTask) -> bool:
-    return ended_at < task.asked_at
 
 
 PREFLIGHT: Final = "preflight"
