@@ -27,11 +27,10 @@ from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState, query
 from jobs.slurm.client.user import become_owner
 from jobs.slurm.job.step_ranks import SRUN_LOG
+from jobs.slurm.job.task import read_preflight
 from jobs.slurm.preflight import (
-    largest,
     preflight_array,
-    preflight_task,
-    read_preflight,
+    preflight_shape,
     submit_preflight,
 )
 from jobs.slurm.reconcile import elsewhere, end_of
@@ -183,7 +182,7 @@ def logs(wanted: Sweep, folder: Path, asked: str) -> int:
 def preflight(wish: SweepRequest, nodes: int | None) -> int:
     """Submit the preflight job alone and wait for its report; exit code 0, 1, or 3 without one.
 
-    ``nodes``: on how many; None: as many as the sweep's largest cell.
+    ``nodes``: on how many; None: on two at most.
 
     Raises:
         ConfigError: the cluster cannot run it.
@@ -192,19 +191,18 @@ def preflight(wish: SweepRequest, nodes: int | None) -> int:
     enter(wish)
     wish.folder.mkdir(parents=True, exist_ok=True)
     sending = prepare(wish)
-    shape = largest(plan_arrays(sending, _all(wish)))
+    shape = preflight_shape(plan_arrays(sending, _all(wish)))
     if nodes is not None:
         shape = NodeLayout(nodes, sending.site.ranks_per_node)
     with slurm_refusals(wish.site):
-        sending = ready(sending, check_cluster(wish, [preflight_array(sending, shape)], {}))
-        task = preflight_task(sending, shape, datetime.now(UTC))
-        job = submit_preflight(sending, task)
+        sending = ready(sending, check_cluster(wish, [preflight_array(sending.site, shape)], {}))
+        job, folder = submit_preflight(sending, shape)
         say(f"preflight: job {job} on {shape}")
         wait_for(job, sending.site.slurm_conf, "preflight", sending.site.poll_s)
-    report = read_preflight(Path(task.folder))
+    report = read_preflight(folder)
     if report is None:
         text = end_of(job, sending.site.slurm_conf)
-        say(f"the preflight left no report ({text}); see {task.folder}")
+        say(f"the preflight left no report ({text}); see {folder}")
         return EXIT_UNDECIDED
     for problem in report.problems:
         say(f"preflight: {problem}")

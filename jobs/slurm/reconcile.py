@@ -26,12 +26,13 @@ from jobs.messages import NoAnswer
 from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState
-from jobs.slurm.preflight import PREFLIGHT_FOLDER, PreflightReport, read_preflight
+from jobs.slurm.job.task import PREFLIGHT, report_of
 from jobs.slurm.script import NO_TASKS
 from jobs.slurm.submissions import (
     ANY,
     CLOCKS_DIFFER,
-    PREFLIGHT,
+    SBATCH_S,
+    SCRIPT_NAME,
     SUBMITIT,
     RunNote,
     Submitted,
@@ -40,7 +41,6 @@ from jobs.slurm.submissions import (
     is_of_run,
     log_name,
 )
-from jobs.slurm.submit import SBATCH_S, SCRIPT_NAME
 from train.config.run import RunConfig
 from train.errors import Unreadable, read_whole
 from train.record.atomic import forget_absent
@@ -265,18 +265,9 @@ def held_by(
     if preflight not in silent:
         return None
     _, text = words(preflight, (endings or {}).get(preflight))
-    logs = sorted((sweep / SUBMITIT).glob(f"*-{PREFLIGHT}/{log_name(preflight)}"))
+    logs = sorted(sweep.parent.glob(f"*/{SUBMITIT}/*-{PREFLIGHT}/{log_name(preflight)}"))
     read = f"; read {logs[-1]}" if logs else ""
     return f"not started: the preflight ended without a report ({text}){read}"
-
-
-def report_of(sweep: Path, preflight: str) -> PreflightReport | None:
-    """What the preflight job with this id found; None where it left no report."""
-    for folder in sorted((sweep / PREFLIGHT_FOLDER).glob("*"), reverse=True):
-        report = read_preflight(folder)
-        if report is not None and report.job == preflight:
-            return report
-    return None
 
 
 def words(job: str, ending: JobState | None) -> tuple[Status, str]:

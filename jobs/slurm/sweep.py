@@ -30,6 +30,7 @@ from jobs.slurm.client.reasons import advice
 from jobs.slurm.client.run import SCONTROL, SlurmError, asker, read_config
 from jobs.slurm.client.site import check_site
 from jobs.slurm.client.user import hand_over, is_anothers
+from jobs.slurm.job.task import PREFLIGHT
 from jobs.slurm.reconcile import Place, elsewhere, refuse_unreadable, unclear_in
 from jobs.slurm.script import freeze
 from jobs.slurm.submissions import SubmissionContext, read_notes
@@ -98,7 +99,7 @@ def enter(wish: SweepRequest) -> None:
         return
     train_images(wish.wanted.configs, wish.data, wish.store)
     make_data_folders(wish)
-    hand_over(wish.site, wish.folder)
+    hand_over(wish.site, wish.folder, wish.results / PREFLIGHT)
 
 
 def make_data_folders(wish: SweepRequest) -> None:
@@ -227,7 +228,7 @@ def sending_for(wish: SweepRequest, image: Image) -> SubmissionContext:
         check_path(path, what)
     commit, dirty = git_state(ROOT)
     return SubmissionContext(
-        sweep=wish.wanted.name,
+        name=wish.wanted.name,
         folder=wish.folder,
         site_name=wish.site.name,
         site=bounded(wish.site.site, wish.budget),
@@ -265,7 +266,7 @@ def _follow(
         try:
             results = follow(
                 watcher, configs, display, stop, submitter.more, submitter.waits,
-                Pace(submitter.sending.site.poll_s),
+                Pace(submitter.context.site.poll_s),
             )  # fmt: skip
         except Left as error:
             say(f"left ({error}): the jobs go on; make sweep or make status comes back to them, "

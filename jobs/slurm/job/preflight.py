@@ -20,7 +20,7 @@ from jobs.slurm.job.allocation import WARNINGS, Allocation
 from jobs.slurm.job.step import step_line
 from jobs.slurm.job.step_failure import launch_troubles
 from jobs.slurm.job.step_ranks import SRUN_LOG, StepRanks, run_step
-from jobs.slurm.preflight import (
+from jobs.slurm.job.task import (
     REPORT_NAME,
     START_S,
     PreflightReport,
@@ -78,7 +78,7 @@ def _launch(
     return step_line(
         site, task.image, layout, rank,
         root=task.root,
-        folders=(task.data, task.store, task.results, task.folder, *task.folders),
+        folders=(task.data, task.store, task.folder, *task.folders),
         logs=folder,
         meeting=folder / f"rendezvous-{allocation.job}-{allocation.restarts}",
         all_end=False,  # every rank is to tell what it finds, whatever becomes of the others

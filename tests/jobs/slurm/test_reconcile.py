@@ -15,10 +15,11 @@ import pytest
 from jobs.cell.lock import hold
 from jobs.cell.missing_record import Begun, announce, begun_in
 from jobs.cell.state import OTHERS, UNREADABLE
+from jobs.slurm.arrays import Array
 from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState
-from jobs.slurm.preflight import PREFLIGHT_FOLDER, PreflightReport, Problem
+from jobs.slurm.job.task import PreflightReport, Problem
 from jobs.slurm.reconcile import (
     FORGOTTEN_S,
     RUNAWAY_S,
@@ -29,7 +30,7 @@ from jobs.slurm.reconcile import (
     take,
 )
 from jobs.slurm.status import survey_places
-from jobs.slurm.submissions import ArrayNote, RunNote, Submitted, submitted_cells
+from jobs.slurm.submissions import RunNote, Submitted, submitted_cells
 from tests.builders import config, record
 from tests.unreadable import is_untouched, unreadable
 from train.config.run import RunConfig
@@ -67,9 +68,10 @@ def in_queue(job: str, state: str) -> dict[str, JobState]:
 
 @pytest.fixture
 def sweep(tmp_path: Path) -> Path:
+    folder = tmp_path / "sweep"
     for one in (ONE, TWO):
-        (tmp_path / one.cell_id() / "logs").mkdir(parents=True)
-    return tmp_path
+        (folder / one.cell_id() / "logs").mkdir(parents=True)
+    return folder
 
 
 def look(
@@ -312,7 +314,7 @@ def test_settled_once(sweep: Path) -> None:
 
 
 def report(sweep: Path, *problems: Problem) -> None:
-    folder = sweep / PREFLIGHT_FOLDER / "r"
+    folder = sweep.parent / "preflight" / "r"
     folder.mkdir(parents=True)
     told = PreflightReport(key="k", job="6", at=ASKED, seconds=1, nodes=("n1",), versions={},
                            problems=problems)  # fmt: skip
@@ -338,7 +340,7 @@ def test_a_good_preflight_holds_nothing(sweep: Path) -> None:
 
 def test_the_last_job_of_a_cell_counts(tmp_path: Path) -> None:
     def note(run: str, job: str | None, *units: tuple[str, ...]) -> RunNote:
-        array = ArrayNote(job_id=job, units=units, nodes=1, ranks_per_node=1, minutes=1)
+        array = Array(job_id=job, units=units, nodes=1, ranks_per_node=1, minutes=1)
         return RunNote(run=run, site="s", job_name="n", submitted_at=ASKED, arrays=(array,))
 
     found = submitted_cells(

@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from jobs.cell.missing_record import Begun, announce
+from jobs.slurm.arrays import Array
 from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import FIELD, START
 from jobs.slurm.status import Look, counts, look
-from jobs.slurm.submissions import ArrayNote, RunNote, read_notes, write_note
+from jobs.slurm.submissions import RunNote, read_notes, write_note
 from tests.builders import config
 from train.record.run import read_record
 
@@ -34,7 +35,7 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in names:
         (folder / name).mkdir()
     arrays = tuple(
-        ArrayNote(
+        Array(
             job_id=str(7 + at), nodes=1, ranks_per_node=2, minutes=5,
             units=tuple((name,) for name in names[at * LIMIT : (at + 1) * LIMIT]),
         )
