@@ -52,7 +52,7 @@ SETTLE_S = 10.0
 #: After a good end there is a record, seen or not: network file systems keep names and attributes
 #: for up to a minute by default.
 SETTLE_WELL_S = 120.0
-#: Files of a job that Slurm no longer knows must be this old; a running job writes every second.
+#: Files of a job that Slurm no longer knows must be this old; a running job writes every 15 s.
 FORGOTTEN_S = 600.0
 #: Where the accounts take a job for alive that the controller does not know, they may be late; a
 #: job that never gets its end there ("runaway") is not believed for ever.

@@ -1,4 +1,4 @@
-"""What is told before a sweep and after it, and how ends of ranks are sorted."""
+"""What is told before a sweep and after it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cell.ranks import Ended, bad_ends
 from jobs.cell.state import UNREADABLE, Standing
 from jobs.config.load import load_sweep
 from jobs.display import say_results, say_standing
@@ -18,14 +17,6 @@ QUICK = load_sweep("quickstart")
 def standing(status: str, seed: int = 0, why: str = "because") -> Standing:
     one = config(seed=seed)
     return Standing(one, Path("/nowhere") / one.cell_id(), status, why)
-
-
-def test_bad_ends_are_those_of_the_ranks_own() -> None:
-    ended = {
-        2: Ended(1, 1.0, False), 0: Ended(0, 1.0, False), 1: Ended(85, 1.0, False),
-        3: Ended(-9, 1.0, True), 4: Ended(-11, 1.0, False),
-    }  # fmt: skip
-    assert list(bad_ends(ended)) == [2, 4]
 
 
 @pytest.mark.parametrize(
