@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from jobs.cell import lock
 from jobs.cell.container import IMAGE_PYTHON, Container, container_argv
 from jobs.cell.launch import CellTask, core_groups
-from jobs.cell.state import BROKEN, FORCED, RUNNING, UNREADABLE, Standing, archive, conclude, stand
+from jobs.cell.state import BROKEN, FORCED, RUNNING, UNREADABLE, CellState, archive, conclude, stand
 from jobs.cell.stop import Stop
 from jobs.local.submit import ask_to_end, local_executor, log_of, submit
 from jobs.messages import Interrupted
@@ -48,14 +48,14 @@ class Machine:
 class Display(Protocol):
     """What a person sees of a running sweep."""
 
-    def started(self, cell: Standing) -> None: ...
+    def started(self, cell: CellState) -> None: ...
     def tick(self) -> None: ...
-    def ended(self, cell: Standing, status: str, why: str) -> None: ...
+    def ended(self, cell: CellState, status: str, why: str) -> None: ...
 
 
 @dataclass
 class _Running:
-    cell: Standing
+    cell: CellState
     cores: frozenset[int]
     attempts: int = 0  # that its record counted before this start
     job: Any = None  # None: its supervisor was started by an earlier sweep
@@ -73,7 +73,7 @@ class _Running:
 
 
 def run_cells(
-    cells: Sequence[Standing], sweep: Path, machine: Machine, display: Display, stop: Stop
+    cells: Sequence[CellState], sweep: Path, machine: Machine, display: Display, stop: Stop
 ) -> dict[str, str]:
     """Run every cell that is to run; returns cell id -> status of its record.
 
@@ -116,7 +116,7 @@ def run_cells(
     return results
 
 
-def _place(cell: Standing, running: Sequence[_Running], machine: Machine) -> Groups | None:
+def _place(cell: CellState, running: Sequence[_Running], machine: Machine) -> Groups | None:
     """Core groups for the next cell, or None when it has to wait."""
     gpus, per_rank = cell.config.gpus, machine.per_rank
     if not running:
@@ -128,7 +128,7 @@ def _place(cell: Standing, running: Sequence[_Running], machine: Machine) -> Gro
     return core_groups(gpus, per_rank, free) if gpus * per_rank <= len(free) else None
 
 
-def _start(executor: Any, cell: Standing, cores: Groups, machine: Machine) -> _Running:
+def _start(executor: Any, cell: CellState, cores: Groups, machine: Machine) -> _Running:
     if cell.status in (FORCED, BROKEN):
         archive(cell.folder)
     attempts = len(earlier_attempts(cell.folder))

@@ -19,10 +19,10 @@ from jobs.slurm.arrays import Array
 from jobs.slurm.job.allocation import Allocation
 from jobs.slurm.job.supervisor import launch
 from jobs.slurm.preflight import largest, preflight_array
+from jobs.slurm.request import SweepRequest, context_for
 from jobs.slurm.script import script_text
 from jobs.slurm.submissions import PREFLIGHT, SubmissionContext, array_folder, comment_of
 from jobs.slurm.submit import plan_arrays, unit_task
-from jobs.slurm.sweep import SweepRequest, sending_for
 from train.config.run import RunConfig
 from train.errors import ConfigError
 
@@ -39,7 +39,7 @@ def plan_cluster(wish: SweepRequest) -> None:
     cells = [recorded(config, wish.folder / config.cell_id()) for config in configs]
     refuse_others(cells)
     todo = [cell for cell in cells if cell.to_run]
-    sending = sending_for(wish, _image(wish))
+    sending = context_for(wish, _image(wish))
     arrays = plan_arrays(sending, todo)
     cost = gpu_hours(arrays, {row.cell_id: row.seconds for row in rows}, sending.site)
     console = Console()

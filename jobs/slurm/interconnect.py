@@ -20,12 +20,12 @@ from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.sacct import History
 from jobs.slurm.client.site import check_site
 from jobs.slurm.job.interconnect import NO_KILL, InterconnectTask, minutes_for
-from jobs.slurm.reconcile import end_of
+from jobs.slurm.request import slurm_refusals
 from jobs.slurm.script import freeze, job_name, script_text
 from jobs.slurm.submissions import ArrayNote, RunNote, array_folder, comment_of
 from jobs.slurm.submit import submit
-from jobs.slurm.sweep import slurm_refusals
-from jobs.slurm.watch import wait_for
+from jobs.slurm.watch.endings import end_of
+from jobs.slurm.watch.follow import wait_for
 from train.errors import ConfigError
 from train.interconnect.record import JOB_NAME, PHASES, Phase
 

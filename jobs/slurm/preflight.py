@@ -188,3 +188,9 @@ def recent(sweep: Path, key: str, now: datetime) -> PreflightReport | None:
         if report and report.ok and report.key == key and now - report.at < VALID:
             return report
     return None
+
+
+def report_of(sweep: Path, job: str) -> PreflightReport | None:
+    """What the preflight job with this id found; None where it left no report."""
+    reports = map(read_preflight, sorted((sweep / PREFLIGHT_FOLDER).glob("*"), reverse=True))
+    return next((report for report in reports if report and report.job == job), None)

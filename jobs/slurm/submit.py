@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.cell.lock import hold
-from jobs.cell.state import FORCED, Standing, archive
+from jobs.cell.state import FORCED, CellState, archive
 from jobs.cell.stop import held_back
 from jobs.slurm.arrays import Array, ArrayTask, arrays_of, units_of
 from jobs.slurm.client.limits import is_passing
@@ -175,7 +175,7 @@ def complaint(answer: Answer) -> str:
     return " ".join(dict.fromkeys(lines)) or answer.words
 
 
-def plan_arrays(sending: SubmissionContext, cells: Sequence[Standing]) -> tuple[Array, ...]:
+def plan_arrays(sending: SubmissionContext, cells: Sequence[CellState]) -> tuple[Array, ...]:
     """Raises ConfigError where cells do not fit the site."""
     units = units_of([cell.config for cell in cells], sending.site, pack=sending.pack)
     return arrays_of(units, sending.site)
@@ -184,7 +184,7 @@ def plan_arrays(sending: SubmissionContext, cells: Sequence[Standing]) -> tuple[
 def send(
     sending: SubmissionContext,
     arrays: Sequence[Array],
-    cells: Sequence[Standing],
+    cells: Sequence[CellState],
     preflight: str | None,
     avoid: Collection[str] = (),
 ) -> Iterator[tuple[Array, str]]:
@@ -233,7 +233,7 @@ def send(
         yield array, note.arrays[index].job_id or ""
 
 
-def failed_nodes(cells: Sequence[Standing]) -> set[str]:
+def failed_nodes(cells: Sequence[CellState]) -> set[str]:
     """Nodes that failed under the last attempts of these cells."""
     return {node for cell in cells if (node := failed_node(cell.folder))}
 

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
 
-from jobs.cell.state import Standing
+from jobs.cell.state import CellState
 from jobs.messages import say
 from jobs.slurm.arrays import Array, waves
-from jobs.slurm.cancel import cancel, last_cancel
 from jobs.slurm.client.limits import (
     is_dependency,
     is_submit_limit,
@@ -22,10 +21,19 @@ from jobs.slurm.client.limits import (
 )
 from jobs.slurm.client.run import SlurmError, is_lasting
 from jobs.slurm.client.squeue import JobState
-from jobs.slurm.preflight import in_queue, is_whole, largest, preflight_task, submit_preflight
-from jobs.slurm.reconcile import SETTLE_WELL_S, UNCLEAR_S, Unclear, report_of
+from jobs.slurm.preflight import (
+    in_queue,
+    is_whole,
+    largest,
+    preflight_task,
+    report_of,
+    submit_preflight,
+)
 from jobs.slurm.submissions import SubmissionContext, is_of
 from jobs.slurm.submit import failed_nodes, plan_arrays, send
+from jobs.slurm.watch.cancel import cancel, last_cancel
+from jobs.slurm.watch.reconcile import SETTLE_WELL_S
+from jobs.slurm.watch.unclear import UNCLEAR_S, Unclear
 from train.config.run import RunConfig
 from train.record.atomic import forget_absent
 
@@ -38,7 +46,7 @@ class Submitter:
     """Submits what is to run, as far as limits allow; the rest when there is room."""
 
     sending: SubmissionContext
-    todo: list[Standing]
+    todo: list[CellState]
     preflight: bool
     unclear: list[Unclear] = field(default_factory=list)
     first: str | None = None  # the preflight job, once there is one
@@ -210,7 +218,7 @@ class Submitter:
         elif self.todo and jobs:
             say(f"{len(self.todo)} cells wait for room in the queue (submit_limit {self._limit})")
 
-    def _take(self, array: Array) -> list[Standing]:
+    def _take(self, array: Array) -> list[CellState]:
         """The cells of an array, out of those that are to be submitted."""
         names = {name for unit in array.units for name in unit.cells}
         taken = [cell for cell in self.todo if cell.config.cell_id() in names]

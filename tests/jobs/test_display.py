@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from jobs.cell.state import NEW, RUNNING, Standing
+from jobs.cell.state import NEW, RUNNING, CellState
 from jobs.display import Board, LiveDisplay, PlainDisplay, Row, numbers
 from tests.builders import config, epoch
 from train.config.technique import Technique
@@ -31,16 +31,16 @@ def slow_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jobs.display.time", SimpleNamespace(monotonic=lambda: next(looks)))
 
 
-def cells(folder: Path, count: int = 2, **changes: str) -> list[Standing]:
+def cells(folder: Path, count: int = 2, **changes: str) -> list[CellState]:
     found = []
     for seed in range(count):
         one = config(seed=seed, epochs=4)
         (folder / one.cell_id() / "logs").mkdir(parents=True)
-        found.append(Standing(one, folder / one.cell_id(), changes.get("status", NEW), ""))
+        found.append(CellState(one, folder / one.cell_id(), changes.get("status", NEW), ""))
     return found
 
 
-def write_epochs(cell: Standing, count: int, tail: str = "") -> None:
+def write_epochs(cell: CellState, count: int, tail: str = "") -> None:
     text = "".join(epoch(n + 1, cell.config).model_dump_json() + "\n" for n in range(count))
     (cell.folder / "epochs.jsonl").write_text(text + tail)
 
@@ -75,12 +75,12 @@ def test_a_diverged_epoch_has_no_numbers_to_show(tmp_path: Path) -> None:
     assert numbers(Row(cell, "diverged"))[:3] == ("1/4", "", "")
 
 
-def adapted(folder: Path, dataset: str) -> Standing:
+def adapted(folder: Path, dataset: str) -> CellState:
     """Cells of 8 images a step for as many steps as 3 would take."""
     row = Technique(name="t", base_lr=1, base_batch=3, regime_adaptation=True)
     one = config(technique=row, dataset=dataset, batch_per_rank=8, epochs=2)
     (folder / one.cell_id() / "logs").mkdir(parents=True)
-    return Standing(one, folder / one.cell_id(), NEW, "")
+    return CellState(one, folder / one.cell_id(), NEW, "")
 
 
 def test_epochs_of_an_adapted_regime_are_counted_where_the_images_are_known(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_a_reader_that_is_gone_ends_nothing(tmp_path: Path) -> None:
 
 def test_remaining_time_is_that_of_cells_of_the_same_size(tmp_path: Path, slow_clock) -> None:
     sizes = [1, 1, 2, 2, 4]
-    standing = [Standing(config(gpus=n, seed=s), tmp_path, NEW, "") for s, n in enumerate(sizes)]
+    standing = [CellState(config(gpus=n, seed=s), tmp_path, NEW, "") for s, n in enumerate(sizes)]
     board = Board.of(standing)
     rows = list(board.rows.values())
     assert board.left_s() is None

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jobs.cell.ranks import Ended, bad_ends
-from jobs.cell.state import UNREADABLE, Standing
+from jobs.cell.state import UNREADABLE, CellState
 from jobs.config.load import load_sweep
 from jobs.display import say_results, say_standing
 from tests.builders import config
@@ -15,9 +15,9 @@ from tests.builders import config
 QUICK = load_sweep("quickstart")
 
 
-def standing(status: str, seed: int = 0, why: str = "because") -> Standing:
+def standing(status: str, seed: int = 0, why: str = "because") -> CellState:
     one = config(seed=seed)
-    return Standing(one, Path("/nowhere") / one.cell_id(), status, why)
+    return CellState(one, Path("/nowhere") / one.cell_id(), status, why)
 
 
 def test_bad_ends_are_those_of_the_ranks_own() -> None:

@@ -16,7 +16,7 @@ from jobs.cell.container import IMAGE_PYTHON, NO_IMAGE, code_facts
 from jobs.cell.image import Image, image_now
 from jobs.cell.lock import LOCK_NAME, hold, holder
 from jobs.cell.missing_record import begun_in, is_good, settle_lost
-from jobs.cell.state import UNREADABLE, Standing, archive, recorded
+from jobs.cell.state import UNREADABLE, CellState, archive, recorded
 from jobs.cell.stop import Reason, Stop, stopped_by_signals
 from jobs.slurm.arrays import NodeLayout
 from jobs.slurm.client.run import SlurmError
@@ -163,7 +163,7 @@ def _put_aside(task: JobTask, cell: Path) -> None:
 
 
 def _start(
-    task: JobTask, cell: Standing, allocation: Allocation, stop: Stop, warned: Warned, awake: Awake
+    task: JobTask, cell: CellState, allocation: Allocation, stop: Stop, warned: Warned, awake: Awake
 ) -> Start:
     folder, config = cell.folder, cell.config
     ranks = StepRanks(folder / "logs" / SRUN_LOG)
@@ -200,7 +200,7 @@ def _start(
 
 
 def _begin(
-    task: JobTask, cell: Standing, allocation: Allocation, attempt: int, ranks: StepRanks
+    task: JobTask, cell: CellState, allocation: Allocation, attempt: int, ranks: StepRanks
 ) -> None:
     argv, settings = launch(task, cell.config, cell.folder, attempt, allocation, cell.resume)
     base = rank_base(os.environ)

@@ -24,7 +24,7 @@ from jobs.cell.state import (
     OTHERS,
     RUNNING,
     UNREADABLE,
-    Standing,
+    CellState,
     archive,
     conclude,
     lay_out,
@@ -190,7 +190,7 @@ def test_archive_keeps_all_but_the_config(cell: Path) -> None:
 def concluded(cell: Path, attempts: int = 0, *, stopped: bool = False) -> tuple[str, str]:
     log = cell.parent / "log.err"
     log.write_text("last words\n")
-    standing = Standing(ONE, cell, NEW, "")
+    standing = CellState(ONE, cell, NEW, "")
     return conclude(standing, attempts, log, datetime.now(UTC), stopped=stopped)
 
 

@@ -18,7 +18,7 @@ import pytest
 from jobs.cell.launch import CellTask
 from jobs.cell.lock import holder, is_running
 from jobs.cell.ranks import end_leftovers
-from jobs.cell.state import BROKEN, FORCED, RUNNING, UNREADABLE, Standing, lay_out, survey
+from jobs.cell.state import BROKEN, FORCED, RUNNING, UNREADABLE, CellState, lay_out, survey
 from jobs.cell.stop import Reason, Stop
 from jobs.local import ranks
 from jobs.local.engine import Machine, run_cells
@@ -60,13 +60,13 @@ class Seen:
     events: list[tuple[str, ...]] = field(default_factory=list)
     on_tick: Callable[[], object] = lambda: None
 
-    def started(self, cell: Standing) -> None:
+    def started(self, cell: CellState) -> None:
         self.events.append(("started", cell.folder.name))
 
     def tick(self) -> None:
         self.on_tick()
 
-    def ended(self, cell: Standing, status: str, why: str) -> None:
+    def ended(self, cell: CellState, status: str, why: str) -> None:
         self.events.append(("ended", cell.folder.name, status))
 
 
@@ -86,7 +86,7 @@ class Sweep:
         machine = Machine(tuple(range(cores)), 1, Path("data"), Path("store"), 60, None, at_once)
         standing = survey(self.configs, self.folder)
         if force:
-            standing = [Standing(c.config, c.folder, FORCED, "") for c in standing]
+            standing = [CellState(c.config, c.folder, FORCED, "") for c in standing]
         found = run_cells(standing, self.folder, machine, self.display, self.stop)
         return [found.get(one.cell_id(), "not run") for one in self.configs]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jobs.cell.missing_record import Begun, announce
-from jobs.cell.state import Standing, recorded
+from jobs.cell.state import CellState, recorded
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.reconcile import Place
 from jobs.slurm.status import (
@@ -242,4 +242,4 @@ def test_standing_is_only_read(cell: Path) -> None:
     """A broken record is a state of its own."""
     (cell / "record.json").write_text("{")
     found = look(cell, None)
-    assert isinstance(recorded(ONE, cell), Standing) and found.state == "broken record"
+    assert isinstance(recorded(ONE, cell), CellState) and found.state == "broken record"

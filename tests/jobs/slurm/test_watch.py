@@ -251,10 +251,10 @@ def jobs(count: int, preflight: str | None = None) -> dict[str, JobState]:
 
 
 def todo(sweep: Path, count: int = 6):
-    from jobs.cell.state import Standing
+    from jobs.cell.state import CellState
 
     configs = [config(seed=seed) for seed in range(count)]
-    return [Standing(one, sweep / one.cell_id(), "new", "") for one in configs]
+    return [CellState(one, sweep / one.cell_id(), "new", "") for one in configs]
 
 
 def preflight_said(sweep: Path, *problems: Problem) -> None:
@@ -354,10 +354,10 @@ def refused(words: str) -> SlurmError:
 
 
 def shapes(folder: Path, *gpus: int):
-    from jobs.cell.state import Standing
+    from jobs.cell.state import CellState
 
     configs = [config(gpus=count) for count in gpus]
-    return [Standing(one, folder / one.cell_id(), "new", "") for one in configs]
+    return [CellState(one, folder / one.cell_id(), "new", "") for one in configs]
 
 
 def test_what_was_submitted_before_a_refusal_is_watched(tmp_path: Path, fails) -> None:
