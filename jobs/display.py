@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Self, TextIO
+from statistics import mean
 
 from rich.console import Console, RenderableType
 from rich.live import Live
@@ -22,36 +21,58 @@ from jobs.table import line, reasons, table, title
 from train.config.plan import epochs_to_train
 from train.record.run import GOOD
 
-PLAIN_PERIOD_S = 30.0
+#: Without a terminal, how often it is said where all cells stand.
+PERIOD_S = 30.0
 
 
 class Display:
-    """The cells of a sweep while they run; its two kinds show them.
+    """The cells of a sweep while they run: a table on a terminal, elsewhere a line per event.
 
     On this machine the engine says what it starts (``started``) and passes the time (``tick``); on
-    a cluster the watcher says where all cells stand (``update``).
+    a cluster the watcher says where all cells stand (``update``). Both say what ended (``ended``).
     """
 
-    def __init__(self, cells: Sequence[CellState], sweep: str = "") -> None:
+    def __init__(
+        self, cells: Sequence[CellState], sweep: str = "", console: Console | None = None
+    ) -> None:
         """``sweep``: as SWEEP= names it."""
-        self.sweep = sweep
-        self.trouble: str | None = None  # why Slurm gives no answer
         self.cells = {cell.name: _before(cell) for cell in cells}
-        self.apart = {
-            name: in_words(settings)
-            for name, settings in apart([cell.config for cell in cells]).items()
-        }
+        self.trouble: str | None = None  # why Slurm gives no answer
+        self._sweep = sweep
+        self._apart = apart([cell.config for cell in cells])
+        self._console = console or Console(stderr=True)
+        self._live: Live | None = None
+        self._shown, self._next = "", 0.0
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Display:
+        if self._console.is_terminal:
+            self._live = Live(
+                console=self._console, get_renderable=self.table, refresh_per_second=1
+            )
+            self._live.start()
         return self
 
-    def __exit__(self, *_: object) -> None: ...
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            with contextlib.suppress(OSError):  # a terminal that is gone must not end a sweep
+                self._live.stop()
+
+    def say(self, text: str) -> None:
+        """Above the table, where there is one."""
+        with contextlib.suppress(OSError):  # a reader that is gone must not end a sweep
+            if self._live is None:
+                print(text, file=self._console.file, flush=True)
+            else:
+                self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def started(self, cell: CellState) -> None:
         self.cells[cell.name] = replace(cell, doing=RUNNING, why="", began_at=datetime.now(UTC))
-
-    def tick(self) -> None:
-        """Some time has passed."""
+        self._next = self._next or time.monotonic() + PERIOD_S
+        if self._live is None:
+            number = list(self.cells).index(cell.name) + 1
+            how = " (going on from its checkpoint)" if cell.resume else ""
+            how = " by an earlier make sweep, waiting for it" if cell.status == RUNNING else how
+            self.say(f"[{number}/{len(self.cells)}] {self._full_name(cell)}: started{how}")
 
     def update(self, cells: Sequence[CellState], trouble: str | None) -> None:
         """Where cells stand now; ``trouble``: why that is not known."""
@@ -59,47 +80,69 @@ class Display:
         self.trouble = trouble
         self.tick()
 
+    def tick(self) -> None:
+        """Some time has passed: the table draws itself."""
+        if self._live is not None or time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + PERIOD_S
+        cells = list(self.cells.values())
+        below = [f"{cell.name}: {line(cell)}" for cell in cells if cell.active]
+        waiting = [cell for cell in cells if cell.alive and cell.state in (WAITING, UNKNOWN)]
+        below += reasons(waiting, sweep=self._sweep) + ([self.trouble] if self.trouble else [])
+        text = "\n    ".join([title(cells) + self._left(), *below])
+        if text != self._shown:  # a queue that does not move fills no log
+            self.say(text)
+        self._shown = text
+
     def ended(self, cell: CellState, status: str, why: str) -> None:
-        self.cells[cell.name] = replace(
+        self.cells[cell.name] = now = replace(
             cell, status=status, doing="", why=why, cause=cell.cause if why == cell.why else "",
             began_at=self.cells[cell.name].began_at, ended_at=datetime.now(UTC),
         )  # fmt: skip
+        words = f": {why}" if why else ""
+        if self._live is None:
+            self.say(f"    {cell.name}: {line(now)}{self._left()}{words}")
+        elif status not in GOOD:
+            self.say(f"{cell.name}: {status}{words}")
 
-    def say(self, text: str) -> None:
-        raise NotImplementedError
+    def table(self) -> RenderableType:
+        return table(
+            list(self.cells.values()), self.trouble, sweep=self._sweep, left=self._left(),
+            width=self._console.width, height=self._console.height, full_name=self._full_name,
+        )  # fmt: skip
+
+    def _full_name(self, cell: CellState) -> str:
+        """With what the id does not say: a framework, a momentum."""
+        words = in_words(self._apart[cell.name])
+        return f"{cell.name} ({words})" if words else cell.name
+
+    def _left(self) -> str:
+        left_s = self.left_s()
+        return "" if left_s is None else f"; left {clock(left_s)}"
 
     def left_s(self) -> float | None:
         """Remaining seconds on this machine, where cells run one after another; None before
         anything is known.
 
         A running cell's rest is its epochs to go at the pace of its last one. A waiting cell takes
-        as long as the finished cells of its size did, else as any, else as the running ones will.
+        as long as others of its size, else as any.
         """
         cells = self.cells.values()
-        if any(cell.job for cell in cells):
-            return None
-        running = {cell.name: _rest_s(cell) for cell in cells if cell.state == RUNNING}
-        took: dict[int, list[float]] = {}
+        whole: dict[str, float] = {}  # cell -> seconds from its start to its end
+        of_size: dict[int, list[float]] = {}
         for cell in cells:
-            if not cell.active and (seconds := cell.seconds()) is not None:
-                took.setdefault(cell.config.gpus, []).append(seconds)
-        of_any = [seconds for times in took.values() for seconds in times] or [
-            (self.cells[name].seconds() or 0.0) + rest
-            for name, rest in running.items()
-            if rest is not None
-        ]
-        if not of_any:
+            rest_s = _rest_s(cell) if cell.active else 0.0
+            if (spent_s := cell.seconds()) is not None and rest_s is not None:
+                whole[cell.name] = spent_s + rest_s
+                of_size.setdefault(cell.config.gpus, []).append(spent_s + rest_s)
+        if not whole or any(cell.job for cell in cells):
             return None
-        left = 0.0
+        left_s = 0.0
         for cell in cells:
-            times = took.get(cell.config.gpus, of_any)
-            usual = sum(times) / len(times)
-            if cell.state == WAITING:
-                left += usual
-            elif cell.state == RUNNING:
-                rest = running[cell.name]
-                left += max(0.0, usual - (cell.seconds() or 0.0)) if rest is None else rest
-        return left
+            if cell.state in (WAITING, RUNNING):
+                usual_s = mean(of_size.get(cell.config.gpus, whole.values()))
+                left_s += max(0.0, whole.get(cell.name, usual_s) - (cell.seconds() or 0.0))
+        return left_s
 
 
 def _before(cell: CellState) -> CellState:
@@ -113,91 +156,6 @@ def _rest_s(cell: CellState) -> float | None:
     if last is None or planned is None:
         return None
     return max(0, planned - last.epoch) * (last.train_s + last.eval_s)
-
-
-class PlainDisplay(Display):
-    """A line per event, and every half a minute where the cells stand."""
-
-    def __init__(self, cells: Sequence[CellState], out: TextIO, sweep: str = "") -> None:
-        super().__init__(cells, sweep)
-        self._out = out
-        self._shown = ""
-        self._next = 0.0
-
-    def say(self, text: str) -> None:
-        with contextlib.suppress(OSError):  # a reader that is gone must not end a sweep
-            print(text, file=self._out, flush=True)
-
-    def started(self, cell: CellState) -> None:
-        super().started(cell)
-        self._next = self._next or time.monotonic() + PLAIN_PERIOD_S
-        number = list(self.cells).index(cell.name) + 1
-        how = " (going on from its checkpoint)" if cell.resume else ""
-        how = " by an earlier make sweep, waiting for it" if cell.status == RUNNING else how
-        words = f" ({self.apart[cell.name]})" if self.apart[cell.name] else ""
-        self.say(f"[{number}/{len(self.cells)}] {cell.name}{words}: started{how}")
-
-    def tick(self) -> None:
-        if time.monotonic() < self._next:
-            return
-        self._next = time.monotonic() + PLAIN_PERIOD_S
-        cells = list(self.cells.values())
-        below = [f"{cell.name}: {line(cell)}" for cell in cells if cell.active]
-        waiting = [cell for cell in cells if cell.alive and cell.state in (WAITING, UNKNOWN)]
-        below += reasons(waiting, sweep=self.sweep) + ([self.trouble] if self.trouble else [])
-        text = "\n    ".join([title(cells) + self._left(), *below])
-        if text != self._shown:  # a queue that does not move fills no log
-            self.say(text)
-        self._shown = text
-
-    def ended(self, cell: CellState, status: str, why: str) -> None:
-        super().ended(cell, status, why)
-        words = f": {why}" if why else ""
-        self.say(f"    {cell.name}: {line(self.cells[cell.name])}{self._left()}{words}")
-
-    def _left(self) -> str:
-        left_s = self.left_s()
-        return "" if left_s is None else f"; left {clock(left_s)}"
-
-
-class LiveDisplay(Display):
-    """A table that is drawn every second; cells that ended badly are named above it, too."""
-
-    def __init__(self, cells: Sequence[CellState], console: Console, sweep: str = "") -> None:
-        super().__init__(cells, sweep)
-        self._console = console
-        self._live = Live(console=console, get_renderable=self.table, refresh_per_second=1)
-
-    def __enter__(self) -> Self:
-        self._live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(OSError):  # a terminal that is gone must not end a sweep
-            self._live.stop()
-
-    def say(self, text: str) -> None:
-        with contextlib.suppress(OSError):
-            self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-    def ended(self, cell: CellState, status: str, why: str) -> None:
-        super().ended(cell, status, why)
-        if status not in GOOD:
-            self.say(f"{cell.name}: {status}: {why}")
-
-    def table(self) -> RenderableType:
-        return table(
-            list(self.cells.values()), self.trouble, sweep=self.sweep, left_s=self.left_s(),
-            width=self._console.width, height=self._console.height, apart=self.apart,
-        )  # fmt: skip
-
-
-def display_for(cells: Sequence[CellState], sweep: str) -> Display:
-    """``sweep``: as SWEEP= names it."""
-    console = Console(stderr=True)
-    if console.is_terminal:
-        return LiveDisplay(cells, console, sweep)
-    return PlainDisplay(cells, sys.stderr, sweep)
 
 
 def say_standing(wanted: Sweep, cells: Sequence[CellState]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 from rich.console import Group, RenderableType
@@ -104,13 +104,12 @@ def table(
     sweep: str,
     width: int,
     height: int,
-    left_s: float | None = None,
-    apart: Mapping[str, str] | None = None,
+    left: str = "",
+    full_name: Callable[[CellState], str] = lambda cell: cell.name,
 ) -> RenderableType:
     """As many cells as the terminal has room for, below them the reasons and Slurm's trouble.
 
-    ``left_s``: until all is done, where that is known; ``apart``: what the names do not say of
-    cells.
+    ``left``: the time until all is done, in words; ``full_name``: of a cell, where there is room.
     """
     shown = choose(cells, max(MIN_ROWS, height - OTHER_LINES))
     wide, submitted = width >= WIDE, any(cell.job for cell in cells)
@@ -123,16 +122,14 @@ def table(
     if wide and submitted:
         body.add_column("nodes", no_wrap=True, overflow="ellipsis")
     for cell in shown:
-        name = f"..{cell.name.removeprefix(start)}" if start else cell.name
-        name += f" ({words})" if wide and (words := (apart or {}).get(cell.name)) else ""
-        texts = [name, *numbers(cell).values()]
+        name = full_name(cell) if wide else cell.name
+        texts = [f"..{name.removeprefix(start)}" if start else name, *numbers(cell).values()]
         texts += [cell.job or ""] if submitted else []
         texts += [cell.nodes or ""] if wide and submitted else []
         body.add_row(*map(Text, texts))
     below = [f"... and {len(cells) - len(shown)} more cells"] if len(shown) < len(cells) else []
     below += reasons(cells, sweep=sweep) + ([trouble] if trouble else [])
-    head = title(cells) + (f"; left {clock(left_s)}" if left_s is not None else "")
-    return Group(Text(head, style="italic"), body, *map(Text, below))
+    return Group(Text(title(cells) + left, style="italic"), body, *map(Text, below))
 
 
 def choose(cells: Sequence[CellState], rows: int) -> list[CellState]:

@@ -12,7 +12,7 @@ from jobs.cell.launch import core_groups, rank_environment, train_argv, with_pro
 from jobs.cell.state import CellState, lay_out, recorded, refuse_others, survey
 from jobs.cell.stop import stopped_by_signals
 from jobs.config.sweep import Sweep, manifest_of
-from jobs.display import display_for, say_results, say_standing
+from jobs.display import Display, say_results, say_standing
 from jobs.local.engine import Machine, cell_task, run_cells
 from jobs.local.image import check_gpus, container_here, gpus_here, remark_on_gpus, try_out
 from jobs.messages import ROOT, say
@@ -69,7 +69,7 @@ def _run_all(
 ) -> dict[str, str]:
     # make, told to end, ends the shell of its recipe, and nobody tells us
     parent = os.getppid() if "MAKELEVEL" in os.environ else None
-    with stopped_by_signals(parent) as stop, display_for(cells, sweep) as display:
+    with stopped_by_signals(parent) as stop, Display(cells, sweep) as display:
         return run_cells(cells, folder, machine, display, stop)
 
 

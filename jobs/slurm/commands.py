@@ -34,7 +34,6 @@ from jobs.slurm.preflight import (
 from jobs.slurm.request import SweepRequest, check_cluster, enter, prepare, slurm_refusals
 from jobs.slurm.submissions import (
     RunNote,
-    Submitted,
     adopt,
     read_notes,
     submitted_cells,
@@ -172,27 +171,21 @@ def _settle_waiting(
 ) -> int:
     """Records for cells whose jobs waited and were cancelled: none of their supervisors will ever
     run. One that goes on later keeps its record. Returns how many there are."""
-    settled = 0
+    settled, why = 0, "make cancel, while it waited in the queue"
     submitted = submitted_cells(folder, notes)
     for config in wanted.configs:
-        job = submitted.get(config.cell_id())
+        cell, job = folder / config.cell_id(), submitted.get(config.cell_id())
         if job is None or job.job not in waited:
             continue
-        try:
-            settled += _settle(recorded(config, folder / config.cell_id()), job)
-        except OSError as error:  # one that cannot be written keeps no other from its record
-            say(f"{config.cell_id()}: {error}")
+        if recorded(config, cell).status in (NEW, BROKEN):
+            settled += 1
+            try:
+                with hold(cell) as ours:
+                    if ours:
+                        settle_unstarted(cell, config, job.log, job.at, why, "cancelled")
+            except OSError as error:  # one that cannot be written keeps no other from its record
+                say(f"{cell.name}: {error}")
     return settled
-
-
-def _settle(cell: CellState, job: Submitted) -> bool:
-    if cell.status not in (NEW, BROKEN):
-        return False
-    why = "make cancel, while it waited in the queue"
-    with hold(cell.folder) as ours:
-        if ours:
-            settle_unstarted(cell.folder, cell.config, job.log, job.at, why, "cancelled")
-    return True
 
 
 def logs(wanted: Sweep, folder: Path, asked: str) -> int:

@@ -8,7 +8,7 @@ from jobs.cell.lock import only_sweep
 from jobs.cell.state import UNREADABLE, CellState, lay_out, refuse_others
 from jobs.cell.stop import stopped_by_signals
 from jobs.config.sweep import manifest_of
-from jobs.display import display_for, say_results, say_standing
+from jobs.display import Display, say_results, say_standing
 from jobs.messages import EXIT_INTERRUPTED, EXIT_UNDECIDED, NoAnswer, say
 from jobs.plan.datasets import train_images
 from jobs.plan.estimate import known_rates
@@ -104,7 +104,7 @@ def _follow(
     watcher: Watcher,
 ) -> int:
     pace = Pace(request.site.site.poll_s)
-    with stopped_by_signals() as stop, display_for(cells, request.wanted.asked) as display:
+    with stopped_by_signals() as stop, Display(cells, request.wanted.asked) as display:
         try:
             results = follow(watcher, configs, display, stop, submitter.more, submitter.waits, pace)
         except Left as error:

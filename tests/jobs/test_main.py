@@ -260,11 +260,11 @@ def test_a_killed_command_is_gone_on_from(tmp_path: Path) -> None:
             said = ""
             for line in again.stderr or ():
                 said += line
-                if "is waited for" in line:
+                if "waiting for its end" in line:
                     (trial.stage.folder / "go").touch()
             again.wait(20)
     assert again.returncode == 0, said
-    assert f"an earlier make sweep still runs it: {supervisor}): is waited for" in said
+    assert f"an earlier make sweep still runs it: {supervisor}): waiting for its end" in said
     assert statuses(trial) == ["completed", "completed"]
     assert all(len(list(cell.glob("mark-1*"))) == 1 for cell in trial.cells()), "each ran once"
     wait_until(lambda: not family(trial.folder), "the end of all")

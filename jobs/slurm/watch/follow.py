@@ -109,35 +109,6 @@ class Watcher:
         return "" if report.ok else str(report.problems[0])
 
 
-@dataclass
-class _Rest:
-    """Cells that are submitted when there is room."""
-
-    refill: Callable[[Mapping[str, JobState]], list[RunConfig]]
-    waiting: Callable[[], bool]
-    refused: SlurmError | OSError | None = None  # and it will be refused again
-    _complaint: str = ""
-
-    def is_left(self) -> bool:
-        return self.refused is None and self.waiting()
-
-    def submit(self, queue: Mapping[str, JobState], display: Display) -> list[RunConfig]:
-        """The cells that were submitted."""
-        if self.refused is not None:
-            return []
-        try:
-            return self.refill(queue)
-        except (SlurmError, OSError) as error:
-            words = error.came if isinstance(error, SlurmError) else str(error)
-            if words != self._complaint:
-                display.say(f"could not submit: {words}")
-            self._complaint = words
-            if is_lasting(error):
-                self.refused = error
-                display.say("no more cells are submitted; the rest is watched to its end")
-            return []
-
-
 def follow(
     watcher: Watcher,
     configs: Sequence[RunConfig],
@@ -156,43 +127,58 @@ def follow(
         Left: ``stop`` has a reason.
         SlurmError: not all could be submitted; raised when all that could has ended.
     """
-    pace, rest = pace or Pace(), _Rest(refill, waiting)
+    pace = pace or Pace()
     unended = {config.cell_id(): config for config in configs}
     results: dict[str, str] = {}
-    trouble_since: datetime | None = None
-    older_s = 0.0  # a list from before lacks what was just submitted
-    while unended or rest.is_left():
+    refused: SlurmError | OSError | None = None  # and it will be refused again
+    trouble_since, complaint = "", ""
+    older_s = 0.0
+    while unended or (waiting() and refused is None):
         if stop.reason:
             raise Left(stop.reason.text)
         added: list[RunConfig] = []
         try:
             cells = watcher.look(list(unended.values()), older_s=older_s)
         except (SlurmError, OSError) as error:
-            trouble_since = trouble_since or datetime.now(UTC)
+            trouble_since = trouble_since or f"{datetime.now(UTC):%H:%M:%S} UTC"
             who = "Slurm" if isinstance(error, SlurmError) else "the results folder"
-            since = f"{trouble_since:%H:%M:%S} UTC"
-            display.update([], f"{who} gives no answer since {since} ({error})")
+            display.update([], f"{who} gives no answer since {trouble_since} ({error})")
             seen = "no answer"
         else:
-            trouble_since = None
+            trouble_since = ""
             display.update(cells, None)
             for cell in cells:
                 if not cell.alive:
                     results[cell.name] = cell.status
                     del unended[cell.name]
                     display.ended(cell, cell.status, cell.why)
-            added = rest.submit(watcher.queue, display)
+            if refused is None:
+                try:
+                    added = refill(watcher.queue)
+                except (SlurmError, OSError) as error:
+                    refused = error if is_lasting(error) else None
+                    complaint = _complain(error, complaint, display)
             unended |= {config.cell_id(): config for config in added}
             seen = " ".join(f"{cell.job}{cell.slurm}" for cell in cells if cell.slurm)
         pause_s = pace.next_s(seen)
         if added:
             pace.again()
-        if unended or rest.is_left():
+        if unended or (waiting() and refused is None):
             _pause(stop, pause_s)
-        older_s = 0.0 if added else 0.9 * pause_s
-    if rest.refused is not None:
-        raise rest.refused
+        older_s = 0.0 if added else 0.9 * pause_s  # an older list lacks what was just submitted
+    if refused is not None:
+        raise refused
     return results
+
+
+def _complain(error: SlurmError | OSError, before: str, display: Display) -> str:
+    """Say, once, why cells could not be submitted."""
+    words = error.came if isinstance(error, SlurmError) else str(error)
+    if words != before:
+        display.say(f"could not submit: {words}")
+    if is_lasting(error):
+        display.say("no more cells are submitted; the rest is watched to its end")
+    return words
 
 
 def _pause(stop: Stop, seconds: float) -> None:

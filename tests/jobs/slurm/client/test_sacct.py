@@ -11,7 +11,7 @@ from jobs.slurm.client import squeue as queue
 from jobs.slurm.client.run import Answer, SlurmError
 from jobs.slurm.client.sacct import Ending, History, parse_sacct, parse_scontrol
 from jobs.slurm.client.squeue import ENDED, FIELD
-from jobs.slurm.reconcile import status_of
+from jobs.slurm.watch.endings import status_of
 
 SAID = Path(__file__).parent.parent / "transcripts" / "queue"
 OFF = Answer(1, "", (SAID / "sacct_accounting_off.err").read_text())
