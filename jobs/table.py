@@ -56,7 +56,7 @@ def reasons(cells: Sequence[CellState], *, sweep: str) -> list[str]:
         who = one.name if len(same) == 1 else f"{len(same)} cells"
         lines.append(f"{who} {one.state}: {one.why}{more}")
     if len(groups) > MAX_REASONS:
-        lines.append(f"and {len(groups) - MAX_REASONS} other reasons: make logs CELL=... shows one")
+        lines.append(f"and {len(groups) - MAX_REASONS} other reasons")
     return lines
 
 

@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cell.failure import cause_line, cause_of_line, read_more
+from jobs.cell.failure import cause_line, cause_of_line
 from jobs.cell.state import recorded
 from jobs.config.load import load_sweep
-from jobs.display import MAX_CAUSES, say_results
-from jobs.slurm.board import reasons
-from jobs.slurm.status import read_life, survey_slurm
+from jobs.display import say_results
 from tests.builders import config, record
 from train.record.run import RunError
 
@@ -91,7 +89,7 @@ def test_the_last_words_of_a_sweep(tmp_path: Path, capsys: pytest.CaptureFixture
         "[sweep] 3 cells failed: rank 1 ended with exit code 1; its log ends: No module named x "
         f"on h1 (make logs SWEEP=quickstart CELL={first})"
     )
-    assert said[2].startswith("[sweep] 1 cell failed: RuntimeError: one of its own (make logs")
+    assert said[2].startswith(f"[sweep] {cells[0].name} failed: RuntimeError: one of its own (make logs")
     assert len(said) == 4
 
 
@@ -99,23 +97,3 @@ def test_a_diverged_run_is_no_failure(tmp_path: Path, capsys: pytest.CaptureFixt
     cell = failed(tmp_path, 0, "the loss is infinite")
     assert say_results(QUICK, [replace(cell, status="diverged")], {}) == 0
     assert "make logs" not in capsys.readouterr().err
-
-
-def test_no_more_causes_than_can_be_read(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    cells = [failed(tmp_path, n, f"no module {'abcdefgh'[n] * 3}") for n in range(8)]
-    say_results(QUICK, cells, {cell.config.cell_id(): "failed" for cell in cells})
-    said = capsys.readouterr().err
-    assert said.count("make logs") == MAX_CAUSES and "and 3 other causes" in said
-
-
-def test_the_status_tells_the_same_causes(tmp_path: Path) -> None:
-    cells = [failed(tmp_path, n, f"rank {n} ended with exit code 1", "No module named x")
-             for n in range(3)]  # fmt: skip
-    states = survey_slurm([(cell, read_life(cell)) for cell in cells], {}, (), {})
-    assert reasons(states, sweep="a b.yaml") == [
-        "3 cells failed: rank 0 ended with exit code 1; its log ends: No module named x "
-        f"({read_more('a b.yaml', cells[0].config.cell_id())})"
-    ]
-    assert read_more("a b.yaml", "c") == "make logs SWEEP='a b.yaml' CELL=c"

@@ -98,7 +98,7 @@ def test_a_job_that_lives_is_never_settled(sweep: Path, state: str) -> None:
 @pytest.mark.parametrize(
     ("state", "wanted"),
     [("NODE_FAIL", "lost"), ("CANCELLED", "cancelled"), ("TIMEOUT", "timeout"),
-     ("PREEMPTED", "preempted"), ("COMPLETED", "lost"), ("OUT_OF_MEMORY", "lost")],
+     ("PREEMPTED", "preempted"), ("COMPLETED", "lost"), ("OUT_OF_MEMORY", "failed")],
 )  # fmt: skip
 @pytest.mark.parametrize("begun", [True, False])
 def test_a_job_that_is_gone_tells_the_status(
@@ -289,10 +289,10 @@ def test_a_record_that_cannot_be_read_is_left_alone(sweep: Path) -> None:
 def test_the_record_of_another_config_is_not_this_jobs_and_stays(sweep: Path, kind: str) -> None:
     folder = sweep / ONE.cell_id()
     text = record(TWO, status=kind).model_dump_json()  # older than the job
-    (cell / "record.json").write_text(text)
+    (folder / "record.json").write_text(text)
     cell = look(sweep, Told(ended("7", "FAILED")))
     assert cell.status == OTHERS and not cell.done
-    assert (cell / "record.json").read_text() == text
+    assert (folder / "record.json").read_text() == text
 
 
 def test_settled_once(sweep: Path) -> None:
@@ -335,20 +335,18 @@ def test_a_preflight_that_left_no_report_is_named_with_its_log(sweep: Path) -> N
 
 
 def test_a_supervisor_killed_after_its_good_record_leaves_a_finished_cell(sweep: Path) -> None:
-    cell = sweep / ONE.cell_id()
-    (cell / "record.json").write_text(record(ONE).model_dump_json())
-    announce(cell, Begun(number=1, started_at=ASKED, pid=1, job="7"))
+    folder = sweep / ONE.cell_id()
+    (folder / "record.json").write_text(record(ONE).model_dump_json())
+    announce(folder, Begun(number=1, started_at=ASKED, pid=1, job="7"))
     assert look(sweep, Told(ended("7", "FAILED"))).done
-    assert begun_in(cell) is None
+    assert begun_in(folder) is None
     assert not look(sweep, Told()).alive
 
 
 @pytest.mark.parametrize("name", ["record.json", "config.json", "logs/attempt.json"])
 def test_a_cell_that_cannot_be_read_gets_no_record(sweep: Path, name: str) -> None:
     """Its job is gone, and yet nobody knows what that left."""
-    cell = sweep / ONE.cell_id()
-    file = unreadable(cell / name)
+    file = unreadable(sweep / ONE.cell_id() / name)
     cell = look(sweep, Told(ended("7", "NODE_FAIL")))
-    assert cell.status == UNREADABLE and not cell.alive
-    assert is_untouched(cell, file)
-    assert str(found.why)
+    assert cell.state == UNREADABLE and not cell.alive and str(file) in cell.why
+    assert is_untouched(cell.folder, file)
