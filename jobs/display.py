@@ -164,8 +164,9 @@ def say_standing(wanted: Sweep, cells: Sequence[CellState]) -> None:
     to_run = sum(cell.to_run for cell in cells)
     say(f"{wanted.name}: {wanted.title}: {len(cells)} cells, {to_run} to run")
     if done:
+        counts = Counter(cell.status for cell in done)
         what = "nothing to train" if len(done) == len(cells) else "these are skipped"
-        say(f"good records are there already ({_counted(done)}): {what}; FORCE=1 runs them again")
+        say(f"good records are there already ({_in_words(counts)}): {what}; FORCE=1 runs them again")
     for cell in cells:
         if not cell.done and cell.status not in (NEW, FORCED):
             again = "goes on from its checkpoint" if cell.resume else "is run again"
@@ -181,7 +182,7 @@ def say_results(wanted: Sweep, cells: Sequence[CellState], results: Mapping[str,
     """
     ends = {cell.name: cell.status for cell in cells if not cell.to_run} | dict(results)
     counts = Counter(ends.values())
-    say("all cells: " + ", ".join(f"{count} {status}" for status, count in counts.items()))
+    say(f"all cells: {_in_words(counts)}")
     unreadable = counts[UNREADABLE]
     bad = len(cells) - sum(counts[status] for status in GOOD) - unreadable
     if bad:
@@ -195,6 +196,5 @@ def say_results(wanted: Sweep, cells: Sequence[CellState], results: Mapping[str,
     return EXIT_CELL_FAILED if bad else EXIT_UNDECIDED if unreadable else 0
 
 
-def _counted(cells: Sequence[CellState]) -> str:
-    counts = Counter(cell.status for cell in cells)
-    return ", ".join(f"{count} {status}" for status, count in counts.items())
+def _in_words(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))

@@ -49,7 +49,7 @@ def ends(process: subprocess.Popen[str]) -> tuple[int, str]:
 def test_all_well_then_nothing_to_do(tmp_path: Path) -> None:
     trial = front(tmp_path, GOOD, seeds="[0, 1]")
     done = trial.run()
-    assert (done.returncode, done.stdout) == (0, "")
+    assert (done.returncode, done.stdout) == (0, f"{trial.sweep}\n")
     assert "2 cells, 2 to run" in done.stderr and "all cells: 2 completed" in done.stderr
     done = trial.run()
     assert done.returncode == 0 and "nothing to train" in done.stderr
@@ -60,7 +60,8 @@ def test_a_failed_cell_is_exit_code_1(tmp_path: Path) -> None:
     trial = front(tmp_path, "os._exit(3) if '-s1-' in CELL.name else good()\n", seeds="[0, 1]")
     done = trial.run()
     assert done.returncode == 1
-    assert "failed after" in done.stderr and "rank 0 ended with exit code 3" in done.stderr
+    assert ": failed, time 0:0" in done.stderr
+    assert "rank 0 ended with exit code 3" in done.stderr
     assert "1 completed, 1 failed" in done.stderr
     assert statuses(trial) == ["completed", "failed"]
 
@@ -297,7 +298,7 @@ def test_on_a_terminal_a_table_and_why_a_cell_failed(tmp_path: Path) -> None:
         assert process.wait(20) == 1
     os.close(master)
     said = text.decode()
-    assert "2 of 2 cells done" in said and "images/s" in said
+    assert "1 of 2 cells done: 1 completed; 1 failed" in said and "images/s" in said
     assert re.search(r"-s1-\w+: failed: rank 0 ended with exit code 3 and left no error", said)
 
 

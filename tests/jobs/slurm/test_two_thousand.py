@@ -5,8 +5,10 @@ Counts, not seconds: these depend on the machine.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+from datetime import timedelta
 from pathlib import Path
 from unittest.mock import patch
 
@@ -15,7 +17,7 @@ from typer.testing import CliRunner, Result
 
 from jobs.__main__ import app
 from jobs.slurm.script import job_name
-from jobs.slurm.submissions import read_notes
+from jobs.slurm.submissions import read_notes, write_note
 from tests.jobs.slurm.fakes import FakeSlurm, fake_slurm
 
 CELLS = 2000
@@ -76,12 +78,32 @@ def test_two_sbatch_and_three_questions_submit_all(
     ]  # fmt: skip
 
 
-def test_a_status_asks_once(submitted: tuple[FakeSlurm, Path, Result]) -> None:
+def test_a_status_asks_once_and_about_unexplained_jobs_by_their_ids(
+    submitted: tuple[FakeSlurm, Path, Result],
+) -> None:
+    """One squeue; then one scontrol for each array, and one sacct. When their files are ten minutes
+    old they get their records, and nothing is asked any more."""
     fake, folder, _ = submitted
-    name = job_name("many", folder / "results" / "many")
-    fake.queue({f"{101 + n // 1000}_{n % 1000}": "PENDING" for n in range(CELLS)}, name)
-    fake.forget()
-    done = call(fake, folder, "status")
-    assert done.exit_code == 0, done.stderr
-    assert names(fake) == ["squeue"]
-    assert done.stdout.count(" waiting") >= CELLS
+    sweep = folder / "results" / "many"
+    jobs = {f"{101 + n // 1000}_{n % 1000}": "PENDING" for n in range(CELLS)}
+    fake.queue(jobs, job_name("many", sweep))
+
+    def status() -> tuple[list[str], dict[str, int]]:
+        fake.forget()
+        done = call(fake, folder, "status", "--json")
+        assert done.exit_code == 0, done.stderr
+        return names(fake), json.loads(done.stdout)["counts"]
+
+    assert status() == (["squeue"], {"waiting": CELLS})
+    del jobs["101_3"], jobs["102_999"]
+    fake.queue(jobs, job_name("many", sweep))
+    asked = ["squeue", *["scontrol"] * 3, "sacct"]  # the first: which cluster answers
+    assert status() == (asked, {"waiting": CELLS - 2, "ending": 2})
+    (note,) = read_notes(sweep)[0]
+    old = note.submitted_at - timedelta(hours=1)
+    write_note(sweep, note.model_copy(update={"submitted_at": old}))
+    for unit in (note.arrays[0].units[3], note.arrays[1].units[999]):
+        for file in (sweep / unit[0]).rglob("*"):
+            os.utime(file, (old.timestamp(),) * 2)
+    assert status() == (asked, {"waiting": CELLS - 2, "lost": 2})
+    assert status() == (["squeue"], {"waiting": CELLS - 2, "lost": 2})
