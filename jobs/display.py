@@ -166,7 +166,8 @@ def say_standing(wanted: Sweep, cells: Sequence[CellState]) -> None:
     if done:
         counts = Counter(cell.status for cell in done)
         what = "nothing to train" if len(done) == len(cells) else "these are skipped"
-        say(f"good records are there already ({_in_words(counts)}): {what}; FORCE=1 runs them again")
+        words = f"good records are there already ({_in_words(counts)}): {what}"
+        say(f"{words}; FORCE=1 runs them again")
     for cell in cells:
         if not cell.done and cell.status not in (NEW, FORCED):
             again = "goes on from its checkpoint" if cell.resume else "is run again"

@@ -40,9 +40,9 @@ from jobs.slurm.submissions import (
 )
 from jobs.slurm.submit import plan_arrays
 from jobs.slurm.watch.cancel import announce_cancel, cancel, jobs_of_sweep
-from jobs.slurm.watch.endings import end_of
-from jobs.slurm.watch.follow import Watcher, wait_for
-from jobs.slurm.watch.reconcile import elsewhere
+from jobs.slurm.watch.endings import elsewhere
+from jobs.slurm.watch.pace import end_of, wait_for
+from jobs.slurm.watch.reconcile import Watcher
 from jobs.table import lines, table
 from train.config.plan import epochs_to_train
 from train.errors import ConfigError

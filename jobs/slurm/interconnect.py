@@ -24,8 +24,7 @@ from jobs.slurm.request import slurm_refusals
 from jobs.slurm.script import freeze, job_name, script_text
 from jobs.slurm.submissions import ArrayNote, RunNote, array_folder, comment_of
 from jobs.slurm.submit import submit
-from jobs.slurm.watch.endings import end_of
-from jobs.slurm.watch.follow import wait_for
+from jobs.slurm.watch.pace import end_of, wait_for
 from train.errors import ConfigError
 from train.interconnect.record import JOB_NAME, PHASES, Phase
 

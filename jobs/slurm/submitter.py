@@ -32,7 +32,7 @@ from jobs.slurm.preflight import (
 from jobs.slurm.submissions import SubmissionContext, is_of
 from jobs.slurm.submit import failed_nodes, plan_arrays, send
 from jobs.slurm.watch.cancel import cancel, last_cancel
-from jobs.slurm.watch.reconcile import SETTLE_WELL_S
+from jobs.slurm.watch.endings import SETTLE_WELL_S
 from jobs.slurm.watch.unclear import UNCLEAR_S, Unclear
 from train.config.run import RunConfig
 from train.record.atomic import forget_absent

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 
 from jobs.cell.lock import only_sweep
 from jobs.cell.state import UNREADABLE, CellState, lay_out, refuse_others
-from jobs.cell.stop import stopped_by_signals
+from jobs.cell.stop import Stop, stopped_by_signals
 from jobs.config.sweep import manifest_of
 from jobs.display import Display, say_results, say_standing
 from jobs.messages import EXIT_INTERRUPTED, EXIT_UNDECIDED, NoAnswer, say
 from jobs.plan.datasets import train_images
 from jobs.plan.estimate import known_rates
 from jobs.plan.rows import plan_rows
-from jobs.slurm.client.run import SlurmError
+from jobs.slurm.client.run import SlurmError, is_lasting
+from jobs.slurm.client.squeue import JobState
 from jobs.slurm.request import SweepRequest, check_cluster, enter, prepare, slurm_refusals
 from jobs.slurm.submit import plan_arrays
 from jobs.slurm.submitter import Submitter
-from jobs.slurm.watch.follow import Left, Pace, Watcher, follow
-from jobs.slurm.watch.reconcile import elsewhere
+from jobs.slurm.watch.endings import elsewhere
+from jobs.slurm.watch.pace import Pace
+from jobs.slurm.watch.reconcile import Watcher
 from jobs.slurm.watch.unclear import refuse_unreadable, unclear_in
 from train.config.run import RunConfig
 
@@ -112,3 +116,85 @@ def _follow(
                 "make cancel ends them")  # fmt: skip
             return EXIT_INTERRUPTED
     return say_results(request.wanted, cells, results)
+
+
+class Left(Exception):
+    """The watcher was told to leave; the jobs go on."""
+
+
+def follow(
+    watcher: Watcher,
+    configs: Sequence[RunConfig],
+    display: Display,
+    stop: Stop,
+    refill: Callable[[Mapping[str, JobState]], list[RunConfig]],
+    waiting: Callable[[], bool] = lambda: False,
+    pace: Pace | None = None,
+) -> dict[str, str]:
+    """Wait until no cell is in the queue; returns cell id -> status of its record.
+
+    ``refill``: gets the user's jobs, may submit more cells, and returns these.
+    ``waiting``: whether it still has cells to submit.
+
+    Raises:
+        Left: ``stop`` has a reason.
+        SlurmError: not all could be submitted; raised when all that could has ended.
+    """
+    pace = pace or Pace()
+    unended = {config.cell_id(): config for config in configs}
+    results: dict[str, str] = {}
+    refused: SlurmError | OSError | None = None  # and it will be refused again
+    trouble_since, complaint = "", ""
+    older_s = 0.0
+    while unended or (waiting() and refused is None):
+        if stop.reason:
+            raise Left(stop.reason.text)
+        added: list[RunConfig] = []
+        try:
+            cells = watcher.look(list(unended.values()), older_s=older_s)
+        except (SlurmError, OSError) as error:
+            trouble_since = trouble_since or f"{datetime.now(UTC):%H:%M:%S} UTC"
+            who = "Slurm" if isinstance(error, SlurmError) else "the results folder"
+            display.update([], f"{who} gives no answer since {trouble_since} ({error})")
+            seen = "no answer"
+        else:
+            trouble_since = ""
+            display.update(cells, None)
+            for cell in cells:
+                if not cell.alive:
+                    results[cell.name] = cell.status
+                    del unended[cell.name]
+                    display.ended(cell, cell.status, cell.why)
+            if refused is None:
+                try:
+                    added = refill(watcher.queue)
+                except (SlurmError, OSError) as error:
+                    refused = error if is_lasting(error) else None
+                    complaint = _complain(error, complaint, display)
+            unended |= {config.cell_id(): config for config in added}
+            seen = " ".join(f"{cell.job}{cell.slurm}" for cell in cells if cell.slurm)
+        pause_s = pace.next_s(seen)
+        if added:
+            pace.again()
+        if unended or (waiting() and refused is None):
+            _pause(stop, pause_s)
+        older_s = 0.0 if added else 0.9 * pause_s  # an older list lacks what was just submitted
+    if refused is not None:
+        raise refused
+    return results
+
+
+def _complain(error: SlurmError | OSError, before: str, display: Display) -> str:
+    """Say, once, why cells could not be submitted."""
+    words = error.came if isinstance(error, SlurmError) else str(error)
+    if words != before:
+        display.say(f"could not submit: {words}")
+    if is_lasting(error):
+        display.say("no more cells are submitted; the rest is watched to its end")
+    return words
+
+
+def _pause(stop: Stop, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and not stop.reason:
+        time.sleep(min(0.1, seconds))

@@ -8,53 +8,52 @@ that it ended, or no longer knows it and its files are ten minutes old.
 
 from __future__ import annotations
 
-import math
-import os
-import pwd
-import tempfile
-import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from jobs.cell import missing_record
 from jobs.cell.lock import hold
-from jobs.cell.state import ENDING, NEW, OTHERS, UNKNOWN, UNREADABLE, CellState, recorded
-from jobs.slurm.client.sacct import Ending, History
-from jobs.slurm.client.squeue import JobState
+from jobs.cell.state import (
+    ENDING,
+    NEW,
+    NOT_SUBMITTED,
+    OTHERS,
+    RUNNING,
+    STARTING,
+    UNKNOWN,
+    UNREADABLE,
+    WAITING,
+    CellState,
+    recorded,
+)
+from jobs.slurm.client.reasons import in_words
+from jobs.slurm.client.sacct import History
+from jobs.slurm.client.squeue import JobState, shared_query
+from jobs.slurm.preflight import report_of
 from jobs.slurm.submissions import (
     ANY,
     CLOCKS_DIFFER,
-    PREFLIGHT,
     RunNote,
     Submitted,
-    array_folder,
-    is_anothers,
-    log_name,
+    adopt,
+    read_notes,
+    submitted_cells,
+    write_note,
 )
-from jobs.slurm.watch.endings import over_for_s, words
-from jobs.slurm.watch.states import by_files, gone, is_of, queued, undecided
+from jobs.slurm.watch.endings import (
+    End,
+    PreflightProblem,
+    ends_of,
+    is_alive,
+    listed_as,
+    seconds_of,
+)
 from train.config.run import RunConfig
 from train.errors import Unreadable
 from train.record.atomic import forget_absent
-from train.record.run import Status
-
-#: How long a job must be gone before its cells are given records here: what its supervisor wrote
-#: last may take a moment to be seen through a network file system.
-SETTLE_S = 10.0
-#: After a good end there is a record, seen or not: network file systems keep names and attributes
-#: for up to a minute by default.
-SETTLE_WELL_S = 120.0
-#: Files of a job that Slurm no longer knows must be this old; a running job writes all the time.
-FORGOTTEN_S = 600.0
-#: Where the accounts take a job for alive that the controller does not know, they may be late; a
-#: job that never gets its end there ("runaway") is not believed for ever.
-RUNAWAY_S = 24 * 3600.0
-
-#: What the preflight job with this id found wrong; '' where it passed, None where it left no
-#: report.
-PreflightProblem = Callable[[str], str | None]
 
 
 def reconcile(
@@ -80,30 +79,19 @@ def reconcile(
     for config in configs:
         folder = sweep / config.cell_id()
         job = submitted.get(folder.name)
-        if job is not None and not _is_alive(job, queue):
+        if job is not None and not is_alive(job, queue):
             _look_again(folder)
         cell = recorded(config, folder)
-        if job is not None and not _is_alive(job, queue):
+        if job is not None and not is_alive(job, queue):
             job = _acting(cell, job)
-            if not _is_alive(job, queue) and _left_no_record(cell, job):
+            if not is_alive(job, queue) and _left_no_record(cell, job):
                 unsettled.add(job)
         cells.append((cell, job))
-    ends = _ends(unsettled, sweep, queue, history, preflight_problem)
+    ends = ends_of(unsettled, sweep, queue, history, preflight_problem)
     return [
-        by_files(cell) if job is None else _by_job(cell, job, _listed(job, queue), ends.get(job))
+        by_files(cell) if job is None else _by_job(cell, job, listed_as(job, queue), ends.get(job))
         for cell, job in cells
     ]
-
-
-def _listed(job: Submitted, queue: Mapping[str, JobState]) -> JobState | None:
-    """The job in the queue; not another one with the same id."""
-    state = queue.get(job.job)
-    return None if state is None or is_anothers(state, job.run, job.part) else state
-
-
-def _is_alive(job: Submitted, queue: Mapping[str, JobState]) -> bool:
-    state = _listed(job, queue)
-    return state is not None and not state.ended
 
 
 def _look_again(cell: Path) -> None:
@@ -131,75 +119,7 @@ def _left_no_record(cell: CellState, job: Submitted) -> bool:
     return cell.ended_at < job.at - CLOCKS_DIFFER
 
 
-@dataclass(frozen=True)
-class _End:
-    """What is known of a job that left cells without a record."""
-
-    ending: Ending | None = None  # None: Slurm does not know the job
-    settle: bool = False  # it is over, and has been for long enough
-    status: Status = "lost"
-    why: str = ""
-    preflight: str = ""  # why its preflight kept it from beginning
-    elsewhere: str = ""  # why Slurm, as it is asked here, cannot know
-
-
-def _ends(
-    jobs: Collection[Submitted],
-    sweep: Path,
-    queue: Mapping[str, JobState],
-    history: History,
-    preflight_problem: PreflightProblem,
-) -> dict[Submitted, _End]:
-    listed = {job: _listed(job, queue) for job in jobs}
-    away = {job: why for job in jobs if not listed[job] and (why := elsewhere(job, history))}
-    unlisted = {job for job in jobs if not listed[job] and job not in away}
-    ended = {
-        job
-        for job, state in listed.items()
-        if state and over_for_s(state) >= _patience_s(Ending.of_queued(state))
-    }
-    preflight_jobs = {job.preflight for job in unlisted | ended if job.preflight}
-    problems = {job: preflight_problem(job) for job in preflight_jobs}
-    unreported = {
-        job
-        for job in preflight_jobs
-        if problems[job] is None and (job not in queue or queue[job].ended)
-    }
-    endings = history.endings(
-        {job.job for job in ended} | (unreported & queue.keys()),
-        {job.job for job in unlisted} | (unreported - queue.keys()),
-    )
-    for name in unreported:
-        logs = sorted(sweep.glob(str(array_folder(Path(), "*", PREFLIGHT) / log_name(name))))
-        read = f"; read {logs[-1]}" if logs else ""
-        problems[name] = f"it left no report ({words(name, endings.get(name))[1]}){read}"
-    ends = {job: _End(elsewhere=why) for job, why in away.items()}
-    for job in jobs - ends.keys():
-        ending, state = endings.get(job.job), listed[job]
-        if ending is not None and is_anothers(ending, job.run, job.part):
-            ending = None
-        if state is not None:
-            ending = ending or Ending.of_queued(state)
-        quiet_s = over_for_s(state) if state else _quiet_s(sweep, job)
-        status, why = words(job.job, ending)
-        problem = problems.get(job.preflight or "")
-        held = f"not started, since the preflight, job {job.preflight}, failed: {problem}"
-        ends[job] = _End(
-            ending, quiet_s >= _patience_s(ending), status, why, held if problem else ""
-        )
-    return ends
-
-
-def _patience_s(ending: Ending | None) -> float:
-    """How long after its last sign a job counts as over, by what Slurm says of it."""
-    if ending is None:
-        return FORGOTTEN_S
-    if not ending.over:  # what the controller knows to be alive is never over
-        return RUNAWAY_S if ending.source == "sacct" else math.inf
-    return SETTLE_WELL_S if ending.state == "COMPLETED" else SETTLE_S
-
-
-def _by_job(cell: CellState, job: Submitted, state: JobState | None, end: _End | None) -> CellState:
+def _by_job(cell: CellState, job: Submitted, state: JobState | None, end: End | None) -> CellState:
     """``end``: of a job that left the cell without a record."""
     if end is None:
         # a controller that was restarted may learn late that a cell is done
@@ -218,7 +138,7 @@ def _by_job(cell: CellState, job: Submitted, state: JobState | None, end: _End |
     return undecided(cell, job, ENDING, "its job is gone; waiting for what it left to be seen")
 
 
-def _settle(cell: CellState, job: Submitted, end: _End) -> CellState | None:
+def _settle(cell: CellState, job: Submitted, end: End) -> CellState | None:
     """The cell with a record of its job, given here unless there is one; None while its supervisor
     still holds it, or a record is there that is not seen yet.
 
@@ -248,47 +168,112 @@ def _settle(cell: CellState, job: Submitted, end: _End) -> CellState | None:
     return None if now.status == NEW else now
 
 
-def elsewhere(submission: Submitted | RunNote, history: History) -> str:
-    """Why Slurm, as it is asked here, cannot know what was submitted; '' where it can.
+def by_files(cell: CellState, job: Submitted | None = None) -> CellState:
+    """A cell that was never submitted; with ``job`` one of which Slurm gives no answer."""
+    if cell.attempt is not None:
+        began_at = cell.attempt.started_at
+        cell = replace(cell, doing=RUNNING, why="as its files say", cause="", began_at=began_at)
+    elif job is not None and not is_of(cell, job):
+        cell = replace(cell, doing=UNKNOWN, why="it was submitted", cause="")
+    elif cell.status == NEW:
+        cell = replace(cell, doing=NOT_SUBMITTED, why="")
+    return cell if job is None else gone(cell, job)
 
-    Raises:
-        SlurmError: no answer.
-    """
-    what = f"the submission {submission.run}"
-    if isinstance(submission, Submitted):
-        what = f"job {submission.job}"
-    if submission.user not in (None, os.getuid()):
-        try:
-            user = pwd.getpwuid(submission.user or 0).pw_name
-        except KeyError:
-            user = str(submission.user)
-        return f"{what} is user {user}'s, of whose jobs others may see nothing"
-    cluster = submission.cluster
-    if cluster is not None and (here := history.cluster()) not in (None, cluster):
-        return (
-            f"{what} is on cluster {cluster}, and this shell asks cluster {here}: ask again "
-            "where that cluster's commands are loaded"
+
+def gone(cell: CellState, job: Submitted) -> CellState:
+    """A cell whose last job is not in the queue any more: as its record says."""
+    return replace(cell, job=job.job, log=job.log)
+
+
+def undecided(cell: CellState, job: Submitted, doing: str, why: str) -> CellState:
+    """A cell whose job is in no list, and of which it is not known how it ended."""
+    return replace(gone(cell, job), alive=True, doing=doing, why=why, cause="")
+
+
+def queued(cell: CellState, job: Submitted, state: JobState) -> CellState:
+    """A cell whose job waits or runs."""
+    attempt, began_at, starts = cell.attempt, None, None
+    runs = attempt is not None and attempt.job in (None, state.job) and not state.waits
+    doing, why = STARTING, in_words(state)
+    if not runs and is_of(cell, job) and _is_of_this_start(cell, state):
+        doing, why = "", cell.why
+    elif state.waits:
+        last = replace(cell, doing=WAITING).last_epoch()
+        again = f"goes on after epoch {last.epoch}; " if last else ""
+        doing, why, starts = WAITING, again + (why or "Slurm gives no reason yet"), state.start
+    elif runs and attempt is not None:
+        doing, began_at = RUNNING, attempt.started_at
+    elif state.state in ("COMPLETING", "STAGE_OUT"):
+        doing = ENDING
+    elif len(job.cells) > 1:
+        doing, why = WAITING, "its job runs other cells first"
+    elif (ran_s := seconds_of(state.elapsed)) is not None:
+        began_at = datetime.now(UTC) - timedelta(seconds=ran_s)
+    return replace(
+        gone(cell, job), alive=True, doing=doing, why=why, cause="" if doing else cell.cause,
+        slurm=state.state, nodes=state.nodes or None, expected_start=starts, began_at=began_at,
+    )  # fmt: skip
+
+
+def is_of(cell: CellState, job: Submitted) -> bool:
+    """Whether the cell's record is of this job; not so that of a cell that is run by force, before
+    it is put aside."""
+    return cell.ended_at is not None and cell.ended_at >= job.at
+
+
+def _is_of_this_start(cell: CellState, state: JobState) -> bool:
+    """Whether the record is of the job's present start, not of one before it was requeued."""
+    if cell.ended_at is None or state.start is None or state.waits:
+        return False
+    return cell.ended_at.astimezone().replace(tzinfo=None).isoformat() >= state.start
+
+
+@dataclass
+class Watcher:
+    """A sweep on a cluster as seen from the login node, and what the last look showed."""
+
+    sweep: Path
+    slurm_conf: str | None
+    notes: list[RunNote] = field(default_factory=list)
+    broken: dict[str, str] = field(default_factory=dict)  # runs whose notes cannot be read: why
+    queue: Mapping[str, JobState] = field(default_factory=dict)
+    history: History = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.history = History(self.slurm_conf)
+
+    def look(
+        self, configs: Sequence[RunConfig], *, patience_s: float = 0, older_s: float = 0
+    ) -> list[CellState]:
+        """Where the cells stand; those whose job has been over for long enough get their records.
+
+        The notes are read before the queue is asked: what another shell submits then is in neither.
+        ``older_s``: an answer of this age, asked by another sweep of the user, does as well.
+
+        Raises:
+            SlurmError: no answer.
+            OSError: the notes cannot be read, or a record that is due cannot be written.
+        """
+        self.notes, self.broken = read_notes(self.sweep)
+        self.queue = shared_query(self.slurm_conf, patience_s=patience_s, older_s=older_s)
+        for index, note in enumerate(self.notes):
+            self.notes[index] = adopted = adopt(note, self.queue)
+            if adopted != note:
+                with suppress(OSError):  # the next look finds the ids in the queue, too
+                    write_note(self.sweep, adopted)
+        submitted = submitted_cells(self.sweep, self.notes)
+        return reconcile(
+            configs, self.sweep, submitted, self.queue, self.history, self._preflight_problem
         )
-    return ""
 
+    def look_at_files(self, configs: Sequence[RunConfig]) -> list[CellState]:
+        """The same while Slurm gives no answer, or where nothing was submitted."""
+        submitted = submitted_cells(self.sweep, self.notes)
+        cells = [recorded(config, self.sweep / config.cell_id()) for config in configs]
+        return [by_files(cell, submitted.get(cell.name)) for cell in cells]
 
-def _quiet_s(sweep: Path, job: Submitted) -> float:
-    """Seconds since a job that is in no list gave a last sign: its cells' files, its log, its
-    submission. The clock is the file server's, as are the files' times.
-
-    Raises:
-        OSError: a folder that is there cannot be listed: what is in it may be of now.
-    """
-    times = [job.at.timestamp()]
-    for cell in job.cells:
-        for folder in (sweep / cell, sweep / cell / "logs"):
-            try:
-                # a lock file, too, is touched by whoever looks
-                times += [f.stat().st_mtime for f in folder.iterdir() if not f.name.startswith(".")]
-            except FileNotFoundError:
-                continue
-    with suppress(OSError):
-        times.append(job.log.stat().st_mtime)
-    with suppress(OSError), tempfile.TemporaryFile(dir=sweep) as probe:
-        return os.fstat(probe.fileno()).st_mtime - max(times)
-    return time.time() - max(times)
+    def _preflight_problem(self, job: str) -> str | None:
+        report = report_of(self.sweep, job)
+        if report is None:
+            return None
+        return "" if report.ok else str(report.problems[0])

@@ -89,7 +89,9 @@ def test_the_last_words_of_a_sweep(tmp_path: Path, capsys: pytest.CaptureFixture
         "[sweep] 3 cells failed: rank 1 ended with exit code 1; its log ends: No module named x "
         f"on h1 (make logs SWEEP=quickstart CELL={first})"
     )
-    assert said[2].startswith(f"[sweep] {cells[0].name} failed: RuntimeError: one of its own (make logs")
+    assert said[2].startswith(
+        f"[sweep] {cells[0].name} failed: RuntimeError: one of its own (make logs"
+    )
     assert len(said) == 4
 
 

@@ -18,7 +18,7 @@ from jobs.slurm import sweep as program
 from jobs.slurm.client import detect as handover
 from jobs.slurm.client import detect as where
 from jobs.slurm.client.detect import become_owner, owner_of, site_for, users_of
-from jobs.slurm.sweep import SweepRequest, enter
+from jobs.slurm.request import SweepRequest, enter
 from tests.jobs.slurm.fakes import FakeSlurm, fake_slurm
 from tests.sweeps import ROOT
 from train.errors import ConfigError

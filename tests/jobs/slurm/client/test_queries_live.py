@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from jobs.slurm.watch.cancel import cancel, jobs_of_sweep
 from jobs.slurm.client.reasons import in_words
 from jobs.slurm.client.run import clean_environment
 from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState, query
-from jobs.slurm.watch.endings import status_of
 from jobs.slurm.submissions import ArrayNote, RunNote, adopt, comment_of
+from jobs.slurm.watch.cancel import cancel, jobs_of_sweep
+from jobs.slurm.watch.endings import status_of
 
 CONF = Path("/run/horoscale-practice/slurm.conf")
 pytestmark = [

@@ -18,13 +18,8 @@ from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.sacct import Ending, History
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.submissions import Submitted
-from jobs.slurm.watch.reconcile import (
-    FORGOTTEN_S,
-    RUNAWAY_S,
-    SETTLE_S,
-    SETTLE_WELL_S,
-    reconcile,
-)
+from jobs.slurm.watch.endings import FORGOTTEN_S, RUNAWAY_S, SETTLE_S, SETTLE_WELL_S
+from jobs.slurm.watch.reconcile import reconcile
 from tests.builders import config, record
 from tests.unreadable import is_untouched, unreadable
 from train.config.run import RunConfig

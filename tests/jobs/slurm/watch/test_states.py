@@ -12,7 +12,7 @@ from jobs.cell.missing_record import Begun, announce
 from jobs.cell.state import CellState, recorded
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.submissions import Submitted
-from jobs.slurm.watch.states import by_files, gone, queued
+from jobs.slurm.watch.reconcile import by_files, gone, queued
 from tests.builders import config, epoch, record
 
 ONE = config(epochs=5)

@@ -13,9 +13,10 @@ from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.sacct import Ending, History
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.submissions import ArrayNote, RunNote, comment_of, read_notes, write_note
-from jobs.slurm.watch import follow as module
-from jobs.slurm.watch import reconcile
-from jobs.slurm.watch.follow import Left, Pace, Watcher, follow
+from jobs.slurm.sweep import Left, follow
+from jobs.slurm.watch import endings, pace, reconcile
+from jobs.slurm.watch.pace import Pace
+from jobs.slurm.watch.reconcile import Watcher
 from tests.builders import config, record
 from tests.caching import seen_late
 from train.record.atomic import write_atomically
@@ -49,9 +50,9 @@ class Nothing(History):
 
 @pytest.fixture
 def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(module, "FIRST_S", 0.05)
+    monkeypatch.setattr(pace, "FIRST_S", 0.05)
     for name in ("SETTLE_S", "SETTLE_WELL_S", "FORGOTTEN_S"):
-        monkeypatch.setattr(reconcile, name, 0.2)
+        monkeypatch.setattr(endings, name, 0.2)
     for one in (ONE, TWO):
         (tmp_path / one.cell_id() / "logs").mkdir(parents=True)
     return tmp_path
@@ -86,7 +87,7 @@ def watcher(sweep: Path, monkeypatch: pytest.MonkeyPatch, *answers) -> Watcher:
             for job, state in told.items()
         }
 
-    monkeypatch.setattr(module, "shared_query", query)
+    monkeypatch.setattr(reconcile, "shared_query", query)
     found = Watcher(sweep, None)
     found.history = Nothing()
     return found
@@ -131,7 +132,7 @@ def test_a_controller_that_is_away_in_the_middle_settles_nothing(sweep, monkeypa
 
 def test_a_job_that_comes_back_is_not_settled(sweep, monkeypatch) -> None:
     """Between its end and its requeue a job may not be in the queue for a moment."""
-    monkeypatch.setattr(reconcile, "FORGOTTEN_S", 5.0)
+    monkeypatch.setattr(endings, "FORGOTTEN_S", 5.0)
     noted(sweep, "7", ONE)
     gone: dict[str, str] = {}
     told = [{"7": "RUNNING"}, gone, gone, *[{"7": "PENDING"}] * 12, {"7": "NODE_FAIL"}]
@@ -153,9 +154,9 @@ def test_a_good_record_behind_a_cache_is_never_replaced(
 
     Without any patience, so that only the server's word keeps it.
     """
-    monkeypatch.setattr(module, "FIRST_S", 0.05)
-    monkeypatch.setattr(reconcile, "SETTLE_S", 0.0)
-    monkeypatch.setattr(reconcile, "SETTLE_WELL_S", 0.0)
+    monkeypatch.setattr(pace, "FIRST_S", 0.05)
+    monkeypatch.setattr(endings, "SETTLE_S", 0.0)
+    monkeypatch.setattr(endings, "SETTLE_WELL_S", 0.0)
     behind = tmp_path / "behind"
     cell = behind / ONE.cell_id()
     (cell / "logs").mkdir(parents=True)
@@ -222,16 +223,16 @@ def test_a_sweep_that_waits_for_room_asks_at_its_pace(sweep, monkeypatch) -> Non
 
 def test_looks_become_rare_and_what_is_new_makes_them_frequent(monkeypatch) -> None:
     now = [0.0]
-    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
-    pace = Pace(None, 0.0)
+    monkeypatch.setattr(pace.time, "monotonic", lambda: now[0])
+    found = Pace(None, 0.0)
     first = []
     while now[0] < 60:
-        first.append(pace.next_s("a"))
+        first.append(found.next_s("a"))
         now[0] += first[-1]
-    assert first == [module.FIRST_S] * 12
-    later = [pace.next_s("a") for _ in range(6)]
+    assert first == [pace.FIRST_S] * 12
+    later = [found.next_s("a") for _ in range(6)]
     assert later[0] > 30 and later[-1] == 60 and later == sorted(later)
-    assert pace.next_s("b") == 30
+    assert found.next_s("b") == 30
     assert Pace(3.0).next_s("a") == 3.0
 
 
