@@ -75,23 +75,29 @@ def reconcile(
         OSError: a cell's folder cannot be written.
     """
     cells: list[tuple[CellState, Submitted | None]] = []
-    unsettled: set[Submitted] = set()
+    unsettled: dict[str, Submitted] = {}
     for config in configs:
         folder = sweep / config.cell_id()
         job = submitted.get(folder.name)
-        if job is not None and not is_alive(job, queue):
-            _look_again(folder)
         cell = recorded(config, folder)
         if job is not None and not is_alive(job, queue):
+            if not (cell.done and is_of(cell, job)):
+                _look_again(folder)
+                cell = recorded(config, folder)
             job = _acting(cell, job)
             if not is_alive(job, queue) and _left_no_record(cell, job):
-                unsettled.add(job)
+                unsettled[cell.name] = job
         cells.append((cell, job))
-    ends = ends_of(unsettled, sweep, queue, history, preflight_problem)
-    return [
-        by_files(cell) if job is None else _by_job(cell, job, listed_as(job, queue), ends.get(job))
-        for cell, job in cells
-    ]
+    ends = ends_of(set(unsettled.values()), sweep, queue, history, preflight_problem)
+    found = []
+    for cell, job in cells:
+        if job is None:
+            found.append(by_files(cell))
+        elif cell.name in unsettled:
+            found.append(_by_end(cell, job, ends[job]))
+        else:
+            found.append(_by_queue(cell, job, listed_as(job, queue)))
+    return found
 
 
 def _look_again(cell: Path) -> None:
@@ -119,12 +125,16 @@ def _left_no_record(cell: CellState, job: Submitted) -> bool:
     return cell.ended_at < job.at - CLOCKS_DIFFER
 
 
-def _by_job(cell: CellState, job: Submitted, state: JobState | None, end: End | None) -> CellState:
-    """``end``: of a job that left the cell without a record."""
-    if end is None:
+def _by_queue(cell: CellState, job: Submitted, state: JobState | None) -> CellState:
+    """A cell with a record of its job, or whose job is alive."""
+    if state is None or state.ended or (cell.done and is_of(cell, job)):
         # a controller that was restarted may learn late that a cell is done
-        ended = state is None or state.ended or (cell.done and is_of(cell, job))
-        return gone(cell, job) if ended or state is None else queued(cell, job, state)
+        return gone(cell, job)
+    return queued(cell, job, state)
+
+
+def _by_end(cell: CellState, job: Submitted, end: End) -> CellState:
+    """A cell that its job left without a record."""
     if end.elsewhere:
         return replace(undecided(cell, job, UNKNOWN, end.elsewhere), elsewhere=end.elsewhere)
     if end.settle:

@@ -166,6 +166,17 @@ def test_another_cell_of_a_forgotten_job_that_still_writes(sweep: Path, mate: st
     assert not (sweep / ONE.cell_id() / "record.json").exists()
 
 
+def test_a_cell_with_a_record_needs_not_wait_for_the_others_of_its_job(sweep: Path) -> None:
+    job = Submitted("7", sweep / "log", ASKED, cells=(ONE.cell_id(), TWO.cell_id()))
+    now = datetime.now(UTC)
+    failed = record(ONE, status="failed", ended_at=now).model_dump_json()
+    (sweep / ONE.cell_id() / "record.json").write_text(failed)
+    told = dict.fromkeys(job.cells, job)
+    one, two = reconcile([ONE, TWO], sweep, told, {}, Told(ended("7", "FAILED")))
+    assert (one.state, one.alive) == ("failed", False)
+    assert (two.state, two.alive) == ("ending", True)
+
+
 def test_a_job_on_another_cluster_or_of_another_user_is_left_alone(sweep: Path) -> None:
     class Here(Told):
         def cluster(self) -> str:
