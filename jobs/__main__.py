@@ -110,7 +110,7 @@ def sweep(
 
 
 def _set_up_ranks() -> None:
-    """TensorFlow and Horovod, which a login node needs not: only now is it known where ranks run."""
+    """Install TensorFlow and Horovod, which only a machine that runs ranks needs."""
     argv = ["sh", str(ROOT / "containers" / "python.sh"), str(ROOT / "containers" / "setup.py")]
     if code := subprocess.run([*argv, "ranks"], check=False).returncode:
         raise typer.Exit(code)

@@ -20,10 +20,10 @@ from jobs.config.sweep import Sweep
 from jobs.logs import find_cell, show
 from jobs.messages import EXIT_CELL_FAILED, EXIT_UNDECIDED, NoAnswer, say
 from jobs.slurm.arrays import NodeLayout
-from jobs.slurm.client.detect import become_owner
 from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import query
+from jobs.slurm.client.user import become_owner
 from jobs.slurm.preflight import (
     largest,
     preflight_array,

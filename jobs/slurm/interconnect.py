@@ -14,11 +14,11 @@ from jobs.config.site import NamedSite
 from jobs.config.yamlfile import unknown
 from jobs.messages import EXIT_UNDECIDED, ROOT, NoAnswer, say
 from jobs.slurm.arrays import Array, ArrayTask, NodeLayout
-from jobs.slurm.client.detect import asker, hand_over, is_anothers
 from jobs.slurm.client.nodes import Wanted, check_in_use, leaves, read_nodes
-from jobs.slurm.client.run import SlurmError
+from jobs.slurm.client.run import SlurmError, asker
 from jobs.slurm.client.sacct import History
 from jobs.slurm.client.site import check_site
+from jobs.slurm.client.user import hand_over, is_anothers
 from jobs.slurm.job.interconnect import NO_KILL, InterconnectTask, minutes_for
 from jobs.slurm.request import slurm_refusals
 from jobs.slurm.script import freeze, job_name, script_text

@@ -17,10 +17,10 @@ from jobs.messages import ROOT, NoAnswer, say
 from jobs.plan.cost import check_budget, gpu_hours
 from jobs.plan.datasets import train_images
 from jobs.slurm.arrays import Array
-from jobs.slurm.client.detect import asker, hand_over, is_anothers
-from jobs.slurm.client.limits import advice
-from jobs.slurm.client.run import SlurmError
-from jobs.slurm.client.site import SCONTROL, check_site, cluster_name, read_config
+from jobs.slurm.client.reasons import advice
+from jobs.slurm.client.run import SCONTROL, SlurmError, asker, read_config
+from jobs.slurm.client.site import check_site
+from jobs.slurm.client.user import hand_over, is_anothers
 from jobs.slurm.script import freeze
 from jobs.slurm.submissions import SubmissionContext
 from train.config.datasets import FOLDER_PREFIX
@@ -140,5 +140,5 @@ def check_cluster(
             "see it, so jobs will fail. Name a shared folder with RESULTS=DIR")  # fmt: skip
     if request.budget is not None:
         check_budget(request.budget, gpu_hours(arrays, seconds, site), site)
-    cluster = cluster_name(read_config(ask(SCONTROL)))
+    cluster = read_config(ask(SCONTROL)).get("ClusterName")
     return replace(context, root=freeze(ROOT, context.folder), cluster=cluster)

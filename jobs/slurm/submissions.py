@@ -18,7 +18,6 @@ from pydantic import AwareDatetime, Field, ValidationError
 from jobs.cell.image import Image
 from jobs.config.site import Site
 from jobs.local.submit import SUBMITIT
-from jobs.slurm.client.sacct import Ending
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.script import job_name
 from train.config.frozen import Frozen
@@ -83,7 +82,7 @@ def comment_of(run: str, part: int | str) -> str:
     return f"{OURS}{run}:{part}"
 
 
-def is_of(job: JobState | Ending, run: str, part: str) -> bool:
+def is_of(job: JobState, run: str, part: str) -> bool:
     """Whether this is the job of that run: by its comment or, where a site keeps comments for
     itself, by the batch script that it was submitted with."""
     folder = f"/{SUBMITIT}/{run}-{part}/"
@@ -94,7 +93,7 @@ def is_of_run(job: JobState, run: str) -> bool:
     return job.comment.startswith(f"{OURS}{run}:") or f"/{SUBMITIT}/{run}-" in job.command
 
 
-def is_anothers(job: JobState | Ending, run: str, part: str) -> bool:
+def is_anothers(job: JobState, run: str, part: str) -> bool:
     """Whether the job with an id that was noted is not the one that was noted: on another cluster,
     or after a controller lost its state, the same id is another job's.
 

@@ -19,7 +19,7 @@ from jobs.cell.lock import hold
 from jobs.cell.state import FORCED, CellState, archive
 from jobs.cell.stop import held_back
 from jobs.slurm.arrays import Array, ArrayTask, arrays_of, units_of
-from jobs.slurm.client.limits import is_passing
+from jobs.slurm.client.reasons import is_passing
 from jobs.slurm.client.run import Answer, SlurmError, answer_of
 from jobs.slurm.client.squeue import query
 from jobs.slurm.job.step_failure import failed_node

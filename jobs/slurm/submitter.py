@@ -12,14 +12,10 @@ from typing import Literal
 from jobs.cell.state import CellState
 from jobs.messages import say
 from jobs.slurm.arrays import Array, waves
-from jobs.slurm.client.limits import (
-    is_dependency,
-    is_submit_limit,
-    is_unnamed_limit,
-    submit_limit,
-    usable_nodes,
-)
+from jobs.slurm.client.nodes import usable_nodes
+from jobs.slurm.client.reasons import is_dependency, is_submit_limit, is_unnamed_limit
 from jobs.slurm.client.run import SlurmError, is_lasting
+from jobs.slurm.client.site import submit_limit
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.preflight import (
     in_queue,

@@ -21,9 +21,8 @@ from jobs.cell.image import FileMark, Image, image_now
 from jobs.cell.stop import Reason, Stop, stopped_by_signals
 from jobs.config.site import Site
 from jobs.slurm.arrays import NodeLayout
-from jobs.slurm.client.detect import asker
 from jobs.slurm.client.nodes import hostnames
-from jobs.slurm.client.run import SlurmError
+from jobs.slurm.client.run import SlurmError, asker
 from jobs.slurm.job.allocation import Allocation, warned_by_signal
 from jobs.slurm.job.preflight import launch_problems
 from jobs.slurm.job.step import GLOO, rank_base, step_argv, step_environment

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jobs.cell.stop import Stop
-from jobs.slurm.client.limits import usable_nodes
+from jobs.slurm.client.nodes import usable_nodes
 from jobs.slurm.client.run import SlurmError, run
 from jobs.slurm.job.allocation import Allocation, excluded, not_answering
 from jobs.slurm.job.step_failure import NOT_LAUNCHED, failed_node

@@ -20,7 +20,7 @@ from jobs.cell.state import UNREADABLE, CellState, archive, recorded
 from jobs.cell.stop import Reason, Stop, stopped_by_signals
 from jobs.slurm.arrays import NodeLayout
 from jobs.slurm.client.run import SlurmError
-from jobs.slurm.client.squeue import RUNNING, query_ids
+from jobs.slurm.client.squeue import RUNNING, query
 from jobs.slurm.job.allocation import Allocation, Warned, is_due, warned_by_signal, warned_why, why
 from jobs.slurm.job.requeue import Ran, go_on, log
 from jobs.slurm.job.step import GLOO, rank_argv, rank_base, step_argv, step_environment
@@ -145,7 +145,7 @@ def _is_alive(job: str, allocation: Allocation) -> bool:
     """Whether Slurm says that the job runs, or does not answer: two starts of one cell at once
     would be worse than one too few."""
     try:
-        state = query_ids([job], allocation.slurm_conf).get(job)
+        state = query(allocation.slurm_conf, arrays=[job]).get(job)
     except SlurmError:
         return True
     return state is not None and state.state in RUNNING

@@ -7,12 +7,14 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from jobs.slurm.client.run import Answer, ask
-from jobs.slurm.client.squeue import MAX_IDS, JobState
+from jobs.slurm.client.run import Answer, run
+from jobs.slurm.client.squeue import JobState
 from jobs.slurm.submissions import NOTES_NAME, OURS, RunNote, is_of_run
 from train.record.atomic import write_atomically
 
 CANCEL_NAME = "cancel"
+#: A command line does not take any number of ids.
+MAX_IDS = 500
 #: scancel says so of jobs that ended meanwhile, and of arrays whose elements all have.
 _OVER = ("already completing or completed", "invalid job id specified")
 
@@ -53,7 +55,7 @@ def cancel(arrays: Iterable[str], slurm_conf: str | None, *, patience_s: float =
     found = Answer(0, "", "")
     for at in range(0, len(ids), MAX_IDS):
         argv = ["scancel", *ids[at : at + MAX_IDS]]
-        answer = ask(argv, patience_s=patience_s, slurm_conf=slurm_conf)
+        answer = run(argv, patience_s=patience_s, slurm_conf=slurm_conf)
         lines = [line for line in answer.err.splitlines() if line.strip()]
         refusals = [line for line in lines if not any(words in line.lower() for words in _OVER)]
         if answer.code and refusals:

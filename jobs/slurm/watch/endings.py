@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from fnmatch import fnmatch
 from pathlib import Path
 
-from jobs.slurm.client.sacct import Ending, History
+from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.script import NO_TASKS
 from jobs.slurm.submissions import (
@@ -50,7 +50,7 @@ PreflightProblem = Callable[[str], str | None]
 class End:
     """What is known of a job that left cells without a record."""
 
-    ending: Ending | None = None  # None: Slurm does not know the job
+    ending: JobState | None = None  # None: Slurm does not know the job
     settle: bool = False  # it is over, and has been for long enough
     status: Status = "lost"
     why: str = ""
@@ -76,9 +76,7 @@ def ends_of(
     away = {job: why for job in jobs if not listed[job] and (why := elsewhere(job, history))}
     unlisted = {job for job in jobs if not listed[job] and job not in away}
     ended = {
-        job
-        for job, state in listed.items()
-        if state and over_for_s(state) >= _patience_s(Ending.of_queued(state))
+        job for job, state in listed.items() if state and over_for_s(state) >= _patience_s(state)
     }
     preflight_jobs = {job.preflight for job in unlisted | ended if job.preflight}
     problems = {job: preflight_problem(job) for job in preflight_jobs}
@@ -101,7 +99,7 @@ def ends_of(
         if ending is not None and is_anothers(ending, job.run, job.part):
             ending = None
         if state is not None:
-            ending = ending or Ending.of_queued(state)
+            ending = ending or state
         quiet_s = over_for_s(state) if state else _quiet_s(sweep, job)
         status, why = words(job.job, ending)
         problem = problems.get(job.preflight or "")
@@ -112,11 +110,11 @@ def ends_of(
     return ends
 
 
-def _patience_s(ending: Ending | None) -> float:
+def _patience_s(ending: JobState | None) -> float:
     """How long after its last sign a job counts as over, by what Slurm says of it."""
     if ending is None:
         return FORGOTTEN_S
-    if not ending.over:  # what the controller knows to be alive is never over
+    if not ending.ended:  # what the controller knows to be alive is never over
         return RUNAWAY_S if ending.source == "sacct" else math.inf
     return SETTLE_WELL_S if ending.state == "COMPLETED" else SETTLE_S
 
@@ -207,21 +205,20 @@ _ENDS: tuple[tuple[str, Status, str], ...] = (
 )  # fmt: skip
 
 
-def status_of(ending: Ending) -> tuple[Status, str]:
+def status_of(ending: JobState) -> tuple[Status, str]:
     """The status of a record for an attempt that left none, and a sentence about its end."""
-    state = "OUT_OF_MEMORY" if ending.out_of_memory else ending.state
     code = "?" if ending.code is None else ending.code
-    end = f"{state} {code}:{ending.signal or 0}"
+    end = f"{ending.state} {code}:{ending.signal or 0}"
     status, text = next((status, text) for fits, status, text in _ENDS if fnmatch(end, fits))
     because = f" ({ending.reason})" if ending.reason not in ("", "NonZeroExitCode") else ""
     nodes = f" (on {ending.nodes})" if ending.nodes else ""
     name = _signal_name(ending.signal or 0)
-    return status, text.format(signal=name, code=code, state=state, because=because) + nodes
+    return status, text.format(signal=name, code=code, state=ending.state, because=because) + nodes
 
 
-def words(job: str, ending: Ending | None) -> tuple[Status, str]:
+def words(job: str, ending: JobState | None) -> tuple[Status, str]:
     """Status and words for a job that is gone."""
-    if ending is None or not ending.over:
+    if ending is None or not ending.ended:
         return "lost", f"Slurm no longer knows job {job}"
     status, text = status_of(ending)
     return status, f"job {job}: {text}"

@@ -9,7 +9,7 @@ from jobs.messages import say
 from jobs.slurm.client.reasons import in_words
 from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.sacct import History
-from jobs.slurm.client.squeue import query_ids
+from jobs.slurm.client.squeue import query
 from jobs.slurm.watch.endings import words
 
 #: Seconds between two looks: in the first minute, then growing while nothing changes. A look is one
@@ -52,7 +52,7 @@ def wait_for(job: str, slurm_conf: str | None, what: str, every_s: float | None)
     said, pace = "", Pace(every_s)
     while True:
         try:
-            state = query_ids([job], slurm_conf).get(job)
+            state = query(slurm_conf, arrays=[job]).get(job)
             if state is None or state.ended:
                 return
             why, seen = in_words(state), state.state

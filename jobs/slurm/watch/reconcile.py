@@ -31,7 +31,7 @@ from jobs.cell.state import (
 )
 from jobs.slurm.client.reasons import in_words
 from jobs.slurm.client.sacct import History
-from jobs.slurm.client.squeue import JobState, shared_query
+from jobs.slurm.client.squeue import JobState, query
 from jobs.slurm.preflight import report_of
 from jobs.slurm.submissions import (
     ANY,
@@ -143,8 +143,8 @@ def _by_end(cell: CellState, job: Submitted, end: End) -> CellState:
                 return gone(settled, job)
         except Unreadable as error:
             return gone(CellState(cell.config, cell.folder, UNREADABLE, str(error)), job)
-    if end.ending is not None and not end.ending.over:
-        return queued(cell, job, end.ending.as_queued())
+    if end.ending is not None and not end.ending.ended:
+        return queued(cell, job, end.ending)
     return undecided(cell, job, ENDING, "its job is gone; waiting for what it left to be seen")
 
 
@@ -265,7 +265,7 @@ class Watcher:
             OSError: the notes cannot be read, or a record that is due cannot be written.
         """
         self.notes, self.broken = read_notes(self.sweep)
-        self.queue = shared_query(self.slurm_conf, patience_s=patience_s, older_s=older_s)
+        self.queue = query(self.slurm_conf, patience_s=patience_s, older_s=older_s)
         for index, note in enumerate(self.notes):
             self.notes[index] = adopted = adopt(note, self.queue)
             if adopted != note:

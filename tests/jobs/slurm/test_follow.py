@@ -10,7 +10,7 @@ import pytest
 
 from jobs.cell.stop import Reason, Stop
 from jobs.slurm.client.run import SlurmError
-from jobs.slurm.client.sacct import Ending, History
+from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.submissions import ArrayNote, RunNote, comment_of, read_notes, write_note
 from jobs.slurm.sweep import Left, follow
@@ -44,7 +44,7 @@ class Silent:
 
 
 class Nothing(History):
-    def endings(self, over, gone=()) -> dict[str, Ending]:
+    def endings(self, over, gone=()) -> dict[str, JobState]:
         return {}
 
 
@@ -87,7 +87,7 @@ def watcher(sweep: Path, monkeypatch: pytest.MonkeyPatch, *answers) -> Watcher:
             for job, state in told.items()
         }
 
-    monkeypatch.setattr(reconcile, "shared_query", query)
+    monkeypatch.setattr(reconcile, "query", query)
     found = Watcher(sweep, None)
     found.history = Nothing()
     return found

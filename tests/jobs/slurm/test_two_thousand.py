@@ -81,7 +81,7 @@ def test_two_sbatch_and_three_questions_submit_all(
 def test_a_status_asks_once_and_about_unexplained_jobs_by_their_ids(
     submitted: tuple[FakeSlurm, Path, Result],
 ) -> None:
-    """One squeue; then one scontrol for each array, and one sacct. When their files are ten minutes
+    """One squeue; then one more for all unexplained ones, and one sacct. When their files are ten minutes
     old they get their records, and nothing is asked any more."""
     fake, folder, _ = submitted
     sweep = folder / "results" / "many"
@@ -97,7 +97,7 @@ def test_a_status_asks_once_and_about_unexplained_jobs_by_their_ids(
     assert status() == (["squeue"], {"waiting": CELLS})
     del jobs["101_3"], jobs["102_999"]
     fake.queue(jobs, job_name("many", sweep))
-    asked = ["squeue", *["scontrol"] * 3, "sacct"]  # the first: which cluster answers
+    asked = ["squeue", "scontrol", "squeue", "sacct"]  # scontrol: which cluster answers
     assert status() == (asked, {"waiting": CELLS - 2, "ending": 2})
     (note,) = read_notes(sweep)[0]
     old = note.submitted_at - timedelta(hours=1)

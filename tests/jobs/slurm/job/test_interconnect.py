@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from jobs.__main__ import app
 from jobs.config.site import Site
-from jobs.slurm.client.nodes import ALL_NODES, Wanted, check_in_use, read_nodes
+from jobs.slurm.client.nodes import STATES, Wanted, check_in_use, read_nodes
 from jobs.slurm.client.run import SlurmError
 from jobs.slurm.interconnect import phases_named
 from jobs.slurm.job import interconnect
@@ -108,8 +108,8 @@ def test_collectives_are_launched_as_training_is() -> None:
 
 def answers(names: str) -> Any:
     def ask(argv: Any) -> str:
-        if tuple(argv) == ALL_NODES:
-            return "node1\nnode2\nnode3\nnode10\n"
+        if tuple(argv) == STATES:
+            return "node1 idle\nnode2 idle\nnode3 idle\nnode10 idle\n"
         assert tuple(argv[:3]) == ("scontrol", "show", "hostnames")
         if "]" not in argv[3] and "[" in argv[3]:
             raise SlurmError("scontrol show hostnames", "Invalid hostlist", passing=False)

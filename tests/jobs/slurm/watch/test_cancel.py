@@ -8,10 +8,16 @@ from pathlib import Path
 import pytest
 
 from jobs.slurm.client.run import Answer
-from jobs.slurm.client.squeue import MAX_IDS, parse
+from jobs.slurm.client.squeue import parse
 from jobs.slurm.submissions import ArrayNote, RunNote
 from jobs.slurm.watch import cancel as module
-from jobs.slurm.watch.cancel import announce_cancel, cancel, jobs_of_sweep, last_cancel
+from jobs.slurm.watch.cancel import (
+    MAX_IDS,
+    announce_cancel,
+    cancel,
+    jobs_of_sweep,
+    last_cancel,
+)
 
 SAID = Path(__file__).parent.parent / "transcripts" / "queue"
 
@@ -39,7 +45,7 @@ def test_what_is_alive_of_a_sweep_by_array() -> None:
 
 def test_one_call_for_all_arrays(monkeypatch) -> None:
     calls: list[list[str]] = []
-    monkeypatch.setattr(module, "ask", lambda argv, **_: calls.append(argv) or Answer(0, "", ""))
+    monkeypatch.setattr(module, "run", lambda argv, **_: calls.append(argv) or Answer(0, "", ""))
     cancel(["10", "9", "9"], None)
     assert calls == [["scancel", "9", "10"]]
     cancel([str(number) for number in range(MAX_IDS + 1)], None)
@@ -66,6 +72,6 @@ GONE = "scancel: error: Kill job error on job id 7: Invalid job id specified\n"
      (Answer(210, "", OVER + DENIED), 210)],  # said so by 22.05.8
 )  # fmt: skip
 def test_only_true_refusals_are_told(monkeypatch, answer: Answer, code: int) -> None:
-    monkeypatch.setattr(module, "ask", lambda argv, **_: answer)
+    monkeypatch.setattr(module, "run", lambda argv, **_: answer)
     told = cancel(["7"], None)
     assert told.code == code and ("denied" in told.err) == bool(code)

@@ -15,7 +15,7 @@ from jobs.cell.lock import hold
 from jobs.cell.missing_record import Begun, announce, begun_in
 from jobs.cell.state import OTHERS, UNREADABLE, CellState
 from jobs.slurm.client.run import SlurmError
-from jobs.slurm.client.sacct import Ending, History
+from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.submissions import Submitted
 from jobs.slurm.watch.endings import FORGOTTEN_S, RUNAWAY_S, SETTLE_S, SETTLE_WELL_S
@@ -32,19 +32,19 @@ ASKED = datetime.now(UTC) - timedelta(hours=2)
 class Told(History):
     """A history that knows these endings, and counts what it was asked."""
 
-    def __init__(self, *endings: Ending) -> None:
+    def __init__(self, *endings: JobState) -> None:
         super().__init__()
         self.known = {ending.job: ending for ending in endings}
         self.asked: list[set[str]] = []
 
-    def endings(self, over, gone=()) -> dict[str, Ending]:
+    def endings(self, over, gone=()) -> dict[str, JobState]:
         jobs = {*over, *gone}
         self.asked.append(jobs)
         return {job: self.known[job] for job in jobs if job in self.known}
 
 
-def ended(job: str, state: str) -> Ending:
-    return Ending(job, state, 0, None, "", "n1", False, "scontrol")
+def ended(job: str, state: str) -> JobState:
+    return JobState(job, state, nodes="n1", code=0)
 
 
 def submitted(folder: Path, job: str = "7", preflight: str | None = None) -> Submitted:
@@ -135,12 +135,11 @@ def test_how_long_what_a_job_left_is_waited_for(
 
 
 @pytest.mark.parametrize("state", ["RUNNING", "PENDING", "SUSPENDED", "A_NEW_WORD"])
-@pytest.mark.parametrize("source", ["scontrol", "squeue"])
 def test_a_job_that_no_list_shows_and_the_controller_knows_is_alive(
-    sweep: Path, state: str, source: str
+    sweep: Path, state: str
 ) -> None:
     """Seen: a renamed job was taken for lost, and its cells ran twice."""
-    told = Ending("7", state, None, None, "Priority", "n1", False, source)
+    told = JobState("7", state, "Priority", nodes="n1")
     cell = look(sweep, Told(told), quiet_s=1e6)
     assert cell.alive and cell.slurm == state
     assert not (sweep / ONE.cell_id() / "record.json").exists()
@@ -148,7 +147,7 @@ def test_a_job_that_no_list_shows_and_the_controller_knows_is_alive(
 
 def test_accounts_against_the_controller(sweep: Path) -> None:
     """The controller does not know the job, and sacct takes it for running: they may be late."""
-    told = Told(Ending("7", "RUNNING", None, None, "", "n1", False, "sacct"))
+    told = Told(JobState("7", "RUNNING", nodes="n1", source="sacct"))
     cell = look(sweep, told, quiet_s=RUNAWAY_S - 60)
     assert cell.alive and not (sweep / ONE.cell_id() / "record.json").exists()
     old = Submitted("7", sweep / "log", ASKED - timedelta(days=2), cells=(ONE.cell_id(),))
@@ -200,7 +199,7 @@ def test_the_same_id_is_another_jobs_now(sweep: Path) -> None:
 
 def test_a_job_of_which_slurm_cannot_be_asked_settles_nothing(sweep: Path) -> None:
     class Away(History):
-        def endings(self, over, gone=()) -> dict[str, Ending]:
+        def endings(self, over, gone=()) -> dict[str, JobState]:
             raise SlurmError("scontrol", "no answer", passing=True)
 
     with pytest.raises(SlurmError):
@@ -329,7 +328,7 @@ def test_a_preflight_that_left_no_report_is_named_with_its_log(sweep: Path) -> N
     log = sweep / ".submitit" / "r-preflight" / "6_0_log.out"
     log.parent.mkdir(parents=True)
     log.write_text("exec: /opt/python: not found\n")
-    history = Told(ended("7", "CANCELLED"), Ending("6", "FAILED", 127, None, "", "n1", False, "x"))
+    history = Told(ended("7", "CANCELLED"), JobState("6", "FAILED", nodes="n1", code=127))
     told = {ONE.cell_id(): submitted(sweep, preflight="6")}
     look(sweep, history, told=told)
     found = read_record(sweep / ONE.cell_id() / "record.json")
