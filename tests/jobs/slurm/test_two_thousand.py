@@ -81,8 +81,8 @@ def test_two_sbatch_and_three_questions_submit_all(
 def test_a_status_asks_once_and_about_unexplained_jobs_by_their_ids(
     submitted: tuple[FakeSlurm, Path, Result],
 ) -> None:
-    """One squeue; then one more for all unexplained ones, and one sacct. When their files are ten minutes
-    old they get their records, and nothing is asked any more."""
+    """One squeue; then one more for all unexplained ones, and one sacct. When their files are ten
+    minutes old they get their records, and nothing is asked any more."""
     fake, folder, _ = submitted
     sweep = folder / "results" / "many"
     jobs = {f"{101 + n // 1000}_{n % 1000}": "PENDING" for n in range(CELLS)}
