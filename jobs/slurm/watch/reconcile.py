@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from jobs.cell import missing_record
 from jobs.cell.lock import hold
+from jobs.cell.missing_record import over, settle_lost, settle_unstarted
 from jobs.cell.state import (
     ENDING,
     NEW,
@@ -81,7 +81,7 @@ def reconcile(
         job = submitted.get(folder.name)
         cell = recorded(config, folder)
         if job is not None and not is_alive(job, queue):
-            if not (cell.done and is_of(cell, job)):
+            if not (cell.done and _has_record_of(cell, job)):
                 _look_again(folder)
                 cell = recorded(config, folder)
             job = _acting(cell, job)
@@ -127,7 +127,7 @@ def _left_no_record(cell: CellState, job: Submitted) -> bool:
 
 def _by_queue(cell: CellState, job: Submitted, state: JobState | None) -> CellState:
     """A cell with a record of its job, or whose job is alive."""
-    if state is None or state.ended or (cell.done and is_of(cell, job)):
+    if state is None or state.ended or (cell.done and _has_record_of(cell, job)):
         # a controller that was restarted may learn late that a cell is done
         return gone(cell, job)
     return queued(cell, job, state)
@@ -163,17 +163,15 @@ def _settle(cell: CellState, job: Submitted, end: End) -> CellState | None:
         forget_absent(folder)
         forget_absent(folder / "logs")
         now = recorded(config, folder)
+        if now.status in (UNREADABLE, OTHERS):
+            return now
         status, why = end.status, end.why
         if end.preflight and now.attempt is None:
             status, why = "cancelled", end.preflight
-        if now.status in (UNREADABLE, OTHERS):
-            return now
         if now.done:  # its supervisor was ended between the record and the last clean-up
-            missing_record.over(folder)
-        elif not missing_record.settle_lost(folder, config, why, status) and _left_no_record(
-            now, job
-        ):
-            missing_record.settle_unstarted(folder, config, job.log, job.at, why, status)
+            over(folder)
+        elif not settle_lost(folder, config, why, status) and _left_no_record(now, job):
+            settle_unstarted(folder, config, job.log, job.at, why, status)
     now = recorded(config, folder)
     return None if now.status == NEW else now
 
@@ -183,7 +181,7 @@ def by_files(cell: CellState, job: Submitted | None = None) -> CellState:
     if cell.attempt is not None:
         began_at = cell.attempt.started_at
         cell = replace(cell, doing=RUNNING, why="as its files say", cause="", began_at=began_at)
-    elif job is not None and not is_of(cell, job):
+    elif job is not None and not _has_record_of(cell, job):
         cell = replace(cell, doing=UNKNOWN, why="it was submitted", cause="")
     elif cell.status == NEW:
         cell = replace(cell, doing=NOT_SUBMITTED, why="")
@@ -205,7 +203,7 @@ def queued(cell: CellState, job: Submitted, state: JobState) -> CellState:
     attempt, began_at, starts = cell.attempt, None, None
     runs = attempt is not None and attempt.job in (None, state.job) and not state.waits
     doing, why = STARTING, in_words(state)
-    if not runs and is_of(cell, job) and _is_of_this_start(cell, state):
+    if not runs and _has_record_of(cell, job) and _is_of_this_start(cell, state):
         doing, why = "", cell.why
     elif state.waits:
         last = replace(cell, doing=WAITING).last_epoch()
@@ -225,7 +223,7 @@ def queued(cell: CellState, job: Submitted, state: JobState) -> CellState:
     )  # fmt: skip
 
 
-def is_of(cell: CellState, job: Submitted) -> bool:
+def _has_record_of(cell: CellState, job: Submitted) -> bool:
     """Whether the cell's record is of this job; not so that of a cell that is run by force, before
     it is put aside."""
     return cell.ended_at is not None and cell.ended_at >= job.at
