@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cached_property
 from statistics import mean
 
 from rich.console import Console, RenderableType
@@ -16,7 +17,7 @@ from rich.live import Live
 from jobs.cell.state import FORCED, NEW, RUNNING, UNKNOWN, UNREADABLE, WAITING, CellState, recorded
 from jobs.config.sweep import Sweep
 from jobs.messages import EXIT_CELL_FAILED, EXIT_UNDECIDED, clock, say
-from jobs.plan.differences import apart, in_words
+from jobs.plan.differences import Settings, apart, in_words
 from jobs.table import line, reasons, table, title
 from train.config.plan import epochs_to_train
 from train.record.run import GOOD
@@ -39,7 +40,6 @@ class Display:
         self.cells = {cell.name: _before(cell) for cell in cells}
         self.trouble: str | None = None  # why Slurm gives no answer
         self._sweep = sweep
-        self._apart = apart([cell.config for cell in cells])
         self._console = console or Console(stderr=True)
         self._live: Live | None = None
         self._shown, self._next = "", 0.0
@@ -110,6 +110,10 @@ class Display:
             list(self.cells.values()), self.trouble, sweep=self._sweep, left=self._left(),
             width=self._console.width, height=self._console.height, full_name=self._full_name,
         )  # fmt: skip
+
+    @cached_property
+    def _apart(self) -> dict[str, Settings]:
+        return apart([cell.config for cell in self.cells.values()])
 
     def _full_name(self, cell: CellState) -> str:
         """With what the id does not say: a framework, a momentum."""
