@@ -15,14 +15,7 @@ from pydantic import BaseModel
 from jobs.cell.failure import cause_line, cause_of_line
 from jobs.cell.heartbeat import read_sign
 from jobs.cell.lock import LOCK_NAME, hold, holder, is_running
-from jobs.cell.missing_record import (
-    Begun,
-    begun_in,
-    is_good,
-    is_unsettled,
-    settle_lost,
-    settle_unstarted,
-)
+from jobs.cell.missing_record import Begun, begun_in, is_unsettled, settle_lost
 from jobs.cell.ranks import end_leftovers
 from train.config.run import RunConfig
 from train.errors import ConfigError, Unreadable, read_whole
@@ -31,7 +24,6 @@ from train.record.cell_folder import (
     CHECKPOINT_NAME,
     CONFIG_NAME,
     EPOCHS_NAME,
-    earlier_attempts,
     refuse_other_config,
 )
 from train.record.run import (
@@ -267,33 +259,3 @@ def archive(folder: Path) -> None:
     for item in sorted(folder.iterdir()):
         if item.name not in (CONFIG_NAME, ARCHIVE_NAME, LOCK_NAME):
             shutil.move(str(item), target / item.name)
-
-
-def conclude(
-    cell: CellState, attempts: int, log: Path, asked_at: datetime, *, stopped: bool
-) -> tuple[str, str]:
-    """Status and why of a cell whose supervisor is gone; it gets its record here if it has none.
-
-    ``attempts``: starts that its record counted before this one; ``log``: of the supervisor;
-    ``stopped``: it was asked to end, maybe before it could start anything.
-    """
-    folder = cell.folder
-    try:
-        with hold(folder):
-            end_leftovers(folder)
-            found = recorded(cell.config, folder)
-            if found.status in (OTHERS, UNREADABLE):
-                return found.status, found.why
-            settle_lost(folder, cell.config)
-            if not is_good(folder, cell.config) and len(earlier_attempts(folder)) <= attempts:
-                if stopped:
-                    return "cancelled", "before it had started"
-                settle_unstarted(folder, cell.config, log, asked_at)
-        record = read_own_record(folder, cell.config)
-    except Unreadable as error:
-        return UNREADABLE, str(error)
-    except (OSError, ValueError) as error:
-        return "lost", f"it has no record, and none can be written: {error}"
-    if record.error is None:
-        return record.status, ""
-    return record.status, f"{record.error.what} -> {record.error.what_to_do}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from rich.console import Console
 
@@ -17,17 +18,16 @@ from jobs.plan.rows import plan_rows
 from jobs.plan.text import render_plan, render_slurm_plan
 from jobs.slurm.arrays import Array
 from jobs.slurm.job.allocation import Allocation
-from jobs.slurm.job.supervisor import launch
-from jobs.slurm.preflight import largest, preflight_array
+from jobs.slurm.job.step import launch
+from jobs.slurm.preflight import preflight_array, preflight_shape
 from jobs.slurm.request import SweepRequest, context_for
-from jobs.slurm.script import script_text
-from jobs.slurm.submissions import PREFLIGHT, SubmissionContext, array_folder, comment_of
-from jobs.slurm.submit import plan_arrays, unit_task
+from jobs.slurm.submissions import SubmissionContext
+from jobs.slurm.submit import batch_script, plan_arrays, tasks_of
 from train.config.run import RunConfig
 from train.errors import ConfigError
 
 #: Stands for what is known only when it is submitted.
-RUN, JOB = "RUN", "JOB"
+RUN, JOB, FIRST = "RUN", "JOB", "afterok:PREFLIGHT"
 
 
 def plan_cluster(wish: SweepRequest) -> None:
@@ -47,12 +47,12 @@ def plan_cluster(wish: SweepRequest) -> None:
     by_id = {config.cell_id(): config for config in configs}
     render_slurm_plan(
         arrays, wish.site, console, cost=cost,
-        script=lambda array: _script(sending, array, arrays.index(array)),
+        script=lambda array: batch_script(sending, RUN, "0", array, dependency=FIRST),
         launch=lambda array: _launch(sending, array, by_id),
     )  # fmt: skip
     if arrays:
-        shape = largest(arrays)
-        minutes = preflight_array(sending, shape).minutes
+        shape = preflight_shape(arrays)
+        minutes = preflight_array(sending.site, shape).minutes
         console.print(
             f"\nbefore them the preflight, one job of {minutes} min on {shape}: the arrays wait "
             "for its good end (PREFLIGHT=0 leaves it out)", soft_wrap=True, highlight=False,
@@ -72,23 +72,13 @@ def _image(wish: SweepRequest) -> Image:
         return Image(str(built) if name in BUILT else name, None)
 
 
-def _script(sending: SubmissionContext, array: Array, index: int) -> str:
-    folder = array_folder(sending.folder, RUN, index)
-    name = sending.job_name
-    comment = comment_of(RUN, index)
-    first = f"afterok:{PREFLIGHT.upper()}"
-    return script_text(
-        sending.site, array, folder, name=name, root=sending.root, dependency=first, comment=comment
-    )
-
-
 def _launch(
     sending: SubmissionContext, array: Array, configs: dict[str, RunConfig]
 ) -> Sequence[str]:
-    unit = array.units[0]
-    task = unit_task(sending, unit, RUN)
+    name = array.units[0][0]
+    task = tasks_of(sending, array, RUN, datetime.now(UTC), ())[0]
     ends_at = time.time() + 60 * array.minutes
-    allocation = Allocation(JOB, "", 0, ends_at, sending.site.slurm_conf)
-    cell = sending.folder / unit.cells[0]
-    argv, settings = launch(task, configs[unit.cells[0]], cell, 1, allocation, resume=False)
+    allocation = Allocation(JOB, 0, ends_at, sending.site)
+    cell = sending.folder / name
+    argv, settings = launch(task, configs[name], cell, 1, allocation, resume=False)
     return ["env", *(f"{name}={value}" for name, value in settings.items()), *argv]

@@ -77,7 +77,7 @@ def _part(
     shape: NodeLayout, arrays: Sequence[Array], seconds: Mapping[str, float | None], site: Site
 ) -> Part:
     gpus = charged(shape, site)
-    cells = [cell for array in arrays for unit in array.units for cell in unit.cells]
+    cells = [cell for array in arrays for unit in array.units for cell in unit]
     known = [known for cell in cells if (known := seconds.get(cell)) is not None]
     return Part(
         shape=shape,

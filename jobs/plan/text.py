@@ -15,7 +15,7 @@ from jobs.messages import clock
 from jobs.plan.cost import Cost, charged, hours
 from jobs.plan.differences import common_start
 from jobs.plan.rows import PlanRow, summary
-from jobs.slurm.arrays import Array, waves
+from jobs.slurm.arrays import Array
 
 #: Of what sets cells apart: columns of their own; a target's words are told below the table.
 _TOLD = {"batch", "steps_per_epoch", "epochs", "base_lr", "target"}
@@ -135,7 +135,7 @@ def array_table(arrays: Sequence[Array], named: NamedSite) -> Table:
             f"{len(array.units):,}",
             f"{_cells(array):,}",
             clock(array.minutes * 60),
-            str(array.parallel),
+            str(min(named.site.array_parallel, len(array.units))),
             hours(bound),
         )
     return table
@@ -157,9 +157,8 @@ def slurm_summary(
     )
     lines.append(_cost_line(cost, whole_nodes=site.exclusive))
     limit = site.submit_limit if room is None else room
-    wave = waves(arrays, limit)
-    if wave.later:
-        rest = _count(sum(len(array.units) for array in wave.later), "job")
+    if limit is not None and cost.jobs > limit:
+        rest = _count(cost.jobs - limit, "job")
         lines.append(f"queue: {limit} jobs fit now; {rest} are submitted when there is room")
     return lines
 
@@ -190,7 +189,7 @@ def _scripts(
             which += "differ in size and folder"
         lines.append(f"\nbatch script of {which}:")
         lines += [f"    {line}".rstrip() for line in script(first).rstrip().splitlines()]
-        lines.append(f"which runs, for {first.units[0].cells[0]} and each other cell:")
+        lines.append(f"which runs, for {first.units[0][0]} and each other cell:")
         lines.append(f"    {shlex.join(launch(first))}")
     return lines
 
@@ -207,7 +206,7 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 
 def _cells(array: Array) -> int:
-    return sum(len(unit.cells) for unit in array.units)
+    return sum(len(unit) for unit in array.units)
 
 
 def _count(number: int, noun: str) -> str:

@@ -24,13 +24,8 @@ from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import query
 from jobs.slurm.client.user import become_owner
-from jobs.slurm.preflight import (
-    largest,
-    preflight_array,
-    preflight_task,
-    read_preflight,
-    submit_preflight,
-)
+from jobs.slurm.job.task import read_preflight
+from jobs.slurm.preflight import preflight_array, preflight_shape, submit_preflight
 from jobs.slurm.request import SweepRequest, check_cluster, enter, prepare, slurm_refusals
 from jobs.slurm.submissions import (
     RunNote,
@@ -201,7 +196,7 @@ def logs(wanted: Sweep, folder: Path, asked: str) -> int:
 def preflight(request: SweepRequest, nodes: int | None) -> int:
     """Submit the preflight job alone and wait for its report; exit code 0, 1, or 3 without one.
 
-    ``nodes``: on how many; None: as many as the sweep's largest cell.
+    ``nodes``: on how many; None: on two at most.
 
     Raises:
         ConfigError: the cluster cannot run it.
@@ -211,19 +206,18 @@ def preflight(request: SweepRequest, nodes: int | None) -> int:
     request.folder.mkdir(parents=True, exist_ok=True)
     context = prepare(request)
     cells = [recorded(one, request.folder / one.cell_id()) for one in request.wanted.configs]
-    shape = largest(plan_arrays(context, cells))
+    shape = preflight_shape(plan_arrays(context, cells))
     if nodes is not None:
         shape = NodeLayout(nodes, context.site.ranks_per_node)
     with slurm_refusals(request.site):
-        context = check_cluster(request, context, [preflight_array(context, shape)], {})
-        task = preflight_task(context, shape, datetime.now(UTC))
-        job = submit_preflight(context, task)
+        context = check_cluster(request, context, [preflight_array(context.site, shape)], {})
+        job, folder = submit_preflight(context, shape)
         say(f"preflight: job {job} on {shape}")
         wait_for(job, context.site.slurm_conf, "preflight", context.site.poll_s)
-    report = read_preflight(Path(task.folder))
+    report = read_preflight(folder)
     if report is None:
         text = end_of(job, context.site.slurm_conf)
-        say(f"the preflight left no report ({text}); see {task.folder}")
+        say(f"the preflight left no report ({text}); see {folder}")
         return EXIT_UNDECIDED
     for problem in report.problems:
         say(f"preflight: {problem}")

@@ -21,6 +21,7 @@ from jobs.slurm.client.reasons import advice
 from jobs.slurm.client.run import SCONTROL, SlurmError, asker, read_config
 from jobs.slurm.client.site import check_site
 from jobs.slurm.client.user import hand_over, is_anothers
+from jobs.slurm.job.task import PREFLIGHT
 from jobs.slurm.script import freeze
 from jobs.slurm.submissions import SubmissionContext
 from train.config.datasets import FOLDER_PREFIX
@@ -69,7 +70,7 @@ def enter(request: SweepRequest) -> None:
     if is_anothers(request.site):
         train_images(request.wanted.configs, request.data, request.store)
         _make_data_folders(request)
-        hand_over(request.site, request.folder)
+        hand_over(request.site, request.folder, request.results / PREFLIGHT)
 
 
 def _make_data_folders(request: SweepRequest) -> None:
@@ -102,7 +103,7 @@ def context_for(request: SweepRequest, image: Image) -> SubmissionContext:
         check_path(path, what)
     commit, dirty = git_state(ROOT)
     return SubmissionContext(
-        sweep=request.wanted.name,
+        name=request.wanted.name,
         folder=request.folder,
         site_name=request.site.name,
         # with a budget no job runs twice: what a cell still needs then, the next sweep asks for

@@ -9,7 +9,7 @@ import re
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -18,15 +18,9 @@ from pathlib import Path
 
 from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState
+from jobs.slurm.job.task import PREFLIGHT, report_of
 from jobs.slurm.script import NO_TASKS
-from jobs.slurm.submissions import (
-    PREFLIGHT,
-    RunNote,
-    Submitted,
-    array_folder,
-    is_anothers,
-    log_name,
-)
+from jobs.slurm.submissions import SUBMITIT, RunNote, Submitted, is_anothers, log_name
 from train.record.run import Status
 
 #: How long a job must be gone before its cells are given records here: what its supervisor wrote
@@ -40,10 +34,6 @@ FORGOTTEN_S = 600.0
 #: Where the accounts take a job for alive that the controller does not know, they may be late; a
 #: job that never gets its end there ("runaway") is not believed for ever.
 RUNAWAY_S = 24 * 3600.0
-
-#: What the preflight job with this id found wrong; '' where it passed, None where it left no
-#: report.
-PreflightProblem = Callable[[str], str | None]
 
 
 @dataclass(frozen=True)
@@ -63,7 +53,6 @@ def ends_of(
     sweep: Path,
     queue: Mapping[str, JobState],
     history: History,
-    preflight_problem: PreflightProblem,
 ) -> dict[Submitted, End]:
     """Ask Slurm by id about jobs that its list lacks, about those that ended there long enough ago,
     and about preflights of either that left no report.
@@ -79,18 +68,19 @@ def ends_of(
         job for job, state in listed.items() if state and over_for_s(state) >= _patience_s(state)
     }
     preflight_jobs = {job.preflight for job in unlisted | ended if job.preflight}
-    problems = {job: preflight_problem(job) for job in preflight_jobs}
+    reports = {job: report_of(sweep, job) for job in preflight_jobs}
     unreported = {
         job
-        for job in preflight_jobs
-        if problems[job] is None and (job not in queue or queue[job].ended)
+        for job, report in reports.items()
+        if report is None and (job not in queue or queue[job].ended)
     }
     endings = history.endings(
         {job.job for job in ended} | (unreported & queue.keys()),
         {job.job for job in unlisted} | (unreported - queue.keys()),
     )
+    problems = {job: str(r.problems[0]) for job, r in reports.items() if r and not r.ok}
     for name in unreported:
-        logs = sorted(sweep.glob(str(array_folder(Path(), "*", PREFLIGHT) / log_name(name))))
+        logs = sorted(sweep.parent.glob(f"*/{SUBMITIT}/*-{PREFLIGHT}/{log_name(name)}"))
         read = f"; read {logs[-1]}" if logs else ""
         problems[name] = f"it left no report ({words(name, endings.get(name))[1]}){read}"
     ends = {job: End(elsewhere=why) for job, why in away.items()}

@@ -32,7 +32,6 @@ from jobs.cell.state import (
 from jobs.slurm.client.reasons import in_words
 from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState, query
-from jobs.slurm.preflight import report_of
 from jobs.slurm.submissions import (
     ANY,
     CLOCKS_DIFFER,
@@ -45,7 +44,6 @@ from jobs.slurm.submissions import (
 )
 from jobs.slurm.watch.endings import (
     End,
-    PreflightProblem,
     ends_of,
     is_alive,
     listed_as,
@@ -62,7 +60,6 @@ def reconcile(
     submitted: Mapping[str, Submitted],
     queue: Mapping[str, JobState],
     history: History,
-    preflight_problem: PreflightProblem = lambda _job: None,
 ) -> list[CellState]:
     """Look at every cell once; ask Slurm by id about jobs that left no record and are not in
     ``queue``, or ended there.
@@ -88,7 +85,7 @@ def reconcile(
             if not is_alive(job, queue) and _left_no_record(cell, job):
                 unsettled[cell.name] = job
         cells.append((cell, job))
-    ends = ends_of(set(unsettled.values()), sweep, queue, history, preflight_problem)
+    ends = ends_of(set(unsettled.values()), sweep, queue, history)
     found = []
     for cell, job in cells:
         if job is None:
@@ -270,18 +267,10 @@ class Watcher:
                 with suppress(OSError):  # the next look finds the ids in the queue, too
                     write_note(self.sweep, adopted)
         submitted = submitted_cells(self.sweep, self.notes)
-        return reconcile(
-            configs, self.sweep, submitted, self.queue, self.history, self._preflight_problem
-        )
+        return reconcile(configs, self.sweep, submitted, self.queue, self.history)
 
     def look_at_files(self, configs: Sequence[RunConfig]) -> list[CellState]:
         """The same while Slurm gives no answer, or where nothing was submitted."""
         submitted = submitted_cells(self.sweep, self.notes)
         cells = [recorded(config, self.sweep / config.cell_id()) for config in configs]
         return [by_files(cell, submitted.get(cell.name)) for cell in cells]
-
-    def _preflight_problem(self, job: str) -> str | None:
-        report = report_of(self.sweep, job)
-        if report is None:
-            return None
-        return "" if report.ok else str(report.problems[0])

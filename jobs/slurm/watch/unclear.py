@@ -10,8 +10,7 @@ from pathlib import Path
 from jobs.cell.state import CellState
 from jobs.messages import NoAnswer
 from jobs.slurm.client.squeue import JobState
-from jobs.slurm.submissions import RunNote, array_folder, is_of_run
-from jobs.slurm.submit import SBATCH_S, SCRIPT_NAME
+from jobs.slurm.submissions import SBATCH_S, SCRIPT_NAME, RunNote, array_folder, is_of_run
 
 #: sbatch itself tries for two minutes; what it was to submit is in the queue by then, or nowhere.
 UNCLEAR_S = 2 * SBATCH_S

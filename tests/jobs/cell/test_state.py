@@ -5,16 +5,13 @@ from __future__ import annotations
 import errno
 import json
 import os
-import subprocess
-import time
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.cell.lock import LOCK_NAME, ask_to_end, hold, holder, is_running, only_sweep
+from jobs.cell.lock import hold
 from jobs.cell.missing_record import ATTEMPT_NAME
 from jobs.cell.state import (
     BROKEN,
@@ -24,9 +21,7 @@ from jobs.cell.state import (
     OTHERS,
     RUNNING,
     UNREADABLE,
-    CellState,
     archive,
-    conclude,
     lay_out,
     recorded,
     stand,
@@ -101,7 +96,7 @@ def test_a_killed_supervisors_start_is_lost_and_can_be_gone_on_from(cell: Path) 
     begun(cell)
     (cell / "checkpoint.npz").write_text("x")
     found = stand(ONE, cell)
-    assert found.status == "lost" and found.resume and "without a word" in found.why
+    assert found.status == "lost" and found.resume and "without a record" in found.why
     assert read_record(cell / "record.json").status == "lost"
     assert stand(ONE, cell).status == "lost"
 
@@ -169,8 +164,6 @@ def test_the_record_of_a_namesake_is_an_error_that_only_force_passes(tmp_path: P
     assert found.status == OTHERS and not found.done and not found.resume
     assert survey([mine], tmp_path, force=True)[0].status == FORCED
     assert read_record(cell / "record.json").config == other
-    log = tmp_path / "log"
-    assert conclude(found, 0, log, datetime.now(UTC), stopped=False)[0] == OTHERS
 
 
 def test_archive_keeps_all_but_the_config(cell: Path) -> None:
@@ -185,79 +178,6 @@ def test_archive_keeps_all_but_the_config(cell: Path) -> None:
     assert (first / "logs" / "rank-0.log").read_text() == "one"
     assert read_record(second / "record.json").status == "diverged"
     assert sorted(file.name for file in cell.iterdir()) == ["archive", "config.json"]
-
-
-def concluded(cell: Path, attempts: int = 0, *, stopped: bool = False) -> tuple[str, str]:
-    log = cell.parent / "log.err"
-    log.write_text("last words\n")
-    standing = CellState(ONE, cell, NEW, "")
-    return conclude(standing, attempts, log, datetime.now(UTC), stopped=stopped)
-
-
-def test_the_record_of_this_start_is_the_answer(cell: Path) -> None:
-    put(cell, "failed")
-    assert concluded(cell) == ("failed", "w -> y")
-    put(cell, "completed")
-    assert concluded(cell, attempts=1) == ("completed", "")
-
-
-def test_no_record_of_this_start_is_given_one(cell: Path) -> None:
-    put(cell, "failed")
-    status, why = concluded(cell, attempts=1)
-    assert status == "lost" and "before it could start a rank" in why
-    found = read_record(cell / "record.json")
-    assert found.error.log_tail == ("last words",) and len(found.attempts) == 2
-
-
-def test_a_stop_before_the_start_changes_nothing(cell: Path) -> None:
-    assert concluded(cell, stopped=True) == ("cancelled", "before it had started")
-    assert not (cell / "record.json").exists()
-
-
-def test_no_room_for_a_record_is_said(cell: Path) -> None:
-    (cell / "record.json").mkdir()
-    status, why = concluded(cell)
-    assert status == "lost" and "none can be written" in why and "directory" in why
-
-
-def test_one_sweep_per_folder(tmp_path: Path) -> None:
-    folder = tmp_path / "a\nb" / "trial"
-    with only_sweep(folder):
-        who = f"process {os.getpid()} on {os.uname().nodename}"
-        with pytest.raises(ConfigError, match="another make sweep") as found, only_sweep(folder):
-            pass
-        assert who in str(found.value)
-    with only_sweep(folder):
-        pass
-    (folder / ".lock").write_bytes(b"\xff\xfe")
-    with only_sweep(folder):
-        pass
-
-
-def test_only_who_has_the_cell_open_is_asked_to_end(cell: Path) -> None:
-    """The name in the file may be another's by now, or by somebody's hand."""
-    with subprocess.Popen(["sleep", "60"]) as stranger:
-        with hold(cell):
-            (cell / LOCK_NAME).write_text(f"process {stranger.pid} on {os.uname().nodename}")
-            ask_to_end(cell)
-            (cell / LOCK_NAME).write_text(f"process {os.getpid()} on another-{os.uname().nodename}")
-            ask_to_end(cell)
-        time.sleep(0.2)
-        assert stranger.poll() is None
-        stranger.kill()
-
-
-def test_the_lock_of_a_cell(cell: Path) -> None:
-    assert not is_running(cell) and holder(cell) is None
-    with hold(cell) as first:
-        assert first and is_running(cell)
-        with hold(cell) as second:
-            assert not second
-        assert is_running(cell)
-    assert not is_running(cell) and (cell / LOCK_NAME).read_text() == ""
-    # a killed supervisor leaves its name, and no lock
-    (cell / LOCK_NAME).write_text("process 1 on somewhere")
-    assert not is_running(cell) and holder(cell) is None
 
 
 FILES = ("record.json", "config.json", f"logs/{ATTEMPT_NAME}")
@@ -275,7 +195,6 @@ def test_a_cell_that_cannot_be_read_is_left_alone(cell: Path, name: str, force: 
     assert found.status == UNREADABLE and not (found.done or found.to_run or found.resume)
     assert str(file) in found.why and "Input/output error" in found.why
     assert found.why.endswith("then make sweep again")
-    assert concluded(cell) == (UNREADABLE, found.why)
     assert is_untouched(cell, file)
 
 

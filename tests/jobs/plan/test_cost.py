@@ -8,7 +8,7 @@ import pytest
 
 from jobs.config.site import Site
 from jobs.plan.cost import Cost, charged, check_budget, gpu_hours, hours
-from jobs.slurm.arrays import Array, ArrayTask, NodeLayout
+from jobs.slurm.arrays import Array, NodeLayout
 from train.errors import ConfigError
 
 SITE = Site(ranks_per_node=8, time_min=30)
@@ -18,16 +18,13 @@ WHOLE = SITE.model_copy(update={"exclusive": True})
 def array(
     nodes: int, ranks: int, jobs: int, minutes: int = 30, pack: int = 1, tag: str = "c"
 ) -> Array:
-    shape = NodeLayout(nodes, ranks)
-    units = tuple(
-        ArrayTask(tuple(f"{tag}{shape.size}-{job}-{i}" for i in range(pack)), shape, minutes)
-        for job in range(jobs)
-    )
-    return Array(shape, units, minutes, jobs)
+    name = f"{tag}{nodes * ranks}"
+    units = tuple(tuple(f"{name}-{job}-{i}" for i in range(pack)) for job in range(jobs))
+    return Array(units=units, nodes=nodes, ranks_per_node=ranks, minutes=minutes)
 
 
 ARRAYS = [array(1, 1, 4), array(2, 8, 6)]
-SECONDS = {cell: 600.0 for a in ARRAYS for unit in a.units for cell in unit.cells}
+SECONDS = {cell: 600.0 for a in ARRAYS for unit in a.units for cell in unit}
 
 
 def test_the_bound_is_all_jobs_until_their_limits() -> None:

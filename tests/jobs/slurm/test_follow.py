@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from jobs.cell.stop import Reason, Stop
+from jobs.slurm.arrays import Array
 from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState
-from jobs.slurm.submissions import ArrayNote, RunNote, comment_of, read_notes, write_note
+from jobs.slurm.submissions import RunNote, comment_of, read_notes, write_note
 from jobs.slurm.sweep import Left, follow
 from jobs.slurm.watch import endings, pace, reconcile
 from jobs.slurm.watch.pace import Pace
@@ -60,7 +61,7 @@ def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def noted(sweep: Path, job: str | None, *cells) -> Path:
     units = tuple((one.cell_id(),) for one in cells)
-    array = ArrayNote(job_id=job, units=units, nodes=1, ranks_per_node=1, minutes=1)
+    array = Array(job_id=job, units=units, nodes=1, ranks_per_node=1, minutes=1)
     return write_note(sweep, RunNote(run=f"r{job}", site="s", job_name="n",
                                      submitted_at=datetime.now(UTC), arrays=(array,)))  # fmt: skip
 

@@ -16,8 +16,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from jobs.__main__ import app
-from jobs.slurm.script import job_name
-from jobs.slurm.submissions import read_notes, write_note
+from jobs.slurm.submissions import job_name, read_notes, write_note
 from tests.jobs.slurm.fakes import FakeSlurm, fake_slurm
 
 CELLS = 2000
@@ -69,8 +68,8 @@ def test_two_sbatch_and_three_questions_submit_all(
     fake, folder, done = submitted
     assert done.exit_code == 0, done.stderr
     assert "submitted 2000 cells in 2 sbatch calls" in done.stderr
-    (note,) = read_notes(folder / "results" / "many")[0]
-    assert [len(array.units) for array in note.arrays] == [1000, 1000]
+    notes, _ = read_notes(folder / "results" / "many")
+    assert [len(array.units) for note in notes for array in note.arrays] == [1000, 1000]
     asked = names(fake)
     assert asked.count("sbatch") == 2
     assert sorted(name for name in asked if name not in ("sbatch", "srun")) == [
@@ -99,11 +98,10 @@ def test_a_status_asks_once_and_about_unexplained_jobs_by_their_ids(
     fake.queue(jobs, job_name("many", sweep))
     asked = ["squeue", "scontrol", "squeue", "sacct"]  # scontrol: which cluster answers
     assert status() == (asked, {"waiting": CELLS - 2, "ending": 2})
-    (note,) = read_notes(sweep)[0]
-    old = note.submitted_at - timedelta(hours=1)
-    write_note(sweep, note.model_copy(update={"submitted_at": old}))
-    for unit in (note.arrays[0].units[3], note.arrays[1].units[999]):
-        for file in (sweep / unit[0]).rglob("*"):
+    for note, index in zip(read_notes(sweep)[0], (3, 999), strict=True):
+        old = note.submitted_at - timedelta(hours=1)
+        write_note(sweep, note.model_copy(update={"submitted_at": old}))
+        for file in (sweep / note.arrays[0].units[index][0]).rglob("*"):
             os.utime(file, (old.timestamp(),) * 2)
     assert status() == (asked, {"waiting": CELLS - 2, "lost": 2})
     assert status() == (["squeue"], {"waiting": CELLS - 2, "lost": 2})

@@ -1,5 +1,5 @@
 """Answers of sinfo and scontrol as values, from what real ones printed; NODES= is tested with its
-job (../job/test_interconnect.py).
+job (../test_interconnect.py).
 """
 
 from __future__ import annotations

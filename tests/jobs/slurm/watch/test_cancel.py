@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from jobs.slurm.arrays import Array
 from jobs.slurm.client.run import Answer
 from jobs.slurm.client.squeue import parse
-from jobs.slurm.submissions import ArrayNote, RunNote
+from jobs.slurm.submissions import RunNote
 from jobs.slurm.watch import cancel as module
 from jobs.slurm.watch.cancel import (
     MAX_IDS,
@@ -28,7 +29,7 @@ def queue(name: str):
 
 def test_what_is_alive_of_a_sweep_by_array() -> None:
     """By noted ids and by comments; never by names, and never another sweep's."""
-    array = ArrayNote(job_id="42", units=(("a",),), nodes=1, ranks_per_node=1, minutes=1)
+    array = Array(job_id="42", units=(("a",),), nodes=1, ranks_per_node=1, minutes=1)
     now, name = datetime.now(UTC), "dep, with|signs"
     note = RunNote(run="r9", site="s", job_name=name, submitted_at=now, arrays=(array,))
     assert jobs_of_sweep([note], [], queue("whole_queue_with_odd_names")) == {"42": 1}

@@ -17,6 +17,7 @@ from jobs.cell.state import OTHERS, UNREADABLE, CellState
 from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState
+from jobs.slurm.job.task import PREFLIGHT, PreflightReport, Problem
 from jobs.slurm.submissions import Submitted
 from jobs.slurm.watch.endings import FORGOTTEN_S, RUNAWAY_S, SETTLE_S, SETTLE_WELL_S
 from jobs.slurm.watch.reconcile import reconcile
@@ -60,18 +61,16 @@ def in_queue(job: str, state: str, over_s: float = 1e6) -> dict[str, JobState]:
 @pytest.fixture
 def sweep(tmp_path: Path) -> Path:
     for one in (ONE, TWO):
-        (tmp_path / one.cell_id() / "logs").mkdir(parents=True)
-    return tmp_path
+        (tmp_path / "t" / one.cell_id() / "logs").mkdir(parents=True)
+    return tmp_path / "t"
 
 
-def look(
-    sweep: Path, history: History, queue=None, told=None, quiet_s=3600, age=True, preflight=None
-) -> CellState:
+def look(sweep: Path, history: History, queue=None, told=None, quiet_s=3600, age=True) -> CellState:
     """``quiet_s``: how old the cells' files are."""
     told = {ONE.cell_id(): submitted(sweep)} if told is None else told
     for file in sweep.rglob("*") if age else ():
         os.utime(file, (time.time() - quiet_s,) * 2)
-    (cell, _) = reconcile([ONE, TWO], sweep, told, queue or {}, history, lambda _: preflight)
+    (cell, _) = reconcile([ONE, TWO], sweep, told, queue or {}, history)
     return cell
 
 
@@ -313,8 +312,15 @@ def test_settled_once(sweep: Path) -> None:
 def test_what_the_preflight_found_is_why_a_cell_was_held(sweep: Path, problem: str | None) -> None:
     """A good one, or one that still runs, held nobody: the cell's own job was cancelled."""
     told = {ONE.cell_id(): submitted(sweep, preflight="6")}
+    if problem is not None:
+        bad = Problem(node="n3", check="interface", found="no ib0", expected="ib0", fix="fix")
+        report = PreflightReport(key="k", job="6", at=ASKED, seconds=1, nodes=("n1",), versions={},
+                                 problems=(bad,) if problem else ())  # fmt: skip
+        folder = sweep.parent / PREFLIGHT / "r"
+        folder.mkdir(parents=True)
+        (folder / "report.json").write_text(report.model_dump_json())
     queue = in_queue("6", "RUNNING") if problem is None else {}
-    look(sweep, Told(ended("7", "CANCELLED")), queue, told=told, preflight=problem)
+    look(sweep, Told(ended("7", "CANCELLED")), queue, told=told)
     found = read_record(sweep / ONE.cell_id() / "record.json")
     assert found.status == "cancelled" and found.error is not None
     if problem:

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from jobs.cell.state import NEW, CellState
-from jobs.slurm.submissions import ArrayNote, RunNote, array_folder
+from jobs.slurm.arrays import Array
+from jobs.slurm.submissions import RunNote, array_folder
 from jobs.slurm.watch.unclear import UNCLEAR_S, unclear_in
 from tests.builders import config
 
@@ -18,7 +19,7 @@ def test_what_an_earlier_make_sweep_may_have_submitted_is_waited_for(tmp_path: P
     cells = [CellState(one, tmp_path / one.cell_id(), NEW) for one in configs]
     note = RunNote(
         run="r1", site="s", job_name="n", submitted_at=datetime.now(UTC),
-        arrays=(ArrayNote(units=((cells[0].name,),), nodes=1, ranks_per_node=1, minutes=1),),
+        arrays=(Array(units=((cells[0].name,),), nodes=1, ranks_per_node=1, minutes=1),),
     )  # fmt: skip
     assert unclear_in(tmp_path, [note], cells) == [], "its sbatch was never called"
     script = array_folder(tmp_path, "r1", 0) / "submission.sh"
