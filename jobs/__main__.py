@@ -29,7 +29,8 @@ from jobs.plan.cluster import plan_cluster
 from jobs.slurm import commands
 from jobs.slurm.client.detect import refuse_image, site_for
 from jobs.slurm.interconnect import Request, phases_named, validate
-from jobs.slurm.sweep import SweepRequest, sweep_cluster
+from jobs.slurm.request import SweepRequest
+from jobs.slurm.sweep import sweep_cluster
 from train.distributed.watchdog import STALL_S
 from train.errors import ConfigError, interrupt_on_signals
 

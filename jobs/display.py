@@ -3,309 +3,203 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cached_property
-from typing import TextIO
+from statistics import mean
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
-from rich.table import Table
 
-from jobs.cell.failure import grouped, read_more
-from jobs.cell.heartbeat import read_sign
-from jobs.cell.state import FORCED, NEW, RUNNING, UNREADABLE, Standing, recorded
+from jobs.cell.state import FORCED, NEW, RUNNING, UNKNOWN, UNREADABLE, WAITING, CellState, recorded
 from jobs.config.sweep import Sweep
 from jobs.messages import EXIT_CELL_FAILED, EXIT_UNDECIDED, clock, say
-from jobs.plan.differences import apart, in_words
-from jobs.plan.text import common_start
+from jobs.plan.differences import Settings, apart, in_words
+from jobs.table import line, reasons, table, title
 from train.config.plan import epochs_to_train
-from train.record.cell_folder import EPOCHS_NAME
-from train.record.run import GOOD, EpochRecord
+from train.record.run import GOOD
 
-PLAIN_PERIOD_S = 10.0
-#: More than two lines of epochs.jsonl.
-TAIL_BYTES = 4096
-#: Columns of the live table beside the cell's name, and the least width of each.
-COLUMNS = {"state": 9, "epoch": 6, "loss": 6, "accuracy": 8, "images/s": 8, "time": 5}
-PHASE_WIDTH = 16
-WIDE = 110
+#: Without a terminal, how often it is said where all cells stand.
+PERIOD_S = 30.0
 
 
-@dataclass
-class Row:
-    cell: Standing
-    state: str
-    began: float | None = None
-    took_s: float | None = None
-    why: str = ""
-    apart: str = ""  # what sets it apart from other cells beside its id
+class Display:
+    """The cells of a sweep while they run: a table on a terminal, elsewhere a line per event.
 
-    @cached_property
-    def epochs(self) -> int | None:
-        """Of the whole run; None where it takes the data to know."""
-        return epochs_to_train(self.cell.config)
+    On this machine the engine says what it starts (``started``) and passes the time (``tick``); on
+    a cluster the watcher says where all cells stand (``update``). Both say what ended (``ended``).
+    """
 
-    def last_epoch(self) -> EpochRecord | None:
-        """From the end of its file alone: it is drawn often, beside ranks that are timed."""
-        if self.state == "waiting":
-            return None
-        with contextlib.suppress(OSError), (self.cell.folder / EPOCHS_NAME).open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
-            for line in reversed(file.read().splitlines()):
-                with contextlib.suppress(ValueError):  # half a line
-                    return EpochRecord.model_validate_json(line)
-        return None
+    def __init__(
+        self, cells: Sequence[CellState], sweep: str = "", console: Console | None = None
+    ) -> None:
+        """``sweep``: as SWEEP= names it."""
+        self.cells = {cell.name: _before(cell) for cell in cells}
+        self.trouble: str | None = None  # why Slurm gives no answer
+        self._sweep = sweep
+        self._console = console or Console(stderr=True)
+        self._live: Live | None = None
+        self._shown, self._next = "", 0.0
 
-    def spent_s(self) -> float:
-        return time.monotonic() - self.began if self.began else 0.0
-
-    def rest_s(self) -> float | None:
-        """Seconds of the epochs to go at the pace of the last one; None before there is one, or
-        where their number is not known."""
-        last = self.last_epoch()
-        if last is None or self.epochs is None:
-            return None
-        return max(0, self.epochs - last.epoch) * (last.train_s + last.eval_s)
-
-
-@dataclass
-class Board:
-    """The state of the sweep; both displays draw it."""
-
-    rows: dict[str, Row]
-    began: float = field(default_factory=time.monotonic)
-
-    @classmethod
-    def of(cls, cells: Sequence[Standing]) -> Board:
-        differing = apart([cell.config for cell in cells])
-        rows = {}
-        for cell in cells:
-            name = cell.config.cell_id()
-            state = "waiting" if cell.to_run else cell.status
-            rows[name] = Row(cell, state, apart=in_words(differing[name]))
-        return cls(rows)
-
-    def started(self, cell: Standing) -> Row:
-        row = self.rows[cell.config.cell_id()]
-        row.state, row.began = "running", time.monotonic()
-        return row
-
-    def ended(self, cell: Standing, status: str, why: str) -> Row:
-        row = self.rows[cell.config.cell_id()]
-        row.state, row.why = status, why
-        row.took_s = time.monotonic() - (row.began or self.began)
-        return row
-
-    def left_s(self) -> float | None:
-        """Remaining seconds; None before anything is known.
-
-        A running cell's rest is its epochs to go at the pace of its last one. A waiting cell takes
-        as long as the finished cells of its size did, else as any, else as the running ones will.
-        """
-        took: dict[int, list[float]] = {}
-        for row in self.rows.values():
-            if row.took_s is not None:
-                took.setdefault(row.cell.config.gpus, []).append(row.took_s)
-        running = [row for row in self.rows.values() if row.state == "running"]
-        rest = {id(row): row.rest_s() for row in running}
-        any_cell = [s for times in took.values() for s in times] or [
-            row.spent_s() + known for row in running if (known := rest[id(row)]) is not None
-        ]
-        if not any_cell:
-            return None
-        left = 0.0
-        for row in self.rows.values():
-            times = took.get(row.cell.config.gpus, any_cell)
-            usual = sum(times) / len(times)
-            if row.state == "waiting":
-                left += usual
-            elif row.state == "running":
-                known = rest[id(row)]
-                left += max(0.0, usual - row.spent_s()) if known is None else known
-        return left
-
-
-def numbers(row: Row) -> tuple[str, str, str, str]:
-    """epoch, loss, accuracy, images/s of a row as text; '' where there is nothing yet."""
-    last = row.last_epoch()
-    if last is None:
-        if row.state != "running":
-            return "", "", "", ""
-        sign = read_sign(row.cell.folder, 0)
-        return of_all(0, row.epochs), "", "", "starting" if sign.at is None else sign.phase
-    loss = "" if last.train_loss is None else f"{last.train_loss:.4f}"
-    accuracy = "" if last.validation_accuracy is None else f"{last.validation_accuracy:.4f}"
-    rate = f"{last.images / max(last.train_s, 1e-9):,.0f}"
-    return of_all(last.epoch, row.epochs), loss, accuracy, rate
-
-
-def of_all(epoch: int, epochs: int | None) -> str:
-    """3/12, or 3 alone where the number of all is not known."""
-    return str(epoch) if epochs is None else f"{epoch}/{epochs}"
-
-
-class PlainDisplay:
-    """One line per event, and for a running cell at most one every ten seconds."""
-
-    def __init__(self, cells: Sequence[Standing], out: TextIO) -> None:
-        self.board = Board.of(cells)
-        self.out = out
-        self._last = time.monotonic()
-        self._width = len(str(len(cells)))
-
-    def _say(self, text: str) -> None:
-        with contextlib.suppress(OSError):  # a reader that is gone must not end a sweep
-            print(text, file=self.out, flush=True)
-        self._last = time.monotonic()
-
-    def started(self, cell: Standing) -> None:
-        row = self.board.started(cell)
-        number = list(self.board.rows).index(cell.config.cell_id()) + 1
-        how = " (going on from its checkpoint)" if cell.resume else ""
-        how = " by an earlier make sweep, waiting for it" if cell.status == RUNNING else how
-        self._say(f"[{number:>{self._width}}/{len(self.board.rows)}] {_told(row)}: started{how}")
-
-    def tick(self) -> None:
-        if time.monotonic() - self._last < PLAIN_PERIOD_S:
-            return
-        for name, row in self.board.rows.items():
-            if row.state == "running":
-                epoch, loss, accuracy, rate = numbers(row)
-                self._say(
-                    f"    {name}: epoch {epoch} loss {loss or '-'} accuracy {accuracy or '-'} "
-                    f"images/s {rate or '-'}; left {clock(self.board.left_s()) or '?'}"
-                )
-
-    def ended(self, cell: Standing, status: str, why: str) -> None:
-        row = self.board.ended(cell, status, why)
-        epoch, loss, accuracy, rate = numbers(row)
-        facts = f"epoch {epoch}, loss {loss}, accuracy {accuracy}, {rate} images/s"
-        text = facts if status in GOOD else why
-        self._say(
-            f"    {cell.config.cell_id()}: {status} after {row.took_s:.0f} s: {text}"
-            + (f" ({why})" if status in GOOD and why else "")
-            + (f"; left {clock(left)}" if (left := self.board.left_s()) else "")
-        )
-
-
-class LiveDisplay:
-    """A table that is drawn again while cells run; finished cells stay in it with their result."""
-
-    def __init__(self, cells: Sequence[Standing], console: Console) -> None:
-        self.board = Board.of(cells)
-        self._console = console
-        self._live = Live(console=console, get_renderable=self._table, refresh_per_second=4)
-
-    def __enter__(self) -> LiveDisplay:
-        self._live.start()
+    def __enter__(self) -> Display:
+        if self._console.is_terminal:
+            self._live = Live(
+                console=self._console, get_renderable=self.table, refresh_per_second=1
+            )
+            self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._live.stop()
+        if self._live is not None:
+            with contextlib.suppress(OSError):  # a terminal that is gone must not end a sweep
+                self._live.stop()
 
-    def started(self, cell: Standing) -> None:
-        self.board.started(cell)
+    def say(self, text: str) -> None:
+        """Above the table, where there is one."""
+        with contextlib.suppress(OSError):  # a reader that is gone must not end a sweep
+            if self._live is None:
+                print(text, file=self._console.file, flush=True)
+            else:
+                self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def started(self, cell: CellState) -> None:
+        self.cells[cell.name] = replace(cell, doing=RUNNING, why="", began_at=datetime.now(UTC))
+        self._next = self._next or time.monotonic() + PERIOD_S
+        if self._live is None:
+            number = list(self.cells).index(cell.name) + 1
+            how = " (going on from its checkpoint)" if cell.resume else ""
+            how = " by an earlier make sweep, waiting for it" if cell.status == RUNNING else how
+            self.say(f"[{number}/{len(self.cells)}] {self._full_name(cell)}: started{how}")
+
+    def update(self, cells: Sequence[CellState], trouble: str | None) -> None:
+        """Where cells stand now; ``trouble``: why that is not known."""
+        self.cells |= {cell.name: cell for cell in cells}
+        self.trouble = trouble
+        self.tick()
 
     def tick(self) -> None:
-        """The table draws itself."""
+        """Some time has passed: the table draws itself."""
+        if self._live is not None or time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + PERIOD_S
+        cells = list(self.cells.values())
+        below = [f"{cell.name}: {line(cell)}" for cell in cells if cell.active]
+        waiting = [cell for cell in cells if cell.alive and cell.state in (WAITING, UNKNOWN)]
+        below += reasons(waiting, sweep=self._sweep) + ([self.trouble] if self.trouble else [])
+        text = "\n    ".join([title(cells) + self._left(), *below])
+        if text != self._shown:  # a queue that does not move fills no log
+            self.say(text)
+        self._shown = text
 
-    def ended(self, cell: Standing, status: str, why: str) -> None:
-        self.board.ended(cell, status, why)
-        if status not in GOOD:
-            text = f"{cell.config.cell_id()}: {status}: {why}"
-            self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
+    def ended(self, cell: CellState, status: str, why: str) -> None:
+        self.cells[cell.name] = now = replace(
+            cell, status=status, doing="", why=why, cause=cell.cause if why == cell.why else "",
+            began_at=self.cells[cell.name].began_at, ended_at=datetime.now(UTC),
+        )  # fmt: skip
+        words = f": {why}" if why else ""
+        if self._live is None:
+            self.say(f"    {cell.name}: {line(now)}{self._left()}{words}")
+        elif status not in GOOD:
+            self.say(f"{cell.name}: {status}{words}")
 
-    def _table(self) -> Table:
-        rows = self.board.rows
-        over = sum(row.state not in ("waiting", "running") for row in rows.values())
-        table = Table(
-            title=f"{over} of {len(rows)} cells done, left {clock(self.board.left_s()) or '?'}",
-            title_justify="left",
-            box=None,
-            pad_edge=False,
-        )
-        table.add_column("cell", no_wrap=True, overflow="ellipsis")
-        # the names give way to the numbers where a terminal is narrow
-        for name, width in COLUMNS.items():
-            table.add_column(
-                name, justify="right" if name != "state" else "left", no_wrap=True,
-                min_width=width, max_width=max(width, PHASE_WIDTH),
-            )  # fmt: skip
-        start = common_start(list(rows)) if self._console.width < WIDE else ""
-        height = max(8, self._console.height - 8)
-        for row in _window(list(rows.values()), height):
-            spent = row.spent_s() if row.state == "running" else None
-            name = row.cell.config.cell_id()
-            table.add_row(
-                f"..{name.removeprefix(start)}" if start else _told(row),
-                row.state,
-                *numbers(row),
-                clock(row.took_s or spent),
-            )
-        return table
+    def table(self) -> RenderableType:
+        return table(
+            list(self.cells.values()), self.trouble, sweep=self._sweep, left=self._left(),
+            width=self._console.width, height=self._console.height, full_name=self._full_name,
+        )  # fmt: skip
+
+    @cached_property
+    def _apart(self) -> dict[str, Settings]:
+        return apart([cell.config for cell in self.cells.values()])
+
+    def _full_name(self, cell: CellState) -> str:
+        """With what the id does not say: a framework, a momentum."""
+        words = in_words(self._apart[cell.name])
+        return f"{cell.name} ({words})" if words else cell.name
+
+    def _left(self) -> str:
+        left_s = self.left_s()
+        return "" if left_s is None else f"; left {clock(left_s)}"
+
+    def left_s(self) -> float | None:
+        """Remaining seconds on this machine, where cells run one after another; None before
+        anything is known.
+
+        A running cell's rest is its epochs to go at the pace of its last one. A waiting cell takes
+        as long as others of its size, else as any.
+        """
+        cells = self.cells.values()
+        whole: dict[str, float] = {}  # cell -> seconds from its start to its end
+        of_size: dict[int, list[float]] = {}
+        for cell in cells:
+            rest_s = _rest_s(cell) if cell.active else 0.0
+            if (spent_s := cell.seconds()) is not None and rest_s is not None:
+                whole[cell.name] = spent_s + rest_s
+                of_size.setdefault(cell.config.gpus, []).append(spent_s + rest_s)
+        if not whole or any(cell.job for cell in cells):
+            return None
+        left_s = 0.0
+        for cell in cells:
+            if cell.state in (WAITING, RUNNING):
+                usual_s = mean(of_size.get(cell.config.gpus, whole.values()))
+                left_s += max(0.0, whole.get(cell.name, usual_s) - (cell.seconds() or 0.0))
+        return left_s
 
 
-def _told(row: Row) -> str:
-    """The cell's name, and what it does not say of it."""
-    return row.cell.config.cell_id() + (f" ({row.apart})" if row.apart else "")
+def _before(cell: CellState) -> CellState:
+    """A cell that is to run here waits, whatever became of its last attempt."""
+    return replace(cell, doing=WAITING, why="") if cell.to_run and not cell.doing else cell
 
 
-def _window(rows: list[Row], height: int) -> list[Row]:
-    """The rows around the running ones when the terminal is too small for all."""
-    if len(rows) <= height:
-        return rows
-    running = [i for i, row in enumerate(rows) if row.state == "running"]
-    first = max(0, min((running[0] if running else 0) - 2, len(rows) - height))
-    return rows[first : first + height]
+def _rest_s(cell: CellState) -> float | None:
+    """Seconds of the epochs to go; None before there is one, or where their number is unknown."""
+    last, planned = cell.last_epoch(), epochs_to_train(cell.config)
+    if last is None or planned is None:
+        return None
+    return max(0, planned - last.epoch) * (last.train_s + last.eval_s)
 
 
-#: Causes that are told when a sweep is over.
-MAX_CAUSES = 5
-
-
-def say_standing(wanted: Sweep, cells: Sequence[Standing]) -> None:
+def say_standing(wanted: Sweep, cells: Sequence[CellState]) -> None:
+    """What a sweep does about its cells, before it begins."""
     done = [cell for cell in cells if cell.done]
     to_run = sum(cell.to_run for cell in cells)
     say(f"{wanted.name}: {wanted.title}: {len(cells)} cells, {to_run} to run")
     if done:
         counts = Counter(cell.status for cell in done)
-        text = ", ".join(f"{count} {status}" for status, count in counts.items())
-        again = "nothing to train" if len(done) == len(cells) else "these are skipped"
-        say(f"good records are there already ({text}): {again}; FORCE=1 runs them anew")
+        what = "nothing to train" if len(done) == len(cells) else "these are skipped"
+        words = f"good records are there already ({_in_words(counts)}): {what}"
+        say(f"{words}; FORCE=1 runs them again")
     for cell in cells:
         if not cell.done and cell.status not in (NEW, FORCED):
-            how = "goes on from its checkpoint" if cell.resume else "is run again"
-            how = {RUNNING: "is waited for", UNREADABLE: "is left alone"}.get(cell.status, how)
-            say(f"{cell.config.cell_id()}: {cell.status} ({cell.why}): {how}")
+            again = "goes on from its checkpoint" if cell.resume else "is run again"
+            special = {RUNNING: "waiting for its end", UNREADABLE: "is left alone"}
+            how = special.get(cell.status, again)
+            say(f"{cell.name}: {cell.status} ({cell.why}): {how}")
 
 
-def say_results(wanted: Sweep, cells: Sequence[Standing], results: Mapping[str, str]) -> int:
-    """Returns the exit code: a cell that cannot be read is no failed one, and no good one."""
-    skipped = [c.status for c in cells if not c.to_run and c.config.cell_id() not in results]
-    counts = Counter([*results.values(), *skipped])
-    say("all cells: " + ", ".join(f"{count} {status}" for status, count in counts.items()))
+def say_results(wanted: Sweep, cells: Sequence[CellState], results: Mapping[str, str]) -> int:
+    """Returns the exit code: a cell that cannot be read is no failed one, and no good one.
+
+    ``results``: cell id -> how it ended, of those that ran.
+    """
+    ends = {cell.name: cell.status for cell in cells if not cell.to_run} | dict(results)
+    counts = Counter(ends.values())
+    say(f"all cells: {_in_words(counts)}")
     unreadable = counts[UNREADABLE]
-    bad = len(cells) - counts["completed"] - counts["diverged"] - unreadable
+    bad = len(cells) - sum(counts[status] for status in GOOD) - unreadable
     if bad:
-        ends = {cell.config.cell_id(): cell.status for cell in cells} | dict(results)
-        _say_causes(wanted, [c for c in cells if ends[c.config.cell_id()] not in GOOD])
+        ended = [cell for cell in cells if ends.get(cell.name, cell.status) not in GOOD]
+        now = [recorded(cell.config, cell.folder) for cell in ended]
+        for text in reasons([cell for cell in now if cell.cause], sweep=wanted.asked):
+            say(text)
         say(f"{bad} cells did not complete; the report says why; make sweep runs them again")
     if unreadable:
         say(f"{unreadable} cells were left alone: a file that says where they stand cannot be read")
     return EXIT_CELL_FAILED if bad else EXIT_UNDECIDED if unreadable else 0
 
 
-def _say_causes(wanted: Sweep, cells: Iterable[Standing]) -> None:
-    """Why cells did not complete, as their records say it."""
-    now = [recorded(cell.config, cell.folder) for cell in cells]
-    groups = grouped((one for one in now if one.cause), lambda one: (one.status, one.cause))
-    for same in groups[:MAX_CAUSES]:
-        more = read_more(wanted.asked, same[0].config.cell_id())
-        count = f"{len(same)} cells" if len(same) > 1 else "1 cell"
-        say(f"{count} {same[0].status}: {same[0].why} ({more})")
-    if len(groups) > MAX_CAUSES:
-        say(f"and {len(groups) - MAX_CAUSES} other causes: make status shows the cells")
+def _in_words(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))

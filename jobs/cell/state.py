@@ -1,10 +1,11 @@
-"""Where each cell stands, from its folder alone; and what the next `make sweep` does about it."""
+"""Where each cell stands, and what the next `make sweep` does about it."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,8 +13,9 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from jobs.cell.failure import cause_line, cause_of_line
-from jobs.cell.lock import LOCK_NAME, hold, holder
-from jobs.cell.missing_record import ATTEMPT_NAME, is_unsettled, settle_lost
+from jobs.cell.heartbeat import read_sign
+from jobs.cell.lock import LOCK_NAME, hold, holder, is_running
+from jobs.cell.missing_record import Begun, begun_in, is_unsettled, settle_lost
 from jobs.cell.ranks import end_leftovers
 from train.config.run import RunConfig
 from train.errors import ConfigError, Unreadable, read_whole
@@ -21,12 +23,14 @@ from train.record.atomic import write_atomically
 from train.record.cell_folder import (
     CHECKPOINT_NAME,
     CONFIG_NAME,
+    EPOCHS_NAME,
     refuse_other_config,
 )
 from train.record.run import (
     GOOD,
     MANIFEST_NAME,
     RECORD_NAME,
+    EpochRecord,
     NoRecord,
     OtherCell,
     RecordError,
@@ -41,20 +45,52 @@ RUNNING, NEW, BROKEN = "running", "new", "broken record"
 UNREADABLE = "unreadable record"
 #: Its folder holds the record of another config, which only FORCE=1 puts aside.
 OTHERS = "record of another config"
-#: Has a good record, or another config's, and is to run anew all the same.
+#: Has a good record, or another config's, and is to run again all the same.
 FORCED = "forced"
+#: What a cell does while it has no record of its last attempt; also RUNNING.
+WAITING, STARTING, ENDING = "waiting", "starting", "ending"
+NOT_SUBMITTED = "not submitted"
+#: Slurm does not tell, and the files do not either.
+UNKNOWN = "unknown"
 ARCHIVE_NAME = "archive"
+#: More than two lines of epochs.jsonl.
+TAIL_BYTES = 4096
 
 
 @dataclass(frozen=True)
-class Standing:
-    """One cell before a sweep runs."""
+class CellState:
+    """One cell at one moment. None: not known, or there is nothing to know."""
 
     config: RunConfig
     folder: Path
-    status: str  # a record's status, or one of the six above
-    why: str  # one line for a person
+    status: str  # of its record, or one of the six words above; it decides what a sweep does
+    why: str = ""  # how it ended, or why it waits; one line for a person
     cause: str = ""  # of a bad end: equal for cells whose ends differ only by names and numbers
+    ended_at: datetime | None = None  # of its record
+    attempt: Begun | None = None  # the one that has no record yet
+    doing: str = ""  # what it does now, where its status does not tell
+    began_at: datetime | None = None  # of what it does now
+    # of a cell that was submitted to a cluster, by its last job
+    job: str | None = None
+    alive: bool = False  # the job runs, waits, or may still do so
+    elsewhere: str = ""  # why Slurm cannot be asked about the job from here
+    slurm: str | None = None  # the job's state, in Slurm's word
+    nodes: str | None = None
+    expected_start: str | None = None  # the cluster's local time
+    log: Path | None = None  # of the job's supervisor
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
+    def state(self) -> str:
+        """For a person."""
+        return self.doing or self.status
+
+    @property
+    def active(self) -> bool:
+        return self.state in (RUNNING, STARTING, ENDING)
 
     @property
     def done(self) -> bool:
@@ -69,66 +105,102 @@ class Standing:
     def resume(self) -> bool:
         return self.status in INTERRUPTED and (self.folder / CHECKPOINT_NAME).exists()
 
-    def forced(self) -> Standing:
+    def forced(self) -> CellState:
         """The same cell for FORCE=1."""
         return replace(self, status=FORCED) if self.done or self.status == OTHERS else self
 
+    def seconds(self) -> float | None:
+        """How long it has been doing what it does, or had been when it ended."""
+        if self.began_at is None:
+            return None
+        end = None if self.active else self.ended_at
+        return max(0.0, ((end or datetime.now(UTC)) - self.began_at).total_seconds())
 
-def survey(configs: Sequence[RunConfig], sweep: Path) -> list[Standing]:
-    """Look at every cell; cells whose supervisor was killed get their ``lost`` record here."""
-    return [stand(config, sweep / config.cell_id()) for config in configs]
+    def last_epoch(self) -> EpochRecord | None:
+        """Of what it does now, from the end of its file alone: beside ranks that are timed."""
+        if self.state in (NEW, FORCED, NOT_SUBMITTED, STARTING):
+            return None
+        if self.state == WAITING and not self.resume:
+            return None
+        with contextlib.suppress(OSError), (self.folder / EPOCHS_NAME).open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
+            for line in reversed(file.read().splitlines()):
+                with contextlib.suppress(ValueError):  # half a line
+                    return EpochRecord.model_validate_json(line)
+        return None
+
+    def phase(self) -> str:
+        """What rank 0 does, by its last life sign; '' where there is none."""
+        sign = read_sign(self.folder, 0) if self.state == RUNNING else None
+        return "" if sign is None or sign.at is None else sign.phase
 
 
-def stand(config: RunConfig, folder: Path) -> Standing:
+def survey(configs: Sequence[RunConfig], sweep: Path, *, force: bool = False) -> list[CellState]:
+    """Look at every cell; cells whose supervisor was killed get their ``lost`` record here.
+
+    Raises:
+        OtherCell: a folder holds the record of another config; not with ``force``.
+        OSError: a cell's folder is missing or cannot be written.
+    """
+    cells = [stand(config, sweep / config.cell_id()) for config in configs]
+    if force:
+        return [cell.forced() for cell in cells]
+    refuse_others(cells)
+    return cells
+
+
+def stand(config: RunConfig, folder: Path) -> CellState:
     """Look at one cell.
 
     Raises:
         OSError: its folder is missing or cannot be written.
     """
+    cell = recorded(config, folder)
+    if cell.done and cell.attempt is None and not is_running(folder):
+        return cell  # most cells of a large sweep, without the cost of holding them
     with hold(folder) as ours:
         if not ours:
             why = f"an earlier make sweep still runs it: {holder(folder) or 'unknown'}"
-            return Standing(config, folder, RUNNING, why)
+            return CellState(config, folder, RUNNING, why)
         try:
             if is_unsettled(folder):
                 end_leftovers(folder)
                 settle_lost(folder, config)
         except Unreadable as error:
-            return Standing(config, folder, UNREADABLE, str(error))
+            return CellState(config, folder, UNREADABLE, str(error))
     return recorded(config, folder)
 
 
-def recorded(config: RunConfig, folder: Path) -> Standing:
-    """What the cell's record says of it; changes nothing."""
-    found = _of_record(config, folder)
+def recorded(config: RunConfig, folder: Path) -> CellState:
+    """What the cell's files say; changes nothing."""
+    cell = _of_record(config, folder)
     try:
-        # a start would replace these, and neither proves by an error that it is not there
-        for name in () if found.done else (CONFIG_NAME, f"logs/{ATTEMPT_NAME}"):
-            read_whole(folder / name)
+        attempt = begun_in(folder)
+        if not cell.done:
+            # an attempt would replace it, and an error is no proof that it is not there
+            read_whole(folder / CONFIG_NAME)
     except Unreadable as error:
-        return Standing(config, folder, UNREADABLE, str(error))
-    return found
+        return cell if cell.done else CellState(config, folder, UNREADABLE, str(error))
+    return cell if attempt is None else replace(cell, attempt=attempt)
 
 
-def _of_record(config: RunConfig, folder: Path) -> Standing:
+def _of_record(config: RunConfig, folder: Path) -> CellState:
     try:
         record = read_own_record(folder, config)
     except NoRecord:
-        return Standing(config, folder, NEW, "not run yet")
+        return CellState(config, folder, NEW, "not run yet")
     except RecordError as error:
-        return Standing(config, folder, BROKEN, str(error).splitlines()[0])
+        return CellState(config, folder, BROKEN, str(error).splitlines()[0])
     except OtherCell as error:
-        return Standing(config, folder, OTHERS, str(error))
+        return CellState(config, folder, OTHERS, str(error))
     except Unreadable as error:
-        return Standing(config, folder, UNREADABLE, str(error))
-    ended = f"completed {record.ended_at:%Y-%m-%d %H:%M}"
-    line = cause_line(record)
-    return Standing(
-        config, folder, record.status, line or ended, cause_of_line(line, record) if line else ""
-    )
+        return CellState(config, folder, UNREADABLE, str(error))
+    why = cause_line(record)
+    cause = cause_of_line(why, record) if why else ""
+    return CellState(config, folder, record.status, why, cause, record.ended_at)
 
 
-def refuse_others(cells: Iterable[Standing]) -> None:
+def refuse_others(cells: Iterable[CellState]) -> None:
     """Raises OtherCell at the first whose folder holds the record of another config."""
     for cell in cells:
         if cell.status == OTHERS:
@@ -142,34 +214,36 @@ def lay_out(
     name the cells that never did.
 
     Raises:
-        ConfigError: a file lies where a cell's folder belongs, or, unless ``force``, the record or
-            the config.json of another config; nothing is written then.
+        ConfigError: a file lies where a cell's folder belongs, or, unless ``force``, the
+            config.json of another config; nothing is written then.
         OSError: the results folder cannot be written.
     """
+    missing = []
     for config in configs:
         folder = sweep / config.cell_id()
         if folder.exists() and not folder.is_dir():
             raise ConfigError(
                 f"{folder} is a file, expected the folder of a cell or nothing: move it away"
             )
-    if not force:
-        refuse_others(recorded(config, sweep / config.cell_id()) for config in configs)
-        for config in configs:
-            with suppress(Unreadable):  # such a cell is left alone: see recorded()
-                refuse_other_config(sweep / config.cell_id(), config)
-    for config in configs:
-        folder = sweep / config.cell_id()
+        with contextlib.suppress(Unreadable):  # such a cell is left alone: see recorded()
+            if not _holds(folder / CONFIG_NAME, config):
+                if not force:
+                    refuse_other_config(folder, config)
+                missing.append((folder, config))
+    for folder, config in missing:
         folder.mkdir(parents=True, exist_ok=True)
-        with suppress(Unreadable):
-            _lay(folder / CONFIG_NAME, config)
-    _lay(sweep / MANIFEST_NAME, manifest)
+        write_atomically(folder / CONFIG_NAME, _text(config))
+    if not _holds(sweep / MANIFEST_NAME, manifest):
+        write_atomically(sweep / MANIFEST_NAME, _text(manifest))
 
 
-def _lay(file: Path, content: BaseModel) -> None:
-    """Write the file unless it is there already: an unchanged plan must not look new."""
-    text = content.model_dump_json(indent=2) + "\n"
-    if read_whole(file) != text.encode():
-        write_atomically(file, text)
+def _holds(file: Path, content: BaseModel) -> bool:
+    """An unchanged plan must not look new: what is there already is not written again."""
+    return read_whole(file) == _text(content).encode()
+
+
+def _text(content: BaseModel) -> str:
+    return content.model_dump_json(indent=2) + "\n"
 
 
 def archive(folder: Path) -> None:

@@ -30,7 +30,16 @@ from jobs.cell.launch import (
 from jobs.cell.lock import hold
 from jobs.cell.missing_record import settle_lost
 from jobs.cell.ranks import end_leftovers
-from jobs.cell.state import BROKEN, FORCED, OTHERS, RUNNING, UNREADABLE, Standing, archive, recorded
+from jobs.cell.state import (
+    BROKEN,
+    FORCED,
+    OTHERS,
+    RUNNING,
+    UNREADABLE,
+    CellState,
+    archive,
+    recorded,
+)
 from jobs.cell.stop import Reason, Stop
 from jobs.local.image import facts_inside
 from jobs.local.ranks import Ranks
@@ -64,20 +73,20 @@ class Machine:
 class Display(Protocol):
     """What a person sees of a running sweep."""
 
-    def started(self, cell: Standing) -> None: ...
+    def started(self, cell: CellState) -> None: ...
     def tick(self) -> None: ...
-    def ended(self, cell: Standing, status: str, why: str) -> None: ...
+    def ended(self, cell: CellState, status: str, why: str) -> None: ...
 
 
 @dataclass(frozen=True)
 class _Running:
-    cell: Standing
+    cell: CellState
     cores: frozenset[int]  # that no other cell may use
     end: Future[tuple[str, str]]  # status and why
 
 
 def run_cells(
-    cells: Sequence[Standing], machine: Machine, display: Display, stop: Stop
+    cells: Sequence[CellState], machine: Machine, display: Display, stop: Stop
 ) -> dict[str, str]:
     """Run every cell that is to run; returns cell id -> status of its record.
 
@@ -106,7 +115,7 @@ def run_cells(
                 for item in [item for item in running if item.end.done()]:
                     running.remove(item)
                     status, why = item.end.result()
-                    results[item.cell.config.cell_id()] = status
+                    results[item.cell.name] = status
                     display.ended(item.cell, status, why)
         except BaseException as error:
             stop.told = Reason("cancelled", f"make sweep failed: {error}")
@@ -116,7 +125,7 @@ def run_cells(
     return results
 
 
-def _place(cell: Standing, running: Sequence[_Running], machine: Machine) -> Groups | None:
+def _place(cell: CellState, running: Sequence[_Running], machine: Machine) -> Groups | None:
     """Core groups for the next cell, or None when it has to wait."""
     gpus, per_rank = cell.config.gpus, machine.per_rank
     if not running:
@@ -128,7 +137,7 @@ def _place(cell: Standing, running: Sequence[_Running], machine: Machine) -> Gro
 
 
 def _attended(
-    cell: Standing, cores: Groups, machine: Machine, stop: Stop, awake: Awake
+    cell: CellState, cores: Groups, machine: Machine, stop: Stop, awake: Awake
 ) -> tuple[str, str]:
     """Run the cell to its end, once nobody else does; returns its status and why."""
     try:
@@ -145,7 +154,7 @@ def _attended(
 
 
 def _run(
-    cell: Standing, cores: Groups, machine: Machine, stop: Stop, awake: Awake
+    cell: CellState, cores: Groups, machine: Machine, stop: Stop, awake: Awake
 ) -> tuple[str, str]:
     """Only for the holder of the cell's lock."""
     folder, config, ranks, began = cell.folder, cell.config, Ranks(), awake.look()

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 
 from jobs.cell.launch import core_groups
-from jobs.cell.state import Standing, lay_out, recorded, refuse_others, survey
+from jobs.cell.state import CellState, lay_out, recorded, refuse_others, survey
 from jobs.cell.stop import stopped_by_signals
 from jobs.config.sweep import Sweep, manifest_of
-from jobs.display import LiveDisplay, PlainDisplay, say_results, say_standing
+from jobs.display import Display, say_results, say_standing
 from jobs.local.image import check_gpus, container_here, gpus_here, remark_on_gpus, try_out
 from jobs.local.supervisor import Machine, launch_line, run_cells
 from jobs.messages import ROOT, say
@@ -54,9 +53,7 @@ def sweep_here(wanted: Sweep, folder: Path, *, force: bool, machine: Machine) ->
     """Run every cell that has no good record; returns the exit code."""
     plan_rows(wanted.configs, train_images(wanted.configs, machine.data, machine.store), {})
     lay_out(wanted.configs, folder, manifest_of(wanted), force=force)
-    cells = survey(wanted.configs, folder)
-    if force:
-        cells = [cell.forced() for cell in cells]
+    cells = survey(wanted.configs, folder, force=force)
     say_standing(wanted, cells)
     if all(cell.done for cell in cells):
         return 0
@@ -66,7 +63,7 @@ def sweep_here(wanted: Sweep, folder: Path, *, force: bool, machine: Machine) ->
         for needed in (machine.data, machine.store):
             needed.mkdir(parents=True, exist_ok=True)
         try_out(machine.container)
-    return say_results(wanted, cells, _run_all(cells, machine))
+    return say_results(wanted, cells, _run_all(cells, wanted.asked, machine))
 
 
 def _remark(wanted: Sweep, machine: Machine) -> None:
@@ -75,17 +72,13 @@ def _remark(wanted: Sweep, machine: Machine) -> None:
         say(remark)
 
 
-def _run_all(cells: Sequence[Standing], machine: Machine) -> dict[str, str]:
+def _run_all(cells: Sequence[CellState], sweep: str, machine: Machine) -> dict[str, str]:
     # ignored, as some daemons leave it, it would make every rank seem to end well
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     # make, told to end, ends the shell of its recipe, and nobody tells us
     parent = os.getppid() if "MAKELEVEL" in os.environ else None
-    console = Console(stderr=True)
-    with stopped_by_signals(parent) as stop:
-        if console.is_terminal:
-            with LiveDisplay(cells, console) as display:
-                return run_cells(cells, machine, display, stop)
-        return run_cells(cells, machine, PlainDisplay(cells, sys.stderr), stop)
+    with stopped_by_signals(parent) as stop, Display(cells, sweep) as display:
+        return run_cells(cells, machine, display, stop)
 
 
 def machine_for(

@@ -20,9 +20,9 @@ from jobs.slurm.arrays import Array
 from jobs.slurm.job.allocation import Allocation
 from jobs.slurm.job.step import launch
 from jobs.slurm.preflight import preflight_array, preflight_shape
+from jobs.slurm.request import SweepRequest, context_for
 from jobs.slurm.submissions import SubmissionContext
 from jobs.slurm.submit import batch_script, plan_arrays, tasks_of
-from jobs.slurm.sweep import SweepRequest, sending_for
 from train.config.run import RunConfig
 from train.errors import ConfigError
 
@@ -39,7 +39,7 @@ def plan_cluster(wish: SweepRequest) -> None:
     cells = [recorded(config, wish.folder / config.cell_id()) for config in configs]
     refuse_others(cells)
     todo = [cell for cell in cells if cell.to_run]
-    sending = sending_for(wish, _image(wish))
+    sending = context_for(wish, _image(wish))
     arrays = plan_arrays(sending, todo)
     cost = gpu_hours(arrays, {row.cell_id: row.seconds for row in rows}, sending.site)
     console = Console()

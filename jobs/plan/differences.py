@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel
@@ -47,6 +47,12 @@ def apart(configs: Sequence[RunConfig]) -> dict[str, Settings]:
 def in_words(settings: Settings) -> str:
     """framework mirrored, accumulation 8; '' where there is nothing to say."""
     return ", ".join(f"{key} {value}" for key, value in settings.items() if value)
+
+
+def common_start(cell_ids: Iterable[str]) -> str:
+    """Data set and model of the ids, where all cells share them; else ''."""
+    starts = {"-".join(cell_id.split("-")[:2]) + "-" for cell_id in cell_ids}
+    return starts.pop() if len(starts) == 1 else ""
 
 
 def _flat(config: RunConfig) -> Iterator[tuple[Place, Any]]:

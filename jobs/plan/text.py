@@ -5,7 +5,7 @@ much time.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -13,6 +13,7 @@ from rich.table import Table
 from jobs.config.site import NamedSite
 from jobs.messages import clock
 from jobs.plan.cost import Cost, charged, hours
+from jobs.plan.differences import common_start
 from jobs.plan.rows import PlanRow, summary
 from jobs.slurm.arrays import Array
 
@@ -85,12 +86,6 @@ def _table(
 def _aligned(cells: Sequence[str], widths: Sequence[int]) -> list[str]:
     numbers = zip(cells[1:], widths[1:], strict=True)
     return [cells[0].ljust(widths[0]), *(text.rjust(width) for text, width in numbers)]
-
-
-def common_start(cell_ids: Iterable[str]) -> str:
-    """Data set and model of the ids, where all cells share them; else ''."""
-    starts = {"-".join(cell_id.split("-")[:2]) + "-" for cell_id in cell_ids}
-    return starts.pop() if len(starts) == 1 else ""
 
 
 def _batch(row: PlanRow) -> str:

@@ -19,12 +19,11 @@ from jobs.slurm.client.sacct import History
 from jobs.slurm.client.site import check_site
 from jobs.slurm.client.user import hand_over, is_anothers
 from jobs.slurm.job.interconnect import NO_KILL, InterconnectTask, minutes_for
-from jobs.slurm.reconcile import end_of
+from jobs.slurm.request import slurm_refusals
 from jobs.slurm.script import freeze
 from jobs.slurm.submissions import JobContext
 from jobs.slurm.submit import submit_job
-from jobs.slurm.sweep import slurm_refusals
-from jobs.slurm.watch import wait_for
+from jobs.slurm.watch.pace import end_of, wait_for
 from train.errors import ConfigError
 from train.interconnect.record import JOB_NAME, PHASES, Phase
 

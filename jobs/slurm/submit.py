@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.cell.lock import hold
-from jobs.cell.state import FORCED, Standing, archive
+from jobs.cell.state import FORCED, CellState, archive
 from jobs.cell.stop import held_back
 from jobs.slurm.arrays import Array, arrays_of
 from jobs.slurm.client.reasons import is_passing
@@ -175,7 +175,7 @@ def complaint(answer: Answer) -> str:
     return " ".join(dict.fromkeys(lines)) or answer.words
 
 
-def plan_arrays(context: SubmissionContext, cells: Sequence[Standing]) -> tuple[Array, ...]:
+def plan_arrays(context: SubmissionContext, cells: Sequence[CellState]) -> tuple[Array, ...]:
     """Raises ConfigError where cells do not fit the site."""
     return arrays_of([cell.config for cell in cells], context.site, pack=context.pack)
 
@@ -183,7 +183,7 @@ def plan_arrays(context: SubmissionContext, cells: Sequence[Standing]) -> tuple[
 def send(
     context: SubmissionContext,
     arrays: Sequence[Array],
-    cells: Sequence[Standing],
+    cells: Sequence[CellState],
     preflight: str | None,
     avoid: Collection[str] = (),
 ) -> Iterator[tuple[Array, str]]:

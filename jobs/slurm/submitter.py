@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from typing import Literal
 
-from jobs.cell.state import Standing
+from jobs.cell.state import CellState
 from jobs.messages import say
 from jobs.slurm.arrays import Array, fitting
-from jobs.slurm.cancel import cancel, last_cancel
 from jobs.slurm.client.nodes import usable_nodes
 from jobs.slurm.client.reasons import is_dependency, is_submit_limit, is_unnamed_limit
 from jobs.slurm.client.run import SlurmError, is_lasting
@@ -19,9 +18,10 @@ from jobs.slurm.client.site import submit_limit
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.job.step_failure import failed_node
 from jobs.slurm.preflight import Gate
-from jobs.slurm.reconcile import UNCLEAR_S, Unclear
 from jobs.slurm.submissions import SubmissionContext, is_of
 from jobs.slurm.submit import plan_arrays, send
+from jobs.slurm.watch.cancel import cancel, last_cancel
+from jobs.slurm.watch.unclear import UNCLEAR_S, Unclear
 from train.config.run import RunConfig
 
 #: A limit that others share is tried again after this time, or when a job of ours has ended.
@@ -69,7 +69,7 @@ class Submitter:
     """Submits what is to run, as far as limits allow; the rest when there is room."""
 
     context: SubmissionContext
-    todo: list[Standing]
+    todo: list[CellState]
     preflight: InitVar[bool]
     unclear: list[Unclear] = field(default_factory=list)
     last: SlurmError | OSError | None = None  # why not all was submitted that there is room for
@@ -202,7 +202,7 @@ class Submitter:
             say(f"{len(self.todo)} cells wait for room in the queue (submit_limit {limit})")
         return then
 
-    def _remove(self, array: Array) -> list[Standing]:
+    def _remove(self, array: Array) -> list[CellState]:
         """Take the cells of an array out of those that are to be submitted."""
         names = {name for unit in array.units for name in unit}
         removed = [cell for cell in self.todo if cell.config.cell_id() in names]

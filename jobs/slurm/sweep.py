@@ -1,275 +1,200 @@
-"""A sweep on a cluster, from the login node: checked, submitted, followed."""
+"""A sweep on a cluster, from the login node: submitted, and followed to its end."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
-from functools import cache
-from pathlib import Path
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 
-from rich.console import Console
-
-from jobs.cell.container import check_path
-from jobs.cell.image import Image, find_image
-from jobs.cell.lock import local_file_system, only_sweep
-from jobs.cell.state import UNREADABLE, Standing, lay_out
-from jobs.cell.stop import stopped_by_signals
-from jobs.config.site import NamedSite, Site
-from jobs.config.sweep import Sweep, manifest_of
-from jobs.display import say_results, say_standing
-from jobs.messages import EXIT_INTERRUPTED, EXIT_UNDECIDED, ROOT, NoAnswer, say
-from jobs.plan.cost import check_budget, gpu_hours
+from jobs.cell.lock import only_sweep
+from jobs.cell.state import UNREADABLE, CellState, lay_out, refuse_others
+from jobs.cell.stop import Stop, stopped_by_signals
+from jobs.config.sweep import manifest_of
+from jobs.display import Display, say_results, say_standing
+from jobs.messages import EXIT_INTERRUPTED, EXIT_UNDECIDED, NoAnswer, say
 from jobs.plan.datasets import train_images
 from jobs.plan.estimate import known_rates
 from jobs.plan.rows import plan_rows
-from jobs.slurm.arrays import Array
-from jobs.slurm.board import Board, LiveBoard, PlainBoard
-from jobs.slurm.client.reasons import advice
-from jobs.slurm.client.run import SCONTROL, SlurmError, asker, read_config
-from jobs.slurm.client.site import check_site
-from jobs.slurm.client.user import hand_over, is_anothers
-from jobs.slurm.job.task import PREFLIGHT
-from jobs.slurm.reconcile import Place, elsewhere, refuse_unreadable, unclear_in
-from jobs.slurm.script import freeze
-from jobs.slurm.submissions import SubmissionContext, read_notes
+from jobs.slurm.client.run import SlurmError, is_lasting
+from jobs.slurm.client.squeue import JobState
+from jobs.slurm.request import SweepRequest, check_cluster, enter, prepare, slurm_refusals
 from jobs.slurm.submit import plan_arrays
 from jobs.slurm.submitter import Submitter
-from jobs.slurm.watch import Left, Pace, Watcher, follow
-from train.config.datasets import FOLDER_PREFIX
+from jobs.slurm.watch.endings import elsewhere
+from jobs.slurm.watch.pace import Pace
+from jobs.slurm.watch.reconcile import Watcher
+from jobs.slurm.watch.unclear import refuse_unreadable, unclear_in
 from train.config.run import RunConfig
-from train.distributed.watchdog import STALL_S
-from train.errors import ConfigError
-from train.run.provenance import git_state
 
 PATIENCE_S = 60.0
 
 
-@dataclass(frozen=True)
-class SweepRequest:
-    """What the user asked for."""
-
-    wanted: Sweep
-    results: Path
-    data: Path
-    store: Path
-    site: NamedSite
-    pack: int = 1
-    budget: float | None = None
-    stall_s: float = STALL_S
-
-    @property
-    def folder(self) -> Path:
-        return self.results / self.wanted.name
-
-
-def sweep_cluster(wish: SweepRequest, *, force: bool, wait: bool, preflight: bool) -> int:
+def sweep_cluster(request: SweepRequest, *, force: bool, wait: bool, preflight: bool) -> int:
     """Submit every cell that has no good record and no job, and wait for all; the exit code.
 
     Raises:
         ConfigError: the request does not fit the site or the cluster; nothing was submitted.
         NoAnswer: Slurm does not answer.
     """
-    enter(wish)
-    with only_sweep(wish.folder), slurm_refusals(wish.site):
-        return _sweep(wish, force=force, wait=wait, preflight=preflight)
+    enter(request)
+    with only_sweep(request.folder), slurm_refusals(request.site):
+        return _sweep(request, force=force, wait=wait, preflight=preflight)
 
 
-@contextmanager
-def slurm_refusals(site: NamedSite) -> Iterator[None]:
-    """Raises ConfigError where sbatch refuses the site's wishes, else NoAnswer."""
-    try:
-        yield
-    except SlurmError as error:
-        if error.asked == "sbatch" and not error.passing:
-            raise ConfigError(
-                f"sbatch refused: {error.came}. {advice(error.came, site.source)}; then submit "
-                "again: what was submitted before goes on"
-            ) from error
-        raise NoAnswer(
-            f"Slurm gives no answer, or is busy: {error}. Jobs that were submitted go on; make "
-            "sweep again submits the others, and make status shows all"
-        ) from error
-
-
-def enter(wish: SweepRequest) -> None:
-    """Root's request goes on as the practice cluster's user, after what only root can do."""
-    if not is_anothers(wish.site):
-        return
-    train_images(wish.wanted.configs, wish.data, wish.store)
-    make_data_folders(wish)
-    hand_over(wish.site, wish.folder, wish.results / PREFLIGHT)
-
-
-def make_data_folders(wish: SweepRequest) -> None:
-    """A sweep on bundled data leaves none, and containers bind only what is there."""
-    for folder in (wish.data, wish.store):
-        with suppress(OSError):  # read-only: what is missing there, the preflight tells
-            folder.mkdir(parents=True, exist_ok=True)
-
-
-def _sweep(wish: SweepRequest, *, force: bool, wait: bool, preflight: bool) -> int:
-    configs = wish.wanted.configs
-    sending = prepare(wish)
-    images = train_images(configs, wish.data, wish.store)
-    rows = plan_rows(configs, images, known_rates(wish.results))
-    lay_out(configs, wish.folder, manifest_of(wish.wanted), force=force)
-    watcher = Watcher(wish.folder, sending.site.slurm_conf)
-    notes, broken = read_notes(wish.folder)
-    for text in broken.values():
+def _sweep(request: SweepRequest, *, force: bool, wait: bool, preflight: bool) -> int:
+    wanted, configs = request.wanted, request.wanted.configs
+    context = prepare(request)
+    images = train_images(configs, request.data, request.store)
+    # rates are read from all results, and only the cost needs them
+    rates = {} if request.budget is None else known_rates(request.results)
+    rows = plan_rows(configs, images, rates)
+    lay_out(configs, request.folder, manifest_of(wanted), force=force)
+    watcher = Watcher(request.folder, context.site.slurm_conf)
+    cells = watcher.look(configs, patience_s=PATIENCE_S)
+    for text in watcher.broken.values():
         say(text)
-    queue = watcher.queue(PATIENCE_S)
-    refuse_unreadable(broken, queue)
-    watcher.adopt(notes, queue)
-    places = watcher.look(configs, notes, queue)
-    cells = [_forced(place) if force else place.standing for place in places]
-    todo = [c for c, p in zip(cells, places, strict=True) if c.to_run and not p.alive]
+    refuse_unreadable(watcher.broken, watcher.queue)
+    if force:
+        cells = [cell if cell.alive else cell.forced() for cell in cells]
+    else:
+        refuse_others(cells)
+    todo = [cell for cell in cells if cell.to_run and not cell.alive]
     if todo:
         seconds = {row.cell_id: row.seconds for row in rows}
-        sending = ready(sending, check_cluster(wish, plan_arrays(sending, todo), seconds))
-    say_standing(wish.wanted, [c for c, p in zip(cells, places, strict=True) if not p.alive])
-    away = [place for place in places if place.elsewhere]
-    for text in dict.fromkeys(place.elsewhere for place in away):
+        context = check_cluster(request, context, plan_arrays(context, todo), seconds)
+    say_standing(wanted, [cell for cell in cells if not cell.alive])
+    away = [cell for cell in cells if cell.elsewhere]
+    for text in dict.fromkeys(cell.elsewhere for cell in away):
         say(f"not submitted again: {text}")
-    cells = [c for c, p in zip(cells, places, strict=True) if not p.elsewhere]
-    alive = [place for place in places if place.alive and not place.elsewhere]
+    cells = [cell for cell in cells if not cell.elsewhere]
+    alive = [cell.config for cell in cells if cell.alive]
     if alive:
         say(f"{len(alive)} cells are in the queue already: not submitted again")
+    undecided = EXIT_UNDECIDED if away else 0
     if not todo and not alive:
-        code = 0 if all(cell.done for cell in cells) else say_results(wish.wanted, cells, {})
-        return EXIT_UNDECIDED if away and not code else code
-    known = [note for note in notes if not elsewhere(note, watcher.history)]
-    unclear = unclear_in(wish.folder, known, todo)
-    names = {cell.config.cell_id() for one in unclear for cell in one.cells}
-    todo = [cell for cell in todo if cell.config.cell_id() not in names]
-    submitter = Submitter(sending, todo, preflight=preflight, unclear=unclear)
+        code = 0 if all(cell.done for cell in cells) else say_results(wanted, cells, {})
+        return code or undecided
+    known = [note for note in watcher.notes if not elsewhere(note, watcher.history)]
+    unclear = unclear_in(request.folder, known, todo)
+    names = {cell.name for one in unclear for cell in one.cells}
+    todo = [cell for cell in todo if cell.name not in names]
+    submitter = Submitter(context, todo, preflight=preflight, unclear=unclear)
     try:
-        sent = submitter.more(queue)
+        sent = submitter.more(watcher.queue)
     except SlurmError as error:
         if not (wait and error.passing):
             raise
         say(f"could not submit: {error.came}: tried again")
         sent = []
-    if not wait and submitter.last:
+    if wait:
+        return _follow(request, cells, [*alive, *sent], submitter, watcher) or undecided
+    if submitter.last:
         raise submitter.last
-    if not wait and submitter.unclear:
+    if submitter.unclear:
         raise NoAnswer(
             f"{len(names)} cells were submitted a moment ago, and Slurm has not confirmed it: make "
             "sweep again in some minutes"
         )
-    if not wait:
-        rest = "; make sweep again submits the rest" if submitter.waits() else ""
-        say("the jobs go on without you: make status shows them, make report when they are done"
-            + rest)  # fmt: skip
-        return EXIT_UNDECIDED if any(cell.status == UNREADABLE for cell in cells) else 0
-    followed = [place.standing.config for place in alive] + sent
-    code = _follow(wish.wanted, cells, followed, submitter, watcher)
-    return EXIT_UNDECIDED if away and not code else code
-
-
-def ready(sending: SubmissionContext, cluster: str | None) -> SubmissionContext:
-    """The same with the code that waiting jobs will run, and the cluster that they go to."""
-    return replace(sending, root=freeze(ROOT, sending.folder), cluster=cluster)
-
-
-def check_cluster(
-    wish: SweepRequest, arrays: Sequence[Array], seconds: Mapping[str, float | None]
-) -> str | None:
-    """Returns the cluster's name, where it says.
-
-    Raises:
-        ConfigError: the cluster cannot run them, or they cost more than BUDGET.
-    """
-    site = wish.site.site
-    ask = cache(asker(site.slurm_conf))
-    minutes = max(array.minutes for array in arrays)
-    shapes = [array.shape for array in arrays]
-    for remark in check_site(site, shapes, ask, minutes=minutes):
-        say(remark)
-    if (kind := local_file_system(wish.folder)) and site.user is None:
-        say(f"{wish.folder} is on a file system of this machine alone ({kind}): nodes do not see "
-            "it, so jobs will fail. Name a shared folder with RESULTS=DIR")  # fmt: skip
-    if wish.budget is not None:
-        check_budget(wish.budget, gpu_hours(arrays, seconds, site), site)
-    return read_config(ask(SCONTROL)).get("ClusterName")
-
-
-def bounded(site: Site, budget: float | None) -> Site:
-    """With a budget no job runs twice: what a cell still needs then, the next sweep asks for."""
-    return site if budget is None else site.model_copy(update={"requeue": False})
-
-
-def prepare(wish: SweepRequest) -> SubmissionContext:
-    """Everything that the jobs share, checked.
-
-    Raises:
-        ConfigError: no image, or a folder that a batch script cannot name.
-    """
-    make_data_folders(wish)
-    return sending_for(wish, find_image(wish.site.site, ROOT))
-
-
-def sending_for(wish: SweepRequest, image: Image) -> SubmissionContext:
-    """Raises ConfigError where a batch script cannot name a folder."""
-    data, store = wish.data.resolve(), wish.store.resolve()
-    named = (
-        (ROOT, "the checkout"),
-        (wish.folder, "the results folder"),
-        (data, "the data folder"),
-        (store, "the data store"),
-    )
-    folders = [
-        Path(config.dataset.removeprefix(FOLDER_PREFIX)).expanduser().absolute()
-        for config in wish.wanted.configs
-        if config.dataset.startswith(FOLDER_PREFIX)
-    ]
-    for path, what in (*named, *((folder, "the data set") for folder in folders)):
-        check_path(path, what)
-    commit, dirty = git_state(ROOT)
-    return SubmissionContext(
-        name=wish.wanted.name,
-        folder=wish.folder,
-        site_name=wish.site.name,
-        site=bounded(wish.site.site, wish.budget),
-        image=image,
-        root=ROOT,
-        data=data,
-        store=store,
-        folders=tuple(dict.fromkeys(map(str, folders))),
-        stall_s=wish.stall_s,
-        pack=wish.pack,
-        git_commit=commit,
-        git_dirty=dirty,
-    )
-
-
-def _forced(place: Place) -> Standing:
-    return place.standing if place.alive else place.standing.forced()
+    rest = "; make sweep again submits the rest" if submitter.waits() else ""
+    say("the jobs go on without you: make status shows them, make report when they are done" + rest)
+    return EXIT_UNDECIDED if any(cell.status == UNREADABLE for cell in cells) else 0
 
 
 def _follow(
-    wanted: Sweep,
-    cells: Sequence[Standing],
+    request: SweepRequest,
+    cells: Sequence[CellState],
     configs: Sequence[RunConfig],
     submitter: Submitter,
     watcher: Watcher,
 ) -> int:
-    board = Board(cells, watcher.notes, wanted.asked)
-    console = Console(stderr=True)
-    shown = (
-        LiveBoard(board, console)
-        if console.is_terminal
-        else nullcontext(PlainBoard(board, sys.stderr))
-    )
-    with stopped_by_signals() as stop, shown as display:
+    pace = Pace(request.site.site.poll_s)
+    with stopped_by_signals() as stop, Display(cells, request.wanted.asked) as display:
         try:
-            results = follow(
-                watcher, configs, display, stop, submitter.more, submitter.waits,
-                Pace(submitter.context.site.poll_s),
-            )  # fmt: skip
+            results = follow(watcher, configs, display, stop, submitter.more, submitter.waits, pace)
         except Left as error:
             say(f"left ({error}): the jobs go on; make sweep or make status comes back to them, "
                 "make cancel ends them")  # fmt: skip
             return EXIT_INTERRUPTED
-    return say_results(wanted, cells, results)
+    return say_results(request.wanted, cells, results)
+
+
+class Left(Exception):
+    """The watcher was told to leave; the jobs go on."""
+
+
+def follow(
+    watcher: Watcher,
+    configs: Sequence[RunConfig],
+    display: Display,
+    stop: Stop,
+    refill: Callable[[Mapping[str, JobState]], list[RunConfig]],
+    waiting: Callable[[], bool] = lambda: False,
+    pace: Pace | None = None,
+) -> dict[str, str]:
+    """Wait until no cell is in the queue; returns cell id -> status of its record.
+
+    ``refill``: gets the user's jobs, may submit more cells, and returns these.
+    ``waiting``: whether it still has cells to submit.
+
+    Raises:
+        Left: ``stop`` has a reason.
+        SlurmError: not all could be submitted; raised when all that could has ended.
+    """
+    pace = pace or Pace()
+    unended = {config.cell_id(): config for config in configs}
+    results: dict[str, str] = {}
+    refused: SlurmError | OSError | None = None  # and it will be refused again
+    trouble_since, complaint = "", ""
+    older_s = 0.0
+    while unended or (waiting() and refused is None):
+        if stop.reason:
+            raise Left(stop.reason.text)
+        added: list[RunConfig] = []
+        try:
+            cells = watcher.look(list(unended.values()), older_s=older_s)
+        except (SlurmError, OSError) as error:
+            trouble_since = trouble_since or f"{datetime.now(UTC):%H:%M:%S} UTC"
+            who = "Slurm" if isinstance(error, SlurmError) else "the results folder"
+            display.update([], f"{who} gives no answer since {trouble_since} ({error})")
+            seen = "no answer"
+        else:
+            trouble_since = ""
+            display.update(cells, None)
+            for cell in cells:
+                if not cell.alive:
+                    results[cell.name] = cell.status
+                    del unended[cell.name]
+                    display.ended(cell, cell.status, cell.why)
+            if refused is None:
+                try:
+                    added = refill(watcher.queue)
+                except (SlurmError, OSError) as error:
+                    refused = error if is_lasting(error) else None
+                    complaint = _complain(error, complaint, display)
+            unended |= {config.cell_id(): config for config in added}
+            seen = " ".join(f"{cell.job}{cell.slurm}" for cell in cells if cell.slurm)
+        pause_s = pace.next_s(seen)
+        if added:
+            pace.again()
+        if unended or (waiting() and refused is None):
+            _pause(stop, pause_s)
+        older_s = 0.0 if added else 0.9 * pause_s  # an older list lacks what was just submitted
+    if refused is not None:
+        raise refused
+    return results
+
+
+def _complain(error: SlurmError | OSError, before: str, display: Display) -> str:
+    """Say, once, why cells could not be submitted."""
+    words = error.came if isinstance(error, SlurmError) else str(error)
+    if words != before:
+        display.say(f"could not submit: {words}")
+    if is_lasting(error):
+        display.say("no more cells are submitted; the rest is watched to its end")
+    return words
+
+
+def _pause(stop: Stop, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and not stop.reason:
+        time.sleep(min(0.1, seconds))

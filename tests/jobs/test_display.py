@@ -1,148 +1,121 @@
-"""What a person sees: the truth about every cell, in any terminal, with any half-written file."""
+"""What a person sees of a sweep before it runs, while cells run, and when it is over."""
 
 from __future__ import annotations
 
 import io
-import itertools
-import json
 import os
-import time
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from rich.console import Console
 
-from jobs.cell.state import NEW, RUNNING, Standing
-from jobs.display import Board, LiveDisplay, PlainDisplay, Row, numbers
+from jobs import display as module
+from jobs.cell.state import NEW, RUNNING, STARTING, UNREADABLE, WAITING, CellState
+from jobs.config.load import load_sweep
+from jobs.display import Display, say_results, say_standing
 from tests.builders import config, epoch
 from train.config.technique import Technique
 
-NAMES = "epoch", "loss", "accuracy", "images/s"
-NOW = 1000.0
+QUICK = load_sweep("quickstart")
 
 
-@pytest.fixture
-def slow_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A millisecond passes from one look to the next, however busy the machine is."""
-    looks = itertools.count(NOW, 0.001)
-    monkeypatch.setattr("jobs.display.time", SimpleNamespace(monotonic=lambda: next(looks)))
-
-
-def cells(folder: Path, count: int = 2, **changes: str) -> list[Standing]:
-    found = []
-    for seed in range(count):
-        one = config(seed=seed, epochs=4)
-        (folder / one.cell_id() / "logs").mkdir(parents=True)
-        found.append(Standing(one, folder / one.cell_id(), changes.get("status", NEW), ""))
+def cells(folder: Path, count: int = 2, status: str = NEW) -> list[CellState]:
+    configs = [config(seed=seed, epochs=4) for seed in range(count)]
+    found = [CellState(one, folder / one.cell_id(), status) for one in configs]
+    for cell in found:
+        (cell.folder / "logs").mkdir(parents=True)
     return found
 
 
-def write_epochs(cell: Standing, count: int, tail: str = "") -> None:
+def write_epochs(cell: CellState, count: int) -> None:
     text = "".join(epoch(n + 1, cell.config).model_dump_json() + "\n" for n in range(count))
-    (cell.folder / "epochs.jsonl").write_text(text + tail)
+    (cell.folder / "epochs.jsonl").write_text(text)
 
 
-@given(st.integers(0, 30), st.integers(0, 600))
-def test_the_last_whole_epoch_is_shown(tmp_path_factory, count: int, cut: int) -> None:
-    (cell,) = cells(tmp_path_factory.mktemp("s"), 1)
-    half = epoch(99, cell.config).model_dump_json()
-    write_epochs(cell, count, half[: cut % len(half)])
-    found = numbers(Row(cell, "running"))
-    if count == 0:
-        assert found == ("0/4", "", "", "starting")
-    else:
-        assert found == (f"{count}/4", f"{1 / count:.4f}", "0.7500", "128")
-
-
-@pytest.mark.parametrize("text", [b"", b"[]", b"3", b"{", b"\xff", b'{"phase": "x"}'])
-def test_a_life_sign_of_any_form(tmp_path: Path, text: bytes) -> None:
-    (cell,) = cells(tmp_path, 1)
-    (cell.folder / "logs" / "rank-0.beat").write_bytes(text)
-    assert numbers(Row(cell, "running"))[3] == "unknown"
-    told = json.dumps({"phase": "loading the data", "idle_s": 0.2})
-    (cell.folder / "logs" / "rank-0.beat").write_text(told)
-    assert numbers(Row(cell, "running"))[3] == "loading the data"
-    assert numbers(Row(cell, "waiting")) == ("", "", "", "")
-
-
-def test_a_diverged_epoch_has_no_numbers_to_show(tmp_path: Path) -> None:
-    (cell,) = cells(tmp_path, 1)
-    last = epoch(1, cell.config, train_loss=None, validation_accuracy=None, train_s=0.0)
-    (cell.folder / "epochs.jsonl").write_text(last.model_dump_json())
-    assert numbers(Row(cell, "diverged"))[:3] == ("1/4", "", "")
-
-
-def adapted(folder: Path, dataset: str) -> Standing:
-    """Cells of 8 images a step for as many steps as 3 would take."""
-    row = Technique(name="t", base_lr=1, base_batch=3, regime_adaptation=True)
-    one = config(technique=row, dataset=dataset, batch_per_rank=8, epochs=2)
-    (folder / one.cell_id() / "logs").mkdir(parents=True)
-    return Standing(one, folder / one.cell_id(), NEW, "")
-
-
-def test_epochs_of_an_adapted_regime_are_counted_where_the_images_are_known(tmp_path: Path) -> None:
-    """1,437 digits: 2 x 479 steps are 5 epochs of 179 and one of 63."""
-    cell = adapted(tmp_path, "digits")
-    row = Row(cell, "running")
-    assert numbers(row)[0] == "0/6" and row.rest_s() is None
-    write_epochs(cell, 2)
-    assert numbers(row)[0] == "2/6" and row.rest_s() == 4 * 1.75
-    write_epochs(cell, 7)
-    assert row.rest_s() == 0, "never less"
-
-
-def test_nothing_is_said_of_all_epochs_where_only_the_data_tells(tmp_path: Path) -> None:
-    cell = adapted(tmp_path, "folder:a")
-    board = Board.of([cell])
-    row = board.started(cell)
-    assert numbers(row)[0] == "0"
-    write_epochs(cell, 4)
-    assert numbers(row)[0] == "4"
-    assert row.rest_s() is None and board.left_s() is None
-
-
-def test_drawing_is_cheap_however_long_the_run(tmp_path: Path) -> None:
-    """It is drawn four times a second beside ranks that are timed."""
-    (cell,) = cells(tmp_path, 1)
-    write_epochs(cell, 3000)
-    row = Row(cell, "running")
-    began = time.process_time()
-    for _ in range(100):
-        assert numbers(row)[0] == "3000/4"
-    assert time.process_time() - began < 0.5, "reading it all takes seconds"
-
-
-def test_plain_lines(tmp_path: Path, monkeypatch, slow_clock) -> None:
+def plain(cells: list[CellState]) -> tuple[Display, io.StringIO]:
     out = io.StringIO()
+    return Display(cells, "s", Console(file=out)), out
+
+
+def terminal(width: int = 120, height: int = 30) -> tuple[Console, io.StringIO]:
+    out = io.StringIO()
+    return Console(
+        file=out, force_terminal=True, width=width, height=height, color_system=None
+    ), out
+
+
+def spent(display: Display, cell: CellState, seconds: float) -> None:
+    """As if the cell had been started so long ago."""
+    began_at = datetime.now(UTC) - timedelta(seconds=seconds)
+    display.cells[cell.name] = replace(display.cells[cell.name], began_at=began_at)
+
+
+def test_plain_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = cells(tmp_path)
-    display = PlainDisplay([first, second], out)
+    display, out = plain([first, second])
     display.started(first)
     display.tick()
-    monkeypatch.setattr("jobs.display.PLAIN_PERIOD_S", 0.0)
+    monkeypatch.setattr(module, "PERIOD_S", 0.0)
+    display._next = 0.0
     write_epochs(first, 2)
+    spent(display, first, 10)
     display.tick()
     display.ended(first, "completed", "")
     display.started(second)
     display.ended(second, "failed", "rank 1 was ended by SIGKILL")
-    name, other = first.config.cell_id(), second.config.cell_id()
+    numbers = "epoch 2/4, loss 0.5000, accuracy 0.7500, images/s 128, time 0:10"
     assert out.getvalue().splitlines() == [
-        f"[1/2] {name}: started",
-        f"    {name}: epoch 2/4 loss 0.5000 accuracy 0.7500 images/s 128; left 0:07",
-        f"    {name}: completed after 0 s: epoch 2/4, loss 0.5000, accuracy 0.7500, 128 images/s"
-        "; left 0:00",
-        f"[2/2] {other}: started",
-        f"    {other}: failed after 0 s: rank 1 was ended by SIGKILL",
+        f"[1/2] {first.name}: started",
+        "0 of 2 cells done; 1 running; 1 waiting; left 0:17",  # 2 x 1.75 s, then as long as that
+        f"    {first.name}: running, {numbers}",
+        f"    {first.name}: completed, {numbers}; left 0:10",
+        f"[2/2] {second.name}: started",
+        f"    {second.name}: failed, time 0:00; left 0:00: rank 1 was ended by SIGKILL",
     ]
 
 
-def test_a_cell_of_an_earlier_sweep_is_said_to_be_one(tmp_path: Path) -> None:
-    out = io.StringIO()
-    (cell,) = cells(tmp_path, 1, status=RUNNING)
-    PlainDisplay([cell], out).started(cell)
+def test_what_starts_is_said_in_full(tmp_path: Path) -> None:
+    (cell,) = cells(tmp_path, 1, RUNNING)
+    display, out = plain([cell])
+    display.started(cell)
     assert "started by an earlier make sweep, waiting for it" in out.getvalue()
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "checkpoint.npz").touch()
+    one, other = (
+        CellState(config(framework=name), tmp_path / "x", "lost")
+        for name in ("horovod", "mirrored")
+    )
+    twins = [replace(cell, folder=tmp_path / "x" / cell.config.cell_id()) for cell in (one, other)]
+    (twins[1].folder).mkdir()
+    (twins[1].folder / "checkpoint.npz").touch()
+    display, out = plain(twins)
+    display.started(twins[1])
+    words = f"{twins[1].name} (framework mirrored): started (going on from its checkpoint)"
+    assert words in out.getvalue()
+
+
+def job(cell: CellState, doing: str, why: str = "") -> CellState:
+    return replace(cell, doing=doing, why=why, job="7", alive=True)
+
+
+def test_a_queue_that_does_not_move_fills_no_log(tmp_path: Path, monkeypatch) -> None:
+    both = cells(tmp_path)
+    display, out = plain([job(cell, WAITING) for cell in both])
+    waits = [job(cell, WAITING, "other jobs come first") for cell in both]
+    display.update(waits, None)
+    display.update([job(both[0], STARTING)], "no answer")
+    said = "0 of 2 cells done; 2 waiting\n    2 cells waiting: other jobs come first\n"
+    assert out.getvalue() == said, "the second look comes too soon"
+    monkeypatch.setattr(module, "PERIOD_S", 0.0)
+    display._next = 0.0
+    display.update([], "no answer")
+    display.update([], "no answer")
+    assert out.getvalue().count("1 starting; 1 waiting") == 1, "others stand as they stood"
+    assert out.getvalue().endswith("    no answer\n")
+    display.update([], None)
+    assert display.trouble is None
 
 
 def test_a_reader_that_is_gone_ends_nothing(tmp_path: Path) -> None:
@@ -150,75 +123,115 @@ def test_a_reader_that_is_gone_ends_nothing(tmp_path: Path) -> None:
     os.close(read)
     (cell,) = cells(tmp_path, 1)
     out = os.fdopen(write, "w")
-    display = PlainDisplay([cell], out)
+    display = Display([cell], "", Console(file=out))
     display.started(cell)
+    display.update([cell], "no answer")
     display.ended(cell, "failed", "x")
     with pytest.raises(BrokenPipeError):
         out.close()
 
 
-def test_remaining_time_is_that_of_cells_of_the_same_size(tmp_path: Path, slow_clock) -> None:
+def test_remaining_time_is_that_of_cells_of_the_same_size(tmp_path: Path) -> None:
     sizes = [1, 1, 2, 2, 4]
-    standing = [Standing(config(gpus=n, seed=s), tmp_path, NEW, "") for s, n in enumerate(sizes)]
-    board = Board.of(standing)
-    rows = list(board.rows.values())
-    assert board.left_s() is None
-    rows[0].state, rows[0].took_s = "completed", 10.0
-    assert board.left_s() == pytest.approx(4 * 10)
-    rows[2].state, rows[2].took_s = "completed", 20.0
-    assert board.left_s() == pytest.approx(10 + 20 + 15)
-    rows[1].state, rows[1].began = "running", NOW - 4
-    assert board.left_s() == pytest.approx(6 + 20 + 15, abs=0.1)
-    rows[1].began = NOW - 400
-    assert board.left_s() == pytest.approx(20 + 15, abs=0.1), "never less than nothing"
+    configs = [config(gpus=gpus, seed=seed) for seed, gpus in enumerate(sizes)]
+    waits = [CellState(one, tmp_path / one.cell_id(), NEW) for one in configs]
+    display, _ = plain(waits)
+    assert display.left_s() is None
+    for index, took_s in ((0, 10), (2, 20)):
+        spent(display, waits[index], took_s)
+        display.ended(waits[index], "completed", "")
+    assert display.left_s() == pytest.approx(10 + 20 + 15, abs=0.1)
+    display.started(waits[1])
+    spent(display, waits[1], 4)
+    assert display.left_s() == pytest.approx(6 + 20 + 15, abs=0.1)
+    spent(display, waits[1], 400)
+    assert display.left_s() == pytest.approx(20 + 15, abs=0.1), "never less than nothing"
+    display.update([replace(waits[4], job="7")], None)
+    assert display.left_s() is None, "a cluster runs cells side by side"
 
 
-def test_remaining_time_before_any_cell_is_done_is_that_of_the_epochs_to_go(
-    tmp_path, slow_clock
-) -> None:
-    first, second = cells(tmp_path)  # of 4 epochs, 1.5 + 0.25 s each
-    board = Board.of([first, second])
-    row = board.started(first)
-    assert board.left_s() is None
-    write_epochs(first, 1)
-    row.began = NOW - 5
-    rest = 3 * 1.75
-    assert board.left_s() == pytest.approx(rest + (5 + rest), abs=0.1)
-
-
-def terminal(width: int = 120, height: int = 30) -> Console:
-    return Console(
-        file=io.StringIO(), force_terminal=True, width=width, height=height, color_system=None
-    )
+def test_remaining_time_of_a_cell_that_runs_is_that_of_its_epochs(tmp_path: Path) -> None:
+    """1,437 digits: 2 x 479 steps of 3 images are 5 epochs of 179 steps of 8 and one of 63."""
+    row = Technique(name="t", base_lr=1, base_batch=3, regime_adaptation=True)
+    for dataset, planned in (("digits", 6), ("folder:a", None)):
+        one = config(technique=row, dataset=dataset, batch_per_rank=8, epochs=2)
+        cell = CellState(one, tmp_path / one.cell_id(), NEW)
+        cell.folder.mkdir()
+        display, _ = plain([cell])
+        display.started(cell)
+        assert display.left_s() is None
+        write_epochs(cell, 2)
+        left_s = display.left_s()
+        assert left_s is None if planned is None else left_s == pytest.approx(4 * 1.75, abs=0.1)
+        write_epochs(cell, 7)
+        assert display.left_s() in (None, pytest.approx(0, abs=0.1)), "never less"
 
 
 def test_the_live_table_tells_why_a_cell_failed(tmp_path: Path) -> None:
-    console = terminal()
+    console, out = terminal()
     first, second = cells(tmp_path)
-    with LiveDisplay([first, second], console) as display:
+    why = "rank 1 was ended by SIGKILL [oom] " + "x" * 200
+    with Display([first, second], "", console) as display:
         display.started(first)
         write_epochs(first, 1)
-        display.ended(first, "failed", "rank 1 was ended by SIGKILL [oom] " + "x" * 200)
+        display.ended(first, "failed", why)
         display.started(second)
         display.ended(second, "completed", "")
-    text = console.file.getvalue()
-    assert (
-        f"{first.config.cell_id()}: failed: rank 1 was ended by SIGKILL [oom] {'x' * 200}" in text
-    )
-    assert "2 of 2 cells done" in text
+    assert f"{first.name}: failed: {why}" in out.getvalue()
+    assert "1 of 2 cells done: 1 completed; 1 failed" in out.getvalue()
+    assert f"{second.name}: completed" not in out.getvalue()
 
 
 @pytest.mark.parametrize("width", [20, 80, 300])
-@pytest.mark.parametrize("running", [0, 20, 49])
+@pytest.mark.parametrize("running", [0, 49])
 def test_a_table_of_any_terminals_size_shows_what_runs(tmp_path, width: int, running: int) -> None:
     standing = cells(tmp_path, 50)
-    console = terminal(width, 24)
-    display = LiveDisplay(standing, console)
+    console, out = terminal(width, 24)
+    display = Display(standing, "", console)
     display.started(standing[running])
-    console.print(display._table())
-    lines = console.file.getvalue().splitlines()
+    console.print(display.table())
+    lines = out.getvalue().splitlines()
     assert len(lines) <= 24
     if width > 20:
-        (line,) = [line for line in lines if "running" in line]
+        (line,) = [line for line in lines if "running  " in line]
         assert f"s{running}-" in line and "0/4" in line and "starting" in line
-        assert {*NAMES, "state", "time", "cell"} <= set(" ".join(lines).split())
+        names = {"cell", "state", "epoch", "loss", "accuracy", "images/s", "time"}
+        assert names <= set(" ".join(lines).split()) and "job" not in lines[1]
+
+
+def standing(status: str, seed: int = 0, why: str = "because") -> CellState:
+    one = config(seed=seed)
+    return CellState(one, Path("/nowhere") / one.cell_id(), status, why)
+
+
+@pytest.mark.parametrize(
+    ("results", "code"),
+    [({"a": "completed", "b": "diverged"}, 0), ({"a": "completed", "b": "failed"}, 1),
+     ({"a": "completed"}, 1), ({"a": "completed", "b": UNREADABLE}, 3),
+     ({"a": "failed", "b": UNREADABLE}, 1)],
+)  # fmt: skip
+def test_a_cell_without_a_result_did_not_complete(results: dict[str, str], code: int) -> None:
+    assert say_results(QUICK, [standing("new"), standing("new", 1)], results) == code
+
+
+def test_what_is_said_after(capsys: pytest.CaptureFixture[str]) -> None:
+    cells = [standing("completed"), standing("diverged", 1), standing("new", 2)]
+    assert say_results(QUICK, cells, {"x": "completed"}) == 0
+    assert "2 completed, 1 diverged" in capsys.readouterr().err
+    assert say_results(QUICK, [standing("completed"), standing(UNREADABLE, 1)], {}) == 3
+    said = capsys.readouterr().err
+    assert "1 completed, 1 unreadable record" in said and "1 cells were left alone" in said
+    assert "did not complete" not in said
+
+
+def test_what_is_said_before(capsys: pytest.CaptureFixture[str]) -> None:
+    cells = [standing("completed"), standing("failed", 1, "a fault"), standing("new", 2),
+             standing("running", 3, "elsewhere"), standing(UNREADABLE, 4, "EIO")]  # fmt: skip
+    say_standing(QUICK, cells)
+    said = capsys.readouterr().err
+    assert "5 cells, 3 to run" in said
+    assert "(1 completed): these are skipped" in said
+    assert "failed (a fault): is run again" in said
+    assert "running (elsewhere): waiting for its end" in said
+    assert "unreadable record (EIO): is left alone" in said
+    assert said.count("[sweep]") == 5

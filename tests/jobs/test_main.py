@@ -16,7 +16,6 @@ import pytest
 
 from tests.jobs.local.scripted import GOOD, LONG, Front, alive, family, front
 from tests.sweeps import ROOT, wait_until
-from tests.unreadable import is_untouched, unreadable
 from train.record.run import read_record
 
 
@@ -45,7 +44,7 @@ def ends(process: subprocess.Popen[str]) -> tuple[int, str]:
 def test_all_well_then_nothing_to_do(tmp_path: Path) -> None:
     trial = front(tmp_path, GOOD, seeds="[0, 1]")
     done = trial.run()
-    assert (done.returncode, done.stdout) == (0, "")
+    assert (done.returncode, done.stdout) == (0, f"{trial.sweep}\n")
     assert "2 cells, 2 to run" in done.stderr and "all cells: 2 completed" in done.stderr
     done = trial.run()
     assert done.returncode == 0 and "nothing to train" in done.stderr
@@ -56,14 +55,14 @@ def test_a_failed_cell_is_exit_code_1(tmp_path: Path) -> None:
     trial = front(tmp_path, "os._exit(3) if '-s1-' in CELL.name else good()\n", seeds="[0, 1]")
     done = trial.run()
     assert done.returncode == 1
-    assert "failed after" in done.stderr and "rank 0 ended with exit code 3" in done.stderr
+    assert ": failed, time 0:0" in done.stderr
+    assert "rank 0 ended with exit code 3" in done.stderr
     assert "1 completed, 1 failed" in done.stderr
     assert statuses(trial) == ["completed", "failed"]
 
 
-@pytest.mark.parametrize("name", ["two words", 'it\'s "quoted" $HOME', "new\nline"])
-def test_results_in_a_folder_of_any_name(tmp_path: Path, name: str) -> None:
-    trial = front(tmp_path / name, GOOD)
+def test_results_in_a_folder_of_any_name(tmp_path: Path) -> None:
+    trial = front(tmp_path / 'it\'s "quoted" $HOME\nnew line', GOOD)
     done = trial.run()
     assert done.returncode == 0, done.stderr
     assert statuses(trial) == ["completed"]
@@ -262,17 +261,6 @@ def test_ends_of_ranks_are_seen_where_sigchld_was_ignored(tmp_path: Path) -> Non
     assert code == 1 and "exit code 3" in said
 
 
-def test_a_second_command_is_refused(tmp_path: Path) -> None:
-    trial = front(tmp_path, LONG)
-    with trial.start() as process:
-        in_play(trial)
-        second = trial.run()
-        assert second.returncode == 2
-        assert (
-            f"another make sweep works on {trial.sweep} (process {process.pid} on" in second.stderr
-        )
-
-
 def test_on_a_terminal_a_table_and_why_a_cell_failed(tmp_path: Path) -> None:
     trial = front(tmp_path, "beat()\nepoch(1)\nos._exit(3) if '-s1-' in CELL.name else good()\n",
                   seeds="[0, 1]")  # fmt: skip
@@ -288,7 +276,7 @@ def test_on_a_terminal_a_table_and_why_a_cell_failed(tmp_path: Path) -> None:
         assert process.wait(20) == 1
     os.close(master)
     said = text.decode()
-    assert "2 of 2 cells done" in said and "images/s" in said
+    assert "1 of 2 cells done: 1 completed; 1 failed" in said and "images/s" in said
     assert re.search(r"-s1-\w+: failed: rank 0 ended with exit code 3 and left no error", said)
 
 
@@ -299,19 +287,3 @@ def test_pythons_own_interrupt_is_unchanged_elsewhere() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
     ).stdout
     assert out.split()[0] == "default_int_handler" and out.split()[1] in ("0", "Handlers.SIG_DFL")
-
-
-def test_a_record_that_cannot_be_read_is_undecided(tmp_path: Path) -> None:
-    """Neither archived nor trained, with FORCE=1 neither; the other cell runs."""
-    trial = front(tmp_path, GOOD, seeds="[0, 1]")
-    assert trial.run().returncode == 0
-    first, second = trial.cells()
-    file = unreadable(first / "record.json")
-    (second / "record.json").unlink()
-    done = trial.run()
-    assert done.returncode == 3, done.stderr
-    assert f"{file}: cannot be read (Input/output error)" in done.stderr
-    assert "1 completed, 1 unreadable record" in done.stderr
-    assert read_record(second / "record.json").status == "completed"
-    assert trial.run("--force").returncode == 3
-    assert len(list(second.glob("archive/*"))) == 1 and is_untouched(first, file)

@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cell.failure import read_more
+from jobs.cell.failure import cause_line, cause_of_line
 from jobs.cell.state import recorded
 from jobs.config.load import load_sweep
-from jobs.display import MAX_CAUSES, say_results
-from jobs.slurm.board import reasons
-from jobs.slurm.status import read_life, survey_slurm
+from jobs.display import say_results
 from tests.builders import config, record
 from train.record.run import RunError
 
@@ -31,6 +29,51 @@ def failed(folder: Path, seed: int, what: str, *log: str, hosts: tuple[str, ...]
     return recorded(one, folder / one.cell_id())
 
 
+@pytest.mark.parametrize(
+    ("what", "log", "line"),
+    [
+        ("a hang", (), "a hang"),
+        ("rank 0 ended with exit code 1", ("Traceback", "ImportError: no x", "", "  "),
+         "rank 0 ended with exit code 1; its log ends: ImportError: no x"),
+        ("ValueError: x", ("...", "ValueError: x"), "ValueError: x"),
+        ("ValueError", ("ValueError: x, and why",), "ValueError: x, and why"),
+        ("a crash", ("y" * 1000,), f"a crash; its log ends: {'y' * 300}"),
+    ],
+)  # fmt: skip
+def test_the_line_of_a_cause(what: str, log: tuple[str, ...], line: str) -> None:
+    error = RunError(what=what, where="x", what_to_do="y", log_tail=log)
+    assert cause_line(record(status="failed", error=error)) == line
+    assert cause_line(record()) == ""
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("rank 0 was ended by SIGKILL", "rank 13 was ended by SIGKILL"),
+        ("connect to alpha:4711 refused", "connect to beta.site:5012 refused"),
+        ("read /r/{cell}/logs/rank-0.log", "read /r/{cell}/logs/rank-1.log"),
+        ("job 17_2: a node failed (on node[1-2])", "job 18: a node failed (on node[3,5-7])"),
+        ("no /r/.submitit/20260102T030405-12/x", "no /r/.submitit/20260203T040506-7/x"),
+        ("at 0x7f3a of 3f9a1c07", "at 0x11 of 00ffa1b2"),
+        ("2026-01-02 03:04:05.6: nan in epoch 3", "2026-01-03 13:14:15.7: nan in epoch 12"),
+        ("it did not start on node alpha: full", "it did not start on node beta: full"),
+    ],
+)  # fmt: skip
+def test_names_and_numbers_do_not_split_a_cause(one: str, other: str) -> None:
+    lines = []
+    for seed, (text, host) in enumerate([(one, "alpha"), (other, "beta.site")]):
+        made = record(config(seed=seed))
+        world = made.world.model_copy(update={"hostnames": (host, f"{host}-ib")})
+        line = text.format(cell=made.cell_id)
+        lines.append(cause_of_line(line, made.model_copy(update={"world": world})))
+    assert lines[0] == lines[1]
+
+
+def test_other_words_are_another_cause() -> None:
+    made = record()
+    assert cause_of_line("out of memory", made) != cause_of_line("out of disk", made)
+
+
 def test_the_last_words_of_a_sweep(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cells = [
         failed(tmp_path, 0, "RuntimeError: one of its own"),
@@ -46,7 +89,9 @@ def test_the_last_words_of_a_sweep(tmp_path: Path, capsys: pytest.CaptureFixture
         "[sweep] 3 cells failed: rank 1 ended with exit code 1; its log ends: No module named x "
         f"on h1 (make logs SWEEP=quickstart CELL={first})"
     )
-    assert said[2].startswith("[sweep] 1 cell failed: RuntimeError: one of its own (make logs")
+    assert said[2].startswith(
+        f"[sweep] {cells[0].name} failed: RuntimeError: one of its own (make logs"
+    )
     assert len(said) == 4
 
 
@@ -54,23 +99,3 @@ def test_a_diverged_run_is_no_failure(tmp_path: Path, capsys: pytest.CaptureFixt
     cell = failed(tmp_path, 0, "the loss is infinite")
     assert say_results(QUICK, [replace(cell, status="diverged")], {}) == 0
     assert "make logs" not in capsys.readouterr().err
-
-
-def test_no_more_causes_than_can_be_read(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    cells = [failed(tmp_path, n, f"no module {'abcdefgh'[n] * 3}") for n in range(8)]
-    say_results(QUICK, cells, {cell.config.cell_id(): "failed" for cell in cells})
-    said = capsys.readouterr().err
-    assert said.count("make logs") == MAX_CAUSES and "and 3 other causes" in said
-
-
-def test_the_status_tells_the_same_causes(tmp_path: Path) -> None:
-    cells = [failed(tmp_path, n, f"rank {n} ended with exit code 1", "No module named x")
-             for n in range(3)]  # fmt: skip
-    states = survey_slurm([(cell, read_life(cell)) for cell in cells], {}, (), {})
-    assert reasons(states, sweep="a b.yaml") == [
-        "3 cells failed: rank 0 ended with exit code 1; its log ends: No module named x "
-        f"({read_more('a b.yaml', cells[0].config.cell_id())})"
-    ]
-    assert read_more("a b.yaml", "c") == "make logs SWEEP='a b.yaml' CELL=c"

@@ -17,11 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.cell.failure import End, cause_line, cause_of, cause_of_line, grouped, read_more
+from jobs.cell.failure import End, cause_of
 from jobs.cell.ranks import Ended
 from jobs.cell.stop import Reason
 from jobs.local.ranks import Ranks
-from tests.builders import config, record
 from train.distributed.watchdog import EXIT_STALLED
 from train.record.cell_folder import (
     EXIT_UNFINISHED,
@@ -265,53 +264,3 @@ def test_one_culprit_and_no_consequence_where_there_is_a_cause(ranks, stopped) -
     elif any(code and word == "nothing" for code, word, _ in ranks):
         assert not error.what.startswith("consequence")
         assert ranks[error.rank][0] != 0
-
-
-@pytest.mark.parametrize(
-    ("what", "log", "line"),
-    [
-        ("a hang", (), "a hang"),
-        ("rank 0 ended with exit code 1", ("Traceback", "ImportError: no x", "", "  "),
-         "rank 0 ended with exit code 1; its log ends: ImportError: no x"),
-        ("ValueError: x", ("...", "ValueError: x"), "ValueError: x"),
-        ("ValueError", ("ValueError: x, and why",), "ValueError: x, and why"),
-        ("a crash", ("y" * 1000,), f"a crash; its log ends: {'y' * 300}"),
-    ],
-)  # fmt: skip
-def test_the_line_of_a_cause(what: str, log: tuple[str, ...], line: str) -> None:
-    error = RunError(what=what, where="x", what_to_do="y", log_tail=log)
-    assert cause_line(record(status="failed", error=error)) == line
-    assert cause_line(record()) == ""
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("rank 0 was ended by SIGKILL", "rank 13 was ended by SIGKILL"),
-        ("connect to alpha:4711 refused", "connect to beta.site:5012 refused"),
-        ("read /r/{cell}/logs/rank-0.log", "read /r/{cell}/logs/rank-1.log"),
-        ("job 17_2: a node failed (on node[1-2])", "job 18: a node failed (on node[3,5-7])"),
-        ("no /r/.submitit/20260102T030405-12/x", "no /r/.submitit/20260203T040506-7/x"),
-        ("at 0x7f3a of 3f9a1c07", "at 0x11 of 00ffa1b2"),
-        ("2026-01-02 03:04:05.6: nan in epoch 3", "2026-01-03 13:14:15.7: nan in epoch 12"),
-        ("it did not start on node alpha: full", "it did not start on node beta: full"),
-    ],
-)  # fmt: skip
-def test_names_and_numbers_do_not_split_a_cause(one: str, other: str) -> None:
-    lines = []
-    for seed, (text, host) in enumerate([(one, "alpha"), (other, "beta.site")]):
-        made = record(config(seed=seed))
-        world = made.world.model_copy(update={"hostnames": (host, f"{host}-ib")})
-        line = text.format(cell=made.cell_id)
-        lines.append(cause_of_line(line, made.model_copy(update={"world": world})))
-    assert lines[0] == lines[1]
-
-
-def test_other_words_are_another_cause() -> None:
-    made = record()
-    assert cause_of_line("out of memory", made) != cause_of_line("out of disk", made)
-
-
-def test_equal_keys_together_and_the_command_that_shows_more() -> None:
-    assert grouped("abcacc", lambda letter: letter) == [["c", "c", "c"], ["a", "a"], ["b"]]
-    assert read_more("a b.yaml", "c") == "make logs SWEEP='a b.yaml' CELL=c"

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from jobs.cell.state import Standing, lay_out, survey
+from jobs.cell.state import CellState, lay_out, survey
 from jobs.cell.stop import Stop
 from jobs.config.load import load_sweep
 from jobs.local.supervisor import Machine, run_cells
@@ -120,13 +120,13 @@ class Seen:
     events: list[tuple[str, ...]] = field(default_factory=list)
     on_tick: Callable[[], object] = lambda: None
 
-    def started(self, cell: Standing) -> None:
+    def started(self, cell: CellState) -> None:
         self.events.append(("started", cell.folder.name))
 
     def tick(self) -> None:
         self.on_tick()
 
-    def ended(self, cell: Standing, status: str, why: str) -> None:
+    def ended(self, cell: CellState, status: str, why: str) -> None:
         self.events.append(("ended", cell.folder.name, status))
 
 
@@ -150,10 +150,9 @@ class Trial:
 
     def run(self, *, force: bool = False, **changes: Any) -> list[str]:
         """Statuses, in the order of the configs. ``changes``: of the machine."""
-        cells = survey(self.configs, self.folder)
-        return self.attend([cell.forced() for cell in cells] if force else cells, **changes)
+        return self.attend(survey(self.configs, self.folder, force=force), **changes)
 
-    def attend(self, cells: Sequence[Standing], **changes: Any) -> list[str]:
+    def attend(self, cells: Sequence[CellState], **changes: Any) -> list[str]:
         values: dict[str, Any] = {
             "cores": (0, 1), "per_rank": 1, "data": Path("data"), "store": Path("store"),
             "stall_s": 60.0, "limit_s": None, "at_once": 1,

@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from jobs.slurm.cancel import announce_cancel
 
-from jobs.cell.state import Standing
+from jobs.cell.state import CellState
 from jobs.config.site import Site
 from jobs.slurm import preflight as gate_module
 from jobs.slurm import submitter as module
-from jobs.slurm.cancel import announce_cancel
 from jobs.slurm.client.run import Answer, SlurmError
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.job.task import PreflightReport, Problem
@@ -66,7 +66,7 @@ def submitter(
 ) -> Submitter:
     """Of a sweep with so many cells of one rank each."""
     configs = [config(seed=seed) for seed in range(cells)]
-    todo = [Standing(one, folder / one.cell_id(), "new", "") for one in configs]
+    todo = [CellState(one, folder / one.cell_id(), "new", "") for one in configs]
     site = Site(ranks_per_node=1, submit_limit=limit)
     return Submitter(context(folder, site), todo, preflight=preflight)
 
@@ -75,7 +75,7 @@ def two_arrays(folder: Path) -> Submitter:
     made = submitter(folder, 0)
     for gpus in (1, 2):
         one = config(gpus=gpus)
-        made.todo.append(Standing(one, folder / one.cell_id(), "new", ""))
+        made.todo.append(CellState(one, folder / one.cell_id(), "new", ""))
     return made
 
 

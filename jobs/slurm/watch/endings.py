@@ -1,0 +1,243 @@
+"""What Slurm says of jobs that are gone: whether, when and how they ended."""
+
+from __future__ import annotations
+
+import math
+import os
+import pwd
+import re
+import signal
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from fnmatch import fnmatch
+from pathlib import Path
+
+from jobs.slurm.client.sacct import History
+from jobs.slurm.client.squeue import JobState
+from jobs.slurm.job.task import PREFLIGHT, report_of
+from jobs.slurm.script import NO_TASKS
+from jobs.slurm.submissions import SUBMITIT, RunNote, Submitted, is_anothers, log_name
+from train.record.run import Status
+
+#: How long a job must be gone before its cells are given records here: what its supervisor wrote
+#: last may take a moment to be seen through a network file system.
+SETTLE_S = 10.0
+#: After a good end there is a record, seen or not: network file systems keep names and attributes
+#: for up to a minute by default.
+SETTLE_WELL_S = 120.0
+#: Files of a job that Slurm no longer knows must be this old; a running job writes all the time.
+FORGOTTEN_S = 600.0
+#: Where the accounts take a job for alive that the controller does not know, they may be late; a
+#: job that never gets its end there ("runaway") is not believed for ever.
+RUNAWAY_S = 24 * 3600.0
+
+
+@dataclass(frozen=True)
+class End:
+    """What is known of a job that left cells without a record."""
+
+    ending: JobState | None = None  # None: Slurm does not know the job
+    settle: bool = False  # it is over, and has been for long enough
+    status: Status = "lost"
+    why: str = ""
+    preflight: str = ""  # why its preflight kept it from beginning
+    elsewhere: str = ""  # why Slurm, as it is asked here, cannot know
+
+
+def ends_of(
+    jobs: set[Submitted],
+    sweep: Path,
+    queue: Mapping[str, JobState],
+    history: History,
+) -> dict[Submitted, End]:
+    """Ask Slurm by id about jobs that its list lacks, about those that ended there long enough ago,
+    and about preflights of either that left no report.
+
+    Raises:
+        SlurmError: no answer.
+        OSError: as :func:`_quiet_s`.
+    """
+    listed = {job: listed_as(job, queue) for job in jobs}
+    away = {job: why for job in jobs if not listed[job] and (why := elsewhere(job, history))}
+    unlisted = {job for job in jobs if not listed[job] and job not in away}
+    ended = {
+        job for job, state in listed.items() if state and over_for_s(state) >= _patience_s(state)
+    }
+    preflight_jobs = {job.preflight for job in unlisted | ended if job.preflight}
+    reports = {job: report_of(sweep, job) for job in preflight_jobs}
+    unreported = {
+        job
+        for job, report in reports.items()
+        if report is None and (job not in queue or queue[job].ended)
+    }
+    endings = history.endings(
+        {job.job for job in ended} | (unreported & queue.keys()),
+        {job.job for job in unlisted} | (unreported - queue.keys()),
+    )
+    problems = {job: str(r.problems[0]) for job, r in reports.items() if r and not r.ok}
+    for name in unreported:
+        logs = sorted(sweep.parent.glob(f"*/{SUBMITIT}/*-{PREFLIGHT}/{log_name(name)}"))
+        read = f"; read {logs[-1]}" if logs else ""
+        problems[name] = f"it left no report ({words(name, endings.get(name))[1]}){read}"
+    ends = {job: End(elsewhere=why) for job, why in away.items()}
+    for job in jobs - ends.keys():
+        ending, state = endings.get(job.job), listed[job]
+        if ending is not None and is_anothers(ending, job.run, job.part):
+            ending = None
+        if state is not None:
+            ending = ending or state
+        quiet_s = over_for_s(state) if state else _quiet_s(sweep, job)
+        status, why = words(job.job, ending)
+        problem = problems.get(job.preflight or "")
+        held = f"not started, since the preflight, job {job.preflight}, failed: {problem}"
+        ends[job] = End(
+            ending, quiet_s >= _patience_s(ending), status, why, held if problem else ""
+        )
+    return ends
+
+
+def _patience_s(ending: JobState | None) -> float:
+    """How long after its last sign a job counts as over, by what Slurm says of it."""
+    if ending is None:
+        return FORGOTTEN_S
+    if not ending.ended:  # what the controller knows to be alive is never over
+        return RUNAWAY_S if ending.source == "sacct" else math.inf
+    return SETTLE_WELL_S if ending.state == "COMPLETED" else SETTLE_S
+
+
+def listed_as(job: Submitted, queue: Mapping[str, JobState]) -> JobState | None:
+    """The job in the queue; not another one with the same id."""
+    state = queue.get(job.job)
+    return None if state is None or is_anothers(state, job.run, job.part) else state
+
+
+def is_alive(job: Submitted, queue: Mapping[str, JobState]) -> bool:
+    state = listed_as(job, queue)
+    return state is not None and not state.ended
+
+
+def elsewhere(submission: Submitted | RunNote, history: History) -> str:
+    """Why Slurm, as it is asked here, cannot know what was submitted; '' where it can.
+
+    Raises:
+        SlurmError: no answer.
+    """
+    what = f"the submission {submission.run}"
+    if isinstance(submission, Submitted):
+        what = f"job {submission.job}"
+    if submission.user not in (None, os.getuid()):
+        try:
+            user = pwd.getpwuid(submission.user or 0).pw_name
+        except KeyError:
+            user = str(submission.user)
+        return f"{what} is user {user}'s, of whose jobs others may see nothing"
+    cluster = submission.cluster
+    if cluster is not None and (here := history.cluster()) not in (None, cluster):
+        return (
+            f"{what} is on cluster {cluster}, and this shell asks cluster {here}: ask again "
+            "where that cluster's commands are loaded"
+        )
+    return ""
+
+
+def _quiet_s(sweep: Path, job: Submitted) -> float:
+    """Seconds since a job that is in no list gave a last sign: its cells' files, its log, its
+    submission. The clock is the file server's, as are the files' times.
+
+    Raises:
+        OSError: a folder that is there cannot be listed: what is in it may be of now.
+    """
+    times = [job.at.timestamp()]
+    for cell in job.cells:
+        for folder in (sweep / cell, sweep / cell / "logs"):
+            try:
+                # a lock file, too, is touched by whoever looks
+                times += [f.stat().st_mtime for f in folder.iterdir() if not f.name.startswith(".")]
+            except FileNotFoundError:
+                continue
+    with suppress(OSError):
+        times.append(job.log.stat().st_mtime)
+    with suppress(OSError), tempfile.TemporaryFile(dir=sweep) as probe:
+        return os.fstat(probe.fileno()).st_mtime - max(times)
+    return time.time() - max(times)
+
+
+#: Slurm's word, its exit code and its signal (FAILED 127:0); status of the record, and a sentence.
+#: The first that fits counts. None is good: a supervisor would have said so itself.
+_ENDS: tuple[tuple[str, Status, str], ...] = (
+    ("OUT_OF_MEMORY *", "failed", "it used more memory than it had asked for, and was ended"),
+    ("CANCELLED *", "cancelled", "it was cancelled, by scancel or by the site"),
+    ("TIMEOUT *", "timeout", "Slurm ended it at its time limit"),
+    ("DEADLINE *", "timeout", "Slurm ended it at its deadline"),
+    ("PREEMPTED *", "preempted", "Slurm ended it for a job of higher priority"),
+    ("NODE_FAIL *", "lost", "a node that it ran on failed"),
+    ("BOOT_FAIL *", "lost", "a node that it was to run on did not come up"),
+    ("COMPLETED *", "lost", "Slurm says that it completed, yet it left no record"),
+    # slurmstepd's "signal" for a job whose output files cannot be made
+    ("FAILED *:53", "failed", "Slurm could not open the job's log on the node (ExitCode 0:53), so "
+     "nothing was started: the node does not see the results folder, or may not write there. Name "
+     "a folder on a file system that all nodes share with RESULTS=DIR"),
+    ("FAILED *:[1-9]*", "lost", "its supervisor was ended by {signal}"),
+    # of the batch script, before the supervisor has begun
+    ("FAILED 127:*", "failed", "its batch script found no Python on the node (exit code 127): the "
+     "environment of this checkout must be at the same path on all nodes; PYTHON= names one that "
+     "is"),
+    ("FAILED 126:*", "failed", "its batch script may not run the Python of this checkout on the "
+     "node (exit code 126): the folders on its way must be open to you there"),
+    (f"FAILED {NO_TASKS}:*", "failed", "the node does not see the results folder: name one on a "
+     "file system that all nodes share with RESULTS=DIR"),
+    ("FAILED [0-9]*", "failed", "its batch script ended with exit code {code}{because}"),
+    ("*", "lost", "Slurm says {state}{because}"),
+)  # fmt: skip
+
+
+def status_of(ending: JobState) -> tuple[Status, str]:
+    """The status of a record for an attempt that left none, and a sentence about its end."""
+    code = "?" if ending.code is None else ending.code
+    end = f"{ending.state} {code}:{ending.signal or 0}"
+    status, text = next((status, text) for fits, status, text in _ENDS if fnmatch(end, fits))
+    because = f" ({ending.reason})" if ending.reason not in ("", "NonZeroExitCode") else ""
+    nodes = f" (on {ending.nodes})" if ending.nodes else ""
+    name = _signal_name(ending.signal or 0)
+    return status, text.format(signal=name, code=code, state=ending.state, because=because) + nodes
+
+
+def words(job: str, ending: JobState | None) -> tuple[Status, str]:
+    """Status and words for a job that is gone."""
+    if ending is None or not ending.ended:
+        return "lost", f"Slurm no longer knows job {job}"
+    status, text = status_of(ending)
+    return status, f"job {job}: {text}"
+
+
+def over_for_s(job: JobState) -> float:
+    """Seconds since an ended job's end; infinite where it never began."""
+    ran_s = seconds_of(job.elapsed)
+    if job.start is None or ran_s is None:
+        return math.inf
+    try:
+        began = datetime.fromisoformat(job.start)
+    except ValueError:
+        return math.inf
+    # both without a zone, as Slurm's times are
+    return (datetime.now() - began - timedelta(seconds=ran_s)).total_seconds()
+
+
+def seconds_of(elapsed: str) -> float | None:
+    """Slurm's D-HH:MM:SS, HH:MM:SS or MM:SS; None where it says something else."""
+    parts = re.fullmatch(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)", elapsed)
+    if parts is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in parts.groups())
+    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

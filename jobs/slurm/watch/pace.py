@@ -1,0 +1,74 @@
+"""How often Slurm is asked, and the wait for a single job."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from jobs.messages import say
+from jobs.slurm.client.reasons import in_words
+from jobs.slurm.client.run import SlurmError
+from jobs.slurm.client.sacct import History
+from jobs.slurm.client.squeue import query
+from jobs.slurm.watch.endings import words
+
+#: Seconds between two looks: in the first minute, then growing while nothing changes. A look is one
+#: question to Slurm for all jobs of the user, and a cluster has many users.
+FIRST_S, FIRST_FOR_S = 5.0, 60.0
+LEAST_S, MOST_S, SLOWER = 30.0, 60.0, 1.25
+
+
+@dataclass
+class Pace:
+    """When to look next. ``every_s``: always after this time; None: as the site did not say."""
+
+    every_s: float | None = None
+    _began: float = field(default_factory=time.monotonic)
+    _pause_s: float = LEAST_S
+    _seen: str = ""
+
+    def next_s(self, seen: str) -> float:
+        """Seconds until the next look; ``seen``: what the last one showed."""
+        changed, self._seen = seen != self._seen, seen
+        if self.every_s is not None:
+            return self.every_s
+        if time.monotonic() - self._began < FIRST_FOR_S:
+            return FIRST_S
+        self._pause_s = LEAST_S if changed else min(self._pause_s * SLOWER, MOST_S)
+        return self._pause_s
+
+    def again(self) -> None:
+        """Something was submitted: what is wrong with it shows soon."""
+        self._began = time.monotonic()
+
+
+def wait_for(job: str, slurm_conf: str | None, what: str, every_s: float | None) -> None:
+    """Until Slurm says that a job has ended, or no longer knows it, saying as ``what`` why it
+    waits.
+
+    Raises:
+        SlurmError: no answer, and none is to be expected.
+    """
+    said, pace = "", Pace(every_s)
+    while True:
+        try:
+            state = query(slurm_conf, arrays=[job]).get(job)
+            if state is None or state.ended:
+                return
+            why, seen = in_words(state), state.state
+        except SlurmError as error:
+            if not error.passing:
+                raise
+            why, seen = f"Slurm gives no answer ({error})", ""
+        if why not in ("", said):
+            say(f"{what}: {why}")
+            said = why
+        time.sleep(pace.next_s(seen))
+
+
+def end_of(job: str, slurm_conf: str | None) -> str:
+    """How a single job ended, in words."""
+    try:
+        return words(job, History(slurm_conf).endings([job]).get(job))[1]
+    except SlurmError as error:
+        return f"job {job}; Slurm gives no answer: {error}"

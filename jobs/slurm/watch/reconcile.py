@@ -1,0 +1,276 @@
+"""Where each cell of a sweep stands on Slurm: by its record, its job, and what Slurm says of jobs
+that are gone. Cells whose job ended without a record get one here.
+
+Absence proves nothing: a list that lacks a job, a file that is not seen, a program that does not
+answer. A job is lost only when Slurm, asked by its id on the cluster where it was submitted, says
+that it ended, or no longer knows it and its files are ten minutes old.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from jobs.cell.lock import hold
+from jobs.cell.missing_record import over, settle_lost, settle_unstarted
+from jobs.cell.state import (
+    ENDING,
+    NEW,
+    NOT_SUBMITTED,
+    OTHERS,
+    RUNNING,
+    STARTING,
+    UNKNOWN,
+    UNREADABLE,
+    WAITING,
+    CellState,
+    recorded,
+)
+from jobs.slurm.client.reasons import in_words
+from jobs.slurm.client.sacct import History
+from jobs.slurm.client.squeue import JobState, query
+from jobs.slurm.submissions import (
+    ANY,
+    CLOCKS_DIFFER,
+    RunNote,
+    Submitted,
+    adopt,
+    read_notes,
+    submitted_cells,
+    write_note,
+)
+from jobs.slurm.watch.endings import (
+    End,
+    ends_of,
+    is_alive,
+    listed_as,
+    seconds_of,
+)
+from train.config.run import RunConfig
+from train.errors import Unreadable
+from train.record.atomic import forget_absent
+
+
+def reconcile(
+    configs: Sequence[RunConfig],
+    sweep: Path,
+    submitted: Mapping[str, Submitted],
+    queue: Mapping[str, JobState],
+    history: History,
+) -> list[CellState]:
+    """Look at every cell once; ask Slurm by id about jobs that left no record and are not in
+    ``queue``, or ended there.
+
+    The queue has to be asked after the notes were read and before the cells' folders: so a job that
+    is noted and not in it is over, and a record that a job left is seen.
+
+    Raises:
+        SlurmError: no answer about a job that is gone.
+        OSError: a cell's folder cannot be written.
+    """
+    cells: list[tuple[CellState, Submitted | None]] = []
+    unsettled: dict[str, Submitted] = {}
+    for config in configs:
+        folder = sweep / config.cell_id()
+        job = submitted.get(folder.name)
+        cell = recorded(config, folder)
+        if job is not None and not is_alive(job, queue):
+            if not (cell.done and _has_record_of(cell, job)):
+                _look_again(folder)
+                cell = recorded(config, folder)
+            job = _acting(cell, job)
+            if not is_alive(job, queue) and _left_no_record(cell, job):
+                unsettled[cell.name] = job
+        cells.append((cell, job))
+    ends = ends_of(set(unsettled.values()), sweep, queue, history)
+    found = []
+    for cell, job in cells:
+        if job is None:
+            found.append(by_files(cell))
+        elif cell.name in unsettled:
+            found.append(_by_end(cell, job, ends[job]))
+        else:
+            found.append(_by_queue(cell, job, listed_as(job, queue)))
+    return found
+
+
+def _look_again(cell: Path) -> None:
+    """Network file systems look again for what is in a folder that is opened."""
+    for folder in (cell, cell / "logs"):
+        with suppress(OSError):
+            next(folder.iterdir(), None)
+
+
+def _acting(cell: CellState, last: Submitted) -> Submitted:
+    """The job that runs the cell: an earlier one, where the last one found that still at work."""
+    if cell.attempt is None or cell.attempt.job in (None, last.job):
+        return last
+    return replace(last, job=str(cell.attempt.job), run=ANY, part=ANY, cells=(cell.name,))
+
+
+def _left_no_record(cell: CellState, job: Submitted) -> bool:
+    """Whether the job has left this cell without a record of its own, as far as its files can be
+    read."""
+    if cell.attempt is not None or cell.status == NEW:
+        return True
+    if cell.ended_at is None or cell.done:
+        return False
+    # nodes' clocks may be behind: a record that is hardly older is taken for this job's
+    return cell.ended_at < job.at - CLOCKS_DIFFER
+
+
+def _by_queue(cell: CellState, job: Submitted, state: JobState | None) -> CellState:
+    """A cell with a record of its job, or whose job is alive."""
+    if state is None or state.ended or (cell.done and _has_record_of(cell, job)):
+        # a controller that was restarted may learn late that a cell is done
+        return gone(cell, job)
+    return queued(cell, job, state)
+
+
+def _by_end(cell: CellState, job: Submitted, end: End) -> CellState:
+    """A cell that its job left without a record."""
+    if end.elsewhere:
+        return replace(undecided(cell, job, UNKNOWN, end.elsewhere), elsewhere=end.elsewhere)
+    if end.settle:
+        try:
+            if settled := _settle(cell, job, end):
+                return gone(settled, job)
+        except Unreadable as error:
+            return gone(CellState(cell.config, cell.folder, UNREADABLE, str(error)), job)
+    if end.ending is not None and not end.ending.ended:
+        return queued(cell, job, end.ending)
+    return undecided(cell, job, ENDING, "its job is gone; waiting for what it left to be seen")
+
+
+def _settle(cell: CellState, job: Submitted, end: End) -> CellState | None:
+    """The cell with a record of its job, given here unless there is one; None while its supervisor
+    still holds it, or a record is there that is not seen yet.
+
+    Raises:
+        Unreadable: a file that decides cannot be read now; nothing was changed.
+    """
+    config, folder = cell.config, cell.folder
+    folder.mkdir(parents=True, exist_ok=True)
+    with hold(folder) as ours:
+        if not ours:
+            return None
+        forget_absent(folder)
+        forget_absent(folder / "logs")
+        now = recorded(config, folder)
+        if now.status in (UNREADABLE, OTHERS):
+            return now
+        status, why = end.status, end.why
+        if end.preflight and now.attempt is None:
+            status, why = "cancelled", end.preflight
+        if now.done:  # its supervisor was ended between the record and the last clean-up
+            over(folder)
+        elif not settle_lost(folder, config, why, status) and _left_no_record(now, job):
+            settle_unstarted(folder, config, job.log, job.at, why, status)
+    now = recorded(config, folder)
+    return None if now.status == NEW else now
+
+
+def by_files(cell: CellState, job: Submitted | None = None) -> CellState:
+    """A cell that was never submitted; with ``job`` one of which Slurm gives no answer."""
+    if cell.attempt is not None:
+        began_at = cell.attempt.started_at
+        cell = replace(cell, doing=RUNNING, why="as its files say", cause="", began_at=began_at)
+    elif job is not None and not _has_record_of(cell, job):
+        cell = replace(cell, doing=UNKNOWN, why="it was submitted", cause="")
+    elif cell.status == NEW:
+        cell = replace(cell, doing=NOT_SUBMITTED, why="")
+    return cell if job is None else gone(cell, job)
+
+
+def gone(cell: CellState, job: Submitted) -> CellState:
+    """A cell whose last job is not in the queue any more: as its record says."""
+    return replace(cell, job=job.job, log=job.log)
+
+
+def undecided(cell: CellState, job: Submitted, doing: str, why: str) -> CellState:
+    """A cell whose job is in no list, and of which it is not known how it ended."""
+    return replace(gone(cell, job), alive=True, doing=doing, why=why, cause="")
+
+
+def queued(cell: CellState, job: Submitted, state: JobState) -> CellState:
+    """A cell whose job waits or runs."""
+    attempt, began_at, starts = cell.attempt, None, None
+    runs = attempt is not None and attempt.job in (None, state.job) and not state.waits
+    doing, why = STARTING, in_words(state)
+    if not runs and _has_record_of(cell, job) and _is_of_this_start(cell, state):
+        doing, why = "", cell.why
+    elif state.waits:
+        last = replace(cell, doing=WAITING).last_epoch()
+        again = f"goes on after epoch {last.epoch}; " if last else ""
+        doing, why, starts = WAITING, again + (why or "Slurm gives no reason yet"), state.start
+    elif runs and attempt is not None:
+        doing, began_at = RUNNING, attempt.started_at
+    elif state.state in ("COMPLETING", "STAGE_OUT"):
+        doing = ENDING
+    elif len(job.cells) > 1:
+        doing, why = WAITING, "its job runs other cells first"
+    elif (ran_s := seconds_of(state.elapsed)) is not None:
+        began_at = datetime.now(UTC) - timedelta(seconds=ran_s)
+    return replace(
+        gone(cell, job), alive=True, doing=doing, why=why, cause="" if doing else cell.cause,
+        slurm=state.state, nodes=state.nodes or None, expected_start=starts, began_at=began_at,
+    )  # fmt: skip
+
+
+def _has_record_of(cell: CellState, job: Submitted) -> bool:
+    """Whether the cell's record is of this job; not so that of a cell that is run by force, before
+    it is put aside."""
+    return cell.ended_at is not None and cell.ended_at >= job.at
+
+
+def _is_of_this_start(cell: CellState, state: JobState) -> bool:
+    """Whether the record is of the job's present start, not of one before it was requeued."""
+    if cell.ended_at is None or state.start is None or state.waits:
+        return False
+    return cell.ended_at.astimezone().replace(tzinfo=None).isoformat() >= state.start
+
+
+@dataclass
+class Watcher:
+    """A sweep on a cluster as seen from the login node, and what the last look showed."""
+
+    sweep: Path
+    slurm_conf: str | None
+    notes: list[RunNote] = field(default_factory=list)
+    broken: dict[str, str] = field(default_factory=dict)  # runs whose notes cannot be read: why
+    queue: Mapping[str, JobState] = field(default_factory=dict)
+    history: History = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.history = History(self.slurm_conf)
+
+    def look(
+        self, configs: Sequence[RunConfig], *, patience_s: float = 0, older_s: float = 0
+    ) -> list[CellState]:
+        """Where the cells stand; those whose job has been over for long enough get their records.
+
+        The notes are read before the queue is asked: what another shell submits then is in neither.
+        ``older_s``: an answer of this age, asked by another sweep of the user, does as well.
+
+        Raises:
+            SlurmError: no answer.
+            OSError: the notes cannot be read, or a record that is due cannot be written.
+        """
+        self.notes, self.broken = read_notes(self.sweep)
+        self.queue = query(self.slurm_conf, patience_s=patience_s, older_s=older_s)
+        for index, note in enumerate(self.notes):
+            self.notes[index] = adopted = adopt(note, self.queue)
+            if adopted != note:
+                with suppress(OSError):  # the next look finds the ids in the queue, too
+                    write_note(self.sweep, adopted)
+        submitted = submitted_cells(self.sweep, self.notes)
+        return reconcile(configs, self.sweep, submitted, self.queue, self.history)
+
+    def look_at_files(self, configs: Sequence[RunConfig]) -> list[CellState]:
+        """The same while Slurm gives no answer, or where nothing was submitted."""
+        submitted = submitted_cells(self.sweep, self.notes)
+        cells = [recorded(config, self.sweep / config.cell_id()) for config in configs]
+        return [by_files(cell, submitted.get(cell.name)) for cell in cells]

@@ -1,0 +1,57 @@
+"""How and when a job ended, by what Slurm says of it."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from jobs.slurm.client.squeue import JobState
+from jobs.slurm.watch.endings import over_for_s, seconds_of, status_of
+
+
+@pytest.mark.parametrize(
+    ("state", "status"),
+    [("CANCELLED", "cancelled"), ("TIMEOUT", "timeout"), ("DEADLINE", "timeout"),
+     ("PREEMPTED", "preempted"), ("NODE_FAIL", "lost"), ("BOOT_FAIL", "lost"),
+     ("COMPLETED", "lost"), ("REVOKED", "lost"), ("OUT_OF_MEMORY", "failed"), ("FAILED", "lost")],
+)  # fmt: skip
+def test_every_end_has_a_status_and_a_sentence(state: str, status: str) -> None:
+    found, text = status_of(JobState("7_1", state))
+    assert found == status and text
+
+
+@pytest.mark.parametrize(
+    ("code", "signal", "status", "words"),
+    [(3, None, "failed", "its batch script ended with exit code 3 (on node1)"),
+     (0, 9, "lost", "its supervisor was ended by SIGKILL (on node1)"),
+     (0, 53, "failed", "does not see the results folder"),
+     (66, None, "failed", "does not see the results folder"),
+     (127, None, "failed", "found no Python"), (126, None, "failed", "may not run the Python")],
+)  # fmt: skip
+def test_ends_of_batch_scripts(code: int, signal: int | None, status: str, words: str) -> None:
+    """Seen: results on a node's own /tmp read "ended by signal 53"."""
+    state = JobState("7_1", "FAILED", "NonZeroExitCode", nodes="node1", code=code, signal=signal)
+    found, text = status_of(state)
+    assert found == status and words in text and "signal 53" not in text
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("0:00", 0), ("1:05", 65), ("2:03:04", 7384), ("1-02:03:04", 93784), ("INVALID", None)],
+)
+def test_elapsed_times(text: str, seconds: float | None) -> None:
+    assert seconds_of(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("start", "elapsed", "seconds"),
+    [(5, "0:02", 3.0), (86400, "1-00:00:00", 0.0), (None, "0:02", float("inf")),
+     (5, "INVALID", float("inf")), ("tomorrow", "0:02", float("inf"))],
+)  # fmt: skip
+def test_how_long_a_job_is_over(start: int | str | None, elapsed: str, seconds: float) -> None:
+    """``start``: so many seconds ago."""
+    if isinstance(start, int):
+        start = (datetime.now() - timedelta(seconds=start)).isoformat()
+    job = JobState("7", "FAILED", "", start, elapsed)
+    assert over_for_s(job) == pytest.approx(seconds, abs=1)
