@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
@@ -10,7 +11,6 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from jobs.cell.failure import grouped, read_more
 from jobs.cell.state import NOT_SUBMITTED, RUNNING, UNKNOWN, WAITING, CellState
 from jobs.messages import clock
 from jobs.plan.differences import common_start
@@ -43,12 +43,13 @@ def reasons(cells: Sequence[CellState], *, sweep: str) -> list[str]:
     """Why cells wait and how they ended, equal reasons once, the commonest first.
 
     ``sweep``: as SWEEP= names it."""
-    groups = grouped(
-        (cell for cell in cells if cell.why and cell.state not in (*GOOD, NOT_SUBMITTED)),
-        lambda cell: (cell.state, cell.cause or cell.why.replace(cell.job or cell.name, "_")),
-    )
+    groups: dict[tuple[str, str], list[CellState]] = {}
+    for cell in cells:
+        if cell.why and cell.state not in (*GOOD, NOT_SUBMITTED):
+            reason = cell.cause or cell.why.replace(cell.job or cell.name, "_")
+            groups.setdefault((cell.state, reason), []).append(cell)
     lines = []
-    for same in groups[:MAX_REASONS]:
+    for same in sorted(groups.values(), key=len, reverse=True)[:MAX_REASONS]:
         one = same[0]
         starts = sorted(cell.expected_start for cell in same if cell.expected_start)
         more = f" (the first is expected to start at {starts[0]})" if starts else ""
@@ -58,6 +59,11 @@ def reasons(cells: Sequence[CellState], *, sweep: str) -> list[str]:
     if len(groups) > MAX_REASONS:
         lines.append(f"and {len(groups) - MAX_REASONS} other reasons")
     return lines
+
+
+def read_more(sweep: str, cell: str) -> str:
+    """The command that shows all that is known of a cell's end. ``sweep``: as SWEEP= names it."""
+    return f"make logs SWEEP={shlex.quote(sweep)} CELL={cell}"
 
 
 def numbers(cell: CellState) -> dict[str, str]:

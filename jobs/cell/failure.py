@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 import signal
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
 
 from jobs.cell.heartbeat import blame
 from jobs.cell.ranks import RankSet
@@ -23,7 +20,7 @@ from train.record.cell_folder import (
     read_unfinished,
     tail_of,
 )
-from train.record.run import RunError, RunRecord, Status
+from train.record.run import RunError, Status
 
 #: An error that a rank wrote this much before another was killed is no reaction to that.
 REACTION_S = 1.0
@@ -159,44 +156,3 @@ def _of_rank(end: End, what: str, where: str, rank: int, status: Status = "faile
     return status, RunError(
         what=what, where=where, what_to_do=todo, rank=rank, log_tail=tail_of(log)
     )
-
-
-Item = TypeVar("Item")
-#: Of a log's last line; some programs print data there.
-MOST_CHARACTERS = 300
-_NUMBERS = re.compile(r"0x[0-9a-f]+|\b(?=[a-f]*\d)[0-9a-f]{8,}\b|\[?\d[\d.,:_-]*\]?")
-_NODES = re.compile(r"\bon node [\w.-]+|\(on [^()]+\)")
-
-
-def cause_line(record: RunRecord) -> str:
-    """What happened, and the last line of the log where that says more; '' without an error."""
-    if record.error is None:
-        return ""
-    what = record.error.what
-    last = next((line.strip() for line in reversed(record.error.log_tail) if line.strip()), "")
-    last = last[:MOST_CHARACTERS]
-    if last in what:
-        return what
-    return last if what in last else f"{what}; its log ends: {last}"
-
-
-def cause_of_line(line: str, record: RunRecord) -> str:
-    """The line without what differs between cells of one cause: their names, hosts and numbers."""
-    hosts = record.world.hostnames if record.world else ()
-    names = {record.cell_id, *hosts, *(host.partition(".")[0] for host in hosts)}
-    for name in sorted((name for name in names if name in line), key=len, reverse=True):
-        line = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", "_", line)
-    return _NUMBERS.sub("0", _NODES.sub("on _", line))
-
-
-def grouped(items: Iterable[Item], key: Callable[[Item], Hashable]) -> list[list[Item]]:
-    """Items with equal keys together, the largest group first."""
-    groups: dict[Hashable, list[Item]] = {}
-    for item in items:
-        groups.setdefault(key(item), []).append(item)
-    return sorted(groups.values(), key=len, reverse=True)
-
-
-def read_more(sweep: str, cell: str) -> str:
-    """The command that shows all that is known of a cell's end. ``sweep``: as SWEEP= names it."""
-    return f"make logs SWEEP={shlex.quote(sweep)} CELL={cell}"

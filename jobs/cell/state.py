@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +13,6 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from jobs.cell.failure import cause_line, cause_of_line
 from jobs.cell.heartbeat import read_sign
 from jobs.cell.lock import LOCK_NAME, hold, holder, is_running
 from jobs.cell.missing_record import Begun, begun_in, is_unsettled, settle_lost
@@ -34,6 +34,7 @@ from train.record.run import (
     NoRecord,
     OtherCell,
     RecordError,
+    RunRecord,
     SweepManifest,
     read_own_record,
 )
@@ -55,6 +56,10 @@ UNKNOWN = "unknown"
 ARCHIVE_NAME = "archive"
 #: More than two lines of epochs.jsonl.
 TAIL_BYTES = 4096
+#: Of a log's last line; some programs print data there.
+MOST_CHARACTERS = 300
+_NUMBERS = re.compile(r"0x[0-9a-f]+|\b(?=[a-f]*\d)[0-9a-f]{8,}\b|\[?\d[\d.,:_-]*\]?")
+_NODES = re.compile(r"\bon node [\w.-]+|\(on [^()]+\)")
 
 
 @dataclass(frozen=True)
@@ -198,6 +203,27 @@ def _of_record(config: RunConfig, folder: Path) -> CellState:
     why = cause_line(record)
     cause = cause_of_line(why, record) if why else ""
     return CellState(config, folder, record.status, why, cause, record.ended_at)
+
+
+def cause_line(record: RunRecord) -> str:
+    """What happened, and the last line of the log where that says more; '' without an error."""
+    if record.error is None:
+        return ""
+    what = record.error.what
+    last = next((line.strip() for line in reversed(record.error.log_tail) if line.strip()), "")
+    last = last[:MOST_CHARACTERS]
+    if last in what:
+        return what
+    return last if what in last else f"{what}; its log ends: {last}"
+
+
+def cause_of_line(line: str, record: RunRecord) -> str:
+    """The line without what differs between cells of one cause: their names, hosts and numbers."""
+    hosts = record.world.hostnames if record.world else ()
+    names = {record.cell_id, *hosts, *(host.partition(".")[0] for host in hosts)}
+    for name in sorted((name for name in names if name in line), key=len, reverse=True):
+        line = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", "_", line)
+    return _NUMBERS.sub("0", _NODES.sub("on _", line))
 
 
 def refuse_others(cells: Iterable[CellState]) -> None:

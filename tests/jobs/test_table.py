@@ -13,9 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from jobs.cell.failure import read_more
 from jobs.cell.state import NEW, RUNNING, WAITING, CellState, recorded
-from jobs.table import MAX_REASONS, choose, line, lines, numbers, reasons, table, title
+from jobs.table import (
+    MAX_REASONS,
+    choose,
+    line,
+    lines,
+    numbers,
+    read_more,
+    reasons,
+    table,
+    title,
+)
 from tests.builders import config, epoch, record
 from train.config.technique import Technique
 from train.record.run import RunError

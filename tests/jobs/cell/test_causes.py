@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cell.failure import cause_line, cause_of_line
-from jobs.cell.state import recorded
+from jobs.cell.state import cause_line, cause_of_line, recorded
 from jobs.config.load import load_sweep
 from jobs.display import say_results
 from tests.builders import config, record

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from jobs.slurm.cancel import announce_cancel
 
 from jobs.cell.state import CellState
 from jobs.config.site import Site
@@ -18,6 +17,7 @@ from jobs.slurm.client.squeue import JobState
 from jobs.slurm.job.task import PreflightReport, Problem
 from jobs.slurm.submit import plan_arrays
 from jobs.slurm.submitter import Submitter
+from jobs.slurm.watch.cancel import announce_cancel
 from tests.builders import config
 from tests.jobs.slurm.fakes import context, in_queue
 from tests.unreadable import unreadable
