@@ -23,6 +23,7 @@ from train.record.cell_folder import (
     tail_of,
 )
 from train.record.run import RunError, RunRecord, Status
+from train.record.summary import RecordSummary
 
 #: An error that a rank wrote this much before another was killed is no reaction to that.
 REACTION_S = 1.0
@@ -150,7 +151,7 @@ _NUMBERS = re.compile(r"0x[0-9a-f]+|\b(?=[a-f]*\d)[0-9a-f]{8,}\b|\[?\d[\d.,:_-]*
 _NODES = re.compile(r"\bon node [\w.-]+|\(on [^()]+\)")
 
 
-def cause_line(record: RunRecord) -> str:
+def cause_line(record: RunRecord | RecordSummary) -> str:
     """What happened, and the last line of the log where that says more; '' without an error."""
     if record.error is None:
         return ""
@@ -162,7 +163,7 @@ def cause_line(record: RunRecord) -> str:
     return last if what in last else f"{what}; its log ends: {last}"
 
 
-def cause_of_line(line: str, record: RunRecord) -> str:
+def cause_of_line(line: str, record: RunRecord | RecordSummary) -> str:
     """The line without what differs between cells of one cause: their names, hosts and numbers."""
     hosts = record.world.hostnames if record.world else ()
     names = {record.cell_id, *hosts, *(host.partition(".")[0] for host in hosts)}

@@ -40,6 +40,7 @@ from train.record.run import (
     SweepManifest,
     read_own_record,
 )
+from train.record.summary import read_own_summary
 
 #: Ended by something outside the run, so its checkpoint is worth going on from.
 INTERRUPTED = frozenset({"cancelled", "timeout", "preempted", "lost"})
@@ -62,6 +63,7 @@ class Standing:
     status: str  # a record's status, or one of the six above
     why: str  # one line for a person
     cause: str = ""  # of a bad end: equal for cells whose ends differ only by names and numbers
+    ended_at: datetime | None = None  # of the record
 
     @property
     def done(self) -> bool:
@@ -119,7 +121,7 @@ def recorded(config: RunConfig, folder: Path) -> Standing:
 
 def _of_record(config: RunConfig, folder: Path) -> Standing:
     try:
-        record = read_own_record(folder, config)
+        record = read_own_summary(folder, config)
     except NoRecord:
         return Standing(config, folder, NEW, "not run yet")
     except RecordError as error:
@@ -131,8 +133,9 @@ def _of_record(config: RunConfig, folder: Path) -> Standing:
     ended = f"completed {record.ended_at:%Y-%m-%d %H:%M}"
     line = cause_line(record)
     return Standing(
-        config, folder, record.status, line or ended, cause_of_line(line, record) if line else ""
-    )
+        config, folder, record.status, line or ended, cause_of_line(line, record) if line else "",
+        record.ended_at,
+    )  # fmt: skip
 
 
 def refuse_others(cells: Iterable[Standing]) -> None:

@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -162,10 +163,7 @@ class RunConfig(Frozen):
 
     def cell_id(self) -> str:
         """Readable name plus a hash of the whole config: equal configs are equal cells."""
-        digest = self.digest()[:6]
-        data = re.sub(r"[^a-z0-9_]+", "_", Path(self.dataset).name.lower()).strip("_")
-        data = re.sub(r"^folder_", "", data) or "folder"
-        return f"{data[:24]}-{self.model}-{self.technique.name}-g{self.gpus}-s{self.seed}-{digest}"
+        return _cell_id(self)
 
     def digest(self) -> str:
         """sha256 of all that is not at its default, so that a field added later, whose default is
@@ -173,6 +171,15 @@ class RunConfig(Frozen):
         told = {**_chosen(self), "schema_version": self.schema_version}
         text = json.dumps(told, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+@cache
+def _cell_id(config: RunConfig) -> str:
+    digest = config.digest()[:6]
+    data = re.sub(r"[^a-z0-9_]+", "_", Path(config.dataset).name.lower()).strip("_")
+    data = re.sub(r"^folder_", "", data) or "folder"
+    technique = config.technique.name
+    return f"{data[:24]}-{config.model}-{technique}-g{config.gpus}-s{config.seed}-{digest}"
 
 
 def _chosen(model: BaseModel) -> dict[str, Any]:

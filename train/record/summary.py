@@ -1,0 +1,84 @@
+"""What decides about a cell, read from the two ends of its record.
+
+A record of a long run has 100 KB, nearly all of them epochs. Its head holds the status and the
+config, its tail the time of the end; a file that was cut off, or of which either end is not as
+:func:`train.record.run.write_record` writes it, is parsed as a whole.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Literal
+
+from pydantic import AwareDatetime, model_validator
+
+from train.config.frozen import Frozen
+from train.config.run import RunConfig
+from train.record.run import (
+    RECORD_NAME,
+    RunError,
+    Status,
+    World,
+    read_record,
+    refuse_other,
+)
+
+HEAD_BYTES, TAIL_BYTES = 8192, 4096
+# quotes within a text are escaped, so both match keys only
+_AFTER_HEAD = re.compile(rb',\s*"data":')
+_TAIL = re.compile(rb'"ended_at":\s*"[^"\\]*",\s*"missing":')
+
+
+class RecordSummary(Frozen):
+    """The first and the last keys of a record."""
+
+    schema_version: Literal[1]
+    cell_id: str
+    status: Status
+    error: RunError | None
+    config: RunConfig
+    world: World | None
+    ended_at: AwareDatetime
+    missing: dict[str, str]
+
+    @model_validator(mode="after")
+    def _agrees(self) -> RecordSummary:
+        if (self.status == "completed") != (self.error is None):
+            raise ValueError("status and error contradict each other")
+        if self.cell_id != self.config.cell_id():
+            raise ValueError("cell_id is not that of the config")
+        return self
+
+
+def read_summary(path: Path) -> RecordSummary:
+    """Raises NoRecord, RecordError, Unreadable: as :func:`train.record.run.read_record`."""
+    try:
+        return RecordSummary.model_validate_json(_both_ends(path))
+    except (OSError, ValueError):
+        record = read_record(path)  # it says what is wrong, if anything is
+    return RecordSummary(**{key: getattr(record, key) for key in RecordSummary.model_fields})
+
+
+def read_own_summary(cell: Path, config: RunConfig) -> RecordSummary:
+    """Raises as :func:`train.record.run.read_own_record`."""
+    summary = read_summary(cell / RECORD_NAME)
+    refuse_other(summary.config, config, cell / RECORD_NAME)
+    return summary
+
+
+def _both_ends(path: Path) -> bytes:
+    """A JSON object of the first and the last keys.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: its ends are not a record's.
+    """
+    with path.open("rb", buffering=0) as file:
+        head = file.read(HEAD_BYTES)
+        file.seek(-min(TAIL_BYTES, file.seek(0, 2)), 2)
+        tail = file.read()
+    head_end, tail_start = _AFTER_HEAD.search(head), _TAIL.search(tail)
+    if head_end is None or tail_start is None:
+        raise ValueError(f"{path}: expected a record")
+    return head[: head_end.start()] + b"," + tail[tail_start.start() :]
