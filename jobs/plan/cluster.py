@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 import time
-from collections.abc import Sequence
-
-from rich.console import Console
+from collections.abc import Mapping, Sequence
 
 from jobs.cell.image import BUILT, Image, find_image
 from jobs.cell.state import recorded, refuse_others
 from jobs.messages import ROOT, say
-from jobs.plan.cost import check_budget, gpu_hours
-from jobs.plan.datasets import planned_images
+from jobs.plan.cost import array_lines, check_budget
+from jobs.plan.datasets import train_images
 from jobs.plan.estimate import known_rates
 from jobs.plan.rows import plan_rows
-from jobs.plan.text import render_plan, render_slurm_plan
-from jobs.slurm.arrays import Array
+from jobs.plan.text import plan_lines
+from jobs.slurm.arrays import Array, NodeLayout
 from jobs.slurm.job.allocation import Allocation
 from jobs.slurm.job.supervisor import launch
 from jobs.slurm.preflight import largest, preflight_array
@@ -33,32 +32,28 @@ RUN, JOB = "RUN", "JOB"
 def plan(wish: SweepRequest) -> None:
     """Raises ConfigError where the sweep does not fit the site, or costs more than BUDGET."""
     configs = wish.wanted.configs
-    rows = plan_rows(
-        configs, planned_images(configs, wish.data, wish.store), known_rates(wish.results)
-    )
     cells = [recorded(config, wish.folder / config.cell_id()) for config in configs]
     refuse_others(cells)
     todo = [cell for cell in cells if cell.to_run]
+    rates = known_rates(wish.results, (cell.config for cell in todo))
+    images = train_images(configs, wish.data, wish.store, fetch=False)
+    rows = plan_rows(configs, images, rates)
     sending = sending_for(wish, _image(wish))
     arrays = plan_arrays(sending, todo)
-    cost = gpu_hours(arrays, {row.cell_id: row.seconds for row in rows}, sending.site)
-    console = Console()
-    render_plan(rows, {}, console, {cell.config.cell_id() for cell in cells if cell.done})
-    by_id = {config.cell_id(): config for config in configs}
-    render_slurm_plan(
-        arrays, wish.site, console, cost=cost,
-        script=lambda array: _script(sending, array, arrays.index(array)),
-        launch=lambda array: _launch(sending, array, by_id),
-    )  # fmt: skip
+    seconds = {row.cell_id: row.time.seconds for row in rows}
+    lines = plan_lines(rows, {}, {cell.config.cell_id() for cell in cells if cell.done})
+    lines += array_lines(arrays, seconds, wish.site)
+    lines += _scripts(sending, arrays, {config.cell_id(): config for config in configs})
     if arrays:
         shape = largest(arrays)
         minutes = preflight_array(sending, shape).minutes
-        console.print(
+        lines.append(
             f"\nbefore them the preflight, one job of {minutes} min on {shape}: the arrays wait "
-            "for its good end (PREFLIGHT=0 leaves it out)", soft_wrap=True, highlight=False,
-        )  # fmt: skip
-    if wish.budget is not None and todo:
-        check_budget(wish.budget, cost, sending.site)
+            "for its good end (PREFLIGHT=0 leaves it out)"
+        )
+    print("\n".join(lines))
+    if wish.budget is not None:
+        check_budget(wish.budget, arrays, seconds, sending.site)
 
 
 def _image(wish: SweepRequest) -> Image:
@@ -72,18 +67,32 @@ def _image(wish: SweepRequest) -> Image:
         return Image(str(built) if name in BUILT else name, None)
 
 
-def _script(sending: SubmissionContext, array: Array, index: int) -> str:
-    folder = array_folder(sending.folder, RUN, index)
-    name = sending.job_name
-    comment = comment_of(RUN, index)
-    first = f"afterok:{PREFLIGHT.upper()}"
-    return script_text(
-        sending.site, array, folder, name=name, root=sending.root, dependency=first, comment=comment
-    )
+def _scripts(
+    sending: SubmissionContext, arrays: Sequence[Array], configs: Mapping[str, RunConfig]
+) -> list[str]:
+    """The text that sbatch would get, and the tokens that start a cell in it, of the first array
+    of each shape and time limit."""
+    alike: dict[tuple[NodeLayout, int], list[int]] = {}
+    for index, array in enumerate(arrays):
+        alike.setdefault((array.shape, array.minutes), []).append(index)
+    lines = []
+    for indices in alike.values():
+        array = arrays[first := indices[0]]
+        others = f"; {len(indices) - 1} more differ in size and folder" if indices[1:] else ""
+        script = script_text(
+            sending.site, array, array_folder(sending.folder, RUN, first),
+            name=sending.job_name, root=sending.root, dependency=f"afterok:{PREFLIGHT.upper()}",
+            comment=comment_of(RUN, first),
+        )  # fmt: skip
+        lines += ["", f"batch script of array {first + 1}, {array.shape}{others}:"]
+        lines += [f"    {line}".rstrip() for line in script.rstrip().splitlines()]
+        lines.append(f"which runs, for {array.units[0].cells[0]} and each other cell:")
+        lines.append(f"    {shlex.join(_launch(sending, array, configs))}")
+    return lines
 
 
 def _launch(
-    sending: SubmissionContext, array: Array, configs: dict[str, RunConfig]
+    sending: SubmissionContext, array: Array, configs: Mapping[str, RunConfig]
 ) -> Sequence[str]:
     unit = array.units[0]
     task = unit_task(sending, unit, RUN)

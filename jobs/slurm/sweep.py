@@ -20,7 +20,7 @@ from jobs.config.site import NamedSite, Site
 from jobs.config.sweep import Sweep, manifest_of
 from jobs.display import say_results, say_standing
 from jobs.messages import EXIT_INTERRUPTED, EXIT_UNDECIDED, ROOT, NoAnswer, say
-from jobs.plan.cost import check_budget, gpu_hours
+from jobs.plan.cost import check_budget
 from jobs.plan.datasets import train_images
 from jobs.plan.estimate import known_rates
 from jobs.plan.rows import plan_rows
@@ -112,7 +112,9 @@ def _sweep(wish: SweepRequest, *, force: bool, wait: bool, preflight: bool) -> i
     configs = wish.wanted.configs
     sending = prepare(wish)
     images = train_images(configs, wish.data, wish.store)
-    rows = plan_rows(configs, images, known_rates(wish.results))
+    rows = plan_rows(
+        configs, images, known_rates(wish.results, configs if wish.budget is not None else ())
+    )
     lay_out(configs, wish.folder, manifest_of(wish.wanted), force=force)
     watcher = Watcher(wish.folder, sending.site.slurm_conf)
     notes, broken = read_notes(wish.folder)
@@ -125,7 +127,7 @@ def _sweep(wish: SweepRequest, *, force: bool, wait: bool, preflight: bool) -> i
     cells = [_forced(place) if force else place.standing for place in places]
     todo = [c for c, p in zip(cells, places, strict=True) if c.to_run and not p.alive]
     if todo:
-        seconds = {row.cell_id: row.seconds for row in rows}
+        seconds = {row.cell_id: row.time.seconds for row in rows}
         sending = ready(sending, check_cluster(wish, plan_arrays(sending, todo), seconds))
     say_standing(wish.wanted, [c for c, p in zip(cells, places, strict=True) if not p.alive])
     away = [place for place in places if place.elsewhere]
@@ -190,7 +192,7 @@ def check_cluster(
         say(f"{wish.folder} is on a file system of this machine alone ({kind}): nodes do not see "
             "it, so jobs will fail. Name a shared folder with RESULTS=DIR")  # fmt: skip
     if wish.budget is not None:
-        check_budget(wish.budget, gpu_hours(arrays, seconds, site), site)
+        check_budget(wish.budget, arrays, seconds, site)
     return cluster_name(read_config(ask(SCONTROL)))
 
 

@@ -17,6 +17,7 @@ from train.config.frozen import Frozen
 from train.config.run import RunConfig
 from train.record.run import (
     RECORD_NAME,
+    Attempt,
     RunError,
     Status,
     World,
@@ -24,10 +25,10 @@ from train.record.run import (
     refuse_other,
 )
 
-HEAD_BYTES, TAIL_BYTES = 8192, 4096
+HEAD_BYTES, TAIL_BYTES = 8192, 8192
 # quotes within a text are escaped, so both match keys only
 _AFTER_HEAD = re.compile(rb',\s*"data":')
-_TAIL = re.compile(rb'"ended_at":\s*"[^"\\]*",\s*"missing":')
+_TAIL = re.compile(rb'"attempts":\s*\[')
 
 
 class RecordSummary(Frozen):
@@ -39,6 +40,8 @@ class RecordSummary(Frozen):
     error: RunError | None
     config: RunConfig
     world: World | None
+    attempts: tuple[Attempt, ...]
+    started_at: AwareDatetime
     ended_at: AwareDatetime
     missing: dict[str, str]
 
