@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 from pydantic import BaseModel
@@ -23,18 +23,23 @@ def apart(configs: Sequence[RunConfig]) -> dict[str, Settings]:
     Settings of a technique are there if they differ between cells of one technique, and numbers of
     a kind (the momentum of sgd) if they differ within that kind: names say the rest.
     """
-    conditions = {config: config.model_copy(update={"seed": 0}) for config in configs}
-    settings = {condition: tuple(_settings(condition)) for condition in conditions.values()}
+    one_of_each = {condition_of(config): config for config in configs}
+    settings = {condition: tuple(_settings(config)) for condition, config in one_of_each.items()}
     values: dict[tuple[str, str], set[Any]] = {}
-    for condition in settings.values():
-        for key, scope, value in condition:
+    for those in settings.values():
+        for key, scope, value in those:
             values.setdefault((key, scope), set()).add(value)
     keys = dict.fromkeys(key for (key, _), different in values.items() if len(different) > 1)
     texts = {
-        condition: dict.fromkeys(keys, "") | {key: _text(v) for key, _, v in found if key in keys}
-        for condition, found in settings.items()
+        condition: dict.fromkeys(keys, "") | {key: _text(v) for key, _, v in those if key in keys}
+        for condition, those in settings.items()
     }
-    return {config.cell_id(): texts[condition] for config, condition in conditions.items()}
+    return {config.cell_id(): texts[condition_of(config)] for config in configs}
+
+
+def condition_of(config: RunConfig) -> Hashable:
+    """All but the seed: cells of one condition are planned alike."""
+    return tuple(value for key, value in config if key != "seed")
 
 
 def in_words(settings: Settings) -> str:

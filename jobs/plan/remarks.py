@@ -121,8 +121,8 @@ _REMARKS: dict[Callable[[RunPlan], float], str] = {
     ),
     _left_out: (
         "leave out up to {most:.0%} of the images in each epoch, which fill no whole step or "
-        "epoch: for equal budgets choose a data_fraction whose number of images is a multiple of the "
-        "largest batch, and a steps_per_epoch that divides a pass"
+        "epoch: for equal budgets choose a data_fraction whose number of images is a multiple of "
+        "the largest batch, and a steps_per_epoch that divides a pass"
     ),
 }
 

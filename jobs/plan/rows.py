@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
-from jobs.plan.differences import Settings, apart
+from jobs.plan.differences import Settings, apart, condition_of
 from jobs.plan.estimate import Estimate, Rates, estimate
 from train.config.plan import RunPlan, plan_of
 from train.config.run import RunConfig
@@ -34,9 +34,9 @@ def plan_rows(
     """
     rows, wrong = [], []
     differing = apart(configs)
-    planned: dict[RunConfig, tuple[RunPlan, Estimate]] = {}
+    planned: dict[Hashable, tuple[RunPlan, Estimate]] = {}
     for config in configs:
-        condition = config.model_copy(update={"seed": 0})
+        condition = condition_of(config)
         try:
             if condition not in planned:
                 plan = plan_of(config, images[config.dataset, config.image_size])

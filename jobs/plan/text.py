@@ -41,7 +41,7 @@ def plan_lines(
 def _table(rows: Sequence[PlanRow], done: Collection[str], start: str = "") -> list[str]:
     """``start``: of all ids, left out of them."""
     keys = [key for key in rows[0].apart if key not in _SHOWN_ELSEWHERE]
-    head = ("cell", *keys, "gpus", "batch", "steps\n/epoch", "epochs", "steps", "peak lr", "time")
+    head = ("cell", *keys, "gpus", "batch", "steps\n/epoch", "epochs", "steps", "peak\nlr", "time")
     body = [
         (
             f"..{row.cell_id.removeprefix(start)}" if start else row.cell_id,

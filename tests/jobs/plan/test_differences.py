@@ -68,5 +68,5 @@ def test_numbers_of_a_kind_and_kinds_that_differ() -> None:
     mixed = [row(optimizer=Sgd(momentum=0.5)), row(optimizer=Sgd(momentum=0.9)), *others[1:]]
     assert words(*(config(technique=one) for one in mixed)) == [
         "optimizer sgd, optimizer.momentum 0.5", "optimizer sgd, optimizer.momentum 0.9",
-        "optimizer lars",
+        "optimizer lars, optimizer.momentum 0.9",
     ]  # fmt: skip

@@ -1,0 +1,122 @@
+"""What a plan says of a sweep besides its table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jobs.plan.estimate import Rate, rate_key
+from jobs.plan.remarks import summary
+from jobs.plan.rows import plan_rows
+from tests.jobs.plan.test_rows import IMAGES, config
+from train.config.run import RunConfig, Target
+
+
+def said(*runs: RunConfig, images: int = 1437) -> str:
+    return "\n".join(summary(plan_rows(runs, {("digits", None): images}, {})))
+
+
+def test_accumulated_batches() -> None:
+    assert "1 accumulate up to 4 batches" in said(config(), config(accumulation=4))
+
+
+@pytest.mark.parametrize(
+    ("technique", "cell", "share"),
+    [
+        # the courses' trap: 72 steps at Keras' momentum leave half of the initial statistics
+        ({"normalisation": "batch_norm", "bn_momentum": 0.99}, {}, "48%"),
+        ({"normalisation": "batch_norm", "bn_momentum": 0.99}, {"accumulation": 2}, "48%"),
+        ({"normalisation": "batch_norm"}, {}, None),
+        ({"normalisation": "ghost_batch_norm", "ghost_batch": 16, "bn_momentum": 0.99}, {}, "6%"),
+        (
+            {"normalisation": "ghost_batch_norm", "ghost_batch": 16, "bn_momentum": 0.99,
+             "bn_momentum_per": "batch"}, {}, "48%",
+        ),
+        (
+            {"normalisation": "batch_norm", "bn_momentum": 0.99, "bn_statistics": "reestimated"},
+            {}, None,
+        ),
+    ],
+)  # fmt: skip
+def test_moving_averages_that_have_not_moved(
+    technique: dict[str, Any], cell: dict[str, Any], share: str | None
+) -> None:
+    """1,536 images: 12 steps of 2 x 64 in each of 6 epochs, or 6 steps of two such batches."""
+    text = said(config(epochs=6, technique=technique, **cell), images=1536)
+    assert (f"up to {share} of the initial batch-norm" in text) == (share is not None)
+    assert ("batch-norm statistics" in text) == (share is not None)
+
+
+def test_images_that_fill_no_whole_step() -> None:
+    """39 steps of 512 are 19,968 of 20,000 images, four of 4,096 are 16,384: 18 % fewer."""
+    small, large = (config(batch_per_rank=256, accumulation=k) for k in (1, 8))
+    assert "1 leave out up to 18% of the images" in said(small, large, images=20_000)
+    assert "leave out" not in said(small, images=20_000)
+
+
+def test_a_rule_that_acts_in_no_cell() -> None:
+    scaled = {"name": "scaled", "base_lr": 0.1, "lr_scaling": "linear", "base_batch": 64}
+    plain = {"name": "plain", "base_lr": 0.1, "base_batch": 64}
+    idle = [config(gpus=1, technique=row) for row in (scaled, plain)]
+    assert "\nscaled: all cells have the base batch" in said(*idle)
+    assert "base batch" not in said(*idle, config(gpus=2, technique=scaled))
+
+
+def test_a_target() -> None:
+    goal = Target(train_accuracy=0.75, validation_accuracy=0.25, within_s=240)
+    assert (
+        "1 stop at train 0.75 and validation 0.25 held 2 times within 240 s, "
+        "or when that is out of reach"
+    ) in said(config(), config(seed=1, target=goal))
+
+
+def test_a_warm_up_from_a_base_rate_that_is_above_the_peak() -> None:
+    climbing = {"lr_scaling": "linear", "warmup_epochs": 2, "base_batch": 256}
+    small, equal = (config(technique=climbing, batch_per_rank=size) for size in (64, 128))
+    assert f"climbs nowhere, from the base rate to a lower one ({small.cell_id()})" in said(small)
+    assert "climbs" not in said(equal)
+
+
+def test_a_regime_of_fewer_steps_than_were_asked() -> None:
+    adapted = {"regime_adaptation": True, "base_batch": 256}
+    short, equal, as_many = (
+        config(technique=adapted, batch_per_rank=size) for size in (64, 256, 120)
+    )
+    text = said(short)
+    assert f"below base_batch ({short.cell_id()}), so they take fewer steps" in text
+    assert "down to 25: set base_batch" in text
+    assert "regime" not in said(equal)
+    assert "regime" not in said(as_many), "240 images a step, and 5 steps an epoch as of 256"
+
+
+def test_ranks_that_repeat_each_other() -> None:
+    text = said(config(partition="same"), config())
+    assert "1 let all ranks draw the same images (partition: same; digits-cnn" in text
+    assert "same images" not in said(config(partition="same", gpus=1))
+
+
+def test_a_schedule_that_adascale_may_not_end() -> None:
+    scaled = {"lr_scaling": "adascale", "base_batch": 32, "optimizer": {"name": "sgd"}}
+    decaying = scaled | {"schedule": {"name": "cosine"}}
+    alone = decaying | {"base_batch": 128}
+    runs = [config(technique=row) for row in (scaled, decaying, alone)]
+    assert f"1 have AdaScale and a schedule that decays ({runs[1].cell_id()})" in said(*runs)
+
+
+def test_times_and_what_they_are_estimated_from() -> None:
+    runs = [config(seed=0), config(seed=1), config(gpus=1), config(model="resnet_mini")]
+    rates = {rate_key(runs[0]): Rate(images_per_s=704.0, fixed_s=5.0, eval_s=1.0, cells=2)}
+    rows = plan_rows(runs, IMAGES, rates)
+    # 2 x (5 + 10 + 5) s on two ranks; 5 + 7040 / 352 + 5 = 30 s on one
+    assert summary(rows) == [
+        "4 cells: cnn on digits, resnet_mini on digits; batch = images per step over all ranks",
+        "time: about 1:10 one cell after another, 1 never run here left out",
+        "  2 estimated from 2 earlier cells like it",
+        "  1 estimated from 2 earlier cells on gpus=2, scaled in proportion",
+    ]
+    assert "never run here" in summary(rows[3:])[1]
+    text = summary(rows, {runs[0].cell_id()})
+    assert "1 have a good record and are skipped" in text
+    assert "time: about 0:50 one cell after another, 1 never run here left out" in text
+    assert summary(rows, {run.cell_id() for run in runs})[-1] == "nothing to train"
