@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from jobs.config.site import NamedSite, Site
 from jobs.messages import clock
 from jobs.plan.text import columns
-from jobs.slurm.arrays import Array, NodeLayout, waves
+from jobs.slurm.arrays import Array, NodeLayout
 from train.errors import ConfigError
 
 #: An estimate is trusted this far: queues differ, nodes differ, and cells are restarted.
@@ -40,10 +40,10 @@ def array_lines(arrays: Sequence[Array], seconds: Seconds, named: NamedSite) -> 
         text += f", about {_hours(expected)} going by earlier cells"
         text += f", {unknown:,} cells left out" if unknown else ""
     lines.append(text)
-    if later := waves(arrays, site.submit_limit).later:
+    if site.submit_limit is not None and (later := _jobs(arrays) - site.submit_limit) > 0:
         lines.append(
-            f"queue: {site.submit_limit} jobs fit now; the other {_jobs(later):,} are submitted "
-            "when there is room"
+            f"queue: {site.submit_limit} jobs fit now; the other {later:,} are submitted when "
+            "there is room"
         )
     return ["", *_table(arrays, site), *lines]
 
@@ -58,7 +58,7 @@ def _table(arrays: Sequence[Array], site: Site) -> list[str]:
             f"{len(array.units):,}",
             f"{len(_cells([array])):,}",
             clock(array.minutes * 60),
-            str(array.parallel),
+            str(min(site.array_parallel, len(array.units))),
             _hours(_most([array], site)),
         )
         for number, array in enumerate(arrays, 1)

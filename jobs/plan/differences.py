@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 from pydantic import BaseModel
@@ -45,6 +45,12 @@ def condition_of(config: RunConfig) -> Hashable:
 def in_words(settings: Settings) -> str:
     """framework mirrored, accumulation 8; '' where there is nothing to say."""
     return ", ".join(f"{key} {value}" for key, value in settings.items() if value)
+
+
+def common_start(cell_ids: Iterable[str]) -> str:
+    """Data set and model of the ids, where all cells share them; else ''."""
+    starts = {"-".join(cell_id.split("-")[:2]) + "-" for cell_id in cell_ids}
+    return starts.pop() if len(starts) == 1 else ""
 
 
 def _settings(config: RunConfig) -> Iterator[tuple[str, str, Any]]:

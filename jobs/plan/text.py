@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import zip_longest
 
 from jobs.messages import clock
+from jobs.plan.differences import common_start
 from jobs.plan.remarks import summary
 from jobs.plan.rows import PlanRow
 from train.config.plan import RunPlan
@@ -39,9 +40,11 @@ def plan_lines(
 
 
 def _table(rows: Sequence[PlanRow], done: Collection[str], start: str = "") -> list[str]:
-    """``start``: of all ids, left out of them."""
+    """``start``: of all ids, left out of them where a terminal is narrow, as heads are split."""
     keys = [key for key in rows[0].apart if key not in _SHOWN_ELSEWHERE]
-    head = ("cell", *keys, "gpus", "batch", "steps\n/epoch", "epochs", "steps", "peak\nlr", "time")
+    head = ["cell", *keys, "gpus", "batch", "steps/epoch", "epochs", "steps", "peak lr", "time"]
+    if start:
+        head = [name.replace("/", "\n/").replace(" ", "\n") for name in head]
     body = [
         (
             f"..{row.cell_id.removeprefix(start)}" if start else row.cell_id,
@@ -79,9 +82,3 @@ def columns(head: Sequence[str], body: Iterable[Sequence[str]], *, left: int = 0
     sides = "<" * left + ">" * (len(widths) - left)
     line = "  ".join(f"{{:{side}{width}}}" for side, width in zip(sides, widths, strict=True))
     return [line.format(*cells).rstrip() for cells in lines]
-
-
-def common_start(cell_ids: Iterable[str]) -> str:
-    """Data set and model of the ids, where all cells share them; else ''."""
-    starts = {"-".join(cell_id.split("-")[:2]) + "-" for cell_id in cell_ids}
-    return starts.pop() if len(starts) == 1 else ""

@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import re
-from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -163,7 +162,10 @@ class RunConfig(Frozen):
 
     def cell_id(self) -> str:
         """Readable name plus a hash of the whole config: equal configs are equal cells."""
-        return _cell_id(self)
+        digest = self.digest()[:6]
+        data = re.sub(r"[^a-z0-9_]+", "_", Path(self.dataset).name.lower()).strip("_")
+        data = re.sub(r"^folder_", "", data) or "folder"
+        return f"{data[:24]}-{self.model}-{self.technique.name}-g{self.gpus}-s{self.seed}-{digest}"
 
     def digest(self) -> str:
         """sha256 of all that is not at its default, so that a field added later, whose default is
@@ -171,15 +173,6 @@ class RunConfig(Frozen):
         told = {**_chosen(self), "schema_version": self.schema_version}
         text = json.dumps(told, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
-
-
-@cache
-def _cell_id(config: RunConfig) -> str:
-    digest = config.digest()[:6]
-    data = re.sub(r"[^a-z0-9_]+", "_", Path(config.dataset).name.lower()).strip("_")
-    data = re.sub(r"^folder_", "", data) or "folder"
-    technique = config.technique.name
-    return f"{data[:24]}-{config.model}-{technique}-g{config.gpus}-s{config.seed}-{digest}"
 
 
 def _chosen(model: BaseModel) -> dict[str, Any]:
