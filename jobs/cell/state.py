@@ -63,7 +63,6 @@ class Standing:
     status: str  # a record's status, or one of the six above
     why: str  # one line for a person
     cause: str = ""  # of a bad end: equal for cells whose ends differ only by names and numbers
-    ended_at: datetime | None = None  # of the record
 
     @property
     def done(self) -> bool:
@@ -133,9 +132,8 @@ def _of_record(config: RunConfig, folder: Path) -> Standing:
     ended = f"completed {record.ended_at:%Y-%m-%d %H:%M}"
     line = cause_line(record)
     return Standing(
-        config, folder, record.status, line or ended, cause_of_line(line, record) if line else "",
-        record.ended_at,
-    )  # fmt: skip
+        config, folder, record.status, line or ended, cause_of_line(line, record) if line else ""
+    )
 
 
 def refuse_others(cells: Iterable[Standing]) -> None:

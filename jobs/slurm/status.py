@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from jobs.cell.heartbeat import read_sign
 from jobs.cell.missing_record import Begun, begun_in
@@ -29,13 +29,14 @@ from jobs.slurm.submissions import RunNote, Submitted, adopt, jobs_of, read_note
 from train.config.plan import epochs_to_train
 from train.config.run import RunConfig
 from train.errors import Unreadable
-from train.record.run import GOOD, EpochRecord
+from train.record.run import GOOD, RECORD_NAME, EpochRecord, RecordError, Status, read_record
 
 #: What a cell does that has no record of its last start yet.
 WAITING, STARTING, ENDING, NOT_SUBMITTED = "waiting", "starting", "ending", "not submitted"
 #: Slurm gave no answer, and the files do not tell either.
 UNKNOWN = "unknown"
 GONE = (ENDING, "its job is gone; what it left is waited for")
+_RECORDED = frozenset(get_args(Status))
 
 
 @dataclass(frozen=True)
@@ -77,12 +78,15 @@ class CellState:
 
 def read_life(cell: Standing) -> Life:
     """Look into the cell's folder; changes nothing."""
-    begun = None
+    ended_at = begun = None
+    if cell.status in _RECORDED:
+        with contextlib.suppress(RecordError, Unreadable):
+            ended_at = read_record(cell.folder / RECORD_NAME).ended_at
     with contextlib.suppress(Unreadable):  # as its standing says
         begun = begun_in(cell.folder)
     sign = read_sign(cell.folder, 0) if begun else None
     phase = "" if sign is None or sign.at is None else sign.phase
-    return Life(begun, Row(cell, cell.status).last_epoch(), phase, cell.ended_at)
+    return Life(begun, Row(cell, cell.status).last_epoch(), phase, ended_at)
 
 
 def survey_slurm(
