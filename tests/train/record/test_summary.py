@@ -72,7 +72,7 @@ def test_a_record_that_contradicts_itself_is_broken_in_the_same_words(
     path = write(tmp_path)
     path.write_text(path.read_text().replace(found, instead, 1))
     with pytest.raises(RecordError, match=words):
-        read_summary(path)
+        read_own_summary(tmp_path, CONFIG)
 
 
 def test_no_record_and_none_that_can_be_read(tmp_path: Path) -> None:
