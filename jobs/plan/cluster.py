@@ -14,7 +14,7 @@ from jobs.plan.datasets import train_images
 from jobs.plan.estimate import known_rates
 from jobs.plan.rows import plan_rows
 from jobs.plan.text import plan_lines
-from jobs.slurm.arrays import Array, NodeLayout
+from jobs.slurm.arrays import Array
 from jobs.slurm.job.allocation import Allocation
 from jobs.slurm.job.supervisor import launch
 from jobs.slurm.preflight import largest, preflight_array
@@ -42,7 +42,7 @@ def plan(wish: SweepRequest) -> None:
     arrays = plan_arrays(sending, todo)
     seconds = {row.cell_id: row.time.seconds for row in rows}
     lines = plan_lines(rows, {}, {cell.config.cell_id() for cell in cells if cell.done})
-    lines += array_lines(arrays, seconds, wish.site)
+    lines += ["", *array_lines(arrays, seconds, wish.site)]
     lines += _scripts(sending, arrays, {config.cell_id(): config for config in configs})
     if arrays:
         shape = largest(arrays)
@@ -71,20 +71,17 @@ def _scripts(
     sending: SubmissionContext, arrays: Sequence[Array], configs: Mapping[str, RunConfig]
 ) -> list[str]:
     """The text that sbatch would get, and the tokens that start a cell in it, of the first array
-    of each shape and time limit."""
-    alike: dict[tuple[NodeLayout, int], list[int]] = {}
-    for index, array in enumerate(arrays):
-        alike.setdefault((array.shape, array.minutes), []).append(index)
+    of each shape: others of it differ in folder, size and time limit."""
+    first = {array.shape: index for index, array in reversed(list(enumerate(arrays)))}
     lines = []
-    for indices in alike.values():
-        array = arrays[first := indices[0]]
-        others = f"; {len(indices) - 1} more differ in size and folder" if indices[1:] else ""
+    for index in sorted(first.values()):
+        array = arrays[index]
         script = script_text(
-            sending.site, array, array_folder(sending.folder, RUN, first),
+            sending.site, array, array_folder(sending.folder, RUN, index),
             name=sending.job_name, root=sending.root, dependency=f"afterok:{PREFLIGHT.upper()}",
-            comment=comment_of(RUN, first),
+            comment=comment_of(RUN, index),
         )  # fmt: skip
-        lines += ["", f"batch script of array {first + 1}, {array.shape}{others}:"]
+        lines += ["", f"batch script of array {index + 1}, {array.shape}:"]
         lines += [f"    {line}".rstrip() for line in script.rstrip().splitlines()]
         lines.append(f"which runs, for {array.units[0].cells[0]} and each other cell:")
         lines.append(f"    {shlex.join(_launch(sending, array, configs))}")

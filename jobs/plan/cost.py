@@ -20,32 +20,72 @@ Seconds = Mapping[str, float | None]
 
 
 def array_lines(arrays: Sequence[Array], seconds: Seconds, named: NamedSite) -> list[str]:
-    """The table of the arrays; where they would run, how often sbatch is called, what they cost,
-    what has to wait."""
+    """Where the arrays would run, how often sbatch is called, what they cost, what has to wait."""
     site = named.site
     title = f" ({site.title})" if site.title else ""
     where = f"partition {site.partition}" if site.partition else "the default partition"
-    lines = ["", f"site {named.name}{title}: {where}, {named.source}"]
+    line = f"site {named.name}{title}: {where}, {named.source}"
     if not arrays:
-        return [*lines, "nothing to submit"]
-    lines.append(
-        f"sbatch calls: {len(arrays)}; jobs: {_jobs(arrays):,}; cells: {len(_cells(arrays)):,}"
-    )
-    most, (expected, unknown) = _most(arrays, site), _expected(arrays, seconds, site)
-    basis = "whole nodes, " if site.exclusive else ""
-    text = f"GPU-hours: at most {_hours(most)} ({basis}every job once until its time limit)"
-    if expected is None:
-        text += "; never run here, so there is nothing to estimate from"
-    else:
-        text += f", about {_hours(expected)} going by earlier cells"
-        text += f", {unknown:,} cells left out" if unknown else ""
-    lines.append(text)
-    if site.submit_limit is not None and (later := _jobs(arrays) - site.submit_limit) > 0:
+        return [line, "nothing to submit"]
+    cells, jobs = len(cells_of(arrays)), sum(len(array.units) for array in arrays)
+    lines = [
+        *_table(arrays, site),
+        "",
+        line,
+        f"sbatch calls: {len(arrays)}; jobs: {jobs:,}; cells: {cells:,}",
+        _in_words(arrays, seconds, site),
+    ]
+    if site.submit_limit is not None and jobs > site.submit_limit:
         lines.append(
-            f"queue: {site.submit_limit} jobs fit now; the other {later:,} are submitted when "
-            "there is room"
+            f"queue: {site.submit_limit} jobs fit now; the other {jobs - site.submit_limit:,} are "
+            "submitted when there is room"
         )
-    return ["", *_table(arrays, site), *lines]
+    return lines
+
+
+def check_budget(limit: float, arrays: Sequence[Array], seconds: Seconds, site: Site) -> None:
+    """``limit``: BUDGET, in GPU-hours.
+
+    The bound counts, because nothing else is certain; where the time of every cell is known from
+    earlier ones, 1.5 times the estimate counts instead.
+
+    Raises:
+        ConfigError: the sweep would exceed it; with both numbers, and what to cut.
+    """
+    expected, unknown = _expected(arrays, seconds, site)
+    if expected is None or unknown:
+        counted, which = _most(arrays, site), "the bound"
+    else:
+        counted, which = expected * MARGIN, f"{MARGIN:g} x the estimate"
+    if counted <= limit:
+        return
+    lines = [
+        f"the sweep may use {_hours(counted)} GPU-hours, and BUDGET allows {_hours(limit)}; "
+        "nothing was submitted:",
+        *_table(arrays, site),
+        f"{_in_words(arrays, seconds, site)}; {which} counts. To cut:",
+        "fewer seeds, epochs or techniques, or a smaller data_fraction, in the sweep's file",
+    ]
+    if unknown:
+        lines.append(
+            f"time_min of the site (now {site.time_min}) if cells need less: a cell that is not "
+            "done by then goes on in another job"
+        )
+    if site.exclusive:
+        lines.append("exclusive in the site: whole nodes are charged, used or not")
+    lines.append(f"or allow it: BUDGET={int(counted) + 1}")
+    raise ConfigError("\n  ".join(lines))
+
+
+def _in_words(arrays: Sequence[Array], seconds: Seconds, site: Site) -> str:
+    basis = "whole nodes, " if site.exclusive else ""
+    most = _hours(_most(arrays, site))
+    text = f"GPU-hours: at most {most} ({basis}every job once until its time limit)"
+    expected, unknown = _expected(arrays, seconds, site)
+    if expected is None:
+        return f"{text}; never run here, so there is nothing to estimate from"
+    text += f", about {_hours(expected)} going by earlier cells"
+    return f"{text}, {unknown:,} cells left out" if unknown else text
 
 
 def _table(arrays: Sequence[Array], site: Site) -> list[str]:
@@ -56,7 +96,7 @@ def _table(arrays: Sequence[Array], site: Site) -> list[str]:
             str(array.shape.nodes),
             str(array.shape.ranks_per_node),
             f"{len(array.units):,}",
-            f"{len(_cells([array])):,}",
+            f"{len(cells_of([array])):,}",
             clock(array.minutes * 60),
             str(min(site.array_parallel, len(array.units))),
             _hours(_most([array], site)),
@@ -64,6 +104,10 @@ def _table(arrays: Sequence[Array], site: Site) -> list[str]:
         for number, array in enumerate(arrays, 1)
     ]
     return columns((*heads, "GPU-hours\nat most"), body)
+
+
+def cells_of(arrays: Sequence[Array]) -> list[str]:
+    return [cell for array in arrays for unit in array.units for cell in unit.cells]
 
 
 def _most(arrays: Sequence[Array], site: Site) -> float:
@@ -76,7 +120,7 @@ def _most(arrays: Sequence[Array], site: Site) -> float:
 
 def _expected(arrays: Sequence[Array], seconds: Seconds, site: Site) -> tuple[float | None, int]:
     """GPU-hours of the cells whose time is known, None without any; and how many the others are."""
-    cells = [(array, cell) for array in arrays for cell in _cells([array])]
+    cells = [(array, cell) for array in arrays for cell in cells_of([array])]
     known = [
         _gpus(array.shape, site) * time / 3600
         for array, cell in cells
@@ -91,57 +135,6 @@ def _gpus(shape: NodeLayout, site: Site) -> int:
     return shape.nodes * each
 
 
-def check_budget(limit: float, arrays: Sequence[Array], seconds: Seconds, site: Site) -> None:
-    """``limit``: BUDGET, in GPU-hours.
-
-    The bound counts, because nothing else is certain; where the time of every cell is known from
-    earlier ones, 1.5 times the estimate counts instead.
-
-    Raises:
-        ConfigError: the sweep would exceed it; with both numbers, and what to cut.
-    """
-    most = _most(arrays, site)
-    expected, unknown = _expected(arrays, seconds, site)
-    if expected is None or unknown:
-        counted, why = most, f"{_jobs(arrays):,} jobs until their time limits"
-        why += f"; the time of {unknown:,} of {len(_cells(arrays)):,} cells is not known, so the "
-        why += "bound counts"
-    else:
-        counted, why = expected * MARGIN, f"{MARGIN:g} x the estimate of {_hours(expected)} from "
-        why += f"earlier cells; {_hours(most)} if all jobs ran until their time limits"
-    if counted <= limit:
-        return
-    shapes = dict.fromkeys(array.shape for array in arrays)
-    parts = {shape: [array for array in arrays if array.shape == shape] for shape in shapes}
-    shape = max(shapes, key=lambda shape: _most(parts[shape], site))
-    part = _most(parts[shape], site)
-    lines = [
-        f"the sweep may use {_hours(counted)} GPU-hours ({why}), and BUDGET allows "
-        f"{_hours(limit)}; nothing was submitted. To cut:",
-        f"the most expensive: gpus={shape.size}, {len(_cells(parts[shape])):,} cells in "
-        f"{_jobs(parts[shape]):,} jobs on {shape}: {_hours(part)} GPU-hours of the bound, "
-        f"{part / most:.0%} of it",
-        "fewer seeds, epochs or techniques, or a smaller data_fraction, in the sweep's file",
-    ]
-    if unknown:
-        lines.append(
-            f"time_min of the site (now {site.time_min}) if cells need less: a cell that is not "
-            "done by then goes on in another job"
-        )
-    if site.exclusive:
-        lines.append("exclusive in the site: whole nodes are charged, used or not")
-    lines.append(f"or allow it: BUDGET={int(counted) + 1}")
-    raise ConfigError("\n  ".join(lines))
-
-
 def _hours(value: float) -> str:
     """GPU-hours to three digits or whole."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def _cells(arrays: Sequence[Array]) -> list[str]:
-    return [cell for array in arrays for unit in array.units for cell in unit.cells]
-
-
-def _jobs(arrays: Sequence[Array]) -> int:
-    return sum(len(array.units) for array in arrays)

@@ -36,9 +36,10 @@ def _remarks(rows: Sequence[PlanRow]) -> Iterator[str]:
             first = next(iter(cells)) + (", ..." if len(cells) > 1 else "")
             least, most = min(cells.values()), max(cells.values())
             yield f"{len(cells)} {words.format(first=first, least=least, most=most)}"
-    names = [row.plan.config.technique.name for row in rows]
-    acting = {row.plan.config.technique.name for row in rows if not _has_idle_rule(row.plan)}
-    if idle := [name for name in dict.fromkeys(names) if name not in acting]:
+    scaled = [c for row in rows if (c := row.plan.config).technique.lr_scaling != "none"]
+    acting = {c.technique.name for c in scaled if c.global_batch != c.technique.base_batch}
+    names = dict.fromkeys(config.technique.name for config in scaled)
+    if idle := [name for name in names if name not in acting]:
         yield (
             f"{', '.join(idle)}: all cells have the base batch, so the rate is not scaled (nor "
             "warmed up from it): set base_batch to the batch that base_lr belongs to, if another"
@@ -87,17 +88,11 @@ def _left_out(plan: RunPlan) -> float:
     return share if share > MUCH else 0.0
 
 
-def _has_idle_rule(plan: RunPlan) -> bool:
-    """Its rule scales by global / base batch, and both are the same."""
-    technique = plan.config.technique
-    return technique.lr_scaling != "none" and plan.config.global_batch == technique.base_batch
-
-
 #: What is measured of a plan, 0 where there is nothing to say; and what to say of these cells.
 _REMARKS: dict[Callable[[RunPlan], float], str] = {
     _accumulation: (
-        "accumulate up to {most} batches per step: the gradients of as many times the ranks, in "
-        "more time; moving averages, noise, dropout and what compression rounds are not alike"
+        "accumulate up to {most} batches per step: gradients as of so many times the ranks, but "
+        "moving averages, noise, dropout and what compression rounds differ"
     ),
     attrgetter("config.repeats"): (
         "let all ranks draw the same images (partition: same; {first}): a step of k ranks is worth "

@@ -2,7 +2,8 @@
 
 A record of a long run has 100 KB, nearly all of them epochs. Its head holds the status and the
 config, its tail the time of the end; a file that was cut off, or of which either end is not as
-:func:`train.record.run.write_record` writes it, is parsed as a whole.
+:func:`train.record.run.write_record` writes it, is parsed as a whole. Damage
+in between shows only to those who read the whole.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from train.record.run import (
     refuse_other,
 )
 
-HEAD_BYTES, TAIL_BYTES = 8192, 8192
+END_BYTES = 8192
 # quotes within a text are escaped, so both match keys only
 _AFTER_HEAD = re.compile(rb',\s*"data":')
 _TAIL = re.compile(rb'"attempts":\s*\[')
@@ -79,8 +80,8 @@ def _both_ends(path: Path) -> bytes:
         ValueError: its ends are not a record's.
     """
     with path.open("rb", buffering=0) as file:
-        head = file.read(HEAD_BYTES)
-        file.seek(-min(TAIL_BYTES, file.seek(0, 2)), 2)
+        head = file.read(END_BYTES)
+        file.seek(-min(END_BYTES, file.seek(0, 2)), 2)
         tail = file.read()
     head_end, tail_start = _AFTER_HEAD.search(head), _TAIL.search(tail)
     if head_end is None or tail_start is None:

@@ -1,4 +1,4 @@
-"""The plan of each cell: sizes, steps, times, and every impossible cell at once."""
+"""The plan of each cell: steps, times, and every impossible cell at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from train.config.schedule import Grow
 from train.config.technique import Technique
 from train.errors import ConfigError
 
-IMAGES = {("digits", None): 1437, ("mnist", None): 60_000, ("folder:a", 32): 100}
+IMAGES = {("digits", None): 1437, ("folder:a", 32): 100, ("folder:a", 64): 40}
 
 
 def config(**changes: Any) -> RunConfig:
@@ -32,10 +32,8 @@ def test_rows_keep_the_order_of_the_configs_and_seeds_share_a_plan() -> None:
 
 
 def test_data_sets_are_told_apart_by_image_size() -> None:
-    small = config(dataset="folder:a", image_size=32, batch_per_rank=10)
-    large = config(dataset="folder:a", image_size=64, batch_per_rank=10)
-    rows = plan_rows([small, large], {**IMAGES, ("folder:a", 64): 40}, {})
-    assert [row.plan.epochs[0].steps for row in rows] == [5, 2]
+    runs = [config(dataset="folder:a", image_size=size, batch_per_rank=10) for size in (32, 64)]
+    assert [row.plan.epochs[0].steps for row in plan_rows(runs, IMAGES, {})] == [5, 2]
 
 
 def test_all_cells_without_a_step_are_named_at_once() -> None:
@@ -52,24 +50,23 @@ def test_all_cells_without_a_step_are_named_at_once() -> None:
     assert "at most 359" in text  # / 4 ranks
 
 
-def test_times_count_the_images_really_processed() -> None:
-    run = config()
+@pytest.mark.parametrize(
+    ("run", "images", "epochs"),
+    [
+        (config(), 55 * 128, 5),
+        (
+            config(epochs=4, batch_per_rank=16, technique={
+                "batch_growth": Grow(milestones=(0.5,), factor=4), "base_batch": 16}),
+            88 * 32 + 22 * 128, 4,
+        ),
+        (
+            config(batch_per_rank=128, technique={"regime_adaptation": True, "base_batch": 64}),
+            110 * 256, 22,
+        ),
+    ],
+    ids=["whole steps", "batch that grows", "adapted regime"],
+)  # fmt: skip
+def test_times_count_the_images_really_processed(run: RunConfig, images: int, epochs: int) -> None:
     rates = {rate_key(run): Rate(images_per_s=11.0, fixed_s=4.0, eval_s=1.0, cells=3)}
     (row,) = plan_rows([run], IMAGES, rates)
-    assert row.time == (pytest.approx(4 + 55 * 128 / 11 + 5), "3 earlier cells like it")
-
-
-def test_times_follow_a_batch_that_grows() -> None:
-    growing = {"batch_growth": Grow(milestones=(0.5,), factor=4), "base_batch": 16}
-    run = config(epochs=4, batch_per_rank=16, technique=growing)
-    rates = {rate_key(run): Rate(images_per_s=10.0, fixed_s=0.0, eval_s=1.0, cells=1)}
-    (row,) = plan_rows([run], IMAGES, rates)
-    # 44 steps of 32 images, then 11 of 128
-    assert row.time.seconds == pytest.approx((88 * 32 + 22 * 128) / 10 + 4)
-
-
-def test_times_follow_an_adapted_regime_through_its_epochs() -> None:
-    run = config(batch_per_rank=128, technique={"regime_adaptation": True, "base_batch": 64})
-    rates = {rate_key(run): Rate(images_per_s=100.0, fixed_s=0.0, eval_s=1.0, cells=1)}
-    (row,) = plan_rows([run], IMAGES, rates)
-    assert row.time.seconds == pytest.approx(110 * 256 / 100 + 22)
+    assert row.time == (pytest.approx(4 + images / 11 + epochs), "3 earlier cells like it")

@@ -23,7 +23,7 @@ ERROR = RunError(what='"data": x, "attempts": [', where="x", what_to_do='\\"atte
 def write(folder: Path, **changes: Any) -> Path:
     path = folder / "record.json"
     path.write_text(record(CONFIG, **changes).model_dump_json(indent=2) + "\n")
-    assert path.stat().st_size > module.HEAD_BYTES + module.TAIL_BYTES
+    assert path.stat().st_size > 2 * module.END_BYTES
     return path
 
 
