@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jobs.plan import estimate as module
-from jobs.plan.estimate import Estimate, Rate, estimate, known_rates, rate_key
+from jobs.plan.estimate import Estimate, Rate, RateKey, estimate, known_rates, rate_key
 from tests import builders
 from tests.builders import BEGAN, record
 from tests.unreadable import unreadable
@@ -51,27 +51,14 @@ def write(
     return file
 
 
-def estimated(results: Path, run: RunConfig) -> Estimate:
-    """Of a run on 100 images."""
-    return estimate(plan_of(run, 100), known_rates(results, [run]))
-
-
 def test_the_parts_of_an_earlier_cell_add_up(tmp_path: Path) -> None:
     """The same cell takes the same wall time: 11 s fixed + 300/50 s + 3 x 1 s = 20 s."""
     write(tmp_path, config())
-    assert known_rates(tmp_path, [config()]) == {rate_key(config()): Rate(50.0, 11.0, 1.0, 1)}
-    assert estimated(tmp_path, config(seed=9)) == (pytest.approx(20), "1 earlier cell like it")
-    twice = estimated(tmp_path, config(epochs=6))
+    rates = known_rates(tmp_path, [config()])
+    assert rates == {rate_key(config()): RATE}
+    assert estimated(config(seed=9), rates) == (pytest.approx(20), "1 earlier cell like it")
+    twice = estimated(config(epochs=6), rates)
     assert twice.seconds == pytest.approx(11 + 600 / 50 + 6), "it does not start twice"
-
-
-@pytest.mark.parametrize(("within_s", "seconds"), [(4, 11 + 4), (400, 20), (None, 20)])
-def test_a_target_ends_a_run_within_its_time(
-    tmp_path: Path, within_s: float | None, seconds: float
-) -> None:
-    write(tmp_path, config())
-    target = Target(train_accuracy=0.9, within_s=within_s)
-    assert estimated(tmp_path, config(target=target)).seconds == pytest.approx(seconds)
 
 
 def test_medians_over_the_newest_cells_of_all_sweeps(
@@ -86,30 +73,36 @@ def test_medians_over_the_newest_cells_of_all_sweeps(
     assert found == Rate(100.0, 11.0, 1.0, 3)
 
 
-def test_the_nearest_rank_count_is_scaled_in_proportion(tmp_path: Path) -> None:
-    write(tmp_path, config(gpus=1))
-    write(tmp_path, config(gpus=4, batch_per_rank=5), images_per_s=160.0)
-    found = estimated(tmp_path, config(gpus=8))
-    assert found.seconds == pytest.approx(20 - 3 - 300 / 160 + 240 / (160 * 2) + 3)
-    assert found.source == "1 earlier cell on gpus=4, scaled in proportion"
-    down = estimated(tmp_path, config(gpus=2))
-    assert "gpus=1" in down.source  # as near as 4: the smaller one
+RATE = Rate(images_per_s=50.0, fixed_s=11.0, eval_s=1.0, cells=1)
 
 
-def test_another_normalisation_is_better_than_another_rank_count(tmp_path: Path) -> None:
-    write(tmp_path, config(gpus=2, normalisation="batch_norm"))
-    write(tmp_path, config(gpus=1))
-    found = estimated(tmp_path, config(gpus=2))
-    assert found == (
-        pytest.approx(20), "1 earlier cell on gpus=2 with normalisation batch_norm"
-    )  # fmt: skip
+def estimated(run: RunConfig, rates: dict[RateKey, Rate]) -> Estimate:
+    """Of a run on 100 images."""
+    return estimate(plan_of(run, 100), rates)
 
 
-def test_the_same_normalisation_comes_first_at_equal_distance(tmp_path: Path) -> None:
-    write(tmp_path, config(gpus=1, normalisation="batch_norm"))
-    write(tmp_path, config(gpus=4))
-    found = estimated(tmp_path, config(gpus=2))
-    assert found.source == "1 earlier cell on gpus=4, scaled in proportion"
+@pytest.mark.parametrize(("within_s", "seconds"), [(4, 11 + 4), (400, 20), (None, 20)])
+def test_a_target_ends_a_run_within_its_time(within_s: float | None, seconds: float) -> None:
+    run = config(target=Target(train_accuracy=0.9, within_s=within_s))
+    assert estimated(run, {rate_key(run): RATE}).seconds == pytest.approx(seconds)
+
+
+def test_the_nearest_rank_count_is_scaled_in_proportion() -> None:
+    rates = {rate_key(config(gpus=gpus)): RATE for gpus in (1, 4)}
+    assert estimated(config(gpus=8), rates) == (
+        pytest.approx(11 + 240 / (50 * 2) + 3),
+        "1 earlier cell on gpus=4, scaled in proportion",
+    )
+    assert "gpus=1" in estimated(config(gpus=2), rates).source  # as near as 4: the smaller one
+
+
+def test_another_normalisation_is_better_than_another_rank_count() -> None:
+    other = rate_key(config(gpus=2, normalisation="batch_norm"))
+    source = estimated(config(gpus=2), {other: RATE, rate_key(config()): RATE}).source
+    assert source == "1 earlier cell on gpus=2 with normalisation batch_norm"
+    other = rate_key(config(normalisation="batch_norm"))
+    source = estimated(config(gpus=2), {other: RATE, rate_key(config(gpus=4)): RATE}).source
+    assert source == "1 earlier cell on gpus=4, scaled in proportion", "at equal distance"
 
 
 @pytest.mark.parametrize(
@@ -119,10 +112,10 @@ def test_the_same_normalisation_comes_first_at_equal_distance(tmp_path: Path) ->
      {"dataset": "folder:a", "image_size": 32}],
 )  # fmt: skip
 def test_other_work_says_nothing(tmp_path: Path, other: dict[str, Any]) -> None:
+    run = config(**{"model": "resnet_mini"} | other)
     write(tmp_path, config(model="resnet_mini"))
-    assert estimated(tmp_path, config(**{"model": "resnet_mini"} | other)) == (
-        None, "never run here"
-    )  # fmt: skip
+    assert known_rates(tmp_path, [run]) == {}
+    assert estimated(run, {rate_key(config(model="resnet_mini")): RATE}).seconds is None
 
 
 @pytest.mark.parametrize(
