@@ -17,8 +17,52 @@ def said(*runs: RunConfig, images: int = 1437) -> str:
     return "\n".join(summary(plan_rows(runs, {("digits", None): images}, {})))
 
 
-def test_accumulated_batches() -> None:
-    assert "1 accumulate up to 4 batches" in said(config(), config(accumulation=4))
+def of(technique: dict[str, Any], **changes: Any) -> RunConfig:
+    return config(technique=technique, **changes)
+
+
+SCALED = {"name": "scaled", "lr_scaling": "linear"}
+CLIMBING = {"lr_scaling": "linear", "warmup_epochs": 2, "base_batch": 256}
+ADAPTED = {"regime_adaptation": True, "base_batch": 256}
+ADASCALE = {"lr_scaling": "adascale", "base_batch": 32, "optimizer": {"name": "sgd"}}
+DECAYING = ADASCALE | {"schedule": {"name": "cosine"}}
+
+
+@pytest.mark.parametrize(
+    ("remark", "cell", "others"),
+    [
+        ("1 accumulate up to 4 batches", config(accumulation=4), [config()]),
+        ("1 let all ranks draw the same images (partition: same; {cell})",
+         config(partition="same"), [config(), config(partition="same", gpus=1)]),
+        ("1 stop at train 0.75 held 2 times, or when that is out of reach",
+         config(target=Target(train_accuracy=0.75)), [config()]),
+        ("1 have a warm-up that climbs nowhere, from the base rate to a lower one ({cell})",
+         of(CLIMBING), [of(CLIMBING, batch_per_rank=128)]),
+        # 240 images a step make 5 steps an epoch, as 256 do
+        ("1 have regime_adaptation and a batch below base_batch ({cell}), so they take fewer steps "
+         "than their epochs have, down to 25",
+         of(ADAPTED), [of(ADAPTED, batch_per_rank=size) for size in (120, 256)]),
+        ("1 have AdaScale and a schedule that decays ({cell})",
+         of(DECAYING), [of(ADASCALE), of(DECAYING | {"base_batch": 128})]),
+    ],
+)  # fmt: skip
+def test_remarks_on_a_cell(remark: str, cell: RunConfig, others: list[RunConfig]) -> None:
+    words = remark.format(cell=cell.cell_id())
+    assert f"\n{words}" in said(*others, cell)
+    assert words.partition("(")[0][2:] not in said(*others)
+
+
+def test_a_rule_that_acts_in_no_cell() -> None:
+    idle = [of(SCALED, gpus=1), of({"name": "plain"}, gpus=1)]
+    assert "\nscaled: all cells have the base batch" in said(*idle)
+    assert "base batch" not in said(*idle, of(SCALED))
+
+
+def test_images_that_fill_no_whole_step() -> None:
+    """39 steps of 512 are 19,968 of 20,000 images, four of 4,096 are 16,384: 18 % fewer."""
+    small, large = (config(batch_per_rank=256, accumulation=k) for k in (1, 8))
+    assert "1 leave out up to 18% of the images" in said(small, large, images=20_000)
+    assert "leave out" not in said(small, images=20_000)
 
 
 SLOW = {"normalisation": "batch_norm", "bn_momentum": 0.99}
@@ -40,62 +84,9 @@ def test_moving_averages_that_have_not_moved(
     technique: dict[str, Any], accumulation: int, share: str | None
 ) -> None:
     """1,536 images: 12 steps of 2 x 64 in each of 6 epochs, or 6 steps of two such batches."""
-    text = said(config(epochs=6, technique=technique, accumulation=accumulation), images=1536)
+    text = said(of(technique, epochs=6, accumulation=accumulation), images=1536)
     assert (f"up to {share} of the initial batch-norm" in text) == (share is not None)
     assert ("batch-norm statistics" in text) == (share is not None)
-
-
-def test_images_that_fill_no_whole_step() -> None:
-    """39 steps of 512 are 19,968 of 20,000 images, four of 4,096 are 16,384: 18 % fewer."""
-    small, large = (config(batch_per_rank=256, accumulation=k) for k in (1, 8))
-    assert "1 leave out up to 18% of the images" in said(small, large, images=20_000)
-    assert "leave out" not in said(small, images=20_000)
-
-
-def test_a_rule_that_acts_in_no_cell() -> None:
-    scaled = {"name": "scaled", "lr_scaling": "linear"}
-    idle = [config(gpus=1, technique=row) for row in (scaled, {"name": "plain"})]
-    assert "\nscaled: all cells have the base batch" in said(*idle)
-    assert "base batch" not in said(*idle, config(technique=scaled))
-
-
-def test_a_target() -> None:
-    goal = Target(train_accuracy=0.75, validation_accuracy=0.25, within_s=240)
-    text = said(config(), config(seed=1, target=goal))
-    assert f"\n1 stop at {goal.in_words()}, or when that is out of reach" in text
-
-
-def test_a_warm_up_from_a_base_rate_that_is_above_the_peak() -> None:
-    climbing = {"lr_scaling": "linear", "warmup_epochs": 2, "base_batch": 256}
-    small, equal = (config(technique=climbing, batch_per_rank=size) for size in (64, 128))
-    assert f"climbs nowhere, from the base rate to a lower one ({small.cell_id()})" in said(small)
-    assert "climbs" not in said(equal)
-
-
-def test_a_regime_of_fewer_steps_than_were_asked() -> None:
-    adapted = {"regime_adaptation": True, "base_batch": 256}
-    short, equal, as_many = (
-        config(technique=adapted, batch_per_rank=size) for size in (64, 256, 120)
-    )
-    text = said(short)
-    assert f"below base_batch ({short.cell_id()}), so they take fewer steps" in text
-    assert "down to 25: set base_batch" in text
-    assert "regime" not in said(equal)
-    assert "regime" not in said(as_many), "240 images a step, and 5 steps an epoch as of 256"
-
-
-def test_ranks_that_repeat_each_other() -> None:
-    text = said(config(partition="same"), config())
-    assert "1 let all ranks draw the same images (partition: same; digits-cnn" in text
-    assert "same images" not in said(config(partition="same", gpus=1))
-
-
-def test_a_schedule_that_adascale_may_not_end() -> None:
-    scaled = {"lr_scaling": "adascale", "base_batch": 32, "optimizer": {"name": "sgd"}}
-    decaying = scaled | {"schedule": {"name": "cosine"}}
-    alone = decaying | {"base_batch": 128}
-    runs = [config(technique=row) for row in (scaled, decaying, alone)]
-    assert f"1 have AdaScale and a schedule that decays ({runs[1].cell_id()})" in said(*runs)
 
 
 def test_times_and_what_they_are_estimated_from() -> None:
