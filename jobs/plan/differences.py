@@ -23,8 +23,9 @@ def apart(configs: Sequence[RunConfig]) -> dict[str, Settings]:
     Settings of a technique are there if they differ between cells of one technique, and numbers of
     a kind (the momentum of sgd) if they differ within that kind: names say the rest.
     """
-    one_of_each = {condition_of(config): config for config in configs}
-    settings = {condition: tuple(_settings(config)) for condition, config in one_of_each.items()}
+    conditions = [condition_of(config) for config in configs]
+    examples = dict(zip(conditions, configs, strict=True))
+    settings = {condition: tuple(_settings(config)) for condition, config in examples.items()}
     values: dict[tuple[str, str], set[Any]] = {}
     for those in settings.values():
         for key, scope, value in those:
@@ -34,7 +35,8 @@ def apart(configs: Sequence[RunConfig]) -> dict[str, Settings]:
         condition: dict.fromkeys(keys, "") | {key: _text(v) for key, _, v in those if key in keys}
         for condition, those in settings.items()
     }
-    return {config.cell_id(): texts[condition_of(config)] for config in configs}
+    ids = (config.cell_id() for config in configs)
+    return {cell: texts[condition] for cell, condition in zip(ids, conditions, strict=True)}
 
 
 def condition_of(config: RunConfig) -> Hashable:

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from jobs.config.load import load_sweep
+from jobs.plan.datasets import train_images
 from jobs.slurm.script import job_name
 from jobs.slurm.submissions import read_notes
 from tests.builders import record
@@ -127,6 +128,7 @@ def main(count: int) -> int:
         size = write_records(folder / "done" / "many", configs)
         print(f"{len(configs):,} cells, records of {size / 1e3:.0f} KB", flush=True)
         fake = fake_slurm(folder / "bin")
+        train_images(configs, folder / "data", folder / "store")
         for results, command, *options in commands(folder, fake):
             argv = [command, str(folder / "many.yaml"), "--results", str(folder / results)]
             seconds, spent, peak = measure(fake, [*argv, *options])
