@@ -81,20 +81,14 @@ def _scripts(
             name=sending.job_name, root=sending.root, dependency=f"afterok:{PREFLIGHT.upper()}",
             comment=comment_of(RUN, index),
         )  # fmt: skip
+        name = array.units[0].cells[0]
+        task = unit_task(sending, array.units[0], RUN)
+        ends_at = time.time() + 60 * array.minutes
+        allocation = Allocation(JOB, "", 0, ends_at, sending.site.slurm_conf)
+        cell = sending.folder / name
+        argv, settings = launch(task, configs[name], cell, 1, allocation, resume=False)
+        tokens = ["env", *(f"{key}={value}" for key, value in settings.items()), *argv]
         lines += ["", f"batch script of array {index + 1}, {array.shape}:"]
         lines += [f"    {line}".rstrip() for line in script.rstrip().splitlines()]
-        lines.append(f"which runs, for {array.units[0].cells[0]} and each other cell:")
-        lines.append(f"    {shlex.join(_launch(sending, array, configs))}")
+        lines += [f"which runs, for {name} and each other cell:", f"    {shlex.join(tokens)}"]
     return lines
-
-
-def _launch(
-    sending: SubmissionContext, array: Array, configs: Mapping[str, RunConfig]
-) -> Sequence[str]:
-    unit = array.units[0]
-    task = unit_task(sending, unit, RUN)
-    ends_at = time.time() + 60 * array.minutes
-    allocation = Allocation(JOB, "", 0, ends_at, sending.site.slurm_conf)
-    cell = sending.folder / unit.cells[0]
-    argv, settings = launch(task, configs[unit.cells[0]], cell, 1, allocation, resume=False)
-    return ["env", *(f"{name}={value}" for name, value in settings.items()), *argv]

@@ -43,9 +43,6 @@ class Rate(NamedTuple):
     cells: int
 
 
-Rates = Mapping[RateKey, Rate]
-
-
 class Estimate(NamedTuple):
     seconds: float | None
     source: str  # where the number is from, or why there is none
@@ -95,7 +92,7 @@ def _samples(record: RunRecord) -> list[tuple[float, float, float]]:
     return [(rate, max(0.0, wall - evaluation - training), evaluation / len(record.epochs))]
 
 
-def estimate(plan: RunPlan, rates: Rates) -> Estimate:
+def estimate(plan: RunPlan, rates: Mapping[RateKey, Rate]) -> Estimate:
     """Seconds of one cell.
 
     From earlier cells with the same data set, network, framework, precision, ranks and

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from jobs.plan.differences import Settings, apart, condition_of
-from jobs.plan.estimate import Estimate, Rates, estimate
+from jobs.plan.estimate import Estimate, Rate, RateKey, estimate
 from train.config.plan import RunPlan, plan_of
 from train.config.run import RunConfig
 from train.errors import ConfigError
@@ -23,7 +23,9 @@ class PlanRow:
 
 
 def plan_rows(
-    configs: Sequence[RunConfig], images: Mapping[tuple[str, int | None], int], rates: Rates
+    configs: Sequence[RunConfig],
+    images: Mapping[tuple[str, int | None], int],
+    rates: Mapping[RateKey, Rate],
 ) -> tuple[PlanRow, ...]:
     """The rows of the plan, in the order of the configs.
 

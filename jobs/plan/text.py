@@ -34,8 +34,8 @@ def plan_lines(
         lines = _table(rows, done, common_start([row.cell_id for row in rows]))
     if launch_lines:
         lines += ["", "launch lines, one such process per rank:"]
-    for name, tokens in launch_lines.items():
-        lines += [f"  {name}:", f"    {shlex.join(tokens)}"]
+    for name in (row.cell_id for row in rows if row.cell_id in launch_lines):
+        lines += [f"  {name}:", f"    {shlex.join(launch_lines[name])}"]
     return [*lines, "", *summary(rows, done)]
 
 
