@@ -1,4 +1,4 @@
-"""GPU-hours: what a submission may cost at most, what earlier cells let expect, and a limit on it.
+"""GPU-hours: what a submission may cost at most, what it takes by earlier cells, and a limit on it.
 
 One rank is one GPU; where there are none, the hours are those of groups of CPU cores.
 """
