@@ -63,14 +63,14 @@ setup-login: ## prepare what a login node needs (no TensorFlow, no Horovod)
 plan: setup-login ## show what a sweep would do: cells, time, scripts, GPU-hours; runs nothing
 	@$(PY) -m jobs plan $(WHERE) $(FROM) $(INSIDE) --pack "$$PACK" $${BUDGET:+--budget "$$BUDGET"}
 
-sweep: setup-if-here ## run the cells of SWEEP that have no good record yet, then report
+sweep: setup-login ## run the cells of SWEEP that have no good record yet, then report
 	@code=0; force=; [ "$$FORCE" = 1 ] && force=--force; \
 	wait=--wait; [ "$$WAIT" = 0 ] && wait=--no-wait; \
 	first=--preflight; [ "$$PREFLIGHT" = 0 ] && first=--no-preflight; \
-	$(PY) -m jobs sweep $(WHERE) $(FROM) $(INSIDE) --jobs "$$JOBS" --pack "$$PACK" \
-	  $${BUDGET:+--budget "$$BUDGET"} $$wait $$first $$force || code=$$?; \
+	folder="$$($(PY) -m jobs sweep $(WHERE) $(FROM) $(INSIDE) --jobs "$$JOBS" --pack "$$PACK" \
+	  $${BUDGET:+--budget "$$BUDGET"} $$wait $$first $$force --set-up)" || code=$$?; \
 	if [ $$code -le 1 ] && [ "$$WAIT" = 1 ]; then \
-	  $(PY) -m analysis report --if-changed $(FOLDER) || code=$$?; fi; \
+	  $(PY) -m analysis report --if-changed "$$folder" || code=$$?; fi; \
 	exit $$code
 
 status: setup-login ## show where every cell of SWEEP stands, on a cluster or here
@@ -146,13 +146,6 @@ lock: ## recompute the lock files from pyproject.toml
 
 clean: ## remove the environment and the prepared data; results stay
 	rm -rf .venv .python .data
-
-.PHONY: setup-if-here
-# TensorFlow and Horovod are for ranks that run here, outside an image; only Slurm itself knows
-# whether there is a cluster, and where it fails nothing is compiled
-setup-if-here: setup-login
-	@kind="$$($(PY) -m jobs kind --site "$$SITE")" || exit $$?; \
-	[ "$$kind" = cluster ] || [ -n "$$IMAGE" ] || $(BARE) containers/setup.py ranks
 
 .PHONY: setup-dev
 setup-dev:

@@ -16,7 +16,7 @@ is_wanted() { # PYTHON
 }
 
 is_complete() { # PYTHON that an environment can be made with; Debian splits these off
-    is_wanted "$1" && "$1" -c 'import ensurepip, venv' >/dev/null 2>&1
+    "$1" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info[:2] != (3, 11))' >/dev/null 2>&1
 }
 
 package() { # how this distribution installs Python 3.11, if it has it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import Annotated
 
 import typer
@@ -12,6 +13,7 @@ from jobs.local.sweep import machine_for, plan_here, sweep_here
 from jobs.messages import (
     DATA,
     RESULTS,
+    ROOT,
     STORE,
     Budget,
     Data,
@@ -23,12 +25,11 @@ from jobs.messages import (
     SweepName,
     refusals,
 )
-from jobs.plan import cluster as forecast
-from jobs.slurm import commands as desk
-from jobs.slurm import sweep as program
+from jobs.plan.cluster import plan_cluster
+from jobs.slurm import commands
 from jobs.slurm.client.detect import refuse_image, site_for
 from jobs.slurm.interconnect import Request, phases_named, validate
-from jobs.slurm.sweep import SweepRequest
+from jobs.slurm.sweep import SweepRequest, sweep_cluster
 from train.distributed.watchdog import STALL_S
 from train.errors import ConfigError, interrupt_on_signals
 
@@ -51,17 +52,10 @@ def plan(
         wanted = load_sweep(sweep)
         if found := site_for(site):
             refuse_image(image, found)
-            forecast.plan(SweepRequest(wanted, results.resolve(), data, store, found, pack, budget))
+            plan_cluster(SweepRequest(wanted, results.resolve(), data, store, found, pack, budget))
         else:
             folder = results.resolve() / wanted.name
             plan_here(wanted, results, machine_for(wanted, data, store, folder, image=image))
-
-
-@app.command()
-def kind(site: Site = "auto") -> None:
-    """Print where SITE= runs: here, or on a cluster."""
-    with refusals():
-        print("here" if site_for(site) is None else "cluster")
 
 
 @app.command()
@@ -87,8 +81,11 @@ def sweep(
     pack: Pack = 1,
     budget: Budget = None,
     preflight: Annotated[bool, typer.Option(help="check the cluster's seams first")] = True,
+    set_up: Annotated[
+        bool, typer.Option("--set-up", help="install first what ranks on this machine need")
+    ] = False,
 ) -> None:
-    """Run every cell that has no good record yet; the rest is skipped."""
+    """Run every cell that has no good record yet; print the folder of the results."""
     with refusals():
         wanted = load_sweep(sweep)
         if found := site_for(site):
@@ -96,8 +93,10 @@ def sweep(
             wish = SweepRequest(
                 wanted, results.resolve(), data, store, found, pack, budget, stall_s
             )
-            code = program.sweep(wish, force=force, wait=wait, preflight=preflight)
+            code = sweep_cluster(wish, force=force, wait=wait, preflight=preflight)
         else:
+            if set_up and not image:
+                _set_up_ranks()
             folder = results.resolve() / wanted.name
             with only_sweep(folder):
                 machine = machine_for(
@@ -105,7 +104,15 @@ def sweep(
                     at_once=jobs, stall_s=stall_s, limit_s=limit_s,
                 )  # fmt: skip
                 code = sweep_here(wanted, folder, force=force, machine=machine)
+        print(results.resolve() / wanted.name)
     raise typer.Exit(code)
+
+
+def _set_up_ranks() -> None:
+    """Install TensorFlow and Horovod, which only a machine that runs ranks needs."""
+    argv = ["sh", str(ROOT / "containers" / "python.sh"), str(ROOT / "containers" / "setup.py")]
+    if code := subprocess.run([*argv, "ranks"], check=False).returncode:
+        raise typer.Exit(code)
 
 
 @app.command()
@@ -117,7 +124,7 @@ def status(
     """Show where every cell stands; one question to Slurm, however many there are."""
     with refusals():
         wanted = load_sweep(sweep)
-        code = desk.status(wanted, results.resolve() / wanted.name, for_programs=as_json)
+        code = commands.status(wanted, results.resolve() / wanted.name, for_programs=as_json)
     raise typer.Exit(code)
 
 
@@ -126,7 +133,7 @@ def cancel(sweep: SweepName = "quickstart", results: Results = RESULTS) -> None:
     """End all jobs of a sweep on a cluster; what was done stays, and can be gone on with."""
     with refusals():
         wanted = load_sweep(sweep)
-        code = desk.cancel_jobs(wanted, results.resolve() / wanted.name)
+        code = commands.cancel_jobs(wanted, results.resolve() / wanted.name)
     raise typer.Exit(code)
 
 
@@ -139,7 +146,7 @@ def logs(
     """Show why a cell ended and the ends of its logs, the first cause first."""
     with refusals():
         wanted = load_sweep(sweep)
-        code = desk.logs(wanted, results.resolve() / wanted.name, cell)
+        code = commands.logs(wanted, results.resolve() / wanted.name, cell)
     raise typer.Exit(code)
 
 
@@ -158,7 +165,9 @@ def preflight(
         found = site_for(site)
         if found is None:
             raise ConfigError("a preflight needs a cluster: name it with SITE=")
-        code = desk.preflight(SweepRequest(wanted, results.resolve(), data, store, found), nodes)
+        code = commands.preflight(
+            SweepRequest(wanted, results.resolve(), data, store, found), nodes
+        )
     raise typer.Exit(code)
 
 

@@ -19,10 +19,8 @@ from jobs.cell.failure import grouped, read_more
 from jobs.cell.heartbeat import read_sign
 from jobs.cell.state import FORCED, NEW, RUNNING, UNREADABLE, Standing, recorded
 from jobs.config.sweep import Sweep
-from jobs.messages import EXIT_UNDECIDED, clock, say
-from jobs.plan.differences import apart, in_words
-from jobs.plan.text import common_start
-from jobs.slurm.job.supervisor import EXIT_CELL_FAILED
+from jobs.messages import EXIT_CELL_FAILED, EXIT_UNDECIDED, clock, say
+from jobs.plan.differences import apart, common_start, in_words
 from train.config.plan import epochs_to_train
 from train.record.cell_folder import EPOCHS_NAME
 from train.record.run import GOOD, EpochRecord

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated
@@ -33,11 +33,7 @@ Budget = Annotated[
 
 
 class Interrupted(Exception):
-    """The sweep was asked to end; ``left``: cells whose supervisors still run all the same."""
-
-    def __init__(self, why: str, left: Sequence[str]) -> None:
-        super().__init__(why)
-        self.left = tuple(left)
+    """The sweep was asked to end, and all ranks were ended."""
 
 
 class NoAnswer(Exception):
@@ -67,10 +63,7 @@ def refusals() -> Iterator[None]:
         say(f"error: {error}" + (f": {todo}, then make the same again" if todo else ""))
         raise typer.Exit(EXIT_REQUEST) from error
     except Interrupted as error:
-        ended = "all ranks were ended; make sweep goes on from here"
-        if error.left:
-            ended = f"could not be ended in time and may still run: {', '.join(error.left)}"
-        say(f"interrupted ({error}): {ended}")
+        say(f"interrupted ({error}): all ranks were ended; make sweep goes on from here")
         raise typer.Exit(EXIT_INTERRUPTED) from None
     except KeyboardInterrupt:
         say("interrupted; what was submitted goes on, and the same command goes on from here")

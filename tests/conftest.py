@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from jobs.cell.launch import CellTask, clean_environment, core_groups, rank_environment
+from jobs.cell.launch import clean_environment, core_groups, rank_environment
 from tests.practice import cluster, shared_folder
 
 __all__ = ["cluster", "shared_folder"]
@@ -81,14 +81,10 @@ def start_ranks(tmp_path: Path) -> Callable[[Sequence[str], int], list[str]]:
     def start(command: Sequence[str], size: int, timeout_s: float = 540) -> list[str]:
         folder = tmp_path / f"ranks-{time.monotonic_ns()}"
         (folder / "logs").mkdir(parents=True)
-        task = CellTask(
-            cell=str(folder), data="", store="", python=sys.executable,
-            cores=core_groups(size, 1, sorted(os.sched_getaffinity(0))),
-            resume=False, stall_s=60, limit_s=None, visible_gpus=None,
-        )  # fmt: skip
+        cores = core_groups(size, 1, sorted(os.sched_getaffinity(0)))
         base = clean_environment(os.environ)
         extra = [
-            rank_environment(task, rank, attempt=1, supervisor=os.getpid(), root=ROOT)
+            rank_environment(folder, cores, rank, attempt=1, supervisor=os.getpid(), root=ROOT)
             for rank in range(size)
         ]
         running = [

@@ -19,7 +19,7 @@ PROGRAMS = {
     "jobs status": ("-m jobs", "jobs.config.load.load_sweep", ["status"]),
     "jobs plan": ("-m jobs", "jobs.config.load.load_sweep", ["plan"]),
     "jobs logs": ("-m jobs", "jobs.config.load.load_sweep", ["logs"]),
-    "jobs kind": ("-m jobs", "jobs.slurm.client.detect.site_for", ["kind"]),
+    "jobs sweep": ("-m jobs", "jobs.config.load.load_sweep", ["sweep"]),
     "jobs interconnect": ("-m jobs", "jobs.slurm.client.detect.site_for", ["interconnect"]),
     "analysis": ("-m analysis", "analysis.records.load.load_frames", ["summary", "x"]),
     "setup": ("containers/setup.py", "fcntl.flock locks.lock_file", ["login"]),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from jobs.cell.failure import cause_of
+from jobs.cell.failure import End, Verdict, cause_of
 from jobs.cell.heartbeat import Watch
 from jobs.cell.missing_record import Begun, announce, is_good, over, reserve, settle
 from jobs.cell.ranks import RankSet, end_leftovers
@@ -29,17 +29,10 @@ from train.record.cell_folder import (
     earlier_attempts,
     rank_file,
 )
-from train.record.run import RECORD_NAME, RunError, Status, read_record
+from train.record.run import RECORD_NAME, Status, read_record
 
 PROBE_NAME = ".probe"
 PROBE_BYTES = 64 * 1024
-
-#: Asked again and again while ranks run: is there a reason to end them?
-Tick = Callable[[], Reason | None]
-#: What the launcher knows better than the ranks' ends tell: status and error, or None.
-Knows = Callable[[], tuple[Status, RunError] | None]
-#: Why it was really stopped, asked when the ranks have ended: a signal alone does not say.
-Explain = Callable[[Reason | None], Reason | None]
 
 
 @dataclass(frozen=True)
@@ -50,18 +43,21 @@ class Start:
     config: RunConfig
     ranks: RankSet
     begin: Callable[[int], None]  # starts the ranks of the attempt with this number
-    stop: Tick
+    stop: Callable[[], Reason | None]  # asked at every poll: is there a reason to end them?
     resume: bool
     stall_s: float
     limit_s: float | None
-    knows: Knows = lambda: None
-    explain: Explain = lambda stopped: stopped
+    knows: Callable[[], Verdict | None] = lambda: None  # what only the launcher can tell of an end
+    #: Why it was really stopped, asked when the ranks have ended: a signal alone does not say.
+    explain: Callable[[Reason | None], Reason | None] = lambda stopped: stopped
     job: str | None = None  # of Slurm
     awake: Awake = field(default_factory=Awake)  # kept by the caller
 
 
-def attend(start: Start) -> str:
+def attend(start: Start) -> Status:
     """Run it to its end; returns the status of its record. Only for the holder of the cell's lock.
+
+    Of a start with a good record one log stays, and of any other all files.
 
     Raises:
         OSError: not even the record can be written.
@@ -83,34 +79,28 @@ def attend(start: Start) -> str:
     finally:
         ranks.end()
         end_leftovers(cell)
-    if not is_good(cell, config):
+    if is_good(cell, config):
+        _keep_one_log(cell)
+    else:
         # also where no rank is known to have ended badly: srun, too, writes its words there
         trouble = trouble or _refusal(cell)
-        stopped = start.explain(stopped)
-        known = None if stopped or trouble else start.knows()
-        status, error = known or cause_of(cell, ranks, stopped, trouble)
+        status, error = cause_of(End(cell, ranks, start.explain(stopped), trouble, start.knows))
         settle(cell, config, status, error, started_at)
     over(cell)
     return read_record(cell / RECORD_NAME).status
 
 
-def silence_limit_s(stall_s: float) -> float:
-    """How long a rank may show no sign of life, seconds: longer than the ``stall_s`` after which
-    the watchdogs of its peers end them, since what they leave says more of the cause."""
-    return 1.5 * stall_s + 5
-
-
-def _overdue(start: Start) -> Tick:
-    watch = Watch(start.cell, start.config.processes, start.awake)
+def _overdue(start: Start) -> Callable[[], Reason | None]:
+    watch = Watch(start.cell, start.config.processes, start.stall_s, start.awake)
     began = start.awake.look()
 
     def reason() -> Reason | None:
         spent_s = start.awake.look() - began
-        if told := start.stop():
-            return told
+        if asked := start.stop():
+            return asked
         if start.limit_s is not None and spent_s > start.limit_s:
             return Reason("timeout", f"the time limit of {start.limit_s:.0f} s is over")
-        return watch.stale(silence_limit_s(start.stall_s))
+        return watch.hang()
 
     return reason
 
@@ -128,6 +118,13 @@ def _clear(cell: Path, size: int, *, resume: bool) -> None:
         stale += [rank_file(cell, rank, "log") for rank in range(size)]
     for file in stale:
         file.unlink(missing_ok=True)
+
+
+def _keep_one_log(cell: Path) -> None:
+    """Rank 0's: the record holds what the other files say. A file that stays does no harm."""
+    for file in {*(cell / "logs").glob("*")} - {rank_file(cell, 0, "log")}:
+        with contextlib.suppress(OSError):
+            file.unlink()
 
 
 def _refusal(cell: Path) -> OSError | None:

@@ -5,16 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from train.config.frozen import Frozen
 from train.errors import ConfigError
 
 #: The image's own Python; without a container it is the one that runs the supervisor.
 IMAGE_PYTHON = "python3"
 NO_IMAGE = "none"
-#: Variables by which a container would drop what ranks find each other by, or a Python be misled.
-MISLEADING = (
-    "APPTAINER_CLEANENV", "SINGULARITY_CLEANENV", "APPTAINER_CONTAINALL", "SINGULARITY_CONTAINALL",
-    "PYTHON",
-)  # fmt: skip
+
+
+class FileMark(Frozen):
+    """What tells a file from another under the same name, or from its own later content.
+
+    The time of the last change of the inode, too: cp -p, mv and touch -d bring an older time of the
+    content along, and none of them can set this one.
+    """
+
+    device: int
+    inode: int
+    size: int
+    mtime_ns: int
+    ctime_ns: int
 
 
 @dataclass(frozen=True)

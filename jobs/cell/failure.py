@@ -1,4 +1,4 @@
-"""Why a start ended: the first cause among what ranks, signals and clocks say."""
+"""Why a start ended: judges are asked in order, and the first verdict counts."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 import shlex
 import signal
 from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,7 +18,6 @@ from train.distributed.watchdog import EXIT_STALLED
 from train.errors import ConfigError, remedy
 from train.record.cell_folder import (
     RankFailure,
-    UnfinishedNote,
     rank_file,
     read_failures,
     read_unfinished,
@@ -29,99 +30,114 @@ from train.record.summary import RecordSummary
 REACTION_S = 1.0
 #: Signals that ask for an end: somebody ends everything, so none of the ranks is to blame.
 _REQUESTS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+Verdict = tuple[Status, RunError]
 
 
-def cause_of(
-    cell: Path, ranks: RankSet, stopped: Reason | None, trouble: Exception | None
-) -> tuple[Status, RunError]:
-    """Status and error for a start that left no good record.
+@dataclass(frozen=True)
+class End:
+    """All that is known of a start that left no good record."""
 
-    In order: what a rank did by itself before it was asked to end; the stop that was asked for; the
-    supervisor's own trouble; an end that tells little.
-    """
-    failures = _timely_failures(cell, ranks)
-    if error := _own_doing(cell, ranks, failures):
-        return "failed", error
-    if ranks.size and (unfinished := read_unfinished(cell)):
-        return stopped.status if stopped else "timeout", _unfinished(unfinished)
-    if stopped:
-        return stopped.status, _stopped(cell, stopped)
-    if trouble is not None:
-        return "failed", _trouble(trouble)
-    return "failed", _weak_sign(cell, ranks, failures)
+    cell: Path
+    ranks: RankSet
+    stopped: Reason | None = None  # why it was asked to end
+    trouble: Exception | None = None  # of the supervisor itself
+    launcher: Callable[[], Verdict | None] = lambda: None  # what only the ranks' launcher knows
 
-
-def _timely_failures(cell: Path, ranks: RankSet) -> list[RankFailure]:
-    """Errors that ranks of this start wrote before they were asked to end, earliest first."""
-    if not ranks.size:
-        return []  # what is there was left by an earlier start
-    asked = ranks.asked_at
-    return [f for f in read_failures(cell) if asked is None or f.at.timestamp() <= asked]
+    @cached_property
+    def failures(self) -> list[RankFailure]:
+        """Errors that ranks of this start wrote before they were asked to end, earliest first."""
+        if not self.ranks.size:
+            return []  # what is there was left by an earlier start
+        asked = self.ranks.asked_at
+        return [f for f in read_failures(self.cell) if asked is None or f.at.timestamp() <= asked]
 
 
-def _own_doing(cell: Path, ranks: RankSet, failures: list[RankFailure]) -> RunError | None:
-    """A kill from outside; a rank's own error that is no mere consequence; a hang; a crash."""
-    own = next((failure for failure in failures if not failure.consequence), None)
-    killed = [rank for rank, end in ranks.bad.items() if end.code == -signal.SIGKILL]
-    if killed and (own is None or own.at.timestamp() > ranks.bad[killed[0]].at - REACTION_S):
-        return _bad_exit(cell, ranks, killed[0])
-    stalled = [rank for rank, end in ranks.bad.items() if end.code == EXIT_STALLED]
+def cause_of(end: End) -> Verdict:
+    """Status and error for a start that left no good record."""
+    return next(verdict for judge in JUDGES if (verdict := judge(end)))
+
+
+def _launcher(end: End) -> Verdict | None:
+    return None if end.stopped or end.trouble else end.launcher()
+
+
+def _own_doing(end: End) -> Verdict | None:
+    """What a rank did by itself before it was asked to end: it was killed from outside; it failed,
+    and not for a peer that is gone; it hung; it crashed."""
+    bad = end.ranks.bad
+    own = next((failure for failure in end.failures if not failure.consequence), None)
+    killed = [rank for rank, ended in bad.items() if ended.code == -signal.SIGKILL]
+    if killed and (own is None or own.at.timestamp() > bad[killed[0]].at - REACTION_S):
+        return _bad_exit(end, killed[0])
+    stalled = [rank for rank, ended in bad.items() if ended.code == EXIT_STALLED]
     if own and own.error.rank not in stalled:
-        return own.error
+        return "failed", own.error
     if stalled:
-        what, where, rank = blame(cell, ranks.size, stalled[0])
-        return _error(what, where, cell, rank)
-    crashed = [r for r, end in ranks.bad.items() if end.code < 0 and -end.code not in _REQUESTS]
-    return _bad_exit(cell, ranks, crashed[0]) if crashed else None
+        what, where, rank = blame(end.cell, end.ranks.size, stalled[0])
+        return _of_rank(end, what, where, rank)
+    crashed = [r for r, ended in bad.items() if ended.code < 0 and -ended.code not in _REQUESTS]
+    return _bad_exit(end, crashed[0]) if crashed else None
 
 
-def _weak_sign(cell: Path, ranks: RankSet, failures: list[RankFailure]) -> RunError:
-    """A bad exit without a word; else a rank that only says that a peer is gone; else nothing."""
-    said = {failure.error.rank for failure in failures}
-    silent = [rank for rank in ranks.bad if rank not in said]
-    if silent:
-        return _bad_exit(cell, ranks, silent[0])
-    if failures:
-        return failures[0].error
-    if ranks.unended:
-        rank = ranks.unended[0]
-        what = f"rank {rank} cannot be ended: it waits in the kernel for a device or a file server"
-        return _error(what, ranks.place(rank), cell, rank)
-    return _error("all ranks ended well, yet there is no good record", "the ranks", cell, 0)
-
-
-def _unfinished(told: UnfinishedNote) -> RunError:
-    return RunError(
-        what=f"stopped after epoch {told.epochs_done} of {told.epochs}, which is in the "
-        f"checkpoint: {told.why}",
+def _unfinished(end: End) -> Verdict | None:
+    """The ranks stopped at an epoch's end on purpose."""
+    note = read_unfinished(end.cell) if end.ranks.size else None
+    if note is None:
+        return None
+    return end.stopped.status if end.stopped else "timeout", RunError(
+        what=f"stopped after epoch {note.epochs_done} of {note.epochs}, which is in the "
+        f"checkpoint: {note.why}",
         where="the end of an epoch",
         what_to_do="make sweep goes on from there",
     )
 
 
-def _stopped(cell: Path, stopped: Reason) -> RunError:
+def _stopped(end: End) -> Verdict | None:
+    stopped = end.stopped
+    if stopped is None:
+        return None
     if stopped.rank is not None:
-        return _error(stopped.text, f"rank {stopped.rank}", cell, stopped.rank)
+        return _of_rank(end, stopped.text, f"rank {stopped.rank}", stopped.rank, stopped.status)
     todo = "make sweep goes on from its last checkpoint"
-    return RunError(what=stopped.text, where="the supervisor", what_to_do=todo)
+    return stopped.status, RunError(what=stopped.text, where="the supervisor", what_to_do=todo)
 
 
-def _trouble(trouble: Exception) -> RunError:
-    todo = "this is a fault of the suite: report it with the log of the supervisor"
-    if isinstance(trouble, OSError):
-        todo = f"{remedy(trouble) or 'put right what it names'}, then make sweep again"
-    what = f"{type(trouble).__name__}: {trouble}"
-    if isinstance(trouble, ConfigError):
-        what, todo = str(trouble), "do what it says, then make sweep again"
-    return RunError(what=what, where="the supervisor", what_to_do=todo)
+def _trouble(end: End) -> Verdict | None:
+    if end.trouble is None:
+        return None
+    what = f"{type(end.trouble).__name__}: {end.trouble}"
+    todo = "this is a fault of the suite: report it with the output of the supervisor"
+    if isinstance(end.trouble, OSError):
+        todo = f"{remedy(end.trouble) or 'put right what it names'}, then make sweep again"
+    if isinstance(end.trouble, ConfigError):
+        what, todo = str(end.trouble), "do what it says, then make sweep again"
+    return "failed", RunError(what=what, where="the supervisor", what_to_do=todo)
 
 
-def _bad_exit(cell: Path, ranks: RankSet, rank: int) -> RunError:
-    code = ranks.bad[rank].code
+def _weak_sign(end: End) -> Verdict:
+    """A bad exit without an error; else a rank that only says that a peer is gone; else nothing."""
+    ranks = end.ranks
+    reported = {failure.error.rank for failure in end.failures}
+    if silent := [rank for rank in ranks.bad if rank not in reported]:
+        return _bad_exit(end, silent[0])
+    if end.failures:
+        return "failed", end.failures[0].error
+    if ranks.unended:
+        rank = ranks.unended[0]
+        what = f"rank {rank} cannot be ended: it waits in the kernel for a device or a file server"
+        return _of_rank(end, what, ranks.place(rank), rank)
+    return _of_rank(end, "all ranks ended well, yet there is no good record", "the ranks", 0)
+
+
+JUDGES = (_launcher, _own_doing, _unfinished, _stopped, _trouble, _weak_sign)
+
+
+def _bad_exit(end: End, rank: int) -> Verdict:
+    code = end.ranks.bad[rank].code
     what = f"was ended by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
-    place = ranks.place(rank)
+    place = end.ranks.place(rank)
     where = f"rank {rank} on {place}" if place.startswith("node ") else f"rank {rank}"
-    return _error(f"rank {rank} {what} and left no error", where, cell, rank)
+    return _of_rank(end, f"rank {rank} {what} and left no error", where, rank)
 
 
 def _signal_name(number: int) -> str:
@@ -138,13 +154,15 @@ def _signal_name(number: int) -> str:
     return name + hint
 
 
-def _error(what: str, where: str, cell: Path, rank: int) -> RunError:
-    log = rank_file(cell, rank, "log")
+def _of_rank(end: End, what: str, where: str, rank: int, status: Status = "failed") -> Verdict:
+    log = rank_file(end.cell, rank, "log")
     todo = f"read the end of {log}, then make sweep again"
-    return RunError(what=what, where=where, what_to_do=todo, rank=rank, log_tail=tail_of(log))
+    return status, RunError(
+        what=what, where=where, what_to_do=todo, rank=rank, log_tail=tail_of(log)
+    )
 
 
-Told = TypeVar("Told")
+Item = TypeVar("Item")
 #: Of a log's last line; some programs print data there.
 MOST_CHARACTERS = 300
 _NUMBERS = re.compile(r"0x[0-9a-f]+|\b(?=[a-f]*\d)[0-9a-f]{8,}\b|\[?\d[\d.,:_-]*\]?")
@@ -172,11 +190,11 @@ def cause_of_line(line: str, record: RunRecord | RecordSummary) -> str:
     return _NUMBERS.sub("0", _NODES.sub("on _", line))
 
 
-def grouped(told: Iterable[Told], key: Callable[[Told], Hashable]) -> list[list[Told]]:
-    """Those with equal keys together, the largest group first."""
-    groups: dict[Hashable, list[Told]] = {}
-    for one in told:
-        groups.setdefault(key(one), []).append(one)
+def grouped(items: Iterable[Item], key: Callable[[Item], Hashable]) -> list[list[Item]]:
+    """Items with equal keys together, the largest group first."""
+    groups: dict[Hashable, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
     return sorted(groups.values(), key=len, reverse=True)
 
 

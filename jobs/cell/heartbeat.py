@@ -1,4 +1,4 @@
-"""Life signs: each rank writes down every second what it does; who has gone silent, and who hangs.
+"""Heartbeats: each rank writes down every 15 s what it does; who has gone silent, and who hangs.
 
 Only the order of a file's times is trusted, never their distance to the clock here: a laptop that
 slept, a clock that was set, or a file server with its own clock make no rank look dead.
@@ -8,21 +8,25 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
+import os
 import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-import psutil
-
 from jobs.cell.stop import Reason
 from train.distributed.awake import Awake
+from train.distributed.watchdog import BEAT_S
 from train.record.cell_folder import rank_file
 
-#: A rank that wrote nothing for this long before a hang was noticed is stopped or gone.
-SILENT_S = 3.0
+#: The supervisor looks at the ranks' files this often, seconds.
+LOOK_S = 10.0
+#: Attributes of a file that another machine wrote may be this old, seconds: nfs(5), acregmax.
+CACHED_S = 60.0
+#: A sign that comes this much later than it is due, seconds, was held up: the rank was stopped.
+LATE_S = 3.0
 NEVER = "it never started"
-_STOPPED = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
 
 
 class Sign(NamedTuple):
@@ -31,24 +35,28 @@ class Sign(NamedTuple):
     rank: int
     at: float | None  # the file's time, seconds; None: there is no file
     phase: str
-    idle_s: float  # since its last progress, as it said itself
-    asleep_s: float  # of these, the longest in which not even its watchdog ran
+    idle_s: float = 0.0  # since its last progress, as it said itself
+    asleep_s: float = 0.0  # of these, the time in which not even its watchdog ran
+    beat_s: float = BEAT_S  # until its next sign, if all is well
     pid: int | None = None  # where it runs on this host
 
 
 def read_sign(cell: Path, rank: int) -> Sign:
-    file = rank_file(cell, rank, "beat")
-    try:
-        at = file.stat().st_mtime
-    except OSError:
-        return Sign(rank, None, NEVER, 0.0, 0.0)
-    # a rank that is ended while it writes leaves half a file
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        told = json.loads(file.read_text(encoding="utf-8"))
-        idle_s, asleep_s = float(told["idle_s"]), float(told.get("asleep_s", 0))
-        pid = int(told["pid"]) if told.get("host") == socket.gethostname() else None
-        return Sign(rank, at, str(told["phase"]), idle_s, asleep_s, pid)
-    return Sign(rank, at, "unknown", 0.0, 0.0)
+    """Opens the file, since a network file system then asks its server."""
+    at = None
+    # a reader may meet half a line
+    with (
+        contextlib.suppress(OSError, ValueError, KeyError, TypeError),
+        rank_file(cell, rank, "beat").open("rb") as file,
+    ):
+        at = os.fstat(file.fileno()).st_mtime
+        sign = json.loads(file.readline())
+        return Sign(
+            rank, at, str(sign["phase"]), float(sign["idle_s"]), float(sign.get("asleep_s", 0)),
+            float(sign.get("beat_s", BEAT_S)),
+            int(sign["pid"]) if sign.get("host") == socket.gethostname() else None,
+        )  # fmt: skip
+    return Sign(rank, at, NEVER if at is None else "unknown")
 
 
 @dataclass
@@ -57,15 +65,27 @@ class Watch:
 
     cell: Path
     size: int
+    stall_s: float
     awake: Awake = field(default_factory=Awake)  # where this process is suspended, so are ranks
     _seen: dict[int, tuple[int, float]] = field(default_factory=dict)
+    _looked: float = -math.inf
 
-    def stale(self, limit_s: float) -> Reason | None:
-        """The rank whose life sign has not changed for the longest, if over ``limit_s`` seconds.
+    @property
+    def limit_s(self) -> float:
+        """How long a rank's file may stay the same. A sign of a rank that is well may stay unseen
+        until the next one, the end of a cache and the next look; and the watchdogs of a silent
+        rank's peers, which know more of the cause, end them after ``stall_s``."""
+        return 1.5 * self.stall_s + BEAT_S + CACHED_S + LOOK_S
 
-        Ranks that somebody stopped, all together, do not hang: their wait begins anew.
+    def hang(self) -> Reason | None:
+        """The rank whose file has not changed for the longest, if for longer than ``limit_s``.
+
+        Ranks that somebody stopped, all together, do not hang: their wait begins again.
         """
         now = self.awake.look()
+        if now - self._looked < LOOK_S:
+            return None
+        self._looked = now
         for rank in range(self.size):
             try:
                 stamp = rank_file(self.cell, rank, "beat").stat().st_mtime_ns
@@ -73,71 +93,49 @@ class Watch:
                 stamp = 0
             if rank not in self._seen or stamp != self._seen[rank][0]:
                 self._seen[rank] = (stamp, now)
-        silent_s, rank = max((now - since, rank) for rank, (_, since) in self._seen.items())
-        if silent_s <= limit_s:
+        silent_s = {rank: now - since for rank, (_, since) in self._seen.items()}
+        rank = max(silent_s, key=lambda rank: silent_s[rank])
+        if silent_s[rank] <= self.limit_s:
             return None
-        if self._are_stopped(now):
+        signs = [read_sign(self.cell, rank) for rank in range(self.size)]
+        here = [sign.pid for sign in signs if sign.pid]
+        if min(silent_s.values()) > self.limit_s / 2 and here and all(map(is_stopped, here)):
             self._seen = {rank: (stamp, now) for rank, (stamp, _) in self._seen.items()}
             return None
-        phase = read_sign(self.cell, rank).phase
-        text = f"a hang: rank {rank} showed no life for {silent_s:.0f} s (while: {phase})"
-        return Reason("failed", text, rank)
-
-    def _are_stopped(self, now: float) -> bool:
-        """Whether all ranks are silent, and those of this host are stopped or frozen."""
-        if any(now - since <= SILENT_S for _, since in self._seen.values()):
-            return False
-        here = [pid for rank in range(self.size) if (pid := read_sign(self.cell, rank).pid)]
-        return bool(here) and all(is_stopped(pid) for pid in here)
+        text = f"a hang: rank {rank} showed no life for {silent_s[rank]:.0f} s"
+        return Reason("failed", f"{text} (while: {signs[rank].phase})", rank)
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether this process is stopped by a signal, or its control group is frozen
-    (cgroups(7))."""
-    try:
-        state = psutil.Process(pid).status()
-        lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
-    except (psutil.Error, OSError):
-        return False
-    groups = [line.split(":", 2) for line in lines]
-    return state in _STOPPED or any(_is_frozen(kind, path) for _, kind, path in groups)
-
-
-def _is_frozen(kind: str, path: str) -> bool:
-    mount = Path("/sys/fs/cgroup")
+    """Whether this process is stopped by a signal (proc_pid_stat(5))."""
     with contextlib.suppress(OSError):
-        if kind == "":  # version 2
-            return "frozen 1" in (mount / path.lstrip("/") / "cgroup.events").read_text()
-        if kind == "freezer":
-            return "THAWED" not in (mount / kind / path.lstrip("/") / "freezer.state").read_text()
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "tT"
     return False
 
 
 def blame(cell: Path, size: int, first: int) -> tuple[str, str, int]:
     """For a hang: what happened, what every rank did, and the rank that the others waited for.
 
-    ``first``: the rank whose watchdog ended it first; its last life sign is the moment of the hang.
+    ``first``: the rank whose watchdog ended it first; its last sign is the moment of the hang.
     What all ranks were suspended for together is nobody's fault. To blame is a rank that wrote
-    nothing at all, else one that was silent then or since its last progress, else the one whose
-    last progress is the longest ago.
+    nothing at all, else one whose sign was overdue then, or that slept since its last progress;
+    else the one whose last progress is the longest ago.
     """
     signs = [read_sign(cell, rank) for rank in range(size)]
-    known = [sign.at for sign in signs if sign.at is not None]
-    moment = signs[first].at or max(known, default=0.0)
+    moment = signs[first].at or max((sign.at or 0.0 for sign in signs), default=0.0)
     together_s = min(sign.asleep_s for sign in signs)
 
-    def suspicion(sign: Sign) -> tuple[bool, bool, float]:
+    def overdue_s(sign: Sign) -> float:
         if sign.at is None:
-            return True, True, 0.0
-        quiet_s = moment - sign.at
+            return math.inf
         # what stopped it may be over: it is woken to be ended, by the launcher of a step, say
-        silent_s = max(quiet_s, sign.asleep_s - together_s)
-        if silent_s > SILENT_S:
-            return False, True, silent_s
-        return False, False, quiet_s + sign.idle_s
+        return max(moment - sign.at - sign.beat_s, sign.asleep_s - together_s)
 
-    found = max(signs, key=suspicion)
-    silent = suspicion(found)[1]
-    state = "shows no life" if silent else f"made no progress for {found.idle_s:.0f} s"
+    culprit = max(signs, key=overdue_s)
+    state = "shows no life"
+    if overdue_s(culprit) <= LATE_S:
+        culprit = max(signs, key=lambda sign: moment - (sign.at or moment) + sign.idle_s)
+        state = f"made no progress for {culprit.idle_s:.0f} s"
     others = "; ".join(f"rank {sign.rank}: {sign.phase}" for sign in signs)
-    return f"a hang: rank {found.rank} {state} (while: {found.phase})", others, found.rank
+    what = f"a hang: rank {culprit.rank} {state} (while: {culprit.phase})"
+    return what, others, culprit.rank

@@ -3,31 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
-from jobs.cell.container import MISLEADING
-
-
-@dataclass(frozen=True)
-class CellTask:
-    """One start of one cell, as the supervisor is told it; plain values, so that it pickles."""
-
-    cell: str  # folder of the cell
-    data: str  # folder of the raw data sets
-    store: str  # folder of their prepared forms
-    python: str
-    cores: tuple[tuple[int, ...], ...]  # one group per process
-    resume: bool
-    stall_s: float
-    limit_s: float | None  # wall time after which the start is ended as timeout
-    visible_gpus: str | None  # CUDA_VISIBLE_DEVICES of the caller; submitit empties it
-    container: tuple[str, ...] = ()  # tokens before the rank's own command
-    image: str | None = None  # path of the container's image; None: the host's environment
-    gpus_here: int = 0  # seen on this machine
-
-
+#: Cores of each rank, or of each process.
+Groups = tuple[tuple[int, ...], ...]
 #: Every rank of a cell, and no other process, has this variable with the cell's stem in it.
 RENDEZVOUS = "HOROSCALE_RENDEZVOUS"
 
@@ -36,34 +16,43 @@ def rendezvous_stem(cell: Path) -> Path:
     return cell / "logs" / "rendezvous-"
 
 
-def train_argv(task: CellTask, attempt: int) -> list[str]:
-    """The command that every rank runs."""
-    argv = [
-        *task.container, task.python, "-m", "train", str(Path(task.cell) / "config.json"),
-        "--data", task.data,
-        "--store", task.store,
-        "--attempt", str(attempt),
-        "--stall-s", f"{task.stall_s:g}",
-    ]  # fmt: skip
-    return [*argv, "--resume"] if task.resume else argv
+def rank_argv(
+    cell: Path,
+    *,
+    data: str,
+    store: str,
+    attempt: int,
+    stall_s: float,
+    resume: bool,
+    supervised: bool = False,
+    stop_at: float | None = None,
+) -> list[str]:
+    """What every rank's Python is given, on this machine and on Slurm.
+
+    Args:
+        supervised: a supervisor that may be on another host keeps the record.
+        stop_at: when ranks stop at the end of their epoch, seconds since 1970.
+    """
+    argv = ["-m", "train", str(cell / "config.json"), *(["--supervised"] if supervised else [])]
+    argv += ["--data", data, "--store", store, "--attempt", str(attempt)]
+    argv += ["--stall-s", f"{stall_s:g}"]
+    argv += [] if stop_at is None else ["--stop-at", f"{stop_at:.0f}"]
+    return [*argv, "--resume"] if resume else argv
 
 
 def rank_environment(
-    task: CellTask, rank: int, *, attempt: int, supervisor: int, root: Path
+    cell: Path, cores: Groups, rank: int, *, attempt: int, supervisor: int, root: Path
 ) -> dict[str, str]:
-    """What a rank on this machine gets on top of the supervisor's environment."""
-    size = str(len(task.cores))
-    own = {} if task.visible_gpus is None else {"CUDA_VISIBLE_DEVICES": task.visible_gpus}
-    if task.gpus_here:
-        own["HOROSCALE_GPUS_HERE"] = str(task.gpus_here)
-    return own | {
+    """What a process of ranks on this machine gets on top of the supervisor's environment."""
+    size = str(len(cores))
+    return {
         "HOROSCALE_RANK": str(rank),
         "HOROSCALE_SIZE": size,
         "HOROSCALE_LOCAL_RANK": str(rank),
         "HOROSCALE_LOCAL_SIZE": size,
-        "HOROSCALE_CORES": ",".join(str(core) for core in task.cores[rank]),
+        "HOROSCALE_CORES": ",".join(str(core) for core in cores[rank]),
         # a new name for each start: an old address must never be met at
-        RENDEZVOUS: f"{rendezvous_stem(Path(task.cell))}{attempt}-{supervisor}",
+        RENDEZVOUS: f"{rendezvous_stem(cell)}{attempt}-{supervisor}",
         "HOROSCALE_SUPERVISOR": str(supervisor),
         "PYTHONPATH": str(root),
         "PYTHONUNBUFFERED": "1",
@@ -71,10 +60,11 @@ def rank_environment(
     }
 
 
-#: Variables of another launcher would be believed by a rank, or by Horovod itself.
+#: Variables of another launcher, or of whoever submitted, that a rank or Horovod would believe.
 _FOREIGN = (
-    "HOROVOD_", "HOROSCALE_", "OMPI_", "PMIX_", "PMI_", "SUBMITIT_LOCAL_", "CUDA_VISIBLE_DEVICES",
-    *MISLEADING,
+    "HOROVOD_", "HOROSCALE_", "OMPI_", "PMIX_", "PMI_", "SUBMITIT_", "SBATCH_", "SRUN_",
+    "SLURM_CPU_BIND", "APPTAINER_CLEANENV", "SINGULARITY_CLEANENV", "APPTAINER_CONTAINALL",
+    "SINGULARITY_CONTAINALL", "PYTHON",
 )  # fmt: skip
 
 
@@ -88,16 +78,14 @@ def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def with_processes(task: CellTask, processes: int) -> CellTask:
-    """The task, whose cores are one group per rank, for fewer processes of equally many ranks."""
-    ranks = len(task.cores) // processes
-    groups = (task.cores[p * ranks : (p + 1) * ranks] for p in range(processes))
-    return replace(
-        task, cores=tuple(tuple(dict.fromkeys(chain.from_iterable(own))) for own in groups)
-    )
+def by_process(cores: Groups, processes: int) -> Groups:
+    """The cores of each of so many processes of equally many ranks, from those of the ranks."""
+    ranks = len(cores) // processes
+    groups = (cores[p * ranks : (p + 1) * ranks] for p in range(processes))
+    return tuple(tuple(dict.fromkeys(chain.from_iterable(group))) for group in groups)
 
 
-def core_groups(ranks: int, per_rank: int, free: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+def core_groups(ranks: int, per_rank: int, free: Sequence[int]) -> Groups:
     """Disjoint groups of cores for the ranks; with too few cores, ranks share single ones in turn.
 
     Shared cores are marked in the record (``oversubscribed``): such times are no scaling figures.

@@ -7,7 +7,6 @@ import fcntl
 import os
 import re
 import shlex
-import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -53,35 +52,32 @@ class Holder:
 
 def signed(text: str) -> Holder | None:
     """The holder by its signature, also by one of an earlier version; None where it is none."""
-    found = _SIGNATURE.fullmatch(text.strip())
-    if found is None:
-        return None
-    return Holder(int(found[2]), found[3], found[4], found[5], found[1])
+    match = _SIGNATURE.fullmatch(text.strip())
+    return Holder(int(match[2]), match[3], match[4], match[5], match[1]) if match else None
 
 
-def _mounted(mounts: str, device: int) -> tuple[str, set[str]] | None:
-    """Type and options of the file system ``device`` in the table proc_pid_mountinfo(5)."""
+def _mounted(mounts: str, device: int) -> tuple[str, set[str]]:
+    """Type and options of the file system ``device`` in the table proc_pid_mountinfo(5); an empty
+    type where it is not there."""
     for line in mounts.splitlines():
         mount, _, system = line.partition(" - ")
         if mount.split()[2:3] == [f"{os.major(device)}:{os.minor(device)}"]:
             kind, _, options = system.split()
             return kind, set(options.split(","))
-    return None
+    return "", set()
 
 
 def reach_of(mounts: str, device: int) -> str | None:
     """Type of the file system ``device``, where a flock there is seen by all machines that mount
     it; None where it is not, or nobody can say. ``mounts``: see :func:`_mounted`."""
-    if (found := _mounted(mounts, device)) is None:
-        return None
-    kind, has = found
+    kind, options = _mounted(mounts, device)
+    kind = "nfs" if kind == "nfs4" else kind  # one server, one table of locks
     reaches = {
-        "nfs": not has & {"nolock", "local_lock=flock", "local_lock=all"},
-        "lustre": "flock" in has and "localflock" not in has,
+        "nfs": not options & {"nolock", "local_lock=flock", "local_lock=all"},
+        "lustre": "flock" in options and "localflock" not in options,
         "gpfs": True,
         "ceph": True,
     }
-    kind = "nfs" if kind == "nfs4" else kind  # one server, one table of locks
     return kind if reaches.get(kind) else None
 
 
@@ -89,8 +85,8 @@ def local_file_system(folder: Path) -> str | None:
     """Type of the folder's file system where no other machine can see it; None where one may: a
     disk of this machine may be served to others."""
     with contextlib.suppress(OSError):
-        found = _mounted(MOUNTS.read_text(), folder.stat().st_dev)
-        return found[0] if found and found[0] in ("tmpfs", "ramfs", "overlay") else None
+        kind, _ = _mounted(MOUNTS.read_text(), folder.stat().st_dev)
+        return kind if kind in ("tmpfs", "ramfs", "overlay") else None
     return None
 
 
@@ -163,9 +159,9 @@ def hold(
 
 
 def is_running(cell: Path) -> bool:
-    """Whether some supervisor holds the cell now."""
+    """Whether somebody holds the cell now."""
     try:
-        with (cell / LOCK_NAME).open("r", encoding="utf-8") as handle:
+        with (cell / LOCK_NAME).open(encoding="utf-8") as handle:
             return not _taken(handle, fcntl.LOCK_SH)
     except FileNotFoundError:
         return False
@@ -173,22 +169,10 @@ def is_running(cell: Path) -> bool:
 
 def holder(cell: Path) -> Holder | None:
     """Who holds the cell; None when nobody does, or who does cannot be read."""
-    if not is_running(cell):
-        return None
     with contextlib.suppress(OSError):
-        return signed((cell / LOCK_NAME).read_text(encoding="utf-8", errors="replace"))
+        if is_running(cell):
+            return signed((cell / LOCK_NAME).read_text(encoding="utf-8", errors="replace"))
     return None
-
-
-def ask_to_end(cell: Path) -> None:
-    """Send SIGTERM to the cell's supervisor, if it is on this machine and has the file open."""
-    found = holder(cell)
-    if found is None or found.host != os.uname().nodename:
-        return
-    with contextlib.suppress(OSError):
-        handles = Path("/proc", str(found.process), "fd").iterdir()
-        if any(handle.resolve() == (cell / LOCK_NAME).resolve() for handle in handles):
-            os.kill(found.process, signal.SIGTERM)
 
 
 def _ourselves(handle: TextIO, job: str | None = None) -> Holder:

@@ -7,8 +7,9 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AwareDatetime, Field, ValidationError
 
+from train.config.frozen import Frozen
 from train.config.run import RunConfig
 from train.errors import read_whole
 from train.record.atomic import write_atomically
@@ -31,13 +32,10 @@ ATTEMPT_NAME = "attempt.json"
 RESERVE_NAME = ".reserve"
 RESERVE_BYTES = 256 * 1024
 RESERVE_BYTES_PER_EPOCH = 2 * 1024
-GO_ON = "make sweep goes on from its last checkpoint, where there is one"
 
 
-class Begun(BaseModel):
+class Begun(Frozen):
     """attempt.json: the start that runs."""
-
-    model_config = ConfigDict(frozen=True)
 
     number: int = Field(ge=1)
     started_at: AwareDatetime
@@ -70,9 +68,16 @@ def settle(
         OSError: not even the record can be written.
     """
     (cell / RESERVE_NAME).unlink(missing_ok=True)
-    ended_at = ended_at or datetime.now(UTC)
-    told = _printable(error)
-    record = ended_record(cell, config, status, told, started_at=started_at, ended_at=ended_at)
+    # names of files that are no UTF-8 reach us as lone surrogates, which no JSON can hold
+    printable = {
+        name: value.encode("utf-8", "backslashreplace").decode("utf-8")
+        for name, value in error
+        if isinstance(value, str)
+    }
+    record = ended_record(
+        cell, config, status, error.model_copy(update=printable), started_at=started_at,
+        ended_at=ended_at or datetime.now(UTC),
+    )  # fmt: skip
     write_record(cell / RECORD_NAME, record)
 
 
@@ -99,34 +104,41 @@ def begun_in(cell: Path) -> Begun | None:
         Unreadable: its file cannot be read now.
     """
     content = read_whole(cell / "logs" / ATTEMPT_NAME)
-    try:
+    with contextlib.suppress(ValidationError):
         return None if content is None else Begun.model_validate_json(content)
-    except ValidationError:
-        return None
+    return None
 
 
 def settle_lost(
-    cell: Path, config: RunConfig, told: str | None = None, status: Status = "lost"
+    cell: Path,
+    config: RunConfig,
+    ending: str = "killed, or the machine went down",
+    status: Status = "lost",
 ) -> bool:
     """Give a start whose supervisor was killed its record; True when there was one to give.
 
     Only for the holder of the cell's lock. A broken record, or one of another config, is left as it
     is.
-    ``told``: what the scheduler says of that end, and ``status`` what it makes of the cell.
+    ``ending``: what the scheduler says of that end, and ``status`` what it makes of the cell.
 
     Raises:
         Unreadable: a file that decides cannot be read now; nothing was changed.
     """
     begun = begun_in(cell)
-    if begun is None or _is_foreign(cell, config):
+    if begun is None:
+        return False
+    try:
+        read_own_record(cell, config)
+    except NoRecord:
+        pass
+    except (RecordError, OtherCell):
         return False
     if len(earlier_attempts(cell)) < begun.number:
         error = RunError(
-            what="the supervisor of this start ended without a word ("
-            + (told or "killed, or the machine went down")
-            + "); its end is the last sign of life",
+            what=f"the supervisor of this start ended without a record ({ending}); its end is the "
+            "last sign of life",
             where=f"process {begun.pid}" if begun.job is None else f"Slurm job {begun.job}",
-            what_to_do=GO_ON,
+            what_to_do="make sweep goes on from its last checkpoint, where there is one",
         )
         settle(cell, config, status, error, begun.started_at, _last_sign(cell, begun.started_at))
     over(cell)
@@ -134,18 +146,15 @@ def settle_lost(
 
 
 def settle_unstarted(
-    cell: Path,
-    config: RunConfig,
-    log: Path,
-    asked_at: datetime,
-    told: str | None = None,
-    status: Status = "lost",
+    cell: Path, config: RunConfig, log: Path, asked_at: datetime, ending: str, status: Status
 ) -> None:
-    """Give a start its record whose supervisor ended before it could do anything."""
+    """Give a start its record whose supervisor ended before it could do anything.
+
+    ``ending``, ``status``: as for :func:`settle_lost`; ``log``: of the supervisor.
+    """
     cell.mkdir(parents=True, exist_ok=True)
-    because = f" ({told})" if told else ""
     error = RunError(
-        what=f"the supervisor of this start ended before it could start a rank{because}",
+        what=f"the supervisor of this start ended before it could start a rank ({ending})",
         where=str(log),
         what_to_do=f"read {log}, then make sweep again",
         log_tail=tail_of(log),
@@ -162,27 +171,6 @@ def is_good(cell: Path, config: RunConfig) -> bool:
     """
     with contextlib.suppress(RecordError):
         return read_own_record(cell, config).status in GOOD
-    return False
-
-
-def _printable(error: RunError) -> RunError:
-    """File names that are no UTF-8 reach us as lone surrogates, which no JSON can hold."""
-    texts = {
-        name: value.encode("utf-8", "backslashreplace").decode("utf-8")
-        for name, value in error
-        if isinstance(value, str)
-    }
-    return error.model_copy(update=texts)
-
-
-def _is_foreign(cell: Path, config: RunConfig) -> bool:
-    """Whether there is a record, and it cannot be taken for an earlier one of this cell."""
-    try:
-        read_own_record(cell, config)
-    except NoRecord:
-        return False
-    except (RecordError, OtherCell):
-        return True
     return False
 
 

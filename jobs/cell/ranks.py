@@ -1,15 +1,16 @@
-"""How the ranks of one start ended, whoever started them: what the search for the cause needs."""
+"""The ranks of one start, whoever started them: watched, ended, and how each of them ended."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from jobs.cell.launch import RENDEZVOUS, rendezvous_stem
 from jobs.cell.stop import Reason
@@ -28,58 +29,84 @@ class Ended:
     by_us: bool
 
 
-class RankSet(Protocol):
-    """All ranks of one start."""
+class RankSet(ABC):
+    """All ranks of one start; a launcher says how they are polled and signalled."""
 
     ended: dict[int, Ended]
-    asked_at: float | None  # seconds since the epoch
+    asked_at: float | None  # seconds since the epoch: when they were asked to end
+    poll_s: float = 0.1
+    #: From the first bad end to that of all: its peers write down what they saw.
+    grace_s: float = 5.0
+    #: How long they may take to end when they are asked to, and when they are killed.
+    term_s: float = 3.0
+    kill_s: float = 30.0
 
     @property
-    def size(self) -> int: ...  # 0 before anything was started
-    @property
-    def bad(self) -> dict[int, Ended]:
-        """Ranks that ended badly and by themselves, in the order in which they did."""
+    @abstractmethod
+    def size(self) -> int:
+        """How many were started."""
 
-    @property
-    def unended(self) -> list[int]: ...
-    @property
-    def all_ended(self) -> bool: ...
-    def poll(self) -> None: ...
+    @abstractmethod
+    def poll(self) -> None:
+        """Note in ``ended`` which ranks have ended since."""
+
+    @abstractmethod
+    def signal(self, number: signal.Signals) -> None:
+        """Send the signal to all ranks that have not ended."""
+
+    def wait(self, seconds: float) -> None:
+        """Until the next poll; a launcher that hears of the end of all may return sooner."""
+        time.sleep(seconds)
+
+    @abstractmethod
     def place(self, rank: int) -> str:
         """Where a rank runs, for a person."""
 
-    def watch(self, tick: Callable[[], Reason | None]) -> Reason | None: ...
-    def end(self) -> None: ...
+    @property
+    def unended(self) -> list[int]:
+        return [rank for rank in range(self.size) if rank not in self.ended]
 
+    @property
+    def all_ended(self) -> bool:
+        return not self.unended
 
-def bad_ends(ended: dict[int, Ended]) -> dict[int, Ended]:
-    return {
-        rank: end
-        for rank, end in ended.items()
-        if end.code not in (0, EXIT_UNFINISHED) and not end.by_us
-    }
+    @property
+    def bad(self) -> dict[int, Ended]:
+        """Ranks that ended badly and by themselves, in the order in which they did."""
+        good = (0, EXIT_UNFINISHED)
+        return {r: end for r, end in self.ended.items() if end.code not in good and not end.by_us}
 
+    def watch(self, tick: Callable[[], Reason | None]) -> Reason | None:
+        """Wait for the end. ``tick``, called at every poll, may give a reason to end them.
 
-def watch(
-    ranks: RankSet, tick: Callable[[], Reason | None], *, poll_s: float, grace_s: float
-) -> Reason | None:
-    """Wait for the end. ``tick`` may name a reason to stop; a bad exit stops after ``grace_s``.
+        Returns:
+            The reason that ``tick`` gave, or None.
+        """
+        end_at = math.inf
+        while True:
+            self.poll()
+            reason = tick()  # also when all have ended: we may have been told what ended them
+            if self.all_ended:
+                return reason
+            if self.bad:
+                end_at = min(end_at, time.monotonic() + self.grace_s)
+            if reason or time.monotonic() > end_at:
+                self.end()
+                return reason
+            self.wait(self.poll_s)
 
-    Returns:
-        The reason that ``tick`` gave, or None.
-    """
-    stop_at: float | None = None
-    while True:
-        ranks.poll()
-        reason = tick()  # even when all have ended: what ended them may have told us, too
-        if ranks.all_ended:
-            return reason
-        if ranks.bad and stop_at is None:
-            stop_at = time.monotonic() + grace_s
-        if reason or (stop_at is not None and time.monotonic() > stop_at):
-            ranks.end()
-            return reason
-        time.sleep(poll_s)
+    def end(self) -> None:
+        """Ask the rest to end, then kill; returns when no rank is left, or none that can end."""
+        self.poll()
+        if self.all_ended:
+            return
+        self.asked_at = self.asked_at or time.time()
+        for number, patience_s in ((signal.SIGTERM, self.term_s), (signal.SIGKILL, self.kill_s)):
+            self.signal(number)
+            deadline = time.monotonic() + patience_s
+            while not self.all_ended and time.monotonic() < deadline:
+                self.wait(self.poll_s)
+                self.poll()
 
 
 def end_leftovers(cell: Path) -> None:
@@ -91,8 +118,8 @@ def end_leftovers(cell: Path) -> None:
     """
     mark = os.fsencode(f"{RENDEZVOUS}={rendezvous_stem(cell)}")
     deadline = time.monotonic() + LEFTOVERS_S
-    while (found := _marked(mark)) and time.monotonic() < deadline:
-        for pid in found:
+    while (pids := _marked(mark)) and time.monotonic() < deadline:
+        for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.05)
@@ -100,10 +127,10 @@ def end_leftovers(cell: Path) -> None:
 
 def _marked(mark: bytes) -> list[int]:
     """Processes, not yet ended, with a variable that begins with ``mark``."""
-    found = []
+    pids = []
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             variables = (folder / "environ").read_bytes().split(b"\0")
             if any(variable.startswith(mark) for variable in variables):
-                found.append(int(folder.name))
-    return [pid for pid in found if pid != os.getpid()]
+                pids.append(int(folder.name))
+    return pids

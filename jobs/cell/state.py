@@ -13,13 +13,7 @@ from pydantic import BaseModel
 
 from jobs.cell.failure import cause_line, cause_of_line
 from jobs.cell.lock import LOCK_NAME, hold, holder
-from jobs.cell.missing_record import (
-    ATTEMPT_NAME,
-    is_good,
-    is_unsettled,
-    settle_lost,
-    settle_unstarted,
-)
+from jobs.cell.missing_record import ATTEMPT_NAME, is_unsettled, settle_lost
 from jobs.cell.ranks import end_leftovers
 from train.config.run import RunConfig
 from train.errors import ConfigError, Unreadable, read_whole
@@ -27,7 +21,6 @@ from train.record.atomic import write_atomically
 from train.record.cell_folder import (
     CHECKPOINT_NAME,
     CONFIG_NAME,
-    earlier_attempts,
     refuse_other_config,
 )
 from train.record.run import (
@@ -38,7 +31,6 @@ from train.record.run import (
     OtherCell,
     RecordError,
     SweepManifest,
-    read_own_record,
 )
 from train.record.summary import read_own_summary
 
@@ -141,36 +133,6 @@ def refuse_others(cells: Iterable[Standing]) -> None:
     for cell in cells:
         if cell.status == OTHERS:
             raise OtherCell(cell.why)
-
-
-def conclude(
-    cell: Standing, attempts: int, log: Path, asked_at: datetime, *, stopped: bool
-) -> tuple[str, str]:
-    """Status and why of a cell whose supervisor is gone; it gets its record here if it has none.
-
-    ``attempts``: starts that its record counted before this one; ``log``: of the supervisor;
-    ``stopped``: it was asked to end, maybe before it could start anything.
-    """
-    folder = cell.folder
-    try:
-        with hold(folder):
-            end_leftovers(folder)
-            found = recorded(cell.config, folder)
-            if found.status in (OTHERS, UNREADABLE):
-                return found.status, found.why
-            settle_lost(folder, cell.config)
-            if not is_good(folder, cell.config) and len(earlier_attempts(folder)) <= attempts:
-                if stopped:
-                    return "cancelled", "before it had started"
-                settle_unstarted(folder, cell.config, log, asked_at)
-        record = read_own_record(folder, cell.config)
-    except Unreadable as error:
-        return UNREADABLE, str(error)
-    except (OSError, ValueError) as error:
-        return "lost", f"it has no record, and none can be written: {error}"
-    if record.error is None:
-        return record.status, ""
-    return record.status, f"{record.error.what} -> {record.error.what_to_do}"
 
 
 def lay_out(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import FrameType
 
@@ -29,6 +30,7 @@ class Stop:
 
     parent: int | None = None  # whose end counts as a stop
     told: Reason | None = None
+    at: float | None = None  # of the signal, seconds since 1970
 
     @property
     def reason(self) -> Reason | None:
@@ -36,9 +38,17 @@ class Stop:
             self.told = Reason("cancelled", "the make that started this has ended")
         return self.told
 
+    def wait(self, seconds: float) -> None:
+        """Sleep, until there is a reason to stop."""
+        deadline = time.monotonic() + seconds
+        while self.reason is None and time.monotonic() < deadline:
+            time.sleep(0.1)
+
 
 @contextlib.contextmanager
-def stopped_by_signals(parent: int | None = None) -> Iterator[Stop]:
+def stopped_by_signals(
+    parent: int | None = None, signals: Iterable[signal.Signals] = SIGNALS
+) -> Iterator[Stop]:
     """Turn the signals that end a job into a reason; they often come twice, so only the first
     counts and the handler does nothing but remember: nothing is interrupted half-way.
 
@@ -48,8 +58,9 @@ def stopped_by_signals(parent: int | None = None) -> Iterator[Stop]:
 
     def remember(number: int, _frame: FrameType | None) -> None:
         stop.told = stop.told or Reason("cancelled", f"got {signal.Signals(number).name}")
+        stop.at = stop.at or time.time()
 
-    heard = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+    heard = [number for number in signals if signal.getsignal(number) != signal.SIG_IGN]
     before = [signal.signal(number, remember) for number in heard]
     # whoever started us may have held them back until somebody listens
     signal.pthread_sigmask(signal.SIG_UNBLOCK, heard)

@@ -48,19 +48,43 @@ A rule that matches no cell is an error: it would be a typo.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from jobs.config.keys import CELL_KEYS, SEEDS, value_problem
-from jobs.config.yamlfile import Document, KeyPath, unknown
+from pydantic import Field, ValidationError, create_model
 
-_FILE_KEYS = ("name", "title", "cores_per_rank")
-_PARTS = ("matrix", "zip", "exclude", "include", "override")
-TOP_LEVEL = (*_FILE_KEYS, *CELL_KEYS, *_PARTS)
-_NAME = re.compile(r"[a-z0-9_]+")
+from jobs.config.techniques import KINDS, PARAMETERS, spelled_out
+from jobs.config.yamlfile import Document, KeyPath, problem_of, strictly, unknown
+from train.config.datasets import DATASETS, FOLDER_PREFIX
+from train.config.frozen import Frozen
+from train.config.run import RunConfig
+from train.config.technique import Technique
+
+_CONTRACT = {k: field for k, field in RunConfig.model_fields.items() if k != "schema_version"}
+#: Keys of a cell. All but the two batches and the technique's parameters are RunConfig's own.
+CELL_KEYS = (*_CONTRACT, "global_batch", "base_batch", *PARAMETERS)
+#: What a cell has where the file does not say it.
+DEFAULTS = {k: f.default for k, f in _CONTRACT.items() if not f.is_required()} | {"seed": 0}
+#: ``seeds: 3`` stands for ``seed: [0, 1, 2]`` where lists are crossed.
+SEEDS = "seeds"
+TOP_LEVEL = (
+    *("name", "title", "cores_per_rank"),
+    *CELL_KEYS,
+    *("matrix", "zip", "exclude", "include", "override"),
+)
 MAX_CELLS = 10_000
+
+_FIELDS = {key: Technique.model_fields[key] for key in PARAMETERS} | _CONTRACT
+_COUNTS = ("global_batch", "base_batch", SEEDS, "cores_per_rank")
+_TYPES: dict[str, Any] = {
+    "name": (Annotated[str, Field(pattern="^[a-z0-9_]+$")], None),
+    "title": (str, None),
+    **{key: (Annotated[field.annotation, field], None) for key, field in _FIELDS.items()},
+    **dict.fromkeys(_COUNTS, (Annotated[int, Field(ge=1)], None)),
+}
+#: One key and its value, as the contract has it; no key is required here.
+_OneKey: type[Frozen] = create_model("_OneKey", __base__=Frozen, **_TYPES)
 
 
 @dataclass(frozen=True)
@@ -78,16 +102,10 @@ Axis = tuple[Settings, ...]
 
 @dataclass(frozen=True)
 class Rule:
-    """Cells that have, for every key, one of its values."""
+    """Cells that have, for every key, one of its values; what an override sets in them."""
 
-    when: Mapping[str, tuple[Any, ...]]
-    path: KeyPath
+    when: Mapping[str, Sequence[Any]]
     sets: Settings
-
-
-@dataclass(frozen=True)
-class Include:
-    axes: tuple[Axis, ...]
     path: KeyPath
 
 
@@ -100,8 +118,35 @@ class SweepFile:
     common: Settings
     axes: tuple[Axis, ...]  # matrix lists, then zip groups
     exclude: tuple[Rule, ...]
-    include: tuple[Include, ...]
+    include: Mapping[KeyPath, tuple[Axis, ...]]  # by the entry's place in the file
     override: tuple[Rule, ...]
+
+    def all_settings(self) -> list[Settings]:
+        """What cells share and vary, in the order of the file's parts."""
+        axes = (*self.axes, *(axis for axes in self.include.values() for axis in axes))
+        return [self.common, *(part for axis in axes for part in axis)]
+
+
+def value_problem(key: str, value: Any, techniques: Collection[str]) -> str | None:
+    """Why ``key`` cannot have ``value``, as a sentence; None when it can.
+
+    null unsets a key, so any key takes it. A kind without its name changes numbers of the
+    technique's own kind, and is checked together with these.
+    """
+    if value is None:
+        return None
+    value = spelled_out(key, value)
+    if key in KINDS and "name" not in value:
+        return None
+    if key == "technique":
+        return None if value in list(techniques) else unknown(key, value, techniques)
+    try:
+        strictly(_OneKey, {key: value})
+    except ValidationError as error:
+        return problem_of(_OneKey, error)[1]
+    if key != "dataset" or value in DATASETS or value.partition(FOLDER_PREFIX)[2]:
+        return None
+    return unknown(key, value, (*DATASETS, f"{FOLDER_PREFIX}PATH"))
 
 
 def parse(document: Document, techniques: Collection[str]) -> SweepFile:
@@ -120,104 +165,65 @@ class _Parser:
         self.techniques = techniques
 
     def whole(self) -> SweepFile:
-        top = self.document.value
-        self._known(top, (), TOP_LEVEL)
-        name = self._text("name", self.document.source.stem)
-        if not _NAME.fullmatch(name):
-            text = f"name: {name!r}: expected small letters, digits and _ only"
-            more = "" if "name" in top else "; rename the file or give it a 'name:'"
-            raise self.document.error(("name",), text + more)
-        cores = Setting(top.get("cores_per_rank"), ("cores_per_rank",))
-        self._check("cores_per_rank", cores)
+        top = self.document.mapping(self.document.value, (), TOP_LEVEL)
+        name = self._one("name", top.get("name") or self.document.source.stem, ("name",)).value
+        title = self._one("title", top.get("title"), ("title",)).value or name
         common = {key: self._one(key, top[key], (key,)) for key in top if key in CELL_KEYS}
-        axes = tuple(self._axes(common))
+        cores = self._one("cores_per_rank", top.get("cores_per_rank"), ("cores_per_rank",))
         return SweepFile(
             document=self.document,
             name=name,
-            title=self._text("title", name),
+            title=" ".join(title.split()),
             cores_per_rank=cores.value,
             common=common,
-            axes=axes,
-            exclude=tuple(self._rule(rule, path) for rule, path in self._rules("exclude")),
-            include=tuple(
-                Include(tuple(self._crossed(entry, path)), path)
-                for entry, path in self._rules("include")
+            axes=tuple(self._axes(common)),
+            exclude=tuple(
+                Rule(self._when(rule, path), {}, path) for rule, path in self._entries("exclude")
             ),
-            override=tuple(self._override(rule, path) for rule, path in self._rules("override")),
+            include={
+                path: tuple(self._crossed(entry, path)) for entry, path in self._entries("include")
+            },
+            override=tuple(self._override(rule, path) for rule, path in self._entries("override")),
         )
 
-    def _text(self, key: str, default: str) -> str:
-        value = self.document.value.get(key, default)
-        if not isinstance(value, str) or not value.strip():
-            raise self.document.error((key,), f"{key}: expected a text, found {value!r}; quote it")
-        return " ".join(value.split())
-
-    def _known(self, found: Mapping[str, Any], path: KeyPath, known: Sequence[str]) -> None:
-        for key in found:
-            if key not in known:
-                raise self.document.error((*path, key), self._unknown_key(key, known))
-
-    def _unknown_key(self, key: str, known: Sequence[str]) -> str:
-        if key == SEEDS:
-            return "'seeds' stands under matrix or in an include entry; elsewhere say 'seed'"
-        if key in TOP_LEVEL:
-            return f"{key!r} belongs to the top level of the file; known here: {', '.join(known)}"
-        return unknown("key", key, known)
-
-    def _check(self, key: str, setting: Setting) -> Setting:
-        problem = value_problem(key, setting.value, self.techniques)
-        if problem:
-            raise self.document.error(setting.path, problem)
-        return setting
-
-    def _one(self, key: str, value: Any, path: KeyPath) -> Setting:
+    def _entries(self, part: str) -> Iterator[tuple[Any, KeyPath]]:
+        """The items of a list; one alone counts as a list of one."""
+        value = self.document.value.get(part)
         if isinstance(value, list):
-            raise self.document.error(path, f"{key}: a list of values belongs under 'matrix:'")
-        return self._check(key, Setting(value, path))
-
-    def _mapping(self, value: Any, path: KeyPath, what: str) -> dict[str, Any]:
-        if not isinstance(value, dict) or not value:
-            found = "nothing" if value in (None, {}) else repr(value)
-            raise self.document.error(path, f"{what}: expected 'key: value', found {found}")
-        return value
+            yield from ((item, (part, i)) for i, item in enumerate(value))
+        elif value is not None:
+            yield value, (part,)
 
     def _axes(self, common: Settings) -> Iterator[Axis]:
         """Matrix lists and zip groups; a key may vary in one place only."""
-        seen: dict[str, KeyPath] = {key: setting.path for key, setting in common.items()}
+        seen = dict(common)
         matrix = self.document.value.get("matrix")
-        matrix = {} if matrix is None else self._mapping(matrix, ("matrix",), "matrix")
-        groups = [self._zipped(group, path) for group, path in self._rules("zip")]
-        for axis in (*self._crossed(matrix, ("matrix",)), *groups):
+        crossed = [] if matrix is None else self._crossed(matrix, ("matrix",))
+        zipped = [self._zipped(group, path) for group, path in self._entries("zip")]
+        for axis in (*crossed, *zipped):
             for key, setting in axis[0].items():
-                path = setting.path[:-1]
                 if key in seen:
-                    line = self.document.line(seen[key])
-                    raise self.document.error(path, f"{key!r} is given twice (also line {line})")
-                seen[key] = path
+                    line = self.document.line(seen[key].path)
+                    text = f"{key!r} is given twice (also line {line})"
+                    raise self.document.error(setting.path, text)
+            seen |= axis[0]
             yield axis
 
-    def _crossed(self, found: Mapping[str, Any], path: KeyPath) -> Iterator[Axis]:
+    def _crossed(self, entry: Any, path: KeyPath) -> Iterator[Axis]:
         """One axis per key; a single value counts as a list of one."""
-        self._known(found, path, (*CELL_KEYS, SEEDS))
-        if SEEDS in found and "seed" in found:
+        lists = self.document.mapping(entry, path, (*CELL_KEYS, SEEDS))
+        if SEEDS in lists and "seed" in lists:
             raise self.document.error((*path, SEEDS), "give 'seed' or 'seeds', not both")
-        for key, value in found.items():
+        for key, value in lists.items():
             if key == SEEDS:
-                count = self._check(SEEDS, Setting(value, (*path, key))).value or 1
-                values = list(range(min(count, MAX_CELLS + 1)))
-                yield tuple({"seed": Setting(seed, (*path, key, 0))} for seed in values)
+                count = self._one(SEEDS, value, (*path, key)).value or 1
+                seeds = range(min(count, MAX_CELLS + 1))
+                yield tuple({"seed": Setting(seed, (*path, key, 0))} for seed in seeds)
             else:
                 yield tuple({key: setting} for setting in self._values(key, value, (*path, key)))
 
-    def _values(self, key: str, value: Any, path: KeyPath) -> list[Setting]:
-        values = value if isinstance(value, list) else [value]
-        if not values:
-            raise self.document.error(path, f"{key}: the list is empty, so there would be no cell")
-        return [self._check(key, Setting(item, (*path, i))) for i, item in enumerate(values)]
-
-    def _zipped(self, group: Any, path: KeyPath) -> Axis:
-        group = self._mapping(group, path, "zip")
-        self._known(group, path, CELL_KEYS)
+    def _zipped(self, entry: Any, path: KeyPath) -> Axis:
+        group = self.document.mapping(entry, path, CELL_KEYS)
         lists = {key: self._values(key, value, (*path, key)) for key, value in group.items()}
         if len({len(values) for values in lists.values()}) > 1:
             lengths = ", ".join(f"{key} {len(values)}" for key, values in lists.items())
@@ -225,28 +231,29 @@ class _Parser:
         columns = zip(*lists.values(), strict=True)
         return tuple(dict(zip(lists, column, strict=True)) for column in columns)
 
-    def _rules(self, part: str) -> Iterator[tuple[Any, KeyPath]]:
-        """The items of a list of mappings; one mapping alone counts as a list of one."""
-        value = self.document.value.get(part)
-        items = value if isinstance(value, list) else [] if value is None else [value]
-        for i, item in enumerate(items):
-            path = (part, i) if isinstance(value, list) else (part,)
-            yield self._mapping(item, path, part), path
+    def _override(self, entry: Any, path: KeyPath) -> Rule:
+        rule = self.document.mapping(entry, path, ("when", "set"))
+        place = (*path, "set")
+        sets = self.document.mapping(rule.get("set"), place, CELL_KEYS)
+        settings = {key: self._one(key, value, (*place, key)) for key, value in sets.items()}
+        return Rule(self._when(rule.get("when"), (*path, "when")), settings, path)
 
-    def _when(self, found: Mapping[str, Any], path: KeyPath) -> dict[str, tuple[Any, ...]]:
-        self._known(found, path, CELL_KEYS)
+    def _when(self, entry: Any, path: KeyPath) -> dict[str, list[Any]]:
+        lists = self.document.mapping(entry, path, CELL_KEYS)
         return {
-            key: tuple(setting.value for setting in self._values(key, value, (*path, key)))
-            for key, value in found.items()
+            key: [setting.value for setting in self._values(key, value, (*path, key))]
+            for key, value in lists.items()
         }
 
-    def _rule(self, rule: Mapping[str, Any], path: KeyPath) -> Rule:
-        return Rule(self._when(rule, path), path, {})
+    def _values(self, key: str, value: Any, path: KeyPath) -> list[Setting]:
+        values = value if isinstance(value, list) else [value]
+        if not values:
+            raise self.document.error(path, f"{key}: the list is empty, so there would be no cell")
+        return [self._one(key, item, (*path, i)) for i, item in enumerate(values)]
 
-    def _override(self, rule: Mapping[str, Any], path: KeyPath) -> Rule:
-        self._known(rule, path, ("when", "set"))
-        when = self._mapping(rule.get("when"), (*path, "when"), "when")
-        sets = self._mapping(rule.get("set"), (*path, "set"), "set")
-        self._known(sets, (*path, "set"), CELL_KEYS)
-        settings = {key: self._one(key, sets[key], (*path, "set", key)) for key in sets}
-        return Rule(self._when(when, (*path, "when")), path, settings)
+    def _one(self, key: str, value: Any, path: KeyPath) -> Setting:
+        if isinstance(value, list):
+            raise self.document.error(path, f"{key}: lists of values belong under 'matrix:'")
+        if problem := value_problem(key, value, self.techniques):
+            raise self.document.error(path, problem)
+        return Setting(value, path)

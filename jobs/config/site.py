@@ -4,20 +4,21 @@ jobs/sites/*.yaml, strictly.
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from jobs.config.yamlfile import Document, find_file, load_yaml, names_in, unknown
+from jobs.config.yamlfile import find_file, load_yaml
 from train.config.frozen import Frozen
 
 #: How a job asks for GPUs; ``none``: ranks compute on CPU cores.
 GpuRequest = Literal["none", "gres", "gpus-per-node", "gpus-per-task"]
+#: Without what apptainer takes for the start of another bind.
+Bind = Annotated[str, Field(pattern=r"^/[^,^]*$")]
+Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+LongOption = Annotated[str, Field(pattern=r"^[a-z][a-z-]*$")]
 
 
 class Site(Frozen):
@@ -41,27 +42,26 @@ class Site(Frozen):
     max_nodes: int | None = Field(default=None, ge=1)  # of one job
     array_limit: int = Field(default=1000, ge=1)  # elements of one array (at most MaxArraySize)
     array_parallel: int = Field(default=64, ge=1)  # elements of one array that run at once
-    submit_limit: int | None = Field(
-        default=None, ge=1
-    )  # jobs in the queue, array elements counted
+    # jobs in the queue, array elements counted
+    submit_limit: int | None = Field(default=None, ge=1)
     requeue: bool = True  # a preempted or unfinished cell goes on in the same job, requeued
     signal_s: int = Field(default=90, ge=1)  # seconds before its end at which Slurm warns a job
     preflight_s: int = Field(default=150, ge=20)  # seconds that the preflight's ranks may take
-    sbatch: dict[str, str | int | bool] = Field(default_factory=dict)  # other options, long names
+    sbatch: dict[LongOption, str | int | bool] = Field(default_factory=dict)  # other options
     modules: tuple[str, ...] = ()  # loaded in the batch script, before the supervisor
     setup: tuple[str, ...] = ()  # lines of shell for the batch script, the site's own words
     # how ranks are launched
     mpi: str = "pmix"  # value of srun --mpi, or "gloo" where the site has no PMIx
     interface: str | None = None  # network interface for ranks (Gloo, Open MPI's TCP, NCCL sockets)
     srun: tuple[str, ...] = ()  # further arguments of srun
-    environment: dict[str, str] = Field(default_factory=dict)  # for the ranks
+    environment: dict[Variable, str] = Field(default_factory=dict)  # for the ranks
     # the container
     # cpu or gpu: the one that make image builds; the path of a SIF file; or none: no container, but
     # the Python environment of `make setup`, which nodes must see
     image: str = "cpu"
     runtime: Literal["apptainer", "singularity"] = "apptainer"
     gpu_support: Literal["none", "nv", "rocm"] = "none"
-    binds: tuple[str, ...] = ()  # SRC[:DEST[:ro]]
+    binds: tuple[Bind, ...] = ()  # SRC[:DEST[:ro]]
     container_arguments: tuple[str, ...] = ()
     scratch: str | None = None  # folder on every node for temporary files of ranks (TMPDIR)
     # the cluster itself
@@ -74,62 +74,26 @@ class Site(Frozen):
     @classmethod
     def _one_line(cls, value: Any) -> Any:
         """A line break would end a line of the batch script and start a command of its own."""
-        for text in _texts(value):
-            if any(not sign.isprintable() and sign != "\t" for sign in text):
+        texts = [*value, *value.values()] if isinstance(value, dict) else value
+        for text in texts if isinstance(texts, list | tuple) else [texts]:
+            if isinstance(text, str) and not text.replace("\t", " ").isprintable():
                 raise ValueError(f"expected a single line of text, found {text!r}")
-        return value
-
-    @field_validator("binds")
-    @classmethod
-    def _one_bind_each(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for bind in value:
-            # what apptainer would take for the start of another bind
-            if "," in bind or "^" in bind or not bind.startswith("/"):
-                raise ValueError(f"expected /SRC[:DEST[:ro]] without , and ^, found {bind!r}")
-        return value
-
-    @field_validator("environment")
-    @classmethod
-    def _variables(cls, value: dict[str, str]) -> dict[str, str]:
-        for name in value:
-            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-                raise ValueError(f"expected names of environment variables, found {name!r}")
         return value
 
     @model_validator(mode="after")
     def _consistent(self) -> Site:
         if self.gpu_type is not None and self.gpus == "none":
-            raise ValueError(
-                "gpu_type needs a way to ask for it: set gpus: to gres or gpus-per-..."
-            )
-        if self.signal_s >= 60 * self.time_min:
-            raise ValueError(
-                f"signal_s: a job of {self.time_min} min cannot be warned {self.signal_s} s before "
-                "its end: make it smaller"
-            )
+            raise ValueError("gpu_type needs a way to ask for it: gpus: gres or gpus-per-...")
+        if self.signal_s >= (limit_s := 60 * self.time_min):
+            raise ValueError(f"signal_s {self.signal_s}: a job has {limit_s} s (time_min)")
         for option in self.sbatch:
-            if not re.fullmatch(r"[a-z][a-z-]*", option):
-                raise ValueError(f"sbatch: expected long names such as mail-type, found {option!r}")
             if option in _OWN_OPTIONS:
-                raise ValueError(
-                    f"sbatch: {option} is what this program sets by itself; leave it out"
-                )
+                raise ValueError(f"sbatch: {option} is what this program sets by itself")
             key = _BY_KEY.get(option)
             # where the key says nothing, the option may say what the key cannot
             if key is not None and (key not in _YIELDING or getattr(self, key) not in _SILENT):
                 raise ValueError(f"sbatch: {option} belongs to the key {key!r} of the site file")
         return self
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from (key, *_texts(item))
-    elif isinstance(value, tuple):
-        for item in value:
-            yield from _texts(item)
 
 
 #: Options of sbatch that decide where records are and which cell a job runs.
@@ -170,35 +134,5 @@ def load_site(name_or_path: str, folder: Path = SITES) -> NamedSite:
             known and the nearest.
     """
     path = find_file("site", name_or_path, folder, (AUTO, LOCAL))
-    return NamedSite(path.stem, site_of(load_yaml(path)), path)
-
-
-def site_names(folder: Path = SITES) -> list[str]:
-    return names_in(folder)
-
-
-def site_of(document: Document) -> Site:
-    """The site that a file describes.
-
-    Raises:
-        ConfigError: with file and line: an unknown key, a missing one, a value that does not fit.
-    """
-    for key in document.value:
-        if key not in Site.model_fields:
-            raise document.error((key,), unknown("key", key, Site.model_fields))
-    try:
-        return Site.model_validate_json(json.dumps(document.value), strict=True)
-    except ValidationError as error:
-        first = error.errors()[0]
-        text = first["msg"].removeprefix("Value error, ")
-        if first["type"] == "missing":
-            raise document.error(
-                (), f"{first['loc'][0]!r} is missing: a site must say it"
-            ) from error
-        if first["type"] != "value_error":
-            text += f", found {first['input']!r}"
-            text += "; quote it" if first["type"] == "string_type" else ""
-        where = first["loc"][:1]
-        # rules about several keys have no place of their own; the message starts with the key
-        path = where or (text.split(":")[0].split(" ")[0],)
-        raise document.error(path, f"{where[0]}: {text}" if where else text) from error
+    document = load_yaml(path)
+    return NamedSite(path.stem, document.checked(Site, document.value), path)

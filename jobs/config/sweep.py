@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from train.config.datasets import FOLDER_PREFIX
 from train.config.run import RunConfig
 from train.record.run import SweepManifest
 
@@ -24,6 +25,16 @@ class Sweep:
     def asked(self) -> str:
         """As SWEEP= names it."""
         return self.source.stem if self.source.parent == SWEEPS else str(self.source)
+
+    @property
+    def image_folders(self) -> tuple[Path, ...]:
+        """Folders of images that are data sets of its cells, each once."""
+        names = dict.fromkeys(config.dataset for config in self.configs)
+        return tuple(
+            Path(name.removeprefix(FOLDER_PREFIX)).expanduser().absolute()
+            for name in names
+            if name.startswith(FOLDER_PREFIX)
+        )
 
 
 def manifest_of(wanted: Sweep) -> SweepManifest:

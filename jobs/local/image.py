@@ -7,9 +7,8 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
 
 from jobs.cell.container import (
     IMAGE_PYTHON,
@@ -19,15 +18,11 @@ from jobs.cell.container import (
     code_facts,
     container_argv,
 )
-from jobs.cell.image import BUILT, find_image
+from jobs.cell.image import BUILT, Image, find_image, image_now
 from jobs.config.site import Site
-from jobs.slurm.job.task import container_at
-from train.config.datasets import FOLDER_PREFIX
-from train.config.run import RunConfig
 from train.errors import ConfigError
 from train.run.provenance import git_state
 
-RUNTIMES: tuple[Literal["apptainer", "singularity"], ...] = ("apptainer", "singularity")
 START_S = 120.0
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _NVIDIA = Path("/proc/driver/nvidia/gpus")
@@ -55,51 +50,37 @@ def _listed() -> int:
     return sum(line.startswith("GPU ") for line in done.stdout.splitlines())
 
 
-def site_here(name: str, gpus: int) -> Site:
-    """This machine as a site. ``name``: as IMAGE= says it; of an image that is not ours, the GPUs
-    that are here decide what the container gets.
+def container_here(
+    name: str, gpus: int, root: Path, folders: Sequence[tuple[Path, str]]
+) -> Container:
+    """The container of a sweep's ranks on this machine.
+
+    Args:
+        name: as IMAGE= says it.
+        gpus: that are seen here: of an image that is not ours, they decide what it gets.
+        folders: what ranks read and write, and its name in messages.
 
     Raises:
-        ConfigError: no program here starts containers.
+        ConfigError: no such image, nothing that starts it, or a folder that cannot be bound.
     """
     if name == NO_IMAGE:
         raise ConfigError(
             "IMAGE=none found, expected cpu, gpu or the path of a SIF file; without IMAGE= ranks "
             "run in the environment of this checkout"
         )
-    runtime = next((found for found in RUNTIMES if shutil.which(found)), None)
+    runtime = next((found for found in ("apptainer", "singularity") if shutil.which(found)), None)
     if runtime is None:
         raise ConfigError(
             f"IMAGE={name} needs apptainer (or singularity) on PATH: load its module, ask the "
             "administrators, or make image, which says how to get it; without IMAGE= ranks run in "
             "the environment of this checkout"
         )
-    nvidia = name == "gpu" or (name not in BUILT and gpus > 0)
-    return Site(
-        ranks_per_node=1, mpi="gloo", image=name, runtime=runtime,
-        gpu_support="nv" if nvidia else "none",
-    )  # fmt: skip
-
-
-def container_here(
-    name: str, gpus: int, root: Path, folders: Iterable[tuple[Path, str]], *configs: RunConfig
-) -> Container:
-    """The container of a sweep's ranks. ``folders``: what they read and write, and its name in
-    messages.
-
-    Raises:
-        ConfigError: no such image, nothing that starts it, or a folder that cannot be bound.
-    """
-    site = site_here(name, gpus)
-    image = find_image(site, root)
-    bound = [(root, "the checkout"), *folders]
-    for config in configs:
-        if config.dataset.startswith(FOLDER_PREFIX):
-            path = Path(config.dataset.removeprefix(FOLDER_PREFIX)).expanduser().absolute()
-            bound.append((path, "the data set"))
-    for path, what in bound:
+    image = find_image(Site(ranks_per_node=1, image=name), root)
+    for path, what in folders:
         check_path(path, what)
-    return container_at(site, image.path, tuple(str(path) for path, _ in bound))
+    nvidia = name == "gpu" or (name not in BUILT and gpus > 0)
+    binds = tuple(str(path) for path, _ in folders)
+    return Container(image.path, runtime, "nv" if nvidia else "none", binds, ())
 
 
 def try_out(container: Container) -> None:
@@ -128,15 +109,15 @@ def try_out(container: Container) -> None:
     )
 
 
-def facts_inside(image: str, root: Path) -> dict[str, str]:
-    """For the records of ranks that start from this image now.
+def facts_inside(container: Container, root: Path) -> dict[str, str]:
+    """For the records of ranks that start in the container now.
 
     Raises:
-        ConfigError: it is gone, or is none any more.
+        ConfigError: its image is gone, or is none any more.
     """
-    digest = find_image(Site(ranks_per_node=1, image=image), root).digest
-    told = {"HOROSCALE_IMAGE_DIGEST": digest} if digest else {}
-    return told | code_facts(*git_state(root))
+    digest = image_now(Image(container.image, None)).digest
+    image = {"HOROSCALE_IMAGE_DIGEST": digest} if digest else {}
+    return image | code_facts(*git_state(root))
 
 
 def remark_on_gpus(

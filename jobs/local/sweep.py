@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 
-from jobs.cell.launch import core_groups, rank_environment, train_argv, with_processes
+from jobs.cell.launch import core_groups
 from jobs.cell.state import Standing, lay_out, recorded, refuse_others, survey
 from jobs.cell.stop import stopped_by_signals
 from jobs.config.sweep import Sweep, manifest_of
 from jobs.display import LiveDisplay, PlainDisplay, say_results, say_standing
-from jobs.local.engine import Machine, cell_task, run_cells
 from jobs.local.image import check_gpus, container_here, gpus_here, remark_on_gpus, try_out
+from jobs.local.supervisor import Machine, launch_line, run_cells
 from jobs.messages import ROOT, say
 from jobs.plan.datasets import train_images
 from jobs.plan.estimate import known_rates
@@ -35,9 +36,16 @@ def plan_here(wanted: Sweep, results: Path, machine: Machine) -> None:
     rows = plan_rows(wanted.configs, images, rates)
     # one line for each number of processes and cores: within it, only names differ
     first = {(c.gpus, c.processes): c for c in reversed(wanted.configs)}
-    lines = {c.cell_id(): _launch_line(c, folder, machine) for c in first.values()}
+    lines = {c.cell_id(): _shown_line(c, folder / c.cell_id(), machine) for c in first.values()}
     print("\n".join(plan_lines(rows, lines, {c.config.cell_id() for c in cells if c.done})))
     _remark(wanted, machine)
+
+
+def _shown_line(config: RunConfig, folder: Path, machine: Machine) -> list[str]:
+    cores = core_groups(config.gpus, machine.per_rank, machine.cores)
+    argv, settings = launch_line(config, folder, cores, machine, attempt=1, resume=False)
+    names = [f"HOROSCALE_{name}" for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CORES")]
+    return ["env", *(f"{name}={settings[0][name]}" for name in names), *argv]
 
 
 def sweep_here(wanted: Sweep, folder: Path, *, force: bool, machine: Machine) -> int:
@@ -56,7 +64,7 @@ def sweep_here(wanted: Sweep, folder: Path, *, force: bool, machine: Machine) ->
         for needed in (machine.data, machine.store):
             needed.mkdir(parents=True, exist_ok=True)
         try_out(machine.container)
-    return say_results(wanted, cells, _run_all(cells, folder, machine))
+    return say_results(wanted, cells, _run_all(cells, machine))
 
 
 def _remark(wanted: Sweep, machine: Machine) -> None:
@@ -65,15 +73,17 @@ def _remark(wanted: Sweep, machine: Machine) -> None:
         say(remark)
 
 
-def _run_all(cells: Sequence[Standing], folder: Path, machine: Machine) -> dict[str, str]:
+def _run_all(cells: Sequence[Standing], machine: Machine) -> dict[str, str]:
+    # ignored, as some daemons leave it, it would make every rank seem to end well
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     # make, told to end, ends the shell of its recipe, and nobody tells us
     parent = os.getppid() if "MAKELEVEL" in os.environ else None
     console = Console(stderr=True)
     with stopped_by_signals(parent) as stop:
         if console.is_terminal:
             with LiveDisplay(cells, console) as display:
-                return run_cells(cells, folder, machine, display, stop)
-        return run_cells(cells, folder, machine, PlainDisplay(cells, sys.stderr), stop)
+                return run_cells(cells, machine, display, stop)
+        return run_cells(cells, machine, PlainDisplay(cells, sys.stderr), stop)
 
 
 def machine_for(
@@ -100,17 +110,13 @@ def machine_for(
     data, store, gpus = data.resolve(), store.resolve(), gpus_here(os.environ)
     container = None
     if image:
-        named = (folder, "the results folder"), (data, "the data folder"), (store, "the data store")
-        container = container_here(image, gpus, ROOT, named, *wanted.configs)
+        folders = [
+            (ROOT, "the checkout"),
+            (folder, "the results folder"),
+            (data, "the data folder"),
+            (store, "the data store"),
+            *((path, "the data set") for path in wanted.image_folders),
+        ]
+        container = container_here(image, gpus, ROOT, folders)
         check_gpus(container, gpus, most, at_once)
     return Machine(cores, per_rank, data, store, stall_s, limit_s, at_once, container, gpus)
-
-
-def _launch_line(config: RunConfig, folder: Path, machine: Machine) -> list[str]:
-    cores = core_groups(config.gpus, machine.per_rank, machine.cores)
-    task = cell_task(folder / config.cell_id(), cores, machine, resume=False)
-    task = with_processes(task, config.processes)
-    own = rank_environment(task, 0, attempt=1, supervisor=os.getpid(), root=ROOT)
-    shown = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CORES")
-    world = [f"HOROSCALE_{name}={own[f'HOROSCALE_{name}']}" for name in shown]
-    return ["env", *world, *train_argv(task, 1)]

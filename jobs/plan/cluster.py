@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 
 from jobs.cell.image import BUILT, Image, find_image
 from jobs.cell.state import recorded, refuse_others
@@ -16,20 +17,19 @@ from jobs.plan.rows import plan_rows
 from jobs.plan.text import plan_lines
 from jobs.slurm.arrays import Array
 from jobs.slurm.job.allocation import Allocation
-from jobs.slurm.job.supervisor import launch
-from jobs.slurm.preflight import largest, preflight_array
-from jobs.slurm.script import script_text
-from jobs.slurm.submissions import PREFLIGHT, SubmissionContext, array_folder, comment_of
-from jobs.slurm.submit import plan_arrays, unit_task
+from jobs.slurm.job.step import launch
+from jobs.slurm.preflight import preflight_array, preflight_shape
+from jobs.slurm.submissions import SubmissionContext
+from jobs.slurm.submit import batch_script, plan_arrays, tasks_of
 from jobs.slurm.sweep import SweepRequest, sending_for
 from train.config.run import RunConfig
 from train.errors import ConfigError
 
 #: Stands for what is known only when it is submitted.
-RUN, JOB = "RUN", "JOB"
+RUN, JOB, FIRST = "RUN", "JOB", "afterok:PREFLIGHT"
 
 
-def plan(wish: SweepRequest) -> None:
+def plan_cluster(wish: SweepRequest) -> None:
     """Raises ConfigError where the sweep does not fit the site, or costs more than BUDGET."""
     configs = wish.wanted.configs
     cells = [recorded(config, wish.folder / config.cell_id()) for config in configs]
@@ -45,8 +45,8 @@ def plan(wish: SweepRequest) -> None:
     lines += ["", *array_lines(arrays, seconds, wish.site)]
     lines += _scripts(sending, arrays, {config.cell_id(): config for config in configs})
     if arrays:
-        shape = largest(arrays)
-        minutes = preflight_array(sending, shape).minutes
+        shape = preflight_shape(arrays)
+        minutes = preflight_array(sending.site, shape).minutes
         lines.append(
             f"\nbefore them the preflight, one job of {minutes} min on {shape}: the arrays wait "
             "for its good end (PREFLIGHT=0 leaves it out)"
@@ -76,15 +76,11 @@ def _scripts(
     lines = []
     for index in sorted(first.values()):
         array = arrays[index]
-        script = script_text(
-            sending.site, array, array_folder(sending.folder, RUN, index),
-            name=sending.job_name, root=sending.root, dependency=f"afterok:{PREFLIGHT.upper()}",
-            comment=comment_of(RUN, index),
-        )  # fmt: skip
-        name = array.units[0].cells[0]
-        task = unit_task(sending, array.units[0], RUN)
+        script = batch_script(sending, RUN, "0", array, dependency=FIRST)
+        name = array.units[0][0]
+        task = tasks_of(sending, array, RUN, datetime.now(UTC), ())[0]
         ends_at = time.time() + 60 * array.minutes
-        allocation = Allocation(JOB, "", 0, ends_at, sending.site.slurm_conf)
+        allocation = Allocation(JOB, 0, ends_at, sending.site)
         cell = sending.folder / name
         argv, settings = launch(task, configs[name], cell, 1, allocation, resume=False)
         tokens = ["env", *(f"{key}={value}" for key, value in settings.items()), *argv]

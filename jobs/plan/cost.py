@@ -107,7 +107,7 @@ def _table(arrays: Sequence[Array], site: Site) -> list[str]:
 
 
 def cells_of(arrays: Sequence[Array]) -> list[str]:
-    return [cell for array in arrays for unit in array.units for cell in unit.cells]
+    return [cell for array in arrays for unit in array.units for cell in unit]
 
 
 def _most(arrays: Sequence[Array], site: Site) -> float:

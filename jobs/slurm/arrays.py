@@ -9,20 +9,23 @@ meets all techniques alike, and is not taken for a difference between them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from bisect import bisect
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from random import Random
-from typing import NamedTuple, TypeVar
+
+from pydantic import Field
 
 from jobs.config.site import Site
+from train.config.frozen import Frozen
 from train.config.run import RunConfig
 from train.errors import ConfigError
 
 
 @dataclass(frozen=True)
 class NodeLayout:
-    """Equal nodes; reports call ``size`` the number of GPUs."""
+    """The shape of a job: equal nodes. Reports call ``size`` the number of GPUs."""
 
     nodes: int
     ranks_per_node: int
@@ -33,8 +36,7 @@ class NodeLayout:
 
     def __str__(self) -> str:
         nodes = "1 node" if self.nodes == 1 else f"{self.nodes} nodes"
-        ranks = "1 rank" if self.ranks_per_node == 1 else f"{self.ranks_per_node} ranks"
-        return f"{nodes} x {ranks}"
+        return f"{nodes} x {_ranks(self.ranks_per_node)}"
 
 
 def shape_of(gpus: int, site: Site) -> NodeLayout:
@@ -43,156 +45,138 @@ def shape_of(gpus: int, site: Site) -> NodeLayout:
     Raises:
         ConfigError: the ranks cannot be spread equally, or need more nodes than a job may have.
     """
-    nodes = math.ceil(gpus / site.ranks_per_node)
+    nodes, each = math.ceil(gpus / site.ranks_per_node), _ranks(site.ranks_per_node)
     if site.max_nodes is not None and nodes > site.max_nodes:
         most = site.max_nodes * site.ranks_per_node
         raise ConfigError(
-            f"gpus={gpus} needs {nodes} nodes with up to {_ranks(site)} each, and the site allows "
-            f"a job {site.max_nodes} (max_nodes): use at most gpus={most}"
+            f"gpus={gpus} needs {nodes} nodes with up to {each} each, and the site allows a job "
+            f"{site.max_nodes} (max_nodes): use at most gpus={most}"
         )
     if gpus % nodes:
         near = " or ".join(f"gpus={count}" for count in _nearest(gpus, site))
         raise ConfigError(
-            f"gpus={gpus} cannot be spread equally: a node of the site holds {_ranks(site)}, and "
-            f"{nodes} nodes do not divide {gpus}; nearest: {near}"
+            f"gpus={gpus} cannot be spread equally: a node of the site holds {each}, and {nodes} "
+            f"nodes do not divide {gpus}; nearest: {near}"
         )
     return NodeLayout(nodes, gpus // nodes)
 
 
-def _ranks(site: Site) -> str:
-    return "1 rank" if site.ranks_per_node == 1 else f"{site.ranks_per_node} ranks"
+def _ranks(number: int) -> str:
+    return "1 rank" if number == 1 else f"{number} ranks"
 
 
 def _nearest(gpus: int, site: Site) -> list[int]:
-    """The next possible counts below and above."""
-    most = math.inf if site.max_nodes is None else site.max_nodes * site.ranks_per_node
-    # whole nodes always fit, so both searches end within one node's ranks
-    below = next(count for count in range(gpus - 1, 0, -1) if _fits(count, site))
-    above = next(count for count in range(gpus + 1, gpus * 2 + 1) if _fits(count, site))
-    return [below, above] if above <= most else [below]
+    """The next possible counts below and above; whole nodes always fit."""
+    most = 2 * gpus if site.max_nodes is None else site.max_nodes * site.ranks_per_node
+    counts = range(1, min(2 * gpus, most) + 1)
+    fit = [count for count in counts if count % math.ceil(count / site.ranks_per_node) == 0]
+    at = bisect(fit, gpus)
+    return fit[at - 1 : at + 1]
 
 
-def _fits(gpus: int, site: Site) -> bool:
-    return gpus % math.ceil(gpus / site.ranks_per_node) == 0
+class Array(Frozen):
+    """One call of sbatch, planned or noted: an array with an element per unit, or a plain job."""
+
+    job_id: str | None = None  # None: not submitted yet, or nobody lived to write the id down
+    units: tuple[tuple[str, ...], ...] = Field(min_length=1)  # cells of each element, in order
+    nodes: int = Field(ge=1)
+    ranks_per_node: int = Field(ge=1)
+    minutes: int = Field(ge=1)  # time limit of an element
+    block_seed: int | None = None  # of the random order of cells within packed units
+
+    @property
+    def shape(self) -> NodeLayout:
+        return NodeLayout(self.nodes, self.ranks_per_node)
+
+    def elements(self) -> tuple[str, ...]:
+        """Job ids of its units, in order; none while its id is not known."""
+        if self.job_id is None:
+            return ()
+        if len(self.units) == 1:
+            return (self.job_id,)
+        return tuple(f"{self.job_id}_{index}" for index in range(len(self.units)))
 
 
-T = TypeVar("T")
-K = TypeVar("K", bound=Hashable)
-
-
-@dataclass(frozen=True)
-class ArrayTask:
-    """Cells that one array element runs one after another."""
-
-    cells: tuple[str, ...]  # ids, in the order in which they run
-    shape: NodeLayout
-    minutes: int  # time limit of the job
-
-
-@dataclass(frozen=True)
-class Array:
-    """One call of sbatch: one element per unit, a plain job where there is only one."""
-
-    shape: NodeLayout
-    units: tuple[ArrayTask, ...]
-    minutes: int
-    parallel: int  # elements that run at once
-
-
-class Waves(NamedTuple):
-    now: tuple[Array, ...]
-    later: tuple[Array, ...]
-
-
-def units_of(
+def arrays_of(
     configs: Iterable[RunConfig], site: Site, *, pack: int = 1, seed: int = 0
-) -> tuple[ArrayTask, ...]:
-    """Cells in the order of the sweep; with ``pack`` up to that many of one shape in each unit.
+) -> tuple[Array, ...]:
+    """One array for each shape and time limit, cut where the site's limit on arrays is reached.
 
-    Cells of one block (same data, model, ranks and seed) stay together where they fit; a block of
-    more than ``pack`` cells is cut into parts of nearly equal size. ``seed`` draws the order.
+    An element runs one cell, or up to ``pack`` of one shape. Cells of one block (same data, model,
+    ranks and seed) stay together where they fit; a block of more than ``pack`` cells is cut into
+    parts of nearly equal size. ``seed`` draws the order within blocks.
 
     Raises:
         ConfigError: counts of ranks that do not fit the site, all of them in one message.
     """
     cells = list(configs)
     shapes = _shapes(cells, site)
-    if pack == 1:
-        return tuple(_unit([config], shapes[config.gpus], site) for config in cells)
+    by_shape: dict[NodeLayout, list[RunConfig]] = {}
+    for config in cells:
+        by_shape.setdefault(shapes[config.gpus], []).append(config)
+    alike: dict[tuple[NodeLayout, int], list[tuple[str, ...]]] = {}
+    for shape, members in by_shape.items():
+        for part in _packed(members, pack, seed) if pack > 1 else [[cell] for cell in members]:
+            units = alike.setdefault((shape, site.time_min * len(part)), [])
+            units.append(tuple(config.cell_id() for config in part))
     return tuple(
-        _unit(part, shape, site)
-        for shape, members in _grouped(cells, lambda config: shapes[config.gpus]).items()
-        for part in _packed(members, pack, seed)
+        Array(
+            units=tuple(units[at : at + site.array_limit]),
+            minutes=minutes,
+            block_seed=seed if pack > 1 else None,
+            **vars(shape),
+        )
+        for (shape, minutes), units in alike.items()
+        for at in range(0, len(units), site.array_limit)
     )
 
 
-def arrays_of(units: Iterable[ArrayTask], site: Site) -> tuple[Array, ...]:
-    """One array for each shape and time limit, cut where the site's limit on arrays is reached."""
-    return tuple(
-        Array(shape, tuple(part), minutes, min(site.array_parallel, len(part)))
-        for (shape, minutes), same in _grouped(units, lambda u: (u.shape, u.minutes)).items()
-        for part in _cut(same, site.array_limit)
-    )
-
-
-def waves(arrays: Iterable[Array], room: int | None) -> Waves:
-    """What fits into a queue that takes ``room`` more jobs (elements counted), and what waits.
-
-    ``room``: None where the site sets no limit; an array that fits in part is cut.
-    """
-    now: list[Array] = []
-    later: list[Array] = []
-    left = room
+def fitting(arrays: Iterable[Array], room: int | None) -> list[Array]:
+    """The arrays that a queue takes which has room for ``room`` more jobs (elements counted); one
+    that fits in part is cut. ``room``: None where there is no limit."""
+    fit = []
     for array in arrays:
-        count = len(array.units) if left is None else max(0, min(left, len(array.units)))
-        left = None if left is None else left - count
-        for units, wave in ((array.units[:count], now), (array.units[count:], later)):
-            if units:
-                parallel = min(array.parallel, len(units))
-                wave.append(replace(array, units=units, parallel=parallel))
-    return Waves(tuple(now), tuple(later))
+        units = array.units if room is None else array.units[: max(0, room)]
+        room = None if room is None else room - len(units)
+        if units:
+            fit.append(array.model_copy(update={"units": units}))
+    return fit
 
 
 def _shapes(configs: Iterable[RunConfig], site: Site) -> dict[int, NodeLayout]:
+    """Number of ranks -> shape."""
     shapes, wrong = {}, []
-    for gpus in dict.fromkeys(config.gpus for config in configs):
-        try:
-            shapes[gpus] = shape_of(gpus, site)
-        except ConfigError as error:
-            wrong.append(str(error))
-    wrong += _spread_wide(configs, shapes, site)
+    for config in configs:
+        if config.gpus not in shapes:
+            try:
+                shapes[config.gpus] = shape_of(config.gpus, site)
+            except ConfigError as error:
+                wrong.append(str(error))
+                continue
+        shape = shapes[config.gpus]
+        if config.processes == 1 and shape.nodes > 1:
+            wrong.append(
+                f"framework mirrored is one process on one node, and gpus={config.gpus} needs "
+                f"{shape} here: use framework multi_worker_mirrored, or at most "
+                f"gpus={site.ranks_per_node}"
+            )
     if wrong:
-        raise ConfigError("\n  ".join(["the sweep does not fit the site:", *wrong]))
+        raise ConfigError("\n  ".join(["the sweep does not fit the site:", *dict.fromkeys(wrong)]))
     return shapes
 
 
-def _spread_wide(
-    configs: Iterable[RunConfig], shapes: Mapping[int, NodeLayout], site: Site
-) -> list[str]:
-    """Cells that are one process, yet whose ranks are on several nodes of the site."""
-    wide = {
-        config.gpus: shapes[config.gpus]
-        for config in configs
-        if config.processes == 1 and config.gpus in shapes and shapes[config.gpus].nodes > 1
-    }
-    return [
-        f"framework mirrored is one process on one node, and gpus={gpus} needs {shape} here: use "
-        f"framework multi_worker_mirrored, or at most gpus={site.ranks_per_node}"
-        for gpus, shape in wide.items()
-    ]
-
-
-def _unit(configs: Sequence[RunConfig], shape: NodeLayout, site: Site) -> ArrayTask:
-    return ArrayTask(tuple(c.cell_id() for c in configs), shape, site.time_min * len(configs))
-
-
 def _packed(configs: Sequence[RunConfig], pack: int, seed: int) -> list[list[RunConfig]]:
+    blocks: dict[str, list[RunConfig]] = {}
+    for config in configs:
+        blocks.setdefault(_block(config), []).append(config)
     parts: list[list[RunConfig]] = []
-    for block, members in _grouped(configs, _block).items():
+    for block, members in blocks.items():
         # a draw of an experiment's design, no secret
         Random(f"{seed}/{block}").shuffle(members)  # noqa: S311
-        count = -(-len(members) // pack)
-        for part in _even(members, count):
+        count = math.ceil(len(members) / pack)
+        bounds = [len(members) * index // count for index in range(count + 1)]
+        for begin, end in pairwise(bounds):
+            part = members[begin:end]
             if parts and count == 1 and len(parts[-1]) + len(part) <= pack:
                 parts[-1] += part
             else:
@@ -209,21 +193,3 @@ def _block(config: RunConfig) -> str:
     return config.model_dump_json(
         exclude={"technique", "batch_per_rank", "epochs"}, exclude_defaults=True
     )
-
-
-def _even(items: Sequence[T], parts: int) -> list[list[T]]:
-    """Cut in order into ``parts`` whose sizes differ by at most one."""
-    bounds = [len(items) * i // parts for i in range(parts + 1)]
-    return [list(items[a:b]) for a, b in pairwise(bounds)]
-
-
-def _cut(items: Sequence[T], most: int) -> list[Sequence[T]]:
-    return [items[i : i + most] for i in range(0, len(items), most)]
-
-
-def _grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
-    """Groups in the order in which their first members come."""
-    groups: dict[K, list[T]] = {}
-    for item in items:
-        groups.setdefault(key(item), []).append(item)
-    return groups

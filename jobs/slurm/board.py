@@ -16,7 +16,7 @@ from jobs.cell.failure import grouped, read_more
 from jobs.cell.state import Standing
 from jobs.display import WIDE, of_all
 from jobs.messages import clock
-from jobs.plan.text import common_start
+from jobs.plan.differences import common_start
 from jobs.slurm.reconcile import Place
 from jobs.slurm.status import (
     NOT_SUBMITTED,

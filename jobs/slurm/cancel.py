@@ -7,12 +7,14 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from jobs.slurm.client.run import Answer, ask
-from jobs.slurm.client.squeue import MAX_IDS, JobState
+from jobs.slurm.client.run import Answer, run
+from jobs.slurm.client.squeue import JobState
 from jobs.slurm.submissions import NOTES_NAME, OURS, RunNote, is_of_run
 from train.record.atomic import write_atomically
 
 CANCEL_NAME = "cancel"
+#: A command line does not take any number of ids.
+MAX_IDS = 500
 
 #: scancel says so of jobs that ended meanwhile, and of arrays whose elements all have.
 _OVER = ("already completing or completed", "invalid job id specified")
@@ -57,7 +59,7 @@ def cancel(arrays: Iterable[str], slurm_conf: str | None, *, patience_s: float =
     """
     told = Answer(0, "", "")
     for argv in cancel_argvs(arrays):
-        answer = ask(argv, patience_s=patience_s, slurm_conf=slurm_conf)
+        answer = run(argv, patience_s=patience_s, slurm_conf=slurm_conf)
         refusals = [line for line in answer.err.splitlines() if not _is_over(line)]
         if answer.code and refusals:
             told = Answer(answer.code, told.out + answer.out, told.err + "\n".join(refusals))

@@ -18,27 +18,32 @@ from jobs.cell.missing_record import settle_unstarted
 from jobs.cell.state import Standing, recorded
 from jobs.config.sweep import Sweep
 from jobs.display import of_all
-from jobs.local.submit import SUBMITIT
-from jobs.messages import EXIT_UNDECIDED, NoAnswer, say
+from jobs.messages import EXIT_CELL_FAILED, EXIT_UNDECIDED, NoAnswer, say
 from jobs.slurm import board
 from jobs.slurm.arrays import NodeLayout
 from jobs.slurm.cancel import announce_cancel, cancel, jobs_of_sweep
-from jobs.slurm.client.detect import become_owner
 from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState, query
+from jobs.slurm.client.user import become_owner
 from jobs.slurm.job.step_ranks import SRUN_LOG
-from jobs.slurm.job.supervisor import EXIT_CELL_FAILED
+from jobs.slurm.job.task import read_preflight
 from jobs.slurm.preflight import (
-    largest,
     preflight_array,
-    preflight_task,
-    read_preflight,
+    preflight_shape,
     submit_preflight,
 )
 from jobs.slurm.reconcile import elsewhere, end_of
 from jobs.slurm.status import Look, as_json, look, read_life, survey_slurm
-from jobs.slurm.submissions import RunNote, Submitted, adopt, log_name, read_notes, submitted_cells
+from jobs.slurm.submissions import (
+    SUBMITIT,
+    RunNote,
+    Submitted,
+    adopt,
+    log_name,
+    read_notes,
+    submitted_cells,
+)
 from jobs.slurm.submit import plan_arrays
 from jobs.slurm.sweep import SweepRequest, check_cluster, enter, prepare, ready, slurm_refusals
 from jobs.slurm.watch import wait_for
@@ -177,7 +182,7 @@ def logs(wanted: Sweep, folder: Path, asked: str) -> int:
 def preflight(wish: SweepRequest, nodes: int | None) -> int:
     """Submit the preflight job alone and wait for its report; exit code 0, 1, or 3 without one.
 
-    ``nodes``: on how many; None: as many as the sweep's largest cell.
+    ``nodes``: on how many; None: on two at most.
 
     Raises:
         ConfigError: the cluster cannot run it.
@@ -186,19 +191,18 @@ def preflight(wish: SweepRequest, nodes: int | None) -> int:
     enter(wish)
     wish.folder.mkdir(parents=True, exist_ok=True)
     sending = prepare(wish)
-    shape = largest(plan_arrays(sending, _all(wish)))
+    shape = preflight_shape(plan_arrays(sending, _all(wish)))
     if nodes is not None:
         shape = NodeLayout(nodes, sending.site.ranks_per_node)
     with slurm_refusals(wish.site):
-        sending = ready(sending, check_cluster(wish, [preflight_array(sending, shape)], {}))
-        task = preflight_task(sending, shape, datetime.now(UTC))
-        job = submit_preflight(sending, task)
+        sending = ready(sending, check_cluster(wish, [preflight_array(sending.site, shape)], {}))
+        job, folder = submit_preflight(sending, shape)
         say(f"preflight: job {job} on {shape}")
         wait_for(job, sending.site.slurm_conf, "preflight", sending.site.poll_s)
-    report = read_preflight(Path(task.folder))
+    report = read_preflight(folder)
     if report is None:
         text = end_of(job, sending.site.slurm_conf)
-        say(f"the preflight left no report ({text}); see {task.folder}")
+        say(f"the preflight left no report ({text}); see {folder}")
         return EXIT_UNDECIDED
     for problem in report.problems:
         say(f"preflight: {problem}")

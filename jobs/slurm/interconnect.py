@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from jobs.cell.container import check_path
 from jobs.cell.image import find_image
 from jobs.config.site import NamedSite
 from jobs.config.yamlfile import unknown
 from jobs.messages import EXIT_UNDECIDED, ROOT, NoAnswer, say
-from jobs.slurm.arrays import Array, ArrayTask, NodeLayout
-from jobs.slurm.client.detect import asker, hand_over, is_anothers
+from jobs.slurm.arrays import Array, NodeLayout
 from jobs.slurm.client.nodes import Wanted, check_in_use, leaves, read_nodes
-from jobs.slurm.client.run import SlurmError
+from jobs.slurm.client.run import SlurmError, asker
 from jobs.slurm.client.sacct import History
 from jobs.slurm.client.site import check_site
+from jobs.slurm.client.user import hand_over, is_anothers
 from jobs.slurm.job.interconnect import NO_KILL, InterconnectTask, minutes_for
 from jobs.slurm.reconcile import end_of
-from jobs.slurm.script import freeze, job_name, script_text
-from jobs.slurm.submissions import ArrayNote, RunNote, array_folder, comment_of
-from jobs.slurm.submit import submit
+from jobs.slurm.script import freeze
+from jobs.slurm.submissions import JobContext
+from jobs.slurm.submit import submit_job
 from jobs.slurm.sweep import slurm_refusals
 from jobs.slurm.watch import wait_for
 from train.errors import ConfigError
@@ -69,6 +68,7 @@ def validate(request: Request) -> int:
         NoAnswer: Slurm does not answer.
     """
     ask, parent = asker(request.site.site.slurm_conf), request.results / INTERCONNECT
+    site = request.site.site
     try:
         wanted = read_nodes(request.nodes, ask)
         if wanted.number < 2:
@@ -80,27 +80,34 @@ def validate(request: Request) -> int:
         if is_anothers(request.site):
             hand_over(request.site, parent)
         parent.mkdir(parents=True, exist_ok=True)
-        name = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-n{wanted.number}"
-        task = _task(request, wanted, parent / name, leaves(ask))
+        folder = parent / f"{datetime.now(UTC):%Y%m%dT%H%M%S}-n{wanted.number}"
+        task = _task(request, wanted, folder, leaves(ask))
         shape = NodeLayout(wanted.number, request.ranks_per_node)
-        minutes = minutes_for(task)
-        for remark in check_site(task.site, [shape], ask, minutes=minutes):
+        array = Array(units=((folder.name,),), minutes=minutes_for(task), **vars(shape))
+        for remark in check_site(site, [shape], ask, minutes=array.minutes):
             say(remark)
-        check_in_use(wanted, task.site.partition, ask, task.site.reservation)
-        unit = ArrayTask((INTERCONNECT,), shape, minutes)
-        task = task.model_copy(update={"root": str(freeze(ROOT, parent))})
-        cluster = History(task.site.slurm_conf).cluster()
+        check_in_use(wanted, site.partition, ask, site.reservation)
+        context = JobContext(
+            name=INTERCONNECT,
+            folder=parent,
+            site_name=request.site.name,
+            site=site,
+            root=freeze(ROOT, parent),
+            cluster=History(site.slurm_conf).cluster(),
+        )
+        folder.mkdir()
+        task = task.model_copy(update={"root": str(context.root)})
+        options: dict[str, Any] = {NO_KILL.removeprefix("--"): True, "nodelist": wanted.names}
         with slurm_refusals(request.site):
-            job = _submit(request.site, task, Array(shape, (unit,), minutes, 1), wanted, cluster)
+            job = submit_job(context, INTERCONNECT, folder.name, array, [task], **options)
         where = f" ({wanted.names})" if wanted.names else ""
-        say(f"interconnect: job {job} on {wanted.number} nodes{where}, {minutes} min at most")
-        wait_for(job, task.site.slurm_conf, INTERCONNECT, task.site.poll_s)
+        say(f"interconnect: job {job} on {wanted.number} nodes{where}, {array.minutes} min at most")
+        wait_for(job, site.slurm_conf, INTERCONNECT, site.poll_s)
     except SlurmError as error:
         raise NoAnswer(f"Slurm gives no answer, or a refusal: {error}") from error
-    print(task.folder)
-    if not (Path(task.folder) / JOB_NAME).is_file():
-        text = end_of(job, task.site.slurm_conf)
-        say(f"nothing to make a verdict from ({text}); see {task.folder}")
+    print(folder)
+    if not (folder / JOB_NAME).is_file():
+        say(f"nothing to make a verdict from ({end_of(job, site.slurm_conf)}); see {folder}")
         return EXIT_UNDECIDED
     return 0
 
@@ -132,37 +139,3 @@ def _task(
         ranks_per_node=request.ranks_per_node,
         switches=switches,
     )
-
-
-def _submit(
-    site: NamedSite, task: InterconnectTask, array: Array, wanted: Wanted, cluster: str | None
-) -> str:
-    folder = Path(task.folder)
-    folder.mkdir(parents=True)
-    parent = folder.parent
-    name = job_name(INTERCONNECT, parent)
-    note = RunNote(
-        run=folder.name,
-        site=site.name,
-        job_name=name,
-        slurm_conf=task.site.slurm_conf,
-        submitted_at=datetime.now(UTC),
-        arrays=(
-            ArrayNote(
-                units=((folder.name,),), nodes=task.nodes, ranks_per_node=task.ranks_per_node,
-                minutes=array.minutes,
-            ),
-        ),
-        kind=INTERCONNECT,
-        cluster=cluster,
-        user=os.getuid(),
-    )  # fmt: skip
-    more: dict[str, str | bool] = {NO_KILL.removeprefix("--"): True}
-    if wanted.names is not None:
-        more["nodelist"] = wanted.names
-    script = script_text(
-        task.site, array, array_folder(parent, note.run, INTERCONNECT), name=name,
-        root=Path(task.root), comment=comment_of(note.run, INTERCONNECT), more=more,
-    )  # fmt: skip
-    note = submit(parent, note, 0, [task.model_dump(mode="json")], script)
-    return note.arrays[0].job_id or ""

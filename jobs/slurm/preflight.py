@@ -1,190 +1,163 @@
-"""Hold a sweep until the cluster's seams were looked at: the preflight job that its arrays need."""
+"""The preflight: a short job that goes first and checks the seams between Slurm, the container and
+the ranks. Cells depend on its good end.
+
+It takes at most two nodes, which show all that is between nodes: one preflight serves every cell of
+a sweep, and the small ones wait no longer for it because others of the sweep are large. A good one
+holds for a day, for all sweeps in one folder of results that ask for the same: site, image, code,
+and places of data. One that still waits or runs serves them, too.
+"""
 
 from __future__ import annotations
 
 import hashlib
-import math
-import os
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from pydantic import AwareDatetime, ValidationError
+from pydantic import ValidationError
 
 from jobs.config.site import Site
 from jobs.messages import say
-from jobs.slurm.arrays import Array, ArrayTask, NodeLayout
+from jobs.slurm.arrays import Array, NodeLayout
 from jobs.slurm.client.squeue import JobState
-from jobs.slurm.script import script_text
-from jobs.slurm.submissions import (
+from jobs.slurm.job.task import (
     PREFLIGHT,
-    ArrayNote,
+    PreflightReport,
+    PreflightTask,
+    minutes_for,
+    preflights_beside,
+    read_preflight,
+)
+from jobs.slurm.submissions import (
+    NOTES_NAME,
     RunNote,
     SubmissionContext,
     adopt,
-    array_folder,
-    comment_of,
-    read_notes,
+    is_anothers,
 )
-from jobs.slurm.submit import submit
-from train.config.frozen import Frozen
+from jobs.slurm.submit import submit_job
+from train.record.atomic import forget_absent
+
+MOST_NODES = 2
+VALID = timedelta(hours=24)
+#: A report that network file systems do not show is waited for so long: they keep names and
+#: attributes for up to a minute by default.
+UNSEEN_S = 120.0
 
 
-def largest(arrays: Sequence[Array]) -> NodeLayout:
-    return max((array.shape for array in arrays), key=lambda shape: (shape.nodes, shape.size))
+def preflight_shape(arrays: Sequence[Array]) -> NodeLayout:
+    shape = max((array.shape for array in arrays), key=lambda shape: (shape.nodes, shape.size))
+    return NodeLayout(min(shape.nodes, MOST_NODES), shape.ranks_per_node)
 
 
-def is_whole(sending: SubmissionContext, task: PreflightTask) -> bool:
-    """Whether a recent preflight answers this one."""
-    now = datetime.now(UTC)
-    if (good := recent(sending.folder, task.key, now)) is None:
-        return False
-    say(f"preflight: passed {(now - good.at).total_seconds() / 60:.0f} min ago (job {good.job})")
-    return True
+def preflight_array(site: Site, shape: NodeLayout) -> Array:
+    return Array(units=((PREFLIGHT,),), minutes=minutes_for(site), **vars(shape))
 
 
-def in_queue(
-    sending: SubmissionContext, task: PreflightTask, queue: Mapping[str, JobState]
-) -> str | None:
-    """An equal preflight that an earlier run submitted and that has not ended."""
-    for note in reversed(read_notes(sending.folder)[0]):
-        if note.kind == PREFLIGHT and note.key == task.key:
-            job = adopt(note, queue).arrays[0].job_id
-            if job is not None and job in queue and not queue[job].ended:
-                say(f"preflight: job {job} of an earlier make sweep has not ended yet: used")
-                return job
-    return None
+def key_of(context: SubmissionContext) -> str:
+    """Equal for sweeps that one good preflight serves."""
+    asked = (
+        context.site.model_dump_json(exclude={"requeue"}),  # which BUDGET turns off
+        (context.cluster, context.image.path, context.image.digest),
+        context.root.name,  # a copy of the code has its digest for a name
+        (str(context.data), str(context.store), *context.folders),
+    )
+    return hashlib.sha256(repr(asked).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
-def preflight_task(sending: SubmissionContext, shape: NodeLayout, now: datetime) -> PreflightTask:
-    """``now`` gives its folder a name of its own."""
-    folder = sending.folder / PREFLIGHT_FOLDER / f"{now:%Y%m%dT%H%M%S%f}"
+def submit_preflight(context: SubmissionContext, shape: NodeLayout) -> tuple[str, Path]:
+    """Returns the job's id and the folder of its report; raises SlurmError."""
+    folder = context.folder.parent / PREFLIGHT / f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
+    folder.mkdir(parents=True)
     task = PreflightTask(
         folder=str(folder),
-        key="",
-        site=sending.site,
-        nodes=shape.nodes,
-        ranks_per_node=shape.ranks_per_node,
-        image=sending.image.path,
-        root=str(sending.root),
-        data=str(sending.data),
-        store=str(sending.store),
-        results=str(sending.folder),
-        folders=sending.folders,
+        key=key_of(context),
+        site=context.site,
+        image=context.image.path,
+        root=str(context.root),
+        data=str(context.data),
+        store=str(context.store),
+        folders=context.folders,
+        **vars(shape),
     )
-    return task.model_copy(update={"key": key_of(task, sending.image.digest)})
+    array = preflight_array(context.site, shape)
+    return submit_job(context, PREFLIGHT, folder.name, array, [task], key=task.key), folder
 
 
-def preflight_array(sending: SubmissionContext, shape: NodeLayout) -> Array:
-    minutes = minutes_for(sending.site)
-    return Array(shape, (ArrayTask((PREFLIGHT,), shape, minutes),), minutes, 1)
-
-
-def submit_preflight(sending: SubmissionContext, task: PreflightTask) -> str:
-    """Returns the job's id; raises SlurmError."""
-    folder = Path(task.folder)
-    folder.mkdir(parents=True)
-    array = preflight_array(sending, NodeLayout(task.nodes, task.ranks_per_node))
-    note = RunNote(
-        run=folder.name,
-        site=sending.site_name,
-        job_name=sending.job_name,
-        slurm_conf=sending.site.slurm_conf,
-        submitted_at=datetime.now(UTC),
-        arrays=(
-            ArrayNote(
-                units=((PREFLIGHT,),), nodes=task.nodes, ranks_per_node=task.ranks_per_node,
-                minutes=array.minutes,
-            ),
-        ),
-        kind=PREFLIGHT,
-        cluster=sending.cluster,
-        user=os.getuid(),
-        key=task.key,
-    )  # fmt: skip
-    script = script_text(
-        sending.site, array, array_folder(sending.folder, note.run, PREFLIGHT),
-        name=sending.job_name, root=sending.root, comment=comment_of(note.run, PREFLIGHT),
-    )  # fmt: skip
-    note = submit(sending.folder, note, 0, [task.model_dump(mode="json")], script)
-    return note.arrays[0].job_id or ""
-
-
-PREFLIGHT_FOLDER = "preflight"
-REPORT_NAME = "report.json"
-#: A cluster that was whole this recently is not looked at again for the same request.
-VALID = timedelta(hours=12)
-#: srun and the container may take this much longer than the ranks.
-START_S = 60
-
-
-class Problem(Frozen):
-    node: str
-    check: str
-    found: str
-    expected: str
-    fix: str
-
-    def __str__(self) -> str:
-        text = f"{self.node}: {self.check}: found {self.found}; expected {self.expected}"
-        return f"{text}; {self.fix}" if self.fix else text
-
-
-class PreflightReport(Frozen):
-    """report.json"""
-
-    key: str  # what was asked, so that an equal request need not ask again
-    job: str
-    at: AwareDatetime
-    seconds: float
-    nodes: tuple[str, ...]
-    versions: dict[str, str]
-    problems: tuple[Problem, ...]
-
-    @property
-    def ok(self) -> bool:
-        return not self.problems
-
-
-class PreflightTask(Frozen):
-    """What the job is told."""
-
-    folder: str
-    key: str
-    site: Site
-    nodes: int
-    ranks_per_node: int
-    image: str
-    root: str
-    data: str
-    store: str
-    results: str
-    folders: tuple[str, ...] = ()  # data sets that are folders of images
-
-
-def minutes_for(site: Site) -> int:
-    """Time limit of the preflight job."""
-    return math.ceil((site.preflight_s + START_S) / 60) + 1
-
-
-def key_of(task: PreflightTask, digest: str | None) -> str:
-    """Equal for requests that an earlier good preflight answers."""
-    asked = task.model_dump_json(exclude={"folder", "key", "results"})
-    return hashlib.sha256(f"{asked}|{digest}".encode()).hexdigest()[:16]
-
-
-def read_preflight(folder: Path) -> PreflightReport | None:
-    try:
-        text = (folder / REPORT_NAME).read_text(encoding="utf-8")
-        return PreflightReport.model_validate_json(text)
-    except (OSError, ValueError, ValidationError):
-        return None
-
-
-def recent(sweep: Path, key: str, now: datetime) -> PreflightReport | None:
-    """A good report of an equal request that is young enough."""
-    for folder in sorted((sweep / PREFLIGHT_FOLDER).glob("*"), reverse=True):
-        report = read_preflight(folder)
-        if report and report.ok and report.key == key and now - report.at < VALID:
-            return report
+def earlier_preflight(
+    context: SubmissionContext, shape: NodeLayout, queue: Mapping[str, JobState]
+) -> tuple[str, Path] | None:
+    """Job and folder of a preflight that serves this sweep, whichever sweep submitted it: a good
+    one of the last day, or one that waits or runs."""
+    key = key_of(context)
+    notes = {file.stem: file for file in context.folder.parent.glob(f"*/{NOTES_NAME}/*.json")}
+    for folder in preflights_beside(context.folder):
+        with suppress(KeyError, OSError, ValidationError):
+            note = adopt(RunNote.model_validate_json(notes[folder.name].read_bytes()), queue)
+            (asked,) = note.arrays
+            large = asked.nodes >= shape.nodes and asked.ranks_per_node >= shape.ranks_per_node
+            if not large or note.key != key:
+                continue
+            job = asked.job_id or ""
+            if news := _news(read_preflight(folder), note.run, queue.get(job)):
+                say(f"preflight: job {job} {news}")
+                return job, folder
     return None
+
+
+def _news(report: PreflightReport | None, run: str, state: JobState | None) -> str:
+    """What a preflight that serves came to; '' for one that does not."""
+    if report is None:
+        alive = state and not state.ended and not is_anothers(state, run, PREFLIGHT)
+        return "of an earlier make sweep has not ended yet: used" if alive else ""
+    age = datetime.now(UTC) - report.at
+    return f"passed {age.total_seconds() / 60:.0f} min ago" if report.ok and age < VALID else ""
+
+
+@dataclass
+class Gate:
+    """Whether cells may be submitted: after a good preflight, or depending on one."""
+
+    context: SubmissionContext
+    shut: bool  # no good preflight is known yet
+    job: str | None = None  # the preflight that cells depend on
+    fresh: bool = False  # which was submitted a moment ago
+    failure: str = ""  # why no cell is submitted any more
+    _folder: Path = Path()
+    _unseen_since: float | None = None
+
+    def opens(self, queue: Mapping[str, JobState], arrays: Sequence[Array]) -> bool:
+        """Whether these may be submitted now; where there is a ``job``, they have to depend on it.
+        Submits a preflight where none serves them.
+
+        Raises:
+            SlurmError: a preflight could not be submitted.
+        """
+        if self.shut and self.job is None:
+            shape = preflight_shape(arrays)
+            earlier = earlier_preflight(self.context, shape, queue)
+            self.fresh = earlier is None
+            self.job, self._folder = earlier or submit_preflight(self.context, shape)
+            if self.fresh:
+                say(f"preflight: job {self.job} on {shape} goes first; the cells start when it has "
+                    "passed")  # fmt: skip
+        return not self.shut or self.fresh or self._passed_or_alive(queue.get(self.job or ""))
+
+    def _passed_or_alive(self, state: JobState | None) -> bool:
+        """Its report decides; one that is not seen may be seen later."""
+        forget_absent(self._folder)
+        report = read_preflight(self._folder)
+        if report is not None and report.ok:
+            self.shut, self.job = False, None
+        elif state is not None and not state.ended:
+            self._unseen_since = None
+        else:
+            self._unseen_since = self._unseen_since or time.monotonic()
+            if report is not None or time.monotonic() - self._unseen_since > UNSEEN_S:
+                came = "left no report" if report is None else "failed"
+                self.failure = f"the preflight, job {self.job}, {came}"
+            return False
+        return True

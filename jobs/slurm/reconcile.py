@@ -22,17 +22,18 @@ from pathlib import Path
 from jobs.cell.lock import hold
 from jobs.cell.missing_record import begun_in, over, settle_lost, settle_unstarted
 from jobs.cell.state import OTHERS, UNREADABLE, Standing, recorded
-from jobs.local.submit import SUBMITIT
 from jobs.messages import NoAnswer
 from jobs.slurm.client.run import SlurmError
-from jobs.slurm.client.sacct import Ending, History
+from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState
-from jobs.slurm.preflight import PREFLIGHT_FOLDER, PreflightReport, read_preflight
+from jobs.slurm.job.task import PREFLIGHT, report_of
 from jobs.slurm.script import NO_TASKS
 from jobs.slurm.submissions import (
     ANY,
     CLOCKS_DIFFER,
-    PREFLIGHT,
+    SBATCH_S,
+    SCRIPT_NAME,
+    SUBMITIT,
     RunNote,
     Submitted,
     array_folder,
@@ -40,7 +41,6 @@ from jobs.slurm.submissions import (
     is_of_run,
     log_name,
 )
-from jobs.slurm.submit import SBATCH_S, SCRIPT_NAME
 from train.config.run import RunConfig
 from train.errors import Unreadable, read_whole
 from train.record.atomic import forget_absent
@@ -119,8 +119,7 @@ def take(
     over = {
         told.job
         for told in asked.values()
-        if told.job in listed
-        and over_s(told.job) >= _patience_s(Ending.of_queued(listed[told.job]))
+        if told.job in listed and over_s(told.job) >= _patience_s(listed[told.job])
     }
     firsts = {told.preflight for told in asked.values()
               if told.preflight and told.job in gone | over}  # fmt: skip
@@ -143,7 +142,7 @@ def take(
         if told and name in asked:
             ending = endings.get(told.job)
             if told.job in listed:
-                ending = ending or Ending.of_queued(listed[told.job])
+                ending = ending or listed[told.job]
                 age_s = over_s(told.job)
             else:
                 age_s = quiet_s(sweep, told)
@@ -155,7 +154,7 @@ def take(
                 places.append(Place(Standing(config, folder, UNREADABLE, str(error)), None, told))
                 continue
             if not settled:
-                job = ending.as_queued() if ending and not ending.over else None
+                job = ending if ending and not ending.ended else None
                 settling = job is None
         standing = recorded(config, folder)
         if told and job and standing.done and _is_of_this_job(folder, told):
@@ -182,11 +181,11 @@ def _is_of_this_job(cell: Path, told: Submitted) -> bool:
     return False
 
 
-def _patience_s(ending: Ending | None) -> float:
+def _patience_s(ending: JobState | None) -> float:
     """How long after its last sign a job counts as over, by what Slurm says of it."""
     if ending is None:
         return FORGOTTEN_S
-    if not ending.over:  # what the controller knows to be alive is never over
+    if not ending.ended:  # what the controller knows to be alive is never over
         return RUNAWAY_S if ending.source == "sacct" else math.inf
     return SETTLE_WELL_S if ending.state == "COMPLETED" else SETTLE_S
 
@@ -214,7 +213,7 @@ def conclude(
     config: RunConfig,
     cell: Path,
     told: Submitted,
-    ending: Ending | None,
+    ending: JobState | None,
     held: str | None = None,
 ) -> bool:
     """Give a cell whose job is gone its record, unless one is there.
@@ -247,7 +246,7 @@ def held_by(
     sweep: Path,
     preflight: str | None,
     silent: Collection[str] = (),
-    endings: Mapping[str, Ending] | None = None,
+    endings: Mapping[str, JobState] | None = None,
 ) -> str | None:
     """Why the preflight held the job; None where it did not.
 
@@ -266,23 +265,14 @@ def held_by(
     if preflight not in silent:
         return None
     _, text = words(preflight, (endings or {}).get(preflight))
-    logs = sorted((sweep / SUBMITIT).glob(f"*-{PREFLIGHT}/{log_name(preflight)}"))
+    logs = sorted(sweep.parent.glob(f"*/{SUBMITIT}/*-{PREFLIGHT}/{log_name(preflight)}"))
     read = f"; read {logs[-1]}" if logs else ""
     return f"not started: the preflight ended without a report ({text}){read}"
 
 
-def report_of(sweep: Path, preflight: str) -> PreflightReport | None:
-    """What the preflight job with this id found; None where it left no report."""
-    for folder in sorted((sweep / PREFLIGHT_FOLDER).glob("*"), reverse=True):
-        report = read_preflight(folder)
-        if report is not None and report.job == preflight:
-            return report
-    return None
-
-
-def words(job: str, ending: Ending | None) -> tuple[Status, str]:
+def words(job: str, ending: JobState | None) -> tuple[Status, str]:
     """Status and words for a job that is gone."""
-    if ending is None or not ending.over:
+    if ending is None or not ending.ended:
         return "lost", f"Slurm no longer knows job {job}"
     status, text = status_of(ending)
     return status, f"job {job}: {text}"
@@ -387,7 +377,7 @@ def unclear_in(sweep: Path, notes: Iterable[RunNote], cells: Sequence[Standing])
     return found
 
 
-def status_of(ending: Ending) -> tuple[Status, str]:
+def status_of(ending: JobState) -> tuple[Status, str]:
     """The status of a record for a start that left none, and a sentence about its end.
 
     For jobs whose supervisor could not say it itself, so that a good end is none here.
@@ -418,8 +408,8 @@ _ENDS: dict[str, tuple[Status, str]] = {
 }
 
 
-def _told(ending: Ending) -> tuple[Status, str]:
-    if ending.out_of_memory:
+def _told(ending: JobState) -> tuple[Status, str]:
+    if ending.state == "OUT_OF_MEMORY":
         return "failed", "it used more memory than it had asked for, and was ended"
     if ending.state in _ENDS:
         return _ENDS[ending.state]
@@ -428,7 +418,7 @@ def _told(ending: Ending) -> tuple[Status, str]:
     return "lost", f"Slurm says {ending.state}{_because(ending)}"
 
 
-def _failed(ending: Ending) -> tuple[Status, str]:
+def _failed(ending: JobState) -> tuple[Status, str]:
     if ending.signal == NO_LOG:
         return "failed", (
             "Slurm could not open the job's log on the node (ExitCode 0:53), so nothing was "
@@ -444,7 +434,7 @@ def _failed(ending: Ending) -> tuple[Status, str]:
     return "lost", f"Slurm says {ending.state}{_because(ending)}"
 
 
-def _because(ending: Ending) -> str:
+def _because(ending: JobState) -> str:
     told = ending.reason not in ("", "NonZeroExitCode")
     return f" ({ending.reason})" if told else ""
 

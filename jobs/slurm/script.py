@@ -1,6 +1,4 @@
-"""The batch script of an array, as values for submitit and as text; and the copy of the code that
-it runs.
-"""
+"""The batch script of an array, and the copy of the code that it runs."""
 
 from __future__ import annotations
 
@@ -10,7 +8,6 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from py_compile import PycInvalidationMode
 from typing import Any
@@ -25,117 +22,86 @@ TASKS_NAME = "tasks.json"
 NO_TASKS = 66
 
 
-def job_name(sweep: str, folder: Path) -> str:
-    """Name of all jobs of one sweep folder, for people who look at the queue."""
-    digest = hashlib.sha256(str(folder.resolve()).encode("utf-8", "surrogateescape"))
-    return f"horoscale-{sweep}-{digest.hexdigest()[:8]}"
-
-
-def command(python: str, tasks: Path) -> str:
-    """The batch script's last lines. The shell becomes the supervisor, so that Slurm's signals
-    reach it; a node that does not see its tasks says so by its exit code."""
-    told = shlex.quote(str(tasks))
-    return (
-        f"test -r {told} || exit {NO_TASKS}\nexec {shlex.quote(python)} -u -m jobs.slurm.job {told}"
-    )
-
-
-def parameters(
+def script_text(
     site: Site,
     array: Array,
+    folder: Path,
     *,
     name: str,
     root: Path,
-    dependency: str | None = None,
-    comment: str | None = None,
-    exclude: str | None = None,
-    more: Mapping[str, str | bool] | None = None,
-) -> dict[str, Any]:
-    """Options of sbatch for one array, as submitit's writer takes them.
-
-    ``root``: the code that the job runs; ``dependency``: as sbatch takes it, e.g. ``afterok:12``;
-    ``comment``: by which squeue tells jobs apart; ``exclude``: nodes, with commas; ``more``: of
-    sbatch's options, for this job alone.
-    """
-    asked = {
-        "partition": site.partition,
-        "account": site.account,
-        "qos": site.qos,
-        "constraint": site.constraint,
-        "mem": _memory(site, array),
-        "exclusive": True if site.exclusive else None,
-        "dependency": dependency,
-        "comment": comment,
-        "exclude": exclude,
-        **_gpus(site, array),
-    }
-    return {
-        "job_name": name,
-        "time": array.minutes,
-        "nodes": array.shape.nodes,
-        "ntasks_per_node": array.shape.ranks_per_node,
-        "cpus_per_task": site.cpus_per_rank,
-        "array_parallelism": array.parallel,
-        "signal_delay_s": site.signal_s,
-        "setup": _setup(site, root),
-        "use_srun": False,
-        "stderr_to_stdout": True,
-        # sbatch refuses a key that the site does not know, and submitit sends one of its own
-        "wckey": site.wckey,
-        "additional_parameters": _additional(site, root, dependency) | dict(more or {}),
-        **{key: value for key, value in asked.items() if value is not None},
-    }
-
-
-def script_text(
-    site: Site, array: Array, folder: Path, *, python: str = sys.executable, **asked: Any
+    python: str = sys.executable,
+    **options: Any,
 ) -> str:
-    """What sbatch gets. ``folder``: of the array's tasks and logs; ``asked``: see
-    :func:`parameters`."""
-    return _make_sbatch_string(
-        command=command(python, folder / TASKS_NAME),
-        folder=folder,
-        map_count=len(array.units) if len(array.units) > 1 else None,
-        **parameters(site, array, **asked),
-    )
+    """What sbatch gets.
 
-
-def _additional(site: Site, root: Path, dependency: str | None) -> dict[str, str | int | bool]:
-    options: dict[str, str | int | bool] = {
+    ``folder``: of the array's tasks and logs; ``root``: the code that the job runs; ``options``: of
+    sbatch, for this job alone, e.g. ``dependency="afterok:12"``; None: not given.
+    """
+    tasks = shlex.quote(str(folder / TASKS_NAME))
+    additional: dict[str, str | int | bool] = {
         # Python looks for modules in the working folder first, and that is to be the code's
         "chdir": str(root),
         # B: the batch shell alone, which is the supervisor; ranks are told by files
         "signal": f"B:USR2@{site.signal_s}",
         "requeue" if site.requeue else "no-requeue": True,
     }
-    if site.reservation is not None:
-        options["reservation"] = site.reservation
-    if dependency is not None:
+    optional = {
+        "partition": site.partition,
+        "account": site.account,
+        "qos": site.qos,
+        "constraint": site.constraint,
+        "reservation": site.reservation,
+        "mem": _memory(site, array.ranks_per_node),
+        "exclusive": site.exclusive or None,
         # what waits for a failed preflight would wait for ever
-        options["kill-on-invalid-dep"] = "yes"
-    # false stands for "not asked for": sbatch's switches take no value
-    return options | {key: value for key, value in site.sbatch.items() if value is not False}
+        "kill-on-invalid-dep": "yes" if options.get("dependency") else None,
+        **_gpus(site, array.ranks_per_node),
+        # false stands for "not asked for": sbatch's switches take no value
+        **{key: value for key, value in site.sbatch.items() if value is not False},
+        **options,
+    }
+    additional |= {key: value for key, value in optional.items() if value is not None}
+    return _make_sbatch_string(
+        # the shell becomes the supervisor, so that Slurm's signals reach it; a node that does not
+        # see its tasks exits with a code of its own
+        command=f"test -r {tasks} || exit {NO_TASKS}\n"
+        f"exec {shlex.quote(python)} -u -m jobs.slurm.job {tasks}",
+        folder=folder,
+        job_name=name,
+        time=array.minutes,
+        nodes=array.nodes,
+        ntasks_per_node=array.ranks_per_node,
+        cpus_per_task=site.cpus_per_rank,
+        map_count=len(array.units) if len(array.units) > 1 else None,
+        array_parallelism=site.array_parallel,
+        setup=_setup(site, root),
+        use_srun=False,
+        stderr_to_stdout=True,
+        # sbatch refuses a key that the site does not know, and submitit sends one of its own
+        wckey=site.wckey,
+        additional_parameters=additional,
+    )
 
 
-def _gpus(site: Site, array: Array) -> dict[str, Any]:
+def _gpus(site: Site, each: int) -> dict[str, str]:
+    """``each``: GPUs of a node."""
     kind = "" if site.gpu_type is None else f"{site.gpu_type}:"
-    each = array.shape.ranks_per_node
     match site.gpus:
         case "gres":
             return {"gres": f"gpu:{kind}{each}"}
         case "gpus-per-node":
-            return {"gpus_per_node": f"{kind}{each}"}
+            return {"gpus-per-node": f"{kind}{each}"}
         case "gpus-per-task":
-            return {"gpus_per_task": f"{kind}1"}
+            return {"gpus-per-task": f"{kind}1"}
         case "none":
             return {}
 
 
-def _memory(site: Site, array: Array) -> str | None:
+def _memory(site: Site, ranks: int) -> str | None:
     """Of one node, in Slurm's units (1G = 1024M)."""
     if site.mem_per_rank_gb is None:
         return None
-    megabytes = round(site.mem_per_rank_gb * array.shape.ranks_per_node * 1024)
+    megabytes = round(site.mem_per_rank_gb * ranks * 1024)
     return f"{megabytes // 1024}G" if megabytes % 1024 == 0 else f"{megabytes}M"
 
 

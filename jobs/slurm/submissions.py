@@ -1,58 +1,73 @@
-"""What was submitted: for each run of `make sweep`, which job is to run which cells.
+"""What was submitted: which job is to run which cells.
 
-Every job has a note: of cells, of a preflight, of a measurement of the interconnect. It is written
-before sbatch runs and again after each one, so that a login shell may die at any moment: what it
-had submitted is found again in the queue.
+Every call of sbatch has a note: for cells, for a preflight, for a measurement of the interconnect.
+It is written before sbatch runs and again after it, so that a login shell may die at any moment:
+what it had submitted is found again in the queue.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Final, Literal
+from typing import Literal
 
-from pydantic import AwareDatetime, Field, ValidationError
+from pydantic import AwareDatetime, ValidationError
 
 from jobs.cell.image import Image
 from jobs.config.site import Site
-from jobs.local.submit import SUBMITIT
-from jobs.slurm.client.sacct import Ending
+from jobs.slurm.arrays import Array
 from jobs.slurm.client.squeue import JobState
-from jobs.slurm.script import job_name
 from train.config.frozen import Frozen
 from train.record.atomic import write_atomically
 
 NOTES_NAME = ".slurm"
-PREFLIGHT: Final = "preflight"
+#: Folder of batch scripts, tasks and logs.
+SUBMITIT = ".submitit"
+SCRIPT_NAME = "submission.sh"
+#: A busy controller is tried again by sbatch itself, for about so long.
+SBATCH_S = 120.0
+Kind = Literal["cells", "preflight", "interconnect"]
 OURS = "horoscale:"
 #: In place of a run: of whichever a job is.
 ANY = "*"
 CLOCKS_DIFFER = timedelta(seconds=60)
 
 
-class ArrayNote(Frozen):
-    """One sbatch: an array, or a plain job where there is one unit only."""
+@dataclass(frozen=True, kw_only=True)
+class JobContext:
+    """What all jobs of one folder of results share."""
 
-    job_id: str | None = None  # None: not submitted yet, or nobody lived to write the id down
-    units: tuple[tuple[str, ...], ...] = Field(min_length=1)  # cells of each element, in order
-    nodes: int = Field(ge=1)
-    ranks_per_node: int = Field(ge=1)
-    minutes: int = Field(ge=1)  # time limit of an element
-    block_seed: int | None = None  # of the random order of cells within packed units
+    name: str  # of the sweep
+    folder: Path
+    site_name: str
+    site: Site
+    root: Path  # the code that the jobs run
+    cluster: str | None = None  # its name, where it says
 
-    def elements(self) -> tuple[str, ...]:
-        """Job ids of its units, in order; none while its id is not known."""
-        if self.job_id is None:
-            return ()
-        if len(self.units) == 1:
-            return (self.job_id,)
-        return tuple(f"{self.job_id}_{index}" for index in range(len(self.units)))
+    @property
+    def job_name(self) -> str:
+        return job_name(self.name, self.folder)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubmissionContext(JobContext):
+    """What all jobs of one sweep share."""
+
+    image: Image
+    data: Path
+    store: Path
+    folders: tuple[str, ...]  # data sets that are folders of images
+    stall_s: float
+    pack: int
+    git_commit: str | None
+    git_dirty: bool | None
 
 
 class RunNote(Frozen):
-    """One submission to a cluster."""
+    """One call of sbatch; earlier versions noted all of a run in one file."""
 
     schema_version: int = 1
     run: str
@@ -60,9 +75,9 @@ class RunNote(Frozen):
     job_name: str
     slurm_conf: str | None = None
     submitted_at: AwareDatetime  # just before its first sbatch
-    arrays: tuple[ArrayNote, ...]
+    arrays: tuple[Array, ...]
     preflight_job: str | None = None
-    kind: Literal["cells", "preflight", "interconnect"] = "cells"
+    kind: Kind = "cells"
     cluster: str | None = None  # its name; None: of an earlier version, which did not ask
     user: int | None = None  # id of who submitted; an earlier version did not note it
     key: str | None = None  # of a preflight: what it was asked
@@ -73,17 +88,23 @@ class RunNote(Frozen):
 
     def with_id(self, index: int, job_id: str) -> RunNote:
         """The same with the id of one array filled in."""
-        known = self.arrays[index].model_copy(update={"job_id": job_id})
-        arrays = (*self.arrays[:index], known, *self.arrays[index + 1 :])
-        return self.model_copy(update={"arrays": arrays})
+        arrays = list(self.arrays)
+        arrays[index] = arrays[index].model_copy(update={"job_id": job_id})
+        return self.model_copy(update={"arrays": tuple(arrays)})
+
+
+def job_name(sweep: str, folder: Path) -> str:
+    """Name of all jobs of one sweep folder, for people who look at the queue."""
+    digest = hashlib.sha256(str(folder.resolve()).encode("utf-8", "surrogateescape"))
+    return f"horoscale-{sweep}-{digest.hexdigest()[:8]}"
 
 
 def comment_of(run: str, part: int | str) -> str:
-    """For sbatch --comment: which array of which run a job is, told by the queue itself."""
+    """For sbatch --comment: by it the queue itself shows which part of which run a job is."""
     return f"{OURS}{run}:{part}"
 
 
-def is_of(job: JobState | Ending, run: str, part: str) -> bool:
+def is_of(job: JobState, run: str, part: str) -> bool:
     """Whether this is the job of that run: by its comment or, where a site keeps comments for
     itself, by the batch script that it was submitted with."""
     folder = f"/{SUBMITIT}/{run}-{part}/"
@@ -94,7 +115,7 @@ def is_of_run(job: JobState, run: str) -> bool:
     return job.comment.startswith(f"{OURS}{run}:") or f"/{SUBMITIT}/{run}-" in job.command
 
 
-def is_anothers(job: JobState | Ending, run: str, part: str) -> bool:
+def is_anothers(job: JobState, run: str, part: str) -> bool:
     """Whether the job with an id that was noted is not the one that was noted: on another cluster,
     or after a controller lost its state, the same id is another job's.
 
@@ -119,9 +140,8 @@ def write_note(sweep: Path, note: RunNote) -> Path:
     Raises:
         OSError: the folder cannot be written.
     """
-    folder = sweep / NOTES_NAME
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"{note.run}.json"
+    file = sweep / NOTES_NAME / f"{note.run}.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(file, note.model_dump_json(indent=2) + "\n")
     return file
 
@@ -146,19 +166,18 @@ def read_notes(sweep: Path) -> tuple[list[RunNote], dict[str, str]]:
             user = file.stat().st_uid if note.user is None else note.user
             notes.append(note.model_copy(update={"user": user}))
         except ValidationError:
-            broken[file.stem] = (
-                f"{file}: not the note of a run: its jobs are found by the queue only"
-            )
+            broken[file.stem] = f"{file}: no note of a run: only the queue shows its jobs"
     return sorted(notes, key=lambda note: (note.submitted_at, note.run)), broken
 
 
 def jobs_of(notes: Iterable[RunNote]) -> dict[str, tuple[str, ...]]:
     """Job id -> its cells, for every job that was submitted; ``notes`` oldest first."""
-    found: dict[str, tuple[str, ...]] = {}
-    for note in notes:
-        for array in note.arrays:
-            found |= dict(zip(array.elements(), array.units, strict=False))
-    return found
+    return {
+        job: cells
+        for note in notes
+        for array in note.arrays
+        for job, cells in zip(array.elements(), array.units, strict=False)
+    }
 
 
 @dataclass(frozen=True)
@@ -178,19 +197,17 @@ class Submitted:
 
 def submitted_cells(sweep: Path, notes: Iterable[RunNote]) -> dict[str, Submitted]:
     """Cell id -> its last job. ``notes``: oldest first."""
-    found: dict[str, Submitted] = {}
+    last: dict[str, Submitted] = {}
     for note in notes:
-        if note.kind != "cells":
-            continue
-        for index, array in enumerate(note.arrays):
+        for index, array in enumerate(note.arrays if note.kind == "cells" else ()):
             for job, cells in zip(array.elements(), array.units, strict=False):
                 log = array_folder(sweep, note.run, index) / log_name(job)
-                told = Submitted(
+                submitted = Submitted(
                     job, log, note.submitted_at, note.preflight_job, note.run, note.part(index),
                     cells, note.cluster, note.user,
                 )  # fmt: skip
-                found |= dict.fromkeys(cells, told)
-    return found
+                last |= dict.fromkeys(cells, submitted)
+    return last
 
 
 def adopt(note: RunNote, queue: Mapping[str, JobState]) -> RunNote:
@@ -199,30 +216,6 @@ def adopt(note: RunNote, queue: Mapping[str, JobState]) -> RunNote:
     for index, array in enumerate(note.arrays):
         if array.job_id is None:
             part = note.part(index)
-            mine = next((job for job in queue.values() if is_of(job, note.run, part)), None)
-            note = note if mine is None else note.with_id(index, mine.array)
+            if job := next((job for job in queue.values() if is_of(job, note.run, part)), None):
+                note = note.with_id(index, job.array)
     return note
-
-
-@dataclass(frozen=True)
-class SubmissionContext:
-    """All that the jobs of one run share."""
-
-    sweep: str
-    folder: Path
-    site_name: str
-    site: Site
-    image: Image
-    root: Path  # the code that the jobs run
-    data: Path
-    store: Path
-    folders: tuple[str, ...]  # data sets that are folders of images
-    stall_s: float
-    pack: int
-    git_commit: str | None
-    git_dirty: bool | None
-    cluster: str | None = None  # its name, where it says
-
-    @property
-    def job_name(self) -> str:
-        return job_name(self.sweep, self.folder)

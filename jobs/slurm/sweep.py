@@ -26,10 +26,11 @@ from jobs.plan.estimate import known_rates
 from jobs.plan.rows import plan_rows
 from jobs.slurm.arrays import Array
 from jobs.slurm.board import Board, LiveBoard, PlainBoard
-from jobs.slurm.client.detect import asker, hand_over, is_anothers
-from jobs.slurm.client.limits import advice
-from jobs.slurm.client.run import SlurmError
-from jobs.slurm.client.site import SCONTROL, check_site, cluster_name, read_config
+from jobs.slurm.client.reasons import advice
+from jobs.slurm.client.run import SCONTROL, SlurmError, asker, read_config
+from jobs.slurm.client.site import check_site
+from jobs.slurm.client.user import hand_over, is_anothers
+from jobs.slurm.job.task import PREFLIGHT
 from jobs.slurm.reconcile import Place, elsewhere, refuse_unreadable, unclear_in
 from jobs.slurm.script import freeze
 from jobs.slurm.submissions import SubmissionContext, read_notes
@@ -63,7 +64,7 @@ class SweepRequest:
         return self.results / self.wanted.name
 
 
-def sweep(wish: SweepRequest, *, force: bool, wait: bool, preflight: bool) -> int:
+def sweep_cluster(wish: SweepRequest, *, force: bool, wait: bool, preflight: bool) -> int:
     """Submit every cell that has no good record and no job, and wait for all; the exit code.
 
     Raises:
@@ -98,7 +99,7 @@ def enter(wish: SweepRequest) -> None:
         return
     train_images(wish.wanted.configs, wish.data, wish.store)
     make_data_folders(wish)
-    hand_over(wish.site, wish.folder)
+    hand_over(wish.site, wish.folder, wish.results / PREFLIGHT)
 
 
 def make_data_folders(wish: SweepRequest) -> None:
@@ -193,7 +194,7 @@ def check_cluster(
             "it, so jobs will fail. Name a shared folder with RESULTS=DIR")  # fmt: skip
     if wish.budget is not None:
         check_budget(wish.budget, arrays, seconds, site)
-    return cluster_name(read_config(ask(SCONTROL)))
+    return read_config(ask(SCONTROL)).get("ClusterName")
 
 
 def bounded(site: Site, budget: float | None) -> Site:
@@ -229,7 +230,7 @@ def sending_for(wish: SweepRequest, image: Image) -> SubmissionContext:
         check_path(path, what)
     commit, dirty = git_state(ROOT)
     return SubmissionContext(
-        sweep=wish.wanted.name,
+        name=wish.wanted.name,
         folder=wish.folder,
         site_name=wish.site.name,
         site=bounded(wish.site.site, wish.budget),
@@ -267,7 +268,7 @@ def _follow(
         try:
             results = follow(
                 watcher, configs, display, stop, submitter.more, submitter.waits,
-                Pace(submitter.sending.site.poll_s),
+                Pace(submitter.context.site.poll_s),
             )  # fmt: skip
         except Left as error:
             say(f"left ({error}): the jobs go on; make sweep or make status comes back to them, "

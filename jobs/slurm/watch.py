@@ -16,7 +16,7 @@ from jobs.messages import say
 from jobs.slurm.client.reasons import in_words
 from jobs.slurm.client.run import SlurmError, is_lasting
 from jobs.slurm.client.sacct import History
-from jobs.slurm.client.squeue import JobState, query_ids, shared_query
+from jobs.slurm.client.squeue import JobState, query
 from jobs.slurm.reconcile import Place, take
 from jobs.slurm.status import over_for_s
 from jobs.slurm.submissions import RunNote, adopt, read_notes, submitted_cells, write_note
@@ -82,7 +82,7 @@ class Watcher:
         Raises:
             SlurmError: no answer.
         """
-        return shared_query(self.slurm_conf, patience_s=patience_s, older_s=older_s)
+        return query(self.slurm_conf, patience_s=patience_s, older_s=older_s)
 
     def notes(self) -> list[RunNote]:
         """Raises OSError where they cannot be read."""
@@ -204,7 +204,7 @@ def wait_for(job: str, slurm_conf: str | None, what: str, every_s: float | None)
     told, pace = "", Pace(every_s)
     while True:
         try:
-            state = query_ids([job], slurm_conf).get(job)
+            state = query(slurm_conf, arrays=[job]).get(job)
             if state is None or state.ended:
                 return
             why, seen = in_words(state), state.state

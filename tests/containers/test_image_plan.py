@@ -6,81 +6,62 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import image_plan as plan
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
 COMPILERS = ("g++", "gcc", "python3-dev", "libopenmpi-dev", "nvidia-cuda-toolkit", "make ")
-
-
-@pytest.fixture
-def plan(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "containers"))
-    import image_plan
-
-    return image_plan
+KEYS = {"base": plan.base_key, "wheel": plan.wheel_key, "image": plan.image_key}
+ALL, WHEEL, IMAGE = ["base", "wheel", "image"], ["wheel", "image"], ["image"]
 
 
 @pytest.fixture(params=("cpu", "gpu"))
-def parts(request, plan):
+def parts(request) -> plan.Parts:
     return plan.read_parts(request.param, "x86_64")
 
 
-def keys(plan, parts) -> tuple[str, str, str]:
-    return plan.base_key(parts), plan.wheel_key(parts), plan.image_key(parts)
+def changed_keys(parts: plan.Parts, **changes: str) -> list[str]:
+    changed = replace(parts, **changes)
+    return [name for name, key in KEYS.items() if key(parts) != key(changed)]
 
 
-def which_change(plan, parts, changed) -> tuple[bool, bool, bool]:
-    pairs = zip(keys(plan, parts), keys(plan, changed), strict=True)
-    return tuple(before != after for before, after in pairs)
+@pytest.mark.parametrize(
+    ("field", "text", "expected"),
+    [
+        *((field, "more\n", ALL) for field in ("base", "machine")),
+        *((field, "more\n", WHEEL) for field in ("horovod", "build", "cuda", "compiling", "patch")),
+        *((field, "more\n", IMAGE) for field in ("script", "definition")),
+        *((field, "   # why\n", []) for field in ("base", "script", "compiling", "definition")),
+    ],
+)
+def test_a_text_changes_the_keys_of_what_is_made_from_it(parts, field, text, expected) -> None:
+    assert changed_keys(parts, **{field: f"{getattr(parts, field)}\n{text}"}) == expected
 
 
-def test_a_changed_base_changes_everything(plan, parts) -> None:
-    changed = replace(parts, base=parts.base.replace("openmpi-bin", "openmpi-bin less"))
-    assert which_change(plan, parts, changed) == (True, True, True)
-    assert which_change(plan, parts, replace(parts, machine="aarch64")) == (True, True, True)
+@pytest.mark.parametrize(("package", "expected"), [("tensorflow(-cpu)?", WHEEL), ("pillow", IMAGE)])
+def test_horovod_is_compiled_anew_for_another_tensorflow_only(parts, package, expected) -> None:
+    packages = re.sub(rf"(?m)^({package})==\S+", r"\1==99", parts.packages)
+    assert changed_keys(parts, packages=packages) == expected
 
 
-@pytest.mark.parametrize("field", ("horovod", "build", "cuda", "compiling", "patch"))
-def test_what_compiles_horovod_changes_wheel_and_image(plan, parts, field) -> None:
-    changed = replace(parts, **{field: getattr(parts, field) + "more\n"})
-    assert which_change(plan, parts, changed) == (False, True, True)
-
-
-def test_another_tensorflow_means_another_wheel(plan, parts) -> None:
-    name = plan.framework(parts)
-    packages = parts.packages.replace(f"\n{name}==2.15.1", f"\n{name}==2.15.2")
-    changed = replace(parts, packages=packages)
-    assert which_change(plan, parts, changed) == (False, True, True)
-
-
-def test_another_package_or_finish_keeps_the_wheel(plan, parts) -> None:
-    packages = re.sub(r"(?m)^pillow==\S+", "pillow==99", parts.packages)
-    assert packages != parts.packages
-    assert which_change(plan, parts, replace(parts, packages=packages)) == (False, False, True)
-    script = replace(parts, script=parts.script + "rm -rf /more\n")
-    assert which_change(plan, parts, script) == (False, False, True)
-    final = replace(parts, definition=parts.definition + "echo more\n")
-    assert which_change(plan, parts, final) == (False, False, True)
-
-
-def test_a_comment_changes_nothing(plan, parts) -> None:
-    changed = replace(
-        parts, base=f"# why\n{parts.base}", definition=f"{parts.definition}\n   # why\n"
-    )
-    assert keys(plan, parts) == keys(plan, changed)
-
-
-def test_both_images_stand_on_one_base(plan) -> None:
+def test_both_images_stand_on_one_base_and_differ_in_tensorflow() -> None:
     cpu, gpu = (plan.read_parts(name, "x86_64") for name in ("cpu", "gpu"))
     assert plan.base_key(cpu) == plan.base_key(gpu)
     assert plan.wheel_key(cpu) != plan.wheel_key(gpu)
+    locks = [set(plan.entries(plan.lock_file(name).read_text())) for name in ("ranks", "gpu")]
+    assert not set.intersection(*locks)
+    names = [set(plan.entries(parts.packages)) for parts in (cpu, gpu)]
+    assert names[0] - names[1] == {"tensorflow-cpu"}
+    added = names[1] - names[0]
+    assert all(name.startswith("nvidia-") or name == "tensorflow" for name in added)
+    version = plan.version(cpu.packages, "tensorflow-cpu")
+    assert version == plan.version(gpu.packages, "tensorflow")
 
 
-def test_lists_of_texts_have_digests_of_their_own(plan) -> None:
+def test_lists_of_texts_have_digests_of_their_own() -> None:
     assert plan.digest("ab", "c") != plan.digest("a", "bc") != plan.digest("abc")
 
 
-def test_only_the_build_stage_has_compilers(plan, parts) -> None:
+def test_only_the_build_stage_has_compilers(parts) -> None:
     assert list(plan.stages(parts.definition)) == ["build", "final"]
     final = plan.without_comments(plan.without_stage(parts.definition, "build"))
     texts = final + plan.without_comments(parts.base) + plan.without_comments(parts.script)
@@ -88,65 +69,43 @@ def test_only_the_build_stage_has_compilers(plan, parts) -> None:
     assert "g++" in parts.definition
 
 
-def test_braces_and_arguments_are_the_same_set(plan, parts) -> None:
+def test_braces_and_arguments_are_the_same_set(parts) -> None:
     """Apptainer refuses values that a definition does not use as well as missing ones."""
-    told = plan.build_arguments(parts, Path("/base.sif"), "/mnt/wheels/x", "c0ffee")
+    arguments = plan.build_arguments(parts, Path("/base.sif"), "/mnt/wheels/x", "c0ffee")
     for text in (parts.definition, plan.without_stage(parts.definition, "build")):
-        assert set(re.findall(r"\{\{ (\w+) \}\}", text)) == set(told)
+        assert set(re.findall(r"\{\{ (\w+) \}\}", text)) == set(arguments)
     assert re.findall(r"\{\{ (\w+) \}\}", parts.base) == ["mirror"]
-    assert told["commit"] == "c0ffee" and told["tensorflow"] == "2.15.1"
+    assert arguments["commit"] == "c0ffee" and arguments["tensorflow"] == "2.15.1"
 
 
-def test_the_gpu_lock_holds_only_what_differs(plan) -> None:
-    ranks, gpu = (
-        plan.entries((ROOT / "containers" / f"{name}.lock").read_text())
-        for name in ("ranks", "gpu")
-    )
-    assert not set(ranks) & set(gpu)
-    cpu_parts, gpu_parts = (plan.read_parts(name, "x86_64") for name in ("cpu", "gpu"))
-    cpu_names, gpu_names = (
-        set(plan.entries(cpu_parts.packages)),
-        set(plan.entries(gpu_parts.packages)),
-    )
-    assert cpu_names - gpu_names == {"tensorflow-cpu"}
-    assert all(name.startswith("nvidia-") or name == "tensorflow" for name in gpu_names - cpu_names)
-    versions = {
-        plan.version(each.packages, plan.framework(each)) for each in (cpu_parts, gpu_parts)
-    }
-    assert len(versions) == 1
-
-
-def test_every_requirement_has_a_hash(plan, parts) -> None:
-    for text in (parts.packages, parts.horovod, parts.build, parts.cuda):
-        assert all("--hash=sha256:" in entry for entry in plan.entries(text).values())
+def test_horovod_is_no_package_but_a_source_of_its_own(parts) -> None:
     assert "horovod" not in plan.entries(parts.packages)
     assert list(plan.entries(parts.horovod)) == ["horovod"]
 
 
-def test_a_package_that_no_lock_pins_is_named(plan) -> None:
-    with pytest.raises(Exception, match="do not pin tensorflow: run `make lock`"):
+def test_a_package_that_no_lock_pins_is_named() -> None:
+    with pytest.raises(plan.SetupError, match="do not pin tensorflow: run `make lock`"):
         plan.version("numpy==1.0 --hash=sha256:00\n", "tensorflow")
 
 
-def test_build_command(plan) -> None:
-    command = plan.build_command(
-        "/bin/apptainer", Path("/a b"), {"key": "k", "base": "b.sif"}, Path("x.sif"), Path("x.def")
-    )
-    assert command == [
+def test_build_command() -> None:
+    arguments = {"key": "k", "base": "b.sif"}
+    inputs, image, definition = Path("/a b"), Path("x.sif"), Path("x.def")
+    assert plan.build_command("/bin/apptainer", inputs, arguments, image, definition) == [
         "/bin/apptainer", "build", "--force",
         "--mksquashfs-args", "-comp gzip -Xcompression-level 3", "--bind", "/a b:/mnt",
         "--build-arg", "base=b.sif", "--build-arg", "key=k", "x.sif", "x.def",
     ]  # fmt: skip
 
 
-def test_apt_while_building(plan) -> None:
-    assert plan.sources_list("http://m/debian", None).splitlines() == [
-        "deb http://m/debian bookworm main", "deb http://m/debian bookworm-updates main",
-    ]  # fmt: skip
-    assert "deb http://s bookworm-security main" in plan.sources_list("http://m", "http://s")
+def test_apt_while_building() -> None:
+    sources = "deb http://m bookworm main\ndeb http://m bookworm-updates main\n"
+    assert plan.sources_list("http://m", None) == sources
+    security = "deb http://s bookworm-security main\n"
+    assert plan.sources_list("http://m", "http://s") == sources + security
+    settings, proxy = 'Acquire::Retries "3";', 'Acquire::http::Proxy "http://p:1";'
     proxies = {"http_proxy": "http://p:1", "HTTP_PROXY": "http://p:1"}
-    text = plan.apt_configuration('Acquire::Retries "3";\n', proxies, ca=True)
-    assert 'Acquire::Retries "3";' in text and 'Acquire::http::Proxy "http://p:1";' in text
+    text = plan.apt_configuration(f"{settings}\n", proxies, ca=True)
+    assert {settings, proxy, 'Acquire::https::CAInfo "/mnt/ca.crt";'} <= set(text.splitlines())
     assert "https::Proxy" not in text
-    assert 'Acquire::https::CAInfo "/mnt/ca.crt";' in text
     assert "CAInfo" not in plan.apt_configuration("", {}, ca=False)

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,100 +19,84 @@ ROOT = Path(__file__).resolve().parents[2]
 TOOLS = ("sh", "dirname", "uname", "readlink", "mkdir", "mktemp", "rm", "chmod", "echo", "cat")
 BASE = Path(sys.executable).resolve()
 #: What its pip, too, does as this machine's, but for the version that it says it is.
-OTHER = """#!/bin/sh
+OTHER = f"""
 case "$*" in
 --version) echo Python 3.12.9 ;;
 *'!= (3, 11)'*) exit 1 ;;
-*) exec {python} "$@" ;;
+*) exec {sys.executable} "$@" ;;
 esac
 """
-OLD = """#!/bin/sh
-case "$*" in --version) echo Python 3.6.8 ;; '-m pip --version') ;; *) exit 1 ;; esac
-"""
-BARE = """#!/bin/sh
-case "$*" in --version) echo Python 3.13.5 ;; *) exit 1 ;; esac
-"""
-
-
-class Machine:
-    """A checkout and a PATH of its own, on which only what a test puts there is found."""
-
-    def __init__(self, folder: Path) -> None:
-        self.bin, self.root = folder / "bin", folder / "checkout"
-        self.bin.mkdir()
-        (self.root / "containers").mkdir(parents=True)
-        shutil.copy(ROOT / "containers" / "python.sh", self.root / "containers")
-        for tool in TOOLS:
-            (self.bin / tool).symlink_to(str(shutil.which(tool)))
-
-    def program(self, name: str, text: str) -> None:
-        (self.bin / name).unlink(missing_ok=True)
-        (self.bin / name).write_text(text)
-        (self.bin / name).chmod(0o755)
-
-    def run(self, **variables: str) -> subprocess.CompletedProcess[str]:
-        command = [str(self.bin / "sh"), str(self.root / "containers" / "python.sh"),
-                   "-c", "import sys; print(sys.version_info[:2])"]  # fmt: skip
-        inherited = {key: value for key, value in os.environ.items() if key != "PYTHON"}
-        env = {**inherited, "PATH": str(self.bin), **variables}
-        return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+OLD = "case $* in --version) echo Python 3.6.8 ;; '-m pip --version') ;; *) exit 1 ;; esac"
+BARE = "case $* in --version) echo Python 3.13.5 ;; *) exit 1 ;; esac"
+#: As Debian's python3 without python3-venv: it can make no environment.
+SPLIT = f'case $* in *ensurepip*|-m*) exit 1 ;; *) exec {BASE} "$@" ;; esac'
 
 
 @pytest.fixture
-def machine(tmp_path) -> Machine:
-    return Machine(tmp_path)
+def checkout(tmp_path) -> Path:
+    folder = tmp_path / "checkout"
+    for part in ("containers", ".venv/bin"):
+        (folder / part).mkdir(parents=True)
+    shutil.copy(ROOT / "containers" / "python.sh", folder / "containers")
+    return folder
 
 
-@pytest.mark.parametrize("name", ["python3.11", "python3"])
-def test_a_python_on_path_is_used(machine, name) -> None:
-    (machine.bin / name).symlink_to(BASE)
-    found = machine.run()
-    assert (found.returncode, found.stdout, found.stderr) == (0, "(3, 11)\n", "")
+@pytest.fixture
+def run(checkout, program, tmp_path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Ask the checkout's Python for its version; on PATH are TOOLS and what a test puts there."""
+    for tool in TOOLS:
+        (tmp_path / "bin" / tool).symlink_to(str(shutil.which(tool, path=os.defpath)))
+
+    def start(**variables: str) -> subprocess.CompletedProcess[str]:
+        command = ["sh", str(checkout / "containers" / "python.sh"),
+                   "-c", "import sys; print(sys.version_info[:2])"]  # fmt: skip
+        inherited = {key: value for key, value in os.environ.items() if key != "PYTHON"}
+        env = inherited | variables
+        return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+
+    return start
 
 
-def test_what_made_the_environment_is_used_again(machine) -> None:
-    (machine.root / ".venv" / "bin").mkdir(parents=True)
-    (machine.root / ".venv" / "bin" / "python").symlink_to(BASE)
-    assert machine.run().stdout == "(3, 11)\n"
+@pytest.mark.parametrize("place", ["bin/python3.11", "bin/python3", "checkout/.venv/bin/python"])
+def test_a_python_on_path_or_that_made_the_environment_is_used(run, tmp_path, place) -> None:
+    (tmp_path / place).symlink_to(BASE)
+    done = run()
+    assert (done.returncode, done.stdout, done.stderr) == (0, "(3, 11)\n", "")
 
 
-def test_one_that_can_make_no_environment_is_not_taken_from_path(machine) -> None:
-    """As Debian's python3 without python3-venv: it has pip, say, and so fetches another."""
-    broken = "case $2 in *ensurepip*) exit 1 ;; esac\n[ $1 != -m ] || exit 1"
-    machine.program("python3", f'#!/bin/sh\n{broken}\nexec {BASE} "$@"\n')
-    found = machine.run()
-    assert found.returncode == 2 and "no complete Python 3.11: fetching" in found.stderr
-    assert "install python3-venv" in found.stderr
+def test_a_python_named_wrongly_is_not_replaced(run, program, tmp_path) -> None:
+    program("python3", OLD)
+    (tmp_path / "bin" / "python3.11").symlink_to(BASE)
+    done = run(PYTHON="python3")
+    assert done.returncode == 2
+    assert "PYTHON=python3: found Python 3.6.8, expected Python 3.11" in done.stderr
 
 
-def test_a_python_named_wrongly_is_not_replaced(machine) -> None:
-    machine.program("python3", OLD)
-    (machine.bin / "python3.11").symlink_to(BASE)
-    found = machine.run(PYTHON="python3")
-    assert found.returncode == 2
-    assert "PYTHON=python3: found Python 3.6.8, expected Python 3.11" in found.stderr
+@pytest.mark.parametrize(
+    ("python3", "reason"),
+    [
+        ("", "found no Python at all"),
+        (OLD, "Python 3.6.8's pip cannot fetch pip==21.3.1"),
+        (BARE, "Python 3.13.5 with neither pip nor a complete venv"),
+        (SPLIT, "no complete Python 3.11: fetching"),
+    ],
+)
+def test_where_none_can_be_fetched_the_ways_are_named(run, program, python3, reason) -> None:
+    if python3:
+        program("python3", python3)
+    done = run()
+    assert done.returncode == 2 and reason in done.stderr
+    assert "install python3-venv" in done.stderr or python3 not in (BARE, SPLIT)
+    assert all(way in done.stderr for way in ("module load", "conda", "pyenv", "uv", "PYTHON="))
+    assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize(("program", "said"), [
-    (None, "found no Python at all"),
-    (OLD, "Python 3.6.8's pip cannot fetch pip==21.3.1"),
-    (BARE, "Python 3.13.5 with neither pip nor a complete venv"),
-])  # fmt: skip
-def test_where_none_can_be_fetched_the_ways_are_named(machine, program, said) -> None:
-    if program:
-        machine.program("python3", program)
-    found = machine.run()
-    assert found.returncode == 2 and said in found.stderr
-    assert all(way in found.stderr for way in ("module load", "conda", "pyenv", "uv", "PYTHON="))
-    assert "Traceback" not in found.stderr
-
-
-def test_another_processor_is_told_in_one_sentence(machine) -> None:
-    machine.program("uname", "#!/bin/sh\n[ $1 = -s ] && echo Linux || echo aarch64\n")
-    machine.program("python3", OLD)
-    found = machine.run()
-    assert found.returncode == 2
-    assert len(found.stderr.splitlines()) == 1 and "found Linux on aarch64" in found.stderr
+def test_another_processor_is_told_in_one_sentence(run, program) -> None:
+    program("uname", "[ $1 = -s ] && echo Linux || echo aarch64")
+    program("python3", OLD)
+    done = run()
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1 and "found Linux on aarch64" in done.stderr
 
 
 def mirror(folder: Path) -> Path:
@@ -138,22 +123,22 @@ def mirror(folder: Path) -> Path:
 
 
 @pytest.mark.slow  # needs the package index
-def test_it_is_fetched_once_and_only_with_its_hash(machine, tmp_path) -> None:
+def test_it_is_fetched_once_and_only_with_its_hash(run, program, checkout, tmp_path) -> None:
     """With the real uv from the package index; of Python a mirror in a folder."""
-    machine.program("python3", OTHER.format(python=sys.executable))
-    nowhere = machine.run(UV_PYTHON_INSTALL_MIRROR=(tmp_path / "none").as_uri())
+    program("python3", OTHER)
+    nowhere = run(UV_PYTHON_INSTALL_MIRROR=(tmp_path / "none").as_uri())
     assert nowhere.returncode == 2 and "uv cannot fetch Python 3.11" in nowhere.stderr
     listing = mirror(tmp_path)
-    first = machine.run(UV_PYTHON_DOWNLOADS_JSON_URL=str(listing))
+    first = run(UV_PYTHON_DOWNLOADS_JSON_URL=str(listing))
     assert (first.returncode, first.stdout) == (0, "(3, 11)\n"), first.stderr
     assert first.stderr.startswith(
         "[setup] found Python 3.12.9, no complete Python 3.11: fetching one"
     )
-    again = machine.run(PIP_NO_INDEX="1")
+    again = run(PIP_NO_INDEX="1")
     assert (again.stdout, again.stderr) == ("(3, 11)\n", "")
-    shutil.rmtree(machine.root / ".python")
+    shutil.rmtree(checkout / ".python")
     listing.write_text(re.sub('"sha256": "..', '"sha256": "00', listing.read_text()))
-    altered = machine.run(UV_PYTHON_DOWNLOADS_JSON_URL=str(listing))
+    altered = run(UV_PYTHON_DOWNLOADS_JSON_URL=str(listing))
     assert altered.returncode == 2 and "Hash mismatch" in altered.stderr
 
 

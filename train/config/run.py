@@ -56,6 +56,9 @@ class Target(Frozen):
 class RunConfig(Frozen):
     """One cell: what is trained on what, how, on how many ranks, from which seed."""
 
+    # no field: copies, comparisons, hashes and dumps do not see it
+    __slots__ = ("_cell_id",)
+
     schema_version: Literal[1] = 1
     dataset: str
     image_size: int | None = Field(None, ge=8, le=1024)  # side in pixels; folders only
@@ -162,10 +165,14 @@ class RunConfig(Frozen):
 
     def cell_id(self) -> str:
         """Readable name plus a hash of the whole config: equal configs are equal cells."""
-        digest = self.digest()[:6]
-        data = re.sub(r"[^a-z0-9_]+", "_", Path(self.dataset).name.lower()).strip("_")
-        data = re.sub(r"^folder_", "", data) or "folder"
-        return f"{data[:24]}-{self.model}-{self.technique.name}-g{self.gpus}-s{self.seed}-{digest}"
+        name: str | None = getattr(self, "_cell_id", None)
+        if name is None:
+            data = re.sub(r"[^a-z0-9_]+", "_", Path(self.dataset).name.lower()).strip("_")
+            data = (re.sub(r"^folder_", "", data) or "folder")[:24]
+            what = f"{data}-{self.model}-{self.technique.name}"
+            name = f"{what}-g{self.gpus}-s{self.seed}-{self.digest()[:6]}"
+            object.__setattr__(self, "_cell_id", name)
+        return name
 
     def digest(self) -> str:
         """sha256 of all that is not at its default, so that a field added later, whose default is

@@ -16,6 +16,7 @@ import contextlib
 import faulthandler
 import json
 import os
+import re
 import socket
 import threading
 import time
@@ -32,6 +33,16 @@ EXIT_STALLED = 75
 STALL_S = 300.0
 #: Last words get this long, no longer: they may be written to what hangs.
 REPORT_S = 10.0
+#: Seconds between two life signs of a rank that does the same all the time; a quarter of the limit
+#: of a stall where that is shorter.
+BEAT_S = 15.0
+#: A life sign that tells of another phase follows the one before it after this time, or later:
+#: short epochs have many phases a second.
+PAUSE_S = 1.0
+#: A life sign is a line of JSON, filled with blanks, so that the size of its file stays the same.
+SIGN_BYTES = 512
+#: What a phase says of its progress: numbers, and all that follows a comma or a colon.
+_PROGRESS = re.compile(r"[,:].*|\d+", re.DOTALL)
 
 
 class _Doing(NamedTuple):
@@ -55,66 +66,90 @@ class Watchdog:
         stall_s: float,
         supervisor: int | None,
         on_stall: Callable[[str], None],
-        *,
-        period_s: float = 1.0,
     ) -> None:
         self.awake = Awake()
         self.stall_s = stall_s
         self._file = file
         self._supervisor = supervisor
         self._on_stall = on_stall
-        self._period_s = period_s
+        self._beat_s = min(BEAT_S, stall_s / 4)
+        self._descriptor: int | None = None  # of the file, once it is open
         self._stop = threading.Event()
+        self._new_phase = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="watchdog", daemon=True)
         self._reporter = threading.Thread(target=self._report, name="life signs", daemon=True)
-        self.beat("starting")
+        self._doing = _Doing("starting", stall_s, *self.awake.read())
 
     def __enter__(self) -> Watchdog:
+        self.awake.look()
         self._watcher.start()
         self._reporter.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
+        self._new_phase.set()
         self._watcher.join()
         self._reporter.join(REPORT_S)
 
     def beat(self, phase: str, patience_s: float = 0.0) -> None:
         """Progress: what this rank does from now on, and how long that may take without another
         sign, where that is longer than ``stall_s``."""
+        before = self._doing.phase
         self._doing = _Doing(phase, max(self.stall_s, patience_s), *self.awake.read())
+        if _PROGRESS.sub("", phase) != _PROGRESS.sub("", before):
+            self._new_phase.set()
 
     def _watch(self) -> None:
-        while not self._stop.wait(min(PERIOD_S, self._period_s)):
+        while not self._stop.wait(PERIOD_S):
             doing = self._doing
             idle = self.awake.look() - doing.since
             if self._supervisor is not None and is_orphan(self._supervisor):
                 os._exit(EXIT_STALLED)  # nobody is left to end us or to use our result
             if idle > doing.limit_s:
                 told = f"no progress for {idle:.0f} s while: {doing.phase}"
-                end_process(EXIT_STALLED, _dump_stacks, partial(self._on_stall, told))
+                end_process(EXIT_STALLED, _dump_stacks, partial(self._on_stall, told), self._write)
 
     def _report(self) -> None:
-        while not self._stop.wait(self._period_s):
-            # life signs are a courtesy: a full disk must not end the run
-            with contextlib.suppress(OSError):
-                self._write()
+        """Write a life sign at once, then one every ``_beat_s`` and for each new phase, and one at
+        the end."""
+        while not self._stop.is_set():
+            self._new_phase.clear()
+            self._write()
+            if not self._stop.wait(PAUSE_S):
+                self._new_phase.wait(self._beat_s - PAUSE_S)
+        self._write()
+        self._close()
 
     def _write(self) -> None:
-        """Whole or absent, since the supervisor tells ranks apart by it; no fsync every second."""
-        temporary = self._file.with_name(f".{self._file.name}.tmp")
         doing = self._doing
         now, suspended_s = self.awake.read()
-        told = {
+        sign = {
             "phase": doing.phase,
             "idle_s": round(now - doing.since, 1),
             # a rank that was stopped is woken to be ended, and would look as lively as its peers
             "asleep_s": round(suspended_s - doing.suspended_s, 1),
+            "beat_s": self._beat_s,
             "host": socket.gethostname(),
             "pid": os.getpid(),
         }
-        temporary.write_text(json.dumps(told))
-        temporary.replace(self._file)
+        line = json.dumps(sign).ljust(SIGN_BYTES - 1) + "\n"
+        try:
+            if self._descriptor is None:
+                self._descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT, 0o644)
+            os.pwrite(self._descriptor, line.encode(), 0)
+            # else a network file system may keep it from its server for half a minute
+            os.fdatasync(self._descriptor)
+        except OSError:
+            # life signs are a courtesy: a full disk must not end the run. A server that started
+            # again may have forgotten the open file
+            self._close()
+
+    def _close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
 
 
 def end_process(code: int, *last_words: Callable[[], object]) -> NoReturn:

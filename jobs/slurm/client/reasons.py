@@ -1,7 +1,14 @@
-"""Why a job waits, in plain words, and what to do where something can be done."""
+"""What Slurm's own words mean, in plain ones, and what to do: why a job waits, why sbatch refused.
+
+A refusal is permanent unless it is known to pass: a request that cannot be granted, tried again
+and again, is never granted.
+"""
 
 from __future__ import annotations
 
+import re
+
+from jobs.slurm.client.run import is_away
 from jobs.slurm.client.squeue import JobState
 
 #: The start of Slurm's reason -> what it means. The first that fits counts: longer ones come first.
@@ -77,20 +84,96 @@ _STATES = {
 
 
 def in_words(job: JobState) -> str:
-    """Why it does not run yet, or what is odd about how it runs; '' where it simply runs."""
-    plain = _STATES.get(job.state, "").format(job=job.job)
+    """Why it does not run yet, or what is unusual about its state; '' where it simply runs."""
+    state = _STATES.get(job.state, "")
+    if not state and not (job.waits or job.ended or job.state == "RUNNING"):
+        state = f"Slurm says: {job.state}"
     if not job.waits or not job.reason:
-        return plain or _of_unknown_state(job)
+        return state.format(job=job.job)
     meaning = next((text for start, text in _MEANING if job.reason.startswith(start)), None)
     if meaning is None:
-        return plain or f"Slurm says: {job.reason}"
-    # node lists and the like come after a comma
-    detail = job.reason.partition(", ")[2] if job.reason.startswith("ReqNodeNotAvail") else ""
-    detail = detail.replace("UnavailableNodes:", "")
-    return meaning.format(job=job.job) + (f" ({detail})" if detail else "")
+        return state.format(job=job.job) or f"Slurm says: {job.reason}"
+    if job.reason.startswith("ReqNodeNotAvail, "):  # the nodes, or why
+        detail = job.reason.partition(", ")[2].replace("UnavailableNodes:", "")
+        return f"{meaning} ({detail})"
+    return meaning.format(job=job.job)
 
 
-def _of_unknown_state(job: JobState) -> str:
-    if job.state in ("RUNNING", "PENDING") or job.ended:
-        return ""
-    return f"Slurm says: {job.state}"
+#: A limit on jobs in the queue: passes for a smaller array, or when jobs have ended.
+_SUBMIT_LIMIT = re.compile(r"Max\w*Submit|SubmitJob|job submit limit|max\w* .{0,30}submit", re.I)
+#: Slurm ends with this whatever the limit; as a rule the limit's name stands before it.
+_ANY_LIMIT = re.compile(r"\(job submit limit, user's size and/or time limits\)")
+_LIMIT_NAME = re.compile(r"\b(?:QOS|Assoc)[A-Z]\w+")
+_NUMBER = re.compile(r"(?:limit|maximum|at most|no more than|up to|max)\b[^\d\n]{0,40}(\d+)", re.I)
+#: The controller takes no job of anybody now.
+_BUSY = re.compile(r"temporarily unable to accept|resource temporarily unavailable|try again", re.I)
+#: Words of sbatch -> keys of a site file; the first that fits counts.
+_KEYS: tuple[tuple[str, str], ...] = (
+    (r"wckey", "wckey"),
+    (r"MaxWall|time limit|TimeLimit", "time_min"),
+    (r"(QOS|Assoc)\w*Node", "max_nodes"),
+    (r"(QOS|Assoc)\w*(Cpu|CPU)", "cpus_per_rank and max_nodes"),
+    (r"(QOS|Assoc)\w*(GRES|Gres|Tres|TRES)", "ranks_per_node and max_nodes"),
+    (r"(QOS|Assoc)\w*Mem", "mem_per_rank_gb"),
+    (r"qos", "qos (or account)"),
+    (r"account|assoc", "account (sacctmgr show assoc user=$USER lists yours)"),
+    (r"partition", "partition"),
+    (r"generic resource|gres|gpu", "gpus, gpu_type and ranks_per_node"),
+    (r"memory", "mem_per_rank_gb"),
+    (r"feature|constraint", "constraint"),
+    (r"reservation", "reservation"),
+    (r"array", "array_limit"),
+    (r"processors|cpu|core", "cpus_per_rank and ranks_per_node"),
+    (r"node", "ranks_per_node, cpus_per_rank, mem_per_rank_gb and max_nodes"),
+    (r"licen[cs]e|option|argument", "sbatch"),
+)
+
+
+def is_submit_limit(refusal: str) -> bool:
+    """Whether the user has, or would have, more jobs in the queue than allowed."""
+    return _SUBMIT_LIMIT.search(_reason(refusal)) is not None
+
+
+def _reason(refusal: str) -> str:
+    return _ANY_LIMIT.sub("", refusal) if _LIMIT_NAME.search(refusal) else refusal
+
+
+def is_unnamed_limit(refusal: str) -> bool:
+    """Whether it may be any limit: of jobs, of their time, or of their size."""
+    return _ANY_LIMIT.search(refusal) is not None and _LIMIT_NAME.search(refusal) is None
+
+
+def is_dependency(refusal: str) -> bool:
+    """Whether the job that was to end first is not known any more."""
+    return "dependency" in refusal.lower()
+
+
+def is_passing(refusal: str) -> bool:
+    """Whether the very same request may be granted a little later."""
+    return is_away(refusal) or _BUSY.search(refusal) is not None
+
+
+def limit_in(refusal: str) -> int | None:
+    """The number of jobs that may be in the queue, where the refusal names it."""
+    found = _NUMBER.search(refusal) if is_submit_limit(refusal) else None
+    return int(found[1]) if found else None
+
+
+def advice(refusal: str, file: object) -> str:
+    """What to do about a refusal. ``file``: the site's."""
+    if is_unnamed_limit(refusal):
+        return (
+            "Slurm does not say which limit (sacctmgr show qos, sacctmgr show assoc user=$USER): "
+            f"look at submit_limit, time_min and max_nodes in {file}"
+        )
+    if is_submit_limit(refusal):
+        return (
+            f"Set submit_limit: in {file} to the jobs that you may have in the queue (array "
+            "elements counted): arrays are then cut by it, and the rest follows when there is room"
+        )
+    if is_dependency(refusal):
+        return "The preflight job that the cells depend on no longer exists: make sweep again"
+    for words, key in _KEYS:
+        if re.search(words, _reason(refusal), re.IGNORECASE):
+            return f"Look at {key} in {file}"
+    return f"Change what {file} asks for, or ask the site's administrators"

@@ -1,4 +1,6 @@
-"""Ask Slurm's own programs: token lists, a clean environment, a time limit, a clear "no answer"."""
+"""Run one of Slurm's own programs: a list of words, a clean environment, a time limit, and an error
+of its own where Slurm gives no answer.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +13,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-#: Options that a user's shell gives to Slurm's programs: they would change what is printed, or
-#: what is submitted, behind the back of whoever built the command.
+#: Options that a user's shell gives to Slurm's programs. They would change what is printed or
+#: submitted without the knowledge of the code that builds the command.
 _STRAY = (
     "SBATCH_", "SRUN_", "SALLOC_", "SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_", "SCONTROL_",
     "SLURM_TIME_FORMAT", "SLURM_BITSTR_LEN", "SLURM_JOB", "SLURM_ARRAY_", "SLURM_STEP",
 )  # fmt: skip
-#: Of an allocation that we were started in, only these still hold for the next job.
-_LASTING = frozenset({"SLURM_CONF", "SLURM_CLUSTERS", "SLURM_CLUSTER_NAME"})
-_INSIDE = frozenset({"SLURM_JOB_ID", "SLURM_JOBID"})
+#: Of the variables of an allocation that we were started in, only these hold for the next job.
+_KEPT = frozenset({"SLURM_CONF", "SLURM_CLUSTERS", "SLURM_CLUSTER_NAME"})
+_ALLOCATION = frozenset({"SLURM_JOB_ID", "SLURM_JOBID"})
 
-#: What Slurm's programs say when the controller is down, busy or restarting: it may pass.
-_PASSING = (
+#: What Slurm's programs print while the controller is down, busy or restarting.
+_AWAY = (
     "unable to contact slurm controller",
     "socket timed out",
     "zero bytes were transmitted or received",
@@ -34,22 +36,16 @@ _PASSING = (
     "slurmctld is in a starting state",
     "unexpected message received",
 )
-#: What they say when this machine or this user cannot talk to Slurm at all.
-_LASTING_TROUBLE = (
-    "could not establish a configuration source",
-    "unable to process configuration file",
-    "munge",
-    "authentication",
-)
-NOT_FOUND = 127
-#: Lists of array elements in full, not cut at 64 characters.
-_WHOLE = {"SLURM_BITSTR_LEN": "0"}
 _PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0)
+
+SCONTROL = ("scontrol", "show", "config")
+#: Runs a program that asks Slurm, and returns its output; raises SlurmError.
+Ask = Callable[[Sequence[str]], str]
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a program said; a code other than 0 is an answer, too (of a refusal, say)."""
+    """Exit code and output of a program; a refusal, with a code other than 0, is an answer, too."""
 
     code: int
     out: str
@@ -62,9 +58,9 @@ class Answer:
 
 
 class SlurmError(RuntimeError):
-    """Slurm gave no answer; the text says what was asked and what came.
+    """Slurm gave no answer. The text names the command and the reason.
 
-    ``passing``: the same question may be answered a moment later.
+    ``passing``: the same command may be answered a moment later.
     """
 
     def __init__(self, asked: str, came: str, *, passing: bool) -> None:
@@ -84,20 +80,24 @@ def is_lasting(error: SlurmError | OSError) -> bool:
     return isinstance(error, PermissionError) or error.errno == errno.EROFS
 
 
+def is_away(complaint: str) -> bool:
+    """Whether a program complains of a controller that is down, busy or restarting."""
+    return any(words in complaint.lower() for words in _AWAY)
+
+
 def clean_environment(
     environment: Mapping[str, str], slurm_conf: str | None = None
 ) -> dict[str, str]:
-    """The environment for squeue, sbatch and the like: no stray options, no earlier allocation,
-    messages in English.
+    """The environment for Slurm's programs: no stray options, no earlier allocation, messages in
+    English.
 
-    ``slurm_conf``: where the site's configuration lies; None keeps what the environment says.
+    ``slurm_conf``: path of the site's configuration; None keeps the environment's.
     """
-    inside = not _INSIDE.isdisjoint(environment)
+    inside = not _ALLOCATION.isdisjoint(environment)
     kept = {
         name: value
         for name, value in environment.items()
-        if name in _LASTING
-        or not (name.startswith(_STRAY) or (inside and name.startswith("SLURM_")))
+        if name in _KEPT or not (name.startswith(_STRAY) or (inside and name.startswith("SLURM_")))
     }
     conf = {} if slurm_conf is None else {"SLURM_CONF": slurm_conf}
     return kept | conf | {"LC_ALL": "C"}
@@ -106,88 +106,78 @@ def clean_environment(
 def answer_of(
     argv: Sequence[str], *, timeout_s: float = 30, slurm_conf: str | None = None
 ) -> Answer:
-    """Run one of Slurm's programs, once, in a session of its own: a terminal's Ctrl-C ends us, who
-    then decide what becomes of it.
+    """Run a program once and return whatever it answers. It runs in a session of its own, so that a
+    terminal's Ctrl-C reaches only us.
 
     Raises:
         SlurmError: no such program, or no end within ``timeout_s`` seconds.
     """
-    asked = shlex.join(argv)
     try:
         done = subprocess.run(
             list(argv),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=timeout_s,
-            env=clean_environment(os.environ, slurm_conf) | _WHOLE,
+            # lists of array elements in full, not cut at 64 characters
+            env=clean_environment(os.environ, slurm_conf) | {"SLURM_BITSTR_LEN": "0"},
             check=False,
             start_new_session=True,
         )
     except subprocess.TimeoutExpired as error:
-        came = f"no answer within {timeout_s:g} s"
-        raise SlurmError(asked, came, passing=True) from error
+        reason = f"no answer within {timeout_s:g} s"
+        raise SlurmError(shlex.join(argv), reason, passing=True) from error
     except OSError as error:
-        came = f"cannot be started here: {error.strerror}"
-        raise SlurmError(asked, came, passing=False) from error
-    return Answer(done.returncode, _text(done.stdout), _text(done.stderr))
+        reason = f"cannot be started here: {error.strerror}"
+        raise SlurmError(shlex.join(argv), reason, passing=False) from error
+    # names of jobs may hold any bytes
+    out, err = (raw.decode("utf-8", "surrogateescape") for raw in (done.stdout, done.stderr))
+    return Answer(done.returncode, out, err)
 
 
-def run(argv: Sequence[str], *, timeout_s: float = 30, slurm_conf: str | None = None) -> Answer:
-    """The same where the controller's silence is no answer.
-
-    Raises:
-        SlurmError: also where there is no controller.
-    """
-    answer = answer_of(argv, timeout_s=timeout_s, slurm_conf=slurm_conf)
-    if trouble := _trouble(answer):
-        raise SlurmError(shlex.join(argv), answer.words, passing=trouble in _PASSING)
-    return answer
-
-
-def is_away(said: str) -> bool:
-    """Whether these are words of a controller that is down, busy or restarting."""
-    return any(words in said.lower() for words in _PASSING)
-
-
-def ask(
+def run(
     argv: Sequence[str],
     *,
-    patience_s: float = 30,
+    patience_s: float = 0,
     timeout_s: float = 30,
     slurm_conf: str | None = None,
-    pause: Callable[[float], None] = time.sleep,
 ) -> Answer:
-    """Run a program that only asks, or that may be run twice; again while the controller is away.
+    """Run a program that only asks, or that may be run twice; again while the controller is away,
+    for ``patience_s`` seconds (the last try may end later).
 
     Never for sbatch: one that timed out may have submitted all the same.
 
     Raises:
-        SlurmError: no answer within ``patience_s`` seconds (the last try may end later than that),
-            or trouble that waiting does not end.
+        SlurmError: no answer, or the controller is away.
     """
     began = time.monotonic()
-    tries = 0
+    pauses = iter(_PAUSES_S)
     while True:
         try:
-            return run(argv, timeout_s=timeout_s, slurm_conf=slurm_conf)
+            answer = answer_of(argv, timeout_s=timeout_s, slurm_conf=slurm_conf)
+            if answer.code == 0 or not is_away(answer.err):
+                return answer
+            raise SlurmError(shlex.join(argv), answer.words, passing=True)
         except SlurmError as error:
-            wait_s = _PAUSES_S[min(tries, len(_PAUSES_S) - 1)]
+            wait_s = next(pauses, _PAUSES_S[-1])
             if not error.passing or time.monotonic() - began + wait_s > patience_s:
                 raise
-        tries += 1
-        pause(wait_s)
+        time.sleep(wait_s)
 
 
-def _trouble(answer: Answer) -> str | None:
-    """The known words of trouble in a complaint."""
-    if answer.code == 0:
-        return None
-    if answer.code == NOT_FOUND:
-        return "not found"
-    said = answer.err.lower()
-    return next((words for words in (*_PASSING, *_LASTING_TROUBLE) if words in said), None)
+def asker(slurm_conf: str | None, *, patience_s: float = 60) -> Ask:
+    """A function that asks Slurm one question; there, a refusal counts as no answer."""
+
+    def ask(argv: Sequence[str]) -> str:
+        answer = run(argv, patience_s=patience_s, slurm_conf=slurm_conf)
+        if answer.code != 0:
+            raise SlurmError(shlex.join(argv), answer.words, passing=False)
+        # srun of older Slurms lists what it can launch with among its messages
+        return answer.out if answer.out.strip() else answer.err
+
+    return ask
 
 
-def _text(raw: bytes) -> str:
-    """Names of jobs may hold any bytes."""
-    return raw.decode("utf-8", "surrogateescape")
+def read_config(text: str) -> dict[str, str]:
+    """Settings by name, from ``SCONTROL``'s answer; those without a value are left out."""
+    pairs = (line.partition("=") for line in text.splitlines())
+    return {key.strip(): value.strip() for key, _, value in pairs if value.strip()}

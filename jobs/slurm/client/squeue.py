@@ -1,65 +1,66 @@
-"""What the queue holds now: one squeue for all jobs of the user, and Slurm's words made plain.
+"""What the queue holds now: one squeue for all jobs of the user, or for some by their ids.
 
-Jobs are known by their ids, by what they were submitted as, never by their names: a site's plugin,
-or `scontrol update JobName=`, may change these.
+Jobs are known by their ids and by what they were submitted with, never by their names: a site's
+plugin, or `scontrol update JobName=`, may change these.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
+import re
 import shutil
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-from jobs.slurm.client.run import Answer, SlurmError, ask
+from jobs.slurm.client.run import SlurmError, run
+from train.record.atomic import write_atomically
 
 #: The job waits; those of the second row until somebody releases them.
 PENDING = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED",
                      "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})  # fmt: skip
-#: It has nodes, or is about to give them back: what it runs may still write. REVOKED: another
+#: It has nodes, or is about to give them back: its programs may still write. REVOKED: another
 #: cluster of the federation runs it.
 RUNNING = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT",
                      "RESIZING", "REVOKED"})  # fmt: skip
-#: It will not run again under this id unless it is requeued, and then it says so.
+#: It will not run again under this id unless it is requeued, and then its state is another one.
 ENDED = frozenset({"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY",
                    "PREEMPTED", "BOOT_FAIL", "DEADLINE"})  # fmt: skip
 
-#: Between fields and before each job: signs that neither reasons nor (newlines!) names hold.
+#: Between fields and before each job: characters that neither reasons nor (newlines!) names hold.
 FIELD, START = "\x1f", "\x1e"
 _COLUMNS = ("%A", "%F", "%K", "%T", "%r", "%S", "%M", "%N", "%k", "%o", "%j")
-#: squeue takes many ids; a command line does not take any number of them.
-MAX_IDS = 500
-UNKNOWN_ID = "invalid job id"
-#: The end of a whole answer in the shared file.
-END = "\x1d"
-_BYTES = ("utf-8", "surrogateescape")
-FORMAT = START + FIELD.join(_COLUMNS)
-_NOTHING = frozenset({"", "N/A", "n/a", "None", "(null)", "Unknown", "NONE"})
+#: --format has no exit code, and --Format pads or cuts its fields: good for numbers alone.
+_EXIT_COLUMNS = "ArrayJobID:20,ArrayTaskID:20,exit_code:20"
+_UNKNOWN_ID = "invalid job id"
+NOTHING = frozenset({"", "N/A", "n/a", "None", "(null)", "Unknown", "NONE", "None assigned"})
 
 
 @dataclass(frozen=True)
 class JobState:
-    """One job, or one element of an array, as squeue sees it. Times are the cluster's local ones,
-    as text (2026-11-21T15:28:11)."""
+    """One job, or one element of an array, as Slurm describes it. Times are the cluster's local
+    ones, as text (2026-11-21T15:28:11)."""
 
     job: str  # A_I for an element of array A, else J
     state: str  # Slurm's own word
-    reason: str  # Slurm's own words; '' where it gives none
-    start: str | None  # began then, or is expected to begin then
-    elapsed: str  # as Slurm writes it: 1-02:03:04 or 3:04
-    nodes: str  # as Slurm writes it: node[1-2]
-    name: str
+    reason: str = ""  # Slurm's own words
+    start: str | None = None  # began then, or is expected to begin then
+    elapsed: str = ""  # as Slurm writes it: 1-02:03:04 or 3:04
+    nodes: str = ""  # as Slurm writes it: node[1-2]
+    name: str = ""
     comment: str = ""
     command: str = ""  # the batch script, as sbatch was given it
+    code: int | None = None  # exit code of the batch script, where it was asked for
+    signal: int | None = None  # that ended the batch script
+    source: Literal["squeue", "sacct"] = "squeue"
 
     @property
     def ended(self) -> bool:
-        """Whether Slurm is done with it; a word that we do not know counts as alive."""
+        """Whether Slurm is done with it; a state that we do not know counts as alive."""
         return self.state in ENDED
 
     @property
@@ -72,116 +73,67 @@ class JobState:
         return self.job.partition("_")[0]
 
 
-def squeue_argv(user: int, jobs: Sequence[str] = ()) -> list[str]:
-    """Every job of the user, those that ended too, in hidden partitions too, array elements apart;
-    ``jobs``: only these ids."""
+def squeue_argv(arrays: Collection[str] | None = None) -> list[str]:
+    """Every job of the user, ended ones and hidden partitions too, array elements apart.
+
+    ``arrays``: only jobs and arrays with these ids.
+    """
     argv = ["squeue", "--noheader", "--all", "--local", "--array", "--states=all"]
-    argv += [f"--user={user}"]
-    argv += [f"--jobs={','.join(jobs)}"] if jobs else []
-    return [*argv, f"--format={FORMAT}"]
+    argv.append(f"--user={os.getuid()}")
+    return argv if arrays is None else [*argv, f"--jobs={','.join(arrays)}"]
 
 
 def query(
     slurm_conf: str | None = None,
     *,
-    user: int | None = None,
+    arrays: Collection[str] | None = None,
     patience_s: float = 0,
-    timeout_s: float = 30,
+    older_s: float | None = None,
 ) -> dict[str, JobState]:
-    """All jobs of the user, by job id, in one call.
+    """The user's jobs by job id, in one call; ``arrays``: only those with these ids.
 
-    Slurm forgets an ended job some minutes after its end (MinJobAge, often 300 s): a job that is
-    not there is not one that never was. ``user``: whose jobs; None: our own.
+    Slurm forgets an ended job some minutes after its end (MinJobAge, often 300 s), so a job that is
+    not in the answer may have been in the queue.
+
+    ``older_s``: of all jobs, share the answer with other sweeps of the user; one that is at most
+    this old, whoever asked, is good enough.
 
     Raises:
         SlurmError: no answer, or one that cannot be read.
     """
-    argv = squeue_argv(os.getuid() if user is None else user)
-    answer = ask(argv, patience_s=patience_s, timeout_s=timeout_s, slurm_conf=slurm_conf)
-    return _jobs(argv, answer)
-
-
-def shared_query(
-    slurm_conf: str | None = None, *, patience_s: float = 0, older_s: float = 0
-) -> dict[str, JobState]:
-    """The same, one question for all sweeps that the user watches: an answer that is at most
-    ``older_s`` seconds old does as well, whoever asked.
-
-    Raises:
-        SlurmError: no answer.
-    """
-    argv = squeue_argv(os.getuid())
-    with _shared(_where(slurm_conf)) as handle:
-        if handle is not None and older_s > 0 and (jobs := _recent(handle, older_s)) is not None:
-            return jobs
-        answer = ask(argv, patience_s=patience_s, slurm_conf=slurm_conf)
-        jobs = _jobs(argv, answer)
-        if handle is not None:
-            with suppress(OSError):  # a courtesy to others
-                os.ftruncate(handle, 0)
-                os.pwrite(handle, f"{time.time()}\n{answer.out}{END}".encode(*_BYTES), 0)
-        return jobs
-
-
-def _where(slurm_conf: str | None) -> str:
-    """A name for what decides which cluster answers."""
-    told = [slurm_conf, os.uname().nodename, shutil.which("squeue")]
-    told += [os.environ.get(name) for name in ("SLURM_CONF", "SLURM_CLUSTERS")]
-    return hashlib.sha256(repr(told).encode(*_BYTES)).hexdigest()[:12]
-
-
-def _recent(handle: int, older_s: float) -> dict[str, JobState] | None:
-    """The answer in the file, where it is whole and not too old."""
-    with suppress(OSError, ValueError, SlurmError):
-        text = os.pread(handle, os.fstat(handle).st_size, 0).decode(*_BYTES)
-        at, _, answer = text.partition("\n")
-        if 0 <= time.time() - float(at) <= older_s and answer.endswith(END):
-            return {job.job: job for job in parse(answer.removesuffix(END))}
-    return None
-
-
-@contextmanager
-def _shared(name: str) -> Iterator[int | None]:
-    """The user's own file of the last answer, held alone; None where there can be none."""
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    handle, ours = None, False
-    # no home, no room, no locks, or another sweep asks just now
-    with suppress(OSError, RuntimeError):
-        folder = Path(base) if Path(base).is_absolute() else Path.home() / ".cache"
-        (folder / "horoscale").mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = folder / "horoscale" / f"squeue-{name}"
-        handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        ours = True
-    try:
-        yield handle if ours else None
-    finally:
-        if handle is not None:
-            os.close(handle)
-
-
-def query_ids(arrays: Sequence[str], slurm_conf: str | None = None) -> dict[str, JobState]:
-    """The jobs with these ids that the controller still knows; whole arrays, each by its id.
-
-    Raises:
-        SlurmError: no answer: whether it knows them cannot be told.
-    """
-    found: dict[str, JobState] = {}
-    for at in range(0, len(arrays), MAX_IDS):
-        argv = squeue_argv(os.getuid(), arrays[at : at + MAX_IDS])
-        answer = ask(argv, slurm_conf=slurm_conf, patience_s=0)
-        # of a single id that it does not know it says so; of several it lists the others
-        if UNKNOWN_ID not in answer.err.lower():
-            found |= _jobs(argv, answer)
-    return found
-
-
-def _jobs(argv: Sequence[str], answer: Answer) -> dict[str, JobState]:
-    jobs = parse(answer.out)
+    file = None if older_s is None else _shared_file(slurm_conf)
+    if file is not None and older_s:
+        with suppress(OSError, ValueError, SlurmError):
+            at, _, text = file.read_text(encoding="utf-8").partition("\n")
+            if 0 <= time.time() - float(at) <= older_s:
+                return {job.job: job for job in parse(text)}
+    argv = squeue_argv(arrays)
+    form = f"--format={START}{FIELD.join(_COLUMNS)}"
+    answer = run([*argv, form], patience_s=patience_s, slurm_conf=slurm_conf)
+    # of a single id that it does not know squeue says so; of several it lists the others
+    if arrays is not None and _UNKNOWN_ID in answer.err.lower():
+        return {}
+    jobs = {job.job: job for job in parse(answer.out)}
     # squeue ends with 0 even where it refuses its options (an unknown user)
     if answer.code != 0 or (not jobs and "error" in answer.err):
-        raise SlurmError(" ".join(argv[:6]), answer.words, passing=False)
-    return {job.job: job for job in jobs}
+        raise SlurmError(" ".join(argv), answer.words, passing=False)
+    if file is not None:
+        with suppress(OSError, UnicodeEncodeError):  # a courtesy to other sweeps
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_atomically(file, f"{time.time()}\n{answer.out}", mode=0o600)
+    return jobs
+
+
+def _shared_file(slurm_conf: str | None) -> Path | None:
+    """The user's file of the last answer, one for each cluster that may answer."""
+    asked = [slurm_conf, os.uname().nodename, shutil.which("squeue")]
+    asked += [os.environ.get(name) for name in ("SLURM_CONF", "SLURM_CLUSTERS")]
+    cluster = hashlib.sha256(repr(asked).encode("utf-8", "surrogateescape")).hexdigest()[:12]
+    cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    with suppress(RuntimeError):  # a user without a home
+        cache = cache if cache.is_absolute() else Path.home() / ".cache"
+        return cache / "horoscale" / f"squeue-{cluster}"
+    return None
 
 
 def parse(text: str) -> list[JobState]:
@@ -197,17 +149,37 @@ def parse(text: str) -> list[JobState]:
 def _job(text: str) -> JobState:
     fields = text.split(FIELD, len(_COLUMNS) - 1)
     if len(fields) != len(_COLUMNS):
-        raise SlurmError("squeue", f"{len(fields)} fields found, {len(_COLUMNS)} expected in "
-                         f"{text!r}", passing=False)  # fmt: skip
-    number, array, index, state, reason, start, elapsed, nodes, comment, command, name = fields
-    return JobState(
-        job=f"{array}_{index}" if index.isdigit() else number,
-        state=state,
-        reason="" if reason in _NOTHING else reason,
-        start=None if start in _NOTHING else start,
-        elapsed=elapsed,
-        nodes=nodes,
-        name=name,
-        comment="" if comment in _NOTHING else comment,
-        command="" if command in _NOTHING else command,
+        reason = f"{len(fields)} fields found, {len(_COLUMNS)} expected in {text!r}"
+        raise SlurmError("squeue", reason, passing=False)
+    number, array, index, state, reason, start, elapsed, nodes, comment, command, name = (
+        "" if field in NOTHING else field for field in fields
     )
+    job = f"{array}_{index}" if index.isdigit() else number
+    return JobState(job, state, reason, start or None, elapsed, nodes, name, comment, command)
+
+
+def exit_codes(
+    arrays: Collection[str], slurm_conf: str | None
+) -> dict[str, tuple[int | None, int | None]]:
+    """Exit code and signal of the batch scripts of these jobs and arrays, by job id, for as long as
+    the controller knows them.
+
+    Raises:
+        SlurmError: no answer.
+    """
+    argv = [*squeue_argv(arrays), f"--Format={_EXIT_COLUMNS}"]
+    lines = run(argv, slurm_conf=slurm_conf).out.splitlines()
+    rows = [fields for line in lines if len(fields := line.split()) == 3]
+    return {
+        f"{array}_{index}" if index.isdigit() else array: read_exit(text)
+        for array, index, text in rows
+    }
+
+
+def read_exit(text: str) -> tuple[int | None, int | None]:
+    """Exit code and signal from Slurm's CODE:SIGNAL, or from the status of wait(2), which squeue
+    prints in versions before 23.02."""
+    if text.isdigit():
+        return int(text) >> 8 & 0xFF, int(text) & 0x7F or None
+    found = re.fullmatch(r"(\d+):(\d+)", text)
+    return (int(found[1]), int(found[2]) or None) if found else (None, None)

@@ -16,9 +16,9 @@ PROGRAMS = {"cells": run_unit, "preflight": run_preflight, "interconnect": run_i
 
 def main(file: Path) -> None:
     """Run the task of this element of the array."""
-    told = json.loads(file.read_text(encoding="utf-8"))
+    payload = json.loads(file.read_text(encoding="utf-8"))
     index = int(os.environ.get("SLURM_ARRAY_TASK_ID") or 0)
-    PROGRAMS[told["program"]](told["tasks"][index])
+    PROGRAMS[payload["program"]](payload["tasks"][index])
 
 
 if __name__ == "__main__":

@@ -1,48 +1,19 @@
-"""The job that this supervisor runs in: its id, its end, its warnings, and why it is stopped."""
+"""The job that this process runs in: its id, its end, its warnings, and what Slurm says of it."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import re
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from types import FrameType
 
-from jobs.cell.stop import Reason, Stop
-from jobs.slurm.client.run import SlurmError, run
-from train.record.run import Status
+from jobs.config.site import Site
+from jobs.slurm.client.run import Answer, SlurmError, run
 
-#: Signals reach ranks and supervisor in any order; the other one gets this long.
-PATIENCE_S = 4.0
-ASK_TIMEOUT_S = 5.0
-#: An end this close to the time limit is taken for the limit's.
-NEAR_END_S = 10.0
+#: By these Slurm warns a job of its end, often twice.
+WARNINGS = (signal.SIGUSR2,)
 #: Slurm may warn a job this much earlier than asked (its own resolution).
 EARLY_S = 75.0
-
-
-@dataclass
-class Warned:
-    """Set when Slurm warns the job of its end (USR2, which often comes twice)."""
-
-    at: float | None = None
-
-
-@contextlib.contextmanager
-def warned_by_signal() -> Iterator[Warned]:
-    warned = Warned()
-
-    def remember(_number: int, _frame: FrameType | None) -> None:
-        warned.at = warned.at or time.time()
-
-    before = signal.signal(signal.SIGUSR2, remember)
-    try:
-        yield warned
-    finally:
-        signal.signal(signal.SIGUSR2, before)
 
 
 @dataclass(frozen=True)
@@ -52,124 +23,68 @@ class Allocation:
     #: A_I for an element of an array. Its SLURM_JOB_ID is a number of its own, except that the
     #: element which Slurm starts last has the array's id, and that stands for all elements.
     job: str
-    node: str
     restarts: int
-    ends_at: float  # seconds since the epoch
-    slurm_conf: str | None
-    signal_s: float = 0.0  # asked to be warned this long before
+    ends_at: float  # seconds since 1970
+    site: Site
     nodes: str = ""  # of this start, as Slurm writes them: node[1-2]
 
     @classmethod
-    def read(
-        cls,
-        environment: Mapping[str, str],
-        minutes: int,
-        slurm_conf: str | None,
-        signal_s: float = 0.0,
-    ) -> Allocation:
-        """Raises KeyError outside a Slurm job."""
+    def read(cls, environment: Mapping[str, str], minutes: int, site: Site) -> Allocation:
+        """``minutes``: the job's time limit.
+
+        Raises:
+            KeyError: outside a Slurm job.
+        """
         job = environment["SLURM_JOB_ID"]
         array, element = (environment.get(f"SLURM_ARRAY_{n}_ID") for n in ("JOB", "TASK"))
         end = environment.get("SLURM_JOB_END_TIME", "")
         return cls(
             job=f"{array}_{element}" if array and element else job,
-            node=environment.get("SLURMD_NODENAME", os.uname().nodename),
             restarts=int(environment.get("SLURM_RESTART_COUNT") or 0),
             # older Slurms do not tell: the limit then counts from now, when the job has begun
             ends_at=float(end) if end.isdigit() else time.time() + 60 * minutes,
-            slurm_conf=slurm_conf,
-            signal_s=signal_s,
+            site=site,
             nodes=environment.get("SLURM_JOB_NODELIST", ""),
         )
 
+    @property
+    def warning_due(self) -> float:
+        """When Slurm was asked to warn the job of its end."""
+        return self.ends_at - self.site.signal_s
 
-def warned_why(allocation: Allocation, at: float) -> Reason | None:
-    """Why Slurm warned the job at that time, where that was not for its time limit."""
-    due = allocation.ends_at - allocation.signal_s
-    if at > due - EARLY_S:
-        return None
-    return Reason("preempted", f"Slurm warned job {allocation.job} long before its time was over")
+    def is_early(self, warned_at: float) -> bool:
+        """Whether a warning at that time was not for the job's time limit."""
+        return warned_at <= self.warning_due - EARLY_S
 
+    def is_due(self, warned_at: float) -> bool:
+        """Whether a warning calls for a stop now: Slurm warns of a time limit up to a minute too
+        early, and ranks keep to that limit by themselves."""
+        return self.is_early(warned_at) or time.time() >= self.warning_due
 
-def is_due(allocation: Allocation, warned_at: float, now: float) -> bool:
-    """Whether a warning calls for a stop now: Slurm warns of a time limit up to a minute too early,
-    and ranks keep to that limit by themselves."""
-    early = warned_why(allocation, warned_at) is None
-    return not early or now >= allocation.ends_at - allocation.signal_s
+    def ask(self, *argv: str, timeout_s: float = 5) -> Answer:
+        """Run one of Slurm's programs; a job that is being ended has no more time than that.
 
+        Raises:
+            SlurmError: no answer.
+        """
+        return run(argv, timeout_s=timeout_s, slurm_conf=self.site.slurm_conf)
 
-def why(allocation: Allocation, stop: Stop, *, step_cancelled: bool) -> Reason | None:
-    """Why Slurm ends this job: asked of the signal, the clock, and Slurm itself.
+    def shown(self) -> str:
+        """What Slurm says of this job, in one line; raises as :meth:`ask`."""
+        return self.ask("scontrol", "--all", "--oneliner", "show", "job", self.job).out
 
-    ``step_cancelled``: the ranks were ended from outside, so a signal is to be expected here, too.
-    """
-    deadline = time.monotonic() + (PATIENCE_S if step_cancelled else 0)
-    while stop.reason is None and time.monotonic() < deadline:
-        time.sleep(0.1)
-    if stop.reason is None:
-        return None
-    if time.time() > allocation.ends_at - NEAR_END_S:
-        return Reason("timeout", f"the job's time limit was reached (job {allocation.job})")
-    try:
-        argv = ["scontrol", "--all", "--oneliner", "show", "job", allocation.job]
-        answer = run(argv, timeout_s=ASK_TIMEOUT_S, slurm_conf=allocation.slurm_conf)
-    except SlurmError:
-        return stop.reason
-    if reason := reason_in(answer.out, allocation.job):
-        return reason
-    if nodes := not_answering(allocation):
-        return Reason("lost", f"Slurm ended job {allocation.job}: it does not reach {nodes}")
-    return Reason(
-        "cancelled", f"Slurm ended job {allocation.job} before its time: scancel, or the site"
-    )
+    def not_answering(self) -> list[str]:
+        """Nodes of the job that Slurm cannot reach; none where it does not answer.
 
-
-#: What `scontrol show job` says of a job that is being ended -> status and words.
-_ENDS: tuple[tuple[str, Status, str], ...] = (
-    ("NODE_FAIL|NodeFail|node_fail", "lost", "a node of it failed"),
-    ("PREEMPT|Preempt", "preempted", "it was preempted"),
-    ("TIMEOUT|TimeLimit", "timeout", "its time limit was reached"),
-    ("OUT_OF_MEMORY|OutOfMemory", "failed", "it used more memory than it had asked for"),
-    ("CANCELLED", "cancelled", "it was cancelled"),
-)
-
-
-def reason_in(text: str, name: str) -> Reason | None:
-    """The reason in the output of ``scontrol show job -o``.
-
-    A job that is being ended is COMPLETING there, and what ends it is often not told.
-    """
-    if re.search(r"\bPreemptTime=\d", text):
-        return Reason("preempted", f"Slurm ended job {name} for a job of higher priority")
-    state = " ".join(re.findall(r"\b(?:JobState|Reason)=(\S*)", text))
-    for pattern, status, words in _ENDS:
-        if re.search(pattern, state):
-            return Reason(status, f"Slurm ended job {name}: {words} ({state.split()[0]})")
-    return None
-
-
-def excluded(allocation: Allocation) -> str:
-    """Nodes that the job may not have, as Slurm writes them; '' where there are none."""
-    argv = ["scontrol", "--all", "--oneliner", "show", "job", allocation.job]
-    with contextlib.suppress(SlurmError):
-        answer = run(argv, timeout_s=ASK_TIMEOUT_S, slurm_conf=allocation.slurm_conf)
-        found = re.search(r" ExcNodeList=([^\s(]+)", answer.out)
-        return found[1] if found else ""
-    return ""
-
-
-def not_answering(allocation: Allocation) -> str:
-    """Nodes of the job that Slurm cannot reach, with their states; '' where all answer.
-
-    It takes a while to notice (SlurmdTimeout, often 300 s), so its own word may come too late;
-    what it says with a * is not answering now.
-    """
-    if not allocation.nodes:
-        return ""
-    argv = ["sinfo", "--all", "-h", "-N", "-n", allocation.nodes, "-o", "%N %T"]
-    try:
-        answer = run(argv, timeout_s=ASK_TIMEOUT_S, slurm_conf=allocation.slurm_conf)
-    except SlurmError:
-        return ""
-    lines = sorted({line.strip() for line in answer.out.splitlines()})
-    return ", ".join(line for line in lines if line.endswith("*") or " down" in line)
+        It takes a while to notice (SlurmdTimeout, often 300 s), so its own word may come too late;
+        a node whose state it prints with a * is not answering now.
+        """
+        if not self.nodes:
+            return []
+        try:
+            answer = self.ask("sinfo", "--all", "-h", "-N", "-n", self.nodes, "-o", "%N %T")
+        except SlurmError:
+            return []
+        states = (line.split() for line in answer.out.splitlines() if " " in line)
+        down = {name for name, state in states if state.endswith("*") or state.startswith("down")}
+        return sorted(down)

@@ -2,94 +2,85 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import NamedTuple
 
 from jobs.cell.stop import Stop
-from jobs.slurm.client.limits import usable_nodes
-from jobs.slurm.client.run import SlurmError, run
-from jobs.slurm.job.allocation import Allocation, excluded, not_answering
-from jobs.slurm.job.step_failure import NOT_LAUNCHED, failed_node
+from jobs.slurm.client.nodes import usable_nodes
+from jobs.slurm.client.run import SlurmError
+from jobs.slurm.job.allocation import Allocation
+from jobs.slurm.job.step_failure import failed_node
 from jobs.slurm.job.task import JobTask
-from train.errors import Unreadable
-from train.record.cell_folder import earlier_attempts
-from train.record.run import RECORD_NAME, RecordError, read_record
+from train.record.run import RunRecord
 
 #: A job that is requeued over and over without end is a fault; a long cell needs a few.
 MOST_RESTARTS = 100
 #: A job that asked to be requeued is ended by Slurm within this time.
 REQUEUE_S = 60.0
 MOST_NODE_FAILURES = 4
-#: Slurm's own patience with a silent node (SlurmdTimeout) is 300 s at most sites, and a requeued
-#: job waits 2 minutes there: so many tries with this pause between them are enough.
+#: Slurm takes a node for dead after SlurmdTimeout, 300 s at most sites, and a requeued job waits 2
+#: minutes there: MOST_NODE_FAILURES tries with this pause between them are enough.
 SEEN_S = 60.0
 ASK_S = 5.0
 #: A controller that is restarted is back by then, as a rule.
 AWAY_S = 300.0
 EXCLUDE_TRIES = 8
-NOT_BEGUN = "not begun"
 
 
-class Ran(NamedTuple):
+@dataclass(frozen=True)
+class CellEnd:
     """What came of one cell in this job."""
 
     status: str
     epochs: int = 0  # done in this job
+    record: RunRecord | None = None  # of an attempt in this job
+
+    @property
+    def lost_in_a_row(self) -> int:
+        """Attempts at the end of its record that lost their node."""
+        attempts = self.record.attempts if self.record else ()
+        return len(list(takewhile(lambda attempt: attempt.status == "lost", reversed(attempts))))
 
 
-def go_on(
-    task: JobTask, allocation: Allocation, ran: Mapping[str, Ran], stop: Stop, *, warned: bool
+def requeue(
+    task: JobTask, allocation: Allocation, ends: Mapping[str, CellEnd], stop: Stop, warned: Stop
 ) -> None:
-    """Ask for the same job again where that is of use, and wait to be ended by Slurm for it.
-
-    ``warned``: Slurm has warned this start of the job.
-    """
+    """Ask for the same job again where that is of use, and wait to be ended by Slurm for it."""
     if stop.reason is not None:
         return
-    if not _may_requeue(task, allocation, ran):
-        if task.site.requeue and (warned or allocation.restarts > 0):
+    if not _is_of_use(task, allocation, ends):
+        if allocation.site.requeue and (warned.at is not None or allocation.restarts > 0):
             _end_for_good(allocation)
         return
-    lost = [name for name, one in ran.items() if one.status == "lost"]
-    if lost and not any(map(_was_not_launched, lost)):
+    lost = [name for name, end in ends.items() if end.status == "lost"]
+    if lost:
         _wait_until_seen(allocation, stop)
-    if stop.reason is None:
+    if stop.reason is None and _is_granted(allocation, stop):
         failed = {node for name in lost if (node := failed_node(Path(name)))}
-        _requeue(task, allocation, stop, failed)
+        if failed and len(usable_nodes(allocation.site) - failed) >= task.nodes:
+            _exclude(allocation, ",".join(sorted(failed)))
+        stop.wait(REQUEUE_S)
 
 
-def _may_requeue(task: JobTask, allocation: Allocation, ran: Mapping[str, Ran]) -> bool:
+def _is_of_use(task: JobTask, allocation: Allocation, ends: Mapping[str, CellEnd]) -> bool:
     """Whether the same job, run again, is of use: cells whose time was over, or whose node died."""
-    ends = {ran[name].status if name in ran else NOT_BEGUN for name in task.cells}
-    if not task.site.requeue or allocation.restarts >= MOST_RESTARTS:
+    if not allocation.site.requeue or allocation.restarts >= MOST_RESTARTS:
         return False
-    if "lost" in ends and max(map(_lost_in_a_row, task.cells)) < MOST_NODE_FAILURES:
+    lost = [end.lost_in_a_row for end in ends.values() if end.status == "lost"]
+    if lost and max(lost) < MOST_NODE_FAILURES:
         return True
-    if not ends & {"timeout", "preempted", NOT_BEGUN}:
+    all_begun = len(ends) == len(task.cells)
+    if all_begun and all(end.status not in ("timeout", "preempted") for end in ends.values()):
         return False
-    if not any(one.epochs for one in ran.values()):
+    if not any(end.epochs for end in ends.values()):
         log("not one epoch was done in this job's time: it is not requeued")
         return False
     return True
-
-
-def _was_not_launched(cell: str) -> bool:
-    """Slurm itself is at fault right after a requeue, which passes: nothing is to be waited for."""
-    with suppress(RecordError, Unreadable):
-        error = read_record(Path(cell) / RECORD_NAME).error
-        return error is not None and error.where == NOT_LAUNCHED
-    return False
-
-
-def _lost_in_a_row(cell: str) -> int:
-    with suppress(Unreadable):
-        statuses = [attempt.status for attempt in earlier_attempts(Path(cell))]
-        return len(list(takewhile(lambda status: status == "lost", reversed(statuses))))
-    return 0
 
 
 def _wait_until_seen(allocation: Allocation, stop: Stop) -> None:
@@ -97,52 +88,46 @@ def _wait_until_seen(allocation: Allocation, stop: Stop) -> None:
     and requeue this job by itself then."""
     deadline = time.monotonic() + SEEN_S
     while stop.reason is None and time.monotonic() < deadline:
-        if nodes := not_answering(allocation):
-            log(f"Slurm does not reach {nodes}")
+        if nodes := allocation.not_answering():
+            log(f"Slurm does not reach {', '.join(nodes)}")
             return
-        _wait(stop, ASK_S)
+        stop.wait(ASK_S)
 
 
-def _wait(stop: Stop, seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while stop.reason is None and time.monotonic() < deadline:
-        time.sleep(0.2)
-
-
-def _requeue(task: JobTask, allocation: Allocation, stop: Stop, failed: set[str]) -> None:
-    """Ask Slurm for the same job once more, on other nodes than those that ``failed``, and wait to
-    be ended by it."""
-    refusal: str | None = "the controller does not answer"
-    argv = ["scontrol", "requeue", allocation.job]
+def _is_granted(allocation: Allocation, stop: Stop) -> bool:
+    """Ask Slurm for the same job once more, until its controller answers; returns whether it will
+    run it."""
+    refusal = "the controller does not answer"
     deadline = time.monotonic() + AWAY_S
     while stop.reason is None and time.monotonic() < deadline:
         try:
-            answer = run(argv, slurm_conf=allocation.slurm_conf)
-            refusal = answer.err.strip() if answer.code else None
-            break
+            answer = allocation.ask("scontrol", "requeue", allocation.job, timeout_s=30)
         except SlurmError as error:
+            if error.passing:
+                stop.wait(ASK_S)
+                continue
             refusal = str(error)
-            if not error.passing:
-                break
-        _wait(stop, ASK_S)
-    if refusal:
-        log(f"cannot be requeued ({refusal}): make sweep goes on from the checkpoint")
-        return
-    log("requeued: goes on from the checkpoint")
-    if failed and len(usable_nodes(task.site) - failed) >= task.nodes:
-        _exclude(allocation, ",".join(sorted(failed)))
-    _wait(stop, REQUEUE_S)
+        else:
+            if answer.code == 0:
+                log("requeued: goes on from the checkpoint")
+                return True
+            refusal = answer.words
+        break
+    log(f"cannot be requeued ({refusal}): make sweep goes on from the checkpoint")
+    return False
 
 
 def _exclude(allocation: Allocation, nodes: str) -> None:
-    """Only a job that waits can be told so: not before its requeue, and soon after. The signal that
-    ends this start of the job is under way."""
-    earlier = excluded(allocation)
-    wanted = f"ExcNodeList={earlier},{nodes}" if earlier else f"ExcNodeList={nodes}"
-    argv = ["scontrol", "update", f"JobId={allocation.job}", wanted]
+    """Keep the job from these nodes. Slurm grants that to a waiting job only: not before its
+    requeue, and soon after. The signal that ends this start of the job is under way."""
+    excluded = nodes
+    with suppress(SlurmError):
+        if earlier := re.search(r" ExcNodeList=([^\s(]+)", allocation.shown()):
+            excluded = f"{earlier[1]},{nodes}"
+    argv = ("scontrol", "update", f"JobId={allocation.job}", f"ExcNodeList={excluded}")
     for _ in range(EXCLUDE_TRIES):
         with suppress(SlurmError):
-            if run(argv, timeout_s=ASK_S, slurm_conf=allocation.slurm_conf).code == 0:
+            if allocation.ask(*argv).code == 0:
                 log(f"goes on without {nodes}")
                 return
         time.sleep(0.5)
@@ -159,8 +144,7 @@ def _end_for_good(allocation: Allocation) -> None:
     in state PREEMPTED; what came of its cells stands in their records.
     """
     try:
-        run(["scontrol", "update", f"JobId={allocation.job}", "Requeue=0"],
-            slurm_conf=allocation.slurm_conf)  # fmt: skip
+        allocation.ask("scontrol", "update", f"JobId={allocation.job}", "Requeue=0", timeout_s=30)
     except SlurmError as error:
         log(f"Slurm may start this job once more, with nothing to do ({error})")
 

@@ -1,45 +1,94 @@
-"""The launch line of one cell on Slurm as values: srun, the container, the rank. Nothing runs here.
+"""The line that starts ranks on Slurm, as values: srun, the container, the program of each rank.
+Nothing runs here.
 
 What each setting is for was found by running it (Slurm 22.05, Open MPI 4.1, Apptainer 1.4).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-from jobs.cell.container import MISLEADING, NO_IMAGE, Container, container_argv
+from jobs.cell.container import IMAGE_PYTHON, NO_IMAGE, Container, container_argv
+from jobs.cell.launch import RENDEZVOUS, rank_argv, rendezvous_stem
 from jobs.config.site import Site
 from jobs.slurm.arrays import NodeLayout
+from jobs.slurm.job.allocation import Allocation
+from jobs.slurm.job.task import JobTask
+from train.config.run import RunConfig
 
 GLOO = "gloo"
 
 
-def step_argv(
+def launch(
+    task: JobTask,
+    config: RunConfig,
+    cell: Path,
+    attempt: int,
+    allocation: Allocation,
+    resume: bool,
+) -> tuple[list[str], dict[str, str]]:
+    """The launch line and what it adds to the environment; pure."""
+    rank = rank_argv(
+        cell, data=task.data, store=task.store, attempt=attempt, stall_s=task.stall_s,
+        resume=resume, supervised=True, stop_at=allocation.warning_due,
+    )  # fmt: skip
+    # a new name for each start: an old address must never be met at
+    meeting = f"{rendezvous_stem(cell)}{attempt}-{allocation.job}-{allocation.restarts}"
+    return step_line(
+        task.site, task.image, NodeLayout(config.gpus // task.ranks_per_node, task.ranks_per_node),
+        rank,
+        root=task.root,
+        folders=(task.data, task.store, *task.folders, str(cell)),
+        logs=cell / "logs",
+        meeting=Path(meeting),
+        together=config.gpus // config.processes,
+    )  # fmt: skip
+
+
+def step_line(
     site: Site,
-    shape: NodeLayout,
-    container: Container,
+    image: str,
+    layout: NodeLayout,
     rank: Sequence[str],
-    logs: Path,
     *,
+    root: str,
+    folders: Sequence[str],
+    logs: Path,
+    meeting: Path,
     all_end: bool = True,
     together: int = 1,
-) -> list[str]:
-    """``srun`` with one task per rank; each rank's output goes into its own file in ``logs``.
+) -> tuple[list[str], dict[str, str]]:
+    """``srun`` with one task per rank, and what it adds to the environment of the batch job.
 
-    ``all_end``: one bad end ends the step at once, because its peers would wait for ever.
-    ``together``: ranks that are one task, with the cores and GPUs of all of them.
+    Args:
+        rank: what the image's Python is given, or without an image the one that runs here.
+        root: the checkout.
+        folders: what the ranks read and write elsewhere.
+        logs: each rank's output goes into its own file there.
+        meeting: file through which Gloo ranks meet; MPI's need none.
+        all_end: one bad end ends the step at once, because its peers would wait for ever.
+        together: ranks that are one task, with the cores and GPUs of all of them.
     """
-    return [
+    binds = [root, *folders]
+    # TMPDIR has to be there in the container, too; /tmp is by itself
+    if site.scratch is not None and not Path(site.scratch).is_relative_to("/tmp"):  # noqa: S108
+        binds.append(site.scratch)
+    container = Container(
+        image, site.runtime, site.gpu_support, (*binds, *site.binds), site.container_arguments
+    )
+    gpus = str(together) if site.gpu_type is None else f"{site.gpu_type}:{together}"
+    argv = [
         "srun",
         f"--mpi={'none' if site.mpi == GLOO else site.mpi}",
         f"--kill-on-bad-exit={int(all_end)}",
-        f"--nodes={shape.nodes}",
-        f"--ntasks={shape.size // together}",
-        f"--ntasks-per-node={shape.ranks_per_node // together}",
+        f"--nodes={layout.nodes}",
+        f"--ntasks={layout.size // together}",
+        f"--ntasks-per-node={layout.ranks_per_node // together}",
         # since Slurm 22.05 a step no longer inherits it from its job
         f"--cpus-per-task={site.cpus_per_rank * together}",
-        *([f"--gpus-per-task={_gpus(site, together)}"] if site.gpus == "gpus-per-task" else []),
+        *([f"--gpus-per-task={gpus}"] if site.gpus == "gpus-per-task" else []),
         # stragglers are ended by the supervisor, which knows why, never by a site's default
         "--wait=0",
         # a site's profile may say otherwise, and ranks would lose what they find each other by
@@ -47,51 +96,19 @@ def step_argv(
         "--unbuffered",
         "--input=none",
         "--open-mode=append",
-        f"--output={escaped(logs)}/rank-%t.log",
+        # srun replaces % in names of files by numbers of jobs, unless it is doubled
+        f"--output={str(logs).replace('%', '%%')}/rank-%t.log",
         *site.srun,
         *container_argv(container),
+        sys.executable if image == NO_IMAGE else IMAGE_PYTHON,
         *rank,
     ]
+    return argv, _settings(site, image, root, meeting)
 
 
-def _gpus(site: Site, count: int) -> str:
-    return str(count) if site.gpu_type is None else f"{site.gpu_type}:{count}"
-
-
-def escaped(path: Path) -> str:
-    """srun replaces % in names of files by numbers of jobs, unless it is doubled."""
-    return str(path).replace("%", "%%")
-
-
-def rank_argv(
-    python: str,
-    cell: Path,
-    *,
-    data: str,
-    store: str,
-    attempt: int,
-    stall_s: float,
-    resume: bool,
-    stop_at: float | None,
-) -> list[str]:
-    """The command of every rank. What must survive a cleaned environment is in here."""
-    argv = [python, "-m", "train", str(cell / "config.json"), "--supervised"]
-    argv += ["--data", data, "--store", store]
-    argv += ["--attempt", str(attempt), "--stall-s", f"{stall_s:g}"]
-    if stop_at is not None:
-        argv += ["--stop-at", f"{stop_at:.0f}"]
-    return [*argv, "--resume"] if resume else argv
-
-
-def step_environment(
-    site: Site, container: Container, *, root: Path, rendezvous: Path | None
-) -> dict[str, str]:
-    """What the ranks get on top of the batch job's environment.
-
-    ``rendezvous``: file through which Gloo ranks meet; None under PMIx.
-    """
+def _settings(site: Site, image: str, root: str, meeting: Path) -> dict[str, str]:
     settings = {
-        "PYTHONPATH": str(root),
+        "PYTHONPATH": root,
         "PYTHONUNBUFFERED": "1",
         "PYTHONNOUSERSITE": "1",  # a package in a user's home would replace the image's
         # Horovod's own stall inspector works under MPI only, where it warns; ours watches in any
@@ -103,16 +120,10 @@ def step_environment(
         settings["NCCL_SOCKET_IFNAME"] = site.interface
     if site.scratch is not None:
         settings["TMPDIR"] = site.scratch
-    if rendezvous is not None:
-        settings["HOROSCALE_RENDEZVOUS"] = str(rendezvous)
-    else:
-        settings |= _open_mpi(site, container)
-    return settings | site.environment
-
-
-def _open_mpi(site: Site, container: Container) -> dict[str, str]:
-    settings = {"HOROVOD_CONTROLLER": "mpi", "PMIX_MCA_gds": "hash"}
-    if container.image != NO_IMAGE:
+    if site.mpi == GLOO:
+        return settings | {RENDEZVOUS: str(meeting)} | site.environment
+    settings |= {"HOROVOD_CONTROLLER": "mpi", "PMIX_MCA_gds": "hash"}
+    if image != NO_IMAGE:
         # ranks in user namespaces of their own cannot read each other's memory
         settings["OMPI_MCA_btl_vader_single_copy_mechanism"] = "none"
     if site.gpu_support == "none":
@@ -120,21 +131,4 @@ def _open_mpi(site: Site, container: Container) -> dict[str, str]:
     if site.interface is not None:
         settings["OMPI_MCA_btl_tcp_if_include"] = site.interface
         settings["OMPI_MCA_oob_tcp_if_include"] = site.interface
-    return settings
-
-
-#: Variables of another launcher, or of whoever submitted, that a rank would believe.
-_FOREIGN = (
-    "HOROVOD_", "HOROSCALE_", "OMPI_", "PMIX_", "PMI_", "SUBMITIT_", "SBATCH_", "SRUN_",
-    "SLURM_CPU_BIND", *MISLEADING,
-)  # fmt: skip
-_TUNING = frozenset({"HOROVOD_CYCLE_TIME", "HOROVOD_FUSION_THRESHOLD", "HOROVOD_CACHE_CAPACITY"})
-
-
-def rank_base(environment: Mapping[str, str]) -> dict[str, str]:
-    """The batch job's environment without what other launchers left in it; tuning knobs stay."""
-    return {
-        name: value
-        for name, value in environment.items()
-        if name in _TUNING or not name.startswith(_FOREIGN)
-    }
+    return settings | site.environment

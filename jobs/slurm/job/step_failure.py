@@ -1,17 +1,25 @@
-"""What Slurm and the container runtime tell of a step's end that the ranks themselves cannot."""
+"""Why a start on Slurm ended, where its ranks cannot tell: judges, asked one after another."""
 
 from __future__ import annotations
 
 import re
+import time
 from contextlib import suppress
 from pathlib import Path
 
-from jobs.slurm.client.run import is_away
-from jobs.slurm.job.allocation import Allocation, not_answering
+from jobs.cell.failure import Verdict
+from jobs.cell.stop import Reason, Stop
+from jobs.slurm.client.run import SlurmError, is_away
+from jobs.slurm.job.allocation import Allocation
 from jobs.slurm.job.step_ranks import SLURMSTEPD, StepRanks
+from train.interconnect.record import Trouble
 from train.record.cell_folder import rank_file, read_failures, tail_of
 from train.record.run import RECORD_NAME, RecordError, RunError, Status, read_record
 
+#: Signals reach ranks and supervisor in any order; the other one gets this long.
+PATIENCE_S = 4.0
+#: An end this close to the time limit is taken for the limit's.
+NEAR_END_S = 10.0
 #: Where an error is from when no rank was even started.
 NOT_LAUNCHED = "srun"
 #: ... and when a node failed.
@@ -20,106 +28,150 @@ NODE = "node "
 #: and nodes in part only (seen with 22.05 and 24.11).
 _RESTARTED = ("Invalid job id specified", "Invalid generic resource")
 GO_ON = "make sweep goes on from its last checkpoint"
+#: State, reason and times of a job that is being ended -> what they make of a cell, and words.
+_ENDS: tuple[tuple[str, Status, str], ...] = (
+    (r"PreemptTime=\d", "preempted", "a job of higher priority got its nodes"),
+    ("NODE_?FAIL", "lost", "a node of it failed"),
+    (r"=PREEMPT", "preempted", "it was preempted"),
+    ("=TIMEOUT|=TimeLimit", "timeout", "its time limit was reached"),
+    ("OUT_?OF_?MEMORY", "failed", "it used more memory than it had asked for"),
+    ("=CANCELLED", "cancelled", "it was cancelled"),
+)
 
 
-def verdict(cell: Path, ranks: StepRanks, allocation: Allocation) -> tuple[Status, RunError] | None:
+def why_stopped(
+    stopped: Reason | None, ranks: StepRanks, allocation: Allocation, stop: Stop, warned: Stop
+) -> Reason | None:
+    """Why a start was really stopped. ``stopped``: why the supervisor ended the ranks."""
+    if stopped is not None and stop.reason is None:
+        return stopped  # our own watch had a reason
+    if ranks.said.aborted:  # from outside, so a signal is to be expected here, too
+        stop.wait(PATIENCE_S)
+    if stop.reason is not None:
+        return _why_ended(allocation, stop.reason)
+    if warned.at is not None and allocation.is_early(warned.at):
+        words = f"Slurm warned job {allocation.job} long before its time was over"
+        return Reason("preempted", words)
+    return None
+
+
+def _why_ended(allocation: Allocation, by_signal: Reason) -> Reason:
+    """Why Slurm ends this job: asked of the clock, and of Slurm itself."""
+    job = allocation.job
+    if time.time() > allocation.ends_at - NEAR_END_S:
+        return Reason("timeout", f"the job's time limit was reached (job {job})")
+    try:
+        shown = allocation.shown()
+    except SlurmError:
+        return by_signal
+    if reason := reason_in(shown, job):
+        return reason
+    if nodes := allocation.not_answering():
+        words = f"Slurm ended job {job}: it does not reach {', '.join(nodes)}"
+        return Reason("lost", words)
+    return Reason("cancelled", f"Slurm ended job {job} before its time: scancel, or the site")
+
+
+def reason_in(shown: str, job: str) -> Reason | None:
+    """Why Slurm ends the job, in the output of ``scontrol show job -o``.
+
+    A job that is being ended is COMPLETING there, and often without a reason.
+    """
+    facts = " ".join(re.findall(r"\b(?:JobState|Reason|PreemptTime)=\S*", shown))
+    for pattern, status, words in _ENDS:
+        if re.search(pattern, facts, re.IGNORECASE):
+            return Reason(status, f"Slurm ended job {job}: {words} ({facts})")
+    return None
+
+
+def verdict(cell: Path, ranks: StepRanks, allocation: Allocation) -> Verdict | None:
     """Status and error of a step that did not end by its ranks' own doing; None: ask the ranks."""
-    if lost := _lost(cell, ranks, allocation):
-        return "lost", lost
-    if any(not failure.consequence for failure in read_failures(cell)):
-        return None
-    if error := _not_launched(ranks):
-        # the controller was away; or a job that was requeued was given a node that died and is not
-        # yet known to be dead
-        away = is_away(error.what) or any(words in error.what for words in _RESTARTED)
-        told = away or allocation.restarts > 0 or bool(not_answering(allocation))
-        return "lost" if told else "failed", error
-    error = _out_of_memory(ranks) or _no_container(cell, ranks)
-    return ("failed", error) if error else _ended_by_slurm(ranks)
-
-
-def _ended_by_slurm(ranks: StepRanks) -> tuple[Status, RunError] | None:
-    """The step alone was ended, not its job: scancel JOB.STEP, or a limit of the step's."""
-    if not ranks.said.aborted or ranks.said.cancelled is None or ranks.asked_at is not None:
-        return None
-    status: Status = "timeout" if "TIME LIMIT" in ranks.said.cancelled else "cancelled"
-    what = f"Slurm ended the ranks and not the job: {ranks.said.cancelled}"
-    return status, RunError(
-        what=what, where="the step", what_to_do=GO_ON, log_tail=tail_of(ranks.log)
-    )
-
-
-def _lost(cell: Path, ranks: StepRanks, allocation: Allocation) -> RunError | None:
-    """A node that died: srun's word, or ranks of whose end no node told srun."""
-    told = ranks.said.node_failure
-    named = {end.rank for end in ranks.said.ends}
-    silent = [rank for rank in range(ranks.size) if rank not in named]
-    if told is None and (not silent or ranks.asked_at is None):
-        return None
     failures = read_failures(cell)
-    if told is None and (not failures or any(not failure.consequence for failure in failures)):
+    explained = any(not failure.consequence for failure in failures)
+    if lost := _node_failure(ranks, allocation, only_complaints=bool(failures) and not explained):
+        return lost
+    if explained:
         return None
-    who = ", ".join(str(rank) for rank in silent)
-    what = f"a node failed ({told})" if told else f"rank {who} vanished without a word"
-    nodes = not_answering(allocation)
-    if nodes:
-        what += f"; Slurm does not reach: {nodes}"
-    names = [told] if told else [line.split()[0] for line in nodes.split(", ") if line]
+    return (
+        _not_launched(ranks, allocation)
+        or _out_of_memory(ranks)
+        or _no_container(cell, ranks)
+        or _step_cancelled(ranks)
+    )
+
+
+def _node_failure(
+    ranks: StepRanks, allocation: Allocation, *, only_complaints: bool
+) -> Verdict | None:
+    """A node that died: srun says so, or no node reported the end of some ranks while the others
+    complain of their peers only."""
+    if (dead := ranks.said.node_failure) is not None:
+        what = f"a node failed ({dead})"
+    else:
+        reported = {end.rank for end in ranks.said.ends}
+        vanished = [str(rank) for rank in range(ranks.size) if rank not in reported]
+        if not vanished or ranks.asked_at is None or not only_complaints:
+            return None
+        what = f"rank {', '.join(vanished)} vanished: no node reported its end"
+    down = allocation.not_answering()
+    what += f"; Slurm does not reach: {', '.join(down)}" if down else ""
+    names = [dead] if dead else down
     where = f"{NODE}{names[0]}" if len(names) == 1 else "a node of the job"
-    return RunError(what=what, where=where, what_to_do=GO_ON, log_tail=tail_of(ranks.log))
+    return "lost", _error(ranks.log, what, where, GO_ON)
 
 
-def failed_node(cell: Path) -> str | None:
-    """The node that failed under the cell's last attempt, where it is known."""
-    with suppress(RecordError, OSError):
-        record = read_record(cell / RECORD_NAME)
-        if record.status == "lost" and record.error and record.error.where.startswith(NODE):
-            name = record.error.where.removeprefix(NODE)
-            return name if re.fullmatch(r"[\w.-]+", name) else None
-    return None
-
-
-def _out_of_memory(ranks: StepRanks) -> RunError | None:
-    if not ranks.said.out_of_memory:
+def _not_launched(ranks: StepRanks, allocation: Allocation) -> Verdict | None:
+    said = ranks.said.launch_failure
+    if said is None:
         return None
-    rank = ranks.said.out_of_memory_rank
-    if rank is None:
-        killed = [end.rank for end in ranks.said.ends if "Out Of Memory" in end.text]
-        rank = next(iter([*killed, *ranks.bad]), None)
-    return RunError(
-        what=f"out of memory: {ranks.said.out_of_memory}",
-        where="the step" if rank is None else ranks.place(rank),
-        what_to_do="ask for more memory with mem_per_rank_gb in the site's file, or make "
-        "batch_per_rank smaller; then make sweep again",
-        rank=rank,
-        log_tail=tail_of(ranks.log),
-    )
+    # the controller was away; or a job that was requeued was given a node that died and is not yet
+    # known to be dead
+    away = is_away(said) or any(words in said for words in _RESTARTED)
+    passes = away or allocation.restarts > 0 or allocation.not_answering()
+    what = f"srun could not start the ranks: {said}"
+    todo = f"read {ranks.log}, fix the site's file or the node, then make sweep again"
+    return "lost" if passes else "failed", _error(ranks.log, what, NOT_LAUNCHED, todo)
 
 
-def _not_launched(ranks: StepRanks) -> RunError | None:
-    if not ranks.said.launch_failure:
+def _out_of_memory(ranks: StepRanks) -> Verdict | None:
+    said, rank = ranks.said, ranks.said.out_of_memory_rank
+    if said.out_of_memory is None:
         return None
-    return RunError(
-        what=f"srun could not start the ranks: {ranks.said.launch_failure}",
-        where=NOT_LAUNCHED,
-        what_to_do=f"read {ranks.log}, mend the site's file or the node, then make sweep again",
-        log_tail=tail_of(ranks.log),
+    rank = next(iter(ranks.bad), None) if rank is None else rank
+    what = f"out of memory: {said.out_of_memory}"
+    where = "the step" if rank is None else ranks.place(rank)
+    todo = (
+        "ask for more memory with mem_per_rank_gb in the site's file, or make batch_per_rank "
+        "smaller; then make sweep again"
     )
+    return "failed", _error(ranks.log, what, where, todo, rank)
 
 
-def _no_container(cell: Path, ranks: StepRanks) -> RunError | None:
+def _no_container(cell: Path, ranks: StepRanks) -> Verdict | None:
     for rank in ranks.bad:
-        log = rank_file(cell, rank, "log")
-        if not rank_file(cell, rank, "beat").exists() and (text := container_failure(log)):
-            return RunError(
-                what=f"the container of rank {rank} did not start on {ranks.place(rank)}: {text}",
-                where=ranks.place(rank),
-                what_to_do="see that the image is there and whole on that node (compare its "
-                "sha256), then make sweep again",
-                rank=rank,
-                log_tail=tail_of(log),
+        log, place = rank_file(cell, rank, "log"), ranks.place(rank)
+        if not rank_file(cell, rank, "beat").exists() and (said := container_failure(log)):
+            what = f"the container of rank {rank} did not start on {place}: {said}"
+            todo = (
+                "see that the image is there and undamaged on that node (compare its sha256), "
+                "then make sweep again"
             )
+            return "failed", _error(log, what, place, todo, rank)
     return None
+
+
+def _step_cancelled(ranks: StepRanks) -> Verdict | None:
+    """The step alone was ended, not its job: scancel JOB.STEP, or a limit of the step's."""
+    said = ranks.said
+    if not said.aborted or said.cancelled is None or ranks.asked_at is not None:
+        return None
+    status: Status = "timeout" if "TIME LIMIT" in said.cancelled else "cancelled"
+    what = f"Slurm ended the ranks and not the job: {said.cancelled}"
+    return status, _error(ranks.log, what, "the step", GO_ON)
+
+
+def _error(log: Path, what: str, where: str, todo: str, rank: int | None = None) -> RunError:
+    return RunError(what=what, where=where, what_to_do=todo, rank=rank, log_tail=tail_of(log))
 
 
 def container_failure(log: Path) -> str | None:
@@ -129,4 +181,33 @@ def container_failure(log: Path) -> str | None:
             return line.split(":", 1)[-1].strip()
         if line.startswith(SLURMSTEPD) and "execve(): " in line:  # not even the runtime is there
             return line.partition("execve(): ")[2].strip()
+    return None
+
+
+def launch_troubles(ranks: StepRanks) -> list[Trouble]:
+    """Why ranks did not start, as the container and srun say it."""
+    said, logs = ranks.said, ranks.log.parent
+    troubles = [
+        Trouble(node=ranks.place(rank).removeprefix("node "), what="container", found=words)
+        for rank in ranks.ended
+        if (words := container_failure(logs / f"rank-{rank}.log"))
+    ]
+    if said.launch_failure:
+        troubles.append(Trouble(node="?", what="launch", found=said.launch_failure))
+    if said.node_failure:
+        dead = Trouble(node=said.node_failure, what="node", found="it failed under the job")
+        troubles.append(dead)
+    if not troubles and not said.ends:
+        tail = " / ".join(tail_of(ranks.log)[-3:])
+        troubles.append(Trouble(node="?", what="launch", found=tail or "srun said nothing"))
+    return troubles
+
+
+def failed_node(cell: Path) -> str | None:
+    """The node that failed under the cell's last attempt, where it is known."""
+    with suppress(RecordError, OSError):
+        record = read_record(cell / RECORD_NAME)
+        if record.status == "lost" and record.error and record.error.where.startswith(NODE):
+            name = record.error.where.removeprefix(NODE)
+            return name if re.fullmatch(r"[\w.-]+", name) else None
     return None

@@ -8,19 +8,22 @@ form is kept for the record's log and decides nothing.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
-from jobs.cell.ranks import Ended, bad_ends, watch
-from jobs.cell.stop import Reason
+from jobs.cell.launch import clean_environment
+from jobs.cell.ranks import Ended, RankSet
+from jobs.cell.stop import Reason, Stop
 
 _ENDED = re.compile(
-    r"^(?:srun: )?error: (?P<host>\S+): tasks? (?P<ranks>[\d,\-]+): (?P<how>.+?)\s*$"
+    r"^(?:srun: )?error: (?P<host>\S+): tasks? (?P<ranks>\d[\d,\-]*): (?P<how>.+?)\s*$"
 )
 _CODE = re.compile(r"Exited with exit code (\d+)")
 _STEP_ENDED = re.compile(r"\*\*\* (?:STEP|JOB) \S+ ON (?P<host>\S+) (?P<how>CANCELLED.*?) \*\*\*")
@@ -41,11 +44,14 @@ _PLAINEST = "Invalid MPI type"
 #: Lines of slurmstepd among what a rank wrote.
 SLURMSTEPD = "slurmstepd"
 #: strsignal's words, as srun prints them
-_SIGNALS = {
-    signal.strsignal(number): number
-    for number in signal.valid_signals()
-    if signal.strsignal(number)
-}
+_SIGNALS = {signal.strsignal(number): number for number in signal.valid_signals()}
+
+#: What srun itself prints, next to the ranks' own logs.
+SRUN_LOG = "srun.log"
+#: From the first bad exit to the step's end, which srun brings about sooner, as a rule.
+GRACE_S = 20.0
+#: slurmstepd's words are among the last that stand in a rank's log.
+RANK_LOG_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -54,8 +60,7 @@ class RankEnd:
 
     rank: int
     host: str
-    code: int  # negative: the signal that ended it
-    text: str
+    code: int
 
 
 @dataclass
@@ -73,22 +78,21 @@ class StepLog:
     def read(self, line: str, rank: int | None = None) -> None:
         """``rank``: in whose log the line is; None: in srun's own."""
         line = re.sub(r"^(srun|slurmstepd): (srun|slurmstepd): ", r"\1: ", line.strip())
-        if found := _ENDED.match(line):
-            code = _code(found["how"])
-            self.ends += [
-                RankEnd(number, found["host"], code, found["how"])
-                for number in _numbers(found["ranks"])
-            ]
         if self.out_of_memory is None and _MEMORY.search(line):
             self.out_of_memory, self.out_of_memory_rank = _plain(line), rank
-        if found := _NODE.search(line):
-            self.node_failure = self.node_failure or found["host"] or _plain(line)
-        if found := _STEP_ENDED.search(line):
-            self.cancelled = self.cancelled or found["how"]
+        if ended := _ENDED.match(line):
+            host, how, ranks = ended["host"], ended["how"], _numbers(ended["ranks"])
+            self.ends += [RankEnd(number, host, _code(how)) for number in ranks]
+            if self.out_of_memory_rank is None and _MEMORY.search(how):
+                self.out_of_memory_rank = ranks[0]
+        if node := _NODE.search(line):
+            self.node_failure = self.node_failure or node["host"] or _plain(line)
+        if step := _STEP_ENDED.search(line):
+            self.cancelled = self.cancelled or step["how"]
         self.aborted = self.aborted or _ABORTED in line
-        found = _LAUNCH.match(line)
-        if found and (self.launch_failure is None or found["text"].startswith(_PLAINEST)):
-            self.launch_failure = found["text"]
+        launch = _LAUNCH.match(line)
+        if launch and (self.launch_failure is None or launch["text"].startswith(_PLAINEST)):
+            self.launch_failure = launch["text"]
 
 
 def _plain(line: str) -> str:
@@ -96,117 +100,116 @@ def _plain(line: str) -> str:
 
 
 def _code(how: str) -> int:
-    if found := _CODE.search(how):
-        code = int(found[1])
+    """A rank's exit code; negative: the signal that ended it."""
+    if exited := _CODE.search(how):
+        code = int(exited[1])
         # a shell or a container runtime reports its child's signal so
-        return -(code - 128) if code > 128 and code - 128 in signal.valid_signals() else code
-    words = re.sub(r"\s*\(core dumped\)$", "", how)
-    if words.startswith("Out Of Memory"):
-        return -signal.SIGKILL
-    return -_SIGNALS.get(words, signal.SIGKILL)
+        return 128 - code if code - 128 in signal.valid_signals() else code
+    return -_SIGNALS.get(how.removesuffix(" (core dumped)"), signal.SIGKILL)
 
 
 def _numbers(text: str) -> list[int]:
     """'0,2-4' as [0, 2, 3, 4]."""
-    found: list[int] = []
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        if first.isdigit() and (not last or last.isdigit()):
-            found += range(int(first), int(last or first) + 1)
-    return found
-
-
-#: Where srun itself speaks, beside the ranks' own logs.
-SRUN_LOG = "srun.log"
-POLL_S = 0.2
-#: srun may live on for a while after the first bad exit; that long, then the step is ended.
-GRACE_S = 20.0
-#: srun told to end kills its tasks and waits for the nodes to say so.
-KILL_AFTER_S = 6.0
-GIVE_UP_S = 20.0
-#: slurmstepd's words are among the last that stand in a rank's log.
-RANK_LOG_BYTES = 64 * 1024
+    numbers: list[int] = []
+    for first, last in re.findall(r"(\d+)(?:-(\d+))?", text):
+        numbers += range(int(first), int(last or first) + 1)
+    return numbers
 
 
 @dataclass
-class StepRanks:
-    """All ranks of a start on Slurm. ``log``: what srun itself says; each rank's output, and what
-    its node says of it, is in rank-N.log beside it.
+class StepRanks(RankSet):
+    """All ranks of one step. ``log``: what srun itself prints; each rank's output, and what its
+    node says of it, is in rank-N.log next to it.
 
     A rank that ends with another code than 0 makes srun end the others (--kill-on-bad-exit), so
     only the first that it names ended by itself.
     """
 
     log: Path
-    process: subprocess.Popen[bytes] | None = None
+    grace_s: float = GRACE_S
+    poll_s: float = 1.0
+    term_s: float = 6.0  # srun kills its tasks and waits until the nodes confirm it
+    kill_s: float = 20.0
     ended: dict[int, Ended] = field(default_factory=dict)
     asked_at: float | None = None
     said: StepLog = field(default_factory=StepLog)
     code: int | None = None  # srun's own
-    grace_s: float = GRACE_S  # from the first bad exit to the step's end; infinity: nobody is ended
-    _size: int = 0
-    _read: int = 0  # bytes of the log
-    _before: dict[int, int] = field(default_factory=dict)  # bytes of earlier starts in ranks' logs
+    _process: subprocess.Popen[bytes] | None = None
+    _reader: BinaryIO | None = None  # of the log
+    _half_line: bytes = b""
+    _sizes: list[int] = field(default_factory=list)  # of each rank's log, from earlier starts
 
-    def start(self, argv: Sequence[str], environment: dict[str, str], size: int) -> None:
-        self._read = _size_of(self.log)
-        self._before = {rank: _size_of(self._log_of(rank)) for rank in range(size)}
+    def start(self, argv: Sequence[str], settings: Mapping[str, str], size: int) -> None:
+        """``settings``: what the line adds to the job's environment."""
+        self._sizes = [_size_of(self._log_of(rank)) for rank in range(size)]
         with self.log.open("ab") as out:
-            self.process = subprocess.Popen(
-                list(argv), env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-                start_new_session=True,
+            self._reader = self.log.open("rb")
+            self._reader.seek(0, os.SEEK_END)
+            self._process = subprocess.Popen(
+                argv, env={**clean_environment(os.environ), **settings}, stdin=subprocess.DEVNULL,
+                stdout=out, stderr=out, start_new_session=True,
             )  # fmt: skip
-        self._size = size
 
     @property
     def size(self) -> int:
-        return self._size
-
-    @property
-    def bad(self) -> dict[int, Ended]:
-        return bad_ends(self.ended)
-
-    @property
-    def unended(self) -> list[int]:
-        return [rank for rank in range(self._size) if rank not in self.ended]
+        return len(self._sizes) if self._process else 0
 
     @property
     def all_ended(self) -> bool:
-        return self.code is not None
+        return self._process is None or self.code is not None
 
     def place(self, rank: int) -> str:
         hosts = {end.rank: end.host for end in self.said.ends}
         return f"node {hosts[rank]}" if rank in hosts else "the step"
 
+    def signal(self, number: signal.Signals) -> None:
+        """To srun, which ends its tasks; Slurm itself cleans up its nodes."""
+        if self._process is not None:
+            self._process.send_signal(number)
+
+    def wait(self, seconds: float) -> None:
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(seconds)
+
     def poll(self) -> None:
-        if self.process is None or self.code is not None:
+        if self._process is None or self.code is not None:
             return
-        code = self.process.poll()
-        self._listen()
+        code = self._process.poll()
+        self._read_log(to_end=code is not None)
         if code is None:
             return
         self.code = code
-        self._listen_to_nodes()
+        self._read_words_of_nodes()
         for rank in self.unended:
             # unnamed ranks of a good step ended well; of a bad one they were ended with it
             self.ended[rank] = Ended(0 if code == 0 else -signal.SIGKILL, time.time(), code != 0)
 
-    def _listen(self) -> None:
-        """Read the whole lines that are new."""
-        with contextlib.suppress(OSError), self.log.open("rb") as file:
-            file.seek(self._read)
-            new = file.read()
-            whole = (
-                new.rfind(b"\n") + 1 if self.process and self.process.poll() is None else len(new)
-            )
-            self._read += whole
-            for line in new[:whole].decode("utf-8", "replace").splitlines():
-                self._note(line)
+    def _read_log(self, *, to_end: bool) -> None:
+        """Read the new lines; a last one without its end only once srun has ended."""
+        assert self._reader is not None, "srun was started"
+        with contextlib.suppress(OSError):
+            self._half_line += self._reader.read()
+        *lines, self._half_line = self._half_line.split(b"\n")
+        for line in (*lines, self._half_line) if to_end else lines:
+            self._note(line.decode("utf-8", "replace"))
+        if to_end:
+            self._reader.close()
 
-    def _listen_to_nodes(self) -> None:
-        for rank, before in self._before.items():
-            with contextlib.suppress(OSError), self._log_of(rank).open("rb") as file:
-                file.seek(max(before, _size_of(self._log_of(rank)) - RANK_LOG_BYTES))
+    def _note(self, line: str) -> None:
+        # also a rank that stopped on purpose makes srun end the others
+        before, others = len(self.said.ends), any(end.code for end in self.ended.values())
+        self.said.read(line)
+        for end in self.said.ends[before:]:
+            if end.rank < self.size and end.rank not in self.ended:
+                by_us = self.asked_at is not None or others
+                self.ended[end.rank] = Ended(end.code, time.time(), by_us)
+
+    def _read_words_of_nodes(self) -> None:
+        for rank, earlier in enumerate(self._sizes):
+            log = self._log_of(rank)
+            with contextlib.suppress(OSError), log.open("rb") as file:
+                file.seek(max(earlier, _size_of(log) - RANK_LOG_BYTES))
                 for line in file.read().decode("utf-8", "replace").splitlines():
                     if line.startswith(SLURMSTEPD):
                         self.said.read(line, rank)
@@ -214,32 +217,32 @@ class StepRanks:
     def _log_of(self, rank: int) -> Path:
         return self.log.with_name(f"rank-{rank}.log")
 
-    def _note(self, line: str) -> None:
-        # also a rank that stopped on purpose makes srun end the others
-        before, others = len(self.said.ends), any(end.code for end in self.ended.values())
-        self.said.read(line)
-        for end in self.said.ends[before:]:
-            if end.rank < self._size and end.rank not in self.ended:
-                by_us = self.asked_at is not None or others
-                self.ended[end.rank] = Ended(end.code, time.time(), by_us)
 
-    def watch(self, tick: Callable[[], Reason | None]) -> Reason | None:
-        """Wait for the end; see :func:`jobs.ended.watch`."""
-        return watch(self, tick, poll_s=POLL_S, grace_s=self.grace_s)
+def run_step(
+    line: tuple[list[str], dict[str, str]],
+    size: int,
+    log: Path,
+    stop: Stop,
+    *,
+    limit_s: float,
+    grace_s: float = GRACE_S,
+) -> tuple[StepRanks, Reason | None]:
+    """Run a step to its end, which comes at the latest when the job is stopped or ``limit_s``
+    seconds are over; returns its ranks, and why it was stopped.
 
-    def end(self) -> None:
-        """End the step; returns when srun is gone: Slurm itself cleans up its nodes."""
-        self.poll()
-        if self.process is None or self.code is not None:
-            return
-        self.asked_at = self.asked_at or time.time()
-        for number, patience_s in ((signal.SIGTERM, KILL_AFTER_S), (signal.SIGKILL, GIVE_UP_S)):
-            with contextlib.suppress(ProcessLookupError):
-                self.process.send_signal(number)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(patience_s)
-                break
-        self.poll()
+    ``line``: as :func:`jobs.slurm.job.step.step_line` gives it.
+    """
+    ranks = StepRanks(log, grace_s)
+    late = Reason("timeout", f"it took longer than {limit_s:.0f} s")
+    deadline = time.monotonic() + limit_s
+    ranks.start(*line, size)
+    try:
+        stopped = ranks.watch(
+            lambda: stop.reason or (late if time.monotonic() > deadline else None)
+        )
+    finally:
+        ranks.end()
+    return ranks, stopped
 
 
 def _size_of(file: Path) -> int:

@@ -1,14 +1,17 @@
-"""What a Slurm job is told: cells to run one after another, and how. Plain JSON values."""
+"""What a Slurm job is to do: run cells one after another, or check what a preflight reports.
+
+Plain JSON values.
+"""
 
 from __future__ import annotations
 
-from datetime import datetime
+import math
 from pathlib import Path
+from typing import Final
 
-from pydantic import AwareDatetime
+from pydantic import AwareDatetime, ValidationError
 
-from jobs.cell.container import Container
-from jobs.cell.image import FileMark
+from jobs.cell.container import FileMark
 from jobs.config.site import Site
 from train.config.frozen import Frozen
 
@@ -35,22 +38,75 @@ class JobTask(Frozen):
     git_commit: str | None = None
     git_dirty: bool | None = None
 
-    def container(self, *folders: str) -> Container:
-        own = (self.root, self.data, self.store, *self.folders)
-        return container_at(self.site, self.image, (*own, *folders))
+
+PREFLIGHT: Final = "preflight"
+REPORT_NAME = "report.json"
+#: srun and the container may take this much longer than the ranks.
+START_S = 60
 
 
-def container_at(site: Site, image: str, folders: tuple[str, ...]) -> Container:
-    """The site's container with these folders of ours, and what the site wants bound."""
-    binds = (*folders, *scratch_binds(site), *site.binds)
-    return Container(image, site.runtime, site.gpu_support, binds, site.container_arguments)
+class Problem(Frozen):
+    node: str
+    check: str
+    found: str
+    expected: str
+    fix: str
+
+    def __str__(self) -> str:
+        text = f"{self.node}: {self.check}: found {self.found}; expected {self.expected}"
+        return f"{text}; {self.fix}" if self.fix else text
 
 
-def scratch_binds(site: Site) -> tuple[str, ...]:
-    """TMPDIR has to be there in the container, too; /tmp is by itself."""
-    inside = site.scratch is None or Path(site.scratch).is_relative_to("/tmp")  # noqa: S108
-    return () if inside or site.scratch is None else (site.scratch,)
+class PreflightReport(Frozen):
+    """report.json"""
+
+    key: str  # what was asked, so that an equal request need not ask again
+    job: str
+    at: AwareDatetime
+    seconds: float
+    nodes: tuple[str, ...]
+    versions: dict[str, str]
+    problems: tuple[Problem, ...]
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
 
 
-def is_older(ended_at: datetime, task: JobTask) -> bool:
-    return ended_at < task.asked_at
+class PreflightTask(Frozen):
+    """What the job is told."""
+
+    folder: str  # of its report
+    key: str
+    site: Site
+    nodes: int
+    ranks_per_node: int
+    image: str
+    root: str
+    data: str
+    store: str
+    folders: tuple[str, ...] = ()  # data sets that are folders of images
+
+
+def minutes_for(site: Site) -> int:
+    """Time limit of the preflight job."""
+    return math.ceil((site.preflight_s + START_S) / 60) + 1
+
+
+def preflights_beside(sweep: Path) -> list[Path]:
+    """Folders of all preflights of this folder of results, the newest first."""
+    return sorted((sweep.parent / PREFLIGHT).glob("*"), reverse=True)
+
+
+def read_preflight(folder: Path) -> PreflightReport | None:
+    try:
+        text = (folder / REPORT_NAME).read_text(encoding="utf-8")
+        return PreflightReport.model_validate_json(text)
+    except (OSError, ValueError, ValidationError):
+        return None
+
+
+def report_of(sweep: Path, job: str) -> PreflightReport | None:
+    """What the preflight job with this id found; None where it left no report."""
+    reports = map(read_preflight, preflights_beside(sweep))
+    return next((report for report in reports if report and report.job == job), None)

@@ -14,7 +14,8 @@ from analysis.page.report import build
 from analysis.records.frames import Frames
 from analysis.records.load import load_frames
 from analysis.topics import usage
-from jobs.slurm.submissions import ArrayNote, RunNote, write_note
+from jobs.slurm.arrays import Array
+from jobs.slurm.submissions import RunNote, write_note
 from tests.analysis.builders import START, config, failed, record, world, write_sweep
 from train.record.run import Attempt, RunRecord, Status
 
@@ -127,7 +128,7 @@ def test_a_sweep_without_a_result_says_what_it_used(tmp_path: Path) -> None:
 
 
 def note(folder: Path, job: str | None, at_s: float, *units: Sequence[str]) -> None:
-    array = ArrayNote(job_id=job, units=tuple(map(tuple, units)), nodes=2, ranks_per_node=1,
+    array = Array(job_id=job, units=tuple(map(tuple, units)), nodes=2, ranks_per_node=1,
                       minutes=120)  # fmt: skip
     at = START + timedelta(seconds=at_s)
     write_note(folder, RunNote(run=f"r{at_s}", site="x", job_name="n", submitted_at=at,

@@ -1,81 +1,96 @@
-"""The commands of the cluster as lists of words: spaces, links, mounts, daemons; nothing is run."""
+"""A cluster on paper: its shape, files and commands, none of which is run, and what is its own."""
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
 from pathlib import Path
 
 import pytest
 
+from containers.practice import conf
 from containers.practice.daemons import database_argv, is_alive, munged_argv, slurmd_argv
-from containers.practice.links import controller_commands, node_commands
+from containers.practice.limits import check_rate, limit_commands, nodes_named
+from containers.practice.links import controller_commands, node_commands, subnets_of
 from containers.practice.place import CONTROLLER, DEFAULT, NODES, Place, PracticeError, place_of
 from containers.practice.rooms import room_commands
-from containers.practice.shape import shape_of
-from containers.practice.spaces import enter_argv, keep_argv, marked
+from containers.practice.shape import free_subnet, shape_from_json, shape_of
+from containers.practice.spaces import Process, enter_argv, keep_argv, marked
 
+GOLDEN = Path(__file__).parent / "golden"
+SUBNET = "10.87.1.0/24"
 PLACE = Place(DEFAULT)
-SHAPE = shape_of("10.87.1.0/24", [0, 1], 16000)
+SHAPE = shape_of(SUBNET, [0, 1], 16000)
+WITH_ACCOUNTING = shape_of(SUBNET, [0, 1], 16000, accounting=True)
+KEEPERS = {CONTROLLER: 10, **{node: 11 + n for n, node in enumerate(NODES)}}
+FILES = {
+    "slurm_with_accounting.conf": conf.slurm_conf(PLACE, WITH_ACCOUNTING),
+    "slurm_without_accounting.conf": conf.slurm_conf(PLACE, SHAPE),
+    "slurmdbd.conf": conf.slurmdbd_conf(PLACE, WITH_ACCOUNTING),
+    "gres.conf": conf.gres_conf(PLACE),
+    "hosts": conf.hosts(SHAPE, "laptop"),
+    "database.sql": conf.database_sql(),
+}
 
 
-def test_a_space_has_its_own_of_everything_and_dies_with_its_keeper() -> None:
-    argv = keep_argv(None)
-    assert argv[0] == "unshare"
-    assert {"--mount", "--uts", "--net", "--pid", "--fork", "--kill-child=KILL"} <= set(argv)
-    assert "--ignore-signal=CHLD" in argv  # else daemons that end stay as zombies
+def limit(rate: str, **how: str) -> list[list[str]]:
+    return limit_commands(SHAPE, "node3", rate, KEEPERS, **how)
 
 
-def test_a_nodes_space_lies_in_the_controllers() -> None:
-    argv = keep_argv(42)
-    assert argv[:5] == ["nsenter", "--target=42", "--mount", "--pid", "--"]
-    assert argv[5:] == keep_argv(None)
+COMMANDS = {
+    "space: dies with its keeper, which leaves no zombies of daemons": [keep_argv(None)],
+    "space of a node: lies in the controller's": [keep_argv(10)],
+    "command in a space: word by word": [enter_argv(7, ["echo", "a b; rm -rf /"], "/a folder")],
+    "links of node3": node_commands(SHAPE, "node3", KEEPERS),
+    "links of the controller: one to the machine itself": controller_commands(PLACE, SHAPE, 10),
+    "mounts of node2": room_commands(PLACE, "node2", shared=(Path("/home/me/checkout"),)),
+    "mounts of node2, checkout in /tmp: bound before the node's own /tmp covers it": (
+        room_commands(PLACE, "node2", shared=(Path("/tmp/x/checkout"),))
+    ),
+    "daemons": [munged_argv(PLACE), slurmd_argv("node1", (0, 1)), database_argv(PLACE)],
+    "limit of node3: where its packets leave": limit("50mbit"),
+    "limit of what node3 sends": limit("50mbit", way="send"),
+    "limit of what node3 receives": limit("50mbit", way="receive"),
+    "limit of node3 off: nothing is added": limit("off"),
+    "limit from node3 to node1": limit("50mbit", to="node1", rest="200mbit"),
+}
 
 
-def test_commands_enter_all_spaces_word_by_word() -> None:
-    argv = enter_argv(7, ["echo", "a b; rm -rf /"], "/a folder")
-    assert argv[-4:] == ["env", "--chdir=/a folder", "echo", "a b; rm -rf /"]
+def test_commands_are_the_ones_that_were_tried() -> None:
+    lines = []
+    for name, commands in COMMANDS.items():
+        lines += [f"# {name}", *map(shlex.join, commands), ""]
+    assert lines == (GOLDEN / "commands.txt").read_text().split("\n")
 
 
-def test_links_have_predictable_names_and_the_usual_mtu() -> None:
-    keepers = {CONTROLLER: 10, **{node: 11 + n for n, node in enumerate(NODES)}}
-    words = [" ".join(command) for command in node_commands(SHAPE, "node3", keepers)]
-    assert words[0] == (
-        "nsenter --target=10 --net -- ip link add hsn3 mtu 1500 type veth "
-        "peer name eth0 mtu 1500 netns 13"
-    )
-    assert "nsenter --target=13 --net -- ip address add 10.87.1.13/24 dev eth0" in words
+@pytest.mark.parametrize("name", FILES)
+def test_files_are_the_ones_that_were_tried(name: str) -> None:
+    assert FILES[name] == (GOLDEN / name).read_text()
 
 
-def test_the_machine_itself_gets_one_link_and_no_bridge() -> None:
-    commands = controller_commands(PLACE, SHAPE, 10)
-    here = [" ".join(command) for command in commands if command[0] == "ip"]
-    assert here == [
-        "ip link add hslogin mtu 1500 type veth peer name hslogin mtu 1500 netns 10",
-        "ip address add 10.87.1.2/24 dev hslogin",
-        "ip link set hslogin up",
-    ]
+@pytest.mark.parametrize("name", FILES)
+def test_nothing_of_the_machines_own_slurm_is_used(name: str) -> None:
+    paths = set(re.findall(r"=(/[^\s,]+)", FILES[name])) - {"/bin/true"}
+    assert all(path.startswith(str(DEFAULT)) for path in paths)
+    assert not re.search(r"Port=68\d\d", FILES[name])
 
 
-def test_a_node_has_its_own_tmp_and_shared_memory() -> None:
-    commands = room_commands(PLACE, "node2", shared=(Path("/home/me/checkout"),))
-    targets = [command[-1] for command in commands if command[0] == "mount"]
-    assert targets == ["/etc/hosts", "/sys", "/tmp", "/dev/shm"]
-    assert commands[0] == ["hostname", "node2"]
+def test_a_second_cluster_shares_no_path_with_the_first() -> None:
+    other = Place(Path("/run/other"))
+    assert str(DEFAULT) not in conf.slurm_conf(other, WITH_ACCOUNTING)
+    assert other.login_link != PLACE.login_link
+    assert len(other.login_link) <= 15  # what the kernel allows
 
 
-def test_a_checkout_in_tmp_is_seen_by_nodes_all_the_same() -> None:
-    commands = room_commands(PLACE, "node2", shared=(Path("/tmp/x/checkout"),))
-    own = f"{DEFAULT}/node2/tmp"
-    assert ["mount", "--rbind", "/tmp/x/checkout", f"{own}/x/checkout"] in commands
-    # before the node's /tmp covers it
-    assert commands.index(["mount", "--rbind", own, "/tmp"]) > commands.index(
-        ["mount", "--rbind", "/tmp/x/checkout", f"{own}/x/checkout"]
-    )
+@pytest.mark.parametrize("rate", ["1foo", "0mbit", "-1mbit", "5", "1e3mbit", "5mbit; reboot", ""])
+def test_rates_that_are_none(rate: str) -> None:
+    with pytest.raises(PracticeError, match="expected one like 200mbit, or off"):
+        check_rate(rate)
 
 
-def test_daemons_are_bound_private_and_not_root_where_they_need_not() -> None:
-    assert slurmd_argv("node1", (0, 1))[:3] == ["taskset", "--cpu-list", "0,1"]
-    assert "--reuid=munge" in munged_argv(PLACE)
-    assert {"--skip-networking", "--no-defaults"} <= set(database_argv(PLACE))
+def test_names() -> None:
+    assert nodes_named("all") == NODES and nodes_named("node2") == ("node2",)
 
 
 @pytest.mark.parametrize(
@@ -91,30 +106,23 @@ def test_a_pid_file_is_believed_only_with_its_living_program(status: str, alive:
     assert is_alive(status, "slurmd") is alive
 
 
-def fake_process(proc: Path, pid: int, environ: bytes, nspid: str) -> None:
-    folder = proc / str(pid)
-    folder.mkdir(parents=True)
-    (folder / "environ").write_bytes(environ)
-    (folder / "status").write_text(f"Name:\tsleep\nNSpid:\t{nspid}\n")
-
-
-def test_keepers_are_found_by_their_mark_and_those_that_wait_for_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mark = b"A=1\0HOROSCALE_KEEPER=/run/horoscale-practice:node1\0"
-    fake_process(tmp_path, 5, mark, "5\t3\t1")
-    fake_process(tmp_path, 6, mark, "6")
-    fake_process(tmp_path, 7, b"HOROSCALE_KEEPER=/run/horoscale-practice2:node1\0", "7\t1")
-    fake_process(tmp_path, 8, b"HOME=/root\0", "8\t1")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's processes are keepers")
+def test_keepers_are_found_by_their_mark_and_those_that_wait_for_them(tmp_path) -> None:
+    mark = "A=1\0HOROSCALE_KEEPER=/run/horoscale-practice:node1\0"
+    for pid, environ, nspid in (
+        (5, mark, "5\t3\t1"),
+        (6, mark, "6"),
+        (7, mark.replace("practice", "practice2"), "7\t1"),
+        (8, "HOME=/root\0", "8\t1"),
+        (9, mark, "9\t1"),
+    ):
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "environ").write_text(environ)
+        (tmp_path / str(pid) / "status").write_text(f"Name:\tsleep\nNSpid:\t{nspid}\n")
+    os.chown(tmp_path / "9", 1000, 1000)  # a user's process cannot pose as ours
     (tmp_path / "self").mkdir()
-    own = (tmp_path / "5").stat().st_uid
-    found = {p.pid: p for p in marked(PLACE, tmp_path)} if own == 0 else {}
-    if own != 0:
-        assert not marked(PLACE, tmp_path)  # a user's process cannot pose as ours
-        return
-    assert set(found) == {5, 6}
-    assert found[5].first and not found[6].first
-    assert found[5].space == "node1"
+    keepers = sorted(marked(PLACE, tmp_path), key=lambda process: process.pid)
+    assert keepers == [Process(5, "node1", first=True), Process(6, "node1", first=False)]
 
 
 def test_another_folder_must_be_a_plain_absolute_path() -> None:
@@ -123,3 +131,38 @@ def test_another_folder_must_be_a_plain_absolute_path() -> None:
     for bad in ("other", "/", "/run", "/run/a b", "/run/../etc", "/run/x\ny", "/run/" + "x" * 60):
         with pytest.raises(PracticeError, match="HOROSCALE_PRACTICE"):
             place_of({"HOROSCALE_PRACTICE": bad})
+
+
+@pytest.mark.parametrize(
+    ("cores", "groups"),
+    [
+        ([0], [(0,), (0,), (0,), (0,)]),
+        ([0, 1], [(0,), (1,), (0,), (1,)]),
+        ([4, 5, 6, 7], [(4,), (5,), (6,), (7,)]),
+        ([0, 1, 2, 3, 4, 5, 6], [(0,), (1,), (2,), (3,)]),
+        (list(range(18)), [(0, 1, 2, 3), (4, 5, 6, 7), (8, 9, 10, 11), (12, 13, 14, 15)]),
+    ],
+)
+def test_cores_of_nodes(cores: list[int], groups: list[tuple[int, ...]]) -> None:
+    assert [node.cores for node in shape_of(SUBNET, cores, 16000).nodes] == groups
+
+
+@pytest.mark.parametrize(("machine_mb", "node_mb"), [(4000, 2048), (64000, 12800)])
+def test_a_small_machine_advertises_more_memory_than_it_has(machine_mb: int, node_mb: int) -> None:
+    assert {node.memory_mb for node in shape_of(SUBNET, [0], machine_mb).nodes} == {node_mb}
+
+
+def test_the_first_subnet_that_overlaps_nothing() -> None:
+    assert free_subnet([]) == SUBNET
+    assert free_subnet(["10.87.1.128/25", "10.87.2.7", "192.168.0.0/16"]) == "10.87.3.0/24"
+    with pytest.raises(PracticeError, match="no free subnet"):
+        free_subnet(["10.0.0.0/8"])
+
+
+def test_routes_of_the_machine_are_read_but_the_default_route_is_none() -> None:
+    text = '[{"dst":"default"},{"dst":"10.87.1.0/24"},{"dst":"172.17.0.1"},{"dst":"0.0.0.0/0"}]'
+    assert subnets_of(text) == ["10.87.1.0/24", "172.17.0.1"]
+
+
+def test_the_shape_survives_its_file() -> None:
+    assert shape_from_json(WITH_ACCOUNTING.as_json()) == WITH_ACCOUNTING

@@ -26,12 +26,12 @@ from jobs.cell.state import (
     UNREADABLE,
     Standing,
     archive,
-    conclude,
     lay_out,
     recorded,
     stand,
     survey,
 )
+from jobs.slurm.reconcile import conclude
 from tests.builders import config, namesakes, record
 from tests.unreadable import Once, is_untouched, unreadable
 from train.config.run import load_config
@@ -101,7 +101,7 @@ def test_a_killed_supervisors_start_is_lost_and_can_be_gone_on_from(cell: Path) 
     begun(cell)
     (cell / "checkpoint.npz").write_text("x")
     found = stand(ONE, cell)
-    assert found.status == "lost" and found.resume and "without a word" in found.why
+    assert found.status == "lost" and found.resume and "without a record" in found.why
     assert read_record(cell / "record.json").status == "lost"
     assert stand(ONE, cell).status == "lost"
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.config.grammar import TOP_LEVEL, Axis, parse
-from jobs.config.keys import CELL_KEYS, value_problem
+from jobs.config.grammar import CELL_KEYS, TOP_LEVEL, Axis, parse, value_problem
 from jobs.config.yamlfile import load_yaml
 from train.config.run import RunConfig
 from train.config.technique import Technique
@@ -68,128 +67,79 @@ def test_all_parts(tmp_path: Path) -> None:
         [{"seed": 0}, {"seed": 1}],
         [{"data_fraction": 0.5, "base_batch": 16}, {"data_fraction": 1.0, "base_batch": 32}],
     ]
-    assert [dict(rule.when) for rule in file.exclude] == [{"technique": ("lamb",), "gpus": (2, 4)}]
-    assert [[plain(axis) for axis in entry.axes] for entry in file.include] == [
+    assert [rule.when for rule in file.exclude] == [{"technique": ["lamb"], "gpus": [2, 4]}]
+    assert [[plain(axis) for axis in axes] for axes in file.include.values()] == [
         [[{"technique": "lr_scaling"}], [{"gpus": 1}], [{"seed": 0}, {"seed": 1}]]
     ]
     (rule,) = file.override
-    assert dict(rule.when) == {"technique": ("lamb",)}
-    assert {key: setting.value for key, setting in rule.sets.items()} == {"base_lr": 0.01}
+    assert rule.when == {"technique": ["lamb"]}
+    assert plain((rule.sets,)) == [{"base_lr": 0.01}]
 
 
-def test_name_and_title_have_defaults(tmp_path: Path) -> None:
-    file = parse(load_yaml(write(tmp_path, "dataset: digits\n")), TECHNIQUES)
+def test_what_may_be_left_out(tmp_path: Path) -> None:
+    # all lines of a part commented out, no title; one rule needs no list and one value neither
+    text = "dataset: digits\nmatrix: {gpus: 2}\nzip:\nexclude: {gpus: 2}\ninclude:\noverride:\n"
+    file = parse(load_yaml(write(tmp_path, text)), TECHNIQUES)
     assert (file.name, file.title, file.cores_per_rank) == ("small", "small", None)
+    assert [plain(axis) for axis in file.axes] == [[{"gpus": 2}]]
+    assert [rule.when for rule in file.exclude] == [{"gpus": [2]}]
+    assert (file.include, file.override) == ({}, ())
 
 
 def test_a_file_name_that_cannot_be_a_sweep_name(tmp_path: Path) -> None:
     path = tmp_path / "My-Sweep.yaml"
     path.write_text("dataset: digits\n")
-    with pytest.raises(ConfigError, match=r"'My-Sweep'.*rename the file or give it a 'name:'"):
+    with pytest.raises(ConfigError, match=r"name: String should match pattern.*\"My-Sweep\""):
         parse(load_yaml(path), TECHNIQUES)
 
 
-def test_parts_whose_lines_are_all_commented_out_are_absent(tmp_path: Path) -> None:
-    text = "dataset: digits\nmatrix:\nzip:\nexclude:\ninclude:\noverride:\n"
-    file = parse(load_yaml(write(tmp_path, text)), TECHNIQUES)
-    assert (file.axes, file.exclude, file.include, file.override) == ((), (), (), ())
-
-
-def test_one_rule_needs_no_list_and_one_value_no_list(tmp_path: Path) -> None:
-    text = "matrix: {gpus: 2}\nexclude: {gpus: 2}\n"
-    file = parse(load_yaml(write(tmp_path, text)), TECHNIQUES)
-    assert plain(file.axes[0]) == [{"gpus": 2}]
-    assert dict(file.exclude[0].when) == {"gpus": (2,)}
+COUNT = "expected a whole number, without quotes, found"
 
 
 @pytest.mark.parametrize(
     ("old", "new", "line", "said"),
     [
-        # unknown keys and names: the nearest, the known ones
+        # unknown keys and names, in each part: the nearest, the known ones
         ("epochs: 2", "epoch: 2", 5, "unknown key 'epoch'; did you mean 'epochs'? known: name"),
-        ("gpus: [1, 2]", "gpu: [1, 2]", 9, "unknown key 'gpu'; did you mean 'gpus'?"),
+        ("epochs: 2", "seeds: 2", 5, "unknown key 'seeds'; did you mean 'seed'?"),
+        ("  seeds: 2", "  title: x", 11, "unknown key 'title'"),
+        ("base_batch: [", "base_batches: [", 14, "did you mean 'base_batch'?"),
         ("    gpus: [2, 4]", "    ranks: [2, 4]", 17, "unknown key 'ranks'"),
-        ("    gpus: 1", "    gpos: 1", 20, "did you mean 'gpus'?"),
+        ("when: {technique", "when: {techniques", 23, "did you mean 'technique'?"),
         ("set: {base_lr: 0.01}", "set: {base_rl: 0.01}", 24, "did you mean 'base_lr'?"),
-        ("set: {base_lr", "sets: {base_lr", 24, "unknown key 'sets'; did you mean 'set'?"),
         ("dataset: digits", "dataset: digit", 3, "did you mean 'digits'? known: digits, cifar10"),
         ("dataset: digits", "dataset: 'folder:'", 3, "folder:PATH"),
-        (
-            "model: cnn",
-            "model: resnet_min",
-            4,
-            "did you mean 'resnet_mini'? known: linear, mlp, cnn",
-        ),
+        ("model: cnn", "model: resnet_min", 4, "model: unknown value 'resnet_min'; did you mean "
+         "'resnet_mini'? known: linear, mlp, cnn"),
         ("[naive, lamb]", "[naive, lambda]", 10, "did you mean 'lamb'? known: naive, lr_scaling"),
-        ("- technique: lamb", "- technique: lam", 16, "did you mean 'lamb'?"),
-        ("epochs: 2", "scaling: string", 5, "did you mean 'strong'?"),
-        ("epochs: 2", "lr_scaling: squared", 5, "known: none, linear, sqrt, adascale"),
-        ("epochs: 2", "framework: horovodd", 5, "did you mean 'horovod'? known: horovod, mirrored"),
-        ("epochs: 2", "normalisation: ghost_batchnorm", 5, "did you mean 'ghost_batch_norm'?"),
-        ("epochs: 2", "batch_growth: growing", 5, "known: fixed, grow"),
-        ("epochs: 2", "augmentation: {name: crop_flip, cropp: 2}", 5, "did you mean 'crop'?"),
         ("epochs: 2", "optimizer: muonn", 5, "did you mean 'muon'? known: sgd, adam, adamw"),
-        ("epochs: 2", "target: 0.75", 5, "target: expected {train_accuracy: ..., ...} of train"),
-        ("epochs: 2", "target: {accuracy: 0.75}", 5, "target: unknown key 'accuracy'; did you"),
-        (
-            "epochs: 2",
-            "target: {train_accuracy: 75}",
-            5,
-            "target.train_accuracy: expected less than or equal to 1, found 75",
-        ),
-        ("epochs: 2", "target: {held_for: 2}", 5, "target needs train_accuracy"),
-        ("epochs: 2", "schedule: cosin", 5, "did you mean 'cosine'?"),
-        ("epochs: 2", "schedule: {name: stp}", 5, "did you mean 'step'?"),
-        ("epochs: 2", "optimizer: {nam: lamb}", 5, "optimizer: unknown key 'nam'"),
-        ("epochs: 2", "optimizer: {name: sgd, beta_1: 0.5}", 5, "known: name, momentum"),
+        ("epochs: 2", "schedule: 5", 5, "unknown value '5'; known: constant, step, cosine, poly"),
+        ("epochs: 2", "augmentation: {name: crop_flip, cropp: 2}", 5, "did you mean 'crop'?"),
+        ("epochs: 2", "target: 0.75", 5, "target: expected keys and values, found 0.75"),
+        ("epochs: 2", "target: {train_accuracy: 75}", 5,
+         "target.train_accuracy: should be less than or equal to 1, found 75"),
         # types and ranges
-        ("epochs: 2", "epochs: two", 5, 'epochs: expected a valid integer, found "two"'),
-        ("epochs: 2", "epochs: '2'", 5, "write the number without quotes"),
-        ("epochs: 2", "epochs: 2.5", 5, "found 2.5"),
-        ("epochs: 2", "epochs: true", 5, "found true"),
-        ("epochs: 2", "epochs: 0", 5, "greater than or equal to 1, found 0"),
-        ("epochs: 2", "epochs: {a: 1}", 5, "valid integer"),
-        ("gpus: [1, 2]", "gpus: [1, '2']", 9, 'found "2" (write the number without quotes)'),
-        ("gpus: [1, 2]", "gpus: [1, [2]]", 9, "valid integer"),
-        ("[0.5, 1.0]", "[0.5, 1.5]", 13, "less than or equal to 1, found 1.5"),
-        ("[0.5, 1.0]", "[0.5, yes]", 13, 'expected a valid number, found "yes"'),
-        ("dataset: digits", "dataset: 3", 3, "unknown dataset 3"),
-        ("epochs: 2", "schedule: {name: step, factor: 2}", 5, "schedule.factor: expected less"),
-        ("epochs: 2", "schedule: {name: step, milestones: [0.5, 0.2]}", 5, "milestones must rise"),
-        ("epochs: 2", "schedule: 5", 5, "one of constant, step, cosine, polynomial or {name: "),
-        ("epochs: 2", "accumulation: 0", 5, "greater than or equal to 1, found 0"),
-        (
-            "epochs: 2",
-            "noise_batch: many",
-            5,
-            'noise_batch: expected a valid integer, found "many"',
-        ),
-        ("epochs: 2", "zero_gamma: 1", 5, "zero_gamma: expected a valid boolean, found 1"),
-        (
-            "epochs: 2",
-            "batch_growth: {name: grow, factor: 1}",
-            5,
-            "batch_growth.factor: expected g",
-        ),
+        ("epochs: 2", "epochs: true", 5, f"{COUNT} true"),
+        ("epochs: 2", "epochs: 0", 5, "should be greater than or equal to 1, found 0"),
+        ("epochs: 2", "base_lr: .inf", 5, "should be a finite number"),
+        ("gpus: [1, 2]", "gpus:\n    - 1\n    - '2'", 11, f'gpus: {COUNT} "2"'),
+        ("[0.5, 1.0]", "[0.5, yes]", 13, 'expected a number, without quotes, found "yes"'),
+        ("epochs: 2", "optimizer: {name: lamb, exclude: bias}", 5,
+         'optimizer.lamb.exclude: expected a list, such as [a, b], found "bias"'),
+        ("epochs: 2", "zero_gamma: 1", 5, "zero_gamma: should be a valid boolean, found 1"),
         ("cores_per_rank: 1", "cores_per_rank: 0", 7, "greater than or equal to 1"),
-        ("title: A small sweep", "title: 2024", 2, "expected a text, found 2024; quote it"),
-        ("name: small", "name: Small", 1, "'Small': expected small letters"),
-        ("seeds: 2", "seeds: [0, 1]", 11, "seeds: expected a valid integer"),
-        ("seeds: 2", "seed: 2.5", 11, "seed: expected a valid integer"),
+        ("title: A small sweep", "title: 2024", 2, "title: expected a text, in quotes, found 2024"),
+        ("name: small", "name: Small", 1, "should match pattern '^[a-z0-9_]+$', found \"Small\""),
         # shapes
-        ("epochs: 2", "epochs: [2, 3]", 5, "a list of values belongs under 'matrix:'"),
-        ("epochs: 2", "seeds: 2", 5, "'seeds' stands under matrix"),
-        ("    gpus: [2, 4]", "    seeds: 2", 17, "'seeds' stands under matrix"),
+        ("epochs: 2", "epochs: [2, 3]", 5, "lists of values belong under 'matrix:'"),
         ("  seeds: 2", "  seeds: 2\n  seed: [1]", 11, "'seed' or 'seeds', not both"),
         ("gpus: [1, 2]", "gpus: []", 9, "the list is empty"),
         ("base_batch: [16, 32]", "base_batch: [16]", 13, "data_fraction 2, base_batch 1"),
         ("  seeds: 2", "  epochs: [1, 2]", 11, "'epochs' is given twice (also line 5)"),
         ("base_batch: [16, 32]", "gpus: [1, 2]", 14, "'gpus' is given twice (also line 9)"),
         ("  - when: {technique: lamb}\n    set", "  - set", 23, "when: expected 'key: value'"),
-        ("  - when: {technique: lamb}", "  - when: {}", 23, "when: expected 'key: value'"),
-        ("  seeds: 2", "  title: x", 11, "'title' belongs to the top level"),
     ],
-)
+)  # fmt: skip
 def test_what_is_refused(tmp_path: Path, old: str, new: str, line: int, said: str) -> None:
     assert old in GOOD
     text = refusal(tmp_path, GOOD.replace(old, new, 1))
@@ -198,7 +148,7 @@ def test_what_is_refused(tmp_path: Path, old: str, new: str, line: int, said: st
 
 
 @pytest.mark.parametrize("part", ["matrix", "zip", "exclude", "include", "override"])
-@pytest.mark.parametrize("value", ["5", "[5]", "[[]]", "text", "[{}]"])
+@pytest.mark.parametrize("value", ["5", "[5]", "[[]]", "[{}]"])
 def test_parts_of_the_wrong_shape(tmp_path: Path, part: str, value: str) -> None:
     text = refusal(tmp_path, f"dataset: digits\n{part}: {value}\n")
     assert "small.yaml:2:" in text
@@ -209,26 +159,17 @@ def test_every_field_of_the_contract_is_a_key() -> None:
     fields = {*RunConfig.model_fields, *Technique.model_fields} - {"schema_version", "name"}
     assert set(CELL_KEYS) == fields | {"global_batch"}
     assert len(set(TOP_LEVEL)) == len(TOP_LEVEL)
-
-
-@pytest.mark.parametrize("key", CELL_KEYS)
-def test_null_unsets_any_key(key: str) -> None:
-    assert value_problem(key, None, TECHNIQUES) is None
+    assert [value_problem(key, None, TECHNIQUES) for key in CELL_KEYS] == [None] * len(CELL_KEYS)
 
 
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("dataset", "folder:/some/where"), ("dataset", "mnist"), ("image_size", 64),
-        ("pretrained", "weights.h5"), ("data_fraction", 1), ("data_fraction", 0.1),
+        ("dataset", "folder:/some/where"), ("image_size", 64), ("data_fraction", 1),
         ("schedule", "cosine"), ("schedule", {"name": "step", "milestones": [0.25, 0.5]}),
         ("optimizer", {"momentum": 0.9}), ("optimizer", {"name": "lamb", "exclude": []}),
-        ("warmup_epochs", 0), ("warmup_epochs", 1.5), ("partition", "whole"), ("seed", 0),
-        ("framework", "mirrored"), ("accumulation", 8), ("ghost_batch", 32), ("clip_norm", 1),
+        ("warmup_epochs", 0), ("global_batch", 64), ("regime_adaptation", True),
         ("target", {"train_accuracy": 0.75, "validation_accuracy": 0.25, "within_s": 240}),
-        ("augmentation", {"crop": 2}), ("augmentation", "crop_flip"), ("batch_growth", "grow"),
-        ("schedule", {"name": "step", "milestones": [3, 7], "unit": "epochs"}),
-        ("optimizer", {"name": "muon", "rest": "lamb"}), ("regime_adaptation", True),
     ],
 )  # fmt: skip
 def test_good_values(key: str, value: object) -> None:

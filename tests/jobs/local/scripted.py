@@ -1,28 +1,30 @@
 """Scripted ranks: small programs in place of `python -m train`, real processes that behave badly.
 
-For tests of what the supervisor and the engine do with processes, not of training. A script plays
-every rank of every cell; it finds the names of ``PRELUDE`` ready.
+For tests of what a sweep does with processes, not of training. A script plays every rank of every
+cell; it finds the names of ``PRELUDE`` ready.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from jobs.cell.launch import CellTask, core_groups
+from jobs.cell.state import Standing, lay_out, survey
+from jobs.cell.stop import Stop
 from jobs.config.load import load_sweep
-from tests.builders import config, record
+from jobs.local.supervisor import Machine, run_cells
+from tests.builders import record
 from tests.sweeps import ROOT
 from train.config.run import RunConfig
+from train.record.run import SweepManifest
 
 #: standard library only, so that a rank starts in 30 ms
 PRELUDE = """
@@ -35,7 +37,7 @@ RESUME = "--resume" in sys.argv
 STAGE = Path({stage!r})
 
 def beat(phase="training", idle_s=0.0):
-    who = dict(host=os.uname().nodename, pid=os.getpid())
+    who = dict(host=os.uname().nodename, pid=os.getpid(), beat_s=0.1)
     told = json.dumps(dict(phase=phase, idle_s=idle_s, **who))
     try:
         (CELL / "logs" / f"rank-{{RANK}}.beat").write_text(told)
@@ -73,6 +75,8 @@ def live(seconds=60.0):
             os._exit(75)
         time.sleep(0.05)
 """
+GOOD = "beat()\nepoch(1)\ngood()\n"
+LONG = "beat()\nepoch(1)\nmark('in')\nlive()\n"
 
 
 @dataclass(frozen=True)
@@ -109,50 +113,61 @@ esac
     return Stage(folder, str(shim))
 
 
-@dataclass(frozen=True)
-class Play:
-    """One cell that scripted ranks play, under a supervisor."""
+@dataclass
+class Seen:
+    """A display that remembers."""
 
-    task: CellTask
-    config: RunConfig
+    events: list[tuple[str, ...]] = field(default_factory=list)
+    on_tick: Callable[[], object] = lambda: None
+
+    def started(self, cell: Standing) -> None:
+        self.events.append(("started", cell.folder.name))
+
+    def tick(self) -> None:
+        self.on_tick()
+
+    def ended(self, cell: Standing, status: str, why: str) -> None:
+        self.events.append(("ended", cell.folder.name, status))
+
+
+@dataclass
+class Trial:
+    """Cells of a sweep that scripted ranks play, in this process."""
+
+    stage: Stage
+    folder: Path
+    configs: list[RunConfig]
+    display: Seen = field(default_factory=Seen)
+    stop: Stop = field(default_factory=Stop)
+
+    @property
+    def cells(self) -> list[Path]:
+        return [self.folder / one.cell_id() for one in self.configs]
 
     @property
     def cell(self) -> Path:
-        return Path(self.task.cell)
+        return self.cells[0]
 
-    def told(self) -> dict[str, object]:
-        return asdict(self.task)
+    def run(self, *, force: bool = False, **changes: Any) -> list[str]:
+        """Statuses, in the order of the configs. ``changes``: of the machine."""
+        cells = survey(self.configs, self.folder)
+        return self.attend([cell.forced() for cell in cells] if force else cells, **changes)
 
-    @contextmanager
-    def supervisor(self) -> Iterator[subprocess.Popen[str]]:
-        """A supervisor in a process of its own, and none of its ranks left afterwards."""
-        code = "import json, sys; from jobs.local.supervisor import run_cell; "
-        code += "print(run_cell(json.loads(sys.argv[1])))"
-        process = subprocess.Popen(
-            [sys.executable, "-c", code, json.dumps(self.told())], cwd=ROOT, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-        )  # fmt: skip
-        try:
-            yield process
-        finally:
-            process.kill()
-            process.communicate()
+    def attend(self, cells: Sequence[Standing], **changes: Any) -> list[str]:
+        values: dict[str, Any] = {
+            "cores": (0, 1), "per_rank": 1, "data": Path("data"), "store": Path("store"),
+            "stall_s": 60.0, "limit_s": None, "at_once": 1,
+        }  # fmt: skip
+        found = run_cells(cells, Machine(**(values | changes)), self.display, self.stop)
+        return [found.get(one.cell_id(), "not run") for one in self.configs]
 
 
-def play(folder: Path, body: str, *, ranks: int = 2, name: str = "", **changes: object) -> Play:
-    """A cell with its config written, for the scripted ranks of ``body``."""
-    scene = stage(folder / "stage", body)
-    one = config(gpus=ranks)
-    scene.expect([one])
-    cell = folder / "results" / name / one.cell_id()
-    cell.mkdir(parents=True, exist_ok=True)
-    (cell / "config.json").write_text(one.model_dump_json())
-    values: dict[str, object] = {
-        "cell": str(cell), "data": "", "store": "", "python": scene.python,
-        "cores": core_groups(ranks, 1, sorted(os.sched_getaffinity(0))),
-        "resume": False, "stall_s": 60.0, "limit_s": None, "visible_gpus": None,
-    }  # fmt: skip
-    return Play(CellTask(**(values | changes)), one)  # type: ignore[arg-type]
+def lay(scene: Stage, folder: Path, configs: Sequence[RunConfig]) -> Trial:
+    """Lay these cells out in ``folder``."""
+    scene.expect(configs)
+    names = tuple(one.cell_id() for one in configs)
+    lay_out(configs, folder, SweepManifest(name="t", title="t", cells=names, techniques=()))
+    return Trial(scene, folder, list(configs))
 
 
 def alive(cell: Path) -> list[int]:
@@ -240,7 +255,7 @@ def front(folder: Path, body: str, *, gpus: str = "[1]", seeds: str = "[0]") -> 
 
 
 def family(folder: Path) -> list[int]:
-    """Processes of front-ends, submitit and supervisors for results under ``folder``."""
+    """Processes of front-ends for results under ``folder``, and of their ranks."""
     found = []
     for one in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):

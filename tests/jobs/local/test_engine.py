@@ -21,7 +21,7 @@ from jobs.cell.ranks import end_leftovers
 from jobs.cell.state import BROKEN, FORCED, RUNNING, UNREADABLE, Standing, lay_out, survey
 from jobs.cell.stop import Reason, Stop
 from jobs.local import ranks
-from jobs.local.engine import Machine, run_cells
+from jobs.local.supervisor import Machine, run_cells
 from jobs.messages import Interrupted
 from tests.builders import config, record
 from tests.jobs.local.scripted import Play, alive, family, stage

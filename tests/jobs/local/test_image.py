@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from jobs.local.engine import cell_task
 
 from jobs.cell.container import Container
 from jobs.cell.image import HEAD_BYTES, MAGIC
 from jobs.cell.launch import clean_environment, rank_environment, train_argv
 from jobs.local import image as inside
-from jobs.local.engine import Machine, cell_task
 from jobs.local.image import (
     check_gpus,
     container_here,
@@ -26,6 +26,7 @@ from jobs.local.image import (
     site_here,
     try_out,
 )
+from jobs.local.supervisor import Machine
 from jobs.slurm.client.detect import refuse_image, site_for
 from tests.practice import USER, unprivileged
 from tests.sweeps import ROOT

@@ -9,7 +9,7 @@ import pytest
 
 from jobs.config.site import NamedSite, Site
 from jobs.plan.cost import array_lines, check_budget
-from jobs.slurm.arrays import Array, ArrayTask, NodeLayout
+from jobs.slurm.arrays import Array
 from train.errors import ConfigError
 
 SITE = Site(ranks_per_node=8, time_min=30)
@@ -19,17 +19,14 @@ WHOLE = SITE.model_copy(update={"exclusive": True})
 def array(
     nodes: int, ranks: int, jobs: int, minutes: int = 30, pack: int = 1, tag: str = "c"
 ) -> Array:
-    shape = NodeLayout(nodes, ranks)
-    units = tuple(
-        ArrayTask(tuple(f"{tag}{shape.size}-{job}-{i}" for i in range(pack)), shape, minutes)
-        for job in range(jobs)
-    )
-    return Array(shape, units, minutes, jobs)
+    name = f"{tag}{nodes * ranks}"
+    units = tuple(tuple(f"{name}-{job}-{i}" for i in range(pack)) for job in range(jobs))
+    return Array(units=units, nodes=nodes, ranks_per_node=ranks, minutes=minutes)
 
 
 #: 4 x 1 GPU and 6 x 16 GPUs for half an hour: 2 and 48 GPU-hours.
 ARRAYS = [array(1, 1, 4), array(2, 8, 6)]
-SECONDS = {cell: 600.0 for a in ARRAYS for unit in a.units for cell in unit.cells}
+SECONDS = {cell: 600.0 for a in ARRAYS for unit in a.units for cell in unit}
 
 
 def text(arrays: list[Array], seconds: Any = None, site: Site = SITE) -> str:

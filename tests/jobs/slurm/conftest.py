@@ -13,10 +13,5 @@ from tests.practice import Practice
 
 @pytest.fixture
 def sweeping(cluster: Practice, shared_folder: Path) -> Iterator[Sweeping]:
-    cluster.heal()
-    made = in_folder(cluster, shared_folder)
-    try:
+    with in_folder(cluster, shared_folder) as made:
         yield made
-    finally:
-        made.close()
-        cluster.heal()

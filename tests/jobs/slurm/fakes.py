@@ -18,9 +18,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from jobs.cell.image import Image
 from jobs.config.site import Site
-from jobs.slurm.client.squeue import FIELD, START
+from jobs.slurm.client.squeue import FIELD, START, JobState
 from jobs.slurm.job.task import JobTask
+from jobs.slurm.submissions import SubmissionContext
 from tests.builders import config, record
 from tests.jobs.slurm.client.clusters import TRANSCRIPTS
 from tests.sweeps import ROOT
@@ -242,3 +244,24 @@ def cells(count: int, ranks: int = 2) -> list[RunConfig]:
 def attempts(cell: Path) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = json.loads((cell / "record.json").read_text())["attempts"]
     return found
+
+
+def context(sweep: Path, site: Site | None = None, **changes: Any) -> SubmissionContext:
+    """Of a sweep on a site with one rank a node."""
+    values: dict[str, Any] = {
+        "name": sweep.name, "folder": sweep, "site_name": "s",
+        "site": site or Site(ranks_per_node=1),
+        "image": Image("none", None), "root": sweep / ".code" / "0123", "data": Path("/data"),
+        "store": Path("/store"), "folders": (), "stall_s": 60, "pack": 1, "git_commit": None,
+        "git_dirty": None,
+    }  # fmt: skip
+    return SubmissionContext(**(values | changes))
+
+
+def in_queue(states: Mapping[str, str], **fields: str) -> dict[str, JobState]:
+    """What squeue shows: job -> Slurm's word. ``fields``: of all of these jobs."""
+    return {
+        job: JobState(job, state, "", None, "", "", fields.get("name", "x"),
+                      comment=fields.get("comment", ""))
+        for job, state in states.items()
+    }  # fmt: skip

@@ -8,7 +8,8 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,18 +33,16 @@ LONG: Mapping[str, Any] = {
     "title": "One cell of some seconds", "dataset": "digits", "model": "cnn", "epochs": 100,
     "batch_per_rank": 64, "technique": "naive", "gpus": 2,
 }  # fmt: skip
-#: One array of three: an element alone has the id that stands for all, which hides much.
-THREE: Mapping[str, Any] = {
-    "title": "Three cells in one array", "dataset": "digits", "model": "cnn",
-    "batch_per_rank": 64, "technique": "naive", "gpus": 1,
-    "zip": [{"seed": [0, 1, 2], "epochs": [100, 100, 100]}],
-}  # fmt: skip
 
 
 def three(*epochs: int) -> dict[str, Any]:
-    """The same with so many epochs each; the last is the element whose SLURM_JOB_ID is the
-    array's."""
-    return {**THREE, "zip": [{"seed": [0, 1, 2], "epochs": list(epochs)}]}
+    """One array of three cells with so many epochs each: an element alone has the id that stands
+    for all, which hides much. The last is the element whose SLURM_JOB_ID is the array's."""
+    return {
+        "title": "Three cells in one array", "dataset": "digits", "model": "cnn",
+        "batch_per_rank": 64, "technique": "naive", "gpus": 1,
+        "zip": [{"seed": [0, 1, 2], "epochs": list(epochs)}],
+    }  # fmt: skip
 
 
 @dataclass
@@ -57,8 +56,8 @@ class Sweeping:
     started: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def write(self, **site: Any) -> None:
-        told = {"slurm_conf": str(self.practice.place.slurm_conf), "user": "practice"}
-        text = yaml.safe_dump({**self.site, **told, **site}, sort_keys=False)
+        cluster = {"slurm_conf": str(self.practice.place.slurm_conf), "user": "practice"}
+        text = yaml.safe_dump({**self.site, **cluster, **site}, sort_keys=False)
         (self.folder / "site.yaml").write_text(text)
         (self.folder / "long.yaml").write_text(yaml.safe_dump(dict(self.sweep), sort_keys=False))
 
@@ -76,12 +75,18 @@ class Sweeping:
         self.started.append(process)
         return process
 
-    def run(self, *options: str, command: str = "sweep", timeout_s: float = 300) -> tuple[int, str]:
-        return self.end(self.start(*options, command=command), timeout_s)
+    def run(self, *options: str) -> tuple[int, str]:
+        return self.end(self.start(*options))
 
     def end(self, process: subprocess.Popen[str], timeout_s: float = 300) -> tuple[int, str]:
         out, _ = process.communicate(timeout=timeout_s)
         return process.returncode, out
+
+    def succeeds(self, process: subprocess.Popen[str], timeout_s: float = 300) -> str:
+        """What a command says that ends with exit code 0."""
+        code, out = self.end(process, timeout_s)
+        assert code == 0, out + self.said()
+        return out
 
     def close(self) -> None:
         for process in self.started:
@@ -115,26 +120,20 @@ class Sweeping:
             return 0
 
     def wait_until(self, true: Callable[[], bool], what: str, timeout_s: float = 180) -> None:
+        """Until something is true, while the sweep goes on."""
         deadline = time.monotonic() + timeout_s
         while not true():
             assert time.monotonic() < deadline, f"{what}; {self.said()}"
-            time.sleep(0.2)
-
-    def wait_for_epochs(self, count: int, timeout_s: float = 180) -> None:
-        deadline = time.monotonic() + timeout_s
-        while self.epochs() < count:
-            assert time.monotonic() < deadline, f"{self.epochs()} of {count} epochs; {self.said()}"
             assert self.started[-1].poll() is None, self.started[-1].communicate()[0]
             time.sleep(0.2)
 
-    def wait_for_record(self, timeout_s: float) -> RunRecord:
-        """The record of the first start, while the sweep goes on."""
-        deadline = time.monotonic() + timeout_s
-        while not list(self.results.glob("long/digits-*/record.json")):
-            assert time.monotonic() < deadline, self.said()
-            assert self.started[-1].poll() is None, self.started[-1].communicate()[0]
-            time.sleep(0.2)
-        return self.record()
+    def disturbed(
+        self, fault: str, *options: str, epochs: int = 3, preflight: bool = False
+    ) -> Fault:
+        """Start the sweep; return when its cell has done some epochs, which then meets a fault."""
+        process = self.start(*([] if preflight else ["--no-preflight"]), *options)
+        self.wait_until(lambda: self.epochs() >= epochs, f"not {epochs} epochs")
+        return Fault(fault, self, process, time.monotonic())
 
     def said(self) -> str:
         """The ends of all logs, for a failing test."""
@@ -161,22 +160,47 @@ class Sweeping:
         assert done.returncode == 0, f"no rank on {node}: {done.stderr}"
         return node
 
-    def completes_again(self, *options: str) -> RunRecord:
+    def completes_again(self) -> RunRecord:
         """`make sweep` again completes the cell, and nothing of the first start is lost."""
-        code, out = self.run("--no-preflight", *options)
-        assert code == 0, out + self.said()
+        self.succeeds(self.start("--no-preflight"))
         record = self.record()
         assert record.status == "completed", record.error
         assert [epoch.epoch for epoch in record.epochs] == list(range(1, record.config.epochs + 1))
         return record
 
 
-def in_folder(practice: Practice, folder: Path, **more: Any) -> Sweeping:
-    """A sweep under a folder that all nodes see."""
+@dataclass(frozen=True)
+class Fault:
+    """A fault that a sweep meets, from its beginning until the record says so."""
+
+    name: str
+    sweeping: Sweeping
+    process: subprocess.Popen[str]
+    began: float
+
+    def ends(self, code: int, status: str) -> RunRecord:
+        """The sweep ends so; prints a row of the fault table."""
+        exit_code, out = self.sweeping.end(self.process)
+        record = self.sweeping.record()
+        took = time.monotonic() - self.began
+        print(f"\nFAULT | {self.name} | {' -> '.join(statuses(record))} | {took:.0f} s")
+        assert (exit_code, record.status) == (code, status), out + self.sweeping.said()
+        return record
+
+
+@contextmanager
+def in_folder(practice: Practice, folder: Path, **more: Any) -> Iterator[Sweeping]:
+    """A sweep under a folder that all nodes see; the cluster is healed before it and after it."""
+    practice.heal()
     results = folder / "results"
     results.mkdir(exist_ok=True)
     shutil.chown(results, "practice", "practice")
-    return Sweeping(practice, folder, **more)
+    made = Sweeping(practice, folder, **more)
+    try:
+        yield made
+    finally:
+        made.close()
+        practice.heal()
 
 
 def statuses(record: RunRecord) -> Sequence[str]:

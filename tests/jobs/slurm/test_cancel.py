@@ -8,10 +8,18 @@ from pathlib import Path
 import pytest
 
 from jobs.slurm import cancel as module
-from jobs.slurm.cancel import announce_cancel, cancel, cancel_argvs, jobs_of_sweep, last_cancel
+from jobs.slurm.arrays import Array
+from jobs.slurm.cancel import (
+    MAX_IDS,
+    announce_cancel,
+    cancel,
+    cancel_argvs,
+    jobs_of_sweep,
+    last_cancel,
+)
 from jobs.slurm.client.run import Answer
-from jobs.slurm.client.squeue import MAX_IDS, parse
-from jobs.slurm.submissions import ArrayNote, RunNote
+from jobs.slurm.client.squeue import parse
+from jobs.slurm.submissions import RunNote
 
 SAID = Path(__file__).parent / "transcripts" / "queue"
 
@@ -22,7 +30,7 @@ def queue(name: str):
 
 def test_what_is_alive_of_a_sweep_by_array() -> None:
     """By noted ids and by comments; never by names, and never another sweep's."""
-    array = ArrayNote(job_id="42", units=(("a",),), nodes=1, ranks_per_node=1, minutes=1)
+    array = Array(job_id="42", units=(("a",),), nodes=1, ranks_per_node=1, minutes=1)
     now, name = datetime.now(UTC), "dep, with|signs"
     note = RunNote(run="r9", site="s", job_name=name, submitted_at=now, arrays=(array,))
     assert jobs_of_sweep([note], [], queue("whole_queue_with_odd_names")) == {"42": 1}
@@ -68,6 +76,6 @@ GONE = "scancel: error: Kill job error on job id 7: Invalid job id specified\n"
     ],
 )
 def test_only_true_refusals_are_told(monkeypatch, answer: Answer, code: int) -> None:
-    monkeypatch.setattr(module, "ask", lambda argv, **_: answer)
+    monkeypatch.setattr(module, "run", lambda argv, **_: answer)
     told = cancel(["7"], None)
     assert told.code == code and ("denied" in told.err) == bool(code)

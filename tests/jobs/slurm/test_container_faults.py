@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from analysis.provenance import mixtures
+from containers.practice.place import NODES
 from tests.analysis.builders import runs_frame
 from tests.jobs.slurm.sweeping import CONTAINED, IMAGE, LONG, ROOT, Sweeping, in_folder
 from tests.practice import Practice
@@ -30,17 +29,8 @@ SHORT = {**LONG, "epochs": 3}
 
 @pytest.fixture
 def sweeping(cluster: Practice, shared_folder: Path) -> Iterator[Sweeping]:
-    cluster.heal()
-    made = in_folder(cluster, shared_folder, site=CONTAINED, sweep=SHORT)
-    try:
+    with in_folder(cluster, shared_folder, site=CONTAINED, sweep=SHORT) as made:
         yield made
-    finally:
-        made.close()
-        cluster.heal()
-
-
-def row(fault: str, status: str, began: float) -> None:
-    print(f"\nFAULT | {fault} | {status} | {time.monotonic() - began:.0f} s")
 
 
 @pytest.fixture
@@ -59,55 +49,36 @@ def image_of_node2(sweeping: Sweeping) -> Iterator[Path]:
 def test_a_corrupt_image_on_one_node_holds_the_sweep(
     sweeping: Sweeping, image_of_node2: Path
 ) -> None:
-    began = time.monotonic()
-    code, out = sweeping.run()
-    row("image corrupt on one node (preflight)", "held: cancelled", began)
-    assert code == 1, out
-    record = sweeping.record()
-    assert record.status == "cancelled"
-    assert record.error is not None
-    assert "preflight" in record.error.what
-    assert "node2" in record.error.what, record.error.what
+    fault = sweeping.disturbed("image corrupt on one node (preflight)", epochs=0, preflight=True)
+    error = fault.ends(1, "cancelled").error
+    assert "preflight" in error.what
+    assert "node2" in error.what, error.what
     assert not (sweeping.cell / "logs" / "rank-0.log").exists()
     sweeping.practice.inside("node2", "umount", str(IMAGE))
-    code, out = sweeping.run()
-    assert code == 0, out + sweeping.said()
+    sweeping.succeeds(sweeping.start())
 
 
 def test_a_corrupt_image_met_by_a_cell_names_the_node(
     sweeping: Sweeping, image_of_node2: Path
 ) -> None:
-    began = time.monotonic()
-    code, out = sweeping.run("--no-preflight")
-    record = sweeping.record()
-    row("image corrupt on one node (no preflight)", record.status, began)
-    assert (code, record.status) == (1, "failed"), out
-    assert record.error is not None
-    assert "node2" in record.error.where, record.error
+    fault = sweeping.disturbed("image corrupt on one node (no preflight)", epochs=0)
+    error = fault.ends(1, "failed").error
+    assert "node2" in error.where, error
 
 
-def test_a_container_that_drops_the_environment_of_pmix(sweeping: Sweeping) -> None:
+@pytest.mark.parametrize(
+    ("preflight", "status", "named"),
+    [(False, "failed", "--cleanenv"), (True, "cancelled", "preflight")],
+)
+def test_a_container_that_drops_the_environment_of_pmix(
+    sweeping: Sweeping, preflight: bool, status: str, named: str
+) -> None:
     """Never N worlds of one."""
     sweeping.write(container_arguments=["--cleanenv"])
-    began = time.monotonic()
-    code, out = sweeping.run("--no-preflight")
-    record = sweeping.record()
-    row("container drops the PMIx environment", record.status, began)
-    assert (code, record.status) == (1, "failed"), out
-    assert record.error is not None
-    assert "--cleanenv" in record.error.what + record.error.what_to_do
+    name = f"container drops the PMIx environment (preflight: {preflight})"
+    record = sweeping.disturbed(name, epochs=0, preflight=preflight).ends(1, status)
+    assert named in record.error.what + record.error.what_to_do
     assert not record.epochs
-
-
-def test_preflight_sees_a_dropped_environment(sweeping: Sweeping) -> None:
-    sweeping.write(container_arguments=["--cleanenv"])
-    began = time.monotonic()
-    code, out = sweeping.run()
-    row("container drops the PMIx environment (preflight)", "held: cancelled", began)
-    assert code == 1, out
-    record = sweeping.record()
-    assert record.error is not None
-    assert "preflight" in record.error.what
 
 
 def test_an_image_replaced_while_a_cell_waits(sweeping: Sweeping) -> None:
@@ -124,11 +95,9 @@ def test_an_image_replaced_while_a_cell_waits(sweeping: Sweeping) -> None:
     process = sweeping.start("--no-preflight")
     wait_until(lambda: list(sweeping.results.glob("long/*/logs/start.json")), "ranks", 300)
     new.replace(image)
-    code, out = sweeping.end(process)
-    assert code == 0, out + sweeping.said()
-    found = [read_record(file) for file in sweeping.results.glob("long/digits-*/record.json")]
-    first, second = sorted(found, key=lambda record: record.started_at)
-    assert [r.provenance.image_digest for r in (first, second) if r.provenance] == digests
+    sweeping.succeeds(process)
+    first, second = sorted(sweeping.records(), key=lambda record: record.started_at)
+    assert [record.provenance.image_digest for record in (first, second)] == digests
     (warning,) = (text for text in mixtures(runs_frame([first, second])) if "images" in text)
     assert "ran from 2 images" in warning and second.cell_id in warning
 
@@ -141,13 +110,11 @@ def test_pmix_gloo_and_the_local_launcher_give_the_same_curve(sweeping: Sweeping
     curves = {}
     for mpi in ("pmix", "gloo"):
         sweeping.write(mpi=mpi)
-        code, out = sweeping.run("--force", *(["--no-preflight"] if mpi == "gloo" else []))
-        assert code == 0, out + sweeping.said()
+        options = ["--no-preflight"] if mpi == "gloo" else []
+        sweeping.succeeds(sweeping.start("--force", *options))
         record = sweeping.record()
-        assert record.world is not None
         assert record.world.controller == {"pmix": "mpi", "gloo": "gloo"}[mpi]
         assert record.world.nodes == 2
-        assert record.provenance is not None
         assert record.provenance.image_digest
         curves[mpi] = losses(record)
     local = sweeping.folder / "local"
@@ -168,15 +135,11 @@ def test_pmix_gloo_and_the_local_launcher_give_the_same_curve(sweeping: Sweeping
 def test_gradients_cross_the_links_of_four_nodes(sweeping: Sweeping) -> None:
     sweeping.sweep = {**SHORT, "gpus": 4}
     sweeping.write()
-    code, out = sweeping.run()
-    assert code == 0, out + sweeping.said()
+    sweeping.succeeds(sweeping.start())
     record = sweeping.record()
-    assert record.world is not None
-    assert sorted(record.world.hostnames) == ["node1", "node2", "node3", "node4"]
+    assert sorted(record.world.hostnames) == list(NODES)
     sent = {link.host: link.sent_bytes for link in record.traffic if link.interface == "eth0"}
-    assert sorted(sent) == ["node1", "node2", "node3", "node4"]
-    weights = json.loads((sweeping.cell / "config.json").read_text())
-    assert weights["gpus"] == 4
+    assert sorted(sent) == list(NODES)
     # a ring all-reduce sends 2 (n-1)/n of the gradient per step; the small CNN has some 100,000
     # weights, and there are 3 epochs of some steps: megabytes, not the kilobytes of control
     steps = sum(epoch.steps for epoch in record.epochs)

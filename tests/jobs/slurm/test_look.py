@@ -9,11 +9,12 @@ import pytest
 
 from jobs.cell.missing_record import Begun, announce
 from jobs.slurm import status as module
-from jobs.slurm.client.sacct import Ending, History
+from jobs.slurm.arrays import Array
+from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.reconcile import SETTLE_S
 from jobs.slurm.status import look, over_for_s
-from jobs.slurm.submissions import ArrayNote, RunNote, comment_of, write_note
+from jobs.slurm.submissions import RunNote, comment_of, write_note
 from tests.builders import config
 
 ONE, NAME = config(), "horoscale-t-0"
@@ -21,7 +22,7 @@ NOW = datetime(2026, 1, 2, 3, 4, 5)
 
 
 def note(job: str | None) -> RunNote:
-    array = ArrayNote(job_id=job, units=((ONE.cell_id(),),), nodes=1, ranks_per_node=1, minutes=5)
+    array = Array(job_id=job, units=((ONE.cell_id(),),), nodes=1, ranks_per_node=1, minutes=5)
     return RunNote(run="r", site="s", job_name=NAME, submitted_at=datetime.now(UTC),
                    arrays=(array,))  # fmt: skip
 
@@ -33,8 +34,8 @@ def job(state: str, **changes) -> JobState:
 class Known(History):
     """A history that was told beforehand."""
 
-    def endings(self, over, gone=()) -> dict[str, Ending]:
-        end = Ending("7", "NODE_FAIL", 0, None, "", "n1", False, "sacct")
+    def endings(self, over, gone=()) -> dict[str, JobState]:
+        end = JobState("7", "NODE_FAIL", nodes="n1", source="sacct")
         return {"7": end} if "7" in {*over, *gone} else {}
 
 

@@ -15,13 +15,22 @@ import pytest
 from jobs.cell.lock import hold
 from jobs.cell.missing_record import Begun, announce, begun_in
 from jobs.cell.state import OTHERS, UNREADABLE
+from jobs.slurm.arrays import Array
 from jobs.slurm.client.run import SlurmError
-from jobs.slurm.client.sacct import Ending, History
+from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState
-from jobs.slurm.preflight import PREFLIGHT_FOLDER, PreflightReport, Problem
-from jobs.slurm.reconcile import FORGOTTEN_S, RUNAWAY_S, SETTLE_S, SETTLE_WELL_S, held_by, take
+from jobs.slurm.job.task import PreflightReport, Problem
+from jobs.slurm.reconcile import (
+    FORGOTTEN_S,
+    RUNAWAY_S,
+    SETTLE_S,
+    SETTLE_WELL_S,
+    held_by,
+    status_of,
+    take,
+)
 from jobs.slurm.status import survey_places
-from jobs.slurm.submissions import ArrayNote, RunNote, Submitted, submitted_cells
+from jobs.slurm.submissions import RunNote, Submitted, submitted_cells
 from tests.builders import config, record
 from tests.unreadable import is_untouched, unreadable
 from train.config.run import RunConfig
@@ -34,19 +43,19 @@ ASKED = datetime.now(UTC) - timedelta(hours=2)
 class Told(History):
     """A history that knows these endings, and counts what it was asked."""
 
-    def __init__(self, *endings: Ending) -> None:
+    def __init__(self, *endings: JobState) -> None:
         super().__init__()
         self.known = {ending.job: ending for ending in endings}
         self.asked: list[set[str]] = []
 
-    def endings(self, over, gone=()) -> dict[str, Ending]:
+    def endings(self, over, gone=()) -> dict[str, JobState]:
         jobs = {*over, *gone}
         self.asked.append(jobs)
         return {job: self.known[job] for job in jobs if job in self.known}
 
 
-def ended(job: str, state: str) -> Ending:
-    return Ending(job, state, 0, None, "", "n1", False, "scontrol")
+def ended(job: str, state: str) -> JobState:
+    return JobState(job, state, nodes="n1", code=0)
 
 
 def submitted(folder: Path, job: str = "7", preflight: str | None = None) -> Submitted:
@@ -59,9 +68,10 @@ def in_queue(job: str, state: str) -> dict[str, JobState]:
 
 @pytest.fixture
 def sweep(tmp_path: Path) -> Path:
+    folder = tmp_path / "sweep"
     for one in (ONE, TWO):
-        (tmp_path / one.cell_id() / "logs").mkdir(parents=True)
-    return tmp_path
+        (folder / one.cell_id() / "logs").mkdir(parents=True)
+    return folder
 
 
 def look(
@@ -99,7 +109,7 @@ def test_a_job_that_lives_is_never_settled(sweep: Path, state: str) -> None:
 @pytest.mark.parametrize(
     ("state", "wanted"),
     [("NODE_FAIL", "lost"), ("CANCELLED", "cancelled"), ("TIMEOUT", "timeout"),
-     ("PREEMPTED", "preempted"), ("COMPLETED", "lost"), ("OUT_OF_MEMORY", "lost")],
+     ("PREEMPTED", "preempted"), ("COMPLETED", "lost"), ("OUT_OF_MEMORY", "failed")],
 )  # fmt: skip
 @pytest.mark.parametrize("begun", [True, False])
 def test_a_job_that_is_gone_tells_the_status(
@@ -140,12 +150,11 @@ def test_how_long_what_a_job_left_is_waited_for(
 
 
 @pytest.mark.parametrize("state", ["RUNNING", "PENDING", "SUSPENDED", "A_NEW_WORD"])
-@pytest.mark.parametrize("source", ["scontrol", "squeue"])
 def test_a_job_that_no_list_shows_and_the_controller_knows_is_alive(
-    sweep: Path, state: str, source: str
+    sweep: Path, state: str
 ) -> None:
     """Seen: a renamed job was taken for lost, and its cells ran twice."""
-    told = Ending("7", state, None, None, "Priority", "n1", False, source)
+    told = JobState("7", state, "Priority", nodes="n1")
     place = look(sweep, Told(told), quiet_s=1e6)
     assert place.alive and place.job is not None and place.job.state == state
     assert not (sweep / ONE.cell_id() / "record.json").exists()
@@ -153,7 +162,7 @@ def test_a_job_that_no_list_shows_and_the_controller_knows_is_alive(
 
 def test_accounts_against_the_controller(sweep: Path) -> None:
     """The controller does not know the job, and sacct takes it for running: they may be late."""
-    told = Told(Ending("7", "RUNNING", None, None, "", "n1", False, "sacct"))
+    told = Told(JobState("7", "RUNNING", nodes="n1", source="sacct"))
     place = look(sweep, told, quiet_s=RUNAWAY_S - 60)
     assert place.alive and not (sweep / ONE.cell_id() / "record.json").exists()
     old = Submitted("7", sweep / "log", ASKED - timedelta(days=2), cells=(ONE.cell_id(),))
@@ -194,7 +203,7 @@ def test_the_same_id_is_another_jobs_now(sweep: Path) -> None:
 
 def test_a_job_of_which_slurm_cannot_be_asked_settles_nothing(sweep: Path) -> None:
     class Away(History):
-        def endings(self, over, gone=()) -> dict[str, Ending]:
+        def endings(self, over, gone=()) -> dict[str, JobState]:
             raise SlurmError("scontrol", "no answer", passing=True)
 
     with pytest.raises(SlurmError):
@@ -305,7 +314,7 @@ def test_settled_once(sweep: Path) -> None:
 
 
 def report(sweep: Path, *problems: Problem) -> None:
-    folder = sweep / PREFLIGHT_FOLDER / "r"
+    folder = sweep.parent / "preflight" / "r"
     folder.mkdir(parents=True)
     told = PreflightReport(key="k", job="6", at=ASKED, seconds=1, nodes=("n1",), versions={},
                            problems=problems)  # fmt: skip
@@ -331,7 +340,7 @@ def test_a_good_preflight_holds_nothing(sweep: Path) -> None:
 
 def test_the_last_job_of_a_cell_counts(tmp_path: Path) -> None:
     def note(run: str, job: str | None, *units: tuple[str, ...]) -> RunNote:
-        array = ArrayNote(job_id=job, units=units, nodes=1, ranks_per_node=1, minutes=1)
+        array = Array(job_id=job, units=units, nodes=1, ranks_per_node=1, minutes=1)
         return RunNote(run=run, site="s", job_name="n", submitted_at=ASKED, arrays=(array,))
 
     found = submitted_cells(
@@ -347,7 +356,7 @@ def test_a_preflight_that_left_no_report_is_named_with_its_log(sweep: Path) -> N
     log = sweep / ".submitit" / "r-preflight" / "6_0_log.out"
     log.parent.mkdir(parents=True)
     log.write_text("exec: /opt/python: not found\n")
-    history = Told(ended("7", "CANCELLED"), Ending("6", "FAILED", 127, None, "", "n1", False, "x"))
+    history = Told(ended("7", "CANCELLED"), JobState("6", "FAILED", nodes="n1", code=127))
     told = {ONE.cell_id(): submitted(sweep, preflight="6")}
     look(sweep, history, told=told)
     found = read_record(sweep / ONE.cell_id() / "record.json")
@@ -387,3 +396,29 @@ def test_a_cell_that_cannot_be_read_gets_no_record(sweep: Path, name: str) -> No
     assert is_untouched(cell, file)
     (state, _) = survey_places([place, place], [])
     assert state.state == UNREADABLE and str(file) in state.why
+
+
+@pytest.mark.parametrize(
+    ("state", "status"),
+    [("CANCELLED", "cancelled"), ("TIMEOUT", "timeout"), ("DEADLINE", "timeout"),
+     ("PREEMPTED", "preempted"), ("NODE_FAIL", "lost"), ("BOOT_FAIL", "lost"),
+     ("COMPLETED", "lost"), ("REVOKED", "lost"), ("OUT_OF_MEMORY", "failed"), ("FAILED", "lost")],
+)  # fmt: skip
+def test_every_end_has_a_status_and_a_sentence(state: str, status: str) -> None:
+    found, text = status_of(JobState("7_1", state))
+    assert found == status and text
+
+
+@pytest.mark.parametrize(
+    ("code", "signal", "status", "words"),
+    [(3, None, "failed", "its batch script ended with exit code 3 (on node1)"),
+     (0, 9, "lost", "its supervisor was ended by SIGKILL (on node1)"),
+     (0, 53, "failed", "does not see the results folder"),
+     (66, None, "failed", "does not see the results folder"),
+     (127, None, "failed", "found no Python"), (126, None, "failed", "may not run the Python")],
+)  # fmt: skip
+def test_ends_of_batch_scripts(code: int, signal: int | None, status: str, words: str) -> None:
+    """Seen: results on a node's own /tmp read "ended by signal 53"."""
+    state = JobState("7_1", "FAILED", "NonZeroExitCode", nodes="node1", code=code, signal=signal)
+    found, text = status_of(state)
+    assert found == status and words in text and "signal 53" not in text

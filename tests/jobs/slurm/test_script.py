@@ -1,18 +1,26 @@
-"""The batch script as text, word for word."""
+"""The batch script, word for word, and the copy of the code that it runs."""
 
 from __future__ import annotations
 
 import os
 import shlex
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import submitit
 
 from jobs.cell.container import check_path
 from jobs.config.site import Site, load_site
-from jobs.slurm.arrays import Array, ArrayTask, NodeLayout
-from jobs.slurm.script import job_name, script_text
+from jobs.slurm.arrays import Array
+from jobs.slurm.job.supervisor import run_unit
+from jobs.slurm.script import CODE_NAME, freeze, script_text
+from jobs.slurm.submissions import job_name
+from tests.jobs.slurm.fakes import Job, cells, fake_slurm, script_srun, unit
+from tests.sweeps import ROOT as CHECKOUT
 from train.errors import ConfigError
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -26,7 +34,7 @@ PRACTICE = Site(
     gpu_type="pretend",
     mem_per_rank_gb=0.75,
     time_min=10,
-    array_parallel=4,
+    array_parallel=8,
     requeue=False,
     signal_s=30,
     wckey="study",
@@ -40,10 +48,9 @@ PER_TASK = Site(ranks_per_node=4, gpus="gpus-per-task", gpu_type="a100", account
                 constraint="ib&a100")  # fmt: skip
 
 
-def array(nodes: int, ranks: int, units: int = 1, minutes: int = 60, parallel: int = 8) -> Array:
-    shape = NodeLayout(nodes, ranks)
-    cells = tuple(ArrayTask((f"cell-{i}",), shape, minutes) for i in range(units))
-    return Array(shape, cells, minutes, min(parallel, units))
+def array(nodes: int, ranks: int, units: int = 1, minutes: int = 60) -> Array:
+    cells = tuple((f"cell-{i}",) for i in range(units))
+    return Array(units=cells, nodes=nodes, ranks_per_node=ranks, minutes=minutes)
 
 
 CASES: dict[str, tuple[Site, Array, Path, dict[str, Any]]] = {
@@ -93,30 +100,11 @@ def test_options_and_shell_mean_what_was_asked(case: str) -> None:
     assert shlex.split(last)[-3:] == ["-m", "jobs.slurm.job", str(folder / "tasks.json")]
 
 
-def test_what_is_not_set_is_not_asked_for() -> None:
-    text = script_text(Site(ranks_per_node=1), array(1, 1), FOLDER, name="n", root=ROOT)
-    assert set(options(text)) == {
-        "chdir", "cpus-per-task", "job-name", "nodes", "ntasks-per-node", "open-mode", "output",
-        "requeue", "signal", "time",
-    }  # fmt: skip
-
-
-def test_the_signal_goes_to_the_supervisor_alone() -> None:
-    found = options(text_of("practice"))
-    assert found["signal"] == "B:USR2@30"
-    assert "srun" not in text_of("practice")
-
-
 def test_names_of_jobs_tell_sweep_folders_apart(tmp_path: Path) -> None:
-    folder = tmp_path / "smoke"
-    folder.mkdir()
-    link = tmp_path / "link"
-    link.symlink_to(folder)
-    name = job_name("smoke", folder)
-    assert name == job_name("smoke", link)
-    assert name.startswith("horoscale-smoke-")
-    assert len(name) == len("horoscale-smoke-") + 8
-    assert name != job_name("smoke", tmp_path / "other" / "smoke")
+    (tmp_path / "smoke").mkdir()
+    (tmp_path / "link").symlink_to("smoke")
+    assert job_name("smoke", tmp_path / "smoke") == job_name("smoke", tmp_path / "link")
+    assert job_name("smoke", tmp_path / "smoke") != job_name("smoke", tmp_path / "other" / "smoke")
     assert job_name("a", Path("/results/a")) == "horoscale-a-17554ef4"
 
 
@@ -129,3 +117,73 @@ def test_signs_that_a_path_must_not_have(sign: str) -> None:
 @pytest.mark.parametrize("path", [HOSTILE, ROOT, Path('/a b/it\'s/"x"/(1)/*?[]{}~!=+@|<>')])
 def test_paths_that_are_fine(path: Path) -> None:
     check_path(path, "the results folder")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    folder = tmp_path / "checkout"
+    for part in ("jobs", "train"):
+        skip = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(CHECKOUT / part, folder / part, ignore=skip)
+    return folder
+
+
+def test_equal_code_is_copied_once_and_other_code_beside_it(checkout: Path, tmp_path: Path) -> None:
+    """A copy cannot be changed by accident, and compiles nothing."""
+    first = freeze(checkout, tmp_path)
+    assert freeze(checkout, tmp_path) == first
+    (checkout / "train" / "errors.py").open("a").write("# another version\n")
+    second = freeze(checkout, tmp_path)
+    assert "another version" not in (first / "train" / "errors.py").read_text()
+    assert set((tmp_path / CODE_NAME).iterdir()) == {first, second}
+    for file in first.rglob("*.py"):
+        assert file.stat().st_mode & 0o222 == 0
+        assert list(file.parent.glob(f"__pycache__/{file.stem}.*.pyc"))
+
+
+def test_a_waiting_job_runs_the_code_of_its_submission(checkout: Path, tmp_path: Path) -> None:
+    """Seen: a git pull while elements waited mixed two versions in one sweep."""
+    frozen = freeze(checkout, tmp_path)
+    for file in checkout.rglob("*.py"):
+        file.write_text("raise SystemExit('the checkout moved on')\n")
+    code = (
+        "import jobs.slurm.job.__main__ as j, train.record.run as r; print(r.__file__, j.__file__)"
+    )
+    environment = {"PYTHONPATH": str(frozen), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run([sys.executable, "-c", code], cwd=frozen, env=environment, text=True,
+                          capture_output=True, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert all(name.startswith(str(frozen)) for name in done.stdout.split())
+
+
+def test_the_record_has_the_commit_of_the_submission(tmp_path: Path) -> None:
+    """Ranks are told it: a copy knows no commit, and the checkout around it may have another."""
+    fake = fake_slurm(tmp_path / "bin")
+    script_srun(
+        fake, "(CELL / 'commit').write_text(os.environ['HOROSCALE_GIT_COMMIT']); good()", cells(1)
+    )
+    task = unit(tmp_path, cells(1), git_commit="0123456789", git_dirty=False, root=str(tmp_path))
+    Job(fake, task).run()
+    assert (Path(task.cells[0]) / "commit").read_text() == "0123456789"
+
+
+def test_a_pickle_that_an_earlier_version_left_in_the_queue_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It names run_unit, and holds a task with the keys of then."""
+    fake = fake_slurm(tmp_path / "bin")
+    fake.put("sbatch", "echo Submitted batch job 101")
+    script_srun(fake, "good()", cells(1))
+    task = unit(tmp_path, cells(1)).model_dump(mode="json")
+    del task["site"]["poll_s"]
+    monkeypatch.setenv("PATH", fake.path)
+    executor = submitit.SlurmExecutor(folder=tmp_path / "old")
+    executor.update_parameters(use_srun=False)
+    executor.submit(run_unit, task)
+    told = {"SLURM_JOB_ID": "101", "SUBMITIT_EXECUTOR": "slurm", "PYTHONPATH": str(CHECKOUT)}
+    done = subprocess.run(
+        [sys.executable, "-m", "submitit.core._submit", str(tmp_path / "old")], check=False,
+        env={**os.environ, **told}, capture_output=True, text=True, cwd=tmp_path,
+    )  # fmt: skip
+    assert (Path(task["cells"][0]) / "record.json").exists(), done.stdout + done.stderr
+    assert done.returncode == 0

@@ -1,8 +1,6 @@
 """Faults, for real, on the practice cluster: what the record says, and that nothing is lost.
 
 Those that end with a requeue are in test_array_faults.py.
-
-Each fault prints a row of the fault table: fault, status, seconds until the record said so.
 """
 
 from __future__ import annotations
@@ -13,191 +11,132 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from containers.practice import daemons
 from containers.practice.place import CONTROLLER
-from tests.jobs.slurm.sweeping import LONG, ROOT, Sweeping, statuses
+from tests.caching import seen_late
+from tests.jobs.slurm.sweeping import LONG, ROOT, Sweeping, in_folder, statuses
 from tests.practice import Practice
-from train.record.run import read_record
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(1800)]
 
 
-def row(fault: str, sweeping: Sweeping, began: float) -> None:
-    record = sweeping.record()
-    took = time.monotonic() - began
-    print(f"\nFAULT | {fault} | {' -> '.join(statuses(record))} | {took:.0f} s")
-
-
-def disturbed(sweeping: Sweeping, *options: str, epochs: int = 3) -> Any:
-    process = sweeping.start("--no-preflight", *options)
-    sweeping.wait_for_epochs(epochs)
-    return process
-
-
 def test_a_killed_rank(sweeping: Sweeping) -> None:
-    process = disturbed(sweeping)
-    began = time.monotonic()
+    fault = sweeping.disturbed("rank killed (-9) mid-epoch")
     node = sweeping.signal_rank(1, "KILL")
-    code, out = sweeping.end(process)
-    row("rank killed (-9) mid-epoch", sweeping, began)
-    record = sweeping.record()
-    assert (code, record.status) == (1, "failed"), out
-    assert record.error is not None
-    assert record.error.rank == 1
-    assert "SIGKILL" in record.error.what
-    assert node in record.error.where
+    error = fault.ends(1, "failed").error
+    assert error.rank == 1
+    assert "SIGKILL" in error.what
+    assert node in error.where
     assert statuses(sweeping.completes_again()) == ["failed", "completed"]
 
 
 def test_a_hanging_rank(sweeping: Sweeping) -> None:
     sweeping.sweep = {**LONG, "epochs": 2000}
-    process = disturbed(sweeping, "--stall-s", "20")  # longer than the first step, traced, takes
-    began = time.monotonic()
+    # longer than the first step, traced, takes
+    fault = sweeping.disturbed("rank hangs (stall limit 20 s)", "--stall-s", "20")
     sweeping.signal_rank(1, "STOP")
-    code, out = sweeping.end(process)
-    row("rank hangs (stall limit 20 s)", sweeping, began)
-    record = sweeping.record()
-    assert (code, record.status) == (1, "failed"), out
-    assert record.error is not None
-    assert record.error.what.startswith("a hang: rank 1")
+    assert fault.ends(1, "failed").error.what.startswith("a hang: rank 1")
 
 
 def test_a_suspended_job_goes_on(sweeping: Sweeping) -> None:
     """Supervisor and ranks, for longer than either takes for a hang."""
-    process = disturbed(sweeping, "--stall-s", "20", epochs=2)
-    began = time.monotonic()
+    name = "job suspended for 40 s, then resumed (stall limit 20 s)"
+    fault = sweeping.disturbed(name, "--stall-s", "20", epochs=2)
     conf = f"SLURM_CONF={sweeping.practice.place.slurm_conf}"
-    for told, wait_s in (("suspend", 40), ("resume", 0)):
-        asked = ["env", conf, "scontrol", told, sweeping.job()]
+    for word, wait_s in (("suspend", 40), ("resume", 0)):
+        asked = ["env", conf, "scontrol", word, sweeping.job()]
         done = subprocess.run(asked, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         time.sleep(wait_s)
-    code, out = sweeping.end(process)
-    row("job suspended for 40 s, then resumed (stall limit 20 s)", sweeping, began)
-    record = sweeping.record()
-    assert (code, statuses(record)) == (0, ["completed"]), out + sweeping.said()
+    record = fault.ends(0, "completed")
+    assert len(record.attempts) == 1
     # a very busy machine may look suspended for some seconds in another epoch
     assert 35 < sum(epoch.suspended_s for epoch in record.epochs) < 60
     assert max(epoch.train_s for epoch in record.epochs) < 35
 
 
 def test_scancel(sweeping: Sweeping) -> None:
-    process = disturbed(sweeping)
-    began = time.monotonic()
+    fault = sweeping.disturbed("scancel")
     sweeping.practice.out("scancel", sweeping.job())
-    code, out = sweeping.end(process)
-    row("scancel", sweeping, began)
-    record = sweeping.record()
-    assert (code, record.status) == (1, "cancelled"), out
-    assert record.error is not None
-    assert "scancel" in record.error.what
-    again = sweeping.completes_again()
-    assert again.attempts[-1].resumed_from_epoch >= 3
+    assert "scancel" in fault.ends(1, "cancelled").error.what
+    assert sweeping.completes_again().attempts[-1].resumed_from_epoch >= 3
 
 
 def test_cancel_command(sweeping: Sweeping) -> None:
     sweeping.sweep = {**LONG, "epochs": 2000}
-    process = disturbed(sweeping)
-    code, out = sweeping.run(command="cancel")
-    assert code == 0, out
-    assert "1 jobs were told to end" in out
+    process = sweeping.disturbed("make cancel").process
+    assert "1 jobs were told to end" in sweeping.succeeds(sweeping.start(command="cancel"))
     sweeping.end(process)
     assert sweeping.record().status == "cancelled"
-    code, out = sweeping.run("--cell", "naive", command="logs")
-    assert code == 0, out
-    assert "scancel" in out
+    logs = sweeping.start("--cell", "naive", command="logs")
+    assert "scancel" in sweeping.succeeds(logs)
 
 
 def test_a_node_that_loses_power(sweeping: Sweeping) -> None:
-    process = disturbed(sweeping)
+    fault = sweeping.disturbed("node of rank 1 lost power; the job goes on elsewhere by itself")
     node = sweeping.node_of(1)
-    began = time.monotonic()
     sweeping.practice.stop_node(node, power=True)
-    code, out = sweeping.end(process)
-    row("node of rank 1 lost power; the job goes on elsewhere by itself", sweeping, began)
-    record = sweeping.record()
-    assert (code, record.status) == (0, "completed"), out + sweeping.said()
+    record = fault.ends(0, "completed")
     # a requeued job may be given the node once more before Slurm knows that it is dead
     assert set(statuses(record)[:-1]) == {"lost"}
     assert record.attempts[-1].resumed_from_epoch >= 3
-    assert record.world is not None
     assert node not in record.world.hostnames
 
 
 def test_slurmd_stopped_under_a_running_job(sweeping: Sweeping) -> None:
     """Only the daemon ends: ranks go on, until Slurm takes the node for dead and requeues."""
-    process = disturbed(sweeping, epochs=2)
-    began = time.monotonic()
+    fault = sweeping.disturbed("slurmd stopped under a running job", epochs=2)
     sweeping.practice.stop_node(sweeping.node_of(1))
-    code, out = sweeping.end(process)
-    row("slurmd stopped under a running job", sweeping, began)
-    assert code == 0, out + sweeping.said()
-    assert sweeping.record().status == "completed"
+    fault.ends(0, "completed")
 
 
 def test_a_killed_supervisor(sweeping: Sweeping) -> None:
-    process = disturbed(sweeping)
-    began = time.monotonic()
-    node = sweeping.node_of(0)
-    done = sweeping.practice.inside(node, "pkill", "-KILL", "-f", "jobs.slurm.[j]ob ")
-    assert done.returncode == 0
-    code, out = sweeping.end(process)
-    row("supervisor killed (-9)", sweeping, began)
-    record = sweeping.record()
-    assert (code, record.status) == (1, "lost"), out
-    assert record.error is not None
-    assert f"job {sweeping.job()}" in record.error.what
-    again = sweeping.completes_again()
-    assert again.attempts[-1].resumed_from_epoch >= 3
+    fault = sweeping.disturbed("supervisor killed (-9)")
+    kill = ("pkill", "-KILL", "-f", "jobs.slurm.[j]ob ")
+    assert sweeping.practice.inside(sweeping.node_of(0), *kill).returncode == 0
+    assert f"job {sweeping.job()}" in fault.ends(1, "lost").error.what
+    assert sweeping.completes_again().attempts[-1].resumed_from_epoch >= 3
 
 
 def test_a_job_that_slurm_ends_at_its_time_limit(sweeping: Sweeping) -> None:
     sweeping.sweep = {**LONG, "epochs": 60}  # what is left must fit into a minute
     sweeping.write(time_min=1, signal_s=5)
-    process = disturbed(sweeping)
-    began = time.monotonic()
+    fault = sweeping.disturbed("time limit reached in the middle of an epoch")
     sweeping.signal_rank(1, "STOP")  # its watchdog would end it after 300 s only
-    code, out = sweeping.end(process, 300)
-    row("time limit reached in the middle of an epoch", sweeping, began)
-    record = sweeping.record()
-    assert (code, record.status) == (1, "timeout"), out + sweeping.said()
-    again = sweeping.completes_again()
-    assert again.attempts[-1].resumed_from_epoch >= 3
+    fault.ends(1, "timeout")
+    assert sweeping.completes_again().attempts[-1].resumed_from_epoch >= 3
 
 
 def test_out_of_memory(sweeping: Sweeping) -> None:
     sweeping.write(mem_per_rank_gb=0.25)
-    began = time.monotonic()
-    code, out = sweeping.run("--no-preflight")
-    row("out of memory (0.25 GB per rank)", sweeping, began)
-    record = sweeping.record()
-    assert (code, record.status) == (1, "failed"), out
-    assert record.error is not None
-    assert "memory" in record.error.what, sweeping.said()
-    assert "mem_per_rank_gb" in record.error.what_to_do
+    fault = sweeping.disturbed("out of memory (0.25 GB per rank)", epochs=0)
+    error = fault.ends(1, "failed").error
+    assert "memory" in error.what, sweeping.said()
+    assert "mem_per_rank_gb" in error.what_to_do
+
+
+def test_a_gloo_interface_that_does_not_exist(sweeping: Sweeping) -> None:
+    sweeping.write(interface="nosuch0")
+    fault = sweeping.disturbed("Gloo interface that does not exist", epochs=0)
+    error = fault.ends(1, "failed").error
+    assert "nosuch0" in error.what and "eth0" in error.what
 
 
 def test_controller_restarted_while_jobs_run(sweeping: Sweeping) -> None:
-    process = disturbed(sweeping)
-    began = time.monotonic()
+    fault = sweeping.disturbed("slurmctld restarted while jobs run")
     sweeping.practice.restart_controller()
-    code, out = sweeping.end(process)
-    row("slurmctld restarted while jobs run", sweeping, began)
-    assert code == 0, out
-    assert statuses(sweeping.record()) == ["completed"]
+    assert len(fault.ends(0, "completed").attempts) == 1
 
 
 def test_submission_while_the_controller_is_away(sweeping: Sweeping) -> None:
     sweeping.practice.stop_controller()
-    began = time.monotonic()
     code, out = sweeping.run("--no-preflight")
-    print(f"\nFAULT | submission during a controller outage | refused, exit {code} | "
-          f"{time.monotonic() - began:.0f} s")  # fmt: skip
     assert code == 3, out
     assert "Slurm" in out
     assert "Traceback" not in out
@@ -205,34 +144,11 @@ def test_submission_while_the_controller_is_away(sweeping: Sweeping) -> None:
 
 
 def test_two_sweeps_at_once(sweeping: Sweeping) -> None:
-    process = disturbed(sweeping)
+    first = sweeping.disturbed("make sweep a second time")
     code, out = sweeping.run("--no-preflight")
     assert code == 2, out
     assert "another make sweep works on" in out
-    assert sweeping.end(process)[0] == 0
-    assert statuses(sweeping.record()) == ["completed"]
-
-
-def test_leaving_and_coming_back(sweeping: Sweeping) -> None:
-    """A login shell that dies takes nothing along; the next sweep submits nothing twice."""
-    process = disturbed(sweeping)
-    process.kill()
-    code, out = sweeping.run("--no-preflight")
-    assert code == 0, out
-    assert "in the queue already" in out
-    assert statuses(sweeping.record()) == ["completed"]
-
-
-def test_a_gloo_interface_that_does_not_exist(sweeping: Sweeping) -> None:
-    sweeping.write(interface="nosuch0")
-    began = time.monotonic()
-    code, out = sweeping.run("--no-preflight")
-    row("Gloo interface that does not exist", sweeping, began)
-    record = sweeping.record()
-    assert (code, record.status) == (1, "failed"), out
-    assert record.error is not None
-    assert "nosuch0" in record.error.what
-    assert "eth0" in record.error.what
+    assert len(first.ends(0, "completed").attempts) == 1
 
 
 @pytest.fixture
@@ -265,22 +181,12 @@ def small_disk(sweeping: Sweeping) -> Iterator[Path]:
 
 
 def test_a_full_results_disk(sweeping: Sweeping, small_disk: Path) -> None:
-    process = disturbed(sweeping)
-    began = time.monotonic()
+    fault = sweeping.disturbed("results disk full")
     filler = small_disk / "filler"
-    try:
-        with filler.open("wb") as file:
-            while True:
-                file.write(b"x" * 65536)
-                file.flush()
-    except OSError:
-        pass
-    code, out = sweeping.end(process)
-    row("results disk full", sweeping, began)
-    record = sweeping.record()
-    assert (code, record.status) == (1, "failed"), out + sweeping.said()
-    assert record.error is not None
-    assert "No space left" in record.error.what
+    with suppress(OSError), filler.open("wb", buffering=0) as file:
+        while True:
+            file.write(b"x" * 65536)
+    assert "No space left" in fault.ends(1, "failed").error.what
     filler.unlink()
     sweeping.completes_again()
 
@@ -290,14 +196,39 @@ def test_packed_cells_share_their_nodes(sweeping: Sweeping) -> None:
     techniques = ["naive", "batch_norm", "lr_scaling"]
     base = {key: value for key, value in LONG.items() if key != "technique"}
     sweeping.sweep = {**base, "epochs": 3, "matrix": {"technique": techniques}}
-    code, out = sweeping.run("--no-preflight", "--pack", "3")
-    assert code == 0, out + sweeping.said()
+    out = sweeping.succeeds(sweeping.start("--no-preflight", "--pack", "3"))
     assert "in 1 sbatch calls" in out
-    records = [read_record(file) for file in sweeping.results.glob("long/digits-*/record.json")]
+    records = sweeping.records()
     assert sorted(record.config.technique.name for record in records) == sorted(techniques)
-    blocks = {r.provenance.environment["HOROSCALE_BLOCK"] for r in records if r.provenance}
-    assert len(blocks) == 1
-    assert len({r.world.hostnames for r in records if r.world}) == 1
+    assert len({record.provenance.environment["HOROSCALE_BLOCK"] for record in records}) == 1
+    assert len({record.world.hostnames for record in records}) == 1
+
+
+@pytest.fixture
+def late_sweeping(cluster: Practice, shared_folder: Path) -> Iterator[Sweeping]:
+    """Its results are seen late, as over NFS, by the login node: behind a mount that keeps names
+    and attributes for half a minute. Nodes have mounts of their own, and so see what is there."""
+    sweep = {**LONG, "epochs": 3, "matrix": {"seeds": 2}}
+    with (
+        in_folder(cluster, shared_folder, sweep=sweep) as made,
+        seen_late(made.results, made.results),
+    ):
+        yield made
+        made.close()
+        cluster.heal()  # while the folder is still mounted: nobody must use it at its end
+
+
+def test_good_records_that_are_seen_late_stay(late_sweeping: Sweeping) -> None:
+    out = late_sweeping.succeeds(late_sweeping.start("--no-preflight"))
+    node1 = partial(late_sweeping.practice.inside, "node1")
+    files = node1("find", str(late_sweeping.results), "-name", "record.json").stdout.split()
+    assert len(files) == 2, out
+    for file in files:
+        text = node1("cat", file).stdout
+        assert '"status": "completed"' in text, text
+        assert text.count('"resumed_from_epoch"') == 1, "one attempt"
+    out = late_sweeping.succeeds(late_sweeping.start("--no-preflight"))
+    assert "(2 completed): nothing to train" in out, out
 
 
 def test_munge_down_on_the_login_node_trains_nothing(cluster: Practice, tmp_path: Path) -> None:

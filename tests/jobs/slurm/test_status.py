@@ -12,6 +12,7 @@ import pytest
 
 from jobs.cell.missing_record import Begun, announce
 from jobs.cell.state import Standing, recorded
+from jobs.slurm.arrays import Array
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.reconcile import Place
 from jobs.slurm.status import (
@@ -24,7 +25,7 @@ from jobs.slurm.status import (
     survey_places,
     survey_slurm,
 )
-from jobs.slurm.submissions import ArrayNote, RunNote, Submitted
+from jobs.slurm.submissions import RunNote, Submitted
 from tests.builders import config, epoch, record
 
 ONE = config(epochs=5)
@@ -70,7 +71,7 @@ def look(
 ) -> CellState:  # fmt: skip
     """``at``: when the cell was submitted; None: never."""
     standing = recorded(ONE, cell)
-    array = ArrayNote(job_id="7", units=((NAME, *"bcdefgh"[: mates - 1]), ("z",)), nodes=1,
+    array = Array(job_id="7", units=((NAME, *"bcdefgh"[: mates - 1]), ("z",)), nodes=1,
                       ranks_per_node=1, minutes=5)  # fmt: skip
     note = RunNote(run="r", site="s", job_name="x", submitted_at=BEFORE, arrays=(array,))
     submitted = {} if at is None else {NAME: Submitted("7_0", LOG, at)}

@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from jobs.cell.missing_record import Begun, announce
+from jobs.slurm.arrays import Array
 from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import FIELD, START
 from jobs.slurm.status import Look, counts, look
-from jobs.slurm.submissions import ArrayNote, RunNote, read_notes, write_note
+from jobs.slurm.submissions import RunNote, read_notes, write_note
 from tests.builders import config
 from train.record.run import read_record
 
@@ -34,7 +35,7 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in names:
         (folder / name).mkdir()
     arrays = tuple(
-        ArrayNote(
+        Array(
             job_id=str(7 + at), nodes=1, ranks_per_node=2, minutes=5,
             units=tuple((name,) for name in names[at * LIMIT : (at + 1) * LIMIT]),
         )
@@ -90,9 +91,7 @@ def test_one_call_for_2000_cells(sweep: Path, slurm) -> None:
     assert took_s < 30
 
 
-def test_unexplained_jobs_cost_one_scontrol_for_each_array_and_one_sacct(
-    sweep: Path, slurm
-) -> None:
+def test_unexplained_jobs_cost_one_squeue_and_one_sacct(sweep: Path, slurm) -> None:
     """Asked by id; when their files are ten minutes old each gets its record, and nothing is asked
     any more."""
     told = queued()
@@ -104,7 +103,7 @@ def test_unexplained_jobs_cost_one_scontrol_for_each_array_and_one_sacct(
         (cell / "logs").mkdir()
         announce(cell, Begun(number=1, started_at=datetime.now(UTC), pid=1, job=job))
     states = status(sweep).states
-    asked = ["squeue", "scontrol", "scontrol", "sacct"]
+    asked = ["squeue", "squeue", "sacct"]
     assert calls.read_text().split() == asked
     assert counts(states) == {"ending": 2, "waiting": CELLS - 2}
     (note,) = read_notes(sweep)[0]

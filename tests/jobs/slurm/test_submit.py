@@ -14,7 +14,7 @@ import pytest
 
 from jobs.slurm.client.squeue import FIELD, START, parse
 from jobs.slurm.submissions import adopt, read_notes
-from jobs.slurm.submit import Accepted, job_in
+from jobs.slurm.submit import job_in
 from tests.jobs.slurm.test_sweep import SITE, Desk
 from tests.sweeps import ROOT
 
@@ -25,16 +25,16 @@ from tests.jobs.slurm.test_sweep import _shared_data
 @pytest.mark.parametrize(
     ("text", "job"),
     [
-        ("17\n", Accepted("17")),
-        ("17;big\n", Accepted("17", "big")),
-        ("Submitted batch job 17\n", Accepted("17")),
-        ("Submitted batch job 17 on cluster big\n", Accepted("17", "big")),
-        ("Welcome to Big!\nYour budget: 1,200.5 hours until 2026-12-31.\n17\n", Accepted("17")),
-        ("-> job 17 accepted (partition gpu2, v22.05)\n", Accepted("17")),
-        ('{"job_id": 17}', Accepted("17")),
+        ("17\n", ("17", None)),
+        ("17;big\n", ("17", "big")),
+        ("Submitted batch job 17\n", ("17", None)),
+        ("Submitted batch job 17 on cluster big\n", ("17", "big")),
+        ("Welcome to Big!\nYour budget: 1,200.5 hours until 2026-12-31.\n17\n", ("17", None)),
+        ("-> job 17 accepted (partition gpu2, v22.05)\n", ("17", None)),
+        ('{"job_id": 17}', ("17", None)),
         (
             "loading tools/3.1\nSubmitted batch job 17\n42 jobs of yours wait\n",
-            Accepted("17"),
+            ("17", None),
         ),
         ("", None),
         ("done", None),
@@ -46,13 +46,15 @@ from tests.jobs.slurm.test_sweep import _shared_data
         ("17\n18\n", None),
     ],
 )
-def test_any_output_with_one_number_of_a_job_is_an_answer(text: str, job: Accepted | None) -> None:
+def test_any_output_with_one_number_of_a_job_is_an_answer(
+    text: str, job: tuple[str, str | None] | None
+) -> None:
     assert job_in(text) == job
 
 
 def test_a_program_that_failed_must_say_it_in_sbatchs_own_words() -> None:
     assert job_in("You already have job 17 in the queue\n", certain=True) is None
-    assert job_in("Submitted batch job 17\n", certain=True) == Accepted("17")
+    assert job_in("Submitted batch job 17\n", certain=True) == ("17", None)
 
 
 def sbatch(desk: Desk, script: str) -> None:

@@ -14,8 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from jobs.__main__ import app
-from jobs.slurm.script import job_name
-from jobs.slurm.submissions import read_notes
+from jobs.slurm.submissions import job_name, read_notes
 from tests.jobs.slurm.fakes import FakeSlurm, fake_slurm
 
 CELLS = 2000
@@ -67,8 +66,8 @@ def test_two_sbatch_and_three_questions_submit_all(
     fake, folder, done = submitted
     assert done.exit_code == 0, done.stderr
     assert "submitted 2000 cells in 2 sbatch calls" in done.stderr
-    (note,) = read_notes(folder / "results" / "many")[0]
-    assert [len(array.units) for array in note.arrays] == [1000, 1000]
+    notes, _ = read_notes(folder / "results" / "many")
+    assert [len(array.units) for note in notes for array in note.arrays] == [1000, 1000]
     asked = names(fake)
     assert asked.count("sbatch") == 2
     assert sorted(name for name in asked if name not in ("sbatch", "srun")) == [

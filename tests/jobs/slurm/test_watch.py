@@ -9,24 +9,19 @@ from pathlib import Path
 
 import pytest
 
+from jobs.cell.state import Standing
 from jobs.cell.stop import Reason, Stop
 from jobs.slurm import reconcile as inventory
-from jobs.slurm import submitter as submitter_module
 from jobs.slurm import watch as module
-from jobs.slurm.arrays import NodeLayout
-from jobs.slurm.cancel import announce_cancel
-from jobs.slurm.client.run import Answer, SlurmError
-from jobs.slurm.client.sacct import Ending, History
+from jobs.slurm.arrays import Array
+from jobs.slurm.client.run import SlurmError
+from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState
-from jobs.slurm.preflight import PREFLIGHT_FOLDER, PreflightReport, Problem, preflight_task
 from jobs.slurm.reconcile import UNCLEAR_S, unclear_in
-from jobs.slurm.submissions import ArrayNote, RunNote, array_folder, write_note
-from jobs.slurm.submit import plan_arrays
-from jobs.slurm.submitter import Submitter
+from jobs.slurm.submissions import RunNote, array_folder, write_note
 from jobs.slurm.watch import Left, Pace, Watcher, follow
 from tests.builders import config, record
 from tests.caching import seen_late
-from tests.unreadable import unreadable
 from train.record.atomic import write_atomically
 from train.record.run import read_record
 
@@ -50,7 +45,7 @@ class Silent:
 
 
 class Nothing(History):
-    def endings(self, over, gone=()) -> dict[str, Ending]:
+    def endings(self, over, gone=()) -> dict[str, JobState]:
         return {}
 
 
@@ -67,7 +62,7 @@ def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def noted(sweep: Path, job: str, *cells) -> None:
     units = tuple((one.cell_id(),) for one in cells)
-    array = ArrayNote(job_id=job, units=units, nodes=1, ranks_per_node=1, minutes=1)
+    array = Array(job_id=job, units=units, nodes=1, ranks_per_node=1, minutes=1)
     write_note(sweep, RunNote(run=f"r{job}", site="s", job_name="n",
                               submitted_at=datetime.now(UTC), arrays=(array,)))  # fmt: skip
 
@@ -87,7 +82,7 @@ def watcher(sweep: Path, monkeypatch: pytest.MonkeyPatch, *answers) -> Watcher:
         return {job: JobState(job, state, "", None, "0:05", "n1", "n")
                 for job, state in told.items()}  # fmt: skip
 
-    monkeypatch.setattr(module, "shared_query", query)
+    monkeypatch.setattr(module, "query", query)
     found = Watcher(sweep, None)
     found.history = Nothing()
     return found
@@ -215,185 +210,12 @@ def test_cells_that_wait_for_room_are_waited_for_also_when_none_is_in_the_queue(
     assert results == {ONE.cell_id(): "lost"}
 
 
-def sending(sweep: Path, limit: int | None = 3):
-    from jobs.cell.image import Image
-    from jobs.config.site import Site
-    from jobs.slurm.submissions import SubmissionContext
-
-    return SubmissionContext(
-        sweep="t", folder=sweep, site_name="s", site=Site(ranks_per_node=1, submit_limit=limit),
-        image=Image("none", None), root=sweep, data=sweep, store=sweep, folders=(),
-        stall_s=60, pack=1, git_commit=None, git_dirty=None,
-    )  # fmt: skip
-
-
-@pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str | None]]:
-    """How many cells were sent with which preflight, by a stand-in of send."""
-    found: list[tuple[int, str | None]] = []
-
-    def send(sending, arrays, cells, preflight, avoid):
-        found.append((sum(len(array.units) for array in arrays), preflight))
-        yield from ((array, "9") for array in arrays)
-
-    monkeypatch.setattr(submitter_module, "send", send)
-    monkeypatch.setattr(submitter_module, "submit_preflight", lambda *_: "6")
-    return found
-
-
-def jobs(count: int, preflight: str | None = None) -> dict[str, JobState]:
-    """The user's jobs: so many of other sweeps, and the preflight."""
-    ids = [str(number) for number in range(100, 100 + count)]
-    found = {job: JobState(job, "RUNNING", "", None, "", "", "x") for job in ids}
-    if preflight:
-        found["6"] = JobState("6", preflight, "", None, "", "", "x")
-    return found
-
-
-def todo(sweep: Path, count: int = 6):
-    from jobs.cell.state import Standing
-
-    configs = [config(seed=seed) for seed in range(count)]
-    return [Standing(one, sweep / one.cell_id(), "new", "") for one in configs]
-
-
-def preflight_said(sweep: Path, *problems: Problem) -> None:
-    folder = sweep / PREFLIGHT_FOLDER / "r"
-    folder.mkdir(parents=True)
-    told = PreflightReport(key="k", job="6", at=datetime.now(UTC), seconds=1, nodes=("n1",),
-                           versions={}, problems=problems)  # fmt: skip
-    (folder / "report.json").write_text(told.model_dump_json())
-
-
-def test_one_preflight_for_all_waves(tmp_path: Path, sent) -> None:
-    submitter = Submitter(sending(tmp_path), todo(tmp_path), preflight=True)
-    assert len(submitter.more({})) == 2, "the preflight is a job in the queue, too"
-    assert submitter.more(jobs(2, "RUNNING")) == [], "no room"
-    assert len(submitter.more(jobs(1, "RUNNING"))) == 1, "it has not ended: they wait for it"
-    preflight_said(tmp_path)
-    assert len(submitter.more(jobs(1, "COMPLETED"))) == 2
-    assert submitter.more(jobs(3)) == [], "jobs of other sweeps count: the limit is the user's"
-    assert sent == [(2, "6"), (1, "6"), (2, None)]
-    assert submitter.waits()
-
-
-def test_the_smallest_limit_is_no_dead_end(tmp_path: Path, sent) -> None:
-    """Room for one job: the preflight alone, and when it has passed one cell after another."""
-    submitter = Submitter(sending(tmp_path, 1), todo(tmp_path, 2), preflight=True)
-    assert submitter.more({}) == []
-    assert submitter.first == "6" and submitter.more(jobs(0, "RUNNING")) == []
-    preflight_said(tmp_path)
-    assert len(submitter.more(jobs(0, "COMPLETED"))) == 1
-    assert submitter.more(jobs(1)) == []
-    assert len(submitter.more({})) == 1 and not submitter.waits()
-    assert sent == [(1, None), (1, None)]
-
-
-@pytest.mark.parametrize("report", [True, False])
-def test_nothing_more_after_a_bad_preflight(tmp_path: Path, sent, monkeypatch, report) -> None:
-    """Bad also when it died without a report, once that would have been seen."""
-    submitter = Submitter(sending(tmp_path), todo(tmp_path), preflight=True)
-    submitter.more({})
-    if report:
-        problem = Problem(node="n", check="c", found="f", expected="e", fix="x")
-        preflight_said(tmp_path, problem)
-    else:
-        assert submitter.more(jobs(1)) == [] and submitter.waits(), "it may be seen later"
-        monkeypatch.setattr(submitter_module, "SETTLE_WELL_S", 0.0)
-    assert submitter.more({}) == []
-    assert not submitter.waits()
-
-
-def test_a_recent_good_preflight_is_enough(tmp_path: Path, sent, monkeypatch) -> None:
-    monkeypatch.setattr(submitter_module, "is_whole", lambda *_: True)
-    submitter = Submitter(sending(tmp_path, None), todo(tmp_path), preflight=True)
-    assert len(submitter.more(jobs(5))) == 6
-    assert sent == [(6, None)]
-
-
-def test_a_preflight_of_an_earlier_run_is_waited_for(tmp_path: Path, sent) -> None:
-    """Else each make sweep after a refusal would leave one more."""
-    first = sending(tmp_path, None)
-    task = preflight_task(first, NodeLayout(1, 1), datetime.now(UTC))
-    array = ArrayNote(job_id="6", units=(("preflight",),), nodes=1, ranks_per_node=1, minutes=1)
-    write_note(tmp_path, RunNote(run="r", site="s", job_name="n", submitted_at=datetime.now(UTC),
-                                 arrays=(array,), kind="preflight", key=task.key))  # fmt: skip
-    submitter = Submitter(first, todo(tmp_path), preflight=True)
-    assert len(submitter.more(jobs(0, "PENDING"))) == 6
-    assert sent == [(6, "6")]
-
-
-def test_make_cancel_ends_the_submissions_of_a_waiting_sweep(tmp_path: Path, sent) -> None:
-    announce_cancel(tmp_path)  # an earlier one
-    submitter = Submitter(sending(tmp_path, 1), todo(tmp_path), preflight=False)
-    assert len(submitter.more({})) == 1
-    announce_cancel(tmp_path)
-    assert submitter.more({}) == [] and not submitter.waits()
-
-
-@pytest.fixture
-def fails(monkeypatch: pytest.MonkeyPatch) -> list[SlurmError | None]:
-    """What each sbatch of a stand-in of send meets, None: it is accepted; the rest is accepted."""
-    told: list[SlurmError | None] = []
-
-    def send(sending, arrays, cells, preflight, avoid):
-        for array in arrays:
-            error = told.pop(0) if told else None
-            if error is not None:
-                raise error
-            yield array, "9"
-
-    monkeypatch.setattr(submitter_module, "send", send)
-    return told
-
-
-def refused(words: str) -> SlurmError:
-    error = SlurmError("sbatch", words, passing=False)
-    error.refused = True
-    return error
-
-
-def shapes(folder: Path, *gpus: int):
-    from jobs.cell.state import Standing
-
-    configs = [config(gpus=count) for count in gpus]
-    return [Standing(one, folder / one.cell_id(), "new", "") for one in configs]
-
-
-def test_what_was_submitted_before_a_refusal_is_watched(tmp_path: Path, fails) -> None:
-    fails += [None, refused("Invalid qos specification")]
-    submitter = Submitter(sending(tmp_path, None), shapes(tmp_path, 1, 2), preflight=False)
-    assert len(submitter.more({})) == 1, "the first array is in the queue"
-    with pytest.raises(SlurmError, match="Invalid qos"):
-        submitter.more({})
-
-
-def test_what_sbatch_may_have_accepted_is_not_submitted_again(
-    tmp_path: Path, fails, monkeypatch
-) -> None:
-    """Seen: it timed out, the job came into the queue, and the next look submitted another one."""
-    error = SlurmError("sbatch", "Socket timed out", passing=True)
-    submitter = Submitter(sending(tmp_path, None), todo(tmp_path, 1), preflight=False)
-    (array,) = plan_arrays(submitter.sending, submitter.todo)
-    error.submission = ("r1", "0", array)
-    fails.append(error)
-    assert submitter.more({}) == [] and submitter.last is error
-    assert submitter.more({}) == [] and submitter.waits(), "not known yet"
-    job = JobState("9", "PENDING", "", None, "", "", "x", comment="horoscale:r1:0")
-    assert len(submitter.more({"9": job})) == 1 and not submitter.waits()
-    submitter.todo = todo(tmp_path, 1)
-    fails.append(error)
-    monkeypatch.setattr(submitter_module, "UNCLEAR_S", 0.0)
-    assert submitter.more({}) == []
-    assert len(submitter.more({})) == 1, "nowhere after that time: submitted again"
-
-
 def test_what_an_earlier_make_sweep_may_have_submitted_is_waited_for(tmp_path: Path) -> None:
     note = RunNote(
         run="r1", site="s", job_name="n", submitted_at=datetime.now(UTC),
-        arrays=(ArrayNote(units=((ONE.cell_id(),),), nodes=1, ranks_per_node=1, minutes=1),),
+        arrays=(Array(units=((ONE.cell_id(),),), nodes=1, ranks_per_node=1, minutes=1),),
     )  # fmt: skip
-    cells = todo(tmp_path, 2)
+    cells = [Standing(one, tmp_path / one.cell_id(), "new", "") for one in (ONE, TWO)]
     assert unclear_in(tmp_path, [note], cells) == [], "its sbatch was never called"
     script = array_folder(tmp_path, "r1", 0) / "submission.sh"
     script.parent.mkdir(parents=True)
@@ -403,80 +225,6 @@ def test_what_an_earlier_make_sweep_may_have_submitted_is_waited_for(tmp_path: P
     then = time.time() - UNCLEAR_S - 1
     os.utime(script, (then, then))
     assert unclear_in(tmp_path, [note], cells) == []
-
-
-def test_a_disk_that_fills_in_a_wave_forgets_nothing(tmp_path: Path, fails) -> None:
-    fails += [None, OSError(28, "No space left on device")]
-    submitter = Submitter(sending(tmp_path, None), shapes(tmp_path, 1, 2), preflight=False)
-    assert len(submitter.more({})) == 1 and isinstance(submitter.last, OSError)
-    assert len(submitter.more({})) == 1 and not submitter.waits()
-
-
-def test_a_limit_that_others_fill_is_tried_again_when_there_may_be_room(
-    tmp_path: Path, fails, monkeypatch
-) -> None:
-    monkeypatch.setattr(submitter_module, "submit_limit", lambda *_: 100)
-    fails.append(refused("AssocGrpSubmitJobsLimit"))
-    submitter = Submitter(sending(tmp_path, None), todo(tmp_path, 6), preflight=False)
-    assert submitter.more(jobs(2)) == [] and submitter.last is not None
-    assert submitter.more(jobs(2)) == [], "nothing has changed"
-    assert len(submitter.more(jobs(1))) == 6
-
-
-def test_a_limit_without_a_name_is_another_one_where_there_is_room(
-    tmp_path: Path, fails, monkeypatch
-) -> None:
-    monkeypatch.setattr(submitter_module, "submit_limit", lambda *_: 100)
-    fails.append(refused("Job violates accounting/QOS policy (job submit limit, user's size and/or "
-                         "time limits)"))  # fmt: skip
-    submitter = Submitter(sending(tmp_path, None), todo(tmp_path, 6), preflight=False)
-    with pytest.raises(SlurmError, match="violates"):
-        submitter.more(jobs(2))
-
-
-def test_a_read_error_is_no_make_cancel(tmp_path: Path, sent, monkeypatch) -> None:
-    announce_cancel(tmp_path)
-    submitter = Submitter(sending(tmp_path, None), todo(tmp_path, 1), preflight=False)
-    unreadable(tmp_path / ".slurm" / "cancel")
-    assert len(submitter.more({})) == 1
-
-
-def test_make_cancel_during_a_wave_ends_it(tmp_path: Path, monkeypatch) -> None:
-    ended: list[list[str]] = []
-
-    def send(sending, arrays, cells, preflight, avoid):
-        for array in arrays:
-            announce_cancel(tmp_path)
-            yield array, "9"
-
-    monkeypatch.setattr(submitter_module, "send", send)
-    monkeypatch.setattr(
-        submitter_module, "cancel", lambda ids, *_, **__: ended.append(ids) or Answer(0, "", "")
-    )
-    submitter = Submitter(sending(tmp_path, None), shapes(tmp_path, 1, 2), preflight=False)
-    assert len(submitter.more({})) == 1 and not submitter.waits()
-    assert ended == [["9"]], "make cancel looked before it was in the queue"
-
-
-def test_a_node_that_failed_is_asked_for_where_nothing_runs_without_it(
-    tmp_path: Path, fails, monkeypatch
-) -> None:
-    monkeypatch.setattr(submitter_module, "failed_nodes", lambda _: {"n1"})
-    monkeypatch.setattr(submitter_module, "usable_nodes", lambda _: {"n1", "n2"})
-    fails.append(refused("Requested node configuration is not available"))
-    submitter = Submitter(sending(tmp_path, None), todo(tmp_path, 1), preflight=False)
-    assert len(submitter.more({})) == 1
-
-
-def test_a_preflight_that_passed_and_is_forgotten_needs_no_dependency(
-    tmp_path: Path, fails, monkeypatch
-) -> None:
-    """A list may be a minute old, and Slurm forgets jobs sooner at some sites."""
-    monkeypatch.setattr(submitter_module, "submit_preflight", lambda *_: "6")
-    fails.append(refused("Job dependency problem"))
-    preflight_said(tmp_path)
-    submitter = Submitter(sending(tmp_path, None), todo(tmp_path, 1), preflight=True)
-    assert len(submitter.more({})) == 1 and not submitter.preflight
 
 
 def test_a_sweep_that_waits_for_room_asks_at_its_pace(sweep, monkeypatch) -> None:

@@ -54,6 +54,14 @@ def test_equal_configs_are_equal_cells_whatever_their_order() -> None:
     assert turned.cell_id() == config().cell_id()
 
 
+def test_a_copy_of_a_named_config_has_its_own_name() -> None:
+    """The id is computed once a config, and is no part of it."""
+    named, fresh = config(), config()
+    assert named.cell_id() == fresh.cell_id() and named == fresh and hash(named) == hash(fresh)
+    assert named.model_dump() == config().model_dump()
+    assert "-s7-" in named.model_copy(update={"seed": 7}).cell_id()
+
+
 def test_folder_names_become_readable_ids() -> None:
     assert config(dataset="folder:/data/My Pics (new)").cell_id().startswith("my_pics_new-")
 

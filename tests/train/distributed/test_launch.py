@@ -10,29 +10,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.cell.launch import (
-    CellTask,
+    by_process,
     clean_environment,
     core_groups,
+    rank_argv,
     rank_environment,
-    train_argv,
-    with_processes,
 )
 from train.distributed.launch import Launch, own_cores, read_launch, tasks_per_node
 from train.errors import ConfigError
 
+CELL = Path("/r/it's a cell")
 
-def task(**changes: object) -> CellTask:
-    values = {
-        "cell": "/r/it's a cell", "data": "/d", "store": "/s", "python": "/p",
-        "cores": ((0,), (1,)),
-        "resume": False, "stall_s": 300.0, "limit_s": None, "visible_gpus": None,
-    }  # fmt: skip
-    return CellTask(**(values | changes))
+
+def environment_of(rank: int) -> dict[str, str]:
+    root = Path("/repo")
+    return rank_environment(CELL, ((0,), (1,)), rank, attempt=2, supervisor=42, root=root)
 
 
 def test_a_rank_reads_what_the_supervisor_wrote() -> None:
-    environment = rank_environment(task(), 1, attempt=2, supervisor=42, root=Path("/repo"))
-    launch = read_launch(environment)
+    launch = read_launch(environment_of(1))
     assert launch == Launch(
         "horoscale", 1, 2, 1, 2, cores=(1,),
         rendezvous=Path("/r/it's a cell/logs/rendezvous-2-42"), supervisor=42,
@@ -40,8 +36,9 @@ def test_a_rank_reads_what_the_supervisor_wrote() -> None:
 
 
 def test_launch_line_is_a_token_list() -> None:
-    assert train_argv(task(resume=True), 3) == [
-        "/p", "-m", "train", "/r/it's a cell/config.json", "--data", "/d", "--store", "/s",
+    argv = rank_argv(CELL, data="/d", store="/s", attempt=3, stall_s=300.0, resume=True)
+    assert argv == [
+        "-m", "train", "/r/it's a cell/config.json", "--data", "/d", "--store", "/s",
         "--attempt", "3", "--stall-s", "300", "--resume",
     ]  # fmt: skip
 
@@ -71,7 +68,7 @@ def test_foreign_launchers_are_dropped_and_tuning_is_kept() -> None:
         {"HOROVOD_RANK": "3", "HOROVOD_CYCLE_TIME": "2", "PMIX_RANK": "1", "PATH": "/bin",
          "CUDA_VISIBLE_DEVICES": "", "OMPI_COMM_WORLD_SIZE": "2"}
     )  # fmt: skip
-    assert found == {"HOROVOD_CYCLE_TIME": "2", "PATH": "/bin"}
+    assert found == {"HOROVOD_CYCLE_TIME": "2", "PATH": "/bin", "CUDA_VISIBLE_DEVICES": ""}
 
 
 @given(st.sets(st.integers(0, 63), min_size=1), st.integers(1, 8))
@@ -107,11 +104,11 @@ def test_core_groups(ranks: int, per_rank: int, cores: set[int]) -> None:
 )
 def test_a_process_has_the_cores_of_all_its_ranks(cores, processes, expected) -> None:
     """Each once, where ranks share them."""
-    merged = with_processes(task(cores=cores), processes)
-    assert merged.cores == expected
-    told = rank_environment(merged, 0, attempt=1, supervisor=7, root=Path("/root"))
-    assert told["HOROSCALE_SIZE"] == told["HOROSCALE_LOCAL_SIZE"] == str(processes)
-    assert told["HOROSCALE_CORES"] == ",".join(map(str, expected[0]))
+    merged = by_process(cores, processes)
+    assert merged == expected
+    settings = rank_environment(CELL, merged, 0, attempt=1, supervisor=7, root=Path("/root"))
+    assert settings["HOROSCALE_SIZE"] == settings["HOROSCALE_LOCAL_SIZE"] == str(processes)
+    assert settings["HOROSCALE_CORES"] == ",".join(map(str, expected[0]))
 
 
 def test_the_real_mask_is_usable() -> None:
@@ -204,7 +201,7 @@ def test_a_supervisor_elsewhere_keeps_the_record() -> None:
     nothing = read_launch({}, supervised=True)
     assert nothing.supervised and (nothing.launcher, nothing.size) == ("none", 1)
     assert read_launch(STEP, supervised=True).supervised and not read_launch(STEP).supervised
-    local = rank_environment(task(), 1, attempt=2, supervisor=42, root=Path("/repo"))
+    local = environment_of(1)
     assert read_launch(local).supervised and read_launch(local).supervisor == 42
     assert read_launch(local, supervised=True).supervisor is None
 

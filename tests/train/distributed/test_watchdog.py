@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.sweeps import wait_until
+from train.distributed import watchdog
 from train.distributed.watchdog import EXIT_STALLED, REPORT_S, Watchdog
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -29,7 +30,7 @@ def forever_in_here():
     time.sleep(60)
 
 {before}
-with Watchdog(Path(sys.argv[1]), 0.4, None, report, period_s=0.05) as watchdog:
+with Watchdog(Path(sys.argv[1]), 0.4, None, report) as watchdog:
     watchdog.beat("counting sheep")
     forever_in_here()
 """
@@ -38,7 +39,7 @@ import os, sys, time
 from pathlib import Path
 from train.distributed.watchdog import Watchdog
 
-with Watchdog(Path(sys.argv[1]), 60, None, print, period_s=0.05):
+with Watchdog(Path(sys.argv[1]), 8, None, print):  # a life sign every 2 s
     time.sleep(60)
 """
 ORPHANED = """
@@ -46,7 +47,7 @@ import os, sys, time
 from pathlib import Path
 from train.distributed.watchdog import Watchdog
 
-with Watchdog(Path(sys.argv[1]), 60, os.getppid(), print, period_s=0.05):
+with Watchdog(Path(sys.argv[1]), 60, os.getppid(), print):
     print(os.getpid(), flush=True)
     time.sleep(60)
 """
@@ -98,8 +99,9 @@ def test_nothing_keeps_a_stalled_process_alive(tmp_path: Path, report: str, befo
 
 def test_a_life_sign_that_hangs_keeps_no_stalled_process_alive(tmp_path: Path) -> None:
     """As on a file server that is gone: opening a FIFO that nobody reads returns never."""
-    os.mkfifo(tmp_path / ".rank-0.beat.tmp")
-    done = stalled(tmp_path / "rank-0.beat", "print(what, flush=True)")
+    os.mkfifo(tmp_path / "rank-0.beat")
+    soon = "import train.distributed.watchdog; train.distributed.watchdog.REPORT_S = 0.5"
+    done = stalled(tmp_path / "rank-0.beat", "print(what, flush=True)", soon)
     assert done.returncode == EXIT_STALLED
     assert "while: counting sheep" in done.stdout and "forever_in_here" in done.stderr
 
@@ -136,7 +138,7 @@ import sys, time
 from pathlib import Path
 from train.distributed.watchdog import Watchdog
 
-with Watchdog(Path(sys.argv[1]), 2, None, print, period_s=0.05) as watchdog:
+with Watchdog(Path(sys.argv[1]), 2, None, print) as watchdog:
     watchdog.beat("waiting for the other ranks", 20)
     time.sleep(3)
     watchdog.beat("they came")
@@ -183,25 +185,52 @@ def alive(process: int) -> bool:
     return state != "Z"
 
 
-def test_beats_are_written_and_keep_a_busy_process_alive(tmp_path: Path) -> None:
+def test_a_new_phase_is_written_soon_a_new_step_is_not_and_the_last_one_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In this process: a stall would end the test run."""
-    beat, stalls, phases = tmp_path / "rank-0.beat", [], set()
-    with Watchdog(beat, 5.0, os.getppid(), stalls.append, period_s=0.02) as watchdog:
-        until = time.monotonic() + 6  # longer than the patience
-        step = 0
-        while time.monotonic() < until:
-            step += 1
-            watchdog.beat(f"step {step}")
-            time.sleep(0.005)
-            if beat.exists():
-                told = json.loads(beat.read_text())  # never a half
-                phases.add(told["phase"])
-                assert told["idle_s"] < 5.0
-    assert len(phases) > 10 and not stalls
-    before = beat.stat().st_mtime_ns
-    time.sleep(0.1)
-    assert beat.stat().st_mtime_ns == before, "silent after the end"
+    monkeypatch.setattr(watchdog, "PAUSE_S", 0.2)
+    file, stalls = tmp_path / "rank-0.beat", []
+
+    def phase() -> str:
+        text = file.read_text() if file.exists() else ""
+        return str(json.loads(text)["phase"]) if text else ""
+
+    with Watchdog(file, 6.0, os.getppid(), stalls.append) as dog:  # a life sign every 1.5 s
+        dog.beat("training step 1 of 99, epoch 1")
+        wait_until(lambda: "step 1 of" in phase(), "the phase")
+        time.sleep(0.5)
+        written = file.stat()
+        began = time.monotonic()
+        while time.monotonic() < began + 0.6:
+            dog.beat(f"training step {time.monotonic()} of 99, epoch 2, batch 3 of 4")
+            time.sleep(0.01)
+        assert file.stat() == written
+        dog.beat("validating, part 1 of 2")
+        wait_until(lambda: "validating" in phase(), "the next phase")
+        assert time.monotonic() - began < 1.2
+        while time.monotonic() < began + 7:  # longer than the patience
+            dog.beat("training step 7 of 99, epoch 2")
+            time.sleep(0.1)
+            assert json.loads(file.read_text())["idle_s"] < 6.0
+        dog.beat("writing the record")
+    assert phase() == "writing the record" and not stalls
+    assert (file.stat().st_ino, file.stat().st_size) == (written.st_ino, written.st_size)
+    time.sleep(0.3)
+    assert phase() == "writing the record", "silent after the end"
     assert [path.name for path in tmp_path.iterdir()] == ["rank-0.beat"]
+
+
+def test_a_file_that_its_server_forgot_is_opened_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watchdog, "PAUSE_S", 0.1)
+    monkeypatch.setattr(watchdog, "BEAT_S", 0.1)
+    with Watchdog(tmp_path / "beat", 60, None, print) as dog:
+        wait_until((tmp_path / "beat").exists, "a life sign")
+        os.close(dog._descriptor or -1)  # as ESTALE
+        (tmp_path / "beat").unlink()
+        wait_until((tmp_path / "beat").exists, "the next but one", 20)
 
 
 def test_a_process_that_was_stopped_says_so_when_it_is_woken(tmp_path: Path) -> None:
@@ -209,12 +238,14 @@ def test_a_process_that_was_stopped_says_so_when_it_is_woken(tmp_path: Path) -> 
     sleeper = [sys.executable, "-c", ASLEEP, str(beat)]
     with subprocess.Popen(sleeper, cwd=ROOT) as process:
         try:
-            wait_until(beat.exists, "a life sign")
+            wait_until(lambda: beat.exists() and beat.read_text(), "a life sign")
             assert json.loads(beat.read_text())["asleep_s"] < 2
             process.send_signal(signal.SIGSTOP)
             time.sleep(4)
             process.send_signal(signal.SIGCONT)
-            wait_until(lambda: json.loads(beat.read_text())["asleep_s"] >= 3.5, "its word on that")
+            wait_until(
+                lambda: json.loads(beat.read_text())["asleep_s"] >= 3.5, "its word on that", 20
+            )
             assert json.loads(beat.read_text())["idle_s"] < 10, "it did not run, so it was not idle"
         finally:
             process.kill()
@@ -225,7 +256,7 @@ import sys, time
 from pathlib import Path
 from train.distributed.watchdog import Watchdog
 
-with Watchdog(Path(sys.argv[1]), 5, None, print, period_s=0.05) as watchdog:
+with Watchdog(Path(sys.argv[1]), 5, None, print) as watchdog:
     watchdog.beat("a step of two seconds")
     for _ in range(20):
         time.sleep(0.1)
@@ -253,8 +284,11 @@ def test_a_process_that_was_stopped_is_not_ended_for_it_and_a_hang_after_it_is_f
     assert out.splitlines()[0] == "hanging" and "while: hanging" in out
 
 
-def test_beats_that_cannot_be_written_do_not_matter(tmp_path: Path) -> None:
-    with Watchdog(tmp_path / "no" / "such" / "folder", 60, None, print, period_s=0.01) as watchdog:
-        time.sleep(0.1)
-        watchdog.beat("on")
-        assert watchdog._watcher.is_alive() and watchdog._reporter.is_alive()
+def test_beats_that_cannot_be_written_do_not_matter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watchdog, "PAUSE_S", 0.01)
+    with Watchdog(tmp_path / "no" / "such" / "folder", 0.8, None, print) as dog:
+        time.sleep(0.3)
+        dog.beat("on")
+        assert dog._watcher.is_alive() and dog._reporter.is_alive()

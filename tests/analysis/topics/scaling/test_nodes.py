@@ -17,7 +17,8 @@ from analysis.records.load import load_frames
 from analysis.stats.differences import holm
 from analysis.table import plain_rows
 from analysis.topics.scaling import nodes
-from jobs.slurm.submissions import ArrayNote, RunNote, write_note
+from jobs.slurm.arrays import Array
+from jobs.slurm.submissions import RunNote, write_note
 from tests.analysis.builders import START, config, rank_steps, record, runs_frame, write_sweep
 from tests.analysis.topics.scaling.host_families import (
     FEW_EACH,
@@ -223,7 +224,7 @@ def slow_sweep(folder: Path, factor: float) -> Path:
         for seed, pair in enumerate(combinations(names, 2))
     ]
     folder = write_sweep(folder, items, techniques=["naive"])
-    array = ArrayNote(job_id="5", units=tuple((item.cell_id,) for item in items), nodes=2,
+    array = Array(job_id="5", units=tuple((item.cell_id,) for item in items), nodes=2,
                       ranks_per_node=1, minutes=10)  # fmt: skip
     write_note(folder, RunNote(run="r", site="mycluster", job_name="n", arrays=(array,),
                                submitted_at=START.replace(hour=11)))  # fmt: skip

@@ -1,13 +1,16 @@
-"""Recorded answers of clusters, for the tests that ask one."""
+"""Recorded answers of Slurm's programs, for the tests that ask a cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from jobs.slurm.client.site import MPI_LIST, SCONTROL, SINFO
+from jobs.slurm.client.detect import MPI_LIST
+from jobs.slurm.client.nodes import SINFO
+from jobs.slurm.client.run import SCONTROL
 
-TRANSCRIPTS = Path(__file__).parent.parent / "transcripts" / "cluster"
+SAID = Path(__file__).parent.parent / "transcripts" / "queue"
+TRANSCRIPTS = SAID.parent / "cluster"
 _FILES = {SINFO: "sinfo", SCONTROL: "config", MPI_LIST: "mpi"}
 
 

@@ -1,62 +1,50 @@
-"""SITE=: this machine, a cluster that is found, a cluster that does not answer; and as whom."""
+"""SITE=: this machine, a cluster that is found, a cluster that does not answer. Recorded clusters
+become site files that load, fit the cluster and say why.
+"""
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from jobs.config.load import load_sweep
-from jobs.config.site import load_site
+from jobs.config.site import Site, load_site
 from jobs.messages import NoAnswer
-from jobs.slurm import sweep as program
-from jobs.slurm.client import detect as handover
-from jobs.slurm.client import detect as where
-from jobs.slurm.client.detect import become_owner, owner_of, site_for, users_of
-from jobs.slurm.sweep import SweepRequest, enter
-from tests.jobs.slurm.fakes import FakeSlurm, fake_slurm
+from jobs.slurm.arrays import NodeLayout
+from jobs.slurm.client import detect
+from jobs.slurm.client.detect import MPI_LIST, FoundSite, find_site, site_for
+from jobs.slurm.client.nodes import SINFO
+from jobs.slurm.client.run import asker
+from jobs.slurm.client.site import check_site
+from tests.jobs.slurm.client.clusters import TRANSCRIPTS, Recorded
+from tests.jobs.slurm.fakes import FakeSlurm
 from tests.sweeps import ROOT
 from train.errors import ConfigError
 
-
-@pytest.fixture
-def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
-    found = fake_slurm(tmp_path / "bin")
-    monkeypatch.setenv("PATH", found.path)
-    monkeypatch.delenv("SLURM_CONF", raising=False)
-    monkeypatch.setattr(where, "PATIENCE_S", 0)
-    return found
+AWAY = TRANSCRIPTS.parent / "away"
+GOLDEN = TRANSCRIPTS.parent.parent / "golden"
 
 
-def test_local_asks_nothing(fake: FakeSlurm, tmp_path: Path) -> None:
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(detect, "asker", lambda conf: asker(conf, patience_s=0))
+
+
+def test_local_and_a_name_ask_nothing(fake: FakeSlurm, tmp_path: Path) -> None:
     assert site_for("local", tmp_path) is None
+    found = site_for("practice")
+    assert found is not None and found.site.user == "practice"
+    with pytest.raises(ConfigError, match="unknown site 'practise'"):
+        site_for("practise")
     assert fake.calls() == []
 
 
-def test_auto_without_slurm_is_this_machine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_auto_without_slurm_is_this_machine(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert site_for("auto", tmp_path) is None
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_auto_with_a_cluster_that_does_not_answer_is_no_answer(
-    fake: FakeSlurm, tmp_path: Path
-) -> None:
-    """Never a silent local run of what was meant for the cluster."""
-    for name in ("sinfo", "scontrol"):
-        fake.away(name)
-    with pytest.raises(NoAnswer, match="Unable to contact slurm controller"):
-        site_for("auto", tmp_path)
-
-
-AWAY = ROOT / "tests" / "jobs" / "slurm" / "transcripts" / "away"
+    assert site_for("auto", tmp_path) is None and list(tmp_path.iterdir()) == []
 
 
 def test_auto_where_only_the_programs_are_installed(
@@ -69,47 +57,31 @@ def test_auto_where_only_the_programs_are_installed(
 
 
 @pytest.mark.parametrize(
-    ("complaint", "words"),
+    ("program", "script", "words"),
     [
-        ("munge_down", "Munge encode failed"),
-        ("configless_controller_away", "Unable to contact slurm controller"),
-        ("no_name_service", "Host name lookup failure"),
-        ("conf_missing", "cannot stat file"),
+        *(("sinfo", f"cat '{AWAY / complaint}.err' >&2; exit 1", words) for complaint, words in (
+            ("munge_down", "sinfo .*Munge encode failed"),
+            ("configless_controller_away", "sinfo .*Unable to contact slurm controller"),
+            ("no_name_service", "sinfo .*Host name lookup failure"),
+            ("conf_missing", "sinfo .*cannot stat file"),
+        )),
+        ("srun", "echo 'use sbatch on this cluster' >&2; exit 1", "srun --mpi=list: use sbatch"),
+        ("sinfo", None, "sinfo .*Permission denied"),
+        ("srun", None, "srun .*Permission denied"),
     ],
-)
+)  # fmt: skip
 def test_auto_where_slurm_fails_runs_nothing_here(
-    fake: FakeSlurm, tmp_path: Path, complaint: str, words: str
+    fake: FakeSlurm, tmp_path: Path, monkeypatch, program: str, script: str | None, words: str
 ) -> None:
     """It may be a login node; two of these end with the words of a machine without a cluster."""
-    fake.put("sinfo", f"cat '{AWAY / complaint}.err' >&2; exit 1")
-    with pytest.raises(NoAnswer, match=f"(?s)sinfo .*{words}.*SITE=local"):
-        site_for("auto", tmp_path)
-
-
-@pytest.mark.parametrize("name", ["sinfo", "srun"])
-def test_auto_where_a_program_may_not_be_run_runs_nothing_here(
-    fake: FakeSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    (fake.folder / name).chmod(0)
-    for tool in ("cat", "printf"):
-        (fake.folder / tool).symlink_to(f"/usr/bin/{tool}")
-    monkeypatch.setenv("PATH", str(fake.folder))  # without the real programs behind
-    with pytest.raises(NoAnswer, match=f"{name} .*Permission denied"):
-        site_for("auto", tmp_path)
-
-
-def test_auto_where_srun_refuses_runs_nothing_here(fake: FakeSlurm, tmp_path: Path) -> None:
-    fake.put("srun", "echo 'srun: use sbatch on this cluster' >&2; exit 1")
-    with pytest.raises(NoAnswer, match="srun --mpi=list: srun: use sbatch on this cluster"):
-        site_for("auto", tmp_path)
-
-
-@pytest.mark.skipif(shutil.which("srun") is None, reason="Slurm's programs are not here")
-def test_real_programs_that_find_a_broken_configuration(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SLURM_CONF", "/dev/null")
-    with pytest.raises(NoAnswer, match="Unable to process configuration file"):
+    if script is None:
+        (fake.folder / program).chmod(0)
+        for tool in ("cat", "printf"):
+            (fake.folder / tool).symlink_to(f"/usr/bin/{tool}")
+        monkeypatch.setenv("PATH", str(fake.folder))  # without the real programs behind
+    else:
+        fake.put(program, script)
+    with pytest.raises(NoAnswer, match=f"(?s){words}.*SITE=local"):
         site_for("auto", tmp_path)
 
 
@@ -127,16 +99,13 @@ def test_make_sets_up_and_runs_nothing_where_slurm_fails(fake: FakeSlurm, tmp_pa
     assert not (tmp_path / "results").exists()
 
 
-def test_auto_writes_what_it_found_once(
-    fake: FakeSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_auto_writes_what_it_found_once(fake: FakeSlurm, tmp_path: Path) -> None:
     """What a person changed in the file stays."""
     sites = tmp_path / "sites"
     sites.mkdir()
-    mpi = ROOT / "tests" / "jobs" / "slurm" / "transcripts" / "cluster" / "practice_mpi.out"
-    fake.put("srun", f"cat '{mpi}' >&2; cat '{mpi}'")
+    fake.put("srun", f"cat '{TRANSCRIPTS / 'practice_mpi.out'}' >&2")  # as older Slurms do
     found = site_for("auto", sites)
-    assert found is not None
+    assert found is not None and found.site.mpi == "pmix"
     (file,) = sites.iterdir()
     assert found.source == file and found.site.ranks_per_node >= 1
     file.write_text(file.read_text().replace("time_min: ", "time_min: 7  # "))
@@ -144,99 +113,69 @@ def test_auto_writes_what_it_found_once(
     assert again is not None and again.site.time_min == 7
 
 
-def test_a_site_by_name_or_not_at_all(fake: FakeSlurm) -> None:
-    found = site_for("practice")
-    assert found is not None and found.site.user == "practice"
-    with pytest.raises(ConfigError, match="unknown site 'practise'"):
-        site_for("practise")
-    assert fake.calls() == []
+SINFO_TEXT = Recorded("declared")(SINFO)
+GPU_DEFAULT = SINFO_TEXT.replace("small*", "small").replace("gpu|up", "gpu*|up")
+CPU_DEFAULT = SINFO_TEXT.replace("small*", "small").replace("cpu|up", "cpu*|up")
+NO_PMIX = Recorded("declared")(MPI_LIST).replace("pmix", "pmi1")
+CLUSTERS = {
+    "auto_practice": Recorded("practice"),
+    "auto_gpu": Recorded("declared", sinfo=GPU_DEFAULT),
+    "auto_cpu": Recorded("declared", sinfo=CPU_DEFAULT, mpi=NO_PMIX),
+}
 
 
-class Become(Exception):
-    """In place of the new process."""
+def loaded(found: FoundSite, folder: Path) -> Site:
+    path = folder / f"{found.name}.yaml"
+    path.write_text(found.text)
+    return load_site(str(path)).site
 
 
-@dataclass
-class Folder:
-    """In place of a folder of somebody's."""
-
-    name: str | None
-
-    def exists(self) -> bool:
-        return True
-
-    def owner(self) -> str:
-        if self.name is None:
-            raise KeyError("getpwuid(): uid not found: 4711")
-        return self.name
-
-
-@pytest.mark.parametrize(
-    ("owner", "we", "wanted"),
-    [("practice", 0, True), ("practice", 1001, False), ("ada", 0, False), ("root", 0, False),
-     (None, 0, False)],
-)  # fmt: skip
-def test_root_asks_as_the_practice_user_only_about_its_sweeps(
-    monkeypatch: pytest.MonkeyPatch, owner: str | None, we: int, wanted: bool
-) -> None:
-    """On a real login node, root looks at anybody's sweep as root."""
-
-    def become() -> None:
-        raise Become
-
-    monkeypatch.setattr(where, "become", become)
-    monkeypatch.setattr(os, "geteuid", lambda: we)
-    if wanted:
-        with pytest.raises(Become):
-            become_owner(Folder(owner))  # type: ignore[arg-type]
-    else:
-        become_owner(Folder(owner))  # type: ignore[arg-type]
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_found_files_are_golden_and_fit_their_cluster(name: str, tmp_path: Path) -> None:
+    ask = CLUSTERS[name]
+    ask.asked.clear()
+    found = find_site(ask)
+    assert sorted(ask.asked) == ["config", "mpi", "sinfo"], "one question to each program"
+    file = GOLDEN / f"{name}.yaml"
+    if os.environ.get("UPDATE_GOLDEN"):
+        file.write_text(found.text)
+    assert found.text == file.read_text(), "if meant, see it with UPDATE_GOLDEN=1"
+    site = loaded(found, tmp_path)
+    assert check_site(site, [NodeLayout(2, site.ranks_per_node)], ask) is not None
 
 
-def test_a_broken_file_of_another_site_is_no_matter(tmp_path: Path) -> None:
-    (tmp_path / "a.yaml").write_text("nonsense: [")
-    (tmp_path / "b.yaml").write_text("ranks_per_node: 1\nuser: ada\n")
-    assert users_of(tmp_path) == {"ada"}
-    assert owner_of(tmp_path) is not None
+def test_the_summary_for_the_user() -> None:
+    assert find_site(CLUSTERS["auto_practice"]).summary == (
+        "partition practice: 4 nodes with 2 GPUs pretend, 2 CPUs, 4.707 GB memory"
+    )
+    assert "GPUs in partition small, gpu: name one" in find_site(CLUSTERS["auto_cpu"]).summary
 
 
-def wish(tmp_path: Path, user: str) -> SweepRequest:
-    (tmp_path / "s.yaml").write_text(f"ranks_per_node: 1\nuser: {user}\n")
-    return SweepRequest(load_sweep("quickstart"), tmp_path / "results", tmp_path, tmp_path,
-                load_site(str(tmp_path / "s.yaml")))  # fmt: skip
+def test_without_a_default_the_largest_open_partition(tmp_path: Path) -> None:
+    sinfo = SINFO_TEXT.replace("small*", "small")
+    assert loaded(find_site(Recorded("declared", sinfo=sinfo)), tmp_path).partition == "cpu"
 
 
-@pytest.fixture
-def root(monkeypatch: pytest.MonkeyPatch) -> None:
-    def become() -> None:
-        raise Become
-
-    monkeypatch.setattr(handover, "become", become)
-    monkeypatch.setattr(program, "train_images", lambda *_: {})
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
-def test_a_link_in_the_results_gives_nothing_else_away(root: None, tmp_path: Path) -> None:
-    """The results belong to the user, so a link of that user may lead anywhere."""
-    asked = wish(tmp_path, "nobody")
-    asked.folder.mkdir(parents=True)
-    secret = tmp_path / "secret"
-    secret.write_text("root's")
-    (asked.folder / "link").symlink_to(secret)
-    with pytest.raises(Become):
-        enter(asked)
-    assert asked.folder.owner() == "nobody"
-    assert secret.owner() == "root"
+@pytest.mark.parametrize(("gpu", "support"), [("mi250x", "rocm"), ("h100", "nv"), ("", "nv")])
+def test_support_follows_the_type_of_the_gpus(tmp_path: Path, gpu: str, support: str) -> None:
+    gres = f"gpu:{gpu}:4" if gpu else "gpu:4"
+    sinfo = f"p*|up|1:00:00|1-8|2|idle|64|1|{gres}|(null)\n"
+    site = loaded(find_site(Recorded("practice", sinfo=sinfo)), tmp_path)
+    assert (site.gpu_support, site.ranks_per_node) == (support, 4)
+    assert site.mem_per_rank_gb is None  # RealMemory 1: nobody set it
 
 
-def test_a_user_that_does_not_exist_is_a_message(root: None, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="there is no user 'nobody-here'"):
-        enter(wish(tmp_path, "nobody-here"))
+@pytest.mark.parametrize("name", ["null", "True", "1e3", "a: b", "x#y", "été", "0x1"])
+def test_names_that_yaml_would_take_for_something_else(tmp_path: Path, name: str) -> None:
+    sinfo = f"{name}*|up|1:00:00|1-8|2|idle|64|1000|(null)|(null)\n"
+    ask = Recorded("practice", sinfo=sinfo, config="ClusterName = a/../b c\n")
+    found = find_site(ask, slurm_conf="/run/my cluster/slurm.conf")
+    assert found.name == "a_b_c"
+    site = loaded(found, tmp_path)
+    assert (site.partition, site.slurm_conf) == (name, "/run/my cluster/slurm.conf")
 
 
-def test_a_site_without_a_user_stays_who_it_is(tmp_path: Path) -> None:
-    (tmp_path / "s.yaml").write_text("ranks_per_node: 1\n")
-    site = load_site(str(tmp_path / "s.yaml"))
-    enter(SweepRequest(load_sweep("quickstart"), tmp_path / "r", tmp_path, tmp_path, site))
-    assert not (tmp_path / "r").exists()
+def test_no_partition_takes_jobs() -> None:
+    sinfo = "p*|down|1:00:00|1-8|2|idle|64|1000|(null)|(null)\n"
+    with pytest.raises(ConfigError, match="no partition of this cluster takes jobs now"):
+        find_site(Recorded("practice", sinfo=sinfo))

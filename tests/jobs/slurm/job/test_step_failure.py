@@ -1,39 +1,39 @@
-"""What Slurm and the container tell of a step's end that its ranks cannot."""
+"""What Slurm and the container say of a step's end that its ranks cannot."""
 
 from __future__ import annotations
 
 import json
+import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from jobs.cell.ranks import Ended
+from jobs.cell.stop import Reason, Stop
+from jobs.config.site import Site
 from jobs.slurm.job import step_failure as module
 from jobs.slurm.job.allocation import Allocation
-from jobs.slurm.job.step_failure import container_failure, verdict
+from jobs.slurm.job.step_failure import container_failure, reason_in, verdict, why_stopped
 from jobs.slurm.job.step_ranks import StepRanks
 
 SRUN = Path(__file__).parent.parent / "transcripts" / "srun"
-JOB = Allocation("7_5", "n1", 0, 2e9, None)
+SITE = Site(ranks_per_node=1, signal_s=90)
+JOB = Allocation("7_5", 0, 2e9, SITE)
+STOP = Stop(told=Reason("cancelled", "got SIGTERM"))
 
 
 def replayed(cell: Path, name: str, size: int = 2) -> StepRanks:
-    """A step that said what a recorded one did."""
+    """A step that prints what a recorded one did."""
     logs = cell / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     ranks = StepRanks(logs / "srun.log")
-    (logs / "srun.log").write_text((SRUN / f"{name}.err").read_text())
-    for rank in range(size):
-        file = SRUN / f"{name}.rank-{rank}.log"
-        (logs / f"rank-{rank}.log").write_text(file.read_text() if file.exists() else "")
-    ranks.start(["true"], {}, 0)  # of real ranks there are none
-    ranks._size = size
-    for line in (logs / "srun.log").read_text().splitlines():
-        ranks._note(line)
-    for rank in range(size):
-        for line in (logs / f"rank-{rank}.log").read_text().splitlines():
-            ranks.said.read(line, rank)
+    of_ranks = [f"cat {SRUN / name}.rank-{n}.log > {logs}/rank-{n}.log" for n in range(size)]
+    script = " 2>/dev/null; ".join([*of_ranks, f"cat {SRUN / name}.err >&2; exit 1"])
+    ranks.start(["sh", "-c", script], {}, size)
+    ranks.watch(lambda: None)
     return ranks
 
 
@@ -49,22 +49,24 @@ def _silent_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere:/usr/bin:/bin")
 
 
-@pytest.mark.parametrize("name", ["kill9", "segv", "codes", "unfinished", "term"])
-def test_ends_that_ranks_explain_themselves(tmp_path: Path, name: str) -> None:
-    assert verdict(tmp_path, replayed(tmp_path, name), JOB) is None
-
-
 @pytest.mark.parametrize(
     ("name", "status", "where"),
-    [("power", "lost", "node node4"), ("memory", "failed", "node node2"),
-     ("nosuchmpi", "failed", "srun"), ("missing", "failed", "node node1"),
-     ("stepcancel", "cancelled", "the step"), ("launch", "failed", "srun"),
-     ("away", "lost", "srun")],
-)  # fmt: skip
-def test_recorded_ends(tmp_path: Path, name: str, status: str, where: str) -> None:
-    found = verdict(tmp_path, replayed(tmp_path, name), JOB)
-    assert found is not None
-    assert (found[0], found[1].where) == (status, where)
+    [
+        ("power", "lost", "node node4"),
+        ("memory", "failed", "node node2"),
+        ("nosuchmpi", "failed", "srun"),
+        ("missing", "failed", "node node1"),
+        ("stepcancel", "cancelled", "the step"),
+        ("timelimit", "timeout", "the step"),
+        ("launch", "failed", "srun"),
+        ("away", "lost", "srun"),
+        *((name, None, None) for name in ("kill9", "segv", "codes", "unfinished", "term")),
+    ],
+)
+def test_recorded_ends(tmp_path: Path, name: str, status: str | None, where: str | None) -> None:
+    """None: the ranks explain themselves."""
+    end = verdict(tmp_path, replayed(tmp_path, name), JOB)
+    assert (end[0], end[1].where) == (status, where) if end else status is None
 
 
 def test_a_ranks_own_error_says_more_than_slurm(tmp_path: Path) -> None:
@@ -83,7 +85,7 @@ def test_ranks_that_vanish_while_others_complain_are_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The node died; Slurm notices only later, when the step was ended long ago."""
-    monkeypatch.setattr(module, "not_answering", lambda _: "n2 down*")
+    monkeypatch.setattr(Allocation, "not_answering", lambda _: ["n2"])
     failed(tmp_path, 0, consequence=True)
     ranks = replayed(tmp_path, "codes", size=4)
     ranks.said.ends = [end for end in ranks.said.ends if end.rank == 0]
@@ -91,7 +93,8 @@ def test_ranks_that_vanish_while_others_complain_are_lost(
     ranks.asked_at = 1.0
     found = verdict(tmp_path, ranks, JOB)
     assert found is not None and found[0] == "lost"
-    assert "rank 1, 2, 3 vanished without a word; Slurm does not reach: n2 down*" in found[1].what
+    words = "rank 1, 2, 3 vanished: no node reported its end; Slurm does not reach: n2"
+    assert words in found[1].what
 
 
 @pytest.mark.parametrize(
@@ -117,3 +120,66 @@ def test_a_rank_that_lived_had_its_container(tmp_path: Path) -> None:
     for rank in (0, 1):
         (tmp_path / "logs" / f"rank-{rank}.beat").write_text("{}")
     assert verdict(tmp_path, ranks, JOB) is None
+
+
+def stopped(
+    tmp_path: Path,
+    stop: Stop,
+    warned_at: float | None = None,
+    *,
+    aborted: bool = False,
+    ends_at: float = JOB.ends_at,
+) -> Any:
+    ranks = StepRanks(tmp_path / "srun.log")
+    ranks.said.aborted = aborted
+    job = replace(JOB, ends_at=ends_at)
+    return why_stopped(None, ranks, job, stop, Stop(at=warned_at))
+
+
+def test_why_a_job_is_being_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert stopped(tmp_path, Stop()) is None, "there was no signal"
+    assert stopped(tmp_path, STOP) == STOP.told, "Slurm gives no answer: the signal decides"
+    near = stopped(tmp_path, STOP, ends_at=time.time() + 3)
+    assert near.status == "timeout", "this close to the time limit nobody is asked"
+    said = "JobId=12 JobState=COMPLETING Reason=None"
+    monkeypatch.setattr(Allocation, "shown", lambda _: said)
+    assert stopped(tmp_path, STOP).status == "cancelled"
+    monkeypatch.setattr(Allocation, "not_answering", lambda _: ["n2"])
+    assert stopped(tmp_path, STOP).status == "lost"
+    monkeypatch.setattr(Allocation, "shown", lambda _: f"{said} PreemptTime=2026-11-21T15:00:00")
+    assert stopped(tmp_path, STOP).status == "preempted"
+
+
+def test_a_signal_that_is_on_its_way_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PATIENCE_S", 0.3)
+    began = time.monotonic()
+    assert stopped(tmp_path, Stop(), aborted=True) is None
+    assert 0.2 < time.monotonic() - began < 30
+
+
+def test_a_warning_long_before_the_time_limit_is_a_preemption(tmp_path: Path) -> None:
+    assert stopped(tmp_path, Stop(), time.time()).status == "preempted"
+    assert stopped(tmp_path, Stop(), JOB.ends_at - 90 - 60) is None, "Slurm may be a minute early"
+
+
+@pytest.mark.parametrize(
+    ("shown", "status"),
+    [
+        ("JobState=COMPLETING Reason=None PreemptTime=2026-11-21T15:00:00", "preempted"),
+        ("JobState=RUNNING Reason=Preempted PreemptTime=None", "preempted"),
+        ("JobState=NODE_FAIL Reason=NodeDown PreemptTime=None", "lost"),
+        ("JobState=TIMEOUT Reason=TimeLimit", "timeout"),
+        ("JobState=OUT_OF_MEMORY Reason=OutOfMemory", "failed"),
+        ("JobState=CANCELLED Reason=None PreemptTime=None", "cancelled"),
+        ("JobState=COMPLETING Reason=None", None),
+        ("JobState=RUNNING PreemptTime=None", None),
+        ("", None),
+    ],
+)
+def test_slurms_word_for_an_end(shown: str, status: str | None) -> None:
+    """That a job can be preempted, from some time on, is no preemption."""
+    line = f"JobId=12 JobName=n {shown} PreemptEligibleTime=2026-11-21T15:00:00 Partition=p"
+    reason = reason_in(line, "7_5")
+    assert (reason.status if reason else None) == status

@@ -1,17 +1,19 @@
-"""All ranks of a start as one srun; a small program stands in for srun, a real process."""
+"""All ranks of a start as one srun: what srun prints is understood, with recorded texts; and with a
+small program that stands in for srun, a real process."""
 
 from __future__ import annotations
 
-import os
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from jobs.cell.stop import Reason
-from jobs.slurm.job import step_ranks as module
-from jobs.slurm.job.step_ranks import StepRanks
+from jobs.slurm.job.step_ranks import StepLog, StepRanks
+
+TRANSCRIPTS = Path(__file__).parent.parent / "transcripts" / "srun"
 
 PRELUDE = """
 import os, signal, sys, time
@@ -28,7 +30,7 @@ def started(folder: Path, body: str, size: int = 3) -> StepRanks:
     (folder / "stand_in.py").write_text(PRELUDE + body)
     ranks = StepRanks(folder / "srun.log")
     argv = [sys.executable, "-I", "-S", str(folder / "stand_in.py"), str(folder)]
-    ranks.start(argv, dict(os.environ), size)
+    ranks.start(argv, {}, size)
     return ranks
 
 
@@ -46,56 +48,50 @@ def test_nothing_started_is_nothing_ended(tmp_path: Path) -> None:
     assert (ranks.size, ranks.unended, ranks.bad, ranks.code) == (0, [], {}, None)
 
 
-def test_a_good_step(tmp_path: Path) -> None:
-    ranks = started(tmp_path, "say('srun: a word of no importance')")
+#: What srun prints, its exit code, and code and cause (by us) of each rank.
+ENDS: dict[str, tuple[str, int, dict[int, tuple[int, bool]]]] = {
+    "a good step": (
+        "srun: a word of no importance", 0, {0: (0, False), 1: (0, False), 2: (0, False)}
+    ),
+    "only the first bad end was by itself": (
+        """srun: error: n2: task 1: Exited with exit code 3
+srun: launch/slurm: _step_signal: Terminating StepId=1.0
+srun: error: n1: tasks 0,2: Terminated""",
+        3, {0: (-15, True), 1: (3, False), 2: (-15, True)},
+    ),
+    "ranks that end alike are in one line": (
+        "srun: error: n1: tasks 0-2: Exited with exit code 1",
+        1, {0: (1, False), 1: (1, False), 2: (1, False)},
+    ),
+    # the first 85 makes srun end the others, whose kills are no faults of theirs
+    "after a stop on purpose nobody is to blame": (
+        """srun: error: n1: task 0: Exited with exit code 85
+srun: launch/slurm: _step_signal: Terminating StepId=1.0
+srun: error: n2: task 1: Killed
+srun: error: n3: task 2: Terminated""",
+        137, {0: (85, False), 1: (-9, True), 2: (-15, True)},
+    ),
+    "a bad step without a name blames nobody": (
+        "", 1, {0: (-9, True), 1: (-9, True), 2: (-9, True)}
+    ),
+    "ranks that do not exist are not counted": (
+        "srun: error: n1: task 9: Killed", 1, {0: (-9, True), 1: (-9, True), 2: (-9, True)}
+    ),
+    "a last line without its end counts": (
+        "srun: error: n1: task 2: Killed", 137, {0: (-9, True), 1: (-9, True), 2: (-9, False)}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ENDS)
+def test_how_ranks_end(tmp_path: Path, case: str) -> None:
+    text, code, wanted = ENDS[case]
+    ranks = started(tmp_path, f"say({text!r}, end=''); sys.exit({code})")
     assert ranks.watch(never) is None
-    assert ranks.code == 0
-    assert codes(ranks) == {0: (0, False), 1: (0, False), 2: (0, False)}
-
-
-def test_only_the_first_bad_end_was_by_itself(tmp_path: Path) -> None:
-    ranks = started(
-        tmp_path,
-        """
-say("srun: error: n2: task 1: Exited with exit code 3")
-say("srun: launch/slurm: _step_signal: Terminating StepId=1.0")
-say("srun: error: n1: tasks 0,2: Terminated")
-sys.exit(3)""",
-    )
-    ranks.watch(never)
-    assert list(ranks.bad) == [1]
-    assert codes(ranks) == {0: (-15, True), 1: (3, False), 2: (-15, True)}
-    assert ranks.place(1) == "node n2"
-
-
-def test_ranks_that_end_alike_are_told_in_one_line(tmp_path: Path) -> None:
-    body = "say('srun: error: n1: tasks 0-2: Exited with exit code 1'); sys.exit(1)"
-    ranks = started(tmp_path, body)
-    ranks.watch(never)
-    assert codes(ranks) == dict.fromkeys((0, 1, 2), (1, False))
-
-
-def test_after_a_stop_on_purpose_nobody_is_to_blame(tmp_path: Path) -> None:
-    """The first 85 makes srun end the others, whose kills are no faults of theirs."""
-    ranks = started(
-        tmp_path,
-        """
-say("srun: error: n1: task 0: Exited with exit code 85")
-say("srun: launch/slurm: _step_signal: Terminating StepId=1.0")
-say("srun: error: n2: task 1: Killed")
-say("srun: error: n3: task 2: Terminated")
-sys.exit(137)""",
-    )
-    ranks.watch(never)
-    assert ranks.bad == {}
-    assert codes(ranks) == {0: (85, False), 1: (-9, True), 2: (-15, True)}
-
-
-def test_a_bad_step_without_a_name_blames_nobody(tmp_path: Path) -> None:
-    ranks = started(tmp_path, "sys.exit(1)")
-    ranks.watch(never)
-    assert ranks.bad == {}
-    assert ranks.code == 1
+    assert (ranks.code, codes(ranks)) == (code, wanted)
+    blamed = [rank for rank, (ended, by_us) in wanted.items() if ended not in (0, 85) and not by_us]
+    assert list(ranks.bad) == blamed
+    assert all(ranks.place(end.rank) == f"node {end.host}" for end in ranks.said.ends)
 
 
 def test_half_a_line_is_read_when_it_is_whole(tmp_path: Path) -> None:
@@ -117,12 +113,6 @@ say("ted with exit code 4"); time.sleep(30)""",
         time.sleep(0.02)
     assert codes(ranks) == {1: (4, False)}
     ranks.end()
-
-
-def test_a_last_line_without_its_end_counts(tmp_path: Path) -> None:
-    ranks = started(tmp_path, "say('srun: error: n1: task 2: Killed', end=''); sys.exit(137)")
-    ranks.watch(never)
-    assert list(ranks.bad) == [2]
 
 
 def test_what_an_earlier_start_left_is_not_taken_for_this_one(tmp_path: Path) -> None:
@@ -163,8 +153,7 @@ signal.signal(signal.SIGTERM, end); (LOGS / "ready").touch(); time.sleep(60)""",
     assert ranks.unended == []
 
 
-def test_a_deaf_srun_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "KILL_AFTER_S", 0.5)
+def test_a_deaf_srun_is_killed(tmp_path: Path) -> None:
     ranks = started(
         tmp_path,
         """
@@ -172,6 +161,7 @@ signal.signal(signal.SIGTERM, signal.SIG_IGN); (LOGS / "ready").touch(); time.sl
     )
     while not (tmp_path / "ready").exists():
         time.sleep(0.02)
+    ranks.term_s = ranks.poll_s = 0.2
     ranks.end()
     assert ranks.code == -9
     assert ranks.bad == {}
@@ -188,7 +178,98 @@ say("srun: error: n2: task 1: Exited with exit code 3"); time.sleep(60)""",
     assert codes(ranks) == {0: (-9, True), 1: (3, False), 2: (-9, True)}
 
 
-def test_ends_of_ranks_that_do_not_exist_are_not_counted(tmp_path: Path) -> None:
-    ranks = started(tmp_path, "say('srun: error: n1: task 9: Killed'); sys.exit(1)")
-    ranks.watch(never)
-    assert sorted(ranks.ended) == [0, 1, 2]
+@dataclass(frozen=True)
+class Recorded:
+    """What the recorded texts of a step add up to."""
+
+    ends: tuple[tuple[int, str, int], ...] = ()  # in the order told
+    #: From outside. A rank's own bad exit makes Slurm cancel the step, too.
+    aborted: bool = False
+    cancelled: str | None = None
+    launch_failure: str | None = None
+    node_failure: str | None = None
+    out_of_memory_rank: int | None = None
+
+
+RECORDED = {
+    "kill9": Recorded(((1, "node2", -9), (0, "node1", -15)),
+                      cancelled="CANCELLED AT 2026-11-21T16:12:44"),
+    "segv": Recorded(((0, "node1", -11), (1, "node2", -15))),
+    "term": Recorded(((0, "node3", -15), (1, "node4", -15))),
+    "codes": Recorded(((0, "node1", 7), (1, "node1", 7), (2, "node2", 7), (3, "node2", 7))),
+    "unfinished": Recorded(
+        ((0, "node3", 85), (1, "node3", 85), (2, "node4", 85), (3, "node4", 85))
+    ),
+    "missing": Recorded(((0, "node1", 2), (1, "node2", 2))),
+    # srun names another rank first, which was only ended with the step
+    "memory": Recorded(((0, "node1", -9), (1, "node2", -9)), aborted=True,
+                       cancelled="CANCELLED AT 2026-11-21T16:12:49", out_of_memory_rank=1),
+    "timelimit": Recorded(((1, "node4", -15), (0, "node3", -15)), aborted=True,
+                          cancelled="CANCELLED AT 2026-11-21T16:14:17 DUE TO TIME LIMIT"),
+    "stepcancel": Recorded(((1, "node2", -9), (0, "node1", -9)), aborted=True,
+                           cancelled="CANCELLED AT 2026-11-21T16:12:50"),
+    "jobcancel": Recorded(((0, "node3", -15), (1, "node4", -15)), aborted=True,
+                          cancelled="CANCELLED AT 2026-11-21T16:12:51"),
+    "srunterm": Recorded(((0, "node3", -9), (1, "node4", -9)), aborted=True,
+                         cancelled="CANCELLED AT 2026-11-21T16:12:50"),
+    "power": Recorded(((0, "node3", -15),), aborted=True, node_failure="node4",
+                      cancelled="CANCELLED AT 2026-11-21T16:20:29 DUE TO NODE FAILURE, SEE "
+                      "SLURMCTLD LOG FOR DETAILS"),
+    "nosuchmpi": Recorded(
+        launch_failure="Invalid MPI type 'nosuch', --mpi=list for acceptable types"
+    ),
+    "toomany": Recorded(launch_failure="Only allocated 1 nodes asked for 4"),
+    "toogpu": Recorded(launch_failure="Unable to create step for job 158: Invalid generic resource "
+                       "(gres) specification"),
+    "badoption": Recorded(launch_failure="unrecognized option '--nosuchoption'"),
+    "badoutput": Recorded(launch_failure="task 0 launch failed: Slurmd could not connect IO"),
+    "launch": Recorded(((0, "node3", -9),), aborted=True,
+                       cancelled="CANCELLED AT 2026-11-21T16:18:51",
+                       launch_failure="Task launch for StepId=174.0 failed on node node4: "
+                       "Communication connection failure"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_every_recorded_text_is_understood(name: str) -> None:
+    log = StepLog()
+    for line in (TRANSCRIPTS / f"{name}.err").read_text().splitlines():
+        log.read(line)
+    for file in sorted(TRANSCRIPTS.glob(f"{name}.rank-*.log")):
+        for line in file.read_text().splitlines():
+            log.read(line, int(file.stem.rpartition("-")[2]))
+    assert RECORDED[name] == Recorded(
+        tuple((end.rank, end.host, end.code) for end in log.ends), log.aborted, log.cancelled,
+        log.launch_failure, log.node_failure, log.out_of_memory_rank,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("srun: error: n1: tasks 0,2-4: Exited with exit code 1", [(0, 1), (2, 1), (3, 1), (4, 1)]),
+        ("srun: error: n1: task 5: Segmentation fault (core dumped)", [(5, -11)]),
+        ("srun: error: n1: task 5: Aborted", [(5, -6)]),
+        ("srun: error: n1: task 5: Exited with exit code 137", [(5, -9)]),
+        ("srun: error: n1: task 5: Exited with exit code 255", [(5, 255)]),
+        ("srun: error: n1: task 5: User defined signal 1", [(5, -10)]),
+        ("srun: error: n1: task x: Killed", []),
+        ("a rank says: task 5: Killed", []),
+        ("", []),
+    ],
+)
+def test_forms_of_an_end(line: str, wanted: list[tuple[int, int]]) -> None:
+    log = StepLog()
+    log.read(line)
+    assert [(end.rank, end.code) for end in log.ends] == wanted
+
+
+def test_the_kernels_memory_killer() -> None:
+    """Not to be had on the practice cluster (no cgroups); from Slurm's sources and sites' logs."""
+    text = "Detected 1 oom_kill event in StepId=5.0. Some of the step tasks have been OOM Killed."
+    of_node, of_srun = StepLog(), StepLog()
+    of_node.read(f"slurmstepd: error: {text}", 4)
+    assert (of_node.out_of_memory, of_node.out_of_memory_rank) == (text, 4)
+    of_srun.read("srun: error: n7: task 3: Out Of Memory")
+    assert (of_srun.ends[0].code, of_srun.out_of_memory_rank) == (-9, 3)
+    assert of_srun.out_of_memory is not None

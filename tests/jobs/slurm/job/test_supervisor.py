@@ -6,16 +6,22 @@ import hashlib
 import json
 import signal
 import time
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from jobs.cell.image import find_image
+from jobs.cell.lock import hold
 from jobs.cell.missing_record import Begun, announce
 from jobs.cell.state import ARCHIVE_NAME
+from jobs.cell.stop import Stop
 from jobs.config.site import Site
 from jobs.messages import ROOT
+from jobs.slurm.job import supervisor as module
+from jobs.slurm.job.allocation import Allocation
+from jobs.slurm.job.supervisor import LEFT, Supervisor
 from tests.builders import record
 from tests.jobs.cell.test_image import sif
 from tests.jobs.slurm.fakes import (
@@ -29,6 +35,7 @@ from tests.jobs.slurm.fakes import (
 )
 from tests.sweeps import wait_until
 from tests.unreadable import is_untouched, unreadable
+from train.distributed.awake import Awake
 from train.record.run import RunRecord, read_record
 from train.run.provenance import git_state
 
@@ -38,7 +45,7 @@ def fake(tmp_path: Path) -> FakeSlurm:
     return fake_slurm(tmp_path / "bin")
 
 
-def told(job: Job) -> list[RunRecord]:
+def records(job: Job) -> list[RunRecord]:
     return [read_record(Path(name) / "record.json") for name in job.task.cells]
 
 
@@ -61,26 +68,21 @@ good()""",
     job = Job(fake, unit(tmp_path, both))
     code, said = job.run()
     assert code == 1
-    assert [one.status for one in told(job)] == ["completed", "failed", "completed"]
-    failed = told(job)[1]
+    assert [one.status for one in records(job)] == ["completed", "failed", "completed"]
+    failed = records(job)[1]
     assert failed.error is not None and failed.error.what == "a fault of its own"
-    assert [len(one.attempts) for one in told(job)] == [1, 1, 1]
+    assert [len(one.attempts) for one in records(job)] == [1, 1, 1]
     assert len(fake.calls("srun")) == 3
     assert requeues(fake) == [], "what failed is not run again by itself"
     assert "Traceback" not in said
     assert not list(tmp_path.glob("results/*/logs/attempt.json"))
 
 
-def test_all_good_is_exit_code_0(tmp_path: Path, fake: FakeSlurm) -> None:
-    script_srun(fake, "good()", cells(1))
-    assert Job(fake, unit(tmp_path, cells(1))).run()[0] == 0
-
-
 def test_good_records_are_left_alone(tmp_path: Path, fake: FakeSlurm) -> None:
     """As when Slurm requeues a job of several cells."""
     script_srun(fake, "good()", cells(2))
     job = Job(fake, unit(tmp_path, cells(2)))
-    job.run()
+    assert job.run()[0] == 0
     before = [(Path(name) / "record.json").read_bytes() for name in job.task.cells]
     fake.forget()
     assert Job(fake, job.task, restarts=1).run()[0] == 0
@@ -91,41 +93,34 @@ def test_good_records_are_left_alone(tmp_path: Path, fake: FakeSlurm) -> None:
 def test_the_record_of_another_config_is_no_reason_to_skip(tmp_path: Path, fake: FakeSlurm) -> None:
     one, two = cells(2)
     task = unit(tmp_path, [one])
-    cell = Path(task.cells[0])
-    (cell / "record.json").write_text(record(two).model_dump_json())
+    (Path(task.cells[0]) / "record.json").write_text(record(two).model_dump_json())
     code, out = Job(fake, task).run()
     assert code == 1 and "is of another config" in out and fake.calls("srun") == []
-    assert read_record(cell / "record.json").config == two
-    script_srun(fake, "good()", [one])
-    assert Job(fake, task.model_copy(update={"forced": task.cells})).run()[0] == 0
-    assert read_record(cell / "record.json").config == one
+    assert read_record(Path(task.cells[0]) / "record.json").config == two
 
 
-def test_forced_cells_are_put_aside_once(tmp_path: Path, fake: FakeSlurm) -> None:
-    (one,) = cells(1)
+@pytest.mark.parametrize("old", ["older", "another config", "broken"])
+def test_a_record_that_is_put_aside_is_kept_whole(
+    tmp_path: Path, fake: FakeSlurm, old: str
+) -> None:
+    """Once, also when Slurm requeues the job; a broken one needs no force."""
+    one, two = cells(2)
     task = unit(tmp_path, [one])
     cell = Path(task.cells[0])
-    (cell / "record.json").write_text(record(one).model_dump_json())  # of 2026-01-02
+    found = record(two if old == "another config" else one)  # of 2026-01-02
+    text = "{half" if old == "broken" else found.model_dump_json()
+    (cell / "record.json").write_text(text)
     (cell / "epochs.jsonl").write_text("old\n")
-    task = task.model_copy(update={"forced": task.cells})
+    task = task.model_copy(update={"forced": () if old == "broken" else task.cells})
     script_srun(fake, "good()", [one])
-    assert Job(fake, task).run()[0] == 0
-    (old,) = (cell / ARCHIVE_NAME).iterdir()
-    assert (old / "epochs.jsonl").read_text() == "old\n"
-    assert read_record(cell / "record.json").ended_at > task.asked_at
-    assert Job(fake, task, restarts=1).run()[0] == 0
-    assert len(list((cell / ARCHIVE_NAME).iterdir())) == 1
+    for restarts in (0, 1):
+        assert Job(fake, task, restarts=restarts).run()[0] == 0
     assert len(fake.calls("srun")) == 1
-
-
-def test_a_record_that_cannot_be_read_is_kept_whole(tmp_path: Path, fake: FakeSlurm) -> None:
-    task = unit(tmp_path, cells(1))
-    cell = Path(task.cells[0])
-    (cell / "record.json").write_text("{half")
-    script_srun(fake, "good()", cells(1))
-    assert Job(fake, task).run()[0] == 0
-    (old,) = (cell / ARCHIVE_NAME).iterdir()
-    assert (old / "record.json").read_text() == "{half"
+    (aside,) = (cell / ARCHIVE_NAME).iterdir()
+    assert (aside / "record.json").read_text() == text
+    assert (aside / "epochs.jsonl").read_text() == "old\n"
+    new = read_record(cell / "record.json")
+    assert new.config == one and new.ended_at > task.asked_at
 
 
 def test_a_start_whose_supervisor_was_killed_counts_as_lost(
@@ -153,21 +148,16 @@ def warned(job: Job, fake: FakeSlurm, times: int = 1) -> tuple[int, str]:
         wait_until(lambda: list(Path(job.task.cells[0]).glob("logs/rank-0.beat")), "ranks")
         for _ in range(times):
             process.send_signal(signal.SIGUSR2)
-        if requeues(fake) == []:
-            wait_until(lambda: requeues(fake) or process.poll() is not None, "a requeue")
-        if (fake.folder / "requeue-says").exists():  # refused: it ends by itself
-            process.wait(30)
-        time.sleep(0.5)
-        if process.poll() is None:  # Slurm ends a job that it requeues
-            process.send_signal(signal.SIGTERM)
+        wait_until(lambda: requeues(fake), "a requeue")
+        process.send_signal(signal.SIGTERM)  # Slurm ends a job that it requeues
         out, _ = process.communicate(timeout=240)
         return process.returncode, out
 
 
-def test_a_warning_stops_at_an_epochs_end_and_asks_once_for_a_requeue(
+def test_a_warning_stops_at_an_epochs_end_and_the_requeued_job_goes_on(
     tmp_path: Path, fake: FakeSlurm
 ) -> None:
-    """The warning often comes twice; cells that have not begun wait for the next job."""
+    """The warning often comes twice; cells that have not begun wait for the next start."""
     script_srun(fake, STOPS_WHEN_ASKED, cells(2))
     job = Job(fake, unit(tmp_path, cells(2)), minutes_left=0.07)
     code, said = warned(job, fake, times=2)
@@ -181,71 +171,11 @@ def test_a_warning_stops_at_an_epochs_end_and_asks_once_for_a_requeue(
     assert not (Path(job.task.cells[1]) / "record.json").exists()
     assert len(fake.calls("srun")) == 1
     assert "requeued" in said
-
-
-def test_the_requeued_job_goes_on_from_the_checkpoint(tmp_path: Path, fake: FakeSlurm) -> None:
-    script_srun(fake, STOPS_WHEN_ASKED, cells(1))
-    job = Job(fake, unit(tmp_path, cells(1)), minutes_left=0.07)
-    warned(job, fake)
-    script_srun(fake, "(CELL / 'resumed').write_text(str(RESUME)); good()", cells(1))
-    again = Job(fake, job.task, restarts=1)
-    assert again.run()[0] == 0
-    cell = Path(job.task.cells[0])
-    assert (cell / "resumed").read_text() == "True"
-    assert not (cell / "logs" / "stop").exists()
-
-
-def test_a_warning_long_before_the_end_is_a_preemption(tmp_path: Path, fake: FakeSlurm) -> None:
-    script_srun(fake, STOPS_WHEN_ASKED, cells(1))
-    job = Job(fake, unit(tmp_path, cells(1)), minutes_left=50)
-    warned(job, fake)
-    assert told(job)[0].status == "preempted"
-
-
-def test_a_job_that_was_preempted_is_not_started_again_when_it_is_done(
-    tmp_path: Path, fake: FakeSlurm
-) -> None:
-    """Slurm 24.05 and later would (seen on the practice cluster of Debian 13)."""
-    over = ["scontrol", "update", "JobId=7_5", "Requeue=0"]
-    script_srun(fake, "good()", cells(1))
-    Job(fake, unit(tmp_path / "undisturbed", cells(1))).run()
-    assert over not in fake.calls()
-    requeued = unit(tmp_path / "requeued", cells(1))
-    Job(fake, requeued, restarts=1).run()
-    assert fake.calls()[-1] == over
-    fake.forget()
-    script_srun(fake, 'live(lambda: (LOGS / "stop").exists()); good()', cells(1))
-    with Job(fake, unit(tmp_path / "warned", cells(1)), minutes_left=50).start() as process:
-        wait_until(lambda: list(tmp_path.glob("warned/**/rank-0.beat")), "ranks")
-        process.send_signal(signal.SIGUSR2)
-        process.communicate(timeout=240)
-    assert fake.calls()[-1] == over
-
-
-def test_a_requeue_that_is_refused_is_told(tmp_path: Path, fake: FakeSlurm) -> None:
-    (fake.folder / "requeue-says").write_text("Requested operation is presently disabled")
-    script_srun(fake, STOPS_WHEN_ASKED, cells(1))
-    job = Job(fake, unit(tmp_path, cells(1)), minutes_left=0.07)
-    code, said = warned(job, fake)
-    assert code == 1
-    assert "cannot be requeued (Requested operation is presently disabled)" in said
-    assert told(job)[0].status == "timeout"
-
-
-def test_a_site_without_requeue_is_not_asked(tmp_path: Path, fake: FakeSlurm) -> None:
-    script_srun(fake, STOPS_WHEN_ASKED, cells(1))
-    site = Site(ranks_per_node=2, requeue=False, signal_s=30)
-    warned(Job(fake, unit(tmp_path, cells(1), site=site), minutes_left=0.07), fake)
-    assert requeues(fake) == []
-
-
-def test_without_one_epoch_there_is_no_requeue(tmp_path: Path, fake: FakeSlurm) -> None:
-    """Else a cell whose epoch is longer than a job would be queued for ever."""
-    body = STOPS_WHEN_ASKED.replace("epoch(3 * ATTEMPT); ", "")
-    script_srun(fake, body, cells(1))
-    _, said = warned(Job(fake, unit(tmp_path, cells(1)), minutes_left=0.07), fake)
-    assert requeues(fake) == []
-    assert "not one epoch" in said
+    script_srun(fake, "(CELL / 'resumed').write_text(str(RESUME)); good()", cells(2))
+    assert Job(fake, job.task, restarts=1).run()[0] == 0
+    resumed = [(Path(name) / "resumed").read_text() for name in job.task.cells]
+    assert resumed == ["True", "False"]
+    assert not (first / "logs" / "stop").exists()
 
 
 def test_epochs_of_an_older_result_do_not_hide_progress(tmp_path: Path, fake: FakeSlurm) -> None:
@@ -264,29 +194,20 @@ def test_epochs_of_an_older_result_do_not_hide_progress(tmp_path: Path, fake: Fa
     assert len(requeues(fake)) == 1
 
 
-def test_a_lost_node_is_a_reason_to_requeue(tmp_path: Path, fake: FakeSlurm) -> None:
-    transcript = Path(__file__).parent.parent / "transcripts" / "srun" / "power.err"
-    script_srun(fake, f"say(open({str(transcript)!r}).read()); sys.exit(143)", cells(1))
-    job = Job(fake, unit(tmp_path, cells(1)))
-    fake.put("scontrol", "case $* in *requeue*) exit 0;; esac; echo JobId=1 NodeList=node[3-4] x=y")
-    fake.put("sinfo", "echo node3 mixed; echo 'node4 down*'")
-    with job.start() as process:
-        wait_until(lambda: requeues(fake), "a requeue")
-        process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=240)
-    (found,) = told(job)
-    assert found.status == "lost"
-    assert found.error is not None and "node4" in found.error.what
-    assert process.returncode == 1
-
-
-LIVES = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))\nlive()"
-
-
-@pytest.mark.parametrize("times", [1, 2])
-def test_scancel(tmp_path: Path, fake: FakeSlurm, times: int) -> None:
+@pytest.mark.parametrize(
+    ("answer", "times", "status"),
+    [
+        ("exit 1", 1, "cancelled"),
+        ("exit 1", 2, "cancelled"),
+        ("echo JobState=COMPLETING PreemptTime=2026-11-21T15:00:00", 1, "preempted"),
+    ],
+)
+def test_a_job_that_is_ended(
+    tmp_path: Path, fake: FakeSlurm, answer: str, times: int, status: str
+) -> None:
     """SIGTERM, which often comes twice: one record, and the next cell is not begun."""
-    script_srun(fake, LIVES, cells(2))
+    script_srun(fake, "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))\nlive()", cells(2))
+    fake.put("scontrol", answer)
     job = Job(fake, unit(tmp_path, cells(2)))
     with job.start() as process:
         wait_until(lambda: list(Path(job.task.cells[0]).glob("logs/rank-0.beat")), "ranks")
@@ -296,64 +217,22 @@ def test_scancel(tmp_path: Path, fake: FakeSlurm, times: int) -> None:
         process.communicate(timeout=240)
     assert process.returncode in (1, -signal.SIGTERM), "the second may come when all is written"
     cell = Path(job.task.cells[0])
-    assert read_record(cell / "record.json").status == "cancelled"
-    assert len(attempts(cell)) == 1
+    assert [one["status"] for one in attempts(cell)] == [status]
     assert len(fake.calls("srun")) == 1
     assert requeues(fake) == []
-
-
-def test_an_end_at_the_time_limit_is_a_timeout(tmp_path: Path, fake: FakeSlurm) -> None:
-    script_srun(fake, LIVES, cells(1))
-    job = Job(fake, unit(tmp_path, cells(1)), minutes_left=0.1)
-    with job.start() as process:
-        wait_until(lambda: list(Path(job.task.cells[0]).glob("logs/rank-0.beat")), "ranks")
-        process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=240)
-    assert told(job)[0].status == "timeout"
-
-
-def test_an_end_by_preemption_is_told_by_slurm(tmp_path: Path, fake: FakeSlurm) -> None:
-    fake.put("scontrol", "echo 'JobId=12 JobState=COMPLETING Reason=None "
-             "PreemptTime=2026-11-21T15:00:00 UserId=x'")  # fmt: skip
-    script_srun(fake, LIVES, cells(1))
-    job = Job(fake, unit(tmp_path, cells(1)))
-    with job.start() as process:
-        wait_until(lambda: list(Path(job.task.cells[0]).glob("logs/rank-0.beat")), "ranks")
-        process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=240)
-    assert told(job)[0].status == "preempted"
 
 
 @pytest.mark.parametrize(
     ("name", "code", "words", "rank"),
     [
         ("memory", 137, "out of memory: StepId=160.0 exceeded memory limit", 1),
-        ("nosuchmpi", 1, "srun could not start the ranks: Invalid MPI type 'nosuch'", None),
         ("badoutput", 0, "srun could not start the ranks: task 0 launch failed", None),
-        ("missing", 2, "the container of rank 0 did not start on node node1: "
-                       "/nowhere/python3: No such file or directory", 0),
         ("segv", 143, "rank 0 was ended by SIGSEGV", 0),
-        ("kill9", 143, "rank 1 was ended by SIGKILL", 1),
     ],
-)  # fmt: skip
+)
 def test_recorded_ends_become_failures(
     tmp_path: Path, fake: FakeSlurm, name: str, code: int, words: str, rank: int | None
 ) -> None:
-    found = replay(tmp_path, fake, name, code)
-    assert found.status == "failed"
-    assert found.error is not None
-    assert found.error.what.startswith(words)
-    assert found.error.rank == rank
-
-
-def test_a_step_that_somebody_cancelled_is_cancelled(tmp_path: Path, fake: FakeSlurm) -> None:
-    """scancel JOB.STEP: the job goes on, and no rank is to blame."""
-    found = replay(tmp_path, fake, "stepcancel", 137)
-    assert found.status == "cancelled"
-    assert found.error is not None and "Slurm ended the ranks and not the job" in found.error.what
-
-
-def replay(tmp_path: Path, fake: FakeSlurm, name: str, code: int) -> RunRecord:
     transcripts = Path(__file__).parent.parent / "transcripts" / "srun"
     body = "".join(
         f"rank_says({file.stem[-1]}, {file.read_text().strip()!r})\n"
@@ -363,7 +242,10 @@ def replay(tmp_path: Path, fake: FakeSlurm, name: str, code: int) -> RunRecord:
     script_srun(fake, body, cells(1))
     job = Job(fake, unit(tmp_path, cells(1)))
     assert job.run()[0] == 1
-    return told(job)[0]
+    (found,) = records(job)
+    assert found.status == "failed" and found.error is not None
+    assert found.error.what.startswith(words)
+    assert found.error.rank == rank
 
 
 def test_an_image_replaced_while_the_job_waited_is_the_one_in_the_record(
@@ -391,7 +273,7 @@ def test_an_image_that_is_gone_when_the_job_starts_is_named(
     script_srun(fake, "good()", cells(1))
     task = unit(tmp_path, cells(1), image=str(tmp_path / "own.sif"), image_digest="d" * 64)
     assert Job(fake, task).run()[0] == 1
-    (record,) = told(Job(fake, task))
+    (record,) = records(Job(fake, task))
     assert record.error is not None
     assert f"there is no image {tmp_path / 'own.sif'}: put it back" in record.error.what
     assert not fake.calls("srun")
@@ -410,8 +292,7 @@ def test_ranks_get_no_settings_of_the_submitting_shell(
     assert {name for name, value in seen.items() if value == "stray"} == {"HOROVOD_CYCLE_TIME"}
     assert "HOROSCALE_IMAGE_DIGEST" not in seen, "no image"
     # the checkout as it is when the cell begins, not as it was when it was submitted
-    now = git_state(ROOT)[0]
-    assert seen["HOROSCALE_GIT_COMMIT"] == now != "c0ffee"
+    assert seen["HOROSCALE_GIT_COMMIT"] == git_state(ROOT)[0] != "c0ffee"
     assert seen["HOROSCALE_BLOCK"] == "r-0/0"
     assert seen["SLURM_JOB_ID"] == "12", "ranks and srun need their job"
 
@@ -421,20 +302,39 @@ def test_no_srun_at_all_leaves_a_record(tmp_path: Path, fake: FakeSlurm) -> None
     (fake.folder / "srun").chmod(0o755)
     job = Job(fake, unit(tmp_path, cells(1)))
     assert job.run()[0] == 1
-    assert told(job)[0].status == "failed"
+    assert records(job)[0].status == "failed"
 
 
-def test_a_cell_that_another_living_job_runs_is_left_alone(tmp_path: Path, fake: FakeSlurm) -> None:
-    """Where locks do not reach from node to node, only Slurm knows."""
-    script_srun(fake, "good()", cells(1))
+@pytest.mark.parametrize(
+    ("locked", "state", "words"),
+    [
+        (False, "RUNNING", "job 4 runs it"),  # where locks do not reach from node to node
+        (True, "RUNNING", "job 4 runs it"),
+        (True, "COMPLETED", "is locked by job 4"),
+    ],
+)
+def test_a_cell_that_another_job_has_is_left_alone(
+    tmp_path: Path,
+    fake: FakeSlurm,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    locked: bool,
+    state: str,
+    words: str,
+) -> None:
+    monkeypatch.setattr(module, "LOCK_PATIENCE_S", 0.2)
+    monkeypatch.setattr(module, "TRY_AGAIN_S", 0.1)
+    monkeypatch.setenv("PATH", fake.path)
     task = unit(tmp_path, cells(1))
     folder = Path(task.cells[0])
-    (folder / "logs").mkdir(parents=True, exist_ok=True)
+    (folder / "logs").mkdir()
     announce(folder, Begun(number=1, started_at=datetime.now(UTC), pid=1, job="4"))
-    fake.queue({"4": "RUNNING"}, "n")
-    code, said = Job(fake, task).run()
-    assert code == 0, "whatever becomes of the cell is that job's"
-    assert "job 4 runs it" in said
+    fake.queue({"4": state}, "n")
+    job = Allocation("7_5", 0, 2e9, task.site)
+    supervisor = Supervisor(task, job, Stop(), Stop(), Awake())
+    with hold(folder, job="4") if locked else nullcontext():
+        assert supervisor.run(folder).status == LEFT, "whatever becomes of the cell is that job's"
+    assert words in capsys.readouterr().out
     assert not (folder / "record.json").exists()
 
 

@@ -1,22 +1,32 @@
-"""Answers of sinfo and scontrol as values, from what real ones printed."""
+"""Answers of sinfo and scontrol as values, from what real ones printed; NODES= is tested with its
+job (../test_interconnect.py).
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import pytest
 
-from jobs.slurm.client.site import (
-    SCONTROL,
+from jobs.slurm.client.nodes import (
     SINFO,
+    leaves,
+    limit_min,
     max_array_size,
-    minutes,
     partitions,
-    read_config,
     read_sinfo,
 )
+from jobs.slurm.client.run import SCONTROL, SlurmError, read_config
 from tests.jobs.slurm.client.clusters import Recorded
 from train.errors import ConfigError
+
+#: From Slurm's own documentation of topology/tree.
+TREE = """SwitchName=s0 Level=0 LinkSpeed=1 Nodes=tux[0-1]
+SwitchName=s1 Level=0 LinkSpeed=1 Nodes=tux[2-3]
+SwitchName=s2 Level=1 LinkSpeed=1 Nodes=tux[0-3] Switches=s[0-1]
+"""
+HOSTS = {"tux[0-1]": "tux0\ntux1\n", "tux[2-3]": "tux2\ntux3\n"}
 
 
 def test_the_practice_cluster() -> None:
@@ -24,11 +34,8 @@ def test_the_practice_cluster() -> None:
     assert partitions(groups) == ["practice", "urgent"]
     first = groups[0]
     assert (first.default, first.up, first.count, first.cpus) == (True, True, 4, 2)
-    assert first.gpus == (("pretend", 2),)
-    assert first.time_limit_min == 24 * 60
-    assert first.job_nodes == math.inf
-    assert first.usable
-    assert not groups[1].default
+    assert (first.gpus, first.time_limit_min) == ((("pretend", 2),), 24 * 60)
+    assert first.job_nodes == math.inf and first.usable and not groups[1].default
 
 
 def test_nodes_of_many_kinds() -> None:
@@ -49,36 +56,30 @@ def test_nodes_of_many_kinds() -> None:
         ("gpu:a100:4(S:0,1),gpu:v100:2,shard:8", (("a100", 4), ("v100", 2))),
         ("gpu", (("", 1),)),
         ("gpu:a100_1g.5gb:7", (("a100_1g.5gb", 7),)),
-        ("(null)", ()),
         ("craynetwork:4", ()),
     ],
 )
 def test_gpus_as_sites_write_them(gres: str, gpus: tuple[tuple[str, int], ...]) -> None:
     (group,) = read_sinfo(f"p|up|1:00:00|1-8|2|idle~|4|1000|{gres}|(null)\n")
-    assert group.gpus == gpus
-    assert group.usable
+    assert group.gpus == gpus and group.usable
 
 
 @pytest.mark.parametrize(
     ("text", "value"),
     [("30:00", 30), ("1:30:00", 90), ("2-00:00:00", 2880), ("1-01:01:30", 1501.5),
-     ("infinite", math.inf), ("UNLIMITED", math.inf), ("n/a", math.inf)],
+     ("UNLIMITED", math.inf)],
 )  # fmt: skip
 def test_time_limits(text: str, value: float) -> None:
-    assert minutes(text) == value
+    assert limit_min(text) == value
 
 
 @pytest.mark.parametrize(
-    "text", ["slurm_load_partitions: something", "a|b|c", "p|up|1|1|x|i|1|1||"]
+    ("text", "words"),
+    [("a|b|c", "unknown form"), ("p|up|1|1|x|i|1|1||", "unknown form"), ("\n", "no partition")],
 )
-def test_answers_of_another_form_are_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="sinfo answered in an unknown form"):
+def test_answers_of_another_form_are_refused(text: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
         read_sinfo(text)
-
-
-def test_no_partition_at_all() -> None:
-    with pytest.raises(ConfigError, match="sinfo names no partition"):
-        read_sinfo("\n")
 
 
 @pytest.mark.parametrize(("cluster", "size"), [("practice", 1001), ("declared", 51)])
@@ -87,3 +88,28 @@ def test_the_size_of_arrays(cluster: str, size: int) -> None:
     assert config["ClusterName"] == {"practice": "practice", "declared": "trial"}[cluster]
     assert max_array_size(config) == size
     assert max_array_size({}) is None
+
+
+@pytest.mark.parametrize(
+    ("topology", "expected"),
+    [(TREE, {"tux0": "s0", "tux1": "s0", "tux2": "s1", "tux3": "s1"}),
+     ("No topology information available\n", {}), ("x=1 y", {}),
+     (SlurmError("scontrol", "another plugin", passing=False), {})],
+)  # fmt: skip
+def test_leaf_switches_and_not_the_spine(topology: str | SlurmError, expected) -> None:
+    def ask(argv: Sequence[str]) -> str:
+        if argv[2] != "topology":
+            return HOSTS[argv[3]]
+        if isinstance(topology, SlurmError):
+            raise topology
+        return topology
+
+    assert leaves(ask) == expected
+
+
+def test_silence_is_not_taken_for_no_switches() -> None:
+    def ask(_: Sequence[str]) -> str:
+        raise SlurmError("scontrol", "no answer", passing=True)
+
+    with pytest.raises(SlurmError):
+        leaves(ask)

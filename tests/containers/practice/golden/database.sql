@@ -1,0 +1,3 @@
+CREATE DATABASE IF NOT EXISTS practice_accounting;
+CREATE USER IF NOT EXISTS slurm@localhost IDENTIFIED VIA unix_socket;
+GRANT ALL ON practice_accounting.* TO slurm@localhost;

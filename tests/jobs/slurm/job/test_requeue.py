@@ -1,0 +1,106 @@
+"""Whether a job asks Slurm to run it again, and what it tells Slurm about its nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.cell.stop import Stop
+from jobs.config.site import Site
+from jobs.slurm.job import requeue as module
+from jobs.slurm.job.allocation import Allocation
+from jobs.slurm.job.requeue import MOST_RESTARTS, CellEnd, requeue
+from tests.builders import BEGAN, record
+from tests.jobs.slurm.fakes import FakeSlurm, cells, fake_slurm, unit
+from train.record.run import Attempt, RunError
+
+AGAIN = ["scontrol", "requeue", "7_5"]
+FOR_GOOD = ["scontrol", "update", "JobId=7_5", "Requeue=0"]
+SITE = Site(ranks_per_node=2)
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
+    monkeypatch.setattr(module, "REQUEUE_S", 0)
+    monkeypatch.setattr(module, "SEEN_S", 0)
+    made = fake_slurm(tmp_path / "bin")
+    monkeypatch.setenv("PATH", made.path)
+    return made
+
+
+def asked(
+    fake: FakeSlurm, ends: Sequence[CellEnd], site: Site = SITE, *, restarts: int = 0,
+    warned: bool = False,
+) -> list[list[str]]:  # fmt: skip
+    """What a job of two cells asks of scontrol at its end."""
+    task = unit(fake.folder.parent, cells(2), site=site)
+    by_name = dict(zip(task.cells, ends, strict=False))
+    for name, end in by_name.items():
+        if end.record is not None:
+            (Path(name) / "record.json").write_text(end.record.model_dump_json())
+    allocation = Allocation("7_5", restarts, 2e9, site, "node[3-4]")
+    requeue(task, allocation, by_name, Stop(), Stop(at=1.0 if warned else None))
+    return fake.calls("scontrol")
+
+
+def lost(times: int) -> CellEnd:
+    attempts = tuple(
+        Attempt(number=n + 1, resumed_from_epoch=0, started_at=BEGAN, ended_at=BEGAN, status="lost")
+        for n in range(times)
+    )
+    error = RunError(what="w", where="node node4", what_to_do="y")
+    return CellEnd("lost", 0, record(cells(2)[0], status="lost", error=error, attempts=attempts))
+
+
+DONE = CellEnd("completed", 9)
+
+
+@pytest.mark.parametrize(
+    ("ends", "options", "wanted"),
+    [
+        ([DONE, CellEnd("timeout", 3)], {}, [AGAIN]),
+        ([CellEnd("preempted", 1)], {"warned": True}, [AGAIN]),
+        ([DONE], {}, [AGAIN]),  # one cell is not begun
+        ([DONE, CellEnd("failed", 3)], {}, []),
+        ([CellEnd("timeout", 0)], {}, []),  # else one whose epoch is longer than a job, for ever
+        ([CellEnd("timeout", 3)], {"site": Site(ranks_per_node=2, requeue=False)}, []),
+        ([CellEnd("timeout", 3)], {"restarts": MOST_RESTARTS}, [FOR_GOOD]),
+        # Slurm 24.05 and later would start these again (seen on the practice cluster of Debian 13)
+        ([DONE, DONE], {"warned": True}, [FOR_GOOD]),
+        ([DONE, DONE], {"restarts": 1}, [FOR_GOOD]),
+        ([DONE, DONE], {}, []),
+        ([DONE, lost(4)], {}, []),
+    ],
+)
+def test_when_a_job_is_run_again(
+    fake: FakeSlurm, ends: list[CellEnd], options: dict[str, Any], wanted: list[list[str]]
+) -> None:
+    assert asked(fake, ends, **options) == wanted
+
+
+def test_a_job_goes_on_without_the_node_that_failed(
+    fake: FakeSlurm, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake.put("scontrol", "case $* in *show*) echo 'JobId=1 ExcNodeList=node9 x=y' ;; esac")
+    monkeypatch.setattr(module, "SEEN_S", 1)
+    fake.put("sinfo", "echo node3 mixed; echo 'node4 down*'")
+    assert asked(fake, [DONE, lost(3)])[-1][-1] == "ExcNodeList=node9,node4"
+    assert "Slurm does not reach node4" in capsys.readouterr().out
+
+
+def test_the_last_nodes_are_not_given_away(fake: FakeSlurm) -> None:
+    fake.put("sinfo", "echo node4 mixed")
+    assert asked(fake, [DONE, lost(1)]) == [AGAIN]
+
+
+def test_a_requeue_that_is_refused_is_told(
+    fake: FakeSlurm, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (fake.folder / "requeue-says").write_text("Requested operation is presently disabled")
+    assert asked(fake, [CellEnd("timeout", 3)]) == [AGAIN]
+    assert (
+        "cannot be requeued (Requested operation is presently disabled)" in capsys.readouterr().out
+    )

@@ -1,0 +1,245 @@
+"""Which cells are submitted when: room in the queue, the preflight, refusals, make cancel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from jobs.cell.state import Standing
+from jobs.config.site import Site
+from jobs.slurm import preflight as gate_module
+from jobs.slurm import submitter as module
+from jobs.slurm.cancel import announce_cancel
+from jobs.slurm.client.run import Answer, SlurmError
+from jobs.slurm.client.squeue import JobState
+from jobs.slurm.job.task import PreflightReport, Problem
+from jobs.slurm.submit import plan_arrays
+from jobs.slurm.submitter import Submitter
+from tests.builders import config
+from tests.jobs.slurm.fakes import context, in_queue
+from tests.unreadable import unreadable
+
+
+class Sbatch:
+    """A stand-in of send: what each array meets, and what was submitted."""
+
+    def __init__(self) -> None:
+        self.errors: list[SlurmError | OSError | None] = []  # None, or no more: it is accepted
+        self.sent: list[tuple[int, str | None]] = []  # units of an array, and its preflight
+        self.before: Callable[[], None] = lambda: None
+
+    def send(self, context, arrays, cells, preflight, avoid):
+        for array in arrays:
+            self.before()
+            error = self.errors.pop(0) if self.errors else None
+            if error is not None:
+                raise error
+            self.sent.append((len(array.units), preflight))
+            yield array, "9"
+
+
+@pytest.fixture
+def sbatch(monkeypatch: pytest.MonkeyPatch) -> Sbatch:
+    stand_in = Sbatch()
+    monkeypatch.setattr(module, "send", stand_in.send)
+    return stand_in
+
+
+@pytest.fixture
+def preflight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Any preflight is job 6; the function writes its report."""
+
+    def says(*problems: Problem) -> None:
+        report = PreflightReport(key="k", job="6", at=datetime.now(UTC), seconds=1, nodes=("n1",),
+                                 versions={}, problems=problems)  # fmt: skip
+        (tmp_path / "report.json").write_text(report.model_dump_json())
+
+    monkeypatch.setattr(gate_module, "submit_preflight", lambda *_: ("6", tmp_path))
+    return says
+
+
+def submitter(
+    folder: Path, cells: int = 6, *, limit: int | None = None, preflight: bool = False
+) -> Submitter:
+    """Of a sweep with so many cells of one rank each."""
+    configs = [config(seed=seed) for seed in range(cells)]
+    todo = [Standing(one, folder / one.cell_id(), "new", "") for one in configs]
+    site = Site(ranks_per_node=1, submit_limit=limit)
+    return Submitter(context(folder, site), todo, preflight=preflight)
+
+
+def two_arrays(folder: Path) -> Submitter:
+    made = submitter(folder, 0)
+    for gpus in (1, 2):
+        one = config(gpus=gpus)
+        made.todo.append(Standing(one, folder / one.cell_id(), "new", ""))
+    return made
+
+
+def others(count: int, preflight: str | None = None) -> dict[str, JobState]:
+    """The user's jobs: so many of other sweeps, and the preflight."""
+    states = {str(100 + number): "RUNNING" for number in range(count)}
+    return in_queue(states | ({"6": preflight} if preflight else {}))
+
+
+def refused(words: str) -> SlurmError:
+    error = SlurmError("sbatch", words, passing=False)
+    error.refused = True
+    return error
+
+
+def test_one_preflight_for_all_waves(tmp_path: Path, sbatch: Sbatch, preflight) -> None:
+    sweep = submitter(tmp_path, limit=3, preflight=True)
+    assert len(sweep.more({})) == 2, "the preflight is a job in the queue, too"
+    assert sweep.more(others(2, "RUNNING")) == [], "no room"
+    assert len(sweep.more(others(1, "RUNNING"))) == 1, "it has not ended: they wait for it"
+    preflight()
+    assert len(sweep.more(others(1, "COMPLETED"))) == 2
+    assert sweep.more(others(3)) == [], "jobs of other sweeps count: the limit is the user's"
+    assert sbatch.sent == [(2, "6"), (1, "6"), (2, None)]
+    assert sweep.waits()
+
+
+def test_the_smallest_limit_is_no_dead_end(tmp_path: Path, sbatch: Sbatch, preflight) -> None:
+    """Room for one job: the preflight alone, and when it has passed one cell after another."""
+    sweep = submitter(tmp_path, 2, limit=1, preflight=True)
+    assert sweep.more({}) == []
+    assert sweep.gate.job == "6" and sweep.more(others(0, "RUNNING")) == []
+    preflight()
+    assert len(sweep.more(others(0, "COMPLETED"))) == 1
+    assert sweep.more(others(1)) == []
+    assert len(sweep.more({})) == 1 and not sweep.waits()
+    assert sbatch.sent == [(1, None), (1, None)]
+
+
+def test_nothing_more_after_a_bad_preflight(tmp_path: Path, sbatch: Sbatch, preflight) -> None:
+    sweep = submitter(tmp_path, limit=3, preflight=True)
+    sweep.more({})
+    preflight(Problem(node="n", check="c", found="f", expected="e", fix="x"))
+    assert sweep.more({}) == [] and not sweep.waits()
+
+
+def test_a_preflight_that_passed_and_is_forgotten_needs_no_dependency(
+    tmp_path: Path, sbatch: Sbatch, preflight, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A list may be a minute old, and Slurm forgets jobs sooner at some sites."""
+    monkeypatch.setattr(gate_module, "earlier_preflight", lambda *_: ("6", tmp_path))
+    sbatch.before = preflight
+    sbatch.errors.append(refused("Job dependency problem"))
+    sweep = submitter(tmp_path, 1, preflight=True)
+    assert len(sweep.more(others(0, "RUNNING"))) == 1
+    assert sbatch.sent == [(1, None)]
+
+
+def test_a_preflight_that_is_forgotten_without_a_report_is_made_again_once(
+    tmp_path: Path, sbatch: Sbatch, preflight, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list of jobs, which is older than the refusal, still shows it."""
+    monkeypatch.setattr(
+        gate_module,
+        "earlier_preflight",
+        lambda *asked: ("5", tmp_path) if "5" in asked[2] else None,
+    )
+    sbatch.errors += [refused("Job dependency problem")] * 2
+    sweep = submitter(tmp_path, 1, preflight=True)
+    with pytest.raises(SlurmError, match="dependency"):
+        sweep.more(in_queue({"5": "RUNNING"}))
+    assert sweep.gate.job == "6"
+
+
+def test_make_cancel_ends_the_submissions_of_a_waiting_sweep(
+    tmp_path: Path, sbatch: Sbatch
+) -> None:
+    announce_cancel(tmp_path)  # an earlier one
+    sweep = submitter(tmp_path, limit=1)
+    assert len(sweep.more({})) == 1
+    announce_cancel(tmp_path)
+    assert sweep.more({}) == [] and not sweep.waits()
+
+
+def test_a_read_error_is_no_make_cancel(tmp_path: Path, sbatch: Sbatch) -> None:
+    announce_cancel(tmp_path)
+    sweep = submitter(tmp_path, 1)
+    unreadable(tmp_path / ".slurm" / "cancel")
+    assert len(sweep.more({})) == 1
+
+
+def test_make_cancel_during_a_wave_ends_it(
+    tmp_path: Path, sbatch: Sbatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[list[str]] = []
+    monkeypatch.setattr(
+        module, "cancel", lambda ids, *_, **__: ended.append(ids) or Answer(0, "", "")
+    )
+    sbatch.before = lambda: announce_cancel(tmp_path)
+    sweep = two_arrays(tmp_path)
+    assert len(sweep.more({})) == 1 and not sweep.waits()
+    assert ended == [["9"]], "make cancel looked before it was in the queue"
+
+
+def test_what_was_submitted_before_a_refusal_is_watched(tmp_path: Path, sbatch: Sbatch) -> None:
+    sbatch.errors += [None, refused("Invalid qos specification")]
+    sweep = two_arrays(tmp_path)
+    assert len(sweep.more({})) == 1, "the first array is in the queue"
+    with pytest.raises(SlurmError, match="Invalid qos"):
+        sweep.more({})
+
+
+def test_a_disk_that_fills_in_a_wave_forgets_nothing(tmp_path: Path, sbatch: Sbatch) -> None:
+    sbatch.errors += [None, OSError(28, "No space left on device")]
+    sweep = two_arrays(tmp_path)
+    assert len(sweep.more({})) == 1 and isinstance(sweep.last, OSError)
+    assert len(sweep.more({})) == 1 and not sweep.waits()
+
+
+def test_what_sbatch_may_have_accepted_is_not_submitted_again(
+    tmp_path: Path, sbatch: Sbatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen: it timed out, the job came into the queue, and the next look submitted another one."""
+    error = SlurmError("sbatch", "Socket timed out", passing=True)
+    sweep = submitter(tmp_path, 1)
+    (cell,) = sweep.todo
+    error.submission = ("r1", "0", *plan_arrays(sweep.context, sweep.todo))
+    sbatch.errors.append(error)
+    assert sweep.more({}) == [] and sweep.last is error
+    assert sweep.more({}) == [] and sweep.waits(), "not known yet"
+    job = in_queue({"9": "PENDING"}, comment="horoscale:r1:0")
+    assert len(sweep.more(job)) == 1 and not sweep.waits()
+    sweep.todo = [cell]
+    sbatch.errors.append(error)
+    monkeypatch.setattr(module, "UNCLEAR_S", 0.0)
+    assert sweep.more({}) == []
+    assert len(sweep.more({})) == 1, "nowhere after that time: submitted again"
+
+
+def test_a_limit_that_others_fill_is_tried_again_when_there_may_be_room(
+    tmp_path: Path, sbatch: Sbatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "submit_limit", lambda *_: 100)
+    sbatch.errors.append(refused("AssocGrpSubmitJobsLimit"))
+    sweep = submitter(tmp_path)
+    assert sweep.more(others(2)) == [] and sweep.last is not None
+    assert sweep.more(others(2)) == [], "nothing has changed"
+    assert len(sweep.more(others(1))) == 6
+
+
+def test_a_limit_without_a_name_is_another_one_where_there_is_room(
+    tmp_path: Path, sbatch: Sbatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "submit_limit", lambda *_: 100)
+    sbatch.errors.append(refused("Job violates accounting/QOS policy (job submit limit, user's "
+                                 "size and/or time limits)"))  # fmt: skip
+    with pytest.raises(SlurmError, match="violates"):
+        submitter(tmp_path).more(others(2))
+
+
+def test_a_node_that_failed_is_asked_for_where_nothing_runs_without_it(
+    tmp_path: Path, sbatch: Sbatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "failed_node", lambda _: "n1")
+    monkeypatch.setattr(module, "usable_nodes", lambda _: {"n1", "n2"})
+    sbatch.errors.append(refused("Requested node configuration is not available"))
+    assert len(submitter(tmp_path, 1).more({})) == 1
