@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from jobs.config.site import NamedSite, Site
-from jobs.messages import clock
-from jobs.plan.text import columns
+from jobs.messages import clock, columns
 from jobs.slurm.arrays import Array, NodeLayout
 from train.errors import ConfigError
 

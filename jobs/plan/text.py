@@ -5,10 +5,9 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import zip_longest
+from collections.abc import Collection, Mapping, Sequence
 
-from jobs.messages import clock
+from jobs.messages import clock, columns
 from jobs.plan.differences import common_start
 from jobs.plan.remarks import summary
 from jobs.plan.rows import PlanRow
@@ -69,16 +68,3 @@ def _numbers(plan: RunPlan) -> tuple[str, ...]:
 
 def _time(row: PlanRow) -> str:
     return "?" if row.time.seconds is None else f"~{clock(row.time.seconds)}"
-
-
-def columns(head: Sequence[str], body: Iterable[Sequence[str]], *, left: int = 0) -> list[str]:
-    """Lines of aligned columns, the first ``left`` of them to the left, the others to the right.
-
-    Heads may have several lines. Plain text, because a rich table of 2,000 rows takes seconds.
-    """
-    from_below = zip_longest(*(reversed(name.split("\n")) for name in head), fillvalue="")
-    lines = [*reversed(list(from_below)), *body]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    sides = "<" * left + ">" * (len(widths) - left)
-    line = "  ".join(f"{{:{side}{width}}}" for side, width in zip(sides, widths, strict=True))
-    return [line.format(*cells).rstrip() for cells in lines]

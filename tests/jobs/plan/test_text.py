@@ -6,9 +6,10 @@ import re
 import shlex
 from unittest.mock import patch
 
+from jobs.messages import columns
 from jobs.plan.estimate import Rate, rate_key
 from jobs.plan.rows import plan_rows
-from jobs.plan.text import columns, plan_lines
+from jobs.plan.text import plan_lines
 from tests.jobs.plan.test_rows import IMAGES, config
 
 
