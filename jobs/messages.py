@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated
 
@@ -77,3 +78,16 @@ def clock(seconds: float | None) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def columns(head: Sequence[str], body: Iterable[Sequence[str]], *, left: int = 0) -> list[str]:
+    """Lines of aligned columns, the first ``left`` of them to the left, the others to the right.
+
+    Heads may have several lines. Plain text, because a rich table of 2,000 rows takes seconds.
+    """
+    from_below = zip_longest(*(reversed(name.split("\n")) for name in head), fillvalue="")
+    lines = [*reversed(list(from_below)), *body]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    sides = "<" * left + ">" * (len(widths) - left)
+    line = "  ".join(f"{{:{side}{width}}}" for side, width in zip(sides, widths, strict=True))
+    return [line.format(*cells).rstrip() for cells in lines]

@@ -34,10 +34,9 @@ from train.record.run import (
     NoRecord,
     OtherCell,
     RecordError,
-    RunRecord,
     SweepManifest,
-    read_own_record,
 )
+from train.record.summary import RecordSummary, read_own_summary
 
 #: Ended by something outside the run, so its checkpoint is worth going on from.
 INTERRUPTED = frozenset({"cancelled", "timeout", "preempted", "lost"})
@@ -161,7 +160,7 @@ def stand(config: RunConfig, folder: Path) -> CellState:
         OSError: its folder is missing or cannot be written.
     """
     cell = recorded(config, folder)
-    if cell.done and cell.attempt is None and not is_running(folder):
+    if cell.attempt is None and not is_running(folder):
         return cell  # most cells of a large sweep, without the cost of holding them
     with hold(folder) as ours:
         if not ours:
@@ -191,7 +190,7 @@ def recorded(config: RunConfig, folder: Path) -> CellState:
 
 def _of_record(config: RunConfig, folder: Path) -> CellState:
     try:
-        record = read_own_record(folder, config)
+        record = read_own_summary(folder, config)
     except NoRecord:
         return CellState(config, folder, NEW, "not run yet")
     except RecordError as error:
@@ -205,7 +204,7 @@ def _of_record(config: RunConfig, folder: Path) -> CellState:
     return CellState(config, folder, record.status, why, cause, record.ended_at)
 
 
-def cause_line(record: RunRecord) -> str:
+def cause_line(record: RecordSummary) -> str:
     """What happened, and the last line of the log where that says more; '' without an error."""
     if record.error is None:
         return ""
@@ -217,7 +216,7 @@ def cause_line(record: RunRecord) -> str:
     return last if what in last else f"{what}; its log ends: {last}"
 
 
-def cause_of_line(line: str, record: RunRecord) -> str:
+def cause_of_line(line: str, record: RecordSummary) -> str:
     """The line without what differs between cells of one cause: their names, hosts and numbers."""
     hosts = record.world.hostnames if record.world else ()
     names = {record.cell_id, *hosts, *(host.partition(".")[0] for host in hosts)}
@@ -258,7 +257,8 @@ def lay_out(
                 missing.append((folder, config))
     for folder, config in missing:
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / CONFIG_NAME, _text(config))
+        # not flushed: ten thousand take minutes, and the next sweep writes half a file again
+        (folder / CONFIG_NAME).write_text(_text(config), encoding="utf-8")
     if not _holds(sweep / MANIFEST_NAME, manifest):
         write_atomically(sweep / MANIFEST_NAME, _text(manifest))
 

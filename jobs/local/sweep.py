@@ -7,8 +7,6 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-
 from jobs.cell.launch import core_groups
 from jobs.cell.state import CellState, lay_out, recorded, refuse_others, survey
 from jobs.cell.stop import stopped_by_signals
@@ -17,28 +15,26 @@ from jobs.display import Display, say_results, say_standing
 from jobs.local.image import check_gpus, container_here, gpus_here, remark_on_gpus, try_out
 from jobs.local.supervisor import Machine, launch_line, run_cells
 from jobs.messages import ROOT, say
-from jobs.plan.datasets import planned_images, train_images
+from jobs.plan.datasets import train_images
 from jobs.plan.estimate import known_rates
 from jobs.plan.rows import plan_rows
-from jobs.plan.text import render_plan
+from jobs.plan.text import plan_lines
 from train.config.run import RunConfig
 from train.distributed.watchdog import STALL_S
 
 
 def plan_here(wanted: Sweep, results: Path, machine: Machine) -> None:
     """Print what the sweep would do on this machine."""
-    rows = plan_rows(
-        wanted.configs,
-        planned_images(wanted.configs, machine.data, machine.store),
-        known_rates(results),
-    )
     folder = results / wanted.name
+    cells = [recorded(c, folder / c.cell_id()) for c in wanted.configs]
+    refuse_others(cells)
+    images = train_images(wanted.configs, machine.data, machine.store, fetch=False)
+    rates = known_rates(results, (cell.config for cell in cells if not cell.done))
+    rows = plan_rows(wanted.configs, images, rates)
     # one line for each number of processes and cores: within it, only names differ
     first = {(c.gpus, c.processes): c for c in reversed(wanted.configs)}
     lines = {c.cell_id(): _shown_line(c, folder / c.cell_id(), machine) for c in first.values()}
-    cells = [recorded(c, folder / c.cell_id()) for c in wanted.configs]
-    refuse_others(cells)
-    render_plan(rows, lines, Console(), {cell.config.cell_id() for cell in cells if cell.done})
+    print("\n".join(plan_lines(rows, lines, {c.config.cell_id() for c in cells if c.done})))
     _remark(wanted, machine)
 
 

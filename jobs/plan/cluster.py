@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-
-from rich.console import Console
 
 from jobs.cell.image import BUILT, Image, find_image
 from jobs.cell.state import recorded, refuse_others
 from jobs.messages import ROOT, say
-from jobs.plan.cost import check_budget, gpu_hours
-from jobs.plan.datasets import planned_images
+from jobs.plan.cost import array_lines, check_budget
+from jobs.plan.datasets import train_images
 from jobs.plan.estimate import known_rates
 from jobs.plan.rows import plan_rows
-from jobs.plan.text import render_plan, render_slurm_plan
+from jobs.plan.text import plan_lines
 from jobs.slurm.arrays import Array
 from jobs.slurm.job.allocation import Allocation
 from jobs.slurm.job.step import launch
@@ -33,32 +32,28 @@ RUN, JOB, FIRST = "RUN", "JOB", "afterok:PREFLIGHT"
 def plan_cluster(wish: SweepRequest) -> None:
     """Raises ConfigError where the sweep does not fit the site, or costs more than BUDGET."""
     configs = wish.wanted.configs
-    rows = plan_rows(
-        configs, planned_images(configs, wish.data, wish.store), known_rates(wish.results)
-    )
     cells = [recorded(config, wish.folder / config.cell_id()) for config in configs]
     refuse_others(cells)
     todo = [cell for cell in cells if cell.to_run]
+    rates = known_rates(wish.results, (cell.config for cell in todo))
+    images = train_images(configs, wish.data, wish.store, fetch=False)
+    rows = plan_rows(configs, images, rates)
     sending = context_for(wish, _image(wish))
     arrays = plan_arrays(sending, todo)
-    cost = gpu_hours(arrays, {row.cell_id: row.seconds for row in rows}, sending.site)
-    console = Console()
-    render_plan(rows, {}, console, {cell.config.cell_id() for cell in cells if cell.done})
-    by_id = {config.cell_id(): config for config in configs}
-    render_slurm_plan(
-        arrays, wish.site, console, cost=cost,
-        script=lambda array: batch_script(sending, RUN, "0", array, dependency=FIRST),
-        launch=lambda array: _launch(sending, array, by_id),
-    )  # fmt: skip
+    seconds = {row.cell_id: row.time.seconds for row in rows}
+    lines = plan_lines(rows, {}, {cell.config.cell_id() for cell in cells if cell.done})
+    lines += ["", *array_lines(arrays, seconds, wish.site)]
+    lines += _scripts(sending, arrays, {config.cell_id(): config for config in configs})
     if arrays:
         shape = preflight_shape(arrays)
         minutes = preflight_array(sending.site, shape).minutes
-        console.print(
+        lines.append(
             f"\nbefore them the preflight, one job of {minutes} min on {shape}: the arrays wait "
-            "for its good end (PREFLIGHT=0 leaves it out)", soft_wrap=True, highlight=False,
-        )  # fmt: skip
-    if wish.budget is not None and todo:
-        check_budget(wish.budget, cost, sending.site)
+            "for its good end (PREFLIGHT=0 leaves it out)"
+        )
+    print("\n".join(lines))
+    if wish.budget is not None:
+        check_budget(wish.budget, arrays, seconds, sending.site)
 
 
 def _image(wish: SweepRequest) -> Image:
@@ -72,13 +67,24 @@ def _image(wish: SweepRequest) -> Image:
         return Image(str(built) if name in BUILT else name, None)
 
 
-def _launch(
-    sending: SubmissionContext, array: Array, configs: dict[str, RunConfig]
-) -> Sequence[str]:
-    name = array.units[0][0]
-    task = tasks_of(sending, array, RUN, datetime.now(UTC), ())[0]
-    ends_at = time.time() + 60 * array.minutes
-    allocation = Allocation(JOB, 0, ends_at, sending.site)
-    cell = sending.folder / name
-    argv, settings = launch(task, configs[name], cell, 1, allocation, resume=False)
-    return ["env", *(f"{name}={value}" for name, value in settings.items()), *argv]
+def _scripts(
+    sending: SubmissionContext, arrays: Sequence[Array], configs: Mapping[str, RunConfig]
+) -> list[str]:
+    """The text that sbatch would get, and the tokens that start a cell in it, of the first array
+    of each shape: others of it differ in folder, size and time limit."""
+    first = {array.shape: index for index, array in reversed(list(enumerate(arrays)))}
+    lines = []
+    for index in sorted(first.values()):
+        array = arrays[index]
+        script = batch_script(sending, RUN, "0", array, dependency=FIRST)
+        name = array.units[0][0]
+        task = tasks_of(sending, array, RUN, datetime.now(UTC), ())[0]
+        ends_at = time.time() + 60 * array.minutes
+        allocation = Allocation(JOB, 0, ends_at, sending.site)
+        cell = sending.folder / name
+        argv, settings = launch(task, configs[name], cell, 1, allocation, resume=False)
+        tokens = ["env", *(f"{key}={value}" for key, value in settings.items()), *argv]
+        lines += ["", f"batch script of array {index + 1}, {array.shape}:"]
+        lines += [f"    {line}".rstrip() for line in script.rstrip().splitlines()]
+        lines += [f"which runs, for {name} and each other cell:", f"    {shlex.join(tokens)}"]
+    return lines

@@ -9,7 +9,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from jobs.messages import ROOT
@@ -17,53 +17,37 @@ from train.config.datasets import DATASETS
 from train.config.run import RunConfig
 from train.errors import ConfigError
 
-DataKey = tuple[str, int | None]
 
-
-def facts_argv(key: DataKey, data: Path, store: Path) -> list[str]:
-    dataset, image_size = key
-    argv = [sys.executable, "-m", "train.data", "facts", dataset]
-    argv += ["--root", str(data), "--store", str(store)]
-    return argv if image_size is None else [*argv, "--image-size", str(image_size)]
-
-
-def planned_images(configs: Sequence[RunConfig], data: Path, store: Path) -> dict[DataKey, int]:
-    """As :func:`train_images`, without fetching anything: published sets have a known size.
-
-    Raises:
-        ConfigError: a folder of images is missing or damaged.
-    """
-    folders = [config for config in configs if config.dataset not in DATASETS]
-    published = {
-        (config.dataset, config.image_size): DATASETS[config.dataset].train_images
-        for config in configs
-        if config.dataset in DATASETS
-    }
-    return published | train_images(folders, data, store)
-
-
-def train_images(configs: Iterable[RunConfig], data: Path, store: Path) -> dict[DataKey, int]:
-    """Training images of every data set in use; makes the data ready for the ranks.
+def train_images(
+    configs: Iterable[RunConfig], data: Path, store: Path, *, fetch: bool = True
+) -> dict[tuple[str, int | None], int]:
+    """(data set, image size) -> training images, of every data set in use; makes the data ready for
+    the ranks. Without ``fetch`` it leaves published sets alone, since their sizes are known.
 
     Raises:
         ConfigError: a data set is missing or damaged; its program has said what to do.
     """
     keys = sorted({(config.dataset, config.image_size) for config in configs}, key=str)
-    found = {}
-    for key in keys:
-        done = subprocess.run(
-            facts_argv(key, data, store), stdout=subprocess.PIPE, text=True, check=False,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )  # fmt: skip
-        if done.returncode != 0:
-            raise ConfigError(
-                f"the data set {key[0]} is not ready (see above); nothing was started"
-            )
-        try:
-            found[key] = int(json.loads(done.stdout)["train_images"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise ConfigError(
-                f"the program that reads the data set {key[0]} printed {done.stdout[:200]!r}, "
-                'expected {"train_images": N}: report it as a fault of the suite'
-            ) from error
-    return found
+    return {
+        key: DATASETS[key[0]].train_images
+        if key[0] in DATASETS and not fetch
+        else _fetched(*key, data, store)
+        for key in keys
+    }
+
+
+def _fetched(dataset: str, image_size: int | None, data: Path, store: Path) -> int:
+    argv = [sys.executable, "-m", "train.data", "facts", dataset]
+    argv += ["--root", str(data), "--store", str(store)]
+    argv += [] if image_size is None else ["--image-size", str(image_size)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=False, env=environment)
+    if done.returncode != 0:
+        raise ConfigError(f"the data set {dataset} is not ready (see above); nothing was started")
+    try:
+        return int(json.loads(done.stdout)["train_images"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"the program that reads the data set {dataset} printed {done.stdout[:200]!r}, "
+            'expected {"train_images": N}: report it as a fault of the suite'
+        ) from error

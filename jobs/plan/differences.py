@@ -1,8 +1,8 @@
-"""What sets the cells of a sweep apart beside what their ids say: a framework, a momentum."""
+"""What sets the cells of a sweep apart besides what their ids say: a framework, a momentum."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 from pydantic import BaseModel
@@ -15,33 +15,33 @@ _SAID_OF_TECHNIQUE = {"name", "base_batch"}
 
 #: Key of the config -> value as text, in the contract's order; the same keys for all cells.
 Settings = dict[str, str]
-#: Whether a key is the technique's own; and the key, dotted where it is a number of a kind.
-Place = tuple[bool, str]
 
 
 def apart(configs: Sequence[RunConfig]) -> dict[str, Settings]:
-    """Cell id -> those settings of a cell that differ between the cells.
+    """Cell id -> those settings that differ between the cells; '' where a cell has no such setting.
 
-    Of a technique's own, those that differ between cells of that technique: the rest is what its
-    name stands for.
+    Settings of a technique are there if they differ between cells of one technique, and numbers of
+    a kind (the momentum of sgd) if they differ within that kind: names say the rest.
     """
-    flat = {config.cell_id(): dict(_flat(config)) for config in configs}
-    groups: dict[str, list[dict[Place, Any]]] = {}
-    for config in configs:
-        groups.setdefault(config.technique.name, []).append(flat[config.cell_id()])
-    keys = _varying(list(flat.values()), own=False)
-    for cells in groups.values():
-        for place, kinds in _varying(cells, own=True).items():
-            keys[place] = keys.get(place, set()) | kinds
-    return {
-        cell: {
-            place[1].removesuffix(".name"): _text(found.get(place))
-            if _kind(place, found) in kinds
-            else ""
-            for place, kinds in keys.items()
-        }
-        for cell, found in flat.items()
+    conditions = [condition_of(config) for config in configs]
+    examples = dict(zip(conditions, configs, strict=True))
+    settings = {condition: tuple(_settings(config)) for condition, config in examples.items()}
+    values: dict[tuple[str, str], set[Any]] = {}
+    for those in settings.values():
+        for key, scope, value in those:
+            values.setdefault((key, scope), set()).add(value)
+    keys = dict.fromkeys(key for (key, _), different in values.items() if len(different) > 1)
+    texts = {
+        condition: dict.fromkeys(keys, "") | {key: _text(v) for key, _, v in those if key in keys}
+        for condition, those in settings.items()
     }
+    ids = (config.cell_id() for config in configs)
+    return {cell: texts[condition] for cell, condition in zip(ids, conditions, strict=True)}
+
+
+def condition_of(config: RunConfig) -> Hashable:
+    """All but the seed: cells of one condition are planned alike."""
+    return tuple(value for key, value in config if key != "seed")
 
 
 def in_words(settings: Settings) -> str:
@@ -55,41 +55,25 @@ def common_start(cell_ids: Iterable[str]) -> str:
     return starts.pop() if len(starts) == 1 else ""
 
 
-def _flat(config: RunConfig) -> Iterator[tuple[Place, Any]]:
+def _settings(config: RunConfig) -> Iterator[tuple[str, str, Any]]:
+    """Keys, among which of the cells each is compared ('': among all), and values."""
     weak = config.scaling == "weak"
-    yield (False, "batch"), config.batch_per_rank if weak else config.global_batch
+    yield "batch", "", config.batch_per_rank if weak else config.global_batch
     for key in RunConfig.model_fields:
         if key not in _SAID:
-            yield (False, key), getattr(config, key)
-    for key in type(config.technique).model_fields:
-        value = getattr(config.technique, key)
+            yield key, "", getattr(config, key)
+    technique = config.technique
+    for key in type(technique).model_fields:
         if key in _SAID_OF_TECHNIQUE:
             continue
-        if isinstance(value, BaseModel):
-            for part, number in value.model_dump().items():
-                yield (True, f"{key}.{part}"), number
-        else:
-            yield (True, key), value
-
-
-def _varying(cells: Sequence[Mapping[Place, Any]], *, own: bool) -> dict[Place, set[Any]]:
-    """Places -> the kinds in which they differ between cells of that kind."""
-    found: dict[Place, set[Any]] = {}
-    for place in dict.fromkeys(key for cell in cells for key in cell if key[0] is own):
-        first: dict[Any, Any] = {}
-        for cell in cells:
-            kind, value = _kind(place, cell), cell.get(place)
-            if first.setdefault(kind, value) != value:
-                found.setdefault(place, set()).add(kind)
-    return found
-
-
-def _kind(place: Place, cell: Mapping[Place, Any]) -> Any:
-    """Of which kind a cell's number is, sgd of its momentum; None for all that is no number of a
-    kind. Where kinds differ, their names say enough of the rest."""
-    own, key = place
-    kind, _, part = key.partition(".")
-    return cell.get((own, f"{kind}.name")) if part and part != "name" else None
+        value = getattr(technique, key)
+        if not isinstance(value, BaseModel):
+            yield key, technique.name, value
+            continue
+        kind = dict(value)
+        yield key, technique.name, kind.pop("name")
+        for part, number in kind.items():
+            yield f"{key}.{part}", f"{technique.name} {type(value)}", number
 
 
 def _text(value: Any) -> str:

@@ -8,33 +8,33 @@ cell with a target ends within its time, whatever the rest says.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from datetime import datetime
+from heapq import nlargest
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
+from train.config.plan import RunPlan
 from train.config.run import RunConfig
-from train.errors import Unreadable
-from train.record.run import RECORD_NAME, RecordError, RunRecord, read_record
+from train.errors import RecordError, Unreadable
+from train.record.run import RECORD_NAME, RunRecord, read_record
+from train.record.summary import read_summary
+
+#: Records that are read as a whole for one rate.
+RECORDS_PER_KEY = 5
 
 
 class RateKey(NamedTuple):
     """What decides how fast a cell runs, as far as a config says it."""
 
-    dataset: str
-    image_size: int | None
-    model: str
-    width: float
-    shortcuts: bool
-    framework: str
-    precision: str
+    work: tuple[str | int | float | None, ...]  # data set, network, framework, precision
     gpus: int
     normalisation: str
 
 
-@dataclass(frozen=True)
-class Rate:
+class Rate(NamedTuple):
     """Medians over earlier cells of one key."""
 
     images_per_s: float  # all ranks together, steady state
@@ -43,104 +43,81 @@ class Rate:
     cells: int
 
 
-Rates = Mapping[RateKey, Rate]
-
-
-@dataclass(frozen=True)
-class Estimate:
+class Estimate(NamedTuple):
     seconds: float | None
     source: str  # where the number is from, or why there is none
 
 
 def rate_key(config: RunConfig) -> RateKey:
-    return RateKey(
-        config.dataset,
-        config.image_size,
-        config.model,
-        config.width,
-        config.shortcuts,
-        config.framework,
-        config.technique.precision,
-        config.gpus,
-        config.technique.normalisation,
-    )
+    data = config.dataset, config.image_size
+    network = config.model, config.width, config.shortcuts
+    work = (*data, *network, config.framework, config.technique.precision)
+    return RateKey(work, config.gpus, config.technique.normalisation)
 
 
-def known_rates(results: Path) -> dict[RateKey, Rate]:
-    """Rates of all completed cells under results/<sweep>/<cell>/; unreadable records are skipped.
+def known_rates(results: Path, configs: Iterable[RunConfig]) -> dict[RateKey, Rate]:
+    """Rates that the times of ``configs`` can be estimated from: of the newest completed cells of
+    each key under results/<sweep>/<cell>/. Unreadable records are skipped.
 
     Only cells that ran in one go: between two attempts the clock of the record runs on.
     """
-    found: dict[RateKey, list[tuple[float, float, float]]] = {}
-    for record in _records(results):
-        sample = _sample(record)
-        if sample is not None:
-            found.setdefault(rate_key(record.config), []).append(sample)
-    return {key: _medians(samples) for key, samples in found.items()}
+    works = {rate_key(config).work for config in configs}
+    records: dict[RateKey, list[tuple[datetime, Path]]] = {}
+    for path in results.glob(f"*/*/{RECORD_NAME}") if works else ():
+        with suppress(RecordError, Unreadable):  # a report names these; an estimate does without
+            summary = read_summary(path)
+            key = rate_key(summary.config)
+            if summary.status == "completed" and len(summary.attempts) == 1 and key.work in works:
+                records.setdefault(key, []).append((summary.ended_at, path))
+    rates = {}
+    for key, dated in records.items():
+        samples = []
+        for _, path in nlargest(RECORDS_PER_KEY, dated):
+            with suppress(RecordError, Unreadable):
+                samples += _samples(read_record(path))
+        if samples:
+            speeds, fixed, evaluations = zip(*samples, strict=True)
+            rates[key] = Rate(median(speeds), median(fixed), median(evaluations), len(samples))
+    return rates
 
 
-def _medians(samples: Sequence[tuple[float, float, float]]) -> Rate:
-    rates, fixed, evaluation = zip(*samples, strict=True)
-    return Rate(median(rates), median(fixed), median(evaluation), cells=len(samples))
-
-
-def _records(results: Path) -> Iterator[RunRecord]:
-    for path in sorted(results.glob(f"*/*/{RECORD_NAME}")):
-        try:
-            yield read_record(path)
-        except (RecordError, Unreadable):
-            continue  # a report names these; an estimate does without
-
-
-def _sample(record: RunRecord) -> tuple[float, float, float] | None:
-    """images/s, fixed seconds, evaluation seconds per epoch; None when it has no steady rate."""
+def _samples(record: RunRecord) -> list[tuple[float, float, float]]:
+    """images/s, fixed seconds, evaluation seconds per epoch; none where it has no steady rate."""
     rate = record.throughput.images_per_s if record.throughput else None
-    if record.status != "completed" or rate is None or len(record.attempts) != 1:
-        return None
+    if rate is None:
+        return []
     wall = (record.ended_at - record.started_at).total_seconds()
     evaluation = sum(epoch.eval_s for epoch in record.epochs)
     training = sum(epoch.images for epoch in record.epochs) / rate
-    return rate, max(0.0, wall - evaluation - training), evaluation / len(record.epochs)
+    return [(rate, max(0.0, wall - evaluation - training), evaluation / len(record.epochs))]
 
 
-def estimate(config: RunConfig, images: int, epochs: int, rates: Rates) -> Estimate:
-    """Seconds of one cell that trains on ``images`` images in all, in ``epochs`` epochs.
+def estimate(plan: RunPlan, rates: Mapping[RateKey, Rate]) -> Estimate:
+    """Seconds of one cell.
 
     From earlier cells with the same data set, network, framework, precision, ranks and
     normalisation; else, of those that share the first four, the nearest rank count, its rate scaled
     in proportion.
     """
-    key = rate_key(config)
-    limit = config.target.within_s if config.target else None
-    if key in rates:
-        rate = rates[key]
-        return Estimate(_seconds(rate, 1.0, images, epochs, limit), f"{_cells(rate)} like it")
-    others = [other for other in rates if other[:-2] == key[:-2]]
-    if not others:
+
+    def distance(other: RateKey) -> tuple[float, bool, int]:
+        ratio = abs(math.log(other.gpus / key.gpus))
+        return ratio, other.normalisation != key.normalisation, other.gpus
+
+    key = rate_key(plan.config)
+    nearest = min((k for k in rates if k.work == key.work), key=distance, default=None)
+    if nearest is None:
         return Estimate(None, "never run here")
-    nearest = min(others, key=lambda other: _distance(key, other))
     rate = rates[nearest]
-    change = (
-        ""
-        if nearest.normalisation == key.normalisation
-        else (f" with normalisation {nearest.normalisation}")
-    )
-    source = f"{_cells(rate)} on gpus={nearest.gpus}{change}"
+    images = sum(epoch.steps * epoch.global_batch for epoch in plan.epochs)
+    seconds = images * nearest.gpus / (rate.images_per_s * key.gpus)
+    seconds += len(plan.epochs) * rate.eval_s
+    if plan.config.target and plan.config.target.within_s is not None:
+        seconds = min(seconds, plan.config.target.within_s)
+    source = "1 earlier cell" if rate.cells == 1 else f"{rate.cells} earlier cells"
+    source += " like it" if nearest == key else f" on gpus={nearest.gpus}"
+    if nearest.normalisation != key.normalisation:
+        source += f" with normalisation {nearest.normalisation}"
     if nearest.gpus != key.gpus:
         source += ", scaled in proportion"
-    factor = key.gpus / nearest.gpus
-    return Estimate(_seconds(rate, factor, images, epochs, limit), source)
-
-
-def _distance(key: RateKey, other: RateKey) -> tuple[float, bool, int]:
-    ratio = abs(math.log(other.gpus / key.gpus))
-    return ratio, other.normalisation != key.normalisation, other.gpus
-
-
-def _seconds(rate: Rate, factor: float, images: int, epochs: int, limit: float | None) -> float:
-    work = images / (rate.images_per_s * factor) + epochs * rate.eval_s
-    return rate.fixed_s + (work if limit is None else min(work, limit))
-
-
-def _cells(rate: Rate) -> str:
-    return f"{rate.cells} earlier cell{'s' if rate.cells > 1 else ''}"
+    return Estimate(rate.fixed_s + seconds, source)

@@ -14,7 +14,7 @@ from jobs.cell.lock import local_file_system
 from jobs.config.site import NamedSite
 from jobs.config.sweep import Sweep
 from jobs.messages import ROOT, NoAnswer, say
-from jobs.plan.cost import check_budget, gpu_hours
+from jobs.plan.cost import check_budget
 from jobs.plan.datasets import train_images
 from jobs.slurm.arrays import Array
 from jobs.slurm.client.reasons import advice
@@ -140,6 +140,6 @@ def check_cluster(
         say(f"{request.folder} is on a file system of this machine alone ({kind}): nodes do not "
             "see it, so jobs will fail. Name a shared folder with RESULTS=DIR")  # fmt: skip
     if request.budget is not None:
-        check_budget(request.budget, gpu_hours(arrays, seconds, site), site)
+        check_budget(request.budget, arrays, seconds, site)
     cluster = read_config(ask(SCONTROL)).get("ClusterName")
     return replace(context, root=freeze(ROOT, context.folder), cluster=cluster)

@@ -46,7 +46,7 @@ def _sweep(request: SweepRequest, *, force: bool, wait: bool, preflight: bool) -
     context = prepare(request)
     images = train_images(configs, request.data, request.store)
     # rates are read from all results, and only the cost needs them
-    rates = {} if request.budget is None else known_rates(request.results)
+    rates = {} if request.budget is None else known_rates(request.results, configs)
     rows = plan_rows(configs, images, rates)
     lay_out(configs, request.folder, manifest_of(wanted), force=force)
     watcher = Watcher(request.folder, context.site.slurm_conf)
@@ -60,7 +60,7 @@ def _sweep(request: SweepRequest, *, force: bool, wait: bool, preflight: bool) -
         refuse_others(cells)
     todo = [cell for cell in cells if cell.to_run and not cell.alive]
     if todo:
-        seconds = {row.cell_id: row.seconds for row in rows}
+        seconds = {row.cell_id: row.time.seconds for row in rows}
         context = check_cluster(request, context, plan_arrays(context, todo), seconds)
     say_standing(wanted, [cell for cell in cells if not cell.alive])
     away = [cell for cell in cells if cell.elsewhere]

@@ -1,101 +1,72 @@
-"""Slurm's part of a plan: readable for one cell and for two thousand, and exact."""
+"""The table of cells and its lines: whole in a pipe, fitted to a terminal."""
 
 from __future__ import annotations
 
-import io
+import re
 import shlex
-from pathlib import Path
-from typing import Any
+from unittest.mock import patch
 
-from rich.console import Console
-
-from jobs.config.site import NamedSite, Site
-from jobs.plan.cost import gpu_hours
-from jobs.plan.text import render_slurm_plan, slurm_summary
-from jobs.slurm.arrays import Array
-from jobs.slurm.script import script_text
-
-LAUNCH = ["srun", "--ntasks=2", "apptainer", "exec", "/a b/cpu.sif", "python3"]
+from jobs.messages import columns
+from jobs.plan.estimate import Rate, rate_key
+from jobs.plan.rows import plan_rows
+from jobs.plan.text import plan_lines
+from tests.jobs.plan.test_rows import IMAGES, config
 
 
-def named(**changes: Any) -> NamedSite:
-    site = Site(**{"ranks_per_node": 8, "time_min": 60, "partition": "gpu", **changes})
-    return NamedSite("mine", site, Path("jobs/sites/mine.yaml"))
+def test_columns_are_aligned_below_heads_of_several_lines() -> None:
+    assert columns(("a", "of\nb", "c"), [("left", "1", ""), ("l", "22", "x")], left=1) == [
+        "      of",
+        "a      b  c",
+        "left   1",
+        "l     22  x",
+    ]
 
 
-def array(nodes: int, count: int) -> Array:
-    units = tuple((f"cell-{nodes}-{i}",) for i in range(count))
-    return Array(units=units, nodes=nodes, ranks_per_node=8, minutes=60)
+def test_in_a_pipe_nothing_is_cut_and_launch_lines_can_be_pasted() -> None:
+    runs = [config(), config(seed=1, technique={"name": "a_technique_with_a_name_as_long_as_this"})]
+    tokens = ["python", "-m", "train", "/a folder/[bold]/" + "x" * 200, "--data", "d'ata"]
+    lines = plan_lines(plan_rows(runs, IMAGES, {}), {run.cell_id(): tokens for run in runs[::-1]})
+    rows = [line.split() for line in lines]
+    assert rows[0] == ["cell", "gpus", "batch", "steps/epoch", "epochs", "steps", "peak", "lr",
+                       "time"]  # fmt: skip
+    assert rows[1] == [runs[0].cell_id(), "2", "128", "11", "5", "55", "0.1", "?"]
+    assert rows[2][0] == runs[1].cell_id()
+    assert lines[5:9] == [
+        f"  {runs[0].cell_id()}:", f"    {shlex.join(tokens)}",
+        f"  {runs[1].cell_id()}:", f"    {shlex.join(tokens)}",
+    ]  # fmt: skip
 
 
-def script(array: Array) -> str:
-    return script_text(
-        named().site, array, Path("/results/s/.slurm/run"), name="n", root=Path("/r"), python="py"
-    )
+def test_a_narrow_terminal_gets_lines_that_fit() -> None:
+    runs = [config(technique={"name": name}) for name in ("naive", "lr_scaling_warmup")]
+    rows = plan_rows(runs, IMAGES, {})
+    with patch("sys.stdout.isatty", return_value=True):
+        with patch.dict("os.environ", COLUMNS="200"):
+            wide = "\n".join(plan_lines(rows, {}))
+        with patch.dict("os.environ", COLUMNS="80"):
+            narrow = plan_lines(rows, {})
+    assert all(run.cell_id() in wide for run in runs)
+    assert max(len(line) for line in narrow) <= 80
+    for run in runs:  # what all ids begin with is left out, the rest is whole
+        assert any(f"..{run.cell_id().removeprefix('digits-cnn-')} " in line for line in narrow)
+    assert "launch lines" not in wide
 
 
-def text_of(arrays: tuple[Array, ...], site: NamedSite, seconds: Any = None, **more: Any) -> str:
-    out = io.StringIO()
-    cost = gpu_hours(arrays, seconds or {}, site.site)
-    render_slurm_plan(
-        arrays, site, Console(file=out, width=80), cost=cost, script=script,
-        launch=lambda array: LAUNCH, **more,
-    )  # fmt: skip
-    return out.getvalue()
+def test_finished_cells_are_shown_as_done() -> None:
+    runs = [config(seed=0), config(seed=1)]
+    rates = {rate_key(runs[0]): Rate(images_per_s=704.0, fixed_s=5.0, eval_s=1.0, cells=2)}
+    text = "\n".join(plan_lines(plan_rows(runs, IMAGES, rates), {}, {runs[0].cell_id()}))
+    assert re.search(rf"{runs[0].cell_id()} .*done", text)
+    assert re.search(rf"{runs[1].cell_id()} .*~0:20", text)
 
 
-def test_arrays_costs_scripts_and_launch_lines_are_shown() -> None:
-    site = named()
-    arrays = (array(1, 3), array(2, 1))
-    text = text_of(arrays, site, {"cell-1-0": 1800.0})
-    rows = [line.split() for line in text.splitlines()]
-    assert ["1", "1", "8", "3", "3", "1:00:00", "3", "24"] in rows
-    assert ["2", "2", "8", "1", "1", "1:00:00", "1", "16"] in rows
-    assert "2 calls of sbatch for 4 jobs with 4 cells" in text
-    assert "GPU-hours: at most 40 (every job once until its time limit), about 4 going by" in text
-    assert "3 cells left out" in text
-    for one in arrays:
-        shown = "\n".join(f"    {line}".rstrip() for line in script(one).rstrip().splitlines())
-        assert shown in text
-    assert text.count(shlex.join(LAUNCH)) == 2
-
-
-def test_two_thousand_cells_stay_a_page() -> None:
-    site = named()
-    arrays = tuple(array(nodes, count) for nodes in (1, 2, 4, 8) for count in (150, 150, 150, 50))
-    text = text_of(arrays, site)
-    assert "16 calls of sbatch for 2,000 jobs with 2,000 cells" in text
-    assert "batch script of arrays 1-4, 1 node x 8 ranks; this is array 1" in text
-    assert text.count("#!/bin/bash") == 4
-    assert len(text.splitlines()) < 150
-
-
-def test_nothing_is_wrapped_or_cut_in_a_pipe() -> None:
-    site = named()
-    arrays = [array(1, 2)]
-    long = ["srun", *(f"--option-{i}=value" for i in range(40))]
-    out = io.StringIO()
-    render_slurm_plan(
-        arrays, site, Console(file=out, width=20), cost=gpu_hours(arrays, {}, site.site),
-        script=script, launch=lambda array: long,
-    )  # fmt: skip
-    assert f"    {shlex.join(long)}\n" in out.getvalue()
-
-
-def test_what_does_not_fit_the_queue_is_told() -> None:
-    site = named(submit_limit=5)
-    arrays = [array(1, 12)]
-    cost = gpu_hours(arrays, {}, site.site)
-    assert "queue: 5 jobs fit now; 7 jobs are submitted when there is room" in slurm_summary(
-        arrays, site, cost
-    )
-    assert "queue: 2 jobs fit now; 10 jobs are submitted when there is room" in slurm_summary(
-        arrays, site, cost, room=2
-    )
-
-
-def test_nothing_to_submit() -> None:
-    site = named()
-    lines = slurm_summary([], site, gpu_hours([], {}, site.site))
-    assert lines[-1] == "nothing to submit"
-    assert text_of((), site).strip().endswith("nothing to submit")
+def test_what_ids_do_not_say_has_a_column_where_it_differs() -> None:
+    runs = [config(technique={"name": "naive", "bn_momentum": m, "normalisation": "batch_norm"},
+                   framework=f) for m in (0.9, 0.99) for f in ("horovod", "mirrored")]  # fmt: skip
+    rows = plan_rows([*runs, config(technique={"name": "other"})], IMAGES, {})
+    head, *lines = plan_lines(rows, {})
+    assert head.split()[:4] == ["cell", "framework", "bn_momentum", "gpus"]
+    assert [line.split()[1:3] for line in lines[:5]] == [
+        ["horovod", "0.9"], ["mirrored", "0.9"], ["horovod", "0.99"], ["mirrored", "0.99"],
+        ["horovod", "0.9"],
+    ]  # fmt: skip
