@@ -16,7 +16,7 @@ from train.errors import ConfigError
 
 # --exact: without it, nodes that differ are shown as one with its smallest numbers and a plus
 SINFO = ("sinfo", "--noheader", "--all", "--exact", "--format=%P|%a|%l|%s|%D|%T|%c|%m|%G|%f")
-STATES = ("sinfo", "--noheader", "--all", "--Node", "--format=%N %T")
+STATES = ("sinfo", "--noheader", "--Node", "--format=%N %T")
 TOPOLOGY = ("scontrol", "show", "topology")
 #: The beginnings of states, as sinfo writes them, in which nodes take no job.
 _OUT_OF_USE = ("down", "drain", "fail", "error", "unknown", "inval", "future", "power")
@@ -132,8 +132,8 @@ def max_array_size(config: dict[str, str]) -> int | None:
 
 def node_states(ask: Ask, partition: str | None = None) -> dict[str, str]:
     """Node -> state of a partition's nodes, or of all."""
-    named = [] if partition is None else [f"--partition={partition}"]
-    pairs = (line.split() for line in ask([*STATES, *named]).splitlines())
+    which = "--all" if partition is None else f"--partition={partition}"  # sinfo refuses both
+    pairs = (line.split() for line in ask([*STATES, which]).splitlines())
     return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
 
 

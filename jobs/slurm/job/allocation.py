@@ -70,8 +70,15 @@ class Allocation:
         return run(argv, timeout_s=timeout_s, slurm_conf=self.site.slurm_conf)
 
     def shown(self) -> str:
-        """What Slurm says of this job, in one line; raises as :meth:`ask`."""
-        return self.ask("scontrol", "--all", "--oneliner", "show", "job", self.job).out
+        """What Slurm says of this job, in one line.
+
+        Raises:
+            SlurmError: no answer, or a refusal.
+        """
+        answer = self.ask("scontrol", "--all", "--oneliner", "show", "job", self.job)
+        if answer.code:
+            raise SlurmError("scontrol show job", answer.words, passing=False)
+        return answer.out
 
     def not_answering(self) -> list[str]:
         """Nodes of the job that Slurm cannot reach; none where it does not answer.

@@ -196,29 +196,35 @@ def test_a_new_phase_is_written_soon_a_new_step_is_not_and_the_last_one_is(
         text = file.read_text() if file.exists() else ""
         return str(json.loads(text)["phase"]) if text else ""
 
-    with Watchdog(file, 6.0, os.getppid(), stalls.append) as dog:  # a life sign every 1.5 s
+    with Watchdog(file, 60.0, os.getppid(), stalls.append) as dog:  # a life sign every 15 s
         dog.beat("training step 1 of 99, epoch 1")
         wait_until(lambda: "step 1 of" in phase(), "the phase")
         time.sleep(0.5)
         written = file.stat()
         began = time.monotonic()
         while time.monotonic() < began + 0.6:
-            dog.beat(f"training step {time.monotonic()} of 99, epoch 2, batch 3 of 4")
+            dog.beat(f"training step {time.monotonic():.0f} of 99, epoch 2, batch 3 of 4")
             time.sleep(0.01)
         assert file.stat().st_mtime_ns == written.st_mtime_ns
         dog.beat("validating, part 1 of 2")
-        wait_until(lambda: "validating" in phase(), "the next phase")
-        assert time.monotonic() - began < 1.2
-        while time.monotonic() < began + 7:  # longer than the patience
-            dog.beat("training step 7 of 99, epoch 2")
-            time.sleep(0.1)
-            assert json.loads(file.read_text())["idle_s"] < 6.0
+        wait_until(lambda: "validating" in phase(), "the next phase", 10)
         dog.beat("writing the record")
     assert phase() == "writing the record" and not stalls
     assert (file.stat().st_ino, file.stat().st_size) == (written.st_ino, written.st_size)
     time.sleep(0.3)
     assert phase() == "writing the record", "silent after the end"
     assert [path.name for path in tmp_path.iterdir()] == ["rank-0.beat"]
+
+
+def test_progress_for_longer_than_the_patience_is_no_stall(tmp_path: Path) -> None:
+    """In this process: a stall would end the test run."""
+    stalls: list[str] = []
+    with Watchdog(tmp_path / "beat", 6.0, os.getppid(), stalls.append) as dog:
+        began = time.monotonic()
+        while time.monotonic() < began + 7:
+            dog.beat("training step 7 of 99, epoch 2")
+            time.sleep(0.1)
+    assert not stalls and json.loads((tmp_path / "beat").read_text())["idle_s"] < 6.0
 
 
 def test_a_file_that_its_server_forgot_is_opened_again(
