@@ -52,7 +52,8 @@ def stopped_by_signals(
     """Turn the signals that end a job into a reason; they often come twice, so only the first
     counts and the handler does nothing but remember: nothing is interrupted half-way.
 
-    A signal that is ignored stays so: nohup and background shells ask for that.
+    A signal that is ignored stays so: nohup and background shells ask for that. Slurm's warning,
+    SIGUSR2, is the exception: batch scripts ignore it until somebody listens.
     """
     stop = Stop(parent)
 
@@ -60,7 +61,11 @@ def stopped_by_signals(
         stop.told = stop.told or Reason("cancelled", f"got {signal.Signals(number).name}")
         stop.at = stop.at or time.time()
 
-    heard = [number for number in signals if signal.getsignal(number) != signal.SIG_IGN]
+    heard = [
+        number
+        for number in signals
+        if number == signal.SIGUSR2 or signal.getsignal(number) != signal.SIG_IGN
+    ]
     before = [signal.signal(number, remember) for number in heard]
     # whoever started us may have held them back until somebody listens
     signal.pthread_sigmask(signal.SIG_UNBLOCK, heard)

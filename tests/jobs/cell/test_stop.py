@@ -6,6 +6,7 @@ import os
 import signal
 
 from jobs.cell.stop import stopped_by_signals
+from jobs.slurm.job.allocation import WARNINGS
 
 
 def test_the_first_signal_counts_and_an_ignored_one_stays_ignored() -> None:
@@ -20,3 +21,13 @@ def test_the_first_signal_counts_and_an_ignored_one_stays_ignored() -> None:
         assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def test_slurms_warning_is_heard_though_batch_scripts_ignore_it() -> None:
+    before = signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+    try:
+        with stopped_by_signals(signals=WARNINGS) as warned:
+            os.kill(os.getpid(), signal.SIGUSR2)
+            assert warned.at is not None
+    finally:
+        signal.signal(signal.SIGUSR2, before)
