@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from functools import cache
@@ -109,6 +110,31 @@ def test_jobs_has_seven_import_floors_at_most() -> None:
 
 def module(file: Path) -> str:
     return ".".join(file.relative_to(ROOT).with_suffix("").parts)
+
+
+def test_the_picture_of_the_architecture_is_that_of_the_code() -> None:
+    """Each room stands in it, and each arrow's name is a word of the rooms at both of its ends."""
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    picture = page.partition("```mermaid")[2].partition("```")[0]
+    rooms = dict(re.findall(r'(\w+)\["([a-z/]+)"\]', picture))
+    words = {
+        room: set(re.findall(r"\w+", "".join(f.read_text() for f in own_files(ROOT / room))))
+        for room in rooms.values()
+    }
+    for start, name, end in re.findall(r"^  (\w+)\S* -->\|(\w+)\| (\w+)", picture, re.MULTILINE):
+        for room in (rooms[start], rooms[end]):
+            assert name in words[room], f"{room} does not have {name}"
+    folders = {file.parent.relative_to(ROOT) for part in PARTS for file in sources(part)}
+    there = {room for folder in folders if len(room := folder.parts) > 1}
+    for room in there:
+        names = {"/".join(room[:depth]) for depth in (2, 3)}
+        assert names & set(rooms.values()), f"{'/'.join(room)} is not in the picture"
+
+
+def own_files(room: Path) -> list[Path]:
+    """Those of rooms below it, too, except in jobs/slurm, whose rooms are drawn apart."""
+    deep = room.relative_to(ROOT) != Path("jobs/slurm")
+    return sorted(room.rglob("*.py") if deep else room.glob("*.py"))
 
 
 def test_one_file_knows_submitit() -> None:
