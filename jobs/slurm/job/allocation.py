@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from collections.abc import Mapping
@@ -92,6 +93,4 @@ class Allocation:
             answer = self.ask("sinfo", "--all", "-h", "-N", "-n", self.nodes, "-o", "%N %T")
         except SlurmError:
             return []
-        states = (line.split() for line in answer.out.splitlines() if " " in line)
-        down = {name for name, state in states if state.endswith("*") or state.startswith("down")}
-        return sorted(down)
+        return sorted(set(re.findall(r"(?m)^(\S+) (?:down.*|.*\*)$", answer.out)))

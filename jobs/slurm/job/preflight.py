@@ -19,7 +19,7 @@ from jobs.slurm.arrays import NodeLayout
 from jobs.slurm.job.allocation import WARNINGS, Allocation
 from jobs.slurm.job.step import step_line
 from jobs.slurm.job.step_failure import launch_troubles
-from jobs.slurm.job.step_ranks import SRUN_LOG, StepRanks, run_step
+from jobs.slurm.job.step_ranks import SRUN_LOG, StepLine, StepRanks
 from jobs.slurm.job.task import (
     REPORT_NAME,
     START_S,
@@ -39,12 +39,12 @@ def run_preflight(payload: dict[str, Any]) -> None:
     task = PreflightTask.model_validate(payload)
     allocation = Allocation.read(os.environ, minutes_for(task.site), task.site)
     folder, layout = Path(task.folder), NodeLayout(task.nodes, task.ranks_per_node)
-    began = time.monotonic()
+    ranks, began = StepRanks(folder / SRUN_LOG), time.monotonic()
     # Slurm's warning is none of this job's business, and would end it
     with stopped_by_signals() as stop, stopped_by_signals(signals=WARNINGS):
         line = _launch(task, layout, folder, allocation)
         limit_s = task.site.preflight_s + START_S
-        ranks, _ = run_step(line, layout.size, folder / SRUN_LOG, stop, limit_s=limit_s)
+        ranks.run(line, layout.size, stop, limit_s)
     reports = read_reports(folder)
     report = PreflightReport(
         key=task.key,
@@ -65,7 +65,7 @@ def run_preflight(payload: dict[str, Any]) -> None:
 
 def _launch(
     task: PreflightTask, layout: NodeLayout, folder: Path, allocation: Allocation
-) -> tuple[list[str], dict[str, str]]:
+) -> StepLine:
     site = task.site
     rank = ["-m", "train.distributed.preflight", "--out", str(folder), "--world", str(layout.size)]
     rank += ["--data", task.data, "--limit-s", str(site.preflight_s), "--store", task.store]

@@ -14,7 +14,7 @@ from jobs.cell.stop import Stop
 from jobs.slurm.client.nodes import usable_nodes
 from jobs.slurm.client.run import SlurmError
 from jobs.slurm.job.allocation import Allocation
-from jobs.slurm.job.step_failure import failed_node
+from jobs.slurm.job.step_failure import NOT_LAUNCHED, failed_node
 from jobs.slurm.job.task import JobTask
 from train.record.run import RunRecord
 
@@ -41,6 +41,12 @@ class CellEnd:
     record: RunRecord | None = None  # of an attempt in this job
 
     @property
+    def lost_a_node(self) -> bool:
+        """Ranks that were not even launched are Slurm's own fault right after a requeue."""
+        error = self.record.error if self.record else None
+        return self.status == "lost" and (error is None or error.where != NOT_LAUNCHED)
+
+    @property
     def lost_in_a_row(self) -> int:
         """Attempts at the end of its record that lost their node."""
         attempts = self.record.attempts if self.record else ()
@@ -58,7 +64,7 @@ def requeue(
             _end_for_good(allocation)
         return
     lost = [name for name, end in ends.items() if end.status == "lost"]
-    if lost:
+    if any(end.lost_a_node for end in ends.values()):
         _wait_until_seen(allocation, stop)
     if stop.reason is None and _is_granted(allocation, stop):
         failed = {node for name in lost if (node := failed_node(Path(name)))}

@@ -60,16 +60,13 @@ def _why_ended(allocation: Allocation, by_signal: Reason) -> Reason:
     job = allocation.job
     if time.time() > allocation.ends_at - NEAR_END_S:
         return Reason("timeout", f"the job's time limit was reached (job {job})")
-    try:
-        shown = allocation.shown()
-    except SlurmError:
-        return by_signal
-    if reason := reason_in(shown, job):
-        return reason
+    with suppress(SlurmError):
+        if reason := reason_in(allocation.shown(), job):
+            return reason
     if nodes := allocation.not_answering():
-        words = f"Slurm ended job {job}: it does not reach {', '.join(nodes)}"
-        return Reason("lost", words)
-    return Reason("cancelled", f"Slurm ended job {job} before its time: scancel, or the site")
+        return Reason("lost", f"Slurm ended job {job}: it does not reach {', '.join(nodes)}")
+    words = f"job {job} was ended before its time ({by_signal.text}): scancel, or the site"
+    return Reason(by_signal.status, words)
 
 
 def reason_in(shown: str, job: str) -> Reason | None:

@@ -15,7 +15,7 @@ from typing import Any
 from jobs.cell.attempt import Start, attend
 from jobs.cell.container import code_facts
 from jobs.cell.image import Image, image_now
-from jobs.cell.lock import LOCK_NAME, hold, holder
+from jobs.cell.lock import LOCK_NAME, Holder, hold, holder
 from jobs.cell.missing_record import begun_in, is_good, settle_lost
 from jobs.cell.state import UNREADABLE, archive, recorded
 from jobs.cell.stop import Reason, Stop, stopped_by_signals
@@ -102,7 +102,7 @@ class Supervisor:
         deadline = time.monotonic() + LOCK_PATIENCE_S
         while self.stop.reason is None:
             with hold(cell, job=self.allocation.job) as ours:
-                if other := self._other_job(cell):
+                if other := self._other_job(cell, None if ours else holder(cell)):
                     log(f"{cell.name}: job {other} runs it: left alone")
                     return CellEnd(LEFT)
                 if ours:
@@ -114,10 +114,10 @@ class Supervisor:
             self.stop.wait(TRY_AGAIN_S)
         return CellEnd("cancelled")  # the record is another supervisor's
 
-    def _other_job(self, cell: Path) -> str | None:
+    def _other_job(self, cell: Path, lock: Holder | None) -> str | None:
         """Another job that runs the cell: it holds the lock or, where locks do not reach its node,
         has begun an attempt, and Slurm says that it runs."""
-        lock, begun = holder(cell), begun_in(cell)
+        begun = begun_in(cell)
         named = (lock.job if lock else None, begun.job if begun else None)
         others = [job for job in named if job not in (None, self.allocation.job)]
         if not others:
