@@ -1,7 +1,7 @@
-"""The job that goes first: is the seam between Slurm, the container and the ranks whole?
+"""The job that goes first: do Slurm, the container and the ranks work together?
 
-It runs on as many nodes as the sweep's largest cell, through the same launch line. Arrays depend on
-its good end, so a failure holds the sweep.
+It runs through the same launch line as cells do. Arrays depend on its good end, so a failure holds
+the sweep.
 """
 
 from __future__ import annotations
@@ -43,8 +43,7 @@ def run_preflight(payload: dict[str, Any]) -> None:
     # Slurm's warning is none of this job's business, and would end it
     with stopped_by_signals() as stop, stopped_by_signals(signals=WARNINGS):
         line = _launch(task, layout, folder, allocation)
-        limit_s = task.site.preflight_s + START_S
-        ranks.run(line, layout.size, stop, limit_s)
+        ranks.run(line, layout.size, stop, task.site.preflight_s + START_S)
     reports = read_reports(folder)
     report = PreflightReport(
         key=task.key,
@@ -69,12 +68,9 @@ def _launch(
     site = task.site
     rank = ["-m", "train.distributed.preflight", "--out", str(folder), "--world", str(layout.size)]
     rank += ["--data", task.data, "--limit-s", str(site.preflight_s), "--store", task.store]
-    if task.folders:
-        rank += ["--dataset", f"{FOLDER_PREFIX}{task.folders[0]}"]
-    if site.interface is not None:
-        rank += ["--interface", site.interface]
-    if site.gpu_support != "none":
-        rank.append("--gpu")
+    rank += [] if not task.folders else ["--dataset", f"{FOLDER_PREFIX}{task.folders[0]}"]
+    rank += [] if site.interface is None else ["--interface", site.interface]
+    rank += [] if site.gpu_support == "none" else ["--gpu"]
     return step_line(
         site, task.image, layout, rank,
         root=task.root,
@@ -97,9 +93,9 @@ def _problems(
     if ranks.code and not troubles and not findings:
         words = f"srun ended with code {ranks.code}"
         troubles = [Trouble(node="?", what="launch", found=words)]
-    todo = f"fix the node or the site's file; see {folder}"
-    expected = "the rank starts in the container"
-    return tuple(
-        Problem(node=t.node, check=t.what, found=t.found, expected=expected, fix=todo)
+    expected, todo = "the rank starts in the container", "fix the node or the site's file; see"
+    starts = (
+        Problem(node=t.node, check=t.what, found=t.found, expected=expected, fix=f"{todo} {folder}")
         for t in troubles
-    ) + tuple(findings)
+    )
+    return (*starts, *findings)

@@ -4,7 +4,6 @@ the container."""
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import time
 from dataclasses import dataclass, replace
@@ -49,8 +48,6 @@ def run_unit(payload: dict[str, Any]) -> None:
     """
     task = JobTask.model_validate(payload)
     allocation = Allocation.read(os.environ, task.minutes, task.site)
-    # ignored (as some daemons leave it), it would make every srun seem to end well
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     ends: dict[str, CellEnd] = {}
     with (
         stopped_by_signals() as stop,
@@ -134,8 +131,7 @@ class Supervisor:
         self._put_aside(cell)
         if is_good(cell, config):
             return CellEnd(read_record(cell / RECORD_NAME).status)
-        attend(self._start(cell, config))
-        record = read_record(cell / RECORD_NAME)
+        record = attend(self._start(cell, config))
         this = record.attempts[-1].number
         return CellEnd(record.status, sum(e.attempt == this for e in record.epochs), record)
 
