@@ -60,9 +60,12 @@ def _why_ended(allocation: Allocation, by_signal: Reason) -> Reason:
     job = allocation.job
     if time.time() > allocation.ends_at - NEAR_END_S:
         return Reason("timeout", f"the job's time limit was reached (job {job})")
-    with suppress(SlurmError):
+    try:
         if reason := reason_in(allocation.shown(), job):
             return reason
+    except SlurmError as error:
+        if error.passing:
+            return by_signal  # no answer, and no time for another question
     if nodes := allocation.not_answering():
         return Reason("lost", f"Slurm ended job {job}: it does not reach {', '.join(nodes)}")
     words = f"job {job} was ended before its time ({by_signal.text}): scancel, or the site"

@@ -148,7 +148,7 @@ def stopped(
 
 def test_why_a_job_is_being_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert stopped(tmp_path, Stop()) is None, "there was no signal"
-    assert stopped(tmp_path, STOP).status == "cancelled", "Slurm gives no answer"
+    assert stopped(tmp_path, STOP).status == "cancelled", "there is no Slurm to ask"
     near = stopped(tmp_path, STOP, ends_at=time.time() + 3)
     assert near.status == "timeout", "this close to the time limit nobody is asked"
     monkeypatch.setattr(Allocation, "not_answering", lambda _: ["n2"])
