@@ -149,7 +149,7 @@ class StepRanks(RankSet):
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._sizes = [_size_of(self._log_of(rank)) for rank in range(size)]
         with self.log.open("ab") as out:
-            self._reader = self.log.open(errors="replace")
+            self._reader = self.log.open(encoding="utf-8", errors="replace")
             self._reader.seek(0, os.SEEK_END)
             self._process = subprocess.Popen(
                 argv, env={**clean_environment(os.environ), **settings}, stdin=subprocess.DEVNULL,
@@ -218,7 +218,7 @@ class StepRanks(RankSet):
     def _read_words_of_nodes(self) -> None:
         for rank, earlier in enumerate(self._sizes):
             log = self._log_of(rank)
-            with contextlib.suppress(OSError), log.open(errors="replace") as file:
+            with contextlib.suppress(OSError), log.open(encoding="utf-8", errors="replace") as file:
                 file.seek(max(earlier, _size_of(log) - RANK_LOG_BYTES))
                 for line in file:
                     if line.startswith(SLURMSTEPD):
