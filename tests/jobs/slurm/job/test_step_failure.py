@@ -56,11 +56,18 @@ RECORDED: dict[tuple[str, int], tuple[str, str, str, int | None]] = {
     ("memory", 137): ("failed", "node node2", "out of memory: StepId=160.0 exceeded memory", 1),
     ("nosuchmpi", 1): ("failed", "srun", "srun could not start the ranks: Invalid MPI type", None),
     ("badoutput", 0): ("failed", "srun", "srun could not start the ranks: task 0 launch", None),
-    ("launch", 1): ("failed", "srun", "srun could not start the ranks: Task launch for", None),
+    ("launch", 1): ("failed", "srun", "srun could not start the ranks: Task launch for "
+                    "StepId=174.0 failed on node node4: Communication connection failure", None),
+    ("toomany", 1): ("failed", "srun", "srun could not start the ranks: Only allocated 1", None),
+    ("badoption", 1): ("failed", "srun", "srun could not start the ranks: unrecognized", None),
+    # as a controller that was restarted says, too
+    ("toogpu", 1): ("lost", "srun", "srun could not start the ranks: Unable to create step", None),
     ("away", 1): ("lost", "srun", "srun could not start the ranks: Unable to", None),
     ("missing", 2): ("failed", "node node1", "the container of rank 0 did not start on node node1: "
                      "/nowhere/python3: No such file or directory", 0),
     ("stepcancel", 137): ("cancelled", "the step", "Slurm ended the ranks and not the job", None),
+    ("jobcancel", 143): ("cancelled", "the step", "Slurm ended the ranks and not the job", None),
+    ("srunterm", 137): ("cancelled", "the step", "Slurm ended the ranks and not the job", None),
     ("timelimit", 143): ("timeout", "the step", "Slurm ended the ranks and not the job", None),
     # Slurm knows no more than the ranks
     ("kill9", 143): ("failed", "rank 1 on node node2", "rank 1 was ended by SIGKILL", 1),

@@ -1,5 +1,7 @@
-"""All ranks of a start as one srun: what srun prints is understood, with recorded texts; and with a
-small program that stands in for srun, a real process."""
+"""All ranks of a start as one srun: a small program stands in for it, a real process.
+
+Recorded texts of a real srun: test_step_failure.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,6 @@ import pytest
 
 from jobs.cell.stop import Reason, Stop
 from jobs.slurm.job.step_ranks import RankEnd, StepLog, StepRanks
-
-TRANSCRIPTS = Path(__file__).parent.parent / "transcripts" / "srun"
 
 PRELUDE = """
 import os, signal, sys, time
@@ -164,55 +164,6 @@ def test_a_deaf_srun_is_killed_when_its_time_is_over(tmp_path: Path) -> None:
 def log(*ends: tuple[int, str, int], **facts: Any) -> StepLog:
     """``ends``: rank, host and code, in the order reported."""
     return StepLog([RankEnd(*end) for end in ends], **facts)
-
-
-CANCELLED = "CANCELLED AT 2026-11-21T"
-#: What the recorded texts of a step add up to. Aborted: from outside; a rank's own bad exit makes
-#: Slurm cancel the step, too.
-RECORDED = {
-    "kill9": log((1, "node2", -9), (0, "node1", -15), cancelled=f"{CANCELLED}16:12:44"),
-    "segv": log((0, "node1", -11), (1, "node2", -15)),
-    "term": log((0, "node3", -15), (1, "node4", -15)),
-    "codes": log((0, "node1", 7), (1, "node1", 7), (2, "node2", 7), (3, "node2", 7)),
-    "unfinished": log((0, "node3", 85), (1, "node3", 85), (2, "node4", 85), (3, "node4", 85)),
-    "missing": log((0, "node1", 2), (1, "node2", 2)),
-    # srun names another rank first, which was only ended with the step
-    "memory": log((0, "node1", -9), (1, "node2", -9), aborted=True,
-                  cancelled=f"{CANCELLED}16:12:49", out_of_memory_rank=1,
-                  out_of_memory="StepId=160.0 exceeded memory limit (427696128 > 209715200), "
-                  "being killed"),
-    "timelimit": log((1, "node4", -15), (0, "node3", -15), aborted=True,
-                     cancelled=f"{CANCELLED}16:14:17 DUE TO TIME LIMIT"),
-    "stepcancel": log((1, "node2", -9), (0, "node1", -9), aborted=True,
-                      cancelled=f"{CANCELLED}16:12:50"),
-    "jobcancel": log((0, "node3", -15), (1, "node4", -15), aborted=True,
-                     cancelled=f"{CANCELLED}16:12:51"),
-    "srunterm": log((0, "node3", -9), (1, "node4", -9), aborted=True,
-                    cancelled=f"{CANCELLED}16:12:50"),
-    "power": log((0, "node3", -15), aborted=True, node_failure="node4",
-                 cancelled=f"{CANCELLED}16:20:29 DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR "
-                 "DETAILS"),
-    "nosuchmpi": log(launch_failure="Invalid MPI type 'nosuch', --mpi=list for acceptable types"),
-    "toomany": log(launch_failure="Only allocated 1 nodes asked for 4"),
-    "toogpu": log(launch_failure="Unable to create step for job 158: Invalid generic resource "
-                  "(gres) specification"),
-    "badoption": log(launch_failure="unrecognized option '--nosuchoption'"),
-    "badoutput": log(launch_failure="task 0 launch failed: Slurmd could not connect IO"),
-    "launch": log((0, "node3", -9), aborted=True, cancelled=f"{CANCELLED}16:18:51",
-                  launch_failure="Task launch for StepId=174.0 failed on node node4: "
-                  "Communication connection failure"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", RECORDED)
-def test_every_recorded_text_is_understood(name: str) -> None:
-    read = StepLog()
-    for line in (TRANSCRIPTS / f"{name}.err").read_text().splitlines():
-        read.read(line)
-    for file in sorted(TRANSCRIPTS.glob(f"{name}.rank-*.log")):
-        for line in file.read_text().splitlines():
-            read.read(line, int(file.stem.rpartition("-")[2]))
-    assert read == RECORDED[name]
 
 
 OOM = "Detected 1 oom_kill event in StepId=5.0. Some of the step tasks have been OOM Killed."

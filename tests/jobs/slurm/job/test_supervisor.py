@@ -70,18 +70,6 @@ def test_cells_of_a_unit_run_one_after_another(tmp_path: Path, fake: FakeSlurm) 
     assert not list(tmp_path.glob("results/*/logs/attempt.json"))
 
 
-def test_good_records_are_left_alone(tmp_path: Path, fake: FakeSlurm) -> None:
-    """As when Slurm requeues a job of several cells."""
-    script_srun(fake, "good()", cells(2))
-    job = Job(fake, unit(tmp_path, cells(2)))
-    assert job.run()[0] == 0
-    before = [(Path(name) / "record.json").read_bytes() for name in job.task.cells]
-    fake.forget()
-    assert Job(fake, job.task, restarts=1).run()[0] == 0
-    assert fake.calls("srun") == []
-    assert [(Path(name) / "record.json").read_bytes() for name in job.task.cells] == before
-
-
 def test_the_record_of_another_config_is_no_reason_to_skip(tmp_path: Path, fake: FakeSlurm) -> None:
     one, two = cells(2)
     task = unit(tmp_path, [one])
@@ -95,7 +83,7 @@ def test_the_record_of_another_config_is_no_reason_to_skip(tmp_path: Path, fake:
 def test_a_record_that_is_put_aside_is_kept_whole(
     tmp_path: Path, fake: FakeSlurm, old: str
 ) -> None:
-    """Once, also when Slurm requeues the job; a broken one needs no force."""
+    """Once: when Slurm requeues the job, the new record is good. A broken one needs no force."""
     one, two = cells(2)
     task = unit(tmp_path, [one])
     cell = Path(task.cells[0])
