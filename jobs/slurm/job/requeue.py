@@ -30,7 +30,6 @@ SEEN_S = 60.0
 ASK_S = 5.0
 #: A controller that is restarted is back by then, as a rule.
 AWAY_S = 300.0
-EXCLUDE_TRIES = 8
 
 
 @dataclass(frozen=True)
@@ -132,7 +131,7 @@ def _exclude(allocation: Allocation, nodes: str) -> None:
         if earlier := re.search(r" ExcNodeList=([^\s(]+)", allocation.shown()):
             excluded = f"{earlier[1]},{nodes}"
     argv = ("scontrol", "update", f"JobId={allocation.job}", f"ExcNodeList={excluded}")
-    for _ in range(EXCLUDE_TRIES):
+    for _ in range(8):
         with suppress(SlurmError):
             if allocation.ask(*argv).code == 0:
                 log(f"goes on without {nodes}")

@@ -18,8 +18,6 @@ from train.record.run import RECORD_NAME, RecordError, RunError, Status, read_re
 
 #: Signals reach ranks and supervisor in any order; the other one gets this long.
 PATIENCE_S = 4.0
-#: An end this close to the time limit is taken for the limit's.
-NEAR_END_S = 10.0
 #: Where an error is from when no rank was even started.
 NOT_LAUNCHED = "srun"
 #: ... and when a node failed.
@@ -58,7 +56,7 @@ def why_stopped(
 def _why_ended(allocation: Allocation, by_signal: Reason) -> Reason:
     """Why Slurm ends this job: asked of the clock, and of Slurm itself."""
     job = allocation.job
-    if time.time() > allocation.ends_at - NEAR_END_S:
+    if time.time() > allocation.ends_at - 10:  # s: Slurm's clock is not exact
         return Reason("timeout", f"the job's time limit was reached (job {job})")
     try:
         if reason := reason_in(allocation.shown(), job):

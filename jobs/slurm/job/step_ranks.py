@@ -26,10 +26,7 @@ from jobs.cell.stop import Reason, Stop
 _ENDED = re.compile(
     r"^(?:srun: )?error: (?P<host>\S+): tasks? (?P<ranks>\d[\d,\-]*): (?P<how>.+?)\s*$"
 )
-_CODE = re.compile(r"Exited with exit code (\d+)")
 _STEP_ENDED = re.compile(r"\*\*\* (?:STEP|JOB) \S+ ON (?P<host>\S+) (?P<how>CANCELLED.*?) \*\*\*")
-#: Said when the step is ended from outside; not when srun ends it after a rank's bad exit.
-_ABORTED = "Job step aborted"
 _MEMORY = re.compile(r"exceeded memory limit|oom-kill event|oom_kill event|Out Of Memory", re.I)
 _NODE = re.compile(r"[Nn]ode failure on (?P<host>\S+)|DUE TO NODE FAILURE")
 _LAUNCH = re.compile(
@@ -40,8 +37,6 @@ _LAUNCH = re.compile(
     r"Couldn't find the specified.*|Invalid (?:MPI|generic resource).*|.*(?:MPI|mpi) plugin.*|"
     r"unrecognized option.*|invalid option.*|option .* requires an argument.*)"
 )
-#: Says best what is wrong, after lines that say less.
-_PLAINEST = "Invalid MPI type"
 #: Lines of slurmstepd among what a rank wrote.
 SLURMSTEPD = "slurmstepd"
 #: strsignal's words, as srun prints them
@@ -92,9 +87,11 @@ class StepLog:
             self.node_failure = self.node_failure or node["host"] or _plain(line)
         if step := _STEP_ENDED.search(line):
             self.cancelled = self.cancelled or step["how"]
-        self.aborted = self.aborted or _ABORTED in line
+        # not printed when srun ends the step after a rank's bad exit
+        self.aborted = self.aborted or "Job step aborted" in line
         launch = _LAUNCH.match(line)
-        if launch and (self.launch_failure is None or launch["text"].startswith(_PLAINEST)):
+        # the latter says best what is wrong, after lines that say less
+        if launch and (not self.launch_failure or launch["text"].startswith("Invalid MPI type")):
             self.launch_failure = launch["text"]
         return ends
 
@@ -105,7 +102,7 @@ def _plain(line: str) -> str:
 
 def _code(how: str) -> int:
     """A rank's exit code; negative: the signal that ended it."""
-    if exited := _CODE.search(how):
+    if exited := re.search(r"Exited with exit code (\d+)", how):
         code = int(exited[1])
         # a shell or a container runtime reports its child's signal so
         return 128 - code if code - 128 in signal.valid_signals() else code
