@@ -29,7 +29,7 @@ from train.record.cell_folder import (
     earlier_attempts,
     rank_file,
 )
-from train.record.run import RECORD_NAME, Status, read_record
+from train.record.run import RECORD_NAME, RunRecord, read_record
 
 PROBE_NAME = ".probe"
 PROBE_BYTES = 64 * 1024
@@ -53,8 +53,8 @@ class Start:
     awake: Awake = field(default_factory=Awake)  # kept by the caller
 
 
-def attend(start: Start) -> Status:
-    """Run it to its end; returns the status of its record. Only for the holder of the cell's lock.
+def attend(start: Start) -> RunRecord:
+    """Run it to its end; returns its record. Only for the holder of the cell's lock.
 
     Of a start with a good record one log stays, and of any other all files.
 
@@ -87,7 +87,7 @@ def attend(start: Start) -> Status:
         status, error = cause_of(End(cell, ranks, start.explain(stopped), trouble, start.knows))
         settle(cell, config, status, error, started_at)
     over(cell)
-    return read_record(cell / RECORD_NAME).status
+    return read_record(cell / RECORD_NAME)
 
 
 def _clear(cell: Path, size: int, *, resume: bool) -> None:

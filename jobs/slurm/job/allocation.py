@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from jobs.slurm.client.run import Answer, SlurmError, run
 
 #: By these Slurm warns a job of its end, often twice.
 WARNINGS = (signal.SIGUSR2,)
-#: Slurm may warn a job this much earlier than asked (its own resolution).
+#: Slurm may warn a job of its time limit up to a minute too early (its own resolution).
 EARLY_S = 75.0
 
 
@@ -57,8 +58,7 @@ class Allocation:
         return warned_at <= self.warning_due - EARLY_S
 
     def is_due(self, warned_at: float) -> bool:
-        """Whether a warning calls for a stop now: Slurm warns of a time limit up to a minute too
-        early, and ranks keep to that limit by themselves."""
+        """Whether a warning calls for a stop now: ranks keep to the time limit by themselves."""
         return self.is_early(warned_at) or time.time() >= self.warning_due
 
     def ask(self, *argv: str, timeout_s: float = 5) -> Answer:
@@ -92,6 +92,4 @@ class Allocation:
             answer = self.ask("sinfo", "--all", "-h", "-N", "-n", self.nodes, "-o", "%N %T")
         except SlurmError:
             return []
-        states = (line.split() for line in answer.out.splitlines() if " " in line)
-        down = {name for name, state in states if state.endswith("*") or state.startswith("down")}
-        return sorted(down)
+        return sorted(set(re.findall(r"(?m)^(\S+) (?:down.*|.*\*)$", answer.out)))

@@ -5,12 +5,12 @@ It runs on the first node of the allocation and leaves what the verdict is made 
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from jobs.slurm.client.run import SlurmError, asker
 from jobs.slurm.job.allocation import WARNINGS, Allocation
 from jobs.slurm.job.step import GLOO, step_line
 from jobs.slurm.job.step_failure import launch_troubles
-from jobs.slurm.job.step_ranks import GRACE_S, SRUN_LOG, run_step
+from jobs.slurm.job.step_ranks import SRUN_LOG, StepLine, StepRanks
 from train.config.frozen import Frozen
 from train.errors import ConfigError
 from train.interconnect.facts.record import When
@@ -117,15 +117,15 @@ def limit_s(task: InterconnectTask, phase: Phase) -> float:
     return start_s(task.nodes) + limits[phase]
 
 
-def minutes_for(task: InterconnectTask) -> int:
-    """Time limit of the job."""
-    return math.ceil(sum(limit_s(task, phase) for phase, _ in turns(task)) / 60) + 1
-
-
 def turns(task: InterconnectTask) -> list[tuple[Phase, When]]:
     """The steps of the job; the preflight looks twice, at what the counters did meanwhile."""
     steps: list[tuple[Phase, When]] = [(phase, "before") for phase in task.phases]
     return [*steps, ("preflight", "after")] if "preflight" in task.phases else steps
+
+
+def minutes_for(task: InterconnectTask) -> int:
+    """Time limit of the job."""
+    return math.ceil(sum(limit_s(task, phase) for phase, _ in turns(task)) / 60) + 1
 
 
 def layout_of(task: InterconnectTask, phase: Phase) -> NodeLayout:
@@ -134,7 +134,7 @@ def layout_of(task: InterconnectTask, phase: Phase) -> NodeLayout:
 
 def launch_line(
     task: InterconnectTask, phase: Phase, when: When = "before", attempt: str = "1"
-) -> tuple[list[str], dict[str, str]]:
+) -> StepLine:
     """srun, the container and the program of a phase, with what it adds to the environment.
 
     Args:
@@ -175,57 +175,58 @@ def run_interconnect(payload: dict[str, Any]) -> None:
     """On the first node. Exit code 1 where a phase did not come to its end."""
     task = InterconnectTask.model_validate(payload)
     allocation = Allocation.read(os.environ, minutes_for(task), task.site)
-    folder = Path(task.folder)
-    write_atomically(folder / SWITCHES_NAME, json.dumps(task.switches) + "\n")
-    task = task.model_copy(update={"image_digest": _digest_now(task)})
-    note = JobNote(
-        job=allocation.job,
-        nodes=allocation.nodes,
-        image=task.image,
-        image_digest=task.image_digest,
-        steps=(),
-        phases=task.phases,
-        expected=_names(allocation.nodes, task.site.slurm_conf),
-        ended=False,
-    )
-    _write(folder, note)  # a job that is lost with its first node was begun, and says so
+    write_atomically(Path(task.folder) / SWITCHES_NAME, json.dumps(task.switches) + "\n")
+    digest, expected = None, list[str]()
+    with suppress(ConfigError):  # the phases that need the image say what is wrong with it
+        digest = image_now(Image(task.image, task.image_digest, task.image_mark)).digest
+    with suppress(SlurmError):  # without an answer nobody is missed
+        expected = hostnames(allocation.nodes, asker(task.site.slurm_conf))
+    steps: list[Step] = []
+
+    def write_note(*, ended: bool = False) -> None:
+        note = JobNote(
+            job=allocation.job,
+            nodes=allocation.nodes,
+            image=task.image,
+            image_digest=digest,
+            steps=tuple(steps),
+            phases=task.phases,
+            expected=tuple(expected),
+            ended=ended,
+        )
+        text = note.model_dump_json(indent=1) + "\n"
+        write_atomically(Path(task.folder) / JOB_NAME, text)
+
+    write_note()  # a job that is lost with its first node was begun, and says so
+    attempt = f"{allocation.job}-{allocation.restarts}"
     with stopped_by_signals() as stop, stopped_by_signals(signals=WARNINGS):
         for phase, when in turns(task):
             if stop.reason is None:
-                step = _step(task, phase, when, f"{allocation.job}-{allocation.restarts}", stop)
-                note = note.model_copy(update={"steps": (*note.steps, step)})
-                _write(folder, note)
-    _write(folder, note.model_copy(update={"ended": True}))
-    sys.exit(1 if any(step.exit_code or step.stopped for step in note.steps) else 0)
+                argv, settings = launch_line(task, phase, when, attempt)
+                settings |= {} if digest is None else {"HOROSCALE_IMAGE_DIGEST": digest}
+                steps.append(_run(task, phase, (argv, settings), stop))
+                write_note()
+    write_note(ended=True)
+    sys.exit(1 if any(step.exit_code or step.stopped for step in steps) else 0)
 
 
-def _write(folder: Path, note: JobNote) -> None:
-    write_atomically(folder / JOB_NAME, note.model_dump_json(indent=1) + "\n")
-
-
-def _step(task: InterconnectTask, phase: Phase, when: When, attempt: str, stop: Stop) -> Step:
+def _run(task: InterconnectTask, phase: Phase, line: StepLine, stop: Stop) -> Step:
     """A failed phase does not end the others: each is evidence of its own."""
     logs = Path(task.folder) / "logs" / phase
     logs.mkdir(parents=True, exist_ok=True)
-    argv, settings = launch_line(task, phase, when, attempt)
-    if task.image_digest is not None:
-        settings["HOROSCALE_IMAGE_DIGEST"] = task.image_digest
-    # the end of one node's part is what is looked for, and no reason to end the others'
-    grace_s = GRACE_S if phase == "collectives" else math.inf
-    size, log, limit = layout_of(task, phase).size, logs / SRUN_LOG, limit_s(task, phase)
-    began = time.monotonic()
-    ranks, stopped = run_step((argv, settings), size, log, stop, limit_s=limit, grace_s=grace_s)
+    ranks, began = StepRanks(logs / SRUN_LOG), time.monotonic()
+    if phase != "collectives":
+        # the end of one node's part is what is looked for, and no reason to end the others'
+        ranks.grace_s = math.inf
+    stopped = ranks.run(line, layout_of(task, phase).size, stop, limit_s(task, phase))
     troubles = launch_troubles(ranks) if ranks.code else []
     named = {trouble.node for trouble in troubles}
-    troubles += [
-        Trouble(
-            node=end.host,
-            what=NOT_MET if end.code == EXIT_NOT_MET else GAVE_UP,
-            found=_last_words(logs / f"rank-{end.rank}.log"),
-        )
-        for end in ranks.said.ends
-        if end.code > 0 and end.host not in named
-    ]
+    for end in ranks.said.ends:
+        if end.code > 0 and end.host not in named:
+            what = NOT_MET if end.code == EXIT_NOT_MET else GAVE_UP
+            lines = [line for line in tail_of(logs / f"rank-{end.rank}.log") if line.strip()]
+            words = lines[-1].strip() if lines else "it printed nothing"
+            troubles.append(Trouble(node=end.host, what=what, found=words))
     return Step(
         phase=phase,
         seconds=time.monotonic() - began,
@@ -233,22 +234,3 @@ def _step(task: InterconnectTask, phase: Phase, when: When, attempt: str, stop: 
         stopped=stopped.text if stopped else None,
         troubles=tuple(troubles),
     )
-
-
-def _digest_now(task: InterconnectTask) -> str | None:
-    """None also where the image cannot be read: the phases that need it then say so."""
-    with contextlib.suppress(ConfigError):
-        return image_now(Image(task.image, task.image_digest, task.image_mark)).digest
-    return None
-
-
-def _last_words(log: Path) -> str:
-    lines = [line.strip() for line in tail_of(log) if line.strip()]
-    return lines[-1] if lines else "it said nothing"
-
-
-def _names(nodes: str, slurm_conf: str | None) -> tuple[str, ...]:
-    """Empty where Slurm does not answer: then nobody is missed."""
-    with contextlib.suppress(SlurmError):
-        return tuple(hostnames(nodes, asker(slurm_conf)))
-    return ()

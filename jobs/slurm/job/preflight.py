@@ -1,7 +1,7 @@
-"""The job that goes first: is the seam between Slurm, the container and the ranks whole?
+"""The job that goes first: do Slurm, the container and the ranks work together?
 
-It runs on as many nodes as the sweep's largest cell, through the same launch line. Arrays depend on
-its good end, so a failure holds the sweep.
+It runs through the same launch line as cells do. Arrays depend on its good end, so a failure holds
+the sweep.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from jobs.slurm.arrays import NodeLayout
 from jobs.slurm.job.allocation import WARNINGS, Allocation
 from jobs.slurm.job.step import step_line
 from jobs.slurm.job.step_failure import launch_troubles
-from jobs.slurm.job.step_ranks import SRUN_LOG, StepRanks, run_step
+from jobs.slurm.job.step_ranks import SRUN_LOG, StepLine, StepRanks
 from jobs.slurm.job.task import (
     REPORT_NAME,
     START_S,
@@ -39,12 +39,11 @@ def run_preflight(payload: dict[str, Any]) -> None:
     task = PreflightTask.model_validate(payload)
     allocation = Allocation.read(os.environ, minutes_for(task.site), task.site)
     folder, layout = Path(task.folder), NodeLayout(task.nodes, task.ranks_per_node)
-    began = time.monotonic()
+    ranks, began = StepRanks(folder / SRUN_LOG), time.monotonic()
     # Slurm's warning is none of this job's business, and would end it
     with stopped_by_signals() as stop, stopped_by_signals(signals=WARNINGS):
         line = _launch(task, layout, folder, allocation)
-        limit_s = task.site.preflight_s + START_S
-        ranks, _ = run_step(line, layout.size, folder / SRUN_LOG, stop, limit_s=limit_s)
+        ranks.run(line, layout.size, stop, task.site.preflight_s + START_S)
     reports = read_reports(folder)
     report = PreflightReport(
         key=task.key,
@@ -65,16 +64,13 @@ def run_preflight(payload: dict[str, Any]) -> None:
 
 def _launch(
     task: PreflightTask, layout: NodeLayout, folder: Path, allocation: Allocation
-) -> tuple[list[str], dict[str, str]]:
+) -> StepLine:
     site = task.site
     rank = ["-m", "train.distributed.preflight", "--out", str(folder), "--world", str(layout.size)]
     rank += ["--data", task.data, "--limit-s", str(site.preflight_s), "--store", task.store]
-    if task.folders:
-        rank += ["--dataset", f"{FOLDER_PREFIX}{task.folders[0]}"]
-    if site.interface is not None:
-        rank += ["--interface", site.interface]
-    if site.gpu_support != "none":
-        rank.append("--gpu")
+    rank += [] if not task.folders else ["--dataset", f"{FOLDER_PREFIX}{task.folders[0]}"]
+    rank += [] if site.interface is None else ["--interface", site.interface]
+    rank += [] if site.gpu_support == "none" else ["--gpu"]
     return step_line(
         site, task.image, layout, rank,
         root=task.root,
@@ -97,9 +93,9 @@ def _problems(
     if ranks.code and not troubles and not findings:
         words = f"srun ended with code {ranks.code}"
         troubles = [Trouble(node="?", what="launch", found=words)]
-    todo = f"fix the node or the site's file; see {folder}"
-    expected = "the rank starts in the container"
-    return tuple(
-        Problem(node=t.node, check=t.what, found=t.found, expected=expected, fix=todo)
+    expected, todo = "the rank starts in the container", "fix the node or the site's file; see"
+    starts = (
+        Problem(node=t.node, check=t.what, found=t.found, expected=expected, fix=f"{todo} {folder}")
         for t in troubles
-    ) + tuple(findings)
+    )
+    return (*starts, *findings)

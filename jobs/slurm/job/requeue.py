@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
@@ -14,7 +14,7 @@ from jobs.cell.stop import Stop
 from jobs.slurm.client.nodes import usable_nodes
 from jobs.slurm.client.run import SlurmError
 from jobs.slurm.job.allocation import Allocation
-from jobs.slurm.job.step_failure import failed_node
+from jobs.slurm.job.step_failure import NOT_LAUNCHED, failed_node
 from jobs.slurm.job.task import JobTask
 from train.record.run import RunRecord
 
@@ -22,14 +22,14 @@ from train.record.run import RunRecord
 MOST_RESTARTS = 100
 #: A job that asked to be requeued is ended by Slurm within this time.
 REQUEUE_S = 60.0
-MOST_NODE_FAILURES = 4
 #: Slurm takes a node for dead after SlurmdTimeout, 300 s at most sites, and a requeued job waits 2
-#: minutes there: MOST_NODE_FAILURES tries with this pause between them are enough.
+#: minutes there: so many tries with a pause of SEEN_S between them are enough.
+MOST_NODE_FAILURES = 4
 SEEN_S = 60.0
+#: Between two questions to Slurm.
 ASK_S = 5.0
 #: A controller that is restarted is back by then, as a rule.
 AWAY_S = 300.0
-EXCLUDE_TRIES = 8
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,12 @@ class CellEnd:
     status: str
     epochs: int = 0  # done in this job
     record: RunRecord | None = None  # of an attempt in this job
+
+    @property
+    def lost_a_node(self) -> bool:
+        """Ranks that were not even launched are Slurm's own fault right after a requeue."""
+        error = self.record.error if self.record else None
+        return self.status == "lost" and (error is None or error.where != NOT_LAUNCHED)
 
     @property
     def lost_in_a_row(self) -> int:
@@ -58,8 +64,13 @@ def requeue(
             _end_for_good(allocation)
         return
     lost = [name for name, end in ends.items() if end.status == "lost"]
-    if lost:
-        _wait_until_seen(allocation, stop)
+    if any(end.lost_a_node for end in ends.values()):
+        # until Slurm knows of the dead node, too, which it would give to the same job again; it may
+        # end and requeue this job by itself then
+        for _ in _tries(stop, SEEN_S):
+            if nodes := allocation.not_answering():
+                log(f"Slurm does not reach {', '.join(nodes)}")
+                break
     if stop.reason is None and _is_granted(allocation, stop):
         failed = {node for name in lost if (node := failed_node(Path(name)))}
         if failed and len(usable_nodes(allocation.site) - failed) >= task.nodes:
@@ -83,38 +94,33 @@ def _is_of_use(task: JobTask, allocation: Allocation, ends: Mapping[str, CellEnd
     return True
 
 
-def _wait_until_seen(allocation: Allocation, stop: Stop) -> None:
-    """Until Slurm knows of the dead node, too: it would give it to the same job again. It may end
-    and requeue this job by itself then."""
-    deadline = time.monotonic() + SEEN_S
-    while stop.reason is None and time.monotonic() < deadline:
-        if nodes := allocation.not_answering():
-            log(f"Slurm does not reach {', '.join(nodes)}")
-            return
-        stop.wait(ASK_S)
-
-
 def _is_granted(allocation: Allocation, stop: Stop) -> bool:
     """Ask Slurm for the same job once more, until its controller answers; returns whether it will
     run it."""
     refusal = "the controller does not answer"
-    deadline = time.monotonic() + AWAY_S
-    while stop.reason is None and time.monotonic() < deadline:
+    for _ in _tries(stop, AWAY_S):
         try:
             answer = allocation.ask("scontrol", "requeue", allocation.job, timeout_s=30)
         except SlurmError as error:
             if error.passing:
-                stop.wait(ASK_S)
                 continue
             refusal = str(error)
-        else:
-            if answer.code == 0:
-                log("requeued: goes on from the checkpoint")
-                return True
-            refusal = answer.words
+            break
+        if answer.code == 0:
+            log("requeued: goes on from the checkpoint")
+            return True
+        refusal = answer.words
         break
     log(f"cannot be requeued ({refusal}): make sweep goes on from the checkpoint")
     return False
+
+
+def _tries(stop: Stop, seconds: float) -> Iterator[None]:
+    """One, and another after each pause, for so long, and until the job is stopped."""
+    deadline = time.monotonic() + seconds
+    while stop.reason is None and time.monotonic() < deadline:
+        yield
+        stop.wait(ASK_S)
 
 
 def _exclude(allocation: Allocation, nodes: str) -> None:
@@ -125,7 +131,7 @@ def _exclude(allocation: Allocation, nodes: str) -> None:
         if earlier := re.search(r" ExcNodeList=([^\s(]+)", allocation.shown()):
             excluded = f"{earlier[1]},{nodes}"
     argv = ("scontrol", "update", f"JobId={allocation.job}", f"ExcNodeList={excluded}")
-    for _ in range(EXCLUDE_TRIES):
+    for _ in range(8):
         with suppress(SlurmError):
             if allocation.ask(*argv).code == 0:
                 log(f"goes on without {nodes}")

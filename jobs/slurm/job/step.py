@@ -15,6 +15,7 @@ from jobs.cell.launch import RENDEZVOUS, rank_argv, rendezvous_stem
 from jobs.config.site import Site
 from jobs.slurm.arrays import NodeLayout
 from jobs.slurm.job.allocation import Allocation
+from jobs.slurm.job.step_ranks import StepLine
 from jobs.slurm.job.task import JobTask
 from train.config.run import RunConfig
 
@@ -28,7 +29,7 @@ def launch(
     attempt: int,
     allocation: Allocation,
     resume: bool,
-) -> tuple[list[str], dict[str, str]]:
+) -> StepLine:
     """The launch line and what it adds to the environment; pure."""
     rank = rank_argv(
         cell, data=task.data, store=task.store, attempt=attempt, stall_s=task.stall_s,
@@ -59,7 +60,7 @@ def step_line(
     meeting: Path,
     all_end: bool = True,
     together: int = 1,
-) -> tuple[list[str], dict[str, str]]:
+) -> StepLine:
     """``srun`` with one task per rank, and what it adds to the environment of the batch job.
 
     Args:

@@ -18,8 +18,6 @@ from train.record.run import RECORD_NAME, RecordError, RunError, Status, read_re
 
 #: Signals reach ranks and supervisor in any order; the other one gets this long.
 PATIENCE_S = 4.0
-#: An end this close to the time limit is taken for the limit's.
-NEAR_END_S = 10.0
 #: Where an error is from when no rank was even started.
 NOT_LAUNCHED = "srun"
 #: ... and when a node failed.
@@ -58,18 +56,18 @@ def why_stopped(
 def _why_ended(allocation: Allocation, by_signal: Reason) -> Reason:
     """Why Slurm ends this job: asked of the clock, and of Slurm itself."""
     job = allocation.job
-    if time.time() > allocation.ends_at - NEAR_END_S:
+    if time.time() > allocation.ends_at - 10:  # s: Slurm's clock is not exact
         return Reason("timeout", f"the job's time limit was reached (job {job})")
     try:
-        shown = allocation.shown()
-    except SlurmError:
-        return by_signal
-    if reason := reason_in(shown, job):
-        return reason
+        if reason := reason_in(allocation.shown(), job):
+            return reason
+    except SlurmError as error:
+        if error.passing:
+            return by_signal  # no answer, and no time for another question
     if nodes := allocation.not_answering():
-        words = f"Slurm ended job {job}: it does not reach {', '.join(nodes)}"
-        return Reason("lost", words)
-    return Reason("cancelled", f"Slurm ended job {job} before its time: scancel, or the site")
+        return Reason("lost", f"Slurm ended job {job}: it does not reach {', '.join(nodes)}")
+    words = f"job {job} was ended before its time ({by_signal.text}): scancel, or the site"
+    return Reason(by_signal.status, words)
 
 
 def reason_in(shown: str, job: str) -> Reason | None:
@@ -105,14 +103,14 @@ def _node_failure(
 ) -> Verdict | None:
     """A node that died: srun says so, or no node reported the end of some ranks while the others
     complain of their peers only."""
-    if (dead := ranks.said.node_failure) is not None:
+    dead, reported = ranks.said.node_failure, {end.rank for end in ranks.said.ends}
+    vanished = [str(rank) for rank in range(ranks.size) if rank not in reported]
+    if dead is not None:
         what = f"a node failed ({dead})"
-    else:
-        reported = {end.rank for end in ranks.said.ends}
-        vanished = [str(rank) for rank in range(ranks.size) if rank not in reported]
-        if not vanished or ranks.asked_at is None or not only_complaints:
-            return None
+    elif vanished and ranks.asked_at is not None and only_complaints:
         what = f"rank {', '.join(vanished)} vanished: no node reported its end"
+    else:
+        return None
     down = allocation.not_answering()
     what += f"; Slurm does not reach: {', '.join(down)}" if down else ""
     names = [dead] if dead else down
@@ -121,8 +119,7 @@ def _node_failure(
 
 
 def _not_launched(ranks: StepRanks, allocation: Allocation) -> Verdict | None:
-    said = ranks.said.launch_failure
-    if said is None:
+    if (said := ranks.said.launch_failure) is None:
         return None
     # the controller was away; or a job that was requeued was given a node that died and is not yet
     # known to be dead
@@ -134,17 +131,16 @@ def _not_launched(ranks: StepRanks, allocation: Allocation) -> Verdict | None:
 
 
 def _out_of_memory(ranks: StepRanks) -> Verdict | None:
-    said, rank = ranks.said, ranks.said.out_of_memory_rank
-    if said.out_of_memory is None:
+    if (said := ranks.said.out_of_memory) is None:
         return None
+    rank = ranks.said.out_of_memory_rank
     rank = next(iter(ranks.bad), None) if rank is None else rank
-    what = f"out of memory: {said.out_of_memory}"
     where = "the step" if rank is None else ranks.place(rank)
     todo = (
         "ask for more memory with mem_per_rank_gb in the site's file, or make batch_per_rank "
         "smaller; then make sweep again"
     )
-    return "failed", _error(ranks.log, what, where, todo, rank)
+    return "failed", _error(ranks.log, f"out of memory: {said}", where, todo, rank)
 
 
 def _no_container(cell: Path, ranks: StepRanks) -> Verdict | None:
@@ -194,12 +190,11 @@ def launch_troubles(ranks: StepRanks) -> list[Trouble]:
     ]
     if said.launch_failure:
         troubles.append(Trouble(node="?", what="launch", found=said.launch_failure))
-    if said.node_failure:
-        dead = Trouble(node=said.node_failure, what="node", found="it failed under the job")
-        troubles.append(dead)
+    if dead := said.node_failure:
+        troubles.append(Trouble(node=dead, what="node", found="it failed under the job"))
     if not troubles and not said.ends:
         tail = " / ".join(tail_of(ranks.log)[-3:])
-        troubles.append(Trouble(node="?", what="launch", found=tail or "srun said nothing"))
+        troubles.append(Trouble(node="?", what="launch", found=tail or "srun printed nothing"))
     return troubles
 
 

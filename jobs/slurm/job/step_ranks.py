@@ -8,6 +8,7 @@ form is kept for the record's log and decides nothing.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import re
 import signal
@@ -16,7 +17,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import TextIO
 
 from jobs.cell.launch import clean_environment
 from jobs.cell.ranks import Ended, RankSet
@@ -25,10 +26,7 @@ from jobs.cell.stop import Reason, Stop
 _ENDED = re.compile(
     r"^(?:srun: )?error: (?P<host>\S+): tasks? (?P<ranks>\d[\d,\-]*): (?P<how>.+?)\s*$"
 )
-_CODE = re.compile(r"Exited with exit code (\d+)")
 _STEP_ENDED = re.compile(r"\*\*\* (?:STEP|JOB) \S+ ON (?P<host>\S+) (?P<how>CANCELLED.*?) \*\*\*")
-#: Said when the step is ended from outside; not when srun ends it after a rank's bad exit.
-_ABORTED = "Job step aborted"
 _MEMORY = re.compile(r"exceeded memory limit|oom-kill event|oom_kill event|Out Of Memory", re.I)
 _NODE = re.compile(r"[Nn]ode failure on (?P<host>\S+)|DUE TO NODE FAILURE")
 _LAUNCH = re.compile(
@@ -39,17 +37,15 @@ _LAUNCH = re.compile(
     r"Couldn't find the specified.*|Invalid (?:MPI|generic resource).*|.*(?:MPI|mpi) plugin.*|"
     r"unrecognized option.*|invalid option.*|option .* requires an argument.*)"
 )
-#: Says best what is wrong, after lines that say less.
-_PLAINEST = "Invalid MPI type"
 #: Lines of slurmstepd among what a rank wrote.
 SLURMSTEPD = "slurmstepd"
 #: strsignal's words, as srun prints them
 _SIGNALS = {signal.strsignal(number): number for number in signal.valid_signals()}
 
+#: An argument list, and what it adds to the job's environment.
+StepLine = tuple[list[str], dict[str, str]]
 #: What srun itself prints, next to the ranks' own logs.
 SRUN_LOG = "srun.log"
-#: From the first bad exit to the step's end, which srun brings about sooner, as a rule.
-GRACE_S = 20.0
 #: slurmstepd's words are among the last that stand in a rank's log.
 RANK_LOG_BYTES = 64 * 1024
 
@@ -75,24 +71,29 @@ class StepLog:
     aborted: bool = False  # ended from outside: a signal to it, its job, or srun
     launch_failure: str | None = None
 
-    def read(self, line: str, rank: int | None = None) -> None:
-        """``rank``: in whose log the line is; None: in srun's own."""
+    def read(self, line: str, rank: int | None = None) -> list[RankEnd]:
+        """The ends that this line reports. ``rank``: in whose log it is; None: in srun's own."""
+        ends = []
         line = re.sub(r"^(srun|slurmstepd): (srun|slurmstepd): ", r"\1: ", line.strip())
         if self.out_of_memory is None and _MEMORY.search(line):
             self.out_of_memory, self.out_of_memory_rank = _plain(line), rank
         if ended := _ENDED.match(line):
             host, how, ranks = ended["host"], ended["how"], _numbers(ended["ranks"])
-            self.ends += [RankEnd(number, host, _code(how)) for number in ranks]
+            ends = [RankEnd(number, host, _code(how)) for number in ranks]
+            self.ends += ends
             if self.out_of_memory_rank is None and _MEMORY.search(how):
                 self.out_of_memory_rank = ranks[0]
         if node := _NODE.search(line):
             self.node_failure = self.node_failure or node["host"] or _plain(line)
         if step := _STEP_ENDED.search(line):
             self.cancelled = self.cancelled or step["how"]
-        self.aborted = self.aborted or _ABORTED in line
+        # not printed when srun ends the step after a rank's bad exit
+        self.aborted = self.aborted or "Job step aborted" in line
         launch = _LAUNCH.match(line)
-        if launch and (self.launch_failure is None or launch["text"].startswith(_PLAINEST)):
+        # the latter says best what is wrong, after lines that say less
+        if launch and (not self.launch_failure or launch["text"].startswith("Invalid MPI type")):
             self.launch_failure = launch["text"]
+        return ends
 
 
 def _plain(line: str) -> str:
@@ -101,7 +102,7 @@ def _plain(line: str) -> str:
 
 def _code(how: str) -> int:
     """A rank's exit code; negative: the signal that ended it."""
-    if exited := _CODE.search(how):
+    if exited := re.search(r"Exited with exit code (\d+)", how):
         code = int(exited[1])
         # a shell or a container runtime reports its child's signal so
         return 128 - code if code - 128 in signal.valid_signals() else code
@@ -126,8 +127,8 @@ class StepRanks(RankSet):
     """
 
     log: Path
-    grace_s: float = GRACE_S
-    poll_s: float = 1.0
+    grace_s: float = 20.0  # srun brings about the step's end sooner, as a rule
+    poll_s: float = 0.2  # what follows within REACTION_S of an end is judged by its time
     term_s: float = 6.0  # srun kills its tasks and waits until the nodes confirm it
     kill_s: float = 20.0
     ended: dict[int, Ended] = field(default_factory=dict)
@@ -135,20 +136,33 @@ class StepRanks(RankSet):
     said: StepLog = field(default_factory=StepLog)
     code: int | None = None  # srun's own
     _process: subprocess.Popen[bytes] | None = None
-    _reader: BinaryIO | None = None  # of the log
-    _half_line: bytes = b""
+    _reader: TextIO = field(default_factory=io.StringIO)  # of the log
+    _half_line: str = ""
     _sizes: list[int] = field(default_factory=list)  # of each rank's log, from earlier starts
 
     def start(self, argv: Sequence[str], settings: Mapping[str, str], size: int) -> None:
         """``settings``: what the line adds to the job's environment."""
+        # ignored (as some daemons leave it), it would make every srun seem to end well
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._sizes = [_size_of(self._log_of(rank)) for rank in range(size)]
         with self.log.open("ab") as out:
-            self._reader = self.log.open("rb")
+            self._reader = self.log.open(encoding="utf-8", errors="replace")
             self._reader.seek(0, os.SEEK_END)
             self._process = subprocess.Popen(
                 argv, env={**clean_environment(os.environ), **settings}, stdin=subprocess.DEVNULL,
                 stdout=out, stderr=out, start_new_session=True,
             )  # fmt: skip
+
+    def run(self, line: StepLine, size: int, stop: Stop, limit_s: float) -> Reason | None:
+        """Start and watch the ranks to their end, which comes at the latest when the job is stopped
+        or ``limit_s`` seconds are over; returns why they were stopped."""
+        late = Reason("timeout", f"it took longer than {limit_s:.0f} s")
+        end_at = time.monotonic() + limit_s
+        self.start(*line, size)
+        try:
+            return self.watch(lambda: stop.reason or (late if time.monotonic() > end_at else None))
+        finally:
+            self.end()
 
     @property
     def size(self) -> int:
@@ -180,6 +194,7 @@ class StepRanks(RankSet):
         if code is None:
             return
         self.code = code
+        self._reader.close()
         self._read_words_of_nodes()
         for rank in self.unended:
             # unnamed ranks of a good step ended well; of a bad one they were ended with it
@@ -187,62 +202,27 @@ class StepRanks(RankSet):
 
     def _read_log(self, *, to_end: bool) -> None:
         """Read the new lines; a last one without its end only once srun has ended."""
-        assert self._reader is not None, "srun was started"
         with contextlib.suppress(OSError):
             self._half_line += self._reader.read()
-        *lines, self._half_line = self._half_line.split(b"\n")
+        *lines, self._half_line = self._half_line.split("\n")
         for line in (*lines, self._half_line) if to_end else lines:
-            self._note(line.decode("utf-8", "replace"))
-        if to_end:
-            self._reader.close()
-
-    def _note(self, line: str) -> None:
-        # also a rank that stopped on purpose makes srun end the others
-        before, others = len(self.said.ends), any(end.code for end in self.ended.values())
-        self.said.read(line)
-        for end in self.said.ends[before:]:
-            if end.rank < self.size and end.rank not in self.ended:
-                by_us = self.asked_at is not None or others
-                self.ended[end.rank] = Ended(end.code, time.time(), by_us)
+            # also a rank that stopped on purpose makes srun end the others
+            by_us = self.asked_at is not None or any(end.code for end in self.ended.values())
+            for end in self.said.read(line):
+                if end.rank in self.unended:
+                    self.ended[end.rank] = Ended(end.code, time.time(), by_us)
 
     def _read_words_of_nodes(self) -> None:
         for rank, earlier in enumerate(self._sizes):
             log = self._log_of(rank)
-            with contextlib.suppress(OSError), log.open("rb") as file:
+            with contextlib.suppress(OSError), log.open(encoding="utf-8", errors="replace") as file:
                 file.seek(max(earlier, _size_of(log) - RANK_LOG_BYTES))
-                for line in file.read().decode("utf-8", "replace").splitlines():
+                for line in file:
                     if line.startswith(SLURMSTEPD):
                         self.said.read(line, rank)
 
     def _log_of(self, rank: int) -> Path:
         return self.log.with_name(f"rank-{rank}.log")
-
-
-def run_step(
-    line: tuple[list[str], dict[str, str]],
-    size: int,
-    log: Path,
-    stop: Stop,
-    *,
-    limit_s: float,
-    grace_s: float = GRACE_S,
-) -> tuple[StepRanks, Reason | None]:
-    """Run a step to its end, which comes at the latest when the job is stopped or ``limit_s``
-    seconds are over; returns its ranks, and why it was stopped.
-
-    ``line``: as :func:`jobs.slurm.job.step.step_line` gives it.
-    """
-    ranks = StepRanks(log, grace_s)
-    late = Reason("timeout", f"it took longer than {limit_s:.0f} s")
-    deadline = time.monotonic() + limit_s
-    ranks.start(*line, size)
-    try:
-        stopped = ranks.watch(
-            lambda: stop.reason or (late if time.monotonic() > deadline else None)
-        )
-    finally:
-        ranks.end()
-    return ranks, stopped
 
 
 def _size_of(file: Path) -> int:

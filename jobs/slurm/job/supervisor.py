@@ -4,7 +4,6 @@ the container."""
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import time
 from dataclasses import dataclass, replace
@@ -15,7 +14,7 @@ from typing import Any
 from jobs.cell.attempt import Start, attend
 from jobs.cell.container import code_facts
 from jobs.cell.image import Image, image_now
-from jobs.cell.lock import LOCK_NAME, hold, holder
+from jobs.cell.lock import LOCK_NAME, Holder, hold, holder
 from jobs.cell.missing_record import begun_in, is_good, settle_lost
 from jobs.cell.state import UNREADABLE, archive, recorded
 from jobs.cell.stop import Reason, Stop, stopped_by_signals
@@ -49,8 +48,6 @@ def run_unit(payload: dict[str, Any]) -> None:
     """
     task = JobTask.model_validate(payload)
     allocation = Allocation.read(os.environ, task.minutes, task.site)
-    # ignored (as some daemons leave it), it would make every srun seem to end well
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     ends: dict[str, CellEnd] = {}
     with (
         stopped_by_signals() as stop,
@@ -102,7 +99,7 @@ class Supervisor:
         deadline = time.monotonic() + LOCK_PATIENCE_S
         while self.stop.reason is None:
             with hold(cell, job=self.allocation.job) as ours:
-                if other := self._other_job(cell):
+                if other := self._other_job(cell, None if ours else holder(cell)):
                     log(f"{cell.name}: job {other} runs it: left alone")
                     return CellEnd(LEFT)
                 if ours:
@@ -114,10 +111,10 @@ class Supervisor:
             self.stop.wait(TRY_AGAIN_S)
         return CellEnd("cancelled")  # the record is another supervisor's
 
-    def _other_job(self, cell: Path) -> str | None:
+    def _other_job(self, cell: Path, lock: Holder | None) -> str | None:
         """Another job that runs the cell: it holds the lock or, where locks do not reach its node,
         has begun an attempt, and Slurm says that it runs."""
-        lock, begun = holder(cell), begun_in(cell)
+        begun = begun_in(cell)
         named = (lock.job if lock else None, begun.job if begun else None)
         others = [job for job in named if job not in (None, self.allocation.job)]
         if not others:
@@ -134,8 +131,7 @@ class Supervisor:
         self._put_aside(cell)
         if is_good(cell, config):
             return CellEnd(read_record(cell / RECORD_NAME).status)
-        attend(self._start(cell, config))
-        record = read_record(cell / RECORD_NAME)
+        record = attend(self._start(cell, config))
         this = record.attempts[-1].number
         return CellEnd(record.status, sum(e.attempt == this for e in record.epochs), record)
 

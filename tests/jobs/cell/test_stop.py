@@ -28,6 +28,9 @@ def test_slurms_warning_is_heard_though_batch_scripts_ignore_it() -> None:
     try:
         with stopped_by_signals(signals=WARNINGS) as warned:
             os.kill(os.getpid(), signal.SIGUSR2)
-            assert warned.at is not None
+            first = warned.at
+            os.kill(os.getpid(), signal.SIGUSR2)
+            assert first is not None and warned.at == first
+        assert signal.getsignal(signal.SIGUSR2) == signal.SIG_IGN
     finally:
         signal.signal(signal.SIGUSR2, before)

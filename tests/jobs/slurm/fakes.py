@@ -204,7 +204,8 @@ class Job:
             "SLURM_JOB_END_TIME": str(int(time.time() + 60 * self.minutes_left)),
         }  # fmt: skip
         process = subprocess.Popen(
-            [sys.executable, "-c", code, self.task.model_dump_json()], cwd=ROOT, text=True,
+            ["sh", "-c", "trap '' USR2; exec \"$@\"", "sh", sys.executable, "-c", code,
+             self.task.model_dump_json()], cwd=ROOT, text=True,
             env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             start_new_session=True,
         )  # fmt: skip

@@ -1,16 +1,14 @@
-"""What a batch job knows of itself, and of the warnings that it gets."""
+"""What a batch job knows of itself, of its nodes, and of the warnings that it gets."""
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 
 import pytest
 
-from jobs.cell.stop import stopped_by_signals
 from jobs.config.site import Site
-from jobs.slurm.job.allocation import WARNINGS, Allocation
+from jobs.slurm.client.run import Answer
+from jobs.slurm.job.allocation import Allocation
 
 SITE = Site(ranks_per_node=1, signal_s=90)
 
@@ -44,12 +42,7 @@ def test_an_early_warning_of_the_time_limit_is_no_hurry() -> None:
     assert preempted.is_early(now) and preempted.is_due(now)
 
 
-def test_the_first_warning_counts_and_nothing_is_ended() -> None:
-    before = signal.getsignal(signal.SIGUSR2)
-    with stopped_by_signals(signals=WARNINGS) as warned:
-        assert warned.at is None
-        os.kill(os.getpid(), signal.SIGUSR2)
-        first = warned.at
-        os.kill(os.getpid(), signal.SIGUSR2)
-        assert first is not None and warned.at == first
-    assert signal.getsignal(signal.SIGUSR2) == before
+def test_nodes_that_slurm_does_not_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "Welcome to this cluster!\nn1 mixed\nn2 allocated*\nn3 down\nn3 down\nn4 drained\n"
+    monkeypatch.setattr(Allocation, "ask", lambda *_: Answer(0, text, ""))
+    assert Allocation("7", 0, 2e9, SITE, "n[1-4]").not_answering() == ["n2", "n3"]

@@ -1,4 +1,4 @@
-"""The job that measures, before it runs: its time and its launch lines."""
+"""The job that measures: its time, its launch lines, and what it leaves."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ from jobs.slurm.job.interconnect import (
     minutes_for,
     tournament_limit_s,
 )
+from tests.jobs.slurm.fakes import fake_slurm
 from train.interconnect import tournament
 from train.interconnect.collectives.plan import fewer, plan
 from train.interconnect.measure import rounds, stream
 from train.interconnect.measure.rounds import both_ways, circle, some_partners
+from train.interconnect.record import GAVE_UP, JOB_NAME, JobNote, Trouble
 
 FOLDER = "/data/my results/interconnect/r1"
 
@@ -90,3 +92,29 @@ def test_collectives_are_launched_as_training_is() -> None:
     line, settings = launch_line(gloo, "collectives", attempt="7-1")
     assert "--mpi=none" in line
     assert settings["HOROSCALE_RENDEZVOUS"] == f"{FOLDER}/.rendezvous-7-1"
+
+
+def test_each_phase_is_evidence_though_another_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a job that is lost with its first node has left what it began."""
+    fake = fake_slurm(tmp_path / "bin")
+    end = "srun: error: n2: task 1: Exited with exit code 3"
+    fake.put(
+        "srun",
+        f"case $* in *facts*) exit 0 ;; esac; cp {tmp_path}/job.json {tmp_path}/begun\n"
+        f"echo 'no route' > {tmp_path}/logs/tournament/rank-1.log; echo '{end}' >&2; exit 3",
+    )
+    monkeypatch.setenv("PATH", fake.path)
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    told = task(folder=str(tmp_path), image="none", nodes=2, phases=("preflight", "tournament"))
+    with pytest.raises(SystemExit, match="1"):
+        interconnect.run_interconnect(told.model_dump(mode="json"))
+    begun, note = (
+        JobNote.model_validate_json((tmp_path / name).read_text()) for name in ("begun", JOB_NAME)
+    )
+    assert [len(begun.steps), begun.ended, note.ended] == [1, False, True]
+    assert [(step.phase, step.exit_code) for step in note.steps] == [
+        ("preflight", 0), ("tournament", 3), ("preflight", 0),
+    ]  # fmt: skip
+    assert note.steps[1].troubles == (Trouble(node="n2", what=GAVE_UP, found="no route"),)

@@ -46,12 +46,12 @@ def asked(
     return fake.calls("scontrol")
 
 
-def lost(times: int) -> CellEnd:
+def lost(times: int, where: str = "node node4") -> CellEnd:
     attempts = tuple(
         Attempt(number=n + 1, resumed_from_epoch=0, started_at=BEGAN, ended_at=BEGAN, status="lost")
         for n in range(times)
     )
-    error = RunError(what="w", where="node node4", what_to_do="y")
+    error = RunError(what="w", where=where, what_to_do="y")
     return CellEnd("lost", 0, record(cells(2)[0], status="lost", error=error, attempts=attempts))
 
 
@@ -89,6 +89,11 @@ def test_a_job_goes_on_without_the_node_that_failed(
     fake.put("sinfo", "echo node3 mixed; echo 'node4 down*'")
     assert asked(fake, [DONE, lost(3)])[-1][-1] == "ExcNodeList=node9,node4"
     assert "Slurm does not reach node4" in capsys.readouterr().out
+
+
+def test_ranks_that_slurm_could_not_launch_are_no_node_to_wait_for(fake: FakeSlurm) -> None:
+    assert asked(fake, [DONE, lost(1, "srun")]) == [AGAIN]
+    assert fake.calls("sinfo") == []
 
 
 def test_the_last_nodes_are_not_given_away(fake: FakeSlurm) -> None:

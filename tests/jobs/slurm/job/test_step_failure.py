@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from jobs.cell.failure import End, cause_of
 from jobs.cell.ranks import Ended
 from jobs.cell.stop import Reason, Stop
 from jobs.config.site import Site
@@ -25,13 +26,13 @@ JOB = Allocation("7_5", 0, 2e9, SITE)
 STOP = Stop(told=Reason("cancelled", "got SIGTERM"))
 
 
-def replayed(cell: Path, name: str, size: int = 2) -> StepRanks:
+def replayed(cell: Path, name: str, code: int = 1, size: int = 2) -> StepRanks:
     """A step that prints what a recorded one did."""
     logs = cell / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     ranks = StepRanks(logs / "srun.log")
     of_ranks = [f"cat {SRUN / name}.rank-{n}.log > {logs}/rank-{n}.log" for n in range(size)]
-    script = " 2>/dev/null; ".join([*of_ranks, f"cat {SRUN / name}.err >&2; exit 1"])
+    script = " 2>/dev/null; ".join([*of_ranks, f"cat {SRUN / name}.err >&2; exit {code}"])
     ranks.start(["sh", "-c", script], {}, size)
     ranks.watch(lambda: None)
     return ranks
@@ -49,24 +50,41 @@ def _silent_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere:/usr/bin:/bin")
 
 
-@pytest.mark.parametrize(
-    ("name", "status", "where"),
-    [
-        ("power", "lost", "node node4"),
-        ("memory", "failed", "node node2"),
-        ("nosuchmpi", "failed", "srun"),
-        ("missing", "failed", "node node1"),
-        ("stepcancel", "cancelled", "the step"),
-        ("timelimit", "timeout", "the step"),
-        ("launch", "failed", "srun"),
-        ("away", "lost", "srun"),
-        *((name, None, None) for name in ("kill9", "segv", "codes", "unfinished", "term")),
-    ],
-)
-def test_recorded_ends(tmp_path: Path, name: str, status: str | None, where: str | None) -> None:
-    """None: the ranks explain themselves."""
-    end = verdict(tmp_path, replayed(tmp_path, name), JOB)
-    assert (end[0], end[1].where) == (status, where) if end else status is None
+#: Name and srun's exit code -> status, place, the beginning of what happened, and the rank.
+RECORDED: dict[tuple[str, int], tuple[str, str, str, int | None]] = {
+    ("power", 1): ("lost", "node node4", "a node failed (node4)", None),
+    ("memory", 137): ("failed", "node node2", "out of memory: StepId=160.0 exceeded memory", 1),
+    ("nosuchmpi", 1): ("failed", "srun", "srun could not start the ranks: Invalid MPI type", None),
+    ("badoutput", 0): ("failed", "srun", "srun could not start the ranks: task 0 launch", None),
+    ("launch", 1): ("failed", "srun", "srun could not start the ranks: Task launch for "
+                    "StepId=174.0 failed on node node4: Communication connection failure", None),
+    ("toomany", 1): ("failed", "srun", "srun could not start the ranks: Only allocated 1", None),
+    ("badoption", 1): ("failed", "srun", "srun could not start the ranks: unrecognized", None),
+    # as a controller that was restarted says, too
+    ("toogpu", 1): ("lost", "srun", "srun could not start the ranks: Unable to create step", None),
+    ("away", 1): ("lost", "srun", "srun could not start the ranks: Unable to", None),
+    ("missing", 2): ("failed", "node node1", "the container of rank 0 did not start on node node1: "
+                     "/nowhere/python3: No such file or directory", 0),
+    ("stepcancel", 137): ("cancelled", "the step", "Slurm ended the ranks and not the job", None),
+    ("jobcancel", 143): ("cancelled", "the step", "Slurm ended the ranks and not the job", None),
+    ("srunterm", 137): ("cancelled", "the step", "Slurm ended the ranks and not the job", None),
+    ("timelimit", 143): ("timeout", "the step", "Slurm ended the ranks and not the job", None),
+    # Slurm knows no more than the ranks
+    ("kill9", 143): ("failed", "rank 1 on node node2", "rank 1 was ended by SIGKILL", 1),
+    ("segv", 143): ("failed", "rank 0 on node node1", "rank 0 was ended by SIGSEGV", 0),
+    ("codes", 7): ("failed", "rank 0 on node node1", "rank 0 ended with exit code 7", 0),
+    ("term", 143): ("failed", "rank 0 on node node3", "rank 0 was ended by SIGTERM", 0),
+    ("unfinished", 85): ("failed", "the ranks", "all ranks ended well, yet there is no", 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", RECORDED, ids=lambda case: case[0])
+def test_recorded_ends_become_failures(tmp_path: Path, case: tuple[str, int]) -> None:
+    ranks = replayed(tmp_path, *case)
+    status, error = cause_of(End(tmp_path, ranks, launcher=lambda: verdict(tmp_path, ranks, JOB)))
+    wanted = RECORDED[case]
+    assert (status, error.where, error.rank) == (wanted[0], wanted[1], wanted[3])
+    assert error.what.startswith(wanted[2])
 
 
 def test_a_ranks_own_error_says_more_than_slurm(tmp_path: Path) -> None:
@@ -107,7 +125,6 @@ def test_ranks_that_vanish_while_others_complain_are_lost(
         ("slurmstepd: error: execve(): apptainer: Permission denied\n",
          "apptainer: Permission denied"),
         ("a rank says: FATAL: nothing\n", None),
-        ("", None),
     ],
 )  # fmt: skip
 def test_why_a_container_did_not_start(tmp_path: Path, log: str, words: str | None) -> None:
@@ -138,15 +155,13 @@ def stopped(
 
 def test_why_a_job_is_being_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert stopped(tmp_path, Stop()) is None, "there was no signal"
-    assert stopped(tmp_path, STOP) == STOP.told, "Slurm gives no answer: the signal decides"
+    assert stopped(tmp_path, STOP).status == "cancelled", "there is no Slurm to ask"
     near = stopped(tmp_path, STOP, ends_at=time.time() + 3)
     assert near.status == "timeout", "this close to the time limit nobody is asked"
-    said = "JobId=12 JobState=COMPLETING Reason=None"
-    monkeypatch.setattr(Allocation, "shown", lambda _: said)
-    assert stopped(tmp_path, STOP).status == "cancelled"
     monkeypatch.setattr(Allocation, "not_answering", lambda _: ["n2"])
-    assert stopped(tmp_path, STOP).status == "lost"
-    monkeypatch.setattr(Allocation, "shown", lambda _: f"{said} PreemptTime=2026-11-21T15:00:00")
+    assert stopped(tmp_path, STOP).status == "lost", "also where Slurm does not show the job"
+    said = "JobId=12 JobState=COMPLETING Reason=None PreemptTime=2026-11-21T15:00:00"
+    monkeypatch.setattr(Allocation, "shown", lambda _: said)
     assert stopped(tmp_path, STOP).status == "preempted"
 
 

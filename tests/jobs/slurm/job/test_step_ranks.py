@@ -1,19 +1,19 @@
-"""All ranks of a start as one srun: what srun prints is understood, with recorded texts; and with a
-small program that stands in for srun, a real process."""
+"""All ranks of a start as one srun: a small program stands in for it, a real process.
+
+Recorded texts of a real srun: test_step_failure.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from jobs.cell.stop import Reason
-from jobs.slurm.job.step_ranks import StepLog, StepRanks
-
-TRANSCRIPTS = Path(__file__).parent.parent / "transcripts" / "srun"
+from jobs.cell.stop import Reason, Stop
+from jobs.slurm.job.step_ranks import RankEnd, StepLog, StepRanks
 
 PRELUDE = """
 import os, signal, sys, time
@@ -153,123 +153,40 @@ signal.signal(signal.SIGTERM, end); (LOGS / "ready").touch(); time.sleep(60)""",
     assert ranks.unended == []
 
 
-def test_a_deaf_srun_is_killed(tmp_path: Path) -> None:
-    ranks = started(
-        tmp_path,
-        """
-signal.signal(signal.SIGTERM, signal.SIG_IGN); (LOGS / "ready").touch(); time.sleep(60)""",
-    )
-    while not (tmp_path / "ready").exists():
-        time.sleep(0.02)
-    ranks.term_s = ranks.poll_s = 0.2
-    ranks.end()
-    assert ranks.code == -9
-    assert ranks.bad == {}
+def test_a_deaf_srun_is_killed_when_its_time_is_over(tmp_path: Path) -> None:
+    ranks = StepRanks(tmp_path / "srun.log", term_s=0.2)
+    line = ["sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"], dict[str, str]()
+    stopped = ranks.run(line, 3, Stop(), limit_s=0.5)
+    assert stopped is not None and stopped.status == "timeout"
+    assert (ranks.code, ranks.bad, ranks.unended) == (-9, {}, [])
 
 
-def test_a_step_that_lives_on_after_a_bad_exit_is_ended(tmp_path: Path) -> None:
-    ranks = started(
-        tmp_path,
-        """
-say("srun: error: n2: task 1: Exited with exit code 3"); time.sleep(60)""",
-    )
-    ranks.grace_s = 0.5
-    assert ranks.watch(never) is None
-    assert codes(ranks) == {0: (-9, True), 1: (3, False), 2: (-9, True)}
+def log(*ends: tuple[int, str, int], **facts: Any) -> StepLog:
+    """``ends``: rank, host and code, in the order reported."""
+    return StepLog([RankEnd(*end) for end in ends], **facts)
 
 
-@dataclass(frozen=True)
-class Recorded:
-    """What the recorded texts of a step add up to."""
-
-    ends: tuple[tuple[int, str, int], ...] = ()  # in the order told
-    #: From outside. A rank's own bad exit makes Slurm cancel the step, too.
-    aborted: bool = False
-    cancelled: str | None = None
-    launch_failure: str | None = None
-    node_failure: str | None = None
-    out_of_memory_rank: int | None = None
-
-
-RECORDED = {
-    "kill9": Recorded(((1, "node2", -9), (0, "node1", -15)),
-                      cancelled="CANCELLED AT 2026-11-21T16:12:44"),
-    "segv": Recorded(((0, "node1", -11), (1, "node2", -15))),
-    "term": Recorded(((0, "node3", -15), (1, "node4", -15))),
-    "codes": Recorded(((0, "node1", 7), (1, "node1", 7), (2, "node2", 7), (3, "node2", 7))),
-    "unfinished": Recorded(
-        ((0, "node3", 85), (1, "node3", 85), (2, "node4", 85), (3, "node4", 85))
-    ),
-    "missing": Recorded(((0, "node1", 2), (1, "node2", 2))),
-    # srun names another rank first, which was only ended with the step
-    "memory": Recorded(((0, "node1", -9), (1, "node2", -9)), aborted=True,
-                       cancelled="CANCELLED AT 2026-11-21T16:12:49", out_of_memory_rank=1),
-    "timelimit": Recorded(((1, "node4", -15), (0, "node3", -15)), aborted=True,
-                          cancelled="CANCELLED AT 2026-11-21T16:14:17 DUE TO TIME LIMIT"),
-    "stepcancel": Recorded(((1, "node2", -9), (0, "node1", -9)), aborted=True,
-                           cancelled="CANCELLED AT 2026-11-21T16:12:50"),
-    "jobcancel": Recorded(((0, "node3", -15), (1, "node4", -15)), aborted=True,
-                          cancelled="CANCELLED AT 2026-11-21T16:12:51"),
-    "srunterm": Recorded(((0, "node3", -9), (1, "node4", -9)), aborted=True,
-                         cancelled="CANCELLED AT 2026-11-21T16:12:50"),
-    "power": Recorded(((0, "node3", -15),), aborted=True, node_failure="node4",
-                      cancelled="CANCELLED AT 2026-11-21T16:20:29 DUE TO NODE FAILURE, SEE "
-                      "SLURMCTLD LOG FOR DETAILS"),
-    "nosuchmpi": Recorded(
-        launch_failure="Invalid MPI type 'nosuch', --mpi=list for acceptable types"
-    ),
-    "toomany": Recorded(launch_failure="Only allocated 1 nodes asked for 4"),
-    "toogpu": Recorded(launch_failure="Unable to create step for job 158: Invalid generic resource "
-                       "(gres) specification"),
-    "badoption": Recorded(launch_failure="unrecognized option '--nosuchoption'"),
-    "badoutput": Recorded(launch_failure="task 0 launch failed: Slurmd could not connect IO"),
-    "launch": Recorded(((0, "node3", -9),), aborted=True,
-                       cancelled="CANCELLED AT 2026-11-21T16:18:51",
-                       launch_failure="Task launch for StepId=174.0 failed on node node4: "
-                       "Communication connection failure"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", RECORDED)
-def test_every_recorded_text_is_understood(name: str) -> None:
-    log = StepLog()
-    for line in (TRANSCRIPTS / f"{name}.err").read_text().splitlines():
-        log.read(line)
-    for file in sorted(TRANSCRIPTS.glob(f"{name}.rank-*.log")):
-        for line in file.read_text().splitlines():
-            log.read(line, int(file.stem.rpartition("-")[2]))
-    assert RECORDED[name] == Recorded(
-        tuple((end.rank, end.host, end.code) for end in log.ends), log.aborted, log.cancelled,
-        log.launch_failure, log.node_failure, log.out_of_memory_rank,
-    )  # fmt: skip
+OOM = "Detected 1 oom_kill event in StepId=5.0. Some of the step tasks have been OOM Killed."
 
 
 @pytest.mark.parametrize(
-    ("line", "wanted"),
+    ("line", "rank", "wanted"),
     [
-        ("srun: error: n1: tasks 0,2-4: Exited with exit code 1", [(0, 1), (2, 1), (3, 1), (4, 1)]),
-        ("srun: error: n1: task 5: Segmentation fault (core dumped)", [(5, -11)]),
-        ("srun: error: n1: task 5: Aborted", [(5, -6)]),
-        ("srun: error: n1: task 5: Exited with exit code 137", [(5, -9)]),
-        ("srun: error: n1: task 5: Exited with exit code 255", [(5, 255)]),
-        ("srun: error: n1: task 5: User defined signal 1", [(5, -10)]),
-        ("srun: error: n1: task x: Killed", []),
-        ("a rank says: task 5: Killed", []),
-        ("", []),
+        ("srun: error: n1: tasks 0,2-4: Exited with exit code 1", None,
+         log((0, "n1", 1), (2, "n1", 1), (3, "n1", 1), (4, "n1", 1))),
+        ("srun: error: n1: task 5: Segmentation fault (core dumped)", None, log((5, "n1", -11))),
+        ("srun: error: n1: task 5: Exited with exit code 137", None, log((5, "n1", -9))),
+        ("srun: error: n1: task 5: Exited with exit code 255", None, log((5, "n1", 255))),
+        ("srun: error: n1: task 5: User defined signal 1", None, log((5, "n1", -10))),
+        ("srun: error: n1: task x: Killed", None, log()),
+        ("a rank says: task 5: Killed", None, log()),
+        # the kernel's memory killer, from Slurm's sources and sites' logs: no cgroups here
+        (f"slurmstepd: error: {OOM}", 4, log(out_of_memory=OOM, out_of_memory_rank=4)),
+        ("srun: error: n7: task 3: Out Of Memory", None,
+         log((3, "n7", -9), out_of_memory="n7: task 3: Out Of Memory", out_of_memory_rank=3)),
     ],
-)
-def test_forms_of_an_end(line: str, wanted: list[tuple[int, int]]) -> None:
-    log = StepLog()
-    log.read(line)
-    assert [(end.rank, end.code) for end in log.ends] == wanted
-
-
-def test_the_kernels_memory_killer() -> None:
-    """Not to be had on the practice cluster (no cgroups); from Slurm's sources and sites' logs."""
-    text = "Detected 1 oom_kill event in StepId=5.0. Some of the step tasks have been OOM Killed."
-    of_node, of_srun = StepLog(), StepLog()
-    of_node.read(f"slurmstepd: error: {text}", 4)
-    assert (of_node.out_of_memory, of_node.out_of_memory_rank) == (text, 4)
-    of_srun.read("srun: error: n7: task 3: Out Of Memory")
-    assert (of_srun.ends[0].code, of_srun.out_of_memory_rank) == (-9, 3)
-    assert of_srun.out_of_memory is not None
+)  # fmt: skip
+def test_forms_of_a_line(line: str, rank: int | None, wanted: StepLog) -> None:
+    read = StepLog()
+    read.read(line, rank)
+    assert read == wanted

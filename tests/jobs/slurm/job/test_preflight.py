@@ -1,0 +1,45 @@
+"""The preflight's own job, with an srun that starts no rank."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jobs.config.site import Site
+from jobs.slurm.job.preflight import run_preflight
+from jobs.slurm.job.task import PreflightTask, read_preflight
+from tests.jobs.slurm.fakes import fake_slurm
+
+
+def test_ranks_that_do_not_start_hold_the_sweep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake = fake_slurm(tmp_path / "bin")
+    fatal = f"echo 'FATAL:   no such image' > {tmp_path}/rank-1.log"
+    fake.put(
+        "srun", f"{fatal}; echo 'srun: error: n2: task 1: Exited with exit code 255' >&2; exit 1"
+    )
+    monkeypatch.setenv("PATH", fake.path)
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    task = PreflightTask(
+        folder=str(tmp_path), key="k", site=Site(ranks_per_node=1), nodes=2, ranks_per_node=1,
+        image="/i.sif", root="/code", data="/data", store="/store", folders=("/pictures",),
+    )  # fmt: skip
+    with pytest.raises(SystemExit, match="1"):
+        run_preflight(task.model_dump(mode="json"))
+    report = read_preflight(tmp_path)
+    assert report is not None and (report.job, report.nodes) == ("7", ())
+    assert [(problem.node, problem.found) for problem in report.problems[:1]] == [
+        ("n2", "no such image")
+    ]
+    assert "[preflight] n2: container: found no such image" in capsys.readouterr().out
+    (line,) = fake.calls("srun")
+    at = line.index("/i.sif")
+    assert line[at - 10 : at] == [
+        word
+        for path in ("/code", "/data", "/store", str(tmp_path), "/pictures")
+        for word in ("--bind", path)
+    ]
+    assert {"--mpi=pmix", "--ntasks=2", "--kill-on-bad-exit=0"} <= set(line[:at])
+    assert line[-2:] == ["--dataset", "folder:/pictures"]
