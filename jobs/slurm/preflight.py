@@ -79,13 +79,16 @@ def earlier_preflight(
             if not large or note.key != context.preflight_key:
                 continue
             job = asked.job_id or ""
-            report, state = read_preflight(folder), queue.get(job)
-            age = datetime.now(UTC) - (report.at if report else note.submitted_at)
-            if report and report.ok and age < VALID:
-                say(f"preflight: job {job} passed {age.total_seconds() / 60:.0f} min ago")
-            elif report or not state or state.ended or is_anothers(state, note.run, PREFLIGHT):
-                continue
+            if report := read_preflight(folder):
+                age = datetime.now(UTC) - report.at
+                serves = report.ok and age < VALID
+                news = f"passed {age.total_seconds() / 60:.0f} min ago"
             else:
-                say(f"preflight: job {job} of an earlier make sweep has not ended yet: used")
-            return Preflight(job, folder)
+                state = queue.get(job)
+                alive = state is not None and not state.ended
+                serves = alive and not is_anothers(queue[job], note.run, PREFLIGHT)
+                news = "of an earlier make sweep has not ended yet: used"
+            if serves:
+                say(f"preflight: job {job} {news}")
+                return Preflight(job, folder)
     return None

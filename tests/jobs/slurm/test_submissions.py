@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from jobs.slurm.arrays import Array
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.submissions import (
+    Array,
     RunNote,
     adopt,
     comment_of,
