@@ -18,11 +18,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from jobs.cell.image import Image
+from jobs.cell.container import Image
 from jobs.config.site import Site
 from jobs.slurm.client.squeue import FIELD, START, JobState
-from jobs.slurm.job.task import JobTask
-from jobs.slurm.submissions import SubmissionContext
+from jobs.slurm.job.task import JobTask, SubmissionContext
 from tests.builders import config, record
 from tests.jobs.slurm.client.clusters import TRANSCRIPTS
 from tests.sweeps import ROOT
@@ -119,20 +118,8 @@ class FakeSlurm:
         text = ""
         for job, state in states.items():
             array, _, index = job.partition("_")
-            fields = [
-                array,
-                array,
-                index,
-                state,
-                "None",
-                "N/A",
-                "0:10",
-                "",
-                "(null)",
-                "(null)",
-                name,
-            ]
-            text += START + FIELD.join(fields) + "\n"
+            times = ("None", "N/A", "0:10", "", "(null)", "(null)")
+            text += START + FIELD.join([array, array, index, state, *times, name]) + "\n"
         (self.folder / "queue").write_text(text)
         self.put("squeue", 'cat "$HERE/queue"')
 

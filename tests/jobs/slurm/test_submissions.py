@@ -16,8 +16,9 @@ from jobs.slurm.submissions import (
     adopt,
     comment_of,
     is_anothers,
-    jobs_of,
+    job_name,
     read_notes,
+    submitted_cells,
     write_note,
 )
 
@@ -71,9 +72,24 @@ def test_an_unknown_key_is_an_error() -> None:
         RunNote.model_validate({**note(array(("a",))).model_dump(), "extra": 1})
 
 
-def test_jobs_of_arrays_and_of_a_single_unit() -> None:
-    one = note(array(("a",), ("b", "c"), job_id="7"), array(("d",), job_id="8"), array(("e",)))
-    assert jobs_of([one]) == {"7_0": ("a",), "7_1": ("b", "c"), "8": ("d",)}
+def test_each_cell_is_known_by_its_last_job(tmp_path: Path) -> None:
+    earlier = note(array(("a",), ("b", "c"), job_id="7"), array(("d",), job_id="8"), array(("e",)))
+    later = note(array(("c",), job_id="9"), run="r2")
+    preflight = note(array(("preflight",), job_id="6"), kind="preflight")
+    jobs = submitted_cells(tmp_path, [earlier, preflight, later])
+    assert {cell: job.job for cell, job in jobs.items()} == {
+        "a": "7_0", "b": "7_1", "c": "9", "d": "8",
+    }  # fmt: skip
+    assert jobs["b"].log == tmp_path / ".submitit" / "r1-0" / "7_1_0_log.out"
+    assert jobs["b"].cells == ("b", "c") and jobs["d"].part == "1"
+
+
+def test_names_of_jobs_tell_sweep_folders_apart(tmp_path: Path) -> None:
+    (tmp_path / "smoke").mkdir()
+    (tmp_path / "link").symlink_to("smoke")
+    assert job_name("smoke", tmp_path / "smoke") == job_name("smoke", tmp_path / "link")
+    assert job_name("smoke", tmp_path / "smoke") != job_name("smoke", tmp_path / "other" / "smoke")
+    assert job_name("a", Path("/results/a")) == "horoscale-a-17554ef4"
 
 
 def test_a_comment_makes_adoption_certain() -> None:
