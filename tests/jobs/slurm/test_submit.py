@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -95,15 +96,15 @@ def test_what_sbatch_does_not_say_the_queue_does(
 
 
 @pytest.mark.parametrize(
-    ("script", "passing", "words"),
+    ("script", "words"),
     [
-        ("echo done", True, "it ended well, but printed no job id"),
-        ("""rm "$HERE/queue"; echo 'sbatch: error: Socket timed out' >&2; exit 1""", True,
+        ("echo done", "it ended well, but printed no job id"),
+        ("""rm "$HERE/queue"; echo 'sbatch: error: Socket timed out' >&2; exit 1""",
          "whether it was submitted all the same is not known"),
     ],
 )  # fmt: skip
 def test_what_may_be_in_the_queue_keeps_its_note(
-    tmp_path: Path, slurm: FakeSlurm, script: str, passing: bool, words: str
+    tmp_path: Path, slurm: FakeSlurm, script: str, words: str
 ) -> None:
     sbatch(slurm, script)
     with pytest.raises(SlurmError, match=words) as caught:
@@ -136,6 +137,7 @@ def test_a_signal_while_sbatch_runs_orphans_nothing(
         os._exit(0)
     while not (slurm.folder / "began").exists():
         assert os.waitpid(pid, os.WNOHANG) == (0, 0)
+        time.sleep(0.01)
     os.killpg(pid, number)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 130
     assert note_of(tmp_path).arrays[0].job_id == "101"
@@ -167,10 +169,8 @@ def test_the_record_of_a_forced_cell_is_put_aside_once_its_job_is_submitted(
     file = tmp_path / one.cell_id() / "record.json"
     file.parent.mkdir()
     file.write_text(record(one).model_dump_json())
-    sbatch(
-        slurm,
-        f"cp {file} {file}.new; mv {file}.new {file}; echo 101" if comes_first else "echo 101",
-    )
+    another = f"cp {file} {file}.new; mv {file}.new {file}; " if comes_first else ""
+    sbatch(slurm, f"{another}echo 101")
     submit(tmp_path, FORCED)
     assert file.exists() == comes_first
     (task, *_) = json.loads(next(tmp_path.glob(".submitit/*/tasks.json")).read_text())["tasks"]
