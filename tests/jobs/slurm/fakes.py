@@ -127,8 +127,8 @@ class FakeSlurm:
         self.put(name, f"echo {shlex.quote(AWAY)} >&2; exit 1")
 
 
-def fake_slurm(folder: Path, cluster: str = "practice", *, refuse_at: int = 0) -> FakeSlurm:
-    """An empty queue on the cluster of a transcript, without accounting.
+def fake_slurm(folder: Path, *, refuse_at: int = 0) -> FakeSlurm:
+    """An empty queue on the practice cluster, without accounting.
 
     ``refuse_at``: the call of sbatch that is refused, counted from 1; 0: none.
     """
@@ -136,7 +136,6 @@ def fake_slurm(folder: Path, cluster: str = "practice", *, refuse_at: int = 0) -
     fake = FakeSlurm(folder)
     fake.put("sbatch", f"""
 n=$(cat "$HERE/count" 2>/dev/null || echo 0); n=$((n + 1)); echo $n > "$HERE/count"
-env > "$HERE/environment-$n"
 for last; do :; done
 cp "$last" "$HERE/script-$n"
 if [ $n = {refuse_at} ]; then
@@ -146,10 +145,10 @@ echo $((100 + n))""")  # fmt: skip
     (folder / "refusal").write_text("Unable to contact slurm controller (connect failure)")
     fake.put("srun", "exit 0")
     fake.put("sacct", f"echo '{OFF}' >&2; exit 1")
-    fake.put("sinfo", f"cat {shlex.quote(str(TRANSCRIPTS / f'{cluster}_sinfo.out'))}")
+    fake.put("sinfo", f"cat {shlex.quote(str(TRANSCRIPTS / 'practice_sinfo.out'))}")
     fake.put("scontrol", f"""
 case "$*" in
-*config*) cat {shlex.quote(str(TRANSCRIPTS / f'{cluster}_config.out'))} ;;
+*config*) cat {shlex.quote(str(TRANSCRIPTS / 'practice_config.out'))} ;;
 *requeue*) cat "$HERE/requeue-says" >&2 2>/dev/null && exit 1; exit 0 ;;
 update*) exit 0 ;;
 *) echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1 ;;

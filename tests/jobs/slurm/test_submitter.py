@@ -25,40 +25,34 @@ from tests.unreadable import unreadable
 class Sbatch:
     """A stand-in of submit_cells: what each array meets, and what was submitted."""
 
-    def __init__(self) -> None:
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.errors: list[SlurmError | OSError | None] = []  # None, or no more: it is accepted
         self.sent: list[tuple[int, str | None]] = []  # units of an array, and its preflight
+        self.ended: list[str] = []  # jobs that were cancelled
+        self.limit: int | None = None  # that the cluster names
         self.before: Callable[[], None] = lambda: None
+        patch.setattr(module, "submit_cells", self.submit_cells)
+        patch.setattr(module, "submit_limit", lambda *_: self.limit)
+        patch.setattr(module, "cancel", self.cancel)
 
     def submit_cells(self, context, array, cells, preflight, avoid) -> str:
         self.before()
         error = self.errors.pop(0) if self.errors else None
+        if isinstance(error, SlurmError):
+            error.submission = ("r1", "0", array)
         if error is not None:
-            if isinstance(error, SlurmError):
-                error.submission = ("r1", "0", array)
             raise error
         self.sent.append((len(array.units), preflight))
         return "9"
 
+    def cancel(self, jobs, *_, **__) -> Answer:
+        self.ended += jobs
+        return Answer(0, "", "")
+
 
 @pytest.fixture
 def sbatch(monkeypatch: pytest.MonkeyPatch) -> Sbatch:
-    stand_in = Sbatch()
-    monkeypatch.setattr(module, "submit_cells", stand_in.submit_cells)
-    return stand_in
-
-
-@pytest.fixture
-def ended(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Jobs that were cancelled."""
-    ids: list[str] = []
-
-    def cancel(jobs: list[str], *_: object, **__: object) -> Answer:
-        ids.extend(jobs)
-        return Answer(0, "", "")
-
-    monkeypatch.setattr(module, "cancel", cancel)
-    return ids
+    return Sbatch(monkeypatch)
 
 
 @pytest.fixture
@@ -96,8 +90,8 @@ def others(count: int, preflight: str | None = None) -> dict[str, JobState]:
     return in_queue(states | ({"6": preflight} if preflight else {}))
 
 
-def refused(words: str) -> SlurmError:
-    error = SlurmError("sbatch", words, passing=False)
+def refused(words: str, *, passing: bool = False) -> SlurmError:
+    error = SlurmError("sbatch", words, passing=passing)
     error.refused = True
     return error
 
@@ -163,15 +157,13 @@ def test_a_preflight_that_is_forgotten_without_a_report_is_made_again_once(
 
 @pytest.mark.parametrize(("passing", "cancelled"), [(True, []), (False, ["6"])])
 def test_a_preflight_is_cancelled_with_the_cells_that_sbatch_will_never_take(
-    tmp_path: Path, sbatch: Sbatch, preflight, ended: list[str], passing: bool, cancelled: list[str]
+    tmp_path: Path, sbatch: Sbatch, preflight, passing: bool, cancelled: list[str]
 ) -> None:
     """It would hold its nodes for nothing; where the refusal may pass, it stays."""
-    error = refused("no")
-    error.passing = passing
-    sbatch.errors.append(error)
+    sbatch.errors.append(refused("no", passing=passing))
     with pytest.raises(SlurmError, match="no"):
         submitter(tmp_path, 1, held=True).more({})
-    assert ended == cancelled
+    assert sbatch.ended == cancelled
 
 
 def test_make_cancel_ends_the_submissions_of_a_waiting_sweep(
@@ -191,24 +183,20 @@ def test_a_read_error_is_no_make_cancel(tmp_path: Path, sbatch: Sbatch) -> None:
     assert len(sweep.more({})) == 1
 
 
-def test_make_cancel_during_a_wave_ends_it(
-    tmp_path: Path, sbatch: Sbatch, ended: list[str]
-) -> None:
+def test_make_cancel_during_a_wave_ends_it(tmp_path: Path, sbatch: Sbatch) -> None:
     sbatch.before = lambda: announce_cancel(tmp_path)
     sweep = two_arrays(tmp_path)
     assert len(sweep.more({})) == 1 and not sweep.waits()
-    assert ended == ["9"], "make cancel looked before it was in the queue"
+    assert sbatch.ended == ["9"], "make cancel looked before it was in the queue"
 
 
-def test_what_was_submitted_before_a_refusal_is_watched(tmp_path: Path, sbatch: Sbatch) -> None:
+def test_what_was_submitted_before_an_error_is_watched(tmp_path: Path, sbatch: Sbatch) -> None:
+    """And the rest is tried again, unless the same would be refused again."""
     sbatch.errors += [None, refused("Invalid qos specification")]
     sweep = two_arrays(tmp_path)
-    assert len(sweep.more({})) == 1, "the first array is in the queue"
+    assert len(sweep.more({})) == 1
     with pytest.raises(SlurmError, match="Invalid qos"):
         sweep.more({})
-
-
-def test_a_disk_that_fills_in_a_wave_forgets_nothing(tmp_path: Path, sbatch: Sbatch) -> None:
     sbatch.errors += [None, OSError(28, "No space left on device")]
     sweep = two_arrays(tmp_path)
     assert len(sweep.more({})) == 1 and isinstance(sweep.last, OSError)
@@ -234,20 +222,18 @@ def test_what_sbatch_may_have_accepted_is_not_submitted_again(
     assert len(sweep.more({})) == 1, "nowhere after that time: submitted again"
 
 
-def test_arrays_are_cut_by_a_limit_that_can_be_read(
-    tmp_path: Path, sbatch: Sbatch, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_arrays_are_cut_by_a_limit_that_can_be_read(tmp_path: Path, sbatch: Sbatch) -> None:
     """Seen: an array that can never fit gave exit code 3, and make sweep again tried the same."""
-    monkeypatch.setattr(module, "submit_limit", lambda *_: 2)
+    sbatch.limit = 2
     sbatch.errors.append(refused("QOSMaxSubmitJobPerUserLimit"))
     sweep = submitter(tmp_path, 3)
     assert len(sweep.more({})) == 2 and len(sweep.more({})) == 1
 
 
 def test_a_limit_that_others_fill_is_tried_again_when_there_may_be_room(
-    tmp_path: Path, sbatch: Sbatch, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, sbatch: Sbatch
 ) -> None:
-    monkeypatch.setattr(module, "submit_limit", lambda *_: 100)
+    sbatch.limit = 100
     sbatch.errors.append(refused("AssocGrpSubmitJobsLimit"))
     sweep = submitter(tmp_path)
     with pytest.raises(SlurmError, match="others fill the queue") as caught:
@@ -266,9 +252,9 @@ def test_a_limit_that_others_fill_is_tried_again_when_there_may_be_room(
     ],
 )  # fmt: skip
 def test_a_limit_that_is_another_one_or_cannot_be_read(
-    tmp_path: Path, sbatch: Sbatch, monkeypatch: pytest.MonkeyPatch, words: str, limit: int | None
+    tmp_path: Path, sbatch: Sbatch, words: str, limit: int | None
 ) -> None:
-    monkeypatch.setattr(module, "submit_limit", lambda *_: limit)
+    sbatch.limit = limit
     sbatch.errors.append(refused(words))
     with pytest.raises(SlurmError) as caught:
         submitter(tmp_path).more(others(2))
