@@ -34,9 +34,7 @@ def phases_named(text: str) -> tuple[Phase, ...]:
     Raises:
         ConfigError: there is no such phase.
     """
-    if text == "all":
-        return PHASES
-    names = [name.strip() for name in text.split(",")]
+    names = PHASES if text == "all" else [name.strip() for name in text.split(",")]
     for name in names:
         if name not in PHASES:
             raise ConfigError(f"--phases {text}: {unknown('phase', name, ('all', *PHASES))}")
