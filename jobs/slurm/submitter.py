@@ -74,7 +74,7 @@ class Submitter:
     last: SlurmError | OSError | None = None  # why not all was submitted that there is room for
     preflight: Preflight | None = None  # that cells depend on
     _fresh: bool = False  # it was submitted a moment ago, so the queue may not show it
-    _forgotten: str | None = None  # a preflight that Slurm, said sbatch, no longer knows
+    _forgotten: str | None = None  # a preflight that sbatch refuses to wait for: unknown to Slurm
     _everywhere: bool = False  # nodes that failed are not excluded any more
 
     def __post_init__(self) -> None:

@@ -14,14 +14,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from jobs.cell.container import Image
 from jobs.config.site import Site
 from jobs.slurm.client.squeue import FIELD, START, JobState
-from jobs.slurm.job.task import JobTask, SubmissionContext
+from jobs.slurm.job.task import JobTask, PreflightReport, Problem, SubmissionContext
 from tests.builders import config, record
 from tests.jobs.slurm.client.clusters import TRANSCRIPTS
 from tests.sweeps import ROOT
@@ -242,6 +242,17 @@ def context(sweep: Path, site: Site | None = None, **changes: Any) -> Submission
         "git_dirty": None,
     }  # fmt: skip
     return SubmissionContext(**(values | changes))
+
+
+PROBLEM = Problem(node="n", check="c", found="f", expected="e", fix="x")
+
+
+def report_preflight(folder: Path, *problems: Problem, age: timedelta = timedelta(0)) -> None:
+    report = PreflightReport(
+        key="k", job="101", at=datetime.now(UTC) - age, seconds=1, nodes=("n1", "n2"),
+        versions={}, problems=problems,
+    )  # fmt: skip
+    (folder / "report.json").write_text(report.model_dump_json())
 
 
 def in_queue(states: Mapping[str, str], **fields: str) -> dict[str, JobState]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +11,13 @@ import pytest
 from jobs.cell.container import Image
 from jobs.config.site import NodeLayout, Site
 from jobs.slurm import preflight as module
-from jobs.slurm.job.task import PreflightReport, Problem
+from jobs.slurm.job.task import Problem
 from jobs.slurm.preflight import Preflight, earlier_preflight, preflight_layout
 from jobs.slurm.submissions import Array, array_folder, comment_of, read_notes
 from jobs.slurm.submit import submit_preflight
-from tests.jobs.slurm.fakes import context, fake_slurm, in_queue
+from tests.jobs.slurm.fakes import PROBLEM, context, fake_slurm, in_queue, report_preflight
 
 TWO_NODES = NodeLayout(2, 4)
-PROBLEM = Problem(node="n", check="c", found="f", expected="e", fix="x")
 
 
 @pytest.fixture
@@ -33,14 +32,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def other(folder: Path) -> Any:
     """Another sweep in the same folder of results."""
     return context(folder.parent.parent / "b")
-
-
-def report(folder: Path, *problems: Problem, age: timedelta = timedelta(0)) -> None:
-    found = PreflightReport(
-        key="k", job="101", at=datetime.now(UTC) - age, seconds=1, nodes=("n1", "n2"),
-        versions={}, problems=problems,
-    )  # fmt: skip
-    (folder / "report.json").write_text(found.model_dump_json())
 
 
 @pytest.mark.parametrize(
@@ -95,7 +86,7 @@ def test_what_a_good_one_has_to_share_with_a_sweep(change: dict[str, Any], serve
 def test_a_good_one_serves_all_sweeps_for_a_day(
     folder: Path, asked: tuple[int, int], age: timedelta, problems: list[Problem], serves: bool
 ) -> None:
-    report(folder, *problems, age=age)
+    report_preflight(folder, *problems, age=age)
     served = Preflight("101", folder) if serves else None
     assert earlier_preflight(other(folder), NodeLayout(*asked), {}) == served
 
@@ -122,9 +113,9 @@ def test_its_report_decides_once_it_is_seen(folder: Path, monkeypatch: pytest.Mo
     preflight, running = Preflight("101", folder), in_queue({"101": "RUNNING"})
     assert preflight.outcome(running) == "alive"
     assert preflight.outcome({}) == "unseen", "it may be seen later"
-    report(folder)
+    report_preflight(folder)
     assert preflight.outcome({}) == preflight.outcome(running) == "passed"
-    report(folder, PROBLEM)
+    report_preflight(folder, PROBLEM)
     assert preflight.outcome({}) == "failed"
     (folder / "report.json").unlink()
     monkeypatch.setattr(module, "UNSEEN_S", 0.0)

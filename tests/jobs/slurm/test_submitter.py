@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,12 +13,11 @@ from jobs.config.site import Site
 from jobs.slurm import submitter as module
 from jobs.slurm.client.run import Answer, SlurmError
 from jobs.slurm.client.squeue import JobState
-from jobs.slurm.job.task import PreflightReport, Problem
 from jobs.slurm.preflight import Preflight
 from jobs.slurm.submitter import Submitter
 from jobs.slurm.watch.cancel import announce_cancel
 from tests.builders import config
-from tests.jobs.slurm.fakes import context, in_queue
+from tests.jobs.slurm.fakes import PROBLEM, context, in_queue, report_preflight
 from tests.unreadable import unreadable
 
 
@@ -58,14 +57,8 @@ def sbatch(monkeypatch: pytest.MonkeyPatch) -> Sbatch:
 @pytest.fixture
 def preflight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Any preflight is job 6; the function writes its report."""
-
-    def says(*problems: Problem) -> None:
-        report = PreflightReport(key="k", job="6", at=datetime.now(UTC), seconds=1, nodes=("n1",),
-                                 versions={}, problems=problems)  # fmt: skip
-        (tmp_path / "report.json").write_text(report.model_dump_json())
-
     monkeypatch.setattr(module, "submit_preflight", lambda *_: ("6", tmp_path))
-    return says
+    return partial(report_preflight, tmp_path)
 
 
 def submitter(
@@ -123,7 +116,7 @@ def test_the_smallest_limit_is_no_dead_end(tmp_path: Path, sbatch: Sbatch, prefl
 def test_nothing_more_after_a_bad_preflight(tmp_path: Path, sbatch: Sbatch, preflight) -> None:
     sweep = submitter(tmp_path, limit=3, held=True)
     sweep.more({})
-    preflight(Problem(node="n", check="c", found="f", expected="e", fix="x"))
+    preflight(PROBLEM)
     assert sweep.more({}) == [] and not sweep.waits()
 
 
