@@ -90,7 +90,7 @@ def job_name(sweep: str, folder: Path) -> str:
     return f"horoscale-{sweep}-{digest.hexdigest()[:8]}"
 
 
-def comment_of(run: str, part: int | str) -> str:
+def comment_of(run: str, part: str) -> str:
     """For sbatch --comment: by it the queue itself shows which part of which run a job is."""
     return f"{OURS}{run}:{part}"
 
@@ -114,7 +114,7 @@ def is_anothers(job: JobState, run: str, part: str) -> bool:
     return run != ANY and job.comment.startswith(OURS) and not is_of(job, run, part)
 
 
-def array_folder(sweep: Path, run: str, part: int | str) -> Path:
+def array_folder(sweep: Path, run: str, part: str) -> Path:
     """Folder of one call of sbatch: its script, its tasks, its supervisors' logs."""
     return sweep / SUBMITIT / f"{run}-{part}"
 
@@ -181,7 +181,7 @@ def submitted_cells(sweep: Path, notes: Iterable[RunNote]) -> dict[str, Submitte
     last: dict[str, Submitted] = {}
     for note in notes:
         for index, array in enumerate(note.arrays if note.kind == "cells" else ()):
-            folder = array_folder(sweep, note.run, index)
+            folder = array_folder(sweep, note.run, note.part(index))
             for job, cells in zip(array.elements(), array.units, strict=False):
                 submitted = Submitted(
                     job, folder / log_name(job), note.submitted_at, note.preflight_job, note.run,
