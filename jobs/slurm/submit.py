@@ -252,8 +252,11 @@ def tasks_of(
             cells=tuple(str(sweep / name) for name in names),
             forced=tuple(str(sweep / name) for name in names if name in forced),
             asked_at=asked_at,
+            stall_s=context.stall_s,
             minutes=array.minutes,
             block=f"{run}-0/{place}",
+            git_commit=context.git_commit,
+            git_dirty=context.git_dirty,
             **shared,
         )
         for place, names in enumerate(array.units)

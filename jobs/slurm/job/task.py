@@ -29,28 +29,28 @@ class Task(Frozen):
     root: str  # the code that runs
 
 
-class SweepTask(Task):
-    """What every job of a sweep is told."""
+class DataTask(Task):
+    """What every job that reads data is told."""
 
     data: str
     store: str
     folders: tuple[str, ...] = ()  # data sets that are folders of images
-    stall_s: float
-    git_commit: str | None = None
-    git_dirty: bool | None = None
 
 
-class JobTask(SweepTask):
+class JobTask(DataTask):
     """Run cells; the same text is read again when Slurm requeues the job."""
 
     cells: tuple[str, ...]  # folders, in the order in which they run
     forced: tuple[str, ...] = ()  # of these, those whose older records are put aside first
     asked_at: AwareDatetime  # records older than this are "older"
+    stall_s: float
     minutes: int  # the job's time limit
     block: str  # run, array and place of the unit: cells of one block shared their nodes
+    git_commit: str | None = None
+    git_dirty: bool | None = None
 
 
-class PreflightTask(SweepTask):
+class PreflightTask(DataTask):
     folder: str  # of its report
     key: str
 
@@ -92,14 +92,8 @@ class SubmissionContext(JobContext):
     git_dirty: bool | None
 
     def task(self, layout: NodeLayout) -> dict[str, Any]:
-        return super().task(layout) | {
-            "data": str(self.data),
-            "store": str(self.store),
-            "folders": self.folders,
-            "stall_s": self.stall_s,
-            "git_commit": self.git_commit,
-            "git_dirty": self.git_dirty,
-        }
+        data = {"data": str(self.data), "store": str(self.store), "folders": self.folders}
+        return super().task(layout) | data
 
     @property
     def preflight_key(self) -> str:
