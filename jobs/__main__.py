@@ -30,7 +30,7 @@ from jobs.messages import (
 from jobs.plan.cluster import plan_cluster
 from jobs.slurm import commands
 from jobs.slurm.client.detect import refuse_image, site_for
-from jobs.slurm.interconnect import Request, phases_named, validate
+from jobs.slurm.interconnect import phases_named, validate
 from jobs.slurm.request import SweepRequest
 from jobs.slurm.sweep import sweep_cluster
 from train.distributed.watchdog import STALL_S
@@ -191,11 +191,10 @@ def interconnect(
         found = site_for(site)
         if found is None:
             raise ConfigError("one machine has no interconnect: name a cluster with SITE=")
-        request = Request(
-            found, results.resolve(), nodes, interface, samples, sample_s, phases_named(phases),
-            ranks_per_node,
+        code = validate(
+            found, results.resolve(), nodes, ranks_per_node,
+            interface=interface, samples=samples, sample_s=sample_s, phases=phases_named(phases),
         )  # fmt: skip
-        code = validate(request)
     raise typer.Exit(code)
 
 

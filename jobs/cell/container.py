@@ -28,6 +28,15 @@ class FileMark(Frozen):
 
 
 @dataclass(frozen=True)
+class Image:
+    """What ranks run in, and which content of it was there when it was looked at."""
+
+    path: str  # of a SIF file or a folder, or NO_IMAGE
+    digest: str | None  # sha256 of the file
+    mark: FileMark | None = None  # of the file that has this digest
+
+
+@dataclass(frozen=True)
 class Container:
     """The image that ranks run in, and what of the host they see there."""
 

@@ -11,11 +11,10 @@ import os
 import stat
 import struct
 import time
-from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
 
-from jobs.cell.container import NO_IMAGE, FileMark, check_path
+from jobs.cell.container import NO_IMAGE, FileMark, Image, check_path
 from jobs.config.site import Site
 from train.errors import ConfigError, remedy
 from train.record.atomic import write_atomically
@@ -28,13 +27,6 @@ MAGIC = b"SIF_MAGIC"
 _DATA = struct.Struct("<2q")
 #: A file changed this recently may change once more within one tick of its file system's clock.
 TICK_S = 2.0
-
-
-@dataclass(frozen=True)
-class Image:
-    path: str  # or NO_IMAGE
-    digest: str | None  # sha256 of the file
-    mark: FileMark | None = None  # of the file that has this digest
 
 
 def find_image(site: Site, root: Path) -> Image:

@@ -1,9 +1,10 @@
 """A site: what one cluster wants to be asked, and how ranks are launched there. Read from
-jobs/sites/*.yaml, strictly.
+jobs/sites/*.yaml, strictly. And the nodes that so many ranks take there.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,6 +13,7 @@ from pydantic import Field, field_validator, model_validator
 
 from jobs.config.yamlfile import find_file, load_yaml
 from train.config.frozen import Frozen
+from train.errors import ConfigError
 
 #: How a job asks for GPUs; ``none``: ranks compute on CPU cores.
 GpuRequest = Literal["none", "gres", "gpus-per-node", "gpus-per-task"]
@@ -136,3 +138,47 @@ def load_site(name_or_path: str, folder: Path = SITES) -> NamedSite:
     path = find_file("site", name_or_path, folder, (AUTO, LOCAL))
     document = load_yaml(path)
     return NamedSite(path.stem, document.checked(Site, document.value), path)
+
+
+@dataclass(frozen=True)
+class NodeLayout:
+    """The nodes of a job, with equally many ranks on each."""
+
+    nodes: int
+    ranks_per_node: int
+
+    @property
+    def size(self) -> int:
+        """All ranks, which reports call the number of GPUs."""
+        return self.nodes * self.ranks_per_node
+
+    def __str__(self) -> str:
+        nodes = "1 node" if self.nodes == 1 else f"{self.nodes} nodes"
+        return f"{nodes} x {_ranks(self.ranks_per_node)}"
+
+
+def layout_of(gpus: int, site: Site) -> NodeLayout:
+    """As few nodes as hold ``gpus`` ranks, with equally many on each.
+
+    Raises:
+        ConfigError: the ranks cannot be spread equally, or need more nodes than a job may have.
+    """
+    most = site.ranks_per_node
+    nodes = math.ceil(gpus / most)
+    if site.max_nodes is not None and nodes > site.max_nodes:
+        raise ConfigError(
+            f"gpus={gpus} needs {nodes} nodes with up to {_ranks(most)} each, and the site allows "
+            f"a job {site.max_nodes} (max_nodes): use at most gpus={site.max_nodes * most}"
+        )
+    if gpus % nodes:
+        fewer = gpus // nodes * nodes
+        raise ConfigError(
+            f"gpus={gpus} cannot be spread equally: a node of the site holds {_ranks(most)}, and "
+            f"{nodes} nodes do not divide {gpus}; nearest: gpus={max(fewer, (nodes - 1) * most)} "
+            f"or gpus={fewer + nodes}"
+        )
+    return NodeLayout(nodes, gpus // nodes)
+
+
+def _ranks(number: int) -> str:
+    return "1 rank" if number == 1 else f"{number} ranks"

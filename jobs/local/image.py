@@ -14,11 +14,12 @@ from jobs.cell.container import (
     IMAGE_PYTHON,
     NO_IMAGE,
     Container,
+    Image,
     check_path,
     code_facts,
     container_argv,
 )
-from jobs.cell.image import BUILT, Image, find_image, image_now
+from jobs.cell.image import BUILT, find_image, image_now
 from jobs.config.site import Site
 from train.errors import ConfigError
 from train.run.provenance import git_state

@@ -7,7 +7,8 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from jobs.cell.image import BUILT, Image, find_image
+from jobs.cell.container import Image
+from jobs.cell.image import BUILT, find_image
 from jobs.cell.state import recorded, refuse_others
 from jobs.messages import ROOT, say
 from jobs.plan.cost import array_lines, check_budget
@@ -15,13 +16,14 @@ from jobs.plan.datasets import train_images
 from jobs.plan.estimate import known_rates
 from jobs.plan.rows import plan_rows
 from jobs.plan.text import plan_lines
-from jobs.slurm.arrays import Array
+from jobs.slurm.arrays import arrays_of
 from jobs.slurm.job.allocation import Allocation
 from jobs.slurm.job.step import launch
-from jobs.slurm.preflight import preflight_array, preflight_shape
+from jobs.slurm.job.task import SubmissionContext, minutes_for
+from jobs.slurm.preflight import preflight_layout
 from jobs.slurm.request import SweepRequest, context_for
-from jobs.slurm.submissions import SubmissionContext
-from jobs.slurm.submit import batch_script, plan_arrays, tasks_of
+from jobs.slurm.submissions import Array
+from jobs.slurm.submit import batch_script, tasks_of
 from train.config.run import RunConfig
 from train.errors import ConfigError
 
@@ -39,17 +41,16 @@ def plan_cluster(wish: SweepRequest) -> None:
     images = train_images(configs, wish.data, wish.store, fetch=False)
     rows = plan_rows(configs, images, rates)
     sending = context_for(wish, _image(wish))
-    arrays = plan_arrays(sending, todo)
+    arrays = arrays_of([cell.config for cell in todo], sending.site, sending.pack)
     seconds = {row.cell_id: row.time.seconds for row in rows}
     lines = plan_lines(rows, {}, {cell.config.cell_id() for cell in cells if cell.done})
     lines += ["", *array_lines(arrays, seconds, wish.site)]
     lines += _scripts(sending, arrays, {config.cell_id(): config for config in configs})
     if arrays:
-        shape = preflight_shape(arrays)
-        minutes = preflight_array(sending.site, shape).minutes
         lines.append(
-            f"\nbefore them the preflight, one job of {minutes} min on {shape}: the arrays wait "
-            "for its good end (PREFLIGHT=0 leaves it out)"
+            f"\nbefore them the preflight, one job of {minutes_for(sending.site)} min on "
+            f"{preflight_layout(arrays)}: the arrays wait for its good end (PREFLIGHT=0 leaves it "
+            "out)"
         )
     print("\n".join(lines))
     if wish.budget is not None:

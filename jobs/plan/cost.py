@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from jobs.config.site import NamedSite, Site
+from jobs.config.site import NamedSite, NodeLayout, Site
 from jobs.messages import clock, columns
-from jobs.slurm.arrays import Array, NodeLayout
+from jobs.slurm.submissions import Array
 from train.errors import ConfigError
 
 #: An estimate is trusted this far: queues differ, nodes differ, and cells are restarted.

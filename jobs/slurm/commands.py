@@ -16,16 +16,17 @@ from rich.console import Console
 from jobs.cell.lock import hold
 from jobs.cell.missing_record import settle_unstarted
 from jobs.cell.state import BROKEN, NEW, CellState, recorded
+from jobs.config.site import NodeLayout
 from jobs.config.sweep import Sweep
 from jobs.logs import find_cell, show
 from jobs.messages import EXIT_CELL_FAILED, EXIT_UNDECIDED, NoAnswer, say
-from jobs.slurm.arrays import NodeLayout
+from jobs.slurm.arrays import arrays_of
 from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import query
 from jobs.slurm.client.user import become_owner
 from jobs.slurm.job.task import read_preflight
-from jobs.slurm.preflight import preflight_array, preflight_shape, submit_preflight
+from jobs.slurm.preflight import preflight_layout
 from jobs.slurm.request import SweepRequest, check_cluster, enter, prepare, slurm_refusals
 from jobs.slurm.submissions import (
     RunNote,
@@ -33,7 +34,7 @@ from jobs.slurm.submissions import (
     read_notes,
     submitted_cells,
 )
-from jobs.slurm.submit import plan_arrays
+from jobs.slurm.submit import preflight_array, submit_preflight
 from jobs.slurm.watch.cancel import announce_cancel, cancel, jobs_of_sweep
 from jobs.slurm.watch.endings import elsewhere
 from jobs.slurm.watch.pace import end_of, wait_for
@@ -205,12 +206,11 @@ def preflight(request: SweepRequest, nodes: int | None) -> int:
     enter(request)
     request.folder.mkdir(parents=True, exist_ok=True)
     context = prepare(request)
-    cells = [recorded(one, request.folder / one.cell_id()) for one in request.wanted.configs]
-    shape = preflight_shape(plan_arrays(context, cells))
+    shape = preflight_layout(arrays_of(request.wanted.configs, context.site))
     if nodes is not None:
         shape = NodeLayout(nodes, context.site.ranks_per_node)
     with slurm_refusals(request.site):
-        context = check_cluster(request, context, [preflight_array(context.site, shape)], {})
+        context = check_cluster(request, context, [preflight_array(context, shape)], {})
         job, folder = submit_preflight(context, shape)
         say(f"preflight: job {job} on {shape}")
         wait_for(job, context.site.slurm_conf, "preflight", context.site.poll_s)

@@ -8,22 +8,21 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from jobs.cell.container import check_path
-from jobs.cell.image import Image, find_image
+from jobs.cell.container import Image, check_path
+from jobs.cell.image import find_image
 from jobs.cell.lock import local_file_system
 from jobs.config.site import NamedSite
 from jobs.config.sweep import Sweep
 from jobs.messages import ROOT, NoAnswer, say
 from jobs.plan.cost import check_budget
 from jobs.plan.datasets import train_images
-from jobs.slurm.arrays import Array
 from jobs.slurm.client.reasons import advice
 from jobs.slurm.client.run import SCONTROL, SlurmError, asker, read_config
 from jobs.slurm.client.site import check_site
 from jobs.slurm.client.user import hand_over, is_anothers
-from jobs.slurm.job.task import PREFLIGHT
+from jobs.slurm.job.task import PREFLIGHT, SubmissionContext
 from jobs.slurm.script import freeze
-from jobs.slurm.submissions import SubmissionContext
+from jobs.slurm.submissions import Array
 from train.config.datasets import FOLDER_PREFIX
 from train.distributed.watchdog import STALL_S
 from train.errors import ConfigError

@@ -14,8 +14,7 @@ from typing import Any
 
 from submitit.slurm.slurm import _make_sbatch_string
 
-from jobs.config.site import Site
-from jobs.slurm.arrays import Array
+from jobs.config.site import NodeLayout, Site
 
 TASKS_NAME = "tasks.json"
 #: What the batch script ends with where the node does not see them.
@@ -24,18 +23,19 @@ NO_TASKS = 66
 
 def script_text(
     site: Site,
-    array: Array,
+    layout: NodeLayout,
     folder: Path,
     *,
+    minutes: int,
+    elements: int,
     name: str,
     root: Path,
-    python: str = sys.executable,
     **options: Any,
 ) -> str:
-    """What sbatch gets.
+    """What sbatch gets for an array of so many elements; for one element it is a plain job.
 
-    ``folder``: of the array's tasks and logs; ``root``: the code that the job runs; ``options``: of
-    sbatch, for this job alone, e.g. ``dependency="afterok:12"``; None: not given.
+    ``folder``: of the tasks and logs; ``root``: the code that the job runs; ``options``: of sbatch,
+    for this job alone, e.g. ``dependency="afterok:12"``; None: not given.
     """
     tasks = shlex.quote(str(folder / TASKS_NAME))
     additional: dict[str, str | int | bool] = {
@@ -45,17 +45,20 @@ def script_text(
         "signal": f"B:USR2@{site.signal_s}",
         "requeue" if site.requeue else "no-requeue": True,
     }
+    kind = "" if site.gpu_type is None else f"{site.gpu_type}:"
     optional = {
         "partition": site.partition,
         "account": site.account,
         "qos": site.qos,
         "constraint": site.constraint,
         "reservation": site.reservation,
-        "mem": _memory(site, array.ranks_per_node),
+        "mem": _memory(site, layout.ranks_per_node),
         "exclusive": site.exclusive or None,
         # what waits for a failed preflight would wait for ever
         "kill-on-invalid-dep": "yes" if options.get("dependency") else None,
-        **_gpus(site, array.ranks_per_node),
+        "gres": f"gpu:{kind}{layout.ranks_per_node}" if site.gpus == "gres" else None,
+        "gpus-per-node": f"{kind}{layout.ranks_per_node}" if site.gpus == "gpus-per-node" else None,
+        "gpus-per-task": f"{kind}1" if site.gpus == "gpus-per-task" else None,
         # false stands for "not asked for": sbatch's switches take no value
         **{key: value for key, value in site.sbatch.items() if value is not False},
         **options,
@@ -65,14 +68,14 @@ def script_text(
         # the shell becomes the supervisor, so that Slurm's signals reach it; a node that does not
         # see its tasks exits with a code of its own
         command=f"test -r {tasks} || exit {NO_TASKS}\n"
-        f"exec {shlex.quote(python)} -u -m jobs.slurm.job {tasks}",
+        f"exec {shlex.quote(sys.executable)} -u -m jobs.slurm.job {tasks}",
         folder=folder,
         job_name=name,
-        time=array.minutes,
-        nodes=array.nodes,
-        ntasks_per_node=array.ranks_per_node,
+        time=minutes,
+        nodes=layout.nodes,
+        ntasks_per_node=layout.ranks_per_node,
         cpus_per_task=site.cpus_per_rank,
-        map_count=len(array.units) if len(array.units) > 1 else None,
+        map_count=elements if elements > 1 else None,
         array_parallelism=site.array_parallel,
         setup=_setup(site, root),
         use_srun=False,
@@ -81,20 +84,6 @@ def script_text(
         wckey=site.wckey,
         additional_parameters=additional,
     )
-
-
-def _gpus(site: Site, each: int) -> dict[str, str]:
-    """``each``: GPUs of a node."""
-    kind = "" if site.gpu_type is None else f"{site.gpu_type}:"
-    match site.gpus:
-        case "gres":
-            return {"gres": f"gpu:{kind}{each}"}
-        case "gpus-per-node":
-            return {"gpus-per-node": f"{kind}{each}"}
-        case "gpus-per-task":
-            return {"gpus-per-task": f"{kind}1"}
-        case "none":
-            return {}
 
 
 def _memory(site: Site, ranks: int) -> str | None:
@@ -120,7 +109,6 @@ def _setup(site: Site, root: Path) -> list[str]:
 
 
 CODE_NAME = ".code"
-_PARTS = ("jobs", "train")
 
 
 def freeze(root: Path, folder: Path) -> Path:
@@ -133,7 +121,7 @@ def freeze(root: Path, folder: Path) -> Path:
     """
     files = {
         file.relative_to(root): file.read_bytes()
-        for part in _PARTS
+        for part in ("jobs", "train")
         for file in sorted((root / part).rglob("*"))
         if file.suffix in (".py", ".yaml", ".yml") and file.is_file()
     }

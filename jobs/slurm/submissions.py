@@ -14,11 +14,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
-from pydantic import AwareDatetime, ValidationError
+from pydantic import AwareDatetime, Field, ValidationError
 
-from jobs.cell.image import Image
-from jobs.config.site import Site
-from jobs.slurm.arrays import Array
+from jobs.config.site import NodeLayout
 from jobs.slurm.client.squeue import JobState
 from train.config.frozen import Frozen
 from train.record.atomic import write_atomically
@@ -36,34 +34,27 @@ ANY = "*"
 CLOCKS_DIFFER = timedelta(seconds=60)
 
 
-@dataclass(frozen=True, kw_only=True)
-class JobContext:
-    """What all jobs of one folder of results share."""
+class Array(Frozen):
+    """One call of sbatch, planned or noted: an array with an element per unit, or a plain job."""
 
-    name: str  # of the sweep
-    folder: Path
-    site_name: str
-    site: Site
-    root: Path  # the code that the jobs run
-    cluster: str | None = None  # its name, where it says
+    job_id: str | None = None  # None: not submitted yet, or nobody lived to write the id down
+    units: tuple[tuple[str, ...], ...] = Field(min_length=1)  # cells of each element, in order
+    nodes: int = Field(ge=1)
+    ranks_per_node: int = Field(ge=1)
+    minutes: int = Field(ge=1)  # time limit of an element
+    block_seed: int | None = None  # of the random order of cells within packed units
 
     @property
-    def job_name(self) -> str:
-        return job_name(self.name, self.folder)
+    def shape(self) -> NodeLayout:
+        return NodeLayout(self.nodes, self.ranks_per_node)
 
-
-@dataclass(frozen=True, kw_only=True)
-class SubmissionContext(JobContext):
-    """What all jobs of one sweep share."""
-
-    image: Image
-    data: Path
-    store: Path
-    folders: tuple[str, ...]  # data sets that are folders of images
-    stall_s: float
-    pack: int
-    git_commit: str | None
-    git_dirty: bool | None
+    def elements(self) -> tuple[str, ...]:
+        """Job ids of its units, in order; none while its id is not known."""
+        if self.job_id is None:
+            return ()
+        if len(self.units) == 1:
+            return (self.job_id,)
+        return tuple(f"{self.job_id}_{index}" for index in range(len(self.units)))
 
 
 class RunNote(Frozen):
@@ -99,7 +90,7 @@ def job_name(sweep: str, folder: Path) -> str:
     return f"horoscale-{sweep}-{digest.hexdigest()[:8]}"
 
 
-def comment_of(run: str, part: int | str) -> str:
+def comment_of(run: str, part: str) -> str:
     """For sbatch --comment: by it the queue itself shows which part of which run a job is."""
     return f"{OURS}{run}:{part}"
 
@@ -107,8 +98,7 @@ def comment_of(run: str, part: int | str) -> str:
 def is_of(job: JobState, run: str, part: str) -> bool:
     """Whether this is the job of that run: by its comment or, where a site keeps comments for
     itself, by the batch script that it was submitted with."""
-    folder = f"/{SUBMITIT}/{run}-{part}/"
-    return job.comment == comment_of(run, part) or folder in job.command
+    return job.comment == comment_of(run, part) or f"/{SUBMITIT}/{run}-{part}/" in job.command
 
 
 def is_of_run(job: JobState, run: str) -> bool:
@@ -124,7 +114,7 @@ def is_anothers(job: JobState, run: str, part: str) -> bool:
     return run != ANY and job.comment.startswith(OURS) and not is_of(job, run, part)
 
 
-def array_folder(sweep: Path, run: str, part: int | str) -> Path:
+def array_folder(sweep: Path, run: str, part: str) -> Path:
     """Folder of one call of sbatch: its script, its tasks, its supervisors' logs."""
     return sweep / SUBMITIT / f"{run}-{part}"
 
@@ -156,11 +146,12 @@ def read_notes(sweep: Path) -> tuple[list[RunNote], dict[str, str]]:
     notes: list[RunNote] = []
     broken: dict[str, str] = {}
     try:
-        files = sorted(f for f in (sweep / NOTES_NAME).iterdir()
-                       if f.suffix == ".json" and not f.name.startswith("."))  # fmt: skip
+        files = sorted((sweep / NOTES_NAME).iterdir())
     except FileNotFoundError:
         files = []
     for file in files:
+        if file.suffix != ".json" or file.name.startswith("."):
+            continue
         try:
             note = RunNote.model_validate_json(file.read_bytes())
             user = file.stat().st_uid if note.user is None else note.user
@@ -168,16 +159,6 @@ def read_notes(sweep: Path) -> tuple[list[RunNote], dict[str, str]]:
         except ValidationError:
             broken[file.stem] = f"{file}: no note of a run: only the queue shows its jobs"
     return sorted(notes, key=lambda note: (note.submitted_at, note.run)), broken
-
-
-def jobs_of(notes: Iterable[RunNote]) -> dict[str, tuple[str, ...]]:
-    """Job id -> its cells, for every job that was submitted; ``notes`` oldest first."""
-    return {
-        job: cells
-        for note in notes
-        for array in note.arrays
-        for job, cells in zip(array.elements(), array.units, strict=False)
-    }
 
 
 @dataclass(frozen=True)
@@ -200,11 +181,11 @@ def submitted_cells(sweep: Path, notes: Iterable[RunNote]) -> dict[str, Submitte
     last: dict[str, Submitted] = {}
     for note in notes:
         for index, array in enumerate(note.arrays if note.kind == "cells" else ()):
+            folder = array_folder(sweep, note.run, note.part(index))
             for job, cells in zip(array.elements(), array.units, strict=False):
-                log = array_folder(sweep, note.run, index) / log_name(job)
                 submitted = Submitted(
-                    job, log, note.submitted_at, note.preflight_job, note.run, note.part(index),
-                    cells, note.cluster, note.user,
+                    job, folder / log_name(job), note.submitted_at, note.preflight_job, note.run,
+                    note.part(index), cells, note.cluster, note.user,
                 )  # fmt: skip
                 last |= dict.fromkeys(cells, submitted)
     return last

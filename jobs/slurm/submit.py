@@ -8,7 +8,7 @@ import re
 import shutil
 import signal
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,30 +17,38 @@ from typing import Any
 from jobs.cell.lock import hold
 from jobs.cell.state import FORCED, CellState, archive
 from jobs.cell.stop import held_back
-from jobs.slurm.arrays import Array, arrays_of
+from jobs.config.site import NodeLayout
 from jobs.slurm.client.reasons import is_passing
 from jobs.slurm.client.run import Answer, SlurmError, answer_of
 from jobs.slurm.client.squeue import query
-from jobs.slurm.job.task import JobTask
+from jobs.slurm.job.task import (
+    PREFLIGHT,
+    JobContext,
+    JobTask,
+    PreflightTask,
+    SubmissionContext,
+    Task,
+    minutes_for,
+)
 from jobs.slurm.script import TASKS_NAME, script_text
 from jobs.slurm.submissions import (
     SBATCH_S,
     SCRIPT_NAME,
-    JobContext,
+    Array,
     Kind,
     RunNote,
-    SubmissionContext,
     adopt,
     array_folder,
     comment_of,
+    job_name,
     write_note,
 )
-from train.config.frozen import Frozen
 from train.record.atomic import write_atomically
 from train.record.run import RECORD_NAME
 
 #: Of folders of batch scripts, tasks and supervisors' logs: a site's environment may hold secrets.
 PRIVATE = 0o700
+RUN_FORMAT = "%Y%m%dT%H%M%S%f"
 #: A job's id; its cluster, where sbatch was to choose among several.
 Accepted = tuple[str, str | None]
 #: A job that was submitted is in the queue at once, or a moment later.
@@ -56,7 +64,7 @@ def submit_job(
     kind: Kind,
     run: str,
     array: Array,
-    tasks: Sequence[Frozen],
+    tasks: Sequence[Task],
     *,
     preflight: str | None = None,
     key: str | None = None,
@@ -76,7 +84,7 @@ def submit_job(
     note = RunNote(
         run=run,
         site=context.site_name,
-        job_name=context.job_name,
+        job_name=job_name(context.name, context.folder),
         slurm_conf=context.site.slurm_conf,
         submitted_at=datetime.now(UTC),
         arrays=(array,),
@@ -86,21 +94,22 @@ def submit_job(
         user=os.getuid(),
         key=key,
     )
-    folder = array_folder(context.folder, run, note.part(0))
+    part = note.part(0)
+    folder = array_folder(context.folder, run, part)
     folder.parent.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
     folder.parent.chmod(PRIVATE)
     folder.mkdir(mode=PRIVATE)
     payload = {"program": kind, "tasks": [task.model_dump(mode="json") for task in tasks]}
     write_atomically(folder / TASKS_NAME, json.dumps(payload), mode=0o600)
     options["dependency"] = f"afterok:{preflight}" if preflight else None
-    script = batch_script(context, run, note.part(0), array, **options)
+    script = batch_script(context, run, part, array, **options)
     write_atomically(folder / SCRIPT_NAME, script, mode=0o700)
     file = write_note(context.folder, note)
     with held_back(signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         try:
             job, cluster = _sbatch(folder / SCRIPT_NAME, note)
         except SlurmError as error:
-            error.submission = (run, note.part(0), array)
+            error.submission = (run, part, array)
             if error.refused:
                 with suppress(OSError):  # a sweep that waits for room would leave one for each try
                     shutil.rmtree(folder)
@@ -114,9 +123,17 @@ def submit_job(
 
 def batch_script(context: JobContext, run: str, part: str, array: Array, **options: Any) -> str:
     """What sbatch gets. ``options``: of sbatch, for this job alone."""
-    folder, comment = array_folder(context.folder, run, part), comment_of(run, part)
-    return script_text(context.site, array, folder, name=context.job_name, root=context.root,
-                       comment=comment, **options)  # fmt: skip
+    return script_text(
+        context.site,
+        array.shape,
+        array_folder(context.folder, run, part),
+        minutes=array.minutes,
+        elements=len(array.units),
+        name=job_name(context.name, context.folder),
+        root=context.root,
+        comment=comment_of(run, part),
+        **options,
+    )
 
 
 def _sbatch(script: Path, note: RunNote) -> Accepted:
@@ -175,39 +192,46 @@ def complaint(answer: Answer) -> str:
     return " ".join(dict.fromkeys(lines)) or answer.words
 
 
-def plan_arrays(context: SubmissionContext, cells: Sequence[CellState]) -> tuple[Array, ...]:
-    """Raises ConfigError where cells do not fit the site."""
-    return arrays_of([cell.config for cell in cells], context.site, pack=context.pack)
+def preflight_array(context: SubmissionContext, layout: NodeLayout) -> Array:
+    return Array(units=((PREFLIGHT,),), minutes=minutes_for(context.site), **vars(layout))
 
 
-def send(
+def submit_preflight(context: SubmissionContext, layout: NodeLayout) -> tuple[str, Path]:
+    """Returns the job's id and the folder of its report; raises as :func:`submit_job`."""
+    folder = context.folder.parent / PREFLIGHT / f"{datetime.now(UTC):{RUN_FORMAT}}"
+    folder.mkdir(parents=True)
+    key = context.preflight_key
+    task = PreflightTask(folder=str(folder), key=key, **context.task(layout))
+    array = preflight_array(context, layout)
+    return submit_job(context, PREFLIGHT, folder.name, array, [task], key=key), folder
+
+
+def submit_cells(
     context: SubmissionContext,
-    arrays: Sequence[Array],
+    array: Array,
     cells: Sequence[CellState],
     preflight: str | None,
-    avoid: Collection[str] = (),
-) -> Iterator[tuple[Array, str]]:
-    """Submit the arrays one after another; each with its job's id as soon as it has one.
+    avoid: Collection[str],
+) -> str:
+    """Submit an array of these cells; the job's id. Raises as :func:`submit_job`.
 
-    ``cells``: those in the arrays; ``preflight``: the job that has to end well first; ``avoid``:
-    nodes that failed under cells of these arrays.
-
-    Raises:
-        SlurmError: sbatch refused or gave no answer; the note tells what was submitted before.
+    ``preflight``: the job that has to end well first; ``avoid``: nodes that failed under cells of
+    the sweep.
     """
     # cell -> which record is there, told without any clock
-    forced = {cell.folder.name: _mark(cell.folder) for cell in cells if cell.status == FORCED}
-    for array in arrays:
-        asked_at = datetime.now(UTC)
-        run = f"{asked_at:%Y%m%dT%H%M%S%f}"
-        tasks = tasks_of(context, array, run, asked_at, forced)
-        job = submit_job(
-            context, "cells", run, array, tasks,
-            preflight=preflight, exclude=",".join(sorted(avoid)) or None,
-        )  # fmt: skip
-        for name in (name for unit in array.units for name in unit if name in forced):
-            _put_aside(context.folder / name, forced[name])
-        yield array, job
+    forced = {cell.name: _mark(cell.folder) for cell in cells if cell.status == FORCED}
+    asked_at = datetime.now(UTC)
+    run = f"{asked_at:{RUN_FORMAT}}"
+    tasks = tasks_of(context, array, run, asked_at, forced)
+    exclude = ",".join(sorted(avoid)) or None
+    job = submit_job(context, "cells", run, array, tasks, preflight=preflight, exclude=exclude)
+    for name, mark in forced.items():
+        cell = context.folder / name
+        # should the job never begin, the cell must not look done; a supervisor may have been first
+        with suppress(OSError), hold(cell) as ours:
+            if ours and mark is not None and _mark(cell) == mark:
+                archive(cell)
+    return job
 
 
 def _mark(cell: Path) -> tuple[int, int] | None:
@@ -218,38 +242,22 @@ def _mark(cell: Path) -> tuple[int, int] | None:
     return status.st_ino, status.st_mtime_ns
 
 
-def _put_aside(cell: Path, mark: tuple[int, int] | None) -> None:
-    """The good record of a cell that is run by force, once its job is in the queue: should that
-    never begin, the cell must not look done. A supervisor that came first has done it."""
-    with suppress(OSError), hold(cell) as ours:
-        if ours and mark is not None and _mark(cell) == mark:
-            archive(cell)
-
-
 def tasks_of(
     context: SubmissionContext, array: Array, run: str, asked_at: datetime, forced: Collection[str]
 ) -> list[JobTask]:
-    """What the jobs of an array's elements are told. ``forced``: cells that have a good record."""
+    """What each element of an array is to do. ``forced``: cells whose records are put aside."""
+    shared, sweep = context.task(array.shape), context.folder
     return [
         JobTask(
-            cells=tuple(str(context.folder / name) for name in cells),
-            forced=tuple(str(context.folder / name) for name in cells if name in forced),
+            cells=tuple(str(sweep / name) for name in names),
+            forced=tuple(str(sweep / name) for name in names if name in forced),
             asked_at=asked_at,
-            site=context.site,
-            nodes=array.nodes,
-            ranks_per_node=array.ranks_per_node,
-            image=context.image.path,
-            image_digest=context.image.digest,
-            image_mark=context.image.mark,
-            root=str(context.root),
-            data=str(context.data),
-            store=str(context.store),
-            folders=context.folders,
             stall_s=context.stall_s,
             minutes=array.minutes,
             block=f"{run}-0/{place}",
             git_commit=context.git_commit,
             git_dirty=context.git_dirty,
+            **shared,
         )
-        for place, cells in enumerate(array.units)
+        for place, names in enumerate(array.units)
     ]

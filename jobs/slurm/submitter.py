@@ -5,29 +5,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import InitVar, dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field
 
 from jobs.cell.state import CellState
 from jobs.messages import say
-from jobs.slurm.arrays import Array, fitting
+from jobs.slurm.arrays import arrays_of, fitting
 from jobs.slurm.client.nodes import usable_nodes
 from jobs.slurm.client.reasons import is_dependency, is_submit_limit, is_unnamed_limit
 from jobs.slurm.client.run import SlurmError, is_lasting
 from jobs.slurm.client.site import submit_limit
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.job.step_failure import failed_node
-from jobs.slurm.preflight import Gate
-from jobs.slurm.submissions import SubmissionContext, is_of
-from jobs.slurm.submit import plan_arrays, send
+from jobs.slurm.job.task import SubmissionContext
+from jobs.slurm.preflight import Preflight, earlier_preflight, preflight_layout
+from jobs.slurm.submissions import Array, is_of
+from jobs.slurm.submit import submit_cells, submit_preflight
 from jobs.slurm.watch.cancel import cancel, last_cancel
 from jobs.slurm.watch.unclear import UNCLEAR_S, Unclear
 from train.config.run import RunConfig
 
 #: A limit that others share is tried again after this time, or when a job of ours has ended.
 FULL_S = 300.0
-#: When the cells that were not submitted are tried again.
-Then = Literal["now", "later", "never"]
 
 
 @dataclass
@@ -50,18 +48,19 @@ class Room:
             return 0
         return None if self.limit is None else max(0, self.limit - self.alive)
 
-    def learn(self, said: str, size: int, limit: int | None) -> Then:
-        """From a refusal of ``size`` jobs for being too many."""
+    def learn(self, error: SlurmError, size: int, limit: int | None) -> None:
+        """From a refusal of ``size`` jobs for being too many. Raises what keeps the next try from
+        being made at once."""
         if limit is not None and self.alive + size > limit:
             say(f"the cluster allows {limit} of your jobs in the queue (submit_limit): the others "
                 "follow when jobs end")  # fmt: skip
             self.limit = limit if self.limit is None else min(limit, self.limit)
-            return "now"
-        if limit is None or is_unnamed_limit(said) or not self.alive:
-            return "never"  # it is another limit
-        say(f"sbatch: {said}: others fill the queue; tried again when there may be room")
+            return
+        if limit is None or is_unnamed_limit(error.came) or not self.alive:
+            raise error  # it is another limit
         self._full = (self.alive, time.monotonic() + FULL_S)
-        return "later"
+        why = f"{error.came}: others fill the queue; tried again when there may be room"
+        raise SlurmError(error.asked, why, passing=True)
 
 
 @dataclass
@@ -70,17 +69,15 @@ class Submitter:
 
     context: SubmissionContext
     todo: list[CellState]
-    preflight: InitVar[bool]
+    held: bool  # until a preflight has passed, cells may at most wait for it in the queue
     unclear: list[Unclear] = field(default_factory=list)
     last: SlurmError | OSError | None = None  # why not all was submitted that there is room for
-    gate: Gate = field(init=False)
-    room: Room = field(init=False)
-    _forgotten: str | None = None  # a preflight that Slurm, said sbatch, no longer knows
+    preflight: Preflight | None = None  # that cells depend on
+    _fresh: bool = False  # it was submitted a moment ago, so the queue may not show it
+    _forgotten: str | None = None  # a preflight that sbatch refuses to wait for: unknown to Slurm
     _everywhere: bool = False  # nodes that failed are not excluded any more
-    _cancelled: str | None = None  # the last make cancel when this run began
 
-    def __post_init__(self, preflight: bool) -> None:
-        self.gate = Gate(self.context, shut=preflight)
+    def __post_init__(self) -> None:
         self.room = Room(self.context.site.submit_limit)
         self._cancelled = last_cancel(self.context.folder)
 
@@ -92,24 +89,19 @@ class Submitter:
                 been returned.
             OSError: the sweep's folder cannot be written.
         """
-        sent = self._confirmed(queue)
-        if self.last is not None and is_lasting(self.last):
-            if sent or self.unclear:
-                return sent
-            raise self.last
-        self.room.look(queue)
-        if not self.todo or self._is_cancelled() or self.room.left == 0:
-            return sent
-        self.last, self.gate.fresh = None, False
+        sent, self._fresh = self._confirmed(queue), False
         try:
+            if self.last is not None and is_lasting(self.last):
+                raise self.last
+            self.last = None
             self._submit(queue, sent)
         except (SlurmError, OSError) as error:
             self.last = error
             if sent or self.unclear:
                 return sent
-            if self.gate.fresh and self.gate.job and is_lasting(error):
-                say(f"preflight: job {self.gate.job} is cancelled: no cell waits for it")
-                self._end(self.gate.job)
+            if self._fresh and self.preflight and is_lasting(error):
+                say(f"preflight: job {self.preflight.job} is cancelled: no cell waits for it")
+                self._end(self.preflight.job)
             raise
         return sent
 
@@ -158,71 +150,88 @@ class Submitter:
     def _submit(self, queue: Mapping[str, JobState], sent: list[RunConfig]) -> None:
         """Submit what there is room for; ``sent`` gets the cells as soon as they are submitted.
         After a refusal that says what to change, that is changed once, and the rest submitted."""
+        self.room.look(queue)
         for again in (True, False):
-            arrays, fresh = plan_arrays(self.context, self.todo), self.gate.fresh
+            if not self.todo or self._is_cancelled() or self.room.left == 0:
+                return
+            configs = [cell.config for cell in self.todo]
+            arrays = arrays_of(configs, self.context.site, self.context.pack)
             listed = {job: state for job, state in queue.items() if job != self._forgotten}
-            if not self.gate.opens(listed, arrays):
-                if self.gate.failure:
-                    self._drop(self.gate.failure)
+            if not self._is_open(listed, arrays):
                 return
-            if self.gate.fresh and not fresh:
-                self.room.alive += 1
-            if self._send(fitting(arrays, self.room.left), sent, again=again) != "now":
+            avoid = self._failed_nodes(arrays)
+            try:
+                self._send(fitting(arrays, self.room.left), sent, avoid)
                 return
+            except SlurmError as error:
+                if not again:
+                    raise
+                self._adapt(error, avoid)
 
-    def _send(self, arrays: Sequence[Array], sent: list[RunConfig], *, again: bool) -> Then:
-        """Submit these arrays. Returns when the rest is submitted; ``again``: it may be now."""
-        avoid = self._failed_nodes(arrays)
+    def _is_open(self, queue: Mapping[str, JobState], arrays: Sequence[Array]) -> bool:
+        """Whether these may be submitted now; where there is a ``preflight``, they depend on it.
+        Submits one where none serves them."""
+        if not self.held:
+            return True
+        if self.preflight is None:
+            layout = preflight_layout(arrays)
+            self.preflight = earlier_preflight(self.context, layout, queue)
+            if self.preflight is None:
+                self.preflight = Preflight(*submit_preflight(self.context, layout))
+                self._fresh = True
+                self.room.alive += 1
+                say(f"preflight: job {self.preflight.job} on {layout} goes first; the cells start "
+                    "when it has passed")  # fmt: skip
+        outcome = "alive" if self._fresh else self.preflight.outcome(queue)
+        if outcome == "passed":
+            self.held, self.preflight = False, None
+        elif outcome not in ("alive", "unseen"):
+            self._drop(f"the preflight, job {self.preflight.job}, {outcome}")
+        return outcome in ("passed", "alive")
+
+    def _send(self, arrays: Sequence[Array], sent: list[RunConfig], avoid: set[str]) -> None:
         before, jobs = len(sent), list[str]()
-        then: Then = "later"
         try:
-            for array, job in send(self.context, arrays, self.todo, self.gate.job, avoid):
-                sent += [cell.config for cell in self._remove(array)]
-                jobs.append(job)
+            for array in arrays:
+                names = {name for unit in array.units for name in unit}
+                cells = [cell for cell in self.todo if cell.name in names]
+                rest = [cell for cell in self.todo if cell.name not in names]
+                after = self.preflight.job if self.preflight else None
+                try:
+                    jobs.append(submit_cells(self.context, array, cells, after, avoid))
+                except SlurmError as error:
+                    if error.submission is not None and not error.refused:
+                        until = time.monotonic() + UNCLEAR_S
+                        self.unclear.append(Unclear(*error.submission[:2], cells, until))
+                        self.todo = rest
+                    raise
+                self.todo = rest
+                sent += [cell.config for cell in cells]
                 self.room.alive += len(array.units)
                 if self._is_cancelled():  # and make cancel did not see this job
-                    self._end(job)
-                    return "never"
-        except SlurmError as error:
-            if error.submission is not None and not error.refused:
-                run, part, array = error.submission
-                until = time.monotonic() + UNCLEAR_S
-                self.unclear.append(Unclear(run, part, self._remove(array), until))
-            then = self._after(error, avoid) if again else "never"
-            if then == "never":
-                raise
-            if then == "later":
-                self.last = SlurmError(error.asked, error.came, passing=True)
+                    self._end(jobs[-1])
+                    return
         finally:
             if jobs:
                 calls = f"{len(jobs)} sbatch calls (jobs {', '.join(jobs)})"
                 say(f"submitted {len(sent) - before} cells in {calls}")
-        if then == "later" and self.todo and jobs:
+        if self.todo and jobs:
             limit = self.room.limit
             say(f"{len(self.todo)} cells wait for room in the queue (submit_limit {limit})")
-        return then
 
-    def _remove(self, array: Array) -> list[CellState]:
-        """Take the cells of an array out of those that are to be submitted."""
-        names = {name for unit in array.units for name in unit}
-        removed = [cell for cell in self.todo if cell.config.cell_id() in names]
-        self.todo = [cell for cell in self.todo if cell.config.cell_id() not in names]
-        return removed
-
-    def _after(self, error: SlurmError, avoid: set[str]) -> Then:
-        """When the rest is submitted after a refusal, and what is changed for it."""
-        if is_dependency(error.came) and self.gate.job and not self._forgotten and self.todo:
-            self.gate.job, self._forgotten = None, self.gate.job
-            return "now"
-        if is_submit_limit(error.came):
+    def _adapt(self, error: SlurmError, avoid: set[str]) -> None:
+        """Change what a refusal complains of; raises where there is nothing to change."""
+        if is_dependency(error.came) and self.preflight and not self._forgotten:
+            self._forgotten, self.preflight = self.preflight.job, None
+        elif is_submit_limit(error.came):
             limit = submit_limit(error.came, self.context.site, self.context.cluster)
             size = len(error.submission[2].units) if error.submission else 1
-            return self.room.learn(error.came, size, limit)
-        if avoid and error.refused and not error.passing:
+            self.room.learn(error, size, limit)
+        elif avoid and error.refused and not error.passing:
             say(f"sbatch: {error.came}: trying again without excluding {', '.join(sorted(avoid))}")
             self._everywhere = True
-            return "now"
-        return "never"
+        else:
+            raise error
 
     def _failed_nodes(self, arrays: Sequence[Array]) -> set[str]:
         """Nodes that failed under these cells, as long as enough others are left."""

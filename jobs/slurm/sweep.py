@@ -15,10 +15,10 @@ from jobs.messages import EXIT_INTERRUPTED, EXIT_UNDECIDED, NoAnswer, say
 from jobs.plan.datasets import train_images
 from jobs.plan.estimate import known_rates
 from jobs.plan.rows import plan_rows
+from jobs.slurm.arrays import arrays_of
 from jobs.slurm.client.run import SlurmError, is_lasting
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.request import SweepRequest, check_cluster, enter, prepare, slurm_refusals
-from jobs.slurm.submit import plan_arrays
 from jobs.slurm.submitter import Submitter
 from jobs.slurm.watch.endings import elsewhere
 from jobs.slurm.watch.pace import Pace
@@ -61,7 +61,8 @@ def _sweep(request: SweepRequest, *, force: bool, wait: bool, preflight: bool) -
     todo = [cell for cell in cells if cell.to_run and not cell.alive]
     if todo:
         seconds = {row.cell_id: row.time.seconds for row in rows}
-        context = check_cluster(request, context, plan_arrays(context, todo), seconds)
+        arrays = arrays_of([cell.config for cell in todo], context.site, context.pack)
+        context = check_cluster(request, context, arrays, seconds)
     say_standing(wanted, [cell for cell in cells if not cell.alive])
     away = [cell for cell in cells if cell.elsewhere]
     for text in dict.fromkeys(cell.elsewhere for cell in away):
@@ -78,7 +79,7 @@ def _sweep(request: SweepRequest, *, force: bool, wait: bool, preflight: bool) -
     unclear = unclear_in(request.folder, known, todo)
     names = {cell.name for one in unclear for cell in one.cells}
     todo = [cell for cell in todo if cell.name not in names]
-    submitter = Submitter(context, todo, preflight=preflight, unclear=unclear)
+    submitter = Submitter(context, todo, held=preflight, unclear=unclear)
     try:
         sent = submitter.more(watcher.queue)
     except SlurmError as error:

@@ -11,9 +11,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 
-from jobs.config.site import Site
+from jobs.config.site import NodeLayout, Site
 from jobs.config.yamlfile import unknown
-from jobs.slurm.arrays import NodeLayout
 from jobs.slurm.client.nodes import SINFO, Nodes, counted, max_array_size, partitions, read_sinfo
 from jobs.slurm.client.reasons import limit_in
 from jobs.slurm.client.run import SCONTROL, Ask, SlurmError, read_config, run

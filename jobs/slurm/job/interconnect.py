@@ -16,18 +16,17 @@ from typing import Any
 
 from pydantic import Field
 
-from jobs.cell.container import NO_IMAGE, FileMark
-from jobs.cell.image import Image, image_now
+from jobs.cell.container import NO_IMAGE, Image
+from jobs.cell.image import image_now
 from jobs.cell.stop import Stop, stopped_by_signals
-from jobs.config.site import Site
-from jobs.slurm.arrays import NodeLayout
+from jobs.config.site import NodeLayout
 from jobs.slurm.client.nodes import hostnames
 from jobs.slurm.client.run import SlurmError, asker
 from jobs.slurm.job.allocation import WARNINGS, Allocation
 from jobs.slurm.job.step import GLOO, step_line
 from jobs.slurm.job.step_failure import launch_troubles
 from jobs.slurm.job.step_ranks import SRUN_LOG, StepLine, StepRanks
-from train.config.frozen import Frozen
+from jobs.slurm.job.task import Task
 from train.errors import ConfigError
 from train.interconnect.facts.record import When
 from train.interconnect.record import (
@@ -62,21 +61,14 @@ RETESTS = 8 * 6 + 8 * 3
 SERIES_S = 9.0
 
 
-class InterconnectTask(Frozen):
-    """What the job is to do."""
+class InterconnectTask(Task):
+    """Measure the network between the nodes; ``ranks_per_node`` are those of the collectives."""
 
-    folder: str
-    site: Site
-    nodes: int
-    image: str
-    image_digest: str | None  # when it was submitted
-    image_mark: FileMark | None = None  # of the file that had it
-    root: str
+    folder: str  # of what is found
     interface: str | None
     samples: int
     sample_s: float
     phases: tuple[Phase, ...] = PHASES
-    ranks_per_node: int = 1  # of the collectives
     switches: dict[str, str] = Field(default_factory=dict)  # node -> leaf switch
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.cell.stop import stopped_by_signals
-from jobs.slurm.arrays import NodeLayout
+from jobs.config.site import NodeLayout
 from jobs.slurm.job.allocation import WARNINGS, Allocation
 from jobs.slurm.job.step import step_line
 from jobs.slurm.job.step_failure import launch_troubles

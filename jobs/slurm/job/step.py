@@ -12,8 +12,7 @@ from pathlib import Path
 
 from jobs.cell.container import IMAGE_PYTHON, NO_IMAGE, Container, container_argv
 from jobs.cell.launch import RENDEZVOUS, rank_argv, rendezvous_stem
-from jobs.config.site import Site
-from jobs.slurm.arrays import NodeLayout
+from jobs.config.site import NodeLayout, Site
 from jobs.slurm.job.allocation import Allocation
 from jobs.slurm.job.step_ranks import StepLine
 from jobs.slurm.job.task import JobTask

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from jobs.cell.attempt import Start, attend
-from jobs.cell.container import code_facts
-from jobs.cell.image import Image, image_now
+from jobs.cell.container import Image, code_facts
+from jobs.cell.image import image_now
 from jobs.cell.lock import LOCK_NAME, Holder, hold, holder
 from jobs.cell.missing_record import begun_in, is_good, settle_lost
 from jobs.cell.state import UNREADABLE, archive, recorded

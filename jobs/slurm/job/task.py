@@ -1,42 +1,110 @@
-"""What a Slurm job is to do: run cells one after another, or check what a preflight reports.
-
-Plain JSON values.
+"""What the jobs of a submission share, and what each of them is to do: plain JSON values, which the
+job reads on its first node.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from pydantic import AwareDatetime, ValidationError
+from pydantic import AwareDatetime
 
-from jobs.cell.container import FileMark
-from jobs.config.site import Site
+from jobs.cell.container import FileMark, Image
+from jobs.config.site import NodeLayout, Site
 from train.config.frozen import Frozen
 
 
-class JobTask(Frozen):
-    """One array element; the same text is read again when Slurm requeues the job."""
+class Task(Frozen):
+    """What every program of a job is told."""
 
-    cells: tuple[str, ...]  # folders, in the order in which they run
-    forced: tuple[str, ...] = ()  # of these, those whose older records are put aside first
-    asked_at: AwareDatetime  # records older than this are "older"
     site: Site
     nodes: int
     ranks_per_node: int
     image: str  # path of the SIF file, or "none"
-    image_digest: str | None  # when it was submitted
+    image_digest: str | None = None  # when it was submitted
     image_mark: FileMark | None = None  # of the file that had it
-    root: str  # the checkout
+    root: str  # the code that runs
+
+
+class DataTask(Task):
+    """What every job that reads data is told."""
+
     data: str
     store: str
     folders: tuple[str, ...] = ()  # data sets that are folders of images
+
+
+class JobTask(DataTask):
+    """Run cells; the same text is read again when Slurm requeues the job."""
+
+    cells: tuple[str, ...]  # folders, in the order in which they run
+    forced: tuple[str, ...] = ()  # of these, those whose older records are put aside first
+    asked_at: AwareDatetime  # records older than this are "older"
     stall_s: float
     minutes: int  # the job's time limit
     block: str  # run, array and place of the unit: cells of one block shared their nodes
     git_commit: str | None = None
     git_dirty: bool | None = None
+
+
+class PreflightTask(DataTask):
+    folder: str  # of its report
+    key: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobContext:
+    """What all jobs of one folder of results share."""
+
+    name: str  # of the sweep
+    folder: Path
+    site_name: str
+    site: Site
+    root: Path  # the code that the jobs run
+    image: Image
+    cluster: str | None = None  # its name, where it says
+
+    def task(self, layout: NodeLayout) -> dict[str, Any]:
+        """The fields of a :class:`Task` on these nodes."""
+        return {
+            "site": self.site,
+            **vars(layout),
+            "image": self.image.path,
+            "image_digest": self.image.digest,
+            "image_mark": self.image.mark,
+            "root": str(self.root),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubmissionContext(JobContext):
+    """What all jobs of one sweep share."""
+
+    data: Path
+    store: Path
+    folders: tuple[str, ...]  # data sets that are folders of images
+    stall_s: float
+    pack: int
+    git_commit: str | None
+    git_dirty: bool | None
+
+    def task(self, layout: NodeLayout) -> dict[str, Any]:
+        data = {"data": str(self.data), "store": str(self.store), "folders": self.folders}
+        return super().task(layout) | data
+
+    @property
+    def preflight_key(self) -> str:
+        """Equal for sweeps that one good preflight serves."""
+        asked = (
+            self.site.model_dump_json(exclude={"requeue"}),  # which BUDGET turns off
+            (self.cluster, self.image.path, self.image.digest),
+            self.root.name,  # a copy of the code has its digest for a name
+            (str(self.data), str(self.store), *self.folders),
+        )
+        return hashlib.sha256(repr(asked).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 PREFLIGHT: Final = "preflight"
@@ -73,21 +141,6 @@ class PreflightReport(Frozen):
         return not self.problems
 
 
-class PreflightTask(Frozen):
-    """What the job is told."""
-
-    folder: str  # of its report
-    key: str
-    site: Site
-    nodes: int
-    ranks_per_node: int
-    image: str
-    root: str
-    data: str
-    store: str
-    folders: tuple[str, ...] = ()  # data sets that are folders of images
-
-
 def minutes_for(site: Site) -> int:
     """Time limit of the preflight job."""
     return math.ceil((site.preflight_s + START_S) / 60) + 1
@@ -100,9 +153,8 @@ def preflights_beside(sweep: Path) -> list[Path]:
 
 def read_preflight(folder: Path) -> PreflightReport | None:
     try:
-        text = (folder / REPORT_NAME).read_text(encoding="utf-8")
-        return PreflightReport.model_validate_json(text)
-    except (OSError, ValueError, ValidationError):
+        return PreflightReport.model_validate_json((folder / REPORT_NAME).read_bytes())
+    except (OSError, ValueError):
         return None
 
 

@@ -14,8 +14,7 @@ from analysis.page.report import build
 from analysis.records.frames import Frames
 from analysis.records.load import load_frames
 from analysis.topics import usage
-from jobs.slurm.arrays import Array
-from jobs.slurm.submissions import RunNote, write_note
+from jobs.slurm.submissions import Array, RunNote, write_note
 from tests.analysis.builders import START, config, failed, record, world, write_sweep
 from train.record.run import Attempt, RunRecord, Status
 

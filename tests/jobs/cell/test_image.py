@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from jobs.cell import image as module
-from jobs.cell.image import Image, find_image, image_now
+from jobs.cell.container import Image
+from jobs.cell.image import find_image, image_now
 from jobs.config.site import Site
 from train.errors import ConfigError
 

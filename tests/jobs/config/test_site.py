@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from jobs.config.site import SITES, Site, load_site
+from jobs.config.site import SITES, NodeLayout, Site, layout_of, load_site
 from jobs.config.yamlfile import names_in
 from train.errors import ConfigError
 
@@ -110,3 +113,43 @@ def test_options_that_a_key_leaves_open_may_be_set(option: str, key: dict[str, A
     assert Site(ranks_per_node=1, sbatch={option: "x"}).sbatch == {option: "x"}
     with pytest.raises(ValueError, match=f"{option} belongs to the key"):
         Site(ranks_per_node=1, sbatch={option: "x"}, **key)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "ranks", "nodes", "said"),
+    [
+        (11, 4, None, r"gpus=11 cannot be spread equally.*nearest: gpus=9 or gpus=12$"),
+        (5, 4, 2, r"nearest: gpus=4 or gpus=6$"),
+        (9, 4, 2, r"needs 3 nodes .* allows a job 2 .* at most gpus=8"),
+    ],
+)
+def test_counts_that_do_not_fit_name_others(
+    gpus: int, ranks: int, nodes: int | None, said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        layout_of(gpus, Site(ranks_per_node=ranks, max_nodes=nodes))
+
+
+@given(gpus=st.integers(1, 300), ranks=st.integers(1, 16))
+def test_every_layout_holds_all_ranks_on_the_fewest_nodes(gpus: int, ranks: int) -> None:
+    site = Site(ranks_per_node=ranks, max_nodes=math.ceil(gpus / ranks))
+    try:
+        layout = layout_of(gpus, site)
+    except ConfigError as error:
+        names = str(error).split("nearest: ")[1].split(" or ")
+        low, high = (int(name.removeprefix("gpus=")) for name in names)
+        assert low < gpus < high
+        for count in range(low, high + 1):
+            if count in (low, high):
+                layout_of(count, site)  # what is named as possible is
+            else:
+                with pytest.raises(ConfigError):
+                    layout_of(count, site)
+        return
+    assert (layout.size, layout.nodes) == (gpus, math.ceil(gpus / ranks))
+    assert 1 <= layout.ranks_per_node <= ranks
+
+
+def test_a_layout_reads_well() -> None:
+    assert str(NodeLayout(1, 1)) == "1 node x 1 rank"
+    assert str(NodeLayout(2, 8)) == "2 nodes x 8 ranks"

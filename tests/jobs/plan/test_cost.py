@@ -9,7 +9,7 @@ import pytest
 
 from jobs.config.site import NamedSite, Site
 from jobs.plan.cost import array_lines, check_budget
-from jobs.slurm.arrays import Array
+from jobs.slurm.submissions import Array
 from train.errors import ConfigError
 
 SITE = Site(ranks_per_node=8, time_min=30)

@@ -14,15 +14,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from jobs.cell.image import Image
+from jobs.cell.container import Image
 from jobs.config.site import Site
 from jobs.slurm.client.squeue import FIELD, START, JobState
-from jobs.slurm.job.task import JobTask
-from jobs.slurm.submissions import SubmissionContext
+from jobs.slurm.job.task import JobTask, PreflightReport, Problem, SubmissionContext
 from tests.builders import config, record
 from tests.jobs.slurm.client.clusters import TRANSCRIPTS
 from tests.sweeps import ROOT
@@ -119,20 +118,8 @@ class FakeSlurm:
         text = ""
         for job, state in states.items():
             array, _, index = job.partition("_")
-            fields = [
-                array,
-                array,
-                index,
-                state,
-                "None",
-                "N/A",
-                "0:10",
-                "",
-                "(null)",
-                "(null)",
-                name,
-            ]
-            text += START + FIELD.join(fields) + "\n"
+            times = ("None", "N/A", "0:10", "", "(null)", "(null)")
+            text += START + FIELD.join([array, array, index, state, *times, name]) + "\n"
         (self.folder / "queue").write_text(text)
         self.put("squeue", 'cat "$HERE/queue"')
 
@@ -140,8 +127,8 @@ class FakeSlurm:
         self.put(name, f"echo {shlex.quote(AWAY)} >&2; exit 1")
 
 
-def fake_slurm(folder: Path, cluster: str = "practice", *, refuse_at: int = 0) -> FakeSlurm:
-    """An empty queue on the cluster of a transcript, without accounting.
+def fake_slurm(folder: Path, *, refuse_at: int = 0) -> FakeSlurm:
+    """An empty queue on the practice cluster, without accounting.
 
     ``refuse_at``: the call of sbatch that is refused, counted from 1; 0: none.
     """
@@ -149,7 +136,6 @@ def fake_slurm(folder: Path, cluster: str = "practice", *, refuse_at: int = 0) -
     fake = FakeSlurm(folder)
     fake.put("sbatch", f"""
 n=$(cat "$HERE/count" 2>/dev/null || echo 0); n=$((n + 1)); echo $n > "$HERE/count"
-env > "$HERE/environment-$n"
 for last; do :; done
 cp "$last" "$HERE/script-$n"
 if [ $n = {refuse_at} ]; then
@@ -159,10 +145,10 @@ echo $((100 + n))""")  # fmt: skip
     (folder / "refusal").write_text("Unable to contact slurm controller (connect failure)")
     fake.put("srun", "exit 0")
     fake.put("sacct", f"echo '{OFF}' >&2; exit 1")
-    fake.put("sinfo", f"cat {shlex.quote(str(TRANSCRIPTS / f'{cluster}_sinfo.out'))}")
+    fake.put("sinfo", f"cat {shlex.quote(str(TRANSCRIPTS / 'practice_sinfo.out'))}")
     fake.put("scontrol", f"""
 case "$*" in
-*config*) cat {shlex.quote(str(TRANSCRIPTS / f'{cluster}_config.out'))} ;;
+*config*) cat {shlex.quote(str(TRANSCRIPTS / 'practice_config.out'))} ;;
 *requeue*) cat "$HERE/requeue-says" >&2 2>/dev/null && exit 1; exit 0 ;;
 update*) exit 0 ;;
 *) echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1 ;;
@@ -257,6 +243,17 @@ def context(sweep: Path, site: Site | None = None, **changes: Any) -> Submission
         "git_dirty": None,
     }  # fmt: skip
     return SubmissionContext(**(values | changes))
+
+
+PROBLEM = Problem(node="n", check="c", found="f", expected="e", fix="x")
+
+
+def report_preflight(folder: Path, *problems: Problem, age: timedelta = timedelta(0)) -> None:
+    report = PreflightReport(
+        key="k", job="101", at=datetime.now(UTC) - age, seconds=1, nodes=("n1", "n2"),
+        versions={}, problems=problems,
+    )  # fmt: skip
+    (folder / "report.json").write_text(report.model_dump_json())
 
 
 def in_queue(states: Mapping[str, str], **fields: str) -> dict[str, JobState]:

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from jobs.cell.stop import Reason, Stop
-from jobs.slurm.arrays import Array
 from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState
-from jobs.slurm.submissions import RunNote, comment_of, read_notes, write_note
+from jobs.slurm.submissions import Array, RunNote, comment_of, read_notes, write_note
 from jobs.slurm.sweep import Left, follow
 from jobs.slurm.watch import endings, pace, reconcile
 from jobs.slurm.watch.pace import Pace

@@ -14,11 +14,9 @@ import pytest
 import submitit
 
 from jobs.cell.container import check_path
-from jobs.config.site import Site, load_site
-from jobs.slurm.arrays import Array
+from jobs.config.site import NodeLayout, Site, load_site
 from jobs.slurm.job.supervisor import run_unit
 from jobs.slurm.script import CODE_NAME, freeze, script_text
-from jobs.slurm.submissions import job_name
 from tests.jobs.slurm.fakes import Job, cells, fake_slurm, script_srun, unit
 from tests.sweeps import ROOT as CHECKOUT
 from train.errors import ConfigError
@@ -48,75 +46,48 @@ PER_TASK = Site(ranks_per_node=4, gpus="gpus-per-task", gpu_type="a100", account
                 constraint="ib&a100")  # fmt: skip
 
 
-def array(nodes: int, ranks: int, units: int = 1, minutes: int = 60) -> Array:
-    cells = tuple((f"cell-{i}",) for i in range(units))
-    return Array(units=cells, nodes=nodes, ranks_per_node=ranks, minutes=minutes)
-
-
-CASES: dict[str, tuple[Site, Array, Path, dict[str, Any]]] = {
-    "dgx_array": (load_site("dgx").site, array(2, 8, units=20, minutes=240), FOLDER, {}),
-    "dgx_one": (load_site("dgx").site, array(1, 4, minutes=240), FOLDER, {}),
-    "cpu_array": (load_site("cpu").site, array(1, 2, units=3, minutes=120), FOLDER, {}),
-    "practice": (PRACTICE, array(4, 2, units=5), FOLDER,
+CASES: dict[str, tuple[Site, tuple[int, int], int, int, Path, dict[str, Any]]] = {
+    "dgx_array": (load_site("dgx").site, (2, 8), 20, 240, FOLDER, {}),
+    "dgx_one": (load_site("dgx").site, (1, 4), 1, 240, FOLDER, {}),
+    "cpu_array": (load_site("cpu").site, (1, 2), 3, 120, FOLDER, {}),
+    "practice": (PRACTICE, (4, 2), 5, 60, FOLDER,
                  {"dependency": "afterok:12", "comment": "horoscale:r1:0"}),
-    "hostile_folder": (PRACTICE, array(1, 1, units=2), HOSTILE, {"root": Path("/it's a \"root\"")}),
-    "gpus_per_task": (PER_TASK, array(2, 3), FOLDER, {}),
+    "hostile_folder": (PRACTICE, (1, 1), 2, 60, HOSTILE, {"root": Path("/it's a \"root\"")}),
+    "gpus_per_task": (PER_TASK, (2, 3), 1, 60, FOLDER, {}),
 }  # fmt: skip
 
 
-def text_of(case: str) -> str:
-    site, jobs, folder, more = CASES[case]
-    settings = {"name": "horoscale-smoke-1a2b3c4d", "root": ROOT, **more}
-    return script_text(site, jobs, folder, python="/opt/venv/bin/python3", **settings)
-
-
 @pytest.mark.parametrize("case", CASES)
-def test_scripts_are_word_for_word_what_they_were(case: str) -> None:
+def test_scripts_are_word_for_word_what_they_were(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And their options and shell lines, the quoting undone as a shell does it, arrive whole."""
+    monkeypatch.setattr(sys, "executable", "/opt/venv/bin/python3")
+    site, layout, elements, minutes, folder, more = CASES[case]
+    text = script_text(
+        site, NodeLayout(*layout), folder, minutes=minutes, elements=elements,
+        **{"name": "horoscale-smoke-1a2b3c4d", "root": ROOT, **more},
+    )  # fmt: skip
     file = GOLDEN / f"{case}.sh"
     if os.environ.get("UPDATE_GOLDEN"):
-        file.write_text(text_of(case))
-    assert text_of(case) == file.read_text(), "if meant, see it with UPDATE_GOLDEN=1"
-
-
-def options(text: str) -> dict[str, str | None]:
-    lines = [shlex.split(line)[1] for line in text.splitlines() if line.startswith("#SBATCH ")]
-    pairs = [line.removeprefix("--").partition("=") for line in lines]
-    assert len({key for key, _, _ in pairs}) == len(pairs), "an option is given twice"
-    return {key: value if sign else None for key, sign, value in pairs}
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_options_and_shell_mean_what_was_asked(case: str) -> None:
-    """The quoting undone as a shell does it: every value arrives whole."""
-    _, jobs, folder, _ = CASES[case]
-    found = options(text_of(case))
-    assert found["output"] == str(
-        folder / ("%A_%a_0_log.out" if "array" in found else "%j_0_log.out")
-    )
-    assert found["nodes"] == str(jobs.shape.nodes)
-    assert found["ntasks-per-node"] == str(jobs.shape.ranks_per_node)
-    last = text_of(case).rstrip().splitlines()[-1]
-    assert shlex.split(last)[:2] == ["exec", "/opt/venv/bin/python3"]
-    assert shlex.split(last)[-3:] == ["-m", "jobs.slurm.job", str(folder / "tasks.json")]
-
-
-def test_names_of_jobs_tell_sweep_folders_apart(tmp_path: Path) -> None:
-    (tmp_path / "smoke").mkdir()
-    (tmp_path / "link").symlink_to("smoke")
-    assert job_name("smoke", tmp_path / "smoke") == job_name("smoke", tmp_path / "link")
-    assert job_name("smoke", tmp_path / "smoke") != job_name("smoke", tmp_path / "other" / "smoke")
-    assert job_name("a", Path("/results/a")) == "horoscale-a-17554ef4"
+        file.write_text(text)
+    assert text == file.read_text(), "if meant, see it with UPDATE_GOLDEN=1"
+    asked = [shlex.split(line)[1] for line in text.splitlines() if line.startswith("#SBATCH ")]
+    pairs = [option.removeprefix("--").partition("=") for option in asked]
+    found = {key: value for key, _, value in pairs}
+    assert len(found) == len(pairs), "an option is given twice"
+    log = "%A_%a_0_log.out" if "array" in found else "%j_0_log.out"
+    assert found["output"] == str(folder / log)
+    last = shlex.split(text.rstrip().splitlines()[-1])
+    assert last[-3:] == ["-m", "jobs.slurm.job", str(folder / "tasks.json")]
 
 
 @pytest.mark.parametrize("sign", ["\\", "%", ",", ":", "^", "\n", "\t", "\x7f", "\u2028"])
 def test_signs_that_a_path_must_not_have(sign: str) -> None:
     with pytest.raises(ConfigError, match=r"^the results folder has .* in its path"):
         check_path(Path(f"/scratch/a{sign}b"), "the results folder")
-
-
-@pytest.mark.parametrize("path", [HOSTILE, ROOT, Path('/a b/it\'s/"x"/(1)/*?[]{}~!=+@|<>')])
-def test_paths_that_are_fine(path: Path) -> None:
-    check_path(path, "the results folder")
+    check_path(HOSTILE, "the results folder")
+    check_path(Path('/a b/it\'s/"x"/(1)/*?[]{}~!=+@|<>'), "the results folder")
 
 
 @pytest.fixture

@@ -7,17 +7,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
 
-from jobs.slurm.arrays import Array
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.submissions import (
+    Array,
     RunNote,
     adopt,
     comment_of,
     is_anothers,
-    jobs_of,
+    job_name,
     read_notes,
+    submitted_cells,
     write_note,
 )
 
@@ -51,7 +51,10 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert notes[1] == later.model_copy(update={"user": os.getuid()}), "whose file it is"
 
 
-@pytest.mark.parametrize("raw", [b"", b"[]", b'{"run": 1}', b"\xff\xfe"])
+UNKNOWN_KEY = note().model_dump_json().replace("{", '{"extra": 1, ', 1).encode()
+
+
+@pytest.mark.parametrize("raw", [b"", b"[]", b'{"run": 1}', b"\xff\xfe", UNKNOWN_KEY])
 def test_a_broken_note_is_named_and_the_others_are_read(tmp_path: Path, raw: bytes) -> None:
     file = write_note(tmp_path, note(array(("a",), job_id="7")))
     (file.parent / "r0.json").write_bytes(raw)
@@ -66,14 +69,24 @@ def test_a_folder_of_notes_that_cannot_be_read_is_not_an_empty_one(tmp_path: Pat
         read_notes(tmp_path)
 
 
-def test_an_unknown_key_is_an_error() -> None:
-    with pytest.raises(ValidationError):
-        RunNote.model_validate({**note(array(("a",))).model_dump(), "extra": 1})
+def test_each_cell_is_known_by_its_last_job(tmp_path: Path) -> None:
+    earlier = note(array(("a",), ("b", "c"), job_id="7"), array(("d",), job_id="8"), array(("e",)))
+    later = note(array(("c",), job_id="9"), run="r2")
+    preflight = note(array(("preflight",), job_id="6"), kind="preflight")
+    jobs = submitted_cells(tmp_path, [earlier, preflight, later])
+    assert {cell: job.job for cell, job in jobs.items()} == {
+        "a": "7_0", "b": "7_1", "c": "9", "d": "8",
+    }  # fmt: skip
+    assert jobs["b"].log == tmp_path / ".submitit" / "r1-0" / "7_1_0_log.out"
+    assert jobs["b"].cells == ("b", "c") and jobs["d"].part == "1"
 
 
-def test_jobs_of_arrays_and_of_a_single_unit() -> None:
-    one = note(array(("a",), ("b", "c"), job_id="7"), array(("d",), job_id="8"), array(("e",)))
-    assert jobs_of([one]) == {"7_0": ("a",), "7_1": ("b", "c"), "8": ("d",)}
+def test_names_of_jobs_tell_sweep_folders_apart(tmp_path: Path) -> None:
+    (tmp_path / "smoke").mkdir()
+    (tmp_path / "link").symlink_to("smoke")
+    assert job_name("smoke", tmp_path / "smoke") == job_name("smoke", tmp_path / "link")
+    assert job_name("smoke", tmp_path / "smoke") != job_name("smoke", tmp_path / "other" / "smoke")
+    assert job_name("a", Path("/results/a")) == "horoscale-a-17554ef4"
 
 
 def test_a_comment_makes_adoption_certain() -> None:

@@ -3,79 +3,77 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from jobs.cell.state import CellState
 from jobs.config.site import Site
-from jobs.slurm import preflight as gate_module
 from jobs.slurm import submitter as module
 from jobs.slurm.client.run import Answer, SlurmError
 from jobs.slurm.client.squeue import JobState
-from jobs.slurm.job.task import PreflightReport, Problem
-from jobs.slurm.submit import plan_arrays
+from jobs.slurm.preflight import Preflight
 from jobs.slurm.submitter import Submitter
 from jobs.slurm.watch.cancel import announce_cancel
 from tests.builders import config
-from tests.jobs.slurm.fakes import context, in_queue
+from tests.jobs.slurm.fakes import PROBLEM, context, in_queue, report_preflight
 from tests.unreadable import unreadable
 
 
 class Sbatch:
-    """A stand-in of send: what each array meets, and what was submitted."""
+    """A stand-in of submit_cells: what each array meets, and what was submitted."""
 
-    def __init__(self) -> None:
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.errors: list[SlurmError | OSError | None] = []  # None, or no more: it is accepted
         self.sent: list[tuple[int, str | None]] = []  # units of an array, and its preflight
+        self.ended: list[str] = []  # jobs that were cancelled
+        self.limit: int | None = None  # that the cluster names
         self.before: Callable[[], None] = lambda: None
+        patch.setattr(module, "submit_cells", self.submit_cells)
+        patch.setattr(module, "submit_limit", lambda *_: self.limit)
+        patch.setattr(module, "cancel", self.cancel)
 
-    def send(self, context, arrays, cells, preflight, avoid):
-        for array in arrays:
-            self.before()
-            error = self.errors.pop(0) if self.errors else None
-            if error is not None:
-                raise error
-            self.sent.append((len(array.units), preflight))
-            yield array, "9"
+    def submit_cells(self, context, array, cells, preflight, avoid) -> str:
+        self.before()
+        error = self.errors.pop(0) if self.errors else None
+        if isinstance(error, SlurmError):
+            error.submission = ("r1", "0", array)
+        if error is not None:
+            raise error
+        self.sent.append((len(array.units), preflight))
+        return "9"
+
+    def cancel(self, jobs, *_, **__) -> Answer:
+        self.ended += jobs
+        return Answer(0, "", "")
 
 
 @pytest.fixture
 def sbatch(monkeypatch: pytest.MonkeyPatch) -> Sbatch:
-    stand_in = Sbatch()
-    monkeypatch.setattr(module, "send", stand_in.send)
-    return stand_in
+    return Sbatch(monkeypatch)
 
 
 @pytest.fixture
 def preflight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Any preflight is job 6; the function writes its report."""
-
-    def says(*problems: Problem) -> None:
-        report = PreflightReport(key="k", job="6", at=datetime.now(UTC), seconds=1, nodes=("n1",),
-                                 versions={}, problems=problems)  # fmt: skip
-        (tmp_path / "report.json").write_text(report.model_dump_json())
-
-    monkeypatch.setattr(gate_module, "submit_preflight", lambda *_: ("6", tmp_path))
-    return says
+    monkeypatch.setattr(module, "submit_preflight", lambda *_: ("6", tmp_path))
+    return partial(report_preflight, tmp_path)
 
 
 def submitter(
-    folder: Path, cells: int = 6, *, limit: int | None = None, preflight: bool = False
+    folder: Path, cells: int = 6, *, limit: int | None = None, held: bool = False
 ) -> Submitter:
     """Of a sweep with so many cells of one rank each."""
     configs = [config(seed=seed) for seed in range(cells)]
-    todo = [CellState(one, folder / one.cell_id(), "new", "") for one in configs]
-    site = Site(ranks_per_node=1, submit_limit=limit)
-    return Submitter(context(folder, site), todo, preflight=preflight)
+    todo = [CellState(one, folder / one.cell_id(), "new") for one in configs]
+    return Submitter(context(folder, Site(ranks_per_node=1, submit_limit=limit)), todo, held)
 
 
 def two_arrays(folder: Path) -> Submitter:
     made = submitter(folder, 0)
-    for gpus in (1, 2):
-        one = config(gpus=gpus)
-        made.todo.append(CellState(one, folder / one.cell_id(), "new", ""))
+    configs = [config(gpus=gpus) for gpus in (1, 2)]
+    made.todo += [CellState(one, folder / one.cell_id(), "new") for one in configs]
     return made
 
 
@@ -85,14 +83,14 @@ def others(count: int, preflight: str | None = None) -> dict[str, JobState]:
     return in_queue(states | ({"6": preflight} if preflight else {}))
 
 
-def refused(words: str) -> SlurmError:
-    error = SlurmError("sbatch", words, passing=False)
+def refused(words: str, *, passing: bool = False) -> SlurmError:
+    error = SlurmError("sbatch", words, passing=passing)
     error.refused = True
     return error
 
 
 def test_one_preflight_for_all_waves(tmp_path: Path, sbatch: Sbatch, preflight) -> None:
-    sweep = submitter(tmp_path, limit=3, preflight=True)
+    sweep = submitter(tmp_path, limit=3, held=True)
     assert len(sweep.more({})) == 2, "the preflight is a job in the queue, too"
     assert sweep.more(others(2, "RUNNING")) == [], "no room"
     assert len(sweep.more(others(1, "RUNNING"))) == 1, "it has not ended: they wait for it"
@@ -105,9 +103,9 @@ def test_one_preflight_for_all_waves(tmp_path: Path, sbatch: Sbatch, preflight) 
 
 def test_the_smallest_limit_is_no_dead_end(tmp_path: Path, sbatch: Sbatch, preflight) -> None:
     """Room for one job: the preflight alone, and when it has passed one cell after another."""
-    sweep = submitter(tmp_path, 2, limit=1, preflight=True)
+    sweep = submitter(tmp_path, 2, limit=1, held=True)
     assert sweep.more({}) == []
-    assert sweep.gate.job == "6" and sweep.more(others(0, "RUNNING")) == []
+    assert sweep.preflight and sweep.preflight.job == "6" and sweep.more(others(0, "RUNNING")) == []
     preflight()
     assert len(sweep.more(others(0, "COMPLETED"))) == 1
     assert sweep.more(others(1)) == []
@@ -116,9 +114,9 @@ def test_the_smallest_limit_is_no_dead_end(tmp_path: Path, sbatch: Sbatch, prefl
 
 
 def test_nothing_more_after_a_bad_preflight(tmp_path: Path, sbatch: Sbatch, preflight) -> None:
-    sweep = submitter(tmp_path, limit=3, preflight=True)
+    sweep = submitter(tmp_path, limit=3, held=True)
     sweep.more({})
-    preflight(Problem(node="n", check="c", found="f", expected="e", fix="x"))
+    preflight(PROBLEM)
     assert sweep.more({}) == [] and not sweep.waits()
 
 
@@ -126,10 +124,10 @@ def test_a_preflight_that_passed_and_is_forgotten_needs_no_dependency(
     tmp_path: Path, sbatch: Sbatch, preflight, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A list may be a minute old, and Slurm forgets jobs sooner at some sites."""
-    monkeypatch.setattr(gate_module, "earlier_preflight", lambda *_: ("6", tmp_path))
+    monkeypatch.setattr(module, "earlier_preflight", lambda *_: Preflight("6", tmp_path))
     sbatch.before = preflight
     sbatch.errors.append(refused("Job dependency problem"))
-    sweep = submitter(tmp_path, 1, preflight=True)
+    sweep = submitter(tmp_path, 1, held=True)
     assert len(sweep.more(others(0, "RUNNING"))) == 1
     assert sbatch.sent == [(1, None)]
 
@@ -138,16 +136,27 @@ def test_a_preflight_that_is_forgotten_without_a_report_is_made_again_once(
     tmp_path: Path, sbatch: Sbatch, preflight, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The list of jobs, which is older than the refusal, still shows it."""
-    monkeypatch.setattr(
-        gate_module,
-        "earlier_preflight",
-        lambda *asked: ("5", tmp_path) if "5" in asked[2] else None,
-    )
-    sbatch.errors += [refused("Job dependency problem")] * 2
-    sweep = submitter(tmp_path, 1, preflight=True)
+
+    def earlier(context, layout, queue) -> Preflight | None:
+        return Preflight("5", tmp_path) if "5" in queue else None
+
+    monkeypatch.setattr(module, "earlier_preflight", earlier)
+    sbatch.errors += [refused("Job dependency problem") for _ in range(2)]
+    sweep = submitter(tmp_path, 1, held=True)
     with pytest.raises(SlurmError, match="dependency"):
         sweep.more(in_queue({"5": "RUNNING"}))
-    assert sweep.gate.job == "6"
+    assert sweep.preflight and sweep.preflight.job == "6"
+
+
+@pytest.mark.parametrize(("passing", "cancelled"), [(True, []), (False, ["6"])])
+def test_a_preflight_is_cancelled_with_the_cells_that_sbatch_will_never_take(
+    tmp_path: Path, sbatch: Sbatch, preflight, passing: bool, cancelled: list[str]
+) -> None:
+    """It would hold its nodes for nothing; where the refusal may pass, it stays."""
+    sbatch.errors.append(refused("no", passing=passing))
+    with pytest.raises(SlurmError, match="no"):
+        submitter(tmp_path, 1, held=True).more({})
+    assert sbatch.ended == cancelled
 
 
 def test_make_cancel_ends_the_submissions_of_a_waiting_sweep(
@@ -167,28 +176,20 @@ def test_a_read_error_is_no_make_cancel(tmp_path: Path, sbatch: Sbatch) -> None:
     assert len(sweep.more({})) == 1
 
 
-def test_make_cancel_during_a_wave_ends_it(
-    tmp_path: Path, sbatch: Sbatch, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ended: list[list[str]] = []
-    monkeypatch.setattr(
-        module, "cancel", lambda ids, *_, **__: ended.append(ids) or Answer(0, "", "")
-    )
+def test_make_cancel_during_a_wave_ends_it(tmp_path: Path, sbatch: Sbatch) -> None:
     sbatch.before = lambda: announce_cancel(tmp_path)
     sweep = two_arrays(tmp_path)
     assert len(sweep.more({})) == 1 and not sweep.waits()
-    assert ended == [["9"]], "make cancel looked before it was in the queue"
+    assert sbatch.ended == ["9"], "make cancel looked before it was in the queue"
 
 
-def test_what_was_submitted_before_a_refusal_is_watched(tmp_path: Path, sbatch: Sbatch) -> None:
+def test_what_was_submitted_before_an_error_is_watched(tmp_path: Path, sbatch: Sbatch) -> None:
+    """And the rest is tried again, unless the same would be refused again."""
     sbatch.errors += [None, refused("Invalid qos specification")]
     sweep = two_arrays(tmp_path)
-    assert len(sweep.more({})) == 1, "the first array is in the queue"
+    assert len(sweep.more({})) == 1
     with pytest.raises(SlurmError, match="Invalid qos"):
         sweep.more({})
-
-
-def test_a_disk_that_fills_in_a_wave_forgets_nothing(tmp_path: Path, sbatch: Sbatch) -> None:
     sbatch.errors += [None, OSError(28, "No space left on device")]
     sweep = two_arrays(tmp_path)
     assert len(sweep.more({})) == 1 and isinstance(sweep.last, OSError)
@@ -202,7 +203,6 @@ def test_what_sbatch_may_have_accepted_is_not_submitted_again(
     error = SlurmError("sbatch", "Socket timed out", passing=True)
     sweep = submitter(tmp_path, 1)
     (cell,) = sweep.todo
-    error.submission = ("r1", "0", *plan_arrays(sweep.context, sweep.todo))
     sbatch.errors.append(error)
     assert sweep.more({}) == [] and sweep.last is error
     assert sweep.more({}) == [] and sweep.waits(), "not known yet"
@@ -215,25 +215,43 @@ def test_what_sbatch_may_have_accepted_is_not_submitted_again(
     assert len(sweep.more({})) == 1, "nowhere after that time: submitted again"
 
 
+def test_arrays_are_cut_by_a_limit_that_can_be_read(tmp_path: Path, sbatch: Sbatch) -> None:
+    """Seen: an array that can never fit gave exit code 3, and make sweep again tried the same."""
+    sbatch.limit = 2
+    sbatch.errors.append(refused("QOSMaxSubmitJobPerUserLimit"))
+    sweep = submitter(tmp_path, 3)
+    assert len(sweep.more({})) == 2 and len(sweep.more({})) == 1
+
+
 def test_a_limit_that_others_fill_is_tried_again_when_there_may_be_room(
-    tmp_path: Path, sbatch: Sbatch, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, sbatch: Sbatch
 ) -> None:
-    monkeypatch.setattr(module, "submit_limit", lambda *_: 100)
+    sbatch.limit = 100
     sbatch.errors.append(refused("AssocGrpSubmitJobsLimit"))
     sweep = submitter(tmp_path)
-    assert sweep.more(others(2)) == [] and sweep.last is not None
+    with pytest.raises(SlurmError, match="others fill the queue") as caught:
+        sweep.more(others(2))
+    assert caught.value.passing
     assert sweep.more(others(2)) == [], "nothing has changed"
     assert len(sweep.more(others(1))) == 6
 
 
-def test_a_limit_without_a_name_is_another_one_where_there_is_room(
-    tmp_path: Path, sbatch: Sbatch, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("words", "limit"),
+    [
+        ("Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)",
+         100),
+        ("QOSMaxSubmitJobPerUserLimit", None),
+    ],
+)  # fmt: skip
+def test_a_limit_that_is_another_one_or_cannot_be_read(
+    tmp_path: Path, sbatch: Sbatch, words: str, limit: int | None
 ) -> None:
-    monkeypatch.setattr(module, "submit_limit", lambda *_: 100)
-    sbatch.errors.append(refused("Job violates accounting/QOS policy (job submit limit, user's "
-                                 "size and/or time limits)"))  # fmt: skip
-    with pytest.raises(SlurmError, match="violates"):
+    sbatch.limit = limit
+    sbatch.errors.append(refused(words))
+    with pytest.raises(SlurmError) as caught:
         submitter(tmp_path).more(others(2))
+    assert not caught.value.passing
 
 
 def test_a_node_that_failed_is_asked_for_where_nothing_runs_without_it(

@@ -17,8 +17,7 @@ from analysis.records.load import load_frames
 from analysis.stats.differences import holm
 from analysis.table import plain_rows
 from analysis.topics.scaling import nodes
-from jobs.slurm.arrays import Array
-from jobs.slurm.submissions import RunNote, write_note
+from jobs.slurm.submissions import Array, RunNote, write_note
 from tests.analysis.builders import START, config, rank_steps, record, runs_frame, write_sweep
 from tests.analysis.topics.scaling.host_families import (
     FEW_EACH,

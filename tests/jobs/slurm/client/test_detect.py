@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.config.site import Site, load_site
+from jobs.config.site import NodeLayout, Site, load_site
 from jobs.messages import NoAnswer
-from jobs.slurm.arrays import NodeLayout
 from jobs.slurm.client import detect
 from jobs.slurm.client.detect import MPI_LIST, FoundSite, find_site, site_for
 from jobs.slurm.client.nodes import SINFO

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobs.config.site import Site
-from jobs.slurm.arrays import NodeLayout
+from jobs.config.site import NodeLayout, Site
 from jobs.slurm.client import site as module
 from jobs.slurm.client.nodes import SINFO
 from jobs.slurm.client.run import Answer

@@ -31,7 +31,7 @@ def task(**changes: Any) -> InterconnectTask:
     values: dict[str, Any] = {
         "folder": FOLDER, "site": Site(ranks_per_node=4), "nodes": 8,
         "image": "/images/cpu.sif", "image_digest": None, "root": "/home/ann/horoscale",
-        "interface": None, "samples": 7, "sample_s": 0.25,
+        "interface": None, "samples": 7, "sample_s": 0.25, "ranks_per_node": 1,
     }  # fmt: skip
     return InterconnectTask(**(values | changes))
 

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs.slurm.arrays import Array
 from jobs.slurm.client.run import Answer
 from jobs.slurm.client.squeue import parse
-from jobs.slurm.submissions import RunNote
+from jobs.slurm.submissions import Array, RunNote
 from jobs.slurm.watch import cancel as module
 from jobs.slurm.watch.cancel import (
     MAX_IDS,

@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from jobs.cell.state import NEW, CellState
-from jobs.slurm.arrays import Array
-from jobs.slurm.submissions import RunNote, array_folder
+from jobs.slurm.submissions import Array, RunNote, array_folder
 from jobs.slurm.watch.unclear import UNCLEAR_S, unclear_in
 from tests.builders import config
 
