@@ -123,8 +123,8 @@ def test_a_controller_that_is_away_in_the_middle_settles_nothing(sweep, monkeypa
     running = {"7": "RUNNING"}
     watch = watcher(sweep, monkeypatch, running, away, away, running, {"7": "COMPLETED"})
     display = Silent()
-    results = follow(watch, [ONE], display, Stop(), lambda _: [])
-    assert results == {ONE.cell_id(): "lost"}
+    follow(watch, [ONE], display, Stop(), lambda _: [])
+    assert display.over == [(ONE.cell_id(), "lost")]
     troubles = [text for text in display.troubles if text]
     assert len(troubles) == 2 and "gives no answer since" in troubles[0]
     assert display.troubles[-1] is None
@@ -144,7 +144,9 @@ def test_a_job_that_comes_back_is_not_settled(sweep, monkeypatch) -> None:
         seen.append((sweep / ONE.cell_id() / "record.json").exists())
         return []
 
-    assert follow(watch, [ONE], Silent(), Stop(), refill) == {ONE.cell_id(): "lost"}
+    display = Silent()
+    follow(watch, [ONE], display, Stop(), refill)
+    assert display.over == [(ONE.cell_id(), "lost")]
     assert not any(seen[:15]), "settled while it was to run again"
 
 
@@ -172,7 +174,9 @@ def test_a_good_record_behind_a_cache_is_never_replaced(
                 assert not (seen / ONE.cell_id() / "record.json").exists(), "the cache knows better"
             return []
 
-        assert follow(watch, [ONE], Silent(), Stop(), refill) == {ONE.cell_id(): "completed"}
+        display = Silent()
+        follow(watch, [ONE], display, Stop(), refill)
+        assert display.over == [(ONE.cell_id(), "completed")]
     assert (cell / "record.json").read_text() == good
 
 
@@ -199,8 +203,9 @@ def test_the_rest_is_submitted_when_there_is_room(sweep, monkeypatch, first) -> 
         noted(sweep, "9", TWO)
         return [rest.pop()]
 
-    results = follow(watch, first, Silent(), Stop(), refill, lambda: bool(rest))
-    assert set(results) == {one.cell_id() for one in (*first, TWO)}
+    display = Silent()
+    follow(watch, first, display, Stop(), refill, lambda: bool(rest))
+    assert [name for name, _ in display.over] == [one.cell_id() for one in (*first, TWO)]
     assert told[0] == 1
 
 
