@@ -37,7 +37,10 @@ class Display:
         self, cells: Sequence[CellState], sweep: str = "", console: Console | None = None
     ) -> None:
         """``sweep``: as SWEEP= names it."""
-        self.cells = {cell.name: _before(cell) for cell in cells}
+        self.cells = {cell.name: cell for cell in cells}
+        for cell in cells:
+            if cell.to_run and not cell.doing:  # whatever became of its last attempt
+                self.cells[cell.name] = replace(cell, doing=WAITING, why="")
         self.trouble: str | None = None  # why Slurm gives no answer
         self._sweep = sweep
         self._console = console or Console(stderr=True)
@@ -147,11 +150,6 @@ class Display:
                 usual_s = mean(of_size.get(cell.config.gpus, whole.values()))
                 left_s += max(0.0, whole.get(cell.name, usual_s) - (cell.seconds() or 0.0))
         return left_s
-
-
-def _before(cell: CellState) -> CellState:
-    """A cell that is to run here waits, whatever became of its last attempt."""
-    return replace(cell, doing=WAITING, why="") if cell.to_run and not cell.doing else cell
 
 
 def _rest_s(cell: CellState) -> float | None:

@@ -53,17 +53,12 @@ def reasons(cells: Sequence[CellState], *, sweep: str) -> list[str]:
         one = same[0]
         starts = sorted(cell.expected_start for cell in same if cell.expected_start)
         more = f" (the first is expected to start at {starts[0]})" if starts else ""
-        more += f" ({read_more(sweep, one.name)})" if one.cause else ""
+        more += f" (make logs SWEEP={shlex.quote(sweep)} CELL={one.name})" if one.cause else ""
         who = one.name if len(same) == 1 else f"{len(same)} cells"
         lines.append(f"{who} {one.state}: {one.why}{more}")
     if len(groups) > MAX_REASONS:
         lines.append(f"and {len(groups) - MAX_REASONS} other reasons")
     return lines
-
-
-def read_more(sweep: str, cell: str) -> str:
-    """The command that shows all that is known of a cell's end. ``sweep``: as SWEEP= names it."""
-    return f"make logs SWEEP={shlex.quote(sweep)} CELL={cell}"
 
 
 def numbers(cell: CellState) -> dict[str, str]:

@@ -123,9 +123,8 @@ def cancel_jobs(wanted: Sweep, folder: Path) -> int:
             here = [note for note in watcher.notes if note.run not in away]
             alive = jobs_of_sweep(here, watcher.broken, watcher.queue)
             waited |= {n for n, job in watcher.queue.items() if job.waits and job.array in alive}
-            answer = cancel(alive, watcher.slurm_conf)
-            if answer.code:
-                raise NoAnswer(f"scancel refused: {answer.words}")
+            if complaint := cancel(alive, watcher.slurm_conf):
+                raise NoAnswer(f"scancel refused: {complaint}")
             ended = alive | ended
     except SlurmError as error:
         raise NoAnswer(f"{error}: some jobs may have been cancelled; make cancel again") from error
