@@ -81,18 +81,13 @@ def test_what_starts_is_said_in_full(tmp_path: Path) -> None:
     display, out = plain([cell])
     display.started(cell)
     assert "started by an earlier make sweep, waiting for it" in out.getvalue()
-    (tmp_path / "x").mkdir()
-    (tmp_path / "x" / "checkpoint.npz").touch()
-    one, other = (
-        CellState(config(framework=name), tmp_path / "x", "lost")
-        for name in ("horovod", "mirrored")
-    )
-    twins = [replace(cell, folder=tmp_path / "x" / cell.config.cell_id()) for cell in (one, other)]
-    (twins[1].folder).mkdir()
-    (twins[1].folder / "checkpoint.npz").touch()
-    display, out = plain(twins)
-    display.started(twins[1])
-    words = f"{twins[1].name} (framework mirrored): started (going on from its checkpoint)"
+    configs = [config(framework=name) for name in ("horovod", "mirrored")]
+    one, other = (CellState(each, tmp_path / each.cell_id(), "lost") for each in configs)
+    other.folder.mkdir()
+    (other.folder / "checkpoint.npz").touch()
+    display, out = plain([one, other])
+    display.started(other)
+    words = f"{other.name} (framework mirrored): started (going on from its checkpoint)"
     assert words in out.getvalue()
 
 

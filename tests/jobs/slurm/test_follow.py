@@ -109,14 +109,6 @@ def test_a_job_whose_id_nobody_wrote_down_is_found(sweep: Path, monkeypatch) -> 
     assert read_notes(sweep)[0][0].arrays[0].job_id == "7"
 
 
-def test_a_broken_note_is_told(sweep: Path, monkeypatch) -> None:
-    file = noted(sweep, "7", ONE)
-    file.write_text("{")
-    watch = watcher(sweep, monkeypatch, {})
-    watch.look([ONE])
-    assert str(file) in watch.broken["r7"]
-
-
 def test_a_controller_that_is_away_in_the_middle_settles_nothing(sweep, monkeypatch) -> None:
     noted(sweep, "7", ONE)
     away = SlurmError("squeue", "Unable to contact slurm controller", passing=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -106,12 +105,6 @@ def test_a_job_that_is_gone_tells_the_status(
     assert not (sweep / TWO.cell_id() / "record.json").exists(), "never submitted"
 
 
-def test_a_job_that_slurm_forgot(sweep: Path) -> None:
-    assert look(sweep, Told()).status == "lost"
-    error = read_record(sweep / ONE.cell_id() / "record.json").error
-    assert error is not None and "Slurm no longer knows job 7" in error.what
-
-
 @pytest.mark.parametrize(
     ("end", "enough_s"),
     [("COMPLETED", SETTLE_WELL_S), (None, FORGOTTEN_S), ("FAILED", SETTLE_S),
@@ -192,8 +185,11 @@ def test_a_job_on_another_cluster_or_of_another_user_is_left_alone(sweep: Path) 
 def test_the_same_id_is_another_jobs_now(sweep: Path) -> None:
     """After a controller lost its state, or on another cluster: what it does says nothing."""
     other = JobState("7", "COMPLETED", "", None, "0:05", "n1", "n", comment="horoscale:r2:0")
-    cell = look(sweep, Told(), {"7": other}, quiet_s=60)
-    assert cell.state == "ending", "Slurm does not know our job any more: its files decide"
+    for answers in (Told(), Told(other)):
+        for queue in ({"7": other}, {}):
+            cell = look(sweep, answers, queue, quiet_s=60)
+            assert cell.state == "ending", "our job is not known any more: its files decide"
+    assert not (sweep / ONE.cell_id() / "record.json").exists()
 
 
 def test_a_job_of_which_slurm_cannot_be_asked_settles_nothing(sweep: Path) -> None:
@@ -239,12 +235,6 @@ def test_a_cell_that_its_last_job_left_to_an_earlier_one(sweep: Path, other: str
         assert error is not None and "job 6" in error.what
     else:
         assert begun_in(sweep / ONE.cell_id()) is not None
-
-
-def test_an_answer_by_id_that_is_another_jobs(sweep: Path) -> None:
-    told = replace(ended("7", "FAILED"), comment="horoscale:other:0")
-    cell = look(sweep, Told(told), quiet_s=60)
-    assert cell.state == "ending" and not (sweep / ONE.cell_id() / "record.json").exists()
 
 
 def test_epochs_that_cannot_be_read_now_are_not_left_out_of_a_record(sweep: Path) -> None:
@@ -297,15 +287,6 @@ def test_the_record_of_another_config_is_not_this_jobs_and_stays(sweep: Path, ki
     cell = look(sweep, Told(ended("7", "FAILED")))
     assert cell.status == OTHERS and not cell.done
     assert (folder / "record.json").read_text() == text
-
-
-def test_settled_once(sweep: Path) -> None:
-    look(sweep, Told(ended("7", "NODE_FAIL")))
-    before = (sweep / ONE.cell_id() / "record.json").read_bytes()
-    again = Told()
-    look(sweep, again)
-    assert (sweep / ONE.cell_id() / "record.json").read_bytes() == before
-    assert again.asked in ([], [set()])
 
 
 @pytest.mark.parametrize("problem", ["n3: interface: found no ib0", "", None])
