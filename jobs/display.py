@@ -110,8 +110,8 @@ class Display:
 
     def table(self) -> RenderableType:
         return table(
-            list(self.cells.values()), self.trouble, sweep=self._sweep, left=self._left(),
-            width=self._console.width, height=self._console.height, full_name=self._full_name,
+            list(self.cells.values()), self.trouble, self._console,
+            sweep=self._sweep, left=self._left(), full_name=self._full_name,
         )  # fmt: skip
 
     @cached_property

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -101,10 +101,9 @@ def lines(cells: Sequence[CellState], trouble: str | None, *, sweep: str) -> Ite
 def table(
     cells: Sequence[CellState],
     trouble: str | None,
+    console: Console,
     *,
     sweep: str,
-    width: int,
-    height: int,
     left: str = "",
     full_name: Callable[[CellState], str] = lambda cell: cell.name,
 ) -> RenderableType:
@@ -112,8 +111,8 @@ def table(
 
     ``left``: the time until all is done, in words; ``full_name``: of a cell, where there is room.
     """
-    shown = choose(cells, max(MIN_ROWS, height - OTHER_LINES))
-    wide, submitted = width >= WIDE, any(cell.job for cell in cells)
+    shown = choose(cells, max(MIN_ROWS, console.height - OTHER_LINES))
+    wide, submitted = console.width >= WIDE, any(cell.job for cell in cells)
     start = "" if wide else common_start([cell.name for cell in cells])
     body = Table(box=None, pad_edge=False)
     body.add_column("cell", no_wrap=True, overflow="ellipsis")

@@ -63,8 +63,7 @@ def status(wanted: Sweep, folder: Path, *, for_programs: bool) -> int:
         }
         print(json.dumps(answer, indent=1))
     elif console.is_terminal:
-        width, height = console.width, console.height
-        console.print(table(cells, trouble, sweep=wanted.asked, width=width, height=height))
+        console.print(table(cells, trouble, console, sweep=wanted.asked))
     else:
         print("\n".join(lines(cells, trouble, sweep=wanted.asked)))
     return EXIT_UNDECIDED if trouble else 0
@@ -144,8 +143,9 @@ def cancel_jobs(wanted: Sweep, folder: Path) -> int:
 
 def _settle_waiting(cell: CellState, job: Submitted) -> bool:
     """A record for a cell whose job waited and was cancelled: its supervisor will never run. One
-    that was to go on keeps its record. Returns whether there was one to give."""
-    if not left_no_record(cell, job):
+    that was to go on keeps its record, and one that another job runs gets it there. Returns whether
+    there was one to give."""
+    if cell.attempt is not None or not left_no_record(cell, job):
         return False
     try:
         settle(cell, job, End(status="cancelled", why="make cancel, while it waited in the queue"))

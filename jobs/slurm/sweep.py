@@ -93,17 +93,12 @@ def _follow(
 ) -> int:
     pace = Pace(request.site.site.poll_s)
     with stopped_by_signals() as stop, Display(cells, request.wanted.asked) as display:
-        try:
-            follow(watcher, queued, display, stop, submitter.more, submitter.waits, pace)
-        except Left as error:
-            say(f"left ({error}): the jobs go on; make sweep or make status comes back to them, "
-                "make cancel ends them")  # fmt: skip
-            return EXIT_INTERRUPTED
+        follow(watcher, queued, display, stop, submitter.more, submitter.waits, pace)
+    if stop.reason:
+        say(f"left ({stop.reason.text}): the jobs go on; make sweep or make status comes back to "
+            "them, make cancel ends them")  # fmt: skip
+        return EXIT_INTERRUPTED
     return say_results(request.wanted, list(display.cells.values()))
-
-
-class Left(Exception):
-    """The watcher was told to leave; the jobs go on."""
 
 
 def follow(
@@ -115,14 +110,14 @@ def follow(
     waiting: Callable[[], bool] = lambda: False,
     pace: Pace | None = None,
 ) -> None:
-    """Submit cells as far as there is room, and wait until none is in the queue.
+    """Submit cells as far as there is room, and wait until none is in the queue, or ``stop`` has a
+    reason.
 
     ``queued``: cells that are there already.
     ``refill``: gets the user's jobs, may submit more cells, and returns these.
     ``waiting``: whether it still has cells to submit.
 
     Raises:
-        Left: ``stop`` has a reason.
         SlurmError, OSError: not all could be submitted; raised when all that could has ended.
     """
     pace = pace or Pace()
@@ -133,7 +128,7 @@ def follow(
     while unended or (waiting() and refused is None):
         stop.wait(pause_s)
         if stop.reason:
-            raise Left(stop.reason.text)
+            return
         added: list[RunConfig] = []
         try:
             cells = watcher.look(list(unended.values()), older_s=older_s)

@@ -51,7 +51,7 @@ def many(tmp_path: Path) -> list[CellState]:
 def drawn(cells: list[CellState], trouble: str | None = None, *, width: int) -> list[str]:
     out = io.StringIO()
     console = Console(file=out, width=width, height=22)
-    console.print(table(cells, trouble, sweep="t", width=width, height=22))
+    console.print(table(cells, trouble, console, sweep="t"))
     return out.getvalue().splitlines()
 
 
