@@ -44,7 +44,6 @@ class End:
     status: Status = "lost"
     why: str = ""
     preflight: str = ""  # why its preflight kept it from beginning
-    elsewhere: str = ""  # why Slurm, as it is asked here, cannot know
 
 
 def ends_of(
@@ -61,16 +60,15 @@ def ends_of(
         OSError: as :func:`_quiet_s`.
     """
     listed = {job: listed_as(job, queue) for job in jobs}
-    away = {job: why for job in jobs if not listed[job] and (why := elsewhere(job, history))}
-    unlisted = {job for job in jobs if not listed[job] and job not in away}
+    unlisted = {job for job in jobs if not listed[job]}
     ended = {
         job for job, state in listed.items() if state and over_for_s(state) >= _patience_s(state)
     }
     endings = history.endings({job.job for job in ended}, {job.job for job in unlisted})
     preflights = {job.preflight for job in unlisted | ended if job.preflight}
     held = {job: _failed_preflight(job, sweep, queue, history) for job in preflights}
-    ends = {job: End(elsewhere=why) for job, why in away.items()}
-    for job in jobs - ends.keys():
+    ends = {}
+    for job in jobs:
         ending, state = endings.get(job.job), listed[job]
         if ending is not None and is_anothers(ending, job.run, job.part):
             ending = None

@@ -44,7 +44,7 @@ from jobs.slurm.submissions import (
     submitted_cells,
     write_note,
 )
-from jobs.slurm.watch.endings import End, ends_of, is_alive, listed_as, seconds_of
+from jobs.slurm.watch.endings import End, elsewhere, ends_of, is_alive, listed_as, seconds_of
 from train.config.run import RunConfig
 from train.errors import Unreadable
 from train.record.atomic import forget_absent
@@ -67,30 +67,31 @@ def reconcile(
         SlurmError: no answer about a job that is gone.
         OSError: a cell's folder cannot be written.
     """
-    cells: list[tuple[CellState, Submitted | None]] = []
-    unsettled: dict[str, Submitted] = {}
+    cells: list[CellState] = []
+    unsettled: dict[int, Submitted] = {}  # index of the cell -> its job
     for config in configs:
-        folder = sweep / config.cell_id()
-        job = submitted.get(folder.name)
-        cell = recorded(config, folder)
-        if job is not None and not is_alive(job, queue):
-            if not (cell.done and _has_record_of(cell, job)):
-                _look_again(folder)
-                cell = recorded(config, folder)
-            job = _acting(cell, job)
-            if not is_alive(job, queue) and left_no_record(cell, job):
-                unsettled[cell.name] = job
-        cells.append((cell, job))
-    ends = ends_of(set(unsettled.values()), sweep, queue, history)
-    found = []
-    for cell, job in cells:
+        cell = recorded(config, sweep / config.cell_id())
+        job = submitted.get(cell.name)
         if job is None:
-            found.append(by_files(cell))
-        elif cell.name in unsettled:
-            found.append(_by_end(cell, job, ends[job]))
+            cells.append(by_files(cell))
+            continue
+        if not is_alive(job, queue):
+            if not (cell.done and _has_record_of(cell, job)):
+                _look_again(cell.folder)
+                cell = recorded(config, cell.folder)
+            job = _acting(cell, job)
+        listed = listed_as(job, queue)
+        if is_alive(job, queue) or not left_no_record(cell, job):
+            cell = queued(cell, job, listed)
+        elif why := "" if listed else elsewhere(job, history):
+            cell = replace(undecided(cell, job, UNKNOWN, why), elsewhere=why)
         else:
-            found.append(queued(cell, job, listed_as(job, queue)))
-    return found
+            unsettled[len(cells)] = job
+        cells.append(cell)
+    ends = ends_of(set(unsettled.values()), sweep, queue, history)
+    for index, job in unsettled.items():
+        cells[index] = _by_end(cells[index], job, ends[job])
+    return cells
 
 
 def _look_again(cell: Path) -> None:
@@ -120,8 +121,6 @@ def left_no_record(cell: CellState, job: Submitted) -> bool:
 
 def _by_end(cell: CellState, job: Submitted, end: End) -> CellState:
     """A cell that its job left without a record."""
-    if end.elsewhere:
-        return replace(undecided(cell, job, UNKNOWN, end.elsewhere), elsewhere=end.elsewhere)
     if end.settle:
         try:
             if settled := settle(cell, job, end):
