@@ -123,25 +123,6 @@ def test_a_controller_that_is_away_in_the_middle_settles_nothing(sweep, monkeypa
     assert len(read_record(sweep / ONE.cell_id() / "record.json").attempts) == 1
 
 
-def test_a_job_that_comes_back_is_not_settled(sweep, monkeypatch) -> None:
-    """Between its end and its requeue a job may not be in the queue for a moment."""
-    monkeypatch.setattr(endings, "FORGOTTEN_S", 5.0)
-    noted(sweep, "7", ONE)
-    gone: dict[str, str] = {}
-    told = [{"7": "RUNNING"}, gone, gone, *[{"7": "PENDING"}] * 12, {"7": "NODE_FAIL"}]
-    watch = watcher(sweep, monkeypatch, *told)
-    seen: list[bool] = []
-
-    def refill(queue) -> list:
-        seen.append((sweep / ONE.cell_id() / "record.json").exists())
-        return []
-
-    display = Silent()
-    follow(watch, [ONE], display, Stop(), refill)
-    assert display.over == [(ONE.cell_id(), "lost")]
-    assert not any(seen[:15]), "settled while it was to run again"
-
-
 def test_a_good_record_behind_a_cache_is_never_replaced(
     tmp_path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
