@@ -47,8 +47,9 @@ def status(wanted: Sweep, folder: Path, *, for_programs: bool) -> int:
         at = asked_at.astimezone()
         trouble = f"Slurm gave no answer at {at:%H:%M:%S} ({error}): this is what the files say"
         cells = watcher.look_at_files(wanted.configs)
-    for remark in (*watcher.broken.values(), *{cell.elsewhere for cell in cells} - {""}):
-        say(remark)
+    for remark in dict.fromkeys((*watcher.broken.values(), *(cell.elsewhere for cell in cells))):
+        if remark:
+            say(remark)
     console = Console()
     if for_programs:
         counts = Counter(cell.state for cell in cells)
