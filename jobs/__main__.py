@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Annotated
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, ParamSpec
 
 import typer
 
 from jobs.cell.lock import only_sweep
 from jobs.config.load import load_sweep
+from jobs.config.sweep import Sweep
 from jobs.local.sweep import machine_for, plan_here, sweep_here
-from jobs.messages import (
-    DATA,
-    RESULTS,
-    ROOT,
-    STORE,
-    Budget,
-    Data,
-    Image,
-    Pack,
-    Results,
-    Site,
-    Store,
-    SweepName,
-    refusals,
-)
+from jobs.messages import ROOT, refusals
 from jobs.plan.cluster import plan_cluster
 from jobs.slurm import commands
 from jobs.slurm.client.detect import refuse_image, site_for
@@ -36,10 +26,47 @@ from jobs.slurm.sweep import sweep_cluster
 from train.distributed.watchdog import STALL_S
 from train.errors import ConfigError, interrupt_on_signals
 
+RESULTS, DATA, STORE = ROOT / "results", ROOT / ".data", ROOT / ".data" / "prepared"
+
+SweepName = Annotated[str, typer.Argument(help="name under jobs/sweeps, or a path")]
+Results = Annotated[Path, typer.Option(help="folder of all results")]
+Data = Annotated[Path, typer.Option(help="folder with the data sets; may be read-only")]
+Store = Annotated[Path, typer.Option(help="folder for the prepared form of data sets")]
+Site = Annotated[
+    str, typer.Option(help="where to run: local, auto, a name under jobs/sites, or a path")
+]
+Image = Annotated[
+    str, typer.Option(help="on this machine: run ranks inside this image (cpu, gpu or a path)")
+]
+Pack = Annotated[int, typer.Option(min=1, help="cells in one allocation, techniques interleaved")]
+Budget = Annotated[
+    float | None, typer.Option(min=0, help="GPU-hours that the sweep may cost; more is refused")
+]
+
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+Options = ParamSpec("Options")
 
 
-@app.command()
+def command(function: Callable[Options, int]) -> Callable[Options, int]:
+    """A command of the program, which returns its exit code."""
+
+    @app.command()
+    @wraps(function)
+    def run(*args: Options.args, **options: Options.kwargs) -> None:
+        with refusals():
+            code = function(*args, **options)
+        raise typer.Exit(code)
+
+    return function
+
+
+def named(sweep: str, results: Path) -> tuple[Sweep, Path]:
+    """The sweep, and the folder of its results."""
+    wanted = load_sweep(sweep)
+    return wanted, results.resolve() / wanted.name
+
+
+@command
 def plan(
     sweep: SweepName = "quickstart",
     results: Results = RESULTS,
@@ -49,26 +76,25 @@ def plan(
     image: Image = "",
     pack: Pack = 1,
     budget: Budget = None,
-) -> None:
+) -> int:
     """Show what a sweep would do: cells, sizes, steps, time, launch lines. Runs nothing."""
-    with refusals():
-        wanted = load_sweep(sweep)
-        if found := site_for(site):
-            refuse_image(image, found)
-            plan_cluster(SweepRequest(wanted, results.resolve(), data, store, found, pack, budget))
-        else:
-            folder = results.resolve() / wanted.name
-            plan_here(wanted, results, machine_for(wanted, data, store, folder, image=image))
+    wanted, folder = named(sweep, results)
+    if cluster := site_for(site):
+        refuse_image(image, cluster)
+        plan_cluster(SweepRequest(wanted, results.resolve(), data, store, cluster, pack, budget))
+    else:
+        plan_here(wanted, results, machine_for(wanted, data, store, folder, image=image))
+    return 0
 
 
-@app.command()
-def where(sweep: SweepName = "quickstart", results: Results = RESULTS) -> None:
+@command
+def where(sweep: SweepName = "quickstart", results: Results = RESULTS) -> int:
     """Print the folder of a sweep's results."""
-    with refusals():
-        print(results / load_sweep(sweep).name)
+    print(results / load_sweep(sweep).name)
+    return 0
 
 
-@app.command()
+@command
 def sweep(
     sweep: SweepName = "quickstart",
     results: Results = RESULTS,
@@ -87,29 +113,27 @@ def sweep(
     set_up: Annotated[
         bool, typer.Option("--set-up", help="install first what ranks on this machine need")
     ] = False,
-) -> None:
+) -> int:
     """Run every cell that has no good record yet; print the folder of the results."""
-    with refusals():
-        wanted = load_sweep(sweep)
-        if found := site_for(site):
-            refuse_image(image, found)
-            wish = SweepRequest(
-                wanted, results.resolve(), data, store, found, pack, budget, stall_s
-            )
-            code = sweep_cluster(wish, force=force, wait=wait, preflight=preflight)
-        else:
-            if set_up and not image:
-                _set_up_ranks()
-            folder = results.resolve() / wanted.name
-            with only_sweep(folder):
-                machine = machine_for(
-                    wanted, data, store, folder, image=image,
-                    at_once=jobs, stall_s=stall_s, limit_s=limit_s,
-                )  # fmt: skip
-                code = sweep_here(wanted, folder, force=force, machine=machine)
-        with suppress(OSError):  # nobody reads it
-            os.write(1, f"{results.resolve() / wanted.name}\n".encode())
-    raise typer.Exit(code)
+    wanted, folder = named(sweep, results)
+    if cluster := site_for(site):
+        refuse_image(image, cluster)
+        request = SweepRequest(
+            wanted, results.resolve(), data, store, cluster, pack, budget, stall_s
+        )
+        code = sweep_cluster(request, force=force, wait=wait, preflight=preflight)
+    else:
+        if set_up and not image:
+            _set_up_ranks()
+        with only_sweep(folder):
+            machine = machine_for(
+                wanted, data, store, folder, image=image,
+                at_once=jobs, stall_s=stall_s, limit_s=limit_s,
+            )  # fmt: skip
+            code = sweep_here(wanted, folder, force=force, machine=machine)
+    with suppress(OSError):  # nobody reads it
+        os.write(1, f"{folder}\n".encode())
+    return code
 
 
 def _set_up_ranks() -> None:
@@ -119,42 +143,33 @@ def _set_up_ranks() -> None:
         raise typer.Exit(code)
 
 
-@app.command()
+@command
 def status(
     sweep: SweepName = "quickstart",
     results: Results = RESULTS,
     as_json: Annotated[bool, typer.Option("--json", help="for programs")] = False,
-) -> None:
+) -> int:
     """Show where every cell stands; one question to Slurm, however many there are."""
-    with refusals():
-        wanted = load_sweep(sweep)
-        code = commands.status(wanted, results.resolve() / wanted.name, for_programs=as_json)
-    raise typer.Exit(code)
+    return commands.status(*named(sweep, results), for_programs=as_json)
 
 
-@app.command()
-def cancel(sweep: SweepName = "quickstart", results: Results = RESULTS) -> None:
+@command
+def cancel(sweep: SweepName = "quickstart", results: Results = RESULTS) -> int:
     """End all jobs of a sweep on a cluster; what was done stays, and can be gone on with."""
-    with refusals():
-        wanted = load_sweep(sweep)
-        code = commands.cancel_jobs(wanted, results.resolve() / wanted.name)
-    raise typer.Exit(code)
+    return commands.cancel_jobs(*named(sweep, results))
 
 
-@app.command()
+@command
 def logs(
     sweep: SweepName = "quickstart",
     cell: Annotated[str, typer.Option(help="id of a cell, or a part that only it has")] = "",
     results: Results = RESULTS,
-) -> None:
+) -> int:
     """Show why a cell ended and the ends of its logs, the first cause first."""
-    with refusals():
-        wanted = load_sweep(sweep)
-        code = commands.logs(wanted, results.resolve() / wanted.name, cell)
-    raise typer.Exit(code)
+    return commands.logs(*named(sweep, results), cell)
 
 
-@app.command()
+@command
 def preflight(
     sweep: SweepName = "quickstart",
     results: Results = RESULTS,
@@ -162,20 +177,16 @@ def preflight(
     store: Store = STORE,
     site: Site = "auto",
     nodes: Annotated[int | None, typer.Option(min=1, help="on how many nodes")] = None,
-) -> None:
+) -> int:
     """Check on the cluster's nodes, inside the image, all that a sweep needs there."""
-    with refusals():
-        wanted = load_sweep(sweep)
-        found = site_for(site)
-        if found is None:
-            raise ConfigError("a preflight needs a cluster: name it with SITE=")
-        code = commands.preflight(
-            SweepRequest(wanted, results.resolve(), data, store, found), nodes
-        )
-    raise typer.Exit(code)
+    wanted = load_sweep(sweep)
+    cluster = site_for(site)
+    if cluster is None:
+        raise ConfigError("a preflight needs a cluster: name it with SITE=")
+    return commands.preflight(SweepRequest(wanted, results.resolve(), data, store, cluster), nodes)
 
 
-@app.command()
+@command
 def interconnect(
     site: Site = "auto",
     results: Results = RESULTS,
@@ -185,17 +196,15 @@ def interconnect(
     sample_s: Annotated[float, typer.Option(min=0.01, max=60, help="seconds of each")] = 0.25,
     phases: Annotated[str, typer.Option(help="some of preflight,collectives,tournament")] = "all",
     ranks_per_node: Annotated[int, typer.Option(min=1, help="of the collectives")] = 1,
-) -> None:
+) -> int:
     """Measure the network between nodes, every ordered pair; prints the folder of the run."""
-    with refusals():
-        found = site_for(site)
-        if found is None:
-            raise ConfigError("one machine has no interconnect: name a cluster with SITE=")
-        code = validate(
-            found, results.resolve(), nodes, ranks_per_node,
-            interface=interface, samples=samples, sample_s=sample_s, phases=phases_named(phases),
-        )  # fmt: skip
-    raise typer.Exit(code)
+    cluster = site_for(site)
+    if cluster is None:
+        raise ConfigError("one machine has no interconnect: name a cluster with SITE=")
+    return validate(
+        cluster, results.resolve(), nodes, ranks_per_node,
+        interface=interface, samples=samples, sample_s=sample_s, phases=phases_named(phases),
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

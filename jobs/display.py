@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -37,7 +37,10 @@ class Display:
         self, cells: Sequence[CellState], sweep: str = "", console: Console | None = None
     ) -> None:
         """``sweep``: as SWEEP= names it."""
-        self.cells = {cell.name: _before(cell) for cell in cells}
+        self.cells = {cell.name: cell for cell in cells}
+        for cell in cells:
+            if cell.to_run and not cell.doing:  # whatever became of its last attempt
+                self.cells[cell.name] = replace(cell, doing=WAITING, why="")
         self.trouble: str | None = None  # why Slurm gives no answer
         self._sweep = sweep
         self._console = console or Console(stderr=True)
@@ -107,8 +110,8 @@ class Display:
 
     def table(self) -> RenderableType:
         return table(
-            list(self.cells.values()), self.trouble, sweep=self._sweep, left=self._left(),
-            width=self._console.width, height=self._console.height, full_name=self._full_name,
+            list(self.cells.values()), self.trouble, self._console,
+            sweep=self._sweep, left=self._left(), full_name=self._full_name,
         )  # fmt: skip
 
     @cached_property
@@ -149,11 +152,6 @@ class Display:
         return left_s
 
 
-def _before(cell: CellState) -> CellState:
-    """A cell that is to run here waits, whatever became of its last attempt."""
-    return replace(cell, doing=WAITING, why="") if cell.to_run and not cell.doing else cell
-
-
 def _rest_s(cell: CellState) -> float | None:
     """Seconds of the epochs to go; None before there is one, or where their number is unknown."""
     last, planned = cell.last_epoch(), epochs_to_train(cell.config)
@@ -168,10 +166,8 @@ def say_standing(wanted: Sweep, cells: Sequence[CellState]) -> None:
     to_run = sum(cell.to_run for cell in cells)
     say(f"{wanted.name}: {wanted.title}: {len(cells)} cells, {to_run} to run")
     if done:
-        counts = Counter(cell.status for cell in done)
         what = "nothing to train" if len(done) == len(cells) else "these are skipped"
-        words = f"good records are there already ({_in_words(counts)}): {what}"
-        say(f"{words}; FORCE=1 runs them again")
+        say(f"good records are there already ({_counted(done)}): {what}; FORCE=1 runs them again")
     for cell in cells:
         if not cell.done and cell.status not in (NEW, FORCED):
             again = "goes on from its checkpoint" if cell.resume else "is run again"
@@ -180,26 +176,21 @@ def say_standing(wanted: Sweep, cells: Sequence[CellState]) -> None:
             say(f"{cell.name}: {cell.status} ({cell.why}): {how}")
 
 
-def say_results(wanted: Sweep, cells: Sequence[CellState], results: Mapping[str, str]) -> int:
-    """Returns the exit code: a cell that cannot be read is no failed one, and no good one.
-
-    ``results``: cell id -> how it ended, of those that ran.
-    """
-    ends = {cell.name: cell.status for cell in cells if not cell.to_run} | dict(results)
-    counts = Counter(ends.values())
-    say(f"all cells: {_in_words(counts)}")
-    unreadable = counts[UNREADABLE]
-    bad = len(cells) - sum(counts[status] for status in GOOD) - unreadable
+def say_results(wanted: Sweep, cells: Sequence[CellState]) -> int:
+    """Returns the exit code: a cell that cannot be read is no failed one, and no good one."""
+    say(f"all cells: {_counted(cells)}")
+    bad = [cell for cell in cells if not cell.done and cell.status != UNREADABLE]
     if bad:
-        ended = [cell for cell in cells if ends.get(cell.name, cell.status) not in GOOD]
-        now = [recorded(cell.config, cell.folder) for cell in ended]
+        now = [recorded(cell.config, cell.folder) for cell in bad]
         for text in reasons([cell for cell in now if cell.cause], sweep=wanted.asked):
             say(text)
-        say(f"{bad} cells did not complete; the report says why; make sweep runs them again")
+        say(f"{len(bad)} cells did not complete; the report says why; make sweep runs them again")
+    unreadable = sum(cell.status == UNREADABLE for cell in cells)
     if unreadable:
         say(f"{unreadable} cells were left alone: a file that says where they stand cannot be read")
     return EXIT_CELL_FAILED if bad else EXIT_UNDECIDED if unreadable else 0
 
 
-def _in_words(counts: Mapping[str, int]) -> str:
+def _counted(cells: Sequence[CellState]) -> str:
+    counts = Counter(cell.status for cell in cells)
     return ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from jobs.slurm.job.step_ranks import SRUN_LOG
-from jobs.slurm.submissions import array_folder, log_name
 from jobs.table import of_all
 from train.config.plan import epochs_to_train
 from train.errors import ConfigError, Unreadable
@@ -29,18 +28,16 @@ def find_cell(asked: str, cells: Sequence[str]) -> str:
         return asked
     if not asked:
         raise ConfigError(f"no cell was named, expected CELL=...: {_named(cells)}")
-    for found in (
-        [cell for cell in cells if cell.startswith(asked)],
-        [cell for cell in cells if asked in cell],
-    ):
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise ConfigError(
-                f"{len(found)} cells have {asked!r} in their names, expected a part that only one "
-                f"has: {_named(found)}"
-            )
-    raise ConfigError(f"no cell has {asked!r} in its name; there are {_named(cells)}")
+    found = [cell for cell in cells if cell.startswith(asked)]
+    found = found or [cell for cell in cells if asked in cell]
+    if not found:
+        raise ConfigError(f"no cell has {asked!r} in its name; there are {_named(cells)}")
+    if len(found) > 1:
+        raise ConfigError(
+            f"{len(found)} cells have {asked!r} in their names, expected a part that only one has: "
+            f"{_named(found)}"
+        )
+    return found[0]
 
 
 def _named(cells: Sequence[str]) -> str:
@@ -49,12 +46,10 @@ def _named(cells: Sequence[str]) -> str:
 
 
 def show(cell: Path, supervisor: Path | None) -> Iterator[str]:
-    """Line by line, the first cause first. ``supervisor``: its log, where a note tells of it."""
+    """Line by line, the first cause first. ``supervisor``: its log, of a cell on a cluster."""
     yield f"folder: {cell}"
     try:
-        record = read_record(cell / RECORD_NAME)
-        supervisor = supervisor or _log_of(cell, record)
-        yield from _of_record(record)
+        yield from _of_record(read_record(cell / RECORD_NAME))
     except NoRecord:
         yield "record: none yet: it has not ended"
     except (RecordError, Unreadable) as error:
@@ -81,14 +76,6 @@ def _of_record(record: RunRecord) -> Iterator[str]:
         yield f"  what:  {record.error.what}"
         yield f"  where: {record.error.where}"
         yield f"  to do: {record.error.what_to_do}"
-
-
-def _log_of(cell: Path, record: RunRecord) -> Path | None:
-    """The supervisor's log by the job's id in the record, where no note tells: there is one folder
-    for each array."""
-    job = record.provenance.slurm_job_id if record.provenance else None
-    files = cell.parent.glob(str(array_folder(Path(), "*", "*") / log_name(str(job))))
-    return max(files, default=None)
 
 
 def _ranks(cell: Path) -> list[int]:

@@ -1,4 +1,4 @@
-"""What the commands of `python -m jobs` share: options, exit codes, how a refusal is reported."""
+"""What the commands of `python -m jobs` share: exit codes, how a refusal is reported."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import zip_longest
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -15,22 +14,6 @@ from train.errors import ConfigError, remedy
 
 ROOT = Path(__file__).resolve().parent.parent
 EXIT_CELL_FAILED, EXIT_REQUEST, EXIT_UNDECIDED, EXIT_INTERRUPTED = 1, 2, 3, 130
-RESULTS, DATA, STORE = ROOT / "results", ROOT / ".data", ROOT / ".data" / "prepared"
-
-SweepName = Annotated[str, typer.Argument(help="name under jobs/sweeps, or a path")]
-Results = Annotated[Path, typer.Option(help="folder of all results")]
-Data = Annotated[Path, typer.Option(help="folder with the data sets; may be read-only")]
-Store = Annotated[Path, typer.Option(help="folder for the prepared form of data sets")]
-Site = Annotated[
-    str, typer.Option(help="where to run: local, auto, a name under jobs/sites, or a path")
-]
-Image = Annotated[
-    str, typer.Option(help="on this machine: run ranks inside this image (cpu, gpu or a path)")
-]
-Pack = Annotated[int, typer.Option(min=1, help="cells in one allocation, techniques interleaved")]
-Budget = Annotated[
-    float | None, typer.Option(min=0, help="GPU-hours that the sweep may cost; more is refused")
-]
 
 
 class Interrupted(Exception):

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -53,17 +53,12 @@ def reasons(cells: Sequence[CellState], *, sweep: str) -> list[str]:
         one = same[0]
         starts = sorted(cell.expected_start for cell in same if cell.expected_start)
         more = f" (the first is expected to start at {starts[0]})" if starts else ""
-        more += f" ({read_more(sweep, one.name)})" if one.cause else ""
+        more += f" (make logs SWEEP={shlex.quote(sweep)} CELL={one.name})" if one.cause else ""
         who = one.name if len(same) == 1 else f"{len(same)} cells"
         lines.append(f"{who} {one.state}: {one.why}{more}")
     if len(groups) > MAX_REASONS:
         lines.append(f"and {len(groups) - MAX_REASONS} other reasons")
     return lines
-
-
-def read_more(sweep: str, cell: str) -> str:
-    """The command that shows all that is known of a cell's end. ``sweep``: as SWEEP= names it."""
-    return f"make logs SWEEP={shlex.quote(sweep)} CELL={cell}"
 
 
 def numbers(cell: CellState) -> dict[str, str]:
@@ -106,10 +101,9 @@ def lines(cells: Sequence[CellState], trouble: str | None, *, sweep: str) -> Ite
 def table(
     cells: Sequence[CellState],
     trouble: str | None,
+    console: Console,
     *,
     sweep: str,
-    width: int,
-    height: int,
     left: str = "",
     full_name: Callable[[CellState], str] = lambda cell: cell.name,
 ) -> RenderableType:
@@ -117,8 +111,8 @@ def table(
 
     ``left``: the time until all is done, in words; ``full_name``: of a cell, where there is room.
     """
-    shown = choose(cells, max(MIN_ROWS, height - OTHER_LINES))
-    wide, submitted = width >= WIDE, any(cell.job for cell in cells)
+    shown = choose(cells, max(MIN_ROWS, console.height - OTHER_LINES))
+    wide, submitted = console.width >= WIDE, any(cell.job for cell in cells)
     start = "" if wide else common_start([cell.name for cell in cells])
     body = Table(box=None, pad_edge=False)
     body.add_column("cell", no_wrap=True, overflow="ellipsis")

@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -110,8 +110,9 @@ class CellState:
         return self.status in INTERRUPTED and (self.folder / CHECKPOINT_NAME).exists()
 
     def forced(self) -> CellState:
-        """The same cell for FORCE=1."""
-        return replace(self, status=FORCED) if self.done or self.status == OTHERS else self
+        """The same cell for FORCE=1; not while its job may still run."""
+        again = (self.done or self.status == OTHERS) and not self.alive
+        return replace(self, status=FORCED) if again else self
 
     def seconds(self) -> float | None:
         """How long it has been doing what it does, or had been when it ended."""
@@ -143,14 +144,23 @@ def survey(configs: Sequence[RunConfig], sweep: Path, *, force: bool = False) ->
     """Look at every cell; cells whose supervisor was killed get their ``lost`` record here.
 
     Raises:
-        OtherCell: a folder holds the record of another config; not with ``force``.
+        OtherCell: as :func:`checked`.
         OSError: a cell's folder is missing or cannot be written.
     """
-    cells = [stand(config, sweep / config.cell_id()) for config in configs]
-    if force:
-        return [cell.forced() for cell in cells]
-    refuse_others(cells)
-    return cells
+    return checked([stand(config, sweep / config.cell_id()) for config in configs], force=force)
+
+
+def checked(cells: Sequence[CellState], *, force: bool = False) -> list[CellState]:
+    """The cells as a sweep takes them. ``force``: finished ones, and those whose folders hold the
+    record of another config, are to run again.
+
+    Raises:
+        OtherCell: of the first folder that holds the record of another config; not with ``force``.
+    """
+    for cell in cells:
+        if cell.status == OTHERS and not force:
+            raise OtherCell(cell.why)
+    return [cell.forced() if force else cell for cell in cells]
 
 
 def stand(config: RunConfig, folder: Path) -> CellState:
@@ -223,13 +233,6 @@ def cause_of_line(line: str, record: RecordSummary) -> str:
     for name in sorted((name for name in names if name in line), key=len, reverse=True):
         line = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", "_", line)
     return _NUMBERS.sub("0", _NODES.sub("on _", line))
-
-
-def refuse_others(cells: Iterable[CellState]) -> None:
-    """Raises OtherCell at the first whose folder holds the record of another config."""
-    for cell in cells:
-        if cell.status == OTHERS:
-            raise OtherCell(cell.why)
 
 
 def lay_out(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jobs.cell.launch import core_groups
-from jobs.cell.state import CellState, lay_out, recorded, refuse_others, survey
+from jobs.cell.state import CellState, checked, lay_out, recorded, survey
 from jobs.cell.stop import stopped_by_signals
 from jobs.config.sweep import Sweep, manifest_of
 from jobs.display import Display, say_results, say_standing
@@ -26,8 +26,7 @@ from train.distributed.watchdog import STALL_S
 def plan_here(wanted: Sweep, results: Path, machine: Machine) -> None:
     """Print what the sweep would do on this machine."""
     folder = results / wanted.name
-    cells = [recorded(c, folder / c.cell_id()) for c in wanted.configs]
-    refuse_others(cells)
+    cells = checked([recorded(c, folder / c.cell_id()) for c in wanted.configs])
     images = train_images(wanted.configs, machine.data, machine.store, fetch=False)
     rates = known_rates(results, (cell.config for cell in cells if not cell.done))
     rows = plan_rows(wanted.configs, images, rates)
@@ -59,7 +58,7 @@ def sweep_here(wanted: Sweep, folder: Path, *, force: bool, machine: Machine) ->
         for needed in (machine.data, machine.store):
             needed.mkdir(parents=True, exist_ok=True)
         try_out(machine.container)
-    return say_results(wanted, cells, _run_all(cells, wanted.asked, machine))
+    return say_results(wanted, _run_all(cells, wanted.asked, machine))
 
 
 def _remark(wanted: Sweep, machine: Machine) -> None:
@@ -68,13 +67,14 @@ def _remark(wanted: Sweep, machine: Machine) -> None:
         say(remark)
 
 
-def _run_all(cells: Sequence[CellState], sweep: str, machine: Machine) -> dict[str, str]:
+def _run_all(cells: Sequence[CellState], sweep: str, machine: Machine) -> list[CellState]:
     # ignored, as some daemons leave it, it would make every rank seem to end well
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     # make, told to end, ends the shell of its recipe, and nobody tells us
     parent = os.getppid() if "MAKELEVEL" in os.environ else None
     with stopped_by_signals(parent) as stop, Display(cells, sweep) as display:
-        return run_cells(cells, machine, display, stop)
+        run_cells(cells, machine, display, stop)
+    return list(display.cells.values())
 
 
 def machine_for(

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from jobs.cell.container import Image
 from jobs.cell.image import BUILT, find_image
-from jobs.cell.state import recorded, refuse_others
+from jobs.cell.state import checked, recorded
 from jobs.messages import ROOT, say
 from jobs.plan.cost import array_lines, check_budget
 from jobs.plan.datasets import train_images
@@ -34,8 +34,7 @@ RUN, JOB, FIRST = "RUN", "JOB", "afterok:PREFLIGHT"
 def plan_cluster(wish: SweepRequest) -> None:
     """Raises ConfigError where the sweep does not fit the site, or costs more than BUDGET."""
     configs = wish.wanted.configs
-    cells = [recorded(config, wish.folder / config.cell_id()) for config in configs]
-    refuse_others(cells)
+    cells = checked([recorded(config, wish.folder / config.cell_id()) for config in configs])
     todo = [cell for cell in cells if cell.to_run]
     rates = known_rates(wish.results, (cell.config for cell in todo))
     images = train_images(configs, wish.data, wish.store, fetch=False)

@@ -3,48 +3,35 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections import Counter
-from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from jobs.cell.lock import hold
-from jobs.cell.missing_record import settle_unstarted
-from jobs.cell.state import BROKEN, NEW, CellState, recorded
+from jobs.cell.state import CellState, recorded
 from jobs.config.site import NodeLayout
 from jobs.config.sweep import Sweep
 from jobs.logs import find_cell, show
 from jobs.messages import EXIT_CELL_FAILED, EXIT_UNDECIDED, NoAnswer, say
 from jobs.slurm.arrays import arrays_of
 from jobs.slurm.client.run import SlurmError
-from jobs.slurm.client.sacct import History
-from jobs.slurm.client.squeue import query
 from jobs.slurm.client.user import become_owner
 from jobs.slurm.job.task import read_preflight
 from jobs.slurm.preflight import preflight_layout
-from jobs.slurm.request import SweepRequest, check_cluster, enter, prepare, slurm_refusals
-from jobs.slurm.submissions import (
-    RunNote,
-    adopt,
-    read_notes,
-    submitted_cells,
-)
+from jobs.slurm.request import SweepRequest, check_cluster, prepare, slurm_refusals
+from jobs.slurm.submissions import Submitted, read_notes, submitted_cells
 from jobs.slurm.submit import preflight_array, submit_preflight
 from jobs.slurm.watch.cancel import announce_cancel, cancel, jobs_of_sweep
-from jobs.slurm.watch.endings import elsewhere
+from jobs.slurm.watch.endings import End, elsewhere
 from jobs.slurm.watch.pace import end_of, wait_for
-from jobs.slurm.watch.reconcile import Watcher
+from jobs.slurm.watch.reconcile import Watcher, left_no_record, settle
 from jobs.table import lines, table
 from train.config.plan import epochs_to_train
-from train.errors import ConfigError
+from train.errors import ConfigError, Unreadable
 
-#: Cells whose jobs cannot be asked about, in remarks.
-MAX_REMARKS = 3
 #: make cancel looks again for what a make sweep was submitting meanwhile.
 TURNS, AGAIN_S = 3, 1.0
 
@@ -52,44 +39,36 @@ TURNS, AGAIN_S = 3, 1.0
 def status(wanted: Sweep, folder: Path, *, for_programs: bool) -> int:
     """Print where every cell stands; exit code 3 where Slurm does not say."""
     become_owner(folder)
-    notes, broken = read_notes(folder)
-    watcher = Watcher(folder, notes[-1].slurm_conf if notes else None, notes, broken)
+    watcher = Watcher(folder)
     trouble, asked_at = None, datetime.now(UTC)
     try:
         # without a note nothing was ever submitted
-        cells = (watcher.look if notes else watcher.look_at_files)(wanted.configs)
+        cells = (watcher.look if watcher.notes else watcher.look_at_files)(wanted.configs)
     except SlurmError as error:
         at = asked_at.astimezone()
         trouble = f"Slurm gave no answer at {at:%H:%M:%S} ({error}): this is what the files say"
         cells = watcher.look_at_files(wanted.configs)
-    away = sorted({cell.elsewhere for cell in cells if cell.elsewhere})[:MAX_REMARKS]
-    for remark in (*watcher.broken.values(), *away):
-        say(remark)
+    for remark in dict.fromkeys((*watcher.broken.values(), *(cell.elsewhere for cell in cells))):
+        if remark:
+            say(remark)
     console = Console()
     if for_programs:
-        print(json.dumps(as_json(wanted.name, cells, asked_at, trouble), indent=1))
+        counts = Counter(cell.state for cell in cells)
+        answer = {
+            "schema_version": 1,
+            "sweep": wanted.name,
+            "asked_at": asked_at.isoformat(),
+            "slurm_answered": trouble is None,
+            "trouble": trouble,
+            "counts": dict(counts),
+            "cells": [_cell_as_json(cell) for cell in cells],
+        }
+        print(json.dumps(answer, indent=1))
     elif console.is_terminal:
-        width, height = console.width, console.height
-        console.print(table(cells, trouble, sweep=wanted.asked, width=width, height=height))
+        console.print(table(cells, trouble, console, sweep=wanted.asked))
     else:
-        for text in lines(cells, trouble, sweep=wanted.asked):
-            print(text)
+        print("\n".join(lines(cells, trouble, sweep=wanted.asked)))
     return EXIT_UNDECIDED if trouble else 0
-
-
-def as_json(
-    sweep: str, cells: Sequence[CellState], asked_at: datetime, trouble: str | None
-) -> dict[str, Any]:
-    """For programs. ``trouble``: why Slurm gave no answer; then only files were looked at."""
-    return {
-        "schema_version": 1,
-        "sweep": sweep,
-        "asked_at": asked_at.isoformat(),
-        "slurm_answered": trouble is None,
-        "trouble": trouble,
-        "counts": dict(Counter(cell.state for cell in cells)),
-        "cells": [_cell_as_json(cell) for cell in cells],
-    }
 
 
 def _cell_as_json(cell: CellState) -> dict[str, Any]:
@@ -127,10 +106,9 @@ def cancel_jobs(wanted: Sweep, folder: Path) -> int:
         NoAnswer: Slurm does not answer.
     """
     become_owner(folder)
-    notes, broken = read_notes(folder)
-    if not notes and not broken:
+    watcher = Watcher(folder)
+    if not watcher.notes and not watcher.broken:
         raise ConfigError(f"{folder} holds no note of a submission: nothing to cancel")
-    conf = notes[-1].slurm_conf if notes else os.environ.get("SLURM_CONF")
     try:
         announce_cancel(folder)
     except OSError as error:
@@ -138,50 +116,44 @@ def cancel_jobs(wanted: Sweep, folder: Path) -> int:
     ended: dict[str, int] = {}
     waited: set[str] = set()
     try:
-        history = History(conf)
-        away = {note.run: why for note in notes if (why := elsewhere(note, history))}
-        for _ in range(TURNS):
-            queue = query(conf, patience_s=30)
-            here = [adopt(note, queue) for note in notes if note.run not in away]
-            alive = jobs_of_sweep(here, broken, queue)
-            waited |= {name for name, job in queue.items() if job.waits and job.array in alive}
-            answer = cancel(alive, conf)
-            if answer.code:
-                raise NoAnswer(f"scancel refused: {answer.words}")
+        reasons = {note.run: elsewhere(note, watcher.history) for note in watcher.notes}
+        away = {run: why for run, why in reasons.items() if why}
+        for turn in range(TURNS):
+            time.sleep(AGAIN_S if turn else 0)  # what was just being submitted is there then
+            watcher.ask(patience_s=30)
+            here = [note for note in watcher.notes if note.run not in away]
+            alive = jobs_of_sweep(here, watcher.broken, watcher.queue)
+            waited |= {n for n, job in watcher.queue.items() if job.waits and job.array in alive}
+            if complaint := cancel(alive, watcher.slurm_conf):
+                raise NoAnswer(f"scancel refused: {complaint}")
             ended = alive | ended
-            time.sleep(AGAIN_S)  # what was just being submitted is in the queue then
-            notes, _ = read_notes(folder)
     except SlurmError as error:
         raise NoAnswer(f"{error}: some jobs may have been cancelled; make cancel again") from error
     for why in dict.fromkeys(away.values()):
         say(f"not cancelled: {why}")
     count = sum(ended.values())
     say(f"{count} jobs were told to end" if count else "no job of this sweep is in the queue")
-    if settled := _settle_waiting(wanted, folder, here, waited):
+    submitted, settled = submitted_cells(folder, here), 0
+    for config in wanted.configs:
+        job = submitted.get(config.cell_id())
+        if job is not None and job.job in waited:
+            settled += _settle_waiting(recorded(config, folder / config.cell_id()), job)
+    if settled:
         say(f"{settled} cells had not begun; make sweep submits them again")
     return 0
 
 
-def _settle_waiting(
-    wanted: Sweep, folder: Path, notes: Sequence[RunNote], waited: Collection[str]
-) -> int:
-    """Records for cells whose jobs waited and were cancelled: none of their supervisors will ever
-    run. One that goes on later keeps its record. Returns how many there are."""
-    settled, why = 0, "make cancel, while it waited in the queue"
-    submitted = submitted_cells(folder, notes)
-    for config in wanted.configs:
-        cell, job = folder / config.cell_id(), submitted.get(config.cell_id())
-        if job is None or job.job not in waited:
-            continue
-        if recorded(config, cell).status in (NEW, BROKEN):
-            settled += 1
-            try:
-                with hold(cell) as ours:
-                    if ours:
-                        settle_unstarted(cell, config, job.log, job.at, why, "cancelled")
-            except OSError as error:  # one that cannot be written keeps no other from its record
-                say(f"{cell.name}: {error}")
-    return settled
+def _settle_waiting(cell: CellState, job: Submitted) -> bool:
+    """A record for a cell whose job waited and was cancelled: its supervisor will never run. One
+    that was to go on keeps its record, and one that another job runs gets it there. Returns whether
+    there was one to give."""
+    if cell.attempt is not None or not left_no_record(cell, job):
+        return False
+    try:
+        settle(cell, job, End(status="cancelled", why="make cancel, while it waited in the queue"))
+    except (OSError, Unreadable) as error:  # which keeps no other cell from its record
+        say(f"{cell.name}: {error}")
+    return True
 
 
 def logs(wanted: Sweep, folder: Path, asked: str) -> int:
@@ -203,9 +175,8 @@ def preflight(request: SweepRequest, nodes: int | None) -> int:
         ConfigError: the cluster cannot run it.
         NoAnswer: Slurm does not answer.
     """
-    enter(request)
-    request.folder.mkdir(parents=True, exist_ok=True)
     context = prepare(request)
+    request.folder.mkdir(parents=True, exist_ok=True)
     shape = preflight_layout(arrays_of(request.wanted.configs, context.site))
     if nodes is not None:
         shape = NodeLayout(nodes, context.site.ranks_per_node)

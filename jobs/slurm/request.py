@@ -23,7 +23,6 @@ from jobs.slurm.client.user import hand_over, is_anothers
 from jobs.slurm.job.task import PREFLIGHT, SubmissionContext
 from jobs.slurm.script import freeze
 from jobs.slurm.submissions import Array
-from train.config.datasets import FOLDER_PREFIX
 from train.distributed.watchdog import STALL_S
 from train.errors import ConfigError
 from train.run.provenance import git_state
@@ -64,39 +63,29 @@ def slurm_refusals(site: NamedSite) -> Iterator[None]:
         ) from error
 
 
-def enter(request: SweepRequest) -> None:
-    """Root's request goes on as the practice cluster's user, after what only root can do."""
-    if is_anothers(request.site):
-        train_images(request.wanted.configs, request.data, request.store)
-        _make_data_folders(request)
-        hand_over(request.site, request.folder, request.results / PREFLIGHT)
-
-
-def _make_data_folders(request: SweepRequest) -> None:
-    """A sweep on bundled data leaves none, and containers bind only what is there."""
-    for folder in (request.data, request.store):
-        with suppress(OSError):  # read-only: what is missing there, the preflight reports
-            folder.mkdir(parents=True, exist_ok=True)
-
-
 def prepare(request: SweepRequest) -> SubmissionContext:
-    """Everything that the jobs share, checked.
+    """Everything that the jobs share, checked. Root's request goes on as the practice cluster's
+    user, after what only root can do.
 
     Raises:
         ConfigError: no image, or a folder that a batch script cannot name.
     """
-    _make_data_folders(request)
+    anothers = is_anothers(request.site)
+    if anothers:
+        train_images(request.wanted.configs, request.data, request.store)
+    # bundled data leave no folder, and containers bind only what is there
+    for folder in (request.data, request.store):
+        with suppress(OSError):  # read-only: what is missing there, the preflight reports
+            folder.mkdir(parents=True, exist_ok=True)
+    if anothers:
+        hand_over(request.site, request.folder, request.results / PREFLIGHT)
     return context_for(request, find_image(request.site.site, ROOT))
 
 
 def context_for(request: SweepRequest, image: Image) -> SubmissionContext:
     """Raises ConfigError where a batch script cannot name a folder."""
     data, store, site = request.data.resolve(), request.store.resolve(), request.site.site
-    folders = {
-        Path(config.dataset.removeprefix(FOLDER_PREFIX)).expanduser().absolute(): "the data set"
-        for config in request.wanted.configs
-        if config.dataset.startswith(FOLDER_PREFIX)
-    }
+    folders = dict.fromkeys(request.wanted.image_folders, "the data set")
     own = {ROOT: "the checkout", request.folder: "the results folder"}
     for path, what in (own | {data: "the data folder", store: "the data store"} | folders).items():
         check_path(path, what)

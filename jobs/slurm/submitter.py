@@ -140,8 +140,7 @@ class Submitter:
 
     def _end(self, job: str) -> None:
         try:
-            answer = cancel([job], self.context.site.slurm_conf, patience_s=5)
-            trouble = answer.words if answer.code else None
+            trouble = cancel([job], self.context.site.slurm_conf, patience_s=5)
         except SlurmError as error:
             trouble = str(error)
         if trouble:

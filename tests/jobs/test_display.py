@@ -81,18 +81,13 @@ def test_what_starts_is_said_in_full(tmp_path: Path) -> None:
     display, out = plain([cell])
     display.started(cell)
     assert "started by an earlier make sweep, waiting for it" in out.getvalue()
-    (tmp_path / "x").mkdir()
-    (tmp_path / "x" / "checkpoint.npz").touch()
-    one, other = (
-        CellState(config(framework=name), tmp_path / "x", "lost")
-        for name in ("horovod", "mirrored")
-    )
-    twins = [replace(cell, folder=tmp_path / "x" / cell.config.cell_id()) for cell in (one, other)]
-    (twins[1].folder).mkdir()
-    (twins[1].folder / "checkpoint.npz").touch()
-    display, out = plain(twins)
-    display.started(twins[1])
-    words = f"{twins[1].name} (framework mirrored): started (going on from its checkpoint)"
+    configs = [config(framework=name) for name in ("horovod", "mirrored")]
+    one, other = (CellState(each, tmp_path / each.cell_id(), "lost") for each in configs)
+    other.folder.mkdir()
+    (other.folder / "checkpoint.npz").touch()
+    display, out = plain([one, other])
+    display.started(other)
+    words = f"{other.name} (framework mirrored): started (going on from its checkpoint)"
     assert words in out.getvalue()
 
 
@@ -205,23 +200,18 @@ def standing(status: str, seed: int = 0, why: str = "because") -> CellState:
 
 
 @pytest.mark.parametrize(
-    ("results", "code"),
-    [({"a": "completed", "b": "diverged"}, 0), ({"a": "completed", "b": "failed"}, 1),
-     ({"a": "completed"}, 1), ({"a": "completed", "b": UNREADABLE}, 3),
-     ({"a": "failed", "b": UNREADABLE}, 1)],
+    ("ends", "code", "words"),
+    [(("completed", "diverged"), 0, ["1 completed, 1 diverged"]),
+     (("completed", "failed"), 1, ["1 cells did not complete"]),
+     (("completed", NEW), 1, ["1 cells did not complete"]),
+     (("completed", UNREADABLE), 3, ["1 completed, 1 unreadable record", "1 cells were left"]),
+     (("failed", UNREADABLE), 1, ["1 cells did not complete", "1 cells were left alone"])],
 )  # fmt: skip
-def test_a_cell_without_a_result_did_not_complete(results: dict[str, str], code: int) -> None:
-    assert say_results(QUICK, [standing("new"), standing("new", 1)], results) == code
-
-
-def test_what_is_said_after(capsys: pytest.CaptureFixture[str]) -> None:
-    cells = [standing("completed"), standing("diverged", 1), standing("new", 2)]
-    assert say_results(QUICK, cells, {"x": "completed"}) == 0
-    assert "2 completed, 1 diverged" in capsys.readouterr().err
-    assert say_results(QUICK, [standing("completed"), standing(UNREADABLE, 1)], {}) == 3
+def test_what_is_said_after(ends: tuple[str, ...], code: int, words: list[str], capsys) -> None:
+    assert say_results(QUICK, [standing(end, seed) for seed, end in enumerate(ends)]) == code
     said = capsys.readouterr().err
-    assert "1 completed, 1 unreadable record" in said and "1 cells were left alone" in said
-    assert "did not complete" not in said
+    assert all(text in said for text in words)
+    assert ("did not complete" in said) == (code == 1)
 
 
 def test_what_is_said_before(capsys: pytest.CaptureFixture[str]) -> None:

@@ -97,19 +97,6 @@ def test_a_cell_that_waits(tmp_path: Path) -> None:
     assert "not JSON" in "\n".join(show(folder, None))
 
 
-def test_the_supervisors_log_is_found_by_the_records_job(cell: Path) -> None:
-    run = record(ONE)
-    assert run.provenance is not None
-    provenance = run.provenance.model_copy(update={"slurm_job_id": "7_1"})
-    (cell / "record.json").write_text(record(ONE, provenance=provenance).model_dump_json())
-    log = cell.parent / ".submitit" / "r-0" / "7_1_0_log.out"
-    log.parent.mkdir(parents=True)
-    log.write_text("hello\n")
-    text = list(show(cell, None))
-    assert f"supervisor: {log}" in text and "  | hello" in text
-    assert any("in Slurm job 7_1" in line for line in text)
-
-
 @pytest.mark.parametrize("images", [83, None])
 def test_planned_epochs_are_those_of_the_data_it_had(tmp_path: Path, images: int | None) -> None:
     """83 images: 2 x 27 steps of 3 are 5 epochs of 10 steps of 8 and one of 4."""

@@ -13,21 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from jobs.cell.state import NEW, RUNNING, WAITING, CellState, recorded
-from jobs.table import (
-    MAX_REASONS,
-    choose,
-    line,
-    lines,
-    numbers,
-    read_more,
-    reasons,
-    table,
-    title,
-)
-from tests.builders import config, epoch, record
+from jobs.cell.state import NEW, RUNNING, WAITING, CellState
+from jobs.table import MAX_REASONS, choose, line, lines, numbers, reasons, table, title
+from tests.builders import config, epoch
 from train.config.technique import Technique
-from train.record.run import RunError
 
 ONE = config(epochs=4)
 
@@ -62,7 +51,7 @@ def many(tmp_path: Path) -> list[CellState]:
 def drawn(cells: list[CellState], trouble: str | None = None, *, width: int) -> list[str]:
     out = io.StringIO()
     console = Console(file=out, width=width, height=22)
-    console.print(table(cells, trouble, sweep="t", width=width, height=22))
+    console.print(table(cells, trouble, console, sweep="t"))
     return out.getvalue().splitlines()
 
 
@@ -112,19 +101,11 @@ def test_drawing_is_cheap_however_long_the_run(tmp_path: Path) -> None:
     assert time.process_time() - began < 0.5, "reading it all takes seconds"
 
 
-def test_the_title_counts_what_is_done_and_the_rest(many: list[CellState]) -> None:
-    assert title(many) == "1 of 2000 cells done: 1 completed; 1997 waiting; 1 running; 1 failed"
-    assert title([cell(0, WAITING)]) == "0 of 1 cells done; 1 waiting"
-
-
-def test_what_runs_and_what_failed_is_shown_first(many: list[CellState]) -> None:
-    assert [one.state for one in choose(many, 3)] == ["running", "failed", "waiting"]
-    assert choose(many[:3], 10) == many[:3]
-
-
 def test_2000_cells_take_few_rows_and_say_why_they_wait_once(many: list[CellState]) -> None:
     shown = drawn(many, "Slurm gives no answer since 12:00:00 UTC", width=160)
     text = "\n".join(shown)
+    assert [one.state for one in choose(many, 3)] == ["running", "failed", "waiting"]
+    assert "1 of 2000 cells done: 1 completed; 1997 waiting; 1 running; 1 failed" in text
     assert len(shown) <= 14
     assert text.count("other jobs come first") == 1
     assert "1997 cells waiting: other jobs come first" in text
@@ -144,31 +125,18 @@ def test_a_narrow_terminal_keeps_state_and_numbers(many: list[CellState], width:
     assert row.startswith("..naive-g2-s1-abcdef ")
 
 
-def test_reasons_that_differ_only_by_the_job_are_one() -> None:
+def test_reasons_that_differ_only_by_the_job_or_by_words_of_one_cause_are_one() -> None:
     held = [cell(n, WAITING, f"held: scontrol release 7_{n} lets it start") for n in range(3)]
-    said = ["3 cells waiting: held: scontrol release 7_0 lets it start"]
-    assert reasons(held, sweep="t") == said
+    failed = [cell(n, "failed", f"rank {n} ended", cause="rank 0 ended") for n in (1, 2)]
+    assert reasons([*held, *failed], sweep="a b.yaml") == [
+        "3 cells waiting: held: scontrol release 7_0 lets it start",
+        f"2 cells failed: rank 1 ended (make logs SWEEP='a b.yaml' CELL={failed[0].name})",
+    ]
 
 
 def test_no_more_reasons_than_fit() -> None:
     said = reasons([cell(n, "failed", f"error {n}") for n in range(40)], sweep="t")
     assert len(said) == MAX_REASONS + 1 and "and 35 other reasons" in said[-1]
-
-
-def test_cells_that_failed_by_one_cause_are_one_reason(tmp_path: Path) -> None:
-    failed = []
-    for seed in range(3):
-        one = config(seed=seed)
-        error = RunError(what=f"rank {seed} ended with exit code 1", where="x", what_to_do="y",
-                         log_tail=("No module named x",))  # fmt: skip
-        (tmp_path / one.cell_id()).mkdir()
-        file = tmp_path / one.cell_id() / "record.json"
-        file.write_text(record(one, status="failed", error=error).model_dump_json())
-        failed.append(recorded(one, tmp_path / one.cell_id()))
-    assert reasons(failed, sweep="a b.yaml") == [
-        "3 cells failed: rank 0 ended with exit code 1; its log ends: No module named x "
-        f"({read_more('a b.yaml', failed[0].name)})"
-    ]
 
 
 def test_lines_without_a_terminal(many: list[CellState]) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from jobs.slurm.client.run import Answer, run
-from jobs.slurm.client.squeue import JobState
+from jobs.slurm.client.run import run
+from jobs.slurm.client.squeue import ENDED, JobState
 from jobs.slurm.submissions import NOTES_NAME, OURS, RunNote, is_of_run
 from train.record.atomic import write_atomically
 
@@ -32,35 +33,32 @@ def jobs_of_sweep(
         runs.add(note.run)
         ids = (note.preflight_job, *(array.job_id for array in note.arrays))
         names |= dict.fromkeys(filter(None, ids), note.job_name)
-    alive: dict[str, int] = {}
-    for job in queue.values():
-        if job.ended or job.state in ("COMPLETING", "STAGE_OUT"):
-            continue
+
+    def is_ours(job: JobState) -> bool:
         named = names.get(job.array) == job.name and not job.comment.startswith(OURS)
-        if named or any(is_of_run(job, run) for run in runs):
-            alive[job.array] = alive.get(job.array, 0) + 1
-    return alive
+        return named or any(is_of_run(job, run) for run in runs)
+
+    over = (*ENDED, "COMPLETING", "STAGE_OUT")
+    return Counter(job.array for job in queue.values() if job.state not in over and is_ours(job))
 
 
-def cancel(arrays: Iterable[str], slurm_conf: str | None, *, patience_s: float = 30) -> Answer:
+def cancel(arrays: Iterable[str], slurm_conf: str | None, *, patience_s: float = 30) -> str:
     """Make Slurm end these jobs: supervisors get SIGTERM and leave records of status cancelled.
 
-    May be repeated. Code 0 when all were told to end or had ended already, else what scancel
-    complained of.
+    May be repeated. Returns what scancel complained of; '' when all were told to end, or had ended
+    already.
 
     Raises:
         SlurmError: no answer; some jobs may have been told all the same.
     """
     ids = sorted(set(arrays), key=lambda array: (len(array), array))
-    found = Answer(0, "", "")
+    complaints: list[str] = []
     for at in range(0, len(ids), MAX_IDS):
         argv = ["scancel", *ids[at : at + MAX_IDS]]
         answer = run(argv, patience_s=patience_s, slurm_conf=slurm_conf)
-        lines = [line for line in answer.err.splitlines() if line.strip()]
-        refusals = [line for line in lines if not any(words in line.lower() for words in _OVER)]
-        if answer.code and refusals:
-            found = Answer(answer.code, found.out + answer.out, found.err + "\n".join(refusals))
-    return found
+        lines = answer.err.split("\n") if answer.code else []
+        complaints += [line for line in lines if not any(words in line.lower() for words in _OVER)]
+    return " ".join(" ".join(complaints).split())
 
 
 def announce_cancel(sweep: Path) -> None:

@@ -19,7 +19,6 @@ from pathlib import Path
 from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.job.task import PREFLIGHT, report_of
-from jobs.slurm.script import NO_TASKS
 from jobs.slurm.submissions import SUBMITIT, RunNote, Submitted, is_anothers, log_name
 from train.record.run import Status
 
@@ -45,7 +44,6 @@ class End:
     status: Status = "lost"
     why: str = ""
     preflight: str = ""  # why its preflight kept it from beginning
-    elsewhere: str = ""  # why Slurm, as it is asked here, cannot know
 
 
 def ends_of(
@@ -62,42 +60,41 @@ def ends_of(
         OSError: as :func:`_quiet_s`.
     """
     listed = {job: listed_as(job, queue) for job in jobs}
-    away = {job: why for job in jobs if not listed[job] and (why := elsewhere(job, history))}
-    unlisted = {job for job in jobs if not listed[job] and job not in away}
+    unlisted = {job for job in jobs if not listed[job]}
     ended = {
         job for job, state in listed.items() if state and over_for_s(state) >= _patience_s(state)
     }
-    preflight_jobs = {job.preflight for job in unlisted | ended if job.preflight}
-    reports = {job: report_of(sweep, job) for job in preflight_jobs}
-    unreported = {
-        job
-        for job, report in reports.items()
-        if report is None and (job not in queue or queue[job].ended)
-    }
-    endings = history.endings(
-        {job.job for job in ended} | (unreported & queue.keys()),
-        {job.job for job in unlisted} | (unreported - queue.keys()),
-    )
-    problems = {job: str(r.problems[0]) for job, r in reports.items() if r and not r.ok}
-    for name in unreported:
-        logs = sorted(sweep.parent.glob(f"*/{SUBMITIT}/*-{PREFLIGHT}/{log_name(name)}"))
-        read = f"; read {logs[-1]}" if logs else ""
-        problems[name] = f"it left no report ({words(name, endings.get(name))[1]}){read}"
-    ends = {job: End(elsewhere=why) for job, why in away.items()}
-    for job in jobs - ends.keys():
+    endings = history.endings({job.job for job in ended}, {job.job for job in unlisted})
+    preflights = {job.preflight for job in unlisted | ended if job.preflight}
+    held = {job: _failed_preflight(job, sweep, queue, history) for job in preflights}
+    ends = {}
+    for job in jobs:
         ending, state = endings.get(job.job), listed[job]
         if ending is not None and is_anothers(ending, job.run, job.part):
             ending = None
-        if state is not None:
-            ending = ending or state
+        ending = ending or state
         quiet_s = over_for_s(state) if state else _quiet_s(sweep, job)
         status, why = words(job.job, ending)
-        problem = problems.get(job.preflight or "")
-        held = f"not started, since the preflight, job {job.preflight}, failed: {problem}"
         ends[job] = End(
-            ending, quiet_s >= _patience_s(ending), status, why, held if problem else ""
+            ending, quiet_s >= _patience_s(ending), status, why, held.get(job.preflight or "", "")
         )
     return ends
+
+
+def _failed_preflight(
+    job: str, sweep: Path, queue: Mapping[str, JobState], history: History
+) -> str:
+    """Why the cells that depend on a preflight were not started; '' where it held none of them."""
+    report = report_of(sweep, job)
+    if report is not None:
+        problem = "" if report.ok else str(report.problems[0])
+    elif job in queue and not queue[job].ended:
+        problem = ""
+    else:
+        problem = f"it left no report ({words(job, history.endings((), [job]).get(job))[1]})"
+        logs = sorted(sweep.parent.glob(f"*/{SUBMITIT}/*-{PREFLIGHT}/{log_name(job)}"))
+        problem += f"; read {logs[-1]}" if logs else ""
+    return f"not started, since the preflight, job {job}, failed: {problem}" if problem else ""
 
 
 def _patience_s(ending: JobState | None) -> float:
@@ -126,20 +123,16 @@ def elsewhere(submission: Submitted | RunNote, history: History) -> str:
     Raises:
         SlurmError: no answer.
     """
-    what = f"the submission {submission.run}"
-    if isinstance(submission, Submitted):
-        what = f"job {submission.job}"
-    if submission.user not in (None, os.getuid()):
-        try:
-            user = pwd.getpwuid(submission.user or 0).pw_name
-        except KeyError:
-            user = str(submission.user)
-        return f"{what} is user {user}'s, of whose jobs others may see nothing"
-    cluster = submission.cluster
+    user, cluster = submission.user, submission.cluster
+    if user is not None and user != os.getuid():
+        name = str(user)
+        with suppress(KeyError):
+            name = pwd.getpwuid(user).pw_name
+        return f"submitted by user {name}, of whose jobs others may see nothing"
     if cluster is not None and (here := history.cluster()) not in (None, cluster):
         return (
-            f"{what} is on cluster {cluster}, and this shell asks cluster {here}: ask again "
-            "where that cluster's commands are loaded"
+            f"submitted on cluster {cluster}, and this shell asks cluster {here}: ask again where "
+            "that cluster's commands are loaded"
         )
     return ""
 
@@ -188,8 +181,8 @@ _ENDS: tuple[tuple[str, Status, str], ...] = (
      "is"),
     ("FAILED 126:*", "failed", "its batch script may not run the Python of this checkout on the "
      "node (exit code 126): the folders on its way must be open to you there"),
-    (f"FAILED {NO_TASKS}:*", "failed", "the node does not see the results folder: name one on a "
-     "file system that all nodes share with RESULTS=DIR"),
+    (f"FAILED {os.EX_NOINPUT}:*", "failed", "the node does not see the results folder: name one on "
+     "a file system that all nodes share with RESULTS=DIR"),
     ("FAILED [0-9]*", "failed", "its batch script ended with exit code {code}{because}"),
     ("*", "lost", "Slurm says {state}{because}"),
 )  # fmt: skip

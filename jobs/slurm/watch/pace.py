@@ -12,10 +12,11 @@ from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import query
 from jobs.slurm.watch.endings import words
 
-#: Seconds between two looks: in the first minute, then growing while nothing changes. A look is one
-#: question to Slurm for all jobs of the user, and a cluster has many users.
-FIRST_S, FIRST_FOR_S = 5.0, 60.0
-LEAST_S, MOST_S, SLOWER = 30.0, 60.0, 1.25
+#: Seconds between two looks: for a minute after a submission, after a look that showed something
+#: new, after one that did not. A look is one question to Slurm for all jobs of the user, and a
+#: cluster has many users.
+FIRST_S, CHANGED_S, UNCHANGED_S = 5.0, 30.0, 60.0
+FIRST_FOR_S = 60.0
 
 
 @dataclass
@@ -24,7 +25,6 @@ class Pace:
 
     every_s: float | None = None
     _began: float = field(default_factory=time.monotonic)
-    _pause_s: float = LEAST_S
     _seen: str = ""
 
     def next_s(self, seen: str) -> float:
@@ -34,8 +34,7 @@ class Pace:
             return self.every_s
         if time.monotonic() - self._began < FIRST_FOR_S:
             return FIRST_S
-        self._pause_s = LEAST_S if changed else min(self._pause_s * SLOWER, MOST_S)
-        return self._pause_s
+        return CHANGED_S if changed else UNCHANGED_S
 
     def again(self) -> None:
         """Something was submitted: what is wrong with it shows soon."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -29,26 +29,22 @@ from jobs.cell.state import (
     CellState,
     recorded,
 )
+from jobs.config.site import Site
+from jobs.messages import NoAnswer, say
 from jobs.slurm.client.reasons import in_words
 from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState, query
 from jobs.slurm.submissions import (
     ANY,
     CLOCKS_DIFFER,
-    RunNote,
     Submitted,
     adopt,
+    is_of_run,
     read_notes,
     submitted_cells,
     write_note,
 )
-from jobs.slurm.watch.endings import (
-    End,
-    ends_of,
-    is_alive,
-    listed_as,
-    seconds_of,
-)
+from jobs.slurm.watch.endings import End, elsewhere, ends_of, is_alive, listed_as, seconds_of
 from train.config.run import RunConfig
 from train.errors import Unreadable
 from train.record.atomic import forget_absent
@@ -71,30 +67,31 @@ def reconcile(
         SlurmError: no answer about a job that is gone.
         OSError: a cell's folder cannot be written.
     """
-    cells: list[tuple[CellState, Submitted | None]] = []
-    unsettled: dict[str, Submitted] = {}
+    cells: list[CellState] = []
+    unsettled: dict[int, Submitted] = {}  # index of the cell -> its job
     for config in configs:
-        folder = sweep / config.cell_id()
-        job = submitted.get(folder.name)
-        cell = recorded(config, folder)
-        if job is not None and not is_alive(job, queue):
-            if not (cell.done and _has_record_of(cell, job)):
-                _look_again(folder)
-                cell = recorded(config, folder)
-            job = _acting(cell, job)
-            if not is_alive(job, queue) and _left_no_record(cell, job):
-                unsettled[cell.name] = job
-        cells.append((cell, job))
-    ends = ends_of(set(unsettled.values()), sweep, queue, history)
-    found = []
-    for cell, job in cells:
+        cell = recorded(config, sweep / config.cell_id())
+        job = submitted.get(cell.name)
         if job is None:
-            found.append(by_files(cell))
-        elif cell.name in unsettled:
-            found.append(_by_end(cell, job, ends[job]))
+            cells.append(by_files(cell))
+            continue
+        if not is_alive(job, queue):
+            if not (cell.done and _has_record_of(cell, job)):
+                _look_again(cell.folder)
+                cell = recorded(config, cell.folder)
+            job = _acting(cell, job)
+        listed = listed_as(job, queue)
+        if is_alive(job, queue) or not left_no_record(cell, job):
+            cell = queued(cell, job, listed)
+        elif why := "" if listed else elsewhere(job, history):
+            cell = replace(undecided(cell, job, UNKNOWN, why), elsewhere=why)
         else:
-            found.append(_by_queue(cell, job, listed_as(job, queue)))
-    return found
+            unsettled[len(cells)] = job
+        cells.append(cell)
+    ends = ends_of(set(unsettled.values()), sweep, queue, history)
+    for index, job in unsettled.items():
+        cells[index] = _by_end(cells[index], job, ends[job])
+    return cells
 
 
 def _look_again(cell: Path) -> None:
@@ -111,7 +108,7 @@ def _acting(cell: CellState, last: Submitted) -> Submitted:
     return replace(last, job=str(cell.attempt.job), run=ANY, part=ANY, cells=(cell.name,))
 
 
-def _left_no_record(cell: CellState, job: Submitted) -> bool:
+def left_no_record(cell: CellState, job: Submitted) -> bool:
     """Whether the job has left this cell without a record of its own, as far as its files can be
     read."""
     if cell.attempt is not None or cell.status == NEW:
@@ -122,21 +119,11 @@ def _left_no_record(cell: CellState, job: Submitted) -> bool:
     return cell.ended_at < job.at - CLOCKS_DIFFER
 
 
-def _by_queue(cell: CellState, job: Submitted, state: JobState | None) -> CellState:
-    """A cell with a record of its job, or whose job is alive."""
-    if state is None or state.ended or (cell.done and _has_record_of(cell, job)):
-        # a controller that was restarted may learn late that a cell is done
-        return gone(cell, job)
-    return queued(cell, job, state)
-
-
 def _by_end(cell: CellState, job: Submitted, end: End) -> CellState:
     """A cell that its job left without a record."""
-    if end.elsewhere:
-        return replace(undecided(cell, job, UNKNOWN, end.elsewhere), elsewhere=end.elsewhere)
     if end.settle:
         try:
-            if settled := _settle(cell, job, end):
+            if settled := settle(cell, job, end):
                 return gone(settled, job)
         except Unreadable as error:
             return gone(CellState(cell.config, cell.folder, UNREADABLE, str(error)), job)
@@ -145,7 +132,7 @@ def _by_end(cell: CellState, job: Submitted, end: End) -> CellState:
     return undecided(cell, job, ENDING, "its job is gone; waiting for what it left to be seen")
 
 
-def _settle(cell: CellState, job: Submitted, end: End) -> CellState | None:
+def settle(cell: CellState, job: Submitted, end: End) -> CellState | None:
     """The cell with a record of its job, given here unless there is one; None while its supervisor
     still holds it, or a record is there that is not seen yet.
 
@@ -167,7 +154,7 @@ def _settle(cell: CellState, job: Submitted, end: End) -> CellState | None:
             status, why = "cancelled", end.preflight
         if now.done:  # its supervisor was ended between the record and the last clean-up
             over(folder)
-        elif not settle_lost(folder, config, why, status) and _left_no_record(now, job):
+        elif not settle_lost(folder, config, why, status) and left_no_record(now, job):
             settle_unstarted(folder, config, job.log, job.at, why, status)
     now = recorded(config, folder)
     return None if now.status == NEW else now
@@ -195,8 +182,11 @@ def undecided(cell: CellState, job: Submitted, doing: str, why: str) -> CellStat
     return replace(gone(cell, job), alive=True, doing=doing, why=why, cause="")
 
 
-def queued(cell: CellState, job: Submitted, state: JobState) -> CellState:
-    """A cell whose job waits or runs."""
+def queued(cell: CellState, job: Submitted, state: JobState | None) -> CellState:
+    """A cell with a record of its job, or whose job is alive."""
+    if state is None or state.ended or (cell.done and _has_record_of(cell, job)):
+        # a controller that was restarted may learn late that a cell is done
+        return gone(cell, job)
     attempt, began_at, starts = cell.attempt, None, None
     runs = attempt is not None and attempt.job in (None, state.job) and not state.waits
     doing, why = STARTING, in_words(state)
@@ -233,18 +223,20 @@ def _is_of_this_start(cell: CellState, state: JobState) -> bool:
     return cell.ended_at.astimezone().replace(tzinfo=None).isoformat() >= state.start
 
 
-@dataclass
 class Watcher:
     """A sweep on a cluster as seen from the login node, and what the last look showed."""
 
-    sweep: Path
-    slurm_conf: str | None
-    notes: list[RunNote] = field(default_factory=list)
-    broken: dict[str, str] = field(default_factory=dict)  # runs whose notes cannot be read: why
-    queue: Mapping[str, JobState] = field(default_factory=dict)
-    history: History = field(init=False)
+    def __init__(self, sweep: Path, site: Site | None = None) -> None:
+        """``site``: where it runs; None: where its last jobs were submitted.
 
-    def __post_init__(self) -> None:
+        Raises:
+            OSError: the notes cannot be read.
+        """
+        self.sweep = sweep
+        self.notes, self.broken = read_notes(sweep)  # broken: runs with unreadable notes, and why
+        last = self.notes[-1].slurm_conf if self.notes else None
+        self.slurm_conf = last if site is None else site.slurm_conf
+        self.queue: Mapping[str, JobState] = {}
         self.history = History(self.slurm_conf)
 
     def look(
@@ -252,12 +244,22 @@ class Watcher:
     ) -> list[CellState]:
         """Where the cells stand; those whose job has been over for long enough get their records.
 
-        The notes are read before the queue is asked: what another shell submits then is in neither.
-        ``older_s``: an answer of this age, asked by another sweep of the user, does as well.
-
         Raises:
             SlurmError: no answer.
             OSError: the notes cannot be read, or a record that is due cannot be written.
+        """
+        self.ask(patience_s=patience_s, older_s=older_s)
+        submitted = submitted_cells(self.sweep, self.notes)
+        return reconcile(configs, self.sweep, submitted, self.queue, self.history)
+
+    def ask(self, *, patience_s: float = 0, older_s: float = 0) -> None:
+        """What was submitted, and then what is in the queue: what another shell submits in between
+        is in neither. ``older_s``: an answer of this age, asked by another sweep of the user, does
+        as well.
+
+        Raises:
+            SlurmError: no answer.
+            OSError: the notes cannot be read.
         """
         self.notes, self.broken = read_notes(self.sweep)
         self.queue = query(self.slurm_conf, patience_s=patience_s, older_s=older_s)
@@ -266,11 +268,24 @@ class Watcher:
             if adopted != note:
                 with suppress(OSError):  # the next look finds the ids in the queue, too
                     write_note(self.sweep, adopted)
-        submitted = submitted_cells(self.sweep, self.notes)
-        return reconcile(configs, self.sweep, submitted, self.queue, self.history)
 
     def look_at_files(self, configs: Sequence[RunConfig]) -> list[CellState]:
         """The same while Slurm gives no answer, or where nothing was submitted."""
         submitted = submitted_cells(self.sweep, self.notes)
         cells = [recorded(config, self.sweep / config.cell_id()) for config in configs]
         return [by_files(cell, submitted.get(cell.name)) for cell in cells]
+
+    def refuse_unreadable(self) -> None:
+        """Name the notes that cannot be read.
+
+        Raises:
+            NoAnswer: jobs of such a run were in the queue at the last look.
+        """
+        for run, text in self.broken.items():
+            say(text)
+            alive = (job for job in self.queue.values() if not job.ended and is_of_run(job, run))
+            if jobs := {job.array for job in alive}:
+                raise NoAnswer(
+                    f"jobs {', '.join(sorted(jobs))} of that run are in the queue, so nothing is "
+                    "submitted: their cells might run twice. Wait for their end, or make cancel"
+                )

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from jobs.cell.state import CellState
-from jobs.messages import NoAnswer
-from jobs.slurm.client.squeue import JobState
-from jobs.slurm.submissions import SBATCH_S, SCRIPT_NAME, RunNote, array_folder, is_of_run
+from jobs.slurm.submissions import SBATCH_S, SCRIPT_NAME, RunNote, array_folder
 
 #: sbatch itself tries for two minutes; what it was to submit is in the queue by then, or nowhere.
 UNCLEAR_S = 2 * SBATCH_S
@@ -40,18 +38,3 @@ def unclear_in(sweep: Path, notes: Iterable[RunNote], cells: Sequence[CellState]
                     until = time.monotonic() + left_s
                     unclear.append(Unclear(note.run, note.part(index), mine, until))
     return unclear
-
-
-def refuse_unreadable(broken: Mapping[str, str], queue: Mapping[str, JobState]) -> None:
-    """``broken``: runs whose notes cannot be read, and why.
-
-    Raises:
-        NoAnswer: jobs of such a run are in the queue.
-    """
-    for run, text in broken.items():
-        jobs = {job.array for job in queue.values() if not job.ended and is_of_run(job, run)}
-        if jobs:
-            raise NoAnswer(
-                f"{text}. Jobs {', '.join(sorted(jobs))} of that run are in the queue, so nothing "
-                "is submitted: their cells might run twice. Wait for their end, or make cancel"
-            )

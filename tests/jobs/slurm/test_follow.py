@@ -13,7 +13,7 @@ from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.submissions import Array, RunNote, comment_of, read_notes, write_note
-from jobs.slurm.sweep import Left, follow
+from jobs.slurm.sweep import follow
 from jobs.slurm.watch import endings, pace, reconcile
 from jobs.slurm.watch.pace import Pace
 from jobs.slurm.watch.reconcile import Watcher
@@ -108,43 +108,18 @@ def test_a_job_whose_id_nobody_wrote_down_is_found(sweep: Path, monkeypatch) -> 
     assert read_notes(sweep)[0][0].arrays[0].job_id == "7"
 
 
-def test_a_broken_note_is_told(sweep: Path, monkeypatch) -> None:
-    file = noted(sweep, "7", ONE)
-    file.write_text("{")
-    watch = watcher(sweep, monkeypatch, {})
-    watch.look([ONE])
-    assert str(file) in watch.broken["r7"]
-
-
 def test_a_controller_that_is_away_in_the_middle_settles_nothing(sweep, monkeypatch) -> None:
     noted(sweep, "7", ONE)
     away = SlurmError("squeue", "Unable to contact slurm controller", passing=True)
     running = {"7": "RUNNING"}
     watch = watcher(sweep, monkeypatch, running, away, away, running, {"7": "COMPLETED"})
     display = Silent()
-    results = follow(watch, [ONE], display, Stop(), lambda _: [])
-    assert results == {ONE.cell_id(): "lost"}
+    follow(watch, [ONE], display, Stop(), lambda _: [])
+    assert display.over == [(ONE.cell_id(), "lost")]
     troubles = [text for text in display.troubles if text]
     assert len(troubles) == 2 and "gives no answer since" in troubles[0]
     assert display.troubles[-1] is None
     assert len(read_record(sweep / ONE.cell_id() / "record.json").attempts) == 1
-
-
-def test_a_job_that_comes_back_is_not_settled(sweep, monkeypatch) -> None:
-    """Between its end and its requeue a job may not be in the queue for a moment."""
-    monkeypatch.setattr(endings, "FORGOTTEN_S", 5.0)
-    noted(sweep, "7", ONE)
-    gone: dict[str, str] = {}
-    told = [{"7": "RUNNING"}, gone, gone, *[{"7": "PENDING"}] * 12, {"7": "NODE_FAIL"}]
-    watch = watcher(sweep, monkeypatch, *told)
-    seen: list[bool] = []
-
-    def refill(queue) -> list:
-        seen.append((sweep / ONE.cell_id() / "record.json").exists())
-        return []
-
-    assert follow(watch, [ONE], Silent(), Stop(), refill) == {ONE.cell_id(): "lost"}
-    assert not any(seen[:15]), "settled while it was to run again"
 
 
 def test_a_good_record_behind_a_cache_is_never_replaced(
@@ -171,7 +146,9 @@ def test_a_good_record_behind_a_cache_is_never_replaced(
                 assert not (seen / ONE.cell_id() / "record.json").exists(), "the cache knows better"
             return []
 
-        assert follow(watch, [ONE], Silent(), Stop(), refill) == {ONE.cell_id(): "completed"}
+        display = Silent()
+        follow(watch, [ONE], display, Stop(), refill)
+        assert display.over == [(ONE.cell_id(), "completed")]
     assert (cell / "record.json").read_text() == good
 
 
@@ -179,8 +156,9 @@ def test_leaving_touches_nothing(sweep, monkeypatch) -> None:
     noted(sweep, "7", ONE)
     watch = watcher(sweep, monkeypatch, {"7": "RUNNING"})
     stop = Stop(told=Reason("cancelled", "got SIGINT"))
-    with pytest.raises(Left, match="got SIGINT"):
-        follow(watch, [ONE], Silent(), stop, lambda _: [])
+    display = Silent()
+    follow(watch, [ONE], display, stop, lambda _: [])
+    assert display.over == []
     assert not (sweep / ONE.cell_id() / "record.json").exists()
 
 
@@ -198,8 +176,9 @@ def test_the_rest_is_submitted_when_there_is_room(sweep, monkeypatch, first) -> 
         noted(sweep, "9", TWO)
         return [rest.pop()]
 
-    results = follow(watch, first, Silent(), Stop(), refill, lambda: bool(rest))
-    assert set(results) == {one.cell_id() for one in (*first, TWO)}
+    display = Silent()
+    follow(watch, first, display, Stop(), refill, lambda: bool(rest))
+    assert [name for name, _ in display.over] == [one.cell_id() for one in (*first, TWO)]
     assert told[0] == 1
 
 
@@ -216,8 +195,7 @@ def test_a_sweep_that_waits_for_room_asks_at_its_pace(sweep, monkeypatch) -> Non
         return []
 
     began = time.monotonic()
-    with pytest.raises(Left):
-        follow(watch, [], Silent(), stop, refill, lambda: True)
+    follow(watch, [], Silent(), stop, refill, lambda: True)
     assert time.monotonic() - began > 4 * 0.05
 
 

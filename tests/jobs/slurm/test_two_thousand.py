@@ -7,101 +7,53 @@ from __future__ import annotations
 
 import json
 import os
-import signal
+from collections import Counter
 from datetime import timedelta
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from jobs.__main__ import app
-from jobs.slurm.submissions import job_name, read_notes, write_note
-from tests.jobs.slurm.fakes import FakeSlurm, fake_slurm
+from jobs.slurm.submissions import write_note
+from tests.jobs.slurm.desk import Desk
 
 CELLS = 2000
-SWEEP = f"""
-title: very many cells
-dataset: digits
-model: cnn
-epochs: 2
-batch_per_rank: 64
-matrix:
-  gpus: [1]
-  technique: [naive]
-  seed: {list(range(CELLS))}
-"""
 SITE = "partition: practice\nranks_per_node: 1\ntime_min: 5\nimage: none\narray_limit: 1000\n"
 
 
-def call(fake: FakeSlurm, folder: Path, command: str, *options: str) -> Result:
-    argv = [command, str(folder / "many.yaml"), "--results", str(folder / "results"), *options]
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        with patch.dict(os.environ, {"PATH": fake.path}):
-            return CliRunner().invoke(app, argv)
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
 @pytest.fixture(scope="module")
-def submitted(
-    tmp_path_factory: pytest.TempPathFactory, data_root: Path
-) -> tuple[FakeSlurm, Path, Result]:
-    folder = tmp_path_factory.mktemp("many")
-    fake = fake_slurm(folder / "bin")
-    (folder / "many.yaml").write_text(SWEEP)
-    (folder / "site.yaml").write_text(SITE)
-    data = ["--data", str(data_root), "--store", str(data_root / "prepared")]
-    site = ["--site", str(folder / "site.yaml")]
-    done = call(fake, folder, "sweep", *data, *site, "--no-wait", "--no-preflight")
-    return fake, folder, done
+def desk(tmp_path_factory: pytest.TempPathFactory, data_root: Path) -> Desk:
+    made = Desk(tmp_path_factory.mktemp("many"), data_root, SITE, cells=CELLS)
+    assert "submitted 2000 cells in 2 sbatch calls" in made.submit()
+    asked = Counter(call[0] for call in made.fake.calls() if call[0] != "srun")
+    assert asked == {"sbatch": 2, "scontrol": 1, "sinfo": 1, "squeue": 1}
+    return made
 
 
-def names(fake: FakeSlurm) -> list[str]:
-    return [call[0] for call in fake.calls()]
+def test_two_sbatch_submit_all(desk: Desk) -> None:
+    assert [len(array.units) for note in desk.notes() for array in note.arrays] == [1000, 1000]
 
 
-def test_two_sbatch_and_three_questions_submit_all(
-    submitted: tuple[FakeSlurm, Path, Result],
-) -> None:
-    fake, folder, done = submitted
-    assert done.exit_code == 0, done.stderr
-    assert "submitted 2000 cells in 2 sbatch calls" in done.stderr
-    notes, _ = read_notes(folder / "results" / "many")
-    assert [len(array.units) for note in notes for array in note.arrays] == [1000, 1000]
-    asked = names(fake)
-    assert asked.count("sbatch") == 2
-    assert sorted(name for name in asked if name not in ("sbatch", "srun")) == [
-        "scontrol", "sinfo", "squeue",
-    ]  # fmt: skip
-
-
-def test_a_status_asks_once_and_about_unexplained_jobs_by_their_ids(
-    submitted: tuple[FakeSlurm, Path, Result],
-) -> None:
+def test_a_status_asks_once_and_about_unexplained_jobs_by_their_ids(desk: Desk) -> None:
     """One squeue; then one more for all unexplained ones, and one sacct. When their files are ten
     minutes old they get their records, and nothing is asked any more."""
-    fake, folder, _ = submitted
-    sweep = folder / "results" / "many"
-    jobs = {f"{101 + n // 1000}_{n % 1000}": "PENDING" for n in range(CELLS)}
-    fake.queue(jobs, job_name("many", sweep))
 
     def status() -> tuple[list[str], dict[str, int]]:
-        fake.forget()
-        done = call(fake, folder, "status", "--json")
+        desk.fake.forget()
+        done = desk.say("status", "--json")
         assert done.exit_code == 0, done.stderr
-        return names(fake), json.loads(done.stdout)["counts"]
+        return [call[0] for call in desk.fake.calls()], json.loads(done.stdout)["counts"]
 
+    jobs = {f"j{101 + n // 1000}_{n % 1000}": "PENDING" for n in range(CELLS)}
+    desk.queue(**jobs)
     assert status() == (["squeue"], {"waiting": CELLS})
-    del jobs["101_3"], jobs["102_999"]
-    fake.queue(jobs, job_name("many", sweep))
+    del jobs["j101_3"], jobs["j102_999"]
+    desk.queue(**jobs)
     asked = ["squeue", "scontrol", "squeue", "sacct"]  # scontrol: which cluster answers
     assert status() == (asked, {"waiting": CELLS - 2, "ending": 2})
-    for note, index in zip(read_notes(sweep)[0], (3, 999), strict=True):
+    for note, index in zip(desk.notes(), (3, 999), strict=True):
         old = note.submitted_at - timedelta(hours=1)
-        write_note(sweep, note.model_copy(update={"submitted_at": old}))
-        for file in (sweep / note.arrays[0].units[index][0]).rglob("*"):
+        write_note(desk.sweep, note.model_copy(update={"submitted_at": old}))
+        for file in (desk.sweep / note.arrays[0].units[index][0]).rglob("*"):
             os.utime(file, (old.timestamp(),) * 2)
     assert status() == (asked, {"waiting": CELLS - 2, "lost": 2})
     assert status() == (["squeue"], {"waiting": CELLS - 2, "lost": 2})
