@@ -85,18 +85,15 @@ _STATES = {
 
 def in_words(job: JobState) -> str:
     """Why it does not run yet, or what is unusual about its state; '' where it simply runs."""
-    state = _STATES.get(job.state, "")
-    if not state and not (job.waits or job.ended or job.state == "RUNNING"):
-        state = f"Slurm says: {job.state}"
-    if not job.waits or not job.reason:
-        return state.format(job=job.job)
-    meaning = next((text for start, text in _MEANING if job.reason.startswith(start)), None)
-    if meaning is None:
-        return state.format(job=job.job) or f"Slurm says: {job.reason}"
-    if job.reason.startswith("ReqNodeNotAvail, "):  # the nodes, or why
-        detail = job.reason.partition(", ")[2].replace("UnavailableNodes:", "")
-        return f"{meaning} ({detail})"
-    return meaning.format(job=job.job)
+    words = _STATES.get(job.state, "")
+    if job.waits and job.reason:
+        meaning = next((text for start, text in _MEANING if job.reason.startswith(start)), "")
+        words = meaning or words or f"Slurm says: {job.reason}"
+        if detail := job.reason.partition("ReqNodeNotAvail, ")[2]:  # the nodes, or why
+            words += f" ({detail.replace('UnavailableNodes:', '')})"
+    elif not (words or job.waits or job.ended or job.state == "RUNNING"):
+        words = f"Slurm says: {job.state}"
+    return words.replace("{job}", job.job)
 
 
 #: A limit on jobs in the queue: passes for a smaller array, or when jobs have ended.

@@ -30,6 +30,7 @@ from jobs.cell.state import (
     recorded,
 )
 from jobs.slurm.client.reasons import in_words
+from jobs.slurm.client.run import seconds_of
 from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState, query
 from jobs.slurm.submissions import (
@@ -47,7 +48,6 @@ from jobs.slurm.watch.endings import (
     ends_of,
     is_alive,
     listed_as,
-    seconds_of,
 )
 from train.config.run import RunConfig
 from train.errors import Unreadable

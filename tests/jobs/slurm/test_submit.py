@@ -144,7 +144,7 @@ def test_a_watcher_that_was_killed_while_sbatch_ran_is_no_orphan(tmp_path: Path)
     assert done.returncode == -signal.SIGKILL
     (note,) = read_notes(desk.sweep)[0]
     assert note.arrays[0].job_id is None
-    queue = {job.job: job for job in parse((desk.fake.folder / "queue").read_text())}
+    queue = parse((desk.fake.folder / "queue").read_text())
     assert adopt(note, queue).arrays[0].job_id == "101"
     (folder,) = (desk.sweep / ".submitit").iterdir()
     told = json.loads((folder / "tasks.json").read_text())
