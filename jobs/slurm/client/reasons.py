@@ -11,10 +11,10 @@ import re
 from jobs.slurm.client.run import is_away
 from jobs.slurm.client.squeue import JobState
 
-#: The start of Slurm's reason -> what it means. The first that fits counts: longer ones come first.
+#: How Slurm's reason begins -> what it means. The first that fits counts: longer ones come first.
 _MEANING: tuple[tuple[str, str], ...] = (
     ("JobArrayTaskLimit", "as many jobs of this array run as it may run at once (array_parallel)"),
-    ("JobHeldUser", "somebody held it: scontrol release {job} lets it start"),
+    ("JobHeldUser|job requeued in held state", "it is held: scontrol release {job} lets it start"),
     ("JobHeldAdmin", "an administrator held it: ask the site"),
     ("DependencyNeverSatisfied", "the job that it depends on ended otherwise than asked for, so it "
      "will never start: make cancel, then make sweep again"),
@@ -26,14 +26,12 @@ _MEANING: tuple[tuple[str, str], ...] = (
      "cancel and make sweep again"),
     ("launch failed requeued held", "its nodes could not start it, and it is held: tell the site "
      "(prolog or node fault), then scontrol release {job}"),
-    ("job requeued in held state", "it was requeued and is held: scontrol release {job} lets it "
-     "start"),
-    ("ReqNodeNotAvail", "nodes that it needs are down, drained or reserved"),
-    ("Nodes required for job are DOWN", "nodes that it needs are down, drained or reserved for "
-     "jobs of higher priority"),
+    ("ReqNodeNotAvail|Nodes required for job are DOWN|NodeDown", "nodes that it needs are down, "
+     "drained or reserved"),
     ("Reservation", "its reservation has not begun, or nodes are reserved for maintenance"),
-    ("PartitionTimeLimit", "it asks for more time than the partition allows, so it will never "
-     "start: lower time_min in the site file, then make cancel and make sweep again"),
+    ("PartitionTimeLimit|QOSMaxWallDurationPerJob|AssocMaxWallDurationPerJob", "it asks for more "
+     "time than the partition, the QoS or the account allows, so it will never start: lower "
+     "time_min in the site file, then make cancel and make sweep again"),
     ("PartitionNodeLimit", "it asks for more nodes than the partition allows, so it will never "
      "start: fewer ranks, or another partition in the site file"),
     ("PartitionDown", "the partition takes jobs but starts none now: ask the site"),
@@ -41,17 +39,15 @@ _MEANING: tuple[tuple[str, str], ...] = (
      "the site file"),
     ("BadConstraints", "no node has what it asks for: look at constraint, GPUs and memory in the "
      "site file, then make cancel and make sweep again"),
-    ("NodeDown", "a node that it needs is down"),
     ("Licenses", "a licence that it asks for is not free"),
     ("Prolog", "the nodes are being prepared"),
     ("Cleaning", "it was requeued, and its last start is still being cleaned up"),
-    ("AccountNotAllowed", "its account may not use this partition: look at account in the site "
-     "file"),
-    ("QOSNotAllowed", "its QoS may not be used here: look at qos in the site file"),
+    ("AccountNotAllowed|InvalidAccount", "its account is unknown to Slurm, or may not use this "
+     "partition: look at account in the site file"),
+    ("QOSNotAllowed|InvalidQOS", "its QoS is unknown to Slurm, or may not be used here: look at "
+     "qos in the site file"),
     ("QOSMaxJobsPerUser", "as many of your jobs run as the QoS allows"),
     ("QOSMaxSubmitJob", "as many of your jobs are in the queue as the QoS allows"),
-    ("QOSMaxWallDurationPerJob", "it asks for more time than the QoS allows, so it will never "
-     "start: lower time_min in the site file"),
     ("QOSMaxGRESPerUser", "your jobs use as many GPUs as the QoS allows"),
     ("QOSMaxNodePerUser", "your jobs use as many nodes as the QoS allows"),
     ("QOSMaxCpuPerUser", "your jobs use as many CPUs as the QoS allows"),
@@ -63,11 +59,7 @@ _MEANING: tuple[tuple[str, str], ...] = (
     ("AssocMaxJobs", "as many of your jobs run as your account allows"),
     ("AssocGrpBilling", "the account has used up its budget: ask for more, or name another one"),
     ("AssocGrp", "all jobs of the account together use as much as it may"),
-    ("AssocMaxWallDurationPerJob", "it asks for more time than the account allows, so it will "
-     "never start: lower time_min in the site file"),
     ("Assoc", "a limit of the account"),
-    ("InvalidAccount", "Slurm does not know its account: look at account in the site file"),
-    ("InvalidQOS", "Slurm does not know its QoS: look at qos in the site file"),
     ("JobLaunchFailure", "its nodes could not start it: the log of the job, or the site, knows"),
 )  # fmt: skip
 _STATES = {
@@ -87,7 +79,7 @@ def in_words(job: JobState) -> str:
     """Why it does not run yet, or what is unusual about its state; '' where it simply runs."""
     words = _STATES.get(job.state, "")
     if job.waits and job.reason:
-        meaning = next((text for start, text in _MEANING if job.reason.startswith(start)), "")
+        meaning = next((text for start, text in _MEANING if re.match(start, job.reason)), "")
         words = meaning or words or f"Slurm says: {job.reason}"
         if detail := job.reason.partition("ReqNodeNotAvail, ")[2]:  # the nodes, or why
             words += f" ({detail.replace('UnavailableNodes:', '')})"

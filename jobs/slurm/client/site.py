@@ -136,37 +136,32 @@ def submit_limit(refusal: str, site: Site, cluster: str | None = None) -> int | 
     says it. The smallest of the numbers in the refusal, in the user's association, in its QoS and
     in the partition's QoS.
     """
+
+    def lines(*argv: str) -> list[str]:
+        """Nothing where there is no answer, as where no accounts are kept."""
+        with suppress(SlurmError):
+            answer = run(argv, slurm_conf=site.slurm_conf)
+            return answer.out.splitlines() if answer.code == 0 else []
+        return []
+
+    def fields(names: str, *what: str) -> list[str]:
+        argv = ("sacctmgr", "--noheader", "--parsable2", "show", *what, f"format={names}")
+        return [field for line in lines(*argv) for field in line.split("|")]
+
     numbers = [str(limit_in(refusal) or "")]
     with suppress(KeyError):  # an id without a name has no associations either
         user = pwd.getpwuid(os.getuid()).pw_name
-        account = [site.account] if site.account else _show(site, "user", user, "DefaultAccount")
+        account = [site.account] if site.account else fields("DefaultAccount", "user", user)
         mine = ["associations", f"user={user}", *(f"account={name}" for name in account[:1])]
         mine += [f"cluster={cluster}"] if cluster else []
-        qos = [site.qos] if site.qos else _show(site, *mine, "DefaultQOS")
-        names = ",".join(sorted({*qos, *_partition_qos(site)} - {""})) or "normal"
-        numbers += _show(site, *mine, "MaxSubmitJobs,GrpSubmitJobs")
+        qos = {site.qos} if site.qos else {*fields("DefaultQOS", *mine)}
+        # of the site's partition, or of the cluster's default one
+        named = site.partition.split(",")[:1] if site.partition else []
+        for line in lines("scontrol", "--all", "--oneliner", "show", "partition", *named):
+            if named or " Default=YES" in line:
+                qos.update(re.findall(r" QoS=(\S+)", line))
+        names = ",".join(sorted(qos - {"", "N/A"})) or "normal"
+        numbers += fields("MaxSubmitJobs,GrpSubmitJobs", *mine)
         kinds = "MaxSubmitJobsPerUser,MaxSubmitJobsPerAccount,GrpSubmitJobs"
-        numbers += _show(site, "qos", f"name={names}", kinds)
+        numbers += fields(kinds, "qos", f"name={names}")
     return min((int(text) for text in numbers if text.isdigit() and int(text)), default=None)
-
-
-def _partition_qos(site: Site) -> list[str]:
-    """Of the site's partition, or of the cluster's default one."""
-    named = [] if site.partition is None else [site.partition.split(",")[0]]
-    lines = _lines(site, "scontrol", "--all", "--oneliner", "show", "partition", *named)
-    ours = [line for line in lines if named or " Default=YES" in line]
-    return [name for line in ours for name in re.findall(r" QoS=(\S+)", line) if name != "N/A"]
-
-
-def _show(site: Site, *what: str) -> list[str]:
-    """The fields of sacctmgr's answer; the last word names them."""
-    argv = ["sacctmgr", "--noheader", "--parsable2", "show", *what[:-1], f"format={what[-1]}"]
-    return [field for line in _lines(site, *argv) for field in line.split("|")]
-
-
-def _lines(site: Site, *argv: str) -> list[str]:
-    """Nothing where there is no answer, as where no accounts are kept."""
-    with suppress(SlurmError):
-        answer = run(argv, slurm_conf=site.slurm_conf)
-        return answer.out.split("\n") if answer.code == 0 else []
-    return []
