@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.slurm.client.run import SlurmError, asker, clean_environment, run
-from tests.jobs.slurm.client.clusters import SAID
+from jobs.slurm.client.run import (
+    SCONTROL,
+    SlurmError,
+    asker,
+    clean_environment,
+    max_array_size,
+    read_config,
+    run,
+    seconds_of,
+)
+from tests.jobs.slurm.client.clusters import SAID, Recorded
 from tests.jobs.slurm.fakes import FakeSlurm
 
 
@@ -20,13 +29,12 @@ from tests.jobs.slurm.fakes import FakeSlurm
           "SLURM_ARRAY_TASK_ID": "3", "SCANCEL_VERBOSE": "1"},
          None, {"PATH": "/bin", "SLURM_CONF": "/etc/a.conf", "SLURM_CLUSTERS": "big"}),
         # outside an allocation a site's own variables stay
-        ({"SLURM_ROOT": "/opt/slurm", "SLURM_JOBID_OF_SOMETHING": "1"}, None,
-         {"SLURM_ROOT": "/opt/slurm"}),
+        ({"SLURM_ROOT": "/opt/slurm"}, None, {"SLURM_ROOT": "/opt/slurm"}),
         ({"SLURM_CONF": "/etc/a.conf", "LC_ALL": "de_DE"}, "/b.conf", {"SLURM_CONF": "/b.conf"}),
     ],
 )  # fmt: skip
 def test_the_environment(environment, conf, kept) -> None:
-    assert clean_environment(environment, conf) == kept | {"LC_ALL": "C"}
+    assert clean_environment(environment, conf) == kept | {"LC_ALL": "C", "SLURM_BITSTR_LEN": "0"}
 
 
 def test_a_program_sees_its_words_and_the_clean_environment(fake: FakeSlurm, monkeypatch) -> None:
@@ -37,8 +45,8 @@ def test_a_program_sees_its_words_and_the_clean_environment(fake: FakeSlurm, mon
     assert answer.out == f"2\n{odd}\n/x y.conf\nC\nunset\n"
 
 
-def test_names_that_are_no_utf8_are_kept(fake: FakeSlurm) -> None:
-    fake.put("squeue", r"printf 'caf\351'")
+def test_a_good_answer_may_hold_any_bytes_and_complaints(fake: FakeSlurm) -> None:
+    fake.put("squeue", r"printf 'caf\351'; echo 'socket timed out' >&2")
     assert run(["squeue"]).out.encode("utf-8", "surrogateescape") == b"caf\xe9"
 
 
@@ -69,11 +77,6 @@ def test_a_refusal_is_an_answer_and_not_asked_again(fake: FakeSlurm, words: str)
     assert not caught.value.passing and len(fake.calls("squeue")) == 2
 
 
-def test_the_same_words_in_a_good_answer_are_no_trouble(fake: FakeSlurm) -> None:
-    fake.put("squeue", "echo 'socket timed out' >&2")
-    assert run(["squeue"]).code == 0
-
-
 def test_a_program_that_is_not_here_or_does_not_end(fake: FakeSlurm) -> None:
     with pytest.raises(SlurmError, match="cannot be started here: No such file") as caught:
         run(["horoscale-no-such-program"], patience_s=3600)
@@ -90,3 +93,19 @@ def test_asked_again_until_the_controller_is_back(fake: FakeSlurm, monkeypatch) 
     monkeypatch.setattr("jobs.slurm.client.run._PAUSES_S", (0.01, 0.02))
     assert run(["squeue"], patience_s=60).out == "jobs\n"
     assert len(fake.calls("squeue")) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("0:00", 0), ("1:05", 65), ("2:03:04", 7384), ("1-02:03:04", 93784), ("UNLIMITED", None)],
+)
+def test_slurms_durations(text: str, seconds: float | None) -> None:
+    assert seconds_of(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("cluster", "name", "size"), [("practice", "practice", 1001), ("declared", "trial", 51)]
+)
+def test_settings_of_a_cluster(cluster: str, name: str, size: int) -> None:
+    config = read_config(Recorded(cluster)(SCONTROL))
+    assert (config["ClusterName"], max_array_size(config)) == (name, size)
