@@ -11,10 +11,13 @@ import re
 from jobs.slurm.client.run import is_away
 from jobs.slurm.client.squeue import JobState
 
-#: How Slurm's reason begins -> what it means. The first that fits counts: longer ones come first.
+#: How Slurm's reason, or an unusual state, begins -> what it means. The first that fits counts:
+#: longer ones come first.
 _MEANING: tuple[tuple[str, str], ...] = (
     ("JobArrayTaskLimit", "as many jobs of this array run as it may run at once (array_parallel)"),
-    ("JobHeldUser|job requeued in held state", "it is held: scontrol release {job} lets it start"),
+    ("JobHeldUser|job requeued in held state|REQUEUE_HOLD|SPECIAL_EXIT|RESV_DEL_HOLD", "it is held "
+     "(by a user, after a requeue, or since its reservation is gone): scontrol release {job} lets "
+     "it start"),
     ("JobHeldAdmin", "an administrator held it: ask the site"),
     ("DependencyNeverSatisfied", "the job that it depends on ended otherwise than asked for, so it "
      "will never start: make cancel, then make sweep again"),
@@ -61,31 +64,25 @@ _MEANING: tuple[tuple[str, str], ...] = (
     ("AssocGrp", "all jobs of the account together use as much as it may"),
     ("Assoc", "a limit of the account"),
     ("JobLaunchFailure", "its nodes could not start it: the log of the job, or the site, knows"),
+    ("CONFIGURING", "its nodes are being made ready"),
+    ("REQUEUED", "it is being put back into the queue"),
+    ("SUSPENDED|STOPPED", "it is suspended: other jobs use its nodes for now"),
+    ("COMPLETING", "it has ended, and its nodes are being cleaned up"),
+    ("STAGE_OUT", "it has ended, and its files are being copied"),
 )  # fmt: skip
-_STATES = {
-    "CONFIGURING": "its nodes are being made ready",
-    "REQUEUED": "it is being put back into the queue",
-    "REQUEUE_HOLD": "it was requeued and is held: scontrol release {job} lets it start",
-    "SPECIAL_EXIT": "it was requeued after a special exit code and is held: scontrol release {job}",
-    "RESV_DEL_HOLD": "its reservation is gone, and it is held: scontrol release {job}",
-    "SUSPENDED": "suspended: other jobs use its nodes for now",
-    "STOPPED": "stopped by a signal: other jobs use its nodes for now",
-    "COMPLETING": "it has ended, and its nodes are being cleaned up",
-    "STAGE_OUT": "it has ended, and its files are being copied",
-}
 
 
 def in_words(job: JobState) -> str:
     """Why it does not run yet, or what is unusual about its state; '' where it simply runs."""
-    words = _STATES.get(job.state, "")
-    if job.waits and job.reason:
-        meaning = next((text for start, text in _MEANING if re.match(start, job.reason)), "")
-        words = meaning or words or f"Slurm says: {job.reason}"
-        if detail := job.reason.partition("ReqNodeNotAvail, ")[2]:  # the nodes, or why
-            words += f" ({detail.replace('UnavailableNodes:', '')})"
-    elif not (words or job.waits or job.ended or job.state == "RUNNING"):
-        words = f"Slurm says: {job.state}"
-    return words.replace("{job}", job.job)
+    reason = job.reason if job.waits else ""
+    for text in filter(None, (reason, job.state)):
+        for start, meaning in _MEANING:
+            if re.match(start, text):
+                detail = reason.partition("ReqNodeNotAvail, ")[2]  # the nodes, or why
+                more = f" ({detail.replace('UnavailableNodes:', '')})" if detail else ""
+                return meaning.replace("{job}", job.job) + more
+    usual = job.waits or job.ended or job.state == "RUNNING"
+    return f"Slurm says: {reason or job.state}" if reason or not usual else ""
 
 
 #: A limit on jobs in the queue: passes for a smaller array, or when jobs have ended.
@@ -129,7 +126,7 @@ def _reason(refusal: str) -> str:
 
 def is_unnamed_limit(refusal: str) -> bool:
     """Whether it may be any limit: of jobs, of their time, or of their size."""
-    return _ANY_LIMIT.search(refusal) is not None and _LIMIT_NAME.search(refusal) is None
+    return _ANY_LIMIT.search(_reason(refusal)) is not None
 
 
 def is_dependency(refusal: str) -> bool:

@@ -1,5 +1,5 @@
 """How jobs stand that the list of jobs does not explain: asked of Slurm by their ids, of the
-controller (squeue) and of the accounts (sacct).
+controller (squeue) and of the accounts (sacct). No answer of the controller is a SlurmError.
 """
 
 from __future__ import annotations
@@ -36,11 +36,7 @@ class History:
     _remembered: dict[str, _Remembered] = field(default_factory=dict)
 
     def cluster(self) -> str | None:
-        """Name of the cluster that answers here; None where it does not say.
-
-        Raises:
-            SlurmError: no answer.
-        """
+        """Name of the cluster that answers here; None where it does not say."""
         if self._cluster is None:
             answer = run(SCONTROL, slurm_conf=self.slurm_conf)
             self._cluster = read_config(answer.out).get("ClusterName")
@@ -52,9 +48,6 @@ class History:
 
         ``over``: the list says that they ended. ``gone``: the list lacks them; these are asked
         about again only after a while.
-
-        Raises:
-            SlurmError: the controller gives no answer.
         """
         now = self.clock()
         last = {job: self._remembered.get(job, _Remembered()) for job in gone}

@@ -1,7 +1,8 @@
 """What the queue holds now: one squeue for all jobs of the user, or for some by their ids.
 
 Jobs are known by their ids and by what they were submitted with, never by their names: a site's
-plugin, or `scontrol update JobName=`, may change these.
+plugin, or `scontrol update JobName=`, may change these. No answer, and one that cannot be read, is
+a SlurmError.
 """
 
 from __future__ import annotations
@@ -97,9 +98,6 @@ def query(
 
     ``older_s``: of all jobs, share the answer with other sweeps of the user; one that is at most
     this old, whoever asked, is good enough.
-
-    Raises:
-        SlurmError: no answer, or one that cannot be read.
     """
     file = None if older_s is None else _shared_file(slurm_conf)
     if file is not None and older_s:
@@ -137,11 +135,7 @@ def _shared_file(slurm_conf: str | None) -> Path | None:
 
 
 def parse(text: str) -> dict[str, JobState]:
-    """The jobs in squeue's answer, by job id.
-
-    Raises:
-        SlurmError: it is not in the format that was asked for.
-    """
+    """The jobs in squeue's answer, by job id."""
     jobs = {}
     # what is before the first job is no job: with several clusters, a line with the cluster's name
     for line in text.split(START)[1:]:
@@ -164,9 +158,6 @@ def exit_codes(
 ) -> dict[str, tuple[int | None, int | None]]:
     """Exit code and signal of the batch scripts of these jobs and arrays, by job id, for as long as
     the controller knows them.
-
-    Raises:
-        SlurmError: no answer.
     """
     argv = [*squeue_argv(arrays), f"--Format={_EXIT_COLUMNS}"]
     lines = run(argv, slurm_conf=slurm_conf).out.splitlines()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from jobs.slurm.client.run import (
@@ -51,24 +53,20 @@ def test_a_good_answer_may_hold_any_bytes_and_complaints(fake: FakeSlurm) -> Non
 
 
 @pytest.mark.parametrize(
-    ("file", "code"),
-    [("controller_stopped", 1), ("controller_down", 1), ("scancel_controller_down", 8),
-     ("sbatch_controller_down", 1), ("sacct_database_down", 1)],
+    "file", ["controller_stopped", "controller_down", "scancel_controller_down",
+             "sbatch_controller_down", "sacct_database_down"],
 )  # fmt: skip
-def test_no_controller_is_no_answer(fake: FakeSlurm, file: str, code: int) -> None:
-    text = (SAID / f"{file}.err").read_text()
-    fake.put("squeue", f"cat '{SAID / file}.err' >&2; exit {code}")
-    with pytest.raises(SlurmError) as caught:
+def test_no_controller_is_no_answer(fake: FakeSlurm, file: str) -> None:
+    fake.put("squeue", f"cat '{SAID / file}.err' >&2; exit 1")
+    words = " ".join((SAID / f"{file}.err").read_text().split())
+    with pytest.raises(SlurmError, match=f"^squeue -h: {re.escape(words)}$") as caught:
         run(["squeue", "-h"])
-    assert caught.value.passing and str(caught.value) == f"squeue -h: {' '.join(text.split())}"
+    assert caught.value.passing
     assert len(fake.calls("squeue")) == 1, "without patience it is not asked again"
 
 
-@pytest.mark.parametrize(
-    "words", ["slurm_load_jobs error: Invalid job id specified",
-              "squeue: fatal: Could not establish a configuration source"],
-)  # fmt: skip
-def test_a_refusal_is_an_answer_and_not_asked_again(fake: FakeSlurm, words: str) -> None:
+def test_a_refusal_is_an_answer_and_not_asked_again(fake: FakeSlurm) -> None:
+    words = "slurm_load_jobs error: Invalid job id specified"
     fake.put("squeue", f"echo '{words}' >&2; exit 1")
     answer = run(["squeue"], patience_s=3600)
     assert (answer.code, answer.words) == (1, words)

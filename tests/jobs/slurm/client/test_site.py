@@ -45,13 +45,8 @@ def test_what_fits_passes_with_one_question_to_each_program() -> None:
         assert ask.asked == ["sinfo", "config"]
 
 
-def test_without_a_partition_the_default_one_is_meant() -> None:
+def test_without_a_partition_there_must_be_a_default_one() -> None:
     assert check_site(site(), [NodeLayout(2, 2)], Recorded("declared"), minutes=30) == ()
-    (line,) = refusal("declared", site(), NodeLayout(3, 2))
-    assert line == (
-        "3 nodes x 2 ranks: each node needs 2 x 1 CPUs (cpus_per_rank); partition small has "
-        "2 nodes with 2 GPUs pretend, 2 CPUs, 1.953 GB memory"
-    )
     sinfo = Recorded("declared")(SINFO).replace("small*", "small")
     (line,) = refusal(Recorded("declared", sinfo=sinfo), site(), NodeLayout(1, 1))
     assert "no default partition: set partition: to one of small," in line
@@ -63,6 +58,9 @@ def test_without_a_partition_the_default_one_is_meant() -> None:
         ("practice", site(partition="practise"), (1, 1),
          "or closed partition 'practise'; did you mean 'practice'? known: practice, urgent"),
         ("declared", site(partition="closed"), (1, 1), "or closed partition 'closed'"),
+        ("declared", site(), (3, 2),
+         "3 nodes x 2 ranks: each node needs 2 x 1 CPUs (cpus_per_rank); partition small has "
+         "2 nodes with 2 GPUs pretend, 2 CPUs, 1.953 GB memory"),
         ("practice", PRACTICE, (2, 4),
          "2 nodes x 4 ranks: each node needs 4 GPUs, 4 x 1 CPUs (cpus_per_rank); "
          "partition practice has 4 nodes with 2 GPUs pretend"),
@@ -92,11 +90,7 @@ def test_all_problems_are_reported_at_once() -> None:
     asked = PRACTICE.model_copy(update={"array_limit": 2000})
     layouts = NodeLayout(8, 2), NodeLayout(1, 4), NodeLayout(1, 2)
     lines = refusal("practice", asked, *layouts, minutes=5000)
-    assert len(lines) == 4
-    assert lines[3] == (
-        "array_limit: 2000 is more than the elements that the cluster takes in one array: "
-        "set array_limit: 1001 (MaxArraySize)"
-    )
+    assert len(lines) == 4 and "set array_limit: 1001 (MaxArraySize)" in lines[3]
 
 
 @pytest.mark.parametrize(

@@ -38,16 +38,6 @@ def test_an_array_of_which_two_may_run() -> None:
     assert (waiting.reason, waiting.nodes, waiting.array) == ("JobArrayTaskLimit", "", "38")
 
 
-def test_a_cancelled_array_that_is_being_cleaned_up() -> None:
-    """Elements that were cancelled one by one before they started are gone at once: a job that is
-    not in the queue may never have run, however young it is."""
-    found = jobs("completing_and_cancelled")
-    assert {job for job, state in found.items() if not state.ended} == {"49_0", "49_1"}
-    assert found["49_0"].state == "COMPLETING" and not found["49_0"].waits
-    assert found["49_29"].state == "CANCELLED"
-    assert {f"49_{index}" for index in range(30)} - set(found) == {"49_7", "49_9", "49_13"}
-
-
 def test_names_with_commas_bars_and_newlines() -> None:
     found = jobs("whole_queue_with_odd_names")
     assert found["42"].name == "dep, with|signs" and found["43"].name == "two\nlines"
