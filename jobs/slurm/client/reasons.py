@@ -90,7 +90,6 @@ _SUBMIT_LIMIT = re.compile(r"Max\w*Submit|SubmitJob|job submit limit|max\w* .{0,
 #: Slurm ends with this whatever the limit; as a rule the limit's name stands before it.
 _ANY_LIMIT = re.compile(r"\(job submit limit, user's size and/or time limits\)")
 _LIMIT_NAME = re.compile(r"\b(?:QOS|Assoc)[A-Z]\w+")
-_NUMBER = re.compile(r"(?:limit|maximum|at most|no more than|up to|max)\b[^\d\n]{0,40}(\d+)", re.I)
 #: The controller takes no job of anybody now.
 _BUSY = re.compile(r"temporarily unable to accept|resource temporarily unavailable|try again", re.I)
 #: Words of sbatch -> keys of a site file; the first that fits counts.
@@ -137,12 +136,6 @@ def is_dependency(refusal: str) -> bool:
 def is_passing(refusal: str) -> bool:
     """Whether the very same request may be granted a little later."""
     return is_away(refusal) or _BUSY.search(refusal) is not None
-
-
-def limit_in(refusal: str) -> int | None:
-    """The number of jobs that may be in the queue, where the refusal names it."""
-    found = _NUMBER.search(refusal) if is_submit_limit(refusal) else None
-    return int(found[1]) if found else None
 
 
 def advice(refusal: str, file: object) -> str:

@@ -17,9 +17,11 @@ from jobs.config.site import Site
 from jobs.config.yamlfile import unknown
 from jobs.slurm.arrays import NodeLayout
 from jobs.slurm.client.nodes import SINFO, Nodes, partitions, read_sinfo
-from jobs.slurm.client.reasons import limit_in
 from jobs.slurm.client.run import SCONTROL, Ask, SlurmError, max_array_size, read_config, run
 from train.errors import ConfigError
+
+#: Of jobs that may be submitted, in a site's own words for a refusal.
+_NUMBER = re.compile(r"(?:limit|maximum|at most|no more than|up to|max)\b[^\d\n]{0,40}(\d+)", re.I)
 
 
 def check_site(
@@ -132,7 +134,7 @@ def _kind(site: Site) -> str:
 
 
 def submit_limit(refusal: str, site: Site, cluster: str | None = None) -> int | None:
-    """How many jobs the user may have in the queue, after sbatch's refusal; None where nothing
+    """How many jobs the user may have in the queue, after a refusal of too many; None where nothing
     says it. The smallest of the numbers in the refusal, in the user's association, in its QoS and
     in the partition's QoS.
     """
@@ -148,7 +150,7 @@ def submit_limit(refusal: str, site: Site, cluster: str | None = None) -> int | 
         argv = ("sacctmgr", "--noheader", "--parsable2", "show", *what, f"format={names}")
         return [field for line in lines(*argv) for field in line.split("|")]
 
-    numbers = [str(limit_in(refusal) or "")]
+    numbers = _NUMBER.findall(refusal)
     with suppress(KeyError):  # an id without a name has no associations either
         user = pwd.getpwuid(os.getuid()).pw_name
         account = [site.account] if site.account else fields("DefaultAccount", "user", user)
