@@ -66,7 +66,7 @@ _MEANING: tuple[tuple[str, str], ...] = (
     ("JobLaunchFailure", "its nodes could not start it: the log of the job, or the site, knows"),
     ("CONFIGURING", "its nodes are being made ready"),
     ("REQUEUED", "it is being put back into the queue"),
-    ("SUSPENDED|STOPPED", "it is suspended: other jobs use its nodes for now"),
+    ("SUSPENDED|STOPPED", "suspended: other jobs use its nodes for now"),
     ("COMPLETING", "it has ended, and its nodes are being cleaned up"),
     ("STAGE_OUT", "it has ended, and its files are being copied"),
 )  # fmt: skip

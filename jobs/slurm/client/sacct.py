@@ -22,7 +22,7 @@ _COLUMNS = ("JobID", "State", "ExitCode", "Reason", "NodeList")
 
 class _Remembered(NamedTuple):
     answer: JobState | None = None  # None: Slurm does not know the job
-    pause_s: float = AGAIN_S / 2
+    pause_s: float = AGAIN_S / 2  # the last one; the next is twice as long
     next_at: float = 0.0  # it is asked about again then
 
 

@@ -140,18 +140,21 @@ def test_found_files_are_golden_and_fit_their_cluster(name: str, tmp_path: Path)
     check_site(site, [NodeLayout(2, site.ranks_per_node)], ask, minutes=site.time_min)
 
 
-def test_without_a_default_the_largest_open_partition(tmp_path: Path) -> None:
-    sinfo = SINFO_TEXT.replace("small*", "small")
-    assert loaded(Recorded("declared", sinfo=sinfo), tmp_path).partition == "cpu"
-
-
-@pytest.mark.parametrize(("gpu", "support"), [("mi250x", "rocm"), ("h100", "nv"), ("", "nv")])
-def test_support_follows_the_type_of_the_gpus(tmp_path: Path, gpu: str, support: str) -> None:
-    gres = f"gpu:{gpu}:4" if gpu else "gpu:4"
-    sinfo = f"p*|up|1:00:00|1-8|2|idle|64|1|{gres}|(null)\n"
-    site = loaded(Recorded("practice", sinfo=sinfo), tmp_path)
-    assert (site.gpu_support, site.ranks_per_node) == (support, 4)
-    assert site.mem_per_rank_gb is None  # RealMemory 1: nobody set it
+@pytest.mark.parametrize(
+    ("sinfo", "keys"),
+    [
+        (SINFO_TEXT.replace("small*", "small"), {"partition": "cpu"}),  # the largest open one
+        # RealMemory 1: nobody set it
+        ("p*|up|1:00:00|1-8|2|idle|64|1|gpu:mi250x:4|(null)\n",
+         {"gpu_support": "rocm", "ranks_per_node": 4, "mem_per_rank_gb": None}),
+        ("p*|up|1:00:00|1-8|2|idle|64|1|gpu:h100:4|(null)\n", {"gpu_support": "nv"}),
+        ("p*|up|1:00:00|1-8|2|idle|64|1|gpu:4|(null)\n",
+         {"gpu_support": "nv", "ranks_per_node": 4}),
+    ],
+)  # fmt: skip
+def test_keys_that_follow_from_sinfo(tmp_path: Path, sinfo: str, keys: dict[str, object]) -> None:
+    site = loaded(Recorded("declared", sinfo=sinfo), tmp_path)
+    assert {key: getattr(site, key) for key in keys} == keys
 
 
 @pytest.mark.parametrize("name", ["null", "True", "1e3", "a: b", "x#y", "été", "0x1"])
