@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 
-from jobs.slurm.client.run import is_away
 from jobs.slurm.client.squeue import JobState
 
 #: How Slurm's reason, or an unusual state, begins -> what it means. The first that fits counts:
@@ -90,8 +89,6 @@ _SUBMIT_LIMIT = re.compile(r"Max\w*Submit|SubmitJob|job submit limit|max\w* .{0,
 #: Slurm ends with this whatever the limit; as a rule the limit's name stands before it.
 _ANY_LIMIT = re.compile(r"\(job submit limit, user's size and/or time limits\)")
 _LIMIT_NAME = re.compile(r"\b(?:QOS|Assoc)[A-Z]\w+")
-#: The controller takes no job of anybody now.
-_BUSY = re.compile(r"temporarily unable to accept|resource temporarily unavailable|try again", re.I)
 #: Words of sbatch -> keys of a site file; the first that fits counts.
 _KEYS: tuple[tuple[str, str], ...] = (
     (r"wckey", "wckey"),
@@ -131,11 +128,6 @@ def is_unnamed_limit(refusal: str) -> bool:
 def is_dependency(refusal: str) -> bool:
     """Whether the job that was to end first is not known any more."""
     return "dependency" in refusal.lower()
-
-
-def is_passing(refusal: str) -> bool:
-    """Whether the very same request may be granted a little later."""
-    return is_away(refusal) or _BUSY.search(refusal) is not None
 
 
 def advice(refusal: str, file: object) -> str:

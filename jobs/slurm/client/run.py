@@ -35,6 +35,9 @@ _AWAY = (
     "controller in standby mode",
     "slurmctld is in a starting state",
     "unexpected message received",
+    "temporarily unable to accept",
+    "resource temporarily unavailable",
+    "try again",
 )
 _PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 

@@ -6,13 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.slurm.client.reasons import (
-    _MEANING,
-    advice,
-    in_words,
-    is_passing,
-    is_submit_limit,
-)
+from jobs.slurm.client.reasons import _MEANING, advice, in_words, is_submit_limit
+from jobs.slurm.client.run import is_away
 from jobs.slurm.client.squeue import JobState, parse
 from tests.jobs.slurm.client.clusters import SAID
 
@@ -86,7 +81,7 @@ def test_no_row_hides_a_later_one() -> None:
     ],
 )  # fmt: skip
 def test_a_refusal_is_permanent_and_names_its_key(said: str, key: str) -> None:
-    assert not is_passing(said)
+    assert not is_away(said)
     assert key in advice(said, "jobs/sites/x.yaml")
 
 
@@ -94,7 +89,7 @@ def test_what_passes() -> None:
     for said in ("Unable to contact slurm controller (connect failure)",
                  "Slurm temporarily unable to accept job, sleeping and retrying",
                  "Resource temporarily unavailable"):  # fmt: skip
-        assert is_passing(f"{FAILED}{said}")
+        assert is_away(f"{FAILED}{said}")
 
 
 @pytest.mark.parametrize(
