@@ -141,12 +141,6 @@ def test_accounts_do_not_hide_whose_job_it_is(programs: Programs) -> None:
     assert programs.asked == ["squeue", "sacct"]
 
 
-def test_a_controller_that_refuses_is_not_one_that_forgot(programs: Programs) -> None:
-    programs["squeue"] = Answer(1, "", "slurm_load_jobs error: Access/permission denied")
-    with pytest.raises(SlurmError, match="permission denied"):
-        History().endings([], ["3_0"])
-
-
 def test_sacct_written_by_hand() -> None:
     """A step out of memory, elements that never started, who cancelled; a job that goes on."""
     answer = accounts(
