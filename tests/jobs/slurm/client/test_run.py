@@ -52,12 +52,13 @@ def test_a_good_answer_may_hold_any_bytes_and_complaints(fake: FakeSlurm) -> Non
     assert run(["squeue"]).out.encode("utf-8", "surrogateescape") == b"caf\xe9"
 
 
+@pytest.mark.parametrize("code", [0, 1])
 @pytest.mark.parametrize(
     "file", ["controller_stopped", "controller_down", "scancel_controller_down",
              "sbatch_controller_down", "sacct_database_down"],
 )  # fmt: skip
-def test_no_controller_is_no_answer(fake: FakeSlurm, file: str) -> None:
-    fake.put("squeue", f"cat '{SAID / file}.err' >&2; exit 1")
+def test_no_controller_is_no_answer(fake: FakeSlurm, file: str, code: int) -> None:
+    fake.put("squeue", f"cat '{SAID / file}.err' >&2; exit {code}")
     words = " ".join((SAID / f"{file}.err").read_text().split())
     with pytest.raises(SlurmError, match=f"^squeue -h: {re.escape(words)}$") as caught:
         run(["squeue", "-h"])
