@@ -87,12 +87,13 @@ def validate(
         array = Array(units=((folder.name,),), minutes=minutes_for(task), **vars(layout))
         for remark in check_site(site, [layout], ask, minutes=array.minutes):
             say(remark)
-        check_in_use(wanted, site.partition, ask, site.reservation)
+        check_in_use(wanted, site, ask)
         folder.mkdir()
-        options: dict[str, Any] = {NO_KILL.removeprefix("--"): True, "nodelist": wanted.names}
+        names = ",".join(wanted.names)
+        options: dict[str, Any] = {NO_KILL.removeprefix("--"): True, "nodelist": names or None}
         with slurm_refusals(named):
             job = submit_job(context, INTERCONNECT, folder.name, array, [task], **options)
-        where = f" ({wanted.names})" if wanted.names else ""
+        where = f" ({names})" if names else ""
         say(f"interconnect: job {job} on {wanted.number} nodes{where}, {array.minutes} min at most")
         wait_for(job, site.slurm_conf, INTERCONNECT, site.poll_s)
     except SlurmError as error:

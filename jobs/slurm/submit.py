@@ -18,8 +18,7 @@ from jobs.cell.lock import hold
 from jobs.cell.state import FORCED, CellState, archive
 from jobs.cell.stop import held_back
 from jobs.config.site import NodeLayout
-from jobs.slurm.client.reasons import is_passing
-from jobs.slurm.client.run import Answer, SlurmError, answer_of
+from jobs.slurm.client.run import Answer, SlurmError, answer_of, is_away
 from jobs.slurm.client.squeue import query
 from jobs.slurm.job.task import (
     PREFLIGHT,
@@ -151,7 +150,7 @@ def _sbatch(script: Path, note: RunNote) -> Accepted:
             return accepted
         said, passing = complaint(answer), answer.code == 0
         refused = not passing and not any(words in said.lower() for words in _ON_ITS_WAY)
-    passing = passing or is_passing(said)
+    passing = passing or is_away(said)
     for look in range(1 if refused else LOOKS):
         time.sleep(LOOK_S if look else 0)
         try:

@@ -9,13 +9,12 @@ import math
 import os
 import re
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
 from jobs.config.site import AUTO, LOCAL, SITES, NamedSite, load_site
 from jobs.messages import NoAnswer, say
-from jobs.slurm.client.nodes import SINFO, max_array_size, partitions, read_sinfo
-from jobs.slurm.client.run import SCONTROL, Ask, SlurmError, asker, read_config
+from jobs.slurm.client.nodes import SINFO, partitions, read_sinfo
+from jobs.slurm.client.run import SCONTROL, Ask, SlurmError, asker, max_array_size, read_config
 from train.errors import ConfigError
 from train.record.atomic import write_atomically
 
@@ -27,8 +26,11 @@ _PROGRAMS = ("srun", "sbatch")
 #: (tried with 22.05 and 24.11). The last words alone would not do: a login node whose controller
 #: does not answer, or refuses it (munge), ends with them, too, and so does one whose name service
 #: is down.
-_NO_CONFIGURATION = ("DNS SRV lookup failed", "Could not establish a configuration source")
-_NO_SUCH_NAME = re.compile("res_nsearch error: (Unknown host|No address associated with name)")
+_NO_CONFIGURATION = (
+    "res_nsearch error: (Unknown host|No address associated with name)",
+    "DNS SRV lookup failed",
+    "Could not establish a configuration source",
+)
 #: Of one job, where the partition allows more: enough for most cells, short enough to start soon.
 _TIME_MIN = 240
 #: Ranks of a node without GPUs: each gets several cores where there are.
@@ -57,11 +59,10 @@ def site_for(name: str, folder: Path = SITES) -> NamedSite | None:
         return load_site(name, folder)
     conf = os.environ.get("SLURM_CONF")
     try:
-        found = find_site(asker(conf), slurm_conf=conf)
+        cluster, text = find_site(asker(conf), slurm_conf=conf)
     except SlurmError as error:
         # client packages alone, as on a laptop: there is no cluster that could be meant
-        unnamed = _NO_SUCH_NAME.search(error.came)
-        if unnamed and all(words in error.came for words in _NO_CONFIGURATION):
+        if all(re.search(words, error.came) for words in _NO_CONFIGURATION):
             say("Slurm's programs are here, but no configuration of a cluster: running on this "
                 "machine")  # fmt: skip
             return None
@@ -70,11 +71,10 @@ def site_for(name: str, folder: Path = SITES) -> NamedSite | None:
             "this is a login node, try again later or tell its administrators; SITE=local runs "
             "on this very machine"
         ) from error
-    file = folder / f"auto-{found.name}.yaml"  # never one of the examples in the same folder
+    file = folder / f"auto-{cluster}.yaml"  # never one of the examples in the same folder
     if not file.exists():
-        write_atomically(file, found.text)
-        say(f"found a cluster and wrote {file}: look it over, change what is wrong")
-        say(f"  {found.summary}")
+        write_atomically(file, text)
+        say(f"found a cluster and wrote {file}: look it over, change what is wrong\n{text}")
     return load_site(str(file))
 
 
@@ -87,15 +87,9 @@ def refuse_image(image: str, site: NamedSite) -> None:
         )
 
 
-@dataclass(frozen=True)
-class FoundSite:
-    name: str  # of the cluster, fit for a file
-    text: str  # of the site file
-    summary: str  # for the user
-
-
-def find_site(ask: Ask, *, slurm_conf: str | None = None) -> FoundSite:
-    """Ask sinfo, scontrol and srun once each. The same answers give the same text.
+def find_site(ask: Ask, *, slurm_conf: str | None = None) -> tuple[str, str]:
+    """Ask sinfo, scontrol and srun once each. Returns the cluster's name, fit for that of a file,
+    and the text of a site file; the same answers give the same text.
 
     ``slurm_conf``: the caller's SLURM_CONF, so that jobs find the cluster that answered.
 
@@ -154,11 +148,8 @@ def find_site(ask: Ask, *, slurm_conf: str | None = None) -> FoundSite:
         None if slurm_conf is None else "",
         _line("slurm_conf", slurm_conf, "SLURM_CONF"),
     )
-    summary = f"partition {partition}: {' and '.join(map(str, kinds))}"
-    if others:
-        summary += f"; there are GPUs in partition {others}: name one in the site file"
     text = "".join(f"{line}\n" for line in lines if line is not None)
-    return FoundSite(re.sub(r"[^A-Za-z0-9_-]+", "_", cluster), text, summary)
+    return re.sub(r"[^A-Za-z0-9_-]+", "_", cluster), text
 
 
 def _line(key: str, value: str | float | None, comment: str = "") -> str | None:

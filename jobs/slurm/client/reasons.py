@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import re
 
-from jobs.slurm.client.run import is_away
 from jobs.slurm.client.squeue import JobState
 
-#: The start of Slurm's reason -> what it means. The first that fits counts: longer ones come first.
+#: How Slurm's reason, or an unusual state, begins -> what it means. The first that fits counts:
+#: longer ones come first.
 _MEANING: tuple[tuple[str, str], ...] = (
     ("JobArrayTaskLimit", "as many jobs of this array run as it may run at once (array_parallel)"),
-    ("JobHeldUser", "somebody held it: scontrol release {job} lets it start"),
+    ("JobHeldUser|job requeued in held state|REQUEUE_HOLD|SPECIAL_EXIT|RESV_DEL_HOLD", "it is held "
+     "(by a user, after a requeue, or since its reservation is gone): scontrol release {job} lets "
+     "it start"),
     ("JobHeldAdmin", "an administrator held it: ask the site"),
     ("DependencyNeverSatisfied", "the job that it depends on ended otherwise than asked for, so it "
      "will never start: make cancel, then make sweep again"),
@@ -26,14 +28,12 @@ _MEANING: tuple[tuple[str, str], ...] = (
      "cancel and make sweep again"),
     ("launch failed requeued held", "its nodes could not start it, and it is held: tell the site "
      "(prolog or node fault), then scontrol release {job}"),
-    ("job requeued in held state", "it was requeued and is held: scontrol release {job} lets it "
-     "start"),
-    ("ReqNodeNotAvail", "nodes that it needs are down, drained or reserved"),
-    ("Nodes required for job are DOWN", "nodes that it needs are down, drained or reserved for "
-     "jobs of higher priority"),
+    ("ReqNodeNotAvail|Nodes required for job are DOWN|NodeDown", "nodes that it needs are down, "
+     "drained or reserved"),
     ("Reservation", "its reservation has not begun, or nodes are reserved for maintenance"),
-    ("PartitionTimeLimit", "it asks for more time than the partition allows, so it will never "
-     "start: lower time_min in the site file, then make cancel and make sweep again"),
+    ("PartitionTimeLimit|QOSMaxWallDurationPerJob|AssocMaxWallDurationPerJob", "it asks for more "
+     "time than the partition, the QoS or the account allows, so it will never start: lower "
+     "time_min in the site file, then make cancel and make sweep again"),
     ("PartitionNodeLimit", "it asks for more nodes than the partition allows, so it will never "
      "start: fewer ranks, or another partition in the site file"),
     ("PartitionDown", "the partition takes jobs but starts none now: ask the site"),
@@ -41,17 +41,15 @@ _MEANING: tuple[tuple[str, str], ...] = (
      "the site file"),
     ("BadConstraints", "no node has what it asks for: look at constraint, GPUs and memory in the "
      "site file, then make cancel and make sweep again"),
-    ("NodeDown", "a node that it needs is down"),
     ("Licenses", "a licence that it asks for is not free"),
     ("Prolog", "the nodes are being prepared"),
     ("Cleaning", "it was requeued, and its last start is still being cleaned up"),
-    ("AccountNotAllowed", "its account may not use this partition: look at account in the site "
-     "file"),
-    ("QOSNotAllowed", "its QoS may not be used here: look at qos in the site file"),
+    ("AccountNotAllowed|InvalidAccount", "its account is unknown to Slurm, or may not use this "
+     "partition: look at account in the site file"),
+    ("QOSNotAllowed|InvalidQOS", "its QoS is unknown to Slurm, or may not be used here: look at "
+     "qos in the site file"),
     ("QOSMaxJobsPerUser", "as many of your jobs run as the QoS allows"),
     ("QOSMaxSubmitJob", "as many of your jobs are in the queue as the QoS allows"),
-    ("QOSMaxWallDurationPerJob", "it asks for more time than the QoS allows, so it will never "
-     "start: lower time_min in the site file"),
     ("QOSMaxGRESPerUser", "your jobs use as many GPUs as the QoS allows"),
     ("QOSMaxNodePerUser", "your jobs use as many nodes as the QoS allows"),
     ("QOSMaxCpuPerUser", "your jobs use as many CPUs as the QoS allows"),
@@ -63,40 +61,27 @@ _MEANING: tuple[tuple[str, str], ...] = (
     ("AssocMaxJobs", "as many of your jobs run as your account allows"),
     ("AssocGrpBilling", "the account has used up its budget: ask for more, or name another one"),
     ("AssocGrp", "all jobs of the account together use as much as it may"),
-    ("AssocMaxWallDurationPerJob", "it asks for more time than the account allows, so it will "
-     "never start: lower time_min in the site file"),
     ("Assoc", "a limit of the account"),
-    ("InvalidAccount", "Slurm does not know its account: look at account in the site file"),
-    ("InvalidQOS", "Slurm does not know its QoS: look at qos in the site file"),
     ("JobLaunchFailure", "its nodes could not start it: the log of the job, or the site, knows"),
+    ("CONFIGURING", "its nodes are being made ready"),
+    ("REQUEUED", "it is being put back into the queue"),
+    ("SUSPENDED|STOPPED", "suspended: other jobs use its nodes for now"),
+    ("COMPLETING", "it has ended, and its nodes are being cleaned up"),
+    ("STAGE_OUT", "it has ended, and its files are being copied"),
 )  # fmt: skip
-_STATES = {
-    "CONFIGURING": "its nodes are being made ready",
-    "REQUEUED": "it is being put back into the queue",
-    "REQUEUE_HOLD": "it was requeued and is held: scontrol release {job} lets it start",
-    "SPECIAL_EXIT": "it was requeued after a special exit code and is held: scontrol release {job}",
-    "RESV_DEL_HOLD": "its reservation is gone, and it is held: scontrol release {job}",
-    "SUSPENDED": "suspended: other jobs use its nodes for now",
-    "STOPPED": "stopped by a signal: other jobs use its nodes for now",
-    "COMPLETING": "it has ended, and its nodes are being cleaned up",
-    "STAGE_OUT": "it has ended, and its files are being copied",
-}
 
 
 def in_words(job: JobState) -> str:
     """Why it does not run yet, or what is unusual about its state; '' where it simply runs."""
-    state = _STATES.get(job.state, "")
-    if not state and not (job.waits or job.ended or job.state == "RUNNING"):
-        state = f"Slurm says: {job.state}"
-    if not job.waits or not job.reason:
-        return state.format(job=job.job)
-    meaning = next((text for start, text in _MEANING if job.reason.startswith(start)), None)
-    if meaning is None:
-        return state.format(job=job.job) or f"Slurm says: {job.reason}"
-    if job.reason.startswith("ReqNodeNotAvail, "):  # the nodes, or why
-        detail = job.reason.partition(", ")[2].replace("UnavailableNodes:", "")
-        return f"{meaning} ({detail})"
-    return meaning.format(job=job.job)
+    reason = job.reason if job.waits else ""
+    for text in filter(None, (reason, job.state)):
+        for start, meaning in _MEANING:
+            if re.match(start, text):
+                detail = reason.partition("ReqNodeNotAvail, ")[2]  # the nodes, or why
+                more = f" ({detail.replace('UnavailableNodes:', '')})" if detail else ""
+                return meaning.replace("{job}", job.job) + more
+    usual = job.waits or job.ended or job.state == "RUNNING"
+    return f"Slurm says: {reason or job.state}" if reason or not usual else ""
 
 
 #: A limit on jobs in the queue: passes for a smaller array, or when jobs have ended.
@@ -104,9 +89,6 @@ _SUBMIT_LIMIT = re.compile(r"Max\w*Submit|SubmitJob|job submit limit|max\w* .{0,
 #: Slurm ends with this whatever the limit; as a rule the limit's name stands before it.
 _ANY_LIMIT = re.compile(r"\(job submit limit, user's size and/or time limits\)")
 _LIMIT_NAME = re.compile(r"\b(?:QOS|Assoc)[A-Z]\w+")
-_NUMBER = re.compile(r"(?:limit|maximum|at most|no more than|up to|max)\b[^\d\n]{0,40}(\d+)", re.I)
-#: The controller takes no job of anybody now.
-_BUSY = re.compile(r"temporarily unable to accept|resource temporarily unavailable|try again", re.I)
 #: Words of sbatch -> keys of a site file; the first that fits counts.
 _KEYS: tuple[tuple[str, str], ...] = (
     (r"wckey", "wckey"),
@@ -140,23 +122,12 @@ def _reason(refusal: str) -> str:
 
 def is_unnamed_limit(refusal: str) -> bool:
     """Whether it may be any limit: of jobs, of their time, or of their size."""
-    return _ANY_LIMIT.search(refusal) is not None and _LIMIT_NAME.search(refusal) is None
+    return _ANY_LIMIT.search(_reason(refusal)) is not None
 
 
 def is_dependency(refusal: str) -> bool:
     """Whether the job that was to end first is not known any more."""
     return "dependency" in refusal.lower()
-
-
-def is_passing(refusal: str) -> bool:
-    """Whether the very same request may be granted a little later."""
-    return is_away(refusal) or _BUSY.search(refusal) is not None
-
-
-def limit_in(refusal: str) -> int | None:
-    """The number of jobs that may be in the queue, where the refusal names it."""
-    found = _NUMBER.search(refusal) if is_submit_limit(refusal) else None
-    return int(found[1]) if found else None
 
 
 def advice(refusal: str, file: object) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shlex
 import subprocess
 import time
@@ -17,11 +18,10 @@ from typing import Any
 #: submitted without the knowledge of the code that builds the command.
 _STRAY = (
     "SBATCH_", "SRUN_", "SALLOC_", "SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_", "SCONTROL_",
-    "SLURM_TIME_FORMAT", "SLURM_BITSTR_LEN", "SLURM_JOB", "SLURM_ARRAY_", "SLURM_STEP",
+    "SLURM_TIME_FORMAT",
 )  # fmt: skip
 #: Of the variables of an allocation that we were started in, only these hold for the next job.
 _KEPT = frozenset({"SLURM_CONF", "SLURM_CLUSTERS", "SLURM_CLUSTER_NAME"})
-_ALLOCATION = frozenset({"SLURM_JOB_ID", "SLURM_JOBID"})
 
 #: What Slurm's programs print while the controller is down, busy or restarting.
 _AWAY = (
@@ -35,6 +35,9 @@ _AWAY = (
     "controller in standby mode",
     "slurmctld is in a starting state",
     "unexpected message received",
+    "temporarily unable to accept",
+    "resource temporarily unavailable",
+    "try again",
 )
 _PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 
@@ -93,14 +96,15 @@ def clean_environment(
 
     ``slurm_conf``: path of the site's configuration; None keeps the environment's.
     """
-    inside = not _ALLOCATION.isdisjoint(environment)
-    kept = {
+    stray = (*_STRAY, "SLURM_") if "SLURM_JOB_ID" in environment else _STRAY
+    clean = {
         name: value
         for name, value in environment.items()
-        if name in _KEPT or not (name.startswith(_STRAY) or (inside and name.startswith("SLURM_")))
+        if name in _KEPT or not name.startswith(stray)
     }
     conf = {} if slurm_conf is None else {"SLURM_CONF": slurm_conf}
-    return kept | conf | {"LC_ALL": "C"}
+    # lists of array elements in full, not cut at 64 characters
+    return clean | conf | {"LC_ALL": "C", "SLURM_BITSTR_LEN": "0"}
 
 
 def answer_of(
@@ -118,8 +122,7 @@ def answer_of(
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=timeout_s,
-            # lists of array elements in full, not cut at 64 characters
-            env=clean_environment(os.environ, slurm_conf) | {"SLURM_BITSTR_LEN": "0"},
+            env=clean_environment(os.environ, slurm_conf),
             check=False,
             start_new_session=True,
         )
@@ -154,7 +157,8 @@ def run(
     while True:
         try:
             answer = answer_of(argv, timeout_s=timeout_s, slurm_conf=slurm_conf)
-            if answer.code == 0 or not is_away(answer.err):
+            # scontrol show topology ends with 0 then, and prints nothing (22.05)
+            if not is_away(answer.err) or (answer.code == 0 and answer.out.strip()):
                 return answer
             raise SlurmError(shlex.join(argv), answer.words, passing=True)
         except SlurmError as error:
@@ -181,3 +185,17 @@ def read_config(text: str) -> dict[str, str]:
     """Settings by name, from ``SCONTROL``'s answer; those without a value are left out."""
     pairs = (line.partition("=") for line in text.splitlines())
     return {key.strip(): value.strip() for key, _, value in pairs if value.strip()}
+
+
+def max_array_size(config: Mapping[str, str]) -> int:
+    """Most elements of one array; Slurm's default where the cluster does not say."""
+    return int(config.get("MaxArraySize", 1001))
+
+
+def seconds_of(text: str) -> float | None:
+    """Slurm's D-HH:MM:SS, HH:MM:SS or MM:SS; None where it says something else."""
+    parts = re.fullmatch(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)", text)
+    if parts is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in parts.groups())
+    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)

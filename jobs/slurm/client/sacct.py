@@ -1,5 +1,5 @@
 """How jobs stand that the list of jobs does not explain: asked of Slurm by their ids, of the
-controller (squeue) and of the accounts (sacct).
+controller (squeue) and of the accounts (sacct). No answer of the controller is a SlurmError.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from jobs.slurm.client.run import SCONTROL, SlurmError, read_config, run
 from jobs.slurm.client.squeue import ENDED, FIELD, NOTHING, JobState, exit_codes, query, read_exit
@@ -19,13 +20,10 @@ _BAD_ENDS = ENDED - {"COMPLETED"}
 _COLUMNS = ("JobID", "State", "ExitCode", "Reason", "NodeList")
 
 
-@dataclass(frozen=True)
-class _Remembered:
-    """An answer about a job, and when the same is asked again."""
-
-    answer: JobState | None  # None: Slurm does not know the job
-    pause_s: float
-    next_at: float
+class _Remembered(NamedTuple):
+    answer: JobState | None = None  # None: Slurm does not know the job
+    pause_s: float = AGAIN_S / 2  # the last one; the next is twice as long
+    next_at: float = 0.0  # it is asked about again then
 
 
 @dataclass
@@ -38,11 +36,7 @@ class History:
     _remembered: dict[str, _Remembered] = field(default_factory=dict)
 
     def cluster(self) -> str | None:
-        """Name of the cluster that answers here; None where it does not say.
-
-        Raises:
-            SlurmError: no answer.
-        """
+        """Name of the cluster that answers here; None where it does not say."""
         if self._cluster is None:
             answer = run(SCONTROL, slurm_conf=self.slurm_conf)
             self._cluster = read_config(answer.out).get("ClusterName")
@@ -54,50 +48,47 @@ class History:
 
         ``over``: the list says that they ended. ``gone``: the list lacks them; these are asked
         about again only after a while.
-
-        Raises:
-            SlurmError: the controller gives no answer.
         """
         now = self.clock()
-        asked = self._remembered
-        due = {job for job in gone if job not in asked or now >= asked[job].next_at}
+        last = {job: self._remembered.get(job, _Remembered()) for job in gone}
+        due = {job for job in gone if now >= last[job].next_at}
         answers = self._ask({*over, *due})
         for job in due:
-            answer, last = answers.get(job), asked.get(job)
-            listed = answer is not None and answer.source == "squeue"
-            pause_s = AGAIN_S if last is None or listed else min(2 * last.pause_s, AGAIN_MOST_S)
-            asked[job] = _Remembered(answer, pause_s, now + pause_s)
-        found = {job: asked[job].answer for job in gone} | {job: answers.get(job) for job in over}
-        return {job: answer for job, answer in found.items() if answer is not None}
+            pause_s = min(2 * last[job].pause_s, AGAIN_MOST_S)
+            self._remembered[job] = _Remembered(answers.get(job), pause_s, now + pause_s)
+        answers |= {
+            job: answer
+            for job in gone
+            if job not in over and (answer := self._remembered[job].answer)
+        }
+        return answers
 
     def _ask(self, jobs: set[str]) -> dict[str, JobState]:
         """The controller first: what it knows to be alive is alive. How a job ended the accounts
-        know best, because the kernel often ends a step for its memory; but they may be late."""
+        know best, because the kernel often ends a step for its memory; but they may be late, or not
+        kept at all."""
         if not jobs:
             return {}
         listed = query(self.slurm_conf, arrays=_arrays(jobs))
         answers = {job: state for job, state in listed.items() if job in jobs}
         unsure = {job for job in jobs if job not in answers or answers[job].ended}
-        for job, account in self._accounts(unsure).items():
-            if job not in answers:
+        accounts: dict[str, JobState] = {}
+        if unsure:
+            argv = ["sacct", "--noheader", "--parsable2", f"--delimiter={FIELD}"]
+            argv += [f"--format={','.join(_COLUMNS)}", f"--jobs={','.join(_arrays(unsure))}"]
+            with suppress(SlurmError):
+                accounts = parse_sacct(run(argv, slurm_conf=self.slurm_conf).out)
+        for job in accounts.keys() & unsure:
+            known, account = answers.get(job), accounts[job]
+            if known is None:
                 answers[job] = account
             elif account.ended:
-                known = answers[job]
                 answers[job] = replace(account, comment=known.comment, command=known.command)
-        failed = [j for j, a in answers.items() if a.state == "FAILED" and a.source == "squeue"]
+        failed = {j for j, a in answers.items() if a.state == "FAILED" and a.source == "squeue"}
         codes = exit_codes(_arrays(failed), self.slurm_conf) if failed else {}
         for job in codes.keys() & failed:
             answers[job] = replace(answers[job], code=codes[job][0], signal=codes[job][1])
         return answers
-
-    def _accounts(self, jobs: Collection[str]) -> dict[str, JobState]:
-        """Nothing where there is no sacct, or no database behind it."""
-        argv = ["sacct", "--noheader", "--parsable2", f"--delimiter={FIELD}"]
-        argv += [f"--format={','.join(_COLUMNS)}", f"--jobs={','.join(_arrays(jobs))}"]
-        with suppress(SlurmError):
-            text = run(argv, slurm_conf=self.slurm_conf).out if jobs else ""
-            return {job: state for job, state in parse_sacct(text).items() if job in jobs}
-        return {}
 
 
 def _arrays(jobs: Iterable[str]) -> list[str]:

@@ -5,44 +5,54 @@ Slurm itself accepts most impossible jobs without a word and lets them wait for 
 
 from __future__ import annotations
 
+import math
 import os
 import pwd
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from operator import attrgetter
 
 from jobs.config.site import NodeLayout, Site
 from jobs.config.yamlfile import unknown
-from jobs.slurm.client.nodes import SINFO, Nodes, counted, max_array_size, partitions, read_sinfo
-from jobs.slurm.client.reasons import limit_in
-from jobs.slurm.client.run import SCONTROL, Ask, SlurmError, read_config, run
+from jobs.slurm.client.nodes import SINFO, Nodes, partitions, read_sinfo
+from jobs.slurm.client.run import SCONTROL, Ask, SlurmError, max_array_size, read_config, run
 from train.errors import ConfigError
+
+#: Of jobs that may be submitted, in a site's own words for a refusal.
+_NUMBER = re.compile(r"(?:limit|maximum|at most|no more than|up to|max)\b[^\d\n]{0,40}(\d+)", re.I)
 
 
 def check_site(
-    site: Site, shapes: Iterable[NodeLayout], ask: Ask, *, minutes: int | None = None
+    site: Site, layouts: Iterable[NodeLayout], ask: Ask, *, minutes: int
 ) -> tuple[str, ...]:
     """Two questions to Slurm, whatever the size of the sweep. Returns remarks for the user.
 
-    ``minutes``: the longest time limit of a job; default: the site's for one cell.
+    ``minutes``: the longest time limit of a job.
 
     Raises:
         ConfigError: all that cannot work, with what the cluster has.
     """
     nodes = read_sinfo(ask(SINFO))
-    size = max_array_size(read_config(ask(SCONTROL)))
     names = partitions(group for group in nodes if group.default)
     if site.partition is not None:
         names = site.partition.split(",")
     offered = [[group for group in nodes if group.partition == name] for name in names]
-    layouts = sorted(set(shapes), key=lambda shape: (shape.nodes, shape.ranks_per_node))
-    problems = [*_partition_problems(names, nodes)]
+    layouts = sorted(set(layouts), key=attrgetter("nodes", "ranks_per_node"))
+    taking = partitions(group for group in nodes if group.up)
+    problems = [
+        unknown("or closed partition", name, taking) for name in names if name not in taking
+    ]
+    if not names:
+        problems.append(
+            f"the cluster has no default partition: set partition: to one of {', '.join(taking)}"
+        )
     if not problems:
-        problems += [*_job_problems(site, layouts, minutes or site.time_min, offered)]
-    if size is not None and site.array_limit > size:
+        problems += _job_problems(site, layouts, minutes, offered)
+    if site.array_limit > (most := max_array_size(read_config(ask(SCONTROL)))):
         problems.append(
             f"array_limit: {site.array_limit} is more than the elements that the cluster takes "
-            f"in one array: set array_limit: {size} (MaxArraySize)"
+            f"in one array: set array_limit: {most} (MaxArraySize)"
         )
     if problems:
         raise ConfigError(
@@ -51,66 +61,49 @@ def check_site(
     return tuple(_remarks(site, layouts, offered))
 
 
-def _partition_problems(names: Sequence[str], nodes: Sequence[Nodes]) -> Iterator[str]:
-    existing = partitions(nodes)
-    if not names:
-        listed = ", ".join(existing)
-        yield f"the cluster has no default partition: set partition: to one of {listed}"
-    for name in names:
-        if name not in existing:
-            yield unknown("partition", name, existing)
-        elif not any(group.up for group in nodes if group.partition == name):
-            yield f"partition {name} is closed (its state in sinfo is not up)"
-
-
 def _job_problems(
-    site: Site,
-    layouts: Iterable[NodeLayout],
-    minutes: int,
-    offered: Sequence[Sequence[Nodes]],
+    site: Site, layouts: Iterable[NodeLayout], minutes: int, offered: Sequence[Sequence[Nodes]]
 ) -> Iterator[str]:
     """A job runs in one of the partitions, so that one in which it fits is enough."""
     longest = max(offered, key=lambda groups: groups[0].time_limit_min)[0]
     if minutes > longest.time_limit_min:
-        packed = "" if minutes == site.time_min else f" (time_min: {site.time_min} for each cell)"
         yield (
-            f"jobs of {minutes:,} minutes{packed} are longer than partition "
-            f"{longest.partition} allows: {longest.time_limit_min:,.0f} minutes"
+            f"jobs of {minutes:,} minutes (time_min: {site.time_min} for each cell) are longer "
+            f"than partition {longest.partition} allows: {longest.time_limit_min:,.0f} minutes"
         )
+    there = "; ".join(map(_there, offered))
     for layout in layouts:
-        problems = [_layout_problem(site, layout, groups) for groups in offered]
-        if all(problems):
-            yield f"{layout}: {'; '.join(map(str, problems))}"
+        ranks = layout.ranks_per_node
+        needs = [f"{ranks} {_kind(site)}"] if site.gpus != "none" else []
+        needs += [f"{ranks} x {site.cpus_per_rank} CPUs (cpus_per_rank)"]
+        if site.mem_per_rank_gb is not None:
+            needs.append(f"{ranks} x {site.mem_per_rank_gb:g} GB memory (mem_per_rank_gb)")
+        if site.constraint is not None:
+            needs.append(f"the feature {site.constraint}")
+        fitting = ([group for group in groups if _fits(site, ranks, group)] for groups in offered)
+        if not any(
+            layout.nodes <= min(_count(groups), groups[0].job_nodes) for groups in fitting if groups
+        ):
+            yield f"{layout}: each node needs {', '.join(needs)}; {there}"
 
 
-def _layout_problem(site: Site, layout: NodeLayout, groups: Sequence[Nodes]) -> str | None:
-    partition, most = groups[0].partition, groups[0].job_nodes
-    if layout.nodes > most:
-        return f"jobs in partition {partition} may have {most:.0f} nodes"
-    fits = groups
-    for need, enough in _needs(site, layout.ranks_per_node):
-        fits = [group for group in fits if enough(group)]
-        if layout.nodes > _count(fits):
-            there = " and ".join(map(str, groups))
-            return f"needs {counted(layout.nodes)}{need}; partition {partition} has {there}"
-    return None
+def _there(groups: Sequence[Nodes]) -> str:
+    """What a partition has, in words."""
+    most = groups[0].job_nodes
+    limit = "" if most == math.inf else f", of which a job may have {most:.0f}"
+    return f"partition {groups[0].partition} has {' and '.join(map(str, groups))}{limit}"
 
 
-def _needs(site: Site, ranks: int) -> Iterator[tuple[str, Callable[[Nodes], bool]]]:
-    """Each thing that a job asks of a node: in words, and the test."""
-    yield "", lambda _: True
-    # a single word; Slurm itself must say what a formula of features selects
-    if (word := site.constraint) is not None and re.fullmatch(r"[\w.-]+", word):
-        yield f" with the feature {word}", lambda group: word in group.features
-    if site.gpus != "none":
-        yield f" with {ranks} {_kind(site)}", lambda group: group.gpus_of(site.gpu_type) >= ranks
-    cpus, cpus_each = ranks * site.cpus_per_rank, site.cpus_per_rank
-    need = f" with {cpus} CPUs ({ranks} x {cpus_each} of cpus_per_rank)"
-    yield need, lambda group: group.cpus >= cpus
-    if (memory_each := site.mem_per_rank_gb) is not None:
-        memory = ranks * memory_each
-        need = f" with {memory:g} GB memory ({ranks} x {memory_each:g} of mem_per_rank_gb)"
-        yield need, lambda group: group.memory_mb >= memory * 1024
+def _fits(site: Site, ranks: int, node: Nodes) -> bool:
+    """Whether a node has what a job with so many ranks on it asks for."""
+    feature = site.constraint
+    return (
+        (site.gpus == "none" or node.gpus_of(site.gpu_type) >= ranks)
+        and node.cpus >= ranks * site.cpus_per_rank
+        and node.memory_mb >= ranks * (site.mem_per_rank_gb or 0) * 1024
+        # Slurm itself must say what a formula of features selects
+        and (feature in (None, *node.features) or not re.fullmatch(r"[\w.-]+", feature or ""))
+    )
 
 
 def _remarks(
@@ -140,41 +133,36 @@ def _kind(site: Site) -> str:
 
 
 def submit_limit(refusal: str, site: Site, cluster: str | None = None) -> int | None:
-    """How many jobs the user may have in the queue, after sbatch's refusal; None where nothing
+    """How many jobs the user may have in the queue, after a refusal of too many; None where nothing
     says it. The smallest of the numbers in the refusal, in the user's association, in its QoS and
     in the partition's QoS.
     """
-    numbers = [str(limit_in(refusal) or "")]
+
+    def lines(*argv: str) -> list[str]:
+        """Nothing where there is no answer, as where no accounts are kept."""
+        with suppress(SlurmError):
+            answer = run(argv, slurm_conf=site.slurm_conf)
+            return answer.out.splitlines() if answer.code == 0 else []
+        return []
+
+    def fields(names: str, *what: str) -> list[str]:
+        argv = ("sacctmgr", "--noheader", "--parsable2", "show", *what, f"format={names}")
+        return [field for line in lines(*argv) for field in line.split("|")]
+
+    numbers = _NUMBER.findall(refusal)
     with suppress(KeyError):  # an id without a name has no associations either
         user = pwd.getpwuid(os.getuid()).pw_name
-        account = [site.account] if site.account else _show(site, "user", user, "DefaultAccount")
+        account = [site.account] if site.account else fields("DefaultAccount", "user", user)
         mine = ["associations", f"user={user}", *(f"account={name}" for name in account[:1])]
         mine += [f"cluster={cluster}"] if cluster else []
-        qos = [site.qos] if site.qos else _show(site, *mine, "DefaultQOS")
-        names = ",".join(sorted({*qos, *_partition_qos(site)} - {""})) or "normal"
-        numbers += _show(site, *mine, "MaxSubmitJobs,GrpSubmitJobs")
+        qos = {site.qos} if site.qos else {*fields("DefaultQOS", *mine)}
+        # of the site's partition, or of the cluster's default one
+        named = site.partition.split(",")[:1] if site.partition else []
+        for line in lines("scontrol", "--all", "--oneliner", "show", "partition", *named):
+            if named or " Default=YES" in line:
+                qos.update(re.findall(r" QoS=(\S+)", line))
+        names = ",".join(sorted(qos - {"", "N/A"})) or "normal"
+        numbers += fields("MaxSubmitJobs,GrpSubmitJobs", *mine)
         kinds = "MaxSubmitJobsPerUser,MaxSubmitJobsPerAccount,GrpSubmitJobs"
-        numbers += _show(site, "qos", f"name={names}", kinds)
+        numbers += fields(kinds, "qos", f"name={names}")
     return min((int(text) for text in numbers if text.isdigit() and int(text)), default=None)
-
-
-def _partition_qos(site: Site) -> list[str]:
-    """Of the site's partition, or of the cluster's default one."""
-    named = [] if site.partition is None else [site.partition.split(",")[0]]
-    lines = _lines(site, "scontrol", "--all", "--oneliner", "show", "partition", *named)
-    ours = [line for line in lines if named or " Default=YES" in line]
-    return [name for line in ours for name in re.findall(r" QoS=(\S+)", line) if name != "N/A"]
-
-
-def _show(site: Site, *what: str) -> list[str]:
-    """The fields of sacctmgr's answer; the last word names them."""
-    argv = ["sacctmgr", "--noheader", "--parsable2", "show", *what[:-1], f"format={what[-1]}"]
-    return [field for line in _lines(site, *argv) for field in line.split("|")]
-
-
-def _lines(site: Site, *argv: str) -> list[str]:
-    """Nothing where there is no answer, as where no accounts are kept."""
-    with suppress(SlurmError):
-        answer = run(argv, slurm_conf=site.slurm_conf)
-        return [line.strip() for line in answer.out.splitlines()] if answer.code == 0 else []
-    return []

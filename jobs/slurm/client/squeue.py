@@ -1,7 +1,8 @@
 """What the queue holds now: one squeue for all jobs of the user, or for some by their ids.
 
 Jobs are known by their ids and by what they were submitted with, never by their names: a site's
-plugin, or `scontrol update JobName=`, may change these.
+plugin, or `scontrol update JobName=`, may change these. No answer, and one that cannot be read, is
+a SlurmError.
 """
 
 from __future__ import annotations
@@ -97,23 +98,20 @@ def query(
 
     ``older_s``: of all jobs, share the answer with other sweeps of the user; one that is at most
     this old, whoever asked, is good enough.
-
-    Raises:
-        SlurmError: no answer, or one that cannot be read.
     """
     file = None if older_s is None else _shared_file(slurm_conf)
     if file is not None and older_s:
         with suppress(OSError, ValueError, SlurmError):
             at, _, text = file.read_text(encoding="utf-8").partition("\n")
             if 0 <= time.time() - float(at) <= older_s:
-                return {job.job: job for job in parse(text)}
+                return parse(text)
     argv = squeue_argv(arrays)
     form = f"--format={START}{FIELD.join(_COLUMNS)}"
     answer = run([*argv, form], patience_s=patience_s, slurm_conf=slurm_conf)
     # of a single id that it does not know squeue says so; of several it lists the others
     if arrays is not None and _UNKNOWN_ID in answer.err.lower():
         return {}
-    jobs = {job.job: job for job in parse(answer.out)}
+    jobs = parse(answer.out)
     # squeue ends with 0 even where it refuses its options (an unknown user)
     if answer.code != 0 or (not jobs and "error" in answer.err):
         raise SlurmError(" ".join(argv), answer.words, passing=False)
@@ -136,26 +134,23 @@ def _shared_file(slurm_conf: str | None) -> Path | None:
     return None
 
 
-def parse(text: str) -> list[JobState]:
-    """The jobs in squeue's answer.
-
-    Raises:
-        SlurmError: it is not in the format that was asked for.
-    """
+def parse(text: str) -> dict[str, JobState]:
+    """The jobs in squeue's answer, by job id."""
+    jobs = {}
     # what is before the first job is no job: with several clusters, a line with the cluster's name
-    return [_job(part.removesuffix("\n")) for part in text.split(START)[1:]]
-
-
-def _job(text: str) -> JobState:
-    fields = text.split(FIELD, len(_COLUMNS) - 1)
-    if len(fields) != len(_COLUMNS):
-        reason = f"{len(fields)} fields found, {len(_COLUMNS)} expected in {text!r}"
-        raise SlurmError("squeue", reason, passing=False)
-    number, array, index, state, reason, start, elapsed, nodes, comment, command, name = (
-        "" if field in NOTHING else field for field in fields
-    )
-    job = f"{array}_{index}" if index.isdigit() else number
-    return JobState(job, state, reason, start or None, elapsed, nodes, name, comment, command)
+    for line in text.split(START)[1:]:
+        fields = line.removesuffix("\n").split(FIELD, len(_COLUMNS) - 1)
+        if len(fields) != len(_COLUMNS):
+            reason = f"{len(fields)} fields found, {len(_COLUMNS)} expected in {line!r}"
+            raise SlurmError("squeue", reason, passing=False)
+        number, array, index, state, reason, start, elapsed, nodes, comment, command, name = (
+            "" if field in NOTHING else field for field in fields
+        )
+        job = f"{array}_{index}" if index.isdigit() else number
+        jobs[job] = JobState(
+            job, state, reason, start or None, elapsed, nodes, name, comment, command
+        )
+    return jobs
 
 
 def exit_codes(
@@ -163,9 +158,6 @@ def exit_codes(
 ) -> dict[str, tuple[int | None, int | None]]:
     """Exit code and signal of the batch scripts of these jobs and arrays, by job id, for as long as
     the controller knows them.
-
-    Raises:
-        SlurmError: no answer.
     """
     argv = [*squeue_argv(arrays), f"--Format={_EXIT_COLUMNS}"]
     lines = run(argv, slurm_conf=slurm_conf).out.splitlines()

@@ -27,17 +27,15 @@ def hand_over(site: NamedSite, *folders: Path) -> None:
     Raises:
         ConfigError: there is no such user.
     """
-    assert site.site.user is not None
-    for folder in folders:
-        folder.mkdir(parents=True, exist_ok=True)
     try:
-        owner = pwd.getpwnam(site.site.user)
+        owner = pwd.getpwnam(site.site.user or "")
     except KeyError:
         raise ConfigError(
             f"{site.source}: there is no user {site.site.user!r}: make cluster makes the practice "
             "user"
         ) from None
     for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True)
         give(folder, owner.pw_uid, owner.pw_gid)
     become()
 
@@ -46,20 +44,12 @@ def become_owner(folder: Path, sites: Path = SITES) -> None:
     """Root asks about a sweep of the practice cluster's user: only that user's jobs count."""
     if os.geteuid() != 0:
         return
-    try:
+    with suppress(FileNotFoundError, KeyError):  # no results yet; an id without a name
         owner = folder.owner()
-    except (FileNotFoundError, KeyError):  # no results yet; an id without a name
-        return
-    if owner in _users_of(sites):
-        become()
-
-
-def _users_of(sites: Path) -> set[str | None]:
-    users = set()
-    for name in names_in(sites):
-        with suppress(ConfigError):  # a broken file of another site does not matter here
-            users.add(load_site(name, sites).site.user)
-    return users
+        for name in names_in(sites):
+            with suppress(ConfigError):  # a broken file of another site does not matter here
+                if load_site(name, sites).site.user == owner:
+                    return become()
 
 
 def give(folder: Path, user: int, group: int) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import pwd
-import re
 import signal
 import tempfile
 import time
@@ -16,6 +15,7 @@ from datetime import datetime, timedelta
 from fnmatch import fnmatch
 from pathlib import Path
 
+from jobs.slurm.client.run import seconds_of
 from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.job.task import PREFLIGHT, report_of
@@ -218,15 +218,6 @@ def over_for_s(job: JobState) -> float:
         return math.inf
     # both without a zone, as Slurm's times are
     return (datetime.now() - began - timedelta(seconds=ran_s)).total_seconds()
-
-
-def seconds_of(elapsed: str) -> float | None:
-    """Slurm's D-HH:MM:SS, HH:MM:SS or MM:SS; None where it says something else."""
-    parts = re.fullmatch(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)", elapsed)
-    if parts is None:
-        return None
-    days, hours, minutes, seconds = (int(part or 0) for part in parts.groups())
-    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 
 def _signal_name(number: int) -> str:

@@ -32,6 +32,7 @@ from jobs.cell.state import (
 from jobs.config.site import Site
 from jobs.messages import NoAnswer, say
 from jobs.slurm.client.reasons import in_words
+from jobs.slurm.client.run import seconds_of
 from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState, query
 from jobs.slurm.submissions import (
@@ -44,7 +45,7 @@ from jobs.slurm.submissions import (
     submitted_cells,
     write_note,
 )
-from jobs.slurm.watch.endings import End, elsewhere, ends_of, is_alive, listed_as, seconds_of
+from jobs.slurm.watch.endings import End, elsewhere, ends_of, is_alive, listed_as
 from train.config.run import RunConfig
 from train.errors import Unreadable
 from train.record.atomic import forget_absent

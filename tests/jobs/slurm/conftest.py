@@ -1,4 +1,6 @@
-"""A sweep on the practice cluster that a test may disturb; what it broke is healed afterwards."""
+"""Fakes of Slurm's programs; a sweep on the practice cluster that a test may disturb, and what it
+broke is healed afterwards.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.jobs.slurm.fakes import FakeSlurm, fake_slurm
 from tests.jobs.slurm.sweeping import Sweeping, in_folder
 from tests.practice import Practice
 
@@ -15,3 +18,11 @@ from tests.practice import Practice
 def sweeping(cluster: Practice, shared_folder: Path) -> Iterator[Sweeping]:
     with in_folder(cluster, shared_folder) as made:
         yield made
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
+    slurm = fake_slurm(tmp_path / "bin")
+    monkeypatch.setenv("PATH", slurm.path)
+    monkeypatch.delenv("SLURM_CONF", raising=False)
+    return slurm

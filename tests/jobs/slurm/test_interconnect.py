@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -9,18 +10,20 @@ import pytest
 from typer.testing import CliRunner
 
 from jobs.__main__ import app
-from jobs.slurm.client.nodes import Wanted, check_in_use, read_nodes
+from jobs.config.site import Site
+from jobs.slurm.client.nodes import STATES, Wanted, check_in_use, read_nodes
 from jobs.slurm.client.run import SlurmError
 from jobs.slurm.interconnect import phases_named
 from train.errors import ConfigError
 
+SITE = Site(ranks_per_node=1)
 
-def slurm(names: str = "node1 node3", states: str = "idle idle idle") -> Any:
-    """Answers for Slurm, which has so many nodes; scontrol expands a list of them to ``names``."""
 
+def answers(names: str = "", states: str = "idle idle idle") -> Any:
     def ask(argv: Any) -> str:
-        if argv[0] == "sinfo":
-            return "".join(f"node{n} {state}\n" for n, state in enumerate(states.split(), 1))
+        if tuple(argv[:-1]) == STATES:
+            found = enumerate(states.split(), 1)
+            return "".join(f"node{number} {state}\n" for number, state in found)
         assert tuple(argv[:3]) == ("scontrol", "show", "hostnames")
         if "]" not in argv[3] and "[" in argv[3]:
             raise SlurmError("scontrol show hostnames", "Invalid hostlist", passing=False)
@@ -30,37 +33,35 @@ def slurm(names: str = "node1 node3", states: str = "idle idle idle") -> Any:
 
 
 def test_nodes_are_a_number_or_names() -> None:
-    assert read_nodes("4", slurm()) == (4, None)
-    assert read_nodes("node[1-2]", slurm("node1 node2")) == (2, "node1,node2")
+    assert read_nodes("4", answers()) == (4, ())
+    twice = answers("node1\nnode2\nnode2\n")
+    assert read_nodes("node[1-2],node2", twice) == (2, ("node1", "node2"))
+    assert read_nodes(" ", answers()) == (0, ())
+    with pytest.raises(ConfigError, match="expected a number, or names like"):
+        read_nodes("node[1", answers())
 
 
 @pytest.mark.parametrize(
-    ("text", "names", "words"),
+    ("wanted", "states", "words"),
     [
-        ("nod1,node2", "nod1 node2", "unknown node 'nod1'; did you mean 'node1'?"),
-        ("node[1", "", "expected a number, or names like node3,node[5-8]; scontrol says"),
-        ("node1,node1", "node1 node1", "a node is named twice"),
-        (" ", "", "expected a number, or names"),
-        ("--4", "", "expected a number, or names"),
+        (Wanted(2), "idle allocated down*", None),
+        (Wanted(3), "idle mixed down*", r"2 nodes are in use by Slurm.*\(node3 is down\*\)"),
+        (Wanted(2, ("node1", "node3")), "idle drained idle", None),
+        (Wanted(2, ("node1", "node3")), "idle idle drained", r"\(node3 is drained\); nothing was"),
+        (Wanted(2, ("node1", "nod3")), "idle idle idle", r"\(nod3 is unknown\); nothing was"),
+        (Wanted(2, ("node1", "node3")), "idle idle maint", r"\(node3 is maint\)"),
+        (Wanted(2, ("node1", "node3")), "idle idle reserved", r"\(node3 is reserved\)"),
     ],
 )
-def test_a_node_list_with_a_typo(text: str, names: str, words: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        read_nodes(text, slurm(names))
-    assert words in str(caught.value)
+def test_nodes_out_of_use_are_refused_and_not_waited_for(wanted, states, words) -> None:
+    with pytest.raises(ConfigError, match=words) if words else nullcontext():
+        check_in_use(wanted, SITE, answers(states=states))
 
 
-def test_nodes_out_of_use_are_refused_and_not_waited_for() -> None:
-    two, named = Wanted(2), Wanted(2, "node1,node3")
-    check_in_use(two, "p", slurm(states="idle allocated down*"))
-    with pytest.raises(ConfigError, match=r"2 of 3 nodes are in use by Slurm.*node3 down\*"):
-        check_in_use(Wanted(3), "p", slurm(states="idle mixed down*"))
-    for state in ("drained", "maint", "reserved"):
-        with pytest.raises(ConfigError, match=f"node3 is {state}; nothing was submitted"):
-            check_in_use(named, None, slurm(states=f"idle idle {state}"))
-    # reserved nodes serve who reserved them
-    for state in ("maint", "reserved"):
-        check_in_use(named, None, slurm(states=f"idle idle {state}"), "window7")
+@pytest.mark.parametrize("state", ["maint", "reserved"])
+def test_reserved_nodes_serve_who_reserved_them(state: str) -> None:
+    site = SITE.model_copy(update={"reservation": "window7"})
+    check_in_use(Wanted(2, ("node1", "node3")), site, answers(states=f"idle idle {state}"))
 
 
 def test_phases_by_name() -> None:

@@ -14,7 +14,7 @@ import pytest
 from jobs.config.site import NodeLayout, Site, load_site
 from jobs.messages import NoAnswer
 from jobs.slurm.client import detect
-from jobs.slurm.client.detect import MPI_LIST, FoundSite, find_site, site_for
+from jobs.slurm.client.detect import MPI_LIST, find_site, site_for
 from jobs.slurm.client.nodes import SINFO
 from jobs.slurm.client.run import asker
 from jobs.slurm.client.site import check_site
@@ -36,23 +36,16 @@ def test_local_and_a_name_ask_nothing(fake: FakeSlurm, tmp_path: Path) -> None:
     assert site_for("local", tmp_path) is None
     found = site_for("practice")
     assert found is not None and found.site.user == "practice"
-    with pytest.raises(ConfigError, match="unknown site 'practise'"):
-        site_for("practise")
     assert fake.calls() == []
 
 
-def test_auto_without_slurm_is_this_machine(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert site_for("auto", tmp_path) is None and list(tmp_path.iterdir()) == []
-
-
-def test_auto_where_only_the_programs_are_installed(
-    fake: FakeSlurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_auto_without_a_cluster_is_local(fake: FakeSlurm, tmp_path: Path, monkeypatch) -> None:
+    """Only Slurm's programs are installed, or not even they."""
     for name in ("sinfo", "scontrol", "srun"):
         fake.put(name, f"cat '{AWAY / 'no_configuration.err'}' >&2; exit 1")
-    assert site_for("auto", tmp_path) is None
-    assert "no configuration of a cluster: running on this machine" in capsys.readouterr().err
+    assert site_for("auto", tmp_path / "sites") is None and len(fake.calls()) == 1
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert site_for("auto", tmp_path / "sites") is None and len(fake.calls()) == 1
 
 
 @pytest.mark.parametrize(
@@ -123,9 +116,10 @@ CLUSTERS = {
 }
 
 
-def loaded(found: FoundSite, folder: Path) -> Site:
-    path = folder / f"{found.name}.yaml"
-    path.write_text(found.text)
+def loaded(ask: Recorded, folder: Path, **more: str) -> Site:
+    name, text = find_site(ask, **more)
+    path = folder / f"{name}.yaml"
+    path.write_text(text)
     return load_site(str(path)).site
 
 
@@ -133,44 +127,39 @@ def loaded(found: FoundSite, folder: Path) -> Site:
 def test_found_files_are_golden_and_fit_their_cluster(name: str, tmp_path: Path) -> None:
     ask = CLUSTERS[name]
     ask.asked.clear()
-    found = find_site(ask)
+    _, text = find_site(ask)
     assert sorted(ask.asked) == ["config", "mpi", "sinfo"], "one question to each program"
     file = GOLDEN / f"{name}.yaml"
     if os.environ.get("UPDATE_GOLDEN"):
-        file.write_text(found.text)
-    assert found.text == file.read_text(), "if meant, see it with UPDATE_GOLDEN=1"
-    site = loaded(found, tmp_path)
-    assert check_site(site, [NodeLayout(2, site.ranks_per_node)], ask) is not None
+        file.write_text(text)
+    assert text == file.read_text(), "if meant, see it with UPDATE_GOLDEN=1"
+    site = loaded(ask, tmp_path)
+    check_site(site, [NodeLayout(2, site.ranks_per_node)], ask, minutes=site.time_min)
 
 
-def test_the_summary_for_the_user() -> None:
-    assert find_site(CLUSTERS["auto_practice"]).summary == (
-        "partition practice: 4 nodes with 2 GPUs pretend, 2 CPUs, 4.707 GB memory"
-    )
-    assert "GPUs in partition small, gpu: name one" in find_site(CLUSTERS["auto_cpu"]).summary
-
-
-def test_without_a_default_the_largest_open_partition(tmp_path: Path) -> None:
-    sinfo = SINFO_TEXT.replace("small*", "small")
-    assert loaded(find_site(Recorded("declared", sinfo=sinfo)), tmp_path).partition == "cpu"
-
-
-@pytest.mark.parametrize(("gpu", "support"), [("mi250x", "rocm"), ("h100", "nv"), ("", "nv")])
-def test_support_follows_the_type_of_the_gpus(tmp_path: Path, gpu: str, support: str) -> None:
-    gres = f"gpu:{gpu}:4" if gpu else "gpu:4"
-    sinfo = f"p*|up|1:00:00|1-8|2|idle|64|1|{gres}|(null)\n"
-    site = loaded(find_site(Recorded("practice", sinfo=sinfo)), tmp_path)
-    assert (site.gpu_support, site.ranks_per_node) == (support, 4)
-    assert site.mem_per_rank_gb is None  # RealMemory 1: nobody set it
+@pytest.mark.parametrize(
+    ("sinfo", "keys"),
+    [
+        (SINFO_TEXT.replace("small*", "small"), {"partition": "cpu"}),  # the largest open one
+        # RealMemory 1: nobody set it
+        ("p*|up|1:00:00|1-8|2|idle|64|1|gpu:mi250x:4|(null)\n",
+         {"gpu_support": "rocm", "ranks_per_node": 4, "mem_per_rank_gb": None}),
+        ("p*|up|1:00:00|1-8|2|idle|64|1|gpu:h100:4|(null)\n", {"gpu_support": "nv"}),
+        ("p*|up|1:00:00|1-8|2|idle|64|1|gpu:4|(null)\n",
+         {"gpu_support": "nv", "ranks_per_node": 4}),
+    ],
+)  # fmt: skip
+def test_keys_that_follow_from_sinfo(tmp_path: Path, sinfo: str, keys: dict[str, object]) -> None:
+    site = loaded(Recorded("declared", sinfo=sinfo), tmp_path)
+    assert {key: getattr(site, key) for key in keys} == keys
 
 
 @pytest.mark.parametrize("name", ["null", "True", "1e3", "a: b", "x#y", "été", "0x1"])
 def test_names_that_yaml_would_take_for_something_else(tmp_path: Path, name: str) -> None:
     sinfo = f"{name}*|up|1:00:00|1-8|2|idle|64|1000|(null)|(null)\n"
     ask = Recorded("practice", sinfo=sinfo, config="ClusterName = a/../b c\n")
-    found = find_site(ask, slurm_conf="/run/my cluster/slurm.conf")
-    assert found.name == "a_b_c"
-    site = loaded(found, tmp_path)
+    site = loaded(ask, tmp_path, slurm_conf="/run/my cluster/slurm.conf")
+    assert (tmp_path / "a_b_c.yaml").exists()
     assert (site.partition, site.slurm_conf) == (name, "/run/my cluster/slurm.conf")
 
 

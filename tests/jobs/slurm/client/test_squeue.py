@@ -16,7 +16,7 @@ ENDED_TEXT = (SAID / "just_ended.out").read_text()
 
 
 def jobs(name: str) -> dict[str, JobState]:
-    return {job.job: job for job in parse((SAID / f"{name}.out").read_text())}
+    return parse((SAID / f"{name}.out").read_text())
 
 
 def answered(monkeypatch: pytest.MonkeyPatch, answer: Answer) -> list[list[str]]:
@@ -36,16 +36,6 @@ def test_an_array_of_which_two_may_run() -> None:
     )  # fmt: skip
     assert waiting.waits and not waiting.ended and waiting.start is None
     assert (waiting.reason, waiting.nodes, waiting.array) == ("JobArrayTaskLimit", "", "38")
-
-
-def test_a_cancelled_array_that_is_being_cleaned_up() -> None:
-    """Elements that were cancelled one by one before they started are gone at once: a job that is
-    not in the queue may never have run, however young it is."""
-    found = jobs("completing_and_cancelled")
-    assert {job for job, state in found.items() if not state.ended} == {"49_0", "49_1"}
-    assert found["49_0"].state == "COMPLETING" and not found["49_0"].waits
-    assert found["49_29"].state == "CANCELLED"
-    assert {f"49_{index}" for index in range(30)} - set(found) == {"49_7", "49_9", "49_13"}
 
 
 def test_names_with_commas_bars_and_newlines() -> None:
@@ -100,17 +90,12 @@ def test_two_sweeps_of_one_user_ask_once(monkeypatch, tmp_path: Path) -> None:
     assert len(asked) == 4, "another cluster's answer is none"
 
 
-@pytest.mark.parametrize("why", ["no room", "no UTF-8", "no folder"])
+@pytest.mark.parametrize("why", ["no UTF-8", "no folder"])
 def test_an_answer_that_cannot_be_shared_is_an_answer(monkeypatch, tmp_path: Path, why) -> None:
-    def full(*_: object, **__: object) -> None:
-        raise OSError(122, "Disk quota exceeded")
-
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     text = ENDED_TEXT.replace("horoscale-smoke", "caf\udce9") if why == "no UTF-8" else ENDED_TEXT
     answered(monkeypatch, Answer(0, text, ""))
-    if why == "no room":
-        monkeypatch.setattr(squeue, "write_atomically", full)
-    elif why == "no folder":
+    if why == "no folder":
         (tmp_path / "horoscale").write_text("")
     assert len(query(older_s=60)) == 6
 

@@ -46,29 +46,27 @@ def test_root_asks_as_the_practice_user_only_about_its_sweeps(
     assert bool(became) == becomes
 
 
-def test_only_root_goes_on_as_a_sites_user(monkeypatch, tmp_path: Path) -> None:
-    for text, euid, expected in (
-        ("user: ada\n", 0, True),
-        ("user: ada\n", 7, False),
-        ("", 0, False),
-    ):
-        (tmp_path / "s.yaml").write_text(f"ranks_per_node: 1\n{text}")
-        monkeypatch.setattr(os, "geteuid", lambda euid=euid: euid)
-        assert is_anothers(load_site(str(tmp_path / "s.yaml"))) == expected
+@pytest.mark.parametrize(
+    ("text", "euid", "anothers"),
+    [("user: nobody\n", 0, True), ("user: nobody\n", 7, False), ("", 0, False)],
+)
+def test_only_root_goes_on_as_a_sites_user(
+    monkeypatch, tmp_path: Path, text, euid, anothers
+) -> None:
+    (tmp_path / "s.yaml").write_text(f"ranks_per_node: 1\n{text}")
+    monkeypatch.setattr(os, "geteuid", lambda: euid)
+    assert is_anothers(load_site(str(tmp_path / "s.yaml"))) == anothers
 
 
 @needs_root
-def test_the_folder_is_handed_over_with_the_command(tmp_path: Path, became: list[str]) -> None:
+def test_folders_are_handed_over_with_the_command(tmp_path: Path, became: list[str]) -> None:
     (tmp_path / "s.yaml").write_text("ranks_per_node: 1\nuser: nobody\n")
     folders = (tmp_path / "results", tmp_path / "preflight")
     hand_over(load_site(str(tmp_path / "s.yaml")), *folders)
     assert [folder.owner() for folder in folders] == ["nobody"] * 2 and became == ["became"]
-
-
-def test_a_user_that_does_not_exist_is_a_message(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text("ranks_per_node: 1\nuser: nobody-here\n")
     with pytest.raises(user.ConfigError, match="there is no user 'nobody-here'"):
-        hand_over(load_site(str(tmp_path / "s.yaml")), tmp_path / "results")
+        hand_over(load_site(str(tmp_path / "s.yaml")), *folders)
 
 
 @needs_root

@@ -23,7 +23,7 @@ SAID = Path(__file__).parent.parent / "transcripts" / "queue"
 
 
 def queue(name: str):
-    return {job.job: job for job in parse((SAID / f"{name}.out").read_text())}
+    return parse((SAID / f"{name}.out").read_text())
 
 
 def test_what_is_alive_of_a_sweep_by_array() -> None:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from jobs.slurm.client.squeue import JobState
-from jobs.slurm.watch.endings import over_for_s, seconds_of, status_of
+from jobs.slurm.watch.endings import over_for_s, status_of
 
 
 @pytest.mark.parametrize(
@@ -34,14 +34,6 @@ def test_ends_of_batch_scripts(code: int, signal: int | None, status: str, words
     state = JobState("7_1", "FAILED", "NonZeroExitCode", nodes="node1", code=code, signal=signal)
     found, text = status_of(state)
     assert found == status and words in text and "signal 53" not in text
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("0:00", 0), ("1:05", 65), ("2:03:04", 7384), ("1-02:03:04", 93784), ("INVALID", None)],
-)
-def test_elapsed_times(text: str, seconds: float | None) -> None:
-    assert seconds_of(text) == seconds
 
 
 @pytest.mark.parametrize(

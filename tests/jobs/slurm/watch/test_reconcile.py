@@ -232,6 +232,7 @@ def ended_now(status: str) -> str:
      # of another config, and older than the job
      (record(TWO).model_dump_json(), OTHERS),
      (record(TWO, status="failed").model_dump_json(), OTHERS)],
+    ids=["good", "failed", "half", "another good", "another failed"],
 )  # fmt: skip
 def test_a_record_that_is_there_stays(sweep: Path, text: str, status: str) -> None:
     (sweep / ONE.cell_id() / "record.json").write_text(text)
