@@ -7,23 +7,55 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from jobs.config.expand import Cell, expand
-from jobs.config.grammar import DEFAULTS, MAX_CELLS, SweepFile, parse
+from jobs.config.grammar import MAX_CELLS, Axis, Rule, Settings, SweepFile
 from jobs.config.sweep import SWEEPS, Sweep
-from jobs.config.techniques import PARAMETERS, TECHNIQUES_FILE, TechniqueRow, load_techniques
-from jobs.config.yamlfile import find_file, first_named, load_yaml, problem_of
+from jobs.config.techniques import (
+    PARAMETERS,
+    TECHNIQUES_FILE,
+    TechniqueRow,
+    load_techniques,
+    spelled_out,
+)
+from jobs.config.yamlfile import KeyPath, find_file, load_yaml, problem_of, unknown
 from train.config.run import RunConfig
 from train.config.technique import Technique
+from train.errors import ConfigError
 
-_FIELDS = frozenset(RunConfig.model_fields)
+_FIELDS = RunConfig.model_fields
+#: What a cell has where the file does not say it.
+_DEFAULTS = {k: f.default for k, f in _FIELDS.items() if not f.is_required()} | {"seed": 0}
 _REQUIRED = ("dataset", "model", "technique", "gpus", "epochs")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What the file says about one cell."""
+
+    file: SweepFile
+    settings: Settings
+    path: KeyPath  # the part of the file that asks for it
+    #: As rules see it: before any override, with defaults and the technique's parameters.
+    written: Mapping[str, Any]
+
+    def values(self) -> dict[str, Any]:
+        return _set_values(self.settings)
+
+    def error(self, key: str, text: str) -> ConfigError:
+        """``text`` with the line of ``key``, and what tells this cell from others of the sweep."""
+        setting = self.settings.get(key)
+        varied = {name for part in self.file.all_settings()[1:] for name in part}
+        own = [f"{key}={one.value}" for key, one in self.settings.items() if key in varied]
+        text = f"{text} (cell: {', '.join(own) or 'the only cell'})"
+        return self.file.document.error(setting.path if setting else self.path, text)
 
 
 def load_sweep(
@@ -36,40 +68,116 @@ def load_sweep(
             known and the nearest.
     """
     rows = load_techniques(techniques)
-    file = parse(load_yaml(find_file("sweep", name_or_path, folder)), rows)
+    file = SweepFile(load_yaml(find_file("sweep", name_or_path, folder)))
     cells = [(cell, _config(cell, rows)) for cell in expand(file, rows)]
     _refuse_moving_base(cells)
     configs = _unique(file, cells)
     used = [config.technique.name for config in configs]
     written = [part["technique"].value for part in file.all_settings() if "technique" in part]
     return Sweep(
-        name=file.name,
-        title=file.title,
+        name=file.heading.name,
+        title=" ".join((file.heading.title or file.heading.name).split()),
         source=file.document.source,
         configs=configs,
         techniques=tuple(name for name in dict.fromkeys([*written, *used]) if name in used),
-        cores_per_rank=file.cores_per_rank,
+        cores_per_rank=file.heading.cores_per_rank,
     )
 
 
+def expand(file: SweepFile, rows: Mapping[str, TechniqueRow]) -> list[Cell]:
+    """Cells in the order of the file; equal ones are not merged here.
+
+    Raises:
+        ConfigError: too many cells, none at all, or a rule that matches none.
+    """
+    count = sum(math.prod(map(len, axes)) for axes in (file.axes, *file.include.values()))
+    if count > MAX_CELLS:  # known before anything is built
+        text = f"the sweep has {count:,} cells, {MAX_CELLS:,} are allowed: split it"
+        raise file.document.error(("matrix",), text)
+    # without an axis, include entries alone name the cells
+    crossed = [] if file.include and not file.axes else list(_crossed(file, file.axes, (), rows))
+    dropped = {i for rule in file.exclude for i in _matching(file, rule, crossed)}
+    cells = [cell for i, cell in enumerate(crossed) if i not in dropped]
+    for path, axes in file.include.items():
+        cells += _crossed(file, axes, path, rows)
+    if not cells:
+        raise file.document.error(("exclude",), "the exclude rules drop every cell of the sweep")
+    for rule in file.override:  # of two that set a key, the later wins
+        for i in _matching(file, rule, cells):
+            cells[i] = replace(cells[i], settings={**cells[i].settings, **rule.sets})
+    return cells
+
+
+def _crossed(
+    file: SweepFile, axes: Sequence[Axis], path: KeyPath, rows: Mapping[str, TechniqueRow]
+) -> Iterator[Cell]:
+    for parts in product(*axes):
+        settings = dict(file.common)
+        for part in parts:
+            settings |= part
+        values = _set_values(settings)
+        row = rows.get(str(values.get("technique")))
+        written = {**_DEFAULTS, **(row.fields if row else {}), **values}
+        yield Cell(file, settings, path, written)
+
+
+def _set_values(settings: Settings) -> dict[str, Any]:
+    """null unsets a key."""
+    return {key: one.value for key, one in settings.items() if one.value is not None}
+
+
+def _matching(file: SweepFile, rule: Rule, cells: Sequence[Cell]) -> list[int]:
+    """Positions of the cells that a rule is about.
+
+    Raises:
+        ConfigError: there is none, so the rule has a typo.
+    """
+    matching = [
+        i
+        for i, cell in enumerate(cells)
+        if all(_has(cell, key, values) for key, values in rule.when.items())
+    ]
+    if matching:
+        return matching
+    reason = "none has all of it at once"
+    for key, values in rule.when.items():
+        if not any(_has(cell, key, values) for cell in cells):
+            there = ", ".join(dict.fromkeys(json.dumps(cell.written.get(key)) for cell in cells))
+            wanted = " or ".join(map(json.dumps, values))
+            reason = f"{key} is never {wanted} (it is {there or 'not given'})"
+            break
+    text = f"this {rule.path[0]} rule matches none of the {len(cells)} cells: {reason}"
+    raise file.document.error(rule.path, text)
+
+
+def _has(cell: Cell, key: str, values: Sequence[Any]) -> bool:
+    """Whether one of the values is the cell's, or names some numbers of the cell's kind."""
+    own = spelled_out(key, cell.written.get(key))
+    wanted = [spelled_out(key, value) for value in values]
+    parts = [value for value in wanted if isinstance(own, dict) and isinstance(value, dict)]
+    return own in wanted or any(part.items() <= own.items() for part in parts)
+
+
 def _config(cell: Cell, rows: Mapping[str, TechniqueRow]) -> RunConfig:
-    values = {**DEFAULTS, **cell.values()}
+    values = {**_DEFAULTS, **cell.values()}
     for key in _REQUIRED:
         if key not in values:
             raise cell.error(key, f"{key!r} is missing: give it at the top level or in 'matrix:'")
+    if values["technique"] not in list(rows):
+        raise cell.error("technique", unknown("technique", values["technique"], rows))
     batch, accumulation, base_batch = _batches(cell, values)
     row = rows[values["technique"]]
     changes = {key: value for key, value in values.items() if key in PARAMETERS}
     technique = {"name": row.name, "base_batch": base_batch, **row.settings(changes)}
-    data = {key: value for key, value in values.items() if key in _FIELDS}
-    data |= {"batch_per_rank": batch, "accumulation": accumulation}
+    fields = {key: value for key, value in values.items() if key in _FIELDS}
+    fields |= {"batch_per_rank": batch, "accumulation": accumulation}
     try:
-        # each value was checked strictly where it stands in the file
-        config = RunConfig.model_validate(data | {"technique": _technique(json.dumps(technique))})
+        fields["technique"] = _technique(json.dumps(technique))
+        config = RunConfig.model_validate(fields, strict=True)
     except ValidationError as error:
         model = Technique if error.title == "Technique" else RunConfig
-        text = problem_of(model, error)[1]
-        raise cell.error([*first_named(cell.settings, text), "technique"][0], text) from error
+        place, text = problem_of(model, cell.settings, error)
+        raise cell.error(str(place[0]) if place else "technique", text) from error
     _refuse_bare_noise(cell, config)
     return config
 
@@ -80,7 +188,7 @@ def _technique(settings: str) -> Technique:
     return Technique.model_validate_json(settings, strict=True)
 
 
-def _batches(cell: Cell, values: Mapping[str, Any]) -> tuple[int, int, int]:
+def _batches(cell: Cell, values: Mapping[str, Any]) -> tuple[Any, Any, Any]:
     """Batch per rank, batches accumulated per step, and the batch that the base rate belongs to."""
     strong = values["scaling"] == "strong"
     fixed, mode = ("global_batch", "strong") if strong else ("batch_per_rank", "weak")
@@ -99,6 +207,9 @@ def _shared_out(cell: Cell, total: int) -> tuple[int, int]:
     """Batch per rank and accumulation that make up a global batch: one of them follows."""
     factors = ("gpus", "batch_per_rank", "accumulation")
     given = {key: value for key, value in cell.values().items() if key in factors}
+    for key, value in {**given, "global_batch": total}.items():
+        if type(value) is not int or value < 1:
+            raise cell.error(key, f"{key}: expected a whole number from 1 on, found {value!r}")
     part, complete = math.prod(given.values()), len(given) == len(factors)
     follows, rest = divmod(total, part)
     if rest or (complete and follows != 1):

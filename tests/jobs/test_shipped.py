@@ -9,9 +9,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from jobs.config.expand import expand
-from jobs.config.grammar import parse
-from jobs.config.load import load_sweep
+from jobs.config.grammar import SweepFile
+from jobs.config.load import expand, load_sweep
 from jobs.config.sweep import SWEEPS
 from jobs.config.techniques import PARAMETERS, load_techniques
 from jobs.config.yamlfile import find_file, load_yaml, names_in
@@ -76,7 +75,7 @@ def test_the_course_as_logged_takes_its_steps_at_its_rates() -> None:
 @pytest.mark.parametrize("name", [n for n in names_in(SWEEPS) if n.endswith("_search")])
 def test_no_search_tries_a_cell_twice(name: str) -> None:
     rows = load_techniques()
-    file = parse(load_yaml(find_file("sweep", name, SWEEPS)), rows)
+    file = SweepFile(load_yaml(find_file("sweep", name, SWEEPS)))
     assert len(expand(file, rows)) == len(load_sweep(name).configs)
 
 
