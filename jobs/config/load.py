@@ -71,7 +71,7 @@ def load_sweep(
     file = SweepFile(load_yaml(find_file("sweep", name_or_path, folder)))
     cells = [(cell, _config(cell, rows)) for cell in expand(file, rows)]
     _refuse_moving_base(cells)
-    configs = _unique(file, cells)
+    configs = _unique(cells)
     used = [config.technique.name for config in configs]
     written = [part["technique"].value for part in file.all_settings() if "technique" in part]
     return Sweep(
@@ -214,9 +214,8 @@ def _shared_out(cell: Cell, total: int) -> tuple[int, int]:
     follows, rest = divmod(total, part)
     if rest or (complete and follows != 1):
         what = " x ".join(f"{key} {given[key]}" for key in factors if key in given)
-        below, above = total - rest, total - rest + part
-        near = part if complete or not below else f"{below} or {above}"
-        text = f"global_batch {total} cannot be made of {what}: use {near}, or exclude the cell"
+        use = f"{part}" if complete else f"a multiple of {part}"
+        text = f"global_batch {total} cannot be made of {what}: use {use}, or exclude the cell"
         raise cell.error("global_batch", text)
     if "batch_per_rank" not in given:
         return follows, given.get("accumulation", 1)
@@ -265,21 +264,16 @@ def _refuse_moving_base(cells: Sequence[tuple[Cell, RunConfig]]) -> None:
             raise cell.error(key, text)
 
 
-def _unique(file: SweepFile, cells: Sequence[tuple[Cell, RunConfig]]) -> tuple[RunConfig, ...]:
+def _unique(cells: Sequence[tuple[Cell, RunConfig]]) -> tuple[RunConfig, ...]:
     """Equal cells merged, first place kept.
 
     Raises:
-        ConfigError: two different configs with one id, or an include entry that adds no cell.
+        ConfigError: two different configs with one id.
     """
-    first: dict[str, tuple[Cell, RunConfig]] = {}
+    first: dict[str, RunConfig] = {}
     for cell, config in cells:
         name = config.cell_id()
-        if first.setdefault(name, (cell, config))[1] != config:
+        if first.setdefault(name, config) != config:
             text = f"two different cells have the id {name}; change the seed of one"
             raise cell.error("seed", text)
-    adding = {cell.path for cell, _ in first.values()}
-    for path in file.include:
-        if path not in adding:
-            text = "this include entry adds no cell: all of its cells are there already; remove it"
-            raise file.document.error(path, text)
-    return tuple(config for _, config in first.values())
+    return tuple(first.values())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import json
 import os
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -197,15 +196,9 @@ def problem_of(
     if kind == "extra_forbidden":
         shown = place[:-1]
         text = unknown("key", place[-1], _keys_at(model, shown))
-    elif kind in ("literal_error", "union_tag_invalid"):
-        limits = first["ctx"]
-        names = re.findall("'(.*?)'", limits.get("expected_tags") or limits["expected"])
-        text = unknown("value", limits.get("tag", first["input"]), names)
-    elif kind == "missing":
-        text = "this key is missing, and it has no default"
-    elif kind != "value_error":
+    elif kind not in ("value_error", "missing"):
         found = json.dumps(first["input"], ensure_ascii=False, default=str)[:200]
-        text = f"{text.replace('tuple', 'list')}, found {found}"
+        text = f"{text}, found {found}"
     if shown:
         text = f"{'.'.join(map(str, shown))}: {text}"
     named = sorted((key for key in value if key in text), key=text.find)

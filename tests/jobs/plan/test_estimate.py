@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from jobs.plan import estimate as module
-from jobs.plan.estimate import Estimate, Rate, RateKey, estimate, known_rates, rate_key
+from jobs.plan import rows as module
+from jobs.plan.rows import Estimate, Rate, RateKey, estimate, known_rates, rate_key
 from tests import builders
 from tests.builders import BEGAN, record
 from tests.unreadable import unreadable

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from jobs.plan.estimate import Rate, rate_key
-from jobs.plan.remarks import summary
+from jobs.plan.rows import Rate, rate_key
+from jobs.plan.text import summary
 from jobs.plan.rows import plan_rows
 from tests.jobs.plan.test_rows import IMAGES, config
 from train.config.run import RunConfig, Target

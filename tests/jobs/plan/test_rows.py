@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobs.plan.estimate import Rate, rate_key
+from jobs.plan.rows import Rate, rate_key
 from jobs.plan.rows import plan_rows
 from train.config.run import RunConfig
 from train.config.schedule import Grow

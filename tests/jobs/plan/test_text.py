@@ -7,7 +7,7 @@ import shlex
 from unittest.mock import patch
 
 from jobs.messages import columns
-from jobs.plan.estimate import Rate, rate_key
+from jobs.plan.rows import Rate, rate_key
 from jobs.plan.rows import plan_rows
 from jobs.plan.text import plan_lines
 from tests.jobs.plan.test_rows import IMAGES, config
