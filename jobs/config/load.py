@@ -73,7 +73,7 @@ def load_sweep(
     _refuse_moving_base(cells)
     configs = _unique(cells)
     used = [config.technique.name for config in configs]
-    written = [part["technique"].value for part in file.all_settings() if "technique" in part]
+    written = [str(part["technique"].value) for part in file.all_settings() if "technique" in part]
     return Sweep(
         name=file.heading.name,
         title=" ".join((file.heading.title or file.heading.name).split()),
@@ -160,17 +160,23 @@ def _has(cell: Cell, key: str, values: Sequence[Any]) -> bool:
 
 def _config(cell: Cell, rows: Mapping[str, TechniqueRow]) -> RunConfig:
     values = {**_DEFAULTS, **cell.values()}
-    for key in _REQUIRED:
+    strong = values["scaling"] == "strong"
+    fixed = "global_batch" if strong else "batch_per_rank"
+    for key in (*_REQUIRED, fixed):
         if key not in values:
             raise cell.error(key, f"{key!r} is missing: give it at the top level or in 'matrix:'")
-    if values["technique"] not in list(rows):
+    base_batch = values.get("base_batch", values[fixed])
+    if strong:
+        values |= _shared_out(cell, values["global_batch"])
+    elif "global_batch" in values:
+        text = "global_batch follows from batch_per_rank: leave it out, or say 'scaling: strong'"
+        raise cell.error("global_batch", text)
+    row = rows.get(str(values["technique"]))
+    if row is None:
         raise cell.error("technique", unknown("technique", values["technique"], rows))
-    batch, accumulation, base_batch = _batches(cell, values)
-    row = rows[values["technique"]]
     changes = {key: value for key, value in values.items() if key in PARAMETERS}
     technique = {"name": row.name, "base_batch": base_batch, **row.settings(changes)}
     fields = {key: value for key, value in values.items() if key in _FIELDS}
-    fields |= {"batch_per_rank": batch, "accumulation": accumulation}
     try:
         fields["technique"] = _technique(json.dumps(technique))
         config = RunConfig.model_validate(fields, strict=True)
@@ -188,22 +194,7 @@ def _technique(settings: str) -> Technique:
     return Technique.model_validate_json(settings, strict=True)
 
 
-def _batches(cell: Cell, values: Mapping[str, Any]) -> tuple[Any, Any, Any]:
-    """Batch per rank, batches accumulated per step, and the batch that the base rate belongs to."""
-    strong = values["scaling"] == "strong"
-    fixed, mode = ("global_batch", "strong") if strong else ("batch_per_rank", "weak")
-    if not strong and "global_batch" in values:
-        text = "scaling: weak fixes batch_per_rank, so global_batch follows from it: leave it out"
-        raise cell.error("global_batch", f"{text}, or say 'scaling: strong'")
-    if fixed not in values:
-        raise cell.error(fixed, f"{fixed!r} is missing: scaling: {mode} fixes it")
-    base = values.get("base_batch", values[fixed])
-    if strong:
-        return *_shared_out(cell, values["global_batch"]), base
-    return values["batch_per_rank"], values["accumulation"], base
-
-
-def _shared_out(cell: Cell, total: int) -> tuple[int, int]:
+def _shared_out(cell: Cell, total: int) -> dict[str, int]:
     """Batch per rank and accumulation that make up a global batch: one of them follows."""
     factors = ("gpus", "batch_per_rank", "accumulation")
     given = {key: value for key, value in cell.values().items() if key in factors}
@@ -217,9 +208,8 @@ def _shared_out(cell: Cell, total: int) -> tuple[int, int]:
         use = f"{part}" if complete else f"a multiple of {part}"
         text = f"global_batch {total} cannot be made of {what}: use {use}, or exclude the cell"
         raise cell.error("global_batch", text)
-    if "batch_per_rank" not in given:
-        return follows, given.get("accumulation", 1)
-    return given["batch_per_rank"], given.get("accumulation", follows)
+    following = "accumulation" if "batch_per_rank" in given else "batch_per_rank"
+    return given if complete else {**given, following: follows}
 
 
 def _refuse_bare_noise(cell: Cell, config: RunConfig) -> None:

@@ -52,7 +52,7 @@ def _table(rows: Sequence[PlanRow], done: Collection[str], start: str = "") -> l
             f"..{row.cell_id.removeprefix(start)}" if start else row.cell_id,
             *(row.apart[key] for key in keys),
             *_numbers(row.plan),
-            "done" if row.cell_id in done else _row_time(row),
+            "done" if row.cell_id in done else _clock(row.time.seconds),
         )
         for row in rows
     ]
@@ -69,8 +69,8 @@ def _numbers(plan: RunPlan) -> tuple[str, ...]:
     return str(config.gpus), batch, *(f"{size:,}" for size in sizes), f"{rate:.4g}"
 
 
-def _row_time(row: PlanRow) -> str:
-    return "?" if row.time.seconds is None else f"~{clock(row.time.seconds)}"
+def _clock(seconds: float | None) -> str:
+    return "?" if seconds is None else f"~{clock(seconds)}"
 
 
 def summary(rows: Sequence[PlanRow], done: Collection[str] = ()) -> list[str]:
