@@ -78,7 +78,6 @@ setup: ["ulimit -l unlimited"]
         ("gpu_type: a100", "gpu_type needs a way to ask for it"),
         ('partition: "gpu\\nrm -rf x"', "partition: expected a single line of text"),
         ('sbatch: {mail-user: "a\\nb"}', "sbatch: expected a single line of text"),
-        ('environment: {A: "a\\nb"}', "environment: expected a single line of text"),
         ('setup: ["a\\nb"]', "setup: expected a single line of text"),
     ],
 )
