@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
@@ -33,10 +33,9 @@ from train.errors import ConfigError
 _FIELDS = RunConfig.model_fields
 #: What a cell has where the file does not say it.
 _DEFAULTS = {k: f.default for k, f in _FIELDS.items() if not f.is_required()} | {"seed": 0}
-_REQUIRED = ("dataset", "model", "technique", "gpus", "epochs")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Cell:
     """What the file says about one cell."""
 
@@ -44,10 +43,11 @@ class Cell:
     settings: Settings
     path: KeyPath  # the part of the file that asks for it
     #: As rules see it: before any override, with defaults and the technique's parameters.
-    written: Mapping[str, Any]
+    written: Mapping[str, Any] = field(default_factory=dict)
 
     def values(self) -> dict[str, Any]:
-        return _set_values(self.settings)
+        """Keys that are set; null means unset."""
+        return {key: one.value for key, one in self.settings.items() if one.value is not None}
 
     def error(self, key: str, text: str) -> ConfigError:
         """``text`` with the line of ``key``, and what tells this cell from others of the sweep."""
@@ -104,7 +104,7 @@ def expand(file: SweepFile, rows: Mapping[str, TechniqueRow]) -> list[Cell]:
         raise file.document.error(("exclude",), "the exclude rules drop every cell of the sweep")
     for rule in file.override:  # of two that set a key, the later wins
         for i in _matching(file, rule, cells):
-            cells[i] = replace(cells[i], settings={**cells[i].settings, **rule.sets})
+            cells[i].settings = {**cells[i].settings, **rule.sets}
     return cells
 
 
@@ -115,15 +115,11 @@ def _crossed(
         settings = dict(file.common)
         for part in parts:
             settings |= part
-        values = _set_values(settings)
+        cell = Cell(file, settings, path)
+        values = cell.values()
         row = rows.get(str(values.get("technique")))
-        written = {**_DEFAULTS, **(row.fields if row else {}), **values}
-        yield Cell(file, settings, path, written)
-
-
-def _set_values(settings: Settings) -> dict[str, Any]:
-    """null unsets a key."""
-    return {key: one.value for key, one in settings.items() if one.value is not None}
+        cell.written = {**_DEFAULTS, **(row.fields if row else {}), **values}
+        yield cell
 
 
 def _matching(file: SweepFile, rule: Rule, cells: Sequence[Cell]) -> list[int]:
@@ -162,7 +158,7 @@ def _config(cell: Cell, rows: Mapping[str, TechniqueRow]) -> RunConfig:
     values = {**_DEFAULTS, **cell.values()}
     strong = values["scaling"] == "strong"
     fixed = "global_batch" if strong else "batch_per_rank"
-    for key in (*_REQUIRED, fixed):
+    for key in ("dataset", "model", "technique", "gpus", "epochs", fixed):
         if key not in values:
             raise cell.error(key, f"{key!r} is missing: give it at the top level or in 'matrix:'")
     base_batch = values.get("base_batch", values[fixed])

@@ -107,11 +107,14 @@ class Document:
     def checked(self, model: type[Model], value: Mapping[str, Any], path: KeyPath = ()) -> Model:
         """The mapping ``value``, written at ``path``, as an instance of ``model``.
 
+        It is checked as JSON, where strict means: no text for a number, no number for a truth
+        value, but a list for a tuple.
+
         Raises:
             ConfigError: an unknown key, a missing one, a value that does not fit.
         """
         try:
-            return strictly(model, value)
+            return model.model_validate_json(json.dumps(value), strict=True)
         except ValidationError as error:
             place, text = problem_of(model, value, error)
             raise self.error((*path, *place), text) from error
@@ -174,11 +177,6 @@ def _all_nodes(node: Node) -> Iterator[Node]:
     inner = node.value if isinstance(node, CollectionNode) else []
     for one in chain.from_iterable(inner) if isinstance(node, MappingNode) else inner:
         yield from _all_nodes(one)
-
-
-def strictly(model: type[Model], value: Mapping[str, Any]) -> Model:
-    """As JSON, where strict means: no text for a number, no number for a truth value."""
-    return model.model_validate_json(json.dumps(value), strict=True)
 
 
 def problem_of(

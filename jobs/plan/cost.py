@@ -16,10 +16,6 @@ from train.errors import ConfigError
 MARGIN = 1.5
 #: Estimated wall time by cell id; None or absent where it is not known.
 Seconds = Mapping[str, float | None]
-_HEADS = (
-    *("array", "nodes", "ranks\n/node", "jobs", "cells", "time\nlimit", "at\nonce"),
-    "GPU-hours\nat most",
-)
 
 
 def array_lines(arrays: Sequence[Array], seconds: Seconds, named: NamedSite) -> list[str]:
@@ -30,6 +26,8 @@ def array_lines(arrays: Sequence[Array], seconds: Seconds, named: NamedSite) -> 
     line = f"site {named.name}{title}: {where}, {named.source}"
     if not arrays:
         return [line, "nothing to submit"]
+    head = ["array", "nodes", "ranks\n/node", "jobs", "cells", "time\nlimit", "at\nonce"]
+    head.append("GPU-hours\nat most")
     body = [
         (
             str(number),
@@ -46,7 +44,13 @@ def array_lines(arrays: Sequence[Array], seconds: Seconds, named: NamedSite) -> 
     jobs = sum(len(array.units) for array in arrays)
     cells = sum(len(unit) for array in arrays for unit in array.units)
     counts = f"sbatch calls: {len(arrays)}; jobs: {jobs:,}; cells: {cells:,}"
-    lines = [*columns(_HEADS, body), "", line, counts, _in_words(arrays, seconds, site)]
+    lines = [
+        *columns((*head, "GPU-hours\nat most"), body),
+        "",
+        line,
+        counts,
+        _in_words(arrays, seconds, site),
+    ]
     if site.submit_limit is not None and jobs > site.submit_limit:
         lines.append(
             f"queue: {site.submit_limit} jobs fit now; the other {jobs - site.submit_limit:,} are "

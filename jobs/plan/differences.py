@@ -24,7 +24,8 @@ def apart(configs: Sequence[RunConfig]) -> dict[str, Settings]:
     Settings of a technique are there if they differ between cells of one technique, and numbers of
     a kind (the momentum of sgd) if they differ within that kind: names say the rest.
     """
-    settings = {condition_of(config): tuple(_settings(config)) for config in configs}
+    examples = {condition_of(config): config for config in configs}
+    settings = {condition: tuple(_settings(config)) for condition, config in examples.items()}
     values: dict[tuple[str, str], set[Any]] = {}
     for key, scope, value in chain.from_iterable(settings.values()):
         values.setdefault((key, scope), set()).add(value)
