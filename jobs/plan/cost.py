@@ -44,13 +44,7 @@ def array_lines(arrays: Sequence[Array], seconds: Seconds, named: NamedSite) -> 
     jobs = sum(len(array.units) for array in arrays)
     cells = sum(len(unit) for array in arrays for unit in array.units)
     counts = f"sbatch calls: {len(arrays)}; jobs: {jobs:,}; cells: {cells:,}"
-    lines = [
-        *columns((*head, "GPU-hours\nat most"), body),
-        "",
-        line,
-        counts,
-        _in_words(arrays, seconds, site),
-    ]
+    lines = [*columns(head, body), "", line, counts, _in_words(arrays, seconds, site)]
     if site.submit_limit is not None and jobs > site.submit_limit:
         lines.append(
             f"queue: {site.submit_limit} jobs fit now; the other {jobs - site.submit_limit:,} are "

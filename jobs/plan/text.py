@@ -99,10 +99,8 @@ def _remarks(rows: Sequence[PlanRow]) -> Iterator[str]:
     acting = {c.technique.name for c in scaled if c.global_batch != c.technique.base_batch}
     names = dict.fromkeys(config.technique.name for config in scaled)
     if idle := [name for name in names if name not in acting]:
-        yield (
-            f"{', '.join(idle)}: all cells have the base batch, so the rate is not scaled (nor "
-            "warmed up from it): set base_batch to the batch that base_lr belongs to, if another"
-        )
+        text = "all cells have the base batch, so the rate is not scaled: set base_batch if another"
+        yield f"{', '.join(idle)}: {text} batch suits base_lr"
 
 
 def _accumulation(plan: RunPlan) -> int:
@@ -158,12 +156,12 @@ _REMARKS: dict[Callable[[RunPlan], float], str] = {
         "a step of one, and images/s count each image k times"
     ),
     _has_flat_warmup: (
-        "have a warm-up that climbs nowhere, from the base rate to a lower one ({first}): their "
-        "batch is below base_batch; set warmup_from: zero, or warmup_epochs: 0"
+        "have a warm-up from the base rate to a lower one ({first}), since their batch is below "
+        "base_batch: set warmup_from: zero, or warmup_epochs: 0"
     ),
     _shortened_steps: (
-        "have regime_adaptation and a batch below base_batch ({first}), so they take fewer steps "
-        "than their epochs have, down to {least}: set base_batch to the smallest batch"
+        "have regime_adaptation and a batch below base_batch ({first}), so fewer steps than their "
+        "epochs have, down to {least}: set base_batch to the smallest batch"
     ),
     _may_not_decay: (
         "have AdaScale and a schedule that decays ({first}): it ends at a higher rate unless gains "
@@ -175,8 +173,7 @@ _REMARKS: dict[Callable[[RunPlan], float], str] = {
     ),
     _left_out: (
         "leave out up to {most:.0%} of the images in each epoch, which fill no whole step or "
-        "epoch: for equal budgets choose a data_fraction whose number of images is a multiple of "
-        "the largest batch, and a steps_per_epoch that divides a pass"
+        "epoch: for equal budgets choose data_fraction and steps_per_epoch so that they do"
     ),
 }
 

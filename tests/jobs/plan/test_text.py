@@ -108,11 +108,11 @@ DECAYING = ADASCALE | {"schedule": {"name": "cosine"}}
          config(partition="same"), [config(), config(partition="same", gpus=1)]),
         ("1 stop at train 0.75 held 2 times, or when that is out of reach",
          config(target=Target(train_accuracy=0.75)), [config()]),
-        ("1 have a warm-up that climbs nowhere, from the base rate to a lower one ({cell})",
+        ("1 have a warm-up from the base rate to a lower one ({cell})",
          of(CLIMBING), [of(CLIMBING, batch_per_rank=128)]),
         # 240 images a step make 5 steps an epoch, as 256 do
-        ("1 have regime_adaptation and a batch below base_batch ({cell}), so they take fewer steps "
-         "than their epochs have, down to 25",
+        ("1 have regime_adaptation and a batch below base_batch ({cell}), so fewer steps than "
+         "their epochs have, down to 25",
          of(ADAPTED), [of(ADAPTED, batch_per_rank=size) for size in (120, 256)]),
         ("1 have AdaScale and a schedule that decays ({cell})",
          of(DECAYING), [of(ADASCALE), of(DECAYING | {"base_batch": 128})]),
