@@ -50,6 +50,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from pydantic import Field
@@ -118,15 +119,13 @@ class SweepFile:
         self.exclude = [
             Rule(self._when(entry, path), {}, path) for entry, path in self._entries("exclude")
         ]
-        self.include = {  # by the entry's place in the file
-            path: tuple(self._crossed(entry, path)) for entry, path in self._entries("include")
-        }
+        self.include = [tuple(self._crossed(*entry)) for entry in self._entries("include")]
         self.override = [self._override(*entry) for entry in self._entries("override")]
 
     def all_settings(self) -> list[Settings]:
         """What cells share and vary, in the order of the file's parts."""
-        axes = (*self.axes, *(axis for axes in self.include.values() for axis in axes))
-        return [self.common, *(part for axis in axes for part in axis)]
+        axes = chain(self.axes, *self.include)
+        return [self.common, *chain.from_iterable(axes)]
 
     def _entries(self, part: str) -> Iterator[tuple[Any, KeyPath]]:
         """The items of a list; one alone counts as a list of one."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import product
@@ -25,7 +25,7 @@ from jobs.config.techniques import (
     load_techniques,
     spelled_out,
 )
-from jobs.config.yamlfile import KeyPath, find_file, load_yaml, problem_of, unknown
+from jobs.config.yamlfile import find_file, load_yaml, problem_of, unknown
 from train.config.run import RunConfig
 from train.config.technique import Technique
 from train.errors import ConfigError
@@ -41,7 +41,6 @@ class Cell:
 
     file: SweepFile
     settings: Settings
-    path: KeyPath  # the part of the file that asks for it
     #: As rules see it: before any override, with defaults and the technique's parameters.
     written: Mapping[str, Any] = field(default_factory=dict)
 
@@ -55,7 +54,7 @@ class Cell:
         varied = {name for part in self.file.all_settings()[1:] for name in part}
         own = [f"{key}={one.value}" for key, one in self.settings.items() if key in varied]
         text = f"{text} (cell: {', '.join(own) or 'the only cell'})"
-        return self.file.document.error(setting.path if setting else self.path, text)
+        return self.file.document.error(setting.path if setting else (), text)
 
 
 def load_sweep(
@@ -90,16 +89,16 @@ def expand(file: SweepFile, rows: Mapping[str, TechniqueRow]) -> list[Cell]:
     Raises:
         ConfigError: too many cells, none at all, or a rule that matches none.
     """
-    count = sum(math.prod(map(len, axes)) for axes in (file.axes, *file.include.values()))
+    count = sum(math.prod(map(len, axes)) for axes in (file.axes, *file.include))
     if count > MAX_CELLS:  # known before anything is built
         text = f"the sweep has {count:,} cells, {MAX_CELLS:,} are allowed: split it"
         raise file.document.error(("matrix",), text)
     # without an axis, include entries alone name the cells
-    crossed = [] if file.include and not file.axes else list(_crossed(file, file.axes, (), rows))
+    crossed = [] if file.include and not file.axes else _crossed(file, file.axes, rows)
     dropped = {i for rule in file.exclude for i in _matching(file, rule, crossed)}
     cells = [cell for i, cell in enumerate(crossed) if i not in dropped]
-    for path, axes in file.include.items():
-        cells += _crossed(file, axes, path, rows)
+    for axes in file.include:
+        cells += _crossed(file, axes, rows)
     if not cells:
         raise file.document.error(("exclude",), "the exclude rules drop every cell of the sweep")
     for rule in file.override:  # of two that set a key, the later wins
@@ -108,18 +107,18 @@ def expand(file: SweepFile, rows: Mapping[str, TechniqueRow]) -> list[Cell]:
     return cells
 
 
-def _crossed(
-    file: SweepFile, axes: Sequence[Axis], path: KeyPath, rows: Mapping[str, TechniqueRow]
-) -> Iterator[Cell]:
+def _crossed(file: SweepFile, axes: Sequence[Axis], rows: Mapping[str, TechniqueRow]) -> list[Cell]:
+    cells = []
     for parts in product(*axes):
         settings = dict(file.common)
         for part in parts:
             settings |= part
-        cell = Cell(file, settings, path)
+        cell = Cell(file, settings)
         values = cell.values()
         row = rows.get(str(values.get("technique")))
         cell.written = {**_DEFAULTS, **(row.fields if row else {}), **values}
-        yield cell
+        cells.append(cell)
+    return cells
 
 
 def _matching(file: SweepFile, rule: Rule, cells: Sequence[Cell]) -> list[int]:
