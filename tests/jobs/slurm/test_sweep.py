@@ -128,7 +128,7 @@ def refused(done: Done, desk: Desk, *words: str, code: int = 2) -> None:
         ("time_min: 100000", ("100,000 minutes", "1,440 minutes")),
         ("image: /nowhere/own.sif", ("there is no image /nowhere/own.sif",)),
         ("image: \"/no,where/own.sif\"", ("','", "in its path")),
-        ("slurm_conf: 3", ("slurm_conf", "in quotes")),
+        ("slurm_conf: 3", ("slurm_conf", "valid string")),
         ("setup: [\"a\\nb\"]", ("single line",)),
         ("sbatch: {array: 3}", ("array is what this program sets by itself",)),
     ],
