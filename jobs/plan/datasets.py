@@ -44,4 +44,10 @@ def _fetched(dataset: str, image_size: int | None, data: Path, store: Path) -> i
     done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=False, env=environment)
     if done.returncode != 0:
         raise ConfigError(f"the data set {dataset} is not ready (see above); nothing was started")
-    return int(json.loads(done.stdout)["train_images"])
+    try:
+        return int(json.loads(done.stdout)["train_images"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"the program that reads the data set {dataset} printed {done.stdout[:200]!r}, "
+            'expected {"train_images": N}: report it as a fault of the suite'
+        ) from error
