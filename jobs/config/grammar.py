@@ -48,43 +48,38 @@ A rule that matches no cell is an error: it would be a typo.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from itertools import chain
+from typing import Any
 
-from pydantic import Field, ValidationError, create_model
+from pydantic import Field
 
-from jobs.config.techniques import KINDS, PARAMETERS, spelled_out
-from jobs.config.yamlfile import Document, KeyPath, problem_of, strictly, unknown
-from train.config.datasets import DATASETS, FOLDER_PREFIX
+from jobs.config.techniques import PARAMETERS
+from jobs.config.yamlfile import Document, KeyPath
 from train.config.frozen import Frozen
 from train.config.run import RunConfig
-from train.config.technique import Technique
 
-_CONTRACT = {k: field for k, field in RunConfig.model_fields.items() if k != "schema_version"}
 #: Keys of a cell. All but the two batches and the technique's parameters are RunConfig's own.
-CELL_KEYS = (*_CONTRACT, "global_batch", "base_batch", *PARAMETERS)
-#: What a cell has where the file does not say it.
-DEFAULTS = {k: f.default for k, f in _CONTRACT.items() if not f.is_required()} | {"seed": 0}
+CELL_KEYS = (
+    *(key for key in RunConfig.model_fields if key != "schema_version"),
+    *("global_batch", "base_batch", *PARAMETERS),
+)
 #: ``seeds: 3`` stands for ``seed: [0, 1, 2]`` where lists are crossed.
 SEEDS = "seeds"
-TOP_LEVEL = (
-    *("name", "title", "cores_per_rank"),
-    *CELL_KEYS,
-    *("matrix", "zip", "exclude", "include", "override"),
-)
+PARTS = ("matrix", "zip", "exclude", "include", "override")
 MAX_CELLS = 10_000
 
-_FIELDS = {key: Technique.model_fields[key] for key in PARAMETERS} | _CONTRACT
-_COUNTS = ("global_batch", "base_batch", SEEDS, "cores_per_rank")
-_TYPES: dict[str, Any] = {
-    "name": (Annotated[str, Field(pattern="^[a-z0-9_]+$")], None),
-    "title": (str, None),
-    **{key: (Annotated[field.annotation, field], None) for key, field in _FIELDS.items()},
-    **dict.fromkeys(_COUNTS, (Annotated[int, Field(ge=1)], None)),
-}
-#: One key and its value, as the contract has it; no key is required here.
-_OneKey: type[Frozen] = create_model("_OneKey", __base__=Frozen, **_TYPES)
+
+class Heading(Frozen):
+    """What a file says of the sweep as a whole."""
+
+    name: str = Field(pattern="^[a-z0-9_]+$")
+    title: str | None = None
+    cores_per_rank: int | None = Field(None, ge=1)
+
+
+TOP_LEVEL = (*Heading.model_fields, *CELL_KEYS, *PARTS)
 
 
 @dataclass(frozen=True)
@@ -109,82 +104,28 @@ class Rule:
     path: KeyPath
 
 
-@dataclass(frozen=True)
 class SweepFile:
-    document: Document
-    name: str
-    title: str
-    cores_per_rank: int | None
-    common: Settings
-    axes: tuple[Axis, ...]  # matrix lists, then zip groups
-    exclude: tuple[Rule, ...]
-    include: Mapping[KeyPath, tuple[Axis, ...]]  # by the entry's place in the file
-    override: tuple[Rule, ...]
+    """The parts of a file. Keys are known; values are checked where they make up a cell."""
+
+    def __init__(self, document: Document) -> None:
+        """Raises ConfigError with the line: an unknown key, a key that is given in two places, a
+        part of the wrong form, lists of one zip group that differ in length."""
+        self.document = document
+        top = document.mapping(document.value, (), TOP_LEVEL)
+        heading = {key: top[key] for key in Heading.model_fields if top.get(key) is not None}
+        self.heading = document.checked(Heading, {"name": document.source.stem, **heading})
+        self.common = self._single({key: top[key] for key in top if key in CELL_KEYS}, ())
+        self.axes = tuple(self._axes())  # matrix lists, then zip groups
+        self.exclude = [
+            Rule(self._when(entry, path), {}, path) for entry, path in self._entries("exclude")
+        ]
+        self.include = [tuple(self._crossed(*entry)) for entry in self._entries("include")]
+        self.override = [self._override(*entry) for entry in self._entries("override")]
 
     def all_settings(self) -> list[Settings]:
         """What cells share and vary, in the order of the file's parts."""
-        axes = (*self.axes, *(axis for axes in self.include.values() for axis in axes))
-        return [self.common, *(part for axis in axes for part in axis)]
-
-
-def value_problem(key: str, value: Any, techniques: Collection[str]) -> str | None:
-    """Why ``key`` cannot have ``value``, as a sentence; None when it can.
-
-    null unsets a key, so any key takes it. A kind without its name changes numbers of the
-    technique's own kind, and is checked together with these.
-    """
-    if value is None:
-        return None
-    value = spelled_out(key, value)
-    if key in KINDS and "name" not in value:
-        return None
-    if key == "technique":
-        return None if value in list(techniques) else unknown(key, value, techniques)
-    try:
-        strictly(_OneKey, {key: value})
-    except ValidationError as error:
-        return problem_of(_OneKey, error)[1]
-    if key != "dataset" or value in DATASETS or value.partition(FOLDER_PREFIX)[2]:
-        return None
-    return unknown(key, value, (*DATASETS, f"{FOLDER_PREFIX}PATH"))
-
-
-def parse(document: Document, techniques: Collection[str]) -> SweepFile:
-    """Check every key and value of the file by itself.
-
-    Raises:
-        ConfigError: with file and line: an unknown key or name, a value of the wrong type, a key
-            given in two places, lists of one zip group that differ in length.
-    """
-    return _Parser(document, techniques).whole()
-
-
-class _Parser:
-    def __init__(self, document: Document, techniques: Collection[str]) -> None:
-        self.document = document
-        self.techniques = techniques
-
-    def whole(self) -> SweepFile:
-        top = self.document.mapping(self.document.value, (), TOP_LEVEL)
-        name = self._one("name", top.get("name") or self.document.source.stem, ("name",)).value
-        title = self._one("title", top.get("title"), ("title",)).value or name
-        common = {key: self._one(key, top[key], (key,)) for key in top if key in CELL_KEYS}
-        cores = self._one("cores_per_rank", top.get("cores_per_rank"), ("cores_per_rank",))
-        return SweepFile(
-            document=self.document,
-            name=name,
-            title=" ".join(title.split()),
-            cores_per_rank=cores.value,
-            common=common,
-            axes=tuple(self._axes(common)),
-            exclude=tuple(
-                Rule(self._when(rule, path), {}, path) for rule, path in self._entries("exclude")
-            ),
-            include={
-                path: tuple(self._crossed(entry, path)) for entry, path in self._entries("include")
-            },
-            override=tuple(self._override(rule, path) for rule, path in self._entries("override")),
-        )
+        axes = chain(self.axes, *self.include)
+        return [self.common, *chain.from_iterable(axes)]
 
     def _entries(self, part: str) -> Iterator[tuple[Any, KeyPath]]:
         """The items of a list; one alone counts as a list of one."""
@@ -194,9 +135,9 @@ class _Parser:
         elif value is not None:
             yield value, (part,)
 
-    def _axes(self, common: Settings) -> Iterator[Axis]:
+    def _axes(self) -> Iterator[Axis]:
         """Matrix lists and zip groups; a key may vary in one place only."""
-        seen = dict(common)
+        seen = dict(self.common)
         matrix = self.document.value.get("matrix")
         crossed = [] if matrix is None else self._crossed(matrix, ("matrix",))
         zipped = [self._zipped(group, path) for group, path in self._entries("zip")]
@@ -210,50 +151,48 @@ class _Parser:
             yield axis
 
     def _crossed(self, entry: Any, path: KeyPath) -> Iterator[Axis]:
-        """One axis per key; a single value counts as a list of one."""
-        lists = self.document.mapping(entry, path, (*CELL_KEYS, SEEDS))
-        if SEEDS in lists and "seed" in lists:
-            raise self.document.error((*path, SEEDS), "give 'seed' or 'seeds', not both")
-        for key, value in lists.items():
-            if key == SEEDS:
-                count = self._one(SEEDS, value, (*path, key)).value or 1
-                seeds = range(min(count, MAX_CELLS + 1))
-                yield tuple({"seed": Setting(seed, (*path, key, 0))} for seed in seeds)
-            else:
-                yield tuple({key: setting} for setting in self._values(key, value, (*path, key)))
+        """One axis per key."""
+        for key, settings in self._lists(entry, path).items():
+            yield tuple({key: setting} for setting in settings)
 
     def _zipped(self, entry: Any, path: KeyPath) -> Axis:
-        group = self.document.mapping(entry, path, CELL_KEYS)
-        lists = {key: self._values(key, value, (*path, key)) for key, value in group.items()}
-        if len({len(values) for values in lists.values()}) > 1:
-            lengths = ", ".join(f"{key} {len(values)}" for key, values in lists.items())
+        lists = self._lists(entry, path)
+        if len({len(settings) for settings in lists.values()}) > 1:
+            lengths = ", ".join(f"{key} {len(settings)}" for key, settings in lists.items())
             raise self.document.error(path, f"lists of a zip group differ in length: {lengths}")
         columns = zip(*lists.values(), strict=True)
         return tuple(dict(zip(lists, column, strict=True)) for column in columns)
 
     def _override(self, entry: Any, path: KeyPath) -> Rule:
         rule = self.document.mapping(entry, path, ("when", "set"))
-        place = (*path, "set")
-        sets = self.document.mapping(rule.get("set"), place, CELL_KEYS)
-        settings = {key: self._one(key, value, (*place, key)) for key, value in sets.items()}
-        return Rule(self._when(rule.get("when"), (*path, "when")), settings, path)
+        sets = self.document.mapping(rule.get("set"), (*path, "set"), CELL_KEYS)
+        when = self._when(rule.get("when"), (*path, "when"))
+        return Rule(when, self._single(sets, (*path, "set")), path)
 
     def _when(self, entry: Any, path: KeyPath) -> dict[str, list[Any]]:
-        lists = self.document.mapping(entry, path, CELL_KEYS)
-        return {
-            key: [setting.value for setting in self._values(key, value, (*path, key))]
-            for key, value in lists.items()
-        }
+        lists = self._lists(entry, path)
+        return {key: [setting.value for setting in settings] for key, settings in lists.items()}
 
-    def _values(self, key: str, value: Any, path: KeyPath) -> list[Setting]:
-        values = value if isinstance(value, list) else [value]
-        if not values:
-            raise self.document.error(path, f"{key}: the list is empty, so there would be no cell")
-        return [self._one(key, item, (*path, i)) for i, item in enumerate(values)]
+    def _lists(self, entry: Any, path: KeyPath) -> dict[str, list[Setting]]:
+        """What each key can be; a single value counts as a list of one."""
+        lists: dict[str, list[Setting]] = {}
+        for key, given in self.document.mapping(entry, path, (*CELL_KEYS, SEEDS)).items():
+            place = (*path, key)
+            name, values = key, given if isinstance(given, list) else [given]
+            if key == SEEDS:
+                if type(given) is not int or given < 1:
+                    raise self.document.error(place, f"seeds: expected a number, found {given!r}")
+                # one more than a sweep may have is refused as well as a billion more
+                name, values = "seed", list(range(min(given, MAX_CELLS + 1)))
+            if not values or name in lists:
+                reason = "give 'seed' or 'seeds', not both" if values else "the list is empty"
+                raise self.document.error(place, f"{key}: {reason}")
+            lists[name] = [Setting(value, (*place, i)) for i, value in enumerate(values)]
+        return lists
 
-    def _one(self, key: str, value: Any, path: KeyPath) -> Setting:
-        if isinstance(value, list):
-            raise self.document.error(path, f"{key}: lists of values belong under 'matrix:'")
-        if problem := value_problem(key, value, self.techniques):
-            raise self.document.error(path, problem)
-        return Setting(value, path)
+    def _single(self, entry: Mapping[str, Any], path: KeyPath) -> dict[str, Setting]:
+        for key, value in entry.items():
+            if isinstance(value, list):
+                text = f"{key}: lists of values belong under 'matrix:'"
+                raise self.document.error((*path, key), text)
+        return {key: Setting(value, (*path, key)) for key, value in entry.items()}

@@ -8,22 +8,53 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from jobs.config.expand import Cell, expand
-from jobs.config.grammar import DEFAULTS, MAX_CELLS, SweepFile, parse
+from jobs.config.grammar import MAX_CELLS, Axis, Rule, Settings, SweepFile
 from jobs.config.sweep import SWEEPS, Sweep
-from jobs.config.techniques import PARAMETERS, TECHNIQUES_FILE, TechniqueRow, load_techniques
-from jobs.config.yamlfile import find_file, first_named, load_yaml, problem_of
+from jobs.config.techniques import (
+    PARAMETERS,
+    TECHNIQUES_FILE,
+    TechniqueRow,
+    load_techniques,
+    spelled_out,
+)
+from jobs.config.yamlfile import find_file, load_yaml, problem_of, unknown
 from train.config.run import RunConfig
 from train.config.technique import Technique
+from train.errors import ConfigError
 
-_FIELDS = frozenset(RunConfig.model_fields)
-_REQUIRED = ("dataset", "model", "technique", "gpus", "epochs")
+_FIELDS = RunConfig.model_fields
+#: What a cell has where the file does not say it.
+_DEFAULTS = {k: f.default for k, f in _FIELDS.items() if not f.is_required()} | {"seed": 0}
+
+
+@dataclass
+class Cell:
+    """What the file says about one cell."""
+
+    file: SweepFile
+    settings: Settings
+    #: As rules see it: before any override, with defaults and the technique's parameters.
+    written: Mapping[str, Any] = field(default_factory=dict)
+
+    def values(self) -> dict[str, Any]:
+        """Keys that are set; null means unset."""
+        return {key: one.value for key, one in self.settings.items() if one.value is not None}
+
+    def error(self, key: str, text: str) -> ConfigError:
+        """``text`` with the line of ``key``, and what tells this cell from others of the sweep."""
+        setting = self.settings.get(key)
+        varied = {name for part in self.file.all_settings()[1:] for name in part}
+        own = [f"{key}={one.value}" for key, one in self.settings.items() if key in varied]
+        text = f"{text} (cell: {', '.join(own) or 'the only cell'})"
+        return self.file.document.error(setting.path if setting else (), text)
 
 
 def load_sweep(
@@ -36,40 +67,118 @@ def load_sweep(
             known and the nearest.
     """
     rows = load_techniques(techniques)
-    file = parse(load_yaml(find_file("sweep", name_or_path, folder)), rows)
+    file = SweepFile(load_yaml(find_file("sweep", name_or_path, folder)))
     cells = [(cell, _config(cell, rows)) for cell in expand(file, rows)]
     _refuse_moving_base(cells)
-    configs = _unique(file, cells)
+    configs = _unique(cells)
     used = [config.technique.name for config in configs]
-    written = [part["technique"].value for part in file.all_settings() if "technique" in part]
+    written = [str(part["technique"].value) for part in file.all_settings() if "technique" in part]
     return Sweep(
-        name=file.name,
-        title=file.title,
+        name=file.heading.name,
+        title=" ".join((file.heading.title or file.heading.name).split()),
         source=file.document.source,
         configs=configs,
         techniques=tuple(name for name in dict.fromkeys([*written, *used]) if name in used),
-        cores_per_rank=file.cores_per_rank,
+        cores_per_rank=file.heading.cores_per_rank,
     )
 
 
+def expand(file: SweepFile, rows: Mapping[str, TechniqueRow]) -> list[Cell]:
+    """Cells in the order of the file; equal ones are not merged here.
+
+    Raises:
+        ConfigError: too many cells, none at all, or a rule that matches none.
+    """
+    count = sum(math.prod(map(len, axes)) for axes in (file.axes, *file.include))
+    if count > MAX_CELLS:  # known before anything is built
+        text = f"the sweep has {count:,} cells, {MAX_CELLS:,} are allowed: split it"
+        raise file.document.error(("matrix",), text)
+    # without an axis, include entries alone name the cells
+    crossed = [] if file.include and not file.axes else _crossed(file, file.axes, rows)
+    dropped = {i for rule in file.exclude for i in _matching(file, rule, crossed)}
+    cells = [cell for i, cell in enumerate(crossed) if i not in dropped]
+    for axes in file.include:
+        cells += _crossed(file, axes, rows)
+    if not cells:
+        raise file.document.error(("exclude",), "the exclude rules drop every cell of the sweep")
+    for rule in file.override:  # of two that set a key, the later wins
+        for i in _matching(file, rule, cells):
+            cells[i].settings = {**cells[i].settings, **rule.sets}
+    return cells
+
+
+def _crossed(file: SweepFile, axes: Sequence[Axis], rows: Mapping[str, TechniqueRow]) -> list[Cell]:
+    cells = []
+    for parts in product(*axes):
+        settings = dict(file.common)
+        for part in parts:
+            settings |= part
+        cell = Cell(file, settings)
+        values = cell.values()
+        row = rows.get(str(values.get("technique")))
+        cell.written = {**_DEFAULTS, **(row.fields if row else {}), **values}
+        cells.append(cell)
+    return cells
+
+
+def _matching(file: SweepFile, rule: Rule, cells: Sequence[Cell]) -> list[int]:
+    """Positions of the cells that a rule is about.
+
+    Raises:
+        ConfigError: there is none, so the rule has a typo.
+    """
+    matching = [
+        i
+        for i, cell in enumerate(cells)
+        if all(_has(cell, key, values) for key, values in rule.when.items())
+    ]
+    if matching:
+        return matching
+    reason = "none has all of it at once"
+    for key, values in rule.when.items():
+        if not any(_has(cell, key, values) for cell in cells):
+            there = ", ".join(dict.fromkeys(json.dumps(cell.written.get(key)) for cell in cells))
+            wanted = " or ".join(map(json.dumps, values))
+            reason = f"{key} is never {wanted} (it is {there or 'not given'})"
+            break
+    text = f"this {rule.path[0]} rule matches none of the {len(cells)} cells: {reason}"
+    raise file.document.error(rule.path, text)
+
+
+def _has(cell: Cell, key: str, values: Sequence[Any]) -> bool:
+    """Whether one of the values is the cell's, or names some numbers of the cell's kind."""
+    own = spelled_out(key, cell.written.get(key))
+    wanted = [spelled_out(key, value) for value in values]
+    parts = [value for value in wanted if isinstance(own, dict) and isinstance(value, dict)]
+    return own in wanted or any(part.items() <= own.items() for part in parts)
+
+
 def _config(cell: Cell, rows: Mapping[str, TechniqueRow]) -> RunConfig:
-    values = {**DEFAULTS, **cell.values()}
-    for key in _REQUIRED:
+    values = {**_DEFAULTS, **cell.values()}
+    strong = values["scaling"] == "strong"
+    fixed = "global_batch" if strong else "batch_per_rank"
+    for key in ("dataset", "model", "technique", "gpus", "epochs", fixed):
         if key not in values:
             raise cell.error(key, f"{key!r} is missing: give it at the top level or in 'matrix:'")
-    batch, accumulation, base_batch = _batches(cell, values)
-    row = rows[values["technique"]]
+    base_batch = values.get("base_batch", values[fixed])
+    if strong:
+        values |= _shared_out(cell, values["global_batch"])
+    elif "global_batch" in values:
+        text = "global_batch follows from batch_per_rank: leave it out, or say 'scaling: strong'"
+        raise cell.error("global_batch", text)
+    row = rows.get(str(values["technique"]))
+    if row is None:
+        raise cell.error("technique", unknown("technique", values["technique"], rows))
     changes = {key: value for key, value in values.items() if key in PARAMETERS}
     technique = {"name": row.name, "base_batch": base_batch, **row.settings(changes)}
-    data = {key: value for key, value in values.items() if key in _FIELDS}
-    data |= {"batch_per_rank": batch, "accumulation": accumulation}
+    fields = {key: value for key, value in values.items() if key in _FIELDS}
     try:
-        # each value was checked strictly where it stands in the file
-        config = RunConfig.model_validate(data | {"technique": _technique(json.dumps(technique))})
+        fields["technique"] = _technique(json.dumps(technique))
+        config = RunConfig.model_validate(fields, strict=True)
     except ValidationError as error:
         model = Technique if error.title == "Technique" else RunConfig
-        text = problem_of(model, error)[1]
-        raise cell.error([*first_named(cell.settings, text), "technique"][0], text) from error
+        place, text = problem_of(model, cell.settings, error)
+        raise cell.error(str(place[0]) if place else "technique", text) from error
     _refuse_bare_noise(cell, config)
     return config
 
@@ -80,36 +189,22 @@ def _technique(settings: str) -> Technique:
     return Technique.model_validate_json(settings, strict=True)
 
 
-def _batches(cell: Cell, values: Mapping[str, Any]) -> tuple[int, int, int]:
-    """Batch per rank, batches accumulated per step, and the batch that the base rate belongs to."""
-    strong = values["scaling"] == "strong"
-    fixed, mode = ("global_batch", "strong") if strong else ("batch_per_rank", "weak")
-    if not strong and "global_batch" in values:
-        text = "scaling: weak fixes batch_per_rank, so global_batch follows from it: leave it out"
-        raise cell.error("global_batch", f"{text}, or say 'scaling: strong'")
-    if fixed not in values:
-        raise cell.error(fixed, f"{fixed!r} is missing: scaling: {mode} fixes it")
-    base = values.get("base_batch", values[fixed])
-    if strong:
-        return *_shared_out(cell, values["global_batch"]), base
-    return values["batch_per_rank"], values["accumulation"], base
-
-
-def _shared_out(cell: Cell, total: int) -> tuple[int, int]:
+def _shared_out(cell: Cell, total: int) -> dict[str, int]:
     """Batch per rank and accumulation that make up a global batch: one of them follows."""
     factors = ("gpus", "batch_per_rank", "accumulation")
     given = {key: value for key, value in cell.values().items() if key in factors}
+    for key, value in {**given, "global_batch": total}.items():
+        if type(value) is not int or value < 1:
+            raise cell.error(key, f"{key}: expected a whole number from 1 on, found {value!r}")
     part, complete = math.prod(given.values()), len(given) == len(factors)
     follows, rest = divmod(total, part)
     if rest or (complete and follows != 1):
         what = " x ".join(f"{key} {given[key]}" for key in factors if key in given)
-        below, above = total - rest, total - rest + part
-        near = part if complete or not below else f"{below} or {above}"
-        text = f"global_batch {total} cannot be made of {what}: use {near}, or exclude the cell"
+        use = f"{part}" if complete else f"a multiple of {part}"
+        text = f"global_batch {total} cannot be made of {what}: use {use}, or exclude the cell"
         raise cell.error("global_batch", text)
-    if "batch_per_rank" not in given:
-        return follows, given.get("accumulation", 1)
-    return given["batch_per_rank"], given.get("accumulation", follows)
+    following = "accumulation" if "batch_per_rank" in given else "batch_per_rank"
+    return given if complete else {**given, following: follows}
 
 
 def _refuse_bare_noise(cell: Cell, config: RunConfig) -> None:
@@ -154,21 +249,16 @@ def _refuse_moving_base(cells: Sequence[tuple[Cell, RunConfig]]) -> None:
             raise cell.error(key, text)
 
 
-def _unique(file: SweepFile, cells: Sequence[tuple[Cell, RunConfig]]) -> tuple[RunConfig, ...]:
+def _unique(cells: Sequence[tuple[Cell, RunConfig]]) -> tuple[RunConfig, ...]:
     """Equal cells merged, first place kept.
 
     Raises:
-        ConfigError: two different configs with one id, or an include entry that adds no cell.
+        ConfigError: two different configs with one id.
     """
-    first: dict[str, tuple[Cell, RunConfig]] = {}
+    first: dict[str, RunConfig] = {}
     for cell, config in cells:
         name = config.cell_id()
-        if first.setdefault(name, (cell, config))[1] != config:
+        if first.setdefault(name, config) != config:
             text = f"two different cells have the id {name}; change the seed of one"
             raise cell.error("seed", text)
-    adding = {cell.path for cell, _ in first.values()}
-    for path in file.include:
-        if path not in adding:
-            text = "this include entry adds no cell: all of its cells are there already; remove it"
-            raise file.document.error(path, text)
-    return tuple(config for _, config in first.values())
+    return tuple(first.values())

@@ -5,26 +5,23 @@ from __future__ import annotations
 import difflib
 import json
 import os
-import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap, CommentedSeq
-from ruamel.yaml.constructor import ConstructorError, RoundTripConstructor
+from ruamel.yaml.constructor import ConstructorError, SafeConstructor
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.nodes import Node, ScalarNode
+from ruamel.yaml.nodes import CollectionNode, MappingNode, Node, SequenceNode
 
 from train.errors import ConfigError
 
 MAX_BYTES = 1_000_000
-#: Values after aliases are followed: nine lines of aliases can stand for a billion.
+#: Keys and values after aliases are followed: nine lines of aliases can stand for a billion.
 MAX_VALUES = 100_000
-MAX_DEPTH = 30
 SUFFIXES = (".yaml", ".yml")
 
 KeyPath = tuple[str | int, ...]
@@ -70,19 +67,24 @@ def find_file(kind: str, name_or_path: str, folder: Path, words: Sequence[str] =
 
 @dataclass(frozen=True)
 class Document:
-    """A mapping read from a file; ``tree`` is the same mapping as ruamel.yaml holds it."""
+    """A mapping read from a file; ``root`` is the same mapping as ruamel.yaml parsed it."""
 
     source: Path
     value: dict[str, Any]
-    tree: CommentedMap
+    root: Node
 
     def line(self, path: KeyPath) -> int:
         """Line (from 1) of the key or item at ``path``, or of the nearest thing around it."""
-        line, node = 0, self.tree
+        line, node = 0, self.root
         for step in path:
+            inner: dict[Any, tuple[Node, Node]] = {}
+            if isinstance(node, MappingNode):
+                inner = {key.value: (key, value) for key, value in node.value}
+            elif isinstance(node, SequenceNode):
+                inner = {index: (item, item) for index, item in enumerate(node.value)}
             # what is not there may be the kind of a schedule, a step of pydantic's places
-            if isinstance(node, CommentedMap | CommentedSeq) and step in (node.lc.data or ()):
-                line, node = node.lc.data[step][0], node[step]
+            if step in inner:
+                line, node = inner[step][0].start_mark.line, inner[step][1]
         return line + 1
 
     def error(self, path: KeyPath, text: str) -> ConfigError:
@@ -105,14 +107,17 @@ class Document:
     def checked(self, model: type[Model], value: Mapping[str, Any], path: KeyPath = ()) -> Model:
         """The mapping ``value``, written at ``path``, as an instance of ``model``.
 
+        It is checked as JSON, where strict means: no text for a number, no number for a truth
+        value, but a list for a tuple.
+
         Raises:
             ConfigError: an unknown key, a missing one, a value that does not fit.
         """
         try:
-            return strictly(model, value)
+            return model.model_validate_json(json.dumps(value), strict=True)
         except ValidationError as error:
-            place, text = problem_of(model, error)
-            raise self.error((*path, *(place or first_named(value, text))), text) from error
+            place, text = problem_of(model, value, error)
+            raise self.error((*path, *place), text) from error
 
 
 def load_yaml(path: Path) -> Document:
@@ -122,115 +127,80 @@ def load_yaml(path: Path) -> Document:
         ConfigError: unreadable, too large, not UTF-8, not YAML, not a mapping, a key given twice,
             a key that is no text, a tag, or aliases that stand for too much.
     """
-    yaml = YAML()
-    yaml.Constructor = _Constructor
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
-        if len(data) > MAX_BYTES:
-            raise ConfigError(f"{path}: larger than {MAX_BYTES:,} bytes, so not a file of ours")
-        tree = yaml.load(data)
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    if len(data) > MAX_BYTES:
+        raise ConfigError(f"{path}: larger than {MAX_BYTES:,} bytes, so not a file of ours")
+    yaml = YAML(typ="safe", pure=True)
+    yaml.Constructor = _Constructor
+    try:
+        root = yaml.compose(data)
+        if not isinstance(root, MappingNode) or not root.value:
+            raise YAMLError("expected 'key: value' lines")
+        if any(islice(_all_nodes(root), MAX_VALUES, None)):
+            raise YAMLError(f"its aliases stand for more than {MAX_VALUES:,} values")
+        return Document(path, yaml.constructor.construct_document(root), root)
     except MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         reason = ", ".join(part for part in (error.context, error.problem) if part)
         raise ConfigError(f"{path}:{line}: not YAML: {reason}") from error
-    except (YAMLError, ValueError, TypeError, RecursionError) as error:
+    except RecursionError as error:
+        raise ConfigError(f"{path}: nested too deep, or an alias of itself") from error
+    except (YAMLError, ValueError, TypeError) as error:
         raise ConfigError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(tree, CommentedMap) or not tree:
-        shown = "nothing" if tree is None else str(tree)[:80]
-        raise ConfigError(f"{path}:1: expected 'key: value' lines, found {shown}")
-    document = Document(path, {}, tree)
-    document.value.update(_plain(document, tree, (), count()))
-    return document
 
 
-def _plain(document: Document, node: Any, path: KeyPath, counted: Iterator[int]) -> Any:
-    """What stands at ``path`` as plain values, every alias followed."""
-    if next(counted) >= MAX_VALUES:
-        raise document.error(path, f"aliases stand for more than {MAX_VALUES:,} values")
-    if len(path) > MAX_DEPTH:
-        raise document.error(path, f"nested deeper than {MAX_DEPTH} levels")
-    if isinstance(node, CommentedSeq):
-        return [_plain(document, item, (*path, i), counted) for i, item in enumerate(node)]
-    if not isinstance(node, CommentedMap):
-        return node
-    for key in node:
+class _Constructor(SafeConstructor):
+    """Makes plain values; keys are names."""
+
+    def check_mapping_key(
+        self, node: Node, key_node: Node, mapping: Any, key: Any, value: Any
+    ) -> bool:
         if not isinstance(key, str):
-            raise document.error((*path, key), f"expected a name as key, found {key!r}")
-    return {key: _plain(document, item, (*path, key), counted) for key, item in node.items()}
+            problem = f"expected a name as key, found {key!r}"
+            raise ConstructorError(None, None, problem, key_node.start_mark)
+        return bool(super().check_mapping_key(node, key_node, mapping, key, value))
 
 
-class _Constructor(RoundTripConstructor):
-    """Makes mappings and lists that know their lines, and plain scalars."""
-
-    def construct_object(self, node: Node, deep: bool = False) -> Any:
-        kind = str(node.tag).removeprefix("tag:yaml.org,2002:")
-        if isinstance(node, ScalarNode) and kind in _SCALARS:
-            # ruamel marks with BEL where it may fold the text again
-            return _SCALARS[kind](node.value.replace("\a", "") if node.style == ">" else node.value)
-        problem = "an alias of itself" if node in self.recursive_objects else None
-        if kind not in ("map", "seq"):
-            problem = f"the tag {node.tag} is not allowed: plain values only"
-        if problem:
-            raise ConstructorError(None, None, problem, node.start_mark)
-        return super().construct_object(node, deep)
+_TAG = "tag:yaml.org,2002:"
+_Constructor.add_constructor(f"{_TAG}timestamp", SafeConstructor.construct_yaml_str)
+for _kind in ("binary", "omap", "pairs", "set"):
+    _Constructor.add_constructor(_TAG + _kind, SafeConstructor.construct_undefined)
 
 
-def _integer(text: str) -> int | str:
-    """What only looks like a number (010, 0x10) stays text."""
-    digits = text.replace("_", "")
-    return int(digits) if re.fullmatch(r"[-+]?(0|[1-9]\d{0,99})", digits) else text
+def _all_nodes(node: Node) -> Iterator[Node]:
+    """``node`` and all within it, every alias followed."""
+    yield node
+    inner = node.value if isinstance(node, CollectionNode) else []
+    for one in chain.from_iterable(inner) if isinstance(node, MappingNode) else inner:
+        yield from _all_nodes(one)
 
 
-_SCALARS: dict[str, Callable[[str], Any]] = {
-    **dict.fromkeys(("str", "timestamp", "value"), str),
-    "null": lambda _: None,
-    "bool": lambda text: {"true": True, "false": False}.get(text.lower(), text),
-    "int": _integer,
-    "float": lambda text: float(re.sub(r"_|\.(?=inf|nan)", "", text.lower())),
-}
-
-
-def strictly(model: type[Model], value: Mapping[str, Any]) -> Model:
-    """As JSON, where strict means: no text for a number, no number for a truth value."""
-    return model.model_validate_json(json.dumps(value), strict=True)
-
-
-def problem_of(model: type[BaseModel], error: ValidationError) -> tuple[KeyPath, str]:
+def problem_of(
+    model: type[BaseModel], value: Iterable[str], error: ValidationError
+) -> tuple[KeyPath, str]:
     """The first of pydantic's findings about a ``model``: where it is, and a sentence that says
-    where, what was expected and what was found."""
+    where, what was expected and what was found.
+
+    ``value``: the keys that were given; a rule about several keys has no place of its own, so its
+    place is the key that its words name first.
+    """
     first = error.errors()[0]
-    place, kind, value = first["loc"], first["type"], first["input"]
-    owner, text = place, first["msg"].removeprefix("Value error, ")
-    found = f"found {json.dumps(value, ensure_ascii=False, default=str)[:200]}"
+    place, kind = first["loc"], first["type"]
+    shown, text = place, first["msg"].removeprefix("Value error, ").removeprefix("Input ")
     if kind == "extra_forbidden":
-        owner = place[:-1]
-        text = unknown("key", place[-1], _keys_at(model, owner))
-    elif kind in ("literal_error", "union_tag_invalid"):
-        limits = first["ctx"]
-        names = re.findall("'(.*?)'", limits.get("expected_tags") or limits["expected"])
-        text = unknown("value", limits.get("tag", value), names)
-    elif kind == "missing":
-        text = "this key is missing, and it has no default"
-    elif kind in _EXPECTED:
-        text = f"expected {_EXPECTED[kind]}, {found}"
-    elif kind != "value_error":
-        text = f"{text.removeprefix('Input ')}, {found}"
-    prefix = ".".join(str(step) for step in owner)
-    return place, f"{prefix}: {text}" if prefix else text
-
-
-#: Where pydantic's words suit JSON better than YAML.
-_EXPECTED = {
-    "dict_type": "keys and values",
-    "float_type": "a number, without quotes",
-    "int_type": "a whole number, without quotes",
-    "model_type": "keys and values",
-    "string_type": "a text, in quotes",
-    "tuple_type": "a list, such as [a, b]",
-}
+        shown = place[:-1]
+        text = unknown("key", place[-1], _keys_at(model, shown))
+    elif kind not in ("value_error", "missing"):
+        found = json.dumps(first["input"], ensure_ascii=False, default=str)[:200]
+        text = f"{text}, found {found}"
+    if shown:
+        text = f"{'.'.join(map(str, shown))}: {text}"
+    named = sorted((key for key in value if key in text), key=text.find)
+    return place or tuple(named[:1]), text
 
 
 def _keys_at(model: type[BaseModel], place: KeyPath) -> list[str]:
@@ -245,8 +215,3 @@ def parts_of(annotation: Any) -> list[type[BaseModel]]:
     """The models among the alternatives of a field: a schedule is one of four, a number none."""
     choices = (annotation, *get_args(annotation))
     return [one for one in choices if isinstance(one, type) and issubclass(one, BaseModel)]
-
-
-def first_named(keys: Iterable[str], text: str) -> list[str]:
-    """The key that a rule about several keys, which has no place of its own, names first."""
-    return sorted((key for key in keys if key in text), key=text.find)[:1]

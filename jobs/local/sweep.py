@@ -16,8 +16,7 @@ from jobs.local.image import check_gpus, container_here, gpus_here, remark_on_gp
 from jobs.local.supervisor import Machine, launch_line, run_cells
 from jobs.messages import ROOT, say
 from jobs.plan.datasets import train_images
-from jobs.plan.estimate import known_rates
-from jobs.plan.rows import plan_rows
+from jobs.plan.rows import known_rates, plan_rows
 from jobs.plan.text import plan_lines
 from train.config.run import RunConfig
 from train.distributed.watchdog import STALL_S

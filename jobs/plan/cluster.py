@@ -13,8 +13,7 @@ from jobs.cell.state import checked, recorded
 from jobs.messages import ROOT, say
 from jobs.plan.cost import array_lines, check_budget
 from jobs.plan.datasets import train_images
-from jobs.plan.estimate import known_rates
-from jobs.plan.rows import plan_rows
+from jobs.plan.rows import known_rates, plan_rows
 from jobs.plan.text import plan_lines
 from jobs.slurm.arrays import arrays_of
 from jobs.slurm.job.allocation import Allocation

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from jobs.config.site import NamedSite, NodeLayout, Site
+from jobs.config.site import NamedSite, Site
 from jobs.messages import clock, columns
 from jobs.slurm.submissions import Array
 from train.errors import ConfigError
@@ -26,14 +26,25 @@ def array_lines(arrays: Sequence[Array], seconds: Seconds, named: NamedSite) -> 
     line = f"site {named.name}{title}: {where}, {named.source}"
     if not arrays:
         return [line, "nothing to submit"]
-    cells, jobs = len(cells_of(arrays)), sum(len(array.units) for array in arrays)
-    lines = [
-        *_table(arrays, site),
-        "",
-        line,
-        f"sbatch calls: {len(arrays)}; jobs: {jobs:,}; cells: {cells:,}",
-        _in_words(arrays, seconds, site),
+    head = ["array", "nodes", "ranks\n/node", "jobs", "cells", "time\nlimit", "at\nonce"]
+    head.append("GPU-hours\nat most")
+    body = [
+        (
+            str(number),
+            str(array.nodes),
+            str(array.ranks_per_node),
+            f"{len(array.units):,}",
+            f"{sum(map(len, array.units)):,}",
+            clock(array.minutes * 60),
+            str(min(site.array_parallel, len(array.units))),
+            _hours(_most(array, site)),
+        )
+        for number, array in enumerate(arrays, 1)
     ]
+    jobs = sum(len(array.units) for array in arrays)
+    cells = sum(len(unit) for array in arrays for unit in array.units)
+    counts = f"sbatch calls: {len(arrays)}; jobs: {jobs:,}; cells: {cells:,}"
+    lines = [*columns(head, body), "", line, counts, _in_words(arrays, seconds, site)]
     if site.submit_limit is not None and jobs > site.submit_limit:
         lines.append(
             f"queue: {site.submit_limit} jobs fit now; the other {jobs - site.submit_limit:,} are "
@@ -52,86 +63,53 @@ def check_budget(limit: float, arrays: Sequence[Array], seconds: Seconds, site: 
         ConfigError: the sweep would exceed it; with both numbers, and what to cut.
     """
     expected, unknown = _expected(arrays, seconds, site)
-    if expected is None or unknown:
-        counted, which = _most(arrays, site), "the bound"
-    else:
-        counted, which = expected * MARGIN, f"{MARGIN:g} x the estimate"
-    if counted <= limit:
-        return
-    lines = [
-        f"the sweep may use {_hours(counted)} GPU-hours, and BUDGET allows {_hours(limit)}; "
-        "nothing was submitted:",
-        *_table(arrays, site),
-        f"{_in_words(arrays, seconds, site)}; {which} counts. To cut:",
-        "fewer seeds, epochs or techniques, or a smaller data_fraction, in the sweep's file",
-    ]
+    counted, which = MARGIN * expected, f"{MARGIN:g} x the estimate counts"
     if unknown:
-        lines.append(
-            f"time_min of the site (now {site.time_min}) if cells need less: a cell that is not "
-            "done by then goes on in another job"
+        counted, which = sum(_most(array, site) for array in arrays), "the bound counts"
+    if counted > limit:
+        raise ConfigError(
+            f"the sweep may use {_hours(counted)} GPU-hours, and BUDGET allows {_hours(limit)}; "
+            f"nothing was submitted\n  {_in_words(arrays, seconds, site)}; {which}\n"
+            "  use fewer seeds, epochs or techniques, a smaller data_fraction, or a smaller "
+            f"time_min of the site (now {site.time_min}), after which a cell goes on in another "
+            f"job; or allow it: BUDGET={int(counted) + 1}"
         )
-    if site.exclusive:
-        lines.append("exclusive in the site: whole nodes are charged, used or not")
-    lines.append(f"or allow it: BUDGET={int(counted) + 1}")
-    raise ConfigError("\n  ".join(lines))
 
 
 def _in_words(arrays: Sequence[Array], seconds: Seconds, site: Site) -> str:
-    basis = "whole nodes, " if site.exclusive else ""
-    most = _hours(_most(arrays, site))
+    most = _hours(sum(_most(array, site) for array in arrays))
+    basis = "whole nodes, used or not, " if site.exclusive else ""
     text = f"GPU-hours: at most {most} ({basis}every job once until its time limit)"
     expected, unknown = _expected(arrays, seconds, site)
-    if expected is None:
+    if not expected:
         return f"{text}; never run here, so there is nothing to estimate from"
     text += f", about {_hours(expected)} going by earlier cells"
     return f"{text}, {unknown:,} cells left out" if unknown else text
 
 
-def _table(arrays: Sequence[Array], site: Site) -> list[str]:
-    heads = ("array", "nodes", "ranks\n/node", "jobs", "cells", "time\nlimit", "at\nonce")
-    body = [
-        (
-            str(number),
-            str(array.shape.nodes),
-            str(array.shape.ranks_per_node),
-            f"{len(array.units):,}",
-            f"{len(cells_of([array])):,}",
-            clock(array.minutes * 60),
-            str(min(site.array_parallel, len(array.units))),
-            _hours(_most([array], site)),
-        )
-        for number, array in enumerate(arrays, 1)
-    ]
-    return columns((*heads, "GPU-hours\nat most"), body)
-
-
-def cells_of(arrays: Sequence[Array]) -> list[str]:
-    return [cell for array in arrays for unit in array.units for cell in unit]
-
-
-def _most(arrays: Sequence[Array], site: Site) -> float:
+def _most(array: Array, site: Site) -> float:
     """All jobs until their time limits, which is what Slurm may charge for these jobs.
 
     A cell that is not done by then goes on in another job, which is charged again.
     """
-    return sum(_gpus(a.shape, site) * a.minutes * len(a.units) for a in arrays) / 60
+    return _gpus(array, site) * array.minutes * len(array.units) / 60
 
 
-def _expected(arrays: Sequence[Array], seconds: Seconds, site: Site) -> tuple[float | None, int]:
-    """GPU-hours of the cells whose time is known, None without any; and how many the others are."""
-    cells = [(array, cell) for array in arrays for cell in cells_of([array])]
-    known = [
-        _gpus(array.shape, site) * time / 3600
-        for array, cell in cells
-        if (time := seconds.get(cell)) is not None
-    ]
-    return sum(known) if known else None, len(cells) - len(known)
+def _expected(arrays: Sequence[Array], seconds: Seconds, site: Site) -> tuple[float, int]:
+    """GPU-hours of the cells whose time is known; and how many the others are."""
+    hours, unknown = 0.0, 0
+    for array in arrays:
+        for cell in (cell for unit in array.units for cell in unit):
+            time = seconds.get(cell)
+            hours += _gpus(array, site) * (time or 0.0) / 3600
+            unknown += time is None
+    return hours, unknown
 
 
-def _gpus(shape: NodeLayout, site: Site) -> int:
+def _gpus(array: Array, site: Site) -> int:
     """GPUs that a job keeps from others: whole nodes where the site gives whole nodes only."""
-    each = max(shape.ranks_per_node, site.ranks_per_node if site.exclusive else 0)
-    return shape.nodes * each
+    each = max(array.ranks_per_node, site.ranks_per_node if site.exclusive else 0)
+    return array.nodes * each
 
 
 def _hours(value: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from pydantic import BaseModel
@@ -23,20 +24,17 @@ def apart(configs: Sequence[RunConfig]) -> dict[str, Settings]:
     Settings of a technique are there if they differ between cells of one technique, and numbers of
     a kind (the momentum of sgd) if they differ within that kind: names say the rest.
     """
-    conditions = [condition_of(config) for config in configs]
-    examples = dict(zip(conditions, configs, strict=True))
+    examples = {condition_of(config): config for config in configs}
     settings = {condition: tuple(_settings(config)) for condition, config in examples.items()}
     values: dict[tuple[str, str], set[Any]] = {}
-    for those in settings.values():
-        for key, scope, value in those:
-            values.setdefault((key, scope), set()).add(value)
+    for key, scope, value in chain.from_iterable(settings.values()):
+        values.setdefault((key, scope), set()).add(value)
     keys = dict.fromkeys(key for (key, _), different in values.items() if len(different) > 1)
     texts = {
         condition: dict.fromkeys(keys, "") | {key: _text(v) for key, _, v in those if key in keys}
         for condition, those in settings.items()
     }
-    ids = (config.cell_id() for config in configs)
-    return {cell: texts[condition] for cell, condition in zip(ids, conditions, strict=True)}
+    return {config.cell_id(): texts[condition_of(config)] for config in configs}
 
 
 def condition_of(config: RunConfig) -> Hashable:
@@ -57,23 +55,18 @@ def common_start(cell_ids: Iterable[str]) -> str:
 
 def _settings(config: RunConfig) -> Iterator[tuple[str, str, Any]]:
     """Keys, among which of the cells each is compared ('': among all), and values."""
-    weak = config.scaling == "weak"
+    weak, technique = config.scaling == "weak", config.technique
     yield "batch", "", config.batch_per_rank if weak else config.global_batch
-    for key in RunConfig.model_fields:
+    for key, value in config:
         if key not in _SAID:
-            yield key, "", getattr(config, key)
-    technique = config.technique
-    for key in type(technique).model_fields:
-        if key in _SAID_OF_TECHNIQUE:
-            continue
-        value = getattr(technique, key)
-        if not isinstance(value, BaseModel):
+            yield key, "", value
+    for key, value in technique:
+        if isinstance(value, BaseModel):
+            yield key, technique.name, dict(value)["name"]
+            for part, number in value:
+                yield f"{key}.{part}", f"{technique.name} {type(value)}", number
+        elif key not in _SAID_OF_TECHNIQUE:
             yield key, technique.name, value
-            continue
-        kind = dict(value)
-        yield key, technique.name, kind.pop("name")
-        for part, number in kind.items():
-            yield f"{key}.{part}", f"{technique.name} {type(value)}", number
 
 
 def _text(value: Any) -> str:

@@ -1,20 +1,23 @@
-"""The plan as text: a table of the cells, launch lines, what is to run and for how long."""
+"""The plan as text: a table of the cells, launch lines, and what to know of the sweep besides."""
 
 from __future__ import annotations
 
 import shlex
 import shutil
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from operator import attrgetter
 
 from jobs.messages import clock, columns
 from jobs.plan.differences import common_start
-from jobs.plan.remarks import summary
 from jobs.plan.rows import PlanRow
 from train.config.plan import RunPlan
 
 #: Of what sets cells apart: these have columns of their own, or (a target) a remark.
 _SHOWN_ELSEWHERE = {"batch", "steps_per_epoch", "epochs", "base_lr", "target"}
+#: A share below this changes no comparison of cells.
+MUCH = 0.05
 
 
 def plan_lines(
@@ -49,7 +52,7 @@ def _table(rows: Sequence[PlanRow], done: Collection[str], start: str = "") -> l
             f"..{row.cell_id.removeprefix(start)}" if start else row.cell_id,
             *(row.apart[key] for key in keys),
             *_numbers(row.plan),
-            "done" if row.cell_id in done else _time(row),
+            "done" if row.cell_id in done else _clock(row.time.seconds),
         )
         for row in rows
     ]
@@ -66,5 +69,124 @@ def _numbers(plan: RunPlan) -> tuple[str, ...]:
     return str(config.gpus), batch, *(f"{size:,}" for size in sizes), f"{rate:.4g}"
 
 
-def _time(row: PlanRow) -> str:
-    return "?" if row.time.seconds is None else f"~{clock(row.time.seconds)}"
+def _clock(seconds: float | None) -> str:
+    return "?" if seconds is None else f"~{clock(seconds)}"
+
+
+def summary(rows: Sequence[PlanRow], done: Collection[str] = ()) -> list[str]:
+    """Size of the sweep, remarks on its cells, time of those that are to run, and what that is
+    estimated from. ``done``: ids of cells that have a good record."""
+    configs = [row.plan.config for row in rows]
+    data = ", ".join(dict.fromkeys(f"{config.model} on {config.dataset}" for config in configs))
+    lines = [f"{len(rows)} cells: {data}; batch = images per step over all ranks"]
+    targets = Counter(config.target.in_words() for config in configs if config.target)
+    lines += [f"{n} stop at {goal}, or when that is out of reach" for goal, n in targets.items()]
+    lines += _remarks(rows)
+    ahead = [row for row in rows if row.cell_id not in done]
+    if len(ahead) < len(rows):
+        lines.append(f"{len(rows) - len(ahead)} have a good record and are skipped")
+    return [*lines, *_time(ahead)]
+
+
+def _remarks(rows: Sequence[PlanRow]) -> Iterator[str]:
+    for measure, words in _REMARKS.items():
+        cells = {row.cell_id: value for row in rows if (value := measure(row.plan))}
+        if cells:
+            first = next(iter(cells)) + (", ..." if len(cells) > 1 else "")
+            least, most = min(cells.values()), max(cells.values())
+            yield f"{len(cells)} {words.format(first=first, least=least, most=most)}"
+    scaled = [c for row in rows if (c := row.plan.config).technique.lr_scaling != "none"]
+    acting = {c.technique.name for c in scaled if c.global_batch != c.technique.base_batch}
+    names = dict.fromkeys(config.technique.name for config in scaled)
+    if idle := [name for name in names if name not in acting]:
+        text = "all cells have the base batch, so the rate is not scaled: set base_batch if another"
+        yield f"{', '.join(idle)}: {text} batch suits base_lr"
+
+
+def _accumulation(plan: RunPlan) -> int:
+    batches = plan.epochs[0].accumulation
+    return batches if batches > 1 else 0
+
+
+def _has_flat_warmup(plan: RunPlan) -> bool:
+    """Its warm-up climbs from the base rate, and the peak is lower."""
+    technique = plan.config.technique
+    climbs = technique.warmup_epochs > 0 and technique.warmup_from == "base"
+    return climbs and plan.config.global_batch < technique.base_batch
+
+
+def _shortened_steps(plan: RunPlan) -> int:
+    asked = plan.config.epochs * plan.epochs[0].steps
+    adapts = plan.config.technique.regime_adaptation
+    return plan.total_steps if adapts and plan.total_steps < asked else 0
+
+
+def _may_not_decay(plan: RunPlan) -> bool:
+    technique = plan.config.technique
+    decays = technique.lr_scaling == "adascale" and technique.schedule.name != "constant"
+    return decays and plan.config.global_batch > technique.base_batch
+
+
+def _initial_share(plan: RunPlan) -> float:
+    """Of batch norm's initial statistics in the moving averages at the end: each batch of a rank,
+    or each ghost of it, keeps ``bn_momentum`` of them."""
+    technique = plan.config.technique
+    if technique.normalisation == "none" or technique.bn_statistics == "reestimated":
+        return 0.0
+    updates = sum(epoch.steps * epoch.accumulation for epoch in plan.epochs)
+    if technique.ghost_batch and technique.bn_momentum_per == "ghost":
+        updates *= plan.config.batch_per_rank // technique.ghost_batch
+    share = float(technique.bn_momentum**updates)
+    return share if share > MUCH else 0.0
+
+
+def _left_out(plan: RunPlan) -> float:
+    share = plan.left_over / plan.used
+    return share if share > MUCH else 0.0
+
+
+#: What is measured of a plan, 0 where there is nothing to say; and what to say of these cells.
+_REMARKS: dict[Callable[[RunPlan], float], str] = {
+    _accumulation: (
+        "accumulate up to {most} batches per step: gradients as of so many times the ranks, but "
+        "moving averages, noise, dropout and what compression rounds differ"
+    ),
+    attrgetter("config.repeats"): (
+        "let all ranks draw the same images (partition: same; {first}): a step of k ranks is worth "
+        "a step of one, and images/s count each image k times"
+    ),
+    _has_flat_warmup: (
+        "have a warm-up from the base rate to a lower one ({first}), since their batch is below "
+        "base_batch: set warmup_from: zero, or warmup_epochs: 0"
+    ),
+    _shortened_steps: (
+        "have regime_adaptation and a batch below base_batch ({first}), so fewer steps than their "
+        "epochs have, down to {least}: set base_batch to the smallest batch"
+    ),
+    _may_not_decay: (
+        "have AdaScale and a schedule that decays ({first}): it ends at a higher rate unless gains "
+        "reach batch / base_batch, so compare these cells with cells of a constant rate"
+    ),
+    _initial_share: (
+        "take so few steps that up to {most:.0%} of the initial batch-norm statistics stay in "
+        "their moving averages: set bn_statistics: reestimated, or a lower bn_momentum"
+    ),
+    _left_out: (
+        "leave out up to {most:.0%} of the images in each epoch, which fill no whole step or "
+        "epoch: for equal budgets choose data_fraction and steps_per_epoch so that they do"
+    ),
+}
+
+
+def _time(ahead: Sequence[PlanRow]) -> list[str]:
+    """How long the cells that are to run take, and what that is estimated from."""
+    if not ahead:
+        return ["nothing to train"]
+    times = [row.time.seconds for row in ahead if row.time.seconds is not None]
+    if not times:
+        return ["time: never run here, so there is nothing to estimate from"]
+    total = f"time: about {clock(sum(times))} one cell after another"
+    if len(times) < len(ahead):
+        total += f", {len(ahead) - len(times)} never run here left out"
+    sources = Counter(row.time.source for row in ahead if row.time.seconds is not None)
+    return [total, *(f"  {n} estimated from {source}" for source, n in sources.items())]

@@ -12,8 +12,7 @@ from jobs.config.sweep import manifest_of
 from jobs.display import Display, say_results, say_standing
 from jobs.messages import EXIT_INTERRUPTED, EXIT_UNDECIDED, NoAnswer, say
 from jobs.plan.datasets import train_images
-from jobs.plan.estimate import known_rates
-from jobs.plan.rows import plan_rows
+from jobs.plan.rows import known_rates, plan_rows
 from jobs.slurm.arrays import arrays_of
 from jobs.slurm.client.run import SlurmError, is_lasting
 from jobs.slurm.client.squeue import JobState

@@ -9,9 +9,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from jobs.config.expand import expand
-from jobs.config.grammar import parse
-from jobs.config.load import load_sweep
+from jobs.config.grammar import SweepFile
+from jobs.config.load import expand, load_sweep
 from jobs.config.sweep import SWEEPS
 from jobs.config.techniques import PARAMETERS, load_techniques
 from jobs.config.yamlfile import find_file, load_yaml, names_in
@@ -76,22 +75,8 @@ def test_the_course_as_logged_takes_its_steps_at_its_rates() -> None:
 @pytest.mark.parametrize("name", [n for n in names_in(SWEEPS) if n.endswith("_search")])
 def test_no_search_tries_a_cell_twice(name: str) -> None:
     rows = load_techniques()
-    file = parse(load_yaml(find_file("sweep", name, SWEEPS)), rows)
+    file = SweepFile(load_yaml(find_file("sweep", name, SWEEPS)))
     assert len(expand(file, rows)) == len(load_sweep(name).configs)
-
-
-def test_the_layerwise_search_is_the_other_one_for_the_corrected_rows() -> None:
-    def shape(config: RunConfig) -> dict[str, Any]:
-        own = config.model_dump(exclude={"technique"})
-        rules = config.technique.model_dump(exclude={"base_lr", "optimizer"})
-        return own | rules
-
-    new = load_sweep("cifar10_layerwise_search").configs
-    old = [c for c in load_sweep("cifar10_search").configs if c.technique.name in ("lars", "larc")]
-    assert {c.technique.name for c in new} == {"lars", "larc"}
-    assert all(shape(c) in [shape(o) for o in old] for c in new)
-    assert {c.seed for c in new}.isdisjoint({0, 1, 2})
-    assert not {c.cell_id() for c in new} & {c.cell_id() for c in old}
 
 
 def test_the_technique_sweep_emulates_sixteen_ranks() -> None:
@@ -146,6 +131,8 @@ def test_the_rates_of_lars_and_larc_are_the_best_that_were_searched() -> None:
                    .itertuples(index=False, name=None))  # fmt: skip
 
     assert tried(log) == set(settings("cifar10_layerwise_search"))
+    # rates are chosen by runs that no comparison shows
+    assert {c.seed for c in load_sweep("cifar10_layerwise_search").configs}.isdisjoint({0, 1, 2})
     apex = log[log["trust"].isna() | (log["trust"] == 0.02)]  # 0.005 is not apex's LARC
     best = log.loc[apex.groupby("technique")["validation_accuracy"].idxmax()]
     used = {cell for cell in settings("cifar10_techniques") if cell[0] in ("lars", "larc")}

@@ -1,4 +1,4 @@
-"""From a sweep file to configs: against a brute-force reference, and what it refuses."""
+"""From a sweep file to configs: against a brute-force reference, and what is refused, where."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jobs.config.grammar import CELL_KEYS, TOP_LEVEL
 from jobs.config.load import load_sweep
 from jobs.config.sweep import Sweep
 from jobs.config.techniques import load_techniques
 from train.config.optimizer import Sgd
 from train.config.run import RunConfig, Target
+from train.config.technique import Technique
 from train.errors import ConfigError
 
 COMMON = {"dataset": "digits", "model": "cnn", "epochs": 4, "batch_per_rank": 32}
@@ -33,14 +35,15 @@ ROWS = load_techniques()
 NEEDED = {"gpus": 1, "technique": "naive"}  # for cells whose axes lack one of these
 
 
-def load(content: dict[str, Any]) -> Sweep:
+def load(content: dict[str, Any] | str) -> Sweep:
+    text = content if isinstance(content, str) else yaml.safe_dump(content, sort_keys=False)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "mine.yaml"
-        path.write_text(yaml.safe_dump(content, sort_keys=False))
+        path.write_text(text)
         return load_sweep(str(path))
 
 
-def refusal(content: dict[str, Any]) -> str:
+def refusal(content: dict[str, Any] | str) -> str:
     with pytest.raises(ConfigError) as caught:
         load(content)
     return str(caught.value)
@@ -83,9 +86,7 @@ def reference(content: dict[str, Any]) -> list[dict[str, Any]] | None:
     if not all(any(fits(rule, cell) for cell in crossed) for rule in rules):
         return None
     cells = [cell for cell in crossed if not any(fits(rule, cell) for rule in rules)]
-    entries = content.get("include", [])
-    groups = [combinations(entry) for entry in entries]
-    written = cells + [cell for group in groups for cell in group]
+    written = cells + [cell for entry in content.get("include", []) for cell in combinations(entry)]
     final = [dict(cell) for cell in written]
     for rule in content.get("override", []):
         hits = [i for i, cell in enumerate(written) if fits(rule["when"], cell)]
@@ -94,16 +95,9 @@ def reference(content: dict[str, Any]) -> list[dict[str, Any]] | None:
         for i in hits:
             final[i] |= rule["set"]
     unique: list[dict[str, Any]] = []
-    news = []
-    for i, cell in enumerate(final):
+    for cell in final:
         if filled(cell) not in unique:
             unique.append(filled(cell))
-            news.append(i)
-    start = len(cells)
-    for group in groups:
-        if not any(start <= i < start + len(group) for i in news):
-            return None
-        start += len(group)
     return unique or None
 
 
@@ -278,60 +272,150 @@ def test_noise_without_a_clip_and_a_warm_up_is_refused_as_a_sweep_only(left_out:
     assert RunConfig.model_validate_json(json.dumps(stored)).technique.noise_batch == 8
 
 
-MATRIX = {"gpus": [1, 2], "technique": ["naive", "lamb"]}
-MADE_OF = {"scaling": "strong", "global_batch": 128}
+GOOD = """\
+name: small
+title: A small sweep
+dataset: digits
+model: cnn
+epochs: 10
+batch_per_rank: 32
+cores_per_rank: 1
+matrix:
+  gpus: [1, 2]
+  technique: [naive, lamb]
+  seeds: 2
+zip:
+  - data_fraction: [0.5, 1.0]
+    base_batch: [16, 32]
+exclude:
+  - technique: lamb
+    gpus: [2, 4]
+include:
+  - technique: lr_scaling
+    gpus: 1
+    seed: [0, 1]
+override:
+  - when: {technique: lamb}
+    set: {base_lr: 0.01}
+"""
+
+
+def test_what_a_file_says_of_the_whole_sweep_and_may_leave_out() -> None:
+    sweep = load(GOOD)
+    assert (sweep.name, sweep.title, sweep.cores_per_rank) == ("small", "A small sweep", 1)
+    # all lines of a part commented out, no title; one rule needs no list and one value neither
+    text = "dataset: digits\nmodel: cnn\nepochs: 2\nbatch_per_rank: 8\ntechnique: naive\n"
+    sweep = load(f"{text}title:\nmatrix: {{gpus: [2, 1]}}\nzip:\nexclude: {{gpus: 1}}\ninclude:\n")
+    assert (sweep.name, sweep.title, sweep.cores_per_rank) == ("mine", "mine", None)
+    assert [config.gpus for config in sweep.configs] == [2]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "said"),
+    [
+        # unknown keys and names, in each part
+        ("epochs: 10", "epoch: 2", 5, "unknown key 'epoch'; did you mean 'epochs'? known: name"),
+        ("  seeds: 2", "  title: x", 11, "unknown key 'title'"),
+        ("base_batch: [", "base_batches: [", 14, "did you mean 'base_batch'?"),
+        ("    gpus: [2, 4]", "    ranks: [2, 4]", 17, "unknown key 'ranks'"),
+        ("when: {technique", "when: {techniques", 23, "did you mean 'technique'?"),
+        ("set: {base_lr: 0.01}", "set: {base_rl: 0.01}", 24, "did you mean 'base_lr'?"),
+        ("dataset: digits", "dataset: digit", 3, "known: digits, cifar10"),
+        ("dataset: digits", "dataset: 'folder:'", 3, "folder:PATH"),
+        ("model: cnn", "model: resnet_min", 4, 'or \'resnet50\', found "resnet_min"'),
+        ("technique: lr_scaling", "technique: lr_scalin", 19, "did you mean 'lr_scaling'?"),
+        ("epochs: 10", "epochs: 10\noptimizer: muonn", 6, "'muonn' found using 'name'"),
+        ("epochs: 10", "epochs: 10\noptimizer: {nam: 1}", 6,
+         "optimizer.adam: unknown key 'nam'; did you mean 'name'?"),
+        # types and ranges
+        ("epochs: 10", "epochs: true", 5, "epochs: should be a valid integer, found true"),
+        ("epochs: 10", "epochs: 0", 5, "should be greater than or equal to 1, found 0"),
+        ("gpus: [1, 2]", "gpus:\n    - 1\n    - 2\n    - '3'", 12, 'found "3" (cell: gpus=3'),
+        ("epochs: 10", "epochs: 10\noptimizer: {name: lamb, exclude: bias}", 6,
+         'optimizer.lamb.exclude: should be a valid array, found "bias"'),
+        ("epochs: 10", "epochs: 10\noptimizer: {beta_1: '0.9'}", 6, "adam.beta_1: should"),
+        ("epochs: 10", "epochs: 10\ntarget: {train_accuracy: 75}", 6,
+         "target.train_accuracy: should be less than or equal to 1, found 75"),
+        ("title: A small sweep", "title: 2024", 2, "title: should be a valid string, found 2024"),
+        ("name: small", "name: Small", 1, "should match pattern '^[a-z0-9_]+$', found \"Small\""),
+        ("base_lr: 0.01", "base_lr: '1'", 24, 'base_lr: should be a valid number, found "1"'),
+        ("cores_per_rank: 1", "cores_per_rank: 0", 7, "greater than or equal to 1"),
+        # shapes
+        ("epochs: 10", "epochs: [2, 3]", 5, "lists of values belong under 'matrix:'"),
+        ("  seeds: 2", "  seeds: 2\n  seed: [1]", 12, "'seed' or 'seeds', not both"),
+        ("  seeds: 2", "  seeds: true", 11, "seeds: expected a number, found True"),
+        ("gpus: [1, 2]", "gpus: []", 9, "the list is empty"),
+        ("base_batch: [16, 32]", "base_batch: [16]", 13, "data_fraction 2, base_batch 1"),
+        ("  seeds: 2", "  epochs: [1, 2]", 11, "'epochs' is given twice (also line 5)"),
+        ("base_batch: [16, 32]", "gpus: [1, 2]", 14, "'gpus' is given twice (also line 9)"),
+        ("  - when: {technique: lamb}\n    set", "  - set", 23, "when: expected 'key: value'"),
+        # rules that match nothing, no cell, too many
+        ("technique: lamb\n    gpus: [2", "technique: sgd\n    gpus: [2", 16, "this exclude rule "
+         'matches none of the 16 cells: technique is never "sgd" (it is "naive", "lamb")'),
+        ("gpus: [2, 4]", "lr_scaling: none", 16, "none has all of it at once"),
+        ("when: {technique: lamb}", "when: {technique: lamb, gpus: 2}", 23,
+         "this override rule matches none of the 14 cells: none has all of it at once"),
+        ("when: {technique: lamb}", "when: {image_size: 32}", 23, "is never 32 (it is null)"),
+        ("seeds: 2", "seeds: 2500", 8, "the sweep has 20,002 cells, 10,000 are allowed"),
+        ("seeds: 2", "seeds: 1000000000000", 8, "10,000 are allowed"),
+        # cells that are incomplete or at odds with themselves
+        ("epochs: 10", "epochs:", 5, "'epochs' is missing"),
+        ("batch_per_rank: 32", "batch_per_rank:", 6, "'batch_per_rank' is missing"),
+        ("epochs: 10", "epochs: 10\nscaling: strong", 1, "'global_batch' is missing"),
+        ("epochs: 10", "epochs: 10\nglobal_batch: 64", 6, "leave it out, or say 'scaling: strong'"),
+        # what the contract refuses, at the line of the key that its words name first
+        ("epochs: 10", "epochs: 10\nimage_size: 32", 6, "image_size is for folder:PATH"),
+        ("epochs: 10", "epochs: 10\nghost_batch: 8", 6, "ghost_batch 8 has no effect with norm"),
+        ("gpus: [1, 2]", "gpus: [2, 3]\n  reduction: adasum", 10,
+         "gpus must be a power of two, found 3: use 2 or 4 (cell: gpus=3, reduction=adasum, tech"),
+        ("base_lr: 0.01", "warmup_epochs: 11", 5, "warm-up of 11 epochs (warmup_epochs) is longer"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(old: str, new: str, line: int, said: str) -> None:
+    assert old in GOOD
+    text = refusal(GOOD.replace(old, new, 1))
+    assert said in text
+    assert f"mine.yaml:{line}:" in text
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        # rules that match nothing
-        ({"exclude": [{"technique": "sgd"}]}, "mine.yaml:13: this exclude rule matches none of the "
-         "4 cells: technique is never sgd (it is naive, lamb)"),
-        (
-            {"exclude": [{"gpus": 1}, {"technique": "naive"}, {"gpus": 1, "base_lr": 0.005}],
-             "override": [{"when": {"gpus": 1, "base_lr": 0.005}, "set": {"epochs": 5}}]},
-            "override rule matches none of the 1 cells: gpus is never 1 (it is 2)",
-        ),
-        ({"exclude": [{"technique": "naive", "lr_scaling": "sqrt"}]}, "none has all of it at once"),
-        ({"exclude": [{"image_size": 32}]}, "image_size is never 32 (it is null)"),
-        ({"include": [{"technique": "naive", "gpus": 2}]}, "adds no cell"),
-        # no cell, too many
-        ({"exclude": [{"gpus": [1, 2]}]}, "drop every cell"),
-        ({"matrix": {**MATRIX, "seeds": 2501}}, "10,004 cells, 10,000 are allowed"),
-        ({"matrix": {**MATRIX, "seeds": 10**12}}, "10,000 are allowed"),
-        # cells that are incomplete or at odds with themselves
-        ({"epochs": None}, "'epochs' is missing"),
-        ({"batch_per_rank": None}, "'batch_per_rank' is missing: scaling: weak fixes it"),
-        ({"scaling": "strong"}, "'global_batch' is missing: scaling: strong fixes it"),
-        ({"global_batch": 64}, "leave it out, or say 'scaling: strong'"),
-        ({**MADE_OF, "batch_per_rank": 24}, "global_batch 128 cannot be made of gpus 1 x "
-         "batch_per_rank 24: use 120 or 144, or exclude the cell"),
-        ({**MADE_OF, "batch_per_rank": None, "accumulation": 3}, "accumulation 3: use 126 or 129"),
-        ({**MADE_OF, "batch_per_rank": 16, "accumulation": 2},
-         "cannot be made of gpus 1 x batch_per_rank 16 x accumulation 2: use 32, or"),
-        # what the contract refuses, at the line of the key that its words name first
-        ({"image_size": 32}, "mine.yaml:12: image_size is for folder:PATH; digits has its own"),
-        ({"ghost_batch": 8}, "mine.yaml:12: ghost_batch 8 has no effect with norm"),
-        ({"reduction": "adasum", "matrix": {"gpus": [2, 3], "technique": ["naive"]}},
-         "gpus must be a power of two, found 3: use 2 or 4 (cell: gpus=3"),
-        ({"optimizer": {"nam": 1}}, "mine.yaml:12: optimizer.adam: unknown key 'nam'; did you"),
-        ({"technique": "lamb", "matrix": {"gpus": [1]}, "optimizer": {"exclude": "bias"}},
-         'optimizer.lamb.exclude: expected a list, such as [a, b], found "bias"'),
-        ({"optimizer": {"beta_1": "0.9"}}, "optimizer.adam.beta_1: expected a number, without"),
+        ({"batch_per_rank": 24}, "gpus 1 x batch_per_rank 24: use a multiple of 24, or exclude"),
+        ({"accumulation": 3}, "cannot be made of gpus 1 x accumulation 3"),
+        ({"batch_per_rank": 16, "accumulation": 2}, "batch_per_rank 16 x accumulation 2: use 32"),
+        ({"global_batch": "128"}, "global_batch: expected a whole number from 1 on, found '128'"),
+        ({"exclude": [{"gpus": 1}]}, "the exclude rules drop every cell"),
+        ({"accumulation": 0}, "accumulation: expected a whole number from 1 on, found 0"),
     ],
-)  # fmt: skip
-def test_what_is_refused(changes: dict[str, Any], said: str) -> None:
-    text = refusal({**COMMON, "matrix": MATRIX, **changes})
-    assert said in text
-    assert "mine.yaml:" in text
+)
+def test_what_is_refused_of_a_global_batch(changes: dict[str, Any], said: str) -> None:
+    assert said in refusal({**STRONG, "gpus": 1, **changes})
 
 
-def test_messages_name_the_line_that_is_to_blame_and_the_cell() -> None:
-    matrix = {"gpus": [1, 2], "technique": ["naive", "lr_scaling_warmup"], "epochs": [4, 2]}
-    text = refusal({"dataset": "digits", "model": "cnn", "batch_per_rank": 32, "matrix": matrix})
-    assert "mine.yaml:13: warm-up of 3 epochs (warmup_epochs) is longer than the run (2 ep" in text
-    assert "(cell: gpus=1, technique=lr_scaling_warmup, epochs=2)" in text
+@pytest.mark.parametrize("part", ["matrix", "zip", "exclude", "include", "override"])
+def test_parts_of_the_wrong_shape(part: str) -> None:
+    for value in ("5", "[5]", "[[]]", "[{}]"):
+        text = refusal(f"dataset: digits\n{part}: {value}\n")
+        assert "mine.yaml:2:" in text and "expected 'key: value'" in text
+
+
+def test_every_field_of_the_contract_is_a_key() -> None:
+    fields = {*RunConfig.model_fields, *Technique.model_fields} - {"schema_version", "name"}
+    assert set(CELL_KEYS) == fields | {"global_batch"}
+    assert len(set(TOP_LEVEL)) == len(TOP_LEVEL)
+    unset = {**dict.fromkeys(CELL_KEYS), **COMMON, **NEEDED}
+    assert load(unset).configs == load({**COMMON, **NEEDED}).configs
+
+
+def test_values_that_json_would_write_in_another_way() -> None:
+    (config,) = load({
+        **COMMON, **NEEDED, "data_fraction": 1, "warmup_epochs": 0, "regime_adaptation": True,
+        "schedule": {"name": "step", "milestones": [0.25, 0.5]}, "clip_norm": 1,
+        "optimizer": {"name": "lamb", "exclude": []},
+        "target": {"train_accuracy": 0.75, "within_s": 240},
+    }).configs  # fmt: skip
+    assert config == RunConfig.model_validate_json(config.model_dump_json(), strict=True)
 
 
 def test_two_cells_with_one_id_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,17 +1,24 @@
-"""The plan of each cell: steps, times, and every impossible cell at once."""
+"""The plan of each cell: steps, every impossible cell at once, and times against known records."""
 
 from __future__ import annotations
 
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jobs.plan.estimate import Rate, rate_key
-from jobs.plan.rows import plan_rows
-from train.config.run import RunConfig
+from jobs.plan import rows as module
+from jobs.plan.rows import Estimate, Rate, RateKey, estimate, known_rates, plan_rows, rate_key
+from tests import builders
+from tests.builders import BEGAN, record
+from tests.unreadable import unreadable
+from train.config.plan import plan_of
+from train.config.run import RunConfig, Target
 from train.config.schedule import Grow
 from train.config.technique import Technique
 from train.errors import ConfigError
+from train.record.run import Attempt, Throughput
 
 IMAGES = {("digits", None): 1437, ("folder:a", 32): 100, ("folder:a", 64): 40}
 
@@ -70,3 +77,123 @@ def test_times_count_the_images_really_processed(run: RunConfig, images: int, ep
     rates = {rate_key(run): Rate(images_per_s=11.0, fixed_s=4.0, eval_s=1.0, cells=3)}
     (row,) = plan_rows([run], IMAGES, rates)
     assert row.time == (pytest.approx(4 + images / 11 + epochs), "3 earlier cells like it")
+
+
+def small(**changes: Any) -> RunConfig:
+    return config(**{"gpus": 1, "batch_per_rank": 10, "epochs": 3} | changes)
+
+
+def write(
+    results: Path,
+    run: RunConfig,
+    *,
+    images_per_s: float | None = 50.0,
+    wall_s: float = 20.0,
+    status: Any = "completed",
+    attempts: int = 1,
+) -> Path:
+    """A record of epochs of 100 images and 1 s of evaluation each."""
+    end = BEGAN + timedelta(seconds=wall_s)
+    times = {"images": 100, "eval_s": 1.0}
+    one = Attempt(number=1, resumed_from_epoch=0, started_at=BEGAN, ended_at=end, status=status)
+    made = record(
+        run, status=status,
+        epochs=tuple(builders.epoch(n + 1, run, **times) for n in range(run.epochs)),
+        throughput=Throughput(images_per_s=images_per_s, samples=(), left_out=(1,)),
+        attempts=tuple(one.model_copy(update={"number": n + 1}) for n in range(attempts)),
+        ended_at=end,
+    )  # fmt: skip
+    file = results / f"sweep{run.seed}" / run.cell_id() / "record.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(made.model_dump_json(indent=2))
+    return file
+
+
+def test_the_parts_of_an_earlier_cell_add_up(tmp_path: Path) -> None:
+    """The same cell takes the same wall time: 11 s fixed + 300/50 s + 3 x 1 s = 20 s."""
+    write(tmp_path, small())
+    rates = known_rates(tmp_path, [small()])
+    assert rates == {rate_key(small()): RATE}
+    assert estimated(small(seed=9), rates) == (pytest.approx(20), "1 earlier cell like it")
+    twice = estimated(small(epochs=6), rates)
+    assert twice.seconds == pytest.approx(11 + 600 / 50 + 6), "it does not start twice"
+
+
+def test_medians_over_the_newest_cells_of_all_sweeps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed, (rate, wall) in enumerate([(50.0, 20.0), (100.0, 20.0), (300.0, 15.0)]):
+        write(tmp_path, small(seed=seed), images_per_s=rate, wall_s=wall)
+    write(tmp_path, small(seed=3), wall_s=5.0)
+    monkeypatch.setattr(module, "RECORDS_PER_KEY", 3)
+    (found,) = known_rates(tmp_path, [small()]).values()
+    # fixed: 20 - 3 - 6, 20 - 3 - 3, 15 - 3 - 1; the fourth ended first
+    assert found == Rate(100.0, 11.0, 1.0, 3)
+
+
+RATE = Rate(images_per_s=50.0, fixed_s=11.0, eval_s=1.0, cells=1)
+
+
+def estimated(run: RunConfig, rates: dict[RateKey, Rate]) -> Estimate:
+    """Of a run on 100 images."""
+    return estimate(plan_of(run, 100), rates)
+
+
+@pytest.mark.parametrize(("within_s", "seconds"), [(4, 11 + 4), (400, 20), (None, 20)])
+def test_a_target_ends_a_run_within_its_time(within_s: float | None, seconds: float) -> None:
+    run = small(target=Target(train_accuracy=0.9, within_s=within_s))
+    assert estimated(run, {rate_key(run): RATE}).seconds == pytest.approx(seconds)
+
+
+def test_the_nearest_rank_count_is_scaled_in_proportion() -> None:
+    rates = {rate_key(small(gpus=gpus)): RATE for gpus in (1, 4)}
+    assert estimated(small(gpus=8), rates) == (
+        pytest.approx(11 + 240 / (50 * 2) + 3),
+        "1 earlier cell on gpus=4, scaled in proportion",
+    )
+    assert "gpus=1" in estimated(small(gpus=2), rates).source  # as near as 4: the smaller one
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"dataset": "mnist"}, {"model": "mlp"}, {"framework": "mirrored"}, {"width": 2.0},
+     {"technique": {"precision": "mixed_bfloat16"}}, {"shortcuts": False},
+     {"technique": {"normalisation": "batch_norm"}},
+     {"dataset": "folder:a", "image_size": 32}],
+)  # fmt: skip
+def test_other_work_says_nothing(tmp_path: Path, other: dict[str, Any]) -> None:
+    run = small(**{"model": "resnet_mini"} | other)
+    write(tmp_path, small(model="resnet_mini"))
+    assert known_rates(tmp_path, [run]) == {}
+    assert estimated(run, {rate_key(small(model="resnet_mini")): RATE}).seconds is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"status": "failed"}, {"status": "diverged"}, {"images_per_s": None}, {"attempts": 2}],
+)
+def test_records_that_tell_no_steady_time_are_left_out(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    write(tmp_path, small(), **changes)
+    assert known_rates(tmp_path, [small()]) == {}
+
+
+def test_records_that_cannot_be_read_are_skipped(tmp_path: Path) -> None:
+    whole = write(tmp_path, small()).read_text()
+    broken = write(tmp_path, small(seed=1))
+    broken.write_text(whole[:-100])
+    holed = write(tmp_path, small(seed=2))
+    holed.write_text(holed.read_text().replace('"images": 100', '"images": ---'))
+    (tmp_path / "s" / "folder" / "record.json").mkdir(parents=True)
+    unreadable(tmp_path / "s" / "another" / "record.json")
+    (rate,) = known_rates(tmp_path, [small()]).values()
+    assert rate.cells == 1
+    assert known_rates(tmp_path / "absent", [small()]) == {}
+
+
+def test_a_rate_that_promises_more_than_the_wall_time_never_makes_negative_time(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path, small(), images_per_s=10.0, wall_s=20.0)
+    assert known_rates(tmp_path, [small()])[rate_key(small())].fixed_s == 0.0

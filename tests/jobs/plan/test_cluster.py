@@ -1,0 +1,48 @@
+"""What a plan for a cluster prints: the arrays, the batch script, the line that starts a cell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from jobs.cell.container import Image
+from jobs.config.load import load_sweep
+from jobs.config.site import load_site
+from jobs.plan import cluster as module
+from jobs.plan.cluster import plan_cluster
+from jobs.slurm.request import SweepRequest
+from train.errors import ConfigError
+
+SWEEP = {"dataset": "cifar10", "model": "cnn", "epochs": 2, "batch_per_rank": 64,
+         "technique": "naive", "matrix": {"gpus": [16, 1], "seeds": 3}}  # fmt: skip
+
+
+def test_an_array_of_each_shape_is_shown_as_it_would_be_submitted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(module, "find_image", lambda *_: Image("/images/gpu.sif", None))
+    (tmp_path / "two.yaml").write_text(yaml.safe_dump(SWEEP, sort_keys=False))
+    wanted = load_sweep("two", tmp_path)
+    folders = tmp_path / "results", tmp_path / "data", tmp_path / "store"
+    plan_cluster(SweepRequest(wanted, *folders, load_site("dgx")))
+    text = capsys.readouterr().out
+    assert "sbatch calls: 2; jobs: 6; cells: 6" in text
+    parts = text.split("batch script of array ")[1:]
+    for number, part, nodes, ranks, cell in zip(
+        (1, 2), parts, (2, 1), (8, 1), (wanted.configs[0], wanted.configs[3]), strict=True
+    ):
+        script, line = part.split(f"which runs, for {cell.cell_id()} and each other cell:\n")
+        assert part.startswith(f"{number}, {nodes} node")
+        options = ("--array=0-2%", f"--nodes={nodes}", f"--ntasks-per-node={ranks}",
+                   "--dependency=afterok:PREFLIGHT")  # fmt: skip
+        assert all(f"#SBATCH {option}" in script for option in options), script
+        launch = line.splitlines()[0]
+        words = ("env", " srun ", " apptainer exec ", " /images/gpu.sif ", " -m train ")
+        places = [launch.index(word) for word in words]
+        assert places == sorted(places) and cell.cell_id() in launch
+    assert "before them the preflight" in text
+    assert not any(folder.exists() for folder in folders), "a plan leaves nothing"
+    with pytest.raises(ConfigError, match="BUDGET allows 1"):
+        plan_cluster(SweepRequest(wanted, *folders, load_site("dgx"), budget=1.0))
