@@ -77,11 +77,8 @@ class RankSet(ABC):
         return {r: end for r, end in self.ended.items() if end.code not in good and not end.by_us}
 
     def watch(self, tick: Callable[[], Reason | None]) -> Reason | None:
-        """Wait for the end. ``tick``, called at every poll, may give a reason to end them.
-
-        Returns:
-            The reason that ``tick`` gave, or None.
-        """
+        """Wait for the end. ``tick``, asked at every poll, may give a reason to end them, which is
+        returned."""
         end_at = math.inf
         while True:
             self.poll()

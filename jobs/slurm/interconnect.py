@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from jobs.cell.container import check_path
-from jobs.cell.image import find_image
+from jobs.cell.container import check_path, find_image
 from jobs.config.site import NamedSite
 from jobs.config.yamlfile import unknown
 from jobs.messages import EXIT_UNDECIDED, ROOT, NoAnswer, say
@@ -120,7 +119,7 @@ def _task(
             f"NODES={request.nodes}: {request.site.source} allows a job {site.max_nodes} nodes "
             "(max_nodes)"
         )
-    image = find_image(site, ROOT)
+    image = find_image(site.image, ROOT)
     for path, what in ((ROOT, "the checkout"), (folder, "the results folder")):
         check_path(path, what)
     return InterconnectTask(

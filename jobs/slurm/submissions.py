@@ -16,7 +16,7 @@ from typing import Literal
 
 from pydantic import AwareDatetime, ValidationError
 
-from jobs.cell.image import Image
+from jobs.cell.container import Image
 from jobs.config.site import Site
 from jobs.slurm.arrays import Array
 from jobs.slurm.client.squeue import JobState

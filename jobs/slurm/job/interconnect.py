@@ -16,8 +16,7 @@ from typing import Any
 
 from pydantic import Field
 
-from jobs.cell.container import NO_IMAGE, FileMark
-from jobs.cell.image import Image, image_now
+from jobs.cell.container import NO_IMAGE, FileMark, Image, image_now
 from jobs.cell.stop import Stop, stopped_by_signals
 from jobs.config.site import Site
 from jobs.slurm.arrays import NodeLayout

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from jobs.cell.image import Image
+from jobs.cell.container import Image
 from jobs.config.site import Site
 from jobs.slurm.client.squeue import FIELD, START, JobState
 from jobs.slurm.job.task import JobTask

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jobs.cell.image import Image
+from jobs.cell.container import Image
 from jobs.config.site import Site
 from jobs.slurm import preflight as module
 from jobs.slurm.arrays import Array, NodeLayout
