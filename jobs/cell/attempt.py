@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,7 +31,6 @@ from train.record.cell_folder import (
 )
 from train.record.run import RECORD_NAME, RunRecord, read_record
 
-PROBE_NAME = ".probe"
 PROBE_BYTES = 64 * 1024
 
 
@@ -118,10 +118,8 @@ def _keep_one_log(cell: Path) -> None:
 def _refusal(cell: Path) -> OSError | None:
     """What the file system says to a write now: a rank that may not write cannot say why either."""
     try:
-        (cell / PROBE_NAME).write_bytes(os.urandom(PROBE_BYTES))
+        with tempfile.TemporaryFile(dir=cell) as probe:
+            probe.write(os.urandom(PROBE_BYTES))
     except OSError as error:
         return error
-    finally:
-        with contextlib.suppress(OSError):
-            (cell / PROBE_NAME).unlink(missing_ok=True)
     return None

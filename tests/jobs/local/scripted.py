@@ -20,7 +20,8 @@ from typing import Any
 from jobs.cell.state import CellState, lay_out, survey
 from jobs.cell.stop import Stop
 from jobs.config.load import load_sweep
-from jobs.local.supervisor import Machine, run_cells
+from jobs.local.supervisor import Machine
+from jobs.local.sweep import run_cells
 from tests.builders import record
 from tests.sweeps import ROOT
 from train.config.run import RunConfig
