@@ -25,29 +25,21 @@ from train.errors import ConfigError
 
 START_S = 120.0
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-_NVIDIA = Path("/proc/driver/nvidia/gpus")
 
 
-def gpus_here(environment: Mapping[str, str], driver: Path = _NVIDIA) -> int:
+def gpus_here(environment: Mapping[str, str]) -> int:
     """NVIDIA GPUs of this machine that ranks may see, counted without TensorFlow."""
     shown = environment.get("CUDA_VISIBLE_DEVICES")
     if shown is not None and shown.strip() in ("", "-1", "none", "NoDevFiles"):
         return 0  # hidden on purpose
-    try:
-        there = len(list(driver.iterdir()))
-    except OSError:  # no driver, or one that tells nothing there (WSL)
-        there = _listed()
-    return there if shown is None else min(there, len(shown.split(",")))
-
-
-def _listed() -> int:
     try:
         done = subprocess.run(
             ["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return 0
-    return sum(line.startswith("GPU ") for line in done.stdout.splitlines())
+    there = sum(line.startswith("GPU ") for line in done.stdout.splitlines())
+    return there if shown is None else min(there, len(shown.split(",")))
 
 
 def container_here(name: str, gpus: int, folders: Sequence[tuple[Path, str]]) -> Container:

@@ -26,14 +26,13 @@ from jobs.cell.container import (
     facts_inside,
     image_now,
 )
-from jobs.cell.launch import Groups, by_process, clean_environment, rank_argv, rank_environment
+from jobs.cell.launch import Groups, clean_environment, rank_argv, rank_environment
 from jobs.cell.lock import hold
 from jobs.cell.missing_record import settle_lost
 from jobs.cell.ranks import Ended, RankSet, end_leftovers
 from jobs.cell.state import BROKEN, FORCED, OTHERS, UNREADABLE, CellState, archive, recorded
 from jobs.cell.stop import Reason, Stop
 from jobs.messages import ROOT
-from train.config.run import RunConfig
 from train.distributed.awake import Awake
 from train.errors import Unreadable
 from train.record.cell_folder import rank_file
@@ -138,7 +137,7 @@ def _run(
         if machine.container is not None:
             image = image_now(Image(machine.container.image, None))
             base |= facts_inside(image, *git_state(ROOT))
-        argv, settings = launch_line(config, folder, cores, machine, attempt, now.resume)
+        argv, settings = launch_line(folder, cores, machine, attempt, now.resume)
         for rank, own in enumerate(settings):
             ranks.start(argv, base | own, rank_file(folder, rank, "log"))
 
@@ -156,10 +155,9 @@ def _run(
 
 
 def launch_line(
-    config: RunConfig, folder: Path, cores: Groups, machine: Machine, attempt: int, resume: bool
+    folder: Path, cores: Groups, machine: Machine, attempt: int, resume: bool
 ) -> tuple[list[str], list[dict[str, str]]]:
     """The command of all ranks, and what each gets on top of this process's environment."""
-    cores = by_process(cores, config.processes)
     python = [sys.executable]
     if machine.container is not None:
         python = [*container_argv(machine.container), IMAGE_PYTHON]

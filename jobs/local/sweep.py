@@ -45,8 +45,8 @@ def plan_here(wanted: Sweep, results: Path, machine: Machine) -> None:
 
 
 def _shown_line(config: RunConfig, folder: Path, machine: Machine) -> list[str]:
-    cores = core_groups(config.gpus, machine.per_rank, machine.cores)
-    argv, settings = launch_line(config, folder, cores, machine, attempt=1, resume=False)
+    cores = core_groups(config.gpus, machine.per_rank, machine.cores, config.processes)
+    argv, settings = launch_line(folder, cores, machine, attempt=1, resume=False)
     names = [f"HOROSCALE_{name}" for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CORES")]
     return ["env", *(f"{name}={settings[0][name]}" for name in names), *argv]
 
@@ -116,10 +116,12 @@ def run_cells(
 def _free_cores(cell: CellState, used: Collection[Groups], machine: Machine) -> Groups | None:
     """Core groups for the next cell, or None when it has to wait. ``used``: those of running
     cells."""
+    config, per_rank = cell.config, machine.per_rank
     busy = set(chain.from_iterable(chain.from_iterable(used)))
     free = [core for core in machine.cores if core not in busy]
-    fits = len(used) < machine.at_once and cell.config.gpus * machine.per_rank <= len(free)
-    return core_groups(cell.config.gpus, machine.per_rank, free) if fits or not used else None
+    if used and (len(used) == machine.at_once or config.gpus * per_rank > len(free)):
+        return None
+    return core_groups(config.gpus, per_rank, free, config.processes)
 
 
 def machine_for(

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from jobs.cell.state import CellState, lay_out, survey
 from jobs.cell.stop import Stop
 from jobs.config.load import load_sweep
@@ -172,15 +174,11 @@ def lay(scene: Stage, folder: Path, configs: Sequence[RunConfig]) -> Trial:
 
 def alive(cell: Path) -> list[int]:
     """Processes that carry the environment of a rank of this cell, helpers of ranks included."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            text = (folder / "environ").read_bytes()
-        except OSError:
-            continue
-        if os.fsencode(f"HOROSCALE_RENDEZVOUS={cell}/") in text:
-            found.append(int(folder.name))
-    return found
+    return [
+        process.pid
+        for process in psutil.process_iter(["environ"])
+        if (process.info["environ"] or {}).get("HOROSCALE_RENDEZVOUS", "").startswith(f"{cell}/")
+    ]
 
 
 SWEEP = """
@@ -256,10 +254,8 @@ def front(folder: Path, body: str, *, gpus: str = "[1]", seeds: str = "[0]") -> 
 
 def family(folder: Path) -> list[int]:
     """Processes of front-ends for results under ``folder``, and of their ranks."""
-    found = []
-    for one in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            line = (one / "cmdline").read_bytes()
-            if os.fsencode(folder) in line and int(one.name) != os.getpid():
-                found.append(int(one.name))
-    return found
+    return [
+        process.pid
+        for process in psutil.process_iter(["cmdline"])
+        if str(folder) in " ".join(process.info["cmdline"] or ()) and process.pid != os.getpid()
+    ]

@@ -65,9 +65,8 @@ def test_launch_lines_are_those_of_slurm_without_srun(
     monkeypatch.setattr("jobs.local.supervisor.ROOT", tmp_path)
     monkeypatch.setattr("os.getpid", lambda: 42)
     machine = Machine((0, 1), 1, Path("/data"), Path("/data/prepared"), 300, None, 1, made, gpus)
-    argv, settings = launch_line(
-        config(gpus=2), Path("/r/smoke/a-cell"), ((0,), (1,)), machine, attempt=2, resume=True
-    )
+    cell = Path("/r/smoke/a-cell")
+    argv, settings = launch_line(cell, ((0,), (1,)), machine, attempt=2, resume=True)
     words = ["env", *(f"{name}={value}" for name, value in settings[1].items()), *argv]
     text = "\n".join(words).replace(str(tmp_path), "/home/ada/horoscale") + "\n"
     file = GOLDEN / f"local_{image}.txt"
@@ -107,18 +106,15 @@ def test_an_image_for_a_cluster_is_refused(tmp_path: Path) -> None:
         refuse_image("cpu", site)
 
 
-def test_gpus_are_counted_by_the_drivers_folder_or_nvidia_smi(fake_bin, tmp_path: Path) -> None:
-    """Both are fakes."""
-    for name in ("0000:17:00.0", "0000:65:00.0"):
-        (tmp_path / "fake" / name).mkdir(parents=True)
+def test_gpus_are_counted_by_nvidia_smi(fake_bin: Path) -> None:
+    """Of which this is a fake."""
+    assert gpus_here({}) == 0
+    put(fake_bin, "nvidia-smi", "for n in 0 1; do echo 'GPU 0: Fake'; echo '  MIG 1g: x'; done")
+    assert gpus_here({}) == 2
     for shown, count in (("1", 1), ("0,1,2", 2), ("", 0)):
-        assert gpus_here({"CUDA_VISIBLE_DEVICES": shown}, tmp_path / "fake") == count
-    assert gpus_here({}, tmp_path / "fake") == 2
-    assert gpus_here({}, tmp_path / "none") == 0
-    put(fake_bin, "nvidia-smi", "echo 'GPU 0: Fake (UUID: GPU-1)'; echo '  MIG 1g: Fake'")
-    assert gpus_here({}, tmp_path / "none") == 1
+        assert gpus_here({"CUDA_VISIBLE_DEVICES": shown}) == count
     put(fake_bin, "nvidia-smi", "echo 'NVIDIA-SMI has failed'; exit 9")
-    assert gpus_here({}, tmp_path / "none") == 0
+    assert gpus_here({}) == 0
 
 
 @pytest.mark.parametrize(("most", "at_once", "said"), [(4, 1, "at most 2"), (2, 2, "JOBS=1")])

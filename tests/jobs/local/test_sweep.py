@@ -16,12 +16,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from jobs.cell import heartbeat
-from jobs.cell.lock import holder, is_running
+from jobs.cell.lock import hold, holder, is_running
 from jobs.cell.missing_record import ATTEMPT_NAME, RESERVE_NAME
 from jobs.cell.state import BROKEN, FORCED, OTHERS, RUNNING, UNREADABLE, survey
 from jobs.cell.stop import Reason
@@ -305,32 +306,9 @@ def test_whatever_goes_wrong_here_ends_what_runs(sweep: Sweep) -> None:
     assert left(trial.cell).status == "cancelled"
 
 
-HOLDER = """
-import sys
-from pathlib import Path
-from jobs.cell.lock import hold
-with hold(Path(sys.argv[1])):
-    print("held", flush=True)
-    sys.stdin.read()
-"""
-
-
-@pytest.fixture
-def held(sweep: Sweep) -> Iterator[tuple[Trial, subprocess.Popen[str]]]:
-    """Two cells, the first of which another process holds until its input ends."""
-    trial = sweep(SPAN, 1, 1)
-    argv = [trial.stage.python, "-c", HOLDER, str(trial.cell)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(argv, cwd=ROOT, text=True, **pipes) as other:
-        assert other.stdout and other.stdout.readline() == "held\n"
-        yield trial, other
-
-
 @pytest.mark.parametrize("completed", [True, False])
-def test_a_cell_that_another_process_runs_is_waited_for(
-    held: tuple[Trial, subprocess.Popen[str]], completed: bool
-) -> None:
-    trial, other = held
+def test_a_cell_that_somebody_else_runs_is_waited_for(sweep: Sweep, completed: bool) -> None:
+    trial, other = sweep(SPAN, 1, 1), ExitStack()
     later = time.monotonic() + 1
 
     def release() -> None:
@@ -338,22 +316,21 @@ def test_a_cell_that_another_process_runs_is_waited_for(
         if completed:
             good = record(trial.configs[0]).model_dump_json()
             (trial.cell / "record.json").write_text(good)
-        other.communicate()
+        other.close()
 
     when(trial, lambda: time.monotonic() > later, release)
+    assert other.enter_context(hold(trial.cell))
     assert survey(trial.configs, trial.folder)[0].status == RUNNING
     assert trial.run() == ["completed", "completed"]
     assert (trial.cell / "span.json").exists() is not completed, "else it is run here"
 
 
-def test_a_stop_ends_the_waiting_and_leaves_the_other_process_alone(
-    held: tuple[Trial, subprocess.Popen[str]],
-) -> None:
-    trial, other = held
+def test_a_stop_ends_the_waiting(sweep: Sweep) -> None:
+    trial = sweep(SPAN, 1)
     trial.display.on_tick = lambda: setattr(trial.stop, "told", STOPPED)
-    with pytest.raises(Interrupted):
+    with hold(trial.cell), pytest.raises(Interrupted):
         trial.run()
-    assert other.poll() is None and not (trial.cell / "record.json").exists()
+    assert not (trial.cell / "record.json").exists()
 
 
 @pytest.mark.parametrize("name", ["record.json", "config.json"])

@@ -17,7 +17,6 @@ from jobs.cell.lock import hold
 from jobs.cell.missing_record import Begun, announce
 from jobs.cell.state import ARCHIVE_NAME
 from jobs.cell.stop import Stop
-from jobs.config.site import Site
 from jobs.messages import ROOT
 from jobs.slurm.job import supervisor as module
 from jobs.slurm.job.allocation import Allocation
