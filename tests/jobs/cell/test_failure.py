@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import time
@@ -21,13 +20,7 @@ from jobs.cell.ranks import Ended
 from jobs.cell.stop import Reason
 from jobs.local.supervisor import Ranks
 from train.distributed.watchdog import EXIT_STALLED
-from train.record.cell_folder import (
-    EXIT_UNFINISHED,
-    TAIL_BYTES,
-    TAIL_LINES,
-    rank_file,
-    tail_of,
-)
+from train.record.cell_folder import EXIT_UNFINISHED, rank_file
 from train.record.run import RunError
 
 NOW = time.time()
@@ -172,19 +165,6 @@ def test_unreadable_traces_do_not_hide_an_end(tmp_path: Path) -> None:
     rank_file(tmp_path, 0, "log").mkdir()
     _, error = judged(tmp_path, ends(5))
     assert "exit code 5" in error.what and error.log_tail == ()
-
-
-def test_only_the_end_of_a_log_is_read(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    with log.open("wb") as out:
-        out.truncate(3 * 2**30)  # sparse: it takes no room
-        out.seek(0, os.SEEK_END)
-        out.write(b"\n\xff broken\n" + b"\n".join(b"line %d" % n for n in range(30)))
-    began = time.process_time()
-    assert tail_of(log) == tuple(f"line {n}" for n in range(30 - TAIL_LINES, 30))
-    assert time.process_time() - began < 1
-    log.write_bytes(b"x" * 10 * TAIL_BYTES)
-    assert [len(line) for line in tail_of(log)] == [TAIL_BYTES]
 
 
 one_end = st.tuples(

@@ -24,7 +24,6 @@ from tests.practice import USER, unprivileged
 from tests.sweeps import ROOT
 from train.errors import ConfigError
 from train.record.run import read_record
-from train.run.provenance import unused_gpus
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 IMAGE = ROOT / "containers" / "images" / "cpu.sif"
@@ -141,12 +140,6 @@ def test_gpus_that_stay_unused(fake_bin, capsys, gpus: int, support: str, sweep,
     remark_on_gpus(sweep, container(support) if support else None, gpus)
     err = capsys.readouterr().err
     assert said in err and bool(said) == bool(err)
-
-
-def test_the_record_says_how_many_gpus_stayed_unused() -> None:
-    assert unused_gpus(None, {"HOROSCALE_GPUS_HERE": "2"}) == 2
-    assert unused_gpus("NVIDIA H200", {"HOROSCALE_GPUS_HERE": "2"}) is None
-    assert unused_gpus(None, {}) is None
 
 
 @pytest.fixture

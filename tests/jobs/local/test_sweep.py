@@ -285,16 +285,6 @@ def test_a_stop_ends_what_runs_and_starts_nothing_more(sweep: Sweep) -> None:
     assert ended == ["cancelled"] * 2
 
 
-def test_a_stop_while_a_cell_starts(sweep: Sweep) -> None:
-    trial = sweep(LONG, 1)
-    threading.Timer(0.3, lambda: setattr(trial.stop, "told", STOPPED)).start()
-    with pytest.raises(Interrupted):
-        trial.run()
-    assert not alive(trial.cell) and not is_running(trial.cell)
-    if (trial.cell / "record.json").exists():
-        assert read_record(trial.cell / "record.json").status == "cancelled"
-
-
 def test_whatever_goes_wrong_here_ends_what_runs(sweep: Sweep) -> None:
     def fail() -> None:
         raise OSError(28, "No space left on device")
