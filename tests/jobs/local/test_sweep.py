@@ -6,7 +6,6 @@ The ranks here are scripted; real ones are in tests/test_end_to_end.py.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -15,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -35,29 +34,14 @@ from tests.unreadable import is_untouched, unreadable
 from train.record.run import RunRecord, read_record
 
 STOPPED = Reason("cancelled", "a test")
-#: leaves when it ran and on which cores
-SPAN = """
-if RANK == 0:
-    span = dict(begin=time.time(), cores=os.environ["HOROSCALE_CORES"])
-    live(0.6)
-    (CELL / "span.json").write_text(json.dumps(dict(span, end=time.time())))
+#: waits until another cell has begun, too, however slow the machine is
+TOGETHER = """
+mark(os.environ["HOROSCALE_CORES"])
+until = time.time() + 60
+while SIZE < 4 and len(list(CELL.parent.glob("*/mark-*"))) < 3 and time.time() < until:
+    live(0.05)
 good()
 """
-#: the same, but waits until another cell has begun, too, however slow the machine is
-TOGETHER = SPAN.replace(
-    "    live(0.6)\n",
-    """    (CELL / "begun").touch()
-    until = time.time() + 60
-    while len(list(CELL.parent.glob("*/begun"))) < 2 and time.time() < until:
-        live(0.05)
-    live(0.3)
-""",
-)
-
-
-def spans(trial: Trial) -> list[tuple[float, float, str]]:
-    found = [json.loads((cell / "span.json").read_text()) for cell in trial.cells]
-    return [(one["begin"], one["end"], one["cores"]) for one in found]
 
 
 def left(cell: Path) -> RunRecord:
@@ -84,27 +68,25 @@ def when(trial: Trial, ready: Callable[[], object], act: Callable[[], object]) -
     trial.display.on_tick = look
 
 
+def starts_and_ends(*cells: Path) -> list[tuple[str, ...]]:
+    return [one for c in cells for one in (("started", c.name), ("ended", c.name, "completed"))]
+
+
 def test_one_after_the_other_in_order(sweep: Sweep) -> None:
-    trial = sweep(SPAN, 1, 2, 1, 1)
-    good = trial.configs[3]
-    (trial.cells[3] / "record.json").write_text(record(good).model_dump_json())
+    trial = sweep(GOOD, 1, 2, 1, 1)
+    (trial.cells[3] / "record.json").write_text(record(trial.configs[3]).model_dump_json())
     assert trial.run() == ["completed"] * 3 + ["not run"]
-    trial.configs.remove(good)
-    (_, a_end, _), (b_begin, b_end, _), (c_begin, _, _) = spans(trial)
-    assert a_end < b_begin and b_end < c_begin
-    names = [cell.name for cell in trial.cells]
-    assert trial.display.events == [
-        event for name in names for event in (("started", name), ("ended", name, "completed"))
-    ]
+    assert trial.display.events == starts_and_ends(*trial.cells[:3])
 
 
 def test_two_at_once_on_cores_of_their_own_and_a_big_one_alone(sweep: Sweep) -> None:
     trial = sweep(TOGETHER, 1, 2, 4)
     assert trial.run(cores=(0, 1, 2), at_once=3) == ["completed"] * 3
-    (a_begin, a_end, a), (b_begin, b_end, b), (c_begin, _, _) = spans(trial)
-    assert a_begin < b_end and b_begin < a_end, "side by side"
-    assert {a, b} == {"0", "1"}
-    assert c_begin > max(a_end, b_end), "four ranks on three cores"
+    events, (a, b, c) = trial.display.events, trial.cells
+    assert events[:2] == [("started", a.name), ("started", b.name)], "side by side"
+    assert events[4:] == starts_and_ends(c), "four ranks on three cores"
+    marks = [sorted(file.name for file in cell.glob("mark-*")) for cell in (a, b)]
+    assert marks == [["mark-0-0"], ["mark-1-0", "mark-2-1"]]
 
 
 def test_of_a_good_start_one_log_stays(sweep: Sweep) -> None:
@@ -230,30 +212,23 @@ def test_a_machine_that_was_suspended_neither_hangs_nor_is_over_time(sweep: Swee
     assert (out, err) == ("completed\n", "")
 
 
-@pytest.fixture
-def orphaned(sweep: Sweep) -> Iterator[Trial]:
-    """A cell whose supervisor was killed, with ranks that cannot notice it."""
+def test_after_a_killed_supervisor_its_ranks_are_ended_and_its_start_is_lost(sweep: Sweep) -> None:
+    """Its ranks cannot notice it."""
     trial = sweep("beat()\nepoch(1)\nmark('in')\nos._exit(4) if ATTEMPT == 2 else time.sleep(60)\n")
+    cell = trial.cell
     with alone(trial) as process:
-        wait_until(lambda: len(list(trial.cell.glob("mark-in-*"))) == 2, "the ranks")
+        wait_until(lambda: len(list(cell.glob("mark-in-*"))) == 2, "the ranks")
         process.kill()
         process.communicate()
-    yield trial
-
-
-def test_after_a_killed_supervisor_its_ranks_are_ended_and_its_start_is_lost(
-    orphaned: Trial,
-) -> None:
-    cell = orphaned.cell
     wrote = max(file.stat().st_mtime for file in cell.glob("mark-in-*"))
     time.sleep(1.5)
     assert len(alive(cell)) == 2 and not (cell / "record.json").exists()
-    (found,) = survey(orphaned.configs, orphaned.folder)
+    (found,) = survey(trial.configs, trial.folder)
     assert found.status == "lost"
     first = left(cell)
     assert abs(first.ended_at.timestamp() - wrote) < 1, "its last sign of life"
     assert [e.epoch for e in first.epochs] == [1]
-    assert orphaned.run() == ["failed"]
+    assert trial.run() == ["failed"]
     second = left(cell)
     assert [a.status for a in second.attempts] == ["lost", "failed"]
     assert second.error and "exit code 4" in second.error.what
@@ -298,7 +273,7 @@ def test_whatever_goes_wrong_here_ends_what_runs(sweep: Sweep) -> None:
 
 @pytest.mark.parametrize("completed", [True, False])
 def test_a_cell_that_somebody_else_runs_is_waited_for(sweep: Sweep, completed: bool) -> None:
-    trial, other = sweep(SPAN, 1, 1), ExitStack()
+    trial, other = sweep("mark('in')\n" + GOOD, 1, 1), ExitStack()
     later = time.monotonic() + 1
 
     def release() -> None:
@@ -312,11 +287,11 @@ def test_a_cell_that_somebody_else_runs_is_waited_for(sweep: Sweep, completed: b
     assert other.enter_context(hold(trial.cell))
     assert survey(trial.configs, trial.folder)[0].status == RUNNING
     assert trial.run() == ["completed", "completed"]
-    assert (trial.cell / "span.json").exists() is not completed, "else it is run here"
+    assert in_play(trial.cell) is not completed, "else it is run here"
 
 
 def test_a_stop_ends_the_waiting(sweep: Sweep) -> None:
-    trial = sweep(SPAN, 1)
+    trial = sweep(GOOD, 1)
     trial.display.on_tick = lambda: setattr(trial.stop, "told", STOPPED)
     with hold(trial.cell), pytest.raises(Interrupted):
         trial.run()
