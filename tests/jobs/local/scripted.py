@@ -84,10 +84,14 @@ LONG = "beat()\nepoch(1)\nmark('in')\nlive()\n"
 
 @dataclass(frozen=True)
 class Stage:
-    """Where scripted ranks play: their program, and one cell or a sweep of them."""
+    """Where scripted ranks play: ``python`` plays their program for `-m train`, and is the real
+    Python for all else."""
 
     folder: Path
-    python: str
+
+    @property
+    def python(self) -> str:
+        return str(self.folder / "python")
 
     def expect(self, configs: Sequence[RunConfig]) -> None:
         """Give ranks the good record that :func:`good` leaves for each of these cells."""
@@ -98,7 +102,6 @@ class Stage:
 
 
 def stage(folder: Path, body: str) -> Stage:
-    """``python`` of the result plays ``body`` for `-m train`; all else is the real Python."""
     folder.mkdir(parents=True, exist_ok=True)
     play, shim = folder / "play.py", folder / "python"
     play.write_text(PRELUDE.format(stage=str(folder)) + body)
@@ -113,7 +116,7 @@ esac
 """
     )
     shim.chmod(0o755)
-    return Stage(folder, str(shim))
+    return Stage(folder)
 
 
 @dataclass

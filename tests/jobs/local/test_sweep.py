@@ -187,7 +187,7 @@ from train.config.run import load_config
 cell, options = Path(sys.argv[1]), eval(sys.argv[3])
 heartbeat.BEAT_S, heartbeat.CACHED_S, heartbeat.LOOK_S = 4, 0, 1
 sys.executable = sys.argv[2]
-trial = Trial(Stage(cell, sys.argv[2]), cell.parent, [load_config(cell / "config.json")])
+trial = Trial(Stage(cell), cell.parent, [load_config(cell / "config.json")])
 print(*trial.run(**options))
 """
 
