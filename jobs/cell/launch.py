@@ -54,6 +54,13 @@ def rank_environment(
         # a new name for each start: an old address must never be met at
         RENDEZVOUS: f"{rendezvous_stem(cell)}{attempt}-{supervisor}",
         "HOROSCALE_SUPERVISOR": str(supervisor),
+        **python_environment(root),
+    }
+
+
+def python_environment(root: Path) -> dict[str, str]:
+    """What the Python of every rank gets, on this machine and on Slurm. ``root``: the checkout."""
+    return {
         "PYTHONPATH": str(root),
         "PYTHONUNBUFFERED": "1",
         "PYTHONNOUSERSITE": "1",  # a package in a user's home would replace the pinned one
