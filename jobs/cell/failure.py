@@ -131,7 +131,8 @@ JUDGES = (_launcher, _own_doing, _unfinished, _stopped, _trouble, _weak_sign)
 def _bad_exit(end: End, rank: int) -> Verdict:
     code = end.ranks.bad[rank].code
     what = f"was ended by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
-    where = f"rank {rank} ({end.ranks.place(rank)})"
+    place = end.ranks.place(rank)
+    where = f"rank {rank} on {place}" if place.startswith("node ") else f"rank {rank}"
     return _of_rank(end, f"rank {rank} {what} and left no error", where, rank)
 
 

@@ -29,14 +29,14 @@ class Stop:
     """Set by a signal, or by the end of the process that this one works for."""
 
     parent: int | None = None  # whose end counts as a stop
-    given: Reason | None = None  # the first
+    told: Reason | None = None  # the first
     at: float | None = None  # of the signal, seconds since 1970
 
     @property
     def reason(self) -> Reason | None:
-        if self.given is None and self.parent is not None and os.getppid() != self.parent:
-            self.given = Reason("cancelled", "the make that started this has ended")
-        return self.given
+        if self.told is None and self.parent is not None and os.getppid() != self.parent:
+            self.told = Reason("cancelled", "the make that started this has ended")
+        return self.told
 
     def wait(self, seconds: float) -> None:
         """Sleep, until there is a reason to stop."""
@@ -58,7 +58,7 @@ def stopped_by_signals(
     stop = Stop(parent)
 
     def remember(number: int, _frame: FrameType | None) -> None:
-        stop.given = stop.given or Reason("cancelled", f"got {signal.Signals(number).name}")
+        stop.told = stop.told or Reason("cancelled", f"got {signal.Signals(number).name}")
         stop.at = stop.at or time.time()
 
     heard = [

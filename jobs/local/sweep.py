@@ -106,7 +106,7 @@ def run_cells(
                     results[cell.name] = status
                     display.ended(cell, status, why)
         except BaseException as error:
-            stop.given = Reason("cancelled", f"make sweep failed: {error}")
+            stop.told = Reason("cancelled", f"make sweep failed: {error}")
             raise
     if stop.reason:
         raise Interrupted(stop.reason.text)

@@ -249,7 +249,7 @@ def test_a_folder_that_is_removed_meanwhile(sweep: Sweep) -> None:
 
 def test_a_stop_ends_what_runs_and_starts_nothing_more(sweep: Sweep) -> None:
     trial = sweep(LONG, 1, 1, 1)
-    when(trial, lambda: in_play(*trial.cells[:2]), lambda: setattr(trial.stop, "given", STOPPED))
+    when(trial, lambda: in_play(*trial.cells[:2]), lambda: setattr(trial.stop, "told", STOPPED))
     with pytest.raises(Interrupted, match="a test"):
         trial.run(at_once=2)
     for cell in trial.cells[:2]:
@@ -292,7 +292,7 @@ def test_a_cell_that_somebody_else_runs_is_waited_for(sweep: Sweep, completed: b
 
 def test_a_stop_ends_the_waiting(sweep: Sweep) -> None:
     trial = sweep(GOOD, 1)
-    trial.display.on_tick = lambda: setattr(trial.stop, "given", STOPPED)
+    trial.display.on_tick = lambda: setattr(trial.stop, "told", STOPPED)
     with hold(trial.cell), pytest.raises(Interrupted):
         trial.run()
     assert not (trial.cell / "record.json").exists()

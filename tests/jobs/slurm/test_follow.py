@@ -179,7 +179,7 @@ def test_a_good_record_behind_a_cache_is_never_replaced(
 def test_leaving_touches_nothing(sweep, monkeypatch) -> None:
     noted(sweep, "7", ONE)
     watch = watcher(sweep, monkeypatch, {"7": "RUNNING"})
-    stop = Stop(given=Reason("cancelled", "got SIGINT"))
+    stop = Stop(told=Reason("cancelled", "got SIGINT"))
     with pytest.raises(Left, match="got SIGINT"):
         follow(watch, [ONE], Silent(), stop, lambda _: [])
     assert not (sweep / ONE.cell_id() / "record.json").exists()
@@ -213,7 +213,7 @@ def test_a_sweep_that_waits_for_room_asks_at_its_pace(sweep, monkeypatch) -> Non
     def refill(queue) -> list:
         asked.append(1)
         if len(asked) == 5:
-            stop.given = Reason("cancelled", "enough")
+            stop.told = Reason("cancelled", "enough")
         return []
 
     began = time.monotonic()

@@ -22,7 +22,7 @@ from jobs.slurm.job.step_ranks import StepRanks
 SRUN = Path(__file__).parent.parent / "transcripts" / "srun"
 SITE = Site(ranks_per_node=1, signal_s=90)
 JOB = Allocation("7_5", 0, 2e9, SITE)
-STOP = Stop(given=Reason("cancelled", "got SIGTERM"))
+STOP = Stop(told=Reason("cancelled", "got SIGTERM"))
 
 
 def replayed(cell: Path, name: str, size: int = 2) -> StepRanks:
@@ -138,7 +138,7 @@ def stopped(
 
 def test_why_a_job_is_being_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert stopped(tmp_path, Stop()) is None, "there was no signal"
-    assert stopped(tmp_path, STOP) == STOP.given, "Slurm gives no answer: the signal decides"
+    assert stopped(tmp_path, STOP) == STOP.told, "Slurm gives no answer: the signal decides"
     near = stopped(tmp_path, STOP, ends_at=time.time() + 3)
     assert near.status == "timeout", "this close to the time limit nobody is asked"
     said = "JobId=12 JobState=COMPLETING Reason=None"
