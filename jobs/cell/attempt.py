@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -31,49 +31,52 @@ from train.record.cell_folder import (
 )
 from train.record.run import RECORD_NAME, RunRecord, read_record
 
-PROBE_NAME = ".probe"
 PROBE_BYTES = 64 * 1024
 
 
-@dataclass(frozen=True)
-class Start:
-    """One start, ready to go."""
-
-    cell: Path
-    config: RunConfig
-    ranks: RankSet
-    begin: Callable[[int], None]  # starts the ranks of the attempt with this number
-    stop: Callable[[], Reason | None]  # asked at every poll: is there a reason to end them?
-    resume: bool
-    stall_s: float
-    knows: Callable[[], Verdict | None] = lambda: None  # what only the launcher can tell of an end
-    #: Why it was really stopped, asked when the ranks have ended: a signal alone does not say.
-    explain: Callable[[Reason | None], Reason | None] = lambda stopped: stopped
-    job: str | None = None  # of Slurm
-    awake: Awake = field(default_factory=Awake)  # kept by the caller
-
-
-def attend(start: Start) -> RunRecord:
-    """Run it to its end; returns its record. Only for the holder of the cell's lock.
+def attend(
+    cell: Path,
+    config: RunConfig,
+    ranks: RankSet,
+    *,
+    begin: Callable[[int], None],
+    stop: Callable[[], Reason | None],
+    resume: bool,
+    stall_s: float,
+    awake: Awake,
+    knows: Callable[[], Verdict | None] = lambda: None,
+    explain: Callable[[Reason | None], Reason | None] = lambda stopped: stopped,
+    job: str | None = None,
+) -> RunRecord:
+    """Run one start to its end; returns its record. Only for the holder of the cell's lock.
 
     Of a start with a good record one log stays, and of any other all files.
+
+    Args:
+        begin: starts the ranks of the attempt with this number.
+        stop: asked at every poll: is there a reason to end them?
+        awake: kept by the caller.
+        knows: what only the launcher can tell of an end.
+        explain: why it was really stopped, asked when the ranks have ended: a signal alone does
+            not say.
+        job: of Slurm.
 
     Raises:
         OSError: not even the record can be written.
     """
-    cell, config, ranks = start.cell, start.config, start.ranks
-    started_at = datetime.now(UTC)
-    attempt = len(earlier_attempts(cell)) + 1
+    begun = Begun(
+        number=len(earlier_attempts(cell)) + 1, started_at=datetime.now(UTC), pid=os.getpid(),
+        job=job,
+    )  # fmt: skip
     stopped: Reason | None = None
     trouble: Exception | None = None
     try:
-        _clear(cell, config.processes, resume=start.resume)
+        _clear(cell, config.processes, resume=resume)
         reserve(cell, most_epochs(config))
-        begun = Begun(number=attempt, started_at=started_at, pid=os.getpid(), job=start.job)
         announce(cell, begun)
-        start.begin(attempt)
-        watch = Watch(cell, config.processes, start.stall_s, start.awake)
-        stopped = ranks.watch(lambda: start.stop() or watch.hang())
+        begin(begun.number)
+        watch = Watch(cell, config.processes, stall_s, awake)
+        stopped = ranks.watch(lambda: stop() or watch.hang())
     except Exception as caught:  # noqa: BLE001  (even a fault of our own must leave a record)
         trouble = caught
     finally:
@@ -81,12 +84,12 @@ def attend(start: Start) -> RunRecord:
         end_leftovers(cell)
     if is_good(cell, config):
         _keep_one_log(cell)
+        over(cell)
     else:
         # also where no rank is known to have ended badly: srun, too, writes its words there
         trouble = trouble or _refusal(cell)
-        status, error = cause_of(End(cell, ranks, start.explain(stopped), trouble, start.knows))
-        settle(cell, config, status, error, started_at)
-    over(cell)
+        status, error = cause_of(End(cell, ranks, explain(stopped), trouble, knows))
+        settle(cell, config, status, error, begun.started_at)
     return read_record(cell / RECORD_NAME)
 
 
@@ -115,10 +118,8 @@ def _keep_one_log(cell: Path) -> None:
 def _refusal(cell: Path) -> OSError | None:
     """What the file system says to a write now: a rank that may not write cannot say why either."""
     try:
-        (cell / PROBE_NAME).write_bytes(os.urandom(PROBE_BYTES))
+        with tempfile.TemporaryFile(dir=cell) as probe:
+            probe.write(os.urandom(PROBE_BYTES))
     except OSError as error:
         return error
-    finally:
-        with contextlib.suppress(OSError):
-            (cell / PROBE_NAME).unlink(missing_ok=True)
     return None

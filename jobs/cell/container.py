@@ -1,16 +1,45 @@
-"""The container that ranks run in, as values: the same on a cluster and on this machine."""
+"""The container that ranks run in: its image, checked before anything is submitted and once more
+before ranks start from it, and what starts it; the same on a cluster and on this machine.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import hashlib
+import os
+import stat
+import struct
+import time
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 
 from train.config.frozen import Frozen
-from train.errors import ConfigError
+from train.errors import ConfigError, remedy
+from train.record.atomic import write_atomically
 
 #: The image's own Python; without a container it is the one that runs the supervisor.
 IMAGE_PYTHON = "python3"
 NO_IMAGE = "none"
+#: Images that make image builds, in the checkout.
+BUILT = ("cpu", "gpu")
+#: A SIF file begins with a header of this size: a line that makes it executable, its mark, ...
+HEAD_BYTES = 128
+MAGIC = b"SIF_MAGIC"
+#: ... and at its end where the data begin and how many bytes they are.
+_DATA = struct.Struct("<2q")
+#: A file changed this recently may change once more within one tick of its file system's clock.
+TICK_S = 2.0
+#: Signs that one of the readers of a path does not take as themselves, and who that is; tried with
+#: Slurm 22.05 and Apptainer 1.4, where every other printable sign arrived whole.
+_REFUSED = {
+    "\\": "sbatch drops it",
+    "%": "sbatch and srun replace it by numbers of jobs",
+    ",": "apptainer's --bind ends there",
+    "^": "apptainer's --bind ends there",
+    ":": "apptainer's --bind and PYTHONPATH end there",
+}
 
 
 class FileMark(Frozen):
@@ -62,41 +91,132 @@ def container_argv(container: Container) -> list[str]:
     return [*argv, *container.arguments, container.image]
 
 
-def code_facts(commit: str | None, dirty: bool | None) -> dict[str, str]:
-    """What a rank cannot find out inside a container, which may have no git: which code it runs."""
+def facts_inside(image: Image, commit: str | None, dirty: bool | None) -> dict[str, str]:
+    """What a rank cannot find out inside a container, which may have no git: which code and which
+    image it runs."""
+    facts = {"HOROSCALE_IMAGE_DIGEST": image.digest} if image.digest else {}
     if not commit:
-        return {"HOROSCALE_GIT_COMMIT": ""}  # not known, and not that of a checkout around it
-    return {"HOROSCALE_GIT_COMMIT": commit, "HOROSCALE_GIT_DIRTY": "1" if dirty else "0"}
-
-
-#: Signs that one of the readers of a path cannot be told as themselves, and who that is; tried with
-#: Slurm 22.05 and Apptainer 1.4, where every other printable sign arrived whole.
-_REFUSED = {
-    "\\": "sbatch drops it",
-    "%": "sbatch and srun replace it by numbers of jobs",
-    ",": "apptainer's --bind ends there",
-    "^": "apptainer's --bind ends there",
-    ":": "apptainer's --bind and PYTHONPATH end there",
-}
+        # not known, and not that of a checkout around it
+        return facts | {"HOROSCALE_GIT_COMMIT": ""}
+    return facts | {"HOROSCALE_GIT_COMMIT": commit, "HOROSCALE_GIT_DIRTY": "1" if dirty else "0"}
 
 
 def check_path(path: Path, what: str) -> None:
-    """Paths that go into the script and the container: the checkout, results, data.
-
-    Spaces and quotes are fine.
+    """For paths that go into the batch script and the container. Spaces and quotes are fine.
 
     Raises:
-        ConfigError: a sign that sbatch, srun or apptainer cannot be told as itself.
+        ConfigError: a sign that sbatch, srun or apptainer does not take as itself.
     """
-    text = str(path)
-    for sign in text:
-        if sign in _REFUSED:
+    for sign in str(path):
+        why = _REFUSED.get(sign) or ("" if sign.isprintable() else "a batch script cannot hold it")
+        if why:
             raise ConfigError(
-                f"{what} has {sign!r} in its path, {text!r}: {_REFUSED[sign]}. "
-                "Use a folder without it"
+                f"{what} has {sign!r} in its path, {str(path)!r}: {why}. Use a folder without it"
             )
-        if not sign.isprintable():
-            raise ConfigError(
-                f"{what} has the sign {sign!r} in its path, {text!r}, which a batch script cannot "
-                "hold: use a folder without it"
-            )
+
+
+def find_image(name: str, root: Path) -> Image:
+    """The image of this name, as a site or IMAGE= says it, and its digest.
+
+    Raises:
+        ConfigError: it is missing, cannot be read, or is no image.
+    """
+    if name == NO_IMAGE:
+        return Image(NO_IMAGE, None)
+    built = name in BUILT
+    path = root / "containers" / "images" / f"{name}.sif" if built else Path(name)
+    path = path.expanduser().absolute()
+    check_path(path, "the image")
+    hint = f"make image IMAGE={name}" if built else "name another with image: in the site"
+    return _checked(path, hint)
+
+
+def image_now(image: Image) -> Image:
+    """The image as it is now, for ranks that are about to start from it: the file may have been
+    replaced while the job waited.
+
+    The ranks then run from the new one: their records carry its digest, and the report warns where
+    runs from different images are compared. A queue that was waited for is not thrown away.
+
+    Raises:
+        ConfigError: as :func:`find_image`.
+    """
+    if image.path == NO_IMAGE:
+        return image
+    return _checked(Path(image.path), "put it back, or name another in the site", image)
+
+
+def _checked(path: Path, hint: str, known: Image | None = None) -> Image:
+    try:
+        if path.is_dir():
+            return Image(str(path), None)  # an unpacked image has no one digest
+        # a network file system asks its server again when a file is opened
+        with path.open("rb") as file:
+            _check_head(path, file, hint)
+            mark = _mark(file)
+            if known is not None and known.mark == mark:
+                return known
+            return Image(str(path), _digest(file, mark), mark)
+    except FileNotFoundError:
+        raise ConfigError(f"there is no image {path}: {hint}") from None
+    except OSError as error:
+        todo = ", or ".join(filter(None, (remedy(error), hint)))
+        raise ConfigError(f"the image {path} cannot be read ({error.strerror}): {todo}") from error
+
+
+def _check_head(path: Path, file: BufferedReader, hint: str) -> None:
+    head, size = file.read(HEAD_BYTES), os.fstat(file.fileno()).st_size
+    if MAGIC not in head:
+        raise ConfigError(f"{path} is no SIF image (it begins with {head[:16]!r}): {hint}")
+    whole = sum(_DATA.unpack(head[-_DATA.size :])) if len(head) == HEAD_BYTES else HEAD_BYTES
+    if size < whole:
+        raise ConfigError(
+            f"the image {path} is cut off: {size:,} bytes found, {whole:,} expected by its own "
+            f"header. Copy it again, or {hint}"
+        )
+
+
+def _mark(file: BufferedReader) -> FileMark:
+    status = os.fstat(file.fileno())
+    return FileMark(
+        device=status.st_dev,
+        inode=status.st_ino,
+        size=status.st_size,
+        mtime_ns=status.st_mtime_ns,
+        ctime_ns=status.st_ctime_ns,
+    )
+
+
+def _digest(file: BufferedReader, mark: FileMark) -> str:
+    """The sha256 of the open file with this mark, computed or noted earlier.
+
+    The notes are the user's own, one a mark. One shared file system may have another device number
+    on each node, which then computes it.
+
+    Raises:
+        OSError: the file cannot be read, or is written at this moment.
+    """
+    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    name = "-".join(f"{number:x}" for number in mark.model_dump().values())
+    note = Path(root) / "horoscale" / "digests" / name
+    if noted := _noted(note):
+        return noted
+    file.seek(0)
+    digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if _mark(file) != mark:
+        raise OSError(errno.EBUSY, "it is being written: wait for that to end", file.name)
+    if time.time() - mark.ctime_ns / 1e9 > TICK_S:
+        with contextlib.suppress(OSError):  # it only saves time
+            note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_atomically(note, digest, mode=0o600)
+    return digest
+
+
+def _noted(note: Path) -> str | None:
+    """None where there is no digest, or another user could have written it."""
+    with contextlib.suppress(OSError, ValueError), note.open(encoding="ascii") as file:
+        status, text = os.fstat(file.fileno()), file.read()
+        others = stat.S_IWGRP | stat.S_IWOTH
+        if status.st_uid == os.geteuid() and not status.st_mode & others and len(text) == 64:
+            return text
+    return None

@@ -137,10 +137,7 @@ def _bad_exit(end: End, rank: int) -> Verdict:
 
 
 def _signal_name(number: int) -> str:
-    try:
-        name = signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
+    name = next((one.name for one in signal.Signals if one == number), f"signal {number}")
     hint = {
         "SIGKILL": " (from outside; the kernel's out-of-memory killer ends processes so)",
         "SIGABRT": " (a native library gave up: see the end of its log)",

@@ -7,13 +7,13 @@ slept, a clock that was set, or a file server with its own clock make no rank lo
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
 import socket
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+
+from pydantic import BaseModel
 
 from jobs.cell.stop import Reason
 from train.distributed.awake import Awake
@@ -29,34 +29,26 @@ LATE_S = 3.0
 NEVER = "it never started"
 
 
-class Sign(NamedTuple):
-    """The last life sign of one rank."""
+class Sign(BaseModel):
+    """The last life sign of one rank, as its watchdog writes it."""
 
-    rank: int
-    at: float | None  # the file's time, seconds; None: there is no file
-    phase: str
-    idle_s: float = 0.0  # since its last progress, as it said itself
+    phase: str = "unknown"
+    idle_s: float = 0.0  # since its last progress
     asleep_s: float = 0.0  # of these, the time in which not even its watchdog ran
     beat_s: float = BEAT_S  # until its next sign, if all is well
-    pid: int | None = None  # where it runs on this host
+    host: str = ""
+    pid: int | None = None
+    at: float | None = None  # the file's time, seconds; None: there is no file
 
 
 def read_sign(cell: Path, rank: int) -> Sign:
     """Opens the file, since a network file system then asks its server."""
     at = None
     # a reader may meet half a line
-    with (
-        contextlib.suppress(OSError, ValueError, KeyError, TypeError),
-        rank_file(cell, rank, "beat").open("rb") as file,
-    ):
+    with contextlib.suppress(OSError, ValueError), rank_file(cell, rank, "beat").open("rb") as file:
         at = os.fstat(file.fileno()).st_mtime
-        sign = json.loads(file.readline())
-        return Sign(
-            rank, at, str(sign["phase"]), float(sign["idle_s"]), float(sign.get("asleep_s", 0)),
-            float(sign.get("beat_s", BEAT_S)),
-            int(sign["pid"]) if sign.get("host") == socket.gethostname() else None,
-        )  # fmt: skip
-    return Sign(rank, at, NEVER if at is None else "unknown")
+        return Sign.model_validate_json(file.readline()).model_copy(update={"at": at})
+    return Sign(phase=NEVER if at is None else "unknown", at=at)
 
 
 @dataclass
@@ -98,7 +90,7 @@ class Watch:
         if silent_s[rank] <= self.limit_s:
             return None
         signs = [read_sign(self.cell, rank) for rank in range(self.size)]
-        here = [sign.pid for sign in signs if sign.pid]
+        here = [sign.pid for sign in signs if sign.pid and sign.host == socket.gethostname()]
         if min(silent_s.values()) > self.limit_s / 2 and here and all(map(is_stopped, here)):
             self._seen = {rank: (stamp, now) for rank, (stamp, _) in self._seen.items()}
             return None
@@ -125,17 +117,21 @@ def blame(cell: Path, size: int, first: int) -> tuple[str, str, int]:
     moment = signs[first].at or max((sign.at or 0.0 for sign in signs), default=0.0)
     together_s = min(sign.asleep_s for sign in signs)
 
-    def overdue_s(sign: Sign) -> float:
+    def overdue_s(rank: int) -> float:
+        sign = signs[rank]
         if sign.at is None:
             return math.inf
         # what stopped it may be over: it is woken to be ended, by the launcher of a step, say
         return max(moment - sign.at - sign.beat_s, sign.asleep_s - together_s)
 
-    culprit = max(signs, key=overdue_s)
+    def idle_s(rank: int) -> float:
+        return moment - (signs[rank].at or moment) + signs[rank].idle_s
+
+    culprit = max(range(size), key=overdue_s)
     state = "shows no life"
     if overdue_s(culprit) <= LATE_S:
-        culprit = max(signs, key=lambda sign: moment - (sign.at or moment) + sign.idle_s)
-        state = f"made no progress for {culprit.idle_s:.0f} s"
-    others = "; ".join(f"rank {sign.rank}: {sign.phase}" for sign in signs)
-    what = f"a hang: rank {culprit.rank} {state} (while: {culprit.phase})"
-    return what, others, culprit.rank
+        culprit = max(range(size), key=idle_s)
+        state = f"made no progress for {signs[culprit].idle_s:.0f} s"
+    what = f"a hang: rank {culprit} {state} (while: {signs[culprit].phase})"
+    others = "; ".join(f"rank {rank}: {sign.phase}" for rank, sign in enumerate(signs))
+    return what, others, culprit

@@ -54,6 +54,13 @@ def rank_environment(
         # a new name for each start: an old address must never be met at
         RENDEZVOUS: f"{rendezvous_stem(cell)}{attempt}-{supervisor}",
         "HOROSCALE_SUPERVISOR": str(supervisor),
+        **python_environment(root),
+    }
+
+
+def python_environment(root: Path) -> dict[str, str]:
+    """What the Python of every rank gets, on this machine and on Slurm. ``root``: the checkout."""
+    return {
         "PYTHONPATH": str(root),
         "PYTHONUNBUFFERED": "1",
         "PYTHONNOUSERSITE": "1",  # a package in a user's home would replace the pinned one
@@ -78,18 +85,19 @@ def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def by_process(cores: Groups, processes: int) -> Groups:
-    """The cores of each of so many processes of equally many ranks, from those of the ranks."""
-    ranks = len(cores) // processes
-    groups = (cores[p * ranks : (p + 1) * ranks] for p in range(processes))
-    return tuple(tuple(dict.fromkeys(chain.from_iterable(group))) for group in groups)
-
-
-def core_groups(ranks: int, per_rank: int, free: Sequence[int]) -> Groups:
-    """Disjoint groups of cores for the ranks; with too few cores, ranks share single ones in turn.
+def core_groups(
+    ranks: int, per_rank: int, free: Sequence[int], processes: int | None = None
+) -> Groups:
+    """Disjoint groups of cores for so many processes of equally many ranks, or for each rank; with
+    too few cores, ranks share single ones in turn.
 
     Shared cores are marked in the record (``oversubscribed``): such times are no scaling figures.
     """
-    if ranks * per_rank <= len(free):
-        return tuple(tuple(free[r * per_rank : (r + 1) * per_rank]) for r in range(ranks))
-    return tuple((free[rank % len(free)],) for rank in range(ranks))
+    own = ranks * per_rank <= len(free)
+    of_rank = [
+        free[rank * per_rank : (rank + 1) * per_rank] if own else [free[rank % len(free)]]
+        for rank in range(ranks)
+    ]
+    together = ranks // (processes or ranks)
+    groups = (of_rank[first : first + together] for first in range(0, ranks, together))
+    return tuple(tuple(dict.fromkeys(chain.from_iterable(group))) for group in groups)

@@ -49,26 +49,27 @@ class Holder:
 
 
 def signed(text: str) -> Holder | None:
-    """The holder by its signature, also by one of an earlier version; None where it is none."""
+    """The holder by its signature, also an earlier version's; None where it is none."""
     match = _SIGNATURE.fullmatch(text.strip())
     return Holder(int(match[2]), match[3], match[4], match[5], match[1]) if match else None
 
 
-def _mounted(mounts: str, device: int) -> tuple[str, set[str]]:
-    """Type and options of the file system ``device`` in the table proc_pid_mountinfo(5); an empty
-    type where it is not there."""
-    for line in mounts.splitlines():
-        mount, _, system = line.partition(" - ")
-        if mount.split()[2:3] == [f"{os.major(device)}:{os.minor(device)}"]:
-            kind, _, options = system.split()
-            return kind, set(options.split(","))
+def _file_system(device: int) -> tuple[str, set[str]]:
+    """Type and options of this device's file system, by proc_pid_mountinfo(5); an empty type where
+    it is not there."""
+    with contextlib.suppress(OSError):
+        for line in MOUNTS.read_text().splitlines():
+            mount, _, system = line.partition(" - ")
+            if mount.split()[2:3] == [f"{os.major(device)}:{os.minor(device)}"]:
+                kind, _, options = system.split()
+                return kind, set(options.split(","))
     return "", set()
 
 
-def reach_of(mounts: str, device: int) -> str | None:
-    """Type of the file system ``device``, where a flock there is seen by all machines that mount
-    it; None where it is not, or nobody can say. ``mounts``: see :func:`_mounted`."""
-    kind, options = _mounted(mounts, device)
+def reach_of(device: int) -> str | None:
+    """Type of the device's file system, where a flock there is seen by all machines that mount it;
+    None where it is not, or nobody can say."""
+    kind, options = _file_system(device)
     kind = "nfs" if kind == "nfs4" else kind  # one server, one table of locks
     reaches = {
         "nfs": not options & {"nolock", "local_lock=flock", "local_lock=all"},
@@ -83,7 +84,7 @@ def local_file_system(folder: Path) -> str | None:
     """Type of the folder's file system where no other machine can see it; None where one may: a
     disk of this machine may be served to others."""
     with contextlib.suppress(OSError):
-        kind, _ = _mounted(MOUNTS.read_text(), folder.stat().st_dev)
+        kind, _ = _file_system(folder.stat().st_dev)
         return kind if kind in ("tmpfs", "ramfs", "overlay") else None
     return None
 
@@ -94,42 +95,34 @@ def only_sweep(folder: Path) -> Iterator[None]:
 
     Raises:
         ConfigError: another one holds the lock, or may hold it on another machine, or the folder
-            cannot be written.
+            cannot be written or locked.
     """
     file = folder / ".lock"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = file.open("a+", encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise ConfigError(
-            f"cannot write to the results folder {folder}: {error.strerror}: "
-            f"{remedy(error) or 'move away what is there'}, or name another with RESULTS=DIR"
-        ) from error
-    with handle:
+    with contextlib.ExitStack() as stack:
         try:
+            folder.mkdir(parents=True, exist_ok=True)
+            handle = stack.enter_context(file.open("a+", encoding="utf-8", errors="replace"))
             ours = _taken(handle, fcntl.LOCK_EX)
         except OSError as error:
             raise ConfigError(
-                f"the file system of {folder} has no file locks ({error.strerror}); expected "
-                "flock to work there: name a folder on another file system with RESULTS=DIR"
-                + (f". {_to_remove(file, other)}" if (other := _signer(handle)) else "")
+                f"cannot write to the results folder {folder} and lock it: {error.strerror}: "
+                f"{remedy(error) or 'move away what is there'}, or name another folder, on a file "
+                "system where flock works, with RESULTS=DIR"
             ) from error
+        other, here = _signer(handle), _ourselves(handle)
         if not ours:
             raise ConfigError(
-                f"another make sweep works on {folder} ({_signer(handle) or 'unknown'}): "
+                f"another make sweep works on {folder} ({other or 'unknown'}): "
                 "wait for it, stop it, or name another folder with RESULTS=DIR"
             )
-        here = _ourselves(handle)
-        if (other := _signer(handle)) and not other.has_ended(here):
+        if other and not other.has_ended(here):
             raise ConfigError(
                 f"a make sweep may still work on {folder} on another machine, whose lock would not "
-                f"be seen here: {_to_remove(file, other)}"
+                f"be seen here: {file} is signed by {other}; once that has ended, remove it: "
+                f"rm {shlex.quote(str(file))}"
             )
-        _sign(handle, here.signature)
-        try:
-            yield
-        finally:
-            _sign(handle, "")
+        stack.enter_context(_signed(handle, here))
+        yield
 
 
 @contextlib.contextmanager
@@ -145,11 +138,8 @@ def hold(cell: Path, *, job: str | None = None) -> Iterator[bool]:
         if not _taken(handle, fcntl.LOCK_EX):
             yield False
             return
-        _sign(handle, _ourselves(handle, job).signature)
-        try:
+        with _signed(handle, _ourselves(handle, job)):
             yield True
-        finally:
-            _sign(handle, "")
 
 
 def is_running(cell: Path) -> bool:
@@ -170,22 +160,15 @@ def holder(cell: Path) -> Holder | None:
 
 
 def _ourselves(handle: TextIO, job: str | None = None) -> Holder:
-    boot = reach = None
+    boot, reach = None, reach_of(os.fstat(handle.fileno()).st_dev)
     with contextlib.suppress(OSError):
-        boot = BOOT_ID.read_text().strip()
-    with contextlib.suppress(OSError):
-        reach = reach_of(MOUNTS.read_text(), os.fstat(handle.fileno()).st_dev)
-    return Holder(os.getpid(), os.uname().nodename, boot or None, reach, job)
+        boot = BOOT_ID.read_text().strip() or None
+    return Holder(os.getpid(), os.uname().nodename, boot, reach, job)
 
 
 def _signer(handle: TextIO) -> Holder | None:
     handle.seek(0)
     return signed(handle.read())
-
-
-def _to_remove(file: Path, other: Holder) -> str:
-    remove = f"rm {shlex.quote(str(file))}"
-    return f"{file} is signed by {other}; once that has ended, remove it: {remove}"
 
 
 def _taken(handle: TextIO, kind: int) -> bool:
@@ -196,7 +179,17 @@ def _taken(handle: TextIO, kind: int) -> bool:
     return True
 
 
-def _sign(handle: TextIO, text: str) -> None:
+@contextlib.contextmanager
+def _signed(handle: TextIO, holder: Holder) -> Iterator[None]:
+    """For as long as the lock is held."""
+    _write(handle, holder.signature)
+    try:
+        yield
+    finally:
+        _write(handle, "")
+
+
+def _write(handle: TextIO, text: str) -> None:
     with contextlib.suppress(OSError):  # a courtesy to readers: the lock itself needs no room
         handle.truncate(0)
         handle.write(text)

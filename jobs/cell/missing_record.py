@@ -13,7 +13,7 @@ from train.config.frozen import Frozen
 from train.config.run import RunConfig
 from train.errors import read_whole
 from train.record.atomic import write_atomically
-from train.record.cell_folder import earlier_attempts, ended_record, tail_of
+from train.record.cell_folder import ended_record, tail_of
 from train.record.run import (
     GOOD,
     RECORD_NAME,
@@ -79,6 +79,7 @@ def settle(
         ended_at=ended_at or datetime.now(UTC),
     )  # fmt: skip
     write_record(cell / RECORD_NAME, record)
+    over(cell)
 
 
 def over(cell: Path) -> None:
@@ -86,15 +87,6 @@ def over(cell: Path) -> None:
     for file in (cell / RESERVE_NAME, cell / "logs" / ATTEMPT_NAME):
         with contextlib.suppress(OSError):
             file.unlink(missing_ok=True)
-
-
-def is_unsettled(cell: Path) -> bool:
-    """Whether a start may have left ranks and no record; only while nobody holds the cell.
-
-    Raises:
-        Unreadable: as :func:`begun_in`.
-    """
-    return read_whole(cell / "logs" / ATTEMPT_NAME) is not None
 
 
 def begun_in(cell: Path) -> Begun | None:
@@ -117,8 +109,7 @@ def settle_lost(
 ) -> bool:
     """Give a start whose supervisor was killed its record; True when there was one to give.
 
-    Only for the holder of the cell's lock. A broken record, or one of another config, is left as it
-    is.
+    Only for the holder of the cell's lock. A broken record, or one of another config, stays.
     ``ending``: what the scheduler says of that end, and ``status`` what it makes of the cell.
 
     Raises:
@@ -128,20 +119,21 @@ def settle_lost(
     if begun is None:
         return False
     try:
-        read_own_record(cell, config)
+        recorded = len(read_own_record(cell, config).attempts)
     except NoRecord:
-        pass
+        recorded = 0
     except (RecordError, OtherCell):
         return False
-    if len(earlier_attempts(cell)) < begun.number:
-        error = RunError(
-            what=f"the supervisor of this start ended without a record ({ending}); its end is the "
-            "last sign of life",
-            where=f"process {begun.pid}" if begun.job is None else f"Slurm job {begun.job}",
-            what_to_do="make sweep goes on from its last checkpoint, where there is one",
-        )
-        settle(cell, config, status, error, begun.started_at, _last_sign(cell, begun.started_at))
-    over(cell)
+    if recorded >= begun.number:
+        over(cell)
+        return True
+    error = RunError(
+        what=f"the supervisor of this start ended without a record ({ending}); its end is the "
+        "last sign of life",
+        where=f"process {begun.pid}" if begun.job is None else f"Slurm job {begun.job}",
+        what_to_do="make sweep goes on from its last checkpoint, where there is one",
+    )
+    settle(cell, config, status, error, begun.started_at, _last_sign(cell, begun.started_at))
     return True
 
 

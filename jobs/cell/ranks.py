@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from jobs.cell.launch import RENDEZVOUS, rendezvous_stem
 from jobs.cell.stop import Reason
 from train.record.cell_folder import EXIT_UNFINISHED
@@ -77,11 +79,8 @@ class RankSet(ABC):
         return {r: end for r, end in self.ended.items() if end.code not in good and not end.by_us}
 
     def watch(self, tick: Callable[[], Reason | None]) -> Reason | None:
-        """Wait for the end. ``tick``, called at every poll, may give a reason to end them.
-
-        Returns:
-            The reason that ``tick`` gave, or None.
-        """
+        """Wait for the end. ``tick``, asked at every poll, may give a reason to end them, which is
+        returned."""
         end_at = math.inf
         while True:
             self.poll()
@@ -116,21 +115,20 @@ def end_leftovers(cell: Path) -> None:
     Only for the holder of the cell's lock, when no start of its own is running: they are known by
     the variable that each rank of a cell gets, and passes on to its helpers.
     """
-    mark = os.fsencode(f"{RENDEZVOUS}={rendezvous_stem(cell)}")
+    stem = str(rendezvous_stem(cell))
     deadline = time.monotonic() + LEFTOVERS_S
-    while (pids := _marked(mark)) and time.monotonic() < deadline:
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+    while (left := _marked(stem)) and time.monotonic() < deadline:
+        for process in left:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
         time.sleep(0.05)
 
 
-def _marked(mark: bytes) -> list[int]:
-    """Processes, not yet ended, with a variable that begins with ``mark``."""
-    pids = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            variables = (folder / "environ").read_bytes().split(b"\0")
-            if any(variable.startswith(mark) for variable in variables):
-                pids.append(int(folder.name))
-    return [pid for pid in pids if pid != os.getpid()]
+def _marked(stem: str) -> list[psutil.Process]:
+    """Other processes, not yet ended, that meet at a file whose name begins with ``stem``."""
+    return [
+        process
+        for process in psutil.process_iter(["environ"])
+        if process.pid != os.getpid()
+        and (process.info["environ"] or {}).get(RENDEZVOUS, "").startswith(stem)
+    ]

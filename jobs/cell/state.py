@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from jobs.cell.heartbeat import read_sign
 from jobs.cell.lock import LOCK_NAME, hold, holder, is_running
-from jobs.cell.missing_record import Begun, begun_in, is_unsettled, settle_lost
+from jobs.cell.missing_record import Begun, begun_in, settle_lost
 from jobs.cell.ranks import end_leftovers
 from train.config.run import RunConfig
 from train.errors import ConfigError, Unreadable, read_whole
@@ -177,9 +177,8 @@ def stand(config: RunConfig, folder: Path) -> CellState:
             why = f"an earlier make sweep still runs it: {holder(folder) or 'unknown'}"
             return CellState(config, folder, RUNNING, why)
         try:
-            if is_unsettled(folder):
-                end_leftovers(folder)
-                settle_lost(folder, config)
+            end_leftovers(folder)
+            settle_lost(folder, config)
         except Unreadable as error:
             return CellState(config, folder, UNREADABLE, str(error))
     return recorded(config, folder)

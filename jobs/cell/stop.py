@@ -29,7 +29,7 @@ class Stop:
     """Set by a signal, or by the end of the process that this one works for."""
 
     parent: int | None = None  # whose end counts as a stop
-    told: Reason | None = None
+    told: Reason | None = None  # the first
     at: float | None = None  # of the signal, seconds since 1970
 
     @property

@@ -1,56 +1,43 @@
-"""Runs cells on this machine: each is attended in a thread of this process, a few at a time.
+"""One cell on this machine: its ranks are processes, attended in a thread of the sweep.
 
 Signals are heard in the main thread alone. Where this process is killed, its ranks end themselves,
-and the next look at a cell gives it its record.
+and the next look at the cell gives it its record.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
-from jobs.cell.attempt import Start, attend
-from jobs.cell.container import IMAGE_PYTHON, Container, container_argv
-from jobs.cell.launch import (
-    Groups,
-    by_process,
-    clean_environment,
-    core_groups,
-    rank_argv,
-    rank_environment,
+from jobs.cell.attempt import attend
+from jobs.cell.container import (
+    IMAGE_PYTHON,
+    Container,
+    Image,
+    container_argv,
+    facts_inside,
+    image_now,
 )
+from jobs.cell.launch import Groups, clean_environment, rank_argv, rank_environment
 from jobs.cell.lock import hold
 from jobs.cell.missing_record import settle_lost
-from jobs.cell.ranks import end_leftovers
-from jobs.cell.state import (
-    BROKEN,
-    FORCED,
-    OTHERS,
-    RUNNING,
-    UNREADABLE,
-    CellState,
-    archive,
-    recorded,
-)
+from jobs.cell.ranks import Ended, RankSet, end_leftovers
+from jobs.cell.state import BROKEN, FORCED, OTHERS, UNREADABLE, CellState, archive, recorded
 from jobs.cell.stop import Reason, Stop
-from jobs.local.image import facts_inside
-from jobs.local.ranks import Ranks
-from jobs.messages import ROOT, Interrupted
-from train.config.run import RunConfig
+from jobs.messages import ROOT
 from train.distributed.awake import Awake
 from train.errors import Unreadable
 from train.record.cell_folder import rank_file
-from train.record.run import read_own_record
+from train.run.provenance import git_state
 
-POLL_S = 0.2
 #: Between two tries to get the lock of a cell that another process holds.
 HELD_S = 1.0
 
@@ -70,73 +57,52 @@ class Machine:
     gpus: int = 0  # seen here, used or not
 
 
-class Display(Protocol):
-    """What a person sees of a running sweep."""
+@dataclass
+class Ranks(RankSet):
+    """Each rank leads a process group of its own, so that its helpers end with it."""
 
-    def started(self, cell: CellState) -> None: ...
-    def tick(self) -> None: ...
-    def ended(self, cell: CellState, status: str, why: str) -> None: ...
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    ended: dict[int, Ended] = field(default_factory=dict)
+    asked_at: float | None = None
 
+    def start(self, argv: Sequence[str], environment: dict[str, str], log: Path) -> None:
+        with log.open("ab") as out:
+            self.processes.append(
+                subprocess.Popen(
+                    list(argv), env=environment, stdin=subprocess.DEVNULL, stdout=out,
+                    stderr=subprocess.STDOUT, start_new_session=True,
+                )
+            )  # fmt: skip
 
-@dataclass(frozen=True)
-class _Running:
-    cell: CellState
-    cores: frozenset[int]  # that no other cell may use
-    end: Future[tuple[str, str]]  # status and why
+    @property
+    def size(self) -> int:
+        return len(self.processes)
 
+    def place(self, rank: int) -> str:
+        return f"process {self.processes[rank].pid}"
 
-def run_cells(
-    cells: Sequence[CellState], machine: Machine, display: Display, stop: Stop
-) -> dict[str, str]:
-    """Run every cell that is to run; returns cell id -> status of its record.
+    def poll(self) -> None:
+        for rank in self.unended:
+            process = self.processes[rank]
+            if os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                continue
+            # its helpers first: until it is waited for, nobody else can be given its number
+            _signal_group(process.pid, signal.SIGKILL)
+            self.ended[rank] = Ended(process.wait(), time.time(), self.asked_at is not None)
 
-    A cell starts when its cores are free; one that wants more than there are runs alone, and so do,
-    before all others, those that another process runs: nobody knows their cores. However it ends,
-    no rank is left behind.
-
-    Raises:
-        Interrupted: ``stop`` has a reason; all that ran was ended.
-    """
-    waiting = sorted((c for c in cells if c.to_run), key=lambda cell: cell.status != RUNNING)
-    running: list[_Running] = []
-    results: dict[str, str] = {}
-    with Awake().kept() as awake, ThreadPoolExecutor(machine.at_once) as threads:
-        try:
-            while running or (waiting and not stop.reason):
-                cores = _place(waiting[0], running, machine) if waiting else None
-                if cores and not stop.reason:
-                    cell = waiting.pop(0)
-                    used = machine.cores if cell.status == RUNNING else chain.from_iterable(cores)
-                    end = threads.submit(_attended, cell, cores, machine, stop, awake)
-                    running.append(_Running(cell, frozenset(used), end))
-                    display.started(cell)
-                time.sleep(POLL_S)
-                display.tick()
-                for item in [item for item in running if item.end.done()]:
-                    running.remove(item)
-                    status, why = item.end.result()
-                    results[item.cell.name] = status
-                    display.ended(item.cell, status, why)
-        except BaseException as error:
-            stop.told = Reason("cancelled", f"make sweep failed: {error}")
-            raise
-    if stop.reason:
-        raise Interrupted(stop.reason.text)
-    return results
+    def signal(self, number: signal.Signals) -> None:
+        for rank in self.unended:
+            _signal_group(self.processes[rank].pid, number)
+            # a stopped process hears it only when it goes on
+            _signal_group(self.processes[rank].pid, signal.SIGCONT)
 
 
-def _place(cell: CellState, running: Sequence[_Running], machine: Machine) -> Groups | None:
-    """Core groups for the next cell, or None when it has to wait."""
-    gpus, per_rank = cell.config.gpus, machine.per_rank
-    if not running:
-        return core_groups(gpus, per_rank, machine.cores)
-    used = frozenset[int]().union(*(item.cores for item in running))
-    free = tuple(core for core in machine.cores if core not in used)
-    fits = len(running) < machine.at_once and gpus * per_rank <= len(free)
-    return core_groups(gpus, per_rank, free) if fits and cell.status != RUNNING else None
+def _signal_group(leader: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, number)
 
 
-def _attended(
+def run_cell(
     cell: CellState, cores: Groups, machine: Machine, stop: Stop, awake: Awake
 ) -> tuple[str, str]:
     """Run the cell to its end, once nobody else does; returns its status and why."""
@@ -163,38 +129,35 @@ def _run(
     if cell.status in (FORCED, BROKEN):
         archive(folder)
     now = recorded(config, folder)
-    if now.status in (OTHERS, UNREADABLE):
+    if now.done or now.status in (OTHERS, UNREADABLE):
         return now.status, now.why
 
     def begin(attempt: int) -> None:
         base = clean_environment(os.environ)
         if machine.container is not None:
-            base |= facts_inside(machine.container, ROOT)
-        argv, settings = launch_line(config, folder, cores, machine, attempt, now.resume)
+            image = image_now(Image(machine.container.image, None))
+            base |= facts_inside(image, *git_state(ROOT))
+        argv, settings = launch_line(folder, cores, machine, attempt, now.resume)
         for rank, own in enumerate(settings):
             ranks.start(argv, base | own, rank_file(folder, rank, "log"))
 
     def reason() -> Reason | None:
-        if awake.look() - began <= (machine.limit_s or math.inf):
+        if stop.reason or awake.look() - began <= (machine.limit_s or math.inf):
             return stop.reason
-        over = Reason("timeout", f"the time limit of {machine.limit_s:.0f} s is over")
-        return stop.reason or over
+        return Reason("timeout", f"the time limit of {machine.limit_s:.0f} s is over")
 
-    if not now.done:
-        start = Start(
-            folder, config, ranks, begin, reason, now.resume, machine.stall_s, awake=awake
-        )
-        attend(start)
-    record = read_own_record(folder, config)
+    record = attend(
+        folder, config, ranks, begin=begin, stop=reason, resume=now.resume,
+        stall_s=machine.stall_s, awake=awake,
+    )  # fmt: skip
     error = record.error
     return record.status, f"{error.what} -> {error.what_to_do}" if error else ""
 
 
 def launch_line(
-    config: RunConfig, folder: Path, cores: Groups, machine: Machine, attempt: int, resume: bool
+    folder: Path, cores: Groups, machine: Machine, attempt: int, resume: bool
 ) -> tuple[list[str], list[dict[str, str]]]:
     """The command of all ranks, and what each gets on top of this process's environment."""
-    cores = by_process(cores, config.processes)
     python = [sys.executable]
     if machine.container is not None:
         python = [*container_argv(machine.container), IMAGE_PYTHON]

@@ -1,25 +1,31 @@
-"""A sweep on this machine: planned, and run."""
+"""A sweep on this machine: planned, and run, a few cells at a time."""
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Sequence
+import time
+from collections.abc import Collection, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 
-from jobs.cell.launch import core_groups
+from jobs.cell.launch import Groups, core_groups
 from jobs.cell.state import CellState, checked, lay_out, recorded, survey
-from jobs.cell.stop import stopped_by_signals
+from jobs.cell.stop import Reason, Stop, stopped_by_signals
 from jobs.config.sweep import Sweep, manifest_of
 from jobs.display import Display, say_results, say_standing
 from jobs.local.image import check_gpus, container_here, gpus_here, remark_on_gpus, try_out
-from jobs.local.supervisor import Machine, launch_line, run_cells
-from jobs.messages import ROOT, say
+from jobs.local.supervisor import Machine, launch_line, run_cell
+from jobs.messages import ROOT, Interrupted
 from jobs.plan.datasets import train_images
 from jobs.plan.rows import known_rates, plan_rows
 from jobs.plan.text import plan_lines
 from train.config.run import RunConfig
+from train.distributed.awake import Awake
 from train.distributed.watchdog import STALL_S
+
+POLL_S = 0.2
 
 
 def plan_here(wanted: Sweep, results: Path, machine: Machine) -> None:
@@ -33,12 +39,12 @@ def plan_here(wanted: Sweep, results: Path, machine: Machine) -> None:
     first = {(c.gpus, c.processes): c for c in reversed(wanted.configs)}
     lines = {c.cell_id(): _shown_line(c, folder / c.cell_id(), machine) for c in first.values()}
     print("\n".join(plan_lines(rows, lines, {c.config.cell_id() for c in cells if c.done})))
-    _remark(wanted, machine)
+    remark_on_gpus(wanted, machine.container, machine.gpus)
 
 
 def _shown_line(config: RunConfig, folder: Path, machine: Machine) -> list[str]:
-    cores = core_groups(config.gpus, machine.per_rank, machine.cores)
-    argv, settings = launch_line(config, folder, cores, machine, attempt=1, resume=False)
+    cores = core_groups(config.gpus, machine.per_rank, machine.cores, config.processes)
+    argv, settings = launch_line(folder, cores, machine, attempt=1, resume=False)
     names = [f"HOROSCALE_{name}" for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CORES")]
     return ["env", *(f"{name}={settings[0][name]}" for name in names), *argv]
 
@@ -51,29 +57,69 @@ def sweep_here(wanted: Sweep, folder: Path, *, force: bool, machine: Machine) ->
     say_standing(wanted, cells)
     if all(cell.done for cell in cells):
         return 0
-    _remark(wanted, machine)
+    remark_on_gpus(wanted, machine.container, machine.gpus)
     if machine.container is not None:
         # bundled data leave no folder, and only what is there can be bound
         for needed in (machine.data, machine.store):
             needed.mkdir(parents=True, exist_ok=True)
         try_out(machine.container)
-    return say_results(wanted, _run_all(cells, wanted.asked, machine))
-
-
-def _remark(wanted: Sweep, machine: Machine) -> None:
-    most = max(config.gpus for config in wanted.configs)
-    if remark := remark_on_gpus(machine.gpus, machine.container, wanted.asked, most, ROOT):
-        say(remark)
-
-
-def _run_all(cells: Sequence[CellState], sweep: str, machine: Machine) -> list[CellState]:
     # ignored, as some daemons leave it, it would make every rank seem to end well
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     # make, told to end, ends the shell of its recipe, and nobody tells us
     parent = os.getppid() if "MAKELEVEL" in os.environ else None
-    with stopped_by_signals(parent) as stop, Display(cells, sweep) as display:
+    with stopped_by_signals(parent) as stop, Display(cells, wanted.asked) as display:
         run_cells(cells, machine, display, stop)
-    return list(display.cells.values())
+    return say_results(wanted, list(display.cells.values()))
+
+
+def run_cells(
+    cells: Sequence[CellState], machine: Machine, display: Display, stop: Stop
+) -> dict[str, str]:
+    """Run every cell that is to run; returns cell id -> status of its record.
+
+    A cell starts when its cores are free; one that wants more than there are runs alone. However
+    it ends, no rank is left behind.
+
+    Raises:
+        Interrupted: ``stop`` has a reason; all that ran was ended.
+    """
+    waiting = [cell for cell in cells if cell.to_run]
+    running: dict[Future[tuple[str, str]], tuple[CellState, Groups]] = {}
+    results: dict[str, str] = {}
+    with Awake().kept() as awake, ThreadPoolExecutor(machine.at_once) as threads:
+        try:
+            while running or (waiting and not stop.reason):
+                used = [groups for _, groups in running.values()]
+                cores = _free_cores(waiting[0], used, machine) if waiting else None
+                if cores and not stop.reason:
+                    cell = waiting.pop(0)
+                    end = threads.submit(run_cell, cell, cores, machine, stop, awake)
+                    running[end] = cell, cores
+                    display.started(cell)
+                time.sleep(POLL_S)
+                display.tick()
+                for end in [end for end in running if end.done()]:
+                    cell, _ = running.pop(end)
+                    status, why = end.result()
+                    results[cell.name] = status
+                    display.ended(cell, status, why)
+        except BaseException as error:
+            stop.told = Reason("cancelled", f"make sweep failed: {error}")
+            raise
+    if stop.reason:
+        raise Interrupted(stop.reason.text)
+    return results
+
+
+def _free_cores(cell: CellState, used: Collection[Groups], machine: Machine) -> Groups | None:
+    """Core groups for the next cell, or None when it has to wait. ``used``: those of running
+    cells."""
+    config, per_rank = cell.config, machine.per_rank
+    busy = set(chain.from_iterable(chain.from_iterable(used)))
+    free = [core for core in machine.cores if core not in busy]
+    if used and (len(used) == machine.at_once or config.gpus * per_rank > len(free)):
+        return None
+    return core_groups(config.gpus, per_rank, free, config.processes)
 
 
 def machine_for(
@@ -107,6 +153,6 @@ def machine_for(
             (store, "the data store"),
             *((path, "the data set") for path in wanted.image_folders),
         ]
-        container = container_here(image, gpus, ROOT, folders)
-        check_gpus(container, gpus, most, at_once)
+        container = container_here(image, gpus, folders)
+        check_gpus(wanted, container, gpus, at_once)
     return Machine(cores, per_rank, data, store, stall_s, limit_s, at_once, container, gpus)

@@ -7,8 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from jobs.cell.container import Image
-from jobs.cell.image import BUILT, find_image
+from jobs.cell.container import BUILT, Image, find_image
 from jobs.cell.state import checked, recorded
 from jobs.messages import ROOT, say
 from jobs.plan.cost import array_lines, check_budget
@@ -58,7 +57,7 @@ def plan_cluster(wish: SweepRequest) -> None:
 def _image(wish: SweepRequest) -> Image:
     """A plan may be made before the image is built."""
     try:
-        return find_image(wish.site.site, ROOT)
+        return find_image(wish.site.site.image, ROOT)
     except ConfigError as error:
         say(f"before the sweep: {error}")
         name = wish.site.site.image

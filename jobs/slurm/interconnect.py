@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from jobs.cell.container import check_path
-from jobs.cell.image import find_image
+from jobs.cell.container import check_path, find_image
 from jobs.config.site import NamedSite, NodeLayout
 from jobs.config.yamlfile import unknown
 from jobs.messages import EXIT_UNDECIDED, ROOT, NoAnswer, say
@@ -77,7 +76,7 @@ def validate(
             site_name=named.name,
             site=site,
             root=freeze(ROOT, parent),
-            image=find_image(site, ROOT),
+            image=find_image(site.image, ROOT),
             cluster=read_config(ask(SCONTROL)).get("ClusterName"),
         )
         layout = NodeLayout(wanted.number, ranks_per_node)

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from jobs.cell.container import Image, check_path
-from jobs.cell.image import find_image
+from jobs.cell.container import Image, check_path, find_image
 from jobs.cell.lock import local_file_system
 from jobs.config.site import NamedSite
 from jobs.config.sweep import Sweep
@@ -79,7 +78,7 @@ def prepare(request: SweepRequest) -> SubmissionContext:
             folder.mkdir(parents=True, exist_ok=True)
     if anothers:
         hand_over(request.site, request.folder, request.results / PREFLIGHT)
-    return context_for(request, find_image(request.site.site, ROOT))
+    return context_for(request, find_image(request.site.site.image, ROOT))
 
 
 def context_for(request: SweepRequest, image: Image) -> SubmissionContext:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import yaml
 
-from jobs.cell.image import HEAD_BYTES, MAGIC
+from jobs.cell.container import HEAD_BYTES, MAGIC
 from jobs.config.site import Site
 from tests.caching import KEPT
 from tests.chaos.cluster import Cluster

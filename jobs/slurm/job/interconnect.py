@@ -16,8 +16,7 @@ from typing import Any
 
 from pydantic import Field
 
-from jobs.cell.container import NO_IMAGE, Image
-from jobs.cell.image import image_now
+from jobs.cell.container import NO_IMAGE, Image, image_now
 from jobs.cell.stop import Stop, stopped_by_signals
 from jobs.config.site import NodeLayout
 from jobs.slurm.client.nodes import hostnames

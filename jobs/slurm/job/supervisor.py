@@ -11,9 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from jobs.cell.attempt import Start, attend
-from jobs.cell.container import Image, code_facts
-from jobs.cell.image import image_now
+from jobs.cell.attempt import attend
+from jobs.cell.container import Image, facts_inside, image_now
 from jobs.cell.lock import LOCK_NAME, Holder, hold, holder
 from jobs.cell.missing_record import begun_in, is_good, settle_lost
 from jobs.cell.state import UNREADABLE, archive, recorded
@@ -31,7 +30,7 @@ from train.config.run import RunConfig, load_config
 from train.distributed.awake import Awake
 from train.errors import Unreadable
 from train.record.cell_folder import CONFIG_NAME, STOP_NAME
-from train.record.run import GOOD, RECORD_NAME, RecordError, read_record
+from train.record.run import GOOD, RECORD_NAME, RecordError, RunRecord, read_record
 from train.run.provenance import git_state
 
 #: Seconds between two tries to get a cell's lock.
@@ -131,7 +130,7 @@ class Supervisor:
         self._put_aside(cell)
         if is_good(cell, config):
             return CellEnd(read_record(cell / RECORD_NAME).status)
-        record = attend(self._start(cell, config))
+        record = self._attend(cell, config)
         this = record.attempts[-1].number
         return CellEnd(record.status, sum(e.attempt == this for e in record.epochs), record)
 
@@ -145,7 +144,7 @@ class Supervisor:
             if older and str(cell) in self.task.forced:
                 archive(cell)
 
-    def _start(self, cell: Path, config: RunConfig) -> Start:
+    def _attend(self, cell: Path, config: RunConfig) -> RunRecord:
         ranks = StepRanks(cell / "logs" / SRUN_LOG)
         resume = recorded(config, cell).resume
 
@@ -153,7 +152,7 @@ class Supervisor:
             line, settings = launch(self.task, config, cell, attempt, self.allocation_now, resume)
             ranks.start(line, settings | self._facts(), config.processes)
 
-        return Start(
+        return attend(
             cell, config, ranks,
             begin=begin,
             stop=partial(self._tick, cell / "logs" / STOP_NAME),
@@ -180,10 +179,7 @@ class Supervisor:
             ConfigError: the image is gone, or is none any more.
         """
         task = self.task
-        facts = {"HOROSCALE_BLOCK": task.block}
         image = image_now(Image(task.image, task.image_digest, task.image_mark))
-        if image.digest:
-            facts["HOROSCALE_IMAGE_DIGEST"] = image.digest
         if image.digest != task.image_digest:
             log(
                 f"{image.path} was replaced while the job waited: sha256 {task.image_digest} when "
@@ -193,4 +189,4 @@ class Supervisor:
         if (Path(task.root) / ".git").exists():
             # submitted by a version that ran the checkout as it is now, and is known by it
             commit, dirty = git_state(Path(task.root))
-        return facts | code_facts(commit, dirty)
+        return {"HOROSCALE_BLOCK": task.block} | facts_inside(image, commit, dirty)

@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from jobs.cell.failure import End, cause_of
-from jobs.local.ranks import Ranks
+from jobs.local.supervisor import Ranks
 from jobs.messages import refusals
 from tests.sweeps import ROOT
 from train.errors import DataError, explained

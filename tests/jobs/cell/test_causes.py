@@ -11,21 +11,13 @@ from jobs.cell.state import cause_line, cause_of_line, recorded
 from jobs.config.load import load_sweep
 from jobs.display import say_results
 from tests.builders import config, record
-from train.record.run import RunError
-
-QUICK = load_sweep("quickstart")
+from train.record.run import RunError, RunRecord
 
 
-def failed(folder: Path, seed: int, what: str, *log: str, hosts: tuple[str, ...] = ("host",)):
-    """The cell as it is found after a failed start."""
-    one = config(seed=seed)
+def failed(seed: int = 0, what: str = "w", log: tuple[str, ...] = (), *hosts: str) -> RunRecord:
     error = RunError(what=what, where="rank 0", what_to_do="look", log_tail=log)
-    made = record(one, status="failed", error=error)
-    world = made.world.model_copy(update={"hostnames": hosts})
-    (folder / one.cell_id()).mkdir(parents=True)
-    file = folder / one.cell_id() / "record.json"
-    file.write_text(made.model_copy(update={"world": world}).model_dump_json())
-    return recorded(one, folder / one.cell_id())
+    made = record(config(seed=seed), status="failed", error=error)
+    return made.model_copy(update={"world": made.world.model_copy(update={"hostnames": hosts})})
 
 
 @pytest.mark.parametrize(
@@ -40,8 +32,7 @@ def failed(folder: Path, seed: int, what: str, *log: str, hosts: tuple[str, ...]
     ],
 )  # fmt: skip
 def test_the_line_of_a_cause(what: str, log: tuple[str, ...], line: str) -> None:
-    error = RunError(what=what, where="x", what_to_do="y", log_tail=log)
-    assert cause_line(record(status="failed", error=error)) == line
+    assert cause_line(failed(0, what, log)) == line
     assert cause_line(record()) == ""
 
 
@@ -58,43 +49,35 @@ def test_the_line_of_a_cause(what: str, log: tuple[str, ...], line: str) -> None
         ("it did not start on node alpha: full", "it did not start on node beta: full"),
     ],
 )  # fmt: skip
-def test_names_and_numbers_do_not_split_a_cause(one: str, other: str) -> None:
-    lines = []
-    for seed, (text, host) in enumerate([(one, "alpha"), (other, "beta.site")]):
-        made = record(config(seed=seed))
-        world = made.world.model_copy(update={"hostnames": (host, f"{host}-ib")})
-        line = text.format(cell=made.cell_id)
-        lines.append(cause_of_line(line, made.model_copy(update={"world": world})))
-    assert lines[0] == lines[1]
-
-
-def test_other_words_are_another_cause() -> None:
-    made = record()
-    assert cause_of_line("out of memory", made) != cause_of_line("out of disk", made)
+def test_names_and_numbers_do_not_split_a_cause_and_other_words_do(one: str, other: str) -> None:
+    first, second = failed(0, "w", (), "alpha"), failed(1, "w", (), "beta.site", "beta-ib")
+    line = cause_of_line(one.format(cell=first.cell_id), first)
+    assert line == cause_of_line(other.format(cell=second.cell_id), second)
+    assert line != cause_of_line(f"{other}, or not", second)
 
 
 def test_the_last_words_of_a_sweep(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    cells = [
-        failed(tmp_path, 0, "RuntimeError: one of its own"),
-        *(failed(tmp_path, n, f"rank {n} ended with exit code 1", f"No module named x on h{n}",
-                 hosts=(f"h{n}",)) for n in range(1, 4)),
-        recorded(config(seed=9), tmp_path / "absent"),
+    records = [
+        failed(0, "RuntimeError: one of its own"),
+        *(failed(n, f"rank {n} ended with exit code 1", (f"No module named x on h{n}",), f"h{n}")
+          for n in range(1, 4)),
     ]  # fmt: skip
-    cells[4] = replace(cells[4], status="completed")
-    assert say_results(QUICK, cells) == 1
+    cells = []
+    for one in records:
+        (tmp_path / one.cell_id).mkdir()
+        (tmp_path / one.cell_id / "record.json").write_text(one.model_dump_json())
+        cells.append(recorded(one.config, tmp_path / one.cell_id))
+    cells.append(replace(recorded(config(seed=9), tmp_path / "absent"), status="completed"))
+    quick = load_sweep("quickstart")
+    assert say_results(quick, cells) == 1
     said = capsys.readouterr().err.splitlines()
-    first = cells[1].config.cell_id()
     assert said[1] == (
         "[sweep] 3 cells failed: rank 1 ended with exit code 1; its log ends: No module named x "
-        f"on h1 (make logs SWEEP=quickstart CELL={first})"
+        f"on h1 (make logs SWEEP=quickstart CELL={cells[1].name})"
     )
     assert said[2].startswith(
         f"[sweep] {cells[0].name} failed: RuntimeError: one of its own (make logs"
     )
     assert len(said) == 4
-
-
-def test_a_diverged_run_is_no_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    cell = failed(tmp_path, 0, "the loss is infinite")
-    assert say_results(QUICK, [replace(cell, status="diverged")]) == 0
+    assert say_results(quick, [replace(cells[0], status="diverged")]) == 0, "no failure"
     assert "make logs" not in capsys.readouterr().err

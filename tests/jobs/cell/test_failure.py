@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -20,16 +18,10 @@ from hypothesis import strategies as st
 from jobs.cell.failure import End, cause_of
 from jobs.cell.ranks import Ended
 from jobs.cell.stop import Reason
-from jobs.local.ranks import Ranks
+from jobs.local.supervisor import Ranks
 from train.distributed.watchdog import EXIT_STALLED
-from train.record.cell_folder import (
-    EXIT_UNFINISHED,
-    TAIL_BYTES,
-    TAIL_LINES,
-    rank_file,
-    tail_of,
-)
-from train.record.run import RunError, Status
+from train.record.cell_folder import EXIT_UNFINISHED, rank_file
+from train.record.run import RunError
 
 NOW = time.time()
 CANCELLED = Reason("cancelled", "got SIGINT")
@@ -54,160 +46,116 @@ def ends(*codes: int | None, at: float = NOW, asked_at: float | None = None) -> 
     return ranks
 
 
-def said(cell: Path, rank: int, what: str, *, consequence: bool = False, at: float = NOW) -> None:
+def wrote(cell: Path, rank: int, what: str, consequence: bool = False, at: float = 0) -> None:
+    """The rank's own word, ``at`` seconds from now."""
     (cell / "logs").mkdir(exist_ok=True)
     error = RunError(what=what, where=f"rank {rank}", what_to_do="look", rank=rank)
-    told = {
-        "at": datetime.fromtimestamp(at, UTC).isoformat(),
+    payload = {
+        "at": datetime.fromtimestamp(NOW + at, UTC).isoformat(),
         "consequence": consequence,
         "error": error.model_dump(mode="json"),
     }
-    rank_file(cell, rank, "error.json").write_text(json.dumps(told))
+    rank_file(cell, rank, "error.json").write_text(json.dumps(payload))
 
 
-def blamed(cell: Path, ranks: Ranks, stopped: Reason | None = None) -> tuple[Status, RunError]:
-    return cause_of(End(cell, ranks, stopped))
+def judged(cell: Path, ranks: Ranks, *words, stopped: Reason | None = None, **known):
+    """Status and error, where ranks wrote these words."""
+    for one in words:
+        wrote(cell, *one)
+    return cause_of(End(cell, ranks, stopped, **known))
 
 
-def told(verdict: tuple[Status, RunError] | None) -> Callable[[], tuple[Status, RunError] | None]:
-    """A launcher that knows this."""
-    return lambda: verdict
-
-
-def test_a_ranks_own_error_is_the_cause(tmp_path: Path) -> None:
-    said(tmp_path, 0, GONE, consequence=True, at=NOW - 1)
-    said(tmp_path, 1, "ValueError: bad image", at=NOW)
-    status, error = blamed(tmp_path, ends(1, 1))
-    assert (status, error.rank, error.what) == ("failed", 1, "ValueError: bad image")
-
-
-def test_the_earliest_of_several_own_errors(tmp_path: Path) -> None:
-    said(tmp_path, 0, "later", at=NOW)
-    said(tmp_path, 1, "earlier", at=NOW - 0.5)
-    assert blamed(tmp_path, ends(1, 1))[1].what == "earlier"
-
-
-def test_a_kill_from_outside_beats_a_reaction_in_unknown_words(tmp_path: Path) -> None:
-    said(tmp_path, 0, "UnknownError: socket went away", at=NOW + 0.02)
-    _, error = blamed(tmp_path, ends(1, -9))
-    assert error.rank == 1 and "SIGKILL" in error.what
-
-
-def test_an_error_well_before_a_kill_is_the_cause(tmp_path: Path) -> None:
-    said(tmp_path, 0, "MemoryError", at=NOW - 3)
-    assert blamed(tmp_path, ends(1, -9))[1].what == "MemoryError"
-
-
-def test_a_silent_exit_is_blamed_before_one_that_only_reacts(tmp_path: Path) -> None:
-    said(tmp_path, 0, GONE, consequence=True)
-    _, error = blamed(tmp_path, ends(1, 3))
-    assert error.rank == 1 and "exit code 3" in error.what
-
-
-def test_with_consequences_alone_the_first_is_quoted(tmp_path: Path) -> None:
-    said(tmp_path, 0, GONE, consequence=True)
-    assert blamed(tmp_path, ends(1, 0))[1].what == GONE
+STALLED = "no progress for 20 s while: all-reduce"
 
 
 @pytest.mark.parametrize(
-    ("code", "words"),
-    [(-11, "SIGSEGV (a native library crashed)"), (-7, "SIGBUS (often a full /dev/shm"),
-     (-6, "SIGABRT (a native library gave up"), (-64, "SIGRTMAX"), (-40, "signal 40"),
-     (-15, "SIGTERM"), (7, "exit code 7")],
-)  # fmt: skip
-def test_how_a_rank_ended_in_words(tmp_path: Path, code: int, words: str) -> None:
-    _, error = blamed(tmp_path, ends(0, code))
-    assert error.rank == 1 and words in error.what
-    assert str(rank_file(tmp_path, 1, "log")) in error.what_to_do
-
-
-def test_a_rank_whose_watchdog_ended_it_is_a_hang(tmp_path: Path) -> None:
-    """Rank 1 never gave a life sign: the others waited for it."""
+    ("words", "codes", "rank", "what"),
+    [
+        # a rank's own error is the cause, and the earliest of several
+        ([(0, GONE, True, -1), (1, "bad image")], (1, 1), 1, "bad image"),
+        ([(0, "later"), (1, "earlier", False, -0.5)], (1, 1), 1, "earlier"),
+        # a kill from outside, and a reaction to it in unknown words; an error well before a kill
+        ([(0, "UnknownError: socket", False, 0.02)], (1, -9), 1, "ended by SIGKILL (from outside"),
+        ([(0, "MemoryError", False, -3)], (1, -9), 0, "MemoryError"),
+        # a silent exit before one that only reacts; consequences alone: the first is quoted
+        ([(0, GONE, True)], (1, 3), 1, "exit code 3"),
+        ([(0, GONE, True)], (1, 0), 0, GONE),
+        # a watchdog ended rank 0, for which rank 1 is to blame: it hangs, or could not leave
+        ([(0, STALLED)], (EXIT_STALLED, None), 1, "a hang: rank 1 shows no life"),
+        ([(1, "bad image", False, -20), (0, STALLED)], (EXIT_STALLED, None), 1, "bad image"),
+        ([], (0, 0), 0, "no good record"),
+        ([], (0, -11), 1, "SIGSEGV (a native library crashed)"),
+        ([], (0, -7), 1, "SIGBUS (often a full /dev/shm"),
+        ([], (0, -6), 1, "SIGABRT (a native library gave up"),
+        ([], (0, -64), 1, "SIGRTMAX"),
+        ([], (0, -40), 1, "signal 40"),
+        ([], (0, -15), 1, "SIGTERM"),
+    ],
+)
+def test_the_culprit(tmp_path: Path, words, codes, rank: int, what: str) -> None:
     (tmp_path / "logs").mkdir()
     rank_file(tmp_path, 0, "beat").write_text('{"phase": "all-reduce", "idle_s": 20.4}')
-    said(tmp_path, 0, "no progress for 20 s while: all-reduce", at=NOW)
-    _, error = blamed(tmp_path, ends(EXIT_STALLED, None))
-    assert error.rank == 1 and error.what.startswith("a hang: rank 1 shows no life")
-    assert error.where == "rank 0: all-reduce; rank 1: it never started"
-
-
-def test_a_rank_that_failed_but_could_not_leave_is_the_cause_of_the_hang(tmp_path: Path) -> None:
-    said(tmp_path, 1, "ValueError: bad image", at=NOW - 20)
-    said(tmp_path, 0, "no progress for 20 s while: all-reduce", at=NOW)
-    assert blamed(tmp_path, ends(EXIT_STALLED, None))[1].what == "ValueError: bad image"
+    rank_file(tmp_path, 1, "log").write_text("last words\n")
+    status, error = judged(tmp_path, ends(*codes), *words)
+    assert status == "failed" and error.rank == rank and what in error.what
+    if error.what_to_do != "look":
+        assert str(rank_file(tmp_path, rank, "log")) in error.what_to_do
+        assert error.log_tail == (("last words",) if rank else ())
 
 
 def test_a_stop_is_told_as_it_was_asked_for(tmp_path: Path) -> None:
-    status, error = blamed(tmp_path, ends(None, None), CANCELLED)
+    """A machine that goes down sends SIGTERM to ranks and supervisor, and is a stop."""
+    status, error = judged(tmp_path, ends(None, None), stopped=CANCELLED)
     assert (status, error.what, error.rank) == ("cancelled", "got SIGINT", None)
-    status, error = blamed(tmp_path, ends(None), Reason("timeout", "over"))
-    assert status == "timeout" and "goes on" in error.what_to_do
+    assert "goes on" in error.what_to_do
+    assert judged(tmp_path, ends(-15, 1), (1, GONE, True), stopped=CANCELLED)[0] == "cancelled"
+    silent = Reason("failed", "a hang: rank 1", 1)
+    status, error = judged(tmp_path, ends(None, None), stopped=silent)
+    assert (status, error.rank, error.what) == ("failed", 1, "a hang: rank 1")
 
 
-def test_a_silent_rank_is_named_with_its_log(tmp_path: Path) -> None:
-    (tmp_path / "logs").mkdir()
-    rank_file(tmp_path, 1, "log").write_text("last words\n")
-    status, error = blamed(tmp_path, ends(None, None), Reason("failed", "a hang: rank 1", 1))
-    assert (status, error.rank, error.log_tail) == ("failed", 1, ("last words",))
-
-
-def test_a_failure_before_a_stop_is_not_hidden_by_it(tmp_path: Path) -> None:
+def test_a_failure_before_a_stop_counts_and_one_in_answer_to_it_does_not(tmp_path: Path) -> None:
     """Ctrl-C in the seconds that peers have: next time the cell would only fail again."""
-    said(tmp_path, 0, "ValueError: bad image", at=NOW)
-    status, error = blamed(tmp_path, ends(1, None, asked_at=NOW + 2), CANCELLED)
-    assert (status, error.what) == ("failed", "ValueError: bad image")
-
-
-def test_an_error_in_answer_to_a_stop_is_no_failure(tmp_path: Path) -> None:
-    said(tmp_path, 0, "SystemError: asked to end", at=NOW + 1)
-    assert blamed(tmp_path, ends(None, asked_at=NOW), CANCELLED)[0] == "cancelled"
-
-
-def test_a_machine_that_goes_down_is_a_stop(tmp_path: Path) -> None:
-    """Ranks got SIGTERM from outside, as the supervisor did."""
-    said(tmp_path, 1, GONE, consequence=True)
-    assert blamed(tmp_path, ends(-15, 1), Reason("cancelled", "got SIGTERM"))[0] == "cancelled"
+    early, late = ends(1, None, asked_at=NOW + 2), ends(None, None, asked_at=NOW - 1)
+    words = (0, "ValueError: bad image")
+    assert judged(tmp_path, early, words, stopped=CANCELLED)[1].what == "ValueError: bad image"
+    assert judged(tmp_path, late, words, stopped=CANCELLED)[0] == "cancelled"
 
 
 def test_trouble_of_the_supervisor(tmp_path: Path) -> None:
     full = OSError(28, "No space left on device")
-    status, error = cause_of(End(tmp_path, ends(1, 1), trouble=full))
+    status, error = judged(tmp_path, ends(1, 1), trouble=full)
     assert status == "failed" and "No space left" in error.what and "free space" in error.what_to_do
-    said(tmp_path, 1, "OSError: disk on fire")
-    assert cause_of(End(tmp_path, ends(1, 1), trouble=full))[1].what == "OSError: disk on fire"
-    _, error = cause_of(End(tmp_path, Ranks(), trouble=KeyError("x")))
+    _, error = judged(tmp_path, ends(1, 1), (1, "disk on fire"), trouble=full)
+    assert error.what == "disk on fire"
+    _, error = judged(tmp_path, Ranks(), trouble=KeyError("x"))
     assert "fault of the suite" in error.what_to_do
 
 
 def test_the_launchers_verdict_comes_first_unless_a_stop_or_trouble_explains_all(
     tmp_path: Path,
 ) -> None:
-    said(tmp_path, 0, "ValueError: of a rank")
     lost = "lost", RunError(what="a node failed", where="node n1", what_to_do="look")
-    assert cause_of(End(tmp_path, ends(1), launcher=told(lost))) == lost
-    assert cause_of(End(tmp_path, ends(1), CANCELLED, launcher=told(lost)))[0] == "failed"
-    full = OSError(28, "No space left on device")
-    assert cause_of(End(tmp_path, ends(1), trouble=full, launcher=told(lost)))[0] == "failed"
-    assert cause_of(End(tmp_path, ends(1), launcher=told(None)))[1].what == "ValueError: of a rank"
+    words, knows = (0, "of a rank"), {"launcher": lambda: lost}
+    assert judged(tmp_path, ends(1), words, **knows) == lost
+    assert judged(tmp_path, ends(1), stopped=CANCELLED, **knows)[1].what == "of a rank"
+    assert judged(tmp_path, ends(1), trouble=OSError(28, "full"), **knows)[1].what == "of a rank"
 
 
 def test_ranks_that_stopped_at_an_epochs_end_are_no_failure(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     note = {"why": "a stop was asked for", "epochs_done": 3, "epochs": 9}
     (tmp_path / "logs" / "unfinished.json").write_text(json.dumps(note))
-    status, error = blamed(tmp_path, ends(EXIT_UNFINISHED, None))
+    status, error = judged(tmp_path, ends(EXIT_UNFINISHED, None))
     assert status == "timeout" and "stopped after epoch 3 of 9" in error.what
-    assert blamed(tmp_path, ends(None), Reason("preempted", "x"))[0] == "preempted"
-
-
-def test_good_ends_without_a_record(tmp_path: Path) -> None:
-    assert "no good record" in blamed(tmp_path, ends(0, 0))[1].what
+    preempted = Reason("preempted", "x")
+    assert judged(tmp_path, ends(None), stopped=preempted)[0] == "preempted"
 
 
 def test_a_rank_that_cannot_be_ended(tmp_path: Path) -> None:
     ranks = ends(0, 0)
     del ranks.ended[1]
-    _, error = blamed(tmp_path, ranks)
+    _, error = judged(tmp_path, ranks)
     assert error.rank == 1 and "waits in the kernel" in error.what
 
 
@@ -215,21 +163,8 @@ def test_unreadable_traces_do_not_hide_an_end(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     rank_file(tmp_path, 0, "error.json").write_text('{"at": ')
     rank_file(tmp_path, 0, "log").mkdir()
-    _, error = blamed(tmp_path, ends(5))
+    _, error = judged(tmp_path, ends(5))
     assert "exit code 5" in error.what and error.log_tail == ()
-
-
-def test_only_the_end_of_a_log_is_read(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    with log.open("wb") as out:
-        out.truncate(3 * 2**30)  # sparse: it takes no room
-        out.seek(0, os.SEEK_END)
-        out.write(b"\n\xff broken\n" + b"\n".join(b"line %d" % n for n in range(30)))
-    began = time.process_time()
-    assert tail_of(log) == tuple(f"line {n}" for n in range(30 - TAIL_LINES, 30))
-    assert time.process_time() - began < 1
-    log.write_bytes(b"x" * 10 * TAIL_BYTES)
-    assert [len(line) for line in tail_of(log)] == [TAIL_BYTES]
 
 
 one_end = st.tuples(
@@ -247,9 +182,8 @@ def test_one_culprit_and_no_consequence_where_there_is_a_cause(ranks, stopped) -
         for rank, (_, word, when) in enumerate(ranks):
             rank_file(cell, rank, "beat").write_text('{"phase": "training", "idle_s": 1}')
             if word != "nothing":
-                said(cell, rank, f"{word} {rank}", consequence=word == "consequence", at=NOW + when)
-        found = ends(*(code for code, _, _ in ranks))
-        status, error = blamed(cell, found, stopped)
+                wrote(cell, rank, f"{word} {rank}", word == "consequence", when)
+        status, error = judged(cell, ends(*(code for code, _, _ in ranks)), stopped=stopped)
     assert status == "failed" or (stopped and status == stopped.status)
     telling = {
         rank for rank, (code, word, _) in enumerate(ranks)

@@ -1,4 +1,6 @@
-"""How ends of ranks are sorted, and what is left of ranks that nobody watches."""
+"""How ends of ranks are sorted, what is left of ranks that nobody watches, and which signals end
+those who watch them.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ import subprocess
 from pathlib import Path
 
 from jobs.cell.ranks import Ended, end_leftovers
-from jobs.local.ranks import Ranks
+from jobs.cell.stop import stopped_by_signals
+from jobs.local.supervisor import Ranks
+from jobs.slurm.job.allocation import WARNINGS
 
 
 def test_bad_ends_are_those_of_the_ranks_own() -> None:
@@ -37,3 +41,23 @@ def test_leftovers_are_those_of_the_cell_and_no_others(tmp_path: Path) -> None:
         for process in (ours, stopped, others):
             process.kill()
             process.wait()
+
+
+def test_the_first_signal_counts_an_ignored_one_stays_so_except_for_slurms_warning() -> None:
+    numbers = (signal.SIGHUP, signal.SIGUSR2)
+    before = [signal.signal(number, signal.SIG_IGN) for number in numbers]
+    try:
+        with stopped_by_signals() as stop, stopped_by_signals(signals=WARNINGS) as warned:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert stop.reason is None
+            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGINT)
+            assert stop.reason is not None and stop.reason.text == "got SIGTERM"
+            os.kill(os.getpid(), signal.SIGUSR2)
+            first = warned.at
+            os.kill(os.getpid(), signal.SIGUSR2)
+            assert first is not None and warned.at == first, "though batch scripts ignore it"
+        assert all(signal.getsignal(number) == signal.SIG_IGN for number in numbers)
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)

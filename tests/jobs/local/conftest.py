@@ -10,7 +10,7 @@ import pytest
 
 from jobs.cell.lock import is_running
 from jobs.cell.ranks import end_leftovers
-from jobs.local.ranks import Ranks
+from jobs.local.supervisor import Ranks
 from tests.builders import config
 from tests.jobs.local.scripted import Trial, lay, stage
 

@@ -17,10 +17,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from jobs.cell.state import CellState, lay_out, survey
 from jobs.cell.stop import Stop
 from jobs.config.load import load_sweep
-from jobs.local.supervisor import Machine, run_cells
+from jobs.local.supervisor import Machine
+from jobs.local.sweep import run_cells
 from tests.builders import record
 from tests.sweeps import ROOT
 from train.config.run import RunConfig
@@ -81,10 +84,14 @@ LONG = "beat()\nepoch(1)\nmark('in')\nlive()\n"
 
 @dataclass(frozen=True)
 class Stage:
-    """Where scripted ranks play: their program, and one cell or a sweep of them."""
+    """Where scripted ranks play: ``python`` plays their program for `-m train`, and is the real
+    Python for all else."""
 
     folder: Path
-    python: str
+
+    @property
+    def python(self) -> str:
+        return str(self.folder / "python")
 
     def expect(self, configs: Sequence[RunConfig]) -> None:
         """Give ranks the good record that :func:`good` leaves for each of these cells."""
@@ -95,7 +102,6 @@ class Stage:
 
 
 def stage(folder: Path, body: str) -> Stage:
-    """``python`` of the result plays ``body`` for `-m train`; all else is the real Python."""
     folder.mkdir(parents=True, exist_ok=True)
     play, shim = folder / "play.py", folder / "python"
     play.write_text(PRELUDE.format(stage=str(folder)) + body)
@@ -110,7 +116,7 @@ esac
 """
     )
     shim.chmod(0o755)
-    return Stage(folder, str(shim))
+    return Stage(folder)
 
 
 @dataclass
@@ -171,15 +177,11 @@ def lay(scene: Stage, folder: Path, configs: Sequence[RunConfig]) -> Trial:
 
 def alive(cell: Path) -> list[int]:
     """Processes that carry the environment of a rank of this cell, helpers of ranks included."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            text = (folder / "environ").read_bytes()
-        except OSError:
-            continue
-        if os.fsencode(f"HOROSCALE_RENDEZVOUS={cell}/") in text:
-            found.append(int(folder.name))
-    return found
+    return [
+        process.pid
+        for process in psutil.process_iter(["environ"])
+        if (process.info["environ"] or {}).get("HOROSCALE_RENDEZVOUS", "").startswith(f"{cell}/")
+    ]
 
 
 SWEEP = """
@@ -255,10 +257,8 @@ def front(folder: Path, body: str, *, gpus: str = "[1]", seeds: str = "[0]") -> 
 
 def family(folder: Path) -> list[int]:
     """Processes of front-ends for results under ``folder``, and of their ranks."""
-    found = []
-    for one in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            line = (one / "cmdline").read_bytes()
-            if os.fsencode(folder) in line and int(one.name) != os.getpid():
-                found.append(int(one.name))
-    return found
+    return [
+        process.pid
+        for process in psutil.process_iter(["cmdline"])
+        if str(folder) in " ".join(process.info["cmdline"] or ()) and process.pid != os.getpid()
+    ]

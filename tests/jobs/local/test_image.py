@@ -14,17 +14,16 @@ from pathlib import Path
 import pytest
 
 from jobs.cell.container import Container
-from jobs.cell.image import HEAD_BYTES, MAGIC
-from jobs.cell.launch import clean_environment
+from jobs.config.sweep import Sweep
 from jobs.local.image import check_gpus, container_here, gpus_here, remark_on_gpus, try_out
 from jobs.local.supervisor import Machine, launch_line
 from jobs.slurm.client.detect import refuse_image, site_for
 from tests.builders import config
+from tests.jobs.cell.test_container import sif
 from tests.practice import USER, unprivileged
 from tests.sweeps import ROOT
 from train.errors import ConfigError
 from train.record.run import read_record
-from train.run.provenance import unused_gpus
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 IMAGE = ROOT / "containers" / "images" / "cpu.sif"
@@ -32,11 +31,11 @@ IMAGE = ROOT / "containers" / "images" / "cpu.sif"
 
 @pytest.fixture
 def fake_bin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A PATH with nothing but the fakes of a test."""
+    """A PATH with nothing but the fakes of a test; the checkout is the folder of the test."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr("jobs.local.image.ROOT", tmp_path)
     return folder
 
 
@@ -45,10 +44,12 @@ def put(folder: Path, name: str, script: str) -> None:
     (folder / name).chmod(0o755)
 
 
-def sif(path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(MAGIC.ljust(HEAD_BYTES, b"\0"))
-    return path
+def sweep_of(gpus: int, name: str = "smoke") -> Sweep:
+    return Sweep(name, name, Path(name), (config(gpus=gpus),), (), None)
+
+
+def container(gpu_support: str) -> Container:
+    return Container("/a.sif", "apptainer", gpu_support, (), ())
 
 
 @pytest.mark.parametrize(("image", "gpus"), [("cpu", 0), ("gpu", 2)])
@@ -58,17 +59,13 @@ def test_launch_lines_are_those_of_slurm_without_srun(
     """Of the second of two ranks."""
     put(fake_bin, "apptainer", "exit 0")
     sif(tmp_path / "containers" / "images" / f"{image}.sif")
-    folders = [(path, "a folder") for path in (tmp_path, *map(Path, ("/r/smoke", "/data")))]
-    folders.append((Path("/data/prepared"), "the data store"))
-    container = container_here(image, gpus, tmp_path, folders)
+    folders = [tmp_path, *map(Path, ("/r/smoke", "/data", "/data/prepared"))]
+    made = container_here(image, gpus, [(path, "a folder") for path in folders])
     monkeypatch.setattr("jobs.local.supervisor.ROOT", tmp_path)
     monkeypatch.setattr("os.getpid", lambda: 42)
-    machine = Machine(
-        (0, 1), 1, Path("/data"), Path("/data/prepared"), 300, None, 1, container, gpus
-    )
-    argv, settings = launch_line(
-        config(gpus=2), Path("/r/smoke/a-cell"), ((0,), (1,)), machine, attempt=2, resume=True
-    )
+    machine = Machine((0, 1), 1, Path("/data"), Path("/data/prepared"), 300, None, 1, made, gpus)
+    cell = Path("/r/smoke/a-cell")
+    argv, settings = launch_line(cell, ((0,), (1,)), machine, attempt=2, resume=True)
     words = ["env", *(f"{name}={value}" for name, value in settings[1].items()), *argv]
     text = "\n".join(words).replace(str(tmp_path), "/home/ada/horoscale") + "\n"
     file = GOLDEN / f"local_{image}.txt"
@@ -77,43 +74,26 @@ def test_launch_lines_are_those_of_slurm_without_srun(
     assert text == file.read_text(), "if meant, see it with UPDATE_GOLDEN=1"
 
 
-def test_what_would_hide_the_peers_from_a_rank_is_not_inherited() -> None:
-    told = {"APPTAINER_CLEANENV": "1", "SINGULARITY_CONTAINALL": "1", "PYTHONHOME": "/opt"}
-    assert clean_environment({**told, "PATH": "/bin"}) == {"PATH": "/bin"}
-
-
-@pytest.mark.parametrize(
-    ("name", "gpus", "support"),
-    [("cpu", 2, "none"), ("gpu", 0, "nv"), ("a.sif", 0, "none"), ("a.sif", 1, "nv")],
-)
-def test_the_driver_goes_where_the_image_can_use_it(
-    fake_bin: Path, tmp_path: Path, name: str, gpus: int, support: str
-) -> None:
+def test_the_driver_goes_where_an_image_of_others_can_use_it(fake_bin: Path, tmp_path) -> None:
     put(fake_bin, "singularity", "exit 0")
-    ours = tmp_path / "containers" / "images" / f"{name}.sif"
-    path = sif(tmp_path / name if name.endswith(".sif") else ours)
-    asked = str(path) if name.endswith(".sif") else name
-    container = container_here(asked, gpus, tmp_path, [])
-    assert (container.gpu_support, container.runtime) == (support, "singularity")
+    image = str(sif(tmp_path / "a.sif"))
+    assert container_here(image, 0, []).gpu_support == "none"
+    made = container_here(image, 1, [])
+    assert (made.gpu_support, made.runtime) == ("nv", "singularity")
 
 
 def test_what_a_request_for_an_image_lacks_is_said(fake_bin: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"needs apptainer .* on PATH"):
-        container_here("cpu", 0, tmp_path, [])
+        container_here("cpu", 0, [])
     put(fake_bin, "apptainer", "exit 0")
-    with pytest.raises(ConfigError, match="make image IMAGE=gpu"):
-        container_here("gpu", 0, tmp_path, [])
     with pytest.raises(ConfigError, match="IMAGE=none found"):
-        container_here("none", 0, tmp_path, [])
-    image = str(sif(tmp_path / "a.sif"))
+        container_here("none", 0, [])
     with pytest.raises(ConfigError, match="the results folder has ','"):
-        container_here(image, 0, tmp_path, [(tmp_path / "a,b", "the results folder")])
-
-
-def test_an_image_that_does_not_start_is_told_before_any_cell(fake_bin: Path) -> None:
+        image = str(sif(tmp_path / "a.sif"))
+        container_here(image, 0, [(tmp_path / "a,b", "the results folder")])
     put(fake_bin, "apptainer", "printf '\\033[31mFATAL: no user namespace\\033[0m' >&2; exit 255")
     with pytest.raises(ConfigError, match=r"does not start here: .*\n  FATAL: no user namespace\n"):
-        try_out(Container("/a.sif", "apptainer", "none", (), ()))
+        try_out(container("none"))
 
 
 def test_an_image_for_a_cluster_is_refused(tmp_path: Path) -> None:
@@ -125,55 +105,41 @@ def test_an_image_for_a_cluster_is_refused(tmp_path: Path) -> None:
         refuse_image("cpu", site)
 
 
-def test_gpus_are_counted_by_the_drivers_folder(fake_bin: Path, tmp_path: Path) -> None:
-    """The folder is a fake of the driver's."""
-    for name in ("0000:17:00.0", "0000:65:00.0"):
-        (tmp_path / "fake" / name).mkdir(parents=True)
-    assert gpus_here({}, tmp_path / "fake") == 2
-    assert gpus_here({"CUDA_VISIBLE_DEVICES": "1"}, tmp_path / "fake") == 1
-    assert gpus_here({"CUDA_VISIBLE_DEVICES": "0,1,2"}, tmp_path / "fake") == 2
-    assert gpus_here({"CUDA_VISIBLE_DEVICES": ""}, tmp_path / "fake") == 0
-
-
-def test_gpus_are_counted_by_a_fake_nvidia_smi(fake_bin: Path, tmp_path: Path) -> None:
-    assert gpus_here({}, tmp_path / "none") == 0
-    put(fake_bin, "nvidia-smi", "echo 'GPU 0: Fake (UUID: GPU-1)'; echo '  MIG 1g: Fake'")
-    assert gpus_here({}, tmp_path / "none") == 1
+def test_gpus_are_counted_by_nvidia_smi(fake_bin: Path) -> None:
+    """Of which this is a fake."""
+    assert gpus_here({}) == 0
+    put(fake_bin, "nvidia-smi", "for n in 0 1; do echo 'GPU 0: Fake'; echo '  MIG 1g: x'; done")
+    assert gpus_here({}) == 2
+    for shown, count in (("1", 1), ("0,1,2", 2), ("", 0)):
+        assert gpus_here({"CUDA_VISIBLE_DEVICES": shown}) == count
     put(fake_bin, "nvidia-smi", "echo 'NVIDIA-SMI has failed'; exit 9")
-    assert gpus_here({}, tmp_path / "none") == 0
+    assert gpus_here({}) == 0
 
 
 @pytest.mark.parametrize(("most", "at_once", "said"), [(4, 1, "at most 2"), (2, 2, "JOBS=1")])
 def test_a_gpu_is_never_shared(most: int, at_once: int, said: str) -> None:
-    driven = Container("/g.sif", "apptainer", "nv", (), ())
-    check_gpus(driven, 2, 2, 1)
-    check_gpus(driven, 0, most, at_once)  # none is seen: on CPU cores
+    check_gpus(sweep_of(2), container("nv"), 2, 1)
+    check_gpus(sweep_of(most), container("nv"), 0, at_once)  # none is seen: on CPU cores
     with pytest.raises(ConfigError, match=said):
-        check_gpus(driven, 2, most, at_once)
+        check_gpus(sweep_of(most), container("nv"), 2, at_once)
 
 
-def test_gpus_that_stay_unused_are_told_with_the_command(tmp_path: Path) -> None:
-    plain = remark_on_gpus(2, None, "smoke", 2, tmp_path)
-    assert plain is not None and plain.startswith("2 GPUs of this machine stay unused")
-    assert "make image IMAGE=gpu && make sweep SWEEP=smoke SITE=local IMAGE=gpu FORCE=1" in plain
-    by_cpu = Container("/c.sif", "apptainer", "none", (), ())
-    assert "1 GPU of this machine stays" in (
-        told := str(remark_on_gpus(1, by_cpu, "a b", 1, tmp_path))
-    )
-    assert "SWEEP='a b'" in told and "copy" not in told
-    # the command is not one that check_gpus refuses
-    large = str(remark_on_gpus(1, None, "smoke", 4, tmp_path))
-    assert "SWEEP=COPY.yaml" in large and "at most 1 (here 4)" in large
-    driven = Container("/g.sif", "apptainer", "nv", (), ())
-    assert remark_on_gpus(1, driven, "smoke", 4, tmp_path) is None
-    assert "no GPU is seen" in str(remark_on_gpus(0, driven, "smoke", 4, tmp_path))
-    assert remark_on_gpus(0, None, "smoke", 4, tmp_path) is None
-
-
-def test_the_record_says_how_many_gpus_stayed_unused() -> None:
-    assert unused_gpus(None, {"HOROSCALE_GPUS_HERE": "2"}) == 2
-    assert unused_gpus("NVIDIA H200", {"HOROSCALE_GPUS_HERE": "2"}) is None
-    assert unused_gpus(None, {}) is None
+@pytest.mark.parametrize(
+    ("gpus", "support", "sweep", "said"),
+    [
+        (2, "", sweep_of(2), "stay unused: 2, ranks compute on CPU cores: make image IMAGE=gpu && "
+         "make sweep SWEEP=smoke SITE=local IMAGE=gpu FORCE=1 uses them\n"),
+        (1, "none", sweep_of(1, "a b"), "SWEEP='a b'"),
+        # no command that check_gpus refuses
+        (1, "", sweep_of(4), "SWEEP=COPY.yaml"), (1, "", sweep_of(4), "at most 1 (here 4)"),
+        (0, "nv", sweep_of(4), "no GPU is seen"),
+        (1, "nv", sweep_of(4), ""), (0, "", sweep_of(4), ""),
+    ],
+)  # fmt: skip
+def test_gpus_that_stay_unused(fake_bin, capsys, gpus: int, support: str, sweep, said) -> None:
+    remark_on_gpus(sweep, container(support) if support else None, gpus)
+    err = capsys.readouterr().err
+    assert said in err and bool(said) == bool(err)
 
 
 @pytest.fixture
@@ -206,11 +172,11 @@ def test_two_real_ranks_in_the_image(others_folder: Path) -> None:
     (file,) = others_folder.glob("results/two/*/record.json")
     found = read_record(file)
     assert (found.status, found.world.size, found.world.launcher) == ("completed", 2, "horoscale")
-    told = found.provenance
-    assert told.image_digest == IMAGE.with_name("cpu.sif.sha256").read_text().split()[0]
-    assert told.environment["APPTAINER_CONTAINER"] == str(IMAGE)
-    assert told.git_commit and "tensorflow-cpu" in told.versions
-    assert told.unused_gpus is None
+    made = found.provenance
+    assert made.image_digest == IMAGE.with_name("cpu.sif.sha256").read_text().split()[0]
+    assert made.environment["APPTAINER_CONTAINER"] == str(IMAGE)
+    assert made.git_commit and "tensorflow-cpu" in made.versions
+    assert made.unused_gpus is None
 
 
 def _python(folder: Path) -> tuple[str, list[str]]:

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.cell.launch import (
-    by_process,
     clean_environment,
     core_groups,
     rank_argv,
@@ -94,19 +93,22 @@ def test_core_groups(ranks: int, per_rank: int, cores: set[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cores", "processes", "expected"),
+    ("ranks", "per_rank", "free", "processes", "expected"),
     [
-        (((0,), (1,)), 2, ((0,), (1,))),
-        (((0,), (1,)), 1, ((0, 1),)),
-        (((0, 1), (2, 3), (4, 5), (6, 7)), 2, ((0, 1, 2, 3), (4, 5, 6, 7))),
-        (((0,), (1,), (0,), (1,)), 1, ((0, 1),)),
+        (2, 1, 2, 2, ((0,), (1,))),
+        (2, 1, 2, 1, ((0, 1),)),
+        (4, 2, 8, 2, ((0, 1, 2, 3), (4, 5, 6, 7))),
+        (4, 1, 2, 1, ((0, 1),)),
+        (4, 1, 3, 2, ((0, 1), (2, 0))),
     ],
 )
-def test_a_process_has_the_cores_of_all_its_ranks(cores, processes, expected) -> None:
+def test_a_process_has_the_cores_of_all_its_ranks(
+    ranks: int, per_rank: int, free: int, processes: int, expected
+) -> None:
     """Each once, where ranks share them."""
-    merged = by_process(cores, processes)
-    assert merged == expected
-    settings = rank_environment(CELL, merged, 0, attempt=1, supervisor=7, root=Path("/root"))
+    groups = core_groups(ranks, per_rank, range(free), processes)
+    assert groups == expected
+    settings = rank_environment(CELL, groups, 0, attempt=1, supervisor=7, root=Path("/root"))
     assert settings["HOROSCALE_SIZE"] == settings["HOROSCALE_LOCAL_SIZE"] == str(processes)
     assert settings["HOROSCALE_CORES"] == ",".join(map(str, expected[0]))
 

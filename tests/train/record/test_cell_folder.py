@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,11 +18,14 @@ from train.record.atomic import append_line
 from train.record.cell_folder import (
     EPOCHS_NAME,
     START_NAME,
+    TAIL_BYTES,
+    TAIL_LINES,
     earlier_attempts,
     ended_record,
     rank_file,
     read_epochs,
     read_failures,
+    tail_of,
 )
 from train.record.run import RECORD_NAME, RunError, RunRecord, null_paths, read_record, write_record
 
@@ -192,3 +197,16 @@ def test_an_unreadable_failure_does_not_hide_the_others(cell: Path, text: str) -
     failure(cell, 0, 1)
     rank_file(cell, 1, "error.json").write_text(text)
     assert [f.error.rank for f in read_failures(cell)] == [0]
+
+
+def test_only_the_end_of_a_log_is_read(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with log.open("wb") as out:
+        out.truncate(3 * 2**30)  # sparse: it takes no room
+        out.seek(0, os.SEEK_END)
+        out.write(b"\n\xff broken\n" + b"\n".join(b"line %d" % n for n in range(30)))
+    began = time.process_time()
+    assert tail_of(log) == tuple(f"line {n}" for n in range(30 - TAIL_LINES, 30))
+    assert time.process_time() - began < 1
+    log.write_bytes(b"x" * 10 * TAIL_BYTES)
+    assert [len(line) for line in tail_of(log)] == [TAIL_BYTES]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from train.run.provenance import _versions, git_state, slurm_job_id
+from train.run.provenance import _versions, git_state, slurm_job_id, unused_gpus
 
 
 @pytest.fixture
@@ -88,3 +88,9 @@ def test_a_job_is_called_as_squeue_calls_it(environment, expected) -> None:
 
 def test_a_record_says_how_horovod_was_built() -> None:
     assert _versions()["horovod"] == "0.28.1, patched: yield"
+
+
+def test_the_record_says_how_many_gpus_stayed_unused() -> None:
+    assert unused_gpus(None, {"HOROSCALE_GPUS_HERE": "2"}) == 2
+    assert unused_gpus("NVIDIA H200", {"HOROSCALE_GPUS_HERE": "2"}) is None
+    assert unused_gpus(None, {}) is None

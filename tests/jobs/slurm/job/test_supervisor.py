@@ -12,18 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cell.image import find_image
+from jobs.cell.container import find_image
 from jobs.cell.lock import hold
 from jobs.cell.missing_record import Begun, announce
 from jobs.cell.state import ARCHIVE_NAME
 from jobs.cell.stop import Stop
-from jobs.config.site import Site
 from jobs.messages import ROOT
 from jobs.slurm.job import supervisor as module
 from jobs.slurm.job.allocation import Allocation
 from jobs.slurm.job.supervisor import LEFT, Supervisor
 from tests.builders import record
-from tests.jobs.cell.test_image import sif
+from tests.jobs.cell.test_container import sif
 from tests.jobs.slurm.fakes import (
     FakeSlurm,
     Job,
@@ -202,7 +201,7 @@ def test_an_image_replaced_while_the_job_waited_is_the_one_in_the_record(
     """The second cell's image comes while the first one runs."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     path, new = sif(tmp_path / "own.sif"), sif(tmp_path / "new.sif", data=2000)
-    image = find_image(Site(ranks_per_node=2, image=str(path)), tmp_path)
+    image = find_image(str(path), tmp_path)
     true = [hashlib.sha256(file.read_bytes()).hexdigest() for file in (path, new)]
     body = "(CELL / 'env').write_text(os.environ['HOROSCALE_IMAGE_DIGEST'])\n"
     body += f"if Path({str(new)!r}).exists(): os.replace({str(new)!r}, {str(path)!r})\ngood()"

@@ -1,0 +1,177 @@
+"""The image of ranks, checked before anything is submitted and once more before they start."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import struct
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jobs.cell import container
+from jobs.cell.container import Image, find_image, image_now
+from train.errors import ConfigError
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where digests are noted, also of files of this very moment."""
+    root = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(root))
+    monkeypatch.setattr(container, "TICK_S", -1.0)
+    return root / "horoscale" / "digests"
+
+
+def sif(path: Path, data: int = 1000, missing: int = 0, fill: bytes = b"x") -> Path:
+    """A file with the header of a SIF image whose data are said to be so long."""
+    head = b"#!/usr/bin/env run-singularity\n".ljust(32, b"\0") + b"SIF_MAGIC\x00"
+    head = head.ljust(112, b"\0") + struct.pack("<2q", 128, data)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(head + fill * (data - missing))
+    return path
+
+
+def sha256(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def found(path: Path) -> Image:
+    return find_image(str(path), path.parent)
+
+
+def refusal(name: Path | str, root: Path) -> str:
+    with pytest.raises(ConfigError) as caught:
+        find_image(str(name), root)
+    return str(caught.value)
+
+
+def test_none_a_folder_and_a_built_image(tmp_path: Path) -> None:
+    assert find_image("none", tmp_path) == Image("none", None)
+    assert found(tmp_path) == Image(str(tmp_path), None), "unpacked"
+    path = sif(tmp_path / "containers" / "images" / "cpu.sif")
+    image = find_image("cpu", tmp_path)
+    assert (image.path, image.digest) == (str(path), sha256(path))
+    for one in (image, Image("none", None), Image(str(tmp_path), None)):
+        assert image_now(one) == one
+
+
+def test_what_is_no_image_is_refused_with_what_to_do(tmp_path: Path, monkeypatch) -> None:
+    said = refusal("gpu", tmp_path)
+    assert "gpu.sif" in said and "make image IMAGE=gpu" in said
+    own = tmp_path / "own.sif"
+    said = refusal(own, tmp_path)
+    assert "there is no image" in said and "image: in the site" in said
+    own.write_text("<html>404")
+    assert "is no SIF image (it begins with b'<html>404')" in refusal(own, tmp_path)
+    assert "in its path" in refusal(sif(tmp_path / "a,b.sif"), tmp_path)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)  # root reads everything
+    said = refusal(own, tmp_path)
+    assert "cannot be read (Permission denied): fix its permissions" in said
+
+
+@pytest.mark.parametrize("missing", [1, 1000, 1028])
+def test_cut_off(tmp_path: Path, missing: int) -> None:
+    """As a copy that was interrupted, in its header, too: every node would fail on it."""
+    path = sif(tmp_path / "own.sif")
+    path.write_bytes(path.read_bytes()[:-missing])
+    assert f"cut off: {1128 - missing:,} bytes found, " in refusal(path, tmp_path)
+
+
+def replaced(image: Path) -> None:
+    new = sif(image.with_name("new.sif"), fill=b"y")
+    shutil.copystat(image, new)  # as cp -p and rsync -t leave it: no newer than the first
+    new.replace(image)
+
+
+def moved(image: Path) -> None:
+    """An image that is older than the first and its note comes back with mv."""
+    old = sif(image.with_name("old.sif"), data=2000)
+    os.utime(old, (1000, 1000))
+    old.replace(image)
+
+
+def overwritten(image: Path) -> None:
+    """The same inode, size and time of its content."""
+    times = image.stat()
+    sif(image, fill=b"y")
+    os.utime(image, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+@pytest.mark.parametrize("change", [replaced, moved, overwritten])
+def test_another_content_has_the_digest_of_what_is_there(tmp_path: Path, change) -> None:
+    path = sif(tmp_path / "own.sif")
+    before = found(path)
+    time.sleep(0.02)  # more than a tick of the kernel's clock
+    change(path)
+    assert image_now(before).digest == found(path).digest == sha256(path) != before.digest
+
+
+def forge(cache: Path) -> Path:
+    """The only note, with another digest: it shows whether the note or the file was read."""
+    (note,) = cache.iterdir()
+    note.write_text("f" * 64)
+    return note
+
+
+def test_a_file_is_read_once_and_its_note_is_private(tmp_path: Path, cache: Path) -> None:
+    path = sif(tmp_path / "own.sif")
+    known = found(path)
+    assert known.digest == sha256(path)
+    assert forge(cache).stat().st_mode & 0o777 == 0o600
+    assert cache.stat().st_mode & 0o777 == 0o700
+    assert found(path).digest == "f" * 64
+    shutil.rmtree(cache)
+    assert image_now(known) == known and not cache.exists(), "the submission knew it"
+
+
+@pytest.mark.parametrize("spoil", ["group", "others", "owner", "text"])
+def test_a_note_that_another_could_have_written_or_that_is_broken_is_not_believed(
+    tmp_path: Path, cache: Path, spoil: str
+) -> None:
+    path = sif(tmp_path / "own.sif")
+    found(path)
+    note = forge(cache)
+    if spoil == "text":
+        note.write_text("")
+    elif spoil == "owner":
+        if os.geteuid() != 0:
+            pytest.skip("only root can give a file away")
+        os.chown(note, 12345, 12345)
+    else:
+        note.chmod(0o620 if spoil == "group" else 0o602)
+    assert found(path).digest == sha256(path)
+    assert note.read_text() == sha256(path), "it was written again"
+
+
+def test_a_file_of_this_moment_is_not_noted(tmp_path: Path, cache: Path, monkeypatch) -> None:
+    """It may change once more within the same tick, unseen."""
+    monkeypatch.setattr(container, "TICK_S", 3600.0)
+    path = sif(tmp_path / "own.sif")
+    assert found(path).digest == sha256(path) and not cache.exists()
+
+
+def test_without_a_cache_the_file_is_read(tmp_path: Path, cache: Path) -> None:
+    cache.parent.parent.rmdir()
+    cache.parent.parent.write_text("a file where a folder belongs")
+    path = sif(tmp_path / "own.sif")
+    assert found(path).digest == sha256(path)
+
+
+def test_a_job_reads_the_image_where_its_mark_does_not_hold(tmp_path: Path) -> None:
+    """NFS has other device numbers on other nodes; earlier versions submitted without a mark."""
+    known = found(sif(tmp_path / "own.sif"))
+    assert known.mark is not None
+    elsewhere = known.mark.model_copy(update={"device": known.mark.device + 1})
+    assert image_now(replace(known, mark=elsewhere)) == known
+    assert image_now(replace(known, mark=None)) == known
+    sif(tmp_path / "own.sif", missing=5)
+    with pytest.raises(ConfigError, match=r"cut off.* Copy it again, or put it back"):
+        image_now(known)

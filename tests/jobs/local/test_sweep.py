@@ -1,0 +1,379 @@
+"""Cells run in order on free cores; each start leaves one record and no process, whatever its
+ranks, signals and disks do.
+
+The ranks here are scripted; real ones are in tests/test_end_to_end.py.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from jobs.cell import heartbeat
+from jobs.cell.lock import hold, holder, is_running
+from jobs.cell.missing_record import ATTEMPT_NAME, RESERVE_NAME
+from jobs.cell.state import BROKEN, FORCED, OTHERS, RUNNING, UNREADABLE, survey
+from jobs.cell.stop import Reason
+from jobs.messages import Interrupted
+from tests.builders import config, epoch, record
+from tests.jobs.local.conftest import Sweep
+from tests.jobs.local.scripted import GOOD, LONG, Trial, alive
+from tests.sweeps import ROOT, wait_until
+from tests.unreadable import is_untouched, unreadable
+from train.record.run import RunRecord, read_record
+
+STOPPED = Reason("cancelled", "a test")
+#: waits until another cell has begun, too, however slow the machine is
+TOGETHER = """
+mark(os.environ["HOROSCALE_CORES"])
+until = time.time() + 60
+while SIZE < 4 and len(list(CELL.parent.glob("*/mark-*"))) < 3 and time.time() < until:
+    live(0.05)
+good()
+"""
+
+
+def left(cell: Path) -> RunRecord:
+    """The record; and nothing else may be left of the start."""
+    assert not alive(cell)
+    assert not (cell / RESERVE_NAME).exists() and not list(cell.rglob("*.tmp"))
+    assert not (cell / "logs" / ATTEMPT_NAME).exists()
+    assert not is_running(cell) and holder(cell) is None
+    return read_record(cell / "record.json")
+
+
+def in_play(*cells: Path) -> bool:
+    return all(list(cell.glob("mark-in-*")) for cell in cells)
+
+
+def when(trial: Trial, ready: Callable[[], object], act: Callable[[], object]) -> None:
+    """Act once, in the sweep's own thread, when it is so."""
+
+    def look() -> None:
+        if ready():
+            trial.display.on_tick = lambda: None
+            act()
+
+    trial.display.on_tick = look
+
+
+def starts_and_ends(*cells: Path) -> list[tuple[str, ...]]:
+    return [one for c in cells for one in (("started", c.name), ("ended", c.name, "completed"))]
+
+
+def test_one_after_the_other_in_order(sweep: Sweep) -> None:
+    trial = sweep(GOOD, 1, 2, 1, 1)
+    (trial.cells[3] / "record.json").write_text(record(trial.configs[3]).model_dump_json())
+    assert trial.run() == ["completed"] * 3 + ["not run"]
+    assert trial.display.events == starts_and_ends(*trial.cells[:3])
+
+
+def test_two_at_once_on_cores_of_their_own_and_a_big_one_alone(sweep: Sweep) -> None:
+    trial = sweep(TOGETHER, 1, 2, 4)
+    assert trial.run(cores=(0, 1, 2), at_once=3) == ["completed"] * 3
+    events, (a, b, c) = trial.display.events, trial.cells
+    assert events[:2] == [("started", a.name), ("started", b.name)], "side by side"
+    assert events[4:] == starts_and_ends(c), "four ranks on three cores"
+    marks = [sorted(file.name for file in cell.glob("mark-*")) for cell in (a, b)]
+    assert marks == [["mark-0-0"], ["mark-1-0", "mark-2-1"]]
+
+
+def test_of_a_good_start_one_log_stays(sweep: Sweep) -> None:
+    body = "os.system('echo out; echo err >&2')\n(CELL / 'logs' / 'srun.log').touch()\n" + GOOD
+    trial = sweep(body, 2)
+    assert trial.run() == ["completed"]
+    left(trial.cell)
+    files = {str(f.relative_to(trial.cell)) for f in trial.cell.rglob("*") if f.is_file()}
+    assert files == {".running", "config.json", "epochs.jsonl", "logs/rank-0.log", "record.json"}
+    assert (trial.cell / "logs" / "rank-0.log").read_text() == "out\nerr\n"
+
+
+@pytest.mark.parametrize("before", [FORCED, BROKEN])
+def test_what_is_run_again_is_put_aside_whole(sweep: Sweep, before: str) -> None:
+    trial = sweep(GOOD, 1)
+    text = record(trial.configs[0]).model_dump_json()
+    text = text if before == FORCED else text[:-9]
+    (trial.cell / "record.json").write_text(text)
+    (trial.cell / "logs").mkdir()
+    (trial.cell / "logs" / "rank-0.log").write_text("earlier")
+    assert trial.run(force=before == FORCED) == ["completed"]
+    (kept,) = trial.cell.glob("archive/*")
+    assert (kept / "record.json").read_text() == text
+    assert (kept / "logs" / "rank-0.log").read_text() == "earlier"
+
+
+@pytest.mark.parametrize("name", ['it\'s "quoted" $HOME `x` ü-%j-*\nnew line', "no utf-8 \udce9"])
+def test_folders_with_any_name(sweep: Sweep, tmp_path: Path, name: str) -> None:
+    trial = sweep("good() if '-s0-' in CELL.name else os._exit(3)\n", 1, 1, folder=tmp_path / name)
+    assert trial.run() == ["completed", "failed"]
+    error = left(trial.cells[1]).error
+    assert error and "exit code 3" in error.what and "rank-0.log" in error.what_to_do
+
+
+@pytest.mark.parametrize(
+    ("body", "rank", "words"),
+    [
+        ("if RANK: live()\nprint('last words', flush=True); os._exit(1)", 0, "exit code 1"),
+        ("(CELL / 'record.json').write_text('{')", 0, "no good record"),
+    ],
+)
+def test_a_bad_end_is_a_failed_record_with_its_culprit(sweep, body, rank, words) -> None:
+    waiting = "while not (CELL / 'mark-e-0').exists():\n    time.sleep(0.01)\n"
+    trial = sweep(f"beat()\nepoch(1)\nmark('e')\n{waiting}{body}\n")
+    assert trial.run() == ["failed"]
+    found = left(trial.cell)
+    assert found.error and found.error.rank == rank and words in found.error.what
+    assert "last words" not in body or found.error.log_tail == ("last words",)
+    assert [e.epoch for e in found.epochs] == [1], "what was measured before is kept"
+    assert [a.status for a in found.attempts] == ["failed"]
+    assert (trial.cell / "logs" / "rank-1.log").exists(), "of a failed start all files stay"
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Silent ranks are ended after 5 s."""
+    for name, seconds in (("BEAT_S", 4.0), ("CACHED_S", 0.0), ("LOOK_S", 1.0)):
+        monkeypatch.setattr(heartbeat, name, seconds)
+
+
+def test_ranks_that_all_fell_silent_are_ended(sweep: Sweep, soon: None) -> None:
+    trial = sweep("beat('all-reduce')\ntime.sleep(240)\n")
+    began = time.monotonic()
+    assert trial.run(stall_s=0.0) == ["failed"]
+    assert 5 < time.monotonic() - began < 60
+    error = left(trial.cell).error
+    assert error is not None
+    told = rf"a hang: rank {error.rank} showed no life for \d+ s \(while: all-reduce\)"
+    assert re.search(told, error.what)
+
+
+def stop_for(seconds: float, pids: Sequence[int]) -> None:
+    """They come back one after another."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(seconds)
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
+        time.sleep(0.5)
+
+
+def test_ranks_that_are_stopped_together_do_not_hang(sweep: Sweep, soon: None) -> None:
+    """The supervisor is not: a step was stopped; they come back one after another."""
+    trial = sweep("beat('all-reduce')\nmark('in')\nlive(6)\nepoch(1)\ngood()\n")
+    stop = lambda: threading.Thread(target=stop_for, args=(10, alive(trial.cell))).start()  # noqa: E731
+    when(trial, lambda: len(list(trial.cell.glob("mark-in-*"))) == 2, stop)
+    assert trial.run(stall_s=2.0) == ["completed"], "silent for 1.5 * 2 + 5 = 8 s"
+    left(trial.cell)
+
+
+#: A sweep of one cell in a process of its own: its folder, its config, ranks' Python, options.
+ALONE = """
+import sys
+from pathlib import Path
+from jobs.cell import heartbeat
+from tests.jobs.local.scripted import Stage, Trial
+from train.config.run import load_config
+cell, options = Path(sys.argv[1]), eval(sys.argv[3])
+heartbeat.BEAT_S, heartbeat.CACHED_S, heartbeat.LOOK_S = 4, 0, 1
+sys.executable = sys.argv[2]
+trial = Trial(Stage(cell), cell.parent, [load_config(cell / "config.json")])
+print(*trial.run(**options))
+"""
+
+
+def alone(trial: Trial, **options: object) -> subprocess.Popen[str]:
+    python = trial.stage.python
+    return subprocess.Popen(
+        [python, "-c", ALONE, str(trial.cell), python, repr(options)], cwd=ROOT, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+
+
+def test_a_machine_that_was_suspended_neither_hangs_nor_is_over_time(sweep: Sweep) -> None:
+    """Ranks and supervisor are stopped, for longer than both limits; ranks come back last."""
+    trial = sweep("mark('in')\nlive(6)\nepoch(1)\ngood()\n")
+    with alone(trial, stall_s=0.0, limit_s=7.0) as process:
+        wait_until(lambda: len(list(trial.cell.glob("mark-in-*"))) == 2, "the ranks")
+        stopped = [process.pid, *alive(trial.cell)]
+        assert len(stopped) == 3
+        stop_for(8, stopped)
+        out, err = process.communicate(timeout=240)
+    assert (out, err) == ("completed\n", "")
+
+
+def test_after_a_killed_supervisor_its_ranks_are_ended_and_its_start_is_lost(sweep: Sweep) -> None:
+    """Its ranks cannot notice it."""
+    trial = sweep("beat()\nepoch(1)\nmark('in')\nos._exit(4) if ATTEMPT == 2 else time.sleep(60)\n")
+    cell = trial.cell
+    with alone(trial) as process:
+        wait_until(lambda: len(list(cell.glob("mark-in-*"))) == 2, "the ranks")
+        process.kill()
+        process.communicate()
+    wrote = max(file.stat().st_mtime for file in cell.glob("mark-in-*"))
+    time.sleep(1.5)
+    assert len(alive(cell)) == 2 and not (cell / "record.json").exists()
+    (found,) = survey(trial.configs, trial.folder)
+    assert found.status == "lost"
+    first = left(cell)
+    assert abs(first.ended_at.timestamp() - wrote) < 1, "its last sign of life"
+    assert [e.epoch for e in first.epochs] == [1]
+    assert trial.run() == ["failed"]
+    second = left(cell)
+    assert [a.status for a in second.attempts] == ["lost", "failed"]
+    assert second.error and "exit code 4" in second.error.what
+
+
+def test_a_time_limit(sweep: Sweep) -> None:
+    trial = sweep(LONG)
+    assert trial.run(limit_s=1.0) == ["timeout"]
+    error = left(trial.cell).error
+    assert error and error.what == "the time limit of 1 s is over"
+
+
+def test_a_folder_that_is_removed_meanwhile(sweep: Sweep) -> None:
+    trial = sweep("mark('in')\nlive(1)\n", 1, 1)
+    when(trial, lambda: in_play(trial.cell), lambda: shutil.rmtree(trial.cell, ignore_errors=True))
+    assert trial.run()[1] == "failed", "it goes on, whatever became of the cell"
+
+
+def test_a_stop_ends_what_runs_and_starts_nothing_more(sweep: Sweep) -> None:
+    trial = sweep(LONG, 1, 1, 1)
+    when(trial, lambda: in_play(*trial.cells[:2]), lambda: setattr(trial.stop, "told", STOPPED))
+    with pytest.raises(Interrupted, match="a test"):
+        trial.run(at_once=2)
+    for cell in trial.cells[:2]:
+        found = left(cell)
+        assert found.status == "cancelled" and [e.epoch for e in found.epochs] == [1]
+    assert not (trial.cells[2] / "record.json").exists()
+    ended = [event[2] for event in trial.display.events if event[0] == "ended"]
+    assert ended == ["cancelled"] * 2
+
+
+def test_whatever_goes_wrong_here_ends_what_runs(sweep: Sweep) -> None:
+    def fail() -> None:
+        raise OSError(28, "No space left on device")
+
+    trial = sweep(LONG, 1)
+    when(trial, lambda: in_play(trial.cell), fail)
+    with pytest.raises(OSError, match="No space left"):
+        trial.run()
+    assert left(trial.cell).status == "cancelled"
+
+
+@pytest.mark.parametrize("completed", [True, False])
+def test_a_cell_that_somebody_else_runs_is_waited_for(sweep: Sweep, completed: bool) -> None:
+    trial, other = sweep("mark('in')\n" + GOOD, 1, 1), ExitStack()
+    later = time.monotonic() + 1
+
+    def release() -> None:
+        assert trial.display.events == [("started", trial.cell.name)]
+        if completed:
+            good = record(trial.configs[0]).model_dump_json()
+            (trial.cell / "record.json").write_text(good)
+        other.close()
+
+    when(trial, lambda: time.monotonic() > later, release)
+    assert other.enter_context(hold(trial.cell))
+    assert survey(trial.configs, trial.folder)[0].status == RUNNING
+    assert trial.run() == ["completed", "completed"]
+    assert in_play(trial.cell) is not completed, "else it is run here"
+
+
+def test_a_stop_ends_the_waiting(sweep: Sweep) -> None:
+    trial = sweep(GOOD, 1)
+    trial.display.on_tick = lambda: setattr(trial.stop, "told", STOPPED)
+    with hold(trial.cell), pytest.raises(Interrupted):
+        trial.run()
+    assert not (trial.cell / "record.json").exists()
+
+
+@pytest.mark.parametrize("name", ["record.json", "config.json"])
+def test_a_cell_that_cannot_be_read_keeps_no_other_from_running(sweep: Sweep, name: str) -> None:
+    trial = sweep(GOOD, 1, 1)
+    cells = survey(trial.configs, trial.folder)
+    file = unreadable(trial.cell / name)
+    assert trial.attend(cells) == [UNREADABLE, "completed"], "it became so meanwhile"
+    (trial.cells[1] / "record.json").unlink()
+    assert trial.run() == ["not run", "completed"]
+    assert is_untouched(trial.cell, file)
+
+
+def test_the_record_of_another_config_that_came_meanwhile_stays(sweep: Sweep) -> None:
+    trial = sweep("mark('in')\n", 1)
+    cells = survey(trial.configs, trial.folder)
+    text = record(config(seed=7)).model_dump_json()
+    (trial.cell / "record.json").write_text(text)
+    assert trial.attend(cells) == [OTHERS]
+    assert (trial.cell / "record.json").read_text() == text and not in_play(trial.cell)
+
+
+def test_a_retry_counts_on_and_starts_clean(sweep: Sweep) -> None:
+    trial = sweep(
+        """
+if ATTEMPT == 1:
+    epoch(1); fail("ValueError: first")
+assert not (CELL / "epochs.jsonl").exists() and not list(CELL.glob("logs/*.error.json"))
+os._exit(4)
+""",
+        1,
+    )
+    assert trial.run() == ["failed"]
+    (trial.cell / ".checkpoint.npz.1.tmp").write_text("half a checkpoint")
+    assert trial.run() == ["failed"]
+    found = left(trial.cell)
+    assert [a.number for a in found.attempts] == [1, 2]
+    assert found.error and "exit code 4" in found.error.what and not found.epochs
+
+
+def test_going_on_keeps_what_there_is(sweep: Sweep) -> None:
+    body = "assert RESUME and (CELL / 'checkpoint.npz').exists()\nepoch(2)\nos._exit(4)\n"
+    trial = sweep(body, 1)
+    (one,) = trial.configs
+    (trial.cell / "record.json").write_text(record(one, status="timeout").model_dump_json())
+    (trial.cell / "checkpoint.npz").write_text("x")
+    (trial.cell / "epochs.jsonl").write_text(epoch(1, one).model_dump_json() + "\n")
+    trial.run()
+    assert [e.epoch for e in left(trial.cell).epochs] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "what", "todo"),
+    [
+        ("python", "No such file", "put right what it names, then make sweep again"),
+        ("logs", "File exists", "put right what it names, then make sweep again"),
+        ("data", "null byte", "fault of the suite"),
+    ],
+)
+def test_what_cannot_be_started_is_a_failed_record(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch, spoil: str, what: str, todo: str
+) -> None:
+    trial, data = sweep(GOOD), "data"
+    if spoil == "python":
+        monkeypatch.setattr(sys, "executable", "/no/such/python")
+    elif spoil == "logs":
+        (trial.cell / "logs").write_text("a file")
+    else:
+        data = "a\0byte that no command line can hold"
+    assert trial.run(data=Path(data)) == ["failed"]
+    error = left(trial.cell).error
+    assert error and error.where == "the supervisor" and what in error.what
+    assert todo in error.what_to_do
+
+
+def test_a_record_that_cannot_be_read_when_the_ranks_have_ended(sweep: Sweep) -> None:
+    """It may be the good one of these very ranks: the start stays unsettled until it can be."""
+    trial = sweep("os.symlink('/proc/self/mem', CELL / 'record.json')\nbeat()\n", 1)
+    assert trial.run() == [UNREADABLE]
+    assert (trial.cell / "logs" / ATTEMPT_NAME).exists() and not alive(trial.cell)
+    assert is_untouched(trial.cell, trial.cell / "record.json")
