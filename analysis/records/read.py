@@ -53,7 +53,10 @@ def read_cell(folder: Path, cell_id: str) -> Cell:
     except (RecordError, Unreadable) as error:
         # the reader names the whole path; the table already names the cell
         reason = str(error).removeprefix(f"{path}: ")
-        where, what_to_do = f"{cell_id}/{RECORD_NAME}", "make sweep runs it again"
+        where, what_to_do = (
+            f"{cell_id}/{RECORD_NAME}",
+            "move it away, then make sweep runs it again",
+        )
         if isinstance(error, Unreadable):
             what_to_do = "make it readable: make sweep leaves it alone until then"
         problem = Problem(cell_id, "unreadable", "none", reason, where, what_to_do)

@@ -83,7 +83,9 @@ def attend(
         ranks.end()
         end_leftovers(cell)
     if is_good(cell, config):
-        _keep_one_log(cell)
+        record = read_record(cell / RECORD_NAME)
+        if record.status == "completed" and not record.alarms:
+            _keep_one_log(cell)
         over(cell)
     else:
         # also where no rank is known to have ended badly: srun, too, writes its words there

@@ -99,9 +99,23 @@ class Watch:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether this process is stopped by a signal (proc_pid_stat(5))."""
+    """Whether this process is stopped by a signal (proc_pid_stat(5)), or its control group is
+    frozen (cgroups(7))."""
     with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "tT"
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+        groups = [line.split(":", 2) for line in lines]
+        return state in "tT" or any(_is_frozen(kind, path) for _, kind, path in groups)
+    return False
+
+
+def _is_frozen(kind: str, path: str) -> bool:
+    mount = Path("/sys/fs/cgroup")
+    with contextlib.suppress(OSError):
+        if kind == "":  # version 2
+            return "frozen 1" in (mount / path.lstrip("/") / "cgroup.events").read_text()
+        if kind == "freezer":
+            return "THAWED" not in (mount / kind / path.lstrip("/") / "freezer.state").read_text()
     return False
 
 

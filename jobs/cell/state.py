@@ -258,6 +258,9 @@ def lay_out(
                     refuse_other_config(folder, config)
                 missing.append((folder, config))
     for folder, config in missing:
+        if (folder / CONFIG_NAME).exists():
+            write_atomically(folder / CONFIG_NAME, _text(config))  # somebody may read it now
+            continue
         folder.mkdir(parents=True, exist_ok=True)
         # not flushed: ten thousand take minutes, and the next sweep writes half a file again
         (folder / CONFIG_NAME).write_text(_text(config), encoding="utf-8")

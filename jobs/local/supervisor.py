@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -117,6 +118,9 @@ def run_cell(
         return UNREADABLE, str(error)
     except (OSError, ValueError) as error:
         return "lost", f"it has no record, and none can be written: {error}"
+    except Exception as error:  # noqa: BLE001  (a fault of our own ends no other cell)
+        traceback.print_exc()
+        return "lost", f"a fault of the suite, please report it: {type(error).__name__}: {error}"
 
 
 def _run(

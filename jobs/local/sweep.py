@@ -17,7 +17,7 @@ from jobs.config.sweep import Sweep, manifest_of
 from jobs.display import Display, say_results, say_standing
 from jobs.local.image import check_gpus, container_here, gpus_here, remark_on_gpus, try_out
 from jobs.local.supervisor import Machine, launch_line, run_cell
-from jobs.messages import ROOT, Interrupted
+from jobs.messages import EXIT_INTERRUPTED, ROOT, Interrupted
 from jobs.plan.datasets import train_images
 from jobs.plan.rows import known_rates, plan_rows
 from jobs.plan.text import plan_lines
@@ -26,6 +26,8 @@ from train.distributed.awake import Awake
 from train.distributed.watchdog import STALL_S
 
 POLL_S = 0.2
+#: Cells that were told to end have done so by then, or hang in the kernel.
+END_S = 60.0
 
 
 def plan_here(wanted: Sweep, results: Path, machine: Machine) -> None:
@@ -98,6 +100,10 @@ def run_cells(
                     display.started(cell)
                 time.sleep(POLL_S)
                 display.tick()
+                if stop.at is not None and time.time() > stop.at + END_S:
+                    names = ", ".join(cell.name for cell, _ in running.values())
+                    display.say(f"interrupted: could not be ended in time: {names}")
+                    os._exit(EXIT_INTERRUPTED)  # the threads would be waited for; ranks see it
                 for end in [end for end in running if end.done()]:
                     cell, _ = running.pop(end)
                     status, why = end.result()

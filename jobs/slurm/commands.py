@@ -24,7 +24,7 @@ from jobs.slurm.preflight import preflight_layout
 from jobs.slurm.request import SweepRequest, check_cluster, prepare, slurm_refusals
 from jobs.slurm.submissions import Submitted, read_notes, submitted_cells
 from jobs.slurm.submit import preflight_array, submit_preflight
-from jobs.slurm.watch.cancel import announce_cancel, cancel, jobs_of_sweep
+from jobs.slurm.watch.cancel import announce_cancel, cancel, jobs_of_sweep, needed_by_others
 from jobs.slurm.watch.endings import End, elsewhere
 from jobs.slurm.watch.pace import end_of, wait_for
 from jobs.slurm.watch.reconcile import Watcher, left_no_record, settle
@@ -123,6 +123,8 @@ def cancel_jobs(wanted: Sweep, folder: Path) -> int:
             watcher.ask(patience_s=30)
             here = [note for note in watcher.notes if note.run not in away]
             alive = jobs_of_sweep(here, watcher.broken, watcher.queue)
+            kept = alive.keys() & needed_by_others(folder, watcher.queue)
+            alive = {job: count for job, count in alive.items() if job not in kept}
             waited |= {n for n, job in watcher.queue.items() if job.waits and job.array in alive}
             if complaint := cancel(alive, watcher.slurm_conf):
                 raise NoAnswer(f"scancel refused: {complaint}")
@@ -131,6 +133,8 @@ def cancel_jobs(wanted: Sweep, folder: Path) -> int:
         raise NoAnswer(f"{error}: some jobs may have been cancelled; make cancel again") from error
     for why in dict.fromkeys(away.values()):
         say(f"not cancelled: {why}")
+    for one in sorted(kept):
+        say(f"not cancelled: job {one}, a preflight that another sweep's cells wait for")
     count = sum(ended.values())
     say(f"{count} jobs were told to end" if count else "no job of this sweep is in the queue")
     submitted, settled = submitted_cells(folder, here), 0

@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from jobs.slurm.client.run import SCONTROL, SlurmError, read_config, run
-from jobs.slurm.client.squeue import ENDED, FIELD, NOTHING, JobState, exit_codes, query, read_exit
+from jobs.slurm.client.run import SCONTROL, SlurmError, asker, read_config, run
+from jobs.slurm.client.squeue import FIELD, NOTHING, JobState, exit_codes, query, read_exit
 
 #: A job that Slurm forgot is asked about again after this time, then after twice as long ...
 AGAIN_S, AGAIN_MOST_S = 60.0, 600.0
@@ -36,10 +36,14 @@ class History:
     _remembered: dict[str, _Remembered] = field(default_factory=dict)
 
     def cluster(self) -> str | None:
-        """Name of the cluster that answers here; None where it does not say."""
+        """Name of the cluster that answers here; None where it does not say.
+
+        Raises:
+            SlurmError: no answer, or a refusal: the shell of another cluster, say.
+        """
         if self._cluster is None:
-            answer = run(SCONTROL, slurm_conf=self.slurm_conf)
-            self._cluster = read_config(answer.out).get("ClusterName")
+            config = asker(self.slurm_conf, patience_s=0)(SCONTROL)
+            self._cluster = read_config(config).get("ClusterName")
         return self._cluster
 
     def endings(self, over: Collection[str], gone: Collection[str] = ()) -> dict[str, JobState]:
@@ -92,7 +96,8 @@ class History:
 
 
 def _arrays(jobs: Iterable[str]) -> list[str]:
-    return sorted({job.partition("_")[0] for job in jobs}, key=int)
+    arrays = {job.partition("_")[0] for job in jobs}
+    return sorted(arrays, key=lambda array: (len(array), array))
 
 
 def parse_sacct(text: str) -> dict[str, JobState]:

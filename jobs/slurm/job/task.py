@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -101,6 +103,7 @@ class SubmissionContext(JobContext):
         asked = (
             self.site.model_dump_json(exclude={"requeue"}),  # which BUDGET turns off
             (self.cluster, self.image.path, self.image.digest),
+            (sys.executable, os.getuid()),
             self.root.name,  # a copy of the code has its digest for a name
             (str(self.data), str(self.store), *self.folders),
         )

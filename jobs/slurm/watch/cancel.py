@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+
+from pydantic import ValidationError
 
 from jobs.slurm.client.run import run
 from jobs.slurm.client.squeue import ENDED, JobState
@@ -40,6 +43,20 @@ def jobs_of_sweep(
 
     over = (*ENDED, "COMPLETING", "STAGE_OUT")
     return Counter(job.array for job in queue.values() if job.state not in over and is_ours(job))
+
+
+def needed_by_others(sweep: Path, queue: Mapping[str, JobState]) -> set[str]:
+    """Preflight jobs that live jobs of other sweeps of this folder of results depend on: Slurm
+    would end these with them."""
+    alive = {job.array for job in queue.values() if not job.ended}
+    needed: set[str] = set()
+    for file in sweep.parent.glob(f"*/{NOTES_NAME}/[!.]*.json"):
+        if file.parent.parent != sweep:
+            with suppress(OSError, ValidationError):
+                note = RunNote.model_validate_json(file.read_bytes())
+                if note.preflight_job and any(one.job_id in alive for one in note.arrays):
+                    needed.add(note.preflight_job)
+    return needed
 
 
 def cancel(arrays: Iterable[str], slurm_conf: str | None, *, patience_s: float = 30) -> str:

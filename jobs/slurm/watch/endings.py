@@ -129,10 +129,10 @@ def elsewhere(submission: Submitted | RunNote, history: History) -> str:
         with suppress(KeyError):
             name = pwd.getpwuid(user).pw_name
         return f"submitted by user {name}, of whose jobs others may see nothing"
-    if cluster is not None and (here := history.cluster()) not in (None, cluster):
+    if cluster is not None and (here := history.cluster()) != cluster:
         return (
-            f"submitted on cluster {cluster}, and this shell asks cluster {here}: ask again where "
-            "that cluster's commands are loaded"
+            f"submitted on cluster {cluster}, and this shell asks cluster {here or '(unnamed)'}: "
+            "ask again where that cluster's commands are loaded"
         )
     return ""
 
