@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from jobs.slurm.client.run import SCONTROL, SlurmError, asker, read_config, run
-from jobs.slurm.client.squeue import FIELD, NOTHING, JobState, exit_codes, query, read_exit
+from jobs.slurm.client.squeue import ENDED, FIELD, NOTHING, JobState, exit_codes, query, read_exit
 
 #: A job that Slurm forgot is asked about again after this time, then after twice as long ...
 AGAIN_S, AGAIN_MOST_S = 60.0, 600.0
