@@ -41,6 +41,14 @@ def test_paths_of_the_file_map_exist() -> None:
         assert (ROOT / path).is_dir(), path
 
 
+def test_paths_of_the_contributors_map_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    paths = re.findall(r"`((?:jobs|train|analysis|containers|tests)/[\w/.]*)`", text)
+    assert len(paths) > 30
+    for path in paths:
+        assert (ROOT / path).exists(), path
+
+
 @pytest.fixture(scope="module")
 def surroundings(tmp_path_factory) -> dict[str, str]:
     """Results and data of a newcomer, apart from those of this checkout."""

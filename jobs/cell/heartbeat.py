@@ -64,9 +64,10 @@ class Watch:
 
     @property
     def limit_s(self) -> float:
-        """How long a rank's file may stay the same. A sign of a rank that is well may stay unseen
-        until the next one, the end of a cache and the next look; and the watchdogs of a silent
-        rank's peers, which know more of the cause, end them after ``stall_s``."""
+        """How long a rank's file may stay the same, seconds. That of a healthy rank can look
+        unchanged for BEAT_S (its next sign), CACHED_S (NFS) and LOOK_S (our next look). On top
+        come 1.5 x ``stall_s``, so that the watchdogs of its peers, which know the cause better and
+        act after ``stall_s``, come first."""
         return 1.5 * self.stall_s + BEAT_S + CACHED_S + LOOK_S
 
     def hang(self) -> Reason | None:

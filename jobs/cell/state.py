@@ -67,7 +67,7 @@ class CellState:
 
     config: RunConfig
     folder: Path
-    status: str  # of its record, or one of the six words above; it decides what a sweep does
+    status: str  # of its record, or RUNNING to FORCED above: what a sweep goes by
     why: str = ""  # how it ended, or why it waits; one line for a person
     cause: str = ""  # of a bad end: equal for cells whose ends differ only by names and numbers
     ended_at: datetime | None = None  # of its record

@@ -148,8 +148,8 @@ def _left_out(plan: RunPlan) -> float:
 #: What is measured of a plan, 0 where there is nothing to say; and what to say of these cells.
 _REMARKS: dict[Callable[[RunPlan], float], str] = {
     _accumulation: (
-        "accumulate up to {most} batches per step: gradients as of so many times the ranks, but "
-        "moving averages, noise, dropout and what compression rounds differ"
+        "accumulate up to {most} batches per step: the gradient equals that of {most} times as "
+        "many ranks, but moving averages, noise, dropout and what compression rounds differ"
     ),
     attrgetter("config.repeats"): (
         "let all ranks draw the same images (partition: same; {first}): a step of k ranks is worth "

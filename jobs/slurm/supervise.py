@@ -1,4 +1,6 @@
-"""The name by which pickles of jobs that an earlier version submitted find their program."""
+"""Not the supervisor, which is job/supervisor.py: a name kept for pickles of jobs that earlier
+versions submitted.
+"""
 
 from __future__ import annotations
 

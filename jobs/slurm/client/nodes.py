@@ -166,8 +166,8 @@ def check_in_use(wanted: Wanted, site: Site, ask: Ask) -> None:
     if usable < wanted.number:
         listed = ", ".join(f"{name} is {state}" for name, state in [*unusable.items()][:8])
         raise ConfigError(
-            f"NODES={','.join(wanted.names) or wanted.number}: {usable} nodes are in use by Slurm, "
-            f"the others are not ({listed}); nothing was submitted. Ask for fewer or for others "
+            f"NODES={','.join(wanted.names) or wanted.number}: only {usable} nodes take jobs, "
+            f"others do not ({listed}); nothing was submitted. Ask for fewer or for others "
             "(sinfo -N lists all), or bring these back (sinfo -R shows why)"
         )
 

@@ -22,10 +22,11 @@ from train.record.run import RunRecord
 MOST_RESTARTS = 100
 #: A job that asked to be requeued is ended by Slurm within this time.
 REQUEUE_S = 60.0
-#: Slurm takes a node for dead after SlurmdTimeout, 300 s at most sites, and a requeued job waits 2
-#: minutes there: so many tries with a pause of SEEN_S between them are enough.
+#: Until SlurmdTimeout (300 s at most sites) Slurm may give a dead node to the same job again. A
+#: requeued job waits 2 minutes there, and we wait up to NOTICE_S before each requeue: after the
+#: fourth loss in a row the node should be known to be dead, so we give up.
 MOST_NODE_FAILURES = 4
-SEEN_S = 60.0
+NOTICE_S = 60.0
 #: Between two questions to Slurm.
 ASK_S = 5.0
 #: A controller that is restarted is back by then, as a rule.
@@ -48,7 +49,7 @@ class CellEnd:
 
     @property
     def lost_in_a_row(self) -> int:
-        """Attempts at the end of its record that lost their node."""
+        """Attempts with status lost at the end of the record, whatever their cause and job."""
         attempts = self.record.attempts if self.record else ()
         return len(list(takewhile(lambda attempt: attempt.status == "lost", reversed(attempts))))
 
@@ -67,7 +68,7 @@ def requeue(
     if any(end.lost_a_node for end in ends.values()):
         # until Slurm knows of the dead node, too, which it would give to the same job again; it may
         # end and requeue this job by itself then
-        for _ in _tries(stop, SEEN_S):
+        for _ in _tries(stop, NOTICE_S):
             if nodes := allocation.not_answering():
                 log(f"Slurm does not reach {', '.join(nodes)}")
                 break
@@ -144,10 +145,10 @@ def _end_for_good(allocation: Allocation) -> None:
     """Keep Slurm from starting a job again that is done.
 
     Slurm 24.05 and later take a job that ends after a preemption's warning for a preempted one and
-    requeue it, whatever its exit code. That lasts until it has ended once by itself: also after the
-    requeue by which the preemption itself ended (seen with 24.11.5: `Restarts` is 2, and the sweep
-    waits for a start that has nothing to do; 22.05.8 has 1). With its requeue off such a job ends
-    in state PREEMPTED; what came of its cells stands in their records.
+    requeue it, whatever its exit code. The mark stays through the requeue that the preemption
+    caused, until the job ends by itself: a finished second start would be started a third time
+    (seen with 24.11.5: `Restarts` is 2; 22.05.8 has 1). With its requeue off such a job ends in
+    state PREEMPTED; what came of its cells stands in their records.
     """
     try:
         allocation.ask("scontrol", "update", f"JobId={allocation.job}", "Requeue=0", timeout_s=30)

@@ -45,7 +45,7 @@ def test_nodes_are_a_number_or_names() -> None:
     ("wanted", "states", "words"),
     [
         (Wanted(2), "idle allocated down*", None),
-        (Wanted(3), "idle mixed down*", r"2 nodes are in use by Slurm.*\(node3 is down\*\)"),
+        (Wanted(3), "idle mixed down*", r"2 nodes take jobs.*\(node3 is down\*\)"),
         (Wanted(2, ("node1", "node3")), "idle drained idle", None),
         (Wanted(2, ("node1", "node3")), "idle idle drained", r"\(node3 is drained\); nothing was"),
         (Wanted(2, ("node1", "nod3")), "idle idle idle", r"\(nod3 is unknown\); nothing was"),

@@ -25,7 +25,7 @@ SITE = Site(ranks_per_node=2)
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
     monkeypatch.setattr(module, "REQUEUE_S", 0)
-    monkeypatch.setattr(module, "SEEN_S", 0)
+    monkeypatch.setattr(module, "NOTICE_S", 0)
     made = fake_slurm(tmp_path / "bin")
     monkeypatch.setenv("PATH", made.path)
     return made
@@ -85,7 +85,7 @@ def test_a_job_goes_on_without_the_node_that_failed(
     fake: FakeSlurm, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fake.put("scontrol", "case $* in *show*) echo 'JobId=1 ExcNodeList=node9 x=y' ;; esac")
-    monkeypatch.setattr(module, "SEEN_S", 1)
+    monkeypatch.setattr(module, "NOTICE_S", 1)
     fake.put("sinfo", "echo node3 mixed; echo 'node4 down*'")
     assert asked(fake, [DONE, lost(3)])[-1][-1] == "ExcNodeList=node9,node4"
     assert "Slurm does not reach node4" in capsys.readouterr().out
