@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
 from jobs.cell import heartbeat
-from jobs.cell.heartbeat import NEVER, Watch, blame, read_sign
+from jobs.cell.heartbeat import NEVER, Watch, blame, is_stopped, read_sign
+from tests.sweeps import wait_until
 from train.distributed.watchdog import BEAT_S, SIGN_BYTES
 from train.record.cell_folder import rank_file
 
@@ -97,3 +99,26 @@ def test_a_rank_that_is_well_is_seen_within_the_limit(cell: Path) -> None:
     seen = dict(watch._seen)
     beat(cell, 0, "training", 0)
     assert watch.hang() is None and watch._seen == seen, "not at every poll"
+
+
+def test_a_process_in_a_frozen_control_group_is_stopped() -> None:
+    root = Path("/sys/fs/cgroup")
+    switch, off, on = "freezer/{}/freezer.state", "THAWED", "FROZEN"
+    if (root / "cgroup.controllers").exists():  # version 2
+        switch, off, on = "{}/cgroup.freeze", "0", "1"
+    file = root / switch.format(f"horoscale-test-{os.getpid()}")
+    try:
+        file.parent.mkdir()
+    except OSError as error:
+        pytest.skip(f"no control group can be made here: {error}")
+    with subprocess.Popen(["sleep", "240"]) as process:
+        try:
+            (file.parent / "cgroup.procs").write_text(str(process.pid))
+            assert not is_stopped(process.pid)
+            file.write_text(on)
+            wait_until(lambda: is_stopped(process.pid), "the freezer", timeout_s=20)
+        finally:
+            file.write_text(off)
+            process.kill()
+            process.wait()
+            file.parent.rmdir()

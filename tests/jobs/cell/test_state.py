@@ -124,6 +124,16 @@ def test_lay_out_writes_what_differs_alone(cell: Path) -> None:
     assert load_config(file) == ONE
 
 
+def test_an_earlier_versions_config_is_replaced_whole(cell: Path) -> None:
+    """Ranks of a running job may read it now."""
+    file = cell / "config.json"
+    file.write_text(earlier := ONE.model_dump_json(exclude_defaults=True))
+    with file.open() as reader:
+        lay_out([ONE], cell.parent, MANIFEST)
+        assert reader.read() == earlier, "the file that was there is never empty"
+    assert file.read_text() != earlier and load_config(file) == ONE
+
+
 def test_a_file_in_the_place_of_a_cell_is_a_refusal(tmp_path: Path) -> None:
     (tmp_path / ONE.cell_id()).write_text("x")
     with pytest.raises(ConfigError, match="is a file, expected the folder of a cell"):

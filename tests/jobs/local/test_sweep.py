@@ -21,11 +21,13 @@ from pathlib import Path
 import pytest
 
 from jobs.cell import heartbeat
+from jobs.cell.attempt import attend
 from jobs.cell.lock import hold, holder, is_running
 from jobs.cell.missing_record import ATTEMPT_NAME, RESERVE_NAME
 from jobs.cell.state import BROKEN, FORCED, OTHERS, RUNNING, UNREADABLE, survey
 from jobs.cell.stop import Reason
-from jobs.messages import Interrupted
+from jobs.local import supervisor
+from jobs.messages import EXIT_INTERRUPTED, Interrupted
 from tests.builders import config, epoch, record
 from tests.jobs.local.conftest import Sweep
 from tests.jobs.local.scripted import GOOD, LONG, Trial, alive
@@ -97,6 +99,15 @@ def test_of_a_good_start_one_log_stays(sweep: Sweep) -> None:
     files = {str(f.relative_to(trial.cell)) for f in trial.cell.rglob("*") if f.is_file()}
     assert files == {".running", "config.json", "epochs.jsonl", "logs/rank-0.log", "record.json"}
     assert (trial.cell / "logs" / "rank-0.log").read_text() == "out\nerr\n"
+
+
+@pytest.mark.parametrize("change", [{"alarms": ("odd",)}, {"status": "diverged"}])
+def test_of_a_start_with_alarms_and_of_a_diverged_one_all_logs_stay(sweep: Sweep, change) -> None:
+    trial = sweep(GOOD, 2)
+    text = record(trial.configs[0], **change).model_dump_json()
+    (trial.stage.folder / "good" / f"{trial.cell.name}.json").write_text(text)
+    assert trial.run() == [change.get("status", "completed")]
+    assert {"rank-0.log", "rank-1.log"} <= {file.name for file in trial.cell.glob("logs/*")}
 
 
 @pytest.mark.parametrize("before", [FORCED, BROKEN])
@@ -192,10 +203,21 @@ print(*trial.run(**options))
 """
 
 
-def alone(trial: Trial, **options: object) -> subprocess.Popen[str]:
+#: The same, stopped by signals, that gives up before a rank deaf to SIGTERM is killed.
+IMPATIENT = """
+from jobs.cell.stop import stopped_by_signals
+from jobs.display import Display
+from jobs.local import supervisor, sweep
+supervisor.Ranks.term_s, sweep.END_S = 20, 1
+with stopped_by_signals() as trial.stop, Display([]) as trial.display:
+    trial.run()
+"""
+
+
+def alone(trial: Trial, code: str = ALONE, **options: object) -> subprocess.Popen[str]:
     python = trial.stage.python
     return subprocess.Popen(
-        [python, "-c", ALONE, str(trial.cell), python, repr(options)], cwd=ROOT, text=True,
+        [python, "-c", code, str(trial.cell), python, repr(options)], cwd=ROOT, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
 
@@ -260,6 +282,17 @@ def test_a_stop_ends_what_runs_and_starts_nothing_more(sweep: Sweep) -> None:
     assert ended == ["cancelled"] * 2
 
 
+def test_a_stop_does_not_wait_for_ever(sweep: Sweep) -> None:
+    trial = sweep("signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + LONG, 1)
+    with alone(trial, ALONE.replace("print(*trial.run(**options))", IMPATIENT)) as process:
+        wait_until(lambda: in_play(trial.cell), "the rank")
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == EXIT_INTERRUPTED
+    assert f"could not be ended in time: {trial.cell.name}" in err
+    wait_until(lambda: not alive(trial.cell), "the rank's end")
+
+
 def test_whatever_goes_wrong_here_ends_what_runs(sweep: Sweep) -> None:
     def fail() -> None:
         raise OSError(28, "No space left on device")
@@ -269,6 +302,17 @@ def test_whatever_goes_wrong_here_ends_what_runs(sweep: Sweep) -> None:
     with pytest.raises(OSError, match="No space left"):
         trial.run()
     assert left(trial.cell).status == "cancelled"
+
+
+def test_a_fault_of_our_own_in_one_cell_ends_no_other(sweep: Sweep, monkeypatch, capfd) -> None:
+    trial = sweep(GOOD, 1, 1)
+
+    def faulty(cell: Path, *told: object, **options: object) -> RunRecord:
+        return {}["ours"] if cell == trial.cell else attend(cell, *told, **options)
+
+    monkeypatch.setattr(supervisor, "attend", faulty)
+    assert trial.run() == ["lost", "completed"]
+    assert "KeyError: 'ours'" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("completed", [True, False])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,12 @@ def test_the_sweep_that_submitted_it_finds_its_job(folder: Path) -> None:
 def test_what_a_good_one_has_to_share_with_a_sweep(change: dict[str, Any], serves: bool) -> None:
     one, two = context(Path("/a")), context(Path("/b"), **change)
     assert (one.preflight_key == two.preflight_key) == serves
+
+
+def test_another_python_is_another_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    key = context(Path("/a")).preflight_key
+    monkeypatch.setattr(sys, "executable", "/other/python")
+    assert context(Path("/a")).preflight_key != key
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from jobs.cell.missing_record import Begun, announce
 from jobs.slurm.client.squeue import FIELD, START
-from jobs.slurm.submissions import read_notes
+from jobs.slurm.submissions import read_notes, write_note
 from tests.builders import record
 from tests.jobs.slurm.client.clusters import TRANSCRIPTS
 from tests.jobs.slurm.desk import SITE, Desk
@@ -196,6 +196,27 @@ def test_cancel_touches_nothing_that_is_not_this_sweeps(desk: Desk) -> None:
     desk.fake.queue({"101_0": "PENDING", "101_1": "PENDING"}, "thesis")
     assert "no job of this sweep is in the queue" in desk.say("cancel").stderr
     assert desk.fake.calls("scancel") == [] and not records(desk)
+
+
+@pytest.mark.parametrize(("other", "ended"), [("PENDING", {"101"}), ("COMPLETED", {"100", "101"})])
+def test_cancel_leaves_a_preflight_that_another_sweep_waits_for(
+    desk: Desk, monkeypatch, other: str, ended: set[str]
+) -> None:
+    """Slurm would end that sweep's cells with it. 100 is the preflight, 102 the other's."""
+    monkeypatch.setattr("jobs.slurm.commands.AGAIN_S", 0)
+    desk.submit()
+    (note,) = desk.notes()
+
+    def noted(sweep: Path, job: str, **changes: str) -> None:
+        arrays = (note.arrays[0].model_copy(update={"job_id": job}),)
+        write_note(sweep, note.model_copy(update={"arrays": arrays, **changes}))
+
+    noted(desk.sweep, "100", run="p", kind="preflight")
+    noted(desk.results / "other", "102", run="o", preflight_job="100")
+    desk.queue(j100="RUNNING", j101_0="PENDING", j102_0=other)
+    said = desk.say("cancel").stderr
+    assert {job for call in desk.fake.calls("scancel") for job in call[1:]} == ended
+    assert ("not cancelled: job 100, a preflight" in said) is ("100" not in ended)
 
 
 def test_a_note_that_cannot_be_read_keeps_its_cells_from_running_twice(desk: Desk) -> None:

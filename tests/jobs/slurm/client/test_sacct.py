@@ -12,6 +12,7 @@ from jobs.slurm.client.run import Answer, SlurmError
 from jobs.slurm.client.sacct import History, parse_sacct
 from jobs.slurm.client.squeue import FIELD, START
 from tests.jobs.slurm.client.clusters import SAID
+from tests.jobs.slurm.fakes import FakeSlurm
 
 OFF = Answer(1, "", (SAID / "sacct_accounting_off.err").read_text())
 UNKNOWN = Answer(1, "", (SAID / "scontrol_unknown_job.err").read_text())
@@ -159,3 +160,9 @@ def test_sacct_written_by_hand() -> None:
         "13": "RUNNING", "14": "COMPLETED",
     }  # fmt: skip
     assert found["12_2"].nodes == ""
+
+
+def test_a_refusal_is_no_clusters_name(fake: FakeSlurm) -> None:
+    fake.put("scontrol", "echo 'slurm_load_ctl_conf error: Access denied' >&2; exit 1")
+    with pytest.raises(SlurmError, match="Access denied"):
+        History().cluster()

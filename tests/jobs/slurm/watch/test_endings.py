@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
+from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState
-from jobs.slurm.watch.endings import over_for_s, status_of
+from jobs.slurm.submissions import Submitted
+from jobs.slurm.watch.endings import elsewhere, over_for_s, status_of
+from tests.jobs.slurm.fakes import FakeSlurm
 
 
 @pytest.mark.parametrize(
@@ -47,3 +51,10 @@ def test_how_long_a_job_is_over(start: int | str | None, elapsed: str, seconds: 
         start = (datetime.now() - timedelta(seconds=start)).isoformat()
     job = JobState("7", "FAILED", "", start, elapsed)
     assert over_for_s(job) == pytest.approx(seconds, abs=1)
+
+
+def test_a_cluster_without_a_name_is_not_the_one_that_was_noted(fake: FakeSlurm) -> None:
+    """What it does not know is not lost."""
+    fake.put("scontrol", "echo 'MaxArraySize = 1001'")
+    job = Submitted("7", Path("log"), datetime.now(UTC), cluster="alpha")
+    assert "on cluster alpha, and this shell asks cluster (unnamed)" in elsewhere(job, History())
