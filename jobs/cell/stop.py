@@ -36,6 +36,7 @@ class Stop:
     def reason(self) -> Reason | None:
         if self.told is None and self.parent is not None and os.getppid() != self.parent:
             self.told = Reason("cancelled", "the make that started this has ended")
+            self.at = time.time()
         return self.told
 
     def wait(self, seconds: float) -> None:
