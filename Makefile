@@ -123,8 +123,9 @@ test-all: setup-dev ## all tests that this machine can run: cluster, images, REA
 invariants: setup-dev ## prove each technique: technique x invariant x observed error
 	@$(PY) -m pytest -q -m invariant --whole-proof tests
 
-bench: setup-dev ## what a step, the ghost layer and a report of 10,000 runs cost
-	@$(PY) -m tests.bench $$CASES && $(PY) -m tests.bench.ghost && $(PY) -m tests.bench.records
+bench: setup-dev ## what a step, the ghost layer, a report and the commands with 10,000 runs cost
+	@$(PY) -m tests.bench $$CASES && $(PY) -m tests.bench.ghost && $(PY) -m tests.bench.records && \
+	  $(PY) -m tests.bench.commands
 
 lint: setup-dev ## style and types; changes nothing
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && \
