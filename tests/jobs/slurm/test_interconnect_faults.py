@@ -224,7 +224,7 @@ def test_a_node_whose_daemon_is_gone_is_not_asked_for(measuring: Measuring) -> N
     wait_until(lambda: "down" in answers.node_states(place).get("node3", ""), "node3 down", 120)
     done = measuring.measure()
     assert done.returncode == 2, done.stderr
-    assert "out of use (node3 down*)" in done.stderr and "nothing was submitted" in done.stderr
+    assert "node3 is down*" in done.stderr and "nothing was submitted" in done.stderr
     done = measuring.measure(nodes="node[2-3]")
     assert done.returncode == 2 and "node3 is down*" in done.stderr, done.stderr
 
