@@ -95,6 +95,8 @@ def expand(file: SweepFile, rows: Mapping[str, TechniqueRow]) -> list[Cell]:
         raise file.document.error(("matrix",), text)
     # without an axis, include entries alone name the cells
     crossed = [] if file.include and not file.axes else _crossed(file, file.axes, rows)
+    for rule in (*file.exclude, *file.override):
+        _refuse_misspelt(file, rule, crossed, rows)
     dropped = {i for rule in file.exclude for i in _matching(file, rule, crossed)}
     cells = [cell for i, cell in enumerate(crossed) if i not in dropped]
     for axes in file.include:
@@ -119,6 +121,29 @@ def _crossed(file: SweepFile, axes: Sequence[Axis], rows: Mapping[str, Technique
         cell.written = {**_DEFAULTS, **(row.fields if row else {}), **values}
         cells.append(cell)
     return cells
+
+
+def _refuse_misspelt(
+    file: SweepFile, rule: Rule, cells: Sequence[Cell], rows: Mapping[str, TechniqueRow]
+) -> None:
+    """A rule may list values that no cell has, but none that no cell could have.
+
+    Raises:
+        ConfigError: an unknown technique, or a value of another type than the cells have.
+    """
+    for key, value in ((key, value) for key, values in rule.when.items() for value in values):
+        if key == "technique" and value not in rows:
+            raise file.document.error(rule.path, unknown(key, value, rows))
+        there = {_type(key, cell.written.get(key)) for cell in cells} - {"null"}
+        if there and _type(key, value) not in {*there, "null"}:
+            text = f"{key}: expected {' or '.join(sorted(there))}, found {json.dumps(value)}"
+            raise file.document.error(rule.path, text)
+
+
+def _type(key: str, value: Any) -> str:
+    """JSON's name for it."""
+    names = {bool: "a boolean", int: "a number", float: "a number", str: "a text", dict: "keys"}
+    return "null" if value is None else names.get(type(spelled_out(key, value)), "a list")
 
 
 def _matching(file: SweepFile, rule: Rule, cells: Sequence[Cell]) -> list[int]:

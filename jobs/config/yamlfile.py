@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -164,8 +165,14 @@ class _Constructor(SafeConstructor):
             raise ConstructorError(None, None, problem, key_node.start_mark)
         return bool(super().check_mapping_key(node, key_node, mapping, key, value))
 
+    def construct_yaml_int(self, node: Any) -> Any:
+        """Account 0123 and 0x10 are names: only decimal numbers without a leading zero are read."""
+        plain = re.fullmatch(r"[-+]?(0|[1-9][\d_]*)", node.value)
+        return super().construct_yaml_int(node) if plain else node.value
+
 
 _TAG = "tag:yaml.org,2002:"
+_Constructor.add_constructor(f"{_TAG}int", _Constructor.construct_yaml_int)
 _Constructor.add_constructor(f"{_TAG}timestamp", SafeConstructor.construct_yaml_str)
 for _kind in ("binary", "omap", "pairs", "set"):
     _Constructor.add_constructor(_TAG + _kind, SafeConstructor.construct_undefined)

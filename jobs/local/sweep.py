@@ -26,8 +26,9 @@ from train.distributed.awake import Awake
 from train.distributed.watchdog import STALL_S
 
 POLL_S = 0.2
-#: Cells that were told to end have done so by then, or hang in the kernel.
-END_S = 60.0
+#: Cells that were told to end have done so by then (jobs.cell.ranks takes 63 s where a rank cannot
+#: be killed), or hang in the kernel themselves.
+END_S = 90.0
 
 
 def plan_here(wanted: Sweep, results: Path, machine: Machine) -> None:
@@ -88,6 +89,7 @@ def run_cells(
     waiting = [cell for cell in cells if cell.to_run]
     running: dict[Future[tuple[str, str]], tuple[CellState, Groups]] = {}
     results: dict[str, str] = {}
+    told_at: float | None = None
     with Awake().kept() as awake, ThreadPoolExecutor(machine.at_once) as threads:
         try:
             while running or (waiting and not stop.reason):
@@ -100,15 +102,17 @@ def run_cells(
                     display.started(cell)
                 time.sleep(POLL_S)
                 display.tick()
-                if stop.at is not None and time.time() > stop.at + END_S:
-                    names = ", ".join(cell.name for cell, _ in running.values())
-                    display.say(f"interrupted: could not be ended in time: {names}")
-                    os._exit(EXIT_INTERRUPTED)  # the threads would be waited for; ranks see it
                 for end in [end for end in running if end.done()]:
                     cell, _ = running.pop(end)
                     status, why = end.result()
                     results[cell.name] = status
                     display.ended(cell, status, why)
+                told_at = awake.look() if stop.reason and told_at is None else told_at
+                if running and told_at is not None and awake.look() > told_at + END_S:
+                    names = ", ".join(cell.name for cell, _ in running.values())
+                    display.say(f"interrupted: could not be ended in time: {names}")
+                    display.__exit__()  # a terminal gets its cursor back
+                    os._exit(EXIT_INTERRUPTED)  # the threads would be waited for; ranks see it
         except BaseException as error:
             stop.told = Reason("cancelled", f"make sweep failed: {error}")
             raise

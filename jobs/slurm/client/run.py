@@ -18,7 +18,7 @@ from typing import Any
 #: submitted without the knowledge of the code that builds the command.
 _STRAY = (
     "SBATCH_", "SRUN_", "SALLOC_", "SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_", "SCONTROL_",
-    "SLURM_TIME_FORMAT",
+    "SLURM_TIME_FORMAT", "SLURM_JOB", "SLURM_ARRAY_", "SLURM_STEP",
 )  # fmt: skip
 #: Of the variables of an allocation that we were started in, only these hold for the next job.
 _KEPT = frozenset({"SLURM_CONF", "SLURM_CLUSTERS", "SLURM_CLUSTER_NAME"})

@@ -444,3 +444,19 @@ def test_ten_thousand_cells_take_about_a_second() -> None:
     began = time.process_time()
     assert len(load({**COMMON, "matrix": {**matrix, "seeds": 12}}).configs) == 9600
     assert time.process_time() - began < 5  # about 0.5 on an idle core
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        ("exclude: {technique: [lamb, naiv], gpus: 2}", "did you mean 'naive'"),
+        ("exclude: {gpus: [2, '1']}", "gpus: expected a number, found"),
+        ("override: {when: {gpus: true}, set: {epochs: 1}}", "expected a number, found true"),
+    ],
+)
+def test_a_rule_lists_no_value_that_no_cell_could_have(tmp_path, rule: str, words: str) -> None:
+    text = "dataset: digits\nmodel: cnn\nepochs: 1\nbatch_per_rank: 8\nmatrix:\n"
+    file = tmp_path / "mine.yaml"
+    file.write_text(f"{text}  gpus: [1, 2]\n  technique: [naive, lamb]\n{rule}\n")
+    with pytest.raises(ConfigError, match=words):
+        load_sweep(str(file))
