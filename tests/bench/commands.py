@@ -5,7 +5,7 @@ seconds until it ended, or until a sweep's first sbatch or first cell; of these,
 processors, on which other programs have less influence; and the peak of its memory.
 Done: every cell of the sweep has a record. New: none has, and the records are another sweep's.
 Ended: all jobs are gone and left records. Slurm's programs are fakes.
-It fails where a command takes more than 3 s or 500 MB.
+Commands that take more than 3 s or 500 MB are marked.
 """
 
 from __future__ import annotations
@@ -116,8 +116,7 @@ def commands(folder: Path, fake: FakeSlurm) -> Iterator[list[str]]:
     yield from (["ended", "status"], ["ended", *submit])
 
 
-def main(count: int) -> int:
-    good = True
+def main(count: int) -> None:
     with tempfile.TemporaryDirectory() as parent:
         folder = Path(parent)
         rates = [n / 1000 for n in range(1, count // 200 + 1)]
@@ -131,12 +130,11 @@ def main(count: int) -> int:
         for results, command, *options in commands(folder, fake):
             argv = [command, str(folder / "many.yaml"), "--results", str(folder / results)]
             seconds, spent, peak = measure(fake, [*argv, *options])
-            good &= seconds <= MOST_S and peak <= MOST_MB
+            more = "" if seconds <= MOST_S and peak <= MOST_MB else " (more than wanted)"
             where = "cluster" if str(folder / "site.yaml") in options else ""
             print(f"{results:6}{command:7}{where:8}{seconds:5.1f} s, {spent:.1f} s of processors, "
-                  f"{peak:.0f} MB", flush=True)  # fmt: skip
-    return 0 if good else 1
+                  f"{peak:.0f} MB{more}", flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]) if sys.argv[1:] else CELLS))
+    main(int(sys.argv[1]) if sys.argv[1:] else CELLS)
