@@ -15,6 +15,18 @@ import psutil
 from train.record.run import RunRecord, read_record
 
 ROOT = Path(__file__).resolve().parent.parent
+#: Cells whose ranks are scripted, or never run.
+UNTRAINED = """
+title: cells that nobody trains
+dataset: digits
+model: cnn
+epochs: 2
+batch_per_rank: 64
+matrix:
+  gpus: {gpus}
+  technique: [naive]
+  seed: {seeds}
+"""
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ def attend(
 ) -> RunRecord:
     """Run one start to its end; returns its record. Only for the holder of the cell's lock.
 
-    Of a start with a good record one log stays, and of any other all files.
+    Of a completed cell without alarms one log stays, and of any other all files.
 
     Args:
         begin: starts the ranks of the attempt with this number.
@@ -83,16 +83,16 @@ def attend(
         ranks.end()
         end_leftovers(cell)
     if is_good(cell, config):
-        record = read_record(cell / RECORD_NAME)
-        if record.status == "completed" and not record.alarms:
-            _keep_one_log(cell)
         over(cell)
     else:
         # also where no rank is known to have ended badly: srun, too, writes its words there
         trouble = trouble or _refusal(cell)
         status, error = cause_of(End(cell, ranks, explain(stopped), trouble, knows))
         settle(cell, config, status, error, begun.started_at)
-    return read_record(cell / RECORD_NAME)
+    record = read_record(cell / RECORD_NAME)
+    if record.status == "completed" and not record.alarms:
+        _keep_one_log(cell)
+    return record
 
 
 def _clear(cell: Path, size: int, *, resume: bool) -> None:

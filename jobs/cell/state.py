@@ -278,7 +278,7 @@ def _text(content: BaseModel) -> str:
 
 
 def archive(folder: Path) -> None:
-    """Put an earlier result aside, whole, before the cell is run anew: nothing is lost.
+    """Move an earlier result to the archive before the cell is run again: nothing is lost.
 
     Only of a record that was read: see :class:`train.errors.Unreadable`.
     """

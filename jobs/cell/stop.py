@@ -36,7 +36,6 @@ class Stop:
     def reason(self) -> Reason | None:
         if self.told is None and self.parent is not None and os.getppid() != self.parent:
             self.told = Reason("cancelled", "the make that started this has ended")
-            self.at = time.time()
         return self.told
 
     def wait(self, seconds: float) -> None:
@@ -54,8 +53,10 @@ def stopped_by_signals(
     counts and the handler does nothing but remember: nothing is interrupted half-way.
 
     A signal that is ignored stays so: nohup and background shells ask for that. Slurm's warning,
-    SIGUSR2, is the exception: batch scripts ignore it until somebody listens.
+    SIGUSR2, is the exception: batch scripts ignore it until somebody listens. So is SIGCHLD, which
+    some daemons leave ignored: every program that we start would seem to end well.
     """
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     stop = Stop(parent)
 
     def remember(number: int, _frame: FrameType | None) -> None:

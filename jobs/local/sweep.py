@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import time
 from collections.abc import Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -66,8 +65,6 @@ def sweep_here(wanted: Sweep, folder: Path, *, force: bool, machine: Machine) ->
         for needed in (machine.data, machine.store):
             needed.mkdir(parents=True, exist_ok=True)
         try_out(machine.container)
-    # ignored, as some daemons leave it, it would make every rank seem to end well
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     # make, told to end, ends the shell of its recipe, and nobody tells us
     parent = os.getppid() if "MAKELEVEL" in os.environ else None
     with stopped_by_signals(parent) as stop, Display(cells, wanted.asked) as display:
@@ -75,10 +72,8 @@ def sweep_here(wanted: Sweep, folder: Path, *, force: bool, machine: Machine) ->
     return say_results(wanted, list(display.cells.values()))
 
 
-def run_cells(
-    cells: Sequence[CellState], machine: Machine, display: Display, stop: Stop
-) -> dict[str, str]:
-    """Run every cell that is to run; returns cell id -> status of its record.
+def run_cells(cells: Sequence[CellState], machine: Machine, display: Display, stop: Stop) -> None:
+    """Run every cell that is to run; ``display`` gets what became of each.
 
     A cell starts when its cores are free; one that wants more than there are runs alone. However
     it ends, no rank is left behind.
@@ -88,7 +83,6 @@ def run_cells(
     """
     waiting = [cell for cell in cells if cell.to_run]
     running: dict[Future[tuple[str, str]], tuple[CellState, Groups]] = {}
-    results: dict[str, str] = {}
     told_at: float | None = None
     with Awake().kept() as awake, ThreadPoolExecutor(machine.at_once) as threads:
         try:
@@ -105,7 +99,6 @@ def run_cells(
                 for end in [end for end in running if end.done()]:
                     cell, _ = running.pop(end)
                     status, why = end.result()
-                    results[cell.name] = status
                     display.ended(cell, status, why)
                 told_at = awake.look() if stop.reason and told_at is None else told_at
                 if running and told_at is not None and awake.look() > told_at + END_S:
@@ -118,7 +111,6 @@ def run_cells(
             raise
     if stop.reason:
         raise Interrupted(stop.reason.text)
-    return results
 
 
 def _free_cores(cell: CellState, used: Collection[Groups], machine: Machine) -> Groups | None:

@@ -19,7 +19,7 @@ from jobs.messages import EXIT_CELL_FAILED, EXIT_UNDECIDED, NoAnswer, say
 from jobs.slurm.arrays import arrays_of
 from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.user import become_owner
-from jobs.slurm.job.task import read_preflight
+from jobs.slurm.job.task import PREFLIGHT, read_preflight
 from jobs.slurm.preflight import preflight_layout
 from jobs.slurm.request import SweepRequest, check_cluster, prepare, slurm_refusals
 from jobs.slurm.submissions import Submitted, read_notes, submitted_cells
@@ -123,7 +123,10 @@ def cancel_jobs(wanted: Sweep, folder: Path) -> int:
             watcher.ask(patience_s=30)
             here = [note for note in watcher.notes if note.run not in away]
             alive = jobs_of_sweep(here, watcher.broken, watcher.queue)
-            kept = alive.keys() & needed_by_others(folder, watcher.queue)
+            first = {one.job_id for note in here if note.kind == PREFLIGHT for one in note.arrays}
+            kept = alive.keys() & first
+            if kept:  # the notes of all other sweeps are read
+                kept &= needed_by_others(folder, watcher.queue)
             alive = {job: count for job, count in alive.items() if job not in kept}
             waited |= {n for n, job in watcher.queue.items() if job.waits and job.array in alive}
             if complaint := cancel(alive, watcher.slurm_conf):
@@ -149,8 +152,7 @@ def cancel_jobs(wanted: Sweep, folder: Path) -> int:
 
 def _settle_waiting(cell: CellState, job: Submitted) -> bool:
     """A record for a cell whose job waited and was cancelled: its supervisor will never run. One
-    that was to go on keeps its record, and one that another job runs gets it there. Returns whether
-    there was one to give."""
+    that another job runs gets its record there. Returns whether there was one to give."""
     if cell.attempt is not None or not left_no_record(cell, job):
         return False
     try:

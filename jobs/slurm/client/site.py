@@ -1,6 +1,6 @@
 """Whether the cluster has what a site file and a sweep ask for, and how many jobs it takes.
 
-Slurm itself accepts most impossible jobs without a word and lets them wait for ever.
+Slurm itself accepts most impossible jobs silently and lets them wait for ever.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 from pathlib import Path
 
@@ -17,8 +16,6 @@ PROGRAMS = {"cells": run_unit, "preflight": run_preflight, "interconnect": run_i
 
 def main(file: Path) -> None:
     """Run the task of this element of the array."""
-    # ignored, as some daemons leave it, it would make every program seem to end well
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     payload = json.loads(file.read_text(encoding="utf-8"))
     index = int(os.environ.get("SLURM_ARRAY_TASK_ID") or 0)
     PROGRAMS[payload["program"]](payload["tasks"][index])

@@ -142,8 +142,6 @@ class StepRanks(RankSet):
 
     def start(self, argv: Sequence[str], settings: Mapping[str, str], size: int) -> None:
         """``settings``: what the line adds to the job's environment."""
-        # ignored (as some daemons leave it), it would make every srun seem to end well
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._sizes = [_size_of(self._log_of(rank)) for rank in range(size)]
         with self.log.open("ab") as out:
             self._reader = self.log.open(encoding="utf-8", errors="replace")

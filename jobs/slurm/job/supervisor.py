@@ -92,9 +92,9 @@ class Supervisor:
             return CellEnd("failed")
 
     def _run_when_free(self, cell: Path) -> CellEnd:
-        """Wait for the cell's lock: not for another job, which holds it for hours while the nodes
-        of this one would idle; but for a command that looks at the cell, and for the remains of
-        this job's own last start."""
+        """Wait for the cell's lock while a command looks at the cell, or the remains of this job's
+        own last start hold it. Another job holds it for hours, and the nodes of this one would be
+        idle: then the cell is left alone."""
         deadline = time.monotonic() + LOCK_PATIENCE_S
         while self.stop.reason is None:
             with hold(cell, job=self.allocation.job) as ours:

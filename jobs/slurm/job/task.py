@@ -20,7 +20,7 @@ from train.config.frozen import Frozen
 
 
 class Task(Frozen):
-    """What every program of a job is told."""
+    """What every program of a job gets."""
 
     site: Site
     nodes: int
@@ -32,7 +32,7 @@ class Task(Frozen):
 
 
 class DataTask(Task):
-    """What every job that reads data is told."""
+    """What every job that reads data gets."""
 
     data: str
     store: str

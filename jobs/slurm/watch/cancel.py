@@ -9,11 +9,9 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from jobs.slurm.client.run import run
 from jobs.slurm.client.squeue import ENDED, JobState
-from jobs.slurm.submissions import NOTES_NAME, OURS, RunNote, is_of_run
+from jobs.slurm.submissions import NOTES_NAME, OURS, RunNote, is_of_run, read_notes
 from train.record.atomic import write_atomically
 
 CANCEL_NAME = "cancel"
@@ -50,10 +48,9 @@ def needed_by_others(sweep: Path, queue: Mapping[str, JobState]) -> set[str]:
     would end these with them."""
     alive = {job.array for job in queue.values() if not job.ended}
     needed: set[str] = set()
-    for file in sweep.parent.glob(f"*/{NOTES_NAME}/[!.]*.json"):
-        if file.parent.parent != sweep:
-            with suppress(OSError, ValidationError):
-                note = RunNote.model_validate_json(file.read_bytes())
+    for folder in sweep.parent.glob(f"*/{NOTES_NAME}"):
+        with suppress(OSError):
+            for note in read_notes(folder.parent)[0] if folder.parent != sweep else ():
                 if note.preflight_job and any(one.job_id in alive for one in note.arrays):
                     needed.add(note.preflight_job)
     return needed

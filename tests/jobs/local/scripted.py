@@ -22,10 +22,11 @@ import psutil
 from jobs.cell.state import CellState, lay_out, survey
 from jobs.cell.stop import Stop
 from jobs.config.load import load_sweep
+from jobs.display import Display
 from jobs.local.supervisor import Machine
 from jobs.local.sweep import run_cells
 from tests.builders import record
-from tests.sweeps import ROOT
+from tests.sweeps import ROOT, UNTRAINED
 from train.config.run import RunConfig
 from train.record.run import SweepManifest
 
@@ -119,12 +120,13 @@ esac
     return Stage(folder)
 
 
-@dataclass
-class Seen:
+class Seen(Display):
     """A display that remembers."""
 
-    events: list[tuple[str, ...]] = field(default_factory=list)
-    on_tick: Callable[[], object] = lambda: None
+    def __init__(self) -> None:
+        super().__init__([])
+        self.events: list[tuple[str, ...]] = []
+        self.on_tick: Callable[[], object] = lambda: None
 
     def started(self, cell: CellState) -> None:
         self.events.append(("started", cell.folder.name))
@@ -163,8 +165,10 @@ class Trial:
             "cores": (0, 1), "per_rank": 1, "data": Path("data"), "store": Path("store"),
             "stall_s": 60.0, "limit_s": None, "at_once": 1,
         }  # fmt: skip
-        found = run_cells(cells, Machine(**(values | changes)), self.display, self.stop)
-        return [found.get(one.cell_id(), "not run") for one in self.configs]
+        earlier = len(self.display.events)
+        run_cells(cells, Machine(**(values | changes)), self.display, self.stop)
+        ends = dict(event[1:] for event in self.display.events[earlier:] if event[0] == "ended")
+        return [ends.get(one.cell_id(), "not run") for one in self.configs]
 
 
 def lay(scene: Stage, folder: Path, configs: Sequence[RunConfig]) -> Trial:
@@ -182,19 +186,6 @@ def alive(cell: Path) -> list[int]:
         for process in psutil.process_iter(["environ"])
         if (process.info["environ"] or {}).get("HOROSCALE_RENDEZVOUS", "").startswith(f"{cell}/")
     ]
-
-
-SWEEP = """
-title: scripted ranks
-dataset: digits
-model: cnn
-epochs: 2
-batch_per_rank: 64
-matrix:
-  gpus: {gpus}
-  technique: [naive]
-  seed: {seeds}
-"""
 
 
 @dataclass(frozen=True)
@@ -250,7 +241,7 @@ class Front:
 def front(folder: Path, body: str, *, gpus: str = "[1]", seeds: str = "[0]") -> Front:
     scene = stage(folder / "stage", body)
     file = folder / "trial.yaml"
-    file.write_text(SWEEP.format(gpus=gpus, seeds=seeds))
+    file.write_text(UNTRAINED.format(gpus=gpus, seeds=seeds))
     scene.expect(load_sweep(str(file)).configs)
     return Front(folder, scene)
 

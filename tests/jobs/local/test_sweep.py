@@ -206,10 +206,9 @@ print(*trial.run(**options))
 #: The same, stopped by signals, that gives up before a rank deaf to SIGTERM is killed.
 IMPATIENT = """
 from jobs.cell.stop import stopped_by_signals
-from jobs.display import Display
 from jobs.local import supervisor, sweep
 supervisor.Ranks.term_s, sweep.END_S = 20, 1
-with stopped_by_signals() as trial.stop, Display([]) as trial.display:
+with stopped_by_signals() as trial.stop, trial.display:
     trial.run()
 """
 

@@ -14,19 +14,8 @@ from typer.testing import CliRunner, Result
 from jobs.__main__ import app
 from jobs.slurm.submissions import RunNote, job_name, read_notes, write_note
 from tests.jobs.slurm.fakes import fake_slurm
-from tests.sweeps import ROOT
+from tests.sweeps import ROOT, UNTRAINED
 
-SWEEP = """
-title: cells that no cluster runs
-dataset: digits
-model: cnn
-epochs: 2
-batch_per_rank: 64
-matrix:
-  gpus: {gpus}
-  technique: [naive]
-  seed: {seeds}
-"""
 SITE = """
 partition: practice
 ranks_per_node: 2
@@ -45,7 +34,7 @@ class Desk:
         self.folder, self.data, self.results = folder, data, folder / "results"
         self.fake = fake_slurm(folder / "bin", refuse_at=refuse_at)
         (folder / "site.yaml").write_text(site)
-        text = SWEEP.format(gpus=gpus, seeds=list(range(cells)))
+        text = UNTRAINED.format(gpus=gpus, seeds=list(range(cells)))
         (folder / "trial.yaml").write_text(text)
 
     @property
