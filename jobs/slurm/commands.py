@@ -22,7 +22,7 @@ from jobs.slurm.client.user import become_owner
 from jobs.slurm.job.task import PREFLIGHT, read_preflight
 from jobs.slurm.preflight import preflight_layout
 from jobs.slurm.request import SweepRequest, check_cluster, prepare, slurm_refusals
-from jobs.slurm.submissions import Submitted, read_notes, submitted_cells
+from jobs.slurm.submissions import read_notes, submitted_cells
 from jobs.slurm.submit import preflight_array, submit_preflight
 from jobs.slurm.watch.cancel import announce_cancel, cancel, jobs_of_sweep, needed_by_others
 from jobs.slurm.watch.endings import End, elsewhere
@@ -30,7 +30,7 @@ from jobs.slurm.watch.pace import end_of, wait_for
 from jobs.slurm.watch.reconcile import Watcher, left_no_record, settle
 from jobs.table import lines, table
 from train.config.plan import epochs_to_train
-from train.errors import ConfigError, Unreadable
+from train.errors import ConfigError
 
 #: make cancel looks again for what a make sweep was submitting meanwhile.
 TURNS, AGAIN_S = 3, 1.0
@@ -141,25 +141,19 @@ def cancel_jobs(wanted: Sweep, folder: Path) -> int:
     count = sum(ended.values())
     say(f"{count} jobs were told to end" if count else "no job of this sweep is in the queue")
     submitted, settled = submitted_cells(folder, here), 0
+    end = End(status="cancelled", why="make cancel, while it waited in the queue")
     for config in wanted.configs:
-        job = submitted.get(config.cell_id())
-        if job is not None and job.job in waited:
-            settled += _settle_waiting(recorded(config, folder / config.cell_id()), job)
+        job, cell = submitted.get(config.cell_id()), recorded(config, folder / config.cell_id())
+        # a supervisor of what waited will never run; what another job runs gets its record there
+        if job and job.job in waited and cell.attempt is None and left_no_record(cell, job):
+            settled += 1
+            try:
+                settle(cell, job, end)
+            except OSError as error:  # which keeps no other cell from its record
+                say(f"{cell.name}: {error}")
     if settled:
         say(f"{settled} cells had not begun; make sweep submits them again")
     return 0
-
-
-def _settle_waiting(cell: CellState, job: Submitted) -> bool:
-    """A record for a cell whose job waited and was cancelled: its supervisor will never run. One
-    that another job runs gets its record there. Returns whether there was one to give."""
-    if cell.attempt is not None or not left_no_record(cell, job):
-        return False
-    try:
-        settle(cell, job, End(status="cancelled", why="make cancel, while it waited in the queue"))
-    except (OSError, Unreadable) as error:  # which keeps no other cell from its record
-        say(f"{cell.name}: {error}")
-    return True
 
 
 def logs(wanted: Sweep, folder: Path, asked: str) -> int:

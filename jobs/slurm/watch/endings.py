@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -65,8 +65,8 @@ def ends_of(
         job for job, state in listed.items() if state and over_for_s(state) >= _patience_s(state)
     }
     endings = history.endings({job.job for job in ended}, {job.job for job in unlisted})
-    preflights = {job.preflight for job in unlisted | ended if job.preflight}
-    held = {job: _failed_preflight(job, sweep, queue, history) for job in preflights}
+    first = {job.preflight for job in unlisted | ended if job.preflight}
+    preflights = {job: _failed_preflight(job, sweep, queue, history) for job in first}
     ends = {}
     for job in jobs:
         ending, state = endings.get(job.job), listed[job]
@@ -74,10 +74,8 @@ def ends_of(
             ending = None
         ending = ending or state
         quiet_s = over_for_s(state) if state else _quiet_s(sweep, job)
-        status, why = words(job.job, ending)
-        ends[job] = End(
-            ending, quiet_s >= _patience_s(ending), status, why, held.get(job.preflight or "", "")
-        )
+        settle, held = quiet_s >= _patience_s(ending), preflights.get(job.preflight or "", "")
+        ends[job] = End(ending, settle, *status_of(job.job, ending), held)
     return ends
 
 
@@ -91,7 +89,7 @@ def _failed_preflight(
     elif job in queue and not queue[job].ended:
         problem = ""
     else:
-        problem = f"it left no report ({words(job, history.endings((), [job]).get(job))[1]})"
+        problem = f"it left no report ({status_of(job, history.endings((), [job]).get(job))[1]})"
         logs = sorted(sweep.parent.glob(f"*/{SUBMITIT}/*-{PREFLIGHT}/{log_name(job)}"))
         problem += f"; read {logs[-1]}" if logs else ""
     return f"not started, since the preflight, job {job}, failed: {problem}" if problem else ""
@@ -110,11 +108,6 @@ def listed_as(job: Submitted, queue: Mapping[str, JobState]) -> JobState | None:
     """The job in the queue; not another one with the same id."""
     state = queue.get(job.job)
     return None if state is None or is_anothers(state, job.run, job.part) else state
-
-
-def is_alive(job: Submitted, queue: Mapping[str, JobState]) -> bool:
-    state = listed_as(job, queue)
-    return state is not None and not state.ended
 
 
 def elsewhere(submission: Submitted | RunNote, history: History) -> str:
@@ -188,40 +181,25 @@ _ENDS: tuple[tuple[str, Status, str], ...] = (
 )  # fmt: skip
 
 
-def status_of(ending: JobState) -> tuple[Status, str]:
-    """The status of a record for an attempt that left none, and a sentence about its end."""
-    code = "?" if ending.code is None else ending.code
-    end = f"{ending.state} {code}:{ending.signal or 0}"
+def status_of(job: str, ending: JobState | None) -> tuple[Status, str]:
+    """The status of a record for an attempt that left none, and a sentence about its job's end."""
+    if ending is None or not ending.ended:
+        return "lost", f"Slurm no longer knows job {job}"
+    code, number = "?" if ending.code is None else ending.code, ending.signal or 0
+    end = f"{ending.state} {code}:{number}"
     status, text = next((status, text) for fits, status, text in _ENDS if fnmatch(end, fits))
     because = f" ({ending.reason})" if ending.reason not in ("", "NonZeroExitCode") else ""
     nodes = f" (on {ending.nodes})" if ending.nodes else ""
-    name = _signal_name(ending.signal or 0)
-    return status, text.format(signal=name, code=code, state=ending.state, because=because) + nodes
-
-
-def words(job: str, ending: JobState | None) -> tuple[Status, str]:
-    """Status and words for a job that is gone."""
-    if ending is None or not ending.ended:
-        return "lost", f"Slurm no longer knows job {job}"
-    status, text = status_of(ending)
-    return status, f"job {job}: {text}"
+    name = next((one.name for one in signal.Signals if one == number), f"signal {number}")
+    text = text.format(signal=name, code=code, state=ending.state, because=because)
+    return status, f"job {job}: {text}{nodes}"
 
 
 def over_for_s(job: JobState) -> float:
     """Seconds since an ended job's end; infinite where it never began."""
     ran_s = seconds_of(job.elapsed)
-    if job.start is None or ran_s is None:
-        return math.inf
-    try:
-        began = datetime.fromisoformat(job.start)
-    except ValueError:
-        return math.inf
-    # both without a zone, as Slurm's times are
-    return (datetime.now() - began - timedelta(seconds=ran_s)).total_seconds()
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
+    with suppress(ValueError):
+        # without a zone, as Slurm's times are
+        gone = datetime.now() - datetime.fromisoformat(job.start or "")
+        return math.inf if ran_s is None else gone.total_seconds() - ran_s
+    return math.inf

@@ -10,7 +10,7 @@ from jobs.slurm.client.reasons import in_words
 from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import query
-from jobs.slurm.watch.endings import words
+from jobs.slurm.watch.endings import status_of
 
 #: Seconds between two looks: for a minute after a submission, after a look that showed something
 #: new, after one that did not. A look is one question to Slurm for all jobs of the user, and a
@@ -68,6 +68,6 @@ def wait_for(job: str, slurm_conf: str | None, what: str, every_s: float | None)
 def end_of(job: str, slurm_conf: str | None) -> str:
     """How a single job ended, in words."""
     try:
-        return words(job, History(slurm_conf).endings([job]).get(job))[1]
+        return status_of(job, History(slurm_conf).endings([job]).get(job))[1]
     except SlurmError as error:
         return f"job {job}; Slurm gives no answer: {error}"

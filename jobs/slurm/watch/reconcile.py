@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from jobs.cell.lock import hold
 from jobs.cell.missing_record import over, settle_lost, settle_unstarted
@@ -45,7 +46,7 @@ from jobs.slurm.submissions import (
     submitted_cells,
     write_note,
 )
-from jobs.slurm.watch.endings import End, elsewhere, ends_of, is_alive, listed_as
+from jobs.slurm.watch.endings import End, elsewhere, ends_of, listed_as
 from train.config.run import RunConfig
 from train.errors import Unreadable
 from train.record.atomic import forget_absent
@@ -76,16 +77,17 @@ def reconcile(
         if job is None:
             cells.append(by_files(cell))
             continue
-        if not is_alive(job, queue):
+        listed = listed_as(job, queue)
+        if listed is None or listed.ended:
             if not (cell.done and _has_record_of(cell, job)):
                 _look_again(cell.folder)
                 cell = recorded(config, cell.folder)
             job = _acting(cell, job)
-        listed = listed_as(job, queue)
-        if is_alive(job, queue) or not left_no_record(cell, job):
+            listed = listed_as(job, queue)
+        if (listed and not listed.ended) or not left_no_record(cell, job):
             cell = queued(cell, job, listed)
         elif why := "" if listed else elsewhere(job, history):
-            cell = replace(undecided(cell, job, UNKNOWN, why), elsewhere=why)
+            cell = of_job(cell, job, alive=True, doing=UNKNOWN, why=why, cause="", elsewhere=why)
         else:
             unsettled[len(cells)] = job
         cells.append(cell)
@@ -125,12 +127,13 @@ def _by_end(cell: CellState, job: Submitted, end: End) -> CellState:
     if end.settle:
         try:
             if settled := settle(cell, job, end):
-                return gone(settled, job)
+                return of_job(settled, job)
         except Unreadable as error:
-            return gone(CellState(cell.config, cell.folder, UNREADABLE, str(error)), job)
+            return of_job(CellState(cell.config, cell.folder, UNREADABLE, str(error)), job)
     if end.ending is not None and not end.ending.ended:
         return queued(cell, job, end.ending)
-    return undecided(cell, job, ENDING, "its job is gone; waiting for what it left to be seen")
+    why = "its job is gone; waiting for what it left to be seen"
+    return of_job(cell, job, alive=True, doing=ENDING, why=why, cause="")
 
 
 def settle(cell: CellState, job: Submitted, end: End) -> CellState | None:
@@ -170,43 +173,38 @@ def by_files(cell: CellState, job: Submitted | None = None) -> CellState:
         cell = replace(cell, doing=UNKNOWN, why="it was submitted", cause="")
     elif cell.status == NEW:
         cell = replace(cell, doing=NOT_SUBMITTED, why="")
-    return cell if job is None else gone(cell, job)
+    return cell if job is None else of_job(cell, job)
 
 
-def gone(cell: CellState, job: Submitted) -> CellState:
-    """A cell whose last job is not in the queue any more: as its record says."""
-    return replace(cell, job=job.job, log=job.log)
-
-
-def undecided(cell: CellState, job: Submitted, doing: str, why: str) -> CellState:
-    """A cell whose job is in no list, and of which it is not known how it ended."""
-    return replace(gone(cell, job), alive=True, doing=doing, why=why, cause="")
+def of_job(cell: CellState, job: Submitted, **changes: Any) -> CellState:
+    """A cell that was given to a job; without ``changes`` it is as its record says."""
+    return replace(cell, job=job.job, log=job.log, **changes)
 
 
 def queued(cell: CellState, job: Submitted, state: JobState | None) -> CellState:
     """A cell with a record of its job, or whose job is alive."""
     if state is None or state.ended or (cell.done and _has_record_of(cell, job)):
         # a controller that was restarted may learn late that a cell is done
-        return gone(cell, job)
+        return of_job(cell, job)
     attempt, began_at, starts = cell.attempt, None, None
-    runs = attempt is not None and attempt.job in (None, state.job) and not state.waits
+    ended = cell.ended_at.astimezone().replace(tzinfo=None).isoformat() if cell.ended_at else ""
     doing, why = STARTING, in_words(state)
-    if not runs and _has_record_of(cell, job) and _is_of_this_start(cell, state):
-        doing, why = "", cell.why
-    elif state.waits:
+    if state.waits:
         last = replace(cell, doing=WAITING).last_epoch()
         again = f"goes on after epoch {last.epoch}; " if last else ""
         doing, why, starts = WAITING, again + (why or "Slurm gives no reason yet"), state.start
-    elif runs and attempt is not None:
+    elif attempt is not None and attempt.job in (None, state.job):
         doing, began_at = RUNNING, attempt.started_at
+    elif state.start and ended >= state.start:  # the record is not of a start before a requeue
+        doing, why = "", cell.why
     elif state.state in ("COMPLETING", "STAGE_OUT"):
         doing = ENDING
     elif len(job.cells) > 1:
         doing, why = WAITING, "its job runs other cells first"
     elif (ran_s := seconds_of(state.elapsed)) is not None:
         began_at = datetime.now(UTC) - timedelta(seconds=ran_s)
-    return replace(
-        gone(cell, job), alive=True, doing=doing, why=why, cause="" if doing else cell.cause,
+    return of_job(
+        cell, job, alive=True, doing=doing, why=why, cause="" if doing else cell.cause,
         slurm=state.state, nodes=state.nodes or None, expected_start=starts, began_at=began_at,
     )  # fmt: skip
 
@@ -215,13 +213,6 @@ def _has_record_of(cell: CellState, job: Submitted) -> bool:
     """Whether the cell's record is of this job; not so that of a cell that is run by force, before
     it is put aside."""
     return cell.ended_at is not None and cell.ended_at >= job.at
-
-
-def _is_of_this_start(cell: CellState, state: JobState) -> bool:
-    """Whether the record is of the job's present start, not of one before it was requeued."""
-    if cell.ended_at is None or state.start is None or state.waits:
-        return False
-    return cell.ended_at.astimezone().replace(tzinfo=None).isoformat() >= state.start
 
 
 class Watcher:

@@ -18,11 +18,11 @@ from tests.jobs.slurm.fakes import FakeSlurm
     ("state", "status"),
     [("CANCELLED", "cancelled"), ("TIMEOUT", "timeout"), ("DEADLINE", "timeout"),
      ("PREEMPTED", "preempted"), ("NODE_FAIL", "lost"), ("BOOT_FAIL", "lost"),
-     ("COMPLETED", "lost"), ("REVOKED", "lost"), ("OUT_OF_MEMORY", "failed"), ("FAILED", "lost")],
+     ("COMPLETED", "lost"), ("OUT_OF_MEMORY", "failed"), ("FAILED", "lost")],
 )  # fmt: skip
 def test_every_end_has_a_status_and_a_sentence(state: str, status: str) -> None:
-    found, text = status_of(JobState("7_1", state))
-    assert found == status and text
+    found, text = status_of("7_1", JobState("7_1", state))
+    assert found == status and text.removeprefix("job 7_1: ")
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_every_end_has_a_status_and_a_sentence(state: str, status: str) -> None:
 def test_ends_of_batch_scripts(code: int, signal: int | None, status: str, words: str) -> None:
     """Seen: results on a node's own /tmp read "ended by signal 53"."""
     state = JobState("7_1", "FAILED", "NonZeroExitCode", nodes="node1", code=code, signal=signal)
-    found, text = status_of(state)
+    found, text = status_of("7_1", state)
     assert found == status and words in text and "signal 53" not in text
 
 
