@@ -26,7 +26,7 @@ from jobs.slurm.submissions import read_notes, submitted_cells
 from jobs.slurm.submit import preflight_array, submit_preflight
 from jobs.slurm.watch.cancel import announce_cancel, cancel, jobs_of_sweep, needed_by_others
 from jobs.slurm.watch.endings import End, elsewhere
-from jobs.slurm.watch.pace import end_of, wait_for
+from jobs.slurm.watch.pace import wait_for
 from jobs.slurm.watch.reconcile import Watcher, left_no_record, settle
 from jobs.table import lines, table
 from train.config.plan import epochs_to_train
@@ -184,11 +184,10 @@ def preflight(request: SweepRequest, nodes: int | None) -> int:
         context = check_cluster(request, context, [preflight_array(context, shape)], {})
         job, folder = submit_preflight(context, shape)
         say(f"preflight: job {job} on {shape}")
-        wait_for(job, context.site.slurm_conf, "preflight", context.site.poll_s)
+        ended = wait_for(job, context.site, "preflight")
     report = read_preflight(folder)
     if report is None:
-        text = end_of(job, context.site.slurm_conf)
-        say(f"the preflight left no report ({text}); see {folder}")
+        say(f"the preflight left no report ({ended}); see {folder}")
         return EXIT_UNDECIDED
     for problem in report.problems:
         say(f"preflight: {problem}")

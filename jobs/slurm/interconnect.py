@@ -9,9 +9,9 @@ from typing import Any, Final
 from jobs.cell.container import check_path, find_image
 from jobs.config.site import NamedSite, NodeLayout
 from jobs.config.yamlfile import unknown
-from jobs.messages import EXIT_UNDECIDED, ROOT, NoAnswer, say
+from jobs.messages import EXIT_UNDECIDED, ROOT, say
 from jobs.slurm.client.nodes import check_in_use, leaves, read_nodes
-from jobs.slurm.client.run import SCONTROL, SlurmError, asker, read_config
+from jobs.slurm.client.run import SCONTROL, asker, read_config
 from jobs.slurm.client.site import check_site
 from jobs.slurm.client.user import hand_over, is_anothers
 from jobs.slurm.job.interconnect import NO_KILL, InterconnectTask, minutes_for
@@ -20,7 +20,7 @@ from jobs.slurm.request import slurm_refusals
 from jobs.slurm.script import freeze
 from jobs.slurm.submissions import Array
 from jobs.slurm.submit import submit_job
-from jobs.slurm.watch.pace import end_of, wait_for
+from jobs.slurm.watch.pace import wait_for
 from train.errors import ConfigError
 from train.interconnect.record import JOB_NAME, PHASES, Phase
 
@@ -53,7 +53,7 @@ def validate(
     """
     site, parent = named.site, results / INTERCONNECT
     ask = asker(site.slurm_conf)
-    try:
+    with slurm_refusals(named):
         wanted = read_nodes(nodes, ask)
         if wanted.number < 2:
             raise ConfigError(
@@ -90,15 +90,12 @@ def validate(
         folder.mkdir()
         names = ",".join(wanted.names)
         options: dict[str, Any] = {NO_KILL.removeprefix("--"): True, "nodelist": names or None}
-        with slurm_refusals(named):
-            job = submit_job(context, INTERCONNECT, folder.name, array, [task], **options)
+        job = submit_job(context, INTERCONNECT, folder.name, array, [task], **options)
         where = f" ({names})" if names else ""
         say(f"interconnect: job {job} on {wanted.number} nodes{where}, {array.minutes} min at most")
-        wait_for(job, site.slurm_conf, INTERCONNECT, site.poll_s)
-    except SlurmError as error:
-        raise NoAnswer(f"Slurm gives no answer, or a refusal: {error}") from error
+        ended = wait_for(job, site, INTERCONNECT)
     print(folder)
     if not (folder / JOB_NAME).is_file():
-        say(f"nothing to make a verdict from ({end_of(job, site.slurm_conf)}); see {folder}")
+        say(f"nothing to make a verdict from ({ended}); see {folder}")
         return EXIT_UNDECIDED
     return 0

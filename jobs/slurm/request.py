@@ -57,8 +57,8 @@ def slurm_refusals(site: NamedSite) -> Iterator[None]:
                 "again: what was submitted before goes on"
             ) from error
         raise NoAnswer(
-            f"Slurm gives no answer, or is busy: {error}. Jobs that were submitted go on; make "
-            "sweep again submits the others, and make status shows all"
+            f"Slurm gives no answer, or is busy: {error}. Jobs that were submitted go on; the same "
+            "again submits the others, and make status shows all"
         ) from error
 
 
@@ -69,14 +69,12 @@ def prepare(request: SweepRequest) -> SubmissionContext:
     Raises:
         ConfigError: no image, or a folder that a batch script cannot name.
     """
-    anothers = is_anothers(request.site)
-    if anothers:
-        train_images(request.wanted.configs, request.data, request.store)
     # bundled data leave no folder, and containers bind only what is there
     for folder in (request.data, request.store):
         with suppress(OSError):  # read-only: what is missing there, the preflight reports
             folder.mkdir(parents=True, exist_ok=True)
-    if anothers:
+    if is_anothers(request.site):
+        train_images(request.wanted.configs, request.data, request.store)
         hand_over(request.site, request.folder, request.results / PREFLIGHT)
     return context_for(request, find_image(request.site.site.image, ROOT))
 

@@ -4,8 +4,9 @@ or after make cancel."""
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import InitVar, dataclass
+from pathlib import Path
 
 from jobs.cell.state import CellState
 from jobs.messages import say
@@ -18,14 +19,22 @@ from jobs.slurm.client.squeue import JobState
 from jobs.slurm.job.step_failure import failed_node
 from jobs.slurm.job.task import SubmissionContext
 from jobs.slurm.preflight import Preflight, earlier_preflight, preflight_layout
-from jobs.slurm.submissions import Array, is_of
+from jobs.slurm.submissions import (
+    SBATCH_S,
+    SCRIPT_NAME,
+    Array,
+    RunNote,
+    array_folder,
+    is_of_run,
+)
 from jobs.slurm.submit import submit_cells, submit_preflight
 from jobs.slurm.watch.cancel import cancel, last_cancel
-from jobs.slurm.watch.unclear import UNCLEAR_S, Unclear
 from train.config.run import RunConfig
 
 #: A limit that others share is tried again after this time, or when a job of ours has ended.
 FULL_S = 300.0
+#: sbatch itself tries for two minutes; what it was to submit is in the queue by then, or nowhere.
+UNCLEAR_S = 2 * SBATCH_S
 
 
 @dataclass
@@ -63,6 +72,29 @@ class Room:
         raise SlurmError(error.asked, why, passing=True)
 
 
+@dataclass(frozen=True)
+class Unclear:
+    """A submission of which it is not known whether Slurm accepted it: it must not run twice."""
+
+    run: str
+    cells: list[CellState]
+    until: float  # monotonic: by then it is in the queue, or nowhere
+
+
+def unclear_in(sweep: Path, notes: Iterable[RunNote], cells: Sequence[CellState]) -> list[Unclear]:
+    """Those of earlier runs: sbatch was called a moment ago, and no job's id was noted."""
+    unclear = []
+    for note in notes:
+        units = [unit for array in note.arrays if array.job_id is None for unit in array.units]
+        mine = [cell for cell in cells if any(cell.name in unit for unit in units)]
+        script = array_folder(sweep, note.run, note.part(0)) / SCRIPT_NAME
+        if mine and script.exists():
+            left_s = UNCLEAR_S - (time.time() - script.stat().st_mtime)
+            if left_s > 0:
+                unclear.append(Unclear(note.run, mine, time.monotonic() + left_s))
+    return unclear
+
+
 @dataclass
 class Submitter:
     """Submits what is to run, as far as limits allow; the rest when there is room."""
@@ -70,52 +102,50 @@ class Submitter:
     context: SubmissionContext
     todo: list[CellState]
     held: bool  # until a preflight has passed, cells may at most wait for it in the queue
-    unclear: list[Unclear] = field(default_factory=list)
-    last: SlurmError | OSError | None = None  # why not all was submitted that there is room for
+    notes: InitVar[Iterable[RunNote]] = ()  # of earlier runs
     preflight: Preflight | None = None  # that cells depend on
     _fresh: bool = False  # it was submitted a moment ago, so the queue may not show it
     _forgotten: str | None = None  # a preflight that sbatch refuses to wait for: unknown to Slurm
     _everywhere: bool = False  # nodes that failed are not excluded any more
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, notes: Iterable[RunNote]) -> None:
         self.room = Room(self.context.site.submit_limit)
         self._cancelled = last_cancel(self.context.folder)
+        self.unclear = unclear_in(self.context.folder, notes, self.todo)
+        for unclear in self.unclear:
+            self.todo = [cell for cell in self.todo if cell not in unclear.cells]
 
-    def more(self, queue: Mapping[str, JobState]) -> list[RunConfig]:
-        """``queue``: all jobs of the user. Returns the cells that were submitted.
+    def more(self, queue: Mapping[str, JobState], sent: list[RunConfig]) -> None:
+        """Submit what there is room for. ``queue``: all jobs of the user; ``sent``: gets the cells
+        as soon as they are submitted.
 
         Raises:
-            SlurmError: sbatch refused, or gave no answer; cells that were submitted before have
-                been returned.
+            SlurmError: sbatch refused, or gave no answer. Where it would refuse again, nothing
+                more is submitted.
             OSError: the sweep's folder cannot be written.
         """
-        sent, self._fresh = self._confirmed(queue), False
+        self._fresh = False
+        self._confirm(queue, sent)
         try:
-            if self.last is not None and is_lasting(self.last):
-                raise self.last
-            self.last = None
             self._submit(queue, sent)
         except (SlurmError, OSError) as error:
-            self.last = error
-            if sent or self.unclear:
-                return sent
-            if self._fresh and self.preflight and is_lasting(error):
-                say(f"preflight: job {self.preflight.job} is cancelled: no cell waits for it")
-                self._end(self.preflight.job)
+            if is_lasting(error):
+                self.todo = []
+                if self._fresh and self.preflight and not (sent or self.unclear):
+                    say(f"preflight: job {self.preflight.job} is cancelled: no cell waits for it")
+                    self._end(self.preflight.job)
             raise
-        return sent
 
     def waits(self) -> bool:
         return bool(self.todo or self.unclear)
 
-    def _confirmed(self, queue: Mapping[str, JobState]) -> list[RunConfig]:
+    def _confirm(self, queue: Mapping[str, JobState], sent: list[RunConfig]) -> None:
         """Cells whose submission was unclear: found in the queue; others, when they would be there
         by now, are to be submitted again."""
-        confirmed: list[RunConfig] = []
         for unclear in list(self.unclear):
-            jobs = (job for job in queue.values() if is_of(job, unclear.run, unclear.part))
+            jobs = (job for job in queue.values() if is_of_run(job, unclear.run))
             if job := next(jobs, None):
-                confirmed += [cell.config for cell in unclear.cells]
+                sent += [cell.config for cell in unclear.cells]
                 if self._is_cancelled():
                     self._end(job.array)
             elif time.monotonic() > unclear.until:
@@ -123,7 +153,6 @@ class Submitter:
             else:
                 continue
             self.unclear.remove(unclear)
-        return confirmed
 
     def _is_cancelled(self) -> bool:
         now = last_cancel(self.context.folder)
@@ -147,8 +176,7 @@ class Submitter:
             say(f"job {job} may still run ({trouble}): scancel {job} ends it")
 
     def _submit(self, queue: Mapping[str, JobState], sent: list[RunConfig]) -> None:
-        """Submit what there is room for; ``sent`` gets the cells as soon as they are submitted.
-        After a refusal that says what to change, that is changed once, and the rest submitted."""
+        """What a refusal complains of is changed once, and the rest submitted."""
         self.room.look(queue)
         for again in (True, False):
             if not self.todo or self._is_cancelled() or self.room.left == 0:
@@ -201,7 +229,7 @@ class Submitter:
                 except SlurmError as error:
                     if error.submission is not None and not error.refused:
                         until = time.monotonic() + UNCLEAR_S
-                        self.unclear.append(Unclear(*error.submission[:2], cells, until))
+                        self.unclear.append(Unclear(error.submission[0], cells, until))
                         self.todo = rest
                     raise
                 self.todo = rest

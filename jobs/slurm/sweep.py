@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from jobs.cell.lock import only_sweep
@@ -15,12 +15,10 @@ from jobs.plan.datasets import train_images
 from jobs.plan.rows import known_rates, plan_rows
 from jobs.slurm.arrays import arrays_of
 from jobs.slurm.client.run import SlurmError, is_lasting
-from jobs.slurm.client.squeue import JobState
 from jobs.slurm.request import SweepRequest, check_cluster, prepare, slurm_refusals
 from jobs.slurm.submitter import Submitter
 from jobs.slurm.watch.pace import Pace
 from jobs.slurm.watch.reconcile import Watcher
-from jobs.slurm.watch.unclear import unclear_in
 from train.config.run import RunConfig
 
 PATIENCE_S = 60.0
@@ -55,14 +53,17 @@ def sweep_cluster(request: SweepRequest, *, force: bool, wait: bool, preflight: 
         queued = [cell.config for cell in here if cell.alive]
         if queued:
             say(f"{len(queued)} cells are in the queue already: not submitted again")
-        unclear = unclear_in(request.folder, watcher.notes, todo)
-        names = {cell.name for one in unclear for cell in one.cells}
-        todo = [cell for cell in todo if cell.name not in names]
-        submitter = Submitter(context, todo, held=preflight, unclear=unclear)
+        submitter = Submitter(context, todo, preflight, watcher.notes)
         if not (queued or submitter.waits()):
             code = 0 if all(cell.done for cell in here) else say_results(wanted, here)
         elif wait:
-            code = _follow(request, here, queued, submitter, watcher)
+            with stopped_by_signals() as stop, Display(here, wanted.asked) as display:
+                follow(watcher, queued, display, stop, submitter, context.site.poll_s)
+            if stop.reason:
+                say(f"left ({stop.reason.text}): the jobs go on; make sweep or make status comes "
+                    "back to them, make cancel ends them")  # fmt: skip
+                return EXIT_INTERRUPTED
+            code = say_results(wanted, list(display.cells.values()))
         else:
             code = _submit(here, submitter, watcher)
         return code or (EXIT_UNDECIDED if len(here) < len(cells) else 0)
@@ -70,9 +71,7 @@ def sweep_cluster(request: SweepRequest, *, force: bool, wait: bool, preflight: 
 
 def _submit(cells: Sequence[CellState], submitter: Submitter, watcher: Watcher) -> int:
     """Submit what there is room for, and leave; the exit code."""
-    submitter.more(watcher.queue)
-    if submitter.last:
-        raise submitter.last
+    submitter.more(watcher.queue, [])
     if submitter.unclear:
         count = sum(len(unclear.cells) for unclear in submitter.unclear)
         raise NoAnswer(
@@ -84,48 +83,26 @@ def _submit(cells: Sequence[CellState], submitter: Submitter, watcher: Watcher) 
     return EXIT_UNDECIDED if any(cell.status == UNREADABLE for cell in cells) else 0
 
 
-def _follow(
-    request: SweepRequest,
-    cells: Sequence[CellState],
-    queued: Sequence[RunConfig],
-    submitter: Submitter,
-    watcher: Watcher,
-) -> int:
-    pace = Pace(request.site.site.poll_s)
-    with stopped_by_signals() as stop, Display(cells, request.wanted.asked) as display:
-        follow(watcher, queued, display, stop, submitter.more, submitter.waits, pace)
-    if stop.reason:
-        say(f"left ({stop.reason.text}): the jobs go on; make sweep or make status comes back to "
-            "them, make cancel ends them")  # fmt: skip
-        return EXIT_INTERRUPTED
-    return say_results(request.wanted, list(display.cells.values()))
-
-
 def follow(
     watcher: Watcher,
     queued: Sequence[RunConfig],
     display: Display,
     stop: Stop,
-    refill: Callable[[Mapping[str, JobState]], list[RunConfig]],
-    waiting: Callable[[], bool] = lambda: False,
-    pace: Pace | None = None,
+    submitter: Submitter,
+    every_s: float | None = None,
 ) -> None:
     """Submit cells as far as there is room, and wait until none is in the queue, or ``stop`` has a
-    reason.
-
-    ``queued``: cells that are there already.
-    ``refill``: gets the user's jobs, may submit more cells, and returns these.
-    ``waiting``: whether it still has cells to submit.
+    reason. ``queued``: cells that are there already.
 
     Raises:
         SlurmError, OSError: not all could be submitted; raised when all that could has ended.
     """
-    pace = pace or Pace()
+    pace = Pace(every_s)
     unended = {config.cell_id(): config for config in queued}
-    refused: SlurmError | OSError | None = None  # and it will be refused again
+    refused: SlurmError | OSError | None = None  # what will be refused again
     trouble_since, complaint = "", ""
     pause_s = older_s = 0.0
-    while unended or (waiting() and refused is None):
+    while unended or submitter.waits():
         stop.wait(pause_s)
         if stop.reason:
             return
@@ -146,7 +123,7 @@ def follow(
                     display.ended(cell, cell.status, cell.why)
             seen = " ".join(f"{cell.job}{cell.slurm}" for cell in cells if cell.slurm)
             try:
-                added = [] if refused else refill(watcher.queue)
+                submitter.more(watcher.queue, added)
             except (SlurmError, OSError) as error:
                 words = error.came if isinstance(error, SlurmError) else str(error)
                 if words != complaint:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
+from jobs.config.site import Site
 from jobs.messages import say
 from jobs.slurm.client.reasons import in_words
 from jobs.slurm.client.run import SlurmError
@@ -41,19 +42,19 @@ class Pace:
         self._began = time.monotonic()
 
 
-def wait_for(job: str, slurm_conf: str | None, what: str, every_s: float | None) -> None:
+def wait_for(job: str, site: Site, what: str) -> str:
     """Until Slurm says that a job has ended, or no longer knows it, saying as ``what`` why it
-    waits.
+    waits. How it ended, in words.
 
     Raises:
         SlurmError: no answer, and none is to be expected.
     """
-    said, pace = "", Pace(every_s)
+    said, pace = "", Pace(site.poll_s)
     while True:
         try:
-            state = query(slurm_conf, arrays=[job]).get(job)
+            state = query(site.slurm_conf, arrays=[job]).get(job)
             if state is None or state.ended:
-                return
+                return status_of(job, History(site.slurm_conf).endings([job]).get(job))[1]
             why, seen = in_words(state), state.state
         except SlurmError as error:
             if not error.passing:
@@ -63,11 +64,3 @@ def wait_for(job: str, slurm_conf: str | None, what: str, every_s: float | None)
             say(f"{what}: {why}")
             said = why
         time.sleep(pace.next_s(seen))
-
-
-def end_of(job: str, slurm_conf: str | None) -> str:
-    """How a single job ended, in words."""
-    try:
-        return status_of(job, History(slurm_conf).endings([job]).get(job))[1]
-    except SlurmError as error:
-        return f"job {job}; Slurm gives no answer: {error}"

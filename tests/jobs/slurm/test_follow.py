@@ -43,6 +43,16 @@ class Silent:
         self.said.append(text)
 
 
+class Rest:
+    """A submitter, and what it does at each turn: ``refill`` returns the cells it submits."""
+
+    def __init__(self, refill=lambda queue: [], waits=lambda: False) -> None:
+        self.refill, self.waits = refill, waits
+
+    def more(self, queue, sent) -> None:
+        sent += self.refill(queue)
+
+
 class Nothing(History):
     def endings(self, over, gone=()) -> dict[str, JobState]:
         return {}
@@ -114,7 +124,7 @@ def test_a_controller_that_is_away_in_the_middle_settles_nothing(sweep, monkeypa
     running = {"7": "RUNNING"}
     watch = watcher(sweep, monkeypatch, running, away, away, running, {"7": "COMPLETED"})
     display = Silent()
-    follow(watch, [ONE], display, Stop(), lambda _: [])
+    follow(watch, [ONE], display, Stop(), Rest())
     assert display.over == [(ONE.cell_id(), "lost")]
     troubles = [text for text in display.troubles if text]
     assert len(troubles) == 2 and "gives no answer since" in troubles[0]
@@ -147,7 +157,7 @@ def test_a_good_record_behind_a_cache_is_never_replaced(
             return []
 
         display = Silent()
-        follow(watch, [ONE], display, Stop(), refill)
+        follow(watch, [ONE], display, Stop(), Rest(refill))
         assert display.over == [(ONE.cell_id(), "completed")]
     assert (cell / "record.json").read_text() == good
 
@@ -157,7 +167,7 @@ def test_leaving_touches_nothing(sweep, monkeypatch) -> None:
     watch = watcher(sweep, monkeypatch, {"7": "RUNNING"})
     stop = Stop(told=Reason("cancelled", "got SIGINT"))
     display = Silent()
-    follow(watch, [ONE], display, stop, lambda _: [])
+    follow(watch, [ONE], display, stop, Rest())
     assert display.over == []
     assert not (sweep / ONE.cell_id() / "record.json").exists()
 
@@ -177,7 +187,7 @@ def test_the_rest_is_submitted_when_there_is_room(sweep, monkeypatch, first) -> 
         return [rest.pop()]
 
     display = Silent()
-    follow(watch, first, display, Stop(), refill, lambda: bool(rest))
+    follow(watch, first, display, Stop(), Rest(refill, lambda: bool(rest)))
     assert [name for name, _ in display.over] == [one.cell_id() for one in (*first, TWO)]
     assert told[0] == 1
 
@@ -195,7 +205,7 @@ def test_a_sweep_that_waits_for_room_asks_at_its_pace(sweep, monkeypatch) -> Non
         return []
 
     began = time.monotonic()
-    follow(watch, [], Silent(), stop, refill, lambda: True)
+    follow(watch, [], Silent(), stop, Rest(refill, lambda: True))
     assert time.monotonic() - began > 4 * 0.05
 
 
@@ -218,15 +228,15 @@ def test_a_refused_submission_does_not_end_the_watch(sweep, monkeypatch) -> None
     """What runs is watched to its end; only then is the refusal told."""
     noted(sweep, "7", ONE)
     watch = watcher(sweep, monkeypatch, *[{"7": "RUNNING"}] * 4, {})
-    display = Silent()
-    asked: list[bool] = []
+    display, answers = Silent(), [True, True, False]
 
     def refill(queue) -> list:
-        asked.append(len(asked) > 1)
-        raise SlurmError("sbatch", "violates accounting/QOS policy", passing=not asked[-1])
+        if answers:
+            words = "violates accounting/QOS policy"
+            raise SlurmError("sbatch", words, passing=answers.pop(0))
+        return []
 
     with pytest.raises(SlurmError, match="QOS"):
-        follow(watch, [ONE], display, Stop(), refill, lambda: True)
-    assert asked == [False, False, True], "tried again while that may help, and never after"
+        follow(watch, [ONE], display, Stop(), Rest(refill, lambda: bool(answers)))
     assert display.over == [(ONE.cell_id(), "lost")]
     assert [text[:18] for text in display.said] == ["could not submit: ", "no more cells are "]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,11 +18,13 @@ from jobs.slurm import submitter as module
 from jobs.slurm.client.run import Answer, SlurmError
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.preflight import Preflight
-from jobs.slurm.submitter import Submitter
+from jobs.slurm.submissions import Array, RunNote, array_folder
+from jobs.slurm.submitter import UNCLEAR_S, Submitter
 from jobs.slurm.watch.cancel import announce_cancel
 from tests.builders import config
 from tests.jobs.slurm.fakes import PROBLEM, context, in_queue, report_preflight
 from tests.unreadable import unreadable
+from train.config.run import RunConfig
 
 
 class Sbatch:
@@ -61,16 +67,26 @@ def preflight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
     return partial(report_preflight, tmp_path)
 
 
+class Sweep(Submitter):
+    """One that says how many cells it has just submitted."""
+
+    def turn(self, queue: dict[str, JobState]) -> int:
+        self.sent: list[RunConfig] = []
+        self.more(queue, self.sent)
+        return len(self.sent)
+
+
 def submitter(
-    folder: Path, cells: int = 6, *, limit: int | None = None, held: bool = False
-) -> Submitter:
+    folder: Path, cells: int = 6, *, limit: int | None = None, held: bool = False, **more: Any
+) -> Sweep:
     """Of a sweep with so many cells of one rank each."""
     configs = [config(seed=seed) for seed in range(cells)]
     todo = [CellState(one, folder / one.cell_id(), "new") for one in configs]
-    return Submitter(context(folder, Site(ranks_per_node=1, submit_limit=limit)), todo, held)
+    site = Site(ranks_per_node=1, submit_limit=limit)
+    return Sweep(context(folder, site), todo, held, **more)
 
 
-def two_arrays(folder: Path) -> Submitter:
+def two_arrays(folder: Path) -> Sweep:
     made = submitter(folder, 0)
     configs = [config(gpus=gpus) for gpus in (1, 2)]
     made.todo += [CellState(one, folder / one.cell_id(), "new") for one in configs]
@@ -91,12 +107,12 @@ def refused(words: str, *, passing: bool = False) -> SlurmError:
 
 def test_one_preflight_for_all_waves(tmp_path: Path, sbatch: Sbatch, preflight) -> None:
     sweep = submitter(tmp_path, limit=3, held=True)
-    assert len(sweep.more({})) == 2, "the preflight is a job in the queue, too"
-    assert sweep.more(others(2, "RUNNING")) == [], "no room"
-    assert len(sweep.more(others(1, "RUNNING"))) == 1, "it has not ended: they wait for it"
+    assert sweep.turn({}) == 2, "the preflight is a job in the queue, too"
+    assert sweep.turn(others(2, "RUNNING")) == 0, "no room"
+    assert sweep.turn(others(1, "RUNNING")) == 1, "it has not ended: they wait for it"
     preflight()
-    assert len(sweep.more(others(1, "COMPLETED"))) == 2
-    assert sweep.more(others(3)) == [], "jobs of other sweeps count: the limit is the user's"
+    assert sweep.turn(others(1, "COMPLETED")) == 2
+    assert sweep.turn(others(3)) == 0, "jobs of other sweeps count: the limit is the user's"
     assert sbatch.sent == [(2, "6"), (1, "6"), (2, None)]
     assert sweep.waits()
 
@@ -104,20 +120,20 @@ def test_one_preflight_for_all_waves(tmp_path: Path, sbatch: Sbatch, preflight) 
 def test_the_smallest_limit_is_no_dead_end(tmp_path: Path, sbatch: Sbatch, preflight) -> None:
     """Room for one job: the preflight alone, and when it has passed one cell after another."""
     sweep = submitter(tmp_path, 2, limit=1, held=True)
-    assert sweep.more({}) == []
-    assert sweep.preflight and sweep.preflight.job == "6" and sweep.more(others(0, "RUNNING")) == []
+    assert sweep.turn({}) == 0
+    assert sweep.preflight and sweep.preflight.job == "6" and sweep.turn(others(0, "RUNNING")) == 0
     preflight()
-    assert len(sweep.more(others(0, "COMPLETED"))) == 1
-    assert sweep.more(others(1)) == []
-    assert len(sweep.more({})) == 1 and not sweep.waits()
+    assert sweep.turn(others(0, "COMPLETED")) == 1
+    assert sweep.turn(others(1)) == 0
+    assert sweep.turn({}) == 1 and not sweep.waits()
     assert sbatch.sent == [(1, None), (1, None)]
 
 
 def test_nothing_more_after_a_bad_preflight(tmp_path: Path, sbatch: Sbatch, preflight) -> None:
     sweep = submitter(tmp_path, limit=3, held=True)
-    sweep.more({})
+    sweep.turn({})
     preflight(PROBLEM)
-    assert sweep.more({}) == [] and not sweep.waits()
+    assert sweep.turn({}) == 0 and not sweep.waits()
 
 
 def test_a_preflight_that_passed_and_is_forgotten_needs_no_dependency(
@@ -128,7 +144,7 @@ def test_a_preflight_that_passed_and_is_forgotten_needs_no_dependency(
     sbatch.before = preflight
     sbatch.errors.append(refused("Job dependency problem"))
     sweep = submitter(tmp_path, 1, held=True)
-    assert len(sweep.more(others(0, "RUNNING"))) == 1
+    assert sweep.turn(others(0, "RUNNING")) == 1
     assert sbatch.sent == [(1, None)]
 
 
@@ -144,7 +160,7 @@ def test_a_preflight_that_is_forgotten_without_a_report_is_made_again_once(
     sbatch.errors += [refused("Job dependency problem") for _ in range(2)]
     sweep = submitter(tmp_path, 1, held=True)
     with pytest.raises(SlurmError, match="dependency"):
-        sweep.more(in_queue({"5": "RUNNING"}))
+        sweep.turn(in_queue({"5": "RUNNING"}))
     assert sweep.preflight and sweep.preflight.job == "6"
 
 
@@ -155,7 +171,7 @@ def test_a_preflight_is_cancelled_with_the_cells_that_sbatch_will_never_take(
     """It would hold its nodes for nothing; where the refusal may pass, it stays."""
     sbatch.errors.append(refused("no", passing=passing))
     with pytest.raises(SlurmError, match="no"):
-        submitter(tmp_path, 1, held=True).more({})
+        submitter(tmp_path, 1, held=True).turn({})
     assert sbatch.ended == cancelled
 
 
@@ -164,55 +180,69 @@ def test_make_cancel_ends_the_submissions_of_a_waiting_sweep(
 ) -> None:
     announce_cancel(tmp_path)  # an earlier one
     sweep = submitter(tmp_path, limit=1)
-    assert len(sweep.more({})) == 1
+    assert sweep.turn({}) == 1
     announce_cancel(tmp_path)
-    assert sweep.more({}) == [] and not sweep.waits()
+    assert sweep.turn({}) == 0 and not sweep.waits()
 
 
 def test_a_read_error_is_no_make_cancel(tmp_path: Path, sbatch: Sbatch) -> None:
     announce_cancel(tmp_path)
     sweep = submitter(tmp_path, 1)
     unreadable(tmp_path / ".slurm" / "cancel")
-    assert len(sweep.more({})) == 1
+    assert sweep.turn({}) == 1
 
 
 def test_make_cancel_during_a_wave_ends_it(tmp_path: Path, sbatch: Sbatch) -> None:
     sbatch.before = lambda: announce_cancel(tmp_path)
     sweep = two_arrays(tmp_path)
-    assert len(sweep.more({})) == 1 and not sweep.waits()
+    assert sweep.turn({}) == 1 and not sweep.waits()
     assert sbatch.ended == ["9"], "make cancel looked before it was in the queue"
 
 
 def test_what_was_submitted_before_an_error_is_watched(tmp_path: Path, sbatch: Sbatch) -> None:
     """And the rest is tried again, unless the same would be refused again."""
-    sbatch.errors += [None, refused("Invalid qos specification")]
-    sweep = two_arrays(tmp_path)
-    assert len(sweep.more({})) == 1
-    with pytest.raises(SlurmError, match="Invalid qos"):
-        sweep.more({})
-    sbatch.errors += [None, OSError(28, "No space left on device")]
-    sweep = two_arrays(tmp_path)
-    assert len(sweep.more({})) == 1 and isinstance(sweep.last, OSError)
-    assert len(sweep.more({})) == 1 and not sweep.waits()
+    for error, waits in ((refused("Invalid qos"), False), (OSError(28, "No space left"), True)):
+        sbatch.errors += [None, error]
+        sweep = two_arrays(tmp_path)
+        with pytest.raises(type(error)):
+            sweep.turn({})
+        assert len(sweep.sent) == 1 and sweep.waits() == waits
+    assert sweep.turn({}) == 1 and not sweep.waits()
 
 
 def test_what_sbatch_may_have_accepted_is_not_submitted_again(
     tmp_path: Path, sbatch: Sbatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Seen: it timed out, the job came into the queue, and the next look submitted another one."""
-    error = SlurmError("sbatch", "Socket timed out", passing=True)
     sweep = submitter(tmp_path, 1)
     (cell,) = sweep.todo
-    sbatch.errors.append(error)
-    assert sweep.more({}) == [] and sweep.last is error
-    assert sweep.more({}) == [] and sweep.waits(), "not known yet"
-    job = in_queue({"9": "PENDING"}, comment="horoscale:r1:0")
-    assert len(sweep.more(job)) == 1 and not sweep.waits()
-    sweep.todo = [cell]
-    sbatch.errors.append(error)
-    monkeypatch.setattr(module, "UNCLEAR_S", 0.0)
-    assert sweep.more({}) == []
-    assert len(sweep.more({})) == 1, "nowhere after that time: submitted again"
+    for unclear_s in (60.0, 0.0):
+        sweep.todo = [cell]
+        monkeypatch.setattr(module, "UNCLEAR_S", unclear_s)
+        sbatch.errors.append(SlurmError("sbatch", "Socket timed out", passing=True))
+        with pytest.raises(SlurmError, match="timed out"):
+            sweep.turn({})
+        if unclear_s:
+            assert sweep.turn({}) == 0 and sweep.waits(), "not known yet"
+            assert sweep.turn(in_queue({"9": "PENDING"}, comment="horoscale:r1:0")) == 1
+            assert not sweep.waits() and not sbatch.sent
+    assert sweep.turn({}) == 1, "nowhere after that time: submitted again"
+
+
+def test_what_an_earlier_make_sweep_may_have_submitted_is_waited_for(
+    tmp_path: Path, sbatch: Sbatch
+) -> None:
+    array = Array(units=((config().cell_id(),),), nodes=1, ranks_per_node=1, minutes=1)
+    now = datetime.now(UTC)
+    note = RunNote(run="r1", site="s", job_name="n", submitted_at=now, arrays=(array,))
+    assert submitter(tmp_path, 2, notes=[note]).turn({}) == 2, "its sbatch was never called"
+    script = array_folder(tmp_path, "r1", "0") / "submission.sh"
+    script.parent.mkdir(parents=True)
+    script.touch()
+    sweep = submitter(tmp_path, 2, notes=[note])
+    assert sweep.turn({}) == 1 and sweep.waits()
+    os.utime(script, (time.time() - UNCLEAR_S - 1,) * 2)
+    assert submitter(tmp_path, 2, notes=[note]).turn({}) == 2
 
 
 def test_arrays_are_cut_by_a_limit_that_can_be_read(tmp_path: Path, sbatch: Sbatch) -> None:
@@ -220,7 +250,7 @@ def test_arrays_are_cut_by_a_limit_that_can_be_read(tmp_path: Path, sbatch: Sbat
     sbatch.limit = 2
     sbatch.errors.append(refused("QOSMaxSubmitJobPerUserLimit"))
     sweep = submitter(tmp_path, 3)
-    assert len(sweep.more({})) == 2 and len(sweep.more({})) == 1
+    assert sweep.turn({}) == 2 and sweep.turn({}) == 1
 
 
 def test_a_limit_that_others_fill_is_tried_again_when_there_may_be_room(
@@ -230,10 +260,10 @@ def test_a_limit_that_others_fill_is_tried_again_when_there_may_be_room(
     sbatch.errors.append(refused("AssocGrpSubmitJobsLimit"))
     sweep = submitter(tmp_path)
     with pytest.raises(SlurmError, match="others fill the queue") as caught:
-        sweep.more(others(2))
+        sweep.turn(others(2))
     assert caught.value.passing
-    assert sweep.more(others(2)) == [], "nothing has changed"
-    assert len(sweep.more(others(1))) == 6
+    assert sweep.turn(others(2)) == 0, "nothing has changed"
+    assert sweep.turn(others(1)) == 6
 
 
 @pytest.mark.parametrize(
@@ -250,7 +280,7 @@ def test_a_limit_that_is_another_one_or_cannot_be_read(
     sbatch.limit = limit
     sbatch.errors.append(refused(words))
     with pytest.raises(SlurmError) as caught:
-        submitter(tmp_path).more(others(2))
+        submitter(tmp_path).turn(others(2))
     assert not caught.value.passing
 
 
@@ -260,4 +290,4 @@ def test_a_node_that_failed_is_asked_for_where_nothing_runs_without_it(
     monkeypatch.setattr(module, "failed_node", lambda _: "n1")
     monkeypatch.setattr(module, "usable_nodes", lambda _: {"n1", "n2"})
     sbatch.errors.append(refused("Requested node configuration is not available"))
-    assert len(submitter(tmp_path, 1).more({})) == 1
+    assert submitter(tmp_path, 1).turn({}) == 1
