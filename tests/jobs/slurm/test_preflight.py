@@ -12,27 +12,28 @@ import pytest
 from jobs.cell.container import Image
 from jobs.config.site import NodeLayout, Site
 from jobs.slurm import preflight as module
+from jobs.slurm.client.squeue import JobState
 from jobs.slurm.job.task import Problem
 from jobs.slurm.preflight import Preflight, earlier_preflight, preflight_layout
 from jobs.slurm.submissions import Array, array_folder, comment_of, read_notes
 from jobs.slurm.submit import submit_preflight
 from tests.jobs.slurm.fakes import PROBLEM, context, fake_slurm, in_queue, report_preflight
 
-TWO_NODES = NodeLayout(2, 4)
-
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Of the report of a preflight that sweep a has submitted, as job 101."""
     monkeypatch.setenv("PATH", fake_slurm(tmp_path / "bin").path)
-    job, folder = submit_preflight(context(tmp_path / "results" / "a"), TWO_NODES)
+    job, folder = submit_preflight(context(tmp_path / "results" / "a"), NodeLayout(2, 4))
     assert job == "101" and folder.parent == tmp_path / "results" / "preflight"
     return folder
 
 
-def other(folder: Path) -> Any:
-    """Another sweep in the same folder of results."""
-    return context(folder.parent.parent / "b")
+def earlier(folder: Path, queue: dict[str, JobState], *asked: int) -> Preflight | None:
+    """What another sweep in the same folder of results finds."""
+    return earlier_preflight(
+        context(folder.parent.parent / "b"), NodeLayout(*asked or (2, 4)), queue
+    )
 
 
 @pytest.mark.parametrize(
@@ -69,33 +70,30 @@ def test_the_sweep_that_submitted_it_finds_its_job(folder: Path) -> None:
         ({"cluster": "c"}, False),
     ],
 )
-def test_what_a_good_one_has_to_share_with_a_sweep(change: dict[str, Any], serves: bool) -> None:
-    one, two = context(Path("/a")), context(Path("/b"), **change)
-    assert (one.preflight_key == two.preflight_key) == serves
-
-
-def test_another_python_is_another_request(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_good_one_has_to_share_with_a_sweep(
+    monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], serves: bool
+) -> None:
     key = context(Path("/a")).preflight_key
+    assert (key == context(Path("/b"), **change).preflight_key) == serves
     monkeypatch.setattr(sys, "executable", "/other/python")
-    assert context(Path("/a")).preflight_key != key
+    assert key != context(Path("/a")).preflight_key
 
 
 @pytest.mark.parametrize(
-    ("asked", "age", "problems", "serves"),
+    ("asked", "hours", "problems", "serves"),
     [
-        ((2, 4), timedelta(hours=23), [], True),
-        ((1, 1), timedelta(0), [], True),
-        ((2, 8), timedelta(0), [], False),
-        ((2, 4), timedelta(hours=25), [], False),
-        ((2, 4), timedelta(0), [PROBLEM], False),
+        ((2, 4), 23, [], True),
+        ((1, 1), 0, [], True),
+        ((2, 8), 0, [], False),
+        ((2, 4), 25, [], False),
+        ((2, 4), 0, [PROBLEM], False),
     ],
 )
 def test_a_good_one_serves_all_sweeps_for_a_day(
-    folder: Path, asked: tuple[int, int], age: timedelta, problems: list[Problem], serves: bool
+    folder: Path, asked: tuple[int, int], hours: int, problems: list[Problem], serves: bool
 ) -> None:
-    report_preflight(folder, *problems, age=age)
-    served = Preflight("101", folder) if serves else None
-    assert earlier_preflight(other(folder), NodeLayout(*asked), {}) == served
+    report_preflight(folder, *problems, age=timedelta(hours=hours))
+    assert earlier(folder, {}, *asked) == (Preflight("101", folder) if serves else None)
 
 
 @pytest.mark.parametrize(
@@ -112,8 +110,7 @@ def test_one_that_has_not_ended_serves_all_sweeps(
 ) -> None:
     """Else each sweep, and each make sweep after a refusal, would leave one more."""
     queue = in_queue({"101": state}, comment=comment.format(run=folder.name))
-    served = Preflight("101", folder) if serves else None
-    assert earlier_preflight(other(folder), TWO_NODES, queue) == served
+    assert earlier(folder, queue) == (Preflight("101", folder) if serves else None)
 
 
 def test_its_report_decides_once_it_is_seen(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,6 @@ from jobs.slurm.submissions import (
     Array,
     RunNote,
     adopt,
-    comment_of,
-    is_anothers,
     job_name,
     read_notes,
     submitted_cells,
@@ -31,14 +29,6 @@ def array(*units: tuple[str, ...], job_id: str | None = None) -> Array:
 def note(*arrays: Array, run: str = "r1", at: datetime = AT, **changes) -> RunNote:
     values = {"run": run, "site": "practice", "job_name": "n", "submitted_at": at}
     return RunNote(**values, arrays=arrays, **changes)
-
-
-def queued(job: str, comment: str = "", command: str = "") -> JobState:
-    return JobState(job, "PENDING", "Priority", None, "0:00", "", "renamed", comment, command)
-
-
-def adopted(left: RunNote, *jobs: JobState) -> list[str | None]:
-    return [array.job_id for array in adopt(left, {job.job: job for job in jobs}).arrays]
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
@@ -89,24 +79,28 @@ def test_names_of_jobs_tell_sweep_folders_apart(tmp_path: Path) -> None:
     assert job_name("a", Path("/results/a")) == "horoscale-a-17554ef4"
 
 
-def test_a_comment_makes_adoption_certain() -> None:
-    """Even where ids are out of order and other jobs of the user wait."""
-    left = note(array(("a",), ("b",), job_id="7"), array(("c",)), array(("d",), ("e",)))
-    jobs = [("12_1", comment_of("r1", 2)), ("13", comment_of("r1", 1)), ("14", comment_of("r2", 1))]
-    assert adopted(left, *(queued(*job) for job in jobs)) == ["7", "13", "12"]
-    assert adopted(left, queued("9"), queued("14", comment_of("r2", 1))) == ["7", None, None]
-    single = note(array(("preflight",)), kind="preflight")
-    assert adopted(single, queued("9", "horoscale:r1:preflight")) == ["9"]
+LEFT = note(array(("a",), ("b",), job_id="7"), array(("c",)), array(("d",), ("e",)))
+SCRIPT = "/mnt/x/t/.submitit/{}/submission.sh"
 
 
-def test_where_a_site_keeps_comments_the_batch_script_tells() -> None:
-    left = note(array(("a",), ("b",), job_id="7"), array(("c",), ("d",)))
-    other = queued("10", command="/mnt/x/t/.submitit/r2-1/submission.sh")
-    ours = queued("9_0", command="/mnt/x/t/.submitit/r1-1/submission.sh")
-    assert adopted(left, other, ours) == ["7", "9"]
-
-
-def test_an_id_that_is_another_jobs_now() -> None:
-    assert is_anothers(queued("7_0", comment_of("r0", 0)), "r1", "0")
-    assert not is_anothers(queued("7_0", comment_of("r1", 0)), "r1", "0")
-    assert not is_anothers(queued("7_0", "a site's own words"), "r1", "0")
+@pytest.mark.parametrize(
+    ("left", "jobs", "ids"),
+    [
+        # ids are out of order, and other jobs of the user wait
+        (LEFT, [("12_1", "horoscale:r1:2"), ("13", "horoscale:r1:1"), ("14", "horoscale:r2:1")],
+         ["7", "13", "12"]),
+        (LEFT, [("9", ""), ("14", "horoscale:r2:1")], ["7", None, None]),
+        (note(array(("preflight",)), kind="preflight"), [("9", "horoscale:r1:preflight")], ["9"]),
+        # where a site keeps comments for itself, the batch script tells
+        (LEFT, [("10", "", SCRIPT.format("r2-1")), ("9_0", "", SCRIPT.format("r1-1"))],
+         ["7", "9", None]),
+    ],
+)  # fmt: skip
+def test_ids_that_nobody_wrote_down_are_found_in_the_queue(
+    left: RunNote, jobs: list[tuple[str, ...]], ids: list[str | None]
+) -> None:
+    queue = {
+        job: JobState(job, "PENDING", "Priority", None, "0:00", "", "renamed", *told)
+        for job, *told in jobs
+    }
+    assert [array.job_id for array in adopt(left, queue).arrays] == ids

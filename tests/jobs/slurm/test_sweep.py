@@ -22,7 +22,8 @@ from train.record.run import RunError, read_record
 
 
 @pytest.fixture
-def desk(tmp_path: Path, data_root: Path) -> Desk:
+def desk(tmp_path: Path, data_root: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    monkeypatch.setattr("jobs.slurm.commands.AGAIN_S", 0)
     return Desk(tmp_path, data_root)
 
 
@@ -31,39 +32,32 @@ def records(desk: Desk) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
-    [("partitoin: practice", "unknown key 'partitoin'"), ("partition: practise", "did you mean"),
-     ("image: /nowhere/own.sif", "there is no image /nowhere/own.sif")],
+    ("change", "results", "options", "words"),
+    [("partitoin: practice", "results", "", "unknown key 'partitoin'"),
+     ("partition: practise", "results", "", "did you mean"),
+     ("image: /nowhere/own.sif", "results", "", "there is no image /nowhere/own.sif"),
+     ("image: none", "a%b", "", "the results folder has '%' in its path"),
+     ("image: none", "results", "--budget=0.001", "hours")],
 )  # fmt: skip
-def test_a_wrong_site_submits_nothing(tmp_path, data_root, change: str, words: str) -> None:
-    """Its file, the cluster, or the image does not fit."""
+def test_what_does_not_fit_submits_nothing(
+    tmp_path, data_root, change: str, results: str, options: str, words: str
+) -> None:
+    """The site's file, the cluster, the image, a path that no batch script can name, the cost."""
     key = change.split(":", maxsplit=1)[0]
     kept = [line for line in SITE.splitlines() if not line.startswith(key)]
     desk = Desk(tmp_path, data_root, "\n".join([*kept, change, ""]))
-    assert words in desk.submit(code=2)
+    desk.results = desk.folder / results
+    assert words in desk.submit(*options.split(), code=2)
     assert desk.fake.calls("sbatch") == []
-
-
-def test_a_folder_that_a_batch_script_cannot_name(desk: Desk) -> None:
-    desk.results = desk.folder / "a%b"
-    said = desk.submit(code=2)
-    assert "results folder" in said and "without it" in said
-    assert desk.fake.calls("sbatch") == []
-
-
-def test_spaces_and_quotes_are_fine(desk: Desk) -> None:
-    desk.results = desk.folder / 'o\'neil & "sons" $HOME é'
-    desk.submit()
-    assert len(desk.fake.calls("sbatch")) == 1
 
 
 def test_a_relative_results_folder_is_the_callers(desk: Desk) -> None:
-    """Jobs run in another folder: what they are told must be absolute."""
-    desk.results = Path("here")
+    """Jobs run in another folder: what they are told must be absolute. Odd signs are fine."""
+    desk.results = Path('o\'neil & "sons" $HOME é')
     desk.submit(cwd=desk.folder)
     script = (desk.fake.folder / "script-1").read_text()
-    assert f"{desk.folder}/here/trial/.submitit/" in script
-    assert len(read_notes(desk.folder / "here" / "trial")[0]) == 1
+    assert f"--chdir='{desk.folder}/o'" in script
+    assert len(read_notes(desk.folder / desk.results / "trial")[0]) == 1
 
 
 def test_what_is_written_about_a_submission(desk: Desk) -> None:
@@ -128,11 +122,6 @@ def test_jobs_that_are_gone_get_their_records_and_run_again(desk: Desk) -> None:
     assert records(desk) == ["lost"] * 3 and len(desk.fake.calls("sbatch")) == 2
     error = read_record(desk.cells[0] / "record.json").error
     assert error is not None and "no longer knows job 101" in error.what
-
-
-def test_a_budget_that_is_too_small(desk: Desk) -> None:
-    assert "hours" in desk.submit("--budget", "0.001", code=2)
-    assert desk.fake.calls("sbatch") == []
 
 
 def test_finished_cells_run_by_force_alone(desk: Desk) -> None:
@@ -200,10 +189,9 @@ def test_cancel_touches_nothing_that_is_not_this_sweeps(desk: Desk) -> None:
 
 @pytest.mark.parametrize(("other", "ended"), [("PENDING", {"101"}), ("COMPLETED", {"100", "101"})])
 def test_cancel_leaves_a_preflight_that_another_sweep_waits_for(
-    desk: Desk, monkeypatch, other: str, ended: set[str]
+    desk: Desk, other: str, ended: set[str]
 ) -> None:
     """Slurm would end that sweep's cells with it. 100 is the preflight, 102 the other's."""
-    monkeypatch.setattr("jobs.slurm.commands.AGAIN_S", 0)
     desk.submit()
     (note,) = desk.notes()
 
@@ -244,13 +232,6 @@ def test_a_node_that_failed_is_excluded_on_the_retry(desk: Desk) -> None:
     desk.fake.put("sinfo", f'case "$*" in *--Node*) {nodes} ;; *) cat {told} ;; esac')
     assert "node3 failed under these cells: excluded" in desk.submit()
     assert "#SBATCH --exclude=node3\n" in (desk.fake.folder / "script-2").read_text()
-
-
-def test_plan_asks_and_submits_nothing(desk: Desk) -> None:
-    done = desk.say("plan")
-    assert done.exit_code == 0, done.stderr
-    assert "#SBATCH" in done.stdout
-    assert desk.fake.calls() == [] and not desk.results.exists()
 
 
 def test_a_sweep_that_has_to_wait_for_room(tmp_path, data_root) -> None:

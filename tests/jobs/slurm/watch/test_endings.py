@@ -15,29 +15,30 @@ from tests.jobs.slurm.fakes import FakeSlurm
 
 
 @pytest.mark.parametrize(
-    ("state", "status"),
-    [("CANCELLED", "cancelled"), ("TIMEOUT", "timeout"), ("DEADLINE", "timeout"),
-     ("PREEMPTED", "preempted"), ("NODE_FAIL", "lost"), ("BOOT_FAIL", "lost"),
-     ("COMPLETED", "lost"), ("OUT_OF_MEMORY", "failed"), ("FAILED", "lost")],
+    ("state", "code", "signal", "status", "words"),
+    [("CANCELLED", None, None, "cancelled", "cancelled"),
+     ("TIMEOUT", None, None, "timeout", "time limit"),
+     ("DEADLINE", None, None, "timeout", "deadline"),
+     ("PREEMPTED", None, None, "preempted", "higher priority"),
+     ("NODE_FAIL", None, None, "lost", "a node that it ran on failed"),
+     ("BOOT_FAIL", None, None, "lost", "did not come up"),
+     ("COMPLETED", 0, None, "lost", "left no record"),
+     ("OUT_OF_MEMORY", None, None, "failed", "memory"),
+     ("FAILED", None, None, "lost", "Slurm says FAILED (on node1)"),
+     ("FAILED", 3, None, "failed", "its batch script ended with exit code 3 (on node1)"),
+     ("FAILED", 0, 9, "lost", "its supervisor was ended by SIGKILL (on node1)"),
+     # seen: results on a node's own /tmp read "ended by signal 53"
+     ("FAILED", 0, 53, "failed", "does not see the results folder"),
+     ("FAILED", 66, None, "failed", "does not see the results folder"),
+     ("FAILED", 127, None, "failed", "found no Python"),
+     ("FAILED", 126, None, "failed", "may not run the Python")],
 )  # fmt: skip
-def test_every_end_has_a_status_and_a_sentence(state: str, status: str) -> None:
-    found, text = status_of("7_1", JobState("7_1", state))
-    assert found == status and text.removeprefix("job 7_1: ")
-
-
-@pytest.mark.parametrize(
-    ("code", "signal", "status", "words"),
-    [(3, None, "failed", "its batch script ended with exit code 3 (on node1)"),
-     (0, 9, "lost", "its supervisor was ended by SIGKILL (on node1)"),
-     (0, 53, "failed", "does not see the results folder"),
-     (66, None, "failed", "does not see the results folder"),
-     (127, None, "failed", "found no Python"), (126, None, "failed", "may not run the Python")],
-)  # fmt: skip
-def test_ends_of_batch_scripts(code: int, signal: int | None, status: str, words: str) -> None:
-    """Seen: results on a node's own /tmp read "ended by signal 53"."""
-    state = JobState("7_1", "FAILED", "NonZeroExitCode", nodes="node1", code=code, signal=signal)
-    found, text = status_of("7_1", state)
-    assert found == status and words in text and "signal 53" not in text
+def test_every_end_has_a_status_and_a_sentence(
+    state: str, code: int | None, signal: int | None, status: str, words: str
+) -> None:
+    job = JobState("7_1", state, "NonZeroExitCode", nodes="node1", code=code, signal=signal)
+    found, text = status_of("7_1", job)
+    assert found == status and text.startswith("job 7_1: ") and words in text
 
 
 @pytest.mark.parametrize(

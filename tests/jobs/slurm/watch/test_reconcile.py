@@ -16,11 +16,12 @@ from jobs.cell.state import BROKEN, OTHERS, UNREADABLE, CellState
 from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState
-from jobs.slurm.job.task import PREFLIGHT, PreflightReport, Problem
+from jobs.slurm.job.task import PREFLIGHT
 from jobs.slurm.submissions import Submitted
 from jobs.slurm.watch.endings import FORGOTTEN_S, RUNAWAY_S, SETTLE_S, SETTLE_WELL_S
 from jobs.slurm.watch.reconcile import reconcile
 from tests.builders import config, record
+from tests.jobs.slurm.fakes import PROBLEM, report_preflight
 from tests.unreadable import is_untouched, unreadable
 from train.config.run import RunConfig
 from train.record.run import read_record
@@ -259,41 +260,26 @@ def test_an_older_failure_is_not_the_end_of_this_job(sweep: Path) -> None:
     assert [one.status for one in found.attempts] == ["failed", "lost"]
 
 
-@pytest.mark.parametrize("problem", ["n3: interface: found no ib0", "", None])
-def test_what_the_preflight_found_is_why_a_cell_was_held(sweep: Path, problem: str | None) -> None:
-    """A good one, or one that still runs, held nobody: the cell's own job was cancelled."""
-    told = {ONE.cell_id(): submitted(sweep, preflight="6")}
-    if problem is not None:
-        bad = Problem(node="n3", check="interface", found="no ib0", expected="ib0", fix="fix")
-        report = PreflightReport(key="k", job="6", at=ASKED, seconds=1, nodes=("n1",), versions={},
-                                 problems=(bad,) if problem else ())  # fmt: skip
-        folder = sweep.parent / PREFLIGHT / "r"
-        folder.mkdir(parents=True)
-        (folder / "report.json").write_text(report.model_dump_json())
-    queue = in_queue("6", "RUNNING") if problem is None else {}
-    look(sweep, Told(ended("7", "CANCELLED")), queue, told=told)
+@pytest.mark.parametrize("report", ["bad", "good", "alive", "none"])
+def test_what_the_preflight_found_is_why_a_cell_was_held(sweep: Path, report: str) -> None:
+    """A good one, or one that still runs, held nobody: the cell's own job was cancelled. Where it
+    left no report, Slurm cancels what depends on it, and says nothing of why: its log may."""
+    told = {ONE.cell_id(): submitted(sweep, preflight="101")}
+    folder, log = sweep.parent / PREFLIGHT / "r", sweep / ".submitit/r-preflight/101_0_log.out"
+    for parent in (folder, log.parent):
+        parent.mkdir(parents=True)
+    log.write_text("exec: /opt/python: not found\n")
+    if report in ("bad", "good"):
+        report_preflight(folder, *[PROBLEM] * (report == "bad"))
+    queue = in_queue("101", "RUNNING") if report == "alive" else {}
+    history = Told(ended("7", "CANCELLED"), JobState("101", "FAILED", nodes="n1", code=127))
+    look(sweep, history, queue, told=told)
     found = read_record(sweep / ONE.cell_id() / "record.json")
     assert found.status == "cancelled" and found.error is not None
-    if problem:
-        assert f"the preflight, job 6, failed: {problem}" in found.error.what
-    else:
-        assert "preflight" not in found.error.what
-
-
-def test_a_preflight_that_left_no_report_is_named_with_its_log(sweep: Path) -> None:
-    """Slurm then cancels what depends on it, and says nothing of why."""
-    log = sweep / ".submitit" / "r-preflight" / "6_0_log.out"
-    log.parent.mkdir(parents=True)
-    log.write_text("exec: /opt/python: not found\n")
-    history = Told(ended("7", "CANCELLED"), JobState("6", "FAILED", nodes="n1", code=127))
-    told = {ONE.cell_id(): submitted(sweep, preflight="6")}
-    look(sweep, history, told=told)
-    found = read_record(sweep / ONE.cell_id() / "record.json")
-    assert found.status == "cancelled"
-    assert found.error is not None
-    assert "the preflight, job 6, failed: it left no report" in found.error.what
-    assert "no Python on the node (exit code 127)" in found.error.what
-    assert str(log) in found.error.what
+    held = ["the preflight, job 101, failed"]
+    words = {"bad": [*held, str(PROBLEM)], "none": [*held, "left no report", "no Python", str(log)]}
+    assert all(word in found.error.what for word in words.get(report, []))
+    assert ("preflight" in found.error.what) == (report in words)
 
 
 def test_a_supervisor_killed_after_its_good_record_leaves_a_finished_cell(sweep: Path) -> None:
