@@ -116,8 +116,8 @@ def cancel_jobs(wanted: Sweep, folder: Path) -> int:
     ended: dict[str, int] = {}
     waited: set[str] = set()
     try:
-        reasons = {note.run: elsewhere(note, watcher.history) for note in watcher.notes}
-        away = {run: why for run, why in reasons.items() if why}
+        asked = ((note.run, elsewhere(note, watcher.history)) for note in watcher.notes)
+        away = {run: why for run, why in asked if why}
         for turn in range(TURNS):
             time.sleep(AGAIN_S if turn else 0)  # what was just being submitted is there then
             watcher.ask(patience_s=30)

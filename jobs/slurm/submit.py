@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.cell.lock import hold
-from jobs.cell.state import FORCED, CellState, archive
+from jobs.cell.state import FORCED, CellState, archive, recorded
 from jobs.cell.stop import held_back
 from jobs.config.site import NodeLayout
 from jobs.slurm.client.run import Answer, SlurmError, answer_of, is_away
@@ -43,7 +43,6 @@ from jobs.slurm.submissions import (
     write_note,
 )
 from train.record.atomic import write_atomically
-from train.record.run import RECORD_NAME
 
 #: Of folders of batch scripts, tasks and supervisors' logs: a site's environment may hold secrets.
 PRIVATE = 0o700
@@ -217,28 +216,18 @@ def submit_cells(
     ``preflight``: the job that has to end well first; ``avoid``: nodes that failed under cells of
     the sweep.
     """
-    # cell -> which record is there, told without any clock
-    forced = {cell.name: _mark(cell.folder) for cell in cells if cell.status == FORCED}
+    forced = [cell for cell in cells if cell.status == FORCED]
     asked_at = datetime.now(UTC)
     run = f"{asked_at:{RUN_FORMAT}}"
-    tasks = tasks_of(context, array, run, asked_at, forced)
+    tasks = tasks_of(context, array, run, asked_at, {cell.name for cell in forced})
     exclude = ",".join(sorted(avoid)) or None
     job = submit_job(context, "cells", run, array, tasks, preflight=preflight, exclude=exclude)
-    for name, mark in forced.items():
-        cell = context.folder / name
+    for cell in forced:
         # should the job never begin, the cell must not look done; a supervisor may have been first
-        with suppress(OSError), hold(cell) as ours:
-            if ours and mark is not None and _mark(cell) == mark:
-                archive(cell)
+        with suppress(OSError), hold(cell.folder) as ours:
+            if ours and recorded(cell.config, cell.folder).ended_at == cell.ended_at:
+                archive(cell.folder)
     return job
-
-
-def _mark(cell: Path) -> tuple[int, int] | None:
-    try:
-        status = (cell / RECORD_NAME).stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns
 
 
 def tasks_of(

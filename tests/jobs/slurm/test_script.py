@@ -90,33 +90,22 @@ def test_signs_that_a_path_must_not_have(sign: str) -> None:
     check_path(Path('/a b/it\'s/"x"/(1)/*?[]{}~!=+@|<>'), "the results folder")
 
 
-@pytest.fixture
-def checkout(tmp_path: Path) -> Path:
-    folder = tmp_path / "checkout"
+def test_a_waiting_job_runs_the_code_of_its_submission(tmp_path: Path) -> None:
+    """Seen: a git pull while elements waited mixed two versions in one sweep. Equal code is copied
+    once; a copy cannot be changed by accident, and compiles nothing."""
+    checkout = tmp_path / "checkout"
     for part in ("jobs", "train"):
         skip = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(CHECKOUT / part, folder / part, ignore=skip)
-    return folder
-
-
-def test_equal_code_is_copied_once_and_other_code_beside_it(checkout: Path, tmp_path: Path) -> None:
-    """A copy cannot be changed by accident, and compiles nothing."""
-    first = freeze(checkout, tmp_path)
-    assert freeze(checkout, tmp_path) == first
-    (checkout / "train" / "errors.py").open("a").write("# another version\n")
-    second = freeze(checkout, tmp_path)
-    assert "another version" not in (first / "train" / "errors.py").read_text()
-    assert set((tmp_path / CODE_NAME).iterdir()) == {first, second}
-    for file in first.rglob("*.py"):
-        assert file.stat().st_mode & 0o222 == 0
-        assert list(file.parent.glob(f"__pycache__/{file.stem}.*.pyc"))
-
-
-def test_a_waiting_job_runs_the_code_of_its_submission(checkout: Path, tmp_path: Path) -> None:
-    """Seen: a git pull while elements waited mixed two versions in one sweep."""
+        shutil.copytree(CHECKOUT / part, checkout / part, ignore=skip)
     frozen = freeze(checkout, tmp_path)
+    assert freeze(checkout, tmp_path) == frozen
     for file in checkout.rglob("*.py"):
         file.write_text("raise SystemExit('the checkout moved on')\n")
+    other = freeze(checkout, tmp_path)
+    assert sorted((tmp_path / CODE_NAME).iterdir()) == sorted([frozen, other])
+    for file in frozen.rglob("*.py"):
+        assert file.stat().st_mode & 0o222 == 0
+        assert list(file.parent.glob(f"__pycache__/{file.stem}.*.pyc"))
     code = (
         "import jobs.slurm.job.__main__ as j, train.record.run as r; print(r.__file__, j.__file__)"
     )

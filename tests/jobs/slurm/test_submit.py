@@ -6,11 +6,13 @@ import json
 import os
 import signal
 import time
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from jobs.cell.state import FORCED, CellState
+from jobs.cell.state import FORCED, recorded
 from jobs.slurm import submit as module
 from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.squeue import FIELD, START, query
@@ -69,7 +71,9 @@ LISTED() {{ printf '{START}%s' 101 101 N/A PENDING None N/A 0:00 '' \\
 
 
 def submit(sweep: Path, status: str = "new") -> str:
-    states = [CellState(one, sweep / one.cell_id(), status, "") for one in cells(3, ranks=1)]
+    states = [
+        replace(recorded(one, sweep / one.cell_id()), status=status) for one in cells(3, ranks=1)
+    ]
     array = Array(units=[(cell.name,) for cell in states], nodes=1, ranks_per_node=1, minutes=9)
     return submit_cells(context(sweep), array, states, None, ())
 
@@ -169,7 +173,8 @@ def test_the_record_of_a_forced_cell_is_put_aside_once_its_job_is_submitted(
     file = tmp_path / one.cell_id() / "record.json"
     file.parent.mkdir()
     file.write_text(record(one).model_dump_json())
-    another = f"cp {file} {file}.new; mv {file}.new {file}; " if comes_first else ""
+    (tmp_path / "later").write_text(record(one, ended_at=datetime.now(UTC)).model_dump_json())
+    another = f"mv {tmp_path}/later {file}; " if comes_first else ""
     sbatch(slurm, f"{another}echo 101")
     submit(tmp_path, FORCED)
     assert file.exists() == comes_first

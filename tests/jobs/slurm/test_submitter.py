@@ -180,16 +180,10 @@ def test_make_cancel_ends_the_submissions_of_a_waiting_sweep(
 ) -> None:
     announce_cancel(tmp_path)  # an earlier one
     sweep = submitter(tmp_path, limit=1)
-    assert sweep.turn({}) == 1
+    unreadable(tmp_path / ".slurm" / "cancel")
+    assert sweep.turn({}) == 1, "a read error is none"
     announce_cancel(tmp_path)
     assert sweep.turn({}) == 0 and not sweep.waits()
-
-
-def test_a_read_error_is_no_make_cancel(tmp_path: Path, sbatch: Sbatch) -> None:
-    announce_cancel(tmp_path)
-    sweep = submitter(tmp_path, 1)
-    unreadable(tmp_path / ".slurm" / "cancel")
-    assert sweep.turn({}) == 1
 
 
 def test_make_cancel_during_a_wave_ends_it(tmp_path: Path, sbatch: Sbatch) -> None:
