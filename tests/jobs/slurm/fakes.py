@@ -11,7 +11,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -20,6 +20,7 @@ from typing import Any
 
 from jobs.cell.container import Image
 from jobs.config.site import Site
+from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import FIELD, START, JobState
 from jobs.slurm.job.task import JobTask, PreflightReport, Problem, SubmissionContext
 from tests.builders import config, record
@@ -256,10 +257,22 @@ def report_preflight(folder: Path, *problems: Problem, age: timedelta = timedelt
     (folder / "report.json").write_text(report.model_dump_json())
 
 
-def in_queue(states: Mapping[str, str], **fields: str) -> dict[str, JobState]:
-    """What squeue shows: job -> Slurm's word. ``fields``: of all of these jobs."""
+def in_queue(states: Mapping[str, str], comment: str = "") -> dict[str, JobState]:
+    """What squeue shows: job -> Slurm's word."""
     return {
-        job: JobState(job, state, "", None, "", "", fields.get("name", "x"),
-                      comment=fields.get("comment", ""))
+        job: JobState(job, state, name="x", comment=comment, elapsed="0:05", nodes="n1")
         for job, state in states.items()
-    }  # fmt: skip
+    }
+
+
+class Told(History):
+    """A history that knows these endings, and notes what it was asked."""
+
+    def __init__(self, *endings: JobState) -> None:
+        super().__init__()
+        self.known = {ending.job: ending for ending in endings}
+        self.asked: list[set[str]] = []
+
+    def endings(self, over: Collection[str], gone: Collection[str] = ()) -> dict[str, JobState]:
+        self.asked.append({*over, *gone})
+        return {job: self.known[job] for job in (*over, *gone) if job in self.known}

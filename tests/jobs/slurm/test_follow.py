@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from jobs.cell.stop import Reason, Stop
 from jobs.slurm.client.run import SlurmError
-from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.submissions import Array, RunNote, comment_of, read_notes, write_note
 from jobs.slurm.sweep import follow
@@ -19,28 +19,20 @@ from jobs.slurm.watch.pace import Pace
 from jobs.slurm.watch.reconcile import Watcher
 from tests.builders import config, record
 from tests.caching import seen_late
+from tests.jobs.slurm.fakes import Told, in_queue
 from train.record.atomic import write_atomically
 from train.record.run import read_record
 
 ONE, TWO = config(seed=0), config(seed=1)
+RUNNING, OVER = in_queue({"7": "RUNNING"}), in_queue({"7": "COMPLETED"})
 
 
-class Silent:
+class Silent(Mock):
     """A display that remembers."""
 
-    def __init__(self) -> None:
-        self.troubles: list[str | None] = []
-        self.over: list[tuple[str, str]] = []
-        self.said: list[str] = []
-
-    def update(self, cells, trouble) -> None:
-        self.troubles.append(trouble)
-
-    def ended(self, cell, status, why) -> None:
-        self.over.append((cell.name, status))
-
-    def say(self, text: str) -> None:
-        self.said.append(text)
+    @property
+    def over(self) -> list[tuple[str, str]]:
+        return [(call.args[0].name, call.args[1]) for call in self.ended.call_args_list]
 
 
 class Rest:
@@ -51,11 +43,6 @@ class Rest:
 
     def more(self, queue, sent) -> None:
         sent += self.refill(queue)
-
-
-class Nothing(History):
-    def endings(self, over, gone=()) -> dict[str, JobState]:
-        return {}
 
 
 @pytest.fixture
@@ -80,26 +67,18 @@ def alive(queue) -> int:
 
 
 def watcher(sweep: Path, monkeypatch: pytest.MonkeyPatch, *answers) -> Watcher:
-    """Each answer of squeue in turn, the last one for ever: job -> state, jobs, or an error to
-    raise."""
+    """Each answer of squeue in turn, the last one for ever: jobs, a function, or an error."""
     left = list(answers)
 
     def query(*_: object, **__: object) -> dict[str, JobState]:
         told = left.pop(0) if len(left) > 1 else left[0]
         if isinstance(told, Exception):
             raise told
-        if callable(told):
-            told = told()
-        return {
-            job: state
-            if isinstance(state, JobState)
-            else JobState(job, state, "", None, "0:05", "n1", "n")
-            for job, state in told.items()
-        }
+        return told() if callable(told) else told
 
     monkeypatch.setattr(reconcile, "query", query)
     found = Watcher(sweep, None)
-    found.history = Nothing()
+    found.history = Told()
     return found
 
 
@@ -112,8 +91,8 @@ def test_what_is_submitted_while_we_look_is_not_lost(sweep: Path, monkeypatch) -
 
 def test_a_job_whose_id_nobody_wrote_down_is_found(sweep: Path, monkeypatch) -> None:
     noted(sweep, None, ONE)
-    job = JobState("7", "RUNNING", "", None, "0:05", "n1", "n", comment=comment_of("rNone", 0))
-    (cell,) = watcher(sweep, monkeypatch, {"7": job}).look([ONE])
+    jobs = in_queue({"7": "RUNNING"}, comment_of("rNone", 0))
+    (cell,) = watcher(sweep, monkeypatch, jobs).look([ONE])
     assert (cell.state, cell.job) == ("starting", "7")
     assert read_notes(sweep)[0][0].arrays[0].job_id == "7"
 
@@ -121,14 +100,13 @@ def test_a_job_whose_id_nobody_wrote_down_is_found(sweep: Path, monkeypatch) -> 
 def test_a_controller_that_is_away_in_the_middle_settles_nothing(sweep, monkeypatch) -> None:
     noted(sweep, "7", ONE)
     away = SlurmError("squeue", "Unable to contact slurm controller", passing=True)
-    running = {"7": "RUNNING"}
-    watch = watcher(sweep, monkeypatch, running, away, away, running, {"7": "COMPLETED"})
+    watch = watcher(sweep, monkeypatch, RUNNING, away, away, RUNNING, OVER)
     display = Silent()
     follow(watch, [ONE], display, Stop(), Rest())
     assert display.over == [(ONE.cell_id(), "lost")]
-    troubles = [text for text in display.troubles if text]
-    assert len(troubles) == 2 and "gives no answer since" in troubles[0]
-    assert display.troubles[-1] is None
+    troubles = [call.args[1] for call in display.update.call_args_list]
+    assert [bool(text) for text in troubles] == [False, True, True, False, False]
+    assert "gives no answer since" in troubles[1]
     assert len(read_record(sweep / ONE.cell_id() / "record.json").attempts) == 1
 
 
@@ -148,7 +126,7 @@ def test_a_good_record_behind_a_cache_is_never_replaced(
     good = record(ONE, ended_at=datetime.now(UTC)).model_dump_json()
     with seen_late(behind, tmp_path / "seen") as seen:
         noted(seen, "7", ONE)
-        watch = watcher(seen, monkeypatch, {"7": "RUNNING"}, {"7": "COMPLETED"})
+        watch = watcher(seen, monkeypatch, RUNNING, OVER)
 
         def refill(queue) -> list:
             if alive(queue):
@@ -164,7 +142,7 @@ def test_a_good_record_behind_a_cache_is_never_replaced(
 
 def test_leaving_touches_nothing(sweep, monkeypatch) -> None:
     noted(sweep, "7", ONE)
-    watch = watcher(sweep, monkeypatch, {"7": "RUNNING"})
+    watch = watcher(sweep, monkeypatch, RUNNING)
     stop = Stop(told=Reason("cancelled", "got SIGINT"))
     display = Silent()
     follow(watch, [ONE], display, stop, Rest())
@@ -176,7 +154,7 @@ def test_leaving_touches_nothing(sweep, monkeypatch) -> None:
 def test_the_rest_is_submitted_when_there_is_room(sweep, monkeypatch, first) -> None:
     """Also where none of the sweep is in the queue: it is full of other jobs of ours."""
     noted(sweep, "7", *first or [TWO])
-    watch = watcher(sweep, monkeypatch, {"7" if first else "3": "RUNNING"}, {})
+    watch = watcher(sweep, monkeypatch, in_queue({"7" if first else "3": "RUNNING"}), {})
     rest, told = [TWO], []
 
     def refill(queue) -> list:
@@ -195,7 +173,7 @@ def test_the_rest_is_submitted_when_there_is_room(sweep, monkeypatch, first) -> 
 def test_a_sweep_that_waits_for_room_asks_at_its_pace(sweep, monkeypatch) -> None:
     """Seen: 38,136 questions in 0.3 s when nothing of it was in the queue."""
     asked: list[int] = []
-    watch = watcher(sweep, monkeypatch, {"3": "RUNNING"})
+    watch = watcher(sweep, monkeypatch, in_queue({"3": "RUNNING"}))
     stop = Stop()
 
     def refill(queue) -> list:
@@ -227,7 +205,7 @@ def test_looks_become_rare_and_what_is_new_makes_them_frequent(monkeypatch) -> N
 def test_a_refused_submission_does_not_end_the_watch(sweep, monkeypatch) -> None:
     """What runs is watched to its end; only then is the refusal told."""
     noted(sweep, "7", ONE)
-    watch = watcher(sweep, monkeypatch, *[{"7": "RUNNING"}] * 4, {})
+    watch = watcher(sweep, monkeypatch, *[RUNNING] * 4, {})
     display, answers = Silent(), [True, True, False]
 
     def refill(queue) -> list:
@@ -239,4 +217,5 @@ def test_a_refused_submission_does_not_end_the_watch(sweep, monkeypatch) -> None
     with pytest.raises(SlurmError, match="QOS"):
         follow(watch, [ONE], display, Stop(), Rest(refill, lambda: bool(answers)))
     assert display.over == [(ONE.cell_id(), "lost")]
-    assert [text[:18] for text in display.said] == ["could not submit: ", "no more cells are "]
+    said = [call.args[0][:18] for call in display.say.call_args_list]
+    assert said == ["could not submit: ", "no more cells are "]
