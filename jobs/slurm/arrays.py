@@ -54,7 +54,7 @@ def fitting(arrays: Iterable[Array], room: int | None) -> list[Array]:
     that fits in part is cut. ``room``: None where there is no limit."""
     fit = []
     for array in arrays:
-        units = array.units if room is None else array.units[:room]
+        units = array.units[:room]
         room = None if room is None else room - len(units)
         if units:
             fit.append(array.model_copy(update={"units": units}))

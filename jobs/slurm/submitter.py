@@ -63,7 +63,7 @@ class Room:
         if limit is not None and self.alive + size > limit:
             say(f"the cluster allows {limit} of your jobs in the queue (submit_limit): the others "
                 "follow when jobs end")  # fmt: skip
-            self.limit = limit if self.limit is None else min(limit, self.limit)
+            self.limit = limit  # no more was sent than an earlier limit allows
             return
         if limit is None or is_unnamed_limit(error.came) or not self.alive:
             raise error  # it is another limit
