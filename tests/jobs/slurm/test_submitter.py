@@ -15,7 +15,7 @@ import pytest
 from jobs.cell.state import CellState
 from jobs.config.site import Site
 from jobs.slurm import submitter as module
-from jobs.slurm.client.run import Answer, SlurmError
+from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.preflight import Preflight
 from jobs.slurm.submissions import Array, RunNote, array_folder
@@ -50,9 +50,9 @@ class Sbatch:
         self.sent.append((len(array.units), preflight))
         return "9"
 
-    def cancel(self, jobs, *_, **__) -> Answer:
+    def cancel(self, jobs, *_, **__) -> str:
         self.ended += jobs
-        return Answer(0, "", "")
+        return ""
 
 
 @pytest.fixture
@@ -77,20 +77,14 @@ class Sweep(Submitter):
 
 
 def submitter(
-    folder: Path, cells: int = 6, *, limit: int | None = None, held: bool = False, **more: Any
-) -> Sweep:
-    """Of a sweep with so many cells of one rank each."""
-    configs = [config(seed=seed) for seed in range(cells)]
+    folder: Path, cells: int = 6, ranks: tuple[int, ...] = (1,), *, limit: int | None = None,
+    held: bool = False, **more: Any,
+) -> Sweep:  # fmt: skip
+    """Of a sweep with so many cells of each number of ranks."""
+    configs = [config(seed=seed, gpus=count) for count in ranks for seed in range(cells)]
     todo = [CellState(one, folder / one.cell_id(), "new") for one in configs]
     site = Site(ranks_per_node=1, submit_limit=limit)
     return Sweep(context(folder, site), todo, held, **more)
-
-
-def two_arrays(folder: Path) -> Sweep:
-    made = submitter(folder, 0)
-    configs = [config(gpus=gpus) for gpus in (1, 2)]
-    made.todo += [CellState(one, folder / one.cell_id(), "new") for one in configs]
-    return made
 
 
 def others(count: int, preflight: str | None = None) -> dict[str, JobState]:
@@ -188,7 +182,7 @@ def test_make_cancel_ends_the_submissions_of_a_waiting_sweep(
 
 def test_make_cancel_during_a_wave_ends_it(tmp_path: Path, sbatch: Sbatch) -> None:
     sbatch.before = lambda: announce_cancel(tmp_path)
-    sweep = two_arrays(tmp_path)
+    sweep = submitter(tmp_path, 1, (1, 2))
     assert sweep.turn({}) == 1 and not sweep.waits()
     assert sbatch.ended == ["9"], "make cancel looked before it was in the queue"
 
@@ -197,7 +191,7 @@ def test_what_was_submitted_before_an_error_is_watched(tmp_path: Path, sbatch: S
     """And the rest is tried again, unless the same would be refused again."""
     for error, waits in ((refused("Invalid qos"), False), (OSError(28, "No space left"), True)):
         sbatch.errors += [None, error]
-        sweep = two_arrays(tmp_path)
+        sweep = submitter(tmp_path, 1, (1, 2))
         with pytest.raises(type(error)):
             sweep.turn({})
         assert len(sweep.sent) == 1 and sweep.waits() == waits
