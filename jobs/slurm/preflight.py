@@ -78,17 +78,12 @@ def earlier_preflight(
             large = asked.nodes >= layout.nodes and asked.ranks_per_node >= layout.ranks_per_node
             if not large or note.key != context.preflight_key:
                 continue
-            job = asked.job_id or ""
-            if report := read_preflight(folder):
-                age = datetime.now(UTC) - report.at
-                serves = report.ok and age < VALID
-                news = f"passed {age.total_seconds() / 60:.0f} min ago"
-            else:
-                state = queue.get(job)
-                alive = state is not None and not state.ended
-                serves = alive and not is_anothers(queue[job], note.run, PREFLIGHT)
-                news = "of an earlier make sweep has not ended yet: used"
-            if serves:
-                say(f"preflight: job {job} {news}")
+            job, report = asked.job_id or "", read_preflight(folder)
+            if report and report.ok and (age := datetime.now(UTC) - report.at) < VALID:
+                say(f"preflight: job {job} passed {age.total_seconds() / 60:.0f} min ago")
+                return Preflight(job, folder)
+            ours = job in queue and not is_anothers(queue[job], note.run, PREFLIGHT)
+            if report is None and ours and not queue[job].ended:
+                say(f"preflight: job {job} of an earlier make sweep has not ended yet: used")
                 return Preflight(job, folder)
     return None

@@ -19,14 +19,7 @@ from jobs.slurm.client.squeue import JobState
 from jobs.slurm.job.step_failure import failed_node
 from jobs.slurm.job.task import SubmissionContext
 from jobs.slurm.preflight import Preflight, earlier_preflight, preflight_layout
-from jobs.slurm.submissions import (
-    SBATCH_S,
-    SCRIPT_NAME,
-    Array,
-    RunNote,
-    array_folder,
-    is_of_run,
-)
+from jobs.slurm.submissions import SBATCH_S, SCRIPT_NAME, Array, RunNote, array_folder, is_of_run
 from jobs.slurm.submit import submit_cells, submit_preflight
 from jobs.slurm.watch.cancel import cancel, last_cancel
 from train.config.run import RunConfig
@@ -86,7 +79,8 @@ def unclear_in(sweep: Path, notes: Iterable[RunNote], cells: Sequence[CellState]
     unclear = []
     for note in notes:
         units = [unit for array in note.arrays if array.job_id is None for unit in array.units]
-        mine = [cell for cell in cells if any(cell.name in unit for unit in units)]
+        names = {name for unit in units for name in unit}
+        mine = [cell for cell in cells if cell.name in names]
         script = array_folder(sweep, note.run, note.part(0)) / SCRIPT_NAME
         if mine and script.exists():
             left_s = UNCLEAR_S - (time.time() - script.stat().st_mtime)
@@ -112,8 +106,8 @@ class Submitter:
         self.room = Room(self.context.site.submit_limit)
         self._cancelled = last_cancel(self.context.folder)
         self.unclear = unclear_in(self.context.folder, notes, self.todo)
-        for unclear in self.unclear:
-            self.todo = [cell for cell in self.todo if cell not in unclear.cells]
+        names = {cell.name for unclear in self.unclear for cell in unclear.cells}
+        self.todo = [cell for cell in self.todo if cell.name not in names]
 
     def more(self, queue: Mapping[str, JobState], sent: list[RunConfig]) -> None:
         """Submit what there is room for. ``queue``: all jobs of the user; ``sent``: gets the cells

@@ -11,13 +11,7 @@ from jobs.slurm.client.run import Answer
 from jobs.slurm.client.squeue import parse
 from jobs.slurm.submissions import Array, RunNote
 from jobs.slurm.watch import cancel as module
-from jobs.slurm.watch.cancel import (
-    MAX_IDS,
-    announce_cancel,
-    cancel,
-    jobs_of_sweep,
-    last_cancel,
-)
+from jobs.slurm.watch.cancel import MAX_IDS, announce_cancel, cancel, jobs_of_sweep, last_cancel
 
 SAID = Path(__file__).parent.parent / "transcripts" / "queue"
 
