@@ -356,7 +356,7 @@ def test_what_a_file_says_of_the_whole_sweep_and_may_leave_out() -> None:
         # rules that match, with a value that no cell could have
         ("technique: lamb\n    gpus: [2", "technique: [lamb, naiv]\n    gpus: [2", 16,
          "did you mean 'naive'"),
-        ("gpus: [2, 4]", "gpus: [2, '1']", 16, "gpus: expected a number, found"),
+        ("gpus: [2, 4]", "gpus: [2, '1']", 17, "gpus: expected a number, found"),
         ("when: {technique: lamb}", "when: {technique: lamb, gpus: true}", 23,
          "expected a number, found true"),
         ("when: {technique: lamb}", "when: {technique: lamb, gpus: 2}", 23,
