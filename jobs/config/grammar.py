@@ -50,7 +50,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 from pydantic import Field
@@ -99,7 +98,7 @@ Axis = tuple[Settings, ...]
 class Rule:
     """Cells that have, for every key, one of its values; what an override sets in them."""
 
-    when: Mapping[str, Sequence[Any]]
+    when: Mapping[str, Sequence[Setting]]
     sets: Settings
     path: KeyPath
 
@@ -117,15 +116,10 @@ class SweepFile:
         self.common = self._single({key: top[key] for key in top if key in CELL_KEYS}, ())
         self.axes = tuple(self._axes())  # matrix lists, then zip groups
         self.exclude = [
-            Rule(self._when(entry, path), {}, path) for entry, path in self._entries("exclude")
+            Rule(self._lists(entry, path), {}, path) for entry, path in self._entries("exclude")
         ]
         self.include = [tuple(self._crossed(*entry)) for entry in self._entries("include")]
         self.override = [self._override(*entry) for entry in self._entries("override")]
-
-    def all_settings(self) -> list[Settings]:
-        """What cells share and vary, in the order of the file's parts."""
-        axes = chain(self.axes, *self.include)
-        return [self.common, *chain.from_iterable(axes)]
 
     def _entries(self, part: str) -> Iterator[tuple[Any, KeyPath]]:
         """The items of a list; one alone counts as a list of one."""
@@ -166,12 +160,8 @@ class SweepFile:
     def _override(self, entry: Any, path: KeyPath) -> Rule:
         rule = self.document.mapping(entry, path, ("when", "set"))
         sets = self.document.mapping(rule.get("set"), (*path, "set"), CELL_KEYS)
-        when = self._when(rule.get("when"), (*path, "when"))
+        when = self._lists(rule.get("when"), (*path, "when"))
         return Rule(when, self._single(sets, (*path, "set")), path)
-
-    def _when(self, entry: Any, path: KeyPath) -> dict[str, list[Any]]:
-        lists = self._lists(entry, path)
-        return {key: [setting.value for setting in settings] for key, settings in lists.items()}
 
     def _lists(self, entry: Any, path: KeyPath) -> dict[str, list[Setting]]:
         """What each key can be; a single value counts as a list of one."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,7 @@ from pydantic import ValidationError
 
 from jobs.config.grammar import MAX_CELLS, Axis, Rule, Settings, SweepFile
 from jobs.config.sweep import SWEEPS, Sweep
-from jobs.config.techniques import (
-    PARAMETERS,
-    TECHNIQUES_FILE,
-    TechniqueRow,
-    load_techniques,
-    spelled_out,
-)
+from jobs.config.techniques import PARAMETERS, TechniqueRow, load_techniques, spelled_out
 from jobs.config.yamlfile import find_file, load_yaml, problem_of, unknown
 from train.config.run import RunConfig
 from train.config.technique import Technique
@@ -41,38 +35,37 @@ class Cell:
 
     file: SweepFile
     settings: Settings
-    #: As rules see it: before any override, with defaults and the technique's parameters.
-    written: Mapping[str, Any] = field(default_factory=dict)
+    #: As rules see it, before any override.
+    written: Mapping[str, Any]
 
-    def values(self) -> dict[str, Any]:
-        """Keys that are set; null means unset."""
-        return {key: one.value for key, one in self.settings.items() if one.value is not None}
+    def given(self, key: str) -> Any:
+        """Null means unset."""
+        return self.settings[key].value if key in self.settings else None
 
     def error(self, key: str, text: str) -> ConfigError:
         """``text`` with the line of ``key``, and what tells this cell from others of the sweep."""
         setting = self.settings.get(key)
-        varied = {name for part in self.file.all_settings()[1:] for name in part}
-        own = [f"{key}={one.value}" for key, one in self.settings.items() if key in varied]
+        # what all cells share stands at the top level
+        own = [f"{key}={one.value}" for key, one in self.settings.items() if len(one.path) > 1]
         text = f"{text} (cell: {', '.join(own) or 'the only cell'})"
         return self.file.document.error(setting.path if setting else (), text)
 
 
-def load_sweep(
-    name_or_path: str, folder: Path = SWEEPS, techniques: Path = TECHNIQUES_FILE
-) -> Sweep:
+def load_sweep(name_or_path: str, folder: Path = SWEEPS) -> Sweep:
     """Read a sweep by its name in ``folder`` or by its path.
 
     Raises:
         ConfigError: no such sweep, or an error in its file: with the line, what was found, what is
             known and the nearest.
     """
-    rows = load_techniques(techniques)
+    rows = load_techniques()
     file = SweepFile(load_yaml(find_file("sweep", name_or_path, folder)))
     cells = [(cell, _config(cell, rows)) for cell in expand(file, rows)]
     _refuse_moving_base(cells)
     configs = _unique(cells)
+    parts = [file.common, *chain.from_iterable(chain(file.axes, *file.include))]
+    written = [str(part["technique"].value) for part in parts if "technique" in part]
     used = [config.technique.name for config in configs]
-    written = [str(part["technique"].value) for part in file.all_settings() if "technique" in part]
     return Sweep(
         name=file.heading.name,
         title=" ".join((file.heading.title or file.heading.name).split()),
@@ -95,16 +88,14 @@ def expand(file: SweepFile, rows: Mapping[str, TechniqueRow]) -> list[Cell]:
         raise file.document.error(("matrix",), text)
     # without an axis, include entries alone name the cells
     crossed = [] if file.include and not file.axes else _crossed(file, file.axes, rows)
-    for rule in (*file.exclude, *file.override):
-        _refuse_misspelt(file, rule, crossed, rows)
-    dropped = {i for rule in file.exclude for i in _matching(file, rule, crossed)}
+    dropped = {i for rule in file.exclude for i in _matching(file, rule, crossed, rows)}
     cells = [cell for i, cell in enumerate(crossed) if i not in dropped]
     for axes in file.include:
         cells += _crossed(file, axes, rows)
     if not cells:
         raise file.document.error(("exclude",), "the exclude rules drop every cell of the sweep")
     for rule in file.override:  # of two that set a key, the later wins
-        for i in _matching(file, rule, cells):
+        for i in _matching(file, rule, cells, rows):
             cells[i].settings = {**cells[i].settings, **rule.sets}
     return cells
 
@@ -115,87 +106,80 @@ def _crossed(file: SweepFile, axes: Sequence[Axis], rows: Mapping[str, Technique
         settings = dict(file.common)
         for part in parts:
             settings |= part
-        cell = Cell(file, settings)
-        values = cell.values()
-        row = rows.get(str(values.get("technique")))
-        cell.written = {**_DEFAULTS, **(row.fields if row else {}), **values}
-        cells.append(cell)
+        cells.append(Cell(file, settings, _values(settings, rows)))
     return cells
 
 
-def _refuse_misspelt(
+def _values(settings: Settings, rows: Mapping[str, TechniqueRow]) -> dict[str, Any]:
+    """Keys that are set, over the defaults and the technique's parameters."""
+    given = {key: one.value for key, one in settings.items() if one.value is not None}
+    row = rows.get(str(given.get("technique")))
+    changes = {key: value for key, value in given.items() if key in PARAMETERS}
+    return {**_DEFAULTS, **given, **(row.settings(changes) if row else {})}
+
+
+def _matching(
     file: SweepFile, rule: Rule, cells: Sequence[Cell], rows: Mapping[str, TechniqueRow]
-) -> None:
-    """A rule may list values that no cell has, but none that no cell could have.
+) -> list[int]:
+    """Positions of the cells that a rule is about. It may list values that no cell has, but none
+    that no cell could have.
 
     Raises:
-        ConfigError: an unknown technique, or a value of another type than the cells have.
+        ConfigError: it matches no cell, or names an unknown technique or a value of another type
+            than the cells have: it has a typo.
     """
-    for key, value in ((key, value) for key, values in rule.when.items() for value in values):
-        if key == "technique" and value not in rows:
-            raise file.document.error(rule.path, unknown(key, value, rows))
-        there = {_type(key, cell.written.get(key)) for cell in cells} - {"null"}
-        if there and _type(key, value) not in {*there, "null"}:
-            text = f"{key}: expected {' or '.join(sorted(there))}, found {json.dumps(value)}"
-            raise file.document.error(rule.path, text)
-
-
-def _type(key: str, value: Any) -> str:
-    """JSON's name for it."""
-    names = {bool: "a boolean", int: "a number", float: "a number", str: "a text", dict: "keys"}
-    return "null" if value is None else names.get(type(spelled_out(key, value)), "a list")
-
-
-def _matching(file: SweepFile, rule: Rule, cells: Sequence[Cell]) -> list[int]:
-    """Positions of the cells that a rule is about.
-
-    Raises:
-        ConfigError: there is none, so the rule has a typo.
-    """
-    matching = [
-        i
-        for i, cell in enumerate(cells)
-        if all(_has(cell, key, values) for key, values in rule.when.items())
-    ]
+    matching, reason = list(range(len(cells))), "none has all of it at once"
+    for key, settings in rule.when.items():
+        values = [cell.written.get(key) for cell in cells]
+        own = list(map(json.dumps, values))
+        there = dict(zip(own, values, strict=True))
+        types = {_type(value) for value in values} - {"null"}
+        wanted = [(spelled_out(key, one.value), one.path) for one in settings]
+        for value, path in wanted:
+            if key == "technique" and str(value) not in rows:
+                raise file.document.error(path, unknown(key, value, rows))
+            if types and _type(value) not in {*types, "null"}:
+                text = f"{key}: expected {' or '.join(sorted(types))}, found {json.dumps(value)}"
+                raise file.document.error(path, text)
+        fits = {text for text in there if any(_is(there[text], value) for value, _ in wanted)}
+        if not fits:
+            never = " or ".join(json.dumps(value) for value, _ in wanted)
+            reason = f"{key} is never {never} (it is {', '.join(there) or 'not given'})"
+        matching = [i for i in matching if own[i] in fits]
     if matching:
         return matching
-    reason = "none has all of it at once"
-    for key, values in rule.when.items():
-        if not any(_has(cell, key, values) for cell in cells):
-            there = ", ".join(dict.fromkeys(json.dumps(cell.written.get(key)) for cell in cells))
-            wanted = " or ".join(map(json.dumps, values))
-            reason = f"{key} is never {wanted} (it is {there or 'not given'})"
-            break
     text = f"this {rule.path[0]} rule matches none of the {len(cells)} cells: {reason}"
     raise file.document.error(rule.path, text)
 
 
-def _has(cell: Cell, key: str, values: Sequence[Any]) -> bool:
-    """Whether one of the values is the cell's, or names some numbers of the cell's kind."""
-    own = spelled_out(key, cell.written.get(key))
-    wanted = [spelled_out(key, value) for value in values]
-    parts = [value for value in wanted if isinstance(own, dict) and isinstance(value, dict)]
-    return own in wanted or any(part.items() <= own.items() for part in parts)
+def _type(value: Any) -> str:
+    """JSON's name for it."""
+    names = {bool: "a boolean", int: "a number", float: "a number", str: "a text", dict: "keys"}
+    return "null" if value is None else names.get(type(value), "a list")
+
+
+def _is(own: Any, wanted: Any) -> bool:
+    """Whether it is the same, or names some numbers of the cell's kind."""
+    parts = isinstance(own, dict) and isinstance(wanted, dict)
+    return wanted.items() <= own.items() if parts else bool(own == wanted)
 
 
 def _config(cell: Cell, rows: Mapping[str, TechniqueRow]) -> RunConfig:
-    values = {**_DEFAULTS, **cell.values()}
+    values = _values(cell.settings, rows)
     strong = values["scaling"] == "strong"
     fixed = "global_batch" if strong else "batch_per_rank"
     for key in ("dataset", "model", "technique", "gpus", "epochs", fixed):
         if key not in values:
             raise cell.error(key, f"{key!r} is missing: give it at the top level or in 'matrix:'")
-    base_batch = values.get("base_batch", values[fixed])
+    name, base_batch = str(values["technique"]), values.get("base_batch", values[fixed])
     if strong:
         values |= _shared_out(cell, values["global_batch"])
     elif "global_batch" in values:
         text = "global_batch follows from batch_per_rank: leave it out, or say 'scaling: strong'"
         raise cell.error("global_batch", text)
-    row = rows.get(str(values["technique"]))
-    if row is None:
+    if name not in rows:
         raise cell.error("technique", unknown("technique", values["technique"], rows))
-    changes = {key: value for key, value in values.items() if key in PARAMETERS}
-    technique = {"name": row.name, "base_batch": base_batch, **row.settings(changes)}
+    technique = {"name": name, "base_batch": base_batch, **{key: values[key] for key in PARAMETERS}}
     fields = {key: value for key, value in values.items() if key in _FIELDS}
     try:
         fields["technique"] = _technique(json.dumps(technique))
@@ -217,7 +201,7 @@ def _technique(settings: str) -> Technique:
 def _shared_out(cell: Cell, total: int) -> dict[str, int]:
     """Batch per rank and accumulation that make up a global batch: one of them follows."""
     factors = ("gpus", "batch_per_rank", "accumulation")
-    given = {key: value for key, value in cell.values().items() if key in factors}
+    given = {key: value for key in factors if (value := cell.given(key)) is not None}
     for key, value in {**given, "global_batch": total}.items():
         if type(value) is not int or value < 1:
             raise cell.error(key, f"{key}: expected a whole number from 1 on, found {value!r}")
@@ -261,7 +245,7 @@ def _refuse_moving_base(cells: Sequence[tuple[Cell, RunConfig]]) -> None:
     for cell, config in cells:
         technique = config.technique
         rule = technique.lr_scaling
-        if "base_batch" in cell.values() or (rule == "none" and not technique.regime_adaptation):
+        if cell.given("base_batch") or (rule == "none" and not technique.regime_adaptation):
             continue
         base = first.setdefault(technique.name, technique.base_batch)
         if base != technique.base_batch:

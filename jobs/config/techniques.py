@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jobs.config.yamlfile import Document, load_yaml, parts_of
+from jobs.config.yamlfile import load_yaml, parts_of
 from train.config.technique import Technique
 
 TECHNIQUES_FILE = Path(__file__).parent.parent / "techniques.yaml"
+#: What else a row says; nothing reads it.
+FOR_PEOPLE = ("label", "why")
 #: Fields that a row gives and a sweep may replace; the name is the row's, the batch the sweep's.
 PARAMETERS = tuple(name for name in Technique.model_fields if name not in ("name", "base_batch"))
 #: Parameters that are a kind plus its numbers; the name of a kind alone stands for its defaults.
@@ -21,9 +23,6 @@ KINDS = tuple(name for name in PARAMETERS if parts_of(Technique.model_fields[nam
 class TechniqueRow:
     """One row; ``fields`` holds every parameter as JSON would."""
 
-    name: str
-    label: str
-    why: str
     fields: Mapping[str, Any]
 
     def settings(self, changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,17 +50,12 @@ def load_techniques(path: Path = TECHNIQUES_FILE) -> dict[str, TechniqueRow]:
     Raises:
         ConfigError: with file and line: an unknown key, a missing one, a value out of range.
     """
-    document = load_yaml(path)
-    return {name: _row(document, name, given) for name, given in document.value.items()}
-
-
-def _row(document: Document, name: str, given: Any) -> TechniqueRow:
-    row = document.mapping(given, (name,), ("label", "why", *PARAMETERS))
-    for key in ("label", "why"):
-        if not isinstance(row.get(key), str):
-            raise document.error((name, key), f"technique {name}: expected a text as {key!r}")
-    parameters = {key: spelled_out(key, row[key]) for key in row if key in PARAMETERS}
-    # the sweep gives the base batch; any positive number checks the rest
-    technique = document.checked(Technique, {**parameters, "name": name, "base_batch": 1}, (name,))
-    fields = technique.model_dump(mode="json", include=set(PARAMETERS))
-    return TechniqueRow(name, row["label"], row["why"], fields)
+    document, rows = load_yaml(path), {}
+    for name, given in document.value.items():
+        row = document.mapping(given, (name,), (*FOR_PEOPLE, *PARAMETERS))
+        parameters = {key: spelled_out(key, row[key]) for key in row if key in PARAMETERS}
+        # the sweep gives the base batch; any positive number checks the rest
+        whole = {**parameters, "name": name, "base_batch": 1}
+        technique = document.checked(Technique, whole, (name,))
+        rows[name] = TechniqueRow(technique.model_dump(mode="json", include=set(PARAMETERS)))
+    return rows

@@ -29,19 +29,12 @@ KeyPath = tuple[str | int, ...]
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known name most like ``word``, whatever its case; None when none is alike."""
-    names = {name.lower(): name for name in known}
-    alike = difflib.get_close_matches(word.lower(), names, n=1, cutoff=0.5)
-    return names[alike[0]] if alike else None
-
-
 def unknown(kind: str, word: object, known: Iterable[str]) -> str:
-    """One sentence: what was found, the nearest valid name, all valid names."""
-    names = list(known)
-    near = nearest(str(word), names)
-    hint = f"did you mean {near!r}? " if near else ""
-    return f"unknown {kind} {word!r}; {hint}known: {', '.join(names) or '(none)'}"
+    """One sentence: what was found, the nearest valid name, whatever its case, all valid names."""
+    names = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(str(word).lower(), names, n=1, cutoff=0.5)
+    hint = f"did you mean {names[near[0]]!r}? " if near else ""
+    return f"unknown {kind} {word!r}; {hint}known: {', '.join(names.values()) or '(none)'}"
 
 
 def names_in(folder: Path) -> list[str]:

@@ -37,7 +37,7 @@ def array_lines(arrays: Sequence[Array], seconds: Seconds, named: NamedSite) -> 
             f"{sum(map(len, array.units)):,}",
             clock(array.minutes * 60),
             str(min(site.array_parallel, len(array.units))),
-            _hours(_most(array, site)),
+            _hours(_cost([array], seconds, site)[0]),
         )
         for number, array in enumerate(arrays, 1)
     ]
@@ -62,10 +62,10 @@ def check_budget(limit: float, arrays: Sequence[Array], seconds: Seconds, site: 
     Raises:
         ConfigError: the sweep would exceed it; with both numbers, and what to cut.
     """
-    expected, unknown = _expected(arrays, seconds, site)
+    most, expected, unknown = _cost(arrays, seconds, site)
     counted, which = MARGIN * expected, f"{MARGIN:g} x the estimate counts"
     if unknown:
-        counted, which = sum(_most(array, site) for array in arrays), "the bound counts"
+        counted, which = most, "the bound counts"
     if counted > limit:
         raise ConfigError(
             f"the sweep may use {_hours(counted)} GPU-hours, and BUDGET allows {_hours(limit)}; "
@@ -77,39 +77,30 @@ def check_budget(limit: float, arrays: Sequence[Array], seconds: Seconds, site: 
 
 
 def _in_words(arrays: Sequence[Array], seconds: Seconds, site: Site) -> str:
-    most = _hours(sum(_most(array, site) for array in arrays))
+    most, expected, unknown = _cost(arrays, seconds, site)
     basis = "whole nodes, used or not, " if site.exclusive else ""
-    text = f"GPU-hours: at most {most} ({basis}every job once until its time limit)"
-    expected, unknown = _expected(arrays, seconds, site)
+    text = f"GPU-hours: at most {_hours(most)} ({basis}every job once until its time limit)"
     if not expected:
         return f"{text}; never run here, so there is nothing to estimate from"
     text += f", about {_hours(expected)} going by earlier cells"
     return f"{text}, {unknown:,} cells left out" if unknown else text
 
 
-def _most(array: Array, site: Site) -> float:
-    """All jobs until their time limits, which is what Slurm may charge for these jobs.
+def _cost(arrays: Sequence[Array], seconds: Seconds, site: Site) -> tuple[float, float, int]:
+    """GPU-hours at most; those of the cells whose time is known; and how many the others are.
 
-    A cell that is not done by then goes on in another job, which is charged again.
+    At most: all jobs until their time limits, which is what Slurm may charge for these jobs. A cell
+    that is not done by then goes on in another job, which is charged again.
     """
-    return _gpus(array, site) * array.minutes * len(array.units) / 60
-
-
-def _expected(arrays: Sequence[Array], seconds: Seconds, site: Site) -> tuple[float, int]:
-    """GPU-hours of the cells whose time is known; and how many the others are."""
-    hours, unknown = 0.0, 0
+    most, expected, unknown = 0.0, 0.0, 0
     for array in arrays:
-        for cell in (cell for unit in array.units for cell in unit):
-            time = seconds.get(cell)
-            hours += _gpus(array, site) * (time or 0.0) / 3600
-            unknown += time is None
-    return hours, unknown
-
-
-def _gpus(array: Array, site: Site) -> int:
-    """GPUs that a job keeps from others: whole nodes where the site gives whole nodes only."""
-    each = max(array.ranks_per_node, site.ranks_per_node if site.exclusive else 0)
-    return array.nodes * each
+        # whole nodes are kept from others where the site gives whole nodes only
+        gpus = array.nodes * (site.ranks_per_node if site.exclusive else array.ranks_per_node)
+        times = [seconds.get(cell) for unit in array.units for cell in unit]
+        most += gpus * array.minutes * len(array.units) / 60
+        expected += gpus * sum(time or 0.0 for time in times) / 3600
+        unknown += times.count(None)
+    return most, expected, unknown
 
 
 def _hours(value: float) -> str:

@@ -6,8 +6,7 @@ import shlex
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from operator import attrgetter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from jobs.messages import clock, columns
 from jobs.plan.differences import common_start
@@ -51,26 +50,24 @@ def _table(rows: Sequence[PlanRow], done: Collection[str], start: str = "") -> l
         (
             f"..{row.cell_id.removeprefix(start)}" if start else row.cell_id,
             *(row.apart[key] for key in keys),
-            *_numbers(row.plan),
-            "done" if row.cell_id in done else _clock(row.time.seconds),
+            *_numbers(row, done),
         )
         for row in rows
     ]
     return columns(head, body, left=1)
 
 
-def _numbers(plan: RunPlan) -> tuple[str, ...]:
-    config, first, last = plan.config, plan.epochs[0], plan.epochs[-1]
+def _numbers(row: PlanRow, done: Collection[str]) -> tuple[str, ...]:
+    plan, config = row.plan, row.plan.config
+    first, last = plan.epochs[0], plan.epochs[-1]
     batch = f"{first.global_batch:,}"
     if last.global_batch != first.global_batch:
         batch += f"-{last.global_batch:,}"
     sizes = first.steps, len(plan.epochs), plan.total_steps
     rate = config.technique.peak_lr(config.global_batch)
-    return str(config.gpus), batch, *(f"{size:,}" for size in sizes), f"{rate:.4g}"
-
-
-def _clock(seconds: float | None) -> str:
-    return "?" if seconds is None else f"~{clock(seconds)}"
+    time = "?" if row.time.seconds is None else f"~{clock(row.time.seconds)}"
+    time = "done" if row.cell_id in done else time
+    return str(config.gpus), batch, *(f"{size:,}" for size in sizes), f"{rate:.4g}", time
 
 
 def summary(rows: Sequence[PlanRow], done: Collection[str] = ()) -> list[str]:
@@ -89,8 +86,9 @@ def summary(rows: Sequence[PlanRow], done: Collection[str] = ()) -> list[str]:
 
 
 def _remarks(rows: Sequence[PlanRow]) -> Iterator[str]:
-    for measure, words in _REMARKS.items():
-        cells = {row.cell_id: value for row in rows if (value := measure(row.plan))}
+    measured = {row.cell_id: _measured(row.plan) for row in rows}
+    for key, words in _REMARKS.items():
+        cells = {name: numbers[key] for name, numbers in measured.items() if numbers[key]}
         if cells:
             first = next(iter(cells)) + (", ..." if len(cells) > 1 else "")
             least, most = min(cells.values()), max(cells.values())
@@ -103,28 +101,23 @@ def _remarks(rows: Sequence[PlanRow]) -> Iterator[str]:
         yield f"{', '.join(idle)}: {text} batch suits base_lr"
 
 
-def _accumulation(plan: RunPlan) -> int:
-    batches = plan.epochs[0].accumulation
-    return batches if batches > 1 else 0
-
-
-def _has_flat_warmup(plan: RunPlan) -> bool:
-    """Its warm-up climbs from the base rate, and the peak is lower."""
-    technique = plan.config.technique
-    climbs = technique.warmup_epochs > 0 and technique.warmup_from == "base"
-    return climbs and plan.config.global_batch < technique.base_batch
-
-
-def _shortened_steps(plan: RunPlan) -> int:
-    asked = plan.config.epochs * plan.epochs[0].steps
-    adapts = plan.config.technique.regime_adaptation
-    return plan.total_steps if adapts and plan.total_steps < asked else 0
-
-
-def _may_not_decay(plan: RunPlan) -> bool:
-    technique = plan.config.technique
+def _measured(plan: RunPlan) -> dict[str, float]:
+    """A number for each of the remarks, 0 where there is nothing to say."""
+    config, first, technique = plan.config, plan.epochs[0], plan.config.technique
+    batch, base = config.global_batch, technique.base_batch
+    climbs = technique.warmup_epochs and technique.warmup_from == "base"
+    shortened = technique.regime_adaptation and plan.total_steps < config.epochs * first.steps
     decays = technique.lr_scaling == "adascale" and technique.schedule.name != "constant"
-    return decays and plan.config.global_batch > technique.base_batch
+    initial, left_out = _initial_share(plan), plan.left_over / plan.used
+    return {
+        "accumulated": first.accumulation if first.accumulation > 1 else 0,
+        "repeats": config.repeats,
+        "climbs_down": climbs and batch < base,
+        "shortened": plan.total_steps if shortened else 0,
+        "may_not_decay": decays and batch > base,
+        "initial": initial if initial > MUCH else 0,
+        "left_out": left_out if left_out > MUCH else 0,
+    }
 
 
 def _initial_share(plan: RunPlan) -> float:
@@ -136,42 +129,36 @@ def _initial_share(plan: RunPlan) -> float:
     updates = sum(epoch.steps * epoch.accumulation for epoch in plan.epochs)
     if technique.ghost_batch and technique.bn_momentum_per == "ghost":
         updates *= plan.config.batch_per_rank // technique.ghost_batch
-    share = float(technique.bn_momentum**updates)
-    return share if share > MUCH else 0.0
+    return float(technique.bn_momentum**updates)
 
 
-def _left_out(plan: RunPlan) -> float:
-    share = plan.left_over / plan.used
-    return share if share > MUCH else 0.0
-
-
-#: What is measured of a plan, 0 where there is nothing to say; and what to say of these cells.
-_REMARKS: dict[Callable[[RunPlan], float], str] = {
-    _accumulation: (
+#: What to say of cells by what is measured of their plans.
+_REMARKS = {
+    "accumulated": (
         "accumulate up to {most} batches per step: the gradient equals that of {most} times as "
         "many ranks, but moving averages, noise, dropout and what compression rounds differ"
     ),
-    attrgetter("config.repeats"): (
+    "repeats": (
         "let all ranks draw the same images (partition: same; {first}): a step of k ranks is worth "
         "a step of one, and images/s count each image k times"
     ),
-    _has_flat_warmup: (
+    "climbs_down": (
         "have a warm-up from the base rate to a lower one ({first}), since their batch is below "
         "base_batch: set warmup_from: zero, or warmup_epochs: 0"
     ),
-    _shortened_steps: (
+    "shortened": (
         "have regime_adaptation and a batch below base_batch ({first}), so fewer steps than their "
         "epochs have, down to {least}: set base_batch to the smallest batch"
     ),
-    _may_not_decay: (
+    "may_not_decay": (
         "have AdaScale and a schedule that decays ({first}): it ends at a higher rate unless gains "
         "reach batch / base_batch, so compare these cells with cells of a constant rate"
     ),
-    _initial_share: (
+    "initial": (
         "take so few steps that up to {most:.0%} of the initial batch-norm statistics stay in "
         "their moving averages: set bn_statistics: reestimated, or a lower bn_momentum"
     ),
-    _left_out: (
+    "left_out": (
         "leave out up to {most:.0%} of the images in each epoch, which fill no whole step or "
         "epoch: for equal budgets choose data_fraction and steps_per_epoch so that they do"
     ),

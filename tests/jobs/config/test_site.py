@@ -15,17 +15,10 @@ from jobs.config.yamlfile import names_in
 from train.errors import ConfigError
 
 
-def write(folder: Path, text: str, name: str = "here.yaml") -> Path:
-    path = folder / name
+def write(folder: Path, text: str) -> Path:
+    path = folder / "here.yaml"
     path.write_text(text)
     return path
-
-
-def refusal(folder: Path, text: str) -> str:
-    path = write(folder, text)
-    with pytest.raises(ConfigError) as caught:
-        load_site(str(path))
-    return str(caught.value).replace(str(path), "FILE")
 
 
 @pytest.mark.parametrize("name", names_in(SITES))
@@ -36,13 +29,11 @@ def test_every_site_that_is_shipped_loads(name: str) -> None:
 
 
 def test_a_site_is_found_by_name_and_by_path(tmp_path: Path) -> None:
-    path = write(tmp_path, "ranks_per_node: 2\n", "two.yaml")
-    assert load_site("two", tmp_path) == load_site(str(path))
-    assert load_site("two", tmp_path).site == Site(ranks_per_node=2)
+    path = write(tmp_path, "ranks_per_node: 2\n")
+    assert load_site("here", tmp_path) == load_site(str(path))
+    assert load_site("here", tmp_path).site == Site(ranks_per_node=2)
     with pytest.raises(ConfigError, match=r"unknown site 'dqx'; did you mean 'dgx'\?.*known: auto"):
         load_site("dqx")
-    with pytest.raises(ConfigError, match=r"unknown site '\./nowhere.yaml'; known: auto, local, c"):
-        load_site("./nowhere.yaml")
 
 
 def test_all_kinds_of_values_are_read(tmp_path: Path) -> None:
@@ -85,13 +76,10 @@ setup: ["ulimit -l unlimited"]
     ],
 )
 def test_wrong_values_name_line_and_key(tmp_path: Path, line: str, said: str) -> None:
-    text = refusal(tmp_path, f"ranks_per_node: 2\n{line}\n")
-    assert text.startswith(f"FILE:2: {said}"), text
-
-
-def test_what_a_site_must_say(tmp_path: Path) -> None:
-    text = "FILE:1: ranks_per_node: Field required"
-    assert refusal(tmp_path, "partition: gpu\n") == text
+    path = write(tmp_path, f"ranks_per_node: 2\n{line}\n")
+    with pytest.raises(ConfigError) as caught:
+        load_site(str(path))
+    assert str(caught.value).startswith(f"{path}:2: {said}")
 
 
 @pytest.mark.parametrize(
@@ -108,19 +96,9 @@ def test_options_that_a_key_leaves_open_may_be_set(option: str, key: dict[str, A
         Site(ranks_per_node=1, sbatch={option: "x"}, **key)
 
 
-@pytest.mark.parametrize(
-    ("gpus", "ranks", "nodes", "said"),
-    [
-        (11, 4, None, r"gpus=11 cannot be spread equally.*nearest: gpus=9 or gpus=12$"),
-        (5, 4, 2, r"nearest: gpus=4 or gpus=6$"),
-        (9, 4, 2, r"needs 3 nodes .* allows a job 2 .* at most gpus=8"),
-    ],
-)
-def test_counts_that_do_not_fit_name_others(
-    gpus: int, ranks: int, nodes: int | None, said: str
-) -> None:
-    with pytest.raises(ConfigError, match=said):
-        layout_of(gpus, Site(ranks_per_node=ranks, max_nodes=nodes))
+def test_more_nodes_than_a_job_may_have_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"needs 3 nodes .* allows a job 2 .* at most gpus=8"):
+        layout_of(9, Site(ranks_per_node=4, max_nodes=2))
 
 
 @given(gpus=st.integers(1, 300), ranks=st.integers(1, 16))
@@ -132,12 +110,11 @@ def test_every_layout_holds_all_ranks_on_the_fewest_nodes(gpus: int, ranks: int)
         names = str(error).split("nearest: ")[1].split(" or ")
         low, high = (int(name.removeprefix("gpus=")) for name in names)
         assert low < gpus < high
-        for count in range(low, high + 1):
-            if count in (low, high):
-                layout_of(count, site)  # what is named as possible is
-            else:
-                with pytest.raises(ConfigError):
-                    layout_of(count, site)
+        for count in (low, high):
+            layout_of(count, site)  # what is named as possible is
+        for count in range(low + 1, high):
+            with pytest.raises(ConfigError):
+                layout_of(count, site)
         return
     assert (layout.size, layout.nodes) == (gpus, math.ceil(gpus / ranks))
     assert 1 <= layout.ranks_per_node <= ranks
