@@ -17,7 +17,7 @@ from jobs.cell.stop import Reason, Stop
 from jobs.config.site import Site
 from jobs.slurm.job import step_failure as module
 from jobs.slurm.job.allocation import Allocation
-from jobs.slurm.job.step_failure import container_failure, reason_in, verdict, why_stopped
+from jobs.slurm.job.step_failure import container_failure, verdict, why_stopped
 from jobs.slurm.job.step_ranks import StepRanks
 
 SRUN = Path(__file__).parent.parent / "transcripts" / "srun"
@@ -106,7 +106,7 @@ def test_ranks_that_vanish_while_others_complain_are_lost(
     monkeypatch.setattr(Allocation, "not_answering", lambda _: ["n2"])
     failed(tmp_path, 0, consequence=True)
     ranks = replayed(tmp_path, "codes", size=4)
-    ranks.said.ends = [end for end in ranks.said.ends if end.rank == 0]
+    ranks.said.ends = {0: ranks.said.ends[0]}
     ranks.ended = {0: Ended(1, 0.0, False)}
     ranks.asked_at = 1.0
     found = verdict(tmp_path, ranks, JOB)
@@ -160,9 +160,6 @@ def test_why_a_job_is_being_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert near.status == "timeout", "this close to the time limit nobody is asked"
     monkeypatch.setattr(Allocation, "not_answering", lambda _: ["n2"])
     assert stopped(tmp_path, STOP).status == "lost", "also where Slurm does not show the job"
-    said = "JobId=12 JobState=COMPLETING Reason=None PreemptTime=2026-11-21T15:00:00"
-    monkeypatch.setattr(Allocation, "shown", lambda _: said)
-    assert stopped(tmp_path, STOP).status == "preempted"
 
 
 def test_a_signal_that_is_on_its_way_is_waited_for(
@@ -193,8 +190,11 @@ def test_a_warning_long_before_the_time_limit_is_a_preemption(tmp_path: Path) ->
         ("", None),
     ],
 )
-def test_slurms_word_for_an_end(shown: str, status: str | None) -> None:
+def test_slurms_word_for_an_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shown: str, status: str | None
+) -> None:
     """That a job can be preempted, from some time on, is no preemption."""
     line = f"JobId=12 JobName=n {shown} PreemptEligibleTime=2026-11-21T15:00:00 Partition=p"
-    reason = reason_in(line, "7_5")
-    assert (reason.status if reason else None) == status
+    monkeypatch.setattr(Allocation, "shown", lambda _: line)
+    reason = stopped(tmp_path, STOP)
+    assert (reason.status if reason.text.startswith("Slurm ended job 7_5: ") else None) == status

@@ -91,7 +91,7 @@ def test_how_ranks_end(tmp_path: Path, case: str) -> None:
     assert (ranks.code, codes(ranks)) == (code, wanted)
     blamed = [rank for rank, (ended, by_us) in wanted.items() if ended not in (0, 85) and not by_us]
     assert list(ranks.bad) == blamed
-    assert all(ranks.place(end.rank) == f"node {end.host}" for end in ranks.said.ends)
+    assert all(ranks.place(rank) == f"node {end.host}" for rank, end in ranks.said.ends.items())
 
 
 def test_half_a_line_is_read_when_it_is_whole(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_a_deaf_srun_is_killed_when_its_time_is_over(tmp_path: Path) -> None:
 
 def log(*ends: tuple[int, str, int], **facts: Any) -> StepLog:
     """``ends``: rank, host and code, in the order reported."""
-    return StepLog([RankEnd(*end) for end in ends], **facts)
+    return StepLog({rank: RankEnd(host, code) for rank, host, code in ends}, **facts)
 
 
 OOM = "Detected 1 oom_kill event in StepId=5.0. Some of the step tasks have been OOM Killed."
