@@ -27,7 +27,6 @@ from jobs.slurm.job.step_ranks import SRUN_LOG, StepLine, StepRanks
 from jobs.slurm.job.task import Task
 from train.errors import ConfigError
 from train.interconnect.facts.record import When
-from train.interconnect.measure.rounds import PARTNERS
 from train.interconnect.record import (
     ALL_PAIRS,
     EXIT_NOT_MET,
@@ -51,6 +50,8 @@ PAIR_S = 0.6
 #: A measurement that does not get on is given up after this time
 #: (train.interconnect.measure.stream).
 PAIR_GIVEN_UP_S = 80
+#: More nodes than ALL_PAIRS meet only so many others each.
+PARTNERS = 8
 #: Suspects are measured again, one pair at a time: so many measurements at most, 6 for each of 8
 #: nodes and 3 for each of 8 links.
 RETESTS = 8 * 6 + 8 * 3

@@ -20,7 +20,7 @@ from jobs.slurm.job.interconnect import (
 from tests.jobs.slurm.fakes import fake_slurm
 from train.interconnect import tournament
 from train.interconnect.collectives.plan import fewer, plan
-from train.interconnect.measure import stream
+from train.interconnect.measure import rounds, stream
 from train.interconnect.measure.rounds import both_ways, circle, some_partners
 from train.interconnect.record import GAVE_UP, JOB_NAME, JobNote, Trouble
 
@@ -38,6 +38,7 @@ def task(**changes: Any) -> InterconnectTask:
 
 def test_both_sides_agree() -> None:
     """The login node has no business with NumPy, so the numbers stand twice."""
+    assert interconnect.PARTNERS == rounds.PARTNERS
     assert stream.Plan().give_up_s < interconnect.PAIR_GIVEN_UP_S
     assert interconnect.RETESTS == (6 + 3) * tournament.RETESTED
 
