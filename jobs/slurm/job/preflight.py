@@ -87,8 +87,7 @@ def _problems(
     ]
     troubles = launch_troubles(ranks) if len(reports) < world else []
     if ranks.code and not troubles and not findings:
-        words = f"srun ended with code {ranks.code}"
-        troubles = [Trouble(node="?", what="launch", found=words)]
+        troubles = [Trouble(node="?", what="launch", found=f"srun ended with code {ranks.code}")]
     expected = "the rank starts in the container"
     todo = f"fix the node or the site's file; see {ranks.log.parent}"
     starts = (
