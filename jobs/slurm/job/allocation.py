@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 import signal
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from jobs.config.site import Site
-from jobs.slurm.client.run import Answer, SlurmError, run
+from jobs.slurm.client.run import SlurmError, run
 
 #: By these Slurm warns a job of its end, often twice.
 WARNINGS = (signal.SIGUSR2,)
@@ -61,24 +62,20 @@ class Allocation:
         """Whether a warning calls for a stop now: ranks keep to the time limit by themselves."""
         return self.is_early(warned_at) or time.time() >= self.warning_due
 
-    def ask(self, *argv: str, timeout_s: float = 5) -> Answer:
+    def ask(self, *argv: str, timeout_s: float = 5) -> str:
         """Run one of Slurm's programs; a job that is being ended has no more time than that.
-
-        Raises:
-            SlurmError: no answer.
-        """
-        return run(argv, timeout_s=timeout_s, slurm_conf=self.site.slurm_conf)
-
-    def shown(self) -> str:
-        """What Slurm says of this job, in one line.
 
         Raises:
             SlurmError: no answer, or a refusal.
         """
-        answer = self.ask("scontrol", "--all", "--oneliner", "show", "job", self.job)
+        answer = run(argv, timeout_s=timeout_s, slurm_conf=self.site.slurm_conf)
         if answer.code:
-            raise SlurmError("scontrol show job", answer.words, passing=False)
+            raise SlurmError(shlex.join(argv), answer.words, passing=False)
         return answer.out
+
+    def shown(self) -> str:
+        """What Slurm says of this job, in one line; raises as :meth:`ask`."""
+        return self.ask("scontrol", "--all", "--oneliner", "show", "job", self.job)
 
     def not_answering(self) -> list[str]:
         """Nodes of the job that Slurm cannot reach; none where it does not answer.
@@ -89,7 +86,7 @@ class Allocation:
         if not self.nodes:
             return []
         try:
-            answer = self.ask("sinfo", "--all", "-h", "-N", "-n", self.nodes, "-o", "%N %T")
+            shown = self.ask("sinfo", "--all", "-h", "-N", "-n", self.nodes, "-o", "%N %T")
         except SlurmError:
             return []
-        return sorted(set(re.findall(r"(?m)^(\S+) (?:down.*|.*\*)$", answer.out)))
+        return sorted(set(re.findall(r"(?m)^(\S+) (?:down.*|.*\*)$", shown)))

@@ -18,7 +18,6 @@ from pydantic import Field
 
 from jobs.cell.container import NO_IMAGE, Image, image_now
 from jobs.cell.stop import Stop, stopped_by_signals
-from jobs.config.site import NodeLayout
 from jobs.slurm.client.nodes import hostnames
 from jobs.slurm.client.run import SlurmError, asker
 from jobs.slurm.job.allocation import WARNINGS, Allocation
@@ -119,8 +118,17 @@ def minutes_for(task: InterconnectTask) -> int:
     return math.ceil(sum(limit_s(task, phase) for phase, _ in turns(task)) / 60) + 1
 
 
-def layout_of(task: InterconnectTask, phase: Phase) -> NodeLayout:
-    return NodeLayout(task.nodes, task.ranks_per_node if phase == "collectives" else 1)
+def of_phase(task: InterconnectTask, phase: Phase) -> InterconnectTask:
+    """The nodes and the site as a phase has them: collectives are launched as training is."""
+    site = task.site.model_copy(update={"interface": task.interface or task.site.interface})
+    if phase == "collectives":
+        return task.model_copy(update={"site": site})
+    # plain sockets need nothing that MPI's launchers set up, and must not fail with it; and one
+    # node's end must not end the others: it is what is looked for
+    site = site.model_copy(update={"mpi": GLOO, "srun": (*site.srun, NO_KILL)})
+    # facts are of the node itself: its tools are not in the image
+    image = NO_IMAGE if phase == "preflight" else task.image
+    return task.model_copy(update={"site": site, "image": image, "ranks_per_node": 1})
 
 
 def launch_line(
@@ -142,23 +150,13 @@ def launch_line(
         "tournament": ["train.interconnect", *options, *samples, *limits],
         "collectives": ["train.interconnect.collectives", *options],
     }
-    site = task.site.model_copy(update={"interface": task.interface or task.site.interface})
-    as_training = phase == "collectives"
-    if not as_training:
-        # plain sockets need nothing that MPI's launchers set up, and must not fail with it; and one
-        # node's end must not end the others: it is what is looked for
-        site = site.model_copy(update={"mpi": GLOO, "srun": (*site.srun, NO_KILL)})
     return step_line(
-        site,
-        # facts are of the node itself: its tools are not in the image
-        NO_IMAGE if phase == "preflight" else task.image,
-        layout_of(task, phase),
+        of_phase(task, phase),
         ["-m", *programs[phase]],
-        root=task.root,
         folders=[task.folder],
         logs=Path(task.folder) / "logs" / phase,
         meeting=Path(task.folder) / f".rendezvous-{attempt}",
-        all_end=as_training,
+        all_end=phase == "collectives",
     )
 
 
@@ -209,13 +207,13 @@ def _run(task: InterconnectTask, phase: Phase, line: StepLine, stop: Stop) -> St
     if phase != "collectives":
         # the end of one node's part is what is looked for, and no reason to end the others'
         ranks.grace_s = math.inf
-    stopped = ranks.run(line, layout_of(task, phase).size, stop, limit_s(task, phase))
+    stopped = ranks.run(line, of_phase(task, phase).size, stop, limit_s(task, phase))
     troubles = launch_troubles(ranks) if ranks.code else []
     named = {trouble.node for trouble in troubles}
-    for end in ranks.said.ends:
+    for rank, end in ranks.said.ends.items():
         if end.code > 0 and end.host not in named:
             what = NOT_MET if end.code == EXIT_NOT_MET else GAVE_UP
-            lines = [line for line in tail_of(logs / f"rank-{end.rank}.log") if line.strip()]
+            lines = [line for line in tail_of(ranks.log_of(rank)) if line.strip()]
             words = lines[-1].strip() if lines else "it printed nothing"
             troubles.append(Trouble(node=end.host, what=what, found=words))
     return Step(

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from jobs.cell.stop import stopped_by_signals
-from jobs.config.site import NodeLayout
 from jobs.slurm.job.allocation import WARNINGS, Allocation
 from jobs.slurm.job.step import step_line
 from jobs.slurm.job.step_failure import launch_troubles
@@ -38,12 +37,11 @@ def run_preflight(payload: dict[str, Any]) -> None:
     """On the first node. Ends with exit code 1 when the sweep is to be held."""
     task = PreflightTask.model_validate(payload)
     allocation = Allocation.read(os.environ, minutes_for(task.site), task.site)
-    folder, layout = Path(task.folder), NodeLayout(task.nodes, task.ranks_per_node)
+    folder = Path(task.folder)
     ranks, began = StepRanks(folder / SRUN_LOG), time.monotonic()
     # Slurm's warning is none of this job's business, and would end it
     with stopped_by_signals() as stop, stopped_by_signals(signals=WARNINGS):
-        line = _launch(task, layout, folder, allocation)
-        ranks.run(line, layout.size, stop, task.site.preflight_s + START_S)
+        ranks.run(_launch(task, allocation), task.size, stop, task.site.preflight_s + START_S)
     reports = read_reports(folder)
     report = PreflightReport(
         key=task.key,
@@ -52,7 +50,7 @@ def run_preflight(payload: dict[str, Any]) -> None:
         seconds=time.monotonic() - began,
         nodes=tuple(sorted({r.host for r in reports})),
         versions=dict(reports[0].versions) if reports else {},
-        problems=_problems(folder, ranks, reports, layout.size),
+        problems=_problems(ranks, reports, task.size),
     )
     write_atomically(folder / REPORT_NAME, report.model_dump_json(indent=2) + "\n")
     for problem in report.problems:
@@ -62,27 +60,25 @@ def run_preflight(payload: dict[str, Any]) -> None:
     print(f"[preflight] passed: {', '.join(report.nodes)}", flush=True)
 
 
-def _launch(
-    task: PreflightTask, layout: NodeLayout, folder: Path, allocation: Allocation
-) -> StepLine:
-    site = task.site
-    rank = ["-m", "train.distributed.preflight", "--out", str(folder), "--world", str(layout.size)]
+def _launch(task: PreflightTask, allocation: Allocation) -> StepLine:
+    site, folder = task.site, Path(task.folder)
+    rank = ["-m", "train.distributed.preflight", "--out", task.folder, "--world", str(task.size)]
     rank += ["--data", task.data, "--limit-s", str(site.preflight_s), "--store", task.store]
     rank += [] if not task.folders else ["--dataset", f"{FOLDER_PREFIX}{task.folders[0]}"]
     rank += [] if site.interface is None else ["--interface", site.interface]
     rank += [] if site.gpu_support == "none" else ["--gpu"]
     return step_line(
-        site, task.image, layout, rank,
-        root=task.root,
+        task,
+        rank,
         folders=(task.data, task.store, task.folder, *task.folders),
         logs=folder,
         meeting=folder / f"rendezvous-{allocation.job}-{allocation.restarts}",
         all_end=False,  # every rank is to tell what it finds, whatever becomes of the others
-    )  # fmt: skip
+    )
 
 
 def _problems(
-    folder: Path, ranks: StepRanks, reports: Sequence[RankPreflight], world: int
+    ranks: StepRanks, reports: Sequence[RankPreflight], world: int
 ) -> tuple[Problem, ...]:
     """What the ranks found; where some could not even start, what srun and the container said."""
     findings = [
@@ -91,11 +87,11 @@ def _problems(
     ]
     troubles = launch_troubles(ranks) if len(reports) < world else []
     if ranks.code and not troubles and not findings:
-        words = f"srun ended with code {ranks.code}"
-        troubles = [Trouble(node="?", what="launch", found=words)]
-    expected, todo = "the rank starts in the container", "fix the node or the site's file; see"
+        troubles = [Trouble(node="?", what="launch", found=f"srun ended with code {ranks.code}")]
+    expected = "the rank starts in the container"
+    todo = f"fix the node or the site's file; see {ranks.log.parent}"
     starts = (
-        Problem(node=t.node, check=t.what, found=t.found, expected=expected, fix=f"{todo} {folder}")
+        Problem(node=t.node, check=t.what, found=t.found, expected=expected, fix=todo)
         for t in troubles
     )
     return (*starts, *findings)

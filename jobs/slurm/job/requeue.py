@@ -98,20 +98,17 @@ def _is_of_use(task: JobTask, allocation: Allocation, ends: Mapping[str, CellEnd
 def _is_granted(allocation: Allocation, stop: Stop) -> bool:
     """Ask Slurm for the same job once more, until its controller answers; returns whether it will
     run it."""
-    refusal = "the controller does not answer"
+    refusal = "the job is being ended"
     for _ in _tries(stop, AWAY_S):
         try:
-            answer = allocation.ask("scontrol", "requeue", allocation.job, timeout_s=30)
+            allocation.ask("scontrol", "requeue", allocation.job, timeout_s=30)
         except SlurmError as error:
-            if error.passing:
-                continue
-            refusal = str(error)
-            break
-        if answer.code == 0:
+            refusal = error.came
+            if not error.passing:
+                break
+        else:
             log("requeued: goes on from the checkpoint")
             return True
-        refusal = answer.words
-        break
     log(f"cannot be requeued ({refusal}): make sweep goes on from the checkpoint")
     return False
 
@@ -134,9 +131,9 @@ def _exclude(allocation: Allocation, nodes: str) -> None:
     argv = ("scontrol", "update", f"JobId={allocation.job}", f"ExcNodeList={excluded}")
     for _ in range(8):
         with suppress(SlurmError):
-            if allocation.ask(*argv).code == 0:
-                log(f"goes on without {nodes}")
-                return
+            allocation.ask(*argv)
+            log(f"goes on without {nodes}")
+            return
         time.sleep(0.5)
     log(f"Slurm may give {nodes} to this job once more")
 

@@ -12,10 +12,9 @@ from pathlib import Path
 
 from jobs.cell.container import IMAGE_PYTHON, NO_IMAGE, Container, container_argv
 from jobs.cell.launch import RENDEZVOUS, python_environment, rank_argv, rendezvous_stem
-from jobs.config.site import NodeLayout, Site
 from jobs.slurm.job.allocation import Allocation
 from jobs.slurm.job.step_ranks import StepLine
-from jobs.slurm.job.task import JobTask
+from jobs.slurm.job.task import JobTask, Task
 from train.config.run import RunConfig
 
 GLOO = "gloo"
@@ -37,9 +36,8 @@ def launch(
     # a new name for each start: an old address must never be met at
     meeting = f"{rendezvous_stem(cell)}{attempt}-{allocation.job}-{allocation.restarts}"
     return step_line(
-        task.site, task.image, NodeLayout(config.gpus // task.ranks_per_node, task.ranks_per_node),
+        task,
         rank,
-        root=task.root,
         folders=(task.data, task.store, *task.folders, str(cell)),
         logs=cell / "logs",
         meeting=Path(meeting),
@@ -48,30 +46,28 @@ def launch(
 
 
 def step_line(
-    site: Site,
-    image: str,
-    layout: NodeLayout,
+    task: Task,
     rank: Sequence[str],
     *,
-    root: str,
     folders: Sequence[str],
     logs: Path,
     meeting: Path,
     all_end: bool = True,
     together: int = 1,
 ) -> StepLine:
-    """``srun`` with one task per rank, and what it adds to the environment of the batch job.
+    """``srun`` with one task per rank, and what it adds to the environment of the batch job. Nodes,
+    ranks and image are those of ``task``.
 
     Args:
         rank: what the image's Python is given, or without an image the one that runs here.
-        root: the checkout.
         folders: what the ranks read and write elsewhere.
         logs: each rank's output goes into its own file there.
         meeting: file through which Gloo ranks meet; MPI's need none.
         all_end: one bad end ends the step at once, because its peers would wait for ever.
         together: ranks that are one task, with the cores and GPUs of all of them.
     """
-    binds = [root, *folders]
+    site, image = task.site, task.image
+    binds = [task.root, *folders]
     # TMPDIR has to be there in the container, too; /tmp is by itself
     if site.scratch is not None and not Path(site.scratch).is_relative_to("/tmp"):  # noqa: S108
         binds.append(site.scratch)
@@ -83,9 +79,9 @@ def step_line(
         "srun",
         f"--mpi={'none' if site.mpi == GLOO else site.mpi}",
         f"--kill-on-bad-exit={int(all_end)}",
-        f"--nodes={layout.nodes}",
-        f"--ntasks={layout.size // together}",
-        f"--ntasks-per-node={layout.ranks_per_node // together}",
+        f"--nodes={task.nodes}",
+        f"--ntasks={task.size // together}",
+        f"--ntasks-per-node={task.ranks_per_node // together}",
         # since Slurm 22.05 a step no longer inherits it from its job
         f"--cpus-per-task={site.cpus_per_rank * together}",
         *([f"--gpus-per-task={gpus}"] if site.gpus == "gpus-per-task" else []),
@@ -103,12 +99,13 @@ def step_line(
         sys.executable if image == NO_IMAGE else IMAGE_PYTHON,
         *rank,
     ]
-    return argv, _settings(site, image, root, meeting)
+    return argv, _settings(task, meeting)
 
 
-def _settings(site: Site, image: str, root: str, meeting: Path) -> dict[str, str]:
+def _settings(task: Task, meeting: Path) -> dict[str, str]:
+    site = task.site
     settings = {
-        **python_environment(Path(root)),
+        **python_environment(Path(task.root)),
         # Horovod's own stall inspector works under MPI only, where it warns; ours watches in any
         # case, and does not end ranks for what they were suspended
         "HOROVOD_STALL_CHECK_TIME_SECONDS": "60",
@@ -121,7 +118,7 @@ def _settings(site: Site, image: str, root: str, meeting: Path) -> dict[str, str
     if site.mpi == GLOO:
         return settings | {RENDEZVOUS: str(meeting)} | site.environment
     settings |= {"HOROVOD_CONTROLLER": "mpi", "PMIX_MCA_gds": "hash"}
-    if image != NO_IMAGE:
+    if task.image != NO_IMAGE:
         # ranks in user namespaces of their own cannot read each other's memory
         settings["OMPI_MCA_btl_vader_single_copy_mechanism"] = "none"
     if site.gpu_support == "none":

@@ -58,28 +58,20 @@ def _why_ended(allocation: Allocation, by_signal: Reason) -> Reason:
     job = allocation.job
     if time.time() > allocation.ends_at - 10:  # s: Slurm's clock is not exact
         return Reason("timeout", f"the job's time limit was reached (job {job})")
+    facts = ""
     try:
-        if reason := reason_in(allocation.shown(), job):
-            return reason
+        facts = " ".join(re.findall(r"\b(?:JobState|Reason|PreemptTime)=\S*", allocation.shown()))
     except SlurmError as error:
         if error.passing:
             return by_signal  # no answer, and no time for another question
+    # a job that is being ended is COMPLETING there, and often without a reason
+    for pattern, status, words in _ENDS:
+        if re.search(pattern, facts, re.IGNORECASE):
+            return Reason(status, f"Slurm ended job {job}: {words} ({facts})")
     if nodes := allocation.not_answering():
         return Reason("lost", f"Slurm ended job {job}: it does not reach {', '.join(nodes)}")
     words = f"job {job} was ended before its time ({by_signal.text}): scancel, or the site"
     return Reason(by_signal.status, words)
-
-
-def reason_in(shown: str, job: str) -> Reason | None:
-    """Why Slurm ends the job, in the output of ``scontrol show job -o``.
-
-    A job that is being ended is COMPLETING there, and often without a reason.
-    """
-    facts = " ".join(re.findall(r"\b(?:JobState|Reason|PreemptTime)=\S*", shown))
-    for pattern, status, words in _ENDS:
-        if re.search(pattern, facts, re.IGNORECASE):
-            return Reason(status, f"Slurm ended job {job}: {words} ({facts})")
-    return None
 
 
 def verdict(cell: Path, ranks: StepRanks, allocation: Allocation) -> Verdict | None:
@@ -103,8 +95,8 @@ def _node_failure(
 ) -> Verdict | None:
     """A node that died: srun says so, or no node reported the end of some ranks while the others
     complain of their peers only."""
-    dead, reported = ranks.said.node_failure, {end.rank for end in ranks.said.ends}
-    vanished = [str(rank) for rank in range(ranks.size) if rank not in reported]
+    dead = ranks.said.node_failure
+    vanished = [str(rank) for rank in range(ranks.size) if rank not in ranks.said.ends]
     if dead is not None:
         what = f"a node failed ({dead})"
     elif vanished and ranks.asked_at is not None and only_complaints:
@@ -182,11 +174,11 @@ def container_failure(log: Path) -> str | None:
 
 def launch_troubles(ranks: StepRanks) -> list[Trouble]:
     """Why ranks did not start, as the container and srun say it."""
-    said, logs = ranks.said, ranks.log.parent
+    said = ranks.said
     troubles = [
         Trouble(node=ranks.place(rank).removeprefix("node "), what="container", found=words)
         for rank in ranks.ended
-        if (words := container_failure(logs / f"rank-{rank}.log"))
+        if (words := container_failure(ranks.log_of(rank)))
     ]
     if said.launch_failure:
         troubles.append(Trouble(node="?", what="launch", found=said.launch_failure))

@@ -17,7 +17,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 from jobs.cell.launch import clean_environment
 from jobs.cell.ranks import Ended, RankSet
@@ -26,7 +26,7 @@ from jobs.cell.stop import Reason, Stop
 _ENDED = re.compile(
     r"^(?:srun: )?error: (?P<host>\S+): tasks? (?P<ranks>\d[\d,\-]*): (?P<how>.+?)\s*$"
 )
-_STEP_ENDED = re.compile(r"\*\*\* (?:STEP|JOB) \S+ ON (?P<host>\S+) (?P<how>CANCELLED.*?) \*\*\*")
+_STEP_ENDED = re.compile(r"\*\*\* (?:STEP|JOB) \S+ ON \S+ (?P<how>CANCELLED.*?) \*\*\*")
 _MEMORY = re.compile(r"exceeded memory limit|oom-kill event|oom_kill event|Out Of Memory", re.I)
 _NODE = re.compile(r"[Nn]ode failure on (?P<host>\S+)|DUE TO NODE FAILURE")
 _LAUNCH = re.compile(
@@ -50,11 +50,9 @@ SRUN_LOG = "srun.log"
 RANK_LOG_BYTES = 64 * 1024
 
 
-@dataclass(frozen=True)
-class RankEnd:
+class RankEnd(NamedTuple):
     """One rank's bad end, as srun reports it."""
 
-    rank: int
     host: str
     code: int
 
@@ -63,7 +61,7 @@ class RankEnd:
 class StepLog:
     """What the lines so far add up to."""
 
-    ends: list[RankEnd] = field(default_factory=list)  # in the order reported
+    ends: dict[int, RankEnd] = field(default_factory=dict)  # by rank, in the order reported
     out_of_memory: str | None = None
     out_of_memory_rank: int | None = None  # in whose log Slurm said so
     node_failure: str | None = None
@@ -71,18 +69,15 @@ class StepLog:
     aborted: bool = False  # ended from outside: a signal to it, its job, or srun
     launch_failure: str | None = None
 
-    def read(self, line: str, rank: int | None = None) -> list[RankEnd]:
-        """The ends that this line reports. ``rank``: in whose log it is; None: in srun's own."""
-        ends = []
+    def read(self, line: str, rank: int | None = None) -> None:
+        """``rank``: in whose log the line is; None: in srun's own."""
         line = re.sub(r"^(srun|slurmstepd): (srun|slurmstepd): ", r"\1: ", line.strip())
+        if ended := _ENDED.match(line):
+            ranks, end = _numbers(ended["ranks"]), RankEnd(ended["host"], _code(ended["how"]))
+            self.ends |= dict.fromkeys(ranks, end)
+            rank = ranks[0]
         if self.out_of_memory is None and _MEMORY.search(line):
             self.out_of_memory, self.out_of_memory_rank = _plain(line), rank
-        if ended := _ENDED.match(line):
-            host, how, ranks = ended["host"], ended["how"], _numbers(ended["ranks"])
-            ends = [RankEnd(number, host, _code(how)) for number in ranks]
-            self.ends += ends
-            if self.out_of_memory_rank is None and _MEMORY.search(how):
-                self.out_of_memory_rank = ranks[0]
         if node := _NODE.search(line):
             self.node_failure = self.node_failure or node["host"] or _plain(line)
         if step := _STEP_ENDED.search(line):
@@ -93,7 +88,6 @@ class StepLog:
         # the latter says best what is wrong, after lines that say less
         if launch and (not self.launch_failure or launch["text"].startswith("Invalid MPI type")):
             self.launch_failure = launch["text"]
-        return ends
 
 
 def _plain(line: str) -> str:
@@ -142,7 +136,10 @@ class StepRanks(RankSet):
 
     def start(self, argv: Sequence[str], settings: Mapping[str, str], size: int) -> None:
         """``settings``: what the line adds to the job's environment."""
-        self._sizes = [_size_of(self._log_of(rank)) for rank in range(size)]
+        self._sizes = [0] * size
+        for rank in range(size):
+            with contextlib.suppress(OSError):
+                self._sizes[rank] = self.log_of(rank).stat().st_size
         with self.log.open("ab") as out:
             self._reader = self.log.open(encoding="utf-8", errors="replace")
             self._reader.seek(0, os.SEEK_END)
@@ -171,8 +168,7 @@ class StepRanks(RankSet):
         return self._process is None or self.code is not None
 
     def place(self, rank: int) -> str:
-        hosts = {end.rank: end.host for end in self.said.ends}
-        return f"node {hosts[rank]}" if rank in hosts else "the step"
+        return f"node {self.said.ends[rank].host}" if rank in self.said.ends else "the step"
 
     def signal(self, number: signal.Signals) -> None:
         """To srun, which ends its tasks; Slurm itself cleans up its nodes."""
@@ -206,24 +202,19 @@ class StepRanks(RankSet):
         for line in (*lines, self._half_line) if to_end else lines:
             # also a rank that stopped on purpose makes srun end the others
             by_us = self.asked_at is not None or any(end.code for end in self.ended.values())
-            for end in self.said.read(line):
-                if end.rank in self.unended:
-                    self.ended[end.rank] = Ended(end.code, time.time(), by_us)
+            self.said.read(line)
+            for rank, end in self.said.ends.items():
+                if rank < self.size and rank not in self.ended:
+                    self.ended[rank] = Ended(end.code, time.time(), by_us)
 
     def _read_words_of_nodes(self) -> None:
         for rank, earlier in enumerate(self._sizes):
-            log = self._log_of(rank)
+            log = self.log_of(rank)
             with contextlib.suppress(OSError), log.open(encoding="utf-8", errors="replace") as file:
-                file.seek(max(earlier, _size_of(log) - RANK_LOG_BYTES))
+                file.seek(max(earlier, log.stat().st_size - RANK_LOG_BYTES))
                 for line in file:
                     if line.startswith(SLURMSTEPD):
                         self.said.read(line, rank)
 
-    def _log_of(self, rank: int) -> Path:
+    def log_of(self, rank: int) -> Path:
         return self.log.with_name(f"rank-{rank}.log")
-
-
-def _size_of(file: Path) -> int:
-    with contextlib.suppress(OSError):
-        return file.stat().st_size
-    return 0

@@ -30,6 +30,10 @@ class Task(Frozen):
     image_mark: FileMark | None = None  # of the file that had it
     root: str  # the code that runs
 
+    @property
+    def size(self) -> int:
+        return self.nodes * self.ranks_per_node
+
 
 class DataTask(Task):
     """What every job that reads data gets."""

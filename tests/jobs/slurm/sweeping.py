@@ -148,8 +148,8 @@ class Sweeping:
         note = max(self.results.glob("long/.slurm/*.json"))
         return str(json.loads(note.read_text())["arrays"][0]["job_id"])
 
-    def node_of(self, rank: int) -> str:
-        started = json.loads((self.cell / "logs" / "start.json").read_text())
+    def node_of(self, rank: int, cell: Path | None = None) -> str:
+        started = json.loads(((cell or self.cell) / "logs" / "start.json").read_text())
         return str(started["world"]["hostnames"][rank])
 
     def signal_rank(self, rank: int, name: str) -> str:

@@ -6,7 +6,6 @@ bare id of an array for all of its elements.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -81,10 +80,7 @@ def test_preemption_of_three(sweeping: Sweeping) -> None:
 
 def test_a_node_that_loses_power_under_one_of_three(sweeping: Sweeping) -> None:
     process = three_run(sweeping, 200, 200, 200)
-    nodes = [
-        json.loads((cell / "logs" / "start.json").read_text())["world"]["hostnames"][0]
-        for cell in sweeping.cells
-    ]
+    nodes = [sweeping.node_of(0, cell) for cell in sweeping.cells]
     sweeping.practice.stop_node(nodes[-1], power=True)
     sweeping.succeeds(process, 600)
     for node, record in zip(nodes, sweeping.records(), strict=True):

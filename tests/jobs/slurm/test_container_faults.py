@@ -46,24 +46,18 @@ def image_of_node2(sweeping: Sweeping) -> Iterator[Path]:
     practice.inside("node2", "umount", str(IMAGE))
 
 
-def test_a_corrupt_image_on_one_node_holds_the_sweep(
-    sweeping: Sweeping, image_of_node2: Path
+@pytest.mark.parametrize(("preflight", "status"), [(False, "failed"), (True, "cancelled")])
+def test_a_corrupt_image_on_one_node(
+    sweeping: Sweeping, image_of_node2: Path, preflight: bool, status: str
 ) -> None:
-    fault = sweeping.disturbed("image corrupt on one node (preflight)", epochs=0, preflight=True)
-    error = fault.ends(1, "cancelled").error
-    assert "preflight" in error.what
-    assert "node2" in error.what, error.what
-    assert not (sweeping.cell / "logs" / "rank-0.log").exists()
-    sweeping.practice.inside("node2", "umount", str(IMAGE))
-    sweeping.succeeds(sweeping.start())
-
-
-def test_a_corrupt_image_met_by_a_cell_names_the_node(
-    sweeping: Sweeping, image_of_node2: Path
-) -> None:
-    fault = sweeping.disturbed("image corrupt on one node (no preflight)", epochs=0)
-    error = fault.ends(1, "failed").error
-    assert "node2" in error.where, error
+    name = f"image corrupt on one node (preflight: {preflight})"
+    error = sweeping.disturbed(name, epochs=0, preflight=preflight).ends(1, status).error
+    assert "node2" in (error.what if preflight else error.where), error
+    if preflight:
+        assert "preflight" in error.what
+        assert not (sweeping.cell / "logs" / "rank-0.log").exists()
+        sweeping.practice.inside("node2", "umount", str(IMAGE))
+        sweeping.succeeds(sweeping.start())
 
 
 @pytest.mark.parametrize(

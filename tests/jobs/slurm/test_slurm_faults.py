@@ -5,22 +5,20 @@ Those that end with a requeue are in test_array_faults.py.
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from containers.practice import daemons
-from containers.practice.place import CONTROLLER
+from containers.practice.place import NODES
 from tests.caching import seen_late
-from tests.jobs.slurm.sweeping import LONG, ROOT, Sweeping, in_folder, statuses
+from tests.jobs.slurm.sweeping import LONG, Sweeping, in_folder, statuses
 from tests.practice import Practice
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(1800)]
@@ -61,19 +59,12 @@ def test_a_suspended_job_goes_on(sweeping: Sweeping) -> None:
     assert max(epoch.train_s for epoch in record.epochs) < 35
 
 
-def test_scancel(sweeping: Sweeping) -> None:
-    fault = sweeping.disturbed("scancel")
-    sweeping.practice.out("scancel", sweeping.job())
-    assert "scancel" in fault.ends(1, "cancelled").error.what
-    assert sweeping.completes_again().attempts[-1].resumed_from_epoch >= 3
-
-
-def test_cancel_command(sweeping: Sweeping) -> None:
+def test_cancel(sweeping: Sweeping) -> None:
+    """By make, which calls scancel."""
     sweeping.sweep = {**LONG, "epochs": 2000}
-    process = sweeping.disturbed("make cancel").process
+    fault = sweeping.disturbed("make cancel")
     assert "1 jobs were told to end" in sweeping.succeeds(sweeping.start(command="cancel"))
-    sweeping.end(process)
-    assert sweeping.record().status == "cancelled"
+    assert "scancel" in fault.ends(1, "cancelled").error.what
     logs = sweeping.start("--cell", "naive", command="logs")
     assert "scancel" in sweeping.succeeds(logs)
 
@@ -113,19 +104,19 @@ def test_a_job_that_slurm_ends_at_its_time_limit(sweeping: Sweeping) -> None:
     assert sweeping.completes_again().attempts[-1].resumed_from_epoch >= 3
 
 
-def test_out_of_memory(sweeping: Sweeping) -> None:
-    sweeping.write(mem_per_rank_gb=0.25)
-    fault = sweeping.disturbed("out of memory (0.25 GB per rank)", epochs=0)
-    error = fault.ends(1, "failed").error
-    assert "memory" in error.what, sweeping.said()
-    assert "mem_per_rank_gb" in error.what_to_do
-
-
-def test_a_gloo_interface_that_does_not_exist(sweeping: Sweeping) -> None:
-    sweeping.write(interface="nosuch0")
-    fault = sweeping.disturbed("Gloo interface that does not exist", epochs=0)
-    error = fault.ends(1, "failed").error
-    assert "nosuch0" in error.what and "eth0" in error.what
+@pytest.mark.parametrize(
+    ("name", "site", "named"),
+    [
+        ("out of memory (0.25 GB per rank)", {"mem_per_rank_gb": 0.25}, ("memory", "mem_per_rank")),
+        ("Gloo interface that does not exist", {"interface": "nosuch0"}, ("nosuch0", "eth0")),
+    ],
+)
+def test_a_wrong_site_is_named(
+    sweeping: Sweeping, name: str, site: dict[str, Any], named: tuple[str, str]
+) -> None:
+    sweeping.write(**site)
+    error = sweeping.disturbed(name, epochs=0).ends(1, "failed").error
+    assert all(words in f"{error.what} {error.what_to_do}" for words in named), sweeping.said()
 
 
 def test_controller_restarted_while_jobs_run(sweeping: Sweeping) -> None:
@@ -164,17 +155,16 @@ def small_disk(sweeping: Sweeping) -> Iterator[Path]:
         ["losetup", "--find", "--show", str(image)], check=True, capture_output=True, text=True
     ).stdout.strip()
     mount = ["mount", device, str(sweeping.results)]
-    nodes = ("node1", "node2", "node3", "node4")
     try:
         subprocess.run(mount, check=True)
-        for node in nodes:
+        for node in NODES:
             assert sweeping.practice.inside(node, *mount).returncode == 0
         subprocess.run(["chown", "practice:practice", str(sweeping.results)], check=True)
         yield sweeping.results
     finally:
         sweeping.close()
         sweeping.practice.heal()
-        for node in nodes:
+        for node in NODES:
             sweeping.practice.inside(node, "umount", str(sweeping.results))
         subprocess.run(["umount", str(sweeping.results)], check=False)
         subprocess.run(["losetup", "--detach", device], check=False)
@@ -229,20 +219,3 @@ def test_good_records_that_are_seen_late_stay(late_sweeping: Sweeping) -> None:
         assert text.count('"resumed_from_epoch"') == 1, "one attempt"
     out = late_sweeping.succeeds(late_sweeping.start("--no-preflight"))
     assert "(2 completed): nothing to train" in out, out
-
-
-def test_munge_down_on_the_login_node_trains_nothing(cluster: Practice, tmp_path: Path) -> None:
-    """SITE=auto where every program of Slurm fails: exit code 3, and no rank runs on this node."""
-    place = cluster.place
-    argv = [sys.executable, "-m", "jobs", "sweep", "smoke", "--results", str(tmp_path / "results")]
-    environment = {**os.environ, "SLURM_CONF": str(place.slurm_conf)}
-    assert daemons.stop(place, CONTROLLER, "munged", "munged")
-    try:
-        done = subprocess.run(
-            argv, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-        )
-    finally:
-        daemons.run_inside(place, CONTROLLER, daemons.munged_argv(place))
-    assert done.returncode == 3, done.stderr
-    assert "Munge encode failed" in done.stderr and "SITE=local" in done.stderr
-    assert not (tmp_path / "results").exists()

@@ -7,7 +7,6 @@ import time
 import pytest
 
 from jobs.config.site import Site
-from jobs.slurm.client.run import Answer
 from jobs.slurm.job.allocation import Allocation
 
 SITE = Site(ranks_per_node=1, signal_s=90)
@@ -44,5 +43,5 @@ def test_an_early_warning_of_the_time_limit_is_no_hurry() -> None:
 
 def test_nodes_that_slurm_does_not_reach(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "Welcome to this cluster!\nn1 mixed\nn2 allocated*\nn3 down\nn3 down\nn4 drained\n"
-    monkeypatch.setattr(Allocation, "ask", lambda *_: Answer(0, text, ""))
+    monkeypatch.setattr(Allocation, "ask", lambda *_: text)
     assert Allocation("7", 0, 2e9, SITE, "n[1-4]").not_answering() == ["n2", "n3"]

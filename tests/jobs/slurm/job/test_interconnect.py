@@ -17,7 +17,7 @@ from jobs.slurm.job.interconnect import (
     minutes_for,
     tournament_limit_s,
 )
-from tests.jobs.slurm.fakes import fake_slurm
+from tests.jobs.slurm.fakes import FakeSlurm
 from train.interconnect import tournament
 from train.interconnect.collectives.plan import fewer, plan
 from train.interconnect.measure import rounds, stream
@@ -95,17 +95,15 @@ def test_collectives_are_launched_as_training_is() -> None:
 
 
 def test_each_phase_is_evidence_though_another_failed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fake: FakeSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And a job that is lost with its first node has left what it began."""
-    fake = fake_slurm(tmp_path / "bin")
     end = "srun: error: n2: task 1: Exited with exit code 3"
     fake.put(
         "srun",
         f"case $* in *facts*) exit 0 ;; esac; cp {tmp_path}/job.json {tmp_path}/begun\n"
         f"echo 'no route' > {tmp_path}/logs/tournament/rank-1.log; echo '{end}' >&2; exit 3",
     )
-    monkeypatch.setenv("PATH", fake.path)
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     told = task(folder=str(tmp_path), image="none", nodes=2, phases=("preflight", "tournament"))
     with pytest.raises(SystemExit, match="1"):

@@ -14,7 +14,7 @@ from jobs.slurm.job import requeue as module
 from jobs.slurm.job.allocation import Allocation
 from jobs.slurm.job.requeue import MOST_RESTARTS, CellEnd, requeue
 from tests.builders import BEGAN, record
-from tests.jobs.slurm.fakes import FakeSlurm, cells, fake_slurm, unit
+from tests.jobs.slurm.fakes import FakeSlurm, cells, unit
 from train.record.run import Attempt, RunError
 
 AGAIN = ["scontrol", "requeue", "7_5"]
@@ -22,13 +22,10 @@ FOR_GOOD = ["scontrol", "update", "JobId=7_5", "Requeue=0"]
 SITE = Site(ranks_per_node=2)
 
 
-@pytest.fixture
-def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "REQUEUE_S", 0)
     monkeypatch.setattr(module, "NOTICE_S", 0)
-    made = fake_slurm(tmp_path / "bin")
-    monkeypatch.setenv("PATH", made.path)
-    return made
 
 
 def asked(
@@ -73,11 +70,13 @@ DONE = CellEnd("completed", 9)
         ([DONE, DONE], {"restarts": 1}, [FOR_GOOD]),
         ([DONE, DONE], {}, []),
         ([DONE, lost(4)], {}, []),
+        ([DONE, lost(1)], {}, [AGAIN]),  # and the last nodes are not given away
     ],
 )
 def test_when_a_job_is_run_again(
     fake: FakeSlurm, ends: list[CellEnd], options: dict[str, Any], wanted: list[list[str]]
 ) -> None:
+    fake.put("sinfo", "echo node4 mixed")
     assert asked(fake, ends, **options) == wanted
 
 
@@ -96,16 +95,10 @@ def test_ranks_that_slurm_could_not_launch_are_no_node_to_wait_for(fake: FakeSlu
     assert fake.calls("sinfo") == []
 
 
-def test_the_last_nodes_are_not_given_away(fake: FakeSlurm) -> None:
-    fake.put("sinfo", "echo node4 mixed")
-    assert asked(fake, [DONE, lost(1)]) == [AGAIN]
-
-
 def test_a_requeue_that_is_refused_is_told(
     fake: FakeSlurm, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (fake.folder / "requeue-says").write_text("Requested operation is presently disabled")
     assert asked(fake, [CellEnd("timeout", 3)]) == [AGAIN]
-    assert (
-        "cannot be requeued (Requested operation is presently disabled)" in capsys.readouterr().out
-    )
+    told = "cannot be requeued (Requested operation is presently disabled)"
+    assert told in capsys.readouterr().out

@@ -40,7 +40,7 @@ CASES: dict[str, tuple[Site, str, str, bool]] = {
 
 def line(
     site: Site, image: str = "none", folder: str = "/scratch/ada", resume: bool = False,
-    *, attempt: int = 2, restarts: int = 3, gpus: int = 8, framework: str = "horovod",
+    *, gpus: int = 8, framework: str = "horovod",
 ) -> tuple[list[str], dict[str, str]]:  # fmt: skip
     cell = Path(folder) / "results" / "smoke" / "a-cell"
     task = JobTask(
@@ -48,9 +48,8 @@ def line(
         ranks_per_node=4, image=image, image_digest=None, root="/home/ada/horoscale", data="/data",
         store="/data/prepared", stall_s=300, minutes=60, block="r-0/0",
     )  # fmt: skip
-    allocation = Allocation("7_5", restarts, 1_800_000_000.0, site)
-    planned = config(gpus=gpus, framework=framework)
-    return launch(task, planned, cell, attempt, allocation, resume)
+    allocation = Allocation("7_5", 3, 1_800_000_000.0, site)
+    return launch(task, config(gpus=gpus, framework=framework), cell, 2, allocation, resume)
 
 
 @pytest.fixture(autouse=True)
@@ -71,19 +70,6 @@ def test_launch_lines_are_word_for_word_what_they_were(case: str) -> None:
 def test_srun_would_replace_percent_signs() -> None:
     argv, _ = line(Site(**PLAIN), folder="/a%b")
     assert "--output=/a%%b/results/smoke/a-cell/logs/rank-%t.log" in argv
-
-
-def test_every_start_meets_elsewhere() -> None:
-    """An address that an earlier start left behind must never be found."""
-    site = Site(**PLAIN, mpi="gloo")
-    starts = [(attempt, restarts) for attempt in (1, 2) for restarts in (0, 1)]
-    settings = [line(site, attempt=attempt, restarts=restarts)[1] for attempt, restarts in starts]
-    assert len({one["HOROSCALE_RENDEZVOUS"] for one in settings}) == 4
-
-
-def test_a_bind_is_given_once() -> None:
-    argv, _ = line(Site(**PLAIN, binds=("/data", "/x")), "/i.sif")
-    assert [argv.count(path) for path in ("/data", "/x")] == [2, 1], "once more as --data"
 
 
 @pytest.mark.parametrize(

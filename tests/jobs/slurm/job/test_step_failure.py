@@ -17,7 +17,7 @@ from jobs.cell.stop import Reason, Stop
 from jobs.config.site import Site
 from jobs.slurm.job import step_failure as module
 from jobs.slurm.job.allocation import Allocation
-from jobs.slurm.job.step_failure import container_failure, reason_in, verdict, why_stopped
+from jobs.slurm.job.step_failure import container_failure, verdict, why_stopped
 from jobs.slurm.job.step_ranks import StepRanks
 
 SRUN = Path(__file__).parent.parent / "transcripts" / "srun"
@@ -87,16 +87,12 @@ def test_recorded_ends_become_failures(tmp_path: Path, case: tuple[str, int]) ->
     assert error.what.startswith(wanted[2])
 
 
-def test_a_ranks_own_error_says_more_than_slurm(tmp_path: Path) -> None:
+def test_whose_word_counts_most(tmp_path: Path) -> None:
     failed(tmp_path, 1, consequence=False)
-    assert verdict(tmp_path, replayed(tmp_path, "memory"), JOB) is None
-    assert verdict(tmp_path, replayed(tmp_path, "missing"), JOB) is None
-
-
-def test_a_dead_node_says_more_than_a_rank(tmp_path: Path) -> None:
-    failed(tmp_path, 0, consequence=True)
+    for slurms in ("memory", "missing"):
+        assert verdict(tmp_path, replayed(tmp_path, slurms), JOB) is None, "a rank's own error"
     found = verdict(tmp_path, replayed(tmp_path, "power"), JOB)
-    assert found is not None and found[0] == "lost"
+    assert found is not None and found[0] == "lost", "a node that is dead"
 
 
 def test_ranks_that_vanish_while_others_complain_are_lost(
@@ -106,7 +102,7 @@ def test_ranks_that_vanish_while_others_complain_are_lost(
     monkeypatch.setattr(Allocation, "not_answering", lambda _: ["n2"])
     failed(tmp_path, 0, consequence=True)
     ranks = replayed(tmp_path, "codes", size=4)
-    ranks.said.ends = [end for end in ranks.said.ends if end.rank == 0]
+    ranks.said.ends = {0: ranks.said.ends[0]}
     ranks.ended = {0: Ended(1, 0.0, False)}
     ranks.asked_at = 1.0
     found = verdict(tmp_path, ranks, JOB)
@@ -120,8 +116,6 @@ def test_ranks_that_vanish_while_others_complain_are_lost(
     [
         ("INFO: x\nFATAL:   could not open image /i.sif: no such file\n",
          "could not open image /i.sif: no such file"),
-        ("slurmstepd-n1: error: execve(): apptainer: No such file or directory\n",
-         "apptainer: No such file or directory"),
         ("slurmstepd: error: execve(): apptainer: Permission denied\n",
          "apptainer: Permission denied"),
         ("a rank says: FATAL: nothing\n", None),
@@ -139,44 +133,29 @@ def test_a_rank_that_lived_had_its_container(tmp_path: Path) -> None:
     assert verdict(tmp_path, ranks, JOB) is None
 
 
-def stopped(
-    tmp_path: Path,
-    stop: Stop,
-    warned_at: float | None = None,
-    *,
-    aborted: bool = False,
-    ends_at: float = JOB.ends_at,
-) -> Any:
-    ranks = StepRanks(tmp_path / "srun.log")
-    ranks.said.aborted = aborted
-    job = replace(JOB, ends_at=ends_at)
-    return why_stopped(None, ranks, job, stop, Stop(at=warned_at))
+def stopped(stop: Stop, warned_at: float | None = None, job: Allocation = JOB) -> Any:
+    return why_stopped(None, StepRanks(Path("srun.log")), job, stop, Stop(at=warned_at))
 
 
-def test_why_a_job_is_being_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert stopped(tmp_path, Stop()) is None, "there was no signal"
-    assert stopped(tmp_path, STOP).status == "cancelled", "there is no Slurm to ask"
-    near = stopped(tmp_path, STOP, ends_at=time.time() + 3)
+def test_why_a_job_is_being_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert stopped(STOP).status == "cancelled", "there is no Slurm to ask"
+    near = stopped(STOP, job=replace(JOB, ends_at=time.time() + 3))
     assert near.status == "timeout", "this close to the time limit nobody is asked"
     monkeypatch.setattr(Allocation, "not_answering", lambda _: ["n2"])
-    assert stopped(tmp_path, STOP).status == "lost", "also where Slurm does not show the job"
-    said = "JobId=12 JobState=COMPLETING Reason=None PreemptTime=2026-11-21T15:00:00"
-    monkeypatch.setattr(Allocation, "shown", lambda _: said)
-    assert stopped(tmp_path, STOP).status == "preempted"
+    assert stopped(STOP).status == "lost", "also where Slurm does not show the job"
 
 
-def test_a_signal_that_is_on_its_way_is_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_signal_that_is_on_its_way_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PATIENCE_S", 0.3)
-    began = time.monotonic()
-    assert stopped(tmp_path, Stop(), aborted=True) is None
+    ranks, began = StepRanks(Path("srun.log")), time.monotonic()
+    ranks.said.aborted = True
+    assert why_stopped(None, ranks, JOB, Stop(), Stop()) is None
     assert 0.2 < time.monotonic() - began < 30
 
 
-def test_a_warning_long_before_the_time_limit_is_a_preemption(tmp_path: Path) -> None:
-    assert stopped(tmp_path, Stop(), time.time()).status == "preempted"
-    assert stopped(tmp_path, Stop(), JOB.ends_at - 90 - 60) is None, "Slurm may be a minute early"
+def test_a_warning_long_before_the_time_limit_is_a_preemption() -> None:
+    assert stopped(Stop(), time.time()).status == "preempted"
+    assert stopped(Stop(), JOB.ends_at - 90 - 60) is None, "Slurm may be a minute early"
 
 
 @pytest.mark.parametrize(
@@ -193,8 +172,9 @@ def test_a_warning_long_before_the_time_limit_is_a_preemption(tmp_path: Path) ->
         ("", None),
     ],
 )
-def test_slurms_word_for_an_end(shown: str, status: str | None) -> None:
+def test_slurms_word_for_an_end(monkeypatch, shown: str, status: str | None) -> None:
     """That a job can be preempted, from some time on, is no preemption."""
     line = f"JobId=12 JobName=n {shown} PreemptEligibleTime=2026-11-21T15:00:00 Partition=p"
-    reason = reason_in(line, "7_5")
-    assert (reason.status if reason else None) == status
+    monkeypatch.setattr(Allocation, "shown", lambda _: line)
+    reason = stopped(STOP)
+    assert (reason.status if reason.text.startswith("Slurm ended job 7_5: ") else None) == status

@@ -34,10 +34,6 @@ def started(folder: Path, body: str, size: int = 3) -> StepRanks:
     return ranks
 
 
-def never() -> Reason | None:
-    return None
-
-
 def codes(ranks: StepRanks) -> dict[int, tuple[int, bool]]:
     return {rank: (end.code, end.by_us) for rank, end in sorted(ranks.ended.items())}
 
@@ -58,10 +54,6 @@ ENDS: dict[str, tuple[str, int, dict[int, tuple[int, bool]]]] = {
 srun: launch/slurm: _step_signal: Terminating StepId=1.0
 srun: error: n1: tasks 0,2: Terminated""",
         3, {0: (-15, True), 1: (3, False), 2: (-15, True)},
-    ),
-    "ranks that end alike are in one line": (
-        "srun: error: n1: tasks 0-2: Exited with exit code 1",
-        1, {0: (1, False), 1: (1, False), 2: (1, False)},
     ),
     # the first 85 makes srun end the others, whose kills are no faults of theirs
     "after a stop on purpose nobody is to blame": (
@@ -87,11 +79,11 @@ srun: error: n3: task 2: Terminated""",
 def test_how_ranks_end(tmp_path: Path, case: str) -> None:
     text, code, wanted = ENDS[case]
     ranks = started(tmp_path, f"say({text!r}, end=''); sys.exit({code})")
-    assert ranks.watch(never) is None
+    assert ranks.watch(lambda: None) is None
     assert (ranks.code, codes(ranks)) == (code, wanted)
     blamed = [rank for rank, (ended, by_us) in wanted.items() if ended not in (0, 85) and not by_us]
     assert list(ranks.bad) == blamed
-    assert all(ranks.place(end.rank) == f"node {end.host}" for end in ranks.said.ends)
+    assert all(ranks.place(rank) == f"node {end.host}" for rank, end in ranks.said.ends.items())
 
 
 def test_half_a_line_is_read_when_it_is_whole(tmp_path: Path) -> None:
@@ -119,7 +111,7 @@ def test_what_an_earlier_start_left_is_not_taken_for_this_one(tmp_path: Path) ->
     (tmp_path / "srun.log").write_text("srun: error: n1: task 0: Killed\n")
     (tmp_path / "rank-1.log").write_text("slurmstepd: error: Detected 1 oom_kill event in 1.0\n")
     ranks = started(tmp_path, "")
-    ranks.watch(never)
+    ranks.watch(lambda: None)
     assert ranks.bad == {}
     assert ranks.said.out_of_memory is None
 
@@ -133,7 +125,7 @@ rank_says(0, "I read about an oom_kill event and Out Of Memory")
 rank_says(2, "slurmstepd-n3: error: StepId=1.0 exceeded memory limit (9 > 8), being killed")
 say("srun: error: n1: task 0: Killed"); sys.exit(137)""",
     )
-    ranks.watch(never)
+    ranks.watch(lambda: None)
     assert ranks.said.out_of_memory == "StepId=1.0 exceeded memory limit (9 > 8), being killed"
     assert ranks.said.out_of_memory_rank == 2
 
@@ -163,7 +155,7 @@ def test_a_deaf_srun_is_killed_when_its_time_is_over(tmp_path: Path) -> None:
 
 def log(*ends: tuple[int, str, int], **facts: Any) -> StepLog:
     """``ends``: rank, host and code, in the order reported."""
-    return StepLog([RankEnd(*end) for end in ends], **facts)
+    return StepLog({rank: RankEnd(host, code) for rank, host, code in ends}, **facts)
 
 
 OOM = "Detected 1 oom_kill event in StepId=5.0. Some of the step tasks have been OOM Killed."
