@@ -36,42 +36,28 @@ def test_rows_keep_the_order_of_the_configs_and_seeds_share_a_plan() -> None:
     assert rows[0].plan is rows[1].plan is rows[3].plan
     assert [row.plan.total_steps for row in rows] == [55, 55, 110, 55]
     assert rows[0].time == (None, "never run here")
-
-
-def test_data_sets_are_told_apart_by_image_size() -> None:
-    runs = [config(dataset="folder:a", image_size=size, batch_per_rank=10) for size in (32, 64)]
-    assert [row.plan.epochs[0].steps for row in plan_rows(runs, IMAGES, {})] == [5, 2]
+    sides = [config(dataset="folder:a", image_size=side, batch_per_rank=10) for side in (32, 64)]
+    assert [row.plan.epochs[0].steps for row in plan_rows(sides, IMAGES, {})] == [5, 2]
 
 
 def test_all_cells_without_a_step_are_named_at_once() -> None:
     good = config()
     bad = [config(batch_per_rank=1000, seed=seed) for seed in (0, 1)]
-    bad.append(config(gpus=4, batch_per_rank=512))
-    with pytest.raises(ConfigError) as caught:
-        plan_rows([bad[0], good, *bad[1:]], IMAGES, {})
-    text = str(caught.value)
-    assert text.startswith("3 of 4 cells cannot run on their data:")
-    assert all(run.cell_id() in text for run in bad)
-    assert good.cell_id() not in text
-    assert "at most 718" in text  # 1,437 images / 2 ranks
-    assert "at most 359" in text  # / 4 ranks
+    with pytest.raises(ConfigError, match=r"^2 of 3 cells cannot run on their data:") as caught:
+        plan_rows([bad[0], good, bad[1]], IMAGES, {})
+    assert all(run.cell_id() in str(caught.value) for run in bad)
+    assert good.cell_id() not in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("run", "images", "epochs"),
     [
-        (config(), 55 * 128, 5),
-        (
-            config(epochs=4, batch_per_rank=16, technique={
-                "batch_growth": Grow(milestones=(0.5,), factor=4), "base_batch": 16}),
-            88 * 32 + 22 * 128, 4,
-        ),
-        (
-            config(batch_per_rank=128, technique={"regime_adaptation": True, "base_batch": 64}),
-            110 * 256, 22,
-        ),
+        (config(epochs=4, batch_per_rank=16, technique={
+            "batch_growth": Grow(milestones=(0.5,), factor=4), "base_batch": 16}),
+         88 * 32 + 22 * 128, 4),
+        (config(batch_per_rank=128, technique={"regime_adaptation": True}), 110 * 256, 22),
     ],
-    ids=["whole steps", "batch that grows", "adapted regime"],
+    ids=["batch that grows", "adapted regime"],
 )  # fmt: skip
 def test_times_count_the_images_really_processed(run: RunConfig, images: int, epochs: int) -> None:
     rates = {rate_key(run): Rate(images_per_s=11.0, fixed_s=4.0, eval_s=1.0, cells=3)}
@@ -192,8 +178,6 @@ def test_records_that_cannot_be_read_are_skipped(tmp_path: Path) -> None:
     assert known_rates(tmp_path / "absent", [small()]) == {}
 
 
-def test_a_rate_that_promises_more_than_the_wall_time_never_makes_negative_time(
-    tmp_path: Path,
-) -> None:
+def test_a_rate_that_promises_more_than_the_wall_time_leaves_no_fixed_cost(tmp_path: Path) -> None:
     write(tmp_path, small(), images_per_s=10.0, wall_s=20.0)
     assert known_rates(tmp_path, [small()])[rate_key(small())].fixed_s == 0.0
