@@ -156,6 +156,8 @@ def read_notes(sweep: Path) -> tuple[list[RunNote], dict[str, str]]:
             note = RunNote.model_validate_json(file.read_bytes())
             user = file.stat().st_uid if note.user is None else note.user
             notes.append(note.model_copy(update={"user": user}))
+        except FileNotFoundError:
+            continue  # sbatch refused, and who called it took the note away meanwhile
         except ValidationError:
             broken[file.stem] = f"{file}: no note of a run: only the queue shows its jobs"
     return sorted(notes, key=lambda note: (note.submitted_at, note.run)), broken

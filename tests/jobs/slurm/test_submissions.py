@@ -53,6 +53,13 @@ def test_a_broken_note_is_named_and_the_others_are_read(tmp_path: Path, raw: byt
     assert list(broken) == ["r0"] and str(file.parent / "r0.json") in broken["r0"]
 
 
+def test_a_note_that_goes_away_meanwhile_is_none(tmp_path: Path) -> None:
+    """Another sweep's sbatch was refused: listed, and not there any more when it is read."""
+    file = write_note(tmp_path, note())
+    file.with_name("gone.json").symlink_to(tmp_path / "nowhere")
+    assert read_notes(tmp_path) == ([note().model_copy(update={"user": os.getuid()})], {})
+
+
 def test_a_folder_of_notes_that_cannot_be_read_is_not_an_empty_one(tmp_path: Path) -> None:
     (tmp_path / ".slurm").write_text("no folder")
     with pytest.raises(OSError, match="Not a directory"):
