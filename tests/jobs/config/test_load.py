@@ -164,14 +164,14 @@ def test_parameters_of_a_technique_can_be_shared_varied_and_overridden() -> None
         **COMMON, "gpus": 1, "schedule": "cosine",
         "matrix": {"technique": ["naive", "sgd"], "base_lr": [0.1, 0.2]},
         "override": [
-            {"when": {"optimizer": "sgd"}, "set": {"optimizer": {"momentum": 0.5}}},
+            {"when": {"optimizer": "sgd"}, "set": {"optimizer": {"momentum": 0.5}, "base_lr": 0.3}},
             {"when": {"base_lr": 0.2, "optimizer": {"nesterov": True}}, "set": {"base_lr": 0.4}},
         ],
     }  # fmt: skip
     techniques = [config.technique for config in load(content).configs]
     assert {technique.schedule.name for technique in techniques} == {"cosine"}
     assert [(technique.name, technique.base_lr) for technique in techniques] == [
-        ("naive", 0.1), ("naive", 0.2), ("sgd", 0.1), ("sgd", 0.4),
+        ("naive", 0.1), ("naive", 0.2), ("sgd", 0.3), ("sgd", 0.4),  # the later rule wins
     ]  # fmt: skip
     assert techniques[2].optimizer == Sgd(momentum=0.5, nesterov=True)
     assert techniques[0].optimizer.name == "adam"

@@ -102,8 +102,8 @@ def test_anchors_and_merge_keys(tmp_path: Path) -> None:
 
 
 def test_the_nearest_name() -> None:
-    assert unknown("model", "resnet50", ["cnn", "ResNet_50"]) == (
-        "unknown model 'resnet50'; did you mean 'ResNet_50'? known: cnn, ResNet_50"
+    assert unknown("model", "RESNET50", ["cnn", "ResNet_50"]) == (
+        "unknown model 'RESNET50'; did you mean 'ResNet_50'? known: cnn, ResNet_50"
     )
     assert unknown("model", "qqqq", ["cnn"]) == "unknown model 'qqqq'; known: cnn"
     assert unknown("model", 5, []) == "unknown model 5; known: (none)"
