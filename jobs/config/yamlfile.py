@@ -31,10 +31,11 @@ Model = TypeVar("Model", bound=BaseModel)
 
 def unknown(kind: str, word: object, known: Iterable[str]) -> str:
     """One sentence: what was found, the nearest valid name, whatever its case, all valid names."""
-    names = {name.lower(): name for name in known}
-    near = difflib.get_close_matches(str(word).lower(), names, n=1, cutoff=0.5)
-    hint = f"did you mean {names[near[0]]!r}? " if near else ""
-    return f"unknown {kind} {word!r}; {hint}known: {', '.join(names.values()) or '(none)'}"
+    names = list(known)
+    spelt = {name.lower(): name for name in names}
+    near = difflib.get_close_matches(str(word).lower(), spelt, n=1, cutoff=0.5)
+    hint = f"did you mean {spelt[near[0]]!r}? " if near else ""
+    return f"unknown {kind} {word!r}; {hint}known: {', '.join(names) or '(none)'}"
 
 
 def names_in(folder: Path) -> list[str]:

@@ -26,7 +26,7 @@ from jobs.slurm.submissions import read_notes, submitted_cells
 from jobs.slurm.submit import preflight_array, submit_preflight
 from jobs.slurm.watch.cancel import announce_cancel, cancel, jobs_of_sweep, needed_by_others
 from jobs.slurm.watch.endings import End, elsewhere
-from jobs.slurm.watch.pace import wait_for
+from jobs.slurm.watch.pace import end_of, wait_for
 from jobs.slurm.watch.reconcile import Watcher, left_no_record, settle
 from jobs.table import lines, table
 from train.config.plan import epochs_to_train
@@ -140,12 +140,13 @@ def cancel_jobs(wanted: Sweep, folder: Path) -> int:
         say(f"not cancelled: job {one}, a preflight that another sweep's cells wait for")
     count = sum(ended.values())
     say(f"{count} jobs were told to end" if count else "no job of this sweep is in the queue")
-    submitted, settled = submitted_cells(folder, here), 0
-    end = End(status="cancelled", why="make cancel, while it waited in the queue")
-    for config in wanted.configs:
-        job, cell = submitted.get(config.cell_id()), recorded(config, folder / config.cell_id())
+    settled, end = 0, End(status="cancelled", why="make cancel, while it waited in the queue")
+    mine = {name: job for name, job in submitted_cells(folder, here).items() if job.job in waited}
+    # no file of any other cell is read
+    for config in [config for config in wanted.configs if config.cell_id() in mine]:
+        cell, job = recorded(config, folder / config.cell_id()), mine[config.cell_id()]
         # a supervisor of what waited will never run; what another job runs gets its record there
-        if job and job.job in waited and cell.attempt is None and left_no_record(cell, job):
+        if cell.attempt is None and left_no_record(cell, job):
             settled += 1
             try:
                 settle(cell, job, end)
@@ -184,10 +185,10 @@ def preflight(request: SweepRequest, nodes: int | None) -> int:
         context = check_cluster(request, context, [preflight_array(context, shape)], {})
         job, folder = submit_preflight(context, shape)
         say(f"preflight: job {job} on {shape}")
-        ended = wait_for(job, context.site, "preflight")
+        wait_for(job, context.site, "preflight")
     report = read_preflight(folder)
     if report is None:
-        say(f"the preflight left no report ({ended}); see {folder}")
+        say(f"the preflight left no report ({end_of(job, context.site)}); see {folder}")
         return EXIT_UNDECIDED
     for problem in report.problems:
         say(f"preflight: {problem}")

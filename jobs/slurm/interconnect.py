@@ -20,7 +20,7 @@ from jobs.slurm.request import slurm_refusals
 from jobs.slurm.script import freeze
 from jobs.slurm.submissions import Array
 from jobs.slurm.submit import submit_job
-from jobs.slurm.watch.pace import wait_for
+from jobs.slurm.watch.pace import end_of, wait_for
 from train.errors import ConfigError
 from train.interconnect.record import JOB_NAME, PHASES, Phase
 
@@ -93,9 +93,9 @@ def validate(
         job = submit_job(context, INTERCONNECT, folder.name, array, [task], **options)
         where = f" ({names})" if names else ""
         say(f"interconnect: job {job} on {wanted.number} nodes{where}, {array.minutes} min at most")
-        ended = wait_for(job, site, INTERCONNECT)
+        wait_for(job, site, INTERCONNECT)
     print(folder)
     if not (folder / JOB_NAME).is_file():
-        say(f"nothing to make a verdict from ({ended}); see {folder}")
+        say(f"nothing to make a verdict from ({end_of(job, site)}); see {folder}")
         return EXIT_UNDECIDED
     return 0

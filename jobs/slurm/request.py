@@ -57,8 +57,8 @@ def slurm_refusals(site: NamedSite) -> Iterator[None]:
                 "again: what was submitted before goes on"
             ) from error
         raise NoAnswer(
-            f"Slurm gives no answer, or is busy: {error}. Jobs that were submitted go on; the same "
-            "again submits the others, and make status shows all"
+            f"Slurm gives no answer, or is busy: {error}. Jobs that were submitted go on. Repeat "
+            "the command to submit the others; make status shows the jobs of a sweep"
         ) from error
 
 

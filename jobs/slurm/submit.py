@@ -225,7 +225,8 @@ def submit_cells(
     for cell in forced:
         # should the job never begin, the cell must not look done; a supervisor may have been first
         with suppress(OSError), hold(cell.folder) as ours:
-            if ours and recorded(cell.config, cell.folder).ended_at == cell.ended_at:
+            now = recorded(cell.config, cell.folder).forced()  # one that cannot be read is not
+            if ours and (now.status, now.ended_at) == (FORCED, cell.ended_at):
                 archive(cell.folder)
     return job
 

@@ -76,11 +76,10 @@ class Unclear:
 
 def unclear_in(sweep: Path, notes: Iterable[RunNote], cells: Sequence[CellState]) -> list[Unclear]:
     """Those of earlier runs: sbatch was called a moment ago, and no job's id was noted."""
-    unclear = []
+    unclear, by_name = [], {cell.name: cell for cell in cells}
     for note in notes:
         units = [unit for array in note.arrays if array.job_id is None for unit in array.units]
-        names = {name for unit in units for name in unit}
-        mine = [cell for cell in cells if cell.name in names]
+        mine = [by_name[name] for unit in units for name in unit if name in by_name]
         script = array_folder(sweep, note.run, note.part(0)) / SCRIPT_NAME
         if mine and script.exists():
             left_s = UNCLEAR_S - (time.time() - script.stat().st_mtime)

@@ -72,12 +72,13 @@ class StepLog:
     def read(self, line: str, rank: int | None = None) -> None:
         """``rank``: in whose log the line is; None: in srun's own."""
         line = re.sub(r"^(srun|slurmstepd): (srun|slurmstepd): ", r"\1: ", line.strip())
+        if self.out_of_memory is None and _MEMORY.search(line):
+            self.out_of_memory, self.out_of_memory_rank = _plain(line), rank
         if ended := _ENDED.match(line):
             ranks, end = _numbers(ended["ranks"]), RankEnd(ended["host"], _code(ended["how"]))
             self.ends |= dict.fromkeys(ranks, end)
-            rank = ranks[0]
-        if self.out_of_memory is None and _MEMORY.search(line):
-            self.out_of_memory, self.out_of_memory_rank = _plain(line), rank
+            if self.out_of_memory_rank is None and _MEMORY.search(ended["how"]):
+                self.out_of_memory_rank = ranks[0]
         if node := _NODE.search(line):
             self.node_failure = self.node_failure or node["host"] or _plain(line)
         if step := _STEP_ENDED.search(line):

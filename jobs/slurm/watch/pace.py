@@ -42,9 +42,9 @@ class Pace:
         self._began = time.monotonic()
 
 
-def wait_for(job: str, site: Site, what: str) -> str:
+def wait_for(job: str, site: Site, what: str) -> None:
     """Until Slurm says that a job has ended, or no longer knows it, saying as ``what`` why it
-    waits. How it ended, in words.
+    waits.
 
     Raises:
         SlurmError: no answer, and none is to be expected.
@@ -54,7 +54,7 @@ def wait_for(job: str, site: Site, what: str) -> str:
         try:
             state = query(site.slurm_conf, arrays=[job]).get(job)
             if state is None or state.ended:
-                return status_of(job, History(site.slurm_conf).endings([job]).get(job))[1]
+                return
             why, seen = in_words(state), state.state
         except SlurmError as error:
             if not error.passing:
@@ -64,3 +64,11 @@ def wait_for(job: str, site: Site, what: str) -> str:
             say(f"{what}: {why}")
             said = why
         time.sleep(pace.next_s(seen))
+
+
+def end_of(job: str, site: Site) -> str:
+    """How a single job ended, in words."""
+    try:
+        return status_of(job, History(site.slurm_conf).endings([job]).get(job))[1]
+    except SlurmError as error:
+        return f"job {job}; Slurm gives no answer: {error}"

@@ -211,6 +211,19 @@ def test_batches(content: dict[str, Any], batches: list[tuple[int, int]], base: 
     assert {c.technique.base_batch for c in configs} == {base}
 
 
+def test_weak_and_strong_in_one_sweep_with_null() -> None:
+    content = {
+        "dataset": "digits", "model": "cnn", "epochs": 4, "technique": "naive",
+        "matrix": {"gpus": [1, 2]},
+        "zip": [
+            {"scaling": ["weak", "strong"], "batch_per_rank": [32, None],
+             "global_batch": [None, 64]},
+        ],
+    }  # fmt: skip
+    batches = [(c.scaling, c.gpus, c.batch_per_rank) for c in load(content).configs]
+    assert batches == [("weak", 1, 32), ("strong", 1, 64), ("weak", 2, 32), ("strong", 2, 32)]
+
+
 @pytest.mark.parametrize("rule", [{"lr_scaling": "linear"}, {"regime_adaptation": True}])
 def test_a_rule_needs_a_base_where_the_batch_is_an_axis(rule: dict[str, Any]) -> None:
     """Each batch would be its own base, and the rule would never act."""
@@ -296,6 +309,7 @@ def test_what_a_file_says_of_the_whole_sweep_and_may_leave_out() -> None:
          "target.train_accuracy: should be less than or equal to 1, found 75"),
         ("title: A small sweep", "title: 2024", 2, "title: should be a valid string, found 2024"),
         ("name: small", "name: Small", 1, "should match pattern '^[a-z0-9_]+$', found \"Small\""),
+        ("cores_per_rank: 1", "cores_per_rank: 0", 7, "greater than or equal to 1"),
         ("base_lr: 0.01", "base_lr: '1'", 24, 'base_lr: should be a valid number, found "1"'),
         # shapes
         ("epochs: 10", "epochs: [2, 3]", 5, "lists of values belong under 'matrix:'"),

@@ -58,6 +58,7 @@ setup: ["ulimit -l unlimited"]
         ("account: 1234", "account: should be a valid string, found 1234"),
         ("gpus: maybe", "gpus: should be 'none', 'gres', 'gpus-per-node' or 'gpus-per-task', f"),
         ("exclusive: yes", 'exclusive: should be a valid boolean, found "yes"'),
+        ("modules: apptainer", "modules: should be a valid array, found "),
         ("environment: {A-B: x}", "environment.A-B.[key]: String should match pattern"),
         ("binds: ['/a,/b']", "binds.0: String should match pattern '^/[^,^]*$', found \"/a,/b\""),
         ("binds: [data]", "binds.0: String should match pattern"),
@@ -66,6 +67,7 @@ setup: ["ulimit -l unlimited"]
         ("sbatch: {time: 5}", "sbatch: time belongs to the key 'time_min' of the site file"),
         # what would lose jobs
         ("sbatch: {clusters: other}", "sbatch: clusters is what this program sets by itself"),
+        ("sbatch: {quiet: true}", "sbatch: quiet is what this program sets by itself"),
         ("signal_s: 3600", "signal_s 3600: a job has 3600 s"),
         ("gpu_type: a100", "gpu_type needs a way to ask for it"),
         ('partition: "gpu\\nrm -rf x"', "partition: expected a single line of text"),

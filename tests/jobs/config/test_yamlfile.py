@@ -82,6 +82,9 @@ def test_aliases_that_stand_for_a_billion_values(tmp_path: Path) -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 10)]
     assert "aliases stand for more" in refusal(tmp_path, "\n".join(lines))
+    merges = ["a0: &a0 {k: 1}"]
+    merges += [f"a{i}: &a{i} {{<<: [*a{i - 1}, *a{i - 1}, *a{i - 1}]}}" for i in range(1, 25)]
+    assert "aliases stand for more" in refusal(tmp_path, "\n".join(merges))
 
 
 def test_anchors_and_merge_keys(tmp_path: Path) -> None:
@@ -105,5 +108,7 @@ def test_the_nearest_name() -> None:
     assert unknown("model", "RESNET50", ["cnn", "ResNet_50"]) == (
         "unknown model 'RESNET50'; did you mean 'ResNet_50'? known: cnn, ResNet_50"
     )
+    # files of both names may be there
+    assert unknown("sweep", "Aa", ["a", "A"]).endswith("known: a, A")
     assert unknown("model", "qqqq", ["cnn"]) == "unknown model 'qqqq'; known: cnn"
     assert unknown("model", 5, []) == "unknown model 5; known: (none)"

@@ -57,6 +57,7 @@ def test_arrays_and_what_they_cost_are_shown() -> None:
     site = SITE.model_copy(update={"submit_limit": 5})
     assert "queue: 5 jobs fit now; the other 5 are submitted" in text(ARRAYS, site=site)
     assert text([]).endswith("nothing to submit")
+    check_budget(0, [], {}, SITE)
 
 
 def test_whole_nodes_are_charged_where_only_whole_nodes_are_given() -> None:

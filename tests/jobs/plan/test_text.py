@@ -138,6 +138,7 @@ def test_images_that_fill_no_whole_step() -> None:
     """39 steps of 512 are 19,968 of 20,000 images, four of 4,096 are 16,384: 18 % fewer."""
     small, large = (config(batch_per_rank=256, accumulation=k) for k in (1, 8))
     assert "1 leave out up to 18% of the images" in said(small, large, images=20_000)
+    assert "leave out" not in said(small, images=20_000)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from jobs.slurm.submissions import (
     Array,
     RunNote,
     adopt,
+    is_anothers,
     job_name,
     read_notes,
     submitted_cells,
@@ -111,3 +112,11 @@ def test_ids_that_nobody_wrote_down_are_found_in_the_queue(
         for job, *told in jobs
     }
     assert [array.job_id for array in adopt(left, queue).arrays] == ids
+
+
+@pytest.mark.parametrize(
+    ("comment", "anothers"),
+    [("horoscale:r0:0", True), ("horoscale:r1:0", False), ("a site's own words", False)],
+)
+def test_an_id_that_is_another_jobs_now(comment: str, anothers: bool) -> None:
+    assert is_anothers(JobState("7_0", "PENDING", comment=comment), "r1", "0") == anothers

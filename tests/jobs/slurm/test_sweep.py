@@ -52,7 +52,8 @@ def test_what_does_not_fit_submits_nothing(
 
 
 def test_a_relative_results_folder_is_the_callers(desk: Desk) -> None:
-    """Jobs run in another folder: what they are told must be absolute. Odd signs are fine."""
+    """Jobs run in another folder: their paths are absolute. A path may hold blanks and
+    quotes."""
     desk.results = Path('o\'neil & "sons" $HOME é')
     desk.submit(cwd=desk.folder)
     script = (desk.fake.folder / "script-1").read_text()
@@ -232,6 +233,13 @@ def test_a_node_that_failed_is_excluded_on_the_retry(desk: Desk) -> None:
     desk.fake.put("sinfo", f'case "$*" in *--Node*) {nodes} ;; *) cat {told} ;; esac')
     assert "node3 failed under these cells: excluded" in desk.submit()
     assert "#SBATCH --exclude=node3\n" in (desk.fake.folder / "script-2").read_text()
+
+
+def test_plan_asks_and_submits_nothing(desk: Desk) -> None:
+    done = desk.say("plan")
+    assert done.exit_code == 0, done.stderr
+    assert "#SBATCH" in done.stdout
+    assert desk.fake.calls() == [] and not desk.results.exists()
 
 
 def test_a_sweep_that_has_to_wait_for_room(tmp_path, data_root) -> None:

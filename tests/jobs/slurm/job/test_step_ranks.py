@@ -182,3 +182,10 @@ def test_forms_of_a_line(line: str, rank: int | None, wanted: StepLog) -> None:
     read = StepLog()
     read.read(line, rank)
     assert read == wanted
+
+
+def test_srun_names_the_rank_after_it_spoke_of_memory() -> None:
+    read = StepLog()
+    for line in (f"srun: error: {OOM}", "srun: error: n7: task 3: Out Of Memory"):
+        read.read(line)
+    assert (read.out_of_memory, read.out_of_memory_rank) == (OOM, 3)

@@ -39,6 +39,7 @@ def test_every_end_has_a_status_and_a_sentence(
     job = JobState("7_1", state, "NonZeroExitCode", nodes="node1", code=code, signal=signal)
     found, text = status_of("7_1", job)
     assert found == status and text.startswith("job 7_1: ") and words in text
+    assert "signal 53" not in text
 
 
 @pytest.mark.parametrize(
