@@ -215,11 +215,14 @@ def test_a_file_that_its_server_forgot_is_opened_again(
 ) -> None:
     monkeypatch.setattr(watchdog, "PAUSE_S", 0.1)
     monkeypatch.setattr(watchdog, "BEAT_S", 0.1)
-    with Watchdog(tmp_path / "beat", 60, None, print) as dog:
-        wait_until((tmp_path / "beat").exists, "a life sign")
-        os.close(dog._descriptor or -1)  # as ESTALE
-        (tmp_path / "beat").unlink()
-        wait_until((tmp_path / "beat").exists, "the next but one", 20)
+    file = tmp_path / "beat"
+    with Watchdog(file, 60, None, print) as dog:
+        wait_until(lambda: file.exists() and file.stat().st_size > 0, "a life sign")
+        file.unlink()
+        assert dog._descriptor
+        with Path(os.devnull).open() as unwritable:
+            os.dup2(unwritable.fileno(), dog._descriptor)  # writes fail, as with ESTALE
+        wait_until(file.exists, "the next but one", 20)
 
 
 STEPPING = """
