@@ -20,10 +20,10 @@ from jobs.cell.state import (
     RUNNING,
     UNREADABLE,
     archive,
+    checked,
     lay_out,
     recorded,
     stand,
-    survey,
 )
 from tests.builders import config, namesakes, record
 from tests.unreadable import Once, is_untouched, unreadable
@@ -154,10 +154,10 @@ def test_the_record_of_a_namesake_is_an_error_that_only_force_passes(tmp_path: P
     assert load_config(cell / "config.json") == other, "nothing is written on a refusal"
     lay_out([mine], tmp_path, manifest, force=True)
     with pytest.raises(ConfigError, match=r"record\.json is of another config: found epochs 5446"):
-        survey([mine], tmp_path)
+        checked([stand(mine, cell)])
     found = stand(mine, cell)
     assert found.status == OTHERS and not found.done and not found.resume
-    assert survey([mine], tmp_path, force=True)[0].status == FORCED
+    assert checked([found], force=True)[0].status == FORCED
     assert read_record(cell / "record.json").config == other
 
 
@@ -186,7 +186,7 @@ def test_a_cell_that_cannot_be_read_is_left_alone(cell: Path, name: str, force: 
         (cell / "record.json").unlink(missing_ok=True)
     file = unreadable(cell / name)
     lay_out([ONE], cell.parent, MANIFEST, force=force)
-    (found,) = survey([ONE], cell.parent, force=force)
+    (found,) = checked([stand(ONE, cell)], force=force)
     assert found.status == UNREADABLE and not (found.done or found.to_run or found.resume)
     assert str(file) in found.why and "Input/output error" in found.why
     assert found.why.endswith("then make sweep again")

@@ -19,7 +19,7 @@ from typing import Any
 
 import psutil
 
-from jobs.cell.state import CellState, lay_out, survey
+from jobs.cell.state import CellState, checked, lay_out, stand
 from jobs.cell.stop import Stop
 from jobs.config.load import load_sweep
 from jobs.display import Display
@@ -158,7 +158,11 @@ class Trial:
 
     def run(self, *, force: bool = False, **changes: Any) -> list[str]:
         """Statuses, in the order of the configs. ``changes``: of the machine."""
-        return self.attend(survey(self.configs, self.folder, force=force), **changes)
+        return self.attend(self.look(force=force), **changes)
+
+    def look(self, *, force: bool = False) -> list[CellState]:
+        found = [stand(*both) for both in zip(self.configs, self.cells, strict=True)]
+        return checked(found, force=force)
 
     def attend(self, cells: Sequence[CellState], **changes: Any) -> list[str]:
         values: dict[str, Any] = {

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cell.state import survey
+from jobs.cell.state import stand
 from jobs.config.load import load_sweep
 from tests.builders import config, epoch, record
 from tests.jobs.local.conftest import Sweep
@@ -80,9 +80,8 @@ def test_a_sweep_killed_on_a_full_disk(tmp_path: Path, disk) -> None:
     with trial.start() as process:
         wait_until((trial.stage.folder / "full").exists, "a full disk")
         process.kill()
-    (found,) = survey(load_sweep(str(tmp_path / "trial.yaml")).configs, trial.sweep)
-    assert found.status == "lost"
-    assert read_record(found.folder / "record.json").status == "lost"
+    (one,) = load_sweep(str(tmp_path / "trial.yaml")).configs
+    assert stand(one, trial.cells()[0]).status == "lost"
 
 
 @pytest.mark.parametrize(
