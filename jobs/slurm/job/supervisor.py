@@ -26,11 +26,11 @@ from jobs.slurm.job.step import launch
 from jobs.slurm.job.step_failure import verdict, why_stopped
 from jobs.slurm.job.step_ranks import SRUN_LOG, StepRanks
 from jobs.slurm.job.task import JobTask
-from train.config.run import RunConfig, load_config
+from train.config.run import load_config
 from train.distributed.awake import Awake
 from train.errors import Unreadable
 from train.record.cell_folder import CONFIG_NAME, STOP_NAME
-from train.record.run import GOOD, RECORD_NAME, RunRecord
+from train.record.run import GOOD, RECORD_NAME
 from train.record.summary import read_summary
 from train.run.provenance import git_state
 
@@ -132,27 +132,18 @@ class Supervisor:
             log(f"{cell.name}: left alone: {now.why}")
         if now.done or now.status in (OTHERS, UNREADABLE):
             return CellEnd(now.status)
-        record = self._attend(cell, config, now.resume)
-        this = record.attempts[-1].number
-        return CellEnd(record.status, sum(e.attempt == this for e in record.epochs), record)
-
-    def _is_older(self, cell: Path) -> bool:
-        """A record of a cell that is run by force: that of an earlier start of this job counts."""
-        forced = str(cell) in self.task.forced
-        return forced and read_summary(cell / RECORD_NAME).ended_at < self.task.asked_at
-
-    def _attend(self, cell: Path, config: RunConfig, resume: bool) -> RunRecord:
         ranks = StepRanks(cell / "logs" / SRUN_LOG)
 
         def begin(attempt: int) -> None:
-            line, settings = launch(self.task, config, cell, attempt, self.allocation_now, resume)
+            at = self.allocation_now
+            line, settings = launch(self.task, config, cell, attempt, at, now.resume)
             ranks.start(line, settings | self._facts(), config.processes)
 
-        return attend(
+        record = attend(
             cell, config, ranks,
             begin=begin,
             stop=partial(self._tick, cell / "logs" / STOP_NAME),
-            resume=resume,
+            resume=now.resume,
             stall_s=self.task.stall_s,
             knows=lambda: verdict(cell, ranks, self.allocation),
             explain=lambda stopped: why_stopped(
@@ -161,6 +152,13 @@ class Supervisor:
             job=self.allocation.job,
             awake=self.awake,
         )  # fmt: skip
+        this = record.attempts[-1].number
+        return CellEnd(record.status, sum(e.attempt == this for e in record.epochs), record)
+
+    def _is_older(self, cell: Path) -> bool:
+        """A record of a cell that is run by force: that of an earlier start of this job counts."""
+        forced = str(cell) in self.task.forced
+        return forced and read_summary(cell / RECORD_NAME).ended_at < self.task.asked_at
 
     def _tick(self, ask: Path) -> Reason | None:
         due = self.warned.at is not None and self.allocation_now.is_due(self.warned.at)
