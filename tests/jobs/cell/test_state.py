@@ -81,7 +81,8 @@ def test_a_broken_record_is_named_and_left_alone(cell: Path, text: str) -> None:
     [
         ("", 1, ["lost"]),
         ("failed", 2, ["failed", "lost"]),
-        # rank 0 wrote it; the supervisor was killed before it had tidied up
+        # it was written; the supervisor was killed before it had tidied up
+        ("failed", 1, ["failed"]),
         ("completed", 1, ["completed"]),
     ],
 )
