@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -45,19 +46,15 @@ class Bench:
     def sweep(self) -> Path:
         return self.results / self.name
 
-    def argv(self, *options: str) -> list[str]:
+    @property
+    def program(self) -> list[str]:
+        return [sys.executable, "-m", "jobs"]
+
+    def argv(self, *options: str, command: str = "sweep") -> list[str]:
         file = str(self.folder / f"{self.name}.yaml")
-        where = (
-            "--results",
-            str(self.results),
-            "--data",
-            str(self.data),
-            "--store",
-            str(self.data / "prepared"),
-            "--site",
-            "local",
-        )
-        return [sys.executable, "-m", "jobs", "sweep", file, *where, *options]
+        where = ["--results", str(self.results), "--data", str(self.data)]
+        where += ["--store", str(self.data / "prepared"), "--site", "local"]
+        return [*self.program, command, file, *where, *options]
 
     def run(self, *options: str, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -65,11 +62,11 @@ class Bench:
             check=False,
         )  # fmt: skip
 
-    def start(self, *options: str) -> subprocess.Popen[str]:
+    def start(self, *options: str, **popen: Any) -> subprocess.Popen[str]:
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | popen
         return subprocess.Popen(
-            self.argv(*options), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            cwd=ROOT, start_new_session=True,
-        )  # fmt: skip
+            self.argv(*options), text=True, cwd=ROOT, start_new_session=True, **pipes
+        )
 
     def cells(self) -> list[Path]:
         return sorted(path.parent for path in self.sweep.glob("*/config.json"))

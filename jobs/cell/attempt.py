@@ -14,7 +14,7 @@ from pathlib import Path
 
 from jobs.cell.failure import End, Verdict, cause_of
 from jobs.cell.heartbeat import Watch
-from jobs.cell.missing_record import Begun, announce, is_good, over, reserve, settle
+from jobs.cell.missing_record import Begun, announce, over, reserve, settle
 from jobs.cell.ranks import RankSet, end_leftovers
 from jobs.cell.stop import Reason
 from train.config.plan import most_epochs
@@ -29,7 +29,7 @@ from train.record.cell_folder import (
     earlier_attempts,
     rank_file,
 )
-from train.record.run import RECORD_NAME, RunRecord, read_record
+from train.record.run import GOOD, RECORD_NAME, RecordError, RunRecord, read_own_record, read_record
 
 PROBE_BYTES = 64 * 1024
 
@@ -82,14 +82,17 @@ def attend(
     finally:
         ranks.end()
         end_leftovers(cell)
-    if is_good(cell, config):
+    record = None
+    with contextlib.suppress(RecordError):
+        record = read_own_record(cell, config)
+    if record and record.status in GOOD:
         over(cell)
     else:
         # also where no rank is known to have ended badly: srun, too, writes its words there
         trouble = trouble or _refusal(cell)
         status, error = cause_of(End(cell, ranks, explain(stopped), trouble, knows))
         settle(cell, config, status, error, begun.started_at)
-    record = read_record(cell / RECORD_NAME)
+        record = read_record(cell / RECORD_NAME)
     if record.status == "completed" and not record.alarms:
         _keep_one_log(cell)
     return record

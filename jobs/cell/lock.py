@@ -109,7 +109,8 @@ def only_sweep(folder: Path) -> Iterator[None]:
                 f"{remedy(error) or 'move away what is there'}, or name another folder, on a file "
                 "system where flock works, with RESULTS=DIR"
             ) from error
-        other, here = _signer(handle), _ourselves(handle)
+        handle.seek(0)
+        other, here = signed(handle.read()), _ourselves(handle)
         if not ours:
             raise ConfigError(
                 f"another make sweep works on {folder} ({other or 'unknown'}): "
@@ -164,11 +165,6 @@ def _ourselves(handle: TextIO, job: str | None = None) -> Holder:
     with contextlib.suppress(OSError):
         boot = BOOT_ID.read_text().strip() or None
     return Holder(os.getpid(), os.uname().nodename, boot, reach, job)
-
-
-def _signer(handle: TextIO) -> Holder | None:
-    handle.seek(0)
-    return signed(handle.read())
 
 
 def _taken(handle: TextIO, kind: int) -> bool:

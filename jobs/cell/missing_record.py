@@ -15,7 +15,6 @@ from train.errors import read_whole
 from train.record.atomic import write_atomically
 from train.record.cell_folder import ended_record, tail_of
 from train.record.run import (
-    GOOD,
     RECORD_NAME,
     NoRecord,
     OtherCell,
@@ -152,18 +151,6 @@ def settle_unstarted(
         log_tail=tail_of(log),
     )
     settle(cell, config, status, error, asked_at)
-
-
-def is_good(cell: Path, config: RunConfig) -> bool:
-    """Whether the cell has a record that no retry may replace.
-
-    Raises:
-        OtherCell: there is a record of another config.
-        Unreadable: there may be a record that cannot be read now.
-    """
-    with contextlib.suppress(RecordError):
-        return read_own_record(cell, config).status in GOOD
-    return False
 
 
 def _last_sign(cell: Path, started_at: datetime) -> datetime:

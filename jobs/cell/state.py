@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -140,16 +140,6 @@ class CellState:
         return "" if sign is None or sign.at is None else sign.phase
 
 
-def survey(configs: Sequence[RunConfig], sweep: Path, *, force: bool = False) -> list[CellState]:
-    """Look at every cell; cells whose supervisor was killed get their ``lost`` record here.
-
-    Raises:
-        OtherCell: as :func:`checked`.
-        OSError: a cell's folder is missing or cannot be written.
-    """
-    return checked([stand(config, sweep / config.cell_id()) for config in configs], force=force)
-
-
 def checked(cells: Sequence[CellState], *, force: bool = False) -> list[CellState]:
     """The cells as a sweep takes them. ``force``: finished ones, and those whose folders hold the
     record of another config, are to run again.
@@ -164,7 +154,7 @@ def checked(cells: Sequence[CellState], *, force: bool = False) -> list[CellStat
 
 
 def stand(config: RunConfig, folder: Path) -> CellState:
-    """Look at one cell.
+    """Look at one cell; one whose supervisor was killed gets its ``lost`` record here.
 
     Raises:
         OSError: its folder is missing or cannot be written.
@@ -275,6 +265,21 @@ def _holds(file: Path, content: BaseModel) -> bool:
 
 def _text(content: BaseModel) -> str:
     return content.model_dump_json(indent=2) + "\n"
+
+
+def ready(config: RunConfig, folder: Path, again: Callable[[], bool]) -> CellState:
+    """The cell as a start finds it: a killed supervisor's start is settled, and a record is put
+    aside that is broken or, by ``again``, to be replaced. Only for the holder of the cell's lock.
+
+    Raises:
+        OSError: a file that decides cannot be read now, or the folder cannot be written.
+    """
+    settle_lost(folder, config)
+    cell = recorded(config, folder)
+    if cell.status == BROKEN or (cell.status not in (NEW, UNREADABLE) and again()):
+        archive(folder)
+        cell = recorded(config, folder)
+    return cell
 
 
 def archive(folder: Path) -> None:

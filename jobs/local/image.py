@@ -101,20 +101,17 @@ def try_out(container: Container) -> None:
 def remark_on_gpus(wanted: Sweep, container: Container | None, gpus: int) -> None:
     """Say which of the GPUs seen here ranks will not use, or that they will look for some in vain.
     Each rank needs one."""
-    if container is not None and container.gpu_support != "none":
-        if not gpus:
-            say("no GPU is seen here: ranks compute on CPU cores")
-        return
-    if not gpus:
-        return
-    most = max(config.gpus for config in wanted.configs)
-    first = "" if (ROOT / "containers/images/gpu.sif").exists() else "make image IMAGE=gpu && "
-    file = shlex.quote(wanted.asked) if most <= gpus else "COPY.yaml"
-    # FORCE: cells that have run on CPU cores are else done
-    use = f"{first}make sweep SWEEP={file} SITE=local IMAGE=gpu FORCE=1 uses them"
-    if most > gpus:
-        use += f", with a copy of this sweep's file whose gpus are at most {gpus} (here {most})"
-    say(f"GPUs of this machine that stay unused: {gpus}, ranks compute on CPU cores: {use}")
+    used = container is not None and container.gpu_support != "none"
+    if used and not gpus:
+        say("no GPU is seen here: ranks compute on CPU cores")
+    if gpus and not used:
+        # FORCE: cells that have run on CPU cores are else done
+        say(
+            f"GPUs of this machine that stay unused: {gpus}, ranks compute on CPU cores: "
+            f"make image IMAGE=gpu && make sweep SWEEP={shlex.quote(wanted.asked)} SITE=local "
+            "IMAGE=gpu FORCE=1 uses them, where no cell of the sweep's file has more than "
+            f"{gpus} gpus"
+        )
 
 
 def check_gpus(wanted: Sweep, container: Container, gpus: int, at_once: int) -> None:

@@ -29,9 +29,8 @@ from jobs.cell.container import (
 )
 from jobs.cell.launch import Groups, clean_environment, rank_argv, rank_environment
 from jobs.cell.lock import hold
-from jobs.cell.missing_record import settle_lost
 from jobs.cell.ranks import Ended, RankSet, end_leftovers
-from jobs.cell.state import BROKEN, FORCED, OTHERS, UNREADABLE, CellState, archive, recorded
+from jobs.cell.state import FORCED, OTHERS, UNREADABLE, CellState, ready
 from jobs.cell.stop import Reason, Stop
 from jobs.messages import ROOT
 from train.distributed.awake import Awake
@@ -129,10 +128,7 @@ def _run(
     """Only for the holder of the cell's lock."""
     folder, config, ranks, began = cell.folder, cell.config, Ranks(), awake.look()
     end_leftovers(folder)
-    settle_lost(folder, config)
-    if cell.status in (FORCED, BROKEN):
-        archive(folder)
-    now = recorded(config, folder)
+    now = ready(config, folder, lambda: cell.status == FORCED)
     if now.done or now.status in (OTHERS, UNREADABLE):
         return now.status, now.why
 

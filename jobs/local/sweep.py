@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 
 from jobs.cell.launch import Groups, core_groups
-from jobs.cell.state import CellState, checked, lay_out, recorded, survey
+from jobs.cell.state import CellState, checked, lay_out, recorded, stand
 from jobs.cell.stop import Reason, Stop, stopped_by_signals
 from jobs.config.sweep import Sweep, manifest_of
 from jobs.display import Display, say_results, say_standing
@@ -55,7 +55,7 @@ def sweep_here(wanted: Sweep, folder: Path, *, force: bool, machine: Machine) ->
     """Run every cell that has no good record; returns the exit code."""
     plan_rows(wanted.configs, train_images(wanted.configs, machine.data, machine.store), {})
     lay_out(wanted.configs, folder, manifest_of(wanted), force=force)
-    cells = survey(wanted.configs, folder, force=force)
+    cells = checked([stand(c, folder / c.cell_id()) for c in wanted.configs], force=force)
     say_standing(wanted, cells)
     if all(cell.done for cell in cells):
         return 0

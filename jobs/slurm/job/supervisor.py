@@ -14,8 +14,8 @@ from typing import Any
 from jobs.cell.attempt import attend
 from jobs.cell.container import Image, facts_inside, image_now
 from jobs.cell.lock import LOCK_NAME, Holder, hold, holder
-from jobs.cell.missing_record import begun_in, is_good, settle_lost
-from jobs.cell.state import UNREADABLE, archive, recorded
+from jobs.cell.missing_record import begun_in
+from jobs.cell.state import OTHERS, UNREADABLE, ready
 from jobs.cell.stop import Reason, Stop, stopped_by_signals
 from jobs.messages import EXIT_CELL_FAILED
 from jobs.slurm.client.run import SlurmError
@@ -26,11 +26,12 @@ from jobs.slurm.job.step import launch
 from jobs.slurm.job.step_failure import verdict, why_stopped
 from jobs.slurm.job.step_ranks import SRUN_LOG, StepRanks
 from jobs.slurm.job.task import JobTask
-from train.config.run import RunConfig, load_config
+from train.config.run import load_config
 from train.distributed.awake import Awake
 from train.errors import Unreadable
 from train.record.cell_folder import CONFIG_NAME, STOP_NAME
-from train.record.run import GOOD, RECORD_NAME, RecordError, RunRecord, read_record
+from train.record.run import GOOD, RECORD_NAME
+from train.record.summary import read_summary
 from train.run.provenance import git_state
 
 #: Seconds between two tries to get a cell's lock.
@@ -126,37 +127,23 @@ class Supervisor:
 
     def _run(self, cell: Path) -> CellEnd:
         config = load_config(cell / CONFIG_NAME)
-        settle_lost(cell, config)
-        self._put_aside(cell)
-        if is_good(cell, config):
-            return CellEnd(read_record(cell / RECORD_NAME).status)
-        record = self._attend(cell, config)
-        this = record.attempts[-1].number
-        return CellEnd(record.status, sum(e.attempt == this for e in record.epochs), record)
-
-    def _put_aside(self, cell: Path) -> None:
-        """An older record of a cell that is run by force, or a broken one: kept, whole."""
-        try:
-            older = read_record(cell / RECORD_NAME).ended_at < self.task.asked_at
-        except RecordError:
-            archive(cell)
-        else:
-            if older and str(cell) in self.task.forced:
-                archive(cell)
-
-    def _attend(self, cell: Path, config: RunConfig) -> RunRecord:
+        now = ready(config, cell, partial(self._is_older, cell))
+        if now.status in (OTHERS, UNREADABLE):
+            log(f"{cell.name}: left alone: {now.why}")
+        if now.done or now.status in (OTHERS, UNREADABLE):
+            return CellEnd(now.status)
         ranks = StepRanks(cell / "logs" / SRUN_LOG)
-        resume = recorded(config, cell).resume
 
         def begin(attempt: int) -> None:
-            line, settings = launch(self.task, config, cell, attempt, self.allocation_now, resume)
+            at = self.allocation_now
+            line, settings = launch(self.task, config, cell, attempt, at, now.resume)
             ranks.start(line, settings | self._facts(), config.processes)
 
-        return attend(
+        record = attend(
             cell, config, ranks,
             begin=begin,
             stop=partial(self._tick, cell / "logs" / STOP_NAME),
-            resume=resume,
+            resume=now.resume,
             stall_s=self.task.stall_s,
             knows=lambda: verdict(cell, ranks, self.allocation),
             explain=lambda stopped: why_stopped(
@@ -165,6 +152,13 @@ class Supervisor:
             job=self.allocation.job,
             awake=self.awake,
         )  # fmt: skip
+        this = record.attempts[-1].number
+        return CellEnd(record.status, sum(e.attempt == this for e in record.epochs), record)
+
+    def _is_older(self, cell: Path) -> bool:
+        """A record of a cell that is run by force: that of an earlier start of this job counts."""
+        forced = str(cell) in self.task.forced
+        return forced and read_summary(cell / RECORD_NAME).ended_at < self.task.asked_at
 
     def _tick(self, ask: Path) -> Reason | None:
         due = self.warned.at is not None and self.allocation_now.is_due(self.warned.at)

@@ -151,17 +151,14 @@ def test_a_note_that_another_could_have_written_or_that_is_broken_is_not_believe
     assert note.read_text() == sha256(path), "it was written again"
 
 
-def test_a_file_of_this_moment_is_not_noted(tmp_path: Path, cache: Path, monkeypatch) -> None:
-    """It may change once more within the same tick, unseen."""
-    monkeypatch.setattr(container, "TICK_S", 3600.0)
+def test_without_a_note_the_file_is_read(tmp_path: Path, cache: Path, monkeypatch) -> None:
+    """A file of this moment has none: it may change once more within the same tick, unseen."""
     path = sif(tmp_path / "own.sif")
-    assert found(path).digest == sha256(path) and not cache.exists()
-
-
-def test_without_a_cache_the_file_is_read(tmp_path: Path, cache: Path) -> None:
+    with monkeypatch.context() as moment:
+        moment.setattr(container, "TICK_S", 3600.0)
+        assert found(path).digest == sha256(path) and not cache.exists()
     cache.parent.parent.rmdir()
     cache.parent.parent.write_text("a file where a folder belongs")
-    path = sif(tmp_path / "own.sif")
     assert found(path).digest == sha256(path)
 
 

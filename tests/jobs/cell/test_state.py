@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 from pathlib import Path
@@ -20,13 +19,13 @@ from jobs.cell.state import (
     RUNNING,
     UNREADABLE,
     archive,
+    checked,
     lay_out,
     recorded,
     stand,
-    survey,
 )
 from tests.builders import config, namesakes, record
-from tests.unreadable import Once, is_untouched, unreadable
+from tests.unreadable import is_untouched, unreadable
 from train.config.run import load_config
 from train.errors import ConfigError
 from train.record.run import GOOD, SweepManifest, read_record
@@ -77,28 +76,39 @@ def test_a_broken_record_is_named_and_left_alone(cell: Path, text: str) -> None:
     assert (cell / "record.json").read_bytes() == text.encode("latin-1")
 
 
-def test_a_killed_supervisors_start_is_lost_and_can_be_gone_on_from(cell: Path) -> None:
-    begun(cell)
+@pytest.mark.parametrize(
+    ("before", "number", "attempts"),
+    [
+        ("", 1, ["lost"]),
+        ("failed", 2, ["failed", "lost"]),
+        # it was written; the supervisor was killed before it had tidied up
+        ("failed", 1, ["failed"]),
+        ("completed", 1, ["completed"]),
+    ],
+)
+def test_a_killed_supervisors_start_is_lost_once_unless_it_has_its_record(
+    cell: Path, before: str, number: int, attempts: list[str]
+) -> None:
+    if before:
+        put(cell, before)
+    begun(cell, number)
     (cell / "checkpoint.npz").write_text("x")
-    found = stand(ONE, cell)
-    assert found.status == "lost" and found.resume and "without a record" in found.why
-    assert read_record(cell / "record.json").status == "lost"
-    assert stand(ONE, cell).status == "lost"
+    for _ in range(2):
+        found = stand(ONE, cell)
+        lost = found.status == "lost"
+        assert found.status == attempts[-1] and found.resume is lost
+        assert ("without a record" in found.why) is lost
+        assert [a.status for a in read_record(cell / "record.json").attempts] == attempts
+        assert not (cell / "logs" / ATTEMPT_NAME).exists()
 
 
-def test_a_good_record_is_not_lost_with_its_supervisor(cell: Path) -> None:
-    """Rank 0 wrote it; the supervisor was killed before it had tidied up."""
-    begun(cell)
-    put(cell, "completed")
-    assert stand(ONE, cell).status == "completed"
-    assert not (cell / "logs" / ATTEMPT_NAME).exists()
-
-
-def test_a_failed_record_of_an_earlier_start_does_not_hide_a_lost_one(cell: Path) -> None:
-    put(cell, "failed")
-    begun(cell, number=2)
-    assert stand(ONE, cell).status == "lost"
-    assert [a.status for a in read_record(cell / "record.json").attempts] == ["failed", "lost"]
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"number": 1, "started_at": "2026-01-01T00:00:00", "pid": 1}', "\ud800"]
+)
+def test_a_broken_attempt_file_is_no_attempt(cell: Path, text: str) -> None:
+    (cell / "logs").mkdir()
+    (cell / "logs" / ATTEMPT_NAME).write_bytes(text.encode("utf-8", "surrogatepass"))
+    assert stand(ONE, cell).status == NEW and not (cell / "record.json").exists()
 
 
 def test_a_cell_that_runs_is_not_touched(cell: Path) -> None:
@@ -154,10 +164,10 @@ def test_the_record_of_a_namesake_is_an_error_that_only_force_passes(tmp_path: P
     assert load_config(cell / "config.json") == other, "nothing is written on a refusal"
     lay_out([mine], tmp_path, manifest, force=True)
     with pytest.raises(ConfigError, match=r"record\.json is of another config: found epochs 5446"):
-        survey([mine], tmp_path)
+        checked([stand(mine, cell)])
     found = stand(mine, cell)
     assert found.status == OTHERS and not found.done and not found.resume
-    assert survey([mine], tmp_path, force=True)[0].status == FORCED
+    assert checked([found], force=True)[0].status == FORCED
     assert read_record(cell / "record.json").config == other
 
 
@@ -186,7 +196,7 @@ def test_a_cell_that_cannot_be_read_is_left_alone(cell: Path, name: str, force: 
         (cell / "record.json").unlink(missing_ok=True)
     file = unreadable(cell / name)
     lay_out([ONE], cell.parent, MANIFEST, force=force)
-    (found,) = survey([ONE], cell.parent, force=force)
+    (found,) = checked([stand(ONE, cell)], force=force)
     assert found.status == UNREADABLE and not (found.done or found.to_run or found.resume)
     assert str(file) in found.why and "Input/output error" in found.why
     assert found.why.endswith("then make sweep again")
@@ -199,9 +209,3 @@ def test_a_good_record_counts_whatever_else_cannot_be_read(cell: Path, name: str
     if name != "record.json":
         unreadable(cell / name)
         assert recorded(ONE, cell).done
-
-
-def test_one_read_error_archives_nothing(cell: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put(cell, "completed")
-    Once(monkeypatch, "record.json", 1, errno.ESTALE)
-    assert stand(ONE, cell).done

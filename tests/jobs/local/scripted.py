@@ -19,14 +19,14 @@ from typing import Any
 
 import psutil
 
-from jobs.cell.state import CellState, lay_out, survey
+from jobs.cell.state import CellState, checked, lay_out, stand
 from jobs.cell.stop import Stop
 from jobs.config.load import load_sweep
 from jobs.display import Display
 from jobs.local.supervisor import Machine
 from jobs.local.sweep import run_cells
 from tests.builders import record
-from tests.sweeps import ROOT, UNTRAINED
+from tests.sweeps import UNTRAINED, Bench, make_bench
 from train.config.run import RunConfig
 from train.record.run import SweepManifest
 
@@ -158,7 +158,11 @@ class Trial:
 
     def run(self, *, force: bool = False, **changes: Any) -> list[str]:
         """Statuses, in the order of the configs. ``changes``: of the machine."""
-        return self.attend(survey(self.configs, self.folder, force=force), **changes)
+        return self.attend(self.look(force=force), **changes)
+
+    def look(self, *, force: bool = False) -> list[CellState]:
+        found = [stand(*both) for both in zip(self.configs, self.cells, strict=True)]
+        return checked(found, force=force)
 
     def attend(self, cells: Sequence[CellState], **changes: Any) -> list[str]:
         values: dict[str, Any] = {
@@ -189,46 +193,23 @@ def alive(cell: Path) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Front:
+class Front(Bench):
     """`python -m jobs sweep` as a user starts it, whose ranks are scripted."""
 
-    folder: Path
     stage: Stage
 
     @property
-    def results(self) -> Path:
-        return self.folder / "results"
-
-    @property
-    def sweep(self) -> Path:
-        return self.results / "trial"
-
-    def cells(self) -> list[Path]:
-        return sorted(path.parent for path in self.sweep.glob("*/config.json"))
-
-    def argv(self, *options: str, command: str = "sweep") -> list[str]:
+    def program(self) -> list[str]:
         code = (
             f"import runpy, sys; sys.executable = {self.stage.python!r}; "
             "runpy.run_module('jobs', run_name='__main__', alter_sys=True)"
         )
-        where = ["--results", str(self.results), "--data", str(self.folder / "data")]
-        where += ["--store", str(self.folder / "data"), "--site", "local"]
-        file = str(self.folder / "trial.yaml")
-        return [sys.executable, "-c", code, command, file, *where, *options]
-
-    def run(self, *options: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.argv(*options), capture_output=True, text=True, cwd=ROOT, timeout=240, check=False
-        )
+        return [sys.executable, "-c", code]
 
     @contextmanager
     def start(self, *options: str, **popen: Any) -> Iterator[subprocess.Popen[str]]:
         """The front-end in a session of its own, as in a terminal; nothing of it is left after."""
-        values: dict[str, Any] = {
-            "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": ROOT,
-            "start_new_session": True,
-        }  # fmt: skip
-        process = subprocess.Popen(self.argv(*options), **(values | popen))
+        process = super().start(*options, **popen)
         try:
             yield process
         finally:
@@ -240,10 +221,9 @@ class Front:
 
 def front(folder: Path, body: str, *, gpus: str = "[1]", seeds: str = "[0]") -> Front:
     scene = stage(folder / "stage", body)
-    file = folder / "trial.yaml"
-    file.write_text(UNTRAINED.format(gpus=gpus, seeds=seeds))
-    scene.expect(load_sweep(str(file)).configs)
-    return Front(folder, scene)
+    bench = make_bench(folder, folder / "data", UNTRAINED.format(gpus=gpus, seeds=seeds))
+    scene.expect(load_sweep(str(folder / "trial.yaml")).configs)
+    return Front(bench.folder, bench.data, bench.name, scene)
 
 
 def family(folder: Path) -> list[int]:

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ from jobs.cell import heartbeat
 from jobs.cell.attempt import attend
 from jobs.cell.lock import hold, holder, is_running
 from jobs.cell.missing_record import ATTEMPT_NAME, RESERVE_NAME
-from jobs.cell.state import BROKEN, FORCED, OTHERS, RUNNING, UNREADABLE, survey
+from jobs.cell.state import BROKEN, FORCED, OTHERS, RUNNING, UNREADABLE
 from jobs.cell.stop import Reason
 from jobs.local import supervisor
 from jobs.messages import EXIT_INTERRUPTED, Interrupted
@@ -244,7 +245,7 @@ def test_after_a_killed_supervisor_its_ranks_are_ended_and_its_start_is_lost(swe
     wrote = max(file.stat().st_mtime for file in cell.glob("mark-in-*"))
     time.sleep(1.5)
     assert len(alive(cell)) == 2 and not (cell / "record.json").exists()
-    (found,) = survey(trial.configs, trial.folder)
+    (found,) = trial.look()
     assert found.status == "lost"
     first = left(cell)
     assert abs(first.ended_at.timestamp() - wrote) < 1, "its last sign of life"
@@ -328,7 +329,7 @@ def test_a_cell_that_somebody_else_runs_is_waited_for(sweep: Sweep, completed: b
 
     when(trial, lambda: time.monotonic() > later, release)
     assert other.enter_context(hold(trial.cell))
-    assert survey(trial.configs, trial.folder)[0].status == RUNNING
+    assert trial.look()[0].status == RUNNING
     assert trial.run() == ["completed", "completed"]
     assert in_play(trial.cell) is not completed, "else it is run here"
 
@@ -344,21 +345,26 @@ def test_a_stop_ends_the_waiting(sweep: Sweep) -> None:
 @pytest.mark.parametrize("name", ["record.json", "config.json"])
 def test_a_cell_that_cannot_be_read_keeps_no_other_from_running(sweep: Sweep, name: str) -> None:
     trial = sweep(GOOD, 1, 1)
-    cells = survey(trial.configs, trial.folder)
+    cells = trial.look()
     file = unreadable(trial.cell / name)
     assert trial.attend(cells) == [UNREADABLE, "completed"], "it became so meanwhile"
+    assert trial.attend([replace(cells[0], status=FORCED)])[0] == UNREADABLE
     (trial.cells[1] / "record.json").unlink()
     assert trial.run() == ["not run", "completed"]
     assert is_untouched(trial.cell, file)
 
 
-def test_the_record_of_another_config_that_came_meanwhile_stays(sweep: Sweep) -> None:
+@pytest.mark.parametrize(("seed", "status"), [(7, OTHERS), (0, "completed")])
+def test_a_record_that_came_meanwhile_stays(sweep: Sweep, seed: int, status: str) -> None:
+    """Another config's, or a good one in the place of one that was broken."""
     trial = sweep("mark('in')\n", 1)
-    cells = survey(trial.configs, trial.folder)
-    text = record(config(seed=7)).model_dump_json()
-    (trial.cell / "record.json").write_text(text)
-    assert trial.attend(cells) == [OTHERS]
-    assert (trial.cell / "record.json").read_text() == text and not in_play(trial.cell)
+    file = trial.cell / "record.json"
+    file.write_text("{")
+    cells = trial.look()
+    assert cells[0].status == BROKEN
+    file.write_text(text := record(config(seed=seed)).model_dump_json())
+    assert trial.attend(cells) == [status]
+    assert file.read_text() == text and not in_play(trial.cell)
 
 
 def test_a_retry_counts_on_and_starts_clean(sweep: Sweep) -> None:

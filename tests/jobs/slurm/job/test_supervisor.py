@@ -69,15 +69,6 @@ def test_cells_of_a_unit_run_one_after_another(tmp_path: Path, fake: FakeSlurm) 
     assert not list(tmp_path.glob("results/*/logs/attempt.json"))
 
 
-def test_the_record_of_another_config_is_no_reason_to_skip(tmp_path: Path, fake: FakeSlurm) -> None:
-    one, two = cells(2)
-    task = unit(tmp_path, [one])
-    (Path(task.cells[0]) / "record.json").write_text(record(two).model_dump_json())
-    code, out = Job(fake, task).run()
-    assert code == 1 and "is of another config" in out and fake.calls("srun") == []
-    assert read_record(Path(task.cells[0]) / "record.json").config == two
-
-
 @pytest.mark.parametrize("old", ["older", "another config", "broken"])
 def test_a_record_that_is_put_aside_is_kept_whole(
     tmp_path: Path, fake: FakeSlurm, old: str
@@ -282,16 +273,28 @@ def test_a_cell_that_another_job_has_is_left_alone(
     assert not (folder / "record.json").exists()
 
 
-@pytest.mark.parametrize("name", ["record.json", "config.json", "logs/attempt.json"])
-def test_a_cell_that_cannot_be_read_is_left_alone_on_the_node(
-    tmp_path: Path, fake: FakeSlurm, name: str
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        *((name, ("unreadable record", "Input/output error"))
+          for name in ("record.json", "config.json", "logs/attempt.json")),
+        ("", ("record of another config", "is of another config")),
+    ],
+)  # fmt: skip
+def test_a_cell_that_cannot_be_read_or_is_anothers_is_left_alone_on_the_node(
+    tmp_path: Path, fake: FakeSlurm, name: str, words: tuple[str, str]
 ) -> None:
     script_srun(fake, "good()", cells(2))
     task = unit(tmp_path, cells(2))
     first, second = map(Path, task.cells)
-    file = unreadable(first / name)
-    code, said = Job(fake, task.model_copy(update={"forced": task.cells})).run()
-    assert code == 1 and len(fake.calls("srun")) == 1
-    assert f"{first.name}: unreadable record" in said and "Input/output error" in said
-    assert is_untouched(first, file) and "Traceback" not in said
+    other = record(cells(2)[1]).model_dump_json()
+    if name:
+        file = unreadable(first / name)
+        task = task.model_copy(update={"forced": task.cells})
+    else:
+        (first / "record.json").write_text(other)
+    code, said = Job(fake, task).run()
+    assert code == 1 and len(fake.calls("srun")) == 1 and "Traceback" not in said
+    assert f"{first.name}: {words[0]}" in said and words[1] in said
+    assert is_untouched(first, file) if name else (first / "record.json").read_text() == other
     assert read_record(second / "record.json").status == "completed"
