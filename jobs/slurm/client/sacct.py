@@ -16,7 +16,6 @@ from jobs.slurm.client.squeue import ENDED, FIELD, NOTHING, JobState, exit_codes
 
 #: A job that Slurm forgot is asked about again after this time, then after twice as long ...
 AGAIN_S, AGAIN_MOST_S = 60.0, 600.0
-_BAD_ENDS = ENDED - {"COMPLETED"}
 _COLUMNS = ("JobID", "State", "ExitCode", "Reason", "NodeList")
 
 
@@ -118,7 +117,7 @@ def parse_sacct(text: str) -> dict[str, JobState]:
                 found[element] = JobState(
                     element, word, reason, nodes=nodes, code=code, signal=signal, source="sacct"
                 )
-        elif word == "OUT_OF_MEMORY" and job in found and found[job].state in _BAD_ENDS:
+        elif word == "OUT_OF_MEMORY" and job in found and found[job].state in ENDED - {"COMPLETED"}:
             found[job] = replace(found[job], state=word)
     return found
 

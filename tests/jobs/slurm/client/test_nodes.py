@@ -60,7 +60,7 @@ def test_gpus_as_sites_write_them(gres: str, gpus: tuple[tuple[str, int], ...]) 
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("a|b|c", "unknown form"), ("p|up|1|1|x|i|1|1||", "unknown form"), ("\n", "no partition")],
+    [("a|b|c", "unknown form"), ("p|up|1|1|x|i|1|1||", "unknown form")],
 )
 def test_answers_of_another_form_are_refused(text: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
