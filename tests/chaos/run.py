@@ -21,7 +21,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from containers.practice import needs
@@ -48,7 +48,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="of the faults (default: drawn, and printed)")
     parser.add_argument("--minutes", type=float, help="give up then (default: by the cells)")
     parser.add_argument("--at-once", type=int, default=12, help="cells that run at a time")
-    parser.add_argument("--poll-s", type=float, default=3.0, help="the site's key, if it has one")
+    parser.add_argument("--poll-s", type=float, default=3.0, help="the site's key")
     parser.add_argument("--only", default=",".join(FAULTS), help="faults to draw from")
     parser.add_argument("--keep", action="store_true", help="keep the folder of a good run, too")
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
@@ -128,7 +128,7 @@ def _keep(stage: Stage) -> None:
 class Run:
     stage: Stage
     faults: list[tuple[float, str]]
-    struck: Counter[str] | None = None
+    struck: Counter[str] = field(default_factory=Counter)
     began: float = 0.0
     seconds: float = 0.0
     in_time: bool = True
@@ -140,8 +140,8 @@ class Run:
         print(f"{spent:7.1f} s  {good:4} good  {text}", flush=True)
 
     def go(self, limit_s: float) -> None:
-        stage, self.struck, self.began = self.stage, Counter(), time.monotonic()
-        counted = looked = self.began
+        stage = self.stage
+        self.began = counted = looked = time.monotonic()
         if any(name == "watcher_hung_up" for _, name in self.faults):
             # the first submission, of all cells, is the one that matters most
             self.faults.remove(next(f for f in self.faults if f[1] == "watcher_hung_up"))
@@ -183,8 +183,7 @@ class Run:
         elif stage.watcher.poll() is not None:
             code = stage.forget_watcher()
             self.say(f"watcher {stage.starts} ended with code {code}: {stage.watch_said[:110]}")
-            stage.down.add(PAUSE)  # a shell's user does not type at once
-            stage.after(1, lambda: stage.down.discard(PAUSE))
+            stage.hold_down(PAUSE, 1)  # a shell's user does not type at once
 
     def _disturb(self) -> None:
         done = len(self.stage.records.good) / self.stage.cells
@@ -194,7 +193,6 @@ class Run:
                 return  # and look first
 
     def _strike(self, name: str) -> bool:
-        assert self.struck is not None
         told = FAULTS[name](self.stage)
         if told is not None:
             self.struck[name] += 1
@@ -222,7 +220,6 @@ class Run:
         """Print what came of it; 0 where all checks are good."""
         stage, sweep = self.stage, self.stage.records.sweep
         starts = evidence.starts_in(stage.ledger.read_text())
-        assert self.struck is not None
         print(f"\n{self.seconds:.0f} s, {60 * stage.cells / self.seconds:.1f} cells a minute")
         print("faults:", _counts(self.struck), f"; not struck: {[n for _, n in self.faults]}")
         print(f"watchers: {stage.starts}, ended with {_counts(Counter(map(str, stage.codes)))}")
