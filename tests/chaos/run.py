@@ -9,7 +9,6 @@ ranks are fakes (fake_rank says of what); all else is real.
 from __future__ import annotations
 
 import argparse
-import os
 import random
 import secrets
 import shutil
@@ -18,7 +17,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import traceback
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -35,6 +33,8 @@ from tests.practice import ROOT, USER
 
 #: Whoever started this may be killed, and nothing must be left then either.
 ENDS_WITH_US = ("setpriv", "--pdeathsig=KILL", "--")
+#: The first process of the namespace takes in orphans; when it ends, so does all else.
+FIRST = ("sh", "-c", '"$@" & wait $!', "sh")
 MOST_SHOWN = 12  # pieces of evidence of one check
 PAUSE = "pause"
 CALLS_EVERY_S, DRAIN_S = 20.0, 75.0
@@ -58,14 +58,14 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def main(arguments: Sequence[str]) -> int:
     options = parse(arguments)
     if options.inside is not None:
-        return _first_process(options)
+        return inside(options)
     if found := needs.troubles() + needs.missing_packages(accounting=False):
         print(f"no chaos on this machine: {'; '.join(found)}")
         return 2
     seed = secrets.randbelow(10**6) if options.seed is None else options.seed
     folder = Path(tempfile.mkdtemp(prefix="horoscale-chaos-", dir="/var/tmp"))
     folder.chmod(0o755)
-    argv = [*ENDS_WITH_US, *UNSHARE, sys.executable, "-m", "tests.chaos", *arguments]
+    argv = [*ENDS_WITH_US, *UNSHARE, *FIRST, sys.executable, "-m", "tests.chaos", *arguments]
     argv += ["--seed", str(seed), "--inside", str(folder)]
     code = subprocess.run(argv, check=False, cwd=ROOT).returncode
     if code == 0 and not options.keep:
@@ -73,24 +73,6 @@ def main(arguments: Sequence[str]) -> int:
     else:
         print(f"what is left of it: {folder}")
     return code
-
-
-def _first_process(options: argparse.Namespace) -> int:
-    """The first process of the namespace takes in orphans; when it ends, so does all else."""
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            code = inside(options)
-        except BaseException:  # noqa: BLE001  (this process must not go on as its parent)
-            traceback.print_exc()
-        finally:
-            sys.stdout.flush()
-            os._exit(code)
-    while True:
-        pid, status = os.wait()
-        if pid == child:
-            return os.waitstatus_to_exitcode(status)
 
 
 def inside(options: argparse.Namespace) -> int:
