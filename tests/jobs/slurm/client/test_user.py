@@ -32,8 +32,6 @@ def test_root_asks_as_the_practice_user_only_about_its_sweeps(
     becomes: bool,
 ) -> None:  # fmt: skip
     """On a real login node, root looks at anybody's sweep as root."""
-    (tmp_path / "a.yaml").write_text("nonsense: [")  # another site's broken file
-    (tmp_path / "b.yaml").write_text("ranks_per_node: 1\nuser: practice\n")
 
     def of(_: Path) -> str:
         if isinstance(owner, Exception):
@@ -42,7 +40,7 @@ def test_root_asks_as_the_practice_user_only_about_its_sweeps(
 
     monkeypatch.setattr(Path, "owner", of)
     monkeypatch.setattr(os, "geteuid", lambda: euid)
-    become_owner(tmp_path / "sweep", tmp_path)
+    become_owner(tmp_path / "sweep")
     assert bool(became) == becomes
 
 
