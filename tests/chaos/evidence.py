@@ -150,10 +150,6 @@ def lost(sweep: Path, records: Records, cells: int) -> list[str]:
     return found
 
 
-def fields_of(line: str) -> Mapping[str, str]:
-    return dict(re.findall(r"(\w+)=(\S*)", line))
-
-
 def noted(sweep: Path) -> set[str]:
     """Jobs of all notes: A_I, A for elements that Slurm did not take apart, or J."""
     found: set[str] = set()
@@ -169,7 +165,7 @@ def known_jobs(completions: str, queue: Iterable[list[str]], user: str) -> dict[
     """Job (A_I or J) -> what Slurm says, for every job of the user that there ever was."""
     found = {}
     for line in completions.splitlines():
-        told = fields_of(line)
+        told = dict(re.findall(r"(\w+)=(\S*)", line))
         if told.get("UserId", "").startswith(f"{user}("):
             array, index = told.get("ArrayJobId", "0"), told.get("ArrayTaskId", "")
             name = f"{array}_{index}" if array != "0" and index.isdigit() else told["JobId"]

@@ -18,20 +18,13 @@ CONTROLLER, DISK, SLOW, ASKED = "slurmctld", "disk", "slow sbatch", "a cell to s
 
 def node_lost(stage: Stage) -> str | None:
     """Its power, for a time shorter or longer than Slurm's patience (15 s)."""
-    found = stage.running()
-    if not found:
+    found = stage.running_job()
+    if found is None:
         return None
-    job = stage.rng.choice(found)
-    node, seconds = job[2], stage.rng.uniform(4, 40)
+    (job, node), seconds = found, stage.rng.uniform(4, 40)
     stage.cluster.lose_node(node)
-    stage.down.add(node)
-
-    def back() -> None:
-        stage.cluster.start_node(node)
-        stage.down.discard(node)
-
-    stage.after(seconds, back)
-    return f"{node} with job {job[0]} for {seconds:.0f} s"
+    stage.hold_down(node, seconds, lambda: stage.cluster.start_node(node))
+    return f"{node} with job {job} for {seconds:.0f} s"
 
 
 def _controller(stage: Stage, number: signal.Signals) -> str | None:
@@ -61,11 +54,10 @@ def controller_restarted(stage: Stage) -> str | None:
 
 
 def _running(stage: Stage, *argv: str) -> str | None:
-    found = stage.running()
-    if not found:
+    found = stage.running_job()
+    if found is None or stage.cluster.ask(*argv, found[0]) is None:
         return None
-    job = stage.rng.choice(found)
-    return None if stage.cluster.ask(*argv, job[0]) is None else f"job {job[0]} on {job[2]}"
+    return f"job {found[0]} on {found[1]}"
 
 
 def requeued(stage: Stage) -> str | None:
@@ -77,10 +69,10 @@ def cancelled(stage: Stage) -> str | None:
 
 
 def preempted(stage: Stage) -> str | None:
-    found = stage.running()
-    if not found:
+    found = stage.running_job()
+    if found is None:
         return None
-    node = stage.rng.choice(found)[2]
+    node = found[1]
     said = stage.cluster.ask(
         "sbatch", "--parsable", "--partition=urgent", f"--nodelist={node}", "--exclusive",
         f"--job-name={URGENT}", "--output=/dev/null", "--chdir=/", "--wrap=sleep 3",
@@ -101,8 +93,7 @@ def watcher_hung_up(stage: Stage) -> str | None:
         return None
     if not stage.records.to_submit(stage.cells):
         if ASKED not in stage.down and cancelled(stage):  # the next try finds its record
-            stage.down.add(ASKED)
-            stage.after(10, lambda: stage.down.discard(ASKED))
+            stage.hold_down(ASKED, 10)
         return None
     if stage.watcher is not None:
         stage.end_watcher(signal.SIGTERM)
@@ -143,14 +134,8 @@ def disk_full(stage: Stage) -> str | None:
     if DISK in stage.down or SLOW in stage.down:
         return None
     file, seconds = stage.results / ".filled", stage.rng.uniform(3, 10)
-    stage.down.add(DISK)
+    stage.hold_down(DISK, seconds, lambda: file.unlink(missing_ok=True))
     _fill(stage, file)
-
-    def free() -> None:
-        stage.down.discard(DISK)
-        file.unlink(missing_ok=True)
-
-    stage.after(seconds, free)
     return f"for {seconds:.0f} s"
 
 

@@ -9,7 +9,6 @@ ranks are fakes (fake_rank says of what); all else is real.
 from __future__ import annotations
 
 import argparse
-import os
 import random
 import secrets
 import shutil
@@ -18,10 +17,9 @@ import subprocess
 import sys
 import tempfile
 import time
-import traceback
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from containers.practice import needs
@@ -35,6 +33,8 @@ from tests.practice import ROOT, USER
 
 #: Whoever started this may be killed, and nothing must be left then either.
 ENDS_WITH_US = ("setpriv", "--pdeathsig=KILL", "--")
+#: The first process of the namespace takes in orphans; when it ends, so does all else.
+FIRST = ("sh", "-c", '"$@" & wait $!', "sh")
 MOST_SHOWN = 12  # pieces of evidence of one check
 PAUSE = "pause"
 CALLS_EVERY_S, DRAIN_S = 20.0, 75.0
@@ -48,7 +48,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="of the faults (default: drawn, and printed)")
     parser.add_argument("--minutes", type=float, help="give up then (default: by the cells)")
     parser.add_argument("--at-once", type=int, default=12, help="cells that run at a time")
-    parser.add_argument("--poll-s", type=float, default=3.0, help="the site's key, if it has one")
+    parser.add_argument("--poll-s", type=float, default=3.0, help="the site's key")
     parser.add_argument("--only", default=",".join(FAULTS), help="faults to draw from")
     parser.add_argument("--keep", action="store_true", help="keep the folder of a good run, too")
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
@@ -58,14 +58,14 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def main(arguments: Sequence[str]) -> int:
     options = parse(arguments)
     if options.inside is not None:
-        return _first_process(options)
+        return inside(options)
     if found := needs.troubles() + needs.missing_packages(accounting=False):
         print(f"no chaos on this machine: {'; '.join(found)}")
         return 2
     seed = secrets.randbelow(10**6) if options.seed is None else options.seed
     folder = Path(tempfile.mkdtemp(prefix="horoscale-chaos-", dir="/var/tmp"))
     folder.chmod(0o755)
-    argv = [*ENDS_WITH_US, *UNSHARE, sys.executable, "-m", "tests.chaos", *arguments]
+    argv = [*ENDS_WITH_US, *UNSHARE, *FIRST, sys.executable, "-m", "tests.chaos", *arguments]
     argv += ["--seed", str(seed), "--inside", str(folder)]
     code = subprocess.run(argv, check=False, cwd=ROOT).returncode
     if code == 0 and not options.keep:
@@ -73,24 +73,6 @@ def main(arguments: Sequence[str]) -> int:
     else:
         print(f"what is left of it: {folder}")
     return code
-
-
-def _first_process(options: argparse.Namespace) -> int:
-    """The first process of the namespace takes in orphans; when it ends, so does all else."""
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            code = inside(options)
-        except BaseException:  # noqa: BLE001  (this process must not go on as its parent)
-            traceback.print_exc()
-        finally:
-            sys.stdout.flush()
-            os._exit(code)
-    while True:
-        pid, status = os.wait()
-        if pid == child:
-            return os.waitstatus_to_exitcode(status)
 
 
 def inside(options: argparse.Namespace) -> int:
@@ -128,7 +110,7 @@ def _keep(stage: Stage) -> None:
 class Run:
     stage: Stage
     faults: list[tuple[float, str]]
-    struck: Counter[str] | None = None
+    struck: Counter[str] = field(default_factory=Counter)
     began: float = 0.0
     seconds: float = 0.0
     in_time: bool = True
@@ -140,8 +122,8 @@ class Run:
         print(f"{spent:7.1f} s  {good:4} good  {text}", flush=True)
 
     def go(self, limit_s: float) -> None:
-        stage, self.struck, self.began = self.stage, Counter(), time.monotonic()
-        counted = looked = self.began
+        stage = self.stage
+        self.began = counted = looked = time.monotonic()
         if any(name == "watcher_hung_up" for _, name in self.faults):
             # the first submission, of all cells, is the one that matters most
             self.faults.remove(next(f for f in self.faults if f[1] == "watcher_hung_up"))
@@ -183,8 +165,7 @@ class Run:
         elif stage.watcher.poll() is not None:
             code = stage.forget_watcher()
             self.say(f"watcher {stage.starts} ended with code {code}: {stage.watch_said[:110]}")
-            stage.down.add(PAUSE)  # a shell's user does not type at once
-            stage.after(1, lambda: stage.down.discard(PAUSE))
+            stage.hold_down(PAUSE, 1)  # a shell's user does not type at once
 
     def _disturb(self) -> None:
         done = len(self.stage.records.good) / self.stage.cells
@@ -194,7 +175,6 @@ class Run:
                 return  # and look first
 
     def _strike(self, name: str) -> bool:
-        assert self.struck is not None
         told = FAULTS[name](self.stage)
         if told is not None:
             self.struck[name] += 1
@@ -222,7 +202,6 @@ class Run:
         """Print what came of it; 0 where all checks are good."""
         stage, sweep = self.stage, self.stage.records.sweep
         starts = evidence.starts_in(stage.ledger.read_text())
-        assert self.struck is not None
         print(f"\n{self.seconds:.0f} s, {60 * stage.cells / self.seconds:.1f} cells a minute")
         print("faults:", _counts(self.struck), f"; not struck: {[n for _, n in self.faults]}")
         print(f"watchers: {stage.starts}, ended with {_counts(Counter(map(str, stage.codes)))}")

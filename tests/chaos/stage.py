@@ -18,7 +18,6 @@ from pathlib import Path
 import yaml
 
 from jobs.cell.container import HEAD_BYTES, MAGIC
-from jobs.config.site import Site
 from tests.caching import KEPT
 from tests.chaos.cluster import Cluster
 from tests.chaos.evidence import Records
@@ -74,6 +73,18 @@ class Stage:
     def after(self, seconds: float, action: Callable[[], object]) -> None:
         self.later.append((time.monotonic() + seconds, action))
 
+    def hold_down(
+        self, what: str, seconds: float, undo: Callable[[], object] = lambda: None
+    ) -> None:
+        """For so long; then ``undo`` what a fault did."""
+
+        def back() -> None:
+            undo()
+            self.down.discard(what)
+
+        self.down.add(what)
+        self.after(seconds, back)
+
     def set_up(self, results_mb: int) -> None:
         """The folders, the fakes, the sweep's and the site's file."""
         for name, mode in (("results", 0o755), ("data", 0o755), ("marks", 0o1777),
@@ -103,17 +114,14 @@ class Stage:
 
     def _site(self) -> dict[str, object]:
         arrays = -(-self.cells // 1000)  # Slurm's throttle is an array's own
-        told: dict[str, object] = {
+        return {
             "partition": "practice", "ranks_per_node": 1, "gpus": "gres", "time_min": 10,
             "signal_s": 5, "mpi": "gloo", "image": str(self.folder / "fake.sif"),
             "array_parallel": max(1, self.at_once // arrays),
             "setup": [f"export PATH={self.folder}/bin:$PATH"],
             "environment": {"CHAOS_LEDGER": str(self.ledger), "CHAOS_EPOCH_S": str(EPOCH_S)},
-            "slurm_conf": str(self.cluster.place.slurm_conf),
+            "slurm_conf": str(self.cluster.place.slurm_conf), "poll_s": self.poll_s,
         }  # fmt: skip
-        if "poll_s" in Site.model_fields:
-            told["poll_s"] = self.poll_s
-        return told
 
     def _write(self, name: str, content: dict[str, object]) -> None:
         (self.folder / name).write_text(yaml.safe_dump(content, sort_keys=False))
@@ -167,11 +175,12 @@ class Stage:
         lines = (self.folder / "watch" / f"{self.starts:03}.log").read_text().splitlines()
         return lines[-1] if lines else ""
 
-    def running(self) -> list[list[str]]:
-        """The sweep's elements that run now, on nodes that are up."""
+    def running_job(self) -> tuple[str, str] | None:
+        """One of the sweep's elements that run now, and its node, which is up."""
         if "slurmctld" in self.down:
-            return []
-        return [job for job in self.cluster.jobs(USER, "running") if job[2] not in self.down]
+            return None
+        jobs = [job for job in self.cluster.jobs(USER, "running") if job[2] not in self.down]
+        return self.rng.choice([(job[0], job[2]) for job in jobs]) if jobs else None
 
 
 def _program(file: Path, text: str) -> None:

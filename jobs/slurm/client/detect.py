@@ -22,15 +22,10 @@ MPI_LIST = ("srun", "--mpi=list")
 #: Either of them, even where this user may not run it, is a sign of Slurm; another package has a
 #: sinfo, too.
 _PROGRAMS = ("srun", "sbatch")
-#: How they end where there is no slurm.conf and the name service knows no controller to ask for one
-#: (tried with 22.05 and 24.11). The last words alone would not do: a login node whose controller
-#: does not answer, or refuses it (munge), ends with them, too, and so does one whose name service
-#: is down.
-_NO_CONFIGURATION = (
-    "res_nsearch error: (Unknown host|No address associated with name)",
-    "DNS SRV lookup failed",
-    "Could not establish a configuration source",
-)
+#: They say so where there is no slurm.conf and the name service knows no controller to ask for one
+#: (tried with 22.05 and 24.11). Their last words would not do: a login node whose controller does
+#: not answer ends with them, too, and so does one whose name service is down.
+_NO_CONFIGURATION = re.compile("res_nsearch error: (Unknown host|No address associated with name)")
 #: Of one job, where the partition allows more: enough for most cells, short enough to start soon.
 _TIME_MIN = 240
 #: Ranks of a node without GPUs: each gets several cores where there are.
@@ -62,7 +57,7 @@ def site_for(name: str, folder: Path = SITES) -> NamedSite | None:
         cluster, text = find_site(asker(conf), slurm_conf=conf)
     except SlurmError as error:
         # client packages alone, as on a laptop: there is no cluster that could be meant
-        if all(re.search(words, error.came) for words in _NO_CONFIGURATION):
+        if _NO_CONFIGURATION.search(error.came):
             say("Slurm's programs are here, but no configuration of a cluster: running on this "
                 "machine")  # fmt: skip
             return None

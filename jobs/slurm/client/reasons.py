@@ -11,7 +11,7 @@ import re
 from jobs.slurm.client.squeue import JobState
 
 #: How Slurm's reason, or an unusual state, begins -> what it means. The first that fits counts:
-#: longer ones come first.
+#: longer ones come first. What is not here says as much in Slurm's own word.
 _MEANING: tuple[tuple[str, str], ...] = (
     ("JobArrayTaskLimit", "as many jobs of this array run as it may run at once (array_parallel)"),
     ("JobHeldUser|job requeued in held state|REQUEUE_HOLD|SPECIAL_EXIT|RESV_DEL_HOLD", "it is held "
@@ -28,60 +28,35 @@ _MEANING: tuple[tuple[str, str], ...] = (
      "cancel and make sweep again"),
     ("launch failed requeued held", "its nodes could not start it, and it is held: tell the site "
      "(prolog or node fault), then scontrol release {job}"),
-    ("ReqNodeNotAvail|Nodes required for job are DOWN|NodeDown", "nodes that it needs are down, "
-     "drained or reserved"),
+    ("ReqNodeNotAvail", "nodes that it needs are down, drained or reserved ({said})"),
     ("Reservation", "its reservation has not begun, or nodes are reserved for maintenance"),
     ("PartitionTimeLimit|QOSMaxWallDurationPerJob|AssocMaxWallDurationPerJob", "it asks for more "
      "time than the partition, the QoS or the account allows, so it will never start: lower "
      "time_min in the site file, then make cancel and make sweep again"),
-    ("PartitionNodeLimit", "it asks for more nodes than the partition allows, so it will never "
-     "start: fewer ranks, or another partition in the site file"),
-    ("PartitionDown", "the partition takes jobs but starts none now: ask the site"),
-    ("PartitionInactive", "the partition is switched off: ask the site, or name another one in "
-     "the site file"),
-    ("BadConstraints", "no node has what it asks for: look at constraint, GPUs and memory in the "
-     "site file, then make cancel and make sweep again"),
-    ("Licenses", "a licence that it asks for is not free"),
-    ("Prolog", "the nodes are being prepared"),
-    ("Cleaning", "it was requeued, and its last start is still being cleaned up"),
-    ("AccountNotAllowed|InvalidAccount", "its account is unknown to Slurm, or may not use this "
-     "partition: look at account in the site file"),
-    ("QOSNotAllowed|InvalidQOS", "its QoS is unknown to Slurm, or may not be used here: look at "
-     "qos in the site file"),
-    ("QOSMaxJobsPerUser", "as many of your jobs run as the QoS allows"),
-    ("QOSMaxSubmitJob", "as many of your jobs are in the queue as the QoS allows"),
-    ("QOSMaxGRESPerUser", "your jobs use as many GPUs as the QoS allows"),
-    ("QOSMaxNodePerUser", "your jobs use as many nodes as the QoS allows"),
-    ("QOSMaxCpuPerUser", "your jobs use as many CPUs as the QoS allows"),
-    ("QOSGrp", "all jobs of the QoS together use as much as it allows"),
+    ("PartitionNodeLimit|BadConstraints", "its partition does not have what it asks for: "
+     "look at partition, max_nodes, constraint, GPUs and memory in the site file, then make cancel "
+     "and make sweep again"),
+    ("PartitionDown|PartitionInactive", "the partition starts no jobs now: ask the site, or name "
+     "another one in the site file"),
+    ("AccountNotAllowed|InvalidAccount|QOSNotAllowed|InvalidQOS", "its account or QoS is unknown "
+     "to Slurm, or may not be used here: look at account and qos in the site file"),
     ("QOSMin", "it asks for less than the QoS wants: look at qos in the site file"),
-    ("QOS", "a limit of the QoS"),
-    ("MaxGRESPerAccount", "your account uses as many GPUs as it may"),
-    ("MaxJobsPerAccount", "as many jobs of your account run as it may run"),
-    ("AssocMaxJobs", "as many of your jobs run as your account allows"),
     ("AssocGrpBilling", "the account has used up its budget: ask for more, or name another one"),
-    ("AssocGrp", "all jobs of the account together use as much as it may"),
-    ("Assoc", "a limit of the account"),
-    ("JobLaunchFailure", "its nodes could not start it: the log of the job, or the site, knows"),
-    ("CONFIGURING", "its nodes are being made ready"),
-    ("REQUEUED", "it is being put back into the queue"),
+    (r"QOS|Assoc|Max\w+PerAccount", "a limit of the QoS or of the account ({said})"),
     ("SUSPENDED|STOPPED", "suspended: other jobs use its nodes for now"),
-    ("COMPLETING", "it has ended, and its nodes are being cleaned up"),
-    ("STAGE_OUT", "it has ended, and its files are being copied"),
+    ("COMPLETING|STAGE_OUT", "it has ended, and its nodes are being cleaned up"),
 )  # fmt: skip
 
 
 def in_words(job: JobState) -> str:
     """Why it does not run yet, or what is unusual about its state; '' where it simply runs."""
-    reason = job.reason if job.waits else ""
-    for text in filter(None, (reason, job.state)):
+    usual = job.ended or job.state in ("PENDING", "RUNNING")
+    words = [job.reason if job.waits else "", "" if usual else job.state]
+    for said in filter(None, words):
         for start, meaning in _MEANING:
-            if re.match(start, text):
-                detail = reason.partition("ReqNodeNotAvail, ")[2]  # the nodes, or why
-                more = f" ({detail.replace('UnavailableNodes:', '')})" if detail else ""
-                return meaning.replace("{job}", job.job) + more
-    usual = job.waits or job.ended or job.state == "RUNNING"
-    return f"Slurm says: {reason or job.state}" if reason or not usual else ""
+            if re.match(start, said):
+                return meaning.format(job=job.job, said=said)
+    return next((f"Slurm says: {said}" for said in words if said), "")
 
 
 #: A limit on jobs in the queue: passes for a smaller array, or when jobs have ended.
@@ -93,9 +68,7 @@ _LIMIT_NAME = re.compile(r"\b(?:QOS|Assoc)[A-Z]\w+")
 _KEYS: tuple[tuple[str, str], ...] = (
     (r"wckey", "wckey"),
     (r"MaxWall|time limit|TimeLimit", "time_min"),
-    (r"(QOS|Assoc)\w*Node", "max_nodes"),
-    (r"(QOS|Assoc)\w*(Cpu|CPU)", "cpus_per_rank and max_nodes"),
-    (r"(QOS|Assoc)\w*(GRES|Gres|Tres|TRES)", "ranks_per_node and max_nodes"),
+    (r"(QOS|Assoc)\w*(Node|Cpu|Gres|Tres)", "ranks_per_node, cpus_per_rank and max_nodes"),
     (r"(QOS|Assoc)\w*Mem", "mem_per_rank_gb"),
     (r"qos", "qos (or account)"),
     (r"account|assoc", "account (sacctmgr show assoc user=$USER lists yours)"),

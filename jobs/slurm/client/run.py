@@ -121,6 +121,8 @@ def answer_of(
             list(argv),
             stdin=subprocess.DEVNULL,
             capture_output=True,
+            encoding="utf-8",
+            errors="surrogateescape",  # names of jobs may hold any bytes
             timeout=timeout_s,
             env=clean_environment(os.environ, slurm_conf),
             check=False,
@@ -132,9 +134,7 @@ def answer_of(
     except OSError as error:
         reason = f"cannot be started here: {error.strerror}"
         raise SlurmError(shlex.join(argv), reason, passing=False) from error
-    # names of jobs may hold any bytes
-    out, err = (raw.decode("utf-8", "surrogateescape") for raw in (done.stdout, done.stderr))
-    return Answer(done.returncode, out, err)
+    return Answer(done.returncode, done.stdout, done.stderr)
 
 
 def run(

@@ -9,20 +9,19 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from jobs.slurm.client.run import SCONTROL, SlurmError, asker, read_config, run
 from jobs.slurm.client.squeue import ENDED, FIELD, NOTHING, JobState, exit_codes, query, read_exit
 
 #: A job that Slurm forgot is asked about again after this time, then after twice as long ...
 AGAIN_S, AGAIN_MOST_S = 60.0, 600.0
-_BAD_ENDS = ENDED - {"COMPLETED"}
 _COLUMNS = ("JobID", "State", "ExitCode", "Reason", "NodeList")
 
 
-class _Remembered(NamedTuple):
+@dataclass
+class _Remembered:
     answer: JobState | None = None  # None: Slurm does not know the job
-    pause_s: float = AGAIN_S / 2  # the last one; the next is twice as long
+    pause_s: float = AGAIN_S  # after the next question
     next_at: float = 0.0  # it is asked about again then
 
 
@@ -54,18 +53,14 @@ class History:
         about again only after a while.
         """
         now = self.clock()
-        last = {job: self._remembered.get(job, _Remembered()) for job in gone}
-        due = {job for job in gone if now >= last[job].next_at}
+        remembered = {job: self._remembered.setdefault(job, _Remembered()) for job in gone}
+        due = {job for job, one in remembered.items() if now >= one.next_at}
         answers = self._ask({*over, *due})
         for job in due:
-            pause_s = min(2 * last[job].pause_s, AGAIN_MOST_S)
-            self._remembered[job] = _Remembered(answers.get(job), pause_s, now + pause_s)
-        answers |= {
-            job: answer
-            for job in gone
-            if job not in over and (answer := self._remembered[job].answer)
-        }
-        return answers
+            one = remembered[job]
+            one.answer, one.next_at = answers.get(job), now + one.pause_s
+            one.pause_s = min(2 * one.pause_s, AGAIN_MOST_S)
+        return {job: one.answer for job, one in remembered.items() if one.answer} | answers
 
     def _ask(self, jobs: set[str]) -> dict[str, JobState]:
         """The controller first: what it knows to be alive is alive. How a job ended the accounts
@@ -118,7 +113,7 @@ def parse_sacct(text: str) -> dict[str, JobState]:
                 found[element] = JobState(
                     element, word, reason, nodes=nodes, code=code, signal=signal, source="sacct"
                 )
-        elif word == "OUT_OF_MEMORY" and job in found and found[job].state in _BAD_ENDS:
+        elif word == "OUT_OF_MEMORY" and job in found and found[job].state in ENDED - {"COMPLETED"}:
             found[job] = replace(found[job], state=word)
     return found
 

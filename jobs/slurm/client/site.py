@@ -9,7 +9,7 @@ import math
 import os
 import pwd
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from operator import attrgetter
 
@@ -58,7 +58,7 @@ def check_site(
         raise ConfigError(
             "\n  ".join(["the cluster cannot run this; nothing was submitted:", *problems])
         )
-    return tuple(_remarks(site, layouts, offered))
+    return tuple(filter(None, (_remark(layouts, groups) for groups in offered)))
 
 
 def _job_problems(
@@ -73,18 +73,14 @@ def _job_problems(
         )
     there = "; ".join(map(_there, offered))
     for layout in layouts:
-        ranks = layout.ranks_per_node
-        needs = [f"{ranks} {_kind(site)}"] if site.gpus != "none" else []
-        needs += [f"{ranks} x {site.cpus_per_rank} CPUs (cpus_per_rank)"]
-        if site.mem_per_rank_gb is not None:
-            needs.append(f"{ranks} x {site.mem_per_rank_gb:g} GB memory (mem_per_rank_gb)")
-        if site.constraint is not None:
-            needs.append(f"the feature {site.constraint}")
-        fitting = ([group for group in groups if _fits(site, ranks, group)] for groups in offered)
-        if not any(
-            layout.nodes <= min(_count(groups), groups[0].job_nodes) for groups in fitting if groups
-        ):
-            yield f"{layout}: each node needs {', '.join(needs)}; {there}"
+        needs = list(_needs(site, layout.ranks_per_node))
+        for groups in offered:
+            fitting = (group for group in groups if all(has(group) for _, has in needs))
+            if layout.nodes <= min(_count(fitting), groups[0].job_nodes):
+                break
+        else:
+            words = ", ".join(words for words, _ in needs)
+            yield f"{layout}: each node needs {words}; {there}"
 
 
 def _there(groups: Sequence[Nodes]) -> str:
@@ -94,42 +90,34 @@ def _there(groups: Sequence[Nodes]) -> str:
     return f"partition {groups[0].partition} has {' and '.join(map(str, groups))}{limit}"
 
 
-def _fits(site: Site, ranks: int, node: Nodes) -> bool:
-    """Whether a node has what a job with so many ranks on it asks for."""
-    feature = site.constraint
-    return (
-        (site.gpus == "none" or node.gpus_of(site.gpu_type) >= ranks)
-        and node.cpus >= ranks * site.cpus_per_rank
-        and node.memory_mb >= ranks * (site.mem_per_rank_gb or 0) * 1024
-        # Slurm itself must say what a formula of features selects
-        and (feature in (None, *node.features) or not re.fullmatch(r"[\w.-]+", feature or ""))
-    )
+def _needs(site: Site, ranks: int) -> Iterator[tuple[str, Callable[[Nodes], bool]]]:
+    """What a job with so many ranks on a node asks of it: in words, and whether nodes have it."""
+    cpus, memory_gb, feature = site.cpus_per_rank, site.mem_per_rank_gb, site.constraint
+    if site.gpus != "none":
+        kind = "GPUs" if site.gpu_type is None else f"GPUs of type {site.gpu_type}"
+        yield f"{ranks} {kind}", lambda node: node.gpus_of(site.gpu_type) >= ranks
+    yield f"{ranks} x {cpus} CPUs (cpus_per_rank)", lambda node: node.cpus >= ranks * cpus
+    if memory_gb is not None:
+        words = f"{ranks} x {memory_gb:g} GB memory (mem_per_rank_gb)"
+        yield words, lambda node: node.memory_mb >= ranks * memory_gb * 1024
+    # Slurm itself must say what a formula of features selects
+    if feature is not None and re.fullmatch(r"[\w.-]+", feature):
+        yield f"the feature {feature}", lambda node: feature in node.features
 
 
-def _remarks(
-    site: Site, layouts: Sequence[NodeLayout], offered: Sequence[Sequence[Nodes]]
-) -> Iterator[str]:
-    for groups in offered:
-        whole, usable = _count(groups), _count(group for group in groups if group.usable)
-        if usable < whole:
-            out = f"{whole - usable} of {whole} nodes of partition {groups[0].partition}"
-            waiting = ", ".join(str(layout) for layout in layouts if layout.nodes > usable)
-            rest = f": jobs with {waiting} will wait for them" if waiting else ""
-            yield f"{out} are out of use now{rest}"
-    for layout in layouts:
-        if site.exclusive and layout.ranks_per_node < site.ranks_per_node:
-            idle = (site.ranks_per_node - layout.ranks_per_node) * layout.nodes
-            yield f"exclusive: {layout} leaves {idle} {_kind(site)} idle in each job"
+def _remark(layouts: Iterable[NodeLayout], groups: Sequence[Nodes]) -> str | None:
+    """Of nodes in a partition that are out of use."""
+    whole, usable = _count(groups), _count(group for group in groups if group.usable)
+    if usable == whole:
+        return None
+    waiting = ", ".join(str(layout) for layout in layouts if layout.nodes > usable)
+    rest = f": jobs with {waiting} will wait for them" if waiting else ""
+    out = f"{whole - usable} of {whole} nodes of partition {groups[0].partition}"
+    return f"{out} are out of use now{rest}"
 
 
 def _count(groups: Iterable[Nodes]) -> int:
     return sum(group.count for group in groups)
-
-
-def _kind(site: Site) -> str:
-    if site.gpus == "none":
-        return "ranks"
-    return "GPUs" if site.gpu_type is None else f"GPUs of type {site.gpu_type}"
 
 
 def submit_limit(refusal: str, site: Site, cluster: str | None = None) -> int | None:

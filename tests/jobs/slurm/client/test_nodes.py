@@ -26,13 +26,7 @@ def test_nodes_of_many_kinds() -> None:
     nodes = read_sinfo(Recorded("declared")(SINFO))
     assert partitions(nodes) == ["small", "gpu", "cpu", "closed"]
     small, dgx, mixed, cpu, closed = nodes
-    assert (small.default, small.up, small.count, small.cpus, small.usable) == (
-        True,
-        True,
-        2,
-        2,
-        True,
-    )
+    assert small.default and small.up and small.usable and (small.count, small.cpus) == (2, 2)
     assert (small.gpus, small.time_limit_min, small.job_nodes) == ((("pretend", 2),), 60, math.inf)
     assert (dgx.count, dgx.gpus, dgx.features) == (16, (("a100", 8),), ("ib", "a100"))
     assert (dgx.default, dgx.usable, dgx.job_nodes) == (False, False, 8)
@@ -58,12 +52,9 @@ def test_gpus_as_sites_write_them(gres: str, gpus: tuple[tuple[str, int], ...]) 
     assert group.gpus == gpus and group.usable
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [("a|b|c", "unknown form"), ("p|up|1|1|x|i|1|1||", "unknown form"), ("\n", "no partition")],
-)
-def test_answers_of_another_form_are_refused(text: str, words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
+@pytest.mark.parametrize("text", ["a|b|c", "p|up|1|1|x|i|1|1||"])
+def test_answers_of_another_form_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="unknown form"):
         read_sinfo(text)
 
 

@@ -6,17 +6,8 @@ import re
 
 import pytest
 
-from jobs.slurm.client.run import (
-    SCONTROL,
-    SlurmError,
-    asker,
-    clean_environment,
-    max_array_size,
-    read_config,
-    run,
-    seconds_of,
-)
-from tests.jobs.slurm.client.clusters import SAID, Recorded
+from jobs.slurm.client.run import SlurmError, asker, clean_environment, run, seconds_of
+from tests.jobs.slurm.client.clusters import SAID
 from tests.jobs.slurm.fakes import FakeSlurm
 
 
@@ -100,8 +91,3 @@ def test_asked_again_until_the_controller_is_back(fake: FakeSlurm, monkeypatch) 
 )
 def test_slurms_durations(text: str, seconds: float | None) -> None:
     assert seconds_of(text) == seconds
-
-
-def test_settings_of_a_cluster() -> None:
-    config = read_config(Recorded("declared")(SCONTROL))
-    assert (config["ClusterName"], max_array_size(config)) == ("trial", 51)

@@ -32,8 +32,6 @@ def test_root_asks_as_the_practice_user_only_about_its_sweeps(
     becomes: bool,
 ) -> None:  # fmt: skip
     """On a real login node, root looks at anybody's sweep as root."""
-    (tmp_path / "a.yaml").write_text("nonsense: [")  # another site's broken file
-    (tmp_path / "b.yaml").write_text("ranks_per_node: 1\nuser: practice\n")
 
     def of(_: Path) -> str:
         if isinstance(owner, Exception):
@@ -42,20 +40,16 @@ def test_root_asks_as_the_practice_user_only_about_its_sweeps(
 
     monkeypatch.setattr(Path, "owner", of)
     monkeypatch.setattr(os, "geteuid", lambda: euid)
-    become_owner(tmp_path / "sweep", tmp_path)
+    become_owner(tmp_path / "sweep")
     assert bool(became) == becomes
 
 
 @pytest.mark.parametrize(
-    ("text", "euid", "anothers"),
-    [("user: nobody\n", 0, True), ("user: nobody\n", 7, False), ("", 0, False)],
+    ("site", "euid", "anothers"), [("practice", 0, True), ("practice", 7, False), ("cpu", 0, False)]
 )
-def test_only_root_goes_on_as_a_sites_user(
-    monkeypatch, tmp_path: Path, text, euid, anothers
-) -> None:
-    (tmp_path / "s.yaml").write_text(f"ranks_per_node: 1\n{text}")
+def test_only_root_goes_on_as_a_sites_user(monkeypatch, site: str, euid: int, anothers) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: euid)
-    assert is_anothers(load_site(str(tmp_path / "s.yaml"))) == anothers
+    assert is_anothers(load_site(site)) == anothers
 
 
 @needs_root
