@@ -144,22 +144,6 @@ def test_remaining_time_of_a_cell_that_runs_is_that_of_its_epochs(tmp_path, data
         assert display.left() == text
 
 
-def test_the_live_table_tells_why_a_cell_failed(tmp_path: Path) -> None:
-    out = io.StringIO()
-    console = Console(file=out, force_terminal=True, width=120, height=30, color_system=None)
-    first, second = cell(0, folder=tmp_path), cell(1, folder=tmp_path)
-    why = "rank 1 was ended by SIGKILL [oom] " + "x" * 200
-    with Display([first, second], "", console) as display:
-        display.started(first)
-        write_epochs(first, 1)
-        display.ended(first, "failed", why)
-        display.started(second)
-        display.ended(second, "completed", "")
-    assert f"{first.name}: failed: {why}" in out.getvalue()
-    assert "1 of 2 cells done: 1 completed; 1 failed" in out.getvalue()
-    assert f"{second.name}: completed" not in out.getvalue()
-
-
 @pytest.mark.parametrize(
     ("ends", "code", "words"),
     [(("completed", "diverged"), 0, "1 completed, 1 diverged"),

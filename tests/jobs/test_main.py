@@ -156,8 +156,9 @@ def test_ends_of_ranks_are_seen_where_sigchld_was_ignored(tmp_path: Path) -> Non
 
 
 def test_on_a_terminal_a_table_and_why_a_cell_failed(tmp_path: Path) -> None:
-    trial = front(tmp_path, "beat()\nepoch(1)\nos._exit(3) if '-s1-' in CELL.name else good()\n",
-                  seeds="[0, 1]")  # fmt: skip
+    why = "no memory [oom] " + "x" * 200
+    fails = f"fail({why!r}) if '-s1-' in CELL.name else good()"
+    trial = front(tmp_path, f"beat()\nepoch(1)\n{fails}\n", seeds="[0, 1]")
     master, slave = pty.openpty()
     with trial.start(stderr=slave, stdout=slave) as process:
         os.close(slave)
@@ -171,4 +172,5 @@ def test_on_a_terminal_a_table_and_why_a_cell_failed(tmp_path: Path) -> None:
     os.close(master)
     said = text.decode()
     assert "1 of 2 cells done: 1 completed; 1 failed" in said and "images/s" in said
-    assert re.search(r"-s1-\w+: failed: rank 0 ended with exit code 3 and left no error", said)
+    assert re.search(rf"-s1-\w+: failed: {re.escape(why)}", said), "neither cut nor taken as markup"
+    assert not re.search(r"-s0-\w+: completed", said)
