@@ -71,8 +71,9 @@ def _of_record(record: RunRecord) -> Iterator[str]:
 def _logs_of_ranks(cell: Path) -> list[Path]:
     """First that of the rank that failed first by its own doing, then those of other failures,
     then the rest."""
-    # a stable sort: an own error before one that only says that a peer is gone, earliest first
+    # stable sorts: an own error before one that only says that a peer is gone, earliest first
     failures = sorted(read_failures(cell), key=lambda failure: failure.consequence)
     places = {f"rank-{failure.error.rank}.log": at for at, failure in enumerate(failures)}
     logs = (cell / "logs").glob("rank-*.log")
-    return sorted(logs, key=lambda log: (places.get(log.name, len(places)), int(log.stem[5:])))
+    by_number = sorted(logs, key=lambda log: (len(log.name), log.name))
+    return sorted(by_number, key=lambda log: places.get(log.name, len(places)))
