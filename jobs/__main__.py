@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import suppress
-from functools import wraps
 from pathlib import Path
 from typing import Annotated, ParamSpec
 
@@ -43,21 +43,16 @@ Budget = Annotated[
     float | None, typer.Option(min=0, help="GPU-hours that the sweep may cost; more is refused")
 ]
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False,
+    result_callback=sys.exit,
+)  # fmt: skip
 Options = ParamSpec("Options")
 
 
 def command(function: Callable[Options, int]) -> Callable[Options, int]:
     """A command of the program, which returns its exit code."""
-
-    @app.command()
-    @wraps(function)
-    def run(*args: Options.args, **options: Options.kwargs) -> None:
-        with refusals():
-            code = function(*args, **options)
-        raise typer.Exit(code)
-
-    return function
+    return app.command()(refusals()(function))
 
 
 def named(sweep: str, results: Path) -> tuple[Sweep, Path]:
@@ -124,7 +119,10 @@ def sweep(
         code = sweep_cluster(request, force=force, wait=wait, preflight=preflight)
     else:
         if set_up and not image:
-            _set_up_ranks()
+            # TensorFlow and Horovod, which only a machine that runs ranks needs
+            setup = [str(ROOT / "containers" / name) for name in ("python.sh", "setup.py")]
+            if code := subprocess.run(["sh", *setup, "ranks"], check=False).returncode:
+                return code
         with only_sweep(folder):
             machine = machine_for(
                 wanted, data, store, folder, image=image,
@@ -134,13 +132,6 @@ def sweep(
     with suppress(OSError):  # nobody reads it
         os.write(1, f"{folder}\n".encode())
     return code
-
-
-def _set_up_ranks() -> None:
-    """Install TensorFlow and Horovod, which only a machine that runs ranks needs."""
-    argv = ["sh", str(ROOT / "containers" / "python.sh"), str(ROOT / "containers" / "setup.py")]
-    if code := subprocess.run([*argv, "ranks"], check=False).returncode:
-        raise typer.Exit(code)
 
 
 @command

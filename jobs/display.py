@@ -17,7 +17,7 @@ from rich.live import Live
 from jobs.cell.state import FORCED, NEW, RUNNING, UNKNOWN, UNREADABLE, WAITING, CellState, recorded
 from jobs.config.sweep import Sweep
 from jobs.messages import EXIT_CELL_FAILED, EXIT_UNDECIDED, clock, say
-from jobs.plan.differences import Settings, apart, in_words
+from jobs.plan.differences import apart, in_words
 from jobs.table import line, reasons, table, title
 from train.config.plan import epochs_to_train
 from train.record.run import GOOD
@@ -75,7 +75,7 @@ class Display:
             number = list(self.cells).index(cell.name) + 1
             how = " (going on from its checkpoint)" if cell.resume else ""
             how = " by an earlier make sweep, waiting for it" if cell.status == RUNNING else how
-            self.say(f"[{number}/{len(self.cells)}] {self._full_name(cell)}: started{how}")
+            self.say(f"[{number}/{len(self.cells)}] {self._names[cell.name]}: started{how}")
 
     def update(self, cells: Sequence[CellState], trouble: str | None) -> None:
         """Where cells stand now; ``trouble``: why that is not known."""
@@ -91,8 +91,8 @@ class Display:
         cells = list(self.cells.values())
         below = [f"{cell.name}: {line(cell)}" for cell in cells if cell.active]
         waiting = [cell for cell in cells if cell.alive and cell.state in (WAITING, UNKNOWN)]
-        below += reasons(waiting, sweep=self._sweep) + ([self.trouble] if self.trouble else [])
-        text = "\n    ".join([title(cells) + self._left(), *below])
+        below += reasons(waiting, self.trouble, sweep=self._sweep)
+        text = "\n    ".join([title(cells) + self.left(), *below])
         if text != self._shown:  # a queue that does not move fills no log
             self.say(text)
         self._shown = text
@@ -104,32 +104,26 @@ class Display:
         )  # fmt: skip
         words = f": {why}" if why else ""
         if self._live is None:
-            self.say(f"    {cell.name}: {line(now)}{self._left()}{words}")
+            self.say(f"    {cell.name}: {line(now)}{self.left()}{words}")
         elif status not in GOOD:
             self.say(f"{cell.name}: {status}{words}")
 
     def table(self) -> RenderableType:
         return table(
             list(self.cells.values()), self.trouble, self._console,
-            sweep=self._sweep, left=self._left(), full_name=self._full_name,
+            sweep=self._sweep, left=self.left(), names=self._names,
         )  # fmt: skip
 
     @cached_property
-    def _apart(self) -> dict[str, Settings]:
-        return apart([cell.config for cell in self.cells.values()])
+    def _names(self) -> dict[str, str]:
+        """Of the cells, with what their ids do not say: a framework, a momentum."""
+        differ = apart([cell.config for cell in self.cells.values()])
+        words = {name: in_words(settings) for name, settings in differ.items()}
+        return {name: f"{name} ({said})" if said else name for name, said in words.items()}
 
-    def _full_name(self, cell: CellState) -> str:
-        """With what the id does not say: a framework, a momentum."""
-        words = in_words(self._apart[cell.name])
-        return f"{cell.name} ({words})" if words else cell.name
-
-    def _left(self) -> str:
-        left_s = self.left_s()
-        return "" if left_s is None else f"; left {clock(left_s)}"
-
-    def left_s(self) -> float | None:
-        """Remaining seconds on this machine, where cells run one after another; None before
-        anything is known.
+    def left(self) -> str:
+        """Remaining time on this machine, where cells run one after another; '' before anything is
+        known.
 
         A running cell's rest is its epochs to go at the pace of its last one. A waiting cell takes
         as long as others of its size, else as any.
@@ -138,26 +132,23 @@ class Display:
         whole: dict[str, float] = {}  # cell -> seconds from its start to its end
         of_size: dict[int, list[float]] = {}
         for cell in cells:
-            rest_s = _rest_s(cell) if cell.active else 0.0
-            if (spent_s := cell.seconds()) is not None and rest_s is not None:
-                whole[cell.name] = spent_s + rest_s
-                of_size.setdefault(cell.config.gpus, []).append(spent_s + rest_s)
+            took_s = cell.seconds()
+            if took_s is not None and cell.active:
+                last, planned = cell.last_epoch(), epochs_to_train(cell.config)
+                if last is None or planned is None:  # planned: not known without the data
+                    continue
+                took_s += max(0, planned - last.epoch) * (last.train_s + last.eval_s)
+            if took_s is not None:
+                whole[cell.name] = took_s
+                of_size.setdefault(cell.config.gpus, []).append(took_s)
         if not whole or any(cell.job for cell in cells):
-            return None
+            return ""
         left_s = 0.0
         for cell in cells:
             if cell.state in (WAITING, RUNNING):
                 usual_s = mean(of_size.get(cell.config.gpus, whole.values()))
                 left_s += max(0.0, whole.get(cell.name, usual_s) - (cell.seconds() or 0.0))
-        return left_s
-
-
-def _rest_s(cell: CellState) -> float | None:
-    """Seconds of the epochs to go; None before there is one, or where their number is unknown."""
-    last, planned = cell.last_epoch(), epochs_to_train(cell.config)
-    if last is None or planned is None:
-        return None
-    return max(0, planned - last.epoch) * (last.train_s + last.eval_s)
+        return f"; left {clock(left_s)}"
 
 
 def say_standing(wanted: Sweep, cells: Sequence[CellState]) -> None:
@@ -171,15 +162,14 @@ def say_standing(wanted: Sweep, cells: Sequence[CellState]) -> None:
     for cell in cells:
         if not cell.done and cell.status not in (NEW, FORCED):
             again = "goes on from its checkpoint" if cell.resume else "is run again"
-            special = {RUNNING: "waiting for its end", UNREADABLE: "is left alone"}
-            how = special.get(cell.status, again)
-            say(f"{cell.name}: {cell.status} ({cell.why}): {how}")
+            how = {RUNNING: "waiting for its end", UNREADABLE: "is left alone"}
+            say(f"{cell.name}: {cell.status} ({cell.why}): {how.get(cell.status, again)}")
 
 
 def say_results(wanted: Sweep, cells: Sequence[CellState]) -> int:
     """Returns the exit code: a cell that cannot be read is no failed one, and no good one."""
     say(f"all cells: {_counted(cells)}")
-    bad = [cell for cell in cells if not cell.done and cell.status != UNREADABLE]
+    bad = [cell for cell in cells if cell.to_run]
     if bad:
         now = [recorded(cell.config, cell.folder) for cell in bad]
         for text in reasons([cell for cell in now if cell.cause], sweep=wanted.asked):

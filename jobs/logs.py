@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -18,31 +17,22 @@ MAX_LINES, MAX_NAMED = 20, 12
 
 
 def find_cell(asked: str, cells: Sequence[str]) -> str:
-    """The one cell that is meant: its id, else the only one that begins with ``asked``, else the
-    only one that has it anywhere.
+    """The one cell that is meant: the only one that begins with ``asked``, else the only one that
+    has it anywhere.
 
     Raises:
         ConfigError: none, or several: the text names them.
     """
-    if asked in cells:
-        return asked
-    if not asked:
-        raise ConfigError(f"no cell was named, expected CELL=...: {_named(cells)}")
     found = [cell for cell in cells if cell.startswith(asked)]
     found = found or [cell for cell in cells if asked in cell]
-    if not found:
-        raise ConfigError(f"no cell has {asked!r} in its name; there are {_named(cells)}")
-    if len(found) > 1:
+    if len(found) != 1:
+        named = found or cells
+        more = f" and {len(named) - MAX_NAMED} more" if len(named) > MAX_NAMED else ""
         raise ConfigError(
-            f"{len(found)} cells have {asked!r} in their names, expected a part that only one has: "
-            f"{_named(found)}"
+            f"CELL={asked} found, which is part of {len(found)} cells' names, expected a part of "
+            f"one: {', '.join(named[:MAX_NAMED])}{more}"
         )
     return found[0]
-
-
-def _named(cells: Sequence[str]) -> str:
-    more = f" and {len(cells) - MAX_NAMED} more" if len(cells) > MAX_NAMED else ""
-    return ", ".join(cells[:MAX_NAMED]) + more
 
 
 def show(cell: Path, supervisor: Path | None) -> Iterator[str]:
@@ -56,12 +46,12 @@ def show(cell: Path, supervisor: Path | None) -> Iterator[str]:
         yield f"record: {error}"
     if supervisor is not None and not supervisor.exists():
         yield f"supervisor: {supervisor} (not there yet: its job has not begun)"
-    elif supervisor is not None:
-        yield from _end_of("supervisor", supervisor)
-    yield from _end_of("srun", cell / "logs" / SRUN_LOG)
-    ranks = _ranks(cell)
-    for rank in ranks:
-        yield from _end_of(f"rank {rank}", cell / "logs" / f"rank-{rank}.log")
+    ranks = [(log.stem.replace("-", " "), log) for log in _logs_of_ranks(cell)]
+    for whose, log in [("supervisor", supervisor), ("srun", cell / "logs" / SRUN_LOG), *ranks]:
+        if log is not None and log.exists():
+            tail = tail_of(log)[-MAX_LINES:]
+            yield f"{whose}: {log}" + ("" if tail else " (empty)")
+            yield from (f"  | {text}" for text in tail)
     if not ranks:
         yield "ranks: none has written a log yet"
 
@@ -78,19 +68,12 @@ def _of_record(record: RunRecord) -> Iterator[str]:
         yield f"  to do: {record.error.what_to_do}"
 
 
-def _ranks(cell: Path) -> list[int]:
-    """Those that have a log: the one that failed first by its own doing, then other failures,
+def _logs_of_ranks(cell: Path) -> list[Path]:
+    """First that of the rank that failed first by its own doing, then those of other failures,
     then the rest."""
-    files = [re.fullmatch(r"rank-(\d+)\.log", file.name) for file in (cell / "logs").glob("*")]
-    numbers = sorted(int(file[1]) for file in files if file)
     # stable sorts: an own error before one that only says that a peer is gone, earliest first
     failures = sorted(read_failures(cell), key=lambda failure: failure.consequence)
-    first = [failure.error.rank for failure in failures if failure.error.rank in numbers]
-    return [rank for rank in dict.fromkeys([*first, *numbers]) if rank is not None]
-
-
-def _end_of(whose: str, log: Path) -> Iterator[str]:
-    if log.exists():
-        tail = tail_of(log)[-MAX_LINES:]
-        yield f"{whose}: {log}" + ("" if tail else " (empty)")
-        yield from (f"  | {text}" for text in tail)
+    places = {f"rank-{failure.error.rank}.log": at for at, failure in enumerate(failures)}
+    logs = (cell / "logs").glob("rank-*.log")
+    by_number = sorted(logs, key=lambda log: (len(log.name), log.name))
+    return sorted(by_number, key=lambda log: places.get(log.name, len(places)))

@@ -34,12 +34,10 @@ def refusals() -> Iterator[None]:
     """Wrong requests and a refusing file system end with a message and exit code 2."""
     try:
         yield
-    except ConfigError as error:
+    except (ConfigError, NoAnswer) as error:
         say(f"error: {error}")
-        raise typer.Exit(EXIT_REQUEST) from error
-    except NoAnswer as error:
-        say(f"error: {error}")
-        raise typer.Exit(EXIT_UNDECIDED) from error
+        code = EXIT_UNDECIDED if isinstance(error, NoAnswer) else EXIT_REQUEST
+        raise typer.Exit(code) from error
     except BrokenPipeError:
         raise  # the reader of a plan has seen enough: typer ends without a word
     except OSError as error:

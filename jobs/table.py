@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from typing import Literal
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from jobs.cell.state import NOT_SUBMITTED, RUNNING, UNKNOWN, WAITING, CellState
+from jobs.cell.state import ENDING, NOT_SUBMITTED, RUNNING, STARTING, UNKNOWN, WAITING, CellState
 from jobs.messages import clock
 from jobs.plan.differences import common_start
 from train.config.plan import epochs_to_train
@@ -27,6 +26,9 @@ COLUMNS = {"state": 9, "epoch": 5, "loss": 6, "accuracy": 8, "images/s": 8, "tim
 MAX_WIDTH = 16
 #: On fewer columns names lose what all of them begin with, and nodes are left out.
 WIDE = 110
+#: Who is shown where there is no room for all; 1: those that ended badly.
+ORDER = {RUNNING: 0, STARTING: 0, ENDING: 0, WAITING: 2, UNKNOWN: 2, NOT_SUBMITTED: 3}
+ORDER |= dict.fromkeys(GOOD, 4)
 
 
 def title(cells: Sequence[CellState]) -> str:
@@ -39,8 +41,9 @@ def title(cells: Sequence[CellState]) -> str:
     return "; ".join([head, *rest])
 
 
-def reasons(cells: Sequence[CellState], *, sweep: str) -> list[str]:
-    """Why cells wait and how they ended, equal reasons once, the commonest first.
+def reasons(cells: Sequence[CellState], trouble: str | None = None, *, sweep: str) -> list[str]:
+    """Why cells wait and how they ended, equal reasons once, the commonest first; then Slurm's
+    trouble.
 
     ``sweep``: as SWEEP= names it."""
     groups: dict[tuple[str, str], list[CellState]] = {}
@@ -58,7 +61,7 @@ def reasons(cells: Sequence[CellState], *, sweep: str) -> list[str]:
         lines.append(f"{who} {one.state}: {one.why}{more}")
     if len(groups) > MAX_REASONS:
         lines.append(f"and {len(groups) - MAX_REASONS} other reasons")
-    return lines
+    return [*lines, trouble] if trouble else lines
 
 
 def numbers(cell: CellState) -> dict[str, str]:
@@ -85,17 +88,15 @@ def of_all(epoch: int, epochs: int | None) -> str:
 def line(cell: CellState) -> str:
     """One cell in words."""
     facts = numbers(cell) | {"job": cell.job, "on": cell.nodes}
-    state = facts.pop("state")
-    return ", ".join([f"{state}", *(f"{name} {text}" for name, text in facts.items() if text)])
+    state = facts.pop("state") or ""
+    return ", ".join([state, *(f"{name} {text}" for name, text in facts.items() if text)])
 
 
 def lines(cells: Sequence[CellState], trouble: str | None, *, sweep: str) -> Iterator[str]:
     """All of a sweep without a terminal, one line each."""
     yield title(cells)
     yield from (f"  {cell.name}: {line(cell)}" for cell in cells)
-    yield from reasons(cells, sweep=sweep)
-    if trouble:
-        yield trouble
+    yield from reasons(cells, trouble, sweep=sweep)
 
 
 def table(
@@ -105,43 +106,34 @@ def table(
     *,
     sweep: str,
     left: str = "",
-    full_name: Callable[[CellState], str] = lambda cell: cell.name,
+    names: Mapping[str, str] | None = None,
 ) -> RenderableType:
     """As many cells as the terminal has room for, below them the reasons and Slurm's trouble.
 
-    ``left``: the time until all is done, in words; ``full_name``: of a cell, where there is room.
+    ``left``: the time until all is done, in words; ``names``: of the cells, where there is room.
     """
-    shown = choose(cells, max(MIN_ROWS, console.height - OTHER_LINES))
-    wide, submitted = console.width >= WIDE, any(cell.job for cell in cells)
+    rows = max(MIN_ROWS, console.height - OTHER_LINES)
+    by_rank = sorted(cells, key=lambda cell: ORDER.get(cell.state, 1))
+    chosen = {cell.name for cell in by_rank[:rows]}
+    shown = [cell for cell in cells if cell.name in chosen]  # in the sweep's order
+    wide = console.width >= WIDE
     start = "" if wide else common_start([cell.name for cell in cells])
     body = Table(box=None, pad_edge=False)
-    body.add_column("cell", no_wrap=True, overflow="ellipsis")
-    for column, least in (COLUMNS | ({"job": 4} if submitted else {})).items():
-        side: Literal["left", "right"] = "left" if column in ("state", "job") else "right"
-        body.add_column(column, justify=side, no_wrap=True, min_width=least, max_width=MAX_WIDTH)
-    if wide and submitted:
-        body.add_column("nodes", no_wrap=True, overflow="ellipsis")
+    body.add_column("cell", no_wrap=True)
+    for column, least in COLUMNS.items():
+        body.add_column(
+            column, justify="left" if column == "state" else "right",
+            no_wrap=True, min_width=least, max_width=MAX_WIDTH,
+        )  # fmt: skip
+    if any(cell.job for cell in cells):
+        body.add_column("job", no_wrap=True, min_width=4, max_width=MAX_WIDTH)
+        if wide:
+            body.add_column("nodes", no_wrap=True)
     for cell in shown:
-        name = full_name(cell) if wide else cell.name
-        texts = [f"..{name.removeprefix(start)}" if start else name, *numbers(cell).values()]
-        texts += [cell.job or ""] if submitted else []
-        texts += [cell.nodes or ""] if wide and submitted else []
-        body.add_row(*map(Text, texts))
-    below = [f"... and {len(cells) - len(shown)} more cells"] if len(shown) < len(cells) else []
-    below += reasons(cells, sweep=sweep) + ([trouble] if trouble else [])
+        name = names[cell.name] if wide and names else cell.name
+        name = f"..{name.removeprefix(start)}" if start else name
+        texts = [name, *numbers(cell).values(), cell.job or "", cell.nodes or ""]
+        body.add_row(*map(Text, texts[: len(body.columns)]))
+    more = [f"... and {len(cells) - len(shown)} more cells"] if len(shown) < len(cells) else []
+    below = more + reasons(cells, trouble, sweep=sweep)
     return Group(Text(title(cells) + left, style="italic"), body, *map(Text, below))
-
-
-def choose(cells: Sequence[CellState], rows: int) -> list[CellState]:
-    """At most ``rows`` cells: first those that run, then those that ended badly, that wait, that
-    are done; in the sweep's order."""
-
-    def rank(index: int) -> int:
-        cell = cells[index]
-        if cell.active:
-            return 0
-        if cell.state in (WAITING, UNKNOWN):
-            return 2
-        return {NOT_SUBMITTED: 3}.get(cell.state, 4 if cell.done else 1)
-
-    return [cells[index] for index in sorted(sorted(range(len(cells)), key=rank)[:rows])]

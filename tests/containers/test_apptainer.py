@@ -40,13 +40,6 @@ def test_the_message_of_a_failing_command_ends_with_its_output() -> None:
         apptainer.run(["no-such-program"], "trying")
 
 
-def test_apt_never_touches_the_machine_s_own_lists() -> None:
-    settings = {"Dir::Etc::sourcelist=/x/sources.list", "Dir::Etc::sourceparts=-",
-                "Dir::Cache=/x/cache", "Dir::State::lists=/x/lists",
-                "Dir::State::status=/x/status"}  # fmt: skip
-    assert {f"-o{setting}" for setting in settings} <= set(apptainer.apt_options(Path("/x")))
-
-
 def test_packages_are_used_again_only_when_they_were_seen_to_work(tmp_path) -> None:
     deb = tmp_path / "apptainer_1.deb"
     deb.write_bytes(b"")
@@ -57,7 +50,11 @@ def test_packages_are_used_again_only_when_they_were_seen_to_work(tmp_path) -> N
     assert apptainer.cached_debs(tmp_path) == [deb]
 
 
-def test_programs_use_the_c_library_beside_them() -> None:
+def test_apt_leaves_the_machine_s_lists_alone_and_programs_use_the_c_library_beside_them() -> None:
+    settings = {"Dir::Etc::sourcelist=/x/sources.list", "Dir::Etc::sourceparts=-",
+                "Dir::Cache=/x/cache", "Dir::State::lists=/x/lists",
+                "Dir::State::status=/x/status"}  # fmt: skip
+    assert {f"-o{setting}" for setting in settings} <= set(apptainer.apt_options(Path("/x")))
     assert apptainer.patch_commands(Path("/p/bin/x"), Path("/p/lib")) == [
         ["patchelf", "--set-interpreter", "/p/lib/ld-linux-x86-64.so.2", "/p/bin/x"],
         ["patchelf", "--force-rpath", "--set-rpath", "/p/lib", "/p/bin/x"],

@@ -61,12 +61,14 @@ def test_lists_of_texts_have_digests_of_their_own() -> None:
     assert plan.digest("ab", "c") != plan.digest("a", "bc") != plan.digest("abc")
 
 
-def test_only_the_build_stage_has_compilers(parts) -> None:
+def test_only_the_build_stage_has_compilers_and_horovods_source(parts) -> None:
     assert list(plan.stages(parts.definition)) == ["build", "final"]
     final = plan.without_comments(plan.without_stage(parts.definition, "build"))
     texts = final + plan.without_comments(parts.base) + plan.without_comments(parts.script)
     assert [name for name in COMPILERS if name in texts] == []
     assert "g++" in parts.definition
+    assert "horovod" not in plan.entries(parts.packages)
+    assert list(plan.entries(parts.horovod)) == ["horovod"]
 
 
 def test_braces_and_arguments_are_the_same_set(parts) -> None:
@@ -76,11 +78,6 @@ def test_braces_and_arguments_are_the_same_set(parts) -> None:
         assert set(re.findall(r"\{\{ (\w+) \}\}", text)) == set(arguments)
     assert re.findall(r"\{\{ (\w+) \}\}", parts.base) == ["mirror"]
     assert arguments["commit"] == "c0ffee" and arguments["tensorflow"] == "2.15.1"
-
-
-def test_horovod_is_no_package_but_a_source_of_its_own(parts) -> None:
-    assert "horovod" not in plan.entries(parts.packages)
-    assert list(plan.entries(parts.horovod)) == ["horovod"]
 
 
 def test_a_package_that_no_lock_pins_is_named() -> None:

@@ -10,19 +10,10 @@ import pytest
 import unprivileged
 
 
-def test_the_command_stays_a_list_of_tokens() -> None:
-    argv = unprivileged.as_user(["echo", "a b", "$HOME"], "practice")
-    assert argv[0] == "setpriv" and argv[-3:] == ["echo", "a b", "$HOME"]
-    assert "HOME=/home/practice" in argv
-
-
-@pytest.mark.parametrize(
-    ("user", "has_range"),
-    [("ann", True), ("bob", False), ("an", False), ("nobody", False)],
-)
-def test_sub_ids_need_a_whole_range(user, has_range) -> None:
+def test_sub_ids_need_a_whole_range() -> None:
     text = "ann:100000:65536\nbob:165536:1000\n"
-    assert unprivileged.has_sub_ids(text, user) is has_range
+    users = ("ann", "bob", "an", "nobody")
+    assert [user for user in users if unprivileged.has_sub_ids(text, user)] == ["ann"]
 
 
 def test_a_free_range_touches_nobody_s() -> None:
@@ -37,12 +28,12 @@ def test_without_root_we_are_the_user(monkeypatch) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_the_other_user_s_own_environment(monkeypatch) -> None:
+def test_the_other_user_s_own_environment_and_the_same_tokens(monkeypatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/elsewhere/.cache")
     monkeypatch.setenv("KEPT", "a b")
-    script = 'id -un; id -gn; echo "$HOME|$USER|$XDG_CACHE_HOME|$KEPT|$PATH"'
-    argv = unprivileged.as_user(["sh", "-c", script], "nobody", "/nonexistent")
+    script = 'id -un; id -gn; echo "$HOME|$USER|$XDG_CACHE_HOME|$KEPT|$PATH|$1"'
+    argv = unprivileged.as_user(["sh", "-c", script, "sh", "c $HOME"], "nobody", "/nonexistent")
     argv = ["--regid=nogroup" if token.startswith("--regid") else token for token in argv]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
-    variables = f"/nonexistent|nobody||a b|{unprivileged.SEARCH_PATH}"
+    variables = f"/nonexistent|nobody||a b|{unprivileged.SEARCH_PATH}|c $HOME"
     assert done.stdout.splitlines() == ["nobody", "nogroup", variables]

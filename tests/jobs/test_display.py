@@ -1,49 +1,52 @@
-"""What a person sees of a sweep before it runs, while cells run, and when it is over."""
+"""What a person sees of a sweep: before it runs, while cells run, as a table, when it is over."""
 
 from __future__ import annotations
 
 import io
-import os
+import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
 from jobs import display as module
 from jobs.cell.state import NEW, RUNNING, STARTING, UNREADABLE, WAITING, CellState
 from jobs.config.load import load_sweep
 from jobs.display import Display, say_results, say_standing
+from jobs.messages import clock
+from jobs.table import MAX_REASONS, line, lines, numbers, reasons, table, title
 from tests.builders import config, epoch
 from train.config.technique import Technique
 
 QUICK = load_sweep("quickstart")
+ONE = config(epochs=4)
 
 
-def cells(folder: Path, count: int = 2, status: str = NEW) -> list[CellState]:
-    configs = [config(seed=seed, epochs=4) for seed in range(count)]
-    found = [CellState(one, folder / one.cell_id(), status) for one in configs]
-    for cell in found:
-        (cell.folder / "logs").mkdir(parents=True)
-    return found
+def cell(
+    seed: int = 0, status: str = NEW, why: str = "", folder: Path = Path("/nowhere"), **changes
+) -> CellState:
+    one = config(seed=seed, epochs=4)
+    return CellState(one, folder / one.cell_id(), status, why, **changes)
 
 
-def write_epochs(cell: CellState, count: int) -> None:
-    text = "".join(epoch(n + 1, cell.config).model_dump_json() + "\n" for n in range(count))
-    (cell.folder / "epochs.jsonl").write_text(text)
+def job(seed: int, state: str, why: str = "", **changes) -> CellState:
+    return cell(seed, state, why, job=f"7_{seed}", **changes)
+
+
+def write_epochs(cell: CellState, count: int, more: str = "", **changes) -> None:
+    """``more``: half a line after them."""
+    (cell.folder / "logs").mkdir(parents=True, exist_ok=True)
+    epochs = [epoch(n + 1, cell.config, **changes).model_dump_json() + "\n" for n in range(count)]
+    (cell.folder / "epochs.jsonl").write_text("".join(epochs) + more)
 
 
 def plain(cells: list[CellState]) -> tuple[Display, io.StringIO]:
     out = io.StringIO()
     return Display(cells, "s", Console(file=out)), out
-
-
-def terminal(width: int = 120, height: int = 30) -> tuple[Console, io.StringIO]:
-    out = io.StringIO()
-    return Console(
-        file=out, force_terminal=True, width=width, height=height, color_system=None
-    ), out
 
 
 def spent(display: Display, cell: CellState, seconds: float) -> None:
@@ -53,7 +56,7 @@ def spent(display: Display, cell: CellState, seconds: float) -> None:
 
 
 def test_plain_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second = cells(tmp_path)
+    first, second = cell(0, folder=tmp_path), cell(1, folder=tmp_path)
     display, out = plain([first, second])
     display.started(first)
     display.tick()
@@ -77,9 +80,8 @@ def test_plain_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_starts_is_said_in_full(tmp_path: Path) -> None:
-    (cell,) = cells(tmp_path, 1, RUNNING)
-    display, out = plain([cell])
-    display.started(cell)
+    display, out = plain([cell(0, RUNNING)])
+    display.started(cell(0, RUNNING))
     assert "started by an earlier make sweep, waiting for it" in out.getvalue()
     configs = [config(framework=name) for name in ("horovod", "mirrored")]
     one, other = (CellState(each, tmp_path / each.cell_id(), "lost") for each in configs)
@@ -91,16 +93,11 @@ def test_what_starts_is_said_in_full(tmp_path: Path) -> None:
     assert words in out.getvalue()
 
 
-def job(cell: CellState, doing: str, why: str = "") -> CellState:
-    return replace(cell, doing=doing, why=why, job="7", alive=True)
-
-
-def test_a_queue_that_does_not_move_fills_no_log(tmp_path: Path, monkeypatch) -> None:
-    both = cells(tmp_path)
-    display, out = plain([job(cell, WAITING) for cell in both])
-    waits = [job(cell, WAITING, "other jobs come first") for cell in both]
+def test_a_queue_that_does_not_move_fills_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = [job(n, NEW, "other jobs come first", doing=WAITING, alive=True) for n in (0, 1)]
+    display, out = plain(waits)
     display.update(waits, None)
-    display.update([job(both[0], STARTING)], "no answer")
+    display.update([replace(waits[0], doing=STARTING, why="")], "no answer")
     said = "0 of 2 cells done; 2 waiting\n    2 cells waiting: other jobs come first\n"
     assert out.getvalue() == said, "the second look comes too soon"
     monkeypatch.setattr(module, "PERIOD_S", 0.0)
@@ -113,110 +110,57 @@ def test_a_queue_that_does_not_move_fills_no_log(tmp_path: Path, monkeypatch) ->
     assert display.trouble is None
 
 
-def test_a_reader_that_is_gone_ends_nothing(tmp_path: Path) -> None:
-    read, write = os.pipe()
-    os.close(read)
-    (cell,) = cells(tmp_path, 1)
-    out = os.fdopen(write, "w")
-    display = Display([cell], "", Console(file=out))
-    display.started(cell)
-    display.update([cell], "no answer")
-    display.ended(cell, "failed", "x")
-    with pytest.raises(BrokenPipeError):
-        out.close()
-
-
-def test_remaining_time_is_that_of_cells_of_the_same_size(tmp_path: Path) -> None:
-    sizes = [1, 1, 2, 2, 4]
-    configs = [config(gpus=gpus, seed=seed) for seed, gpus in enumerate(sizes)]
-    waits = [CellState(one, tmp_path / one.cell_id(), NEW) for one in configs]
+def test_remaining_time_is_that_of_cells_of_the_same_size() -> None:
+    configs = [config(gpus=gpus, seed=seed) for seed, gpus in enumerate([1, 1, 2, 2, 4])]
+    waits = [CellState(one, Path("/nowhere") / one.cell_id(), NEW) for one in configs]
     display, _ = plain(waits)
-    assert display.left_s() is None
+    assert display.left() == ""
     for index, took_s in ((0, 10), (2, 20)):
         spent(display, waits[index], took_s)
         display.ended(waits[index], "completed", "")
-    assert display.left_s() == pytest.approx(10 + 20 + 15, abs=0.1)
+    assert display.left() == f"; left {clock(10 + 20 + 15)}"
     display.started(waits[1])
     spent(display, waits[1], 4)
-    assert display.left_s() == pytest.approx(6 + 20 + 15, abs=0.1)
+    assert display.left() == f"; left {clock(6 + 20 + 15)}"
     spent(display, waits[1], 400)
-    assert display.left_s() == pytest.approx(20 + 15, abs=0.1), "never less than nothing"
+    assert display.left() == f"; left {clock(20 + 15)}", "never less than nothing"
     display.update([replace(waits[4], job="7")], None)
-    assert display.left_s() is None, "a cluster runs cells side by side"
+    assert display.left() == "", "a cluster runs cells side by side"
 
 
-def test_remaining_time_of_a_cell_that_runs_is_that_of_its_epochs(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("dataset", "left"), [("digits", ["; left 0:07", "; left 0:00"]), ("folder:a", ["", ""])]
+)
+def test_remaining_time_of_a_cell_that_runs_is_that_of_its_epochs(tmp_path, dataset, left) -> None:
     """1,437 digits: 2 x 479 steps of 3 images are 5 epochs of 179 steps of 8 and one of 63."""
     row = Technique(name="t", base_lr=1, base_batch=3, regime_adaptation=True)
-    for dataset, planned in (("digits", 6), ("folder:a", None)):
-        one = config(technique=row, dataset=dataset, batch_per_rank=8, epochs=2)
-        cell = CellState(one, tmp_path / one.cell_id(), NEW)
-        cell.folder.mkdir()
-        display, _ = plain([cell])
-        display.started(cell)
-        assert display.left_s() is None
-        write_epochs(cell, 2)
-        left_s = display.left_s()
-        assert left_s is None if planned is None else left_s == pytest.approx(4 * 1.75, abs=0.1)
-        write_epochs(cell, 7)
-        assert display.left_s() in (None, pytest.approx(0, abs=0.1)), "never less"
-
-
-def test_the_live_table_tells_why_a_cell_failed(tmp_path: Path) -> None:
-    console, out = terminal()
-    first, second = cells(tmp_path)
-    why = "rank 1 was ended by SIGKILL [oom] " + "x" * 200
-    with Display([first, second], "", console) as display:
-        display.started(first)
-        write_epochs(first, 1)
-        display.ended(first, "failed", why)
-        display.started(second)
-        display.ended(second, "completed", "")
-    assert f"{first.name}: failed: {why}" in out.getvalue()
-    assert "1 of 2 cells done: 1 completed; 1 failed" in out.getvalue()
-    assert f"{second.name}: completed" not in out.getvalue()
-
-
-@pytest.mark.parametrize("width", [20, 80, 300])
-@pytest.mark.parametrize("running", [0, 49])
-def test_a_table_of_any_terminals_size_shows_what_runs(tmp_path, width: int, running: int) -> None:
-    standing = cells(tmp_path, 50)
-    console, out = terminal(width, 24)
-    display = Display(standing, "", console)
-    display.started(standing[running])
-    console.print(display.table())
-    lines = out.getvalue().splitlines()
-    assert len(lines) <= 24
-    if width > 20:
-        (line,) = [line for line in lines if "running  " in line]
-        assert f"s{running}-" in line and "0/4" in line and "starting" in line
-        names = {"cell", "state", "epoch", "loss", "accuracy", "images/s", "time"}
-        assert names <= set(" ".join(lines).split()) and "job" not in lines[1]
-
-
-def standing(status: str, seed: int = 0, why: str = "because") -> CellState:
-    one = config(seed=seed)
-    return CellState(one, Path("/nowhere") / one.cell_id(), status, why)
+    one = config(technique=row, dataset=dataset, batch_per_rank=8, epochs=2)
+    runs = CellState(one, tmp_path / one.cell_id(), NEW)
+    display, _ = plain([runs])
+    display.started(runs)
+    assert display.left() == ""
+    for epochs, text in zip((2, 7), left, strict=True):
+        write_epochs(runs, epochs)
+        assert display.left() == text
 
 
 @pytest.mark.parametrize(
     ("ends", "code", "words"),
-    [(("completed", "diverged"), 0, ["1 completed, 1 diverged"]),
-     (("completed", "failed"), 1, ["1 cells did not complete"]),
-     (("completed", NEW), 1, ["1 cells did not complete"]),
-     (("completed", UNREADABLE), 3, ["1 completed, 1 unreadable record", "1 cells were left"]),
-     (("failed", UNREADABLE), 1, ["1 cells did not complete", "1 cells were left alone"])],
+    [(("completed", "diverged"), 0, "1 completed, 1 diverged"),
+     (("completed", NEW), 1, "1 cells did not complete"),
+     (("completed", UNREADABLE), 3, "1 cells were left alone"),
+     (("failed", UNREADABLE), 1, "1 cells did not complete")],
 )  # fmt: skip
-def test_what_is_said_after(ends: tuple[str, ...], code: int, words: list[str], capsys) -> None:
-    assert say_results(QUICK, [standing(end, seed) for seed, end in enumerate(ends)]) == code
+def test_what_is_said_after(ends: tuple[str, ...], code: int, words: str, capsys) -> None:
+    assert say_results(QUICK, [cell(seed, end) for seed, end in enumerate(ends)]) == code
     said = capsys.readouterr().err
-    assert all(text in said for text in words)
-    assert ("did not complete" in said) == (code == 1)
+    assert words in said and ("did not complete" in said) == (code == 1)
+    assert ("left alone" in said) == (UNREADABLE in ends)
 
 
 def test_what_is_said_before(capsys: pytest.CaptureFixture[str]) -> None:
-    cells = [standing("completed"), standing("failed", 1, "a fault"), standing("new", 2),
-             standing("running", 3, "elsewhere"), standing(UNREADABLE, 4, "EIO")]  # fmt: skip
+    cells = [cell(0, "completed"), cell(1, "failed", "a fault"), cell(2),
+             cell(3, "running", "elsewhere"), cell(4, UNREADABLE, "EIO")]  # fmt: skip
     say_standing(QUICK, cells)
     said = capsys.readouterr().err
     assert "5 cells, 3 to run" in said
@@ -225,3 +169,113 @@ def test_what_is_said_before(capsys: pytest.CaptureFixture[str]) -> None:
     assert "running (elsewhere): waiting for its end" in said
     assert "unreadable record (EIO): is left alone" in said
     assert said.count("[sweep]") == 5
+
+
+@given(st.integers(0, 30), st.integers(0, 600))
+def test_the_last_whole_epoch_is_shown(tmp_path_factory, count: int, cut: int) -> None:
+    one = cell(doing=RUNNING, folder=tmp_path_factory.mktemp("s"))
+    half = epoch(99, ONE).model_dump_json()
+    write_epochs(one, count, half[: cut % len(half)])
+    loss = f"epoch {count}/4, loss {1 / max(1, count):.4f}, accuracy 0.7500, images/s 128"
+    assert line(one) == f"running, {loss if count else 'epoch 0/4, images/s starting'}"
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"3", b"{", b"\xff"])
+def test_a_life_sign_of_any_form(tmp_path: Path, text: bytes) -> None:
+    one = cell(doing=RUNNING, folder=tmp_path)
+    write_epochs(one, 0)
+    (one.folder / "logs" / "rank-0.beat").write_bytes(text)
+    assert numbers(one)["images/s"] == "unknown"
+    (one.folder / "logs" / "rank-0.beat").write_text('{"phase": "loading", "idle_s": 0.2}')
+    assert numbers(one)["images/s"] == "loading"
+    assert set(numbers(replace(one, doing=WAITING)).values()) == {"waiting", ""}
+
+
+def test_a_diverged_epoch_has_no_numbers_to_show(tmp_path: Path) -> None:
+    one = cell(0, "diverged", folder=tmp_path)
+    write_epochs(one, 1, train_loss=None, validation_accuracy=None, train_s=0.0)
+    shown = numbers(one)
+    assert (shown["epoch"], shown["loss"], shown["accuracy"]) == ("1/4", "", "")
+
+
+def test_drawing_is_cheap_however_long_the_run(tmp_path: Path) -> None:
+    """It is drawn every second beside ranks that are timed."""
+    one = cell(doing=RUNNING, folder=tmp_path)
+    write_epochs(one, 3000)
+    began = time.process_time()
+    assert {numbers(one)["epoch"] for _ in range(100)} == {"3000/4"}
+    assert time.process_time() - began < 0.5, "reading it all takes seconds"
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> list[CellState]:
+    """300 cells, of which one runs and has numbers to show."""
+    waits = [
+        job(n, WAITING, "other jobs come first", expected_start=f"2026-01-02T04:{n % 60:02d}:00")
+        for n in range(3, 300)
+    ]
+    began_at = datetime.now(UTC) - timedelta(seconds=75)
+    runs = job(1, NEW, doing=RUNNING, nodes="node[1-2]", began_at=began_at, folder=tmp_path)
+    write_epochs(runs, 2, images=1234, train_s=1.0)
+    return [job(0, "completed"), runs, job(2, "failed", "rank 1 [red] left no error"), *waits]
+
+
+def drawn(cells: list[CellState], trouble: str | None = None, *, width: int) -> list[str]:
+    out = io.StringIO()
+    console = Console(file=out, width=width, height=22)
+    console.print(table(cells, trouble, console, sweep="t"))
+    return out.getvalue().splitlines()
+
+
+def test_300_cells_take_few_rows_and_say_why_they_wait_once(many: list[CellState]) -> None:
+    shown = drawn(many, "Slurm gives no answer since 12:00:00 UTC", width=160)
+    assert shown[0] == "1 of 300 cells done: 1 completed; 297 waiting; 1 running; 1 failed"
+    assert [text.split()[1] for text in shown[2:8]] == ["running", "failed", *["waiting"] * 4]
+    assert shown[2].split() == [many[1].name, "running", "2/4", "0.5000", "0.7500", "1,234", "1:15",
+                                "7_1", "node[1-2]"]  # fmt: skip
+    starts = "(the first is expected to start at 2026-01-02T04:00:00)"
+    assert [text.rstrip() for text in shown[8:]] == [
+        "... and 294 more cells",
+        f"297 cells waiting: other jobs come first {starts}",
+        f"{many[2].name} failed: rank 1 [red] left no error",  # texts are no markup
+        "Slurm gives no answer since 12:00:00 UTC",
+    ]
+
+
+@pytest.mark.parametrize("width", [20, 80, 100])
+def test_a_narrow_terminal_keeps_state_and_numbers(many: list[CellState], width: int) -> None:
+    shown = drawn(many, width=width)
+    assert all(len(text) <= width for text in shown)
+    if width > 20:
+        row = next(text for text in shown if "running   " in text)
+        assert row.startswith(f"..{many[1].name.removeprefix('digits-cnn-')} ")
+        assert row.split()[1:] == ["running", "2/4", "0.5000", "0.7500", "1,234", "1:15", "7_1"]
+        here = drawn([cell(0, RUNNING)], width=width)
+        names = ["cell", "state", "epoch", "loss", "accuracy", "images/s", "time"]
+        assert here[1].split() == names and "0/4" in here[2]
+
+
+def test_reasons_that_differ_only_by_the_job_or_by_words_of_one_cause_are_one() -> None:
+    held = [job(n, WAITING, f"held: scontrol release 7_{n} lets it start") for n in range(3)]
+    failed = [job(n, "failed", f"rank {n} ended", cause="rank 0 ended") for n in (1, 2)]
+    assert reasons([*held, *failed], sweep="a b.yaml") == [
+        "3 cells waiting: held: scontrol release 7_0 lets it start",
+        f"2 cells failed: rank 1 ended (make logs SWEEP='a b.yaml' CELL={failed[0].name})",
+    ]
+    others = reasons([cell(n, "failed", f"error {n}") for n in range(40)], sweep="t")
+    assert len(others) == MAX_REASONS + 1 and "and 35 other reasons" in others[-1]
+
+
+def test_lines_without_a_terminal(many: list[CellState]) -> None:
+    text = list(lines(many, "no answer", sweep="t"))
+    assert text[0] == title(many) and text[-1] == "no answer"
+    assert text[2] == (
+        f"  {many[1].name}: running, epoch 2/4, loss 0.5000, accuracy 0.7500, images/s 1,234, "
+        "time 1:15, job 7_1, on node[1-2]"
+    )
+    assert len(text) == 1 + 300 + 2 + 1
+
+
+def test_spans_of_time() -> None:
+    spans = {None: "", 0.4: "0:00", 59.6: "1:00", 65: "1:05", 3600: "1:00:00", 90_061: "25:01:01"}
+    assert {seconds: clock(seconds) for seconds in spans} == spans

@@ -99,10 +99,6 @@ def test_jobs_outlive_the_controller_and_submission_without_it_fails(
     assert "end 0" in out.read_text()
 
 
-def test_without_accounting_sacct_says_so(running: Practice) -> None:
-    assert "accounting storage is disabled" in running.run(["sacct"]).stderr
-
-
 def test_a_second_up_says_so_and_other_accounting_is_refused(running: Practice) -> None:
     assert "it runs already" in practice_command("up", place=PLACE)
     refused = practice_command("up", place=PLACE, code=2, ACCOUNTING="1")

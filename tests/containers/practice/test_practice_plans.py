@@ -11,7 +11,7 @@ import pytest
 
 from containers.practice import conf
 from containers.practice.daemons import database_argv, is_alive, munged_argv, slurmd_argv
-from containers.practice.limits import check_rate, limit_commands, nodes_named
+from containers.practice.limits import check_rate, limit_commands
 from containers.practice.links import controller_commands, node_commands, subnets_of
 from containers.practice.place import CONTROLLER, DEFAULT, NODES, Place, PracticeError, place_of
 from containers.practice.rooms import room_commands
@@ -65,12 +65,8 @@ def test_commands_are_the_ones_that_were_tried() -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_files_are_the_ones_that_were_tried(name: str) -> None:
+def test_files_are_the_ones_that_were_tried_and_use_nothing_of_the_machines_slurm(name) -> None:
     assert FILES[name] == (GOLDEN / name).read_text()
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_nothing_of_the_machines_own_slurm_is_used(name: str) -> None:
     paths = set(re.findall(r"=(/[^\s,]+)", FILES[name])) - {"/bin/true"}
     assert all(path.startswith(str(DEFAULT)) for path in paths)
     assert not re.search(r"Port=68\d\d", FILES[name])
@@ -89,21 +85,11 @@ def test_rates_that_are_none(rate: str) -> None:
         check_rate(rate)
 
 
-def test_names() -> None:
-    assert nodes_named("all") == NODES and nodes_named("node2") == ("node2",)
-
-
-@pytest.mark.parametrize(
-    ("status", "alive"),
-    [
-        ("Name:\tslurmd\nState:\tS (sleeping)\n", True),
-        ("Name:\tslurmd\nState:\tZ (zombie)\n", False),
-        ("Name:\tsshd\nState:\tS (sleeping)\n", False),  # its id was given to another
-        ("", False),
-    ],
-)
-def test_a_pid_file_is_believed_only_with_its_living_program(status: str, alive: bool) -> None:
-    assert is_alive(status, "slurmd") is alive
+def test_a_pid_file_is_believed_only_with_its_living_program() -> None:
+    assert is_alive("Name:\tslurmd\nState:\tS (sleeping)\n", "slurmd")
+    assert not is_alive("Name:\tslurmd\nState:\tZ (zombie)\n", "slurmd")
+    assert not is_alive("Name:\tsshd\nState:\tS (sleeping)\n", "slurmd")  # given to another
+    assert not is_alive("", "slurmd")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root's processes are keepers")
@@ -143,13 +129,11 @@ def test_another_folder_must_be_a_plain_absolute_path() -> None:
         (list(range(18)), [(0, 1, 2, 3), (4, 5, 6, 7), (8, 9, 10, 11), (12, 13, 14, 15)]),
     ],
 )
-def test_cores_of_nodes(cores: list[int], groups: list[tuple[int, ...]]) -> None:
+def test_cores_and_memory_of_nodes(cores: list[int], groups: list[tuple[int, ...]]) -> None:
     assert [node.cores for node in shape_of(SUBNET, cores, 16000).nodes] == groups
-
-
-@pytest.mark.parametrize(("machine_mb", "node_mb"), [(4000, 2048), (64000, 12800)])
-def test_a_small_machine_advertises_more_memory_than_it_has(machine_mb: int, node_mb: int) -> None:
-    assert {node.memory_mb for node in shape_of(SUBNET, [0], machine_mb).nodes} == {node_mb}
+    # a small machine advertises more memory than it has
+    for machine_mb, node_mb in ((4000, 2048), (64000, 12800)):
+        assert {node.memory_mb for node in shape_of(SUBNET, cores, machine_mb).nodes} == {node_mb}
 
 
 def test_the_first_subnet_that_overlaps_nothing() -> None:
@@ -157,9 +141,7 @@ def test_the_first_subnet_that_overlaps_nothing() -> None:
     assert free_subnet(["10.87.1.128/25", "10.87.2.7", "192.168.0.0/16"]) == "10.87.3.0/24"
     with pytest.raises(PracticeError, match="no free subnet"):
         free_subnet(["10.0.0.0/8"])
-
-
-def test_routes_of_the_machine_are_read_but_the_default_route_is_none() -> None:
+    # the default route is none
     text = '[{"dst":"default"},{"dst":"10.87.1.0/24"},{"dst":"172.17.0.1"},{"dst":"0.0.0.0/0"}]'
     assert subnets_of(text) == ["10.87.1.0/24", "172.17.0.1"]
 
