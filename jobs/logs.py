@@ -29,7 +29,7 @@ def find_cell(asked: str, cells: Sequence[str]) -> str:
         named = found or cells
         more = f" and {len(named) - MAX_NAMED} more" if len(named) > MAX_NAMED else ""
         raise ConfigError(
-            f"CELL={asked} found, which is part of {len(found)} cells' names, expected a part of "
+            f"CELL={asked} is part of {len(found)} cells' names, expected a part of "
             f"one: {', '.join(named[:MAX_NAMED])}{more}"
         )
     return found[0]

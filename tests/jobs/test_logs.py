@@ -32,9 +32,9 @@ def test_a_part_that_only_one_has_or_begins_with(asked: str, cell: int) -> None:
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
-        ("s0", f"CELL=s0 found, which is part of 2 cells' names, .*: {CELLS[0]}, {CELLS[2]}$"),
+        ("s0", f"CELL=s0 is part of 2 cells' names, .*: {CELLS[0]}, {CELLS[2]}$"),
         ("resnet", f"of 0 cells' names, expected a part of one: {CELLS[0]}"),
-        ("", "CELL= found, which is part of 2004 .*and 1992 more$"),
+        ("", "CELL= is part of 2004 .*and 1992 more$"),
     ],
 )
 def test_what_is_not_clear_is_refused_with_candidates(asked: str, says: str) -> None:
