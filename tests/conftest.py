@@ -78,7 +78,7 @@ def data_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def start_ranks(tmp_path: Path) -> Callable[[Sequence[str], int], list[str]]:
     """Run a command as n real Horovod ranks over Gloo, as the supervisor would; returns outputs."""
 
-    def start(command: Sequence[str], size: int, timeout_s: float = 540) -> list[str]:
+    def start(command: Sequence[str], size: int, timeout_s: float = 1100) -> list[str]:
         folder = tmp_path / f"ranks-{time.monotonic_ns()}"
         (folder / "logs").mkdir(parents=True)
         cores = core_groups(size, 1, sorted(os.sched_getaffinity(0)))

@@ -56,7 +56,7 @@ class Bench:
         where += ["--store", str(self.data / "prepared"), "--site", "local"]
         return [*self.program, command, file, *where, *options]
 
-    def run(self, *options: str, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
+    def run(self, *options: str, timeout_s: float = 1100) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             self.argv(*options), capture_output=True, text=True, cwd=ROOT, timeout=timeout_s,
             check=False,
@@ -105,7 +105,10 @@ def rank_process(cell: Path, rank: int) -> psutil.Process | None:
 
 
 def lines(file: Path) -> int:
-    return len(file.read_text().splitlines()) if file.exists() else 0
+    try:
+        return len(file.read_text().splitlines())
+    except FileNotFoundError:  # not there yet, or taken away by a new start
+        return 0
 
 
 def leftovers(folder: Path) -> list[str]:

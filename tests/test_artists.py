@@ -52,7 +52,7 @@ def test_each_class_of_a_folder_is_in_the_record(
     pictures: Path, tmp_path: Path, data_root: Path
 ) -> None:
     bench = make_bench(tmp_path / "bench", data_root, SWEEP.format(pictures=pictures))
-    done = bench.run(timeout_s=500)
+    done = bench.run(timeout_s=1100)
     assert done.returncode == 0, done.stderr
     (record,) = bench.records()
     assert record.cell_id.startswith("great_artists-resnet50-batch_norm-g2-s0-")

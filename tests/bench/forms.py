@@ -142,7 +142,7 @@ def steps_in(seconds: float, take: Callable[[str, int], int], form: str) -> int:
     begin = time.perf_counter()
     taken = sum(take(form, 0) for _ in range(3))
     each = float(hvd.allreduce(np.float64((time.perf_counter() - begin) / taken)))
-    return max(1, int(seconds / each))
+    return max(12, int(seconds / each))
 
 
 def fit(

@@ -45,7 +45,7 @@ def test_of_several_at_once_one_makes_it(tmp_path: Path) -> None:
         )
         for _ in range(3)
     ]  # fmt: skip
-    said = [process.communicate(timeout=120)[1] for process in several]
+    said = [process.communicate(timeout=240)[1] for process in several]
     assert [process.returncode for process in several] == [0, 0, 0]
     assert sum("preparing digits" in text for text in said) == 1, said
 
@@ -54,9 +54,11 @@ def test_a_holder_that_was_killed_holds_nothing(tmp_path: Path) -> None:
     code = (
         "import sys, time; from pathlib import Path; from train.data.waiting import one_at_a_time\n"
     )
-    code += "with one_at_a_time(Path(sys.argv[1]), 'digits'): time.sleep(60)"
-    with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT) as holder:
-        wait_until((tmp_path / ".digits.lock").exists, "the holder")
+    code += "with one_at_a_time(Path(sys.argv[1]), 'digits'):\n"
+    code += "    print('held', flush=True); time.sleep(60)"
+    argv = [sys.executable, "-c", code, str(tmp_path)]
+    with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == "held\n"
         holder.kill()
     with one_at_a_time(tmp_path, "digits") as waited:
         assert not waited
@@ -67,10 +69,12 @@ def test_who_waits_shows_life_as_long_as_the_holder_does(tmp_path: Path) -> None
     code = "import sys; from pathlib import Path; from train.data.waiting import one_at_a_time\n"
     code += "from train.data.waiting import goes_on\n"
     code += "with one_at_a_time(Path(sys.argv[1]), 'digits'):\n"
+    code += "    print('held', flush=True)\n"
     code += "    for line in sys.stdin: goes_on(line)\n"
     argv = [sys.executable, "-c", code, str(tmp_path)]
-    with subprocess.Popen(argv, cwd=ROOT, stdin=subprocess.PIPE, text=True) as holder:
-        wait_until((tmp_path / ".digits.lock").exists, "the holder")
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(argv, cwd=ROOT, text=True, **pipes) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == "held\n"
 
         def wait() -> None:
             with heard_by(heard.append), one_at_a_time(tmp_path, "digits"):
@@ -88,7 +92,7 @@ def test_who_waits_shows_life_as_long_as_the_holder_does(tmp_path: Path) -> None
         holder.stdin.flush()
         wait_until(lambda: len(heard) > before, "a sign after the holder's")
         holder.stdin.close()
-        waiter.join(30)
+        waiter.join(240)
     assert not waiter.is_alive()
 
 

@@ -12,8 +12,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
+from tests.sweeps import wait_until
 from tests.train.data.raw_files import class_folders, picture
 from train.data.__main__ import main
 from train.data.registry import load
@@ -152,7 +154,9 @@ def test_interrupt_leaves_nothing_half(
     process = started("prepare", f"folder:{pets}", "--root", tmp_path / "root")
     assert process.stderr is not None
     assert "preparing" in process.stderr.readline()
-    time.sleep(2)
+    child = psutil.Process(process.pid)
+    used_s = sum(child.cpu_times()[:2])
+    wait_until(lambda: sum(child.cpu_times()[:2]) > used_s + 1, "some decoding")
     sent_at = time.monotonic()
     process.send_signal(number)
     _, err = process.communicate(timeout=240)

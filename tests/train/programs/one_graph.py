@@ -25,7 +25,8 @@ from train.distributed.launch import read_launch
 from train.distributed.world import start
 
 STEPS, BATCH, RATE = 12, 16, 0.003
-LATE_S = 3.0  # of rank 1 after rank 0, at the last step of all
+LATE_S = 1.0  # of rank 1 after rank 0, at each of the last steps of all
+LATE_STEPS = 3
 #: Of reduction.ALONE_BYTES: all gradients in one group, and each in one of its own.
 GROUPED, EACH, AS_TRAINED = 1 << 30, 1, 1 << 16
 
@@ -94,11 +95,13 @@ def main() -> None:
                     step(own, RATE, number)
             trained.append([variable.numpy() for variable in model.variables])
         step(given[0], RATE, STEPS)  # traces the graphs of a sampled step: seconds, unlike ones
-        ready = Path(f"{os.environ[RENDEZVOUS]}-{len(result)}")
-        step.beat = lambda *_, rank=runtime.rank, mark=ready: arrive(rank, mark)
-        late = step(given[0], RATE, STEPS + 1).parts if size > 1 else None
+        parts = []
+        for number in range(LATE_STEPS if size > 1 else 0):
+            ready = Path(f"{os.environ[RENDEZVOUS]}-{len(result)}-{number}")
+            step.beat = lambda *_, rank=runtime.rank, mark=ready: arrive(rank, mark)
+            parts.append(step(given[0], RATE, STEPS + 1 + number).parts._asdict())
         result[name] = {
-            "parts": late and late._asdict(),
+            "parts": parts,
             "off": max(float(np.abs(a - b).max()) for a, b in zip(*trained, strict=True)),
             "moved": max(
                 float(np.abs(a - b.numpy()).max())

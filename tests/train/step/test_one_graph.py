@@ -114,11 +114,14 @@ def test_two_ranks_in_one_graph_are_two_ranks_in_three(
         assert found["moved"] > 1e-2
         invariant(f"T16 {name}", "12 steps of 2 ranks: one graph and three", found["off"], 0)
         assert found["hash"] == outs[1][name]["hash"], f"{name}: ranks differ"
-        # rank 1 came three seconds late to the last step
-        parts, late = found["parts"], outs[1][name]["parts"]
-        assert 1 < parts["waiting_s"] <= parts["communication_s"]
-        others = (late["waiting_s"], parts["negotiation_s"], late["negotiation_s"])
-        assert max(others) < parts["waiting_s"] / 2
+        assert any(map(is_late, found["parts"], outs[1][name]["parts"])), name
+
+
+def is_late(first: dict[str, float], late: dict[str, float]) -> bool:
+    """Whether a step shows that rank 1 came a second after rank 0; the machine may spoil one."""
+    others = (late["waiting_s"], first["negotiation_s"], late["negotiation_s"])
+    waiting_s = first["waiting_s"]
+    return 0.3 < waiting_s <= first["communication_s"] and max(others) < waiting_s / 2
 
 
 @pytest.mark.ranks2
