@@ -191,7 +191,7 @@ def test_a_killed_rank_ends_the_cell_with_its_name(tmp_path, data_root) -> None:
 @pytest.mark.slow
 def test_a_hang_is_ended_and_the_silent_rank_named(tmp_path, data_root) -> None:
     bench = make_bench(tmp_path, data_root, sweep(epochs=2000))
-    process = bench.start("--stall-s", "20")
+    process = bench.start("--stall-s", "40")
     try:
         wait_until(lambda: any(lines(c / "epochs.jsonl") for c in bench.cells()), "an epoch")
         (cell,) = bench.cells()
@@ -209,31 +209,33 @@ def test_a_hang_is_ended_and_the_silent_rank_named(tmp_path, data_root) -> None:
 @pytest.mark.slow
 def test_a_step_that_was_stopped_goes_on_and_loses_no_time(tmp_path, data_root) -> None:
     """Both ranks, for longer than a hang may last."""
-    bench = make_bench(tmp_path, data_root, sweep(epochs=120))
-    process = bench.start("--stall-s", "20")
+    bench = make_bench(tmp_path, data_root, sweep(epochs=300))
+    process = bench.start("--stall-s", "40")
     try:
         wait_until(lambda: any(lines(c / "epochs.jsonl") for c in bench.cells()), "an epoch", 180)
         (cell,) = bench.cells()
         ranks = [rank_process(cell, rank) for rank in range(2)]
+        began = time.monotonic()
         for rank in ranks:
             rank.suspend()
-        time.sleep(23)
+        time.sleep(43)
         for rank in ranks:
             rank.resume()
+        stood_s = time.monotonic() - began
         _, text = process.communicate(timeout=240)
     finally:
         end(process)
     assert process.returncode == 0, text
     (record,) = bench.records()
     stopped = max(record.epochs, key=lambda epoch: epoch.suspended_s)
-    assert 20 < stopped.suspended_s < 30
+    assert 40 < stopped.suspended_s < stood_s + 3
     assert stopped.train_s + stopped.eval_s < 15, "it was trained for less than it stood still"
     assert [a.status for a in record.attempts] == ["completed"]
 
 
 @pytest.mark.slow
 def test_ctrl_c_then_resume_equals_an_uninterrupted_run(tmp_path, data_root) -> None:
-    text = sweep(epochs=60, technique="lr_scaling_warmup")
+    text = sweep(epochs=200, technique="lr_scaling_warmup")
     straight = make_bench(tmp_path / "straight", data_root, text)
     assert straight.run().returncode == 0
     broken = make_bench(tmp_path / "broken", data_root, text)
@@ -246,7 +248,7 @@ def test_ctrl_c_then_resume_equals_an_uninterrupted_run(tmp_path, data_root) -> 
         end(process)
     assert process.returncode == 130, said
     (record,) = broken.records()
-    assert record.status == "cancelled" and 3 <= len(record.epochs) < 60
+    assert record.status == "cancelled" and 3 <= len(record.epochs) < 200
     assert not leftovers(broken.folder)
     again = broken.run()
     assert again.returncode == 0 and "goes on from its checkpoint" in again.stderr

@@ -66,7 +66,7 @@ def base_python() -> str:
 def shell(command: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["bash", "-c", command], capture_output=True, text=True, cwd=ROOT, env=environment,
-        timeout=1500, check=False,
+        timeout=3000, check=False,
     )  # fmt: skip
 
 
@@ -118,7 +118,7 @@ INTERCONNECT = "make interconnect SITE=practice LINE=200mbit"
 
 
 @pytest.mark.slurm
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 def test_commands_of_the_practice_cluster_run_as_written(surroundings, cluster) -> None:
     # nodes have a /tmp of their own
     folder = Path(tempfile.mkdtemp(prefix="readme-", dir="/var/tmp"))
@@ -152,7 +152,7 @@ def test_commands_of_the_practice_cluster_run_as_written(surroundings, cluster) 
 @pytest.mark.ranks2
 @pytest.mark.slow
 @pytest.mark.xdist_group("readme")
-@pytest.mark.timeout(1800)  # all of the README's commands, one after another
+@pytest.mark.timeout(3600)  # all of the README's commands, one after another
 def test_commands_run_as_written(surroundings, tmp_path) -> None:
     for command, words in RUN.items():
         if "horovodrun" in command:

@@ -30,8 +30,8 @@ CODE = """
 import importlib, pathlib, runpy, sys, time
 program, functions, inside, *arguments = sys.argv[1:]
 def caught(*_, **__):
-    pathlib.Path(inside).touch()
     try:
+        pathlib.Path(inside).touch()
         time.sleep(60)
     finally:
         print("cleaned up", file=sys.stderr)
@@ -58,7 +58,6 @@ def caught(program: str, inside: Path, *, nohup: bool = False) -> Iterator[subpr
         try:
             wait_until(lambda: inside.exists() or process.poll() is not None, program)
             assert process.poll() is None, process.communicate()
-            time.sleep(0.1)
             yield process
         finally:
             process.kill()

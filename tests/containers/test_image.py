@@ -89,7 +89,7 @@ def test_a_step_shows_signs_of_life_and_where_it_fails_its_log(
     message = r"(?s)testing failed \(exit code 7\)\. Look there\..*no space"
     with pytest.raises(SetupError, match=message):
         steps.run(
-            ["sh", "-c", "echo no space; sleep 1; exit 7"], "testing", os.environ, "Look there."
+            ["sh", "-c", "echo no space; sleep 3; exit 7"], "testing", os.environ, "Look there."
         )
     assert re.search(r"testing(?s:.*)\.\.\. \d+ s: no space", capfd.readouterr().err)
     with pytest.raises(SetupError, match="cannot start no-such-program"):

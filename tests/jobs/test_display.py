@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import time
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from jobs import display as module
+from jobs.cell import state
 from jobs.cell.state import NEW, RUNNING, STARTING, UNREADABLE, WAITING, CellState
 from jobs.config.load import load_sweep
 from jobs.display import Display, say_results, say_standing
@@ -49,13 +50,29 @@ def plain(cells: list[CellState]) -> tuple[Display, io.StringIO]:
     return Display(cells, "s", Console(file=out)), out
 
 
+NOW = datetime.now(UTC)
+
+
+@pytest.fixture
+def still(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time does not pass while a test looks."""
+
+    class Still(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:
+            return NOW
+
+    for where in (state, module):
+        monkeypatch.setattr(where, "datetime", Still)
+
+
 def spent(display: Display, cell: CellState, seconds: float) -> None:
     """As if the cell had been started so long ago."""
-    began_at = datetime.now(UTC) - timedelta(seconds=seconds)
+    began_at = NOW - timedelta(seconds=seconds)
     display.cells[cell.name] = replace(display.cells[cell.name], began_at=began_at)
 
 
-def test_plain_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plain_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, still: None) -> None:
     first, second = cell(0, folder=tmp_path), cell(1, folder=tmp_path)
     display, out = plain([first, second])
     display.started(first)
@@ -110,7 +127,7 @@ def test_a_queue_that_does_not_move_fills_no_log(monkeypatch: pytest.MonkeyPatch
     assert display.trouble is None
 
 
-def test_remaining_time_is_that_of_cells_of_the_same_size() -> None:
+def test_remaining_time_is_that_of_cells_of_the_same_size(still: None) -> None:
     configs = [config(gpus=gpus, seed=seed) for seed, gpus in enumerate([1, 1, 2, 2, 4])]
     waits = [CellState(one, Path("/nowhere") / one.cell_id(), NEW) for one in configs]
     display, _ = plain(waits)
@@ -208,13 +225,13 @@ def test_drawing_is_cheap_however_long_the_run(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def many(tmp_path: Path) -> list[CellState]:
+def many(tmp_path: Path, still: None) -> list[CellState]:
     """300 cells, of which one runs and has numbers to show."""
     waits = [
         job(n, WAITING, "other jobs come first", expected_start=f"2026-01-02T04:{n % 60:02d}:00")
         for n in range(3, 300)
     ]
-    began_at = datetime.now(UTC) - timedelta(seconds=75)
+    began_at = NOW - timedelta(seconds=75)
     runs = job(1, NEW, doing=RUNNING, nodes="node[1-2]", began_at=began_at, folder=tmp_path)
     write_epochs(runs, 2, images=1234, train_s=1.0)
     return [job(0, "completed"), runs, job(2, "failed", "rank 1 [red] left no error"), *waits]

@@ -89,7 +89,7 @@ def test_a_signal_ends_all(tmp_path: Path, number: signal.Signals, whole: bool, 
         in_play(trial)
         for _ in range(times):
             (os.killpg if whole else os.kill)(process.pid, number)
-            time.sleep(0.1)
+            time.sleep(0.02)
         code, said = ends(process)
         over(trial)
     assert code == 130 and f"interrupted (got {number.name}): all ranks were ended" in said

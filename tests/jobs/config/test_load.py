@@ -414,4 +414,4 @@ def test_ten_thousand_cells_take_about_a_second() -> None:
     matrix = {"gpus": [1, 2, 4, 8], "technique": VALUES["technique"], "base_lr": rates}
     began = time.process_time()
     assert len(load({**COMMON, "matrix": {**matrix, "seeds": 12}}).configs) == 9600
-    assert time.process_time() - began < 5  # about 0.5 on an idle core
+    assert time.process_time() - began < 15  # about 1 on an idle core

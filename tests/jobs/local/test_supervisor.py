@@ -60,8 +60,9 @@ def test_a_bad_end_ends_the_rest_after_a_grace(ranks: Ranks, start: Start, monke
 
 
 def test_peers_have_the_grace_to_say_what_they_saw(
-    ranks: Ranks, start: Start, tmp_path: Path
+    ranks: Ranks, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(Ranks, "grace_s", 60.0)
     start(f"while [ ! -e {tmp_path}/go ]; do sleep 0.1; done; exit 3")
     start("exit 4")
     ranks.watch(lambda: (tmp_path / "go").touch() if 1 in ranks.ended else None)
@@ -84,6 +85,8 @@ def test_a_rank_deaf_to_sigterm_is_killed_and_a_stopped_one_hears_it(
     number_in(tmp_path / "deaf")
     stopped = Path(f"/proc/{ranks.processes[1].pid}/status")
     wait_until(lambda: "\nState:\tT" in stopped.read_text(), "the stop")
+    ranks.signal(signal.SIGTERM)  # as end() does, however long it takes to be heard
+    wait_until(lambda: ranks.poll() or 1 in ranks.ended, "the end of the stopped one")
     ranks.end()
     codes = {rank: end.code for rank, end in ranks.ended.items()}
     assert codes == {0: -signal.SIGKILL, 1: -signal.SIGTERM}

@@ -183,7 +183,7 @@ def stop_for(seconds: float, pids: Sequence[int]) -> None:
 def test_ranks_that_are_stopped_together_do_not_hang(sweep: Sweep, soon: None) -> None:
     """The supervisor is not: a step was stopped; they come back one after another."""
     trial = sweep("beat('all-reduce')\nmark('in')\nlive(6)\nepoch(1)\ngood()\n")
-    stop = lambda: threading.Thread(target=stop_for, args=(10, alive(trial.cell))).start()  # noqa: E731
+    stop = lambda: threading.Thread(target=stop_for, args=(16, alive(trial.cell))).start()  # noqa: E731
     when(trial, lambda: len(list(trial.cell.glob("mark-in-*"))) == 2, stop)
     assert trial.run(stall_s=2.0) == ["completed"], "silent for 1.5 * 2 + 5 = 8 s"
     left(trial.cell)
@@ -197,7 +197,7 @@ from jobs.cell import heartbeat
 from tests.jobs.local.scripted import Stage, Trial
 from train.config.run import load_config
 cell, options = Path(sys.argv[1]), eval(sys.argv[3])
-heartbeat.BEAT_S, heartbeat.CACHED_S, heartbeat.LOOK_S = 4, 0, 1
+heartbeat.BEAT_S, heartbeat.CACHED_S, heartbeat.LOOK_S = 9, 0, 1
 sys.executable = sys.argv[2]
 trial = Trial(Stage(cell), cell.parent, [load_config(cell / "config.json")])
 print(*trial.run(**options))
@@ -224,12 +224,12 @@ def alone(trial: Trial, code: str = ALONE, **options: object) -> subprocess.Pope
 
 def test_a_machine_that_was_suspended_neither_hangs_nor_is_over_time(sweep: Sweep) -> None:
     """Ranks and supervisor are stopped, for longer than both limits; ranks come back last."""
-    trial = sweep("mark('in')\nlive(6)\nepoch(1)\ngood()\n")
-    with alone(trial, stall_s=0.0, limit_s=7.0) as process:
+    trial = sweep("mark('in')\nlive(12)\nepoch(1)\ngood()\n")
+    with alone(trial, stall_s=0.0, limit_s=14.0) as process:
         wait_until(lambda: len(list(trial.cell.glob("mark-in-*"))) == 2, "the ranks")
         stopped = [process.pid, *alive(trial.cell)]
         assert len(stopped) == 3
-        stop_for(8, stopped)
+        stop_for(15, stopped)
         out, err = process.communicate(timeout=240)
     assert (out, err) == ("completed\n", "")
 
@@ -242,8 +242,8 @@ def test_after_a_killed_supervisor_its_ranks_are_ended_and_its_start_is_lost(swe
         wait_until(lambda: len(list(cell.glob("mark-in-*"))) == 2, "the ranks")
         process.kill()
         process.communicate()
-    wrote = max(file.stat().st_mtime for file in cell.glob("mark-in-*"))
     time.sleep(1.5)
+    wrote = max(file.stat().st_mtime for file in cell.glob("mark-in-*"))
     assert len(alive(cell)) == 2 and not (cell / "record.json").exists()
     (found,) = trial.look()
     assert found.status == "lost"

@@ -133,16 +133,20 @@ def test_a_signal_while_sbatch_runs_orphans_nothing(
     tmp_path: Path, slurm: FakeSlurm, number: signal.Signals
 ) -> None:
     """To the whole group, as a terminal's Ctrl-C or hang-up: the id is noted before we end."""
-    sbatch(slurm, 'touch "$HERE/began"; sleep 0.5; echo 101')
+    wait = 'for _ in $(seq 600); do [ -e "$HERE/go" ] && break; sleep 0.1; done'
+    sbatch(slurm, f'touch "$HERE/began"; {wait}; echo 101')
     if (pid := os.fork()) == 0:
-        os.setpgid(0, 0)
-        signal.signal(number, lambda *_: os._exit(130))
-        submit(tmp_path)
-        os._exit(0)
+        try:
+            os.setpgid(0, 0)
+            signal.signal(number, lambda *_: os._exit(130))
+            submit(tmp_path)
+        finally:
+            os._exit(0)
     while not (slurm.folder / "began").exists():
         assert os.waitpid(pid, os.WNOHANG) == (0, 0)
         time.sleep(0.01)
     os.killpg(pid, number)
+    (slurm.folder / "go").touch()
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 130
     assert note_of(tmp_path).arrays[0].job_id == "101"
 
@@ -153,8 +157,10 @@ def test_a_watcher_that_was_killed_while_sbatch_ran_is_no_orphan(
     """SIGKILL: the note was there before, and what its tasks are is on disk."""
     sbatch(slurm, "LISTED; kill -9 $PPID; sleep 1")
     if (pid := os.fork()) == 0:
-        submit(tmp_path)
-        os._exit(0)
+        try:
+            submit(tmp_path)
+        finally:
+            os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
     note = note_of(tmp_path)
     assert note.arrays[0].job_id is None

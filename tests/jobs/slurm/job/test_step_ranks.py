@@ -5,6 +5,7 @@ Recorded texts of a real srun: test_step_failure.
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from pathlib import Path
@@ -138,6 +139,7 @@ def end(*_):
     say("srun: forcing job termination"); say("srun: error: n1: tasks 0-2: Killed"); sys.exit(137)
 signal.signal(signal.SIGTERM, end); (LOGS / "ready").touch(); time.sleep(60)""",
     )
+    ranks.term_s = 60.0
     told = Reason("cancelled", "got SIGTERM")
     assert ranks.watch(lambda: told if (tmp_path / "ready").exists() else None) == told
     assert ranks.code == 137
@@ -147,8 +149,12 @@ signal.signal(signal.SIGTERM, end); (LOGS / "ready").touch(); time.sleep(60)""",
 
 def test_a_deaf_srun_is_killed_when_its_time_is_over(tmp_path: Path) -> None:
     ranks = StepRanks(tmp_path / "srun.log", term_s=0.2)
-    line = ["sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"], dict[str, str]()
-    stopped = ranks.run(line, 3, Stop(), limit_s=0.5)
+    line = ["sh", "-c", "while :; do sleep 0.1; done"], dict[str, str]()
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)  # inherited: deaf from the first moment
+    try:
+        stopped = ranks.run(line, 3, Stop(), limit_s=0.5)
+    finally:
+        signal.signal(signal.SIGTERM, before)
     assert stopped is not None and stopped.status == "timeout"
     assert (ranks.code, ranks.bad, ranks.unended) == (-9, {}, [])
 

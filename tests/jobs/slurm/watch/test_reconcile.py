@@ -104,8 +104,8 @@ def test_how_long_what_a_job_left_is_waited_for(
 ) -> None:
     """The supervisor's record may still be hidden by a cache; after a good end it is there."""
     history = Told(*([ended("7", end)] if end else []))
-    queue = in_queue("7", end, enough_s - 2) if end and listed else {}
-    cell = look(sweep, history, queue, quiet_s=enough_s - 2)
+    queue = in_queue("7", end, enough_s / 2) if end and listed else {}
+    cell = look(sweep, history, queue, quiet_s=enough_s / 2)
     assert cell.alive and cell.state == "ending"
     queue = in_queue("7", end, enough_s) if queue else {}
     cell = look(sweep, history, queue, quiet_s=enough_s + 1)
