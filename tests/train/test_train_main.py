@@ -44,7 +44,7 @@ def cell(tmp_path: Path) -> Path:
 def train(cell: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "train", str(cell / "config.json"), *options],
-        capture_output=True, text=True, cwd=ROOT, check=False, timeout=240,
+        capture_output=True, text=True, cwd=ROOT, check=False, timeout=600,
         env=clean_environment(os.environ) | environment,
     )  # fmt: skip
 
@@ -218,7 +218,7 @@ def test_ctrl_c_by_hand_leaves_a_cancelled_record(tmp_path: Path) -> None:
             assert time.monotonic() < deadline and process.poll() is None
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=240)
+        _, said = process.communicate(timeout=600)
     finally:
         process.kill()
     assert process.returncode == 130, said

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+import pytest
+
 from train.distributed.awake import PERIOD_S, TOLERANCE_S, Awake
 
 
@@ -98,6 +100,8 @@ def test_whoever_waits_for_a_disk_is_not_suspended() -> None:
     alone = Awake()
     alone.look()
     with Awake().kept() as kept:
-        time.sleep(wait_s)
-        # a very busy machine may keep that thread waiting, too
-        assert alone.suspended_s() - kept.suspended_s() > TOLERANCE_S
+        for _ in range(10):  # a very busy machine may keep that thread waiting, too
+            time.sleep(wait_s)
+            if alone.suspended_s() - kept.suspended_s() > TOLERANCE_S:
+                return
+    pytest.fail("the thread tells nothing apart")

@@ -42,7 +42,7 @@ def opened(framework: str, gpus: int, cores: str) -> tuple[int, int, dict]:
     }  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-c", script], env=os.environ | given, cwd=ROOT, capture_output=True,
-        text=True, timeout=240, check=False,
+        text=True, timeout=600, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     return tuple(json.loads(done.stdout.splitlines()[-1]))
@@ -98,7 +98,7 @@ def test_evaluation_model_pools_the_statistics_of_the_replicas() -> None:
     done = subprocess.run(
         [sys.executable, str(Path(__file__).parents[1] / "programs" / "evaluation_model.py")],
         cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
-        timeout=240, check=False,
+        timeout=600, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout.splitlines()[-1])

@@ -104,7 +104,7 @@ print(is_op_determinism_enabled())
 """
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, env=clean_environment(os.environ),
-        capture_output=True, text=True, timeout=240, check=False,
+        capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.splitlines()[-1] == str(wanted)

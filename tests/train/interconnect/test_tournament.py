@@ -24,6 +24,7 @@ from train.interconnect.tournament import play
 def one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     """Loopback is always its processors' limit, and samples of 5 ms are too short to share."""
     monkeypatch.setattr(steady, "STREAMS", ())
+    monkeypatch.setattr("train.interconnect.measure.coordinator.SILENCE_S", 60.0)
 
 
 QUICK = Plan(samples=3, sample_s=0.005, largest=1 << 20)

@@ -370,7 +370,7 @@ def test_two_ranks_with_batch_norm_that_explode_are_a_diverged_result(
     given = config(gpus=2, technique=technique, model="resnet_mini")
     (tmp_path / "config.json").write_text(given.model_dump_json())
     file = str(tmp_path / "config.json")
-    start_ranks(["-m", "train", file, "--data", str(data_root), "--stall-s", "60"], 2)
+    start_ranks(["-m", "train", file, "--data", str(data_root), "--stall-s", "300"], 2)
     found = read_record(tmp_path / "record.json")
     assert found.status == "diverged", found.error
     assert "not finite" in found.error.what

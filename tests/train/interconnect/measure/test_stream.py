@@ -34,7 +34,7 @@ def connection(middle: Callable[[socket.socket, socket.socket], None] | None = N
             for args in ((middle, inner_near, inner_far), (pass_on, inner_far, inner_near)):
                 threading.Thread(target=args[0], args=args[1:], daemon=True).start()
         for end in ends:
-            end.settimeout(10)
+            end.settimeout(60)
         try:
             yield near, far
         finally:
@@ -56,14 +56,14 @@ def exchange(plan: Plan, middle: Any = None, seeds: tuple[int, int] = (SEED, SEE
         thread = threading.Thread(target=lambda: got.append(receive(far, plan, seeds[1])))
         thread.start()
         sent = send(near, plan, seeds[0])
-        thread.join(20)
+        thread.join(240)
     return sent, got[0]
 
 
 def test_a_measurement() -> None:
     sent, got = exchange(QUICK)
     assert len(got.rates) == QUICK.samples and got.wrong == 0
-    assert min(got.rates) > 0 and max(got.rates) > 1e8
+    assert min(got.rates) > 0 and max(got.rates) > 1e6
     assert got.bytes >= 2 * QUICK.check + (QUICK.samples + 1) * QUICK.smallest
     assert 0 < sent.latency_min_s <= sent.latency_s < 0.1
 
