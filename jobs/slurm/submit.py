@@ -244,6 +244,8 @@ def tasks_of(
             stall_s=context.stall_s,
             minutes=array.minutes,
             block=f"{run}-0/{place}",
+            data=str(context.data),
+            store=str(context.store),
             git_commit=context.git_commit,
             git_dirty=context.git_dirty,
             **shared,

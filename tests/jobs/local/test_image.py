@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from jobs.cell.container import Container
+from jobs.cell.needs import Need
 from jobs.config.sweep import Sweep
 from jobs.local.image import check_gpus, container_here, gpus_here, remark_on_gpus, try_out
 from jobs.local.supervisor import Machine, launch_line
@@ -59,8 +60,8 @@ def test_launch_lines_are_those_of_slurm_without_srun(
     """Of the second of two ranks."""
     put(fake_bin, "apptainer", "exit 0")
     sif(tmp_path / "containers" / "images" / f"{image}.sif")
-    folders = [tmp_path, *map(Path, ("/r/smoke", "/data", "/data/prepared"))]
-    made = container_here(image, gpus, [(path, "a folder") for path in folders])
+    folders = [tmp_path, *map(Path, ("/r", "/data", "/data/prepared"))]
+    made = container_here(image, gpus, [Need(what="a folder", path=str(p)) for p in folders])
     monkeypatch.setattr("jobs.local.supervisor.ROOT", tmp_path)
     monkeypatch.setattr("os.getpid", lambda: 42)
     machine = Machine((0, 1), 1, Path("/data"), Path("/data/prepared"), 300, None, 1, made, gpus)
@@ -90,7 +91,7 @@ def test_what_a_request_for_an_image_lacks_is_said(fake_bin: Path, tmp_path: Pat
         container_here("none", 0, [])
     with pytest.raises(ConfigError, match="the results folder has ','"):
         image = str(sif(tmp_path / "a.sif"))
-        container_here(image, 0, [(tmp_path / "a,b", "the results folder")])
+        container_here(image, 0, [Need(what="the results folder", path=f"{tmp_path}/a,b")])
     put(fake_bin, "apptainer", "printf '\\033[31mFATAL: no user namespace\\033[0m' >&2; exit 255")
     with pytest.raises(ConfigError, match=r"does not start here: .*\n  FATAL: no user namespace\n"):
         try_out(container("none"))
