@@ -69,7 +69,9 @@ def needs_of(
         places.append(("the pretrained weights", place))
     own = results / wanted.name  # of which a user may have made a link to a larger disk
     outputs = [results, own] if own.is_symlink() else [results]
-    found = [need for folder in outputs for need in _needs("the results", folder, binds, "write")]
+    found = [
+        need for folder in outputs for need in _needs("the results folder", folder, binds, "write")
+    ]
     found += [need for what, place in places for need in _needs(what, place, binds)]
     return tuple({need.path: need for need in reversed(found)}.values())[::-1]
 
@@ -183,25 +185,24 @@ def _squeezed(name: str) -> str:
 def _look(place: Path, key: str, name: str, wanted: Sweep, binds: Sequence[str]) -> None:
     """
     Raises:
-        ConfigError: it is not here, or no folder (or file of weights) that can be read.
+        ConfigError: it is no folder (data set) or file (weights) that can be read here.
     """
-    expected = "a readable folder of images" if key == "dataset" else "a readable file of weights"
     try:
-        if key == "dataset":
-            os.scandir(place).close()
-        else:
-            place.open("rb").close()
+        os.close(os.open(place, os.O_RDONLY | (os.O_DIRECTORY if key == "dataset" else 0)))
+        why = "" if key == "dataset" or place.is_file() else "no file"
     except OSError as error:
-        if _is_bound(os.path.normpath(place), binds):
-            return
-        here = Path(name.removeprefix(FOLDER_PREFIX)).absolute()
-        hint = f" (there is a {here}: write its whole path)" if here.exists() else ""
-        raise wanted.error(
-            name,
-            f"{key}: {place} found to be missing or closed ({error.strerror}), expected "
-            f"{expected}. A relative path begins in the data folder, DATA=DIR{hint}; what nodes "
-            "alone see has to be below one of the binds of the site file",
-        ) from error
+        why = error.strerror or str(error)
+    if not why or _is_bound(os.path.normpath(place), binds):
+        return
+    expected = "a folder of images" if key == "dataset" else "a file of weights"
+    here = Path(name.removeprefix(FOLDER_PREFIX)).absolute()
+    hint = f"; there is a {here}: write its whole path" if here.exists() and here != place else ""
+    raise wanted.error(
+        name,
+        f"{key}: {place} found unreadable ({why}), expected {expected}. A relative path begins in "
+        f"the data folder, DATA=DIR{hint}. What nodes alone can see has to be below one of the "
+        "binds of the site file",
+    )
 
 
 def _is_bound(path: str, binds: Sequence[str]) -> bool:

@@ -78,7 +78,7 @@ def validate(
             site=site,
             root=freeze(ROOT, parent),
             image=find_image(site.image, ROOT),
-            needs=(Need(what="the results", path=str(parent), use="write"),),
+            needs=(Need(what="the results folder", path=str(parent), use="write"),),
             cluster=read_config(ask(SCONTROL)).get("ClusterName"),
         )
         layout = NodeLayout(wanted.number, ranks_per_node)

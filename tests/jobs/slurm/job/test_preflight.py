@@ -35,9 +35,7 @@ def test_ranks_that_do_not_start_hold_the_sweep(
     (line,) = fake.calls("srun")
     at = line.index("/i.sif")
     assert line[at - 6 : at] == [
-        word
-        for path in ("/code", "/results", "/a b")
-        for word in ("--bind", path)
+        word for path in ("/code", "/results", "/a b") for word in ("--bind", path)
     ]
     assert {"--mpi=pmix", "--ntasks=2", "--kill-on-bad-exit=0"} <= set(line[:at])
     assert line[-8:] == [
