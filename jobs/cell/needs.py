@@ -47,7 +47,7 @@ def needs_of(
     """What all cells of a sweep share, as this machine shows it.
 
     Args:
-        results: folder of all results.
+        results: folder of the sweep's results.
         data: folder of the data sets.
         store: folder of their prepared forms.
         binds: the site's own, as its file has them.
@@ -67,11 +67,7 @@ def needs_of(
         place = place_of(name, data)
         _look(place, "pretrained", name, wanted, binds)
         places.append(("the pretrained weights", place))
-    own = results / wanted.name  # of which a user may have made a link to a larger disk
-    outputs = [results, own] if own.is_symlink() else [results]
-    found = [
-        need for folder in outputs for need in _needs("the results folder", folder, binds, "write")
-    ]
+    found = [*_needs("the results folder", results, binds, "write")]
     found += [need for what, place in places for need in _needs(what, place, binds)]
     return tuple({need.path: need for need in reversed(found)}.values())[::-1]
 

@@ -147,7 +147,7 @@ def machine_for(
     most = max(config.gpus for config in wanted.configs)
     per_rank = wanted.cores_per_rank or max(1, len(cores) // most)
     data, store, gpus = data.resolve(), store.resolve(), gpus_here(os.environ)
-    needs, container = needs_of(wanted, results=folder.parent, data=data, store=store), None
+    needs, container = needs_of(wanted, results=folder, data=data, store=store), None
     tmpdir = usable_tmpdir(os.environ.get("TMPDIR"))
     if image:
         container = container_here(image, gpus, (*basic_needs(str(ROOT), image, tmpdir), *needs))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from jobs.cell.container import Image, check_path, find_image
+from jobs.cell.container import Image, find_image
 from jobs.cell.lock import local_file_system
 from jobs.cell.needs import basic_needs, check_names, needs_of
 from jobs.config.site import NamedSite
@@ -84,10 +84,9 @@ def context_for(request: SweepRequest, image: Image) -> SubmissionContext:
     """Raises ConfigError where a batch script cannot name a folder."""
     data, store, site = request.data.resolve(), request.store.resolve(), request.site.site
     needs = needs_of(
-        request.wanted, results=request.results, data=data, store=store, binds=site.binds
+        request.wanted, results=request.folder, data=data, store=store, binds=site.binds
     )
     check_names((*basic_needs(str(ROOT), image.path, site.scratch), *needs), image.path)
-    check_path(request.folder, "the results folder")
     commit, dirty = git_state(ROOT)
     return SubmissionContext(
         name=request.wanted.name,

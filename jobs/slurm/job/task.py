@@ -115,7 +115,7 @@ class SubmissionContext(JobContext):
             (self.cluster, self.image.path, self.image.digest),
             (sys.executable, os.getuid()),
             self.root.name,  # a copy of the code has its digest for a name
-            self.needs,
+            [need for need in self.needs if need.use == "read"],  # results are each sweep's own
         )
         return hashlib.sha256(repr(asked).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 

@@ -62,7 +62,7 @@ class World:
         file.write_text(yaml.safe_dump(written, sort_keys=False))
         data = self.top / "disk1" / "data"
         return needs_of(
-            load_sweep(str(file)), results=self.top / "results", data=data,
+            load_sweep(str(file)), results=self.top / "results" / "mine", data=data,
             store=data / "prepared", binds=binds,
         )  # fmt: skip
 
@@ -124,6 +124,7 @@ def make(world: World, things: list[str]) -> list[Path]:
             links.append(world.top / name)
         else:
             world.make(name)
+    (world.top / "results" / "mine").mkdir(exist_ok=True)
     return [path for path in links if path.exists()]
 
 
@@ -132,7 +133,7 @@ def test_what_is_bound(world: World, case: str) -> None:
     """Once each, and the target of a link before the link."""
     things, keys, wanted = PLACES[case]
     make(world, things)
-    always = [str(world.top / name) for name in ("results", "disk1/data")]
+    always = [str(world.top / name) for name in ("results/mine", "disk1/data")]
     found = binds_of(world.needs(**keys))
     assert sorted(found) == sorted([*always, *(str(world.top / name) for name in wanted)])
     if len(wanted) == 2:

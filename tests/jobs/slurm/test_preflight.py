@@ -66,6 +66,7 @@ def test_the_sweep_that_submitted_it_finds_its_job(folder: Path) -> None:
         ({"site": Site(ranks_per_node=1, time_min=7)}, False),
         ({"image": Image("/i.sif", "d")}, False),
         ({"needs": (Need(what="the data set", path="/d"),)}, False),
+        ({"needs": (Need(what="the results folder", path="/a/b", use="write"),)}, True),
         ({"cluster": "c"}, False),
     ],
 )

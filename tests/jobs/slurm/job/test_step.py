@@ -49,7 +49,7 @@ def line(
         ranks_per_node=4, image=image, image_digest=None, root="/home/ada/horoscale", data="/data",
         store="/data/prepared", stall_s=300, minutes=60, block="r-0/0",
         needs=tuple(Need(what="a folder", path=path)
-                    for path in (f"{folder}/results", "/data", "/data/prepared")),
+                    for path in (f"{folder}/results/smoke", "/data", "/data/prepared")),
     )  # fmt: skip
     allocation = Allocation("7_5", 3, 1_800_000_000.0, site)
     return launch(task, config(gpus=gpus, framework=framework), cell, 2, allocation, resume)
