@@ -8,17 +8,16 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from jobs.cell.container import (
     BUILT,
     IMAGE_PYTHON,
     NO_IMAGE,
     Container,
-    check_path,
     container_argv,
     find_image,
 )
+from jobs.cell.needs import Need, binds_of, check_names
 from jobs.config.sweep import Sweep
 from jobs.messages import ROOT, say
 from train.errors import ConfigError
@@ -42,13 +41,13 @@ def gpus_here(environment: Mapping[str, str]) -> int:
     return there if shown is None else min(there, len(shown.split(",")))
 
 
-def container_here(name: str, gpus: int, folders: Sequence[tuple[Path, str]]) -> Container:
+def container_here(name: str, gpus: int, needs: Sequence[Need]) -> Container:
     """The container of a sweep's ranks on this machine.
 
     Args:
         name: as IMAGE= says it.
         gpus: that are seen here: of an image that is not ours, they decide what it gets.
-        folders: what ranks read and write, and its name in messages.
+        needs: of the ranks.
 
     Raises:
         ConfigError: no such image, nothing that starts it, or a folder that cannot be bound.
@@ -65,11 +64,9 @@ def container_here(name: str, gpus: int, folders: Sequence[tuple[Path, str]]) ->
             f"administrators, or make image, which says how to get it; {without}"
         )
     image = find_image(name, ROOT)
-    for path, what in folders:
-        check_path(path, what)
+    check_names(needs, image.path)
     nvidia = name == "gpu" or (name not in BUILT and gpus > 0)
-    binds = tuple(str(path) for path, _ in folders)
-    return Container(image.path, runtime, "nv" if nvidia else "none", binds, ())
+    return Container(image.path, runtime, "nv" if nvidia else "none", binds_of(needs), ())
 
 
 def try_out(container: Container) -> None:

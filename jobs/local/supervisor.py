@@ -55,6 +55,7 @@ class Machine:
     at_once: int
     container: Container | None = None  # None: ranks run in the host's environment
     gpus: int = 0  # seen here, used or not
+    tmpdir: str | None = None  # of the ranks; None: the system's own
 
 
 @dataclass
@@ -165,9 +166,10 @@ def launch_line(
         folder, data=str(machine.data), store=str(machine.store), attempt=attempt,
         stall_s=machine.stall_s, resume=resume,
     )  # fmt: skip
-    gpus = {"HOROSCALE_GPUS_HERE": str(machine.gpus)} if machine.gpus else {}
+    shared = {"HOROSCALE_GPUS_HERE": str(machine.gpus)} if machine.gpus else {}
+    shared |= {"TMPDIR": machine.tmpdir} if machine.tmpdir else {}
     return [*python, *argv], [
-        gpus
+        shared
         | rank_environment(folder, cores, rank, attempt=attempt, supervisor=os.getpid(), root=ROOT)
         for rank in range(len(cores))
     ]

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from jobs.cell.container import BUILT, Image, find_image
+from jobs.cell.needs import basic_needs, need_lines
 from jobs.cell.state import checked, recorded
 from jobs.messages import ROOT, say
 from jobs.plan.cost import array_lines, check_budget
@@ -35,13 +36,15 @@ def plan_cluster(wish: SweepRequest) -> None:
     cells = checked([recorded(config, wish.folder / config.cell_id()) for config in configs])
     todo = [cell for cell in cells if cell.to_run]
     rates = known_rates(wish.results, (cell.config for cell in todo))
+    sending = context_for(wish, _image(wish))
     images = train_images(configs, wish.data, wish.store, fetch=False)
     rows = plan_rows(configs, images, rates)
-    sending = context_for(wish, _image(wish))
     arrays = arrays_of([cell.config for cell in todo], sending.site, sending.pack)
     seconds = {row.cell_id: row.time.seconds for row in rows}
     lines = plan_lines(rows, {}, {cell.config.cell_id() for cell in cells if cell.done})
     lines += ["", *array_lines(arrays, seconds, wish.site)]
+    shared = basic_needs(str(sending.root), sending.image.path, sending.site.scratch)
+    lines += ["", *need_lines((*shared, *sending.needs))]
     lines += _scripts(sending, arrays, {config.cell_id(): config for config in configs})
     if arrays:
         lines.append(

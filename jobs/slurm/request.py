@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from jobs.cell.container import Image, check_path, find_image
+from jobs.cell.container import Image, find_image
 from jobs.cell.lock import local_file_system
+from jobs.cell.needs import basic_needs, check_names, needs_of
 from jobs.config.site import NamedSite
 from jobs.config.sweep import Sweep
 from jobs.messages import ROOT, NoAnswer, say
@@ -82,10 +83,10 @@ def prepare(request: SweepRequest) -> SubmissionContext:
 def context_for(request: SweepRequest, image: Image) -> SubmissionContext:
     """Raises ConfigError where a batch script cannot name a folder."""
     data, store, site = request.data.resolve(), request.store.resolve(), request.site.site
-    folders = dict.fromkeys(request.wanted.image_folders, "the data set")
-    own = {ROOT: "the checkout", request.folder: "the results folder"}
-    for path, what in (own | {data: "the data folder", store: "the data store"} | folders).items():
-        check_path(path, what)
+    needs = needs_of(
+        request.wanted, results=request.folder, data=data, store=store, binds=site.binds
+    )
+    check_names((*basic_needs(str(ROOT), image.path, site.scratch), *needs), image.path)
     commit, dirty = git_state(ROOT)
     return SubmissionContext(
         name=request.wanted.name,
@@ -97,7 +98,7 @@ def context_for(request: SweepRequest, image: Image) -> SubmissionContext:
         root=ROOT,
         data=data,
         store=store,
-        folders=tuple(map(str, folders)),
+        needs=needs,
         stall_s=request.stall_s,
         pack=request.pack,
         git_commit=commit,
