@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from jobs.config.yamlfile import find_file, load_yaml
+from jobs.config.yamlfile import Document, find_file, load_yaml, parse_yaml
 from train.config.frozen import Frozen
 from train.errors import ConfigError
 
@@ -34,6 +34,7 @@ class Site(Frozen):
     constraint: str | None = None
     reservation: str | None = None
     wckey: str | None = None
+    cluster: str | None = None  # where Slurm's programs serve several (SLURM_CLUSTERS)
     ranks_per_node: int = Field(ge=1)  # GPUs of a node that a job may use; without GPUs, ranks
     gpus: GpuRequest = "none"
     gpu_type: str | None = None  # as in gres: gpu:TYPE:N
@@ -135,9 +136,20 @@ def load_site(name_or_path: str, folder: Path = SITES) -> NamedSite:
         ConfigError: no such site, or an error in its file: with the line, what was found, what is
             known and the nearest.
     """
-    path = find_file("site", name_or_path, folder, (AUTO, LOCAL))
-    document = load_yaml(path)
-    return NamedSite(path.stem, document.checked(Site, document.value), path)
+    return _named(load_yaml(find_file("site", name_or_path, folder, (AUTO, LOCAL))))
+
+
+def read_site(path: Path, text: str) -> NamedSite:
+    """What :func:`load_site` would read from a file with this text.
+
+    Raises:
+        ConfigError: as :func:`load_site`.
+    """
+    return _named(parse_yaml(path, text.encode()))
+
+
+def _named(document: Document) -> NamedSite:
+    return NamedSite(document.source.stem, document.checked(Site, document.value), document.source)
 
 
 @dataclass(frozen=True)

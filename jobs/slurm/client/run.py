@@ -12,7 +12,10 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
+
+from jobs.messages import say
 
 #: Options that a user's shell gives to Slurm's programs. They would change what is printed or
 #: submitted without the knowledge of the code that builds the command.
@@ -103,6 +106,9 @@ def clean_environment(
         if name in _KEPT or not name.startswith(stray)
     }
     conf = {} if slurm_conf is None else {"SLURM_CONF": slurm_conf}
+    # what is true for sbatch alone would have jobs looked for on another cluster
+    if clusters := environment.get("SBATCH_CLUSTERS"):
+        conf["SLURM_CLUSTERS"] = clusters
     # lists of array elements in full, not cut at 64 characters
     return clean | conf | {"LC_ALL": "C", "SLURM_BITSTR_LEN": "0"}
 
@@ -188,8 +194,16 @@ def read_config(text: str) -> dict[str, str]:
 
 
 def max_array_size(config: Mapping[str, str]) -> int:
-    """Most elements of one array; Slurm's default where the cluster does not say."""
-    return int(config.get("MaxArraySize", 1001))
+    """Most elements of one array; Slurm's default where the cluster does not say, 1 where it takes
+    no arrays."""
+    text = config.get("MaxArraySize", "")
+    return max(1, int(text)) if text.isdecimal() else 1001
+
+
+@cache
+def name_once(text: str) -> None:
+    """Tell the user of something in Slurm's output that is not understood and does no harm."""
+    say(text)
 
 
 def seconds_of(text: str) -> float | None:

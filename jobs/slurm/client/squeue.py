@@ -125,7 +125,7 @@ def query(
 def _shared_file(slurm_conf: str | None) -> Path | None:
     """The user's file of the last answer, one for each cluster that may answer."""
     asked = [slurm_conf, os.uname().nodename, shutil.which("squeue")]
-    asked += [os.environ.get(name) for name in ("SLURM_CONF", "SLURM_CLUSTERS")]
+    asked += [os.environ.get(name) for name in ("SLURM_CONF", "SLURM_CLUSTERS", "SBATCH_CLUSTERS")]
     cluster = hashlib.sha256(repr(asked).encode("utf-8", "surrogateescape")).hexdigest()[:12]
     cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
     with suppress(RuntimeError):  # a user without a home
