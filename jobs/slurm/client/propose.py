@@ -184,7 +184,7 @@ def _kinds(
         )
     shut = {name: _shut(rows.get(name, {}), caller, granted) for name in partitions(nodes)}
     up = [group for group in nodes if group.up]
-    fit = [group for group in up if not shut[group.partition]]
+    fit = [group for group in up if group.count and not shut[group.partition]]
     if not fit:
         why = ", ".join(f"{name} ({shut[name] or 'not up'})" for name in partitions(nodes))
         raise ConfigError(

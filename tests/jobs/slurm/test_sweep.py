@@ -51,6 +51,21 @@ def test_what_does_not_fit_submits_nothing(
     assert desk.fake.calls("sbatch") == []
 
 
+def test_what_the_user_and_the_command_line_ask_for_is_in_the_batch_text(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen: SBATCH_ACCOUNT=b was exported, another account paid, and nothing was said."""
+    for name, value in (("ACCOUNT", "b"), ("PARTITION", "other"), ("QOS", "slow")):
+        monkeypatch.setenv(f"SBATCH_{name}", value)
+    said = desk.submit("--qos", "fast", "--time", "0:20:00")
+    script = (desk.fake.folder / "script-1").read_text()
+    for option in ("account=b", "partition=practice", "qos=fast", "time=20"):
+        assert f"#SBATCH --{option}\n" in script
+    for words in ("SBATCH_ACCOUNT=b is used", "SBATCH_PARTITION=other is ignored: site file site",
+                  "SBATCH_QOS=slow is ignored: QOS=fast", "time_min: 5 of site file"):  # fmt: skip
+        assert said.count(words) == 1
+
+
 def test_a_relative_results_folder_is_the_callers(desk: Desk) -> None:
     """Jobs run in another folder: their paths are absolute. A path may hold blanks and
     quotes."""

@@ -1,7 +1,6 @@
 """SITE=auto's proposal: recorded clusters become site files that load, fit the cluster and say why.
 
-``reserved`` was recorded from a controller with slurmd of all nodes; there sbatch --test-only takes
-62 CPUs of the nodes with 64, 1000000 MB less MemSpecLimit, and no more.
+What the cluster ``reserved`` granted when it was recorded: transcripts/cluster/README.md.
 """
 
 from __future__ import annotations
