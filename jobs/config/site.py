@@ -40,7 +40,10 @@ class Site(Frozen):
     gpu_type: str | None = None  # as in gres: gpu:TYPE:N
     cpus_per_rank: int = Field(default=1, ge=1)
     mem_per_rank_gb: float | None = Field(default=None, gt=0)
-    time_min: int = Field(default=60, ge=1)  # time limit of one job; a cell may need several jobs
+    # time limit of a cell's job; a cell may need several jobs. null: by the times of earlier cells,
+    # and max_time_min where they do not tell
+    time_min: int | None = Field(default=None, ge=1)
+    max_time_min: int = Field(default=60, ge=1)
     exclusive: bool = False
     max_nodes: int | None = Field(default=None, ge=1)  # of one job
     array_limit: int = Field(default=1000, ge=1)  # elements of one array (at most MaxArraySize)
@@ -73,6 +76,11 @@ class Site(Frozen):
     # null: 5 in the first minute, then 30 to 60
     user: str | None = None  # whose jobs root's sweeps become: practice clusters only
 
+    @property
+    def longest_min(self) -> int:
+        """Most minutes that the job of one cell may take."""
+        return self.max_time_min if self.time_min is None else self.time_min
+
     @field_validator("*")
     @classmethod
     def _one_line(cls, value: Any) -> Any:
@@ -87,8 +95,9 @@ class Site(Frozen):
     def _consistent(self) -> Site:
         if self.gpu_type is not None and self.gpus == "none":
             raise ValueError("gpu_type needs a way to ask for it: gpus: gres or gpus-per-...")
-        if self.signal_s >= (limit_s := 60 * self.time_min):
-            raise ValueError(f"signal_s {self.signal_s}: a job has {limit_s} s (time_min)")
+        if self.signal_s >= (limit_s := 60 * self.longest_min):
+            which = "max_time_min" if self.time_min is None else "time_min"
+            raise ValueError(f"signal_s {self.signal_s}: a job has {limit_s} s ({which})")
         for option in self.sbatch:
             if option in _OWN_OPTIONS:
                 raise ValueError(f"sbatch: {option} is what this program sets by itself")

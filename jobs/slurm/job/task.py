@@ -8,7 +8,8 @@ import hashlib
 import math
 import os
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -96,6 +97,7 @@ class SubmissionContext(JobContext):
     pack: int
     git_commit: str | None
     git_dirty: bool | None
+    minutes: Mapping[str, int] = field(default_factory=dict)  # time limits by cell id
 
     def task(self, layout: NodeLayout) -> dict[str, Any]:
         data = {"data": str(self.data), "store": str(self.store), "folders": self.folders}

@@ -92,9 +92,9 @@ def test_auto_writes_what_it_found_once(fake: FakeSlurm, tmp_path: Path) -> None
     assert found is not None and found.site.mpi == "pmix"
     (file,) = sites.iterdir()
     assert found.source == file and found.site.ranks_per_node >= 1
-    file.write_text(file.read_text().replace("time_min: ", "time_min: 7  # "))
+    file.write_text(file.read_text().replace("max_nodes: ", "# ") + "poll_s: 7\n")
     again = site_for("auto", sites)
-    assert again is not None and again.site.time_min == 7
+    assert again is not None and again.site.poll_s == 7
 
 
 def test_a_file_that_is_there_is_used_whatever_the_partitions_do(
