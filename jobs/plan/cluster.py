@@ -45,8 +45,9 @@ def plan_cluster(wish: SweepRequest) -> None:
     lines += ["", *array_lines(arrays, seconds, wish.site)]
     if sending.minutes:
         lines.append(
-            f"time limits: of {len(sending.minutes)} cells {MARGIN:g} x what earlier ones like them "
-            f"took at this site, at least {LEAST_MIN} min; of others {sending.site.longest_min} min"
+            f"time limits: of {len(sending.minutes)} cells {MARGIN:g} x what earlier ones like "
+            f"them took at this site, at least {LEAST_MIN} min; of others "
+            f"{sending.site.longest_min} min"
         )
     lines += _scripts(sending, arrays, {config.cell_id(): config for config in configs})
     if arrays:

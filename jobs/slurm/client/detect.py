@@ -13,7 +13,8 @@ from pathlib import Path
 from jobs.config.precedence import OPTIONS, decide
 from jobs.config.site import AUTO, LOCAL, SITES, NamedSite, load_site
 from jobs.messages import NoAnswer, say
-from jobs.slurm.client.propose import Caller, cluster_name, propose
+from jobs.slurm.client.granted import Caller, cluster_name
+from jobs.slurm.client.propose import propose
 from jobs.slurm.client.run import SCONTROL, SlurmError, asker, read_config
 from train.errors import ConfigError
 from train.record.atomic import write_atomically

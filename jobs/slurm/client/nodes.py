@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from jobs.config.site import Site
-from jobs.slurm.client.run import Ask, SlurmError, asker, name_once, seconds_of
+from jobs.messages import name_once
+from jobs.slurm.client.run import Ask, SlurmError, asker, seconds_of
 from train.errors import ConfigError
 
 # --exact: without it, nodes that differ are shown as one with its smallest numbers and a plus

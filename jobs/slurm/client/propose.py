@@ -5,13 +5,8 @@ say to Slurm, each key with its reason beside it.
 from __future__ import annotations
 
 import math
-import os
-import pwd
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from grp import getgrgid
 from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,16 +16,23 @@ from ruamel.yaml import YAML
 
 from jobs.config.precedence import user_settings
 from jobs.config.site import Site, read_site
+from jobs.slurm.client.granted import (
+    NODES,
+    PARTITIONS,
+    Caller,
+    Granted,
+    Row,
+    cluster_name,
+    granted_to,
+    read_rows,
+    shut,
+    takes,
+)
 from jobs.slurm.client.nodes import SINFO, Nodes, partitions, read_sinfo
-from jobs.slurm.client.run import Ask, SlurmError, max_array_size, name_once
+from jobs.slurm.client.run import Ask, max_array_size
 from train.errors import ConfigError
 
 MPI_LIST = ("srun", "--mpi=list")
-#: sinfo says neither which cores a node keeps for itself nor who may use a partition (22.05).
-NODES = ("scontrol", "--all", "--oneliner", "show", "node")
-PARTITIONS = ("scontrol", "--all", "--oneliner", "show", "partition")
-ACCOUNTS = ("sacctmgr", "--noheader", "--parsable2", "show", "user", "withassoc")
-_ACCOUNT_COLUMNS = "DefaultAccount,DefaultQOS,Cluster,Account,QOS"
 #: Most minutes of one job, where the partition allows more: enough for most cells, short enough to
 #: start soon.
 _TIME_MIN = 240
@@ -46,26 +48,6 @@ _GPU_NAME = re.compile(r"(?:gpu\w*|[avhklpb]\d{2,3}s?|gh200|rtx\w*|tesla|mi\d{3}
 #: What makes jobs without a known account impossible, in AccountingStorageEnforce.
 _ENFORCING = {"all", "associations", "limits", "qos", "safe"}
 _WIDTH = 24  # of a key with its value: comments begin there
-Row = Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class Caller:
-    """Who asks, as far as that decides what Slurm grants."""
-
-    environment: Mapping[str, str]
-    name: str | None = None  # None: an id without a name has no accounts
-    groups: frozenset[str] | None = None  # None: root, whom no group keeps out
-
-    @classmethod
-    def here(cls) -> Caller:
-        name, groups = None, set()
-        with suppress(KeyError):
-            name = pwd.getpwuid(os.getuid()).pw_name
-        for number in {os.getgid(), *os.getgroups()}:
-            with suppress(KeyError):
-                groups.add(getgrgid(number).gr_name)
-        return cls(os.environ, name, frozenset(groups) if os.getuid() else None)
 
 
 class Line(NamedTuple):
@@ -74,13 +56,6 @@ class Line(NamedTuple):
     key: str
     value: Any
     comment: str = ""
-
-
-class Granted(NamedTuple):
-    """Accounts and QoS that the user may use, the default one first; none where nobody says."""
-
-    accounts: Sequence[str] = ()
-    qos: Sequence[str] = ()
 
 
 def propose(
@@ -99,8 +74,8 @@ def propose(
     nodes = read_sinfo(ask(SINFO))
     asked = user_settings(caller.environment)[0]
     words = {key: str(setting.value) for key, setting in asked.items()}
-    granted = _granted(ask, config, caller, words)
-    rows = {row["PartitionName"]: row for row in _rows(ask, PARTITIONS)}
+    granted = granted_to(ask, config, caller, words)
+    rows = {row["PartitionName"]: row for row in read_rows(ask, PARTITIONS)}
     kinds = _kinds(nodes, rows, caller, granted, words.get("partition"))
     # nodes with whole GPUs, then with parts of GPUs, then the most frequent kind
     kind = max(kinds, key=lambda group: (*map(bool, _main_gpu(group)[1:]), group.count))
@@ -127,47 +102,6 @@ def propose(
     return _text(own, file)
 
 
-def cluster_name(config: Row) -> str:
-    return config.get("ClusterName", "cluster")
-
-
-def _rows(ask: Ask, argv: Sequence[str]) -> list[Row]:
-    """scontrol's records, one a line, by its own names; none where it refuses, as where users may
-    not see nodes. Of values with blanks, the first word."""
-    try:
-        text = ask(argv)
-    except SlurmError as error:
-        if error.passing:
-            raise
-        name_once(f"{error}: SITE=auto goes without it")
-        return []
-    what = "NodeName" if argv is NODES else "PartitionName"
-    rows = []
-    for line in filter(None, map(str.strip, text.splitlines())):
-        pairs = re.findall(r"(?:^|\s)([A-Za-z][\w/:]*)=(\S*)", line)
-        if row := dict(reversed(pairs)):  # the first of a name counts
-            rows.append(row)
-        if what not in row:
-            name_once(f"{' '.join(argv)}: a line of an unknown form is left out: {line!r}")
-    return [row for row in rows if what in row]
-
-
-def _granted(ask: Ask, config: Row, caller: Caller, words: Row) -> Granted:
-    """What the user's variables name, else what the accounts of the cluster say."""
-    accounts, qos = [], []
-    if caller.name and "none" not in config.get("AccountingStorageType", "none"):
-        argv = (*ACCOUNTS, f"name={caller.name}", f"format={_ACCOUNT_COLUMNS}")
-        with suppress(SlurmError):
-            for line in ask(argv).splitlines():
-                fields = line.split("|")
-                if len(fields) >= 5 and fields[2] in ("", cluster_name(config)):
-                    accounts += [fields[0], fields[3]]
-                    qos += [fields[1], *fields[4].split(",")]
-    accounts = [words["account"]] if "account" in words else accounts
-    qos = [words["qos"]] if "qos" in words else qos
-    return Granted(*(tuple(dict.fromkeys(filter(None, names))) for names in (accounts, qos)))
-
-
 def _kinds(
     nodes: Sequence[Nodes], rows: Mapping[str, Row], caller: Caller, granted: Granted,
     asked: str | None,
@@ -182,11 +116,11 @@ def _kinds(
             f"SBATCH_PARTITION or SLURM_PARTITION says {asked}, and sinfo lists "
             f"{', '.join(partitions(nodes))}: unset it, or name one of these"
         )
-    shut = {name: _shut(rows.get(name, {}), caller, granted) for name in partitions(nodes)}
+    closed = {name: shut(rows.get(name, {}), caller, granted) for name in partitions(nodes)}
     up = [group for group in nodes if group.up]
-    fit = [group for group in up if group.count and not shut[group.partition]]
+    fit = [group for group in up if group.count and not closed[group.partition]]
     if not fit:
-        why = ", ".join(f"{name} ({shut[name] or 'not up'})" for name in partitions(nodes))
+        why = ", ".join(f"{name} ({closed[name] or 'not up'})" for name in partitions(nodes))
         raise ConfigError(
             f"no partition of this cluster takes your jobs now (sinfo: {why}); "
             "write a site file (jobs/sites/cpu.yaml is an example) and name it with SITE=, or "
@@ -194,28 +128,6 @@ def _kinds(
         )
     partition = max(fit, key=lambda group: (group.default, group.count)).partition
     return [group for group in nodes if group.partition == partition]
-
-
-def _shut(row: Row, caller: Caller, granted: Granted) -> str:
-    """Why a partition takes no jobs of this user; '' where it does, as far as Slurm says."""
-    if caller.groups is not None:
-        if row.get("RootOnly") == "YES":
-            return "for root only"
-        if not any(_takes(row, "Groups", group) for group in caller.groups or [""]):
-            return f"for the groups {row['AllowGroups']}"
-    for what, mine in (("Accounts", granted.accounts), ("Qos", granted.qos)):
-        if not any(_takes(row, what, one) for one in mine or [""]):
-            rule = row.get(f"Allow{what}") or f"all but {row[f'Deny{what}']}"
-            return f"for {what.lower()} {rule}; yours: {', '.join(mine) or 'unknown'}"
-    return ""
-
-
-def _takes(row: Row, what: str, name: str) -> bool:
-    """Whether a partition takes this account, group or QoS."""
-    allowed, denied = row.get(f"Allow{what}", "ALL"), row.get(f"Deny{what}", "")
-    return (allowed in ("ALL", "(null)") or name in allowed.split(",")) and (
-        name not in denied.split(",") or not denied
-    )
 
 
 def _whom(
@@ -229,8 +141,8 @@ def _whom(
         yield f"# GPUs are in partition: {', '.join(others)}"
     enforced = _ENFORCING & set(config.get("AccountingStorageEnforce", "").split(","))
     limited = row.get("AllowAccounts", "ALL") != "ALL" or "DenyAccounts" in row
-    account = next((name for name in granted.accounts if _takes(row, "Accounts", name)), None)
-    qos = next((name for name in granted.qos if _takes(row, "Qos", name)), None)
+    account = next((name for name in granted.accounts if takes(row, "Accounts", name)), None)
+    qos = next((name for name in granted.qos if takes(row, "Qos", name)), None)
     if account and (enforced or limited):
         which = "your default one" if account == granted.accounts[0] else "the partition takes it"
         yield Line("account", account, f"sacctmgr: {which}")
@@ -253,7 +165,7 @@ def _what(
     gpus = whole or parts
     alike = [
         node
-        for node in _rows(ask, NODES)
+        for node in read_rows(ask, NODES)
         if kind.partition in node.get("Partitions", "").split(",")
         and (_number(node, "CPUTot"), _number(node, "RealMemory")) == (kind.cpus, kind.memory_mb)
     ]

@@ -12,10 +12,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
-
-from jobs.messages import say
 
 #: Options that a user's shell gives to Slurm's programs. They would change what is printed or
 #: submitted without the knowledge of the code that builds the command.
@@ -198,12 +195,6 @@ def max_array_size(config: Mapping[str, str]) -> int:
     no arrays."""
     text = config.get("MaxArraySize", "")
     return max(1, int(text)) if text.isdecimal() else 1001
-
-
-@cache
-def name_once(text: str) -> None:
-    """Tell the user of something in Slurm's output that is not understood and does no harm."""
-    say(text)
 
 
 def seconds_of(text: str) -> float | None:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from jobs.slurm.client.run import SCONTROL, SlurmError, asker, name_once, read_config, run
+from jobs.messages import name_once
+from jobs.slurm.client.run import SCONTROL, SlurmError, asker, read_config, run
 from jobs.slurm.client.squeue import ENDED, FIELD, NOTHING, JobState, exit_codes, query, read_exit
 
 #: A job that Slurm forgot is asked about again after this time, then after twice as long ...

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from jobs.slurm.client.run import SlurmError, name_once, run
+from jobs.messages import name_once
+from jobs.slurm.client.run import SlurmError, run
 from train.record.atomic import write_atomically
 
 #: The job waits; those of the second row until somebody releases them.

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from jobs.slurm.client.granted import ACCOUNTS, NODES, PARTITIONS
 from jobs.slurm.client.nodes import SINFO
-from jobs.slurm.client.propose import ACCOUNTS, MPI_LIST, NODES, PARTITIONS
+from jobs.slurm.client.propose import MPI_LIST
 from jobs.slurm.client.run import SCONTROL, SlurmError
 
 SAID = Path(__file__).parent.parent / "transcripts" / "queue"

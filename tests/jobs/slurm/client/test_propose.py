@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from jobs.config.site import NodeLayout, Site, load_site
+from jobs.slurm.client.granted import NODES, Caller
 from jobs.slurm.client.nodes import SINFO
-from jobs.slurm.client.propose import MPI_LIST, NODES, Caller, propose
+from jobs.slurm.client.propose import MPI_LIST, propose
 from jobs.slurm.client.run import SCONTROL, SlurmError, read_config
 from jobs.slurm.client.site import check_site
 from tests.jobs.slurm.client.clusters import TRANSCRIPTS, Recorded
