@@ -143,14 +143,14 @@ def _whom(
     limited = row.get("AllowAccounts", "ALL") != "ALL" or "DenyAccounts" in row
     account = next((name for name in granted.accounts if takes(row, "Accounts", name)), None)
     qos = next((name for name in granted.qos if takes(row, "Qos", name)), None)
-    if account and (enforced or limited):
+    if "account" in words:
+        yield Line("account", words["account"])
+    elif account and (enforced or limited):
         which = "your default one" if account == granted.accounts[0] else "the partition takes it"
         yield Line("account", account, f"sacctmgr: {which}")
     elif enforced and "none" not in config.get("AccountingStorageType", "none"):
         yield "# account: jobs need one here (AccountingStorageEnforce), and sacctmgr names none of"
         yield "# yours: ask the site for its name, then write it here or say ACCOUNT=name"
-    elif "account" in words:
-        yield Line("account", words["account"])
     else:
         yield "# account: my_project   # where jobs need one: sacctmgr show assoc user=$USER"
     yield Line("qos", qos if granted.qos[:1] != (qos,) else None, "of yours, the partition's")
@@ -202,6 +202,7 @@ def _what(
     limit = f"{kind.time_limit_min:,.0f}".replace("inf", "infinite")
     minutes = int(min(_TIME_MIN, max(1, kind.time_limit_min)))
     yield Line("max_time_min", minutes, f"of a cell's job; the partition's limit: {limit}")
+    yield Line("signal_s", 30 if minutes == 1 else None, "a job has 60 s")
     yield Line("time_min", None)
     yield "# time_min: 60          # fixes it; else 1.5 x the time of three earlier cells like it"
     most = None if kind.job_nodes == math.inf else int(kind.job_nodes)

@@ -67,6 +67,10 @@ def test_found_files_are_golden_and_fit_their_cluster(name: str, tmp_path: Path)
          {"gpu_support": "rocm", "ranks_per_node": 4, "mem_per_rank_gb": None}),
         ("p*|up|1:00:00|1-8|2|idle|64|1|gpu:4|(null)\n",
          {"gpu_support": "nv", "ranks_per_node": 4}),
+        ("p*|up|1:00|1-8|2|idle|64|1|(null)|(null)\n", {"max_time_min": 1, "signal_s": 30}),
+        # empty partitions run nothing
+        ("none*|up|1:00|1-8|0|n/a|0|0|(null)|(null)\nq|up|1:00:00|1-8|2|idle|8|1|(null)|(null)\n",
+         {"partition": "q"}),
     ],
 )  # fmt: skip
 def test_keys_that_follow_from_sinfo(tmp_path: Path, sinfo: str, keys: dict[str, object]) -> None:
@@ -136,7 +140,9 @@ ACCOUNTED = "AccountingStorageType = accounting_storage/slurmdbd\nAccountingStor
         (caller(groups=frozenset({"guests"})), {"partition": "shared", "account": None}),
         (caller(groups=frozenset(), SBATCH_ACCOUNT="lab"),
          {"partition": "accelerated", "account": "lab"}),
-        (caller("admin"), {"partition": "admin"}),  # said by the user
+        # said by the user
+        (caller("admin", SLURM_ACCOUNT="b"), {"partition": "admin", "account": "b"}),
+        (caller("accelerated", SBATCH_ACCOUNT="b"), {"account": "b", "ranks_per_node": 2}),
     ],
 )  # fmt: skip
 def test_what_is_proposed_is_what_the_cluster_grants(tmp_path: Path, who: Caller, keys) -> None:
