@@ -83,7 +83,10 @@ def _found(folder: Path) -> NamedSite | None:
             "this is a login node, try again later or tell its administrators; SITE=local runs "
             "on this very machine"
         ) from error
-    return load_site(str(file))
+    try:
+        return load_site(str(file))
+    except ConfigError as error:
+        raise ConfigError(f"{error}. SITE=auto writes this file anew when it is gone") from error
 
 
 def refuse_image(image: str, site: NamedSite) -> None:

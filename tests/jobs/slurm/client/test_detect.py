@@ -16,6 +16,7 @@ from jobs.slurm.client.run import asker, run
 from tests.jobs.slurm.client.clusters import TRANSCRIPTS
 from tests.jobs.slurm.fakes import FakeSlurm
 from tests.sweeps import ROOT
+from train.errors import ConfigError
 
 AWAY = TRANSCRIPTS.parent / "away"
 
@@ -107,6 +108,10 @@ def test_a_file_that_is_there_is_used_whatever_the_partitions_do(
     found = site_for("auto", tmp_path)
     assert found is not None and (found.source, found.site.ranks_per_node) == (file, 3)
     assert fake.calls("sinfo") == []
+    # as an earlier version wrote it
+    file.write_text("partition: standard-compute# sinfo: the default one\n")
+    with pytest.raises(ConfigError, match=r":1: .*writes this file anew when it is gone"):
+        site_for("auto", tmp_path)
 
 
 def test_the_user_s_variables_are_written_and_then_the_file_s_word(
