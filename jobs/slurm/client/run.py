@@ -103,6 +103,9 @@ def clean_environment(
         if name in _KEPT or not name.startswith(stray)
     }
     conf = {} if slurm_conf is None else {"SLURM_CONF": slurm_conf}
+    # what is true for sbatch alone would have jobs looked for on another cluster
+    if clusters := environment.get("SBATCH_CLUSTERS"):
+        conf["SLURM_CLUSTERS"] = clusters
     # lists of array elements in full, not cut at 64 characters
     return clean | conf | {"LC_ALL": "C", "SLURM_BITSTR_LEN": "0"}
 
@@ -188,8 +191,10 @@ def read_config(text: str) -> dict[str, str]:
 
 
 def max_array_size(config: Mapping[str, str]) -> int:
-    """Most elements of one array; Slurm's default where the cluster does not say."""
-    return int(config.get("MaxArraySize", 1001))
+    """Most elements of one array; Slurm's default where the cluster does not say, 1 where it takes
+    no arrays."""
+    text = config.get("MaxArraySize", "")
+    return max(1, int(text)) if text.isdecimal() else 1001
 
 
 def seconds_of(text: str) -> float | None:

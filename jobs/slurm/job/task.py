@@ -9,7 +9,7 @@ import math
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -106,6 +106,7 @@ class SubmissionContext(JobContext):
     pack: int
     git_commit: str | None
     git_dirty: bool | None
+    minutes: Mapping[str, int] = field(default_factory=dict)  # time limits by cell id
 
     @property
     def preflight_key(self) -> str:
