@@ -24,6 +24,7 @@ from jobs.slurm.interconnect import phases_named, validate
 from jobs.slurm.request import SweepRequest
 from jobs.slurm.sweep import sweep_cluster
 from train.distributed.watchdog import STALL_S
+from train.environment import enter
 from train.errors import ConfigError, interrupt_on_signals
 
 RESULTS, DATA, STORE = ROOT / "results", ROOT / ".data", ROOT / ".data" / "prepared"
@@ -199,5 +200,6 @@ def interconnect(
 
 
 if __name__ == "__main__":
+    enter("command", os.environ)
     interrupt_on_signals()
     app()
