@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -21,7 +20,6 @@ from jobs.messages import EXIT_CELL_FAILED, EXIT_UNDECIDED, clock, say
 from jobs.plan.differences import apart, in_words
 from jobs.table import line, reasons, table, title
 from train.config.plan import epochs_to_train
-from train.environment import unheard
 from train.record.run import GOOD
 
 #: Without a terminal, how often it is said where all cells stand.
@@ -161,8 +159,6 @@ def say_standing(wanted: Sweep, cells: Sequence[CellState]) -> None:
     if done:
         what = "nothing to train" if len(done) == len(cells) else "these are skipped"
         say(f"good records are there already ({_counted(done)}): {what}; FORCE=1 runs them again")
-    if to_run and (names := unheard(os.environ)):
-        say(f"not passed on to ranks: {', '.join(names)} (docs/set-up.md says why)")
     for cell in cells:
         if not cell.done and cell.status not in (NEW, FORCED):
             again = "goes on from its checkpoint" if cell.resume else "is run again"

@@ -61,12 +61,14 @@ _NUMBERS = (
     "DNNL_*", "ONEDNN_*", "OPENBLAS_*", "GOTO_*", "BLIS_*", "NUMEXPR_*", "NPY_*", "TBB_*",
     "CUBLAS_*", "CUDA_LAUNCH_BLOCKING", "CUDA_FORCE_PTX_JIT", "NVIDIA_TF32_OVERRIDE",
 )  # fmt: skip
-#: Left by other launchers, or meant for them; Horovod's tuning knobs are kept.
+#: Left by other launchers, or meant for them.
 _LAUNCHERS = (
     "HOROVOD_*", "HOROSCALE_*", "OMPI_*", "PMIX_*", "PMI_*", "SUBMITIT_*", "SBATCH_*", "SRUN_*",
     "SLURM_CPU_BIND*",
 )  # fmt: skip
-_TUNING = ("HOROVOD_CYCLE_TIME", "HOROVOD_FUSION_THRESHOLD", "HOROVOD_CACHE_CAPACITY")
+#: Horovod's tuning knobs, how much TensorFlow writes into logs, and what is Terraform's.
+_TUNING = ("HOROVOD_CYCLE_TIME", "HOROVOD_FUSION_THRESHOLD", "HOROVOD_CACHE_CAPACITY",
+           "TF_CPP_MIN_LOG_LEVEL", "TF_CLI_*", "TF_VAR_*")  # fmt: skip
 #: Options and binds of containers, and variables injected into them. What a cell needs is bound by
 #: its launch line; a site names more in its file.
 _CONTAINERS = ("APPTAINER*", "SINGULARITY*")
@@ -200,12 +202,9 @@ def enter(program: Program, environment: MutableMapping[str, str]) -> None:
 
 def unheard(environment: Mapping[str, str]) -> list[str]:
     """Names of variables that a user may have set for ranks, and that do not reach them."""
-    asked = (*_NUMBERS, *_CONTAINERS)
-    return sorted(
-        name
-        for name in environment
-        if _is_one_of(name, asked) and not _is_one_of(name, _CONTAINER_PLACES)
-    )
+    seen, asked = environment_of("ranks", environment), (*_NUMBERS, *_CONTAINERS, "HOROVOD_*")
+    dropped = (name for name, value in environment.items() if seen.get(name) != value)
+    return sorted(name for name in dropped if _is_one_of(name, asked))
 
 
 def index_settings(listing: str) -> dict[str, str]:

@@ -19,7 +19,8 @@ ROOT = Path(__file__).resolve().parents[2]
 #: A package index that only pip's own file knows.
 CONF = "[global]\nno-index = true\nfind-links = {wheels}\n"
 HOSTILE = (
-    "user = true\nrequire-virtualenv = true\ntarget = {home}/t\n[install]\nprefix = {home}/p\n"
+    "user = true\nrequire-virtualenv = true\ntarget = {home}/t\nquiet = 3\nlog = /not/there/log\n"
+    "[install]\nprefix = {home}/p\n"
 )
 
 
