@@ -15,12 +15,15 @@ from hypothesis import settings
 
 from jobs.cell.launch import core_groups, rank_environment
 from tests.practice import cluster, shared_folder
-from train.environment import environment_of
+from train.environment import NOTHING, enter, environment_of
 
 __all__ = ["cluster", "shared_folder"]
 pytest_plugins = ["tests.invariants"]
 
 ROOT = Path(__file__).resolve().parent.parent
+# tests and what they start see no more of a developer's shell and dot files than the programs do
+enter("command", os.environ)
+os.environ["KERAS_HOME"] = NOTHING
 # how long an example takes is a matter of what else the machine does
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
