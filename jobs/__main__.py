@@ -204,4 +204,10 @@ def interconnect(
 if __name__ == "__main__":
     enter("command", os.environ)
     interrupt_on_signals()
-    app()
+    try:
+        app()
+    finally:
+        try:
+            sys.stderr.flush()
+        except OSError:  # its reader is gone, and Python's own flush would end with code 120
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
