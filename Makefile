@@ -43,9 +43,13 @@ FOREIGN := $(if $(MAKECMDGOALS),$(if $(filter 0,$(MAKELEVEL)),$(foreach name,$(V
 $(if $(FOREIGN),$(shell for name in $(FOREIGN); do \
   echo "make: $$name=$$(printenv "$$name") comes from the environment" >&2; done))
 
-# what a module or a home folder adds to Python must not shadow the environment's packages
-unexport PYTHONPATH PYTHONHOME PYTHONSAFEPATH
+# What works before our Python can read its table (train/environment.py): a shell without the user's
+# BASH_ENV, functions, options and CDPATH, and a Python without variables of other programs.
+.SHELLFLAGS := -pc
+unexport BASH_ENV ENV CDPATH SHELLOPTS BASHOPTS GREP_OPTIONS
+unexport $(filter-out PYTHON,$(filter PYTHON%,$(.VARIABLES)))
 export PYTHONNOUSERSITE := 1
+export PYTHONUTF8 := 1
 
 PY := .venv/bin/python
 # Python 3.11 that needs nothing set up: PYTHON=, one found, or one fetched into .python

@@ -20,6 +20,7 @@ from jobs.cell.container import (
 from jobs.cell.needs import Need, binds_of, check_names
 from jobs.config.sweep import Sweep
 from jobs.messages import ROOT, say
+from train.environment import environment_of
 from train.errors import ConfigError
 
 START_S = 120.0
@@ -79,7 +80,7 @@ def try_out(container: Container) -> None:
     try:
         done = subprocess.run(
             argv, capture_output=True, text=True, timeout=START_S, check=False,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL, env=environment_of("ranks", os.environ),
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         said = f"no end within {START_S:g} s"
