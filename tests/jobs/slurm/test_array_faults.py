@@ -67,7 +67,7 @@ def test_the_last_element_ends_and_its_siblings_keep_their_requeues(sweeping: Sw
 
 
 def test_preemption_of_three(sweeping: Sweeping) -> None:
-    process = three_run(sweeping, 400, 400, 400)
+    process = three_run(sweeping, 200, 200, 200)
     urgent = ["sbatch", "--parsable", "--partition=urgent", "--nodes=4", "--ntasks=8"]
     sweeping.practice.out(*urgent, "--output=/dev/null", "--wrap=sleep 3")
     sweeping.succeeds(process)
@@ -79,7 +79,7 @@ def test_preemption_of_three(sweeping: Sweeping) -> None:
 
 
 def test_a_node_that_loses_power_under_one_of_three(sweeping: Sweeping) -> None:
-    process = three_run(sweeping, 400, 400, 400)
+    process = three_run(sweeping, 200, 200, 200)
     nodes = [sweeping.node_of(0, cell) for cell in sweeping.cells]
     sweeping.practice.stop_node(nodes[-1], power=True)
     sweeping.succeeds(process)
@@ -89,7 +89,7 @@ def test_a_node_that_loses_power_under_one_of_three(sweeping: Sweeping) -> None:
 
 
 def test_one_of_three_is_requeued_and_no_other(sweeping: Sweeping) -> None:
-    process = three_run(sweeping, 400, 400, 400)
+    process = three_run(sweeping, 200, 200, 200)
     sweeping.practice.out("scontrol", "requeue", f"{sweeping.job()}_2")
     sweeping.succeeds(process)
     assert [len(record.attempts) for record in sweeping.records()] == [1, 1, 2], sweeping.said()

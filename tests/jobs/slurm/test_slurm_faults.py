@@ -138,7 +138,7 @@ def test_submission_while_the_controller_is_away(sweeping: Sweeping) -> None:
 
 
 def test_two_sweeps_at_once(sweeping: Sweeping) -> None:
-    sweeping.sweep = {**LONG, "epochs": 400}  # outlasts the second one's start
+    sweeping.sweep = {**LONG, "epochs": 200}  # outlasts the second one's start
     first = sweeping.disturbed("make sweep a second time")
     code, out = sweeping.run("--no-preflight")
     assert code == 2, out
