@@ -43,10 +43,10 @@ FOREIGN := $(if $(MAKECMDGOALS),$(if $(filter 0,$(MAKELEVEL)),$(foreach name,$(V
 $(if $(FOREIGN),$(shell for name in $(FOREIGN); do \
   echo "make: $$name=$$(printenv "$$name") comes from the environment" >&2; done))
 
-# What works before our Python can read its table (train/environment.py): a shell without the user's
-# BASH_ENV, functions, options and CDPATH, and a Python without variables of other programs.
+# What works before our Python can read its table (train/environment.py): a shell (-p) without the
+# user's BASH_ENV and functions, options and CDPATH, and a Python without variables of other programs.
 .SHELLFLAGS := -pc
-unexport BASH_ENV ENV CDPATH SHELLOPTS BASHOPTS GREP_OPTIONS
+unexport ENV CDPATH SHELLOPTS BASHOPTS GREP_OPTIONS
 unexport $(filter-out PYTHON,$(filter PYTHON%,$(.VARIABLES)))
 export PYTHONNOUSERSITE := 1
 export PYTHONUTF8 := 1

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import matplotlib as mpl
-import matplotlib.style
 import pandas as pd
 from markupsafe import escape
 from matplotlib.artist import Artist
@@ -85,7 +84,9 @@ class Figure:
 def style() -> Iterator[None]:
     """The look of every figure, on matplotlib's own defaults, whatever a matplotlibrc says; leaves
     its settings as they were."""
-    with mpl.style.context(["default", _STYLE]):
+    # not mpl.style, which reads the user's style sheets; the backend cannot change here
+    defaults = {name: value for name, value in mpl.rcParamsDefault.items() if name != "backend"}
+    with mpl.rc_context(defaults | _STYLE):
         yield
 
 

@@ -126,8 +126,9 @@ def download(parts: Parts, steps: Steps, environment: Mapping[str, str]) -> None
         pip = usable_pip(steps.work / "pip")
         command = download_command(pip, listing, folder, parts.machine, source=source)
         what = f"downloading {', '.join(absent[:3])}{' ...' if absent[3:] else ''}"
+        seen = pip_environment(pip) | dict(environment) | {"PIP_CONFIG_FILE": os.devnull}
         steps.run(
-            command, f"{what} ({len(absent)} packages)", pip_environment(pip) | dict(environment),
+            command, f"{what} ({len(absent)} packages)", seen,
             "Is the package index in reach? PIP_INDEX_URL=, CA= and https_proxy= name other ways.",
         )  # fmt: skip
 

@@ -53,7 +53,7 @@ _SHELL = (
     "GITHUB_ACTIONS", "COLUMNS", "LINES",
 )  # fmt: skip
 _PLOTS = ("MPLBACKEND", "MATPLOTLIBRC")
-_LIBRARIES = ("TF_*", "TF2_*", "TFA_*", "KERAS_*", "XLA_*")
+_LIBRARIES = ("TF_*", "TF2_*", "TFA_*", "KERAS_*", "XLA_*", "AUTOGRAPH_*", "PROTOCOL_BUFFERS_*")
 #: What changes results or times of ranks without a word in their records: libraries' switches, and
 #: threads and their places, which each rank sets by the cores that it owns.
 _NUMBERS = (
@@ -63,8 +63,8 @@ _NUMBERS = (
 )  # fmt: skip
 #: Left by other launchers, or meant for them.
 _LAUNCHERS = (
-    "HOROVOD_*", "HOROSCALE_*", "OMPI_*", "PMIX_*", "PMI_*", "SUBMITIT_*", "SBATCH_*", "SRUN_*",
-    "SLURM_CPU_BIND*",
+    "HOROVOD_*", "HOROSCALE_*", "OMPI_*", "OPAL_*", "ORTE_*", "PRTE_*", "PMIX_*", "PMI_*",
+    "SUBMITIT_*", "SBATCH_*", "SRUN_*", "SLURM_CPU_BIND*",
 )  # fmt: skip
 #: Horovod's tuning knobs, how much TensorFlow writes into logs, and what is Terraform's.
 _TUNING = ("HOROVOD_CYCLE_TIME", "HOROVOD_FUSION_THRESHOLD", "HOROVOD_CACHE_CAPACITY",
@@ -84,8 +84,10 @@ _CLOSED_CONTAINERS = tuple(
 #: of the code that builds the command.
 _SLURM = (
     "SBATCH_*", "SRUN_*", "SALLOC_*", "SQUEUE_*", "SACCT_*", "SINFO_*", "SCANCEL_*", "SCONTROL_*",
-    "SLURM_TIME_FORMAT*", "SLURM_JOB*", "SLURM_ARRAY_*", "SLURM_STEP*",
+    "SLURM_*",
 )  # fmt: skip
+_SLURM_PLACES = ("SLURM_CONF*", "SLURM_CLUSTERS", "SLURM_CLUSTER_NAME", "SLURM_JWT", "SLURM_ROOT",
+                 "SLURM_HOME", "SLURM_DIR", "SLURM_PREFIX")  # fmt: skip
 #: The way to packages, as pip's options; the same stand in its configuration files.
 _INDEX = (
     "index-url", "extra-index-url", "find-links", "no-index", "trusted-host", "cert",
@@ -109,12 +111,13 @@ _RECIPES = (
 )  # fmt: skip
 
 _PYTHON = {"PYTHONNOUSERSITE": "1", "PYTHONUTF8": "1"}
+_DRAWN = {"MPLBACKEND": "agg", "MATPLOTLIBRC": NOTHING}
 TABLE: Mapping[Program, Rule] = {
     "command": Rule(
-        # PYTHON: the interpreter that set-up is to use
-        (*_SHELL, *_PLOTS),
-        ("PYTHON",),
-        {**_PYTHON, "MPLBACKEND": "agg", "MATPLOTLIBRC": NOTHING},
+        (*_SHELL, *_PLOTS, "NPY_*"),
+        # PYTHON: the interpreter that set-up is to use; BASH_ENV may be a module system's
+        ("PYTHON", "BASH_ENV"),
+        {**_PYTHON, **_DRAWN},
     ),
     "ranks": Rule(
         (*_SHELL, *_PLOTS, *_NUMBERS, *_LAUNCHERS, *_CONTAINERS),
@@ -123,9 +126,13 @@ TABLE: Mapping[Program, Rule] = {
         {**_PYTHON, "PYTHONUNBUFFERED": "1", "KERAS_HOME": NOTHING},
     ),
     "slurm": Rule(
-        (*_SHELL, *_PLOTS, *_NUMBERS, *_CONTAINERS, *_SLURM),
-        # of an allocation that we were started in, only these hold for the next job
-        ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_CLUSTER_NAME", *_CONTAINER_PLACES),
+        (*_SHELL, *_PLOTS, *_NUMBERS, *_LAUNCHERS, *_CONTAINERS, *_SLURM),
+        # of the rest some are options of srun, which would find them in the job
+        (
+            *_TUNING,
+            *_SLURM_PLACES,
+            *_CONTAINER_PLACES,
+        ),
         # messages in English; lists of array elements in full, not cut at 64 characters
         {"LC_ALL": "C", "SLURM_BITSTR_LEN": "0"},
     ),
@@ -135,12 +142,14 @@ TABLE: Mapping[Program, Rule] = {
         {**_PYTHON, "PYTHONUNBUFFERED": "1", "KERAS_HOME": NOTHING},
     ),
     "setup": Rule(
-        (*_SHELL, *_PLOTS, *_LIBRARIES, *_PACKAGES),
+        (*_SHELL, *_PLOTS, *_LIBRARIES, *_PACKAGES, "NPY_*"),
         _WAYS,
         # uv.toml: pip's settings name the index, for uv, too
-        {**_PYTHON, "UV_NO_CONFIG": "1", "KERAS_HOME": NOTHING},
+        {**_PYTHON, **_DRAWN, "UV_NO_CONFIG": "1", "KERAS_HOME": NOTHING},
     ),
-    "compiler": Rule((*_SHELL, *_PACKAGES, *_RECIPES), _WAYS, {**_PYTHON, "LC_ALL": "C"}),
+    "compiler": Rule(
+        (*_SHELL, *_LIBRARIES, *_PACKAGES, *_RECIPES), _WAYS, {**_PYTHON, "LC_ALL": "C"}
+    ),
     "image": Rule(
         # paths and compilers of this machine mean nothing inside
         (
@@ -174,13 +183,10 @@ OF_THE_CALLER = (
 def environment_of(program: Program, environment: Mapping[str, str]) -> dict[str, str]:
     """What the program sees of this environment, as its row of the table says."""
     rule = TABLE[program]
-    drops = rule.drops
-    if program == "slurm" and "SLURM_JOB_ID" in environment:
-        drops = (*drops, "SLURM_*")
     seen = {
         name: value
         for name, value in environment.items()
-        if (_is_one_of(name, rule.keeps) or not _is_one_of(name, drops))
+        if (_is_one_of(name, rule.keeps) or not _is_one_of(name, rule.drops))
         and (name not in ("TMPDIR", "TMP", "TEMP") or os.access(value, os.W_OK | os.X_OK))
     }
     # a module system's file that defines `module` for batch scripts, none of the user's own
@@ -205,7 +211,9 @@ def enter(program: Program, environment: MutableMapping[str, str]) -> None:
 
 def unheard(environment: Mapping[str, str]) -> list[str]:
     """Names of variables that a user may have set for ranks, and that do not reach them."""
-    seen, asked = environment_of("ranks", environment), (*_NUMBERS, *_CONTAINERS, "HOROVOD_*")
+    seen, asked = environment_of("ranks", environment), (
+        *_NUMBERS, *_CONTAINERS, "HOROVOD_*", "OPAL_*",
+    )  # fmt: skip
     dropped = (name for name, value in environment.items() if seen.get(name) != value)
     return sorted(name for name in dropped if _is_one_of(name, asked))
 

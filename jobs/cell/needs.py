@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -27,7 +27,7 @@ _OF_THE_IMAGE = frozenset(
     for name in ("", "bin", "dev", "etc", "lib", "lib64", "opt", "proc", "sbin", "sys", "usr")
 )
 #: Containers have it without a bind, and at some sites each job has its own.
-_TMP = "/tmp"  # noqa: S108
+TMP = "/tmp"  # noqa: S108
 _MOST_LINKS = 40  # one after another, as the kernel follows them
 
 
@@ -78,17 +78,22 @@ def basic_needs(code: str, image: str, scratch: str | None = None) -> tuple[Need
     if image == NO_IMAGE:
         found.append(Need(what="the Python environment", path=sys.prefix))
     if scratch is not None:
-        bound = not Path(scratch).is_relative_to(_TMP)
+        bound = not Path(scratch).is_relative_to(TMP)
         found.append(Need(what="scratch (TMPDIR)", path=scratch, use="write", bound=bound))
     return tuple(found)
 
 
 def usable_tmpdir(given: str | None) -> str | None:
     """``given``: TMPDIR of a shell or job, None: unset. Where it is no folder that can be written
-    here, /tmp: the one of a login node need not be on a node."""
-    if not given or (Path(given).is_absolute() and os.access(given, os.W_OK | os.X_OK)):
-        return given or None
-    return _TMP
+    here, or that a container cannot be given, /tmp: the one of a login node need not be on a node.
+    """
+    if not given:
+        return None
+    with suppress(ConfigError):
+        check_path(Path(given), "TMPDIR")
+        if Path(given).is_absolute() and os.access(given, os.W_OK | os.X_OK):
+            return given
+    return TMP
 
 
 def binds_of(needs: Iterable[Need]) -> tuple[str, ...]:
@@ -124,7 +129,7 @@ def need_lines(needs: Iterable[Need]) -> list[str]:
     """For a plan."""
     lines = ["each node needs (the preflight looks there):"]
     for need in needs:
-        absent = "" if Path(need.path).exists() else ", not on this machine now"
+        absent = "" if _is(Path(need.path).exists) else ", not on this machine now"
         lines.append(f"    {need.path} ({need.what}, to {need.use}{absent})")
     return lines
 
@@ -144,12 +149,14 @@ def _names_of(place: Path) -> list[str]:
     names, real = [os.path.normpath(place)], os.path.realpath(place)
     while names[-1] != real and len(names) < _MOST_LINKS:
         path = Path(names[-1])
-        link = next((p for p in (*reversed(path.parents), path) if p.is_symlink()), path)
-        if link.is_symlink():
+        link = next((p for p in (*reversed(path.parents), path) if _is(p.is_symlink)), path)
+        if _is(link.is_symlink):
             names.append(os.path.normpath(link.parent / link.readlink() / path.relative_to(link)))
         else:
             names.append(real)
-    return [*dict.fromkeys(name for name in names if name != real), real]
+    # the folder of a link may be a link itself, and .. then leads elsewhere
+    there = (name for name in names if name != real and os.path.realpath(name) == real)
+    return [*dict.fromkeys(there), real]
 
 
 def _links_out_of(folder: Path, dataset: str) -> Iterator[Path]:
@@ -164,10 +171,10 @@ def _links_out_of(folder: Path, dataset: str) -> Iterator[Path]:
         for entry in entries:
             if place == folder and not _squeezed(entry.name).startswith(wanted):
                 continue
-            if entry.is_symlink():
-                if entry.exists() and not _is_inside(os.path.realpath(entry), top):
+            if _is(entry.is_symlink):
+                if _is(entry.exists) and not _is_inside(os.path.realpath(entry), top):
                     yield entry
-            elif levels and entry.is_dir():
+            elif levels and _is(entry.is_dir):
                 yield from walk(entry, levels - 1)
 
     yield from walk(folder, 2)
@@ -205,6 +212,13 @@ def _is_bound(path: str, binds: Sequence[str]) -> bool:
     """Whether a site's own binds (SRC[:DEST[:OPTIONS]]) bring it."""
     inside = [next(filter(None, reversed(bind.split(":")[:2]))) for bind in binds]
     return any(path == folder.rstrip("/") or _is_inside(path, folder) for folder in inside)
+
+
+def _is(look: Callable[[], bool]) -> bool:
+    """False also in a folder that this user may not search, where Path's own methods raise."""
+    with suppress(OSError):
+        return look()
+    return False
 
 
 def _is_inside(path: str, other: str) -> bool:

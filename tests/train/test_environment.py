@@ -18,7 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 #: What a site says, and a module system sets.
 SITE = {
     "PATH": "/bin", "HOME": "/home/me", "LD_LIBRARY_PATH": "/opt/cuda/lib",
-    "CUDA_HOME": "/opt/cuda", "CUDA_VISIBLE_DEVICES": "0", "LMOD_CMD": "/opt/lmod", "https_proxy": "http://p:1",
+    "CUDA_HOME": "/opt/cuda", "CUDA_VISIBLE_DEVICES": "0", "LMOD_CMD": "/opt/lmod",
+    "https_proxy": "http://p:1",
     "SSL_CERT_FILE": "/ca.pem", "REQUESTS_CA_BUNDLE": "/ca.pem", "NCCL_SOCKET_IFNAME": "ib0",
     "UCX_TLS": "rc", "NO_COLOR": "1", "TZ": "Europe/Berlin",
 }  # fmt: skip
@@ -42,12 +43,15 @@ def test_what_a_site_says_reaches_every_program(program) -> None:
         ("command", "PYTHONHASHSEED FORCE_COLOR TTY_COMPATIBLE COLUMNS MPLBACKEND GIT_DIR CDPATH"),
         ("ranks", "KERAS_BACKEND TF_XLA_FLAGS XLA_FLAGS TF_USE_LEGACY_KERAS TF_ENABLE_ONEDNN_OPTS "
          "OMP_PLACES KMP_AFFINITY MKL_CBWR NVIDIA_TF32_OVERRIDE APPTAINERENV_LD_PRELOAD OMPI_x "
-         "SINGULARITY_BIND PYTHONOPTIMIZE HOROVOD_AUTOTUNE"),
+         "SINGULARITY_BIND PYTHONOPTIMIZE HOROVOD_AUTOTUNE OPAL_PREFIX "
+         "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"),
         ("slurm", "SQUEUE_FORMAT PYTHONSTARTUP TF_CONFIG GOMP_CPU_AFFINITY SINGULARITYENV_A "
-         "GIT_DIR"),
-        ("step", "PYTHONHOME OMPI_MCA_pml APPTAINER_CLEANENV HOROVOD_RANK"),
+         "GIT_DIR OPAL_PREFIX PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION SLURM_LABELIO "
+         "SLURM_DISTRIBUTION"),
+        ("step", "PYTHONHOME OMPI_MCA_pml OPAL_PREFIX APPTAINER_CLEANENV HOROVOD_RANK"),
         ("setup", "PIP_USER PIP_TARGET PIP_PREFIX PIP_ROOT PIP_DRY_RUN PIP_REQUIRE_VIRTUALENV "
-         "PIP_CONSTRAINT PIP_NO_BINARY UV_SYSTEM_PYTHON UV_TARGET VIRTUAL_ENV TF_USE_LEGACY_KERAS"),
+         "NPY_DISABLE_CPU_FEATURES PIP_CONSTRAINT PIP_NO_BINARY UV_SYSTEM_PYTHON UV_TARGET "
+         "VIRTUAL_ENV TF_USE_LEGACY_KERAS"),
         ("compiler", "HOROVOD_GPU_OPERATIONS HOROVOD_WITHOUT_TENSORFLOW CFLAGS LDFLAGS MAKEFLAGS "
          "CMAKE_GENERATOR CMAKE_PREFIX_PATH PIP_NO_BINARY"),
         ("image", "APPTAINER_BIND SINGULARITYENV_PYTHONPATH CXX CPATH "
@@ -81,6 +85,11 @@ def test_a_program_that_enters_its_row_and_what_is_named() -> None:
     assert own == {"PATH": "/bin", "PYTHON": "python3.11", "OMP_NUM_THREADS": "1",
                    **TABLE["command"].sets}  # fmt: skip
     shell = dict.fromkeys(("PATH", "TF_XLA_FLAGS", "APPTAINER_BIND", "APPTAINER_CACHEDIR"), "x")
+    for file, kept in (("/opt/lmod/init/bash", True), ("/home/me/.env", False)):
+        own = {"HOME": "/home/me", "BASH_ENV": file}
+        enter("command", own)
+        assert ("BASH_ENV" in environment_of("slurm", own)) is kept, "a module system's own"
+    own = {"OMP_NUM_THREADS": "1"}
     assert unheard(shell | own) == ["APPTAINER_BIND", "OMP_NUM_THREADS", "TF_XLA_FLAGS"]
 
 

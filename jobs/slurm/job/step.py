@@ -17,6 +17,7 @@ from jobs.slurm.job.allocation import Allocation
 from jobs.slurm.job.step_ranks import StepLine
 from jobs.slurm.job.task import JobTask, Task
 from train.config.run import RunConfig
+from train.environment import NOTHING
 
 GLOO = "gloo"
 
@@ -114,6 +115,8 @@ def _settings(task: Task, meeting: Path) -> dict[str, str]:
     if task.image != NO_IMAGE:
         # ranks in user namespaces of their own cannot read each other's memory
         settings["OMPI_MCA_btl_vader_single_copy_mechanism"] = "none"
+        # the home folder's mca-params.conf is for another MPI than the image's
+        settings["OMPI_MCA_mca_base_param_files"] = NOTHING
     if site.gpu_support == "none":
         settings |= {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "^openib"}
     if site.interface is not None:

@@ -15,8 +15,8 @@ from typing import Any, Final, Self
 
 from pydantic import AwareDatetime
 
-from jobs.cell.container import FileMark, Image
-from jobs.cell.needs import Need, basic_needs, usable_tmpdir
+from jobs.cell.container import NO_IMAGE, FileMark, Image
+from jobs.cell.needs import TMP, Need, basic_needs, usable_tmpdir
 from jobs.config.site import NodeLayout, Site
 from train.config.frozen import Frozen
 
@@ -34,10 +34,13 @@ class Task(Frozen):
     needs: tuple[Need, ...] = ()  # of the ranks: their folders and files
 
     def on_node(self, environment: Mapping[str, str]) -> Self:
-        """The job as its first node has it: where the site names no scratch, TMPDIR is it."""
+        """The job as its first node has it: where the site names no scratch, TMPDIR is it, and in
+        the containers of several nodes /tmp, since other nodes may lack the first one's TMPDIR."""
         if self.site.scratch is not None:
             return self
         scratch = usable_tmpdir(environment.get("TMPDIR"))
+        if scratch and self.nodes > 1:
+            scratch = TMP if self.image != NO_IMAGE else None
         site = self.site.model_copy(update={"scratch": scratch})
         return self.model_copy(update={"site": site})
 

@@ -227,3 +227,14 @@ def test_what_a_container_cannot_name_or_would_hide(path: str, words: str) -> No
     if "," not in path and ":" not in path:
         check_names([need], "none")
     check_names([need.model_copy(update={"path": "/usr/local/my data"})], "/i.sif")
+
+
+def test_no_path_that_only_looks_like_a_links_target_is_bound(world: World) -> None:
+    """The folder of a link is a link itself: .. leads to that one's parent."""
+    world.make("o/c/pets")
+    world.make("o/x")
+    world.link("d/b", "TOP/o/x")
+    world.link("d/a", "b/../c/pets")
+    paths = {need.path for need in world.needs(dataset=f"folder:{world.top}/d/a")}
+    assert {f"{world.top}/d/a", f"{world.top}/o/c/pets"} <= paths
+    assert f"{world.top}/d/c/pets" not in paths

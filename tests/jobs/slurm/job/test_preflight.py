@@ -66,12 +66,13 @@ def test_what_a_node_lacks_is_named_with_the_node(
 
 
 @pytest.mark.parametrize(
-    ("scratch", "given", "used"),
-    [(None, "HERE", "HERE"), (None, "/nowhere/t", "/tmp"), (None, "t", "/tmp"), (None, None, ""),
-     ("/local", "HERE", "/local"), ("/local", None, "/local")],
+    ("nodes", "scratch", "given", "used"),
+    [(1, None, "HERE", "HERE"), (1, None, "/nowhere/t", "/tmp"), (1, None, "t", "/tmp"),
+     (2, None, "HERE", "/tmp"), (2, None, None, ""), (2, "/local", "HERE", "/local"),
+     (1, "/local", None, "/local")],
 )  # fmt: skip
 def test_temporary_files_go_where_the_node_has_a_folder(
-    fake: FakeSlurm, tmp_path: Path, monkeypatch, scratch, given: str | None, used: str
+    fake: FakeSlurm, tmp_path: Path, monkeypatch, nodes: int, scratch, given: str | None, used: str
 ) -> None:
     """A login node's TMPDIR comes along with the job."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as here:
@@ -80,6 +81,7 @@ def test_temporary_files_go_where_the_node_has_a_folder(
         fake.put("srun", 'echo "$TMPDIR" > "$HERE/seen"; exit 1')
         with pytest.raises(SystemExit, match="1"):
             made = task(tmp_path, site=Site(ranks_per_node=1, scratch=scratch))
+            made = made.model_copy(update={"nodes": nodes})
             run_preflight(made.model_dump(mode="json"))
         wanted = used.replace("HERE", here)
     assert (fake.folder / "seen").read_text() == f"{wanted}\n"
