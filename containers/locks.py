@@ -84,8 +84,14 @@ def only_horovod(text: str) -> str:
     return "\n".join(lines[start:end]) + "\n"
 
 
+def pins(requirements: str) -> list[str]:
+    """The packages that a lock's text names, each as NAME==VERSION."""
+    lines = requirements.splitlines()
+    return [line.split()[0] for line in lines if line[:1].isalnum() and "==" in line]
+
+
 def pinned(part: str, package: str) -> str:
-    for line in lock_file(part).read_text().splitlines():
-        if line.startswith(f"{package}=="):
-            return line.split("==")[1].split()[0]
+    for pin in pins(lock_file(part).read_text()):
+        if pin.startswith(f"{package}=="):
+            return pin.partition("==")[2]
     raise SetupError(f"{lock_file(part)} does not pin {package}: run `make lock`")

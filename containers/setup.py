@@ -38,6 +38,7 @@ from locks import (
     lock_file,
     only_horovod,
     pinned,
+    pins,
     pip_environment,
     refusal,
     without_horovod,
@@ -148,7 +149,7 @@ def make_venv() -> None:
         probe = subprocess.run(command, capture_output=True, check=False)
         if probe.returncode == 0:
             return
-        say("the environment in .venv is broken (interrupted?): making it anew")
+        say("the environment in .venv is broken (interrupted?): replacing it")
         shutil.rmtree(VENV)
     elif VENV.exists():
         shutil.rmtree(VENV)
@@ -174,14 +175,19 @@ def ways() -> dict[str, str]:
     return pip_environment([str(VENV / "bin" / "python"), "-m", "pip"])
 
 
+def run_inside(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run ``code`` in the environment's Python."""
+    return subprocess.run(
+        [str(VENV / "bin" / "python"), "-c", code, *arguments], capture_output=True, text=True,
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}, check=False,
+    )  # fmt: skip
+
+
 def check_import(part: str) -> None:
     """Every package is there as locked, and the largest can be imported; SetupError else: what pip
     ended well with may be elsewhere, or for another system."""
-    lines = without_horovod(lock_file(part).read_text()).splitlines()
-    pins = [line.split()[0] for line in lines if line[:1].isalnum() and "==" in line]
-    command = [str(VENV / "bin" / "python"), "-c", PROBE, *pins, "--", *IMPORTED[part]]
-    env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    found = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    wanted = pins(without_horovod(lock_file(part).read_text()))
+    found = run_inside(PROBE, *wanted, "--", *IMPORTED[part])
     if found.returncode != 0:
         raise SetupError(
             f"the packages of {part} were installed, but cannot be used: "
@@ -192,8 +198,7 @@ def check_import(part: str) -> None:
 
 def install_lock(part: str, log: Path) -> None:
     text = lock_file(part).read_text()
-    count = sum(line[:1].isalnum() and "==" in line for line in text.splitlines())
-    say(f"installing {count} pinned packages ({part})")
+    say(f"installing {len(pins(text))} pinned packages ({part})")
     requirements = VENV / f"{part}.requirements"
     requirements.write_text(without_horovod(text))
     run_logged(
@@ -247,14 +252,8 @@ def install_horovod(log: Path, *, with_mpi: bool) -> None:
         pip("install", "--no-deps", "--force-reinstall", "--no-index", str(wheel)),
         log, "installing Horovod", ways(),
     )  # fmt: skip
-    probe = "import horovod.tensorflow as h; assert h.gloo_built(); print(h.mpi_built())"
-    env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    found = subprocess.run(
-        [str(VENV / "bin" / "python"), "-c", probe],
-        capture_output=True,
-        text=True,
-        env=env,
-        check=False,
+    found = run_inside(
+        "import horovod.tensorflow as h; assert h.gloo_built(); print(h.mpi_built())"
     )
     if found.returncode != 0:
         shutil.rmtree(wheel.parent)  # do not offer a wheel again that cannot be imported

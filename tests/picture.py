@@ -1,5 +1,5 @@
 """docs/report.png, the first screen of a report as a browser shows it: `python -m tests.picture`
-makes it anew (Chromium), with its sentences in the file, which a test compares with the code's."""
+replaces it (Chromium). The file holds its sentences, which a test compares with the code's."""
 
 from __future__ import annotations
 

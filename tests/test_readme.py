@@ -84,7 +84,7 @@ def test_it_shows_a_measured_table_and_no_placeholder() -> None:
 
 def test_the_picture_shows_what_the_code_writes() -> None:
     assert picture.described() == picture.sentences(picture.report(draw=False)), (
-        "make it anew: python -m tests.picture"
+        "replace it: python -m tests.picture"
     )
 
 

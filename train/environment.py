@@ -54,7 +54,7 @@ _SHELL = (
 )  # fmt: skip
 _PLOTS = ("MPLBACKEND", "MATPLOTLIBRC")
 _LIBRARIES = ("TF_*", "TF2_*", "TFA_*", "KERAS_*", "XLA_*", "AUTOGRAPH_*", "PROTOCOL_BUFFERS_*")
-#: What changes results or times of ranks without a word in their records: libraries' switches, and
+#: What changes results or times of ranks, and no record shows it: libraries' switches, and
 #: threads and their places, which each rank sets by the cores that it owns.
 _NUMBERS = (
     *_LIBRARIES, "OMP_*", "GOMP_*", "KMP_*", "LIBOMP_*", "MKL_*",
@@ -109,6 +109,9 @@ _RECIPES = (
     "LD", "AR", "NM", "RANLIB", "CMAKE_*", "NINJA*", "CUDACXX", "CUDAHOSTCXX", "CUDAFLAGS",
     "NVCC_*", "DESTDIR", "HOROVOD_*",
 )  # fmt: skip
+#: Compilers and paths of this machine, which mean nothing inside an image.
+_OF_THE_MACHINE = ("CC", "CXX", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH",
+                   "PKG_CONFIG*", "PERL*", "LD_PRELOAD")  # fmt: skip
 
 _PYTHON = {"PYTHONNOUSERSITE": "1", "PYTHONUTF8": "1"}
 _DRAWN = {"MPLBACKEND": "agg", "MATPLOTLIBRC": NOTHING}
@@ -127,12 +130,8 @@ TABLE: Mapping[Program, Rule] = {
     ),
     "slurm": Rule(
         (*_SHELL, *_PLOTS, *_NUMBERS, *_LAUNCHERS, *_CONTAINERS, *_SLURM),
-        # of the rest some are options of srun, which would find them in the job
-        (
-            *_TUNING,
-            *_SLURM_PLACES,
-            *_CONTAINER_PLACES,
-        ),
+        # other SLURM_* are options of srun, which would find them in the job
+        (*_TUNING, *_SLURM_PLACES, *_CONTAINER_PLACES),
         # messages in English; lists of array elements in full, not cut at 64 characters
         {"LC_ALL": "C", "SLURM_BITSTR_LEN": "0"},
     ),
@@ -151,22 +150,7 @@ TABLE: Mapping[Program, Rule] = {
         (*_SHELL, *_LIBRARIES, *_PACKAGES, *_RECIPES), _WAYS, {**_PYTHON, "LC_ALL": "C"}
     ),
     "image": Rule(
-        # paths and compilers of this machine mean nothing inside
-        (
-            *_SHELL,
-            *_PACKAGES,
-            *_RECIPES,
-            *_CONTAINERS,
-            "CC",
-            "CXX",
-            "CPATH",
-            "C_INCLUDE_PATH",
-            "CPLUS_INCLUDE_PATH",
-            "LIBRARY_PATH",
-            "PKG_CONFIG*",
-            "PERL*",
-            "LD_PRELOAD",
-        ),
+        (*_SHELL, *_PACKAGES, *_RECIPES, *_CONTAINERS, *_OF_THE_MACHINE),
         (*_WAYS, *_CONTAINER_PLACES),
         _PYTHON,
     ),
@@ -211,9 +195,8 @@ def enter(program: Program, environment: MutableMapping[str, str]) -> None:
 
 def unheard(environment: Mapping[str, str]) -> list[str]:
     """Names of variables that a user may have set for ranks, and that do not reach them."""
-    seen, asked = environment_of("ranks", environment), (
-        *_NUMBERS, *_CONTAINERS, "HOROVOD_*", "OPAL_*",
-    )  # fmt: skip
+    seen = environment_of("ranks", environment)
+    asked = (*_NUMBERS, *_CONTAINERS, "HOROVOD_*", "OPAL_*")
     dropped = (name for name, value in environment.items() if seen.get(name) != value)
     return sorted(name for name in dropped if _is_one_of(name, asked))
 

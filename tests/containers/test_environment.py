@@ -58,7 +58,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def set_up(
     checkout: Path, *, module: str = "", conf: str = "", **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """`setup.py login` anew, in the environment that an earlier one made."""
+    """`setup.py login` once more, in the environment that an earlier one made."""
     digest = wheel(checkout / "wheels", module)
     lock = checkout / "containers" / "login.lock"
     lock.write_text(f"horoscale-tiny==1 \\\n    --hash=sha256:{digest}\n")

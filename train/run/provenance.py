@@ -130,14 +130,10 @@ def git_state(folder: Path) -> tuple[str | None, bool | None]:
 
 def _git(folder: Path, *arguments: str) -> str:
     # a checkout of another user (a course's, a colleague's) is fine: its code is running already
-    settings = [
-        "-c",
-        f"safe.directory={folder}",
-        "-c",
-        "core.excludesFile=",
-    ]  # no gitignore of home
-    command = ["git", "--no-optional-locks", *settings, "-C", str(folder), *arguments]
-    own = environment_of("git", os.environ)
-    return subprocess.run(
-        command, capture_output=True, text=True, check=True, env=own
-    ).stdout.strip()
+    settings = ["-c", f"safe.directory={folder}"]
+    settings += ["-c", "core.excludesFile="]  # that of the home folder hides files
+    done = subprocess.run(
+        ["git", "--no-optional-locks", *settings, "-C", str(folder), *arguments],
+        capture_output=True, text=True, check=True, env=environment_of("git", os.environ),
+    )  # fmt: skip
+    return done.stdout.strip()

@@ -86,7 +86,7 @@ def _found(folder: Path) -> NamedSite | None:
     try:
         return load_site(str(file))
     except ConfigError as error:
-        raise ConfigError(f"{error}. SITE=auto writes this file anew when it is gone") from error
+        raise ConfigError(f"{error}. Remove it, and SITE=auto writes another") from error
 
 
 def refuse_image(image: str, site: NamedSite) -> None:

@@ -82,7 +82,7 @@ def propose(
     row = rows.get(kind.partition, {})
     name = cluster_name(config)
     lines: tuple[Line | str, ...] = (
-        f"# The cluster {name!r} as SITE=auto found it; not written anew, so change it freely.",
+        f"# The cluster {name!r} as SITE=auto found it; not overwritten, so change it freely.",
         "# What is left out is not asked for. All keys, with their defaults: jobs/config/site.py",
         Line("title", f"{name}, found by SITE=auto"),
         "",

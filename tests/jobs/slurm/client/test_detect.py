@@ -110,7 +110,7 @@ def test_a_file_that_is_there_is_used_whatever_the_partitions_do(
     assert fake.calls("sinfo") == []
     # as an earlier version wrote it
     file.write_text("partition: standard-compute# sinfo: the default one\n")
-    with pytest.raises(ConfigError, match=r":1: .*writes this file anew when it is gone"):
+    with pytest.raises(ConfigError, match=r":1: .*Remove it, and SITE=auto writes another"):
         site_for("auto", tmp_path)
 
 
