@@ -90,6 +90,7 @@ def submit_job(
         preflight_job=preflight,
         kind=kind,
         cluster=context.cluster,
+        partition=context.site.partition,
         user=os.getuid(),
         key=key,
     )

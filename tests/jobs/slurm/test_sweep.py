@@ -83,8 +83,10 @@ def test_time_limits_go_by_what_ran_at_this_site(tmp_path: Path, data_root: Path
     (desk.folder / "trial.yaml").write_text(trial)
     plan = desk.say("plan").stdout
     assert "#SBATCH --time=10\n" in plan
-    assert "time limits: of 1 cells 1.5 x what earlier ones like them took at this site" in plan
+    assert "time limits: 1.5 x what earlier cells like them took at this site" in plan
+    assert "at least 10 min, for 1 cells, 60 min for others" in plan
     assert "#SBATCH --time=7\n" in desk.say("plan", "--time", "7").stdout
+    assert "#SBATCH --time=60\n" in desk.say("plan", "--partition", "other").stdout
     desk.submit()
     assert "#SBATCH --time=10\n" in (desk.fake.folder / "script-2").read_text()
     first = desk.cells[0] / "record.json"  # of another site's job, or of this machine
