@@ -72,6 +72,7 @@ class RunNote(Frozen):
     kind: Kind = "cells"
     cluster: str | None = None  # its name; None: of an earlier version, which did not ask
     partition: str | None = None  # that was asked for
+    clusters: str | None = None  # SLURM_CLUSTERS, '' where it was not set; None: not noted
     user: int | None = None  # id of who submitted; an earlier version did not note it
     key: str | None = None  # of a preflight: what it was asked
 

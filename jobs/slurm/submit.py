@@ -91,6 +91,7 @@ def submit_job(
         kind=kind,
         cluster=context.cluster,
         partition=context.site.partition,
+        clusters=os.environ.get("SLURM_CLUSTERS", ""),
         user=os.getuid(),
         key=key,
     )

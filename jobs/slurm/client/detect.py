@@ -15,7 +15,7 @@ from jobs.config.site import AUTO, LOCAL, SITES, NamedSite, load_site
 from jobs.messages import NoAnswer, say
 from jobs.slurm.client.granted import Caller, cluster_name
 from jobs.slurm.client.propose import propose
-from jobs.slurm.client.run import SCONTROL, SlurmError, asker, read_config
+from jobs.slurm.client.run import SCONTROL, SlurmError, ask_cluster, asker, read_config
 from train.errors import ConfigError
 from train.record.atomic import write_atomically
 
@@ -54,9 +54,8 @@ def site_for(
     named, remarks = decide(os.environ, named, given)
     for remark in remarks:
         say(remark)
-    if named.site.cluster is not None:  # all programs of Slurm are to ask this one
-        os.environ.pop("SBATCH_CLUSTERS", None)
-        os.environ["SLURM_CLUSTERS"] = named.site.cluster
+    if "cluster" in named.site.model_fields_set:
+        ask_cluster(named.site.cluster or "")
     return named
 
 

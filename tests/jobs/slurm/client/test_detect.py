@@ -150,6 +150,11 @@ def test_all_programs_ask_the_cluster_of_the_site(
     (tmp_path / "s.yaml").write_text("ranks_per_node: 1\ncluster: third\n")
     site_for(str(tmp_path / "s.yaml"))
     assert run(["squeue"]).out == "third none\n"
+    # a null of the file is the file's word
+    monkeypatch.setenv("SBATCH_CLUSTERS", "big")
+    (tmp_path / "s.yaml").write_text("ranks_per_node: 1\ncluster: null\n")
+    site_for(str(tmp_path / "s.yaml"))
+    assert run(["squeue"]).out == "none none\n"
 
 
 def test_on_this_machine_the_command_line_s_words_are_named(fake: FakeSlurm, capsys) -> None:
