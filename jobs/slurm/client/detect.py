@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from jobs.config.precedence import OPTIONS, decide
+from jobs.config.precedence import OPTIONS, Setting, decide, settings_of
 from jobs.config.site import AUTO, LOCAL, SITES, NamedSite, load_site
 from jobs.messages import NoAnswer, say
 from jobs.slurm.client.granted import Caller, cluster_name
@@ -45,7 +45,7 @@ def site_for(
     given = {key: text for key, text in (options or {}).items() if text}
     named = load_site(name, folder) if name not in (AUTO, LOCAL) else None
     if name == AUTO and any(shutil.which(program, mode=os.F_OK) for program in _PROGRAMS):
-        named = _found(folder)
+        named = _found(folder, settings_of(given))
     if named is None:
         if given:
             asked = ", ".join(f"{OPTIONS[key]}={text}" for key, text in given.items())
@@ -59,8 +59,9 @@ def site_for(
     return named
 
 
-def _found(folder: Path) -> NamedSite | None:
-    """The cluster that answers here; None where client packages alone are installed."""
+def _found(folder: Path, given: Mapping[str, Setting]) -> NamedSite | None:
+    """The cluster that answers here; None where client packages alone are installed. ``given``: by
+    the command line."""
     conf = os.environ.get("SLURM_CONF")
     ask = asker(conf)
     try:
@@ -68,7 +69,7 @@ def _found(folder: Path) -> NamedSite | None:
         cluster = re.sub(r"[^A-Za-z0-9_-]+", "_", cluster_name(config))
         file = folder / f"auto-{cluster}.yaml"  # never one of the examples in the same folder
         if not file.exists():
-            text = propose(ask, config, file, Caller.here(), slurm_conf=conf)
+            text = propose(ask, config, file, Caller.here(), slurm_conf=conf, given=given)
             write_atomically(file, text)
             say(f"found a cluster and wrote {file}: look it over, change what is wrong\n{text}")
     except SlurmError as error:
