@@ -75,7 +75,7 @@ def read_rows(ask: Ask, argv: Sequence[str]) -> list[Row]:
         if row := dict(reversed(pairs)):  # the first of a name counts
             rows.append(row)
         if what not in row:
-            name_once(f"{' '.join(argv)}: a line of an unknown form is left out: {line!r}")
+            name_once(f"{' '.join(argv)}: a line of an unknown form is left out", line)
     return [row for row in rows if what in row]
 
 
