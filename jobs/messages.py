@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 
@@ -30,10 +29,18 @@ def say(text: str) -> None:
         print(f"[sweep] {text}", file=sys.stderr, flush=True)
 
 
-@cache
-def name_once(text: str) -> None:
-    """Say what is not understood and does no harm; a command that looks again says it no more."""
-    say(text)
+#: What this command has named already.
+NAMED: set[str] = set()
+
+
+def name_once(text: str, example: str = "") -> None:
+    """Say what is not understood and does no harm; a command that looks again says it no more.
+
+    ``example``: of what the text is on, which may be another one at each look.
+    """
+    if text not in NAMED:
+        NAMED.add(text)
+        say(f"{text}: {example!r}" if example else text)
 
 
 @contextmanager

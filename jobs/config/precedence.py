@@ -49,7 +49,7 @@ def decide(
         ConfigError: an option or a variable says what a site file may not say.
     """
     site, file = named.site, f"site file {named.source.name}"
-    given = {key: _setting(OPTIONS[key], key, text) for key, text in options.items() if text}
+    given = settings_of(options)
     written = {key: getattr(site, key) for key in site.model_fields_set}
     words = {key: f"{key}: {'null' if value is None else value}" for key, value in written.items()}
     variables, remarks = user_settings(environment)
@@ -64,7 +64,8 @@ def decide(
             remarks.append(f"{setting} is ignored: {file} has {words[key]}")
     for key, setting in given.items():
         if written.get(key, setting.value) != setting.value:
-            remarks.append(f"{words[key]} of {file} is ignored: {setting} was given")
+            kept = "; its ranks_per_node, gpus and image count" if key == "partition" else ""
+            remarks.append(f"{words[key]} of {file} is ignored: {setting} was given{kept}")
     if not used:
         return named, tuple(remarks)
     values = site.model_dump(exclude_unset=True) | {key: one.value for key, one in used.items()}
@@ -73,6 +74,12 @@ def decide(
     except ValidationError as error:
         asked = ", ".join(map(str, used.values()))
         raise ConfigError(f"{asked}: {problem_of(Site, values, error)[1]}") from error
+
+
+def settings_of(options: Mapping[str, str]) -> dict[str, Setting]:
+    """What the command line says, by key of a site file; raises ConfigError as :func:`decide`."""
+    given = {key: _setting(OPTIONS[key], key, text) for key, text in options.items()}
+    return {key: setting for key, setting in given.items() if setting.text}
 
 
 def user_settings(environment: Mapping[str, str]) -> tuple[dict[str, Setting], list[str]]:
@@ -90,9 +97,9 @@ def user_settings(environment: Mapping[str, str]) -> tuple[dict[str, Setting], l
             except ConfigError as error:
                 remarks.append(f"{name} is ignored: {error}")
                 continue
-            if text and key not in found:
+            if setting.text and key not in found:
                 found[key] = setting
-            elif text and found[key].value != setting.value:
+            elif setting.text and found[key].value != setting.value:
                 remarks.append(f"{setting} is ignored: {found[key]} comes first")
         # a partition for interactive work is none for batch jobs
         text = environment.get(name := f"SALLOC_{ending}", "")
@@ -107,7 +114,8 @@ def user_settings(environment: Mapping[str, str]) -> tuple[dict[str, Setting], l
 
 
 def _setting(name: str, key: str, text: str) -> Setting:
-    """Raises ConfigError where a time is none."""
+    """Blanks around a value do not count. Raises ConfigError where a time is none."""
+    text = text.strip()
     if key != "time_min" or not text:
         return Setting(name, text, text)
     if minutes := minutes_of(text):

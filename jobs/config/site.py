@@ -51,7 +51,8 @@ class Site(Frozen):
     # jobs in the queue, array elements counted
     submit_limit: int | None = Field(default=None, ge=1)
     requeue: bool = True  # a preempted or unfinished cell goes on in the same job, requeued
-    signal_s: int = Field(default=90, ge=1)  # seconds before its end at which Slurm warns a job
+    # seconds before its end at which Slurm warns a job; of one minute, by default, 30
+    signal_s: int = Field(default=90, ge=1)
     preflight_s: int = Field(default=150, ge=20)  # seconds that the preflight's ranks may take
     sbatch: dict[LongOption, str | int | bool] = Field(default_factory=dict)  # other options
     modules: tuple[str, ...] = ()  # loaded in the batch script, before the supervisor
@@ -95,7 +96,10 @@ class Site(Frozen):
     def _consistent(self) -> Site:
         if self.gpu_type is not None and self.gpus == "none":
             raise ValueError("gpu_type needs a way to ask for it: gpus: gres or gpus-per-...")
-        if self.signal_s >= (limit_s := 60 * self.longest_min):
+        limit_s = 60 * self.longest_min
+        if self.signal_s >= limit_s and "signal_s" not in self.model_fields_set:
+            object.__setattr__(self, "signal_s", limit_s // 2)  # the model is frozen
+        if self.signal_s >= limit_s:
             which = "max_time_min" if self.time_min is None else "time_min"
             raise ValueError(f"signal_s {self.signal_s}: a job has {limit_s} s ({which})")
         for option in self.sbatch:

@@ -19,7 +19,7 @@ from jobs.local.image import check_gpus, container_here, gpus_here, remark_on_gp
 from jobs.local.supervisor import Machine, launch_line, run_cell
 from jobs.messages import EXIT_INTERRUPTED, ROOT, Interrupted
 from jobs.plan.datasets import train_images
-from jobs.plan.rows import known_rates, plan_rows
+from jobs.plan.rows import completed_cells, known_rates, plan_rows
 from jobs.plan.text import plan_lines
 from train.config.run import RunConfig
 from train.distributed.awake import Awake
@@ -36,7 +36,7 @@ def plan_here(wanted: Sweep, results: Path, machine: Machine) -> None:
     folder = results / wanted.name
     cells = checked([recorded(c, folder / c.cell_id()) for c in wanted.configs])
     images = train_images(wanted.configs, machine.data, machine.store, fetch=False)
-    rates = known_rates(results, (cell.config for cell in cells if not cell.done))
+    rates = known_rates(completed_cells(results, (cell.config for cell in cells if not cell.done)))
     rows = plan_rows(wanted.configs, images, rates)
     # one line for each number of processes and cores: within it, only names differ
     first = {(c.gpus, c.processes): c for c in reversed(wanted.configs)}

@@ -13,7 +13,7 @@ from jobs.cell.state import checked, recorded
 from jobs.messages import ROOT, say
 from jobs.plan.cost import LEAST_MIN, MARGIN, array_lines, check_budget
 from jobs.plan.datasets import train_images
-from jobs.plan.rows import known_rates, plan_rows
+from jobs.plan.rows import completed_cells, known_rates, plan_rows
 from jobs.plan.text import plan_lines
 from jobs.slurm.arrays import arrays_of
 from jobs.slurm.job.allocation import Allocation
@@ -35,20 +35,20 @@ def plan_cluster(wish: SweepRequest) -> None:
     configs = wish.wanted.configs
     cells = checked([recorded(config, wish.folder / config.cell_id()) for config in configs])
     todo = [cell for cell in cells if cell.to_run]
-    rates = known_rates(wish.results, (cell.config for cell in todo))
+    completed = completed_cells(wish.results, (cell.config for cell in todo))
     sending = context_for(wish, _image(wish))
     images = train_images(configs, wish.data, wish.store, fetch=False)
-    rows = plan_rows(configs, images, rates)
-    sending = with_time_limits(sending, wish, rows, todo)
+    rows = plan_rows(configs, images, known_rates(completed))
+    sending = with_time_limits(sending, wish, rows, todo, completed)
     arrays = arrays_of([cell.config for cell in todo], sending.site, sending.pack, sending.minutes)
     seconds = {row.cell_id: row.time.seconds for row in rows}
     lines = plan_lines(rows, {}, {cell.config.cell_id() for cell in cells if cell.done})
     lines += ["", *array_lines(arrays, seconds, wish.site)]
     if sending.minutes:
         lines.append(
-            f"time limits: of {len(sending.minutes)} cells {MARGIN:g} x what earlier ones like "
-            f"them took at this site, at least {LEAST_MIN} min; of others "
-            f"{sending.site.longest_min} min"
+            f"time limits: {MARGIN:g} x what earlier cells like them took at this site, at least "
+            f"{LEAST_MIN} min, for {len(sending.minutes)} cells, {sending.site.longest_min} min "
+            "for others; jobs of one array have the longest of its cells' limits"
         )
     shared = basic_needs(str(sending.root), sending.image.path, sending.site.scratch)
     lines += ["", *need_lines((*shared, *sending.needs))]

@@ -34,6 +34,7 @@ class RateKey(NamedTuple):
 
     work: tuple[str | int | float | None, ...]
     gpus: int
+    batch_per_rank: int
 
 
 class Rate(NamedTuple):
@@ -43,6 +44,10 @@ class Rate(NamedTuple):
     fixed_s: float
     eval_s: float  # per epoch
     cells: int
+
+
+#: Completed cells by what decides how fast they ran: when they ended, and their records.
+Completed = Mapping[RateKey, Sequence[tuple[datetime, Path]]]
 
 
 class Estimate(NamedTuple):
@@ -95,33 +100,37 @@ def rate_key(config: RunConfig) -> RateKey:
     technique = config.technique
     data = config.dataset, config.image_size
     network = config.model, config.width, config.shortcuts, technique.normalisation
-    return RateKey((*data, *network, config.framework, technique.precision), config.gpus)
+    work = (*data, *network, config.framework, technique.precision)
+    return RateKey(work, config.gpus, config.batch_per_rank)
 
 
-def known_rates(
-    results: Path,
-    configs: Iterable[RunConfig],
-    ran: Mapping[Path, Collection[str]] | None = None,
-) -> dict[RateKey, Rate]:
-    """Rates that the times of ``configs`` can be estimated from: of the newest completed cells of
-    each key under results/<sweep>/<cell>/. Unreadable records are skipped.
-
-    ``ran``: folder of a cell -> ids of Slurm jobs; only what these ran counts.
+def completed_cells(results: Path, configs: Iterable[RunConfig]) -> Completed:
+    """The completed cells under results/<sweep>/<cell>/ that do the work of ``configs``: when they
+    ended, and their records. Unreadable ones are skipped.
 
     Only cells that ran in one go: between two attempts the clock of the record runs on.
     """
     works = {rate_key(config).work for config in configs}
     records: dict[RateKey, list[tuple[datetime, Path]]] = {}
     for path in results.glob(f"*/*/{RECORD_NAME}") if works else ():
-        if ran is not None and path.parent not in ran:
-            continue
         with suppress(RecordError, Unreadable):  # a report names these; an estimate does without
             summary = read_summary(path)
             key = rate_key(summary.config)
             if summary.status == "completed" and len(summary.attempts) == 1 and key.work in works:
                 records.setdefault(key, []).append((summary.ended_at, path))
+    return records
+
+
+def known_rates(
+    completed: Completed, ran: Mapping[Path, Collection[str]] | None = None
+) -> dict[RateKey, Rate]:
+    """The rates of the newest cells of each key.
+
+    ``ran``: folder of a cell -> ids of Slurm jobs; only what these ran counts.
+    """
     rates = {}
-    for key, dated in records.items():
+    for key, found in completed.items():
+        dated = [(at, path) for at, path in found if ran is None or path.parent in ran]
         samples = []
         for _, path in nlargest(RECORDS_PER_KEY, dated):
             with suppress(RecordError, Unreadable):
@@ -148,17 +157,26 @@ def _samples(record: RunRecord) -> list[tuple[float, float, float]]:
 
 def estimate(plan: RunPlan, rates: Mapping[RateKey, Rate]) -> Estimate:
     """Seconds of one cell, from earlier cells that did the same work on as many ranks; else on the
-    nearest number of ranks, their rate scaled in proportion."""
-    work, gpus = key = rate_key(plan.config)
+    nearest number of ranks, their rate scaled in proportion. Of these, from the nearest batch."""
+    work, gpus, batch = key = rate_key(plan.config)
     alike = [other for other in rates if other.work == work]
     if not alike:
         return Estimate(None, "never run here")
-    nearest = min(alike, key=lambda other: (abs(math.log(other.gpus / gpus)), other.gpus))
+    nearest = min(
+        alike,
+        key=lambda other: (
+            abs(math.log(other.gpus / gpus)),
+            other.gpus,
+            abs(math.log(other.batch_per_rank / batch)),
+        ),
+    )
     rate = rates[nearest]
     images = sum(epoch.steps * epoch.global_batch for epoch in plan.epochs)
     seconds = images * nearest.gpus / (rate.images_per_s * gpus) + len(plan.epochs) * rate.eval_s
     if plan.config.target and plan.config.target.within_s is not None:
         seconds = min(seconds, plan.config.target.within_s)
     cells = "1 earlier cell" if rate.cells == 1 else f"{rate.cells} earlier cells"
-    how = "like it" if nearest == key else f"on gpus={nearest.gpus}, scaled in proportion"
+    how = "like it" if nearest == key else f"with batch_per_rank={nearest.batch_per_rank}"
+    if nearest.gpus != gpus:
+        how = f"on gpus={nearest.gpus}, scaled in proportion"
     return Estimate(rate.fixed_s + seconds, f"{cells} {how}")

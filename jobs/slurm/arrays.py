@@ -1,5 +1,5 @@
-"""Which cells share a call of sbatch: those that ask for the same nodes and time. Each element runs
-one cell, or with packing several.
+"""Which cells share a call of sbatch: those that ask for the same nodes. Each element runs one
+cell, or with packing several.
 
 Packed cells are a block of a randomised block design: cells that differ in their technique only run
 one after another on the same nodes, in an order that was drawn. A slow node or a busy hour then
@@ -29,13 +29,16 @@ def arrays_of(
     pack: int = 1,
     minutes: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[Array, ...]:
-    """One array for each layout and time limit, cut where the site's limit on arrays is reached.
+    """One array for each layout and number of cells in an element, cut where the site's limit on
+    arrays is reached.
 
     An element runs one cell, or up to ``pack`` of one layout. Cells of one block (same data, model,
     ranks and seed) stay together where they fit; a block of more than ``pack`` cells is cut into
     parts of nearly equal size.
 
-    ``minutes``: time limits by cell id; the others have the site's.
+    ``minutes``: time limits by cell id; the others have the site's. The longest limit in an array
+    is the limit of all: an array for each limit would be hundreds of calls of sbatch, each with
+    ``array_parallel`` jobs of its own.
 
     Raises:
         ConfigError: counts of ranks that do not fit the site, all of them in one message.
@@ -44,16 +47,17 @@ def arrays_of(
     for layout, members in _by_layout(configs, site).items():
         for part in _packed(members, pack) if pack > 1 else [[cell] for cell in members]:
             unit = tuple(config.cell_id() for config in part)
-            limit = sum(minutes.get(name, site.longest_min) for name in unit)
-            alike.setdefault((layout, limit), []).append(unit)
+            alike.setdefault((layout, len(unit)), []).append(unit)
     return tuple(
         Array(
             units=tuple(units[at : at + site.array_limit]),
-            minutes=limit,
+            minutes=max(
+                sum(minutes.get(name, site.longest_min) for name in unit) for unit in units
+            ),
             block_seed=BLOCK_SEED if pack > 1 else None,
             **vars(layout),
         )
-        for (layout, limit), units in alike.items()
+        for (layout, _), units in alike.items()
         for at in range(0, len(units), site.array_limit)
     )
 

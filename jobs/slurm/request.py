@@ -17,7 +17,7 @@ from jobs.config.sweep import Sweep
 from jobs.messages import ROOT, NoAnswer, say
 from jobs.plan.cost import check_budget, time_limits
 from jobs.plan.datasets import train_images
-from jobs.plan.rows import PlanRow, known_rates
+from jobs.plan.rows import Completed, PlanRow, known_rates
 from jobs.slurm.client.reasons import advice
 from jobs.slurm.client.run import SCONTROL, SlurmError, asker, read_config
 from jobs.slurm.client.site import check_site
@@ -113,12 +113,13 @@ def with_time_limits(
     request: SweepRequest,
     rows: Sequence[PlanRow],
     todo: Sequence[CellState],
+    completed: Completed,
 ) -> SubmissionContext:
     """The same with the time limits of the cells that are to run, by what ran at this site."""
     if context.site.time_min is not None:
         return context
-    ran = jobs_at(request.results, request.site.name)
-    rates = known_rates(request.results, (cell.config for cell in todo), ran)
+    ran = jobs_at(request.results, request.site.name, context.site.partition)
+    rates = known_rates(completed, ran)
     ahead = {cell.name for cell in todo}
     limits = time_limits(context.site, (r for r in rows if r.cell_id in ahead), rates, todo)
     return replace(context, minutes=limits)

@@ -71,6 +71,8 @@ class RunNote(Frozen):
     preflight_job: str | None = None
     kind: Kind = "cells"
     cluster: str | None = None  # its name; None: of an earlier version, which did not ask
+    partition: str | None = None  # that was asked for
+    clusters: str | None = None  # SLURM_CLUSTERS, '' where it was not set; None: not noted
     user: int | None = None  # id of who submitted; an earlier version did not note it
     key: str | None = None  # of a preflight: what it was asked
 
@@ -194,14 +196,15 @@ def submitted_cells(sweep: Path, notes: Iterable[RunNote]) -> dict[str, Submitte
     return last
 
 
-def jobs_at(results: Path, site: str) -> dict[Path, set[str]]:
-    """Folder of a cell -> its jobs, of all sweeps, that were submitted with this site's file. Notes
-    that cannot be read are left out."""
+def jobs_at(results: Path, site: str, partition: str | None) -> dict[Path, set[str]]:
+    """Folder of a cell -> its jobs, of all sweeps, that were submitted with this site's file and
+    to this partition. Notes that cannot be read are left out."""
     jobs: dict[Path, set[str]] = {}
     for folder in results.glob(f"*/{NOTES_NAME}"):
         with suppress(OSError):
             for note in read_notes(folder.parent)[0]:
-                for array in note.arrays if (note.site, note.kind) == (site, "cells") else ():
+                there = (note.site, note.partition, note.kind) == (site, partition, "cells")
+                for array in note.arrays if there else ():
                     for job, cells in zip(array.elements(), array.units, strict=False):
                         for cell in cells:
                             jobs.setdefault(folder.parent / cell, set()).add(job)

@@ -90,6 +90,8 @@ def submit_job(
         preflight_job=preflight,
         kind=kind,
         cluster=context.cluster,
+        partition=context.site.partition,
+        clusters=os.environ.get("SLURM_CLUSTERS", ""),
         user=os.getuid(),
         key=key,
     )

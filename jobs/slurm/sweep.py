@@ -12,7 +12,7 @@ from jobs.config.sweep import manifest_of
 from jobs.display import Display, say_results, say_standing
 from jobs.messages import EXIT_INTERRUPTED, EXIT_UNDECIDED, NoAnswer, say
 from jobs.plan.datasets import train_images
-from jobs.plan.rows import known_rates, plan_rows
+from jobs.plan.rows import completed_cells, estimate, known_rates, plan_rows
 from jobs.slurm.arrays import arrays_of
 from jobs.slurm.client.run import SlurmError, is_lasting
 from jobs.slurm.request import (
@@ -40,18 +40,20 @@ def sweep_cluster(request: SweepRequest, *, force: bool, wait: bool, preflight: 
     wanted, context = request.wanted, prepare(request)
     with only_sweep(request.folder), slurm_refusals(request.site):
         images = train_images(wanted.configs, request.data, request.store)
-        # rates are read from all results, and only the cost needs them
-        rates = {} if request.budget is None else known_rates(request.results, wanted.configs)
-        rows = plan_rows(wanted.configs, images, rates)
+        rows = plan_rows(wanted.configs, images, {})
         lay_out(wanted.configs, request.folder, manifest_of(wanted), force=force)
         watcher = Watcher(request.folder, context.site)
         cells = checked(watcher.look(wanted.configs, patience_s=PATIENCE_S), force=force)
         watcher.refuse_unreadable()
         todo = [cell for cell in cells if cell.to_run and not cell.alive]
         if todo:
-            seconds = {row.cell_id: row.time.seconds for row in rows}
-            context = with_time_limits(context, request, rows, todo)
             configs = [cell.config for cell in todo]
+            # read from all results: only a cost and time limits need them
+            needed = request.budget is not None or context.site.time_min is None
+            completed = completed_cells(request.results, configs if needed else ())
+            rates = {} if request.budget is None else known_rates(completed)
+            seconds = {row.cell_id: estimate(row.plan, rates).seconds for row in rows}
+            context = with_time_limits(context, request, rows, todo, completed)
             arrays = arrays_of(configs, context.site, context.pack, context.minutes)
             context = check_cluster(request, context, arrays, seconds)
         say_standing(wanted, [cell for cell in cells if not cell.alive])

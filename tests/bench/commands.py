@@ -40,7 +40,7 @@ matrix:
   base_lr: {rates}
   seed: {seeds}
 """
-SITE = "partition: practice\nranks_per_node: 2\ntime_min: 5\nimage: none\narray_limit: 1000\n"
+SITE = "partition: practice\nranks_per_node: 2\nmax_time_min: 5\nimage: none\narray_limit: 1000\n"
 
 
 def write_records(folder: Path, configs: Sequence[RunConfig]) -> int:

@@ -10,12 +10,12 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from jobs.config.precedence import OPTIONS, decide
+from jobs.config.precedence import OPTIONS, Setting, decide, settings_of
 from jobs.config.site import AUTO, LOCAL, SITES, NamedSite, load_site
 from jobs.messages import NoAnswer, say
 from jobs.slurm.client.granted import Caller, cluster_name
 from jobs.slurm.client.propose import propose
-from jobs.slurm.client.run import SCONTROL, SlurmError, asker, read_config
+from jobs.slurm.client.run import SCONTROL, SlurmError, ask_cluster, asker, read_config
 from train.errors import ConfigError
 from train.record.atomic import write_atomically
 
@@ -45,7 +45,7 @@ def site_for(
     given = {key: text for key, text in (options or {}).items() if text}
     named = load_site(name, folder) if name not in (AUTO, LOCAL) else None
     if name == AUTO and any(shutil.which(program, mode=os.F_OK) for program in _PROGRAMS):
-        named = _found(folder)
+        named = _found(folder, settings_of(given))
     if named is None:
         if given:
             asked = ", ".join(f"{OPTIONS[key]}={text}" for key, text in given.items())
@@ -54,14 +54,14 @@ def site_for(
     named, remarks = decide(os.environ, named, given)
     for remark in remarks:
         say(remark)
-    if named.site.cluster is not None:  # all programs of Slurm are to ask this one
-        os.environ.pop("SBATCH_CLUSTERS", None)
-        os.environ["SLURM_CLUSTERS"] = named.site.cluster
+    if "cluster" in named.site.model_fields_set:
+        ask_cluster(named.site.cluster or "")
     return named
 
 
-def _found(folder: Path) -> NamedSite | None:
-    """The cluster that answers here; None where client packages alone are installed."""
+def _found(folder: Path, given: Mapping[str, Setting]) -> NamedSite | None:
+    """The cluster that answers here; None where client packages alone are installed. ``given``: by
+    the command line."""
     conf = os.environ.get("SLURM_CONF")
     ask = asker(conf)
     try:
@@ -69,7 +69,7 @@ def _found(folder: Path) -> NamedSite | None:
         cluster = re.sub(r"[^A-Za-z0-9_-]+", "_", cluster_name(config))
         file = folder / f"auto-{cluster}.yaml"  # never one of the examples in the same folder
         if not file.exists():
-            text = propose(ask, config, file, Caller.here(), slurm_conf=conf)
+            text = propose(ask, config, file, Caller.here(), slurm_conf=conf, given=given)
             write_atomically(file, text)
             say(f"found a cluster and wrote {file}: look it over, change what is wrong\n{text}")
     except SlurmError as error:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from grp import getgrgid
 from typing import NamedTuple
 
+from jobs.config.precedence import Setting
 from jobs.messages import name_once
 from jobs.slurm.client.run import Ask, SlurmError
 
@@ -47,6 +48,11 @@ class Granted(NamedTuple):
     accounts: Sequence[str] = ()
     qos: Sequence[str] = ()
 
+    def as_asked(self, asked: Mapping[str, Setting]) -> Granted:
+        """The same with the account and the QoS that the user asks for, where that is so."""
+        own = (asked.get(key) for key in ("account", "qos"))
+        return Granted(*((one.text,) if one else all_ for one, all_ in zip(own, self, strict=True)))
+
 
 def cluster_name(config: Row) -> str:
     return config.get("ClusterName", "cluster")
@@ -69,12 +75,12 @@ def read_rows(ask: Ask, argv: Sequence[str]) -> list[Row]:
         if row := dict(reversed(pairs)):  # the first of a name counts
             rows.append(row)
         if what not in row:
-            name_once(f"{' '.join(argv)}: a line of an unknown form is left out: {line!r}")
+            name_once(f"{' '.join(argv)}: a line of an unknown form is left out", line)
     return [row for row in rows if what in row]
 
 
-def granted_to(ask: Ask, config: Row, caller: Caller, words: Row) -> Granted:
-    """What the user's variables name, else what the accounts of the cluster say."""
+def granted_to(ask: Ask, config: Row, caller: Caller) -> Granted:
+    """What the accounts of the cluster say."""
     accounts, qos = [], []
     if caller.name and "none" not in config.get("AccountingStorageType", "none"):
         argv = (*ACCOUNTS, f"name={caller.name}", f"format={_ACCOUNT_COLUMNS}")
@@ -84,8 +90,6 @@ def granted_to(ask: Ask, config: Row, caller: Caller, words: Row) -> Granted:
                 if len(fields) >= 5 and fields[2] in ("", cluster_name(config)):
                     accounts += [fields[0], fields[3]]
                     qos += [fields[1], *fields[4].split(",")]
-    accounts = [words["account"]] if "account" in words else accounts
-    qos = [words["qos"]] if "qos" in words else qos
     return Granted(*(tuple(dict.fromkeys(filter(None, names))) for names in (accounts, qos)))
 
 

@@ -62,8 +62,8 @@ class Nodes:
 
 
 def read_sinfo(text: str) -> tuple[Nodes, ...]:
-    """The nodes in ``SINFO``'s answer; lines of another form, as a site's greeting or the name of a
-    cluster, are named and left out.
+    """The nodes in ``SINFO``'s answer; lines of another form, as a site's greeting, are named and
+    left out, and so is, without a word, the name of a cluster (SLURM_CLUSTERS).
 
     Raises:
         ConfigError: no line has the form.
@@ -73,11 +73,11 @@ def read_sinfo(text: str) -> tuple[Nodes, ...]:
         try:
             nodes.append(_nodes_of(line))
         except ValueError:
-            unread.append(line)
+            unread += [] if line.startswith("CLUSTER:") else [line]
     if unread and not nodes:
         raise ConfigError(f"sinfo answered in an unknown form: {unread[0]!r}")
     for line in unread:
-        name_once(f"sinfo: a line of an unknown form is left out: {line!r}")
+        name_once("sinfo: a line of an unknown form is left out", line)
     return tuple(nodes)
 
 
@@ -86,7 +86,7 @@ def _nodes_of(line: str) -> Nodes:
     name, up, limit, size, count, state, cpus, memory, gres, features, *_ = line.split("|")
     limit_s, most = seconds_of(limit), size.rpartition("-")[2]
     if _STATE.match(state) is None:
-        name_once(f"sinfo: the state {state!r} of {count} nodes is unknown: they count as usable")
+        name_once(f"sinfo: nodes in the unknown state {state!r} count as usable")
     return Nodes(
         partition=name.strip().removesuffix("*"),
         default=name.endswith("*"),

@@ -6,16 +6,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from pydantic import ValidationError
 from ruamel.yaml import YAML
 
-from jobs.config.precedence import user_settings
-from jobs.config.site import Site, read_site
+from jobs.config.precedence import Setting, user_settings
+from jobs.config.site import read_site
 from jobs.slurm.client.granted import (
     NODES,
     PARTITIONS,
@@ -42,7 +44,7 @@ _CPU_RANKS = 4
 _MEMORY_SHARE = 0.9
 _AMD = re.compile(r"mi\d+|amd|radeon|instinct", re.IGNORECASE)
 #: A part of a GPU (MIG). NCCL connects no ranks on such parts.
-_SLICE = re.compile(r"\d+g\W?\d+gb|(?<![a-z])mig(?![a-z])", re.IGNORECASE)
+_SLICE = re.compile(r"(?<![a-z\d])\dg[\W_]?\d+|(?<![a-z])mig(?![a-z])", re.IGNORECASE)
 #: How sites name GPUs in features and partitions.
 _GPU_NAME = re.compile(r"(?:gpu\w*|[avhklpb]\d{2,3}s?|gh200|rtx\w*|tesla|mi\d{3}\w*)", re.I)
 #: What makes jobs without a known account impossible, in AccountingStorageEnforce.
@@ -59,13 +61,20 @@ class Line(NamedTuple):
 
 
 def propose(
-    ask: Ask, config: Row, file: Path, caller: Caller, *, slurm_conf: str | None = None
+    ask: Ask,
+    config: Row,
+    file: Path,
+    caller: Caller,
+    *,
+    slurm_conf: str | None = None,
+    given: Mapping[str, Setting] = MappingProxyType({}),
 ) -> str:
     """The text of the site file ``file``; the same answers give the same text. No program is asked
     the same twice.
 
     ``config``: the settings of the cluster; ``slurm_conf``: the caller's SLURM_CONF, so that jobs
-    find the cluster that answered.
+    find the cluster that answered. ``given``: by key of a site file, what the command line asks for
+    this time: it decides which partition is proposed, and is not written.
 
     Raises:
         ConfigError: no partition takes this user's jobs, or a name that no site file can hold.
@@ -73,12 +82,12 @@ def propose(
     """
     nodes = read_sinfo(ask(SINFO))
     asked = user_settings(caller.environment)[0]
-    words = {key: str(setting.value) for key, setting in asked.items()}
-    granted = granted_to(ask, config, caller, words)
+    granted = granted_to(ask, config, caller)
     rows = {row["PartitionName"]: row for row in read_rows(ask, PARTITIONS)}
-    kinds = _kinds(nodes, rows, caller, granted, words.get("partition"))
-    # nodes with whole GPUs, then with parts of GPUs, then the most frequent kind
-    kind = max(kinds, key=lambda group: (*map(bool, _main_gpu(group)[1:]), group.count))
+    now = {**asked, **given}
+    kinds = _kinds(nodes, rows, caller, granted.as_asked(now), now.get("partition"))
+    # nodes in use, of these with whole GPUs, then with parts of GPUs, then the most frequent kind
+    kind = max(kinds, key=lambda one: (one.count > 0, *map(bool, _main_gpu(one)[1:]), one.count))
     row = rows.get(kind.partition, {})
     name = cluster_name(config)
     lines: tuple[Line | str, ...] = (
@@ -86,35 +95,30 @@ def propose(
         "# What is left out is not asked for. All keys, with their defaults: jobs/config/site.py",
         Line("title", f"{name}, found by SITE=auto"),
         "",
-        *_whom(kind, nodes, row, config, granted, words),
+        *_whom(kind, nodes, row, config, granted.as_asked(asked), asked),
         *_what(kind, kinds, row, config, ask),
         "",
         *_how(kind, kinds, ask),
-        "" if slurm_conf is not None else Line("slurm_conf", None),
-        Line("slurm_conf", slurm_conf, "SLURM_CONF"),
+        *(() if slurm_conf is None else ("", Line("slurm_conf", slurm_conf, "SLURM_CONF"))),
     )
-    own: list[Line | str] = [
-        line._replace(value=asked[line.key].value, comment=asked[line.key].name)
-        if isinstance(line, Line) and line.key in asked
-        else line
-        for line in lines
-    ]
-    return _text(own, file)
+    said = {key: Line(key, setting.value, setting.name) for key, setting in asked.items()}
+    own = [said.pop(line.key, line) if isinstance(line, Line) else line for line in lines]
+    return _text([*own, *([""] if said else []), *said.values()], file)
 
 
 def _kinds(
     nodes: Sequence[Nodes], rows: Mapping[str, Row], caller: Caller, granted: Granted,
-    asked: str | None,
+    asked: Setting | None,
 ) -> list[Nodes]:  # fmt: skip
-    """The nodes of the partition that the user's variables name; else of the default partition, or
+    """The kinds of nodes of the partition that the user asks for; else of the default partition, or
     of the largest, among those that take this user's jobs."""
     if asked is not None:
-        kinds = [group for group in nodes if group.partition in asked.split(",")]
+        kinds = _alike(group for group in nodes if group.partition in asked.text.split(","))
         if kinds:
             return kinds
         raise ConfigError(
-            f"SBATCH_PARTITION or SLURM_PARTITION says {asked}, and sinfo lists "
-            f"{', '.join(partitions(nodes))}: unset it, or name one of these"
+            f"{asked} was asked for, and sinfo lists {', '.join(partitions(nodes))}: name one of "
+            "these, or leave it out"
         )
     closed = {name: shut(rows.get(name, {}), caller, granted) for name in partitions(nodes)}
     up = [group for group in nodes if group.up]
@@ -124,15 +128,39 @@ def _kinds(
         raise ConfigError(
             f"no partition of this cluster takes your jobs now (sinfo: {why}); "
             "write a site file (jobs/sites/cpu.yaml is an example) and name it with SITE=, or "
-            "export SBATCH_ACCOUNT or SBATCH_PARTITION where the cause is one of these"
+            "say ACCOUNT= or PARTITION=, or export SBATCH_ACCOUNT or SBATCH_PARTITION, where the "
+            "cause is one of these"
         )
-    partition = max(fit, key=lambda group: (group.default, group.count)).partition
-    return [group for group in nodes if group.partition == partition]
+    usable = Counter[str]()
+    for group in fit:
+        usable[group.partition] += group.count if group.usable else 0
+
+    def preference(group: Nodes) -> tuple[bool, bool, int]:
+        shown = rows.get(group.partition, {}).get("Hidden") != "YES"
+        return group.default, shown, usable[group.partition]
+
+    partition = max(fit, key=preference).partition
+    return _alike(group for group in nodes if group.partition == partition)
+
+
+def _alike(nodes: Iterable[Nodes]) -> list[Nodes]:
+    """Nodes that differ in their state alone as one kind, with how many of them are usable."""
+    kinds: dict[Hashable, Nodes] = {}
+    for group in nodes:
+        key = group.partition, group.cpus, group.memory_mb, group.gpus
+        before = kinds.get(key, replace(group, count=0, features=()))
+        kinds[key] = replace(
+            before,
+            count=before.count + (group.count if group.usable else 0),
+            features=tuple(dict.fromkeys((*before.features, *group.features))),
+        )
+    return list(kinds.values())
 
 
 def _whom(
-    kind: Nodes, nodes: Sequence[Nodes], row: Row, config: Row, granted: Granted, words: Row
-) -> Iterator[Line | str]:
+    kind: Nodes, nodes: Sequence[Nodes], row: Row, config: Row, granted: Granted,
+    asked: Mapping[str, Setting],
+) -> Iterator[Line | str]:  # fmt: skip
     """Partition, account and QoS."""
     default = "the default one" if kind.default else "the largest that takes your jobs"
     yield Line("partition", kind.partition, f"sinfo: {default}")
@@ -143,8 +171,8 @@ def _whom(
     limited = row.get("AllowAccounts", "ALL") != "ALL" or "DenyAccounts" in row
     account = next((name for name in granted.accounts if takes(row, "Accounts", name)), None)
     qos = next((name for name in granted.qos if takes(row, "Qos", name)), None)
-    if "account" in words:
-        yield Line("account", words["account"])
+    if "account" in asked:
+        yield Line("account", asked["account"].value)
     elif account and (enforced or limited):
         which = "your default one" if account == granted.accounts[0] else "the partition takes it"
         yield Line("account", account, f"sacctmgr: {which}")
@@ -154,7 +182,6 @@ def _whom(
     else:
         yield "# account: my_project   # where jobs need one: sacctmgr show assoc user=$USER"
     yield Line("qos", qos if granted.qos[:1] != (qos,) else None, "of yours, the partition's")
-    yield from (Line(key, None) for key in ("reservation", "constraint", "wckey", "cluster"))
 
 
 def _what(
@@ -176,8 +203,13 @@ def _what(
     threads = max([_number(node, "ThreadsPerCore") or 1 for node in alike], default=1)
     cpus -= cpus % threads if cpus > threads else 0  # whole cores: Slurm rounds up
     memory_mb = kind.memory_mb - max([_number(node, "MemSpecLimit") or 0 for node in alike] or [0])
-    memory_mb = min(memory_mb, _number({**config, **row}, "MaxMemPerNode") or memory_mb)
-    per_cpu = _number({**config, **row}, "MaxMemPerCPU") or math.inf
+
+    def most(key: str) -> int | None:
+        """The partition's, where it sets one: scontrol shows the cluster's as UNLIMITED there."""
+        return _number(row, key) or _number(config, key)
+
+    memory_mb = min(memory_mb, most("MaxMemPerNode") or memory_mb)
+    per_cpu = most("MaxMemPerCPU") or math.inf
     # RealMemory is 1 where nobody set it: then nothing is asked for
     share_mb = memory_mb * _MEMORY_SHARE / ranks
     memory = int(min(share_mb, cpus * per_cpu) / 1024 * 10) / 10
@@ -202,11 +234,10 @@ def _what(
     limit = f"{kind.time_limit_min:,.0f}".replace("inf", "infinite")
     minutes = int(min(_TIME_MIN, max(1, kind.time_limit_min)))
     yield Line("max_time_min", minutes, f"of a cell's job; the partition's limit: {limit}")
-    yield Line("signal_s", 30 if minutes == 1 else None, "a job has 60 s")
     yield Line("time_min", None)
     yield "# time_min: 60          # fixes it; else 1.5 x the time of three earlier cells like it"
-    most = None if kind.job_nodes == math.inf else int(kind.job_nodes)
-    yield Line("max_nodes", most, "sinfo: nodes of one job")
+    largest = None if kind.job_nodes == math.inf else int(kind.job_nodes)
+    yield Line("max_nodes", largest, "sinfo: nodes of one job")
     elements = max_array_size(config)
     alone = "; no arrays, so each job by itself" if elements == 1 else ""
     yield Line("array_limit", elements, f"scontrol show config: MaxArraySize{alone}")
@@ -268,13 +299,13 @@ def _text(lines: Sequence[Line | str], file: Path) -> str:
             # a # without a blank before it would belong to the value
             written.append(f"{text:<{_WIDTH - 1}} # {line.comment}" if line.comment else text)
     text = "".join(f"{line}\n" for line in written)
-    values = {line.key: line.value for line in lines if isinstance(line, Line)}
+    meant = {line.key: line.value for line in lines if isinstance(line, Line) and line.value}
     try:
-        meant = Site(**{key: value for key, value in values.items() if value is not None})
-        if read_site(file, text).site == meant:
+        site = read_site(file, text).site
+        if all(getattr(site, key) == value for key, value in meant.items()):
             return text
         found = "it reads back as something else"
-    except (ConfigError, ValidationError) as error:
+    except ConfigError as error:
         found = str(error)
     raise ConfigError(
         f"SITE=auto cannot write a site file for this cluster ({found}):\n{text}"

@@ -158,6 +158,15 @@ def asker(slurm_conf: str | None, *, patience_s: float = 60) -> Ask:
     return ask
 
 
+def ask_cluster(name: str) -> None:
+    """From now on, all of Slurm's programs ask this cluster; '': the one that they ask by
+    themselves. sbatch alone would obey SBATCH_CLUSTERS, and its job be looked for elsewhere."""
+    os.environ.pop("SBATCH_CLUSTERS", None)
+    os.environ.pop("SLURM_CLUSTERS", None)
+    if name:
+        os.environ["SLURM_CLUSTERS"] = name
+
+
 def read_config(text: str) -> dict[str, str]:
     """Settings by name, from ``SCONTROL``'s answer; those without a value are left out."""
     pairs = (line.partition("=") for line in text.splitlines())

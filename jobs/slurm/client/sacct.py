@@ -12,7 +12,16 @@ from dataclasses import dataclass, field, replace
 
 from jobs.messages import name_once
 from jobs.slurm.client.run import SCONTROL, SlurmError, asker, read_config, run
-from jobs.slurm.client.squeue import ENDED, FIELD, NOTHING, JobState, exit_codes, query, read_exit
+from jobs.slurm.client.squeue import (
+    ENDED,
+    FIELD,
+    NOTHING,
+    JobState,
+    exit_codes,
+    name_unknown,
+    query,
+    read_exit,
+)
 
 #: A job that Slurm forgot is asked about again after this time, then after twice as long ...
 AGAIN_S, AGAIN_MOST_S = 60.0, 600.0
@@ -105,11 +114,12 @@ def parse_sacct(text: str) -> dict[str, JobState]:
     found: dict[str, JobState] = {}
     for line in filter(str.strip, text.splitlines()):
         if re.match(rf"\d[^{FIELD}]*{FIELD}[A-Z]", line) is None:
-            name_once(f"sacct: a line of an unknown form is left out: {line!r}")
+            name_once("sacct: a line of an unknown form is left out", line)
             continue
         fields = [*line.split(FIELD), *[""] * len(_COLUMNS)]
         name, state, exit_text, *rest = fields[: len(_COLUMNS)]
         word = state.partition(" ")[0]  # "CANCELLED by 1000"
+        name_unknown("sacct", word)
         job, _, step = name.partition(".")
         if not step:
             code, signal = read_exit(exit_text)

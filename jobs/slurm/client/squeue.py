@@ -146,19 +146,26 @@ def parse(text: str) -> dict[str, JobState]:
     for line in text.split(START)[1:]:
         fields = line.removesuffix("\n").split(FIELD, len(_COLUMNS) - 1)
         if missing := len(_COLUMNS) - len(fields):
-            reason = f"{len(fields)} fields found, {len(_COLUMNS)} expected in {line!r}"
+            reason = f"{len(fields)} fields found, {len(_COLUMNS)} expected"
             if len(fields) < 4 or not (fields[0].isdigit() and fields[3]):
-                raise SlurmError("squeue", reason, passing=False)
-            name_once(f"squeue: {reason}: the others are taken for empty")
+                raise SlurmError("squeue", f"{reason} in {line!r}", passing=False)
+            name_once(f"squeue: {reason}, so that the others are taken for empty", line)
             fields += [""] * missing
         number, array, index, state, reason, start, elapsed, nodes, comment, command, name = (
             "" if field in NOTHING else field for field in fields
         )
+        name_unknown("squeue", state)
         job = f"{array}_{index}" if index.isdigit() else number
         jobs[job] = JobState(
             job, state, reason, start or None, elapsed, nodes, name, comment, command
         )
     return jobs
+
+
+def name_unknown(program: str, state: str) -> None:
+    """Name a state of jobs that is in none of the tables."""
+    if state not in PENDING | RUNNING | ENDED:
+        name_once(f"{program}: jobs in the unknown state {state!r} count as alive")
 
 
 def exit_codes(

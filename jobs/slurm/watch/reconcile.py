@@ -33,7 +33,7 @@ from jobs.cell.state import (
 from jobs.config.site import Site
 from jobs.messages import NoAnswer, say
 from jobs.slurm.client.reasons import in_words
-from jobs.slurm.client.run import seconds_of
+from jobs.slurm.client.run import ask_cluster, seconds_of
 from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState, query
 from jobs.slurm.submissions import (
@@ -226,8 +226,12 @@ class Watcher:
         """
         self.sweep = sweep
         self.notes, self.broken = read_notes(sweep)  # broken: runs with unreadable notes, and why
-        last = self.notes[-1].slurm_conf if self.notes else None
-        self.slurm_conf = last if site is None else site.slurm_conf
+        self.slurm_conf = None if site is None else site.slurm_conf
+        if site is None and self.notes:
+            last = self.notes[-1]
+            self.slurm_conf = last.slurm_conf
+            if last.clusters is not None:
+                ask_cluster(last.clusters)
         self.queue: Mapping[str, JobState] = {}
         self.history = History(self.slurm_conf)
 

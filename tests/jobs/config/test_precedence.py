@@ -43,9 +43,10 @@ def test_the_command_line_wins(key: str) -> None:
     name = key.upper()
     found, remarks = decide({f"SBATCH_{name}": "b"}, site(f"{key}: a"), {key: "c"})
     assert getattr(found.site, key) == "c"
+    kept = "; its ranks_per_node, gpus and image count" if key == "partition" else ""
     assert remarks == (
         f"SBATCH_{name}=b is ignored: {name}=c was given",
-        f"{key}: a of site file a.yaml is ignored: {name}=c was given",
+        f"{key}: a of site file a.yaml is ignored: {name}=c was given{kept}",
     )
     found, remarks = decide({}, site(f"{key}: a"), {key: "a"})
     assert (getattr(found.site, key), remarks) == ("a", ())
@@ -61,7 +62,10 @@ def test_times_are_slurm_s() -> None:
         with pytest.raises(ConfigError, match=r"TIME=.*: expected a time in Slurm's form"):
             decide({}, site(), {"time_min": text})
     with pytest.raises(ConfigError, match="TIME=1: signal_s 90: a job has 60 s"):
-        decide({}, site(), {"time_min": "1"})
+        decide({}, site("signal_s: 90"), {"time_min": "1"})
+    for environment, options in (({}, {"time_min": "1"}), ({"SBATCH_TIMELIMIT": "0:30"}, {})):
+        found, _ = decide(environment, site(), options)
+        assert (found.site.time_min, found.site.signal_s) == (1, 30), "what is not written follows"
 
 
 @pytest.mark.parametrize(
@@ -86,6 +90,7 @@ def test_the_forms_of_a_time_that_sbatch_takes(text: str, minutes: int | None) -
         ({"SBATCH_GRES": "gpu:1", "SBATCH_EXPORT": "NONE", "SBATCH_MEM_PER_CPU": ""}, {},
          ["SBATCH_EXPORT, SBATCH_GRES: ignored; what jobs are to ask for besides belongs into the "
           "site file (sbatch: {...})"]),
+        ({"SBATCH_ACCOUNT": " ", "SLURM_ACCOUNT": " b ", "SBATCH_QOS": "\t"}, {"account": "b"}, []),
         # of the allocation in which the command runs
         ({"SLURM_JOB_ACCOUNT": "x", "SLURM_JOB_PARTITION": "y", "SLURM_JOB_ID": "7"}, {}, []),
     ],

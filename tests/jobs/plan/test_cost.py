@@ -12,8 +12,9 @@ from jobs.config.site import NamedSite, Site
 from jobs.plan.cost import array_lines, check_budget, time_limits
 from jobs.plan.rows import Rate, plan_rows, rate_key
 from jobs.slurm.submissions import Array
-from tests.builders import config, epoch
+from tests.builders import BEGAN, config, epoch, record
 from train.errors import ConfigError
+from train.record.run import Attempt
 
 SITE = Site(ranks_per_node=8, time_min=30)
 WHOLE = SITE.model_copy(update={"exclusive": True})
@@ -91,7 +92,9 @@ OPEN = Site(ranks_per_node=8, max_time_min=240, signal_s=30)
 def limits(site: Site = OPEN, rate: Rate = SLOW, cells: Any = (), **changes: Any) -> list[int]:
     one = config(**{"gpus": 2, "batch_per_rank": 64, "epochs": 1, **changes})
     rows = plan_rows([one], {("digits", None): 1437}, {})
-    return list(time_limits(site, rows, {rate_key(config(gpus=2)): rate}, cells).values())
+    return list(
+        time_limits(site, rows, {rate_key(config(gpus=2, batch_per_rank=64)): rate}, cells).values()
+    )
 
 
 def test_a_time_limit_by_three_earlier_cells_like_it() -> None:
@@ -100,21 +103,32 @@ def test_a_time_limit_by_three_earlier_cells_like_it() -> None:
     assert limits(rate=SLOW._replace(images_per_s=1e6)) == [10], "at least 10 minutes"
     assert limits(epochs=10) == [240], "at most the site's"
     assert limits(rate=SLOW._replace(cells=2)) == [], "two are too few"
-    assert limits(gpus=4) == limits(model="resnet_mini") == []
+    assert limits(gpus=4) == limits(model="resnet_mini") == limits(batch_per_rank=8) == []
     assert limits(Site(ranks_per_node=8, time_min=30)) == [], "the site file wins"
 
 
-@pytest.mark.parametrize(("status", "epochs", "found"), [
-    ("timeout", 0, []), ("timeout", 1, [38]), ("failed", 0, [38]),
+@pytest.mark.parametrize(("status", "begun", "epochs", "found"), [
+    ("timeout", [0], 0, []), ("timeout", [0], 1, [179]), ("failed", [0], 0, [179]),
+    # resumed, and no epoch since: now, and before the last attempt
+    ("timeout", [0, 1], 1, []), ("timeout", [0, 1, 1], 2, []), ("timeout", [0, 1], 2, [179]),
+    ("lost", [0, 1, 1], 2, []), ("timeout", [], 0, []),
 ])  # fmt: skip
-def test_a_timeout_without_an_epoch_gets_the_most(
-    tmp_path: Path, status: str, epochs: int, found: list[int]
+def test_a_timeout_without_a_new_epoch_gets_the_most(
+    tmp_path: Path, status: Any, begun: list[int], epochs: int, found: list[int]
 ) -> None:
-    one = config(gpus=2, batch_per_rank=64, epochs=1)
+    """Seen: once a cell had done an epoch, its limit stayed short for ever."""
+    one = config(gpus=2, batch_per_rank=64, epochs=5)
     folder = tmp_path / one.cell_id()
     folder.mkdir()
-    (folder / "epochs.jsonl").write_text(f"{epoch(1, one).model_dump_json()}\n" * epochs)
-    assert limits(cells=[CellState(one, folder, status)]) == found
+    (folder / "epochs.jsonl").write_text(
+        "".join(f"{epoch(n + 1, one).model_dump_json()}\n" for n in range(epochs))
+    )
+    attempts = [Attempt(number=n + 1, resumed_from_epoch=after, started_at=BEGAN, ended_at=BEGAN,
+                        status="timeout") for n, after in enumerate(begun)]  # fmt: skip
+    if attempts:
+        made = record(one, status=status, attempts=tuple(attempts))
+        (folder / "record.json").write_text(made.model_dump_json(indent=2))
+    assert limits(epochs=5, cells=[CellState(one, folder, status)]) == found
 
 
 def test_a_budget_counts_the_limits_that_jobs_get() -> None:

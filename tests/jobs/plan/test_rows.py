@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 
 from jobs.plan import rows as module
-from jobs.plan.rows import Estimate, Rate, RateKey, estimate, known_rates, plan_rows, rate_key
+from jobs.plan.rows import (
+    Estimate,
+    Rate,
+    RateKey,
+    completed_cells,
+    estimate,
+    known_rates,
+    plan_rows,
+    rate_key,
+)
 from tests import builders
 from tests.builders import BEGAN, record
 from tests.unreadable import unreadable
@@ -98,7 +107,7 @@ def write(
 def test_the_parts_of_an_earlier_cell_add_up(tmp_path: Path) -> None:
     """The same cell takes the same wall time: 11 s fixed + 300/50 s + 3 x 1 s = 20 s."""
     write(tmp_path, small())
-    rates = known_rates(tmp_path, [small()])
+    rates = known_rates(completed_cells(tmp_path, [small()]))
     assert rates == {rate_key(small()): RATE}
     assert estimated(small(seed=9), rates) == (pytest.approx(20), "1 earlier cell like it")
     twice = estimated(small(epochs=6), rates)
@@ -112,7 +121,7 @@ def test_medians_over_the_newest_cells_of_all_sweeps(
         write(tmp_path, small(seed=seed), images_per_s=rate, wall_s=wall)
     write(tmp_path, small(seed=3), wall_s=5.0)
     monkeypatch.setattr(module, "RECORDS_PER_KEY", 3)
-    (found,) = known_rates(tmp_path, [small()]).values()
+    (found,) = known_rates(completed_cells(tmp_path, [small()])).values()
     # fixed: 20 - 3 - 6, 20 - 3 - 3, 15 - 3 - 1; the fourth ended first
     assert found == Rate(100.0, 11.0, 1.0, 3)
 
@@ -138,6 +147,8 @@ def test_the_nearest_rank_count_is_scaled_in_proportion() -> None:
         "1 earlier cell on gpus=4, scaled in proportion",
     )
     assert "gpus=1" in estimated(small(gpus=2), rates).source  # as near as 4: the smaller one
+    batches = {rate_key(small(batch_per_rank=batch)): RATE for batch in (2, 25)}
+    assert estimated(small(), batches).source == "1 earlier cell with batch_per_rank=25"
 
 
 @pytest.mark.parametrize(
@@ -150,7 +161,7 @@ def test_the_nearest_rank_count_is_scaled_in_proportion() -> None:
 def test_other_work_says_nothing(tmp_path: Path, other: dict[str, Any]) -> None:
     run = small(**{"model": "resnet_mini"} | other)
     write(tmp_path, small(model="resnet_mini"))
-    assert known_rates(tmp_path, [run]) == {}
+    assert known_rates(completed_cells(tmp_path, [run])) == {}
     assert estimated(run, {rate_key(small(model="resnet_mini")): RATE}).seconds is None
 
 
@@ -162,7 +173,7 @@ def test_records_that_tell_no_steady_time_are_left_out(
     tmp_path: Path, changes: dict[str, Any]
 ) -> None:
     write(tmp_path, small(), **changes)
-    assert known_rates(tmp_path, [small()]) == {}
+    assert known_rates(completed_cells(tmp_path, [small()])) == {}
 
 
 def test_records_that_cannot_be_read_are_skipped(tmp_path: Path) -> None:
@@ -173,11 +184,11 @@ def test_records_that_cannot_be_read_are_skipped(tmp_path: Path) -> None:
     holed.write_text(holed.read_text().replace('"images": 100', '"images": ---'))
     (tmp_path / "s" / "folder" / "record.json").mkdir(parents=True)
     unreadable(tmp_path / "s" / "another" / "record.json")
-    (rate,) = known_rates(tmp_path, [small()]).values()
+    (rate,) = known_rates(completed_cells(tmp_path, [small()])).values()
     assert rate.cells == 1
-    assert known_rates(tmp_path / "absent", [small()]) == {}
+    assert known_rates(completed_cells(tmp_path / "absent", [small()])) == {}
 
 
 def test_a_rate_that_promises_more_than_the_wall_time_leaves_no_fixed_cost(tmp_path: Path) -> None:
     write(tmp_path, small(), images_per_s=10.0, wall_s=20.0)
-    assert known_rates(tmp_path, [small()])[rate_key(small())].fixed_s == 0.0
+    assert known_rates(completed_cells(tmp_path, [small()]))[rate_key(small())].fixed_s == 0.0

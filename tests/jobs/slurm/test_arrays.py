@@ -115,11 +115,16 @@ def test_what_fits_into_the_queue(room: int | None, sizes: list[int]) -> None:
     assert [unit for array in fit for unit in array.units] == units[: sum(sizes)]
 
 
-def test_cells_with_a_time_limit_of_their_own() -> None:
-    cells = sweep(1, 4)
-    names = [cell.cell_id() for cell in cells]
-    own = dict.fromkeys(names[:2], 3)
+def test_cells_with_time_limits_of_their_own_share_an_array() -> None:
+    """Seen: an array for each minute, so that 9,600 cells took 80 calls of sbatch in place of 12,
+    and array_parallel held for each of them."""
+    cells = sweep(4, 3, gpus=(2, 4))
+    own = {cell.cell_id(): 2 + place % 7 for place, cell in enumerate(cells)}
     arrays = arrays_of(cells, SITE, 1, own)
-    assert [(array.minutes, len(array.units)) for array in arrays] == [(3, 2), (10, 2)]
-    (packed,) = arrays_of(sweep(2, 1), SITE, 2, {sweep(2, 1)[0].cell_id(): 3})
-    assert packed.minutes == 13, "a job has the time of all of its cells"
+    assert [(array.minutes, len(array.units)) for array in arrays] == [(8, 12), (8, 12)]
+    (some,) = arrays_of(cells[:12], SITE, 1, dict.fromkeys(list(own)[:2], 3))
+    assert some.minutes == 10, "the others have the site's"
+    packed = arrays_of(cells, SITE, 4, own)
+    assert [len(array.units) for array in packed] == [3, 3]
+    for array in packed:
+        assert array.minutes == max(sum(own[cell] for cell in unit) for unit in array.units)

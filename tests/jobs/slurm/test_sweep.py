@@ -83,8 +83,10 @@ def test_time_limits_go_by_what_ran_at_this_site(tmp_path: Path, data_root: Path
     (desk.folder / "trial.yaml").write_text(trial)
     plan = desk.say("plan").stdout
     assert "#SBATCH --time=10\n" in plan
-    assert "time limits: of 1 cells 1.5 x what earlier ones like them took at this site" in plan
+    assert "time limits: 1.5 x what earlier cells like them took at this site" in plan
+    assert "at least 10 min, for 1 cells, 60 min for others" in plan
     assert "#SBATCH --time=7\n" in desk.say("plan", "--time", "7").stdout
+    assert "#SBATCH --time=60\n" in desk.say("plan", "--partition", "other").stdout
     desk.submit()
     assert "#SBATCH --time=10\n" in (desk.fake.folder / "script-2").read_text()
     first = desk.cells[0] / "record.json"  # of another site's job, or of this machine
@@ -206,6 +208,25 @@ def test_cancel_settles_what_had_not_begun(desk: Desk) -> None:
     assert {tuple(call) for call in desk.fake.calls("scancel")} == {("scancel", "101")}
     assert records(desk) == ["cancelled"]
     assert "1 cells had not begun" in done.stderr
+
+
+@pytest.mark.parametrize(("key", "asked"), [("cluster: big", "big"), ("cluster: null", "none")])
+def test_status_and_cancel_ask_the_cluster_of_the_submission(
+    tmp_path: Path, data_root: Path, monkeypatch: pytest.MonkeyPatch, key: str, asked: str
+) -> None:
+    """Seen: they read no site file, and asked the shell's cluster, which knows no such job."""
+    desk = Desk(tmp_path, data_root, f"{SITE}{key}\n")
+    monkeypatch.setenv("SLURM_CLUSTERS", "small")
+    desk.submit()
+    desk.queue(j101_0="RUNNING", j101_1="PENDING", j101_2="PENDING")
+    note = 'echo "${SLURM_CLUSTERS-none}" >> "$HERE/asked"'
+    desk.fake.put("squeue", f'{note}; cat "$HERE/queue"')
+    desk.fake.put("scancel", note)
+    for command in ("status", "cancel"):
+        (desk.fake.folder / "asked").unlink(missing_ok=True)
+        assert desk.say(command).exit_code == 0
+        assert set((desk.fake.folder / "asked").read_text().split()) == {asked}
+    assert desk.fake.calls("scancel")
 
 
 def test_cancel_with_a_full_disk_cancels_all_the_same(desk: Desk, monkeypatch) -> None:

@@ -139,6 +139,14 @@ def test_the_user_s_variables_are_written_and_then_the_file_s_word(
     ]
 
 
+def test_the_command_line_shapes_the_file_that_is_written(fake: FakeSlurm, tmp_path: Path) -> None:
+    """Of it, the partition alone is written: the rest is asked for this time."""
+    found = site_for("auto", tmp_path, {"partition": "urgent", "account": "b", "qos": ""})
+    assert found is not None and (found.site.partition, found.site.account) == ("urgent", "b")
+    text = found.source.read_text()
+    assert "partition: urgent" in text and "\naccount" not in text
+
+
 def test_all_programs_ask_the_cluster_of_the_site(
     fake: FakeSlurm, tmp_path: Path, monkeypatch
 ) -> None:
@@ -150,6 +158,11 @@ def test_all_programs_ask_the_cluster_of_the_site(
     (tmp_path / "s.yaml").write_text("ranks_per_node: 1\ncluster: third\n")
     site_for(str(tmp_path / "s.yaml"))
     assert run(["squeue"]).out == "third none\n"
+    # a null of the file is the file's word
+    monkeypatch.setenv("SBATCH_CLUSTERS", "big")
+    (tmp_path / "s.yaml").write_text("ranks_per_node: 1\ncluster: null\n")
+    site_for(str(tmp_path / "s.yaml"))
+    assert run(["squeue"]).out == "none none\n"
 
 
 def test_on_this_machine_the_command_line_s_words_are_named(fake: FakeSlurm, capsys) -> None:

@@ -58,7 +58,8 @@ LINE = "p*|up|1:00:00|1-8|2|idle|4|1000|gpu:8|ib\n"
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        (f"CLUSTER: big\n{LINE}", "a line of an unknown form is left out: 'CLUSTER: big'"),
+        (f"CLUSTER: big\n{LINE}", None),
+        (f"Welcome at 12:01\n{LINE}", "is left out: 'Welcome at 12:01'"),
         (f"{LINE}q|up|1|1|x|i|1|1||\n", "'q|up|1|1|x|i|1|1||'"),
         (LINE.replace("ib", "ib|a new column"), None),
         (LINE.replace("|4|1000|", "|4+|1000+|"), None),
@@ -80,7 +81,7 @@ def test_a_state_that_is_not_known_is_named_and_counts_as_usable(capsys) -> None
     assert capsys.readouterr().err == ""
     (group,) = read_sinfo(LINE.replace("idle", "levitating"))
     assert (
-        group.usable and "the state 'levitating' of 2 nodes is unknown" in capsys.readouterr().err
+        group.usable and "nodes in the unknown state 'levitating' count" in capsys.readouterr().err
     )
 
 

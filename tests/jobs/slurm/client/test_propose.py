@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from jobs.config.precedence import settings_of
 from jobs.config.site import NodeLayout, Site, load_site
 from jobs.slurm.client.granted import NODES, Caller
 from jobs.slurm.client.nodes import SINFO
@@ -61,7 +62,21 @@ def test_found_files_are_golden_and_fit_their_cluster(name: str, tmp_path: Path)
 @pytest.mark.parametrize(
     ("sinfo", "keys"),
     [
-        (SINFO_TEXT.replace("small*", "small"), {"partition": "cpu"}),  # the largest open one
+        # the largest open one, by nodes that are not down
+        (SINFO_TEXT.replace("small*", "small").replace("down*", "idle"), {"partition": "cpu"}),
+        (SINFO_TEXT.replace("small*", "small"), {"partition": "small"}),
+        # nodes that are down do not make a kind the main one; nor the number of their states
+        ("p*|up|1:00:00|1-8|30|down*|64|1000|gpu:k80:2|(null)\n"
+         "p*|up|1:00:00|1-8|6|idle|64|1000|gpu:v100:4|(null)\n",
+         {"gpu_type": "v100", "ranks_per_node": 4}),
+        ("p*|up|1:00:00|1-8|9|drained|64|1000|gpu:k80:2|(null)\n"
+         "p*|up|1:00:00|1-8|6|idle|32|1000|(null)|(null)\n", {"ranks_per_node": 4, "gpus": "none"}),
+        ("p*|up|1:00:00|1-8|4|idle|64|1000|gpu:a:2|(null)\n"
+         "p*|up|1:00:00|1-8|4|mixed|64|1000|gpu:a:2|(null)\n"
+         "p*|up|1:00:00|1-8|6|idle|64|1000|gpu:b:4|(null)\n", {"gpu_type": "a"}),
+        ("p|up|1:00:00|1-8|2|idle|64|1|(null)|(null)\np|up|1:00:00|1-8|2|mixed|64|1|(null)|(null)\n"
+         "q|up|1:00:00|1-8|3|idle|64|1|(null)|(null)\n", {"partition": "p"}),
+        ("p*|up|1:00:00|1-8|2|down|64|1|gpu:4|(null)\n", {"ranks_per_node": 4}),  # for now
         # RealMemory 1: nobody set it
         ("p*|up|1:00:00|1-8|2|idle|64|1|gpu:mi250x:4|(null)\n",
          {"gpu_support": "rocm", "ranks_per_node": 4, "mem_per_rank_gb": None}),
@@ -202,7 +217,9 @@ def test_nothing_that_takes_this_user_s_jobs_says_why_of_each() -> None:
     ask = reserved(partitions="".join(line.replace("=ALL", "=lab") for line in lines))
     with pytest.raises(ConfigError, match=r"for the groups lab.*SBATCH_ACCOUNT"):
         text_of(ask, caller=caller())
-    with pytest.raises(ConfigError, match="says mars, and sinfo lists standard-compute"):
+    with pytest.raises(
+        ConfigError, match=r"^SBATCH_PARTITION=mars was asked for, and sinfo lists s"
+    ):
         text_of(reserved(), caller=caller("mars"))
 
 
@@ -213,12 +230,85 @@ def test_gpus_that_slurm_does_not_count_are_named() -> None:
     assert "seem to have GPUs" not in text_of(Recorded("practice"))
 
 
-@pytest.mark.parametrize("kind", ["a100_1g.5gb", "1g.10gb", "nvidia_a100_3g.20gb", "mig"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "a100_1g.5gb",
+        "1g.10gb",
+        "nvidia_a100_3g.20gb",
+        "mig",
+        "a100_1g_10gb",
+        "H100-1G-12GB",
+        "2g10gb",
+    ],
+)
 def test_parts_of_gpus_alone(tmp_path: Path, kind: str) -> None:
     sinfo = f"p*|up|1:00:00|1-8|2|idle|64|1000|gpu:{kind}:7|(null)\n"
     ask = Recorded("practice", sinfo=sinfo)
     assert loaded(ask, tmp_path).ranks_per_node == 7
     assert "NCCL connects no ranks on such parts" in text_of(ask)
+    beside = Recorded("practice", sinfo=sinfo.replace("(null)", f"gpu:{kind}:14,gpu:a100:2", 0)
+                      .replace(":7|", ":14,gpu:a100:2|"))  # fmt: skip
+    assert loaded(beside, tmp_path).ranks_per_node == 2
+
+
+@pytest.mark.parametrize("kind", ["nvidia_h100_80gb_hbm3", "gb200", "rtx_8gb", "amigo"])
+def test_whole_gpus_are_no_parts(kind: str) -> None:
+    sinfo = f"p*|up|1:00:00|1-8|2|idle|64|1000|gpu:{kind}:4|(null)\n"
+    assert "MIG" not in text_of(Recorded("practice", sinfo=sinfo))
+
+
+def test_the_command_line_shapes_the_first_file_and_is_not_written(tmp_path: Path) -> None:
+    """Seen: `make sweep ACCOUNT=lab` ended with "no partition takes your jobs", and PARTITION=gpu
+    wrote a file for the default partition of CPUs."""
+    partitions = (
+        Recorded("reserved").file("partitions").replace("AllowAccounts=ALL", "DenyAccounts=x")
+    )
+    partitions = partitions.replace("DenyAccounts=lab", "DenyAccounts=x")
+    ask = reserved(partitions=partitions, accounts="x|normal|spec|x|normal\n",
+                   more=f"{ACCOUNTED}associations\n")  # fmt: skip
+    with pytest.raises(ConfigError, match="ACCOUNT= or PARTITION="):
+        text_of(ask, caller=caller())
+    given = settings_of({"account": "lab", "partition": "accelerated", "qos": ""})
+    text = propose(ask, read_config(ask(SCONTROL)), tmp_path / "a.yaml", caller(), given=given)
+    (tmp_path / "a.yaml").write_text(text)
+    site = load_site(str(tmp_path / "a.yaml")).site
+    assert (site.partition, site.ranks_per_node, site.image) == ("accelerated", 2, "gpu")
+    assert site.account is None and "lab" not in text
+    with pytest.raises(ConfigError, match=r"^PARTITION=mars was asked for, and sinfo lists"):
+        propose(ask, {}, tmp_path / "a.yaml", caller(), given=settings_of({"partition": "mars"}))
+
+
+def test_the_cluster_s_limit_on_memory_holds_where_the_partition_sets_none(tmp_path: Path) -> None:
+    """scontrol show partition always prints MaxMemPerNode=UNLIMITED."""
+    ask = reserved(more="MaxMemPerNode = 40960\n")
+    assert "MaxMemPerNode=UNLIMITED" in ask.file("partitions")
+    site = loaded(ask, tmp_path, caller=caller("accelerated"))
+    assert site.mem_per_rank_gb == 18, "90 % of 40 GB for two ranks"
+
+
+def test_a_hidden_partition_is_not_proposed_for_its_size(tmp_path: Path) -> None:
+    hidden = "PartitionName=big Hidden=YES\nPartitionName=small Hidden=NO\n"
+    sinfo = "".join(f"{name}|up|1:00:00|1-8|{count}|idle|64|1|(null)|(null)\n"
+                    for name, count in (("big", 9), ("small", 2)))  # fmt: skip
+    for default, partition in (("", "small"), ("big", "big")):
+        text = sinfo.replace(f"{default}|up", f"{default}*|up") if default else sinfo
+        ask = Recorded("practice", sinfo=text, partitions=hidden)
+        assert loaded(ask, tmp_path).partition == partition
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [({"SBATCH_TIMELIMIT": "1"}, "time_min: 1 "), ({"SBATCH_QOS": " "}, "ranks_per_node"),
+     ({"SBATCH_ACCOUNT": "a\nb"}, None), ({"SBATCH_RESERVATION": "a\x07b"}, None)],
+)  # fmt: skip
+def test_what_the_user_s_variables_say_is_written_or_refused_in_words(variables, words) -> None:
+    if words:
+        assert words in text_of(reserved(), caller=Caller(variables, "ada", STAFF))
+        return
+    with pytest.raises(ConfigError, match="expected a single line of text") as caught:
+        text_of(reserved(), caller=Caller(variables, "ada", STAFF))
+    assert "pydantic" not in str(caught.value)
 
 
 def test_without_leave_to_see_nodes_sinfo_s_numbers_are_proposed(tmp_path: Path) -> None:

@@ -110,11 +110,20 @@ def test_answers_that_are_not_as_asked_for() -> None:
 
 def test_a_job_without_some_columns_is_a_job(capsys) -> None:
     """Left out, it would be taken for gone."""
-    text = START + FIELD.join(["7", "7", "N/A", "HIBERNATING", "None"]) + "\n"
-    (job,) = parse(text).values()
+    text, later = (
+        "".join(
+            START + FIELD.join([job, job, "N/A", state, "None", "N/A", elapsed]) + "\n"
+            for job, state in (("7", "HIBERNATING"), ("8", "EXPEDITING"), ("9", "EXPEDITING"))
+        )
+        for elapsed in ("0:10", "0:40")
+    )
+    job, *_ = parse(text).values()
     assert (job.job, job.state, job.ended, job.comment) == ("7", "HIBERNATING", False, "")
-    parse(text)
-    assert capsys.readouterr().err.count("5 fields found, 11 expected") == 1
+    parse(later)
+    said = capsys.readouterr().err
+    assert said.count("7 fields found, 11 expected") == 1, "though it differs at each look"
+    for state in ("HIBERNATING", "EXPEDITING"):
+        assert said.count(f"jobs in the unknown state {state!r} count as alive") == 1
 
 
 def test_every_state_of_slurms_manual_is_in_one_table() -> None:
