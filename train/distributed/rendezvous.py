@@ -20,6 +20,7 @@ from pathlib import Path
 from train.distributed.interfaces import (
     LOOPBACK,
     NAME,
+    Here,
     Interface,
     interfaces_here,
     named,
@@ -105,8 +106,9 @@ def meet_nobody(environment: MutableMapping[str, str]) -> None:
 def _checked(interface: Interface, nodes: int, environment: Mapping[str, str]) -> Interface:
     host = socket.gethostname()
     return data_interface(
-        interface, nodes=nodes, environment=environment, host=host, address=address_of(host)
-    )
+        interface, nodes=nodes, environment=environment, host=host, address=address_of(host),
+        here=interfaces_here(),
+    )  # fmt: skip
 
 
 def check_named(environment: MutableMapping[str, str]) -> None:
@@ -167,6 +169,7 @@ def data_interface(
     environment: Mapping[str, str],
     host: str,
     address: str | None,
+    here: Here,
 ) -> Interface:
     """The interface that Horovod sends its data over, for a rank that is to use ``interface``.
 
@@ -182,12 +185,17 @@ def data_interface(
             f"the name of this host, {host}, stands for no address of its own, so that Horovod "
             f"would crash. Add a line to /etc/hosts ({interface.address} {host})"
         )
-    if nodes == 1 or address == interface.address:
+    if nodes == 1:
         return interface
     told = f"the name of this host, {host}, stands for {address}, and Horovod sends its data there"
     if ipaddress.ip_address(address).is_loopback:
         raise ConfigError(f"{told}: ranks of other nodes could not reach it. {_FIX}")
+    if ":" in address and ipaddress.ip_address(address).is_link_local:
+        # it holds with the number of an interface, which other nodes count otherwise
+        raise ConfigError(f"{told}: a link-local address, which only this host can use. {_FIX}")
+    if address in here.get(interface.name, ()):
+        return interface
     if name := environment.get(NAME):
         raise ConfigError(f"{told}, not over {name} ({interface.address}) as asked. {_FIX}")
-    holders = [n for n, held in interfaces_here().items() if held == address]
+    holders = [n for n, held in here.items() if address in held]
     return Interface(holders[0], address) if holders else interface
