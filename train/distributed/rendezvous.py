@@ -24,6 +24,7 @@ from train.distributed.interfaces import (
     Interface,
     interfaces_here,
     named,
+    network_here,
     own_interface,
     towards,
 )
@@ -52,8 +53,8 @@ def meet(
     listens on the one interface that the ranks use: loopback as long as one node is enough.
 
     Raises:
-        ConfigError: there is no such interface, Horovod would not send its data over it, or the
-            nodes hold unequal numbers of ranks.
+        ConfigError: there is no such interface, Horovod would not send its data over it, rank 0's
+            address is this node's, too, or the nodes hold unequal numbers of ranks.
         RendezvousError: rank 0 published no address within ``patience_s`` seconds.
     """
     assert launch.rendezvous is not None
@@ -66,9 +67,14 @@ def meet(
     if launch.rank == 0:
         interface = own_interface(environment, nodes=launch.nodes)
         address = _serve(interface.address)
-        write_atomically(launch.rendezvous, f"{address} {interface.name}")
+        data = address_of(socket.gethostname()) or "-"
+        words = (address, interface.name, network_here(), data)
+        write_atomically(launch.rendezvous, " ".join(words))
     else:
-        address, name = _wait_for(launch.rendezvous, patience_s)
+        address, name, network, data = _wait_for(launch.rendezvous, patience_s)
+        if launch.node != 0:
+            for one in (address.rsplit(":", 1)[0], data):
+                check_unshared(one, network, interfaces_here())
         interface = towards(address.rsplit(":", 1)[0], name, environment)
     interface = _checked(interface, launch.nodes, environment)
     host, port = address.rsplit(":", 1)
@@ -87,6 +93,31 @@ def meet(
         HOROVOD_CROSS_SIZE=str(launch.nodes),
     )
     return interface
+
+
+def check_unshared(address: str, network: str, here: Here) -> None:
+    """``address``, at which another node is to be reached, is not one of this node's own.
+
+    Args:
+        network: the other node's :func:`network_here`; pretended nodes may share theirs.
+
+    Raises:
+        ConfigError: it is, as that of a bridge to containers (docker0, virbr0) is on every node.
+    """
+    holders = [name for name, own in here.items() if address in own]
+    if holders and network != network_here():
+        raise ConfigError(
+            shared_address(address, holders[0], socket.gethostname(), "rank 0's node")
+        )
+
+
+def shared_address(address: str, interface: str, *hosts: str) -> str:
+    """What an address means that several nodes hold."""
+    return (
+        f"{address} ({interface}) is an address of {' and of '.join(hosts)}, so that it leads from "
+        "none to another: of a bridge to containers or virtual machines, or one that a service "
+        f"shares. Name the interface between the nodes as `interface` of the site file. {_FIX}"
+    )
 
 
 def meet_nobody(environment: MutableMapping[str, str]) -> None:
@@ -132,13 +163,13 @@ def _serve(host: str) -> str:
     return f"{host}:{server.server_address[1]}"
 
 
-def _wait_for(file: Path, patience_s: float) -> tuple[str, str]:
-    """Address and interface of rank 0."""
+def _wait_for(file: Path, patience_s: float) -> tuple[str, str, str, str]:
+    """Of rank 0: where it serves, over which interface, its network, the address of its data."""
     deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline:
         try:
-            address, name = file.read_text(encoding="utf-8").split()
-            return address, name
+            address, name, network, data = file.read_text(encoding="utf-8").split()
+            return address, name, network, data
         except FileNotFoundError:
             time.sleep(0.05)
     raise RendezvousError(

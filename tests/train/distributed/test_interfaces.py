@@ -62,9 +62,7 @@ def test_the_hosts_name_first_then_the_default_route(addresses, routes, expected
 
 
 def test_without_a_name_and_a_route_the_text_lists_what_is_there() -> None:
-    with pytest.raises(
-        ConfigError, match=r"eth0 \(10\.1\.2\.3\), eth1 .*HOROSCALE_INTERFACE"
-    ):
+    with pytest.raises(ConfigError, match=r"eth0 \(10\.1\.2\.3\), eth1 .*HOROSCALE_INTERFACE"):
         _by_name_or_route(HERE, ["127.0.1.1"], "", "n")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders import config
-from tests.pretend_hosts import Host, ended, name_them, pretend_hosts, start_ranks
+from tests.pretend_hosts import Host, ended, ip, name_them, pretend_hosts, start_ranks
 from train.distributed.launch import Launch
 from train.distributed.rendezvous import RendezvousError, meet
 from train.errors import ConfigError
@@ -81,16 +81,38 @@ def train(hosts: list[Host], cell: Path, data: Path, **more: str) -> list[tuple[
     return [(code, error) for code, _, error in ended(running, 1100)]
 
 
-ADDS_UP = """
+MEETS = """
 import os
 from train.distributed.launch import read_launch
 from train.distributed.world import choose_transport
 choose_transport(read_launch(os.environ, supervised=True), os.environ, 300)
+"""
+ADDS_UP = f"""{MEETS}
 import horovod.tensorflow as hvd, tensorflow as tf
 hvd.init()
 total = int(hvd.allreduce(tf.constant(hvd.rank() + 1), op=hvd.Sum))
 print(total, os.environ["HOROVOD_GLOO_IFACE"])
 """
+
+
+@pytest.mark.ranks2
+@pytest.mark.parametrize("where", ["bridge", "loopback"])
+def test_an_address_that_all_nodes_hold_is_named_and_not_waited_for(
+    hosts: list[Host], tmp_path: Path, where: str
+) -> None:
+    """Of a bridge to containers; and one of a service, which lies on loopback."""
+    for host in hosts:
+        if where == "bridge":
+            ip("-n", host[-1], "link", "add", "docker0", "type", "bridge")
+            ip("-n", host[-1], "link", "set", "docker0", "up")
+        interface = "docker0" if where == "bridge" else "lo"
+        ip("-n", host[-1], "address", "add", "172.17.0.1/16", "dev", interface)
+    name_them(tmp_path, hosts, "172.17.0.1", "172.17.0.1")
+    running = start_ranks(hosts, tmp_path / "meet", "-c", MEETS)
+    code, _, said = ended(running[1:], 300)[0]
+    running[0].kill()
+    running[0].communicate()
+    assert code == 1 and f"172.17.0.1 ({interface}) is an address of {hosts[1][-1]}" in said
 
 
 @pytest.mark.ranks2
