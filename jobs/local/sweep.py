@@ -14,7 +14,14 @@ from jobs.cell.state import CellState, checked, lay_out, recorded, stand
 from jobs.cell.stop import Reason, Stop, stopped_by_signals
 from jobs.config.sweep import Sweep, manifest_of
 from jobs.display import Display, say_results, say_standing
-from jobs.local.image import check_gpus, container_here, gpus_here, remark_on_gpus, try_out
+from jobs.local.image import (
+    check_gpu_models,
+    check_gpus,
+    container_here,
+    gpus_here,
+    remark_on_gpus,
+    try_out,
+)  # fmt: skip
 from jobs.local.supervisor import Machine, launch_line, run_cell
 from jobs.messages import EXIT_INTERRUPTED, ROOT, Interrupted, say
 from jobs.plan.datasets import train_images
@@ -163,5 +170,6 @@ def machine_for(
             *((path, "the data set") for path in wanted.image_folders),
         ]
         container = container_here(image, gpus, folders)
+        check_gpu_models(image)
         check_gpus(wanted, container, gpus, at_once)
     return Machine(cores, per_rank, data, store, stall_s, limit_s, at_once, container, gpus)

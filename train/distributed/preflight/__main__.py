@@ -17,6 +17,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from train.distributed.gpus import gpus_described
 from train.distributed.preflight import checks
 from train.distributed.preflight.checks import Hopeless, Report
 
@@ -153,6 +154,9 @@ def _import_frameworks(report: Report, launch: Launch, options: argparse.Namespa
     report.add(
         checks.check_gpu(names, launch.local_size, wanted=options.gpu),
         checks.check_cuda(checks.driver_cuda(), built_for, wanted=options.gpu),
+        checks.check_gpu_models(
+            gpus_described(os.environ) if options.gpu else (), built_for, wanted=options.gpu
+        ),
     )
 
 

@@ -18,12 +18,13 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from train.config.datasets import FOLDER_PREFIX
+from train.distributed.gpus import Gpu, unusable
 from train.distributed.watchdog import EXIT_STALLED, REPORT_S, end_process
 from train.record.atomic import write_atomically
 
@@ -114,6 +115,22 @@ def check_cuda(driver: tuple[int, int] | None, built: str | None, *, wanted: boo
     fix = "make image IMAGE=gpu" if not built else "a newer driver on that node, or an older image"
     ok = bool(built and driver and driver[0] >= int(built.split(".")[0]))
     return finding("CUDA", ok, told if built else "a TensorFlow for CPUs", expected, fix)
+
+
+def check_gpu_models(gpus: Sequence[Gpu], built: str | None, *, wanted: bool) -> Finding:
+    """Whether the code of the image runs on these GPUs, which a driver for it does not say."""
+    told = ", ".join(
+        f"{gpu.name} ({'.'.join(map(str, gpu.capability or '?'))}, driver {gpu.driver})"
+        for gpu in gpus
+    )
+    reason = unusable(gpus, built) if wanted and built else None
+    ok = reason is None if gpus or not wanted else None
+    return finding(
+        "GPU model", ok, reason or told or "nvidia-smi describes none",
+        f"GPUs that CUDA {built} runs on" if wanted else "none needed",
+        "ask for another type of GPU (`gpu_type` or `constraint` of the site file), or use an "
+        "image with another CUDA",
+    )  # fmt: skip
 
 
 def driver_cuda() -> tuple[int, int] | None:
