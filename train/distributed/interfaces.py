@@ -8,8 +8,10 @@ the network namespace that the rank is in; what other programs send through them
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import ipaddress
 import socket
+import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +26,7 @@ from train.record.run import LinkTraffic
 NAME = "HOROSCALE_INTERFACE"
 LOOPBACK = "lo"
 _ROUTE_UP = 0x1
+_SIOCGIFMTU = 0x8921
 #: Data counters of InfiniBand ports count words of four bytes (IBA, PortXmitData).
 _IB_WORD = 4
 
@@ -137,6 +140,17 @@ def is_inner_bridge(name: str, interfaces: Path = Path("/sys/class/net")) -> boo
         (port / "device").exists() or any(port.glob("lower_*")) or (port / "bonding").exists()
         for port in ports
     )
+
+
+def mtu_of(name: str) -> int:
+    """Bytes of the largest packet that it sends.
+
+    Raises:
+        OSError: there is no such interface.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        told = fcntl.ioctl(asked, _SIOCGIFMTU, struct.pack("16si12x", name.encode(), 0))
+    return int(struct.unpack("16si12x", told)[1])
 
 
 def network_here() -> str:

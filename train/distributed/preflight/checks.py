@@ -170,9 +170,7 @@ class Report:
             "carried": {}, "gpus": [], "driver": None,
             "visible_devices": os.environ.get("CUDA_VISIBLE_DEVICES"), "findings": [],
         }  # fmt: skip
-        timer = threading.Timer(limit_s, end_process, (EXIT_STALLED, self._late))
-        timer.daemon = True
-        timer.start()
+        self.hurry(limit_s)
         # where native code, such as a library that loads, keeps Python's lock: a thread without
         # it ends the process, with exit code 1; where stacks are written to must not hang
         stacks = os.memfd_create("stacks")
@@ -180,6 +178,12 @@ class Report:
         # only now what may hang
         folder.mkdir(parents=True, exist_ok=True)
         self.facts["driver"] = _driver()
+
+    def hurry(self, seconds: float) -> None:
+        """End by then, or earlier where that was said before."""
+        timer = threading.Timer(seconds, end_process, (EXIT_STALLED, self._late))
+        timer.daemon = True
+        timer.start()
 
     def enter(self, phase: str) -> None:
         self.facts["phase"] = phase
@@ -208,7 +212,7 @@ class Report:
         self.facts["late"] = True
         self.add(
             finding(
-                "time", False, f"still {phase} after {self._limit_s:g} s",
+                "time", False, f"still {phase} after {time.monotonic() - self._began:.0f} s",
                 "all ranks meet and compute a sum before that",
                 "ranks without a report never started; with reports of all, their network "
                 "interface does not lead to each other: name one as `interface` of the site file",
