@@ -15,6 +15,10 @@ PACK ?= 1
 BUDGET ?=
 NODES ?=
 BASELINE ?=
+ACCOUNT ?=
+PARTITION ?=
+QOS ?=
+TIME ?=
 LINE ?=
 PHASES ?=
 RUN ?=
@@ -24,12 +28,28 @@ ACCOUNTING ?= 0
 RESULTS ?= $(CURDIR)/results
 DATA ?= $(CURDIR)/.data
 TESTS ?= tests
+VARIABLES := PYTHON SWEEP SITE FORCE JOBS WAIT PREFLIGHT PACK BUDGET NODES BASELINE ACCOUNT PARTITION QOS TIME LINE PHASES \
+  RUN CELL IMAGE ACCOUNTING RESULTS DATA TESTS
 # values reach the recipes as environment variables, never as shell text
-export PYTHON SWEEP SITE FORCE JOBS WAIT PREFLIGHT PACK BUDGET NODES BASELINE LINE PHASES RUN CELL IMAGE ACCOUNTING RESULTS DATA TESTS
+export $(VARIABLES)
+# GNU time reads its format from TIME
+ifneq ($(findstring %,$(if $(filter environment,$(origin TIME)),$(value TIME))),)
+override TIME :=
+endif
+# other programs have variables of these names, too: one that is used is named, once, and a make that
+# calls this one passes on its own
+FOREIGN := $(if $(MAKECMDGOALS),$(if $(filter 0,$(MAKELEVEL)),$(foreach name,$(VARIABLES),$(if \
+  $(filter environment,$(origin $(name))),$(if $(value $(name)),$(name))))))
+$(if $(FOREIGN),$(shell for name in $(FOREIGN); do \
+  echo "make: $$name=$$(printenv "$$name") comes from the environment" >&2; done))
 
-# what a module or a home folder adds to Python must not shadow the environment's packages
-unexport PYTHONPATH PYTHONHOME PYTHONSAFEPATH
+# What works before our Python can read its table (train/environment.py): a shell (-p) without the
+# user's BASH_ENV and functions, options and CDPATH, and a Python without variables of other programs.
+.SHELLFLAGS := -pc
+unexport ENV CDPATH SHELLOPTS BASHOPTS GREP_OPTIONS
+unexport $(filter-out PYTHON,$(filter PYTHON%,$(.VARIABLES)))
 export PYTHONNOUSERSITE := 1
+export PYTHONUTF8 := 1
 
 PY := .venv/bin/python
 # Python 3.11 that needs nothing set up: PYTHON=, one found, or one fetched into .python
@@ -42,6 +62,8 @@ $(error WAIT=$(WAIT) found, expected WAIT=0 (submit and return) or WAIT=1)
 endif
 WHERE = "$$SWEEP" --results "$$RESULTS"
 FROM = --data "$$DATA" --site "$$SITE"
+WHOSE = $${ACCOUNT:+--account "$$ACCOUNT"} $${PARTITION:+--partition "$$PARTITION"} $${QOS:+--qos "$$QOS"}
+ASKED = $(WHOSE) $${TIME:+--time "$$TIME"}
 INSIDE = $${IMAGE:+--image "$$IMAGE"}
 # the folder of the sweep's results; its name is written in the sweep's file
 FOLDER = "$$($(PY) -m jobs where "$$SWEEP" --results "$$RESULTS")"
@@ -50,6 +72,7 @@ help: ## this list
 	@echo "Horoscale: make TARGET [SWEEP=quickstart] [SITE=auto] [FORCE=1] [DATA=DIR] [RESULTS=DIR]"
 	@echo "  on one machine also: [JOBS=cells at once] [IMAGE=cpu, gpu or a path: ranks run inside that image]"
 	@echo "  on a cluster also: [WAIT=0] [PREFLIGHT=0] [BUDGET=GPU-hours] [PACK=cells per job] [NODES=N] [CELL=id]"
+	@echo "  in place of the site file's: [ACCOUNT=name] [PARTITION=name] [QOS=name] [TIME=minutes or H:MM:SS of a cell]"
 	@echo "  interconnect: [NODES=N or names] [PHASES=...] [LINE=rate] [BASELINE=file] [RUN=folder] [FORCE=1]"
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | \
 	  awk -F'\t' '{printf "  %-22s %s\n", $$1, $$2}'
@@ -61,13 +84,13 @@ setup-login: ## prepare what a login node needs (no TensorFlow, no Horovod)
 	@$(BARE) containers/setup.py login
 
 plan: setup-login ## show what a sweep would do: cells, time, scripts, GPU-hours; runs nothing
-	@$(PY) -m jobs plan $(WHERE) $(FROM) $(INSIDE) --pack "$$PACK" $${BUDGET:+--budget "$$BUDGET"}
+	@$(PY) -m jobs plan $(WHERE) $(FROM) $(ASKED) $(INSIDE) --pack "$$PACK" $${BUDGET:+--budget "$$BUDGET"}
 
 sweep: setup-login ## run the cells of SWEEP that have no good record yet, then report
 	@code=0; force=; [ "$$FORCE" = 1 ] && force=--force; \
 	wait=--wait; [ "$$WAIT" = 0 ] && wait=--no-wait; \
 	first=--preflight; [ "$$PREFLIGHT" = 0 ] && first=--no-preflight; \
-	folder="$$($(PY) -m jobs sweep $(WHERE) $(FROM) $(INSIDE) --jobs "$$JOBS" --pack "$$PACK" \
+	folder="$$($(PY) -m jobs sweep $(WHERE) $(FROM) $(ASKED) $(INSIDE) --jobs "$$JOBS" --pack "$$PACK" \
 	  $${BUDGET:+--budget "$$BUDGET"} $$wait $$first $$force --set-up)" || code=$$?; \
 	if [ $$code -le 1 ] && [ "$$WAIT" = 1 ]; then \
 	  $(PY) -m analysis report --if-changed "$$folder" || code=$$?; fi; \
@@ -83,10 +106,10 @@ logs: setup-login ## show why a cell ended: CELL= its id or a part of it
 	@$(PY) -m jobs logs $(WHERE) --cell "$$CELL"
 
 preflight: setup-login ## check on a cluster's nodes, inside the image, what SWEEP needs there
-	@$(PY) -m jobs preflight $(WHERE) $(FROM) $${NODES:+--nodes "$$NODES"}
+	@$(PY) -m jobs preflight $(WHERE) $(FROM) $(WHOSE) $${NODES:+--nodes "$$NODES"}
 
 interconnect: setup-login ## is the network between NODES= nodes of a cluster healthy? evidence, verdict
-	@run="$$($(PY) -m jobs interconnect --site "$$SITE" --results "$$RESULTS" \
+	@run="$$($(PY) -m jobs interconnect --site "$$SITE" --results "$$RESULTS" $(WHOSE) \
 	  $${NODES:+--nodes "$$NODES"} $${PHASES:+--phases "$$PHASES"})"; code=$$?; \
 	force=; [ "$$FORCE" = 1 ] && force=1; \
 	if [ -n "$$run" ]; then $(PY) -m analysis interconnect "$$run" $${force:+--force} \

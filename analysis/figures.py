@@ -82,8 +82,11 @@ class Figure:
 
 @contextmanager
 def style() -> Iterator[None]:
-    """The look of every figure; leaves matplotlib's settings as they were."""
-    with mpl.rc_context(_STYLE):
+    """The look of every figure, on matplotlib's own defaults, whatever a matplotlibrc says; leaves
+    its settings as they were."""
+    # not mpl.style, which reads the user's style sheets; the backend cannot change here
+    defaults = {name: value for name, value in mpl.rcParamsDefault.items() if name != "backend"}
+    with mpl.rc_context(defaults | _STYLE):
         yield
 
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from image_mirrors import cache_folder, debian_codename, debian_mirror
-from locks import SetupError
+from locks import SetupError, environment_of_train
 
 NAMES = ("apptainer", "singularity")
 #: Compiled into the program, which resolves links and then guesses wrongly: where it looks for
@@ -206,4 +206,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    environment_of_train().enter("image", os.environ)
     sys.exit(main())

@@ -39,7 +39,7 @@ from image_prepare import (
     work_folder,
 )
 from image_steps import Steps, remove_tree, say
-from locks import LOCKS, SetupError, errors_of_train, refusal
+from locks import LOCKS, SetupError, environment_of_train, errors_of_train, refusal
 from unprivileged import ensure_user
 
 FOLDER = LOCKS / "images"
@@ -206,6 +206,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
+    environment_of_train().enter("image", os.environ)
     # ended by a batch system, we end Apptainer with us before the lock is free for another build
     errors_of_train().interrupt_on_signals()
     sys.exit(main(sys.argv[1:]))

@@ -22,7 +22,7 @@ from image_mirrors import (
 )
 from image_plan import NEEDED_BYTES, SUITE, Parts, apt_configuration, sources_list
 from image_steps import Steps, as_builder, say
-from locks import SetupError
+from locks import SetupError, pip_environment
 from unprivileged import has_sub_ids, home_of
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
@@ -123,12 +123,12 @@ def download(parts: Parts, steps: Steps, environment: Mapping[str, str]) -> None
             continue
         listing = steps.work / "requirements"
         listing.write_text(requirements)
-        command = download_command(
-            usable_pip(steps.work / "pip"), listing, folder, parts.machine, source=source
-        )
+        pip = usable_pip(steps.work / "pip")
+        command = download_command(pip, listing, folder, parts.machine, source=source)
         what = f"downloading {', '.join(absent[:3])}{' ...' if absent[3:] else ''}"
+        seen = pip_environment(pip) | dict(environment) | {"PIP_CONFIG_FILE": os.devnull}
         steps.run(
-            command, f"{what} ({len(absent)} packages)", environment,
+            command, f"{what} ({len(absent)} packages)", seen,
             "Is the package index in reach? PIP_INDEX_URL=, CA= and https_proxy= name other ways.",
         )  # fmt: skip
 

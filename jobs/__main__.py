@@ -14,9 +14,10 @@ import typer
 
 from jobs.cell.lock import only_sweep
 from jobs.config.load import load_sweep
+from jobs.config.site import NamedSite
 from jobs.config.sweep import Sweep
 from jobs.local.sweep import machine_for, plan_here, sweep_here
-from jobs.messages import ROOT, refusals
+from jobs.messages import ROOT, refusals, say
 from jobs.plan.cluster import plan_cluster
 from jobs.slurm import commands
 from jobs.slurm.client.detect import refuse_image, site_for
@@ -24,6 +25,7 @@ from jobs.slurm.interconnect import phases_named, validate
 from jobs.slurm.request import SweepRequest
 from jobs.slurm.sweep import sweep_cluster
 from train.distributed.watchdog import STALL_S
+from train.environment import enter, unheard
 from train.errors import ConfigError, interrupt_on_signals
 
 RESULTS, DATA, STORE = ROOT / "results", ROOT / ".data", ROOT / ".data" / "prepared"
@@ -38,6 +40,10 @@ Site = Annotated[
 Image = Annotated[
     str, typer.Option(help="on this machine: run ranks inside this image (cpu, gpu or a path)")
 ]
+Account = Annotated[str, typer.Option(help="account of jobs, in place of the site file's")]
+Partition = Annotated[str, typer.Option(help="partition, in place of the site file's")]
+Qos = Annotated[str, typer.Option(help="QoS, in place of the site file's")]
+Time = Annotated[str, typer.Option(help="time limit of a cell's job: minutes, H:MM:SS, D-HH:MM:SS")]
 Pack = Annotated[int, typer.Option(min=1, help="cells in one allocation, techniques interleaved")]
 Budget = Annotated[
     float | None, typer.Option(min=0, help="GPU-hours that the sweep may cost; more is refused")
@@ -55,6 +61,14 @@ def command(function: Callable[Options, int]) -> Callable[Options, int]:
     return app.command()(refusals()(function))
 
 
+def cluster_for(
+    site: str, account: str, partition: str, qos: str, time: str = ""
+) -> NamedSite | None:
+    """The cluster that SITE= names, with these in place of its file's; None: this machine."""
+    given = {"account": account, "partition": partition, "qos": qos, "time_min": time}
+    return site_for(site, options=given)
+
+
 def named(sweep: str, results: Path) -> tuple[Sweep, Path]:
     """The sweep, and the folder of its results."""
     wanted = load_sweep(sweep)
@@ -68,13 +82,17 @@ def plan(
     data: Data = DATA,
     store: Store = STORE,
     site: Site = "auto",
+    account: Account = "",
+    partition: Partition = "",
+    qos: Qos = "",
+    time: Time = "",
     image: Image = "",
     pack: Pack = 1,
     budget: Budget = None,
 ) -> int:
     """Show what a sweep would do: cells, sizes, steps, time, launch lines. Runs nothing."""
     wanted, folder = named(sweep, results)
-    if cluster := site_for(site):
+    if cluster := cluster_for(site, account, partition, qos, time):
         refuse_image(image, cluster)
         plan_cluster(SweepRequest(wanted, results.resolve(), data, store, cluster, pack, budget))
     else:
@@ -96,6 +114,10 @@ def sweep(
     data: Data = DATA,
     store: Store = STORE,
     site: Site = "auto",
+    account: Account = "",
+    partition: Partition = "",
+    qos: Qos = "",
+    time: Time = "",
     image: Image = "",
     force: Annotated[bool, typer.Option("--force", help="run finished cells anew")] = False,
     jobs: Annotated[int, typer.Option(min=1, help="cells at once, as cores allow")] = 1,
@@ -111,7 +133,9 @@ def sweep(
 ) -> int:
     """Run every cell that has no good record yet; print the folder of the results."""
     wanted, folder = named(sweep, results)
-    if cluster := site_for(site):
+    if names := unheard(os.environ):
+        say(f"not passed on to ranks: {', '.join(names)} (docs/set-up.md says why)")
+    if cluster := cluster_for(site, account, partition, qos, time):
         refuse_image(image, cluster)
         request = SweepRequest(
             wanted, results.resolve(), data, store, cluster, pack, budget, stall_s
@@ -167,11 +191,14 @@ def preflight(
     data: Data = DATA,
     store: Store = STORE,
     site: Site = "auto",
+    account: Account = "",
+    partition: Partition = "",
+    qos: Qos = "",
     nodes: Annotated[int | None, typer.Option(min=1, help="on how many nodes")] = None,
 ) -> int:
     """Check on the cluster's nodes, inside the image, all that a sweep needs there."""
     wanted = load_sweep(sweep)
-    cluster = site_for(site)
+    cluster = cluster_for(site, account, partition, qos)
     if cluster is None:
         raise ConfigError("a preflight needs a cluster: name it with SITE=")
     return commands.preflight(SweepRequest(wanted, results.resolve(), data, store, cluster), nodes)
@@ -181,6 +208,9 @@ def preflight(
 def interconnect(
     site: Site = "auto",
     results: Results = RESULTS,
+    account: Account = "",
+    partition: Partition = "",
+    qos: Qos = "",
     nodes: Annotated[str, typer.Option(help="how many, or which: node3,node[5-8]")] = "4",
     interface: Annotated[str | None, typer.Option(help="network interface to measure")] = None,
     samples: Annotated[int, typer.Option(min=3, help="per pair and direction")] = 7,
@@ -189,7 +219,7 @@ def interconnect(
     ranks_per_node: Annotated[int, typer.Option(min=1, help="of the collectives")] = 1,
 ) -> int:
     """Measure the network between nodes, every ordered pair; prints the folder of the run."""
-    cluster = site_for(site)
+    cluster = cluster_for(site, account, partition, qos)
     if cluster is None:
         raise ConfigError("one machine has no interconnect: name a cluster with SITE=")
     return validate(
@@ -199,5 +229,12 @@ def interconnect(
 
 
 if __name__ == "__main__":
+    enter("command", os.environ)
     interrupt_on_signals()
-    app()
+    try:
+        app()
+    finally:
+        try:
+            sys.stderr.flush()
+        except OSError:  # its reader is gone, and Python's own flush would end with code 120
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())

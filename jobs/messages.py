@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 
@@ -27,6 +28,12 @@ class NoAnswer(Exception):
 def say(text: str) -> None:
     with suppress(OSError):  # a reader that is gone must not end a sweep
         print(f"[sweep] {text}", file=sys.stderr, flush=True)
+
+
+@cache
+def name_once(text: str) -> None:
+    """Say what is not understood and does no harm; a command that looks again says it no more."""
+    say(text)
 
 
 @contextmanager

@@ -70,7 +70,7 @@ class Practice:
         text = self.out("scontrol", "--oneliner", "show", "job", number)
         return dict(field.split("=", 1) for field in text.split() if "=" in field)
 
-    def wait_for(self, number: str, *states: str, timeout_s: float = 240) -> dict[str, str]:
+    def wait_for(self, number: str, *states: str, timeout_s: float = 900) -> dict[str, str]:
         """Wait until a job is in one of these states."""
         deadline = time.monotonic() + timeout_s
         while (job := self.job(number))["JobState"] not in states:

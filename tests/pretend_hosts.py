@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cell.launch import clean_environment
+from train.environment import environment_of
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Command that runs something on a host; its last word is the host's name.
@@ -82,7 +82,7 @@ def start_ranks(
         subprocess.Popen(
             [*enter, sys.executable, *words], cwd=ROOT, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True,
-            env=clean_environment(os.environ) | _rank(rank, len(hosts)) | {
+            env=environment_of("ranks", os.environ) | _rank(rank, len(hosts)) | {
                 "HOROSCALE_CORES": str(cores[rank % len(cores)]),
                 "HOROSCALE_RENDEZVOUS": str(meeting),
             } | more,

@@ -209,7 +209,7 @@ def test_a_hang_is_ended_and_the_silent_rank_named(tmp_path, data_root) -> None:
 @pytest.mark.slow
 def test_a_step_that_was_stopped_goes_on_and_loses_no_time(tmp_path, data_root) -> None:
     """Both ranks, for longer than a hang may last."""
-    bench = make_bench(tmp_path, data_root, sweep(epochs=300))
+    bench = make_bench(tmp_path, data_root, sweep(epochs=150))
     process = bench.start("--stall-s", "40")
     try:
         wait_until(lambda: any(lines(c / "epochs.jsonl") for c in bench.cells()), "an epoch", 180)
@@ -235,7 +235,7 @@ def test_a_step_that_was_stopped_goes_on_and_loses_no_time(tmp_path, data_root) 
 
 @pytest.mark.slow
 def test_ctrl_c_then_resume_equals_an_uninterrupted_run(tmp_path, data_root) -> None:
-    text = sweep(epochs=200, technique="lr_scaling_warmup")
+    text = sweep(epochs=100, technique="lr_scaling_warmup")
     straight = make_bench(tmp_path / "straight", data_root, text)
     assert straight.run().returncode == 0
     broken = make_bench(tmp_path / "broken", data_root, text)
@@ -248,7 +248,7 @@ def test_ctrl_c_then_resume_equals_an_uninterrupted_run(tmp_path, data_root) -> 
         end(process)
     assert process.returncode == 130, said
     (record,) = broken.records()
-    assert record.status == "cancelled" and 3 <= len(record.epochs) < 200
+    assert record.status == "cancelled" and 3 <= len(record.epochs) < 100
     assert not leftovers(broken.folder)
     again = broken.run()
     assert again.returncode == 0 and "goes on from its checkpoint" in again.stderr

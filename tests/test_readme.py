@@ -14,6 +14,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from tests import picture
 from tests.measured import MEASURED, frames_of, headline
 from train.record.run import read_record
 
@@ -79,6 +80,12 @@ def test_it_shows_a_measured_table_and_no_placeholder() -> None:
     for _, row in _frames("cifar10_tuned")["convergence"].iterrows():
         told = f"{row['validation_accuracy']:.3f} at {row['global_batch']:,}"
         assert told in " ".join(text.split())
+
+
+def test_the_picture_shows_what_the_code_writes() -> None:
+    assert picture.described() == picture.sentences(picture.report(draw=False)), (
+        "make it anew: python -m tests.picture"
+    )
 
 
 def _frames(sweep: str) -> Mapping[str, pd.DataFrame]:

@@ -148,17 +148,17 @@ def prepare(*, accounting: bool) -> None:
     Raises:
         PracticeError: one cannot be had.
     """
-    missing = needs.missing_packages(accounting=accounting)
-    if missing:
-        say(f"installing the packages {' '.join(missing)}")
-        needs.install(missing, os.environ)
-        needs.check()  # what could not be tried without them
     # beside this package; found by their own names because they are programs, too
     sys.path.append(str(ROOT / "containers"))
     import apptainer  # noqa: PLC0415
     import unprivileged  # noqa: PLC0415
-    from locks import SetupError  # noqa: PLC0415
+    from locks import SetupError, environment_of_train  # noqa: PLC0415
 
+    missing = needs.missing_packages(accounting=accounting)
+    if missing:
+        say(f"installing the packages {' '.join(missing)}")
+        needs.install(missing, environment_of_train().environment_of("image", os.environ))
+        needs.check()  # what could not be tried without them
     try:
         unprivileged.ensure_user()
         apptainer.ensure()

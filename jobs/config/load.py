@@ -66,6 +66,8 @@ def load_sweep(name_or_path: str, folder: Path = SWEEPS) -> Sweep:
     parts = [file.common, *chain.from_iterable(chain(file.axes, *file.include))]
     written = [str(part["technique"].value) for part in parts if "technique" in part]
     used = [config.technique.name for config in configs]
+    named = (cell.settings.get(key) for cell, _ in cells for key in ("dataset", "pretrained"))
+    paths = {str(setting.value): setting.path for setting in named if setting is not None}
     return Sweep(
         name=file.heading.name,
         title=" ".join((file.heading.title or file.heading.name).split()),
@@ -73,6 +75,7 @@ def load_sweep(name_or_path: str, folder: Path = SWEEPS) -> Sweep:
         configs=configs,
         techniques=tuple(name for name in dict.fromkeys([*written, *used]) if name in used),
         cores_per_rank=file.heading.cores_per_rank,
+        lines={value: file.document.line(path) for value, path in paths.items()},
     )
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from jobs.config.yamlfile import find_file, load_yaml
+from jobs.config.yamlfile import Document, find_file, load_yaml, parse_yaml
 from train.config.frozen import Frozen
 from train.errors import ConfigError
 
@@ -34,12 +34,16 @@ class Site(Frozen):
     constraint: str | None = None
     reservation: str | None = None
     wckey: str | None = None
+    cluster: str | None = None  # where Slurm's programs serve several (SLURM_CLUSTERS)
     ranks_per_node: int = Field(ge=1)  # GPUs of a node that a job may use; without GPUs, ranks
     gpus: GpuRequest = "none"
     gpu_type: str | None = None  # as in gres: gpu:TYPE:N
     cpus_per_rank: int = Field(default=1, ge=1)
     mem_per_rank_gb: float | None = Field(default=None, gt=0)
-    time_min: int = Field(default=60, ge=1)  # time limit of one job; a cell may need several jobs
+    # time limit of a cell's job; a cell may need several jobs. null: by the times of earlier cells,
+    # and max_time_min where they do not tell
+    time_min: int | None = Field(default=None, ge=1)
+    max_time_min: int = Field(default=60, ge=1)
     exclusive: bool = False
     max_nodes: int | None = Field(default=None, ge=1)  # of one job
     array_limit: int = Field(default=1000, ge=1)  # elements of one array (at most MaxArraySize)
@@ -72,6 +76,11 @@ class Site(Frozen):
     # null: 5 in the first minute, then 30 to 60
     user: str | None = None  # whose jobs root's sweeps become: practice clusters only
 
+    @property
+    def longest_min(self) -> int:
+        """Most minutes that the job of one cell may take."""
+        return self.max_time_min if self.time_min is None else self.time_min
+
     @field_validator("*")
     @classmethod
     def _one_line(cls, value: Any) -> Any:
@@ -86,8 +95,9 @@ class Site(Frozen):
     def _consistent(self) -> Site:
         if self.gpu_type is not None and self.gpus == "none":
             raise ValueError("gpu_type needs a way to ask for it: gpus: gres or gpus-per-...")
-        if self.signal_s >= (limit_s := 60 * self.time_min):
-            raise ValueError(f"signal_s {self.signal_s}: a job has {limit_s} s (time_min)")
+        if self.signal_s >= (limit_s := 60 * self.longest_min):
+            which = "max_time_min" if self.time_min is None else "time_min"
+            raise ValueError(f"signal_s {self.signal_s}: a job has {limit_s} s ({which})")
         for option in self.sbatch:
             if option in _OWN_OPTIONS:
                 raise ValueError(f"sbatch: {option} is what this program sets by itself")
@@ -135,9 +145,20 @@ def load_site(name_or_path: str, folder: Path = SITES) -> NamedSite:
         ConfigError: no such site, or an error in its file: with the line, what was found, what is
             known and the nearest.
     """
-    path = find_file("site", name_or_path, folder, (AUTO, LOCAL))
-    document = load_yaml(path)
-    return NamedSite(path.stem, document.checked(Site, document.value), path)
+    return _named(load_yaml(find_file("site", name_or_path, folder, (AUTO, LOCAL))))
+
+
+def read_site(path: Path, text: str) -> NamedSite:
+    """What :func:`load_site` would read from a file with this text.
+
+    Raises:
+        ConfigError: as :func:`load_site`.
+    """
+    return _named(parse_yaml(path, text.encode()))
+
+
+def _named(document: Document) -> NamedSite:
+    return NamedSite(document.source.stem, document.checked(Site, document.value), document.source)
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from train.config.datasets import FOLDER_PREFIX
 from train.config.run import RunConfig
+from train.errors import ConfigError
 from train.record.run import SweepManifest
 
 SWEEPS = Path(__file__).parent.parent / "sweeps"
@@ -20,21 +21,18 @@ class Sweep:
     configs: tuple[RunConfig, ...]  # expanded, in the order of the file, each once
     techniques: tuple[str, ...]  # order of the rows in reports
     cores_per_rank: int | None
+    #: Of the data sets and the pretrained weights: name -> line of the file.
+    lines: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def asked(self) -> str:
         """As SWEEP= names it."""
         return self.source.stem if self.source.parent == SWEEPS else str(self.source)
 
-    @property
-    def image_folders(self) -> tuple[Path, ...]:
-        """Folders of images that are data sets of its cells, each once."""
-        names = dict.fromkeys(config.dataset for config in self.configs)
-        return tuple(
-            Path(name.removeprefix(FOLDER_PREFIX)).expanduser().absolute()
-            for name in names
-            if name.startswith(FOLDER_PREFIX)
-        )
+    def error(self, value: str, text: str) -> ConfigError:
+        """``text`` with the line on which the file has the data set or weights ``value``."""
+        line = f":{self.lines[value]}" if value in self.lines else ""
+        return ConfigError(f"{self.source}{line}: {text}")
 
 
 def manifest_of(wanted: Sweep) -> SweepManifest:

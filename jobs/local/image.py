@@ -8,20 +8,20 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from jobs.cell.container import (
     BUILT,
     IMAGE_PYTHON,
     NO_IMAGE,
     Container,
-    check_path,
     container_argv,
     find_image,
 )
+from jobs.cell.needs import Need, binds_of, check_names
 from jobs.config.sweep import Sweep
 from jobs.messages import ROOT, say
 from train.distributed.gpus import IMAGE_CUDA, gpus_described, unusable
+from train.environment import environment_of
 from train.errors import ConfigError
 
 START_S = 120.0
@@ -43,13 +43,13 @@ def gpus_here(environment: Mapping[str, str]) -> int:
     return there if shown is None else min(there, len(shown.split(",")))
 
 
-def container_here(name: str, gpus: int, folders: Sequence[tuple[Path, str]]) -> Container:
+def container_here(name: str, gpus: int, needs: Sequence[Need]) -> Container:
     """The container of a sweep's ranks on this machine.
 
     Args:
         name: as IMAGE= says it.
         gpus: that are seen here: of an image that is not ours, they decide what it gets.
-        folders: what ranks read and write, and its name in messages.
+        needs: of the ranks.
 
     Raises:
         ConfigError: no such image, nothing that starts it, or a folder that cannot be bound.
@@ -66,11 +66,9 @@ def container_here(name: str, gpus: int, folders: Sequence[tuple[Path, str]]) ->
             f"administrators, or make image, which says how to get it; {without}"
         )
     image = find_image(name, ROOT)
-    for path, what in folders:
-        check_path(path, what)
+    check_names(needs, image.path)
     nvidia = name == "gpu" or (name not in BUILT and gpus > 0)
-    binds = tuple(str(path) for path, _ in folders)
-    return Container(image.path, runtime, "nv" if nvidia else "none", binds, ())
+    return Container(image.path, runtime, "nv" if nvidia else "none", binds_of(needs), ())
 
 
 def try_out(container: Container) -> None:
@@ -83,7 +81,7 @@ def try_out(container: Container) -> None:
     try:
         done = subprocess.run(
             argv, capture_output=True, text=True, timeout=START_S, check=False,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL, env=environment_of("ranks", os.environ),
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         said = f"no end within {START_S:g} s"

@@ -27,13 +27,14 @@ from jobs.cell.container import (
     facts_inside,
     image_now,
 )
-from jobs.cell.launch import Groups, clean_environment, rank_argv, rank_environment
+from jobs.cell.launch import Groups, rank_argv, rank_environment
 from jobs.cell.lock import hold
 from jobs.cell.ranks import Ended, RankSet, end_leftovers
 from jobs.cell.state import FORCED, OTHERS, UNREADABLE, CellState, ready
 from jobs.cell.stop import Reason, Stop
 from jobs.messages import ROOT
 from train.distributed.awake import Awake
+from train.environment import environment_of
 from train.errors import Unreadable
 from train.record.cell_folder import rank_file
 from train.run.provenance import git_state
@@ -55,6 +56,7 @@ class Machine:
     at_once: int
     container: Container | None = None  # None: ranks run in the host's environment
     gpus: int = 0  # seen here, used or not
+    tmpdir: str | None = None  # of the ranks; None: the system's own
 
 
 @dataclass
@@ -133,7 +135,7 @@ def _run(
         return now.status, now.why
 
     def begin(attempt: int) -> None:
-        base = clean_environment(os.environ)
+        base = environment_of("ranks", os.environ)
         if machine.container is not None:
             image = image_now(Image(machine.container.image, None))
             base |= facts_inside(image, *git_state(ROOT))
@@ -165,9 +167,10 @@ def launch_line(
         folder, data=str(machine.data), store=str(machine.store), attempt=attempt,
         stall_s=machine.stall_s, resume=resume,
     )  # fmt: skip
-    gpus = {"HOROSCALE_GPUS_HERE": str(machine.gpus)} if machine.gpus else {}
+    shared = {"HOROSCALE_GPUS_HERE": str(machine.gpus)} if machine.gpus else {}
+    shared |= {"TMPDIR": machine.tmpdir} if machine.tmpdir else {}
     return [*python, *argv], [
-        gpus
+        shared
         | rank_environment(folder, cores, rank, attempt=attempt, supervisor=os.getpid(), root=ROOT)
         for rank in range(len(cores))
     ]

@@ -10,6 +10,7 @@ from itertools import chain
 from pathlib import Path
 
 from jobs.cell.launch import Groups, core_groups
+from jobs.cell.needs import basic_needs, needs_of, usable_tmpdir
 from jobs.cell.state import CellState, checked, lay_out, recorded, stand
 from jobs.cell.stop import Reason, Stop, stopped_by_signals
 from jobs.config.sweep import Sweep, manifest_of
@@ -160,16 +161,10 @@ def machine_for(
     most = max(config.gpus for config in wanted.configs)
     per_rank = wanted.cores_per_rank or max(1, len(cores) // most)
     data, store, gpus = data.resolve(), store.resolve(), gpus_here(os.environ)
-    container = None
+    needs, container = needs_of(wanted, results=folder, data=data, store=store), None
+    tmpdir = usable_tmpdir(os.environ.get("TMPDIR"))
     if image:
-        folders = [
-            (ROOT, "the checkout"),
-            (folder, "the results folder"),
-            (data, "the data folder"),
-            (store, "the data store"),
-            *((path, "the data set") for path in wanted.image_folders),
-        ]
-        container = container_here(image, gpus, folders)
+        container = container_here(image, gpus, (*basic_needs(str(ROOT), image, tmpdir), *needs))
         check_gpu_models(image)
         check_gpus(wanted, container, gpus, at_once)
-    return Machine(cores, per_rank, data, store, stall_s, limit_s, at_once, container, gpus)
+    return Machine(cores, per_rank, data, store, stall_s, limit_s, at_once, container, gpus, tmpdir)

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from jobs.cell.container import BUILT, Image, find_image
+from jobs.cell.needs import basic_needs, need_lines
 from jobs.cell.state import checked, recorded
 from jobs.messages import ROOT, say
-from jobs.plan.cost import array_lines, check_budget
+from jobs.plan.cost import LEAST_MIN, MARGIN, array_lines, check_budget
 from jobs.plan.datasets import train_images
 from jobs.plan.rows import known_rates, plan_rows
 from jobs.plan.text import plan_lines
@@ -19,7 +20,7 @@ from jobs.slurm.job.allocation import Allocation
 from jobs.slurm.job.step import launch
 from jobs.slurm.job.task import SubmissionContext, minutes_for
 from jobs.slurm.preflight import preflight_layout
-from jobs.slurm.request import SweepRequest, context_for
+from jobs.slurm.request import SweepRequest, context_for, with_time_limits
 from jobs.slurm.submissions import Array
 from jobs.slurm.submit import batch_script, tasks_of
 from train.config.run import RunConfig
@@ -35,13 +36,22 @@ def plan_cluster(wish: SweepRequest) -> None:
     cells = checked([recorded(config, wish.folder / config.cell_id()) for config in configs])
     todo = [cell for cell in cells if cell.to_run]
     rates = known_rates(wish.results, (cell.config for cell in todo))
+    sending = context_for(wish, _image(wish))
     images = train_images(configs, wish.data, wish.store, fetch=False)
     rows = plan_rows(configs, images, rates)
-    sending = context_for(wish, _image(wish))
-    arrays = arrays_of([cell.config for cell in todo], sending.site, sending.pack)
+    sending = with_time_limits(sending, wish, rows, todo)
+    arrays = arrays_of([cell.config for cell in todo], sending.site, sending.pack, sending.minutes)
     seconds = {row.cell_id: row.time.seconds for row in rows}
     lines = plan_lines(rows, {}, {cell.config.cell_id() for cell in cells if cell.done})
     lines += ["", *array_lines(arrays, seconds, wish.site)]
+    if sending.minutes:
+        lines.append(
+            f"time limits: of {len(sending.minutes)} cells {MARGIN:g} x what earlier ones like "
+            f"them took at this site, at least {LEAST_MIN} min; of others "
+            f"{sending.site.longest_min} min"
+        )
+    shared = basic_needs(str(sending.root), sending.image.path, sending.site.scratch)
+    lines += ["", *need_lines((*shared, *sending.needs))]
     lines += _scripts(sending, arrays, {config.cell_id(): config for config in configs})
     if arrays:
         lines.append(

@@ -5,17 +5,45 @@ One rank is one GPU; where there are none, the hours are those of groups of CPU 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 
+from jobs.cell.state import CellState
 from jobs.config.site import NamedSite, Site
 from jobs.messages import clock, columns
+from jobs.plan.rows import PlanRow, Rate, RateKey, estimate, rate_key
 from jobs.slurm.submissions import Array
 from train.errors import ConfigError
 
 #: An estimate is trusted this far: queues differ, nodes differ, and cells are restarted.
 MARGIN = 1.5
+#: So many earlier cells tell a time limit, which is this long at least.
+LIKE_IT, LEAST_MIN = 3, 10
 #: Estimated wall time by cell id; None or absent where it is not known.
 Seconds = Mapping[str, float | None]
+
+
+def time_limits(
+    site: Site, rows: Iterable[PlanRow], rates: Mapping[RateKey, Rate], cells: Iterable[CellState]
+) -> dict[str, int]:
+    """Minutes that the jobs of cells may take, by cell id, where earlier cells of the same data,
+    model and ranks tell it. A cell whose time was over before its first epoch gets the most.
+
+    ``rates``: of cells that ran at this site.
+    """
+    if site.time_min is not None:
+        return {}
+    stuck = {cell.name for cell in cells if cell.status == "timeout" and not cell.last_epoch()}
+    limits = {}
+    for row in rows:
+        rate = rates.get(key := rate_key(row.plan.config))
+        if rate is None or rate.cells < LIKE_IT or row.cell_id in stuck:
+            continue
+        seconds = estimate(row.plan, {key: rate}).seconds
+        assert seconds is not None  # the key is among the rates
+        needed = math.ceil((MARGIN * seconds + site.signal_s) / 60)
+        limits[row.cell_id] = min(max(LEAST_MIN, needed), site.max_time_min)
+    return limits
 
 
 def array_lines(arrays: Sequence[Array], seconds: Seconds, named: NamedSite) -> list[str]:
@@ -71,7 +99,7 @@ def check_budget(limit: float, arrays: Sequence[Array], seconds: Seconds, site: 
             f"the sweep may use {_hours(counted)} GPU-hours, and BUDGET allows {_hours(limit)}; "
             f"nothing was submitted\n  {_in_words(arrays, seconds, site)}; {which}\n"
             "  use fewer seeds, epochs or techniques, a smaller data_fraction, or a smaller "
-            f"time_min of the site (now {site.time_min}), after which a cell goes on in another "
+            f"time_min of the site (now {site.longest_min}), after which a cell goes on in another "
             f"job; or allow it: BUDGET={int(counted) + 1}"
         )
 

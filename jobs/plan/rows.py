@@ -9,7 +9,7 @@ rest says.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -98,15 +98,23 @@ def rate_key(config: RunConfig) -> RateKey:
     return RateKey((*data, *network, config.framework, technique.precision), config.gpus)
 
 
-def known_rates(results: Path, configs: Iterable[RunConfig]) -> dict[RateKey, Rate]:
+def known_rates(
+    results: Path,
+    configs: Iterable[RunConfig],
+    ran: Mapping[Path, Collection[str]] | None = None,
+) -> dict[RateKey, Rate]:
     """Rates that the times of ``configs`` can be estimated from: of the newest completed cells of
     each key under results/<sweep>/<cell>/. Unreadable records are skipped.
+
+    ``ran``: folder of a cell -> ids of Slurm jobs; only what these ran counts.
 
     Only cells that ran in one go: between two attempts the clock of the record runs on.
     """
     works = {rate_key(config).work for config in configs}
     records: dict[RateKey, list[tuple[datetime, Path]]] = {}
     for path in results.glob(f"*/*/{RECORD_NAME}") if works else ():
+        if ran is not None and path.parent not in ran:
+            continue
         with suppress(RecordError, Unreadable):  # a report names these; an estimate does without
             summary = read_summary(path)
             key = rate_key(summary.config)
@@ -117,7 +125,10 @@ def known_rates(results: Path, configs: Iterable[RunConfig]) -> dict[RateKey, Ra
         samples = []
         for _, path in nlargest(RECORDS_PER_KEY, dated):
             with suppress(RecordError, Unreadable):
-                samples += _samples(read_record(path))
+                record = read_record(path)
+                job = record.provenance and record.provenance.slurm_job_id
+                if ran is None or job in ran[path.parent]:
+                    samples += _samples(record)
         if samples:
             speeds, fixed, evaluations = zip(*samples, strict=True)
             rates[key] = Rate(median(speeds), median(fixed), median(evaluations), len(samples))

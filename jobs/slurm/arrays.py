@@ -9,9 +9,10 @@ meets all techniques alike, and is not taken for a difference between them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from random import Random
+from types import MappingProxyType
 
 from jobs.config.site import NodeLayout, Site, layout_of
 from jobs.slurm.submissions import Array
@@ -22,12 +23,19 @@ from train.errors import ConfigError
 BLOCK_SEED = 0
 
 
-def arrays_of(configs: Iterable[RunConfig], site: Site, pack: int = 1) -> tuple[Array, ...]:
+def arrays_of(
+    configs: Iterable[RunConfig],
+    site: Site,
+    pack: int = 1,
+    minutes: Mapping[str, int] = MappingProxyType({}),
+) -> tuple[Array, ...]:
     """One array for each layout and time limit, cut where the site's limit on arrays is reached.
 
     An element runs one cell, or up to ``pack`` of one layout. Cells of one block (same data, model,
     ranks and seed) stay together where they fit; a block of more than ``pack`` cells is cut into
     parts of nearly equal size.
+
+    ``minutes``: time limits by cell id; the others have the site's.
 
     Raises:
         ConfigError: counts of ranks that do not fit the site, all of them in one message.
@@ -35,16 +43,17 @@ def arrays_of(configs: Iterable[RunConfig], site: Site, pack: int = 1) -> tuple[
     alike: dict[tuple[NodeLayout, int], list[tuple[str, ...]]] = {}
     for layout, members in _by_layout(configs, site).items():
         for part in _packed(members, pack) if pack > 1 else [[cell] for cell in members]:
-            units = alike.setdefault((layout, site.time_min * len(part)), [])
-            units.append(tuple(config.cell_id() for config in part))
+            unit = tuple(config.cell_id() for config in part)
+            limit = sum(minutes.get(name, site.longest_min) for name in unit)
+            alike.setdefault((layout, limit), []).append(unit)
     return tuple(
         Array(
             units=tuple(units[at : at + site.array_limit]),
-            minutes=minutes,
+            minutes=limit,
             block_seed=BLOCK_SEED if pack > 1 else None,
             **vars(layout),
         )
-        for (layout, minutes), units in alike.items()
+        for (layout, limit), units in alike.items()
         for at in range(0, len(units), site.array_limit)
     )
 

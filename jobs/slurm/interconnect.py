@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from jobs.cell.container import check_path, find_image
+from jobs.cell.needs import Need
 from jobs.config.site import NamedSite, NodeLayout
 from jobs.config.yamlfile import unknown
 from jobs.messages import EXIT_UNDECIDED, ROOT, say
@@ -77,6 +78,7 @@ def validate(
             site=site,
             root=freeze(ROOT, parent),
             image=find_image(site.image, ROOT),
+            needs=(Need(what="the results folder", path=str(parent), use="write"),),
             cluster=read_config(ask(SCONTROL)).get("ClusterName"),
         )
         layout = NodeLayout(wanted.number, ranks_per_node)

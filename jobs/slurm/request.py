@@ -8,20 +8,23 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from jobs.cell.container import Image, check_path, find_image
+from jobs.cell.container import Image, find_image
 from jobs.cell.lock import local_file_system
+from jobs.cell.needs import basic_needs, check_names, needs_of
+from jobs.cell.state import CellState
 from jobs.config.site import NamedSite
 from jobs.config.sweep import Sweep
 from jobs.messages import ROOT, NoAnswer, say
-from jobs.plan.cost import check_budget
+from jobs.plan.cost import check_budget, time_limits
 from jobs.plan.datasets import train_images
+from jobs.plan.rows import PlanRow, known_rates
 from jobs.slurm.client.reasons import advice
 from jobs.slurm.client.run import SCONTROL, SlurmError, asker, read_config
 from jobs.slurm.client.site import check_site
 from jobs.slurm.client.user import hand_over, is_anothers
 from jobs.slurm.job.task import PREFLIGHT, SubmissionContext
 from jobs.slurm.script import freeze
-from jobs.slurm.submissions import Array
+from jobs.slurm.submissions import Array, jobs_at
 from train.distributed.watchdog import STALL_S
 from train.errors import ConfigError
 from train.run.provenance import git_state
@@ -82,10 +85,10 @@ def prepare(request: SweepRequest) -> SubmissionContext:
 def context_for(request: SweepRequest, image: Image) -> SubmissionContext:
     """Raises ConfigError where a batch script cannot name a folder."""
     data, store, site = request.data.resolve(), request.store.resolve(), request.site.site
-    folders = dict.fromkeys(request.wanted.image_folders, "the data set")
-    own = {ROOT: "the checkout", request.folder: "the results folder"}
-    for path, what in (own | {data: "the data folder", store: "the data store"} | folders).items():
-        check_path(path, what)
+    needs = needs_of(
+        request.wanted, results=request.folder, data=data, store=store, binds=site.binds
+    )
+    check_names((*basic_needs(str(ROOT), image.path, site.scratch), *needs), image.path)
     commit, dirty = git_state(ROOT)
     return SubmissionContext(
         name=request.wanted.name,
@@ -97,12 +100,28 @@ def context_for(request: SweepRequest, image: Image) -> SubmissionContext:
         root=ROOT,
         data=data,
         store=store,
-        folders=tuple(map(str, folders)),
+        needs=needs,
         stall_s=request.stall_s,
         pack=request.pack,
         git_commit=commit,
         git_dirty=dirty,
     )
+
+
+def with_time_limits(
+    context: SubmissionContext,
+    request: SweepRequest,
+    rows: Sequence[PlanRow],
+    todo: Sequence[CellState],
+) -> SubmissionContext:
+    """The same with the time limits of the cells that are to run, by what ran at this site."""
+    if context.site.time_min is not None:
+        return context
+    ran = jobs_at(request.results, request.site.name)
+    rates = known_rates(request.results, (cell.config for cell in todo), ran)
+    ahead = {cell.name for cell in todo}
+    limits = time_limits(context.site, (r for r in rows if r.cell_id in ahead), rates, todo)
+    return replace(context, minutes=limits)
 
 
 def check_cluster(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -191,6 +192,20 @@ def submitted_cells(sweep: Path, notes: Iterable[RunNote]) -> dict[str, Submitte
                 )  # fmt: skip
                 last |= dict.fromkeys(cells, submitted)
     return last
+
+
+def jobs_at(results: Path, site: str) -> dict[Path, set[str]]:
+    """Folder of a cell -> its jobs, of all sweeps, that were submitted with this site's file. Notes
+    that cannot be read are left out."""
+    jobs: dict[Path, set[str]] = {}
+    for folder in results.glob(f"*/{NOTES_NAME}"):
+        with suppress(OSError):
+            for note in read_notes(folder.parent)[0]:
+                for array in note.arrays if (note.site, note.kind) == (site, "cells") else ():
+                    for job, cells in zip(array.elements(), array.units, strict=False):
+                        for cell in cells:
+                            jobs.setdefault(folder.parent / cell, set()).add(job)
+    return jobs
 
 
 def adopt(note: RunNote, queue: Mapping[str, JobState]) -> RunNote:

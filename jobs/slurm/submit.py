@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.cell.lock import hold
+from jobs.cell.needs import Need
 from jobs.cell.state import FORCED, CellState, archive, recorded
 from jobs.cell.stop import held_back
 from jobs.config.site import NodeLayout
@@ -199,7 +200,9 @@ def submit_preflight(context: SubmissionContext, layout: NodeLayout) -> tuple[st
     folder = context.folder.parent / PREFLIGHT / f"{datetime.now(UTC):{RUN_FORMAT}}"
     folder.mkdir(parents=True)
     key = context.preflight_key
-    task = PreflightTask(folder=str(folder), key=key, **context.task(layout))
+    own = Need(what="the preflight's folder", path=str(folder), use="write")
+    shared = context.task(layout) | {"needs": (*context.needs, own)}
+    task = PreflightTask(folder=str(folder), key=key, **shared)
     array = preflight_array(context, layout)
     return submit_job(context, PREFLIGHT, folder.name, array, [task], key=key), folder
 
@@ -244,6 +247,8 @@ def tasks_of(
             stall_s=context.stall_s,
             minutes=array.minutes,
             block=f"{run}-0/{place}",
+            data=str(context.data),
+            store=str(context.store),
             git_commit=context.git_commit,
             git_dirty=context.git_dirty,
             **shared,

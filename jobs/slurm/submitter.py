@@ -175,7 +175,8 @@ class Submitter:
             if not self.todo or self._is_cancelled() or self.room.left == 0:
                 return
             configs = [cell.config for cell in self.todo]
-            arrays = arrays_of(configs, self.context.site, self.context.pack)
+            context = self.context
+            arrays = arrays_of(configs, context.site, context.pack, context.minutes)
             listed = {job: state for job, state in queue.items() if job != self._forgotten}
             if not self._is_open(listed, arrays):
                 return

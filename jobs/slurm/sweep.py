@@ -15,7 +15,13 @@ from jobs.plan.datasets import train_images
 from jobs.plan.rows import known_rates, plan_rows
 from jobs.slurm.arrays import arrays_of
 from jobs.slurm.client.run import SlurmError, is_lasting
-from jobs.slurm.request import SweepRequest, check_cluster, prepare, slurm_refusals
+from jobs.slurm.request import (
+    SweepRequest,
+    check_cluster,
+    prepare,
+    slurm_refusals,
+    with_time_limits,
+)
 from jobs.slurm.submitter import Submitter
 from jobs.slurm.watch.pace import Pace
 from jobs.slurm.watch.reconcile import Watcher
@@ -44,7 +50,9 @@ def sweep_cluster(request: SweepRequest, *, force: bool, wait: bool, preflight: 
         todo = [cell for cell in cells if cell.to_run and not cell.alive]
         if todo:
             seconds = {row.cell_id: row.time.seconds for row in rows}
-            arrays = arrays_of([cell.config for cell in todo], context.site, context.pack)
+            context = with_time_limits(context, request, rows, todo)
+            configs = [cell.config for cell in todo]
+            arrays = arrays_of(configs, context.site, context.pack, context.minutes)
             context = check_cluster(request, context, arrays, seconds)
         say_standing(wanted, [cell for cell in cells if not cell.alive])
         for text in dict.fromkeys(cell.elsewhere for cell in cells if cell.elsewhere):

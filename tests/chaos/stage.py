@@ -154,7 +154,7 @@ class Stage:
         assert self.watcher is not None
         if self.watcher.poll() is None:
             os.killpg(self.watcher.pid, number)
-        return self.forget_watcher(60)
+        return self.forget_watcher(300)
 
     def forget_watcher(self, patience_s: float = 0) -> int:
         """The code of a watcher that has ended, or does so now; its mount goes, too."""

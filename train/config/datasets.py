@@ -5,6 +5,8 @@ Imports the standard library alone, as the preflight must, which reads it in any
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import NamedTuple
 
 #: ``folder:PATH`` is a data set, too: a folder of images.
@@ -37,3 +39,9 @@ DATASETS: dict[str, DatasetFacts] = {
     # random pixels and labels of CIFAR's shape, for throughput only
     "synthetic": DatasetFacts(50_000, 10_000, (32, 32, 3), 10),
 }
+
+
+def place_of(written: str, data: Path) -> Path:
+    """Where a file or folder is that a config names: ``~`` is the home folder, and what is relative
+    lies in the folder of the data sets, the same for all ranks wherever they are started."""
+    return data / os.path.expanduser(written)  # noqa: PTH111  (~ of nobody is a missing file)

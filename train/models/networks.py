@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from train.config.datasets import place_of
 from train.config.run import RunConfig
 from train.config.technique import Technique
 from train.errors import ConfigError
@@ -27,12 +28,14 @@ def build_model(
     seed: StepSeed,
     pixels: ChannelStatistics | None = None,
     size: int = 1,
+    folder: Path = Path(),
 ) -> tf.keras.Model:
     """Build ``config.model`` for images of ``shape``.
 
     Weights are drawn from ``config.seed``: equal on all ranks before the broadcast already. They
     and the logits are float32 in any precision. pixels: of the training images, for a technique
-    that standardises. size: ranks, for one that synchronises batch norm.
+    that standardises. size: ranks, for one that synchronises batch norm. folder: of the data sets,
+    where a relative path of pretrained weights begins.
 
     Raises:
         ConfigError: the images are too small for the network, the weights file does not fit, or
@@ -42,7 +45,8 @@ def build_model(
     parts = _Parts(config.technique, size)
     with _policy(config.technique.precision):
         if config.model == "resnet50":
-            return _resnet50(shape, classes, config.technique, config.pretrained)
+            weights = place_of(config.pretrained, folder) if config.pretrained else None
+            return _resnet50(shape, classes, config.technique, weights)
         images = tf.keras.Input(shape, dtype="uint8", name="images")
         scaled = _scaled(images, config.technique, pixels)
         if config.model == "linear":  # softmax regression: the loss is convex
@@ -177,7 +181,7 @@ def _bottleneck(
 
 
 def _resnet50(
-    shape: Shape, classes: int, technique: Technique, pretrained: str | None
+    shape: Shape, classes: int, technique: Technique, pretrained: Path | None
 ) -> tf.keras.Model:
     """ResNet-50 as Keras ships it (v1, with batch norm), global average pool, a new dense head.
 
@@ -192,7 +196,7 @@ def _resnet50(
     x = tf.cast(inputs, tf.float32)[..., ::-1] - tf.constant([103.939, 116.779, 123.68])
     body = tf.keras.applications.ResNet50(include_top=False, weights=None, input_shape=shape)
     if pretrained is not None:
-        _load_weights(body, Path(pretrained))
+        _load_weights(body, pretrained)
     for layer in body.layers:
         if isinstance(layer, L.BatchNormalization):
             layer.momentum = technique.bn_momentum

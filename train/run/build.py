@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from pathlib import Path
 
 import tensorflow as tf
 
@@ -24,8 +25,9 @@ from train.step.tf_distribute import DistributedStep, EvaluationModel, ReplicaSe
 from train.trainer.parts import Parts
 
 
-def build_parts(config: RunConfig, data: Dataset, runtime: Runtime) -> Parts:
-    """
+def build_parts(config: RunConfig, data: Dataset, runtime: Runtime, folder: Path = Path()) -> Parts:
+    """``folder``: of the data sets.
+
     Raises:
         ConfigError: the data or the images do not fit the config.
     """
@@ -37,7 +39,7 @@ def build_parts(config: RunConfig, data: Dataset, runtime: Runtime) -> Parts:
 
     def build(seed: StepSeed) -> tf.keras.Model:
         shape = (height, width, channels)
-        model = build_model(config, shape, len(data.classes), seed, pixels, config.gpus)
+        model = build_model(config, shape, len(data.classes), seed, pixels, config.gpus, folder)
         if technique.initialisation == "whitened":
             whiten_first_layer(model, data.train_x, used)
         return model

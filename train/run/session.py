@@ -55,8 +55,8 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
         data = for_tuning(data)
     beat("building the model, and waiting for ranks that still load the data", patience_s)
     trainer = Trainer(
-        config, runtime, data, build_parts(config, data, runtime), task.out, task.attempt, beat,
-        task.budget, watchdog.awake, os.environ.get(IMAGE_DIGEST),
+        config, runtime, data, build_parts(config, data, runtime, task.data), task.out,
+        task.attempt, beat, task.budget, watchdog.awake, os.environ.get(IMAGE_DIGEST),
     )  # fmt: skip
     world = describe_world(runtime, cpu_name())
     facts = describe_data(config, data)

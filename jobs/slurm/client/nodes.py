@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from jobs.config.site import Site
+from jobs.messages import name_once
 from jobs.slurm.client.run import Ask, SlurmError, asker, seconds_of
 from train.errors import ConfigError
 
@@ -19,6 +20,11 @@ STATES = ("sinfo", "--noheader", "--Node", "--format=%N %T")
 TOPOLOGY = ("scontrol", "show", "topology")
 #: States, as sinfo writes them, of nodes that take no job; those with a * do not respond.
 _OUT_OF_USE = re.compile(r"down|drain|fail|error|unknown|inval|future|power|.*\*$")
+#: All that sinfo(1) lists, with the flags that it adds (*~#!%$@^-+).
+_STATE = re.compile(
+    _OUT_OF_USE.pattern
+    + r"|(alloc|comp|idle|mix|maint|perfctrs|npc|plan|reboot|res|block|cloud|n/a)"
+)
 #: For others than the user who reserved them.
 _RESERVED = re.compile("maint|reserved")
 
@@ -56,33 +62,44 @@ class Nodes:
 
 
 def read_sinfo(text: str) -> tuple[Nodes, ...]:
-    """The nodes in ``SINFO``'s answer.
+    """The nodes in ``SINFO``'s answer; lines of another form, as a site's greeting or the name of a
+    cluster, are named and left out.
 
     Raises:
-        ConfigError: a line has another form.
+        ConfigError: no line has the form.
     """
-    return tuple(_nodes_of(line) for line in text.splitlines() if line.strip())
+    nodes, unread = [], []
+    for line in filter(str.strip, text.splitlines()):
+        try:
+            nodes.append(_nodes_of(line))
+        except ValueError:
+            unread.append(line)
+    if unread and not nodes:
+        raise ConfigError(f"sinfo answered in an unknown form: {unread[0]!r}")
+    for line in unread:
+        name_once(f"sinfo: a line of an unknown form is left out: {line!r}")
+    return tuple(nodes)
 
 
 def _nodes_of(line: str) -> Nodes:
-    try:
-        name, up, limit, size, count, state, cpus, memory, gres, features = line.split("|", 9)
-        limit_s, most = seconds_of(limit), size.rpartition("-")[2]
-        return Nodes(
-            partition=name.strip().removesuffix("*"),
-            default=name.endswith("*"),
-            up=up == "up",
-            time_limit_min=math.inf if limit_s is None else limit_s / 60,
-            job_nodes=int(most) if most.isdigit() else math.inf,
-            count=int(count),
-            state=state,
-            cpus=int(cpus),
-            memory_mb=int(memory),
-            gpus=tuple(_gpus(gres)),
-            features=tuple(re.findall(r"[^,()|&\s]+", features.replace("(null)", ""))),
-        )
-    except ValueError as error:
-        raise ConfigError(f"sinfo answered in an unknown form: {line!r}") from error
+    """Raises ValueError where it has another form."""
+    name, up, limit, size, count, state, cpus, memory, gres, features, *_ = line.split("|")
+    limit_s, most = seconds_of(limit), size.rpartition("-")[2]
+    if _STATE.match(state) is None:
+        name_once(f"sinfo: the state {state!r} of {count} nodes is unknown: they count as usable")
+    return Nodes(
+        partition=name.strip().removesuffix("*"),
+        default=name.endswith("*"),
+        up=up == "up",
+        time_limit_min=math.inf if limit_s is None else limit_s / 60,
+        job_nodes=int(most) if most.isdigit() else math.inf,
+        count=int(count),
+        state=state,
+        cpus=int(cpus.rstrip("+")),  # of nodes that differ, the least
+        memory_mb=int(memory.rstrip("+")),
+        gpus=tuple(_gpus(gres)),
+        features=tuple(re.findall(r"[^,()|&\s]+", features.replace("(null)", ""))),
+    )
 
 
 def _gpus(gres: str) -> Iterable[tuple[str, int]]:
@@ -102,7 +119,8 @@ def _node_states(ask: Ask, partition: str | None) -> dict[str, str]:
     """Node -> state of a partition's nodes, or of all."""
     which = "--all" if partition is None else f"--partition={partition}"  # sinfo refuses both
     pairs = (line.split() for line in ask([*STATES, which]).splitlines())
-    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
+    # with several clusters, "CLUSTER: name" stands before their nodes
+    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2 and not pair[0].endswith(":")}
 
 
 def usable_nodes(site: Site) -> set[str]:

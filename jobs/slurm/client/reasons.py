@@ -32,7 +32,7 @@ _MEANING: tuple[tuple[str, str], ...] = (
     ("Reservation", "its reservation has not begun, or nodes are reserved for maintenance"),
     ("PartitionTimeLimit|QOSMaxWallDurationPerJob|AssocMaxWallDurationPerJob", "it asks for more "
      "time than the partition, the QoS or the account allows, so it will never start: lower "
-     "time_min in the site file, then make cancel and make sweep again"),
+     "time_min or max_time_min in the site file, then make cancel and make sweep again"),
     ("PartitionNodeLimit|BadConstraints", "its partition does not have what it asks for: "
      "look at partition, max_nodes, constraint, GPUs and memory in the site file, then make cancel "
      "and make sweep again"),

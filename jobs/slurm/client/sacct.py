@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
+from jobs.messages import name_once
 from jobs.slurm.client.run import SCONTROL, SlurmError, asker, read_config, run
 from jobs.slurm.client.squeue import ENDED, FIELD, NOTHING, JobState, exit_codes, query, read_exit
 
@@ -97,13 +98,17 @@ def _arrays(jobs: Iterable[str]) -> list[str]:
 
 def parse_sacct(text: str) -> dict[str, JobState]:
     """Jobs in sacct's answer by their ids. One that ended badly is OUT_OF_MEMORY where one of its
-    steps was.
+    steps was. Lines without a job's id are named and left out; further columns do not matter.
 
     sacct prints the elements that never started as one job: 16_[2-4,9%2].
     """
     found: dict[str, JobState] = {}
-    rows = [line.split(FIELD) for line in text.splitlines()]
-    for name, state, exit_text, *rest in (row for row in rows if len(row) == len(_COLUMNS)):
+    for line in filter(str.strip, text.splitlines()):
+        if re.match(rf"\d[^{FIELD}]*{FIELD}[A-Z]", line) is None:
+            name_once(f"sacct: a line of an unknown form is left out: {line!r}")
+            continue
+        fields = [*line.split(FIELD), *[""] * len(_COLUMNS)]
+        name, state, exit_text, *rest = fields[: len(_COLUMNS)]
         word = state.partition(" ")[0]  # "CANCELLED by 1000"
         job, _, step = name.partition(".")
         if not step:

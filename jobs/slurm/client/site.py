@@ -67,8 +67,9 @@ def _job_problems(
     """A job runs in one of the partitions, so that one in which it fits is enough."""
     longest = max(offered, key=lambda groups: groups[0].time_limit_min)[0]
     if minutes > longest.time_limit_min:
+        key = "max_time_min" if site.time_min is None else "time_min"
         yield (
-            f"jobs of {minutes:,} minutes (time_min: {site.time_min} for each cell) are longer "
+            f"jobs of {minutes:,} minutes ({key}: {site.longest_min} for each cell) are longer "
             f"than partition {longest.partition} allows: {longest.time_limit_min:,.0f} minutes"
         )
     there = "; ".join(map(_there, offered))

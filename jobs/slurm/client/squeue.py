@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from jobs.messages import name_once
 from jobs.slurm.client.run import SlurmError, run
 from train.record.atomic import write_atomically
 
@@ -125,7 +126,7 @@ def query(
 def _shared_file(slurm_conf: str | None) -> Path | None:
     """The user's file of the last answer, one for each cluster that may answer."""
     asked = [slurm_conf, os.uname().nodename, shutil.which("squeue")]
-    asked += [os.environ.get(name) for name in ("SLURM_CONF", "SLURM_CLUSTERS")]
+    asked += [os.environ.get(name) for name in ("SLURM_CONF", "SLURM_CLUSTERS", "SBATCH_CLUSTERS")]
     cluster = hashlib.sha256(repr(asked).encode("utf-8", "surrogateescape")).hexdigest()[:12]
     cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
     with suppress(RuntimeError):  # a user without a home
@@ -135,14 +136,21 @@ def _shared_file(slurm_conf: str | None) -> Path | None:
 
 
 def parse(text: str) -> dict[str, JobState]:
-    """The jobs in squeue's answer, by job id."""
+    """The jobs in squeue's answer, by job id; columns that are missing are empty, and named.
+
+    Raises:
+        SlurmError: a line lacks a job's id or state: left out, that job would be taken for gone.
+    """
     jobs = {}
     # what is before the first job is no job: with several clusters, a line with the cluster's name
     for line in text.split(START)[1:]:
         fields = line.removesuffix("\n").split(FIELD, len(_COLUMNS) - 1)
-        if len(fields) != len(_COLUMNS):
+        if missing := len(_COLUMNS) - len(fields):
             reason = f"{len(fields)} fields found, {len(_COLUMNS)} expected in {line!r}"
-            raise SlurmError("squeue", reason, passing=False)
+            if len(fields) < 4 or not (fields[0].isdigit() and fields[3]):
+                raise SlurmError("squeue", reason, passing=False)
+            name_once(f"squeue: {reason}: the others are taken for empty")
+            fields += [""] * missing
         number, array, index, state, reason, start, elapsed, nodes, comment, command, name = (
             "" if field in NOTHING else field for field in fields
         )

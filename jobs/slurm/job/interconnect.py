@@ -153,7 +153,6 @@ def launch_line(
     return step_line(
         of_phase(task, phase),
         ["-m", *programs[phase]],
-        folders=[task.folder],
         logs=Path(task.folder) / "logs" / phase,
         meeting=Path(task.folder) / f".rendezvous-{attempt}",
         all_end=phase == "collectives",
@@ -162,7 +161,7 @@ def launch_line(
 
 def run_interconnect(payload: dict[str, Any]) -> None:
     """On the first node. Exit code 1 where a phase did not come to its end."""
-    task = InterconnectTask.model_validate(payload)
+    task = InterconnectTask.model_validate(payload).on_node(os.environ)
     allocation = Allocation.read(os.environ, minutes_for(task), task.site)
     write_atomically(Path(task.folder) / SWITCHES_NAME, json.dumps(task.switches) + "\n")
     digest, expected = None, list[str]()

@@ -17,7 +17,7 @@ from typing import Any
 from jobs.cell.stop import stopped_by_signals
 from jobs.slurm.job.allocation import WARNINGS, Allocation
 from jobs.slurm.job.step import step_line
-from jobs.slurm.job.step_failure import launch_troubles
+from jobs.slurm.job.step_failure import absent_source, launch_troubles
 from jobs.slurm.job.step_ranks import SRUN_LOG, StepLine, StepRanks
 from jobs.slurm.job.task import (
     REPORT_NAME,
@@ -27,7 +27,6 @@ from jobs.slurm.job.task import (
     Problem,
     minutes_for,
 )
-from train.config.datasets import FOLDER_PREFIX
 from train.distributed.preflight.report import RankPreflight, problems, read_reports
 from train.interconnect.record import Trouble
 from train.record.atomic import write_atomically
@@ -35,7 +34,7 @@ from train.record.atomic import write_atomically
 
 def run_preflight(payload: dict[str, Any]) -> None:
     """On the first node. Ends with exit code 1 when the sweep is to be held."""
-    task = PreflightTask.model_validate(payload)
+    task = PreflightTask.model_validate(payload).on_node(os.environ)
     allocation = Allocation.read(os.environ, minutes_for(task.site), task.site)
     folder = Path(task.folder)
     ranks, began = StepRanks(folder / SRUN_LOG), time.monotonic()
@@ -50,7 +49,7 @@ def run_preflight(payload: dict[str, Any]) -> None:
         seconds=time.monotonic() - began,
         nodes=tuple(sorted({r.host for r in reports})),
         versions=dict(reports[0].versions) if reports else {},
-        problems=_problems(ranks, reports, task.size),
+        problems=_problems(task, ranks, reports),
     )
     write_atomically(folder / REPORT_NAME, report.model_dump_json(indent=2) + "\n")
     for problem in report.problems:
@@ -63,14 +62,14 @@ def run_preflight(payload: dict[str, Any]) -> None:
 def _launch(task: PreflightTask, allocation: Allocation) -> StepLine:
     site, folder = task.site, Path(task.folder)
     rank = ["-m", "train.distributed.preflight", "--out", task.folder, "--world", str(task.size)]
-    rank += ["--data", task.data, "--limit-s", str(site.preflight_s), "--store", task.store]
-    rank += [] if not task.folders else ["--dataset", f"{FOLDER_PREFIX}{task.folders[0]}"]
+    rank += ["--limit-s", str(site.preflight_s)]
+    for need in task.every_need:
+        rank += ["--need", need.what, need.use, need.path]
     rank += [] if site.interface is None else ["--interface", site.interface]
     rank += [] if site.gpu_support == "none" else ["--gpu"]
     return step_line(
         task,
         rank,
-        folders=(task.data, task.store, task.folder, *task.folders),
         logs=folder,
         meeting=folder / f"rendezvous-{allocation.job}-{allocation.restarts}",
         all_end=False,  # every rank is to tell what it finds, whatever becomes of the others
@@ -78,20 +77,29 @@ def _launch(task: PreflightTask, allocation: Allocation) -> StepLine:
 
 
 def _problems(
-    ranks: StepRanks, reports: Sequence[RankPreflight], world: int
+    task: PreflightTask, ranks: StepRanks, reports: Sequence[RankPreflight]
 ) -> tuple[Problem, ...]:
     """What the ranks found; where some could not even start, what srun and the container said."""
     findings = [
         Problem(node=host, **finding.model_dump(exclude={"ok"}))
-        for host, finding in problems(reports, world)
+        for host, finding in problems(reports, task.size)
     ]
-    troubles = launch_troubles(ranks) if len(reports) < world else []
+    troubles = launch_troubles(ranks) if len(reports) < task.size else []
     if ranks.code and not troubles and not findings:
         troubles = [Trouble(node="?", what="launch", found=f"srun ended with code {ranks.code}")]
-    expected = "the rank starts in the container"
-    todo = f"fix the node or the site's file; see {ranks.log.parent}"
-    starts = (
-        Problem(node=t.node, check=t.what, found=t.found, expected=expected, fix=todo)
-        for t in troubles
-    )
-    return (*starts, *findings)
+    starts = (_unstarted(task, trouble, ranks.log.parent) for trouble in troubles)
+    return (*dict.fromkeys(starts), *findings)
+
+
+def _unstarted(task: PreflightTask, trouble: Trouble, logs: Path) -> Problem:
+    path = absent_source(trouble.found)
+    if path is None:
+        expected = "the rank starts in the container"
+        todo = f"fix the node or the site's file; see {logs}"
+        check, found = trouble.what, trouble.found
+    else:
+        named = (need.what for need in task.every_need if need.path == path)
+        check, found = next(named, "a bind of the site file"), f"no {path}"
+        expected = "it is on every node, as make plan lists it"
+        todo = "mount or make it there, or keep that node out (`sbatch: {exclude: ...}`)"
+    return Problem(node=trouble.node, check=check, found=found, expected=expected, fix=todo)

@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jobs.cell.container import IMAGE_PYTHON, NO_IMAGE, Container, container_argv
-from jobs.cell.launch import RENDEZVOUS, python_environment, rank_argv, rendezvous_stem
+from jobs.cell.launch import RENDEZVOUS, rank_argv, rendezvous_stem
+from jobs.cell.needs import binds_of
 from jobs.slurm.job.allocation import Allocation
 from jobs.slurm.job.step_ranks import StepLine
 from jobs.slurm.job.task import JobTask, Task
 from train.config.run import RunConfig
+from train.environment import NOTHING
 
 GLOO = "gloo"
 
@@ -38,7 +40,6 @@ def launch(
     return step_line(
         task,
         rank,
-        folders=(task.data, task.store, *task.folders, str(cell)),
         logs=cell / "logs",
         meeting=Path(meeting),
         together=config.gpus // config.processes,
@@ -49,7 +50,6 @@ def step_line(
     task: Task,
     rank: Sequence[str],
     *,
-    folders: Sequence[str],
     logs: Path,
     meeting: Path,
     all_end: bool = True,
@@ -60,20 +60,14 @@ def step_line(
 
     Args:
         rank: what the image's Python is given, or without an image the one that runs here.
-        folders: what the ranks read and write elsewhere.
         logs: each rank's output goes into its own file there.
         meeting: file through which Gloo ranks meet; MPI's need none.
         all_end: one bad end ends the step at once, because its peers would wait for ever.
         together: ranks that are one task, with the cores and GPUs of all of them.
     """
     site, image = task.site, task.image
-    binds = [task.root, *folders]
-    # TMPDIR has to be there in the container, too; /tmp is by itself
-    if site.scratch is not None and not Path(site.scratch).is_relative_to("/tmp"):  # noqa: S108
-        binds.append(site.scratch)
-    container = Container(
-        image, site.runtime, site.gpu_support, (*binds, *site.binds), site.container_arguments
-    )
+    binds = (*binds_of(task.every_need), *site.binds)
+    container = Container(image, site.runtime, site.gpu_support, binds, site.container_arguments)
     gpus = str(together) if site.gpu_type is None else f"{site.gpu_type}:{together}"
     argv = [
         "srun",
@@ -105,7 +99,7 @@ def step_line(
 def _settings(task: Task, meeting: Path) -> dict[str, str]:
     site = task.site
     settings = {
-        **python_environment(Path(task.root)),
+        "PYTHONPATH": task.root,
         # Horovod's own stall inspector works under MPI only, where it warns; ours watches in any
         # case, and does not end ranks for what they were suspended
         "HOROVOD_STALL_CHECK_TIME_SECONDS": "60",
@@ -121,6 +115,8 @@ def _settings(task: Task, meeting: Path) -> dict[str, str]:
     if task.image != NO_IMAGE:
         # ranks in user namespaces of their own cannot read each other's memory
         settings["OMPI_MCA_btl_vader_single_copy_mechanism"] = "none"
+        # the home folder's mca-params.conf is for another MPI than the image's
+        settings["OMPI_MCA_mca_base_param_files"] = NOTHING
     if site.gpu_support == "none":
         settings |= {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "^openib"}
     if site.interface is not None:

@@ -140,10 +140,10 @@ def _no_container(cell: Path, ranks: StepRanks) -> Verdict | None:
         log, place = rank_file(cell, rank, "log"), ranks.place(rank)
         if not rank_file(cell, rank, "beat").exists() and (said := container_failure(log)):
             what = f"the container of rank {rank} did not start on {place}: {said}"
-            todo = (
-                "see that the image is there and undamaged on that node (compare its sha256), "
-                "then make sweep again"
-            )
+            todo = "see that the image is there and undamaged on that node (compare its sha256)"
+            if absent := absent_source(said):
+                todo = f"make {absent} visible on that node, or keep the node out of the job"
+            todo += ", then make sweep again"
             return "failed", _error(log, what, place, todo, rank)
     return None
 
@@ -170,6 +170,12 @@ def container_failure(log: Path) -> str | None:
         if line.startswith(SLURMSTEPD) and "execve(): " in line:  # not even the runtime is there
             return line.partition("execve(): ")[2].strip()
     return None
+
+
+def absent_source(said: str) -> str | None:
+    """The file or folder without which a container did not start on a node, as it says."""
+    found = re.search(r"mount source (.+) doesn't exist", said)
+    return found[1] if found else None
 
 
 def launch_troubles(ranks: StepRanks) -> list[Trouble]:

@@ -46,7 +46,7 @@ def run_unit(payload: dict[str, Any]) -> None:
 
     Also the function that pickles of jobs name which an earlier version submitted.
     """
-    task = JobTask.model_validate(payload)
+    task = JobTask.model_validate(payload).on_node(os.environ)
     allocation = Allocation.read(os.environ, task.minutes, task.site)
     ends: dict[str, CellEnd] = {}
     with (

@@ -8,13 +8,15 @@ import hashlib
 import math
 import os
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from pydantic import AwareDatetime
 
-from jobs.cell.container import FileMark, Image
+from jobs.cell.container import NO_IMAGE, FileMark, Image
+from jobs.cell.needs import TMP, Need, basic_needs, usable_tmpdir
 from jobs.config.site import NodeLayout, Site
 from train.config.frozen import Frozen
 
@@ -29,23 +31,33 @@ class Task(Frozen):
     image_digest: str | None = None  # when it was submitted
     image_mark: FileMark | None = None  # of the file that had it
     root: str  # the code that runs
+    needs: tuple[Need, ...] = ()  # of the ranks: their folders and files
+
+    def on_node(self, environment: Mapping[str, str]) -> Self:
+        """The job as its first node has it: where the site names no scratch, TMPDIR is it, and in
+        the containers of several nodes /tmp, since other nodes may lack the first one's TMPDIR."""
+        if self.site.scratch is not None:
+            return self
+        scratch = usable_tmpdir(environment.get("TMPDIR"))
+        if scratch and self.nodes > 1:
+            scratch = TMP if self.image != NO_IMAGE else None
+        site = self.site.model_copy(update={"scratch": scratch})
+        return self.model_copy(update={"site": site})
+
+    @property
+    def every_need(self) -> tuple[Need, ...]:
+        return *basic_needs(self.root, self.image, self.site.scratch), *self.needs
 
     @property
     def size(self) -> int:
         return self.nodes * self.ranks_per_node
 
 
-class DataTask(Task):
-    """What every job that reads data gets."""
+class JobTask(Task):
+    """Run cells; the same text is read again when Slurm requeues the job."""
 
     data: str
     store: str
-    folders: tuple[str, ...] = ()  # data sets that are folders of images
-
-
-class JobTask(DataTask):
-    """Run cells; the same text is read again when Slurm requeues the job."""
-
     cells: tuple[str, ...]  # folders, in the order in which they run
     forced: tuple[str, ...] = ()  # of these, those whose older records are put aside first
     asked_at: AwareDatetime  # records older than this are "older"
@@ -56,7 +68,7 @@ class JobTask(DataTask):
     git_dirty: bool | None = None
 
 
-class PreflightTask(DataTask):
+class PreflightTask(Task):
     folder: str  # of its report
     key: str
 
@@ -71,6 +83,7 @@ class JobContext:
     site: Site
     root: Path  # the code that the jobs run
     image: Image
+    needs: tuple[Need, ...]  # of all ranks
     cluster: str | None = None  # its name, where it says
 
     def task(self, layout: NodeLayout) -> dict[str, Any]:
@@ -82,6 +95,7 @@ class JobContext:
             "image_digest": self.image.digest,
             "image_mark": self.image.mark,
             "root": str(self.root),
+            "needs": self.needs,
         }
 
 
@@ -91,15 +105,11 @@ class SubmissionContext(JobContext):
 
     data: Path
     store: Path
-    folders: tuple[str, ...]  # data sets that are folders of images
     stall_s: float
     pack: int
     git_commit: str | None
     git_dirty: bool | None
-
-    def task(self, layout: NodeLayout) -> dict[str, Any]:
-        data = {"data": str(self.data), "store": str(self.store), "folders": self.folders}
-        return super().task(layout) | data
+    minutes: Mapping[str, int] = field(default_factory=dict)  # time limits by cell id
 
     @property
     def preflight_key(self) -> str:
@@ -109,7 +119,7 @@ class SubmissionContext(JobContext):
             (self.cluster, self.image.path, self.image.digest),
             (sys.executable, os.getuid()),
             self.root.name,  # a copy of the code has its digest for a name
-            (str(self.data), str(self.store), *self.folders),
+            [need for need in self.needs if need.use == "read"],  # results are each sweep's own
         )
         return hashlib.sha256(repr(asked).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from jobs.cell.container import Container
+from jobs.cell.needs import Need
+from jobs.config.load import load_sweep
 from jobs.config.sweep import Sweep
 from jobs.local.image import (
     check_gpu_models,
@@ -24,6 +26,7 @@ from jobs.local.image import (
     try_out,
 )  # fmt: skip
 from jobs.local.supervisor import Machine, launch_line
+from jobs.local.sweep import machine_for
 from jobs.slurm.client.detect import refuse_image, site_for
 from tests.builders import config
 from tests.jobs.cell.test_container import sif
@@ -67,7 +70,7 @@ def test_launch_lines_are_those_of_slurm_without_srun(
     put(fake_bin, "apptainer", "exit 0")
     sif(tmp_path / "containers" / "images" / f"{image}.sif")
     folders = [tmp_path, *map(Path, ("/r/smoke", "/data", "/data/prepared"))]
-    made = container_here(image, gpus, [(path, "a folder") for path in folders])
+    made = container_here(image, gpus, [Need(what="a folder", path=str(p)) for p in folders])
     monkeypatch.setattr("jobs.local.supervisor.ROOT", tmp_path)
     monkeypatch.setattr("os.getpid", lambda: 42)
     machine = Machine((0, 1), 1, Path("/data"), Path("/data/prepared"), 300, None, 1, made, gpus)
@@ -97,10 +100,37 @@ def test_what_a_request_for_an_image_lacks_is_said(fake_bin: Path, tmp_path: Pat
         container_here("none", 0, [])
     with pytest.raises(ConfigError, match="the results folder has ','"):
         image = str(sif(tmp_path / "a.sif"))
-        container_here(image, 0, [(tmp_path / "a,b", "the results folder")])
+        container_here(image, 0, [Need(what="the results folder", path=f"{tmp_path}/a,b")])
     put(fake_bin, "apptainer", "printf '\\033[31mFATAL: no user namespace\\033[0m' >&2; exit 255")
     with pytest.raises(ConfigError, match=r"does not start here: .*\n  FATAL: no user namespace\n"):
         try_out(container("none"))
+
+
+@pytest.mark.parametrize(
+    ("keys", "bound"),
+    [("dataset: folder:pets", "disk/pets"),
+     ("dataset: cifar10\npretrained: {}/disk/w.h5", "disk/w.h5")],
+)  # fmt: skip
+def test_what_a_sweep_names_is_bound_and_what_is_nowhere_refused(
+    fake_bin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: str, bound: str
+) -> None:
+    put(fake_bin, "apptainer", "exit 0")
+    image, store = str(sif(tmp_path / "a.sif")), tmp_path / "store"
+    (tmp_path / "two.yaml").write_text(
+        f"{keys.format(tmp_path)}\nmodel: resnet50\nepochs: 1\nbatch_per_rank: 64\n"
+        "technique: batch_norm\ngpus: 1\n"
+    )
+    wanted, data = load_sweep("two", tmp_path), tmp_path / "data"
+    monkeypatch.chdir(tmp_path)
+    for options in ({"image": image}, {}):
+        with pytest.raises(ConfigError, match=r"two\.yaml:\d: (dataset|pretrained): "):
+            machine_for(wanted, data, store, tmp_path / "r" / "two", **options)
+    (tmp_path / "disk" / "pets").mkdir(parents=True)
+    (tmp_path / "disk" / "w.h5").touch()
+    data.mkdir()
+    (data / "pets").symlink_to("../disk/pets")
+    made = machine_for(wanted, data, store, tmp_path / "r" / "two", image=image)
+    assert made.container is not None and str(tmp_path / bound) in made.container.binds
 
 
 def test_an_image_for_a_cluster_is_refused(tmp_path: Path) -> None:
@@ -201,8 +231,12 @@ def test_two_real_ranks_in_the_image(others_folder: Path) -> None:
     argv += ["--image", "cpu"]
     for option in ("results", "data", "store"):
         argv += [f"--{option}", str(others_folder / option)]
-    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
+    env = os.environ | hostile(others_folder)
+    done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    assert (
+        "not passed on to ranks: APPTAINERENV_PYTHONPATH, APPTAINER_BIND, KERAS_HOME" in done.stderr
+    )
     (file,) = others_folder.glob("results/two/*/record.json")
     found = read_record(file)
     assert (found.status, found.world.size, found.world.launcher) == ("completed", 2, "horoscale")
@@ -211,6 +245,17 @@ def test_two_real_ranks_in_the_image(others_folder: Path) -> None:
     assert made.environment["APPTAINER_CONTAINER"] == str(IMAGE)
     assert made.git_commit and "tensorflow-cpu" in made.versions
     assert made.unused_gpus is None
+
+
+def hostile(folder: Path) -> dict[str, str]:
+    """Each of them would end a rank, or the container before it."""
+    for name in ("numpy.py", "keras.json"):
+        (folder / name).write_text("{" if name == "numpy.py" else '{"floatx": "bfloat16"}')
+    return {
+        "APPTAINERENV_PYTHONPATH": str(folder), "SINGULARITYENV_PYTHONHOME": "/not/there",
+        "APPTAINER_BIND": "/not/there", "KERAS_HOME": str(folder), "TF_USE_LEGACY_KERAS": "1",
+        "TF_CONFIG": "{", "PYTHONPATH": str(ROOT), "FORCE_COLOR": "1",
+    }  # fmt: skip
 
 
 def _python(folder: Path) -> tuple[str, list[str]]:

@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from jobs.cell.state import CellState
 from jobs.config.site import NamedSite, Site
-from jobs.plan.cost import array_lines, check_budget
+from jobs.plan.cost import array_lines, check_budget, time_limits
+from jobs.plan.rows import Rate, plan_rows, rate_key
 from jobs.slurm.submissions import Array
+from tests.builders import config, epoch
 from train.errors import ConfigError
 
 SITE = Site(ranks_per_node=8, time_min=30)
@@ -78,3 +81,43 @@ def test_the_bound_counts_unless_all_times_are_known(
     assert "at most 50 (every job once until its time limit)" in refused
     assert ("1.5 x the estimate counts" in refused) == (seconds is SECONDS)
     check_budget(float(refused.rpartition("BUDGET=")[2]), ARRAYS, seconds, SITE)
+
+
+#: 1,437 images of an epoch of the digits at 1 a second: 1,408 of them in whole batches of 2 x 64.
+SLOW = Rate(images_per_s=1.0, fixed_s=60.0, eval_s=2.0, cells=3)
+OPEN = Site(ranks_per_node=8, max_time_min=240, signal_s=30)
+
+
+def limits(site: Site = OPEN, rate: Rate = SLOW, cells: Any = (), **changes: Any) -> list[int]:
+    one = config(**{"gpus": 2, "batch_per_rank": 64, "epochs": 1, **changes})
+    rows = plan_rows([one], {("digits", None): 1437}, {})
+    return list(time_limits(site, rows, {rate_key(config(gpus=2)): rate}, cells).values())
+
+
+def test_a_time_limit_by_three_earlier_cells_like_it() -> None:
+    """1.5 x (60 + 1408 + 2) s and the 30 s of Slurm's warning: 38 minutes."""
+    assert limits() == [38]
+    assert limits(rate=SLOW._replace(images_per_s=1e6)) == [10], "at least 10 minutes"
+    assert limits(epochs=10) == [240], "at most the site's"
+    assert limits(rate=SLOW._replace(cells=2)) == [], "two are too few"
+    assert limits(gpus=4) == limits(model="resnet_mini") == []
+    assert limits(Site(ranks_per_node=8, time_min=30)) == [], "the site file wins"
+
+
+@pytest.mark.parametrize(("status", "epochs", "found"), [
+    ("timeout", 0, []), ("timeout", 1, [38]), ("failed", 0, [38]),
+])  # fmt: skip
+def test_a_timeout_without_an_epoch_gets_the_most(
+    tmp_path: Path, status: str, epochs: int, found: list[int]
+) -> None:
+    one = config(gpus=2, batch_per_rank=64, epochs=1)
+    folder = tmp_path / one.cell_id()
+    folder.mkdir()
+    (folder / "epochs.jsonl").write_text(f"{epoch(1, one).model_dump_json()}\n" * epochs)
+    assert limits(cells=[CellState(one, folder, status)]) == found
+
+
+def test_a_budget_counts_the_limits_that_jobs_get() -> None:
+    check_budget(1, [array(1, 4, 1, minutes=15)], {}, OPEN)
+    with pytest.raises(ConfigError, match="a smaller time_min of the site \\(now 240\\)"):
+        check_budget(1, [array(1, 4, 1, minutes=16)], {}, OPEN)

@@ -240,7 +240,7 @@ def context(sweep: Path, site: Site | None = None, **changes: Any) -> Submission
         "name": sweep.name, "folder": sweep, "site_name": "s",
         "site": site or Site(ranks_per_node=1),
         "image": Image("none", None), "root": sweep / ".code" / "0123", "data": Path("/data"),
-        "store": Path("/store"), "folders": (), "stall_s": 60, "pack": 1, "git_commit": None,
+        "store": Path("/store"), "needs": (), "stall_s": 60, "pack": 1, "git_commit": None,
         "git_dirty": None,
     }  # fmt: skip
     return SubmissionContext(**(values | changes))

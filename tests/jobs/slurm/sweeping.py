@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -78,11 +78,11 @@ class Sweeping:
     def run(self, *options: str) -> tuple[int, str]:
         return self.end(self.start(*options))
 
-    def end(self, process: subprocess.Popen[str], timeout_s: float = 300) -> tuple[int, str]:
+    def end(self, process: subprocess.Popen[str], timeout_s: float = 1500) -> tuple[int, str]:
         out, _ = process.communicate(timeout=timeout_s)
         return process.returncode, out
 
-    def succeeds(self, process: subprocess.Popen[str], timeout_s: float = 300) -> str:
+    def succeeds(self, process: subprocess.Popen[str], timeout_s: float = 1500) -> str:
         """What a command says that ends with exit code 0."""
         code, out = self.end(process, timeout_s)
         assert code == 0, out + self.said()
@@ -105,10 +105,11 @@ class Sweeping:
     @property
     def cells(self) -> list[Path]:
         """By their seeds, those that are laid out."""
-        return sorted(
-            (file.parent for file in self.results.glob("long/digits-*/config.json")),
-            key=lambda cell: json.loads((cell / "config.json").read_text())["seed"],
-        )
+        found = []
+        for file in self.results.glob("long/digits-*/config.json"):
+            with suppress(ValueError):  # half written
+                found.append((json.loads(file.read_text())["seed"], file.parent))
+        return [cell for _, cell in sorted(found)]
 
     def records(self) -> list[RunRecord]:
         return [read_record(cell / "record.json") for cell in self.cells]
@@ -119,7 +120,7 @@ class Sweeping:
         except (StopIteration, OSError):
             return 0
 
-    def wait_until(self, true: Callable[[], bool], what: str, timeout_s: float = 180) -> None:
+    def wait_until(self, true: Callable[[], bool], what: str, timeout_s: float = 900) -> None:
         """Until something is true, while the sweep goes on."""
         deadline = time.monotonic() + timeout_s
         while not true():

@@ -18,7 +18,7 @@ import pytest
 from tests.jobs.slurm.sweeping import Sweeping, statuses, three
 from train.record.run import read_record
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(3600)]
 
 
 def element(sweeping: Sweeping, index: int) -> dict[str, str]:
@@ -40,20 +40,20 @@ def three_run(sweeping: Sweeping, *epochs: int) -> Popen[str]:
 def test_the_last_element_ends_and_its_siblings_keep_their_requeues(sweeping: Sweeping) -> None:
     """Seen: warned and completed, it switched the requeues of the whole array off; out of time, the
     others could not be requeued."""
-    sweeping.sweep = three(8000, 8000, 20)
-    sweeping.write(time_min=2, signal_s=60)  # warned a minute early: all three at once
+    sweeping.sweep = three(8000, 8000, 10)
+    sweeping.write(time_min=4, signal_s=60)  # warned a minute early: all three at once
     process = sweeping.start("--no-preflight")
     sweeping.wait_until(
         lambda: len(sweeping.cells) == 3
         and all((cell / "record.json").exists() for cell in sweeping.cells),
-        "no records", 300,
+        "no records",
     )  # fmt: skip
     for index in (0, 1):
         assert element(sweeping, index).get("Requeue") == "1", sweeping.said()
     for cell in sweeping.cells[:2]:
         done = len(read_record(cell / "record.json").epochs)
         sweeping.wait_until(
-            lambda cell=cell, done=done: sweeping.epochs(cell) > done, "not gone on", 240
+            lambda cell=cell, done=done: sweeping.epochs(cell) > done, "not gone on"
         )
     sweeping.succeeds(sweeping.start(command="cancel"))
     sweeping.end(process)
@@ -67,10 +67,10 @@ def test_the_last_element_ends_and_its_siblings_keep_their_requeues(sweeping: Sw
 
 
 def test_preemption_of_three(sweeping: Sweeping) -> None:
-    process = three_run(sweeping, 180, 180, 180)
+    process = three_run(sweeping, 200, 200, 200)
     urgent = ["sbatch", "--parsable", "--partition=urgent", "--nodes=4", "--ntasks=8"]
     sweeping.practice.out(*urgent, "--output=/dev/null", "--wrap=sleep 3")
-    sweeping.succeeds(process, 600)
+    sweeping.succeeds(process)
     for record in sweeping.records():
         assert statuses(record)[0] == "preempted", sweeping.said()
         assert set(statuses(record)[1:-1]) <= {"lost"} and record.status == "completed"
@@ -82,7 +82,7 @@ def test_a_node_that_loses_power_under_one_of_three(sweeping: Sweeping) -> None:
     process = three_run(sweeping, 200, 200, 200)
     nodes = [sweeping.node_of(0, cell) for cell in sweeping.cells]
     sweeping.practice.stop_node(nodes[-1], power=True)
-    sweeping.succeeds(process, 600)
+    sweeping.succeeds(process)
     for node, record in zip(nodes, sweeping.records(), strict=True):
         assert record.status == "completed"
         assert (len(record.attempts) > 1) == (node == nodes[-1]), sweeping.said()

@@ -113,3 +113,13 @@ def test_what_fits_into_the_queue(room: int | None, sizes: list[int]) -> None:
     assert [len(array.units) for array in fit] == sizes
     units = [unit for array in nine for unit in array.units]
     assert [unit for array in fit for unit in array.units] == units[: sum(sizes)]
+
+
+def test_cells_with_a_time_limit_of_their_own() -> None:
+    cells = sweep(1, 4)
+    names = [cell.cell_id() for cell in cells]
+    own = dict.fromkeys(names[:2], 3)
+    arrays = arrays_of(cells, SITE, 1, own)
+    assert [(array.minutes, len(array.units)) for array in arrays] == [(3, 2), (10, 2)]
+    (packed,) = arrays_of(sweep(2, 1), SITE, 2, {sweep(2, 1)[0].cell_id(): 3})
+    assert packed.minutes == 13, "a job has the time of all of its cells"

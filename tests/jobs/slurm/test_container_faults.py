@@ -21,7 +21,7 @@ from train.record.run import RunRecord, read_record
 
 pytestmark = [
     pytest.mark.slurm,
-    pytest.mark.timeout(1800),
+    pytest.mark.timeout(3600),
     pytest.mark.skipif(not IMAGE.exists(), reason=f"no image {IMAGE}: make image"),
 ]
 SHORT = {**LONG, "epochs": 3}

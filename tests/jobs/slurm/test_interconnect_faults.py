@@ -23,7 +23,7 @@ from tests.practice import Practice, answers
 from tests.sweeps import wait_until
 from train.interconnect.record import Tournament
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(3600)]
 LINK = "200mbit"
 #: 200 Mbit/s of packets of 1514 bytes that carry 1448.
 CEILING = 200e6 * 1448 / 1514
@@ -68,7 +68,7 @@ class Measuring:
         return subprocess.run(
             [sys.executable, "-m", *options], cwd=ROOT, capture_output=True, text=True,
             env={**os.environ, "HOROSCALE_PRACTICE": str(self.practice.place.folder)}, check=False,
-            timeout=300, stdin=subprocess.DEVNULL,
+            timeout=1200, stdin=subprocess.DEVNULL,
         )  # fmt: skip
 
     def measure(
@@ -89,14 +89,17 @@ class Measuring:
         return Judged(folder, done.returncode, done.stdout)
 
     def verdict(self, fault: str, nodes: str = "4", phases: str = "tournament") -> Judged:
-        judged = self.judge(self.measure(nodes=nodes, phases=phases))
+        for _ in range(5):  # an agent that this machine keeps waiting is no fault of a link
+            judged = self.judge(self.measure(nodes=nodes, phases=phases))
+            if not any(m.error for m in judged.tournament.measurements):
+                break
         named = [f"{what} {' -> '.join(where)}" for what, where in judged.findings()]
         print(f"\nLINK FAULT | {fault} | {judged.verdict['status']} | {'; '.join(named)}")
         return judged
 
     def decided(self, fault: str) -> Judged:
         """Measured again, twice at most, where what else these cores did left it open."""
-        for _ in range(3):
+        for _ in range(6):
             judged = self.verdict(fault)
             if judged.verdict["status"] != "UNDECIDED":
                 break
@@ -221,7 +224,7 @@ def test_a_busy_processor_is_no_fault_of_the_network(measuring: Measuring) -> No
 def test_a_node_whose_daemon_is_gone_is_not_asked_for(measuring: Measuring) -> None:
     place = measuring.practice.place
     measuring.practice.stop_node("node3")
-    wait_until(lambda: "down" in answers.node_states(place).get("node3", ""), "node3 down", 120)
+    wait_until(lambda: "down" in answers.node_states(place).get("node3", ""), "node3 down", 600)
     done = measuring.measure()
     assert done.returncode == 2, done.stderr
     assert "node3 is down*" in done.stderr and "nothing was submitted" in done.stderr
@@ -231,15 +234,15 @@ def test_a_node_whose_daemon_is_gone_is_not_asked_for(measuring: Measuring) -> N
 
 def test_a_node_that_dies_is_named_and_the_rest_is_measured(measuring: Measuring) -> None:
     results = measuring.folder / "results" / "interconnect"
-    command = threading.Thread(target=lambda: said.append(measuring.measure("--samples", "7")))
+    command = threading.Thread(target=lambda: said.append(measuring.measure("--samples", "15")))
     said: list[subprocess.CompletedProcess[str]] = []
     command.start()
     logs = "*/logs/tournament/rank-0.log"
     wait_until(
-        lambda: any("round 2 of" in log.read_text() for log in results.glob(logs)), "round 2", 60
+        lambda: any("round 2 of" in log.read_text() for log in results.glob(logs)), "round 2", 600
     )
     measuring.practice.stop_node("node3", power=True)
-    command.join(240)
+    command.join(1200)
     (done,) = said
     judged = measuring.judge(done)
     assert judged.code == 1 and "lost node3" in judged.text, judged.text

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from jobs.cell.container import Image
+from jobs.cell.needs import Need
 from jobs.config.site import NodeLayout, Site
 from jobs.slurm import preflight as module
 from jobs.slurm.client.squeue import JobState
@@ -64,9 +65,8 @@ def test_the_sweep_that_submitted_it_finds_its_job(folder: Path) -> None:
         ({"root": Path("/elsewhere/4567")}, False),
         ({"site": Site(ranks_per_node=1, time_min=7)}, False),
         ({"image": Image("/i.sif", "d")}, False),
-        ({"data": Path("/d")}, False),
-        ({"store": Path("/d")}, False),
-        ({"folders": ("/d",)}, False),
+        ({"needs": (Need(what="the data set", path="/d"),)}, False),
+        ({"needs": (Need(what="the results folder", path="/a/b", use="write"),)}, True),
         ({"cluster": "c"}, False),
     ],
 )

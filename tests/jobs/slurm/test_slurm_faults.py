@@ -21,7 +21,7 @@ from tests.caching import seen_late
 from tests.jobs.slurm.sweeping import LONG, Sweeping, in_folder, statuses
 from tests.practice import Practice
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(3600)]
 
 
 def test_a_killed_rank(sweeping: Sweeping) -> None:
@@ -37,26 +37,26 @@ def test_a_killed_rank(sweeping: Sweeping) -> None:
 def test_a_hanging_rank(sweeping: Sweeping) -> None:
     sweeping.sweep = {**LONG, "epochs": 2000}
     # longer than the first step, traced, takes
-    fault = sweeping.disturbed("rank hangs (stall limit 20 s)", "--stall-s", "20")
+    fault = sweeping.disturbed("rank hangs (stall limit 60 s)", "--stall-s", "60")
     sweeping.signal_rank(1, "STOP")
     assert fault.ends(1, "failed").error.what.startswith("a hang: rank 1")
 
 
 def test_a_suspended_job_goes_on(sweeping: Sweeping) -> None:
     """Supervisor and ranks, for longer than either takes for a hang."""
-    name = "job suspended for 40 s, then resumed (stall limit 20 s)"
-    fault = sweeping.disturbed(name, "--stall-s", "20", epochs=2)
+    name = "job suspended for 80 s, then resumed (stall limit 60 s)"
+    fault = sweeping.disturbed(name, "--stall-s", "60", epochs=2)
     conf = f"SLURM_CONF={sweeping.practice.place.slurm_conf}"
-    for word, wait_s in (("suspend", 40), ("resume", 0)):
+    for word, wait_s in (("suspend", 80), ("resume", 0)):
         asked = ["env", conf, "scontrol", word, sweeping.job()]
         done = subprocess.run(asked, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         time.sleep(wait_s)
     record = fault.ends(0, "completed")
     assert len(record.attempts) == 1
-    # a very busy machine may look suspended for some seconds in another epoch
-    assert 35 < sum(epoch.suspended_s for epoch in record.epochs) < 60
-    assert max(epoch.train_s for epoch in record.epochs) < 35
+    # a slurmd stops its ranks some seconds after the word, and a busy machine looks suspended, too
+    longest = max(record.epochs, key=lambda epoch: epoch.suspended_s)
+    assert 65 < longest.suspended_s < 150 and longest.train_s < 65
 
 
 def test_cancel(sweeping: Sweeping) -> None:
@@ -64,9 +64,10 @@ def test_cancel(sweeping: Sweeping) -> None:
     sweeping.sweep = {**LONG, "epochs": 2000}
     fault = sweeping.disturbed("make cancel")
     assert "1 jobs were told to end" in sweeping.succeeds(sweeping.start(command="cancel"))
-    assert "scancel" in fault.ends(1, "cancelled").error.what
+    what = fault.ends(1, "cancelled").error.what
+    assert "scancel" in what or "got SIGTERM" in what  # where Slurm answers late
     logs = sweeping.start("--cell", "naive", command="logs")
-    assert "scancel" in sweeping.succeeds(logs)
+    assert what in sweeping.succeeds(logs)
 
 
 def test_a_node_that_loses_power(sweeping: Sweeping) -> None:
@@ -97,7 +98,7 @@ def test_a_killed_supervisor(sweeping: Sweeping) -> None:
 
 def test_a_job_that_slurm_ends_at_its_time_limit(sweeping: Sweeping) -> None:
     sweeping.sweep = {**LONG, "epochs": 60}  # what is left must fit into a minute
-    sweeping.write(time_min=1, signal_s=5)
+    sweeping.write(time_min=3, signal_s=5)
     fault = sweeping.disturbed("time limit reached in the middle of an epoch")
     sweeping.signal_rank(1, "STOP")  # its watchdog would end it after 300 s only
     fault.ends(1, "timeout")
@@ -137,6 +138,7 @@ def test_submission_while_the_controller_is_away(sweeping: Sweeping) -> None:
 
 
 def test_two_sweeps_at_once(sweeping: Sweeping) -> None:
+    sweeping.sweep = {**LONG, "epochs": 200}  # outlasts the second one's start
     first = sweeping.disturbed("make sweep a second time")
     code, out = sweeping.run("--no-preflight")
     assert code == 2, out

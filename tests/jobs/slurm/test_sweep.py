@@ -18,7 +18,7 @@ from tests.jobs.slurm.client.clusters import TRANSCRIPTS
 from tests.jobs.slurm.desk import SITE, Desk
 from tests.unreadable import is_untouched, unreadable
 from train.config.run import load_config
-from train.record.run import RunError, read_record
+from train.record.run import RunError, Throughput, read_record
 
 
 @pytest.fixture
@@ -49,6 +49,47 @@ def test_what_does_not_fit_submits_nothing(
     desk.results = desk.folder / results
     assert words in desk.submit(*options.split(), code=2)
     assert desk.fake.calls("sbatch") == []
+
+
+def test_what_the_user_and_the_command_line_ask_for_is_in_the_batch_text(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen: SBATCH_ACCOUNT=b was exported, another account paid, and nothing was said."""
+    for name, value in (("ACCOUNT", "b"), ("PARTITION", "other"), ("QOS", "slow")):
+        monkeypatch.setenv(f"SBATCH_{name}", value)
+    said = desk.submit("--qos", "fast", "--time", "0:20:00")
+    script = (desk.fake.folder / "script-1").read_text()
+    for option in ("account=b", "partition=practice", "qos=fast", "time=20"):
+        assert f"#SBATCH --{option}\n" in script
+    for words in ("SBATCH_ACCOUNT=b is used", "SBATCH_PARTITION=other is ignored: site file site",
+                  "SBATCH_QOS=slow is ignored: QOS=fast", "time_min: 5 of site file"):  # fmt: skip
+        assert said.count(words) == 1
+
+
+def test_time_limits_go_by_what_ran_at_this_site(tmp_path: Path, data_root: Path) -> None:
+    """Three cells like it that this site's jobs completed; then the site file wins again."""
+    site = SITE.replace("time_min: 5", "max_time_min: 60")
+    desk = Desk(tmp_path, data_root, site, cells=4)
+    trial = (desk.folder / "trial.yaml").read_text()
+    (desk.folder / "trial.yaml").write_text(trial.replace("[0, 1, 2, 3]", "[0, 1, 2]"))
+    desk.submit()
+    assert "#SBATCH --time=60\n" in (desk.fake.folder / "script-1").read_text()
+    steady = Throughput(images_per_s=1000.0, samples=(), left_out=(1,))
+    for element, cell in zip(desk.notes()[0].arrays[0].elements(), desk.cells, strict=True):
+        made = record(load_config(cell / "config.json"), throughput=steady)
+        where = made.provenance.model_copy(update={"slurm_job_id": element})
+        text = made.model_copy(update={"provenance": where}).model_dump_json()
+        (cell / "record.json").write_text(text)
+    (desk.folder / "trial.yaml").write_text(trial)
+    plan = desk.say("plan").stdout
+    assert "#SBATCH --time=10\n" in plan
+    assert "time limits: of 1 cells 1.5 x what earlier ones like them took at this site" in plan
+    assert "#SBATCH --time=7\n" in desk.say("plan", "--time", "7").stdout
+    desk.submit()
+    assert "#SBATCH --time=10\n" in (desk.fake.folder / "script-2").read_text()
+    first = desk.cells[0] / "record.json"  # of another site's job, or of this machine
+    first.write_text(first.read_text().replace('"slurm_job_id":"101_0"', '"slurm_job_id":"9"'))
+    assert "#SBATCH --time=60\n" in desk.say("plan").stdout
 
 
 def test_a_relative_results_folder_is_the_callers(desk: Desk) -> None:

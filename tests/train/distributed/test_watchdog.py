@@ -134,7 +134,7 @@ import sys, time
 from pathlib import Path
 from train.distributed.watchdog import Watchdog
 
-with Watchdog(Path(sys.argv[1]), 8, None, print) as watchdog:
+with Watchdog(Path(sys.argv[1]), 8, None, lambda what: print(what, flush=True)) as watchdog:
     watchdog.beat("waiting for the other ranks", 60)
     time.sleep(10)
     for step in range(50):
@@ -236,7 +236,7 @@ import sys, time
 from pathlib import Path
 from train.distributed.watchdog import Watchdog
 
-with Watchdog(Path(sys.argv[1]), 12, None, print) as watchdog:
+with Watchdog(Path(sys.argv[1]), 12, None, lambda what: print(what, flush=True)) as watchdog:
     watchdog.beat("a step that is stopped")
     while not Path(sys.argv[2]).exists():
         time.sleep(0.1)

@@ -130,7 +130,7 @@ def test_a_worker_that_is_killed_ends_the_cell_and_an_interrupted_cell_goes_on(
     tmp_path, data_root
 ) -> None:
     # long enough to be met while it runs
-    text = SWEEP.format(epochs=10 * EPOCHS, frameworks="multi_worker_mirrored")
+    text = SWEEP.format(epochs=6 * EPOCHS, frameworks="multi_worker_mirrored")
     whole = make_bench(tmp_path / "whole", data_root, text)
     assert whole.run(timeout_s=1100).returncode == 0
     (straight,) = whole.records()

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from train.config.datasets import place_of
 from train.data.dataset import Dataset, Source, class_labels, cut, key_of, make_dataset
 from train.data.sampling import take
 from train.data.sources.images import Item, decode_images, is_image, resized
@@ -32,18 +33,18 @@ _HELD_OUT = ("test", "val", "valid", "validation")
 def find(path: str, size: int, root: Path) -> Source:
     """The folder as it is now; a file added, removed or changed gives another prepared form.
 
-    ``path`` may begin with ~; a relative one is looked for in ``root``, then where we are.
+    ``path``: as :func:`train.config.datasets.place_of` reads it.
 
     Raises:
         DataError: there is no such folder, or it is no data set (see ``list_folder``), or a class
             has a single image and a part has to be held out.
     """
-    given = Path(path).expanduser()
-    places = [given] if given.is_absolute() else [root / given, given]
-    folder = next((place for place in places if place.is_dir()), None)
-    if folder is None:
-        looked = " and ".join(str(place.absolute()) for place in places)
-        raise DataError(f"no folder {path!r}: looked for {looked}. Expected a folder of images.")
+    folder = place_of(path, root)
+    if not folder.is_dir():
+        raise DataError(
+            f"no folder {path!r}: looked for {folder.absolute()}. Expected a folder of images, in "
+            "the data folder unless its whole path is given."
+        )
     listing = list_folder(folder)
     if listing.held_out is None:
         _refuse_single(listing)

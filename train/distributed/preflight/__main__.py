@@ -1,4 +1,4 @@
-"""`python -m train.distributed.preflight --out DIR --world N --data DIR`: as every rank of a short
+"""`python -m train.distributed.preflight --out DIR --world N`: as every rank of a short
 job inside the image, find out whether ranks could train here, and write it to DIR/rank-PROCID.json.
 
 The file is written before each step that may crash or hang, so that it names that step. It ends
@@ -39,9 +39,14 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--out", type=Path, required=True, help="folder for the reports")
     parser.add_argument("--world", type=int, required=True, help="ranks that there should be")
-    parser.add_argument("--data", type=Path, required=True, help="folder with the data sets")
-    parser.add_argument("--store", type=Path, help="folder of their prepared forms")
-    parser.add_argument("--dataset", help="a folder:PATH is looked at, too")
+    parser.add_argument(
+        "--need",
+        nargs=3,
+        action="append",
+        default=[],
+        metavar=("WHAT", "USE", "PATH"),
+        help="a file or folder that ranks read or write",
+    )
     parser.add_argument("--interface", help="network interface that the ranks are to use")
     parser.add_argument("--gpu", action="store_true", help="each rank is to have a GPU")
     parser.add_argument("--limit-s", type=float, default=120.0, help="seconds after which it ends")
@@ -85,9 +90,7 @@ def _light(report: Report, options: argparse.Namespace) -> None:
         checks.check_writable("/tmp", Path("/tmp"), room=checks.ROOM_BYTES),  # noqa: S108
         checks.check_writable("/dev/shm", Path("/dev/shm"), room=checks.ROOM_BYTES),  # noqa: S108
         checks.check_writable("results", options.out),
-        checks.check_readable("data", options.data),
-        *([checks.check_readable("prepared data", options.store)] if options.store else []),
-        *checks.check_dataset(options.dataset),
+        *(checks.check_need(what, use, Path(path)) for what, use, path in options.need),
     )
 
 

@@ -23,7 +23,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from train.config.datasets import FOLDER_PREFIX
 from train.distributed.gpus import Gpu, unusable
 from train.distributed.watchdog import EXIT_STALLED, REPORT_S, end_process
 from train.record.atomic import write_atomically
@@ -78,19 +77,21 @@ def check_writable(name: str, folder: Path, fix: str = _BINDS, room: int = 0) ->
     return finding(name, free >= room, f"{folder}: writable, {free:,} bytes free", expected, fix)
 
 
-def check_readable(name: str, folder: Path) -> Finding:
+def check_need(what: str, use: str, path: Path) -> Finding:
+    """``use``: to read a folder or a file, or to write into a folder."""
+    if use == "write":
+        return check_writable(what, path)
+    expected = "readable on every node"
     try:
-        entries = sum(1 for _ in os.scandir(folder))
+        if path.is_dir():
+            found = f"{sum(1 for _ in os.scandir(path))} entries"
+        else:
+            with path.open("rb") as file:
+                found = f"a file that begins with {file.read(8)!r}"
     except OSError as error:
         fix = f"make it readable on every node, and {_BINDS}"
-        return finding(name, False, f"{folder}: {error.strerror}", "a readable folder", fix)
-    return finding(name, True, f"{folder}: {entries} entries", "a readable folder", "")
-
-
-def check_dataset(dataset: str | None) -> list[Finding]:
-    if dataset is None or not dataset.startswith(FOLDER_PREFIX):
-        return []
-    return [check_readable("data set", Path(dataset.removeprefix(FOLDER_PREFIX)))]
+        return finding(what, False, f"{path}: {error.strerror}", expected, fix)
+    return finding(what, True, f"{path}: {found}", expected, "")
 
 
 def check_gpu(names: list[str], local_size: int, *, wanted: bool) -> Finding:

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from jobs.slurm.client.detect import MPI_LIST
+from jobs.slurm.client.granted import ACCOUNTS, NODES, PARTITIONS
 from jobs.slurm.client.nodes import SINFO
-from jobs.slurm.client.run import SCONTROL
+from jobs.slurm.client.propose import MPI_LIST
+from jobs.slurm.client.run import SCONTROL, SlurmError
 
 SAID = Path(__file__).parent.parent / "transcripts" / "queue"
 TRANSCRIPTS = SAID.parent / "cluster"
-_FILES = {SINFO: "sinfo", SCONTROL: "config", MPI_LIST: "mpi"}
+_FILES = {
+    SINFO: "sinfo", SCONTROL: "config", MPI_LIST: "mpi", NODES: "nodes", PARTITIONS: "partitions",
+    ACCOUNTS: "accounts",
+}  # fmt: skip
 
 
 class Recorded:
@@ -23,7 +27,12 @@ class Recorded:
         self.asked: list[str] = []
 
     def __call__(self, argv: Sequence[str]) -> str:
-        name = _FILES[tuple(argv)]
+        name = next(name for start, name in _FILES.items() if tuple(argv[: len(start)]) == start)
         self.asked.append(name)
-        default = (TRANSCRIPTS / f"{self.cluster}_{name}.out").read_text()
-        return self.instead.get(name, default)
+        try:
+            return self.instead[name] if name in self.instead else self.file(name)
+        except FileNotFoundError:
+            raise SlurmError(" ".join(argv), "nobody recorded it", passing=False) from None
+
+    def file(self, name: str) -> str:
+        return (TRANSCRIPTS / f"{self.cluster}_{name}.out").read_text()

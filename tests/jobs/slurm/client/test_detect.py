@@ -1,30 +1,24 @@
-"""SITE=: this machine, a cluster that is found, a cluster that does not answer. Recorded clusters
-become site files that load, fit the cluster and say why.
-"""
+"""SITE=: this machine, a cluster that is found, a cluster that does not answer; what the user's
+variables and the command line change."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from jobs.config.site import NodeLayout, Site, load_site
 from jobs.messages import NoAnswer
 from jobs.slurm.client import detect
-from jobs.slurm.client.detect import MPI_LIST, find_site, site_for
-from jobs.slurm.client.nodes import SINFO
-from jobs.slurm.client.run import asker
-from jobs.slurm.client.site import check_site
-from tests.jobs.slurm.client.clusters import TRANSCRIPTS, Recorded
+from jobs.slurm.client.detect import site_for
+from jobs.slurm.client.run import asker, run
+from tests.jobs.slurm.client.clusters import TRANSCRIPTS
 from tests.jobs.slurm.fakes import FakeSlurm
 from tests.sweeps import ROOT
 from train.errors import ConfigError
 
 AWAY = TRANSCRIPTS.parent / "away"
-GOLDEN = TRANSCRIPTS.parent.parent / "golden"
 
 
 @pytest.fixture(autouse=True)
@@ -99,69 +93,67 @@ def test_auto_writes_what_it_found_once(fake: FakeSlurm, tmp_path: Path) -> None
     assert found is not None and found.site.mpi == "pmix"
     (file,) = sites.iterdir()
     assert found.source == file and found.site.ranks_per_node >= 1
-    file.write_text(file.read_text().replace("time_min: ", "time_min: 7  # "))
+    file.write_text(file.read_text().replace("max_nodes: ", "# ") + "poll_s: 7\n")
     again = site_for("auto", sites)
-    assert again is not None and again.site.time_min == 7
+    assert again is not None and again.site.poll_s == 7
 
 
-SINFO_TEXT = Recorded("declared")(SINFO)
-GPU_DEFAULT = SINFO_TEXT.replace("small*", "small").replace("gpu|up", "gpu*|up")
-CPU_DEFAULT = SINFO_TEXT.replace("small*", "small").replace("cpu|up", "cpu*|up")
-NO_PMIX = Recorded("declared")(MPI_LIST).replace("pmix", "pmi1")
-CLUSTERS = {
-    "auto_practice": Recorded("practice"),
-    "auto_gpu": Recorded("declared", sinfo=GPU_DEFAULT),
-    "auto_cpu": Recorded("declared", sinfo=CPU_DEFAULT, mpi=NO_PMIX),
-}
+def test_a_file_that_is_there_is_used_whatever_the_partitions_do(
+    fake: FakeSlurm, tmp_path: Path
+) -> None:
+    """Seen: on a maintenance day no partition was up, and each command was refused."""
+    file = tmp_path / "auto-practice.yaml"
+    file.write_text("ranks_per_node: 3\n")
+    fake.put("sinfo", "echo 'practice*|down|1:00:00|1-8|2|idle|64|1000|(null)|(null)'")
+    found = site_for("auto", tmp_path)
+    assert found is not None and (found.source, found.site.ranks_per_node) == (file, 3)
+    assert fake.calls("sinfo") == []
+    # as an earlier version wrote it
+    file.write_text("partition: standard-compute# sinfo: the default one\n")
+    with pytest.raises(ConfigError, match=r":1: .*writes this file anew when it is gone"):
+        site_for("auto", tmp_path)
 
 
-def loaded(ask: Recorded, folder: Path, **more: str) -> Site:
-    name, text = find_site(ask, **more)
-    path = folder / f"{name}.yaml"
-    path.write_text(text)
-    return load_site(str(path)).site
+def test_the_user_s_variables_are_written_and_then_the_file_s_word(
+    fake: FakeSlurm, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    fake.put("srun", f"cat '{TRANSCRIPTS / 'practice_mpi.out'}' >&2")
+    monkeypatch.setenv("SBATCH_ACCOUNT", "0123")
+    monkeypatch.setenv("SLURM_QOS", "long")
+    monkeypatch.setenv("SBATCH_PARTITION", "urgent")
+    monkeypatch.setenv("SBATCH_TIMELIMIT", "1:00:00")
+    found = site_for("auto", tmp_path)
+    assert found is not None
+    text = found.source.read_text()
+    for line in ("account: '0123' # SBATCH_ACCOUNT", "qos: long # SLURM_QOS", "time_min: 60 #",
+                 "partition: urgent # SBATCH_PARTITION"):  # fmt: skip
+        assert line in " ".join(text.split())
+    monkeypatch.setenv("SBATCH_ACCOUNT", "b")
+    capsys.readouterr()
+    again = site_for("auto", tmp_path, {"qos": "short"})
+    assert again is not None and (again.site.account, again.site.qos) == ("0123", "short")
+    assert capsys.readouterr().err.splitlines() == [
+        "[sweep] SBATCH_ACCOUNT=b is ignored: site file auto-practice.yaml has account: 0123",
+        "[sweep] SLURM_QOS=long is ignored: QOS=short was given",
+        "[sweep] qos: long of site file auto-practice.yaml is ignored: QOS=short was given",
+    ]
 
 
-@pytest.mark.parametrize("name", CLUSTERS)
-def test_found_files_are_golden_and_fit_their_cluster(name: str, tmp_path: Path) -> None:
-    ask = CLUSTERS[name]
-    ask.asked.clear()
-    _, text = find_site(ask)
-    assert sorted(ask.asked) == ["config", "mpi", "sinfo"], "one question to each program"
-    file = GOLDEN / f"{name}.yaml"
-    if os.environ.get("UPDATE_GOLDEN"):
-        file.write_text(text)
-    assert text == file.read_text(), "if meant, see it with UPDATE_GOLDEN=1"
-    site = loaded(ask, tmp_path)
-    check_site(site, [NodeLayout(2, site.ranks_per_node)], ask, minutes=site.time_min)
+def test_all_programs_ask_the_cluster_of_the_site(
+    fake: FakeSlurm, tmp_path: Path, monkeypatch
+) -> None:
+    """sbatch alone would obey SBATCH_CLUSTERS, and its job be looked for elsewhere."""
+    fake.put("squeue", 'echo "${SLURM_CLUSTERS-none} ${SBATCH_CLUSTERS-none}"')
+    monkeypatch.setenv("SBATCH_CLUSTERS", "big")
+    monkeypatch.setenv("SLURM_CLUSTERS", "small")
+    assert run(["squeue"]).out == "big none\n"
+    (tmp_path / "s.yaml").write_text("ranks_per_node: 1\ncluster: third\n")
+    site_for(str(tmp_path / "s.yaml"))
+    assert run(["squeue"]).out == "third none\n"
 
 
-@pytest.mark.parametrize(
-    ("sinfo", "keys"),
-    [
-        (SINFO_TEXT.replace("small*", "small"), {"partition": "cpu"}),  # the largest open one
-        # RealMemory 1: nobody set it
-        ("p*|up|1:00:00|1-8|2|idle|64|1|gpu:mi250x:4|(null)\n",
-         {"gpu_support": "rocm", "ranks_per_node": 4, "mem_per_rank_gb": None}),
-        ("p*|up|1:00:00|1-8|2|idle|64|1|gpu:4|(null)\n",
-         {"gpu_support": "nv", "ranks_per_node": 4}),
-    ],
-)  # fmt: skip
-def test_keys_that_follow_from_sinfo(tmp_path: Path, sinfo: str, keys: dict[str, object]) -> None:
-    site = loaded(Recorded("declared", sinfo=sinfo), tmp_path)
-    assert {key: getattr(site, key) for key in keys} == keys
-
-
-@pytest.mark.parametrize("name", ["null", "True", "1e3", "a: b", "x#y", "été", "0x1"])
-def test_names_that_yaml_would_take_for_something_else(tmp_path: Path, name: str) -> None:
-    sinfo = f"{name}*|up|1:00:00|1-8|2|idle|64|1000|(null)|(null)\n"
-    ask = Recorded("practice", sinfo=sinfo, config="ClusterName = a/../b c\n")
-    site = loaded(ask, tmp_path, slurm_conf="/run/my cluster/slurm.conf")
-    assert (tmp_path / "a_b_c.yaml").exists()
-    assert (site.partition, site.slurm_conf) == (name, "/run/my cluster/slurm.conf")
-
-
-def test_no_partition_takes_jobs() -> None:
-    sinfo = "p*|down|1:00:00|1-8|2|idle|64|1000|(null)|(null)\n"
-    with pytest.raises(ConfigError, match="no partition of this cluster takes jobs now"):
-        find_site(Recorded("practice", sinfo=sinfo))
+def test_on_this_machine_the_command_line_s_words_are_named(fake: FakeSlurm, capsys) -> None:
+    assert site_for("local", options={"account": "b", "qos": ""}) is None
+    assert (
+        capsys.readouterr().err == "[sweep] ACCOUNT=b: ignored, since ranks run on this machine\n"
+    )

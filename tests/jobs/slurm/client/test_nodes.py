@@ -52,8 +52,40 @@ def test_gpus_as_sites_write_them(gres: str, gpus: tuple[tuple[str, int], ...]) 
     assert group.gpus == gpus and group.usable
 
 
-@pytest.mark.parametrize("text", ["a|b|c", "p|up|1|1|x|i|1|1||"])
-def test_answers_of_another_form_are_refused(text: str) -> None:
+LINE = "p*|up|1:00:00|1-8|2|idle|4|1000|gpu:8|ib\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (f"CLUSTER: big\n{LINE}", "a line of an unknown form is left out: 'CLUSTER: big'"),
+        (f"{LINE}q|up|1|1|x|i|1|1||\n", "'q|up|1|1|x|i|1|1||'"),
+        (LINE.replace("ib", "ib|a new column"), None),
+        (LINE.replace("|4|1000|", "|4+|1000+|"), None),
+    ],
+)
+def test_what_sinfo_prints_besides_is_named_and_left_out(text: str, named, capsys) -> None:
+    (group,) = read_sinfo(text)
+    assert (group.partition, group.cpus, group.gpus, group.features) == (
+        "p", 4, (("", 8),), ("ib",))  # fmt: skip
+    read_sinfo(text)
+    said = capsys.readouterr().err
+    assert said.count(named) == 1 if named else said == ""
+
+
+def test_a_state_that_is_not_known_is_named_and_counts_as_usable(capsys) -> None:
+    states = "idle~ mixed- allocated+ drained* powering_up inval planned rebooting reserved n/a"
+    for state in states.split():
+        read_sinfo(LINE.replace("idle", state))
+    assert capsys.readouterr().err == ""
+    (group,) = read_sinfo(LINE.replace("idle", "levitating"))
+    assert (
+        group.usable and "the state 'levitating' of 2 nodes is unknown" in capsys.readouterr().err
+    )
+
+
+@pytest.mark.parametrize("text", ["a|b|c", "p|up|1|1|x|i|1|1||", "sorry\nno\n"])
+def test_an_answer_without_one_line_of_the_form_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="unknown form"):
         read_sinfo(text)
 

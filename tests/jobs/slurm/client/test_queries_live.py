@@ -23,7 +23,7 @@ def test_ends_of_batch_scripts(cluster: Practice, monkeypatch: pytest.MonkeyPatc
     ids = [cluster.out(*argv, f"--wrap={script}").strip() for script in scripts]
     array = cluster.out(*argv, "--array=0-1", "--wrap=exit $SLURM_ARRAY_TASK_ID").strip()
     conf = str(cluster.place.slurm_conf)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not all(job.ended for job in query(conf, arrays=[*ids, array], patience_s=30).values()):
         assert time.monotonic() < deadline
         time.sleep(0.5)

@@ -151,3 +151,12 @@ def test_sacct_written_by_hand() -> None:
         "13": "RUNNING", "14": "COMPLETED",
     }  # fmt: skip
     assert found["12_2"].nodes == ""
+
+
+def test_what_sacct_prints_besides_is_named_and_left_out(capsys) -> None:
+    line = FIELD.join(["7", "TIMEOUT", "0:0", "None", "n1"])
+    text = f"sacct: welcome\n{line}{FIELD}a new column\n8{FIELD}HIBERNATING\n"
+    found = parse_sacct(text)
+    assert (found["7"].state, found["7"].code, found["7"].nodes) == ("TIMEOUT", 0, "n1")
+    assert not found["8"].ended and found.keys() == {"7", "8"}
+    assert capsys.readouterr().err.count("left out: 'sacct: welcome'") == 1

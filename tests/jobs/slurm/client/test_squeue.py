@@ -103,8 +103,18 @@ def test_an_answer_that_cannot_be_shared_is_an_answer(monkeypatch, tmp_path: Pat
 def test_answers_that_are_not_as_asked_for() -> None:
     """squeue prints the cluster's name where SLURM_CLUSTERS is set; written by hand."""
     assert parse(f"CLUSTER: big\n{ENDED_TEXT}") == parse(ENDED_TEXT)
-    with pytest.raises(SlurmError, match="2 fields found, 11 expected"):
-        parse(f"{START}1{FIELD}2\n")
+    for line in (f"1{FIELD}2", f"x{FIELD * 9}RUNNING", f"1{FIELD}1{FIELD}N/A{FIELD}"):
+        with pytest.raises(SlurmError, match="fields found, 11 expected"):
+            parse(f"{ENDED_TEXT}{START}{line}\n")
+
+
+def test_a_job_without_some_columns_is_a_job(capsys) -> None:
+    """Left out, it would be taken for gone."""
+    text = START + FIELD.join(["7", "7", "N/A", "HIBERNATING", "None"]) + "\n"
+    (job,) = parse(text).values()
+    assert (job.job, job.state, job.ended, job.comment) == ("7", "HIBERNATING", False, "")
+    parse(text)
+    assert capsys.readouterr().err.count("5 fields found, 11 expected") == 1
 
 
 def test_every_state_of_slurms_manual_is_in_one_table() -> None:

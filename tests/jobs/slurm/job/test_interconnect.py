@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from jobs.cell.needs import Need
 from jobs.config.site import Site
 from jobs.slurm.job import interconnect
 from jobs.slurm.job.interconnect import (
@@ -58,12 +59,13 @@ def test_time_follows_the_rounds(nodes: int) -> None:
 
 
 def test_the_tournament_is_one_task_per_node_that_survives_others() -> None:
-    line, settings = launch_line(task(interface="ib0"), "tournament")
+    needs = (Need(what="the results folder", path=str(Path(FOLDER).parent), use="write"),)
+    line, settings = launch_line(task(interface="ib0", needs=needs), "tournament")
     wanted = {"--mpi=none", "--nodes=8", "--ntasks=8", "--ntasks-per-node=1", "--no-kill",
               "--kill-on-bad-exit=0"}  # fmt: skip
     assert wanted <= set(line)
     at = line.index("/images/cpu.sif")
-    assert line[at - 4 : at] == ["--bind", "/home/ann/horoscale", "--bind", FOLDER]
+    assert line[at - 4 : at] == ["--bind", "/home/ann/horoscale", "--bind", needs[0].path]
     assert line[at + 1 :] == [
         "python3", "-m", "train.interconnect", "--out", FOLDER, "--interface", "ib0",
         "--samples", "7", "--sample-s", "0.25", "--limit-s", "489", "--patience-s", "61",

@@ -2,39 +2,105 @@
 
 from __future__ import annotations
 
+import shlex
+import tempfile
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from jobs.cell.needs import Need
 from jobs.config.site import Site
 from jobs.slurm.job.preflight import run_preflight
-from jobs.slurm.job.task import PreflightTask, read_preflight
+from jobs.slurm.job.task import PreflightReport, PreflightTask, read_preflight
 from tests.jobs.slurm.fakes import FakeSlurm
 
 
-def test_ranks_that_do_not_start_hold_the_sweep(
-    fake: FakeSlurm, tmp_path: Path, monkeypatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    fatal = f"echo 'FATAL:   no such image' > {tmp_path}/rank-1.log"
+def task(folder: Path, **changes: Any) -> PreflightTask:
+    values: dict[str, Any] = {
+        "folder": str(folder), "key": "k", "site": Site(ranks_per_node=1), "nodes": 2,
+        "ranks_per_node": 1, "image": "/i.sif", "root": "/code",
+        "needs": (Need(what="the results folder", path="/results", use="write"),
+                  Need(what="the data set", path="/a b")),
+    }  # fmt: skip
+    return PreflightTask(**(values | changes))
+
+
+def failed(fake: FakeSlurm, folder: Path, words: str) -> PreflightReport:
+    """Of two ranks, the second one's container does not start."""
     fake.put(
-        "srun", f"{fatal}; echo 'srun: error: n2: task 1: Exited with exit code 255' >&2; exit 1"
+        "srun",
+        f"echo {shlex.quote(f'FATAL:   {words}')} > {folder}/rank-1.log\n"
+        "echo 'srun: error: n2: task 1: Exited with exit code 255' >&2; exit 1",
     )
-    monkeypatch.setenv("SLURM_JOB_ID", "7")
-    task = PreflightTask(
-        folder=str(tmp_path), key="k", site=Site(ranks_per_node=1), nodes=2, ranks_per_node=1,
-        image="/i.sif", root="/code", data="/data", store="/store", folders=("/pictures",),
-    )  # fmt: skip
     with pytest.raises(SystemExit, match="1"):
-        run_preflight(task.model_dump(mode="json"))
-    report = read_preflight(tmp_path)
-    assert report is not None and (report.job, report.nodes) == ("7", ())
+        run_preflight(task(folder).model_dump(mode="json"))
+    report = read_preflight(folder)
+    assert report is not None
+    return report
+
+
+@pytest.fixture(autouse=True)
+def _job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.delenv("TMPDIR", raising=False)
+
+
+@pytest.mark.parametrize(
+    ("path", "named"),
+    [
+        ("/a b", "n2: the data set: found no /a b; expected it is on every node"),
+        ("/results", "n2: the results folder: found no /results"),
+        ("/raid", "n2: a bind of the site file: found no /raid"),
+    ],
+)
+def test_what_a_node_lacks_is_named_with_the_node(
+    fake: FakeSlurm, tmp_path: Path, path: str, named: str
+) -> None:
+    """In the words of Apptainer 1.4."""
+    words = f"container creation failed: mount hook function failure: mount {path}->{path} error: "
+    words += f"while mounting {path}: mount source {path} doesn't exist"
+    report = failed(fake, tmp_path, words)
+    assert named in str(report.problems[0])
+
+
+@pytest.mark.parametrize(
+    ("nodes", "scratch", "given", "used"),
+    [(1, None, "HERE", "HERE"), (1, None, "/nowhere/t", "/tmp"), (1, None, "t", "/tmp"),
+     (2, None, "HERE", "/tmp"), (2, None, None, ""), (2, "/local", "HERE", "/local"),
+     (1, "/local", None, "/local")],
+)  # fmt: skip
+def test_temporary_files_go_where_the_node_has_a_folder(
+    fake: FakeSlurm, tmp_path: Path, monkeypatch, nodes: int, scratch, given: str | None, used: str
+) -> None:
+    """A login node's TMPDIR comes along with the job."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as here:
+        if given:
+            monkeypatch.setenv("TMPDIR", given.replace("HERE", here))
+        fake.put("srun", 'echo "$TMPDIR" > "$HERE/seen"; exit 1')
+        with pytest.raises(SystemExit, match="1"):
+            made = task(tmp_path, site=Site(ranks_per_node=1, scratch=scratch))
+            made = made.model_copy(update={"nodes": nodes})
+            run_preflight(made.model_dump(mode="json"))
+        wanted = used.replace("HERE", here)
+    assert (fake.folder / "seen").read_text() == f"{wanted}\n"
+    (line,) = fake.calls("srun")
+    bound = ("--bind", wanted) in pairwise(line)
+    assert bound == (wanted not in ("", "/tmp"))
+
+
+def test_ranks_that_do_not_start_hold_the_sweep(
+    fake: FakeSlurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = failed(fake, tmp_path, "no such image")
+    assert (report.job, report.nodes) == ("7", ())
     assert "[preflight] n2: container: found no such image" in capsys.readouterr().out
     (line,) = fake.calls("srun")
     at = line.index("/i.sif")
-    assert line[at - 10 : at] == [
-        word
-        for path in ("/code", "/data", "/store", str(tmp_path), "/pictures")
-        for word in ("--bind", path)
+    assert line[at - 6 : at] == [
+        word for path in ("/code", "/results", "/a b") for word in ("--bind", path)
     ]
     assert {"--mpi=pmix", "--ntasks=2", "--kill-on-bad-exit=0"} <= set(line[:at])
-    assert line[-2:] == ["--dataset", "folder:/pictures"]
+    assert line[-8:-4] == ["--need", "the results folder", "write", "/results"]
+    assert line[-4:] == ["--need", "the data set", "read", "/a b"]

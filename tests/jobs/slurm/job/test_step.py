@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from jobs.cell.launch import clean_environment
+from jobs.cell.needs import Need
 from jobs.config.site import Site
 from jobs.slurm.job.allocation import Allocation
 from jobs.slurm.job.step import launch
 from jobs.slurm.job.task import JobTask
 from tests.builders import config
+from train.environment import TABLE, environment_of
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 ODD = '/scratch/o\'neil & "sons" $HOME'
@@ -47,6 +48,8 @@ def line(
         cells=(str(cell),), asked_at=datetime(2026, 1, 1, tzinfo=UTC), site=site, nodes=gpus // 4,
         ranks_per_node=4, image=image, image_digest=None, root="/home/ada/horoscale", data="/data",
         store="/data/prepared", stall_s=300, minutes=60, block="r-0/0",
+        needs=tuple(Need(what="a folder", path=path)
+                    for path in (f"{folder}/results/smoke", "/data", "/data/prepared")),
     )  # fmt: skip
     allocation = Allocation("7_5", 3, 1_800_000_000.0, site)
     return launch(task, config(gpus=gpus, framework=framework), cell, 2, allocation, resume)
@@ -91,4 +94,5 @@ def test_ranks_see_no_other_launcher_and_their_job() -> None:
     stray = {"HOROVOD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "1", "PMIX_RANK": "0", "PMI_RANK": "0",
              "PYTHONHOME": "/x", "SLURM_CPU_BIND": "q", "SBATCH_EXPORT": "NONE",
              "SUBMITIT_EXECUTOR": "slurm", "SINGULARITY_CLEANENV": "1"}  # fmt: skip
-    assert clean_environment(base | stray) == base
+    sets = TABLE["step"].sets
+    assert environment_of("step", base | stray) == base | sets

@@ -152,15 +152,17 @@ def test_name_that_is_not_utf8(pets: Path) -> None:
         decoded(pets)
 
 
-def test_relative_path_is_looked_for_in_root_first(
+def test_relative_path_begins_in_the_data_folder_wherever_a_rank_is_started(
     pets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = class_folders(tmp_path / "there" / "My Pets", {"a": 2, "b": 2}).parent
     monkeypatch.chdir(tmp_path)
     assert find("My Pets", 16, root).decode().classes == ("a", "b")
-    assert find("My Pets", 16, tmp_path / "empty").decode().classes == ("cat", "dog", "eel")
-    with pytest.raises(DataError, match=r"looked for .*/there/gone and .*/gone"):
-        find("gone", 16, root)
+    monkeypatch.setenv("HOME", str(root))
+    assert find("~/My Pets", 16, tmp_path).decode().classes == ("a", "b")
+    for name in ("My Pets", "~nobody_of_that_name"):
+        with pytest.raises(DataError, match=rf"looked for .*/empty/{name}\. Expected"):
+            find(name, 16, tmp_path / "empty")
 
 
 def test_changed_folder_is_prepared_anew(pets: Path, tmp_path: Path) -> None:

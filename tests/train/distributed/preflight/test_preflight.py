@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cell.launch import clean_environment
 from train.distributed.preflight.report import LATE, RankPreflight, problems, read_reports
+from train.environment import environment_of
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -24,9 +24,9 @@ def preflight(
     start = f"{begin}sys.exit(main(sys.argv[1:]))"
     program = f"{code}\n{start}"
     done = subprocess.run(
-        [sys.executable, "-c", program, "--out", str(out), "--data", str(out.parent), *options],
+        [sys.executable, "-c", program, "--out", str(out), *options],
         capture_output=True, text=True, cwd=ROOT, check=False, timeout=600,
-        env=clean_environment(os.environ) | environment,
+        env=environment_of("ranks", os.environ) | environment,
     )  # fmt: skip
     assert "Traceback" not in done.stderr, done.stderr
     (report,) = read_reports(out)
@@ -45,7 +45,7 @@ def test_a_world_of_one_on_this_machine_is_well(tmp_path: Path) -> None:
     assert report.interface == "lo" and report.built["gloo"] and "horovod" in report.versions
     assert problems([report], 1) == ()
     checks = {finding.check for finding in report.findings}
-    assert {"python", "PMIx", "/tmp", "/dev/shm", "results", "data", "interface", "GPU",
+    assert {"python", "PMIx", "/tmp", "/dev/shm", "results", "interface", "GPU",
             "world", "all-reduce"} <= checks  # fmt: skip
 
 
@@ -56,8 +56,6 @@ def test_two_ranks_add_up(start_ranks: Callable[..., list[str]], tmp_path: Path)
             "-m",
             "train.distributed.preflight",
             "--out",
-            str(tmp_path),
-            "--data",
             str(tmp_path),
             "--world",
             "2",
@@ -159,11 +157,13 @@ def test_a_crash_leaves_the_step_that_it_happened_in(tmp_path: Path) -> None:
 
 def test_wrong_surroundings_are_named(tmp_path: Path) -> None:
     code, report = preflight(
-        tmp_path / "out", "--world", "1", "--store", str(tmp_path / "none"), "--interface", "ib5",
-        "--dataset", f"folder:{tmp_path / 'no pictures'}", "--gpu",
+        tmp_path / "out", "--world", "1", "--interface", "ib5", "--gpu",
+        "--need", "the weights", "read", str(tmp_path / "none.h5"),
+        "--need", "scratch", "write", str(tmp_path / "none"),
+        "--need", "the data", "read", str(tmp_path),
     )  # fmt: skip
     assert code == 1
-    assert {"prepared data", "data set", "interface"} <= set(failed(report))
+    assert {"the weights", "scratch", "interface"} <= set(failed(report))
     if not report.gpus:
         assert {"GPU", "CUDA"} <= set(failed(report))
     told = {finding.check: finding.found for finding in report.failed()}

@@ -11,8 +11,8 @@ from train.distributed.preflight.checks import (
     check_cuda,
     check_gpu,
     check_gpu_models,
+    check_need,
     check_pmix,
-    check_readable,
     check_writable,
     finding,
 )
@@ -93,8 +93,11 @@ def test_writable_is_found_out_by_writing(tmp_path: Path) -> None:
 
 def test_readable(tmp_path: Path) -> None:
     (tmp_path / "a").touch()
-    assert check_readable("data", tmp_path)["found"].endswith("1 entries")
-    assert check_readable("data", tmp_path / "a")["ok"] is False
+    assert check_need("data", "read", tmp_path)["found"].endswith("1 entries")
+    assert check_need("weights", "read", tmp_path / "a")["ok"] is True
+    gone = check_need("weights", "read", tmp_path / "b")
+    assert gone["ok"] is False and str(tmp_path / "b") in gone["found"]
+    assert check_need("scratch", "write", tmp_path / "a")["ok"] is False
 
 
 def test_what_could_not_be_told_is_no_pass_and_keeps_its_fix() -> None:

@@ -1,0 +1,111 @@
+"""What Slurm grants this user: accounts, QoS and partitions; what scontrol says of nodes."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from grp import getgrgid
+from typing import NamedTuple
+
+from jobs.messages import name_once
+from jobs.slurm.client.run import Ask, SlurmError
+
+#: sinfo says neither which cores a node keeps for itself nor who may use a partition (22.05).
+NODES = ("scontrol", "--all", "--oneliner", "show", "node")
+PARTITIONS = ("scontrol", "--all", "--oneliner", "show", "partition")
+ACCOUNTS = ("sacctmgr", "--noheader", "--parsable2", "show", "user", "withassoc")
+_ACCOUNT_COLUMNS = "DefaultAccount,DefaultQOS,Cluster,Account,QOS"
+Row = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who asks, as far as that decides what Slurm grants."""
+
+    environment: Mapping[str, str]
+    name: str | None = None  # None: an id without a name has no accounts
+    groups: frozenset[str] | None = None  # None: root, whom no group keeps out
+
+    @classmethod
+    def here(cls) -> Caller:
+        name, groups = None, set()
+        with suppress(KeyError):
+            name = pwd.getpwuid(os.getuid()).pw_name
+        for number in {os.getgid(), *os.getgroups()}:
+            with suppress(KeyError):
+                groups.add(getgrgid(number).gr_name)
+        return cls(os.environ, name, frozenset(groups) if os.getuid() else None)
+
+
+class Granted(NamedTuple):
+    """Accounts and QoS that the user may use, the default one first; none where nobody says."""
+
+    accounts: Sequence[str] = ()
+    qos: Sequence[str] = ()
+
+
+def cluster_name(config: Row) -> str:
+    return config.get("ClusterName", "cluster")
+
+
+def read_rows(ask: Ask, argv: Sequence[str]) -> list[Row]:
+    """scontrol's records, one a line, by its own names; none where it refuses, as where users may
+    not see nodes. Of values with blanks, the first word."""
+    try:
+        text = ask(argv)
+    except SlurmError as error:
+        if error.passing:
+            raise
+        name_once(f"{error}: SITE=auto goes without it")
+        return []
+    what = "NodeName" if argv is NODES else "PartitionName"
+    rows = []
+    for line in filter(None, map(str.strip, text.splitlines())):
+        pairs = re.findall(r"(?:^|\s)([A-Za-z][\w/:]*)=(\S*)", line)
+        if row := dict(reversed(pairs)):  # the first of a name counts
+            rows.append(row)
+        if what not in row:
+            name_once(f"{' '.join(argv)}: a line of an unknown form is left out: {line!r}")
+    return [row for row in rows if what in row]
+
+
+def granted_to(ask: Ask, config: Row, caller: Caller, words: Row) -> Granted:
+    """What the user's variables name, else what the accounts of the cluster say."""
+    accounts, qos = [], []
+    if caller.name and "none" not in config.get("AccountingStorageType", "none"):
+        argv = (*ACCOUNTS, f"name={caller.name}", f"format={_ACCOUNT_COLUMNS}")
+        with suppress(SlurmError):
+            for line in ask(argv).splitlines():
+                fields = line.split("|")
+                if len(fields) >= 5 and fields[2] in ("", cluster_name(config)):
+                    accounts += [fields[0], fields[3]]
+                    qos += [fields[1], *fields[4].split(",")]
+    accounts = [words["account"]] if "account" in words else accounts
+    qos = [words["qos"]] if "qos" in words else qos
+    return Granted(*(tuple(dict.fromkeys(filter(None, names))) for names in (accounts, qos)))
+
+
+def shut(row: Row, caller: Caller, granted: Granted) -> str:
+    """Why a partition takes no jobs of this user; '' where it does, as far as Slurm says."""
+    if caller.groups is not None:
+        if row.get("RootOnly") == "YES":
+            return "for root only"
+        if not any(takes(row, "Groups", group) for group in caller.groups or [""]):
+            return f"for the groups {row['AllowGroups']}"
+    for what, mine in (("Accounts", granted.accounts), ("Qos", granted.qos)):
+        if not any(takes(row, what, one) for one in mine or [""]):
+            rule = row.get(f"Allow{what}") or f"all but {row[f'Deny{what}']}"
+            return f"for {what.lower()} {rule}; yours: {', '.join(mine) or 'unknown'}"
+    return ""
+
+
+def takes(row: Row, what: str, name: str) -> bool:
+    """Whether a partition takes this account, group or QoS."""
+    allowed, denied = row.get(f"Allow{what}", "ALL"), row.get(f"Deny{what}", "")
+    return (allowed in ("ALL", "(null)") or name in allowed.split(",")) and (
+        name not in denied.split(",") or not denied
+    )

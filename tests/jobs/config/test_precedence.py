@@ -1,0 +1,106 @@
+"""Which of the command line, the site file and the user's variables counts, and what is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jobs.config.precedence import decide, minutes_of, user_settings
+from jobs.config.site import NamedSite, read_site
+from train.errors import ConfigError
+
+FILE = Path("/sites/a.yaml")
+
+
+def site(text: str = "") -> NamedSite:
+    return read_site(FILE, f"ranks_per_node: 2\n{text}\n")
+
+
+@pytest.mark.parametrize(
+    ("variable", "key"),
+    [
+        ("SBATCH_ACCOUNT", "account"), ("SLURM_ACCOUNT", "account"),
+        ("SBATCH_PARTITION", "partition"), ("SLURM_PARTITION", "partition"),
+        ("SBATCH_QOS", "qos"), ("SLURM_QOS", "qos"), ("SBATCH_RESERVATION", "reservation"),
+        ("SLURM_RESERVATION", "reservation"), ("SBATCH_CONSTRAINT", "constraint"),
+        ("SBATCH_WCKEY", "wckey"), ("SBATCH_CLUSTERS", "cluster"), ("SLURM_CLUSTERS", "cluster"),
+    ],
+)  # fmt: skip
+def test_the_user_s_variables_count_where_the_file_says_nothing(variable: str, key: str) -> None:
+    found, remarks = decide({variable: "b"}, site(), {})
+    assert getattr(found.site, key) == "b"
+    assert remarks == (f"{variable}=b is used: site file a.yaml has no {key}:",)
+    found, remarks = decide({variable: "b"}, site(f"{key}: a"), {})
+    assert getattr(found.site, key) == "a"
+    assert remarks == (f"{variable}=b is ignored: site file a.yaml has {key}: a",)
+    assert decide({variable: "a"}, site(f"{key}: a"), {})[1] == (), "they agree"
+    assert decide({variable: ""}, site(), {}) == (site(), ())
+
+
+@pytest.mark.parametrize("key", ["account", "partition", "qos"])
+def test_the_command_line_wins(key: str) -> None:
+    name = key.upper()
+    found, remarks = decide({f"SBATCH_{name}": "b"}, site(f"{key}: a"), {key: "c"})
+    assert getattr(found.site, key) == "c"
+    assert remarks == (
+        f"SBATCH_{name}=b is ignored: {name}=c was given",
+        f"{key}: a of site file a.yaml is ignored: {name}=c was given",
+    )
+    found, remarks = decide({}, site(f"{key}: a"), {key: "a"})
+    assert (getattr(found.site, key), remarks) == ("a", ())
+
+
+def test_times_are_slurm_s() -> None:
+    found, remarks = decide({"SBATCH_TIMELIMIT": "1-00:00:00"}, site("time_min: 1440"), {})
+    assert (found.site.time_min, remarks) == (1440, ())
+    found, remarks = decide({"SBATCH_TIMELIMIT": "soon"}, site(), {"time_min": "1:30:00"})
+    assert found.site.time_min == 90
+    assert remarks[0].startswith("SBATCH_TIMELIMIT is ignored: SBATCH_TIMELIMIT=soon: expected a ")
+    for text in ("%E real", "0", "infinite", "-5", "1:2:3:4"):
+        with pytest.raises(ConfigError, match=r"TIME=.*: expected a time in Slurm's form"):
+            decide({}, site(), {"time_min": text})
+    with pytest.raises(ConfigError, match="TIME=1: signal_s 90: a job has 60 s"):
+        decide({}, site(), {"time_min": "1"})
+
+
+@pytest.mark.parametrize(
+    ("text", "minutes"),
+    [("90", 90), ("90:00", 90), ("1:30", 2), ("0:30", 1), ("1:30:00", 90), ("2-0", 2880),
+     ("1-12", 2160), ("1-12:30", 2190), ("1-12:30:01", 2191), ("0", None), ("x", None),
+     ("UNLIMITED", None), ("", None)],
+)  # fmt: skip
+def test_the_forms_of_a_time_that_sbatch_takes(text: str, minutes: int | None) -> None:
+    assert minutes_of(text) == minutes
+
+
+@pytest.mark.parametrize(
+    ("environment", "used", "remarks"),
+    [
+        # what sbatch itself would read comes first
+        ({"SLURM_ACCOUNT": "c", "SBATCH_ACCOUNT": "b"}, {"account": "b"},
+         ["SLURM_ACCOUNT=c is ignored: SBATCH_ACCOUNT=b comes first"]),
+        ({"SLURM_QOS": "b", "SBATCH_QOS": "b", "SALLOC_QOS": "b"}, {"qos": "b"}, []),
+        ({"SALLOC_PARTITION": "interactive"}, {},
+         ["SALLOC_PARTITION=interactive is ignored: only salloc reads it"]),
+        ({"SBATCH_GRES": "gpu:1", "SBATCH_EXPORT": "NONE", "SBATCH_MEM_PER_CPU": ""}, {},
+         ["SBATCH_EXPORT, SBATCH_GRES: ignored; what jobs are to ask for besides belongs into the "
+          "site file (sbatch: {...})"]),
+        # of the allocation in which the command runs
+        ({"SLURM_JOB_ACCOUNT": "x", "SLURM_JOB_PARTITION": "y", "SLURM_JOB_ID": "7"}, {}, []),
+    ],
+)  # fmt: skip
+def test_which_variables_are_read(environment, used, remarks) -> None:
+    found, said = user_settings(environment)
+    assert ({key: one.value for key, one in found.items()}, said) == (used, remarks)
+
+
+def test_a_value_that_no_site_file_may_have() -> None:
+    with pytest.raises(ConfigError, match=r"(?s)SBATCH_ACCOUNT=a.*expected a single line of text"):
+        decide({"SBATCH_ACCOUNT": "a\n#SBATCH --uid=0"}, site(), {})
+
+
+def test_a_null_of_the_file_is_the_file_s_word() -> None:
+    found, remarks = decide({"SBATCH_ACCOUNT": "b"}, site("account: null"), {})
+    assert found.site.account is None
+    assert remarks == ("SBATCH_ACCOUNT=b is ignored: site file a.yaml has account: null",)

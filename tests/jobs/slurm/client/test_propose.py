@@ -1,0 +1,236 @@
+"""SITE=auto's proposal: recorded clusters become site files that load, fit the cluster and say why.
+
+What the cluster ``reserved`` granted when it was recorded: transcripts/cluster/README.md.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from jobs.config.site import NodeLayout, Site, load_site
+from jobs.slurm.client.granted import NODES, Caller
+from jobs.slurm.client.nodes import SINFO
+from jobs.slurm.client.propose import MPI_LIST, propose
+from jobs.slurm.client.run import SCONTROL, SlurmError, read_config
+from jobs.slurm.client.site import check_site
+from tests.jobs.slurm.client.clusters import TRANSCRIPTS, Recorded
+from train.errors import ConfigError
+
+GOLDEN = TRANSCRIPTS.parent.parent / "golden"
+SINFO_TEXT = Recorded("declared")(SINFO)
+GPU_DEFAULT = SINFO_TEXT.replace("small*", "small").replace("gpu|up", "gpu*|up")
+CPU_DEFAULT = SINFO_TEXT.replace("small*", "small").replace("cpu|up", "cpu*|up")
+NO_PMIX = Recorded("declared")(MPI_LIST).replace("pmix", "pmi1")
+CLUSTERS = {
+    "auto_practice": Recorded("practice"),
+    "auto_gpu": Recorded("declared", sinfo=GPU_DEFAULT),
+    "auto_cpu": Recorded("declared", sinfo=CPU_DEFAULT, mpi=NO_PMIX),
+}
+
+
+def text_of(ask: Recorded, *, caller: Caller | None = None, conf: str | None = None) -> str:
+    config = read_config(ask(SCONTROL))
+    return propose(ask, config, Path("auto.yaml"), caller or Caller({}), slurm_conf=conf)
+
+
+def loaded(
+    ask: Recorded, folder: Path, *, caller: Caller | None = None, conf: str | None = None
+) -> Site:
+    path = folder / "auto.yaml"
+    path.write_text(text_of(ask, caller=caller, conf=conf))
+    return load_site(str(path)).site
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_found_files_are_golden_and_fit_their_cluster(name: str, tmp_path: Path) -> None:
+    ask = CLUSTERS[name]
+    ask.asked.clear()
+    text = text_of(ask)
+    assert sorted(ask.asked) == ["config", "mpi", "nodes", "partitions", "sinfo"], "each once"
+    file = GOLDEN / f"{name}.yaml"
+    if os.environ.get("UPDATE_GOLDEN"):
+        file.write_text(text)
+    assert text == file.read_text(), "if meant, see it with UPDATE_GOLDEN=1"
+    site = loaded(ask, tmp_path)
+    check_site(site, [NodeLayout(2, site.ranks_per_node)], ask, minutes=site.longest_min)
+
+
+@pytest.mark.parametrize(
+    ("sinfo", "keys"),
+    [
+        (SINFO_TEXT.replace("small*", "small"), {"partition": "cpu"}),  # the largest open one
+        # RealMemory 1: nobody set it
+        ("p*|up|1:00:00|1-8|2|idle|64|1|gpu:mi250x:4|(null)\n",
+         {"gpu_support": "rocm", "ranks_per_node": 4, "mem_per_rank_gb": None}),
+        ("p*|up|1:00:00|1-8|2|idle|64|1|gpu:4|(null)\n",
+         {"gpu_support": "nv", "ranks_per_node": 4}),
+        ("p*|up|1:00|1-8|2|idle|64|1|(null)|(null)\n", {"max_time_min": 1, "signal_s": 30}),
+        # empty partitions run nothing
+        ("none*|up|1:00|1-8|0|n/a|0|0|(null)|(null)\nq|up|1:00:00|1-8|2|idle|8|1|(null)|(null)\n",
+         {"partition": "q"}),
+    ],
+)  # fmt: skip
+def test_keys_that_follow_from_sinfo(tmp_path: Path, sinfo: str, keys: dict[str, object]) -> None:
+    site = loaded(Recorded("declared", sinfo=sinfo), tmp_path)
+    assert {key: getattr(site, key) for key in keys} == keys
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["null", "True", "1e3", "a: b", "x#y", "été", "0x1", "0123", "2026-01-02", "12:30:00", "no",
+     "standard-compute", "a-partition-of-more-than-the-columns-that-comments-leave", "x'y", "- a"],
+)  # fmt: skip
+def test_names_of_any_length_and_kind_are_read_back(tmp_path: Path, name: str) -> None:
+    """Seen: `partition: standard-compute# sinfo: the default one`, after which nothing worked."""
+    gpu_type = "nvidia_h100_80gb_hbm3"
+    sinfo = f"{name}*|up|1:00:00|1-8|2|idle|64|1000|gpu:{gpu_type}:4,gpu:v100:1|(null)\n"
+    caller = Caller({"SBATCH_ACCOUNT": name})
+    site = loaded(Recorded("practice", sinfo=sinfo), tmp_path, caller=caller, conf=f"/{name}/conf")
+    assert (site.partition, site.account, site.slurm_conf) == (name, name, f"/{name}/conf")
+    assert site.gpu_type == gpu_type
+
+
+def test_what_cannot_be_read_back_is_not_written() -> None:
+    sinfo = "p\tq\x07*|up|1:00:00|1-8|2|idle|64|1000|(null)|(null)\n"
+    with pytest.raises(ConfigError, match=r"(?s)cannot write a site file .*single line.*by hand"):
+        text_of(Recorded("practice", sinfo=sinfo))
+
+
+def test_no_partition_takes_jobs() -> None:
+    sinfo = "p*|down|1:00:00|1-8|2|idle|64|1000|(null)|(null)\n"
+    with pytest.raises(ConfigError, match="no partition of this cluster takes your jobs now"):
+        text_of(Recorded("practice", sinfo=sinfo))
+
+
+CONFIG = "ClusterName = spec\nMaxArraySize = {arrays}\nSelectType = {select}\n{more}"
+STAFF = frozenset({"users", "staff"})
+
+
+def reserved(*, arrays: int = 51, select: str = "select/cons_tres", more: str = "", **other: str):
+    return Recorded(
+        "reserved", config=CONFIG.format(arrays=arrays, select=select, more=more),
+        mpi="MPI plugin types are...\n\tpmix_v4\n\tnone\n", **other,
+    )  # fmt: skip
+
+
+def caller(partition: str = "", groups: frozenset[str] = STAFF, **environment: str) -> Caller:
+    environment |= {"SBATCH_PARTITION": partition} if partition else {}
+    return Caller(environment, "ada", groups)
+
+
+ACCOUNTED = "AccountingStorageType = accounting_storage/slurmdbd\nAccountingStorageEnforce = "
+
+
+@pytest.mark.parametrize(
+    ("who", "keys"),
+    [
+        # CoreSpecCount and CPUSpecList: 62 of 64 CPUs
+        (caller(), {"cpus_per_rank": 15, "ranks_per_node": 4, "gpus": "none"}),
+        # whole GPUs and not 14 parts; 124 of 128 CPUs; MemSpecLimit
+        (caller("accelerated"), {"ranks_per_node": 2, "gpus": "gres", "gpu_type": "a100",
+                                 "cpus_per_rank": 62, "mem_per_rank_gb": 435.8, "max_nodes": 2}),
+        # MaxCPUsPerNode, MaxMemPerCPU
+        (caller("shared"), {"ranks_per_node": 2, "cpus_per_rank": 8, "mem_per_rank_gb": 15.6}),
+        # OverSubscribe=EXCLUSIVE
+        (caller("whole"), {"exclusive": True, "mem_per_rank_gb": None, "cpus_per_rank": 12}),
+        # AllowGroups, RootOnly, AllowAccounts: the largest that is left
+        (caller(groups=frozenset({"guests"})), {"partition": "shared", "account": None}),
+        (caller(groups=frozenset(), SBATCH_ACCOUNT="lab"),
+         {"partition": "accelerated", "account": "lab"}),
+        # said by the user
+        (caller("admin", SLURM_ACCOUNT="b"), {"partition": "admin", "account": "b"}),
+        (caller("accelerated", SBATCH_ACCOUNT="b"), {"account": "b", "ranks_per_node": 2}),
+    ],
+)  # fmt: skip
+def test_what_is_proposed_is_what_the_cluster_grants(tmp_path: Path, who: Caller, keys) -> None:
+    site = loaded(reserved(), tmp_path, caller=who)
+    assert {key: getattr(site, key) for key in keys} == keys
+    assert site.mpi == "pmix_v4"
+
+
+@pytest.mark.parametrize("arrays", [0, 1])
+def test_a_cluster_without_arrays(tmp_path: Path, arrays: int) -> None:
+    site = loaded(reserved(arrays=arrays), tmp_path, caller=caller())
+    assert site.array_limit == 1
+    layout = [NodeLayout(2, site.ranks_per_node)]
+    assert check_site(site, layout, reserved(arrays=arrays), minutes=5) == ()
+
+
+def test_whole_nodes_by_the_cluster_s_own_scheduler(tmp_path: Path) -> None:
+    site = loaded(reserved(select="select/linear"), tmp_path, caller=caller())
+    assert site.exclusive and site.mem_per_rank_gb is None
+
+
+@pytest.mark.parametrize(
+    ("enforce", "accounts", "key", "words"),
+    [
+        ("associations,limits", "lab|normal|spec|lab|normal,long\n", "lab", "your default one"),
+        ("safe", "lab||other|lab|\nx||spec|y|\n", "x", "your default one"),
+        ("none", "lab|normal|spec|lab|normal\n", None, "# account: my_project"),
+        ("associations", "a line of another form\n", None, "jobs need one here"),
+        ("qos", None, None, "jobs need one here"),
+    ],
+)
+def test_an_account_that_is_required(tmp_path: Path, enforce, accounts, key, words) -> None:
+    other = {} if accounts is None else {"accounts": accounts}
+    ask = reserved(more=f"{ACCOUNTED}{enforce}\n", **other)
+    assert loaded(ask, tmp_path, caller=caller()).account == key
+    assert words in text_of(ask, caller=caller())
+
+
+def test_an_account_and_a_qos_that_the_partition_takes(tmp_path: Path) -> None:
+    partitions = (
+        Recorded("reserved")
+        .file("partitions")
+        .replace(
+            "AllowGroups=staff AllowAccounts=ALL AllowQos=ALL",
+            "AllowGroups=ALL AllowAccounts=physics AllowQos=long",
+        )
+    )
+    accounts = "lab|normal|spec|lab|normal\nlab|normal|spec|physics|normal,long\n"
+    ask = reserved(more=f"{ACCOUNTED}none\n", partitions=partitions, accounts=accounts)
+    site = loaded(ask, tmp_path, caller=caller())
+    assert (site.partition, site.account, site.qos) == (
+        "standard-compute-nodes-of-all", "physics", "long")  # fmt: skip
+
+
+def test_nothing_that_takes_this_user_s_jobs_says_why_of_each() -> None:
+    lines = Recorded("reserved").file("partitions").splitlines(keepends=True)
+    ask = reserved(partitions="".join(line.replace("=ALL", "=lab") for line in lines))
+    with pytest.raises(ConfigError, match=r"for the groups lab.*SBATCH_ACCOUNT"):
+        text_of(ask, caller=caller())
+    with pytest.raises(ConfigError, match="says mars, and sinfo lists standard-compute"):
+        text_of(reserved(), caller=caller("mars"))
+
+
+def test_gpus_that_slurm_does_not_count_are_named() -> None:
+    assert "# v100: the nodes seem to have GPUs" in text_of(reserved(), caller=caller())
+    sinfo = "gpu-long*|up|1:00:00|1-8|2|idle|64|1000|(null)|ib\n"
+    assert "# gpu: the nodes seem to" in text_of(Recorded("practice", sinfo=sinfo))
+    assert "seem to have GPUs" not in text_of(Recorded("practice"))
+
+
+@pytest.mark.parametrize("kind", ["a100_1g.5gb", "1g.10gb", "nvidia_a100_3g.20gb", "mig"])
+def test_parts_of_gpus_alone(tmp_path: Path, kind: str) -> None:
+    sinfo = f"p*|up|1:00:00|1-8|2|idle|64|1000|gpu:{kind}:7|(null)\n"
+    ask = Recorded("practice", sinfo=sinfo)
+    assert loaded(ask, tmp_path).ranks_per_node == 7
+    assert "NCCL connects no ranks on such parts" in text_of(ask)
+
+
+def test_without_leave_to_see_nodes_sinfo_s_numbers_are_proposed(tmp_path: Path) -> None:
+    ask = reserved(nodes="Unknown words\nNodeName=n1 Partitions=accelerated CPUTot=many\n")
+    assert loaded(ask, tmp_path, caller=caller("accelerated")).cpus_per_rank == 64
+
+
+def test_a_controller_that_goes_away_meanwhile_writes_no_half_file() -> None:
+    def ask(argv):
+        if argv == NODES:
+            raise SlurmError("scontrol", "Unable to contact slurm controller", passing=True)
+        return reserved()(argv)
+
+    with pytest.raises(SlurmError):
+        propose(ask, {}, Path("auto.yaml"), caller())

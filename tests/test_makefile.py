@@ -1,0 +1,53 @@
+"""Variables of make: what comes from the environment is used, and named once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+from tests.sweeps import ROOT
+
+
+def make(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """What make would run, in a shell that no other make has started."""
+    shell = {"PATH": os.environ["PATH"], "HOME": "/nowhere", "LC_ALL": "C"}
+    return subprocess.run(
+        ["make", "-n", *words], cwd=ROOT, env=shell | environment, capture_output=True, text=True,
+        check=True, timeout=60,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("environment", "named"),
+    [
+        ({"SITE": "mars"}, ["SITE=mars"]),
+        ({"NODES": "3", "DATA": "/a b", "IMAGE": "cpu"}, ["NODES=3", "DATA=/a b", "IMAGE=cpu"]),
+        ({"ACCOUNT": "b", "RUN": "", "EDITOR": "vi"}, ["ACCOUNT=b"]),
+        ({"RESULTS": "x'; touch /tmp/y; \"`z`"}, ["RESULTS=x'; touch /tmp/y; \"`z`"]),
+        # the format of GNU time
+        ({"TIME": "%E real"}, []),
+        ({"TIME": "90"}, ["TIME=90"]),
+        # a make that calls this one, as `make test` does, passes on its own
+        ({"SITE": "mars", "MAKELEVEL": "1"}, []),
+    ],
+)  # fmt: skip
+def test_what_comes_from_the_environment_is_named(environment, named) -> None:
+    done = make("plan", **environment)
+    said = [line for line in done.stderr.splitlines() if "comes from the environment" in line]
+    assert sorted(said) == sorted(f"make: {one} comes from the environment" for one in named)
+
+
+def test_the_command_line_s_own_and_a_list_of_targets_name_nothing() -> None:
+    assert make("plan", "SITE=mars", "TIME=90", SITE="venus").stderr == ""
+    assert make("help", HOME="/x").stderr == ""
+
+
+@pytest.mark.parametrize("target", ["plan", "sweep", "preflight", "interconnect"])
+def test_what_a_job_asks_for_reaches_the_program(target: str) -> None:
+    line = make(target).stdout
+    for option in ("account", "partition", "qos"):
+        name = option.upper()
+        assert f'${{{name}:+--{option} "${name}"}}' in line
+    assert ('${TIME:+--time "$TIME"}' in line) == (target in ("plan", "sweep"))
