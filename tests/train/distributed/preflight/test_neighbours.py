@@ -133,7 +133,7 @@ def test_a_preflight_names_the_mtu_and_both_nodes(tmp_path: Path, interface: lis
         out = tmp_path / "out"
         running = start_ranks(
             hosts, tmp_path / "meet", "-m", "train.distributed.preflight", "--out", str(out),
-            "--world", "2", "--data", str(tmp_path), *interface,
+            "--world", "2", *interface,
         )  # fmt: skip
         both = ended(running, 300)
     assert all(code for code, _, _ in both) or [code for code, _, _ in both] == [1, 0], both
