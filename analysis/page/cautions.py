@@ -45,7 +45,10 @@ def cautions(
     if runs["oversubscribed"].any():
         counts = sorted(runs.loc[runs["oversubscribed"].fillna(False), "gpus"].unique())
         on = first_of([f"{ranks:,}" for ranks in counts], _NAMED)
-        text = f"Ranks of the runs on {on} share cores: their times are no scaling figures."
+        text = (
+            f"Ranks of the runs on {on} share cores or a CPU quota: their times are no scaling "
+            "figures."
+        )
         found.append(Caution(text, "times"))
     found += [*_too_good(tables["scaling"].data), *_disturbed(epochs)]
     found += [Caution(f"{text}.", "times") for text in slower[:_NAMED]]

@@ -20,6 +20,7 @@ from jobs.cell.container import (
 from jobs.cell.needs import Need, binds_of, check_names
 from jobs.config.sweep import Sweep
 from jobs.messages import ROOT, say
+from train.distributed.gpus import IMAGE_CUDA, gpus_described, unusable
 from train.environment import environment_of
 from train.errors import ConfigError
 
@@ -94,6 +95,18 @@ def try_out(container: Container) -> None:
     raise ConfigError(
         f"the image does not start here: {shlex.join(argv)}\n  {said}\n  Nothing was run: {todo}"
     )
+
+
+def check_gpu_models(image: str) -> None:
+    """
+    Raises:
+        ConfigError: the suite's GPU image cannot use a GPU or the driver of this machine.
+    """
+    if image == "gpu" and (reason := unusable(gpus_described(os.environ), IMAGE_CUDA)):
+        raise ConfigError(
+            f"IMAGE=gpu cannot run here: {reason}; hide that GPU (CUDA_VISIBLE_DEVICES) or use "
+            "IMAGE=cpu"
+        )
 
 
 def remark_on_gpus(wanted: Sweep, container: Container | None, gpus: int) -> None:

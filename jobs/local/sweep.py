@@ -15,14 +15,22 @@ from jobs.cell.state import CellState, checked, lay_out, recorded, stand
 from jobs.cell.stop import Reason, Stop, stopped_by_signals
 from jobs.config.sweep import Sweep, manifest_of
 from jobs.display import Display, say_results, say_standing
-from jobs.local.image import check_gpus, container_here, gpus_here, remark_on_gpus, try_out
+from jobs.local.image import (
+    check_gpu_models,
+    check_gpus,
+    container_here,
+    gpus_here,
+    remark_on_gpus,
+    try_out,
+)  # fmt: skip
 from jobs.local.supervisor import Machine, launch_line, run_cell
-from jobs.messages import EXIT_INTERRUPTED, ROOT, Interrupted
+from jobs.messages import EXIT_INTERRUPTED, ROOT, Interrupted, say
 from jobs.plan.datasets import train_images
 from jobs.plan.rows import completed_cells, known_rates, plan_rows
 from jobs.plan.text import plan_lines
 from train.config.run import RunConfig
 from train.distributed.awake import Awake
+from train.distributed.quota import quotas_here, usable_cores
 from train.distributed.watchdog import STALL_S
 
 POLL_S = 0.2
@@ -143,7 +151,13 @@ def machine_for(
     Raises:
         ConfigError: no such image, nothing here that starts it, a folder that cannot be bound.
     """
-    cores = tuple(sorted(os.sched_getaffinity(0)))
+    all_cores = sorted(os.sched_getaffinity(0))
+    cores = tuple(all_cores[: usable_cores(len(all_cores), quotas_here())])
+    if len(cores) < len(all_cores):
+        say(
+            f"a CPU quota of this shell's control group gives {len(cores)} of the {len(all_cores)} "
+            "cores that are seen: ranks use no more"
+        )
     most = max(config.gpus for config in wanted.configs)
     per_rank = wanted.cores_per_rank or max(1, len(cores) // most)
     data, store, gpus = data.resolve(), store.resolve(), gpus_here(os.environ)
@@ -151,5 +165,6 @@ def machine_for(
     tmpdir = usable_tmpdir(os.environ.get("TMPDIR"))
     if image:
         container = container_here(image, gpus, (*basic_needs(str(ROOT), image, tmpdir), *needs))
+        check_gpu_models(image)
         check_gpus(wanted, container, gpus, at_once)
     return Machine(cores, per_rank, data, store, stall_s, limit_s, at_once, container, gpus, tmpdir)

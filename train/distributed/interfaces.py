@@ -8,8 +8,10 @@ the network namespace that the rank is in; what other programs send through them
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import ipaddress
 import socket
+import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,8 +26,13 @@ from train.record.run import LinkTraffic
 NAME = "HOROSCALE_INTERFACE"
 LOOPBACK = "lo"
 _ROUTE_UP = 0x1
+_SIOCGIFMTU = 0x8921
 #: Data counters of InfiniBand ports count words of four bytes (IBA, PortXmitData).
 _IB_WORD = 4
+
+
+#: Name of an interface -> its addresses, those of IPv4 first.
+Here = Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -34,29 +41,40 @@ class Interface:
     address: str  # IPv4
 
 
-def interfaces_here() -> dict[str, str | None]:
-    """Names of the network interfaces that this process can see -> IPv4 address, None without.
+def interfaces_here() -> Here:
+    """All interfaces that this process can see.
 
-    A further address of an interface under a label of its own, as eth0:1, is no interface.
+    A further address of an interface under a label of its own, as eth0:1, belongs to eth0.
     """
-    return {
-        name: next((a.address for a in addresses if a.family == socket.AF_INET), None)
-        for name, addresses in psutil.net_if_addrs().items()
-        if ":" not in name
-    }
+    found: dict[str, list[str]] = {}
+    for name, addresses in psutil.net_if_addrs().items():
+        own = found.setdefault(name.partition(":")[0], [])
+        own += [
+            a.address.partition("%")[0]  # of a link-local one: the interface once more
+            for a in addresses
+            if a.family in (socket.AF_INET, socket.AF_INET6)
+        ]
+    return {name: tuple(sorted(own, key=lambda a: ":" in a)) for name, own in found.items()}
 
 
-def named(name: str, here: Mapping[str, str | None], host: str) -> Interface:
-    """The interface of that name on this host.
+def ipv4(addresses: Iterable[str]) -> str | None:
+    """The first IPv4 address."""
+    return next((address for address in addresses if ":" not in address), None)
+
+
+def named(name: str, here: Here, host: str) -> Interface:
+    """The interface of that name on this host: also an alternative name, the label of a further
+    address (eth0:1), or what ``ip link`` prints (eth0.5@eth0).
 
     Raises:
         ConfigError: it is not there, or has no IPv4 address.
     """
-    address = here.get(name)
+    known = name if name in here else _kernel_name(name.partition("@")[0])
+    address = ipv4(here.get(known, ()))
     if address is not None:
-        return Interface(name, address)
-    there = ", ".join(f"{n} ({a or 'no IPv4 address'})" for n, a in sorted(here.items()))
-    found = "has no IPv4 address" if name in here else "is not there"
+        return Interface(known, address)
+    there = _listed(here)
+    found = "has no IPv4 address" if known in here else "is not there"
     raise ConfigError(
         f"network interface {name!r} {found} on {host}; there: {there or 'none at all'}. "
         f"Name another as `interface` of the site file, or by hand in {NAME}, or none to have it "
@@ -64,11 +82,23 @@ def named(name: str, here: Mapping[str, str | None], host: str) -> Interface:
     )
 
 
+def _kernel_name(name: str) -> str:
+    """The name by which the kernel lists an interface; ``name`` where it knows none such."""
+    try:
+        return socket.if_indextoname(socket.if_nametoindex(name))
+    except OSError:
+        return name
+
+
+def _listed(here: Here) -> str:
+    return ", ".join(f"{n} ({ipv4(a) or 'no IPv4 address'})" for n, a in sorted(here.items()))
+
+
 def own_interface(environment: Mapping[str, str], *, nodes: int) -> Interface:
     """The interface that this rank serves and talks on.
 
     The one that ``HOROSCALE_INTERFACE`` names; on a single node loopback; else the one that holds
-    the address of this host's name; else that of the default route.
+    an address of this host's name; else that of the default route.
 
     Raises:
         ConfigError: there is no such interface; the text names those that are there.
@@ -81,20 +111,61 @@ def own_interface(environment: Mapping[str, str], *, nodes: int) -> Interface:
     return _by_name_or_route(here, _addresses_of(host), _routes(), host)
 
 
-def _by_name_or_route(
-    here: Mapping[str, str | None], addresses: list[str], routes: str, host: str
-) -> Interface:
-    for name, address in here.items():
-        if address in addresses and not ipaddress.ip_address(address).is_loopback:
-            return Interface(name, address)
+def _by_name_or_route(here: Here, addresses: list[str], routes: str, host: str) -> Interface:
+    outside = [a for a in addresses if not ipaddress.ip_address(a).is_loopback]
+    holders = [
+        Interface(name, address)
+        for wanted in outside
+        for name, own in here.items()
+        if wanted in own and (address := wanted if ":" not in wanted else ipv4(own))
+    ]
+    if holders:
+        return min(holders, key=lambda one: is_inner_bridge(one.name))
     if route := default_route(routes):
         return named(route, here, host)
-    there = ", ".join(f"{n} ({a})" for n, a in sorted(here.items()) if a)
     raise ConfigError(
         f"cannot tell which network interface of {host} leads to the other nodes: its name stands "
         f"for {', '.join(addresses) or 'no address'}, and there is no default route. There: "
-        f"{there or 'none'}. Name one as `interface` of the site file, or by hand in {NAME}"
+        f"{_listed(here) or 'none'}. Name one as `interface` of the site file, or by hand in {NAME}"
     )
+
+
+def is_inner_bridge(name: str, interfaces: Path = Path("/sys/class/net")) -> bool:
+    """Whether this is a bridge to nothing but containers and virtual machines of this host, as
+    docker0 and virbr0 are: none of its ports is a device, nor stands on another interface."""
+    if not (interfaces / name / "bridge").is_dir():
+        return False
+    ports = [interfaces / port.name for port in (interfaces / name / "brif").glob("*")]
+    return not any(
+        (port / "device").exists() or any(port.glob("lower_*")) or (port / "bonding").exists()
+        for port in ports
+    )
+
+
+def mtu_of(name: str) -> int:
+    """Bytes of the largest packet that it sends.
+
+    Raises:
+        OSError: there is no such interface.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        told = fcntl.ioctl(asked, _SIOCGIFMTU, struct.pack("16si12x", name.encode(), 0))
+    return int(struct.unpack("16si12x", told)[1])
+
+
+def network_here() -> str:
+    """Of this kernel and network namespace: pretended nodes may share one, and so its addresses."""
+    found = []
+    for source in (Path("/proc/sys/kernel/random/boot_id").read_text, _namespace):
+        try:
+            found.append(source().strip())
+        except OSError:
+            found.append(socket.gethostname())
+    return ":".join(found)
+
+
+def _namespace() -> str:
+    return str(Path("/proc/self/ns/net").stat().st_ino)
 
 
 def towards(peer: str, preferred: str, environment: Mapping[str, str]) -> Interface:
@@ -109,12 +180,12 @@ def towards(peer: str, preferred: str, environment: Mapping[str, str]) -> Interf
     here, host = interfaces_here(), socket.gethostname()
     if name := environment.get(NAME):
         return named(name, here, host)
-    if address := here.get(preferred):
+    if address := ipv4(here.get(preferred, ())):
         return Interface(preferred, address)
     source = _source_towards(peer)
-    for name, address in here.items():
-        if address is not None and address == source:
-            return Interface(name, address)
+    for name, own in here.items():
+        if source in own:
+            return Interface(name, source)
     return named(preferred, here, host)
 
 
@@ -136,10 +207,12 @@ def _routes() -> str:
 
 
 def _addresses_of(host: str) -> list[str]:
+    """Of both families, in the order in which Gloo tries them."""
     try:
-        return socket.gethostbyname_ex(host)[2]
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError:
         return []
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 def _source_towards(peer: str) -> str | None:

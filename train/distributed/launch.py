@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from train.distributed.quota import Quota, usable_cores
 from train.errors import ConfigError
 
 Launcher = Literal["horoscale", "horovodrun", "mpirun", "srun", "none"]
@@ -183,12 +184,18 @@ def _cores(environment: Mapping[str, str]) -> tuple[int, ...] | None:
         ) from error
 
 
-def own_cores(mask: Collection[int], launch: Launch, machine: int | None = None) -> tuple[int, ...]:
+def own_cores(
+    mask: Collection[int],
+    launch: Launch,
+    machine: int | None = None,
+    quotas: tuple[Quota, ...] = (),
+) -> tuple[int, ...]:
     """Cores of this rank: those given, else its equal share of the mask that local ranks share.
 
     Under Slurm the mask may be this rank's alone already (sites bind tasks or not), and where it is
     not, a rank takes no more cores than were asked for it: other jobs may run on the node.
     With more ranks than cores, ranks share single cores in turn (``oversubscribed`` in records).
+    Of a shared mask they take no more cores than the CPU quota gives, but one each at least.
 
     Args:
         machine: number of cores of this machine; a mask of all of them is nobody's own.
@@ -208,7 +215,8 @@ def own_cores(mask: Collection[int], launch: Launch, machine: int | None = None)
     if share == 0:
         return (cores[number % len(cores)],)
     start = launch.local_rank * share
-    return tuple(cores[start : start + share])
+    within = max(1, usable_cores(len(cores), quotas) // launch.local_size)
+    return tuple(cores[start : start + min(share, within)])
 
 
 def pin(cores: tuple[int, ...]) -> None:

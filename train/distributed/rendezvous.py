@@ -20,9 +20,11 @@ from pathlib import Path
 from train.distributed.interfaces import (
     LOOPBACK,
     NAME,
+    Here,
     Interface,
     interfaces_here,
     named,
+    network_here,
     own_interface,
     towards,
 )
@@ -51,8 +53,8 @@ def meet(
     listens on the one interface that the ranks use: loopback as long as one node is enough.
 
     Raises:
-        ConfigError: there is no such interface, Horovod would not send its data over it, or the
-            nodes hold unequal numbers of ranks.
+        ConfigError: there is no such interface, Horovod would not send its data over it, rank 0's
+            address is this node's, too, or the nodes hold unequal numbers of ranks.
         RendezvousError: rank 0 published no address within ``patience_s`` seconds.
     """
     assert launch.rendezvous is not None
@@ -65,9 +67,14 @@ def meet(
     if launch.rank == 0:
         interface = own_interface(environment, nodes=launch.nodes)
         address = _serve(interface.address)
-        write_atomically(launch.rendezvous, f"{address} {interface.name}")
+        data = address_of(socket.gethostname()) or "-"
+        words = (address, interface.name, network_here(), data)
+        write_atomically(launch.rendezvous, " ".join(words))
     else:
-        address, name = _wait_for(launch.rendezvous, patience_s)
+        address, name, network, data = _wait_for(launch.rendezvous, patience_s)
+        if launch.node != 0:
+            for one in (address.rsplit(":", 1)[0], data):
+                check_unshared(one, network, interfaces_here())
         interface = towards(address.rsplit(":", 1)[0], name, environment)
     interface = _checked(interface, launch.nodes, environment)
     host, port = address.rsplit(":", 1)
@@ -88,6 +95,31 @@ def meet(
     return interface
 
 
+def check_unshared(address: str, network: str, here: Here) -> None:
+    """``address``, at which another node is to be reached, is not one of this node's own.
+
+    Args:
+        network: the other node's :func:`network_here`; pretended nodes may share theirs.
+
+    Raises:
+        ConfigError: it is, as that of a bridge to containers (docker0, virbr0) is on every node.
+    """
+    holders = [name for name, own in here.items() if address in own]
+    if holders and network != network_here():
+        raise ConfigError(
+            shared_address(address, holders[0], socket.gethostname(), "rank 0's node")
+        )
+
+
+def shared_address(address: str, interface: str, *hosts: str) -> str:
+    """What an address means that several nodes hold."""
+    return (
+        f"{address} ({interface}) is an address of {' and of '.join(hosts)}, so that it leads from "
+        "none to another: of a bridge to containers or virtual machines, or one that a service "
+        f"shares. Name the interface between the nodes as `interface` of the site file. {_FIX}"
+    )
+
+
 def meet_nobody(environment: MutableMapping[str, str]) -> None:
     """A world of one: Gloo needs no peer, but an address of its own all the same.
 
@@ -105,8 +137,9 @@ def meet_nobody(environment: MutableMapping[str, str]) -> None:
 def _checked(interface: Interface, nodes: int, environment: Mapping[str, str]) -> Interface:
     host = socket.gethostname()
     return data_interface(
-        interface, nodes=nodes, environment=environment, host=host, address=address_of(host)
-    )
+        interface, nodes=nodes, environment=environment, host=host, address=address_of(host),
+        here=interfaces_here(),
+    )  # fmt: skip
 
 
 def check_named(environment: MutableMapping[str, str]) -> None:
@@ -130,13 +163,13 @@ def _serve(host: str) -> str:
     return f"{host}:{server.server_address[1]}"
 
 
-def _wait_for(file: Path, patience_s: float) -> tuple[str, str]:
-    """Address and interface of rank 0."""
+def _wait_for(file: Path, patience_s: float) -> tuple[str, str, str, str]:
+    """Of rank 0: where it serves, over which interface, its network, the address of its data."""
     deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline:
         try:
-            address, name = file.read_text(encoding="utf-8").split()
-            return address, name
+            address, name, network, data = file.read_text(encoding="utf-8").split()
+            return address, name, network, data
         except FileNotFoundError:
             time.sleep(0.05)
     raise RendezvousError(
@@ -167,6 +200,7 @@ def data_interface(
     environment: Mapping[str, str],
     host: str,
     address: str | None,
+    here: Here,
 ) -> Interface:
     """The interface that Horovod sends its data over, for a rank that is to use ``interface``.
 
@@ -182,12 +216,17 @@ def data_interface(
             f"the name of this host, {host}, stands for no address of its own, so that Horovod "
             f"would crash. Add a line to /etc/hosts ({interface.address} {host})"
         )
-    if nodes == 1 or address == interface.address:
+    if nodes == 1:
         return interface
     told = f"the name of this host, {host}, stands for {address}, and Horovod sends its data there"
     if ipaddress.ip_address(address).is_loopback:
         raise ConfigError(f"{told}: ranks of other nodes could not reach it. {_FIX}")
+    if ":" in address and ipaddress.ip_address(address).is_link_local:
+        # it holds with the number of an interface, which other nodes count otherwise
+        raise ConfigError(f"{told}: a link-local address, which only this host can use. {_FIX}")
+    if address in here.get(interface.name, ()):
+        return interface
     if name := environment.get(NAME):
         raise ConfigError(f"{told}, not over {name} ({interface.address}) as asked. {_FIX}")
-    holders = [n for n, held in interfaces_here().items() if held == address]
+    holders = [n for n, held in here.items() if address in held]
     return Interface(holders[0], address) if holders else interface

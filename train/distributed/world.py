@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from train.config.run import RunConfig
 from train.distributed.launch import Launch, Launcher, own_cores, pin
+from train.distributed.quota import Quota, quotas_here
 from train.distributed.rendezvous import PATIENCE_S, check_named, meet, meet_nobody
 from train.environment import NOTHING
 from train.errors import WorldError
@@ -56,7 +57,7 @@ def start(config: RunConfig, launch: Launch, patience_s: float = PATIENCE_S) -> 
             variables (a cleaned container environment) makes N worlds of one, which must never
             train.
     """
-    cores = own_cores(os.sched_getaffinity(0), launch, os.cpu_count())
+    cores = own_cores(os.sched_getaffinity(0), launch, os.cpu_count(), quotas_here())
     # refuse before waiting for peers that will never come
     check_size(config.processes, launch.size, launch)
     pin(cores)
@@ -100,10 +101,20 @@ def start(config: RunConfig, launch: Launch, patience_s: float = PATIENCE_S) -> 
     )
 
 
-def share_cores(machines: Sequence[str], cores: Sequence[Sequence[int]]) -> bool:
-    """Whether two ranks of one machine claim the same core (one entry per rank in both)."""
+def share_cores(
+    machines: Sequence[str],
+    cores: Sequence[Sequence[int]],
+    quotas: Sequence[Sequence[Quota]] = (),
+) -> bool:
+    """Whether two ranks of one machine claim the same core, or the ranks under one CPU quota more
+    cores than it gives (one entry per rank in all three)."""
     claimed = [(of, core) for of, own in zip(machines, cores, strict=True) for core in own]
-    return len(set(claimed)) < len(claimed)
+    under: dict[tuple[str, Quota], int] = {}
+    for of, own, limits in zip(machines, cores, quotas or [()] * len(cores), strict=True):
+        for limit in limits:
+            under[of, limit] = under.get((of, limit), 0) + len(own)
+    over = any(count > limit.cores for (_, limit), count in under.items())
+    return over or len(set(claimed)) < len(claimed)
 
 
 def shares_gpu(launcher: Launcher, local_size: int, visible: int) -> bool:
@@ -217,12 +228,13 @@ def describe_world(runtime: Runtime, cpu: str) -> World:
     hostnames = tuple(host for host in hosts for _ in range(replicas))
     machines = hvd.allgather_object(machine())
     cores = hvd.allgather_object(runtime.cores)
+    quotas = hvd.allgather_object(quotas_here())
     gpu_shared = any(hvd.allgather_object(runtime.gpu_shared))
     by_mpi = hvd.mpi_built() and os.environ.get("HOROVOD_CONTROLLER") != "gloo"
     fewest = min(len(own) for own in cores)
     count = max(1, fewest // replicas)
     plural = "s" * (count != 1)
-    too_few = fewest < replicas or share_cores(machines, cores)
+    too_few = fewest < replicas or share_cores(machines, cores, quotas)
     data_plane = _data_plane(runtime, by_mpi=by_mpi)
     # the controller's interface is not NCCL's; on one node there is no other
     hidden = by_mpi or (data_plane == "nccl" and len(set(hosts)) > 1)

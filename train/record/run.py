@@ -97,7 +97,7 @@ class World(Frozen):
     device_kind: Literal["cpu", "gpu"]
     device: str
     cores_per_rank: int = Field(ge=1)
-    oversubscribed: bool  # more ranks than core groups: times are no scaling figures
+    oversubscribed: bool  # fewer cores than ranks claim, or a CPU quota: no scaling figures
     launcher: Literal["horoscale", "horovodrun", "mpirun", "srun", "none"]
     controller: Literal["gloo", "mpi"]
     data_plane: DataPlane

@@ -35,6 +35,9 @@ _GOOD_NAMES = ("yes", "yes, but nothing leads back from the address")
 
 
 def facts_findings(facts: Sequence[NodeFacts]) -> Iterator[Finding]:
+    for fault in (fault for one in facts for fault in one.faults):
+        evidence = f"{fault.found}; {fault.fix}"
+        yield Finding(weight="fault", what=fault.what, nodes=fault.nodes, evidence=evidence)
     for difference in differences(facts):
         if not difference.is_clear:
             yield _divided(difference)

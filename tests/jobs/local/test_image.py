@@ -17,7 +17,14 @@ from jobs.cell.container import Container
 from jobs.cell.needs import Need
 from jobs.config.load import load_sweep
 from jobs.config.sweep import Sweep
-from jobs.local.image import check_gpus, container_here, gpus_here, remark_on_gpus, try_out
+from jobs.local.image import (
+    check_gpu_models,
+    check_gpus,
+    container_here,
+    gpus_here,
+    remark_on_gpus,
+    try_out,
+)  # fmt: skip
 from jobs.local.supervisor import Machine, launch_line
 from jobs.local.sweep import machine_for
 from jobs.slurm.client.detect import refuse_image, site_for
@@ -144,6 +151,36 @@ def test_gpus_are_counted_by_nvidia_smi(fake_bin: Path) -> None:
         assert gpus_here({"CUDA_VISIBLE_DEVICES": shown}) == count
     put(fake_bin, "nvidia-smi", "echo 'NVIDIA-SMI has failed'; exit 9")
     assert gpus_here({}) == 0
+
+
+@pytest.mark.parametrize(
+    ("capability", "driver", "shown", "said"),
+    [
+        ("9.0", "550.54.14", None, ""),
+        ("10.0", "570.86.10", None, "Fake A has compute capability 10.0, which CUDA 12.2"),
+        ("12.0", "570.86.10", None, "Fake A has compute capability 12.0, which CUDA 12.2"),
+        ("6.1", "550.54.14", None, "Fake A has compute capability 6.1, for which"),
+        ("8.0", "470.57.02", None, "driver 470.57.02 of Fake A is too old for CUDA 12.2"),
+        ("12.0", "570.86.10", "1", ""),  # the other one alone is shown
+        ("12.0", "570.86.10", "GPU-b", ""),
+        ("[N/A]", "570.86.10", None, ""),
+    ],
+)
+def test_gpus_that_the_image_cannot_use_are_refused(
+    fake_bin: Path, monkeypatch, capability: str, driver: str, shown: str | None, said: str
+) -> None:
+    """By a fake nvidia-smi."""
+    lines = f"0, GPU-a, Fake A, {capability}, {driver}\\n1, GPU-b, Fake B, 9.0, 570.86.10\\n"
+    put(fake_bin, "nvidia-smi", f"printf '{lines}'")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if shown is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown)
+    check_gpu_models("cpu")
+    if not said:
+        check_gpu_models("gpu")
+        return
+    with pytest.raises(ConfigError, match=f"IMAGE=gpu cannot run here: {said}"):
+        check_gpu_models("gpu")
 
 
 @pytest.mark.parametrize(("most", "at_once", "said"), [(4, 1, "at most 2"), (2, 2, "JOBS=1")])

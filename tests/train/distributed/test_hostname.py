@@ -14,16 +14,30 @@ from train.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[3]
 ETH0 = Interface("eth0", "10.1.2.3")
+HERE = {
+    "eth0": ("10.1.2.3", "10.1.2.4", "169.254.7.7", "2001:db8::3", "fe80::3"),
+    "ib0": ("172.16.0.9", "fd00::9"),
+}
 
 
 def chosen(address: str | None, *, nodes: int = 2, **environment: str) -> Interface:
     return data_interface(
-        ETH0, nodes=nodes, environment=environment, host="n7", address=address
+        ETH0, nodes=nodes, environment=environment, host="n7", address=address, here=HERE
     )  # fmt: skip
 
 
 def test_a_name_that_leads_to_the_interface_is_fine() -> None:
     assert chosen("10.1.2.3") == chosen("10.1.2.3", HOROSCALE_INTERFACE="eth0") == ETH0
+
+
+@pytest.mark.parametrize("address", ["2001:db8::3", "10.1.2.4", "169.254.7.7"])
+def test_any_address_of_the_interface_is_over_it(address: str) -> None:
+    assert chosen(address) == chosen(address, HOROSCALE_INTERFACE="eth0") == ETH0
+
+
+def test_a_link_local_address_of_ipv6_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"fe80::3, and .*: a link-local address"):
+        chosen("fe80::3", HOROSCALE_INTERFACE="eth0")
 
 
 def test_on_one_node_any_address_of_its_own_will_do() -> None:
@@ -45,7 +59,9 @@ def test_a_name_that_leads_to_loopback_is_refused_on_several_nodes(address: str)
 def test_an_interface_that_data_would_not_take_is_refused_only_where_it_was_named() -> None:
     with pytest.raises(ConfigError, match=r"not over eth0 \(10\.1\.2\.3\) as asked"):
         chosen("172.16.0.9", HOROSCALE_INTERFACE="eth0")
-    assert chosen("172.16.0.9") == ETH0
+    assert chosen("172.16.0.9") == Interface("ib0", "172.16.0.9")
+    with pytest.raises(ConfigError, match=r"not over eth0 \(10\.1\.2\.3\) as asked"):
+        chosen("fd00::9", HOROSCALE_INTERFACE="eth0")
 
 
 def test_real_names() -> None:

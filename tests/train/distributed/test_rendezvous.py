@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import subprocess
-import sys
 import threading
 import urllib.request
 from collections.abc import Iterator
@@ -14,13 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.builders import config
+from tests.pretend_hosts import Host, ended, ip, name_them, pretend_hosts, start_ranks
 from train.distributed.launch import Launch
 from train.distributed.rendezvous import RendezvousError, meet
-from train.environment import environment_of
 from train.errors import ConfigError
 from train.record.run import read_record
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 def launch(rank: int, size: int, file: Path, *, local_size: int = 1) -> Launch:
@@ -70,82 +65,74 @@ def test_a_rank_0_that_never_comes_is_told(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def hosts(tmp_path: Path) -> Iterator[list[list[str]]]:
-    """Two pretend hosts with a link between them: commands that run something there, under host
-    names of their own (the last words) and with the file ``hosts`` as /etc/hosts."""
-    names = [f"hs{os.getpid()}{side}" for side in "ab"]
-
-    def ip(*words: str) -> None:
-        subprocess.run(["ip", *words], check=True, capture_output=True, timeout=240)
-
-    if os.geteuid() != 0:
-        pytest.skip("only root can make network namespaces")
-    try:
-        for name in names:
-            ip("netns", "add", name)
-        ip("link", "add", "data0", "netns", names[0], "type", "veth", "peer", "data0", "netns",
-           names[1])  # fmt: skip
-        for number, name in enumerate(names, 1):
-            ip("-n", name, "address", "add", f"10.99.7.{number}/24", "dev", "data0")
-            ip("-n", name, "link", "set", "data0", "up")
-            ip("-n", name, "link", "set", "lo", "up")
-    except (OSError, subprocess.CalledProcessError) as error:
-        for name in names:
-            with contextlib.suppress(OSError, subprocess.CalledProcessError):
-                ip("netns", "del", name)
-        pytest.skip(f"no network namespaces here: {error}")
-    hosts_file = tmp_path / "hosts"
-    hosts_file.touch()
-    inside = f'mount --bind "{hosts_file}" /etc/hosts && hostname "$1" && shift && exec "$@"'
-    yield [
-        ["nsenter", f"--net=/run/netns/{name}", "unshare", "--uts", "--mount", "sh", "-c", inside,
-         "sh", name]
-        for name in names
-    ]  # fmt: skip
-    for name in names:
-        ip("netns", "del", name)
+def hosts(tmp_path: Path) -> Iterator[list[Host]]:
+    with pretend_hosts(tmp_path) as both:
+        yield both
 
 
-def name_them(tmp_path: Path, hosts: list[list[str]], *addresses: str) -> None:
-    lines = [f"{address} {host[-1]}" for address, host in zip(addresses, hosts, strict=True)]
-    (tmp_path / "hosts").write_text("\n".join(["127.0.0.1 localhost", *lines, ""]))
-
-
-def train(hosts: list[list[str]], cell: Path, data: Path, **more: str) -> list[tuple[int, str]]:
+def train(hosts: list[Host], cell: Path, data: Path, **more: str) -> list[tuple[int, str]]:
     """Exit code and error output of both ranks, one per host, under a supervisor elsewhere."""
     (cell / "logs").mkdir(exist_ok=True)
     (cell / "config.json").write_text(config(gpus=2).model_dump_json())
-    cores = sorted(os.sched_getaffinity(0))
-    running = [
-        subprocess.Popen(
-            [*enter, sys.executable, "-m", "train", str(cell / "config.json"), "--data",
-             str(data), "--supervised", "--stall-s", "300"],
-            cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-            env=environment_of("ranks", os.environ) | {
-                "HOROSCALE_RANK": str(rank), "HOROSCALE_SIZE": "2", "HOROSCALE_LOCAL_RANK": "0",
-                "HOROSCALE_LOCAL_SIZE": "1", "HOROSCALE_NODE": str(rank), "HOROSCALE_NODES": "2",
-                "HOROSCALE_CORES": str(cores[rank % len(cores)]),
-                "HOROSCALE_RENDEZVOUS": str(cell / "meet"),
-            } | more,
-        )
-        for rank, enter in enumerate(hosts)
-    ]  # fmt: skip
-    try:
-        said = [process.communicate(timeout=1100)[1] for process in running]
-    finally:
-        for process in running:
-            process.kill()
-    return [(process.returncode, text) for process, text in zip(running, said, strict=True)]
+    running = start_ranks(
+        hosts, cell / "meet", "-m", "train", str(cell / "config.json"), "--data", str(data),
+        "--supervised", "--stall-s", "300", **more,
+    )  # fmt: skip
+    return [(code, error) for code, _, error in ended(running, 1100)]
+
+
+MEETS = """
+import os
+from train.distributed.launch import read_launch
+from train.distributed.world import choose_transport
+choose_transport(read_launch(os.environ, supervised=True), os.environ, 300)
+"""
+ADDS_UP = f"""{MEETS}
+import horovod.tensorflow as hvd, tensorflow as tf
+hvd.init()
+total = int(hvd.allreduce(tf.constant(hvd.rank() + 1), op=hvd.Sum))
+print(total, os.environ["HOROVOD_GLOO_IFACE"])
+"""
+
+
+@pytest.mark.ranks2
+@pytest.mark.parametrize("where", ["bridge", "loopback"])
+def test_an_address_that_all_nodes_hold_is_named_and_not_waited_for(
+    hosts: list[Host], tmp_path: Path, where: str
+) -> None:
+    """Of a bridge to containers; and one of a service, which lies on loopback."""
+    for host in hosts:
+        if where == "bridge":
+            ip("-n", host[-1], "link", "add", "docker0", "type", "bridge")
+            ip("-n", host[-1], "link", "set", "docker0", "up")
+        interface = "docker0" if where == "bridge" else "lo"
+        ip("-n", host[-1], "address", "add", "172.17.0.1/16", "dev", interface)
+    name_them(tmp_path, hosts, "172.17.0.1", "172.17.0.1")
+    running = start_ranks(hosts, tmp_path / "meet", "-c", MEETS)
+    code, _, said = ended(running[1:], 300)[0]
+    running[0].kill()
+    running[0].communicate()
+    assert code == 1 and f"172.17.0.1 ({interface}) is an address of {hosts[1][-1]}" in said
+
+
+@pytest.mark.ranks2
+def test_host_names_of_ipv6_addresses_lead_over_the_interface_that_holds_them(
+    hosts: list[Host], tmp_path: Path
+) -> None:
+    name_them(tmp_path, hosts, "fd99::1", "fd99::2")
+    running = start_ranks(hosts, tmp_path / "meet", "-c", ADDS_UP, HOROSCALE_INTERFACE="data0")
+    both = ended(running, 300)
+    assert [(code, out.split()) for code, out, _ in both] == [(0, ["3", "data0"])] * 2, both
 
 
 @pytest.mark.ranks2
 def test_two_hosts_train_over_the_link_between_them(
-    hosts: list[list[str]], tmp_path: Path, data_root: Path
+    hosts: list[Host], tmp_path: Path, data_root: Path
 ) -> None:
     """No interface is named: that of the hosts' names is found."""
     name_them(tmp_path, hosts, "10.99.7.1", "10.99.7.2")
-    ended = train(hosts, tmp_path, data_root)
-    assert [code for code, _ in ended] == [0, 0], ended
+    both = train(hosts, tmp_path, data_root)
+    assert [code for code, _ in both] == [0, 0], both
     found = read_record(tmp_path / "record.json")
     assert found.world is not None and found.world.nodes == 2
     assert len(set(found.world.hostnames)) == 2 and found.world.interface == "data0"
@@ -161,20 +148,20 @@ def test_two_hosts_train_over_the_link_between_them(
 
 @pytest.mark.ranks2
 def test_host_names_that_lead_to_loopback_are_refused_and_not_waited_for(
-    hosts: list[list[str]], tmp_path: Path, data_root: Path
+    hosts: list[Host], tmp_path: Path, data_root: Path
 ) -> None:
     """As Debian writes /etc/hosts; without the check, ranks abort or wait for ever."""
     name_them(tmp_path, hosts, "127.0.1.1", "127.0.1.1")
-    ended = train(hosts, tmp_path, data_root, HOROSCALE_INTERFACE="data0")
-    assert [code for code, _ in ended] == [2, 2], ended
-    assert all("stands for 127.0.1.1" in text and "Traceback" not in text for _, text in ended)
+    both = train(hosts, tmp_path, data_root, HOROSCALE_INTERFACE="data0")
+    assert [code for code, _ in both] == [2, 2], both
+    assert all("stands for 127.0.1.1" in text and "Traceback" not in text for _, text in both)
 
 
 @pytest.mark.ranks2
 def test_a_host_without_a_name_of_its_own_is_refused_and_does_not_crash(
-    hosts: list[list[str]], tmp_path: Path, data_root: Path
+    hosts: list[Host], tmp_path: Path, data_root: Path
 ) -> None:
     name_them(tmp_path, hosts, "10.99.7.9", "10.99.7.9")  # of some other host
-    ended = train(hosts, tmp_path, data_root, HOROSCALE_INTERFACE="data0")
-    assert [code for code, _ in ended] == [2, 2], ended
-    assert all("stands for no address of its own" in text for _, text in ended)
+    both = train(hosts, tmp_path, data_root, HOROSCALE_INTERFACE="data0")
+    assert [code for code, _ in both] == [2, 2], both
+    assert all("stands for no address of its own" in text for _, text in both)

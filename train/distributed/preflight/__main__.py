@@ -17,14 +17,18 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from train.distributed.gpus import gpus_described
 from train.distributed.preflight import checks
 from train.distributed.preflight.checks import Hopeless, Report
 
 if TYPE_CHECKING:  # pydantic may be what the image lacks
+    from train.distributed.interfaces import Interface
     from train.distributed.launch import Launch
 
 EXIT_FINDINGS = 1
 PACKAGES = ("tensorflow", "tensorflow-cpu", "tensorflow-addons", "horovod", "numpy", "pydantic")
+#: For the rest, where nodes cannot talk over the interface that MPI may take.
+SUSPICIOUS_S = 40.0
 #: 1 MiB of small whole numbers, whose sum is exact in 32-bit floating point.
 WORDS = 2**18
 
@@ -119,10 +123,40 @@ def _import(report: Report, options: argparse.Namespace) -> Launch:
         fix = "start all ranks by one srun, whose variables reach them inside the container"
         report.refuse(checks.finding("world", False, str(error), f"{options.world} ranks", fix))
     report.write()
+    if launch.nodes > 1 and not report.bad:
+        _look_around(report, launch, interface, options)
     _import_frameworks(report, launch, options)
     if report.bad:
         raise Hopeless  # with a wrong interface, say, the others would wait for this one
     return launch
+
+
+def _look_around(
+    report: Report, launch: Launch, interface: Interface, options: argparse.Namespace
+) -> None:
+    """What the nodes find out about each other; the first node alone reports it, for all."""
+    from train.distributed.preflight import neighbours  # noqa: PLC0415
+
+    report.enter("looking at the other nodes")
+    folder = neighbours.meeting_folder(options.out, os.environ)
+    patience_s = min(30.0, options.limit_s / 4)
+    if launch.local_rank == 0:
+        seen = neighbours.look_around(folder, interface, launch.node, launch.nodes, patience_s)
+    else:
+        seen = neighbours.look_on(folder, launch.nodes, patience_s)
+    by_gloo = launch.rendezvous is not None
+    certain = by_gloo or options.interface is not None
+    found = neighbours.troubles(seen, by_gloo=by_gloo)
+    if launch.local_rank == 0 and seen.nodes and launch.node == seen.nodes[0].node:
+        report.add(*(
+            checks.finding(one.what, False if certain else None, one.found, one.expected, one.fix)
+            for one in found
+        ))  # fmt: skip
+    if found and certain:
+        raise Hopeless
+    if found:  # MPI may go another way, or wait for ever
+        report.hurry(SUSPICIOUS_S)
+    report.enter("importing")
 
 
 def _import_frameworks(report: Report, launch: Launch, options: argparse.Namespace) -> None:
@@ -156,6 +190,9 @@ def _import_frameworks(report: Report, launch: Launch, options: argparse.Namespa
     report.add(
         checks.check_gpu(names, launch.local_size, wanted=options.gpu),
         checks.check_cuda(checks.driver_cuda(), built_for, wanted=options.gpu),
+        checks.check_gpu_models(
+            gpus_described(os.environ) if options.gpu else (), built_for, wanted=options.gpu
+        ),
     )
 
 

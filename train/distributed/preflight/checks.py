@@ -18,11 +18,12 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from train.distributed.gpus import Gpu, unusable
 from train.distributed.watchdog import EXIT_STALLED, REPORT_S, end_process
 from train.record.atomic import write_atomically
 
@@ -117,6 +118,22 @@ def check_cuda(driver: tuple[int, int] | None, built: str | None, *, wanted: boo
     return finding("CUDA", ok, told if built else "a TensorFlow for CPUs", expected, fix)
 
 
+def check_gpu_models(gpus: Sequence[Gpu], built: str | None, *, wanted: bool) -> Finding:
+    """Whether the code of the image runs on these GPUs, which a driver for it does not say."""
+    told = ", ".join(
+        f"{gpu.name} ({'.'.join(map(str, gpu.capability or '?'))}, driver {gpu.driver})"
+        for gpu in gpus
+    )
+    reason = unusable(gpus, built) if wanted and built else None
+    ok = reason is None if gpus or not wanted else None
+    return finding(
+        "GPU model", ok, reason or told or "nvidia-smi describes none",
+        f"GPUs that CUDA {built} runs on" if wanted else "none needed",
+        "ask for another type of GPU (`gpu_type` or `constraint` of the site file), or use an "
+        "image with another CUDA",
+    )  # fmt: skip
+
+
 def driver_cuda() -> tuple[int, int] | None:
     """The newest CUDA that the driver of this machine serves; None without one."""
     try:
@@ -154,9 +171,7 @@ class Report:
             "carried": {}, "gpus": [], "driver": None,
             "visible_devices": os.environ.get("CUDA_VISIBLE_DEVICES"), "findings": [],
         }  # fmt: skip
-        timer = threading.Timer(limit_s, end_process, (EXIT_STALLED, self._late))
-        timer.daemon = True
-        timer.start()
+        self.hurry(limit_s)
         # where native code, such as a library that loads, keeps Python's lock: a thread without
         # it ends the process, with exit code 1; where stacks are written to must not hang
         stacks = os.memfd_create("stacks")
@@ -164,6 +179,12 @@ class Report:
         # only now what may hang
         folder.mkdir(parents=True, exist_ok=True)
         self.facts["driver"] = _driver()
+
+    def hurry(self, seconds: float) -> None:
+        """End by then, or earlier where that was said before."""
+        timer = threading.Timer(seconds, end_process, (EXIT_STALLED, self._late))
+        timer.daemon = True
+        timer.start()
 
     def enter(self, phase: str) -> None:
         self.facts["phase"] = phase
@@ -192,7 +213,7 @@ class Report:
         self.facts["late"] = True
         self.add(
             finding(
-                "time", False, f"still {phase} after {self._limit_s:g} s",
+                "time", False, f"still {phase} after {time.monotonic() - self._began:.0f} s",
                 "all ranks meet and compute a sum before that",
                 "ranks without a report never started; with reports of all, their network "
                 "interface does not lead to each other: name one as `interface` of the site file",

@@ -14,10 +14,17 @@ from pydantic import AwareDatetime, ValidationError
 from train.config.frozen import Frozen
 
 #: How far a rank came; a report whose last phase is not ``done`` names what it died in.
-Phase = Literal["light checks", "importing", "meeting the others", "all-reduce", "done"]
+Phase = Literal[
+    "light checks", "importing", "looking at the other nodes", "meeting the others", "all-reduce",
+    "done",
+]  # fmt: skip
 
 #: Name of the finding of a rank that ended itself, since others did not come.
 LATE = "time"
+
+
+#: Findings about the network that hold nothing by themselves, where MPI may take another one.
+SUSPECTED = ("shared address", "MTU", "path")
 
 
 class Finding(Frozen):
@@ -79,6 +86,9 @@ def problems(reports: Sequence[RankPreflight], world: int) -> tuple[tuple[str, F
     found += [(r.host, _unended(r)) for r in reports if r.phase != "done" and not r.failed()]
     if len(reports) < world:
         found.append(("?", _missing(reports, world)))
+    if found:  # what need not be the cause, but then is the likely one
+        found += [(r.host, f) for r in reports for f in r.findings if f.check in SUSPECTED
+                  and f.ok is None]  # fmt: skip
     causes = [(host, finding) for host, finding in found if finding.check != LATE]
     return tuple(dict.fromkeys(causes or found))
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from train.distributed.interfaces import NAME, own_interface
 from train.distributed.launch import own_cores, pin, read_launch
+from train.distributed.quota import quotas_here
 from train.distributed.rendezvous import RendezvousError
 from train.distributed.world import choose_transport
 from train.errors import ConfigError, WorldError
@@ -58,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
                 "one: expected equally many on each; start it with srun --ntasks-per-node"
             )
         interface = own_interface(os.environ, nodes=launch.nodes)
-        pin(own_cores(os.sched_getaffinity(0), launch, os.cpu_count()))
+        pin(own_cores(os.sched_getaffinity(0), launch, os.cpu_count(), quotas_here()))
         choose_transport(launch, os.environ)
     except (ConfigError, RendezvousError, WorldError, OSError) as error:
         print(f"collectives: {error}", file=sys.stderr)

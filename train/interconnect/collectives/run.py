@@ -17,6 +17,7 @@ import horovod.tensorflow as hvd
 from train.distributed.interfaces import Interface
 from train.distributed.launch import Launch
 from train.distributed.libraries import mpi_versions
+from train.distributed.quota import quotas_here
 from train.distributed.world import machine, own_gpus, share_cores
 from train.interconnect.collectives.measure import Budget, Measured, series
 from train.interconnect.collectives.operations import Maker, What, raw_maker
@@ -69,7 +70,11 @@ def run(
         ranks=ranks,
         nodes=launch.nodes,
         controller="mpi" if hvd.mpi_enabled() else "gloo",
-        oversubscribed=share_cores(hvd.allgather_object(machine()), [r.cores for r in ranks]),
+        oversubscribed=share_cores(
+            hvd.allgather_object(machine()),
+            [r.cores for r in ranks],
+            hvd.allgather_object(quotas_here()),
+        ),
         stack=_stack(),
         planned=len(planned),
         series=(),

@@ -15,7 +15,9 @@ from itertools import chain
 from pathlib import Path
 from typing import get_args
 
-from train.distributed.interfaces import NAME, own_interface
+from train.distributed.interfaces import NAME, Interface, own_interface
+from train.distributed.launch import read_launch
+from train.distributed.preflight.neighbours import look_around, meeting_folder, troubles
 from train.errors import ConfigError
 from train.interconnect.facts.gpu import gpu
 from train.interconnect.facts.identity import identity
@@ -23,9 +25,12 @@ from train.interconnect.facts.infiniband import infiniband
 from train.interconnect.facts.network import network
 from train.interconnect.facts.probe import Answer, fact
 from train.interconnect.facts.processor import processor
-from train.interconnect.facts.record import Fact, NodeFacts, When, file_name
+from train.interconnect.facts.record import Fact, NetworkFault, NodeFacts, When, file_name
 from train.interconnect.facts.software import software
 from train.record.atomic import write_atomically
+
+#: To wait for the other nodes, which srun starts at the same time.
+PATIENCE_S = 10.0
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -43,8 +48,12 @@ def main(arguments: Sequence[str]) -> int:
     node = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
     interface: str | None = None
     why = ""
+    faults: tuple[NetworkFault, ...] = ()
     try:
-        interface = own_interface(os.environ, nodes=2).name
+        chosen = own_interface(os.environ, nodes=2)
+        interface = chosen.name
+        if options.when == "before":
+            faults = _faults(options.out, chosen)
     except ConfigError as error:
         why = str(error)
     told = NodeFacts(
@@ -53,6 +62,7 @@ def main(arguments: Sequence[str]) -> int:
         taken_at=datetime.now(timezone.utc),
         interface=interface,
         facts=tuple(_all(interface, why)),
+        faults=faults,
     )
     try:
         write_atomically(
@@ -62,6 +72,26 @@ def main(arguments: Sequence[str]) -> int:
         print(f"facts: {node} cannot write to {options.out}: {error.strerror}", file=sys.stderr)
         return 1
     return 0
+
+
+def _faults(folder: Path, interface: Interface) -> tuple[NetworkFault, ...]:
+    """Those that the nodes find together; of the first one only, which also says them at once."""
+    try:
+        launch = read_launch(os.environ, supervised=True)
+        if launch.nodes == 1 or launch.local_rank:
+            return ()
+        meeting = meeting_folder(folder, os.environ)
+        seen = look_around(meeting, interface, launch.node, launch.nodes, PATIENCE_S)
+    except (ConfigError, OSError) as error:
+        print(f"facts: {socket.gethostname()} cannot look at the other nodes: {error}",
+              file=sys.stderr)  # fmt: skip
+        return ()
+    if not seen.nodes or seen.nodes[0].node != launch.node:
+        return ()
+    found = troubles(seen, by_gloo=False)
+    for one in found:
+        print(f"facts: {one.what}: {one.found}; {one.fix}", file=sys.stderr)
+    return tuple(NetworkFault(what=t.what, nodes=t.hosts, found=t.found, fix=t.fix) for t in found)
 
 
 def _all(interface: str | None, why: str) -> chain[Fact]:

@@ -26,13 +26,26 @@ class Fact(Frozen):
     why: str | None = None
 
 
+class NetworkFault(Frozen):
+    """What keeps nodes from talking (train.distributed.preflight.neighbours). what: MTU, path,
+    shared address, ..."""
+
+    what: str
+    nodes: tuple[str, ...]
+    found: str
+    fix: str
+
+
 class NodeFacts(Frozen):
+    """faults: of the network, reported by the first node for all."""
+
     schema_version: int = Field(1, ge=1, le=1)
     node: str
     when: When
     taken_at: AwareDatetime
     interface: str | None  # that is measured
     facts: tuple[Fact, ...]
+    faults: tuple[NetworkFault, ...] = ()
 
 
 def file_name(node: str, when: When) -> str:

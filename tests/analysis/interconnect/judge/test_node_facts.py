@@ -11,7 +11,7 @@ from analysis.interconnect.judge.verdict import judge
 from analysis.interconnect.load.facts import differences, facts_frame, growths
 from analysis.table import plain_rows
 from tests.analysis.interconnect.runs import node_facts, run, tournament
-from train.interconnect.facts.record import Fact, NodeFacts
+from train.interconnect.facts.record import Fact, NetworkFault, NodeFacts
 
 
 def test_the_odd_node_is_marked_against_the_mode() -> None:
@@ -22,6 +22,19 @@ def test_the_odd_node_is_marked_against_the_mode() -> None:
     verdict = judge(run(tournament(), facts=tuple(told)))
     assert verdict.status == "FAIL"
     assert verdict.findings[0].evidence == "MTU: 1400; elsewhere 1500"
+
+
+def test_what_keeps_nodes_from_talking_is_a_fault_of_both() -> None:
+    fault = NetworkFault(
+        what="MTU", nodes=("a", "b"), fix="set it",
+        found="a -> b: packets of 9,000 bytes do not arrive, packets of 1,500 do",
+    )  # fmt: skip
+    first, *others = (node_facts(n, MTU="9000") for n in "abc")
+    told = (first.model_copy(update={"faults": (fault,)}), *others)
+    verdict = judge(run(None, facts=told))
+    assert verdict.status == "FAIL", "also where no pair could be measured"
+    (found,) = [f for f in verdict.findings if f.weight == "fault"]
+    assert (found.what, found.nodes) == ("MTU", ("a", "b")) and "1,500 do; set it" in found.evidence
 
 
 def test_other_software_is_a_remark() -> None:

@@ -38,6 +38,14 @@ def test_waiting_in_vain_is_no_cause_where_there_is_one() -> None:
     assert problems([report(0), late], 2) == (("n2", WAITED),)
 
 
+def test_a_suspicion_counts_where_ranks_did_not_come_to_their_end() -> None:
+    """MPI may take another network than the one that is broken."""
+    lost = Finding(check="MTU", ok=None, found="n1 -> n2: packets", expected="", fix="switch")
+    assert problems([report(0, lost), report(1)], 2) == ()
+    late = report(1, WAITED, phase="meeting the others", late=True, host="n2")
+    assert problems([report(0, lost), late], 2) == (("n1", lost),)
+
+
 def test_a_rank_that_died_or_never_came_is_a_problem() -> None:
     ((_, died),) = problems([report(0, phase="meeting the others"), report(1)], 2)
     assert "died while: meeting the others" in died.found

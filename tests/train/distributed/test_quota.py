@@ -1,0 +1,105 @@
+"""CPU quotas: found in both kinds of control groups, also above the own one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from train.distributed.launch import Launch, own_cores
+from train.distributed.quota import Quota, quotas_here, usable_cores
+from train.distributed.world import share_cores
+
+ROOT = Path(__file__).resolve().parents[3]
+V2 = "41 31 0:38 {shown} /sys/fs/cgroup rw,relatime shared:9 - cgroup2 cgroup2 rw,nsdelegate"
+V1 = "32 31 0:29 {shown} /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu,cpuacct"
+
+
+def tree(root: Path, own: str, mount: str, files: dict[str, str]) -> Path:
+    (root / "proc/self").mkdir(parents=True)
+    (root / "proc/self/cgroup").write_text(own)
+    (root / "proc/self/mountinfo").write_text(f"22 1 8:1 / / rw - ext4 /dev/sda rw\n{mount}\n")
+    for name, text in files.items():
+        file = root / "sys/fs/cgroup" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{text}\n")
+    return root
+
+
+@pytest.mark.parametrize(
+    ("own", "mount", "files", "expected"),
+    [
+        ("0::/a/b", V2.format(shown="/"), {"a/b/cpu.max": "150000 100000"}, [1.5]),
+        ("0::/a/b", V2.format(shown="/"), {"a/b/cpu.max": "max 100000", "a/cpu.max": "2000 1000"},
+         [2]),  # of a group above
+        ("0::/a/b", V2.format(shown="/"), {"a/b/cpu.max": "4000 1000", "a/cpu.max": "8000 4000"},
+         [4, 2]),
+        # a container of Docker: its group is mounted as the root, whatever it is called
+        ("0::/docker/7f", V2.format(shown="/docker/7f"), {"cpu.max": "100000 100000"}, [1]),
+        ("0::/", V2.format(shown="/"), {"cpu.max": "100000 100000"}, [1]),
+        ("4:memory:/x\n3:cpu,cpuacct:/a\n0::/", V1.format(shown="/"),
+         {"cpu/a/cpu.cfs_quota_us": "50000", "cpu/a/cpu.cfs_period_us": "100000"}, [0.5]),
+        ("3:cpu,cpuacct:/a/b", V1.format(shown="/"),
+         {"cpu/a/b/cpu.cfs_quota_us": "-1", "cpu/a/b/cpu.cfs_period_us": "100000",
+          "cpu/a/cpu.cfs_quota_us": "300000", "cpu/a/cpu.cfs_period_us": "100000"}, [3]),
+        ("3:cpuset:/a", V1.format(shown="/"), {}, []),
+        ("0::/a", V2.format(shown="/"), {"a/cpu.max": "what is this"}, []),
+    ],
+)  # fmt: skip
+def test_quotas_are_found(tmp_path: Path, own: str, mount: str, files, expected) -> None:
+    assert [found.cores for found in quotas_here(tree(tmp_path, own, mount, files))] == expected
+
+
+def test_without_control_groups_there_is_none(tmp_path: Path) -> None:
+    assert quotas_here(tmp_path) == ()
+
+
+def test_a_real_quota_of_a_group_above() -> None:
+    above = Path(f"/sys/fs/cgroup/cpu/hs{id(object())}")
+    own = above / "below"
+    try:
+        own.mkdir(parents=True)
+        (above / "cpu.cfs_quota_us").write_text("75000")
+    except OSError as error:
+        pytest.skip(f"no group with a quota can be made here: {error}")
+    try:
+        code = "from train.distributed.quota import *; print([q.cores for q in quotas_here()])"
+        enter = f'echo $$ > "{own}/cgroup.procs" && exec "$0" -c "{code}"'
+        done = subprocess.run(
+            ["sh", "-c", enter, sys.executable], capture_output=True, text=True, check=True,
+            cwd=ROOT,
+        )  # fmt: skip
+        assert "0.75" in done.stdout
+    finally:
+        own.rmdir()
+        above.rmdir()
+
+
+@pytest.mark.parametrize(("quota", "usable"), [(0.5, 1), (1.5, 1), (2, 2), (64, 8)])
+def test_the_smaller_of_mask_and_quota_can_be_used(quota: float, usable: int) -> None:
+    assert usable_cores(8, (Quota("a", 100), Quota("b", quota))) == usable
+
+
+def test_ranks_take_no_more_cores_of_a_shared_mask_than_the_quota_gives() -> None:
+    def cores(local: int) -> tuple[int, ...]:
+        launch = Launch("horovodrun", local, 2, local, 2, None, None, None)
+        return own_cores(range(16), launch, 16, (Quota("a", 4.5),))
+
+    assert [cores(local) for local in range(2)] == [(0, 1), (8, 9)]
+
+
+@pytest.mark.parametrize(
+    ("quotas", "shared"),
+    [
+        ([(Quota("job", 2),)] * 2, False),
+        ([(Quota("job", 1.5),)] * 2, True),  # two ranks with a core each
+        ([(Quota("task 0", 1),), (Quota("task 1", 1),)], False),  # each its own
+        ([(Quota("task 0", 1), Quota("job", 1)), (Quota("task 1", 1), Quota("job", 1))], True),
+        ([(Quota("task 0", 0.5),), ()], True),
+    ],
+)
+def test_ranks_under_a_quota_that_is_too_small_are_oversubscribed(quotas, shared) -> None:
+    assert share_cores(["n"] * 2, [(0,), (1,)], quotas) is shared
+    assert share_cores(["n", "m"], [(0,), (1,)], [(Quota("same name", 1),)] * 2) is False

@@ -1,0 +1,84 @@
+"""CPU quotas of control groups: they limit the time on cores, not which cores.
+
+A process that is limited to two cores' worth of time still has all cores in its affinity mask, so
+that threads and ranks for all of them stand still for most of each period. Slurm without
+ConstrainCores, Docker's --cpus and Kubernetes' limits set such quotas, often on a group above.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Quota(NamedTuple):
+    """cores: seconds on a core per second. group: equal for processes that share them (of one
+    kernel)."""
+
+    group: str
+    cores: float
+
+
+def quotas_here(root: Path = Path("/")) -> tuple[Quota, ...]:
+    """All quotas that this process is under: of its own group and of those above, as far as this
+    mount of the file system shows them."""
+    try:
+        groups = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+        mounts = (root / "proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return ()
+    found: dict[str, Quota] = {}
+    for folder in _folders(groups, mounts, root):
+        with contextlib.suppress(OSError, ValueError, ZeroDivisionError):
+            cores = _cores(folder)
+            group = str(folder.stat().st_ino)
+            if cores is not None:
+                found.setdefault(group, Quota(group, cores))
+    return tuple(found.values())
+
+
+def usable_cores(cores: int, quotas: tuple[Quota, ...]) -> int:
+    """Of so many cores, as many as the tightest quota gives in full, but one at least."""
+    return max(1, min([cores, *(int(quota.cores) for quota in quotas)]))
+
+
+def _folders(groups: list[str], mounts: list[str], root: Path) -> Iterator[Path]:
+    """Own group and those above, in each hierarchy that can limit the time on cores."""
+    paths = {}
+    for line in groups:
+        _, controllers, path = line.split(":", 2)
+        if not controllers:
+            paths["cgroup2"] = path
+        elif "cpu" in controllers.split(","):
+            paths["cgroup"] = path
+    for line in mounts:
+        # 41 31 0:38 /shown /sys/fs/cgroup/unified rw,relatime shared:9 - cgroup2 cgroup2 rw,cpu
+        before, _, after = line.partition(" - ")
+        shown, place = before.split()[3:5]
+        kind, _, options = after.split()[:3]
+        if kind not in paths or (kind == "cgroup" and "cpu" not in options.split(",")):
+            continue
+        top = root / place.lstrip("/")
+        own = top / _below(paths[kind], shown)
+        if not own.is_dir():  # the path is another namespace's: what is mounted is this one's
+            own = top
+        yield own
+        yield from (above for above in own.parents if above == top or top in above.parents)
+
+
+def _below(path: str, shown: str) -> str:
+    inside = path.removeprefix(shown.rstrip("/")) if path.startswith(shown) else path
+    return inside.lstrip("/")
+
+
+def _cores(folder: Path) -> float | None:
+    """None: no limit."""
+    if (folder / "cpu.max").exists():
+        quota, period = (folder / "cpu.max").read_text(encoding="ascii").split()
+        return None if quota == "max" else int(quota) / int(period)
+    quota, period = (
+        (folder / f"cpu.cfs_{name}_us").read_text(encoding="ascii") for name in ("quota", "period")
+    )
+    return None if int(quota) < 0 else int(quota) / int(period)
