@@ -27,7 +27,7 @@ def refusal(error: OSError) -> str:
 
 
 def lock_file(part: str) -> Path:
-    return LOCKS / f"{part}.lock"
+    return LOCKS / "locks" / f"{part}.lock"
 
 
 def without_horovod(text: str) -> str:

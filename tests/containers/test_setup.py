@@ -53,8 +53,9 @@ def test_horovod_is_cut_out_of_the_lock_and_nothing_else_is() -> None:
 
 
 def test_a_part_is_current_only_while_its_lock_is_the_same(venv, tmp_path, monkeypatch) -> None:
+    (tmp_path / "locks").mkdir()
     for name in LOCKS:
-        shutil.copy(locks.lock_file(name), tmp_path)
+        shutil.copy(locks.lock_file(name), tmp_path / "locks")
     monkeypatch.setattr("locks.LOCKS", tmp_path)
     assert not setup_py.is_current("ranks", with_mpi=False)
     setup_py.stamp("ranks").write_text(setup_py.fingerprint("ranks", with_mpi=False))
@@ -63,7 +64,7 @@ def test_a_part_is_current_only_while_its_lock_is_the_same(venv, tmp_path, monke
     (venv / "bin").rename(venv / "moved")
     assert not setup_py.is_current("ranks", with_mpi=False), "the checkout was moved"
     (venv / "moved").rename(venv / "bin")
-    (tmp_path / "ranks.lock").write_text("changed==1\n")
+    (tmp_path / "locks" / "ranks.lock").write_text("changed==1\n")
     assert not setup_py.is_current("ranks", with_mpi=False)
 
 
