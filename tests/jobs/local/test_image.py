@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import users
 
 from jobs.cell.container import Container
 from jobs.config.sweep import Sweep
@@ -20,7 +21,7 @@ from jobs.local.supervisor import Machine, launch_line
 from jobs.slurm.client.detect import refuse_image, site_for
 from tests.builders import config
 from tests.jobs.cell.test_container import sif
-from tests.practice import USER, unprivileged
+from tests.practice import USER
 from tests.sweeps import ROOT
 from train.errors import ConfigError
 from train.record.run import read_record
@@ -145,7 +146,7 @@ def others_folder() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="horoscale-", dir="/var/tmp"))
     try:
         if os.geteuid() == 0:
-            shutil.chown(folder, unprivileged.ensure_user())
+            shutil.chown(folder, users.ensure_user())
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -181,7 +182,7 @@ def _python(folder: Path) -> tuple[str, list[str]]:
     may not enter the folder of root's own Python."""
     if os.geteuid() != 0:
         return sys.executable, []
-    command = unprivileged.as_user([], USER)
+    command = users.as_user([], USER)
     made = [*command, "/usr/bin/python3", "-m", "venv", "--without-pip", str(folder / "venv")]
     if subprocess.run(made, capture_output=True, check=False).returncode != 0:
         pytest.skip("root's ranks in containers need a /usr/bin/python3 for an ordinary user")

@@ -1,8 +1,10 @@
-"""One step of an image build: a command with its output in a log, said while it goes on."""
+"""One step of an image build: a command with its output in a log, said while it goes on.
+
+All of it runs as the user who builds: in that user's folders, so nothing here may run as root.
+"""
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -13,40 +15,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from locks import SetupError
-from unprivileged import as_user, home_of
+from runner import output, tail
 
 SIGN_OF_LIFE_S = 15
-TAIL_LINES = 20
 
 
 def say(text: str) -> None:
     print(f"[image] {text}", file=sys.stderr, flush=True)
 
 
-def as_builder(command: Sequence[str], user: str) -> list[str]:
-    """The same command as the user who builds, which is ourselves unless we are root."""
-    if os.geteuid() != 0:
-        return list(command)
-    return as_user(command, user, str(home_of(user)))
-
-
 @dataclass(frozen=True)
 class Steps:
-    """Runs commands as the builder: ourselves, or as root the unprivileged user."""
+    """Runs commands one after the other."""
 
-    user: str
-    work: Path  # the builder can write it, and we, too
+    work: Path
     log: Path
     held: tuple[int, ...] = ()  # open locks: a command that outlives us (kill -9) keeps them
     started: float = field(default_factory=time.monotonic)
 
     def seconds(self) -> float:
         return time.monotonic() - self.started
-
-    def run_as_builder(
-        self, command: Sequence[str], what: str, environment: Mapping[str, str], hint: str
-    ) -> None:
-        self.run(as_builder(command, self.user), what, environment, hint)
 
     def run(
         self, command: Sequence[str], what: str, environment: Mapping[str, str], hint: str
@@ -69,7 +57,7 @@ class Steps:
             try:
                 code = subprocess.run(
                     command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
-                    cwd=self.work, env=dict(environment), pass_fds=self.held, check=False,
+                    cwd="/", env=dict(environment), pass_fds=self.held, check=False,
                 ).returncode  # fmt: skip
             except OSError as error:
                 raise SetupError(f"{what}: cannot start {command[0]}: {error}") from error
@@ -79,13 +67,8 @@ class Steps:
         if code != 0:
             raise SetupError(
                 f"{what} failed (exit code {code}). {hint}\n"
-                f"The end of {self.log}:\n{tail(self.log)}"
+                f"The end of {self.log}:\n{tail(self.log.read_text(errors='replace'))}"
             )
-
-
-def tail(log: Path) -> str:
-    lines = log.read_text(errors="replace").splitlines()[-TAIL_LINES:]
-    return "\n".join(line[:300] for line in lines)
 
 
 def last_line(log: Path) -> str:
@@ -96,11 +79,8 @@ def last_line(log: Path) -> str:
     return spoken[-1][:100] if spoken else ""
 
 
-def remove_tree(user: str, folder: Path) -> None:
-    """Also what an interrupted build left behind, which belongs to the user's mapped ids."""
-    if not folder.exists():
-        return
+def remove_tree(folder: Path) -> None:
+    """Also what an interrupted build left behind, which belongs to our mapped ids."""
     shutil.rmtree(folder, ignore_errors=True)
     if folder.exists():
-        inside = ["unshare", "--map-root-user", "--map-auto", "rm", "-rf", "--", str(folder)]
-        subprocess.run(as_builder(inside, user), capture_output=True, check=False)
+        output(["unshare", "--map-root-user", "--map-auto", "rm", "-rf", "--", str(folder)])

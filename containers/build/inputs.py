@@ -1,65 +1,59 @@
-"""Everything that an image build needs, put ready in one folder that the build sees as /mnt."""
+"""Everything that an image build needs, put ready in one folder that the build sees as /mnt.
+
+Python packages are downloaded outside of the build: so this machine's own pip configuration (index,
+mirror, certificates, proxy) holds, and the build itself needs no package index.
+"""
 
 from __future__ import annotations
 
-import fcntl
+import hashlib
 import os
+import re
 import shutil
-import subprocess
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 
-import apptainer
-from image_downloads import download_command, missing, usable_pip
-from image_mirrors import (
-    apt_settings,
-    cache_folder,
-    debian_codename,
-    debian_mirror,
-    proxies,
-    security_mirror,
-)
-from image_plan import NEEDED_BYTES, SUITE, Parts, apt_configuration, sources_list
-from image_steps import Steps, as_builder, say
 from locks import SetupError
-from unprivileged import has_sub_ids, home_of
+from runner import output, run
+from users import has_sub_ids
+
+from build.mirrors import apt_settings, cache_folder, debian_mirror, proxies, security_mirror
+from build.plan import NEEDED_BYTES, SUITE, Parts, apt_configuration, entries, sources_list
+from build.steps import Steps
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+#: Oldest to newest C library that wheels may be built for; Debian 12 has 2.36.
+PLATFORMS = ("manylinux1", "manylinux2010", "manylinux2014",
+             *(f"manylinux_2_{minor}" for minor in range(5, 37)))  # fmt: skip
+HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 FOLDERS = ("downloads", "wheels", "locks", "lists/partial", "apt/archives/partial", "tmp")
 
 
-def work_folder(user: str) -> Path:
-    """Where the builder keeps downloads and parts: its own cache, or the one that is named.
+def work_folder() -> Path:
+    """Where downloads and parts are kept: the cache that is named, else that of the home.
 
-    root's own cache is often closed to others; then it is that of the builder's home.
+    Raises SetupError where neither can be written, or others could put something there.
     """
-    candidates = [home_of(user) / ".cache" / "horoscale"]
-    if os.geteuid() != 0 or "XDG_CACHE_HOME" in os.environ:
-        candidates.insert(0, cache_folder())
     said = ""
-    for folder in (candidate / "images" for candidate in candidates):
-        command = as_builder(["mkdir", "-p", *(str(folder / name) for name in FOLDERS)], user)
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode == 0 and os.access(folder, os.W_OK):
-            return folder
-        said = (done.stderr.splitlines() or [f"{folder} cannot be written"])[0]
-    raise SetupError(
-        f"{user}, who builds images, has no place for their parts: {said}\n"
-        "Name a folder: XDG_CACHE_HOME=/big/disk make image"
-    )
-
-
-@contextmanager
-def only_one(work: Path) -> Iterator[int]:
-    """Held while an image is built in this folder; yields the lock's file number."""
-    with (work / ".lock").open("w") as handle:
+    for cache in (cache_folder(), Path.home() / ".cache" / "horoscale"):
+        folder = cache / "images"
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say("another image is being built: waiting for it")
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield handle.fileno()
+            for name in FOLDERS:
+                (folder / name).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            said = said or str(error)
+            continue
+        found = folder.stat()
+        if found.st_uid in (0, os.geteuid()) and not found.st_mode & 0o002:
+            if os.access(folder, os.W_OK):
+                return folder
+            said = said or f"{folder} cannot be written"
+        said = said or f"{folder} belongs to another user, or everybody can write it"
+    raise SetupError(
+        f"there is no place for an image's parts: {said}\n"
+        "Name a folder of your own: XDG_CACHE_HOME=/big/disk make image"
+    )
 
 
 def maps_ids(user: str) -> bool:
@@ -67,10 +61,7 @@ def maps_ids(user: str) -> bool:
     files = [Path("/etc/subuid"), Path("/etc/subgid")]
     if all(file.is_file() and has_sub_ids(file.read_text(), user) for file in files):
         return True
-    if shutil.which("getsubids") is None:
-        return False
-    found = subprocess.run(["getsubids", user], capture_output=True, check=False)
-    return found.returncode == 0
+    return output(["getsubids", user]) is not None
 
 
 def check_machine(name: str, work: Path, user: str) -> None:
@@ -88,8 +79,6 @@ def check_machine(name: str, work: Path, user: str) -> None:
             f"{NEEDED_BYTES[name] / 1e9:.0f} GB. Free some, or name another folder: "
             "XDG_CACHE_HOME=/big/disk make image"
         )
-    if shutil.which("debootstrap") is None and os.geteuid() == 0 and debian_codename():
-        apptainer.install_packages(["debootstrap"])
     for what, there in (("the program debootstrap", shutil.which("debootstrap")),
                         (f"Debian's signing keys ({KEYRING})", KEYRING.is_file())):  # fmt: skip
         if not there:
@@ -110,6 +99,55 @@ def environment_of_build(work: Path, ca: Path | None) -> dict[str, str]:
         # debootstrap downloads with wget, which is told of certificates in its own file only
         env |= {"WGETRC": str(work / "wgetrc")}
     return env
+
+
+def sha256_of(file: Path) -> str:
+    with file.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def normalized(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def missing(requirements: str, folder: Path) -> list[str]:
+    """Packages of which the folder holds no file with one of the locked hashes.
+
+    Names only choose what is hashed: gigabytes of another image's packages need not be read.
+    """
+    files = [(normalized(file.name), file) for file in folder.iterdir() if file.is_file()]
+
+    def present(package: str, hashes: set[str]) -> bool:
+        start = f"{normalized(package)}-"
+        return any(name.startswith(start) and sha256_of(file) in hashes for name, file in files)
+
+    return [name for name, entry in entries(requirements).items()
+            if not present(name, set(HASH.findall(entry)))]  # fmt: skip
+
+
+def usable_pip(venv: Path) -> list[str]:
+    """This Python's own pip, else that of an environment made for it."""
+    own = [sys.executable, "-P", "-m", "pip"]  # -P: never a module of the folder that we are in
+    if output([*own, "--version"]) is not None:
+        return own
+    python = venv / "bin" / "python"
+    if not python.exists():
+        lacks = f"{sys.executable} has no pip (Debian, Ubuntu: install python3-venv), so making one"
+        run([sys.executable, "-P", "-m", "venv", str(venv)], lacks)
+    return [str(python), "-P", "-m", "pip"]
+
+
+def download_command(
+    pip: list[str], requirements: Path, folder: Path, machine: str, *, source: bool
+) -> list[str]:
+    """pip's command for wheels of the image's Python, whatever Python runs pip; or for sources."""
+    kind = [] if source else [
+        "--only-binary=:all:", "--implementation=cp", "--python-version=3.11",
+        *(f"--platform={platform}_{machine}" for platform in PLATFORMS),
+    ]  # fmt: skip
+    return [*pip, "download", "--quiet", "--no-input", "--disable-pip-version-check",
+            "--no-cache-dir", "--no-deps", "--require-hashes", *kind,
+            "-d", str(folder), "-r", str(requirements)]  # fmt: skip
 
 
 def download(parts: Parts, steps: Steps, environment: Mapping[str, str]) -> None:
