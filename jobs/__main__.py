@@ -20,6 +20,7 @@ from jobs.messages import ROOT, refusals
 from jobs.plan.cluster import plan_cluster
 from jobs.slurm import commands
 from jobs.slurm.client.detect import refuse_image, site_for
+from jobs.slurm.client.user import become_owner
 from jobs.slurm.interconnect import phases_named, validate
 from jobs.slurm.request import SweepRequest
 from jobs.slurm.sweep import sweep_cluster
@@ -123,6 +124,7 @@ def sweep(
             setup = [str(ROOT / "containers" / name) for name in ("python.sh", "setup.py")]
             if code := subprocess.run(["sh", *setup, "ranks"], check=False).returncode:
                 return code
+        become_owner(folder)
         with only_sweep(folder):
             machine = machine_for(
                 wanted, data, store, folder, image=image,

@@ -97,6 +97,26 @@ def test_what_a_request_for_an_image_lacks_is_said(fake_bin: Path, tmp_path: Pat
         try_out(container("none"))
 
 
+@pytest.mark.parametrize("uid", [0, 1000])
+def test_root_that_lacks_a_capability_starts_it_as_others_do(
+    fake_bin: Path, monkeypatch: pytest.MonkeyPatch, uid: int
+) -> None:
+    """Seen: ERROR : Requesting capability set 0x... while permitted capability set is 0x..."""
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    made = container("none")
+    put(fake_bin, "apptainer", "exit 0")
+    assert try_out(made) == made
+    put(
+        fake_bin, "apptainer", 'case "$*" in *--userns*) exit 0;; esac; echo capability >&2; exit 1'
+    )
+    if uid == 0:
+        assert try_out(made).arguments == ("--userns",)
+        put(fake_bin, "apptainer", "echo capability >&2; exit 1")
+    todo = "make sweep as an ordinary user" if uid == 0 else "try that line by hand"
+    with pytest.raises(ConfigError, match=f"exec /a.sif .*\n  capability\n  Nothing.*{todo}"):
+        try_out(made)
+
+
 def test_an_image_for_a_cluster_is_refused(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text("ranks_per_node: 1\n")
     site = site_for(str(tmp_path / "s.yaml"))
