@@ -104,7 +104,7 @@ image: ## build the container image IMAGE=cpu or gpu (no root, no image registry
 cluster: ## start a real Slurm with 4 nodes on this machine (root; ACCOUNTING=1 with slurmdbd)
 	@$(BARE) containers/practice up
 
-cluster-down: ## end it and remove all of it
+cluster-down: ## end it and remove its files (packages, Apptainer and the user practice stay)
 	@$(BARE) containers/practice down
 
 report: setup-login ## build the tables, figures and the page of SWEEP from its records

@@ -23,26 +23,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 import apptainer
-from build.inputs import (
-    check_machine,
-    download,
-    environment_of_build,
-    lay_out,
-    sha256_of,
-    work_folder,
-)
+from build import inputs, plan
 from build.mirrors import ca_bundle, debian_codename, debian_mirror
-from build.plan import (
-    IMAGES,
-    Parts,
-    base_key,
-    build_arguments,
-    build_command,
-    image_key,
-    read_parts,
-    wheel_key,
-    without_stage,
-)
 from build.steps import Steps, remove_tree, say
 from locks import LOCKS, SetupError, errors_of_train, refusal
 from runner import only_one, output
@@ -71,7 +53,7 @@ def is_current(program: str, image: Path, key: str) -> bool:
         return False
     if labels(program, image).get("horoscale.key") != key:
         return False
-    return checksum_file(image).read_text().split()[:1] == [sha256_of(image)]
+    return checksum_file(image).read_text().split()[:1] == [inputs.sha256_of(image)]
 
 
 def commit() -> str:
@@ -81,10 +63,10 @@ def commit() -> str:
 
 
 def build_base(
-    program: str, parts: Parts, steps: Steps, environment: Mapping[str, str], *, anew: bool
+    program: str, parts: plan.Parts, steps: Steps, environment: Mapping[str, str], *, anew: bool
 ) -> Path:
     """The base from the cache, or built into it."""
-    base = steps.work / f"base-{base_key(parts)}.sif"
+    base = steps.work / f"base-{plan.base_key(parts)}.sif"
     if base.is_file() and not anew:
         say(f"{steps.seconds():4.0f} s  the base is in the cache ({base.name})")
         return base
@@ -92,7 +74,7 @@ def build_base(
     definition.write_text(parts.base)
     half = steps.work / "tmp" / base.name
     arguments = {"mirror": debian_mirror(os.environ)}
-    command = build_command(program, steps.work, arguments, half, definition)
+    command = plan.build_command(program, steps.work, arguments, half, definition)
     steps.run(
         command, "building the base: Debian, Python, Open MPI, PMIx", environment,
         "Is the Debian mirror in reach? DEBIAN_MIRROR=, CA= and http_proxy= name other ways.",
@@ -104,7 +86,7 @@ def build_base(
 
 def build_image(
     program: str,
-    parts: Parts,
+    parts: plan.Parts,
     revision: str,
     base: Path,
     steps: Steps,
@@ -114,18 +96,18 @@ def build_image(
 
     Apptainer runs the definition's %test at the end and fails where that fails.
     """
-    wheel = steps.work / "wheels" / wheel_key(parts)
+    wheel = steps.work / "wheels" / plan.wheel_key(parts)
     text = parts.definition
     if wheel.is_dir():
-        text = without_stage(text, "build")
+        text = plan.without_stage(text, "build")
         what = f"building the {parts.name} image (its Horovod wheel is in the cache)"
     else:
         what = f"building the {parts.name} image: compiles Horovod first, takes many minutes"
     definition = steps.work / f"{parts.name}.def"
     definition.write_text(text)
     half = steps.work / "tmp" / f"{parts.name}.sif"
-    arguments = build_arguments(parts, base, f"/mnt/wheels/{wheel.name}", revision)
-    command = build_command(program, steps.work, arguments, half, definition)
+    arguments = plan.build_arguments(parts, base, f"/mnt/wheels/{wheel.name}", revision)
+    command = plan.build_command(program, steps.work, arguments, half, definition)
     steps.run(command, what, environment, "What was built before is kept.")
     return half
 
@@ -135,24 +117,24 @@ def build(program: str, name: str, revision: str, out: BinaryIO, *, anew: bool) 
 
     ``revision``: the git commit that its label names.
     """
-    parts = read_parts(name, os.uname().machine)
+    parts = plan.read_parts(name, os.uname().machine)
     ca = ca_bundle(os.environ)
     user = pwd.getpwuid(os.geteuid()).pw_name
-    work = work_folder()
+    work = inputs.work_folder()
     waits = "another image is being built: waiting for it"
     with only_one(work / ".lock", lambda: say(waits)) as lock:
         if any((work / "tmp").iterdir()):
             say("removing what an interrupted build left")
             remove_tree(work / "tmp")
-        work_folder()
-        check_machine(name, work, user)
+        inputs.work_folder()
+        inputs.check_machine(name, work, user)
         log = work / f"{name}.log"
         log.write_bytes(b"")
         steps = Steps(work=work, log=log, held=(lock,))
-        environment = environment_of_build(work, ca)
+        environment = inputs.environment_of_build(work, ca)
         say(f"{name}.sif as user {user}; parts are kept in {work}, the log is {log}")
-        download(parts, steps, environment)
-        lay_out(parts, work, ca)
+        inputs.download(parts, steps, environment)
+        inputs.lay_out(parts, work, ca)
         base = build_base(program, parts, steps, environment, anew=anew)
         half = build_image(program, parts, revision, base, steps, environment)
         with half.open("rb") as made:
@@ -180,7 +162,7 @@ def build_as_user(program: str, name: str, out: BinaryIO) -> None:
 
 def publish(new: Path, image: Path) -> str:
     """Give a complete image its name; the checksum (as of sha256sum) comes last."""
-    found = sha256_of(new)
+    found = inputs.sha256_of(new)
     note = new.with_name(f"{new.name}.sha256")
     note.write_text(f"{found}  {image.name}\n")
     new.rename(image)
@@ -200,7 +182,7 @@ def check_target() -> None:
 def make(name: str, *, anew: bool) -> None:
     check_target()
     program = str(apptainer.ensure())
-    key = image_key(read_parts(name, os.uname().machine))
+    key = plan.image_key(plan.read_parts(name, os.uname().machine))
     image = FOLDER / f"{name}.sif"
     with only_one(FOLDER / ".lock", lambda: say("waiting for another build in this checkout")):
         if not anew and is_current(program, image, key):
@@ -227,9 +209,9 @@ def make(name: str, *, anew: bool) -> None:
 
 def main(arguments: Sequence[str]) -> int:
     handed_over = len(arguments) == 3  # by root: the commit, and where Apptainer is
-    if not (len(arguments) == 1 or handed_over) or arguments[0] not in IMAGES:
+    if not (len(arguments) == 1 or handed_over) or arguments[0] not in plan.IMAGES:
         told = " ".join(arguments) or "nothing"
-        say(f"found {told}, expected one of: {', '.join(IMAGES)}. As in: make image IMAGE=cpu")
+        say(f"found {told}, expected one of: {', '.join(plan.IMAGES)}. As in: make image IMAGE=cpu")
         return REQUEST_IS_WRONG
     anew = os.environ.get("FORCE") == "1"
     try:

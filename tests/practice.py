@@ -109,7 +109,7 @@ class Practice:
         for node in real.NODES:
             real.start_node(self.place, node)
         self.run(["scancel", f"--user={USER}"])
-        real.wait_until_idle(self.place)
+        daemons.wait_until_idle(self.place)
 
 
 def skip_where_it_cannot_run(*, accounting: bool = False) -> None:

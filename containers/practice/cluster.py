@@ -18,28 +18,9 @@ import runner
 from locks import SetupError
 from users import needed, view_commands
 
-from . import daemons
-from .daemons import controller_answers, last_words, wait_until_idle
+from . import daemons, network, spaces
 from .files import write
-from .network import (
-    OFF,
-    check_rate,
-    controller_commands,
-    limit_commands,
-    node_commands,
-    taken_subnets,
-)
-from .place import (
-    CONTROLLER,
-    NODES,
-    SPACES,
-    Place,
-    Shape,
-    free_subnet,
-    shape_from_json,
-    shape_of,
-)
-from .spaces import end_space, enter_argv, keeper, keepers, make_space, marked, room_commands
+from .place import CONTROLLER, NODES, SPACES, Place, Shape, free_subnet, shape_from_json, shape_of
 
 
 @contextmanager
@@ -78,8 +59,8 @@ def shape_here(place: Place) -> Shape:
 
 
 def health(place: Place) -> Health:
-    there = keepers(place)
-    exists = bool(there) or bool(marked(place)) or place.folder.is_mount()
+    there = spaces.keepers(place)
+    exists = bool(there) or bool(spaces.marked(place)) or place.folder.is_mount()
     try:
         shape = shape_here(place)
     except SetupError:
@@ -102,7 +83,7 @@ def up(place: Place, *, accounting: bool = False) -> Shape:
         SetupError: it did not come up; nothing of it is left then.
     """
     shape = shape_of(
-        free_subnet(taken_subnets()),
+        free_subnet(network.taken_subnets()),
         sorted(os.sched_getaffinity(0)),
         machine_memory_mb(),
         accounting=accounting,
@@ -110,9 +91,9 @@ def up(place: Place, *, accounting: bool = False) -> Shape:
     try:
         write(place, shape)
         _start(place, shape)
-        wait_until_idle(place)
+        daemons.wait_until_idle(place)
     except BaseException as error:
-        logs = last_words(place)
+        logs = daemons.last_words(place)
         down(place)
         if isinstance(error, SetupError):
             raise SetupError(f"{error}{logs}") from error
@@ -125,10 +106,10 @@ def machine_memory_mb() -> int:
 
 
 def _start(place: Place, shape: Shape) -> None:
-    first = make_space(place, CONTROLLER, None)
-    for command in controller_commands(place, shape, first):
+    first = spaces.make_space(place, CONTROLLER, None)
+    for command in network.controller_commands(place, shape, first):
         runner.run(command)
-    for command in room_commands(place, CONTROLLER):
+    for command in spaces.room_commands(place, CONTROLLER):
         daemons.run_inside(place, CONTROLLER, command)
     daemons.run_inside(place, CONTROLLER, daemons.munged_argv(place))
     if shape.accounting:
@@ -141,13 +122,13 @@ def _start(place: Place, shape: Shape) -> None:
 def start_node(place: Place, node: str) -> None:
     """Start a node's slurmd, after its space if that is gone, too. Does nothing where it runs."""
     shape = shape_here(place)
-    there = keepers(place)
+    there = spaces.keepers(place)
     if node not in there:
-        there[node] = make_space(place, node, keeper(place, CONTROLLER))
-        for command in node_commands(shape, node, there):
+        there[node] = spaces.make_space(place, node, spaces.keeper(place, CONTROLLER))
+        for command in network.node_commands(shape, node, there):
             runner.run(command)
         stage = place.folder / node / "view"
-        for command in [*room_commands(place, node), *view_commands(needed(), stage)]:
+        for command in [*spaces.room_commands(place, node), *view_commands(needed(), stage)]:
             daemons.run_inside(place, node, command)
     daemons.start_slurmd(place, shape, node)
 
@@ -157,9 +138,9 @@ def stop_node(place: Place, node: str, *, power: bool = False) -> None:
 
     ``power``: end everything on the node at once, as if its power failed.
     """
-    keeper(place, node)
+    spaces.keeper(place, node)
     if power:
-        end_space(place, node)
+        spaces.end_space(place, node)
     else:
         daemons.stop(place, node, "slurmd", f"slurmd-{node}")
 
@@ -178,27 +159,27 @@ def limit(
     Raises:
         SetupError: no such rate, no cluster, or the kernel refuses.
     """
-    check_rate(rate)
-    check_rate(rest or rate)
-    if to is not None and (rate == OFF or to in nodes):
+    network.check_rate(rate)
+    network.check_rate(rest or rate)
+    if to is not None and (rate == network.OFF or to in nodes):
         raise SetupError(
             f"--to {to} found with {', '.join(nodes)} {rate}: expected one node, another one as "
             "its target, and a rate; `limit NODE off` takes all away"
         )
-    shape, there = shape_here(place), keepers(place)
+    shape, there = shape_here(place), spaces.keepers(place)
     for node in nodes:
-        if node not in there and rate == OFF:
+        if node not in there and rate == network.OFF:
             continue  # its links went with it
         if node not in there:
             raise SetupError(f"{node} is off: start-node {node} starts it")
-        for command in limit_commands(shape, node, rate, there, way=way, to=to, rest=rest):
+        for command in network.limit_commands(shape, node, rate, there, way=way, to=to, rest=rest):
             runner.run(command, f"{node}: limiting its link (by the kernel)")
 
 
 def start_controller(place: Place) -> None:
     """Start slurmctld and wait until it answers."""
     daemons.start_slurmctld(place)
-    daemons.wait_for(lambda: controller_answers(place), 30, "slurmctld does not answer")
+    daemons.wait_for(lambda: daemons.controller_answers(place), 30, "slurmctld does not answer")
 
 
 def stop_controller(place: Place) -> None:
@@ -217,8 +198,8 @@ def down(place: Place) -> bool:
     Raises:
         SetupError: something cannot be removed, and what.
     """
-    there = bool(marked(place)) or place.folder.is_mount()
-    end_space(place, CONTROLLER)
+    there = bool(spaces.marked(place)) or place.folder.is_mount()
+    spaces.end_space(place, CONTROLLER)
     _forget_link(place.login_link)
     while place.folder.is_mount():
         if runner.output(["umount", str(place.folder)]) is None:
@@ -246,4 +227,4 @@ def _forget_link(name: str) -> None:
 
 def inside_argv(place: Place, space: str, command: Sequence[str], folder: str = "/") -> list[str]:
     """The command line that runs a command as root inside a node or the controller."""
-    return enter_argv(keeper(place, space), command, folder)
+    return spaces.enter_argv(spaces.keeper(place, space), command, folder)

@@ -65,15 +65,6 @@ def release_trouble(text: str) -> str | None:
     return f"Debian 12 or later (found: {name}): its Slurm packages are what was tried"
 
 
-def attempt(command: list[str]) -> str | None:
-    """What a command that should work says where it does not."""
-    try:
-        run(command, "that")
-    except SetupError as error:
-        return str(error).partition("\n")[2]
-    return None
-
-
 def troubles() -> list[str]:
     """Everything that is missing and that we cannot install, each with what was found."""
     if not sys.platform.startswith("linux"):
@@ -108,8 +99,11 @@ def troubles() -> list[str]:
 def _kernel_trouble(what: str, program: str, command: list[str]) -> str | None:
     if shutil.which(program) is None:
         return None  # a package that we install; tried again when it is there
-    said = attempt(command)
-    return f"{what} (found: {said})" if said else None
+    try:
+        run(command, "that")
+    except SetupError as error:
+        return f"{what} (found: {error})"
+    return None
 
 
 def check() -> None:
