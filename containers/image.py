@@ -70,8 +70,7 @@ def build_base(
     if base.is_file() and not anew:
         say(f"{steps.seconds():4.0f} s  the base is in the cache ({base.name})")
         return base
-    definition = steps.work / "base.def"
-    definition.write_text(parts.base)
+    definition = steps.write("base.def", parts.base)
     half = steps.work / "tmp" / base.name
     arguments = {"mirror": debian_mirror(os.environ)}
     command = plan.build_command(program, steps.work, arguments, half, definition)
@@ -103,8 +102,7 @@ def build_image(
         what = f"building the {parts.name} image (its Horovod wheel is in the cache)"
     else:
         what = f"building the {parts.name} image: compiles Horovod first, takes many minutes"
-    definition = steps.work / f"{parts.name}.def"
-    definition.write_text(text)
+    definition = steps.write(f"{parts.name}.def", text)
     half = steps.work / "tmp" / f"{parts.name}.sif"
     arguments = plan.build_arguments(parts, base, f"/mnt/wheels/{wheel.name}", revision)
     command = plan.build_command(program, steps.work, arguments, half, definition)
@@ -129,12 +127,12 @@ def build(program: str, name: str, revision: str, out: BinaryIO, *, anew: bool) 
         inputs.work_folder()
         inputs.check_machine(name, work, user)
         log = work / f"{name}.log"
-        log.write_bytes(b"")
         steps = Steps(work=work, log=log, held=(lock,))
+        steps.write(log.name)
         environment = inputs.environment_of_build(work, ca)
         say(f"{name}.sif as user {user}; parts are kept in {work}, the log is {log}")
         inputs.download(parts, steps, environment)
-        inputs.lay_out(parts, work, ca)
+        inputs.lay_out(parts, steps, ca)
         base = build_base(program, parts, steps, environment, anew=anew)
         half = build_image(program, parts, revision, base, steps, environment)
         with half.open("rb") as made:

@@ -159,8 +159,7 @@ def download(parts: Parts, steps: Steps, environment: Mapping[str, str]) -> None
     for requirements, source in wanted:
         if not (absent := missing(requirements, folder)):
             continue
-        listing = steps.work / "requirements"
-        listing.write_text(requirements)
+        listing = steps.write("requirements", requirements)
         command = download_command(
             usable_pip(steps.work / "pip"), listing, folder, parts.machine, source=source
         )
@@ -171,18 +170,20 @@ def download(parts: Parts, steps: Steps, environment: Mapping[str, str]) -> None
         )  # fmt: skip
 
 
-def lay_out(parts: Parts, work: Path, ca: Path | None) -> None:
+def lay_out(parts: Parts, steps: Steps, ca: Path | None) -> None:
     """What the definitions read from /mnt beside downloads and wheels: locks, apt's settings."""
-    for name, text in (("packages", parts.packages), ("horovod", parts.horovod),
-                       ("build", parts.build), ("cuda", parts.cuda)):  # fmt: skip
-        (work / "locks" / name).write_text(text)
-    (work / "image_build.sh").write_text(parts.script)
-    (work / "image_compile.sh").write_text(parts.compiling)
-    (work / "horovod.patch").write_text(parts.patch)
-    mirror = debian_mirror(os.environ)
-    (work / "sources.list").write_text(sources_list(mirror, security_mirror(os.environ, SUITE)))
-    (work / "apt.conf").write_text(
-        apt_configuration(apt_settings(), proxies(os.environ), ca=ca is not None)
-    )
-    (work / "wgetrc").write_text("" if ca is None else f"ca_certificate = {work / 'ca.crt'}\n")
-    (work / "ca.crt").write_bytes(ca.read_bytes() if ca is not None else b"")
+    mirror, bundle = debian_mirror(os.environ), steps.work / "ca.crt"
+    for name, content in {
+        "locks/packages": parts.packages,
+        "locks/horovod": parts.horovod,
+        "locks/build": parts.build,
+        "locks/cuda": parts.cuda,
+        "image_build.sh": parts.script,
+        "image_compile.sh": parts.compiling,
+        "horovod.patch": parts.patch,
+        "sources.list": sources_list(mirror, security_mirror(os.environ, SUITE)),
+        "apt.conf": apt_configuration(apt_settings(), proxies(os.environ), ca=ca is not None),
+        "wgetrc": "" if ca is None else f"ca_certificate = {bundle}\n",
+        "ca.crt": "" if ca is None else ca.read_bytes(),
+    }.items():
+        steps.write(name, content)

@@ -36,6 +36,13 @@ class Steps:
     def seconds(self) -> float:
         return time.monotonic() - self.started
 
+    def write(self, name: str, content: str | bytes = "") -> Path:
+        """A file of the work folder anew: what lay there may be root's, of an earlier release."""
+        file = self.work / name
+        file.unlink(missing_ok=True)
+        file.write_bytes(content.encode() if isinstance(content, str) else content)
+        return file
+
     def run(
         self, command: Sequence[str], what: str, environment: Mapping[str, str], hint: str
     ) -> None:
