@@ -77,7 +77,6 @@ def missing_packages() -> list[str]:
 
 
 def install_packages(packages: Sequence[str], env: Mapping[str, str] = os.environ) -> None:
-    say(f"installing {' '.join(packages)}")
     quiet = {**env, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
     run(["apt-get", "update", "-qq"], "apt-get update", env=quiet)
     run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages],
@@ -167,8 +166,10 @@ def install() -> None:
             f"Run this once as root. Or: {ELSEWHERE}"
         )
     if missing := missing_packages():
+        say(f"installing {' '.join(missing)}")
         install_packages(missing)
     if has_package():
+        say("installing the package apptainer")
         install_packages(["apptainer"])
     else:
         install_privately()

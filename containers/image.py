@@ -144,6 +144,7 @@ def build(program: str, name: str, revision: str, out: BinaryIO, *, anew: bool) 
 def build_as_user(program: str, name: str, out: BinaryIO) -> None:
     """Root's part: what only root can install. The other user's program prints the image."""
     if debian_codename() and shutil.which("debootstrap") is None:
+        say("installing the package debootstrap")
         apptainer.install_packages(["debootstrap"])
     user = ensure_user()
     kept = [f"{key}={os.environ[key]}" for key in ("XDG_CACHE_HOME",) if key in os.environ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import fcntl
 import os
 import subprocess
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +14,7 @@ from pathlib import Path
 from locks import SetupError
 
 TAIL_LINES = 20
+SIGN_OF_LIFE_S = 15
 
 
 def run(
@@ -45,6 +48,52 @@ def output(command: Sequence[str]) -> str | None:
     except OSError:
         return None
     return done.stdout if done.returncode == 0 else None
+
+
+def logged(
+    command: Sequence[str],
+    log: Path,
+    alive: Callable[[float, str], None],
+    what: str,
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    held: Sequence[int] = (),
+) -> tuple[int, str]:
+    """Exit code and output of a long command, whose output goes on in a log.
+
+    ``alive``: called every 15 seconds with the seconds so far and the log's last line; ``held``:
+    descriptors that the command inherits, locks for instance. SetupError where it cannot start.
+    """
+    done, began = threading.Event(), time.monotonic()
+
+    def tick() -> None:
+        while not done.wait(SIGN_OF_LIFE_S):
+            alive(time.monotonic() - began, last_line(log))
+
+    ticker = threading.Thread(target=tick, daemon=True)
+    with log.open("ab") as out:
+        begin = out.tell()
+        ticker.start()
+        try:
+            code = subprocess.run(
+                command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, cwd=cwd,
+                env=env, pass_fds=held, check=False,
+            ).returncode  # fmt: skip
+        except OSError as error:
+            raise SetupError(f"{what}: cannot start {command[0]}: {error}") from error
+        finally:
+            done.set()
+            ticker.join()
+    return code, log.read_bytes()[begin:].decode(errors="replace")
+
+
+def last_line(log: Path) -> str:
+    with log.open("rb") as handle:
+        handle.seek(max(0, log.stat().st_size - 2000))
+        lines = handle.read().decode(errors="replace").split("\n")
+    spoken = [line.strip() for line in lines if line.strip()]
+    return spoken[-1][:100] if spoken else ""
 
 
 def tail(text: str, lines: int = TAIL_LINES) -> str:

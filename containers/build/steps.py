@@ -6,18 +6,14 @@ All of it runs as the user who builds: in that user's folders, so nothing here m
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from locks import SetupError
-from runner import output, tail
-
-SIGN_OF_LIFE_S = 15
+from runner import logged, output, tail
 
 
 def say(text: str) -> None:
@@ -48,42 +44,20 @@ class Steps:
     ) -> None:
         """Run to the end; SetupError with the end of the log and a hint where that fails."""
         say(f"{self.seconds():4.0f} s  {what}")
-        done = threading.Event()
-        began = time.monotonic()
+        with self.log.open("a") as out:
+            out.write(f"\n=== {what}\n{' '.join(command)}\n")
 
-        def tick() -> None:
-            while not done.wait(SIGN_OF_LIFE_S):
-                last = last_line(self.log)
-                say(f"{self.seconds():4.0f} s    ... {time.monotonic() - began:.0f} s: {last}")
+        def alive(seconds: float, last: str) -> None:
+            say(f"{self.seconds():4.0f} s    ... {seconds:.0f} s: {last}")
 
-        ticker = threading.Thread(target=tick, daemon=True)
-        with self.log.open("ab") as out:
-            out.write(f"\n=== {what}\n{' '.join(command)}\n".encode())
-            out.flush()
-            ticker.start()
-            try:
-                code = subprocess.run(
-                    command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
-                    cwd="/", env=dict(environment), pass_fds=self.held, check=False,
-                ).returncode  # fmt: skip
-            except OSError as error:
-                raise SetupError(f"{what}: cannot start {command[0]}: {error}") from error
-            finally:
-                done.set()
-                ticker.join()
+        # from a folder that nobody can put a module into
+        code, said = logged(
+            command, self.log, alive, what, env=environment, cwd=Path("/"), held=self.held
+        )
         if code != 0:
             raise SetupError(
-                f"{what} failed (exit code {code}). {hint}\n"
-                f"The end of {self.log}:\n{tail(self.log.read_text(errors='replace'))}"
+                f"{what} failed (exit code {code}). {hint}\nThe end of {self.log}:\n{tail(said)}"
             )
-
-
-def last_line(log: Path) -> str:
-    with log.open("rb") as handle:
-        handle.seek(max(0, log.stat().st_size - 2000))
-        lines = handle.read().decode(errors="replace").split("\n")
-    spoken = [line.strip() for line in lines if line.strip()]
-    return spoken[-1][:100] if spoken else ""
 
 
 def remove_tree(folder: Path) -> None:

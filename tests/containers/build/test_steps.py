@@ -6,6 +6,7 @@ import os
 import re
 
 import pytest
+import runner
 from build import steps as steps_py
 from locks import SetupError
 
@@ -15,7 +16,7 @@ def test_a_step_shows_signs_of_life_and_where_it_fails_its_log(
 ) -> None:
     (tmp_path / "log").touch()
     steps = steps_py.Steps(work=tmp_path, log=tmp_path / "log")
-    monkeypatch.setattr(steps_py, "SIGN_OF_LIFE_S", 0.2)
+    monkeypatch.setattr(runner, "SIGN_OF_LIFE_S", 0.2)
     message = r"(?s)testing failed \(exit code 7\)\. Look there\..*no space"
     with pytest.raises(SetupError, match=message):
         steps.run(
