@@ -25,7 +25,7 @@ def run(
     env: Mapping[str, str] | None = None,
 ) -> str:
     """Output of a command that must succeed; SetupError with the end of what it said."""
-    name = what or f"`{' '.join(command)}`"
+    name = what or " ".join(command)
     try:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=cwd, env=env,

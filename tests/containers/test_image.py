@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,9 @@ from pathlib import Path
 import image
 import pytest
 import users
+from runner import only_one
+
+from tests.sweeps import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -65,6 +69,7 @@ STAND_IN = """#!/bin/sh
 case $1 in build) ;; *) exit 1 ;; esac
 for word; do image=$last; last=$word; done
 id -un >"$(dirname "$image")/../built-by"
+[ -z "$SLOW" ] || exec sleep 600
 case $image in
 */cpu.sif) [ -z "$PLANTED" ] && echo image >"$image" || ln -s "$PLANTED" "$image" ;;
 *) echo base >"$image" ;;
@@ -108,14 +113,20 @@ def place() -> Iterator[Path]:
 
 
 def make_image(place: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    argv, env = image_argv(place)
+    return subprocess.run(
+        argv, cwd=place / "checkout", env={**env, **variables}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+
+
+def image_argv(place: Path) -> tuple[list[str], dict[str, str]]:
+    """Command and environment of make image."""
     seen = {"PATH": f"{place / 'bin'}:{os.environ['PATH']}", "PIP_NO_INDEX": "1",
             "XDG_CACHE_HOME": str(place / "cache"), "DEBIAN_MIRROR": "http://absent/debian",
-            "PLANTED": ""}  # fmt: skip
+            "PLANTED": "", "SLOW": ""}  # fmt: skip
     argv = [sys.executable, str(place / "checkout" / "containers" / "image.py"), "cpu"]
-    return subprocess.run(
-        argv, cwd=place / "checkout", env={**os.environ, **seen, **variables},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    return argv, {**os.environ, **seen}
 
 
 def plant(place: Path, *parts: str) -> Path:
@@ -167,7 +178,7 @@ def test_root_hands_out_no_file_that_the_builder_calls_an_image(place: Path) -> 
     secret = plant(place, "link")
     done = make_image(place, PLANTED=str(secret))
     assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
-    assert [f.name for f in (place / "checkout" / "containers" / "images").iterdir()] == [".lock"]
+    assert [file.name for file in image_files(place)] == [".lock"]
 
 
 @pytest.mark.parametrize("module", ["pip", "venv", "encodings"])
@@ -181,3 +192,23 @@ def test_root_runs_no_module_that_the_builder_planted(place: Path, module: str) 
     done = make_image(place)
     assert done.returncode == 2 and "downloading pillow" in done.stderr
     assert not (work / "ran").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_root_told_to_end_ends_the_builder_s_commands_first(place: Path, number) -> None:
+    """Else the next build would meet them in its folder."""
+    argv, env = image_argv(place)
+    work = place / "cache" / "horoscale" / "images"
+    with subprocess.Popen(
+        argv, cwd=place / "checkout", env={**env, "SLOW": "1"}, stderr=subprocess.PIPE, text=True
+    ) as process:
+        wait_until(lambda: (work / "built-by").exists() or process.poll() is not None, "a build")
+        process.send_signal(number)
+        _, said = process.communicate(timeout=120)
+    assert process.returncode == 130 and "the next make goes on from here" in said, said
+    with only_one(work / ".lock", lambda: pytest.fail("a command of the build holds the lock")):
+        assert [file.name for file in image_files(place)] == [".lock"]
+
+
+def image_files(place: Path) -> list[Path]:
+    return sorted((place / "checkout" / "containers" / "images").iterdir())
