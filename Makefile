@@ -27,9 +27,13 @@ TESTS ?= tests
 # values reach the recipes as environment variables, never as shell text
 export PYTHON SWEEP SITE FORCE JOBS WAIT PREFLIGHT PACK BUDGET NODES BASELINE LINE PHASES RUN CELL IMAGE ACCOUNTING RESULTS DATA TESTS
 
-# what a module or a home folder adds to Python must not shadow the environment's packages
-unexport PYTHONPATH PYTHONHOME PYTHONSAFEPATH
+# What works before our Python can read its table (train/environment.py): a shell without the user's
+# BASH_ENV, functions, options and CDPATH, and a Python without variables of other programs.
+.SHELLFLAGS := -pc
+unexport BASH_ENV ENV CDPATH SHELLOPTS BASHOPTS GREP_OPTIONS
+unexport $(filter-out PYTHON,$(filter PYTHON%,$(.VARIABLES)))
 export PYTHONNOUSERSITE := 1
+export PYTHONUTF8 := 1
 
 PY := .venv/bin/python
 # Python 3.11 that needs nothing set up: PYTHON=, one found, or one fetched into .python

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from train.environment import enter
 from train.errors import interrupt_on_signals
 
 if TYPE_CHECKING:
@@ -275,5 +276,6 @@ def _wrong(message: str) -> NoReturn:
 
 
 if __name__ == "__main__":
+    enter("command", os.environ)
     interrupt_on_signals()
     app(prog_name="python -m analysis")

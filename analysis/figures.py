@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import matplotlib as mpl
+import matplotlib.style
 import pandas as pd
 from markupsafe import escape
 from matplotlib.artist import Artist
@@ -82,8 +83,9 @@ class Figure:
 
 @contextmanager
 def style() -> Iterator[None]:
-    """The look of every figure; leaves matplotlib's settings as they were."""
-    with mpl.rc_context(_STYLE):
+    """The look of every figure, on matplotlib's own defaults, whatever a matplotlibrc says; leaves
+    its settings as they were."""
+    with mpl.style.context(["default", _STYLE]):
         yield
 
 

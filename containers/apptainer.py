@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from build.mirrors import cache_folder, debian_codename, debian_mirror
-from locks import SetupError
+from locks import SetupError, environment_of_train
 from runner import output, run
 from users import is_private
 
@@ -204,4 +204,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    environment_of_train().enter("image", os.environ)
     sys.exit(main())

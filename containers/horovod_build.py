@@ -15,7 +15,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from locks import LOCKS, SetupError, lock_file, only_horovod, pinned
+from locks import LOCKS, SetupError, environment_of_train, lock_file, only_horovod, pinned
 
 #: Patches, by the end of their names, that every compiler and both images get.
 ALWAYS = ("yield",)
@@ -29,7 +29,10 @@ def compiler() -> str:
         if found := shutil.which(name):
             return found
     if wanted:
-        raise SetupError(f"CXX={wanted} found, expected a C++ compiler: there is no such program")
+        raise SetupError(
+            f"CXX={wanted} found, expected a C++ compiler: there is no such program. Name another, "
+            "or unset CXX: then one on PATH is used"
+        )
     raise SetupError(
         "No C++ compiler found (looked for g++, c++, clang++). Horovod is compiled from "
         "source: install one, for example the package g++ or build-essential."
@@ -37,9 +40,8 @@ def compiler() -> str:
 
 
 def identity(cxx: str) -> str:
-    """All that compiler and C++ library say of themselves: versions, target, options set."""
-    flags = os.environ.get("CXXFLAGS", "").split()
-    command = [cxx, *flags, "-x", "c++", "-E", "-dM", "-include", "string", os.devnull]
+    """All that compiler and C++ library say of themselves: versions, target."""
+    command = [cxx, "-x", "c++", "-E", "-dM", "-include", "string", os.devnull]
     found = subprocess.run(command, capture_output=True, text=True, check=False)
     if found.returncode != 0:
         said = first_error(found.stderr) or found.stderr.strip() or "it says nothing"
@@ -47,7 +49,7 @@ def identity(cxx: str) -> str:
             f"{cxx} cannot compile C++ (exit code {found.returncode}): {said}\n"
             "Expected a complete compiler, for example the package g++; name another with CXX=."
         )
-    return "\n".join([cxx, *flags, found.stdout])
+    return f"{cxx}\n{found.stdout}"
 
 
 def patches() -> list[Path]:
@@ -136,8 +138,13 @@ def c_compiler(cxx: str) -> str | None:
 
 
 def build_environment(venv: Path, *, with_mpi: bool) -> dict[str, str]:
-    env = dict(os.environ)
+    """What pip, CMake and compilers see while Horovod is compiled."""
+    env: dict[str, str] = environment_of_train().environment_of("compiler", os.environ)
+    env["HOME"] = str(venv)  # neither ~/.pydistutils.cfg nor another file of options there
+    env["PIP_CONFIG_FILE"] = os.devnull
     env["PATH"] = f"{venv / 'bin'}{os.pathsep}{env.get('PATH', '')}"
+    if "CXX" not in env:
+        env.pop("CC", None)  # of another recipe
     env["CXX"] = compiler()
     if "CC" not in env and (own := c_compiler(env["CXX"])):  # Gloo's CMake files ask for one
         env["CC"] = own

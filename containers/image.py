@@ -26,7 +26,7 @@ import apptainer
 from build import inputs, plan
 from build.mirrors import ca_bundle, debian_codename, debian_mirror
 from build.steps import Steps, remove_tree, say
-from locks import LOCKS, SetupError, errors_of_train, refusal
+from locks import LOCKS, SetupError, environment_of_train, errors_of_train, pip_environment, refusal
 from runner import only_one, output
 from users import ensure_user, enter_argv
 
@@ -147,9 +147,15 @@ def build_as_user(program: str, name: str, out: BinaryIO) -> None:
         say("installing the package debootstrap")
         apptainer.install_packages(["debootstrap"])
     user = ensure_user()
+    pip = [sys.executable, "-P", "-m", "pip"]
+    # the way to packages that root's own configuration names; not as words, which everybody sees
+    ways = pip_environment(pip) if output([*pip, "--version"]) is not None else {}
+    ways = {key: value for key, value in ways.items() if key.startswith("PIP_")}
     kept = [f"{key}={os.environ[key]}" for key in ("XDG_CACHE_HOME",) if key in os.environ]
     own = [sys.executable, str(Path(__file__).resolve()), name, commit(), program]
-    process = subprocess.Popen(enter_argv(["env", *kept, *own], user), stdout=out, cwd="/")
+    process = subprocess.Popen(
+        enter_argv(["env", *kept, *own], user), stdout=out, cwd="/", env={**os.environ, **ways}
+    )
     try:
         code = process.wait()
     finally:
@@ -232,6 +238,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
+    environment_of_train().enter("image", os.environ)
     # ended by a batch system, we end Apptainer with us before the lock is free for another build
     errors_of_train().interrupt_on_signals()
     sys.exit(main(sys.argv[1:]))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import os
+import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -16,8 +19,41 @@ class SetupError(Exception):
 
 def errors_of_train() -> ModuleType:
     """What the programs here share with the rest; they see only what lies in their own folder."""
-    sys.path.append(str(LOCKS.parent))
-    return importlib.import_module("train.errors")
+    return _of_train("errors")
+
+
+def environment_of_train() -> ModuleType:
+    """The table of what each program sees of the user's environment."""
+    return _of_train("environment")
+
+
+def _of_train(name: str) -> ModuleType:
+    if str(LOCKS.parent) not in sys.path:
+        sys.path.append(str(LOCKS.parent))
+    return importlib.import_module(f"train.{name}")
+
+
+def pip_environment(pip: Sequence[str]) -> dict[str, str]:
+    """What pip sees: the way to packages that its variables and configuration files name, and none
+    of their other options (user, target, require-virtualenv, dry-run, ...).
+
+    Raises SetupError where pip cannot read its configuration.
+    """
+    table = environment_of_train()
+    seen = table.environment_of("setup", os.environ)
+    # options of that question, too, which files may set: --user would hide the machine's own file
+    plain = dict.fromkeys(("PIP_USER", "PIP_GLOBAL", "PIP_SITE", "PIP_QUIET", "PIP_VERBOSE"), "0")
+    found = subprocess.run(
+        [*pip, "config", "list"], capture_output=True, text=True, check=False,
+        env=seen | plain | {"PIP_LOG": os.devnull},
+    )  # fmt: skip
+    if found.returncode != 0:
+        raise SetupError(
+            f"pip cannot read its configuration: {found.stderr.strip() or found.stdout.strip()}\n"
+            "Correct that file; pip config debug lists all."
+        )
+    named: dict[str, str] = table.index_settings(found.stdout)
+    return named | seen | {"PIP_CONFIG_FILE": os.devnull}
 
 
 def refusal(error: OSError) -> str:

@@ -3,6 +3,10 @@
 # on PATH, or one that is fetched into .python, once. Plain sh, because login nodes have Python 3.6
 # and small systems none. pip checks the hash of uv, and uv the hash of Python: the pins decide both.
 set -u
+# what the user's shell says to cd and to other installations
+unset CDPATH PYTHONHOME PYTHONPATH PYTHONWARNINGS PYTHONINSPECT PYTHONOPTIMIZE
+unset PIP_REQUIREMENT PIP_CONSTRAINT PIP_PYTHON PIP_ISOLATED PIP_NO_BINARY UV_OFFLINE
+export PIP_REQUIRE_VIRTUALENV=0 UV_PYTHON_DOWNLOADS=automatic UV_PYTHON_PREFERENCE=managed
 root=$(cd "$(dirname "$0")/.." && pwd)
 own=$root/.python
 uv='uv==0.13.9 --hash=sha256:d7f459fe4fd247d830351c75686d3996ace3c6f3f728eb0e85a30b7ada0cef19'

@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 from horovod_build import (
@@ -32,10 +33,12 @@ from horovod_build import (
 )
 from locks import (
     SetupError,
+    environment_of_train,
     errors_of_train,
     lock_file,
     only_horovod,
     pinned,
+    pip_environment,
     refusal,
     without_horovod,
 )
@@ -43,6 +46,22 @@ from locks import (
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PARTS = {"login": ("login",), "ranks": ("login", "ranks"), "dev": ("login", "ranks", "dev")}
+#: Imported once before a part counts as installed.
+IMPORTED = {
+    "login": ("pydantic", "pandas", "matplotlib.figure", "sklearn", "submitit", "ruamel.yaml"),
+    "ranks": ("tensorflow_addons",),  # Horovod is, when it is installed
+    "dev": ("pytest", "mypy"),
+}
+PROBE = """
+import importlib, sys
+from importlib.metadata import version
+end = sys.argv.index("--")
+for name, wanted in (pin.split("==") for pin in sys.argv[1:end]):
+    found = version(name)
+    assert found == wanted, f"{name} {found} found, expected {wanted}"
+for module in sys.argv[end + 1 :]:
+    importlib.import_module(module)
+"""
 REQUEST_IS_WRONG = 2
 
 
@@ -149,6 +168,28 @@ def pip(*arguments: str) -> list[str]:
     return [str(VENV / "bin" / "python"), "-m", "pip", *arguments, *quiet]
 
 
+@cache
+def ways() -> dict[str, str]:
+    """What pip sees."""
+    return pip_environment([str(VENV / "bin" / "python"), "-m", "pip"])
+
+
+def check_import(part: str) -> None:
+    """Every package is there as locked, and the largest can be imported; SetupError else: what pip
+    ended well with may be elsewhere, or for another system."""
+    lines = without_horovod(lock_file(part).read_text()).splitlines()
+    pins = [line.split()[0] for line in lines if line[:1].isalnum() and "==" in line]
+    command = [str(VENV / "bin" / "python"), "-c", PROBE, *pins, "--", *IMPORTED[part]]
+    env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    found = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    if found.returncode != 0:
+        raise SetupError(
+            f"the packages of {part} were installed, but cannot be used: "
+            f"{(found.stderr.strip().splitlines() or ['no word'])[-1]}\n"
+            f"All output of pip is in {VENV / 'setup.log'}. Remove .venv, then make the same again."
+        )
+
+
 def install_lock(part: str, log: Path) -> None:
     text = lock_file(part).read_text()
     count = sum(line[:1].isalnum() and "==" in line for line in text.splitlines())
@@ -157,7 +198,7 @@ def install_lock(part: str, log: Path) -> None:
     requirements.write_text(without_horovod(text))
     run_logged(
         pip("install", "--require-hashes", "--no-deps", "-r", str(requirements)),
-        log, f"installing {part} packages", None,
+        log, f"installing {part} packages", ways(),
     )  # fmt: skip
 
 
@@ -182,7 +223,7 @@ def horovod_wheel(log: Path, *, with_mpi: bool) -> Path:
         run_logged(
             pip("download", "--require-hashes", "--no-deps", "--no-build-isolation",
                 "-d", str(work), "-r", str(requirement)),
-            log, "downloading Horovod", None,
+            log, "downloading Horovod", ways(),
         )  # fmt: skip
         shutil.unpack_archive(work / f"horovod-{version}.tar.gz", work)
         source = work / f"horovod-{version}"
@@ -204,7 +245,7 @@ def install_horovod(log: Path, *, with_mpi: bool) -> None:
     wheel = horovod_wheel(log, with_mpi=with_mpi)
     run_logged(
         pip("install", "--no-deps", "--force-reinstall", "--no-index", str(wheel)),
-        log, "installing Horovod", None,
+        log, "installing Horovod", ways(),
     )  # fmt: skip
     probe = "import horovod.tensorflow as h; assert h.gloo_built(); print(h.mpi_built())"
     env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
@@ -236,6 +277,7 @@ def prepare(target: str, *, with_mpi: bool) -> None:
             install_lock(part, log)
             if part == "ranks":
                 install_horovod(log, with_mpi=with_mpi)
+            check_import(part)
             stamp(part).write_text(fingerprint(part, with_mpi=with_mpi))
         say(f"ready after {time.monotonic() - start:.0f} s")
 
@@ -282,6 +324,7 @@ def guarded(action: Callable[[], None]) -> int:
 
 
 if __name__ == "__main__":
+    environment_of_train().enter("setup", os.environ)
     # ended by a batch system, we end pip with us before the lock is free for another set-up
     errors_of_train().interrupt_on_signals()
     sys.exit(main(sys.argv[1:]))

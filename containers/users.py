@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from locks import environment_of_train
 from runner import run
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -24,15 +25,13 @@ SUB_IDS = 65536
 FIRST_SUB_ID = 100_000
 #: root's own PATH may lead through folders that nobody else can enter.
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-#: Folders of the caller that the other user cannot write.
-NOT_INHERITED = ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR",
-                 "MAIL", "SUDO_USER", "SUDO_UID", "SUDO_GID", "SUDO_COMMAND")  # fmt: skip
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def as_user(argv: Sequence[str], user: str, home: str | None = None) -> list[str]:
     """The same command as another user, with that user's HOME and groups; only root may run it."""
-    forgotten = [token for name in NOT_INHERITED for token in ("-u", name)]
+    names = environment_of_train().OF_THE_CALLER
+    forgotten = [token for name in names for token in ("-u", name)]
     return [
         "setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups", "--inh-caps=-all",
         "env", *forgotten, f"HOME={home or f'/home/{user}'}", f"USER={user}", f"LOGNAME={user}",

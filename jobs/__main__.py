@@ -16,7 +16,7 @@ from jobs.cell.lock import only_sweep
 from jobs.config.load import load_sweep
 from jobs.config.sweep import Sweep
 from jobs.local.sweep import machine_for, plan_here, sweep_here
-from jobs.messages import ROOT, refusals
+from jobs.messages import ROOT, refusals, say
 from jobs.plan.cluster import plan_cluster
 from jobs.slurm import commands
 from jobs.slurm.client.detect import refuse_image, site_for
@@ -25,6 +25,7 @@ from jobs.slurm.interconnect import phases_named, validate
 from jobs.slurm.request import SweepRequest
 from jobs.slurm.sweep import sweep_cluster
 from train.distributed.watchdog import STALL_S
+from train.environment import enter, unheard
 from train.errors import ConfigError, interrupt_on_signals
 
 RESULTS, DATA, STORE = ROOT / "results", ROOT / ".data", ROOT / ".data" / "prepared"
@@ -112,6 +113,8 @@ def sweep(
 ) -> int:
     """Run every cell that has no good record yet; print the folder of the results."""
     wanted, folder = named(sweep, results)
+    if names := unheard(os.environ):
+        say(f"not passed on to ranks: {', '.join(names)} (docs/set-up.md says why)")
     if cluster := site_for(site):
         refuse_image(image, cluster)
         request = SweepRequest(
@@ -201,5 +204,12 @@ def interconnect(
 
 
 if __name__ == "__main__":
+    enter("command", os.environ)
     interrupt_on_signals()
-    app()
+    try:
+        app()
+    finally:
+        try:
+            sys.stderr.flush()
+        except OSError:  # its reader is gone, and Python's own flush would end with code 120
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())

@@ -13,13 +13,17 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from jobs.cell.launch import clean_environment, core_groups, rank_environment
+from jobs.cell.launch import core_groups, rank_environment
 from tests.practice import cluster, shared_folder
+from train.environment import NOTHING, enter, environment_of
 
 __all__ = ["cluster", "shared_folder"]
 pytest_plugins = ["tests.invariants"]
 
 ROOT = Path(__file__).resolve().parent.parent
+# tests and what they start see no more of a developer's shell and dot files than the programs do
+enter("command", os.environ)
+os.environ["KERAS_HOME"] = NOTHING
 # how long an example takes is a matter of what else the machine does
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
@@ -82,7 +86,7 @@ def start_ranks(tmp_path: Path) -> Callable[[Sequence[str], int], list[str]]:
         folder = tmp_path / f"ranks-{time.monotonic_ns()}"
         (folder / "logs").mkdir(parents=True)
         cores = core_groups(size, 1, sorted(os.sched_getaffinity(0)))
-        base = clean_environment(os.environ)
+        base = environment_of("ranks", os.environ)
         extra = [
             rank_environment(folder, cores, rank, attempt=1, supervisor=os.getpid(), root=ROOT)
             for rank in range(size)

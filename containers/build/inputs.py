@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from locks import SetupError
+from locks import SetupError, pip_environment
 from runner import output, run
 from users import has_sub_ids
 
@@ -160,12 +160,11 @@ def download(parts: Parts, steps: Steps, environment: Mapping[str, str]) -> None
         if not (absent := missing(requirements, folder)):
             continue
         listing = steps.write("requirements", requirements)
-        command = download_command(
-            usable_pip(steps.work / "pip"), listing, folder, parts.machine, source=source
-        )
+        pip = usable_pip(steps.work / "pip")
+        command = download_command(pip, listing, folder, parts.machine, source=source)
         what = f"downloading {', '.join(absent[:3])}{' ...' if absent[3:] else ''}"
         steps.run(
-            command, f"{what} ({len(absent)} packages)", environment,
+            command, f"{what} ({len(absent)} packages)", pip_environment(pip) | dict(environment),
             "Is the package index in reach? PIP_INDEX_URL=, CA= and https_proxy= name other ways.",
         )  # fmt: skip
 

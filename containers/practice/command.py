@@ -11,7 +11,7 @@ from pathlib import Path
 
 import apptainer
 import users
-from locks import SetupError, refusal
+from locks import SetupError, environment_of_train, refusal
 
 from . import cluster, needs
 from .daemons import node_states, slurm_environment
@@ -161,7 +161,7 @@ def prepare(*, accounting: bool) -> None:
     if kept:
         say(f"installing what stays after make cluster-down: {', '.join(kept)}")
     if missing:
-        needs.install(missing, os.environ)
+        needs.install(missing, environment_of_train().environment_of("image", os.environ))
         needs.check()  # what could not be tried without them
     users.ensure_user()
     apptainer.ensure()

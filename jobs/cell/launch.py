@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -54,34 +54,7 @@ def rank_environment(
         # a new name for each start: an old address must never be met at
         RENDEZVOUS: f"{rendezvous_stem(cell)}{attempt}-{supervisor}",
         "HOROSCALE_SUPERVISOR": str(supervisor),
-        **python_environment(root),
-    }
-
-
-def python_environment(root: Path) -> dict[str, str]:
-    """What the Python of every rank gets, on this machine and on Slurm. ``root``: the checkout."""
-    return {
         "PYTHONPATH": str(root),
-        "PYTHONUNBUFFERED": "1",
-        "PYTHONNOUSERSITE": "1",  # a package in a user's home would replace the pinned one
-    }
-
-
-#: Variables of another launcher, or of whoever submitted, that a rank or Horovod would believe.
-_FOREIGN = (
-    "HOROVOD_", "HOROSCALE_", "OMPI_", "PMIX_", "PMI_", "SUBMITIT_", "SBATCH_", "SRUN_",
-    "SLURM_CPU_BIND", "APPTAINER_CLEANENV", "SINGULARITY_CLEANENV", "APPTAINER_CONTAINALL",
-    "SINGULARITY_CONTAINALL", "PYTHON",
-)  # fmt: skip
-
-
-def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment without what other launchers left in it; Horovod's tuning knobs stay."""
-    tuning = {"HOROVOD_CYCLE_TIME", "HOROVOD_FUSION_THRESHOLD", "HOROVOD_CACHE_CAPACITY"}
-    return {
-        name: value
-        for name, value in environment.items()
-        if name in tuning or not name.startswith(_FOREIGN)
     }
 
 

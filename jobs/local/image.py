@@ -22,6 +22,7 @@ from jobs.cell.container import (
 )
 from jobs.config.sweep import Sweep
 from jobs.messages import ROOT, say
+from train.environment import environment_of
 from train.errors import ConfigError
 
 START_S = 120.0
@@ -106,7 +107,7 @@ def _complaint(container: Container) -> str:
     try:
         done = subprocess.run(
             _trial(container), capture_output=True, text=True, timeout=START_S, check=False,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL, env=environment_of("ranks", os.environ),
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return f"no end within {START_S:g} s"

@@ -27,13 +27,14 @@ from jobs.cell.container import (
     facts_inside,
     image_now,
 )
-from jobs.cell.launch import Groups, clean_environment, rank_argv, rank_environment
+from jobs.cell.launch import Groups, rank_argv, rank_environment
 from jobs.cell.lock import hold
 from jobs.cell.ranks import Ended, RankSet, end_leftovers
 from jobs.cell.state import FORCED, OTHERS, UNREADABLE, CellState, ready
 from jobs.cell.stop import Reason, Stop
 from jobs.messages import ROOT
 from train.distributed.awake import Awake
+from train.environment import environment_of
 from train.errors import Unreadable
 from train.record.cell_folder import rank_file
 from train.run.provenance import git_state
@@ -133,7 +134,7 @@ def _run(
         return now.status, now.why
 
     def begin(attempt: int) -> None:
-        base = clean_environment(os.environ)
+        base = environment_of("ranks", os.environ)
         if machine.container is not None:
             image = image_now(Image(machine.container.image, None))
             base |= facts_inside(image, *git_state(ROOT))

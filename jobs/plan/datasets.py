@@ -15,6 +15,7 @@ from pathlib import Path
 from jobs.messages import ROOT
 from train.config.datasets import DATASETS
 from train.config.run import RunConfig
+from train.environment import environment_of
 from train.errors import ConfigError
 
 
@@ -40,7 +41,7 @@ def _fetched(dataset: str, image_size: int | None, data: Path, store: Path) -> i
     argv = [sys.executable, "-m", "train.data", "facts", dataset]
     argv += ["--root", str(data), "--store", str(store)]
     argv += [] if image_size is None else ["--image-size", str(image_size)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = environment_of("command", os.environ) | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=False, env=environment)
     if done.returncode != 0:
         raise ConfigError(f"the data set {dataset} is not ready (see above); nothing was started")

@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from jobs.cell.launch import clean_environment, core_groups
+from jobs.cell.launch import core_groups
+from train.environment import environment_of
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = ("horoscale-bench-0", "horoscale-bench-1")
@@ -69,7 +70,7 @@ def run_ranks(
         for rank in range(size):
             nodes = size if hosts else 1
             world = 1 if apart else size
-            own = clean_environment(os.environ) | variables | {
+            own = environment_of("ranks", os.environ) | variables | {
                 "HOROSCALE_RANK": str(rank % world),
                 "HOROSCALE_SIZE": str(world),
                 "HOROSCALE_LOCAL_RANK": str(0 if hosts else rank % world),

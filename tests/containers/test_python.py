@@ -142,12 +142,23 @@ def test_it_is_fetched_once_and_only_with_its_hash(run, program, checkout, tmp_p
     assert altered.returncode == 2 and "Hash mismatch" in altered.stderr
 
 
-def test_what_a_module_puts_on_pythonpath_shadows_nothing(tmp_path) -> None:
+def test_what_the_shell_says_to_python_and_bash_is_not_heard(tmp_path) -> None:
     hostile = tmp_path / "hostile"
     hostile.mkdir()
     for name in ("pydantic", "pandas", "typer"):
         (hostile / f"{name}.py").write_text("raise ImportError('the hostile one')\n")
-    env = {**os.environ, "PYTHONPATH": str(hostile), "PYTHONHOME": str(hostile)}
+    (hostile / "shell").write_text("echo hostile >&2; exit 7\n")
+    env = {
+        **os.environ,
+        "PYTHONPATH": str(hostile),
+        "PYTHONHOME": str(hostile),
+        "PYTHONWARNINGS": "error",
+        "PYTHONINSPECT": "1",
+        "BASH_ENV": str(hostile / "shell"),
+        "BASH_FUNC_echo%%": "() { exit 7; }",
+        "SHELLOPTS": "noexec",
+        "CDPATH": str(hostile),
+    }
     for target, code in (("plan", 0), ("report", 2)):  # no records yet: make knows 0 and 2
         command = ["make", "-C", str(ROOT), target, "SWEEP=smoke", "SITE=local",
                    f"RESULTS={tmp_path / 'results'}"]  # fmt: skip

@@ -51,6 +51,27 @@ def test_all_well_then_nothing_to_do(tmp_path: Path) -> None:
     over(trial)
 
 
+COLOURS = ("FORCE_COLOR", "TTY_COMPATIBLE", "CLICOLOR_FORCE", "PY_COLORS", "GITHUB_ACTIONS")
+
+
+def test_a_log_has_no_escapes_and_ranks_nothing_of_the_shell(tmp_path: Path) -> None:
+    """Whatever the shell says of terminals, and to other programs."""
+    stray = ("TF_XLA_FLAGS", "OMP_PLACES", "MPLBACKEND", "BASH_ENV", "GIT_DIR", "SINGULARITY_BIND")
+    body = f"assert not set({(*stray, *COLOURS)}) & set(os.environ), os.environ\n{GOOD}"
+    trial = front(tmp_path, body)
+    env = os.environ | dict.fromkeys((*COLOURS, *stray), "1") | {"NCCL_DEBUG": "WARN"}
+    with trial.start(env=env) as process:
+        code, err = ends(process)
+    assert code == 0 and "\x1b" not in err
+    (named,) = re.findall("not passed on to ranks: (.*) [(]docs", err)
+    assert {"OMP_PLACES", "SINGULARITY_BIND", "TF_XLA_FLAGS"} <= set(named.split(", "))
+    for words in (["status", str(trial.folder / "trial.yaml")], ["sweep", "--no-such-option"]):
+        done = subprocess.run(
+            [*trial.program, *words], cwd=ROOT, env=env, capture_output=True, text=True, check=False
+        )
+        assert "\x1b" not in done.stdout + done.stderr
+
+
 def data_program(trial: Front, script: str) -> None:
     """Let the program that counts the images do this instead."""
     shim = Path(trial.stage.python)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cell.launch import clean_environment
 from tests.builders import config, epoch, record
+from train.environment import environment_of
 from train.record.atomic import append_line
 from train.record.cell_folder import (
     EPOCHS_NAME,
@@ -45,7 +45,7 @@ def train(cell: Path, *options: str, **environment: str) -> subprocess.Completed
     return subprocess.run(
         [sys.executable, "-m", "train", str(cell / "config.json"), *options],
         capture_output=True, text=True, cwd=ROOT, check=False, timeout=240,
-        env=clean_environment(os.environ) | environment,
+        env=environment_of("ranks", os.environ) | environment,
     )  # fmt: skip
 
 
@@ -210,7 +210,7 @@ def test_ctrl_c_by_hand_leaves_a_cancelled_record(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "train", str(tmp_path / "config.json"), "--data", str(tmp_path)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
-        env=clean_environment(os.environ),
+        env=environment_of("ranks", os.environ),
     )  # fmt: skip
     try:
         deadline = time.monotonic() + 240

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from train.config.run import RunConfig
 from train.distributed.launch import Launch, Launcher, own_cores, pin
 from train.distributed.rendezvous import PATIENCE_S, check_named, meet, meet_nobody
+from train.environment import NOTHING
 from train.errors import WorldError
 from train.record.run import DataPlane, World
 
@@ -61,6 +62,7 @@ def start(config: RunConfig, launch: Launch, patience_s: float = PATIENCE_S) -> 
     pin(cores)
     choose_transport(launch, os.environ, patience_s, EXCHANGE_S)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("KERAS_HOME", NOTHING)  # of ranks that are started by hand, too
     # which groups are in one buffer, a matter of time, decides in which order a ring adds up
     os.environ.setdefault("HOROVOD_DISABLE_GROUP_FUSION", "1")
     if config.technique.precision == "mixed_bfloat16":

@@ -14,6 +14,7 @@ from pathlib import Path
 from train.config.run import RunConfig
 from train.distributed.libraries import mpi_versions
 from train.distributed.world import Runtime
+from train.environment import environment_of
 from train.record.run import Provenance
 
 PACKAGES = (
@@ -129,6 +130,14 @@ def git_state(folder: Path) -> tuple[str | None, bool | None]:
 
 def _git(folder: Path, *arguments: str) -> str:
     # a checkout of another user (a course's, a colleague's) is fine: its code is running already
-    trusted = f"safe.directory={folder}"
-    command = ["git", "--no-optional-locks", "-c", trusted, "-C", str(folder), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    settings = [
+        "-c",
+        f"safe.directory={folder}",
+        "-c",
+        "core.excludesFile=",
+    ]  # no gitignore of home
+    command = ["git", "--no-optional-locks", *settings, "-C", str(folder), *arguments]
+    own = environment_of("git", os.environ)
+    return subprocess.run(
+        command, capture_output=True, text=True, check=True, env=own
+    ).stdout.strip()

@@ -14,14 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-#: Options that a user's shell gives to Slurm's programs. They would change what is printed or
-#: submitted without the knowledge of the code that builds the command.
-_STRAY = (
-    "SBATCH_", "SRUN_", "SALLOC_", "SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_", "SCONTROL_",
-    "SLURM_TIME_FORMAT", "SLURM_JOB", "SLURM_ARRAY_", "SLURM_STEP",
-)  # fmt: skip
-#: Of the variables of an allocation that we were started in, only these hold for the next job.
-_KEPT = frozenset({"SLURM_CONF", "SLURM_CLUSTERS", "SLURM_CLUSTER_NAME"})
+from train.environment import environment_of
 
 #: What Slurm's programs print while the controller is down, busy or restarting.
 _AWAY = (
@@ -88,34 +81,18 @@ def is_away(complaint: str) -> bool:
     return any(words in complaint.lower() for words in _AWAY)
 
 
-def clean_environment(
-    environment: Mapping[str, str], slurm_conf: str | None = None
-) -> dict[str, str]:
-    """The environment for Slurm's programs: no stray options, no earlier allocation, messages in
-    English.
-
-    ``slurm_conf``: path of the site's configuration; None keeps the environment's.
-    """
-    stray = (*_STRAY, "SLURM_") if "SLURM_JOB_ID" in environment else _STRAY
-    clean = {
-        name: value
-        for name, value in environment.items()
-        if name in _KEPT or not name.startswith(stray)
-    }
-    conf = {} if slurm_conf is None else {"SLURM_CONF": slurm_conf}
-    # lists of array elements in full, not cut at 64 characters
-    return clean | conf | {"LC_ALL": "C", "SLURM_BITSTR_LEN": "0"}
-
-
 def answer_of(
     argv: Sequence[str], *, timeout_s: float = 30, slurm_conf: str | None = None
 ) -> Answer:
     """Run a program once and return whatever it answers. It runs in a session of its own, so that a
     terminal's Ctrl-C reaches only us.
 
+    ``slurm_conf``: path of the site's configuration; None keeps the environment's.
+
     Raises:
         SlurmError: no such program, or no end within ``timeout_s`` seconds.
     """
+    conf = {} if slurm_conf is None else {"SLURM_CONF": slurm_conf}
     try:
         done = subprocess.run(
             list(argv),
@@ -124,7 +101,7 @@ def answer_of(
             encoding="utf-8",
             errors="surrogateescape",  # names of jobs may hold any bytes
             timeout=timeout_s,
-            env=clean_environment(os.environ, slurm_conf),
+            env=environment_of("slurm", os.environ) | conf,
             check=False,
             start_new_session=True,
         )

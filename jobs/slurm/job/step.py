@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jobs.cell.container import IMAGE_PYTHON, NO_IMAGE, Container, container_argv
-from jobs.cell.launch import RENDEZVOUS, python_environment, rank_argv, rendezvous_stem
+from jobs.cell.launch import RENDEZVOUS, rank_argv, rendezvous_stem
 from jobs.slurm.job.allocation import Allocation
 from jobs.slurm.job.step_ranks import StepLine
 from jobs.slurm.job.task import JobTask, Task
@@ -105,7 +105,7 @@ def step_line(
 def _settings(task: Task, meeting: Path) -> dict[str, str]:
     site = task.site
     settings = {
-        **python_environment(Path(task.root)),
+        "PYTHONPATH": task.root,
         # Horovod's own stall inspector works under MPI only, where it warns; ours watches in any
         # case, and does not end ranks for what they were suspended
         "HOROVOD_STALL_CHECK_TIME_SECONDS": "60",

@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
-from jobs.cell.launch import clean_environment
 from jobs.cell.ranks import Ended, RankSet
 from jobs.cell.stop import Reason, Stop
+from train.environment import environment_of
 
 _ENDED = re.compile(
     r"^(?:srun: )?error: (?P<host>\S+): tasks? (?P<ranks>\d[\d,\-]*): (?P<how>.+?)\s*$"
@@ -145,8 +145,8 @@ class StepRanks(RankSet):
             self._reader = self.log.open(encoding="utf-8", errors="replace")
             self._reader.seek(0, os.SEEK_END)
             self._process = subprocess.Popen(
-                argv, env={**clean_environment(os.environ), **settings}, stdin=subprocess.DEVNULL,
-                stdout=out, stderr=out, start_new_session=True,
+                argv, env=environment_of("step", os.environ) | dict(settings),
+                stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
             )  # fmt: skip
 
     def run(self, line: StepLine, size: int, stop: Stop, limit_s: float) -> Reason | None:

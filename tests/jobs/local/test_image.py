@@ -185,8 +185,12 @@ def test_two_real_ranks_in_the_image(others_folder: Path) -> None:
     argv += ["--image", "cpu"]
     for option in ("results", "data", "store"):
         argv += [f"--{option}", str(others_folder / option)]
-    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
+    env = os.environ | hostile(others_folder)
+    done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    assert (
+        "not passed on to ranks: APPTAINERENV_PYTHONPATH, APPTAINER_BIND, KERAS_HOME" in done.stderr
+    )
     (file,) = others_folder.glob("results/two/*/record.json")
     found = read_record(file)
     assert (found.status, found.world.size, found.world.launcher) == ("completed", 2, "horoscale")
@@ -195,6 +199,17 @@ def test_two_real_ranks_in_the_image(others_folder: Path) -> None:
     assert made.environment["APPTAINER_CONTAINER"] == str(IMAGE)
     assert made.git_commit and "tensorflow-cpu" in made.versions
     assert made.unused_gpus is None
+
+
+def hostile(folder: Path) -> dict[str, str]:
+    """Each of them would end a rank, or the container before it."""
+    for name in ("numpy.py", "keras.json"):
+        (folder / name).write_text("{" if name == "numpy.py" else '{"floatx": "bfloat16"}')
+    return {
+        "APPTAINERENV_PYTHONPATH": str(folder), "SINGULARITYENV_PYTHONHOME": "/not/there",
+        "APPTAINER_BIND": "/not/there", "KERAS_HOME": str(folder), "TF_USE_LEGACY_KERAS": "1",
+        "TF_CONFIG": "{", "PYTHONPATH": str(ROOT), "FORCE_COLOR": "1",
+    }  # fmt: skip
 
 
 def _python(folder: Path) -> tuple[str, list[str]]:

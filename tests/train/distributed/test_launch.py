@@ -10,24 +10,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.cell.launch import (
-    clean_environment,
     core_groups,
     rank_argv,
     rank_environment,
 )
 from train.distributed.launch import Launch, own_cores, read_launch, tasks_per_node
+from train.environment import TABLE, environment_of
 from train.errors import ConfigError
 
 CELL = Path("/r/it's a cell")
 
 
-def environment_of(rank: int) -> dict[str, str]:
+def own_environment(rank: int) -> dict[str, str]:
     root = Path("/repo")
     return rank_environment(CELL, ((0,), (1,)), rank, attempt=2, supervisor=42, root=root)
 
 
 def test_a_rank_reads_what_the_supervisor_wrote() -> None:
-    launch = read_launch(environment_of(1))
+    launch = read_launch(own_environment(1))
     assert launch == Launch(
         "horoscale", 1, 2, 1, 2, cores=(1,),
         rendezvous=Path("/r/it's a cell/logs/rendezvous-2-42"), supervisor=42,
@@ -63,11 +63,9 @@ def test_half_a_launcher_is_an_error() -> None:
 
 
 def test_foreign_launchers_are_dropped_and_tuning_is_kept() -> None:
-    found = clean_environment(
-        {"HOROVOD_RANK": "3", "HOROVOD_CYCLE_TIME": "2", "PMIX_RANK": "1", "PATH": "/bin",
-         "CUDA_VISIBLE_DEVICES": "", "OMPI_COMM_WORLD_SIZE": "2"}
-    )  # fmt: skip
-    assert found == {"HOROVOD_CYCLE_TIME": "2", "PATH": "/bin", "CUDA_VISIBLE_DEVICES": ""}
+    base = {"HOROVOD_CYCLE_TIME": "2", "PATH": "/bin", "CUDA_VISIBLE_DEVICES": ""}
+    stray = {"HOROVOD_RANK": "3", "PMIX_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}
+    assert environment_of("ranks", base | stray) == base | TABLE["ranks"].sets
 
 
 @given(st.sets(st.integers(0, 63), min_size=1), st.integers(1, 8))
@@ -203,7 +201,7 @@ def test_a_supervisor_elsewhere_keeps_the_record() -> None:
     nothing = read_launch({}, supervised=True)
     assert nothing.supervised and (nothing.launcher, nothing.size) == ("none", 1)
     assert read_launch(STEP, supervised=True).supervised and not read_launch(STEP).supervised
-    local = environment_of(1)
+    local = own_environment(1)
     assert read_launch(local).supervised and read_launch(local).supervisor == 42
     assert read_launch(local, supervised=True).supervisor is None
 

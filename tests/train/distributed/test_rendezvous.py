@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cell.launch import clean_environment
 from tests.builders import config
 from train.distributed.launch import Launch
 from train.distributed.rendezvous import RendezvousError, meet
+from train.environment import environment_of
 from train.errors import ConfigError
 from train.record.run import read_record
 
@@ -120,7 +120,7 @@ def train(hosts: list[list[str]], cell: Path, data: Path, **more: str) -> list[t
             [*enter, sys.executable, "-m", "train", str(cell / "config.json"), "--data",
              str(data), "--supervised", "--stall-s", "60"],
             cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-            env=clean_environment(os.environ) | {
+            env=environment_of("ranks", os.environ) | {
                 "HOROSCALE_RANK": str(rank), "HOROSCALE_SIZE": "2", "HOROSCALE_LOCAL_RANK": "0",
                 "HOROSCALE_LOCAL_SIZE": "1", "HOROSCALE_NODE": str(rank), "HOROSCALE_NODES": "2",
                 "HOROSCALE_CORES": str(cores[rank % len(cores)]),

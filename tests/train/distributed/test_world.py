@@ -8,10 +8,11 @@ import sys
 
 import pytest
 
-from jobs.cell.launch import clean_environment, core_groups
+from jobs.cell.launch import core_groups
 from tests.sweeps import ROOT
 from train.distributed.launch import Launch, read_launch
 from train.distributed.world import EXCHANGE_S, check_size, choose_transport, share_cores
+from train.environment import environment_of
 from train.errors import ConfigError, WorldError
 
 
@@ -103,7 +104,7 @@ from tensorflow.python.framework.config import is_op_determinism_enabled
 print(is_op_determinism_enabled())
 """
     done = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, env=clean_environment(os.environ),
+        [sys.executable, "-c", script], cwd=ROOT, env=environment_of("ranks", os.environ),
         capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]

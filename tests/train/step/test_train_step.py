@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from jobs.config.techniques import load_techniques
+from train.environment import environment_of
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAMS = Path(__file__).parents[1] / "programs"
@@ -127,6 +128,4 @@ def alone(command: list[object]) -> dict[str, dict[str, str]]:
 def _environment() -> dict[str, str]:
     import os
 
-    from jobs.cell.launch import clean_environment
-
-    return clean_environment(os.environ) | {"PYTHONPATH": str(ROOT)}
+    return environment_of("ranks", os.environ) | {"PYTHONPATH": str(ROOT)}

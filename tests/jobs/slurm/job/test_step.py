@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from jobs.cell.launch import clean_environment
 from jobs.config.site import Site
 from jobs.slurm.job.allocation import Allocation
 from jobs.slurm.job.step import launch
 from jobs.slurm.job.task import JobTask
 from tests.builders import config
+from train.environment import TABLE, environment_of
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 ODD = '/scratch/o\'neil & "sons" $HOME'
@@ -91,4 +91,5 @@ def test_ranks_see_no_other_launcher_and_their_job() -> None:
     stray = {"HOROVOD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "1", "PMIX_RANK": "0", "PMI_RANK": "0",
              "PYTHONHOME": "/x", "SLURM_CPU_BIND": "q", "SBATCH_EXPORT": "NONE",
              "SUBMITIT_EXECUTOR": "slurm", "SINGULARITY_CLEANENV": "1"}  # fmt: skip
-    assert clean_environment(base | stray) == base
+    sets = TABLE["step"].sets
+    assert environment_of("step", base | stray) == base | sets

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cell.launch import clean_environment
 from train.distributed.preflight.report import LATE, RankPreflight, problems, read_reports
+from train.environment import environment_of
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -26,7 +26,7 @@ def preflight(
     done = subprocess.run(
         [sys.executable, "-c", program, "--out", str(out), "--data", str(out.parent), *options],
         capture_output=True, text=True, cwd=ROOT, check=False, timeout=120,
-        env=clean_environment(os.environ) | environment,
+        env=environment_of("ranks", os.environ) | environment,
     )  # fmt: skip
     assert "Traceback" not in done.stderr, done.stderr
     (report,) = read_reports(out)

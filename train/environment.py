@@ -1,0 +1,228 @@
+"""What our programs see of their user's environment: one table for variables and files.
+
+What a user's shell and dot files say to other programs does not reach ours: a figure, a number or
+an installation would depend on whose shell it was made in. What a site says reaches them: proxies,
+certificates, the package index, module systems (PATH, LD_LIBRARY_PATH, CUDA_*, ...), NCCL_* and
+UCX_*. Families are denied, since nobody can list what modules set; pip and uv, whose every option
+is a variable, see the listed ones only. Ranks get other settings from the site's file
+(``environment:``, ``setup:``, ``modules:``), which is read after this table and wins.
+
+It loads the standard library alone: the programs in containers/ import it on a bare Python.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterable, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+Program = Literal[
+    "command",  # jobs, analysis and the data program themselves
+    "ranks",  # on this machine, and the container that they run in
+    "slurm",  # Slurm's programs; of sbatch, also what its job inherits
+    "step",  # srun and its ranks: modules and set-up lines of the site have run by then
+    "setup",  # venv, pip, uv, and the first import of what they installed
+    "compiler",  # pip, CMake and compilers while Horovod is compiled
+    "image",  # apt, debootstrap and Apptainer while an image is built
+    "git",
+]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Which variables a program does not see, those of them that it sees all the same, and what it
+    is given instead. A name that ends with * stands for all that begin so."""
+
+    drops: tuple[str, ...]
+    keeps: tuple[str, ...] = ()
+    sets: Mapping[str, str] = field(default_factory=dict)
+
+
+#: Where a program expects a file or folder of settings, and shall find none: it then uses its own
+#: defaults, and cannot leave anything there. It is in every container, too.
+NOTHING = os.devnull
+
+#: How shells, Python, git and make run, and how text looks on a terminal.
+_SHELL = (
+    "BASH_ENV", "ENV", "CDPATH", "GLOBIGNORE", "SHELLOPTS", "BASHOPTS", "POSIXLY_CORRECT",
+    "GREP_*", "MAKEFLAGS", "MFLAGS", "GNUMAKEFLAGS", "MAKEFILES", "PYTHON*", "GIT_*",
+    "FORCE_COLOR", "CLICOLOR_FORCE", "PY_COLORS", "TTY_COMPATIBLE", "TTY_INTERACTIVE",
+    "GITHUB_ACTIONS", "COLUMNS", "LINES",
+)  # fmt: skip
+_PLOTS = ("MPLBACKEND", "MATPLOTLIBRC")
+_LIBRARIES = ("TF_*", "TF2_*", "TFA_*", "KERAS_*", "XLA_*")
+#: What changes results or times of ranks without a word in their records: libraries' switches, and
+#: threads and their places, which each rank sets by the cores that it owns.
+_NUMBERS = (
+    *_LIBRARIES, "OMP_*", "GOMP_*", "KMP_*", "LIBOMP_*", "MKL_*",
+    "DNNL_*", "ONEDNN_*", "OPENBLAS_*", "GOTO_*", "BLIS_*", "NUMEXPR_*", "NPY_*", "TBB_*",
+    "CUBLAS_*", "CUDA_LAUNCH_BLOCKING", "CUDA_FORCE_PTX_JIT", "NVIDIA_TF32_OVERRIDE",
+)  # fmt: skip
+#: Left by other launchers, or meant for them.
+_LAUNCHERS = (
+    "HOROVOD_*", "HOROSCALE_*", "OMPI_*", "PMIX_*", "PMI_*", "SUBMITIT_*", "SBATCH_*", "SRUN_*",
+    "SLURM_CPU_BIND*",
+)  # fmt: skip
+#: Horovod's tuning knobs, how much TensorFlow writes into logs, and what is Terraform's.
+_TUNING = ("HOROVOD_CYCLE_TIME", "HOROVOD_FUSION_THRESHOLD", "HOROVOD_CACHE_CAPACITY",
+           "TF_CPP_MIN_LOG_LEVEL", "TF_CLI_*", "TF_VAR_*")  # fmt: skip
+#: Options and binds of containers, and variables injected into them. What a cell needs is bound by
+#: its launch line; a site names more in its file.
+_CONTAINERS = ("APPTAINER*", "SINGULARITY*")
+_CONTAINER_PLACES = tuple(
+    f"{name}_{what}" for name in ("APPTAINER", "SINGULARITY")
+    for what in ("CACHEDIR", "TMPDIR", "CONTAINER")
+)  # fmt: skip
+#: They drop what ranks find each other by, whoever sets them.
+_CLOSED_CONTAINERS = tuple(
+    f"{name}_{what}" for name in ("APPTAINER", "SINGULARITY") for what in ("CLEANENV", "CONTAINALL")
+)
+#: Options of Slurm's programs: they would change what is printed or submitted without the knowledge
+#: of the code that builds the command.
+_SLURM = (
+    "SBATCH_*", "SRUN_*", "SALLOC_*", "SQUEUE_*", "SACCT_*", "SINFO_*", "SCANCEL_*", "SCONTROL_*",
+    "SLURM_TIME_FORMAT*", "SLURM_JOB*", "SLURM_ARRAY_*", "SLURM_STEP*",
+)  # fmt: skip
+#: The way to packages, as pip's options; the same stand in its configuration files.
+_INDEX = (
+    "index-url", "extra-index-url", "find-links", "no-index", "trusted-host", "cert",
+    "client-cert", "proxy", "timeout", "default-timeout", "retries", "keyring-provider",
+    "use-feature", "cache-dir", "no-cache-dir",
+)  # fmt: skip
+_PACKAGES = ("PIP_*", "UV_*", "VIRTUAL_ENV", "CONDA_PREFIX", "SETUPTOOLS_*", "DISTUTILS_*",
+             "DIST_EXTRA_CONFIG")  # fmt: skip
+_WAYS = (
+    "PIP_CONFIG_FILE", *(f"PIP_{name.upper().replace('-', '_')}" for name in _INDEX),
+    "UV_INDEX*", "UV_DEFAULT_INDEX", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS", "UV_NO_INDEX",
+    "UV_INSECURE_HOST", "UV_NATIVE_TLS", "UV_SYSTEM_CERTS", "UV_KEYRING_PROVIDER", "UV_HTTP_*",
+    "UV_REQUEST_TIMEOUT", "UV_CACHE_DIR", "UV_LINK_MODE", "UV_PYTHON_INSTALL_MIRROR",
+    "UV_PYTHON_DOWNLOADS_JSON_URL",
+)  # fmt: skip
+#: Flags and options of another recipe. A compiler that CXX names is used, and CC beside it.
+_RECIPES = (
+    "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "ARCHFLAGS", "LDSHARED", "LDCXXSHARED", "CPP",
+    "LD", "AR", "NM", "RANLIB", "CMAKE_*", "NINJA*", "CUDACXX", "CUDAHOSTCXX", "CUDAFLAGS",
+    "NVCC_*", "DESTDIR", "HOROVOD_*",
+)  # fmt: skip
+
+_PYTHON = {"PYTHONNOUSERSITE": "1", "PYTHONUTF8": "1"}
+TABLE: Mapping[Program, Rule] = {
+    "command": Rule(
+        # PYTHON: the interpreter that set-up is to use
+        (*_SHELL, *_PLOTS),
+        ("PYTHON",),
+        {**_PYTHON, "MPLBACKEND": "agg", "MATPLOTLIBRC": NOTHING},
+    ),
+    "ranks": Rule(
+        (*_SHELL, *_PLOTS, *_NUMBERS, *_LAUNCHERS, *_CONTAINERS),
+        (*_TUNING, *_CONTAINER_PLACES),
+        # Keras' own defaults for ~/.keras/keras.json; what it downloads stays where it is
+        {**_PYTHON, "PYTHONUNBUFFERED": "1", "KERAS_HOME": NOTHING},
+    ),
+    "slurm": Rule(
+        (*_SHELL, *_PLOTS, *_NUMBERS, *_CONTAINERS, *_SLURM),
+        # of an allocation that we were started in, only these hold for the next job
+        ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_CLUSTER_NAME", *_CONTAINER_PLACES),
+        # messages in English; lists of array elements in full, not cut at 64 characters
+        {"LC_ALL": "C", "SLURM_BITSTR_LEN": "0"},
+    ),
+    "step": Rule(
+        ("PYTHON*", "GIT_*", *_LAUNCHERS, *_CLOSED_CONTAINERS),
+        _TUNING,
+        {**_PYTHON, "PYTHONUNBUFFERED": "1", "KERAS_HOME": NOTHING},
+    ),
+    "setup": Rule(
+        (*_SHELL, *_PLOTS, *_LIBRARIES, *_PACKAGES),
+        _WAYS,
+        # uv.toml: pip's settings name the index, for uv, too
+        {**_PYTHON, "UV_NO_CONFIG": "1", "KERAS_HOME": NOTHING},
+    ),
+    "compiler": Rule((*_SHELL, *_PACKAGES, *_RECIPES), _WAYS, {**_PYTHON, "LC_ALL": "C"}),
+    "image": Rule(
+        # paths and compilers of this machine mean nothing inside
+        (
+            *_SHELL,
+            *_PACKAGES,
+            *_RECIPES,
+            *_CONTAINERS,
+            "CC",
+            "CXX",
+            "CPATH",
+            "C_INCLUDE_PATH",
+            "CPLUS_INCLUDE_PATH",
+            "LIBRARY_PATH",
+            "PKG_CONFIG*",
+            "PERL*",
+            "LD_PRELOAD",
+        ),
+        (*_WAYS, *_CONTAINER_PLACES),
+        _PYTHON,
+    ),
+    "git": Rule(("GIT_*",)),
+}
+#: Folders and names of the caller that another user, whom root continues as, cannot use.
+OF_THE_CALLER = (
+    "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR",
+    "MPLCONFIGDIR", "PIP_CACHE_DIR", "UV_CACHE_DIR", "MAIL", "SUDO_USER", "SUDO_UID", "SUDO_GID",
+    "SUDO_COMMAND",
+)  # fmt: skip
+
+
+def environment_of(program: Program, environment: Mapping[str, str]) -> dict[str, str]:
+    """What the program sees of this environment, as its row of the table says."""
+    rule = TABLE[program]
+    drops = rule.drops
+    if program == "slurm" and "SLURM_JOB_ID" in environment:
+        drops = (*drops, "SLURM_*")
+    seen = {
+        name: value
+        for name, value in environment.items()
+        if (_is_one_of(name, rule.keeps) or not _is_one_of(name, drops))
+        and (name not in ("TMPDIR", "TMP", "TEMP") or os.access(value, os.W_OK | os.X_OK))
+    }
+    # a module system's file that defines `module` for batch scripts, none of the user's own
+    shell = environment.get("BASH_ENV", "")
+    home = environment.get("HOME", "/")
+    if program == "slurm" and shell.startswith("/") and not Path(shell).is_relative_to(home):
+        seen["BASH_ENV"] = shell
+    return seen | dict(rule.sets)
+
+
+def enter(program: Program, environment: MutableMapping[str, str]) -> None:
+    """Change this process's own environment (os.environ) into what the program sees; what it starts
+    inherits that. For the first line of a program, never of a library."""
+    seen = environment_of(program, environment)
+    for name in environment.keys() - seen.keys():
+        del environment[name]
+    environment.update(seen)
+
+
+def unheard(environment: Mapping[str, str]) -> list[str]:
+    """Names of variables that a user may have set for ranks, and that do not reach them."""
+    seen, asked = environment_of("ranks", environment), (*_NUMBERS, *_CONTAINERS, "HOROVOD_*")
+    dropped = (name for name, value in environment.items() if seen.get(name) != value)
+    return sorted(name for name in dropped if _is_one_of(name, asked))
+
+
+def index_settings(listing: str) -> dict[str, str]:
+    """The way to packages that pip's configuration files name, as variables.
+
+    ``listing``: what ``pip config list`` prints, a line like ``global.index-url='...'`` for each
+    setting. As in pip, the sections of commands win over the global one.
+    """
+    found: dict[str, str] = {}
+    for sections in (("global",), ("install", "download")):
+        for line in listing.splitlines():
+            key, _, value = line.partition("=")
+            section, _, option = key.partition(".")
+            if section in sections and option in _INDEX:
+                words = str(ast.literal_eval(value)).split()
+                found[f"PIP_{option.upper().replace('-', '_')}"] = " ".join(words)
+    return found
+
+
+def _is_one_of(name: str, names: Iterable[str]) -> bool:
+    return any(name.startswith(one[:-1]) if one.endswith("*") else name == one for one in names)
