@@ -8,15 +8,22 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from jobs.messages import ROOT
+from jobs.messages import PYTHON, ROOT
 from train.config.datasets import DATASETS
 from train.config.run import RunConfig
 from train.environment import environment_of
 from train.errors import ConfigError
+
+
+def store_for(data: Path, results: Path) -> Path:
+    """Where prepared data go unless STORE= names a folder: beside the raw data, or where these are
+    read-only beside the results, which all nodes see, too."""
+    beside = data / "prepared"
+    there = next(path for path in (beside, *beside.absolute().parents) if path.exists())
+    return beside if os.access(there, os.W_OK | os.X_OK) else results / ".prepared"
 
 
 def train_images(
@@ -38,7 +45,7 @@ def train_images(
 
 
 def _fetched(dataset: str, image_size: int | None, data: Path, store: Path) -> int:
-    argv = [sys.executable, "-m", "train.data", "facts", dataset]
+    argv = [PYTHON, "-m", "train.data", "facts", dataset]
     argv += ["--root", str(data), "--store", str(store)]
     argv += [] if image_size is None else ["--image-size", str(image_size)]
     environment = environment_of("command", os.environ) | {"PYTHONPATH": str(ROOT)}
