@@ -11,8 +11,8 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 made=${VENV:-$root/.venv}
 own=${made}s/python
 uv=$(cat "$root/containers/uv.pin")
-name=${uv%% *}
-kept=${XDG_CACHE_HOME:-${HOME-}/.cache}/horoscale/uv-${name#uv==}/bin/uv
+installer=${uv%% *}
+kept=${XDG_CACHE_HOME:-${HOME-}/.cache}/horoscale/uv-${installer#uv==}/bin/uv
 # the last pip for Python 3.6 and 3.7: those that come with them do not find uv's wheel
 pip='pip==21.3.1 --hash=sha256:deaf32dcd9ab821e359cd8330786bcd077604b5c5730c0b096eda46f95c24a2d'
 
@@ -32,11 +32,14 @@ def closed(name):
 if sys.version_info[:2] != (3, 11): sys.exit(1)
 if os.geteuid() == 0 and closed(sys.executable) and not closed(sys.argv[1]): sys.exit(3)'
 
+closed=
 is_complete() { # PYTHON
+    [ -x "$1" ] || return
     "$1" -c "$complete" "$root" >/dev/null 2>&1
     code=$?
-    [ $code != 3 ] || say "passing over $1: only root can enter its folder, and nobody else could start" \
-        "an environment made with it (PYTHON=$1 makes one for root alone)"
+    [ $code != 3 ] || closed=${closed:-$1}
+    [ $code != 0 ] || [ -z "$closed" ] ||
+        say "using $1, since only root can start what is made with $closed, which is in a closed folder"
     return $code
 }
 
@@ -56,6 +59,7 @@ refuse() { # WHAT WAS FOUND
     [ -z "$as_root" ] || say "  as root: $as_root"
     say "  with your cluster's modules: module load python/3.11 (module avail python lists them)"
     say "  uv python install 3.11, conda create -p DIR python=3.11, or pyenv install 3.11"
+    [ -z "$closed" ] || say "  PYTHON=$closed, which is in a closed folder: for root alone"
     say "  a mirror within your site: make UV_PYTHON_INSTALL_MIRROR=URL PIP_INDEX_URL=URL ..."
     say 'Then run the same again; one that is not on PATH is named: make PYTHON=/path/to/python3.11 ...'
     exit 2
@@ -76,7 +80,7 @@ fetch_uv() { # its path; for the next time, and for set-up, it is kept in the ca
         set -- "$python" "$work/pip-21.3.1-py3-none-any.whl/pip"
     fi
     "$@" $download --only-binary=:all: --platform manylinux2014_x86_64 --implementation py --abi none \
-        --python-version 311 -d "$work" -r "$work/uv.txt" >&2 || refuse "pip cannot fetch $name"
+        --python-version 311 -d "$work" -r "$work/uv.txt" >&2 || refuse "pip cannot fetch $installer"
     "$python" -m zipfile -e "$work"/uv-*.whl "$work/uv"
     program=$(echo "$work"/uv/uv-*.data/scripts/uv)
     chmod +x "$program"
@@ -90,7 +94,7 @@ fetch() ( # into $own; a subshell, so that its trap clears up here
     trap 'exit 130' INT TERM
     python=$(command -v python3) || refuse 'found no Python at all, and so no pip to fetch one with'
     version=$("$python" --version 2>&1)
-    say "found $version, no complete Python 3.11: fetching one into $own (once, with $name and pip)"
+    say "found $version, no complete Python 3.11: fetching one into $own (once, with $installer and pip)"
     program=$kept
     [ -x "$program" ] || program=$(fetch_uv) || exit
     UV_PYTHON_INSTALL_DIR=$own UV_CACHE_DIR=$work/cache "$program" python install --no-bin 3.11 >&2 ||
@@ -104,9 +108,15 @@ if [ -n "${PYTHON-}" ]; then
         'then one is found or fetched'
     exit 2
 fi
-for candidate in "$(readlink -f "$made/bin/python")" python3.11 python3 "$own"/*/bin/python3.11; do
-    is_complete "$candidate" && exec "$candidate" "$@"
+set -f && IFS=: # all of PATH: what is first there may be of no use
+for name in python3.11 python3; do
+    for folder in $PATH; do found=${found-}:$folder/$name; done
 done
+set +f
+for candidate in "$(readlink -f "$made/bin/python")" ${found-} "$own"/*/bin/python3.11; do
+    is_complete "$candidate" && unset IFS && exec "$candidate" "$@"
+done
+unset IFS
 if [ "$(uname -s) $(uname -m)" != 'Linux x86_64' ]; then
     say "found $(uname -s) on $(uname -m), expected Linux on x86_64: TensorFlow 2.15 with its addons has" \
         'wheels for nothing else. Plans and reports need only a Python 3.11: make PYTHON=/path/to/it ...'
