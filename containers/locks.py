@@ -50,8 +50,12 @@ def pip_environment(pip: Sequence[str]) -> dict[str, str]:
     """
     table = environment_of_train()
     seen = table.environment_of("setup", os.environ)
-    command = [*pip, "config", "list"]
-    found = subprocess.run(command, capture_output=True, text=True, env=seen, check=False)
+    # options of that question, too, which files may set: --user would hide the machine's own file
+    plain = dict.fromkeys(("PIP_USER", "PIP_GLOBAL", "PIP_SITE", "PIP_QUIET", "PIP_VERBOSE"), "0")
+    found = subprocess.run(
+        [*pip, "config", "list"], capture_output=True, text=True, check=False,
+        env=seen | plain | {"PIP_LOG": os.devnull},
+    )  # fmt: skip
     if found.returncode != 0:
         raise SetupError(
             f"pip cannot read its configuration: {found.stderr.strip() or found.stdout.strip()}\n"

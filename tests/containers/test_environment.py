@@ -1,0 +1,157 @@
+"""Set-up with the real pip and builds with the real setuptools, whatever the user's shell and dot
+files say to them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import horovod_build
+import pytest
+import setup as setup_py
+
+ROOT = Path(__file__).resolve().parents[2]
+#: A package index that only pip's own file knows.
+CONF = "[global]\nno-index = true\nfind-links = {wheels}\n"
+HOSTILE = (
+    "user = true\nrequire-virtualenv = true\ntarget = {home}/t\n[install]\nprefix = {home}/p\n"
+)
+
+
+def wheel(folder: Path, module: str = "") -> str:
+    """A package with all modules that are imported before login counts as installed; its hash."""
+    names = [f"{name.replace('.', '/')}.py" for name in setup_py.IMPORTED["login"]]
+    meta = {
+        "METADATA": "Metadata-Version: 2.1\nName: horoscale-tiny\nVersion: 1\n",
+        "WHEEL": "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    files = dict.fromkeys(names, module) | {
+        f"horoscale_tiny-1.dist-info/{k}": v for k, v in meta.items()
+    }
+    record = "".join(f"{name},,\n" for name in (*files, "horoscale_tiny-1.dist-info/RECORD"))
+    file = folder / "horoscale_tiny-1-py3-none-any.whl"
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, text in (files | {"horoscale_tiny-1.dist-info/RECORD": record}).items():
+            archive.writestr(name, text)
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of set-up with a lock of one package, and a home that knows its index."""
+    folder = tmp_path_factory.mktemp("checkout")
+    for part in ("containers", "train", "wheels", "home/.config/pip"):
+        (folder / part).mkdir(parents=True)
+    for file in (ROOT / "containers").glob("*.py"):
+        shutil.copy(file, folder / "containers")
+    for name in ("__init__", "errors", "environment"):
+        shutil.copy(ROOT / "train" / f"{name}.py", folder / "train")
+    return folder
+
+
+def set_up(
+    checkout: Path, *, module: str = "", conf: str = "", **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """`setup.py login` anew, in the environment that an earlier one made."""
+    digest = wheel(checkout / "wheels", module)
+    lock = checkout / "containers" / "login.lock"
+    lock.write_text(f"horoscale-tiny==1 \\\n    --hash=sha256:{digest}\n")
+    for old in checkout.glob(".venv/.installed-*"):
+        old.unlink()
+    shutil.rmtree(checkout / "home" / "t", ignore_errors=True)
+    python = checkout / ".venv" / "bin" / "python"
+    if python.exists():
+        subprocess.run(
+            [str(python), "-m", "pip", "uninstall", "-qy", "horoscale-tiny"], check=False
+        )
+    home = checkout / "home"
+    text = (CONF + conf).format(wheels=checkout / "wheels", home=home)
+    (home / ".config" / "pip" / "pip.conf").write_text(text)
+    own = {k: v for k, v in os.environ.items() if not k.startswith(("PIP_", "XDG_"))}
+    command = [sys.executable, str(checkout / "containers" / "setup.py"), "login"]
+    return subprocess.run(
+        command, env=own | {"HOME": str(home)} | variables, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("conf", "variables"),
+    [
+        ("", {"PIP_USER": "1", "LC_ALL": "C"}),
+        ("", {"PIP_TARGET": "{home}/t", "PIP_REQUIRE_VIRTUALENV": "1"}),
+        ("", {"PIP_PREFIX": "{home}/t", "PIP_CONSTRAINT": "/not/there"}),
+        ("", {"PIP_ROOT": "{home}/t", "PYTHONWARNINGS": "error"}),
+        ("", {"PIP_DRY_RUN": "1", "PIP_NO_BINARY": ":all:", "PIP_ISOLATED": "1"}),
+        (HOSTILE, {"TMPDIR": "/not/there"}),
+        ("", {"PIP_CONFIG_FILE": "{home}/hostile.conf"}),
+    ],
+)  # fmt: skip
+def test_pip_installs_into_the_environment(
+    checkout: Path, conf: str, variables: dict[str, str]
+) -> None:
+    home = checkout / "home"
+    named = (CONF + HOSTILE).format(wheels=checkout / "wheels", home=home)
+    (home / "hostile.conf").write_text(named)
+    given = {name: value.format(home=home) for name, value in variables.items()}
+    done = set_up(checkout, conf=conf, **given)
+    assert done.returncode == 0, done.stderr
+    found = list((checkout / ".venv").glob("lib/*/site-packages/pydantic.py"))
+    assert found and "ready after" in done.stderr and not (home / "t").exists()
+
+
+def test_what_cannot_be_imported_is_not_ready(checkout: Path) -> None:
+    done = set_up(checkout, module="raise ImportError('libz.so.1: wrong ELF class')")
+    assert done.returncode == 2 and "wrong ELF class" in done.stderr
+    assert "ready" not in done.stderr and not list(checkout.glob(".venv/.installed-*"))
+    assert set_up(checkout).returncode == 0, "the next one is good again"
+
+
+def test_a_file_of_pip_that_it_cannot_read_is_named(checkout: Path) -> None:
+    done = set_up(checkout, conf="no section = [\n[")
+    assert done.returncode == 2 and "pip.conf" in done.stderr and "Traceback" not in done.stderr
+
+
+BUILD = """
+import os, sys
+from setuptools import Extension, setup
+stray = [n for n in os.environ if n.startswith("HOROVOD_") and n not in sys.argv[1].split(",")]
+sys.argv[1:] = ["build_ext", "--build-temp", "made", "--build-lib", "made"]
+assert not stray, stray
+setup(name="tiny", ext_modules=[Extension("tiny", ["tiny.cc"])])
+"""
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"HOROVOD_GPU_OPERATIONS": "NCCL", "CFLAGS": "-no-such-flag", "CC": "/no/icc"},
+        {"HOROVOD_WITHOUT_GLOO": "1", "LDFLAGS": "-lnowhere", "CXXFLAGS": "--bad", "LC_ALL": "C"},
+        {"HOROVOD_WITH_PYTORCH": "1", "CPPFLAGS": "--bad", "LDSHARED": "false", "MAKEFLAGS": "-n"},
+    ],
+)
+def test_a_build_follows_no_other_recipe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
+) -> None:
+    pytest.importorskip("setuptools")
+    (tmp_path / ".pydistutils.cfg").write_text("[build_ext]\nlibraries = nowhere\n")
+    (tmp_path / "setup.py").write_text(BUILD)
+    (tmp_path / "tiny.cc").write_text("int tiny() { return 1; }\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    own = horovod_build.build_environment(tmp_path / "venv", with_mpi=False)
+    ours = "HOROVOD_CMAKE,HOROVOD_WITH_TENSORFLOW,HOROVOD_WITH_GLOO,HOROVOD_WITHOUT_MPI"
+    ours += ",HOROVOD_WITHOUT_PYTORCH,HOROVOD_WITHOUT_MXNET"
+    command = [sys.executable, "setup.py", ours]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=own, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert list(tmp_path.glob("made/tiny*.so"))

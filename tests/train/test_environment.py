@@ -1,0 +1,198 @@
+"""What a user's shell and dot files say to other programs does not reach ours: the table, and real
+programs in a hostile environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from train.environment import NOTHING, TABLE, enter, environment_of, index_settings, unheard
+from train.run.provenance import git_state
+
+ROOT = Path(__file__).resolve().parents[2]
+#: What a site says, and a module system sets.
+SITE = {
+    "PATH": "/bin", "HOME": "/home/me", "LD_LIBRARY_PATH": "/opt/cuda/lib",
+    "CUDA_HOME": "/opt/cuda", "CUDA_VISIBLE_DEVICES": "0", "LMOD_CMD": "/opt/lmod", "https_proxy": "http://p:1",
+    "SSL_CERT_FILE": "/ca.pem", "REQUESTS_CA_BUNDLE": "/ca.pem", "NCCL_SOCKET_IFNAME": "ib0",
+    "UCX_TLS": "rc", "NO_COLOR": "1", "TZ": "Europe/Berlin",
+}  # fmt: skip
+INDEX = {
+    "PIP_INDEX_URL": "https://a/simple", "PIP_TRUSTED_HOST": "a", "PIP_FIND_LINKS": "/wheels",
+    "PIP_CERT": "/ca.pem", "UV_DEFAULT_INDEX": "https://a/simple", "UV_INDEX_A_PASSWORD": "x",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("program", TABLE)
+def test_what_a_site_says_reaches_every_program(program) -> None:
+    seen = environment_of(program, SITE | INDEX)
+    assert SITE.items() <= seen.items()
+    if program in ("setup", "compiler", "image"):
+        assert INDEX.items() <= seen.items()
+
+
+@pytest.mark.parametrize(
+    ("program", "stray"),
+    [
+        ("command", "PYTHONHASHSEED FORCE_COLOR TTY_COMPATIBLE COLUMNS MPLBACKEND GIT_DIR CDPATH"),
+        ("ranks", "KERAS_BACKEND TF_XLA_FLAGS XLA_FLAGS TF_USE_LEGACY_KERAS TF_ENABLE_ONEDNN_OPTS "
+         "OMP_PLACES KMP_AFFINITY MKL_CBWR NVIDIA_TF32_OVERRIDE APPTAINERENV_LD_PRELOAD OMPI_x "
+         "SINGULARITY_BIND PYTHONOPTIMIZE HOROVOD_AUTOTUNE"),
+        ("slurm", "SQUEUE_FORMAT PYTHONSTARTUP TF_CONFIG GOMP_CPU_AFFINITY SINGULARITYENV_A "
+         "GIT_DIR"),
+        ("step", "PYTHONHOME OMPI_MCA_pml APPTAINER_CLEANENV HOROVOD_RANK"),
+        ("setup", "PIP_USER PIP_TARGET PIP_PREFIX PIP_ROOT PIP_DRY_RUN PIP_REQUIRE_VIRTUALENV "
+         "PIP_CONSTRAINT PIP_NO_BINARY UV_SYSTEM_PYTHON UV_TARGET VIRTUAL_ENV TF_USE_LEGACY_KERAS"),
+        ("compiler", "HOROVOD_GPU_OPERATIONS HOROVOD_WITHOUT_TENSORFLOW CFLAGS LDFLAGS MAKEFLAGS "
+         "CMAKE_GENERATOR CMAKE_PREFIX_PATH PIP_NO_BINARY"),
+        ("image", "APPTAINER_BIND SINGULARITYENV_PYTHONPATH CXX CPATH "
+         "HOROVOD_WITH_PYTORCH PERL5LIB"),
+        ("git", "GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE"),
+    ],
+)  # fmt: skip
+def test_what_it_says_to_other_programs_does_not(program, stray: str) -> None:
+    names = stray.split()
+    seen = environment_of(program, SITE | dict.fromkeys(names, "hostile"))
+    assert "hostile" not in seen.values()
+    assert seen == SITE | TABLE[program].sets
+
+
+def test_what_a_site_loads_for_a_job_reaches_its_ranks() -> None:
+    said = {"OMP_PROC_BIND": "close", "XLA_FLAGS": "--x", "APPTAINER_BIND": "/opt/cray",
+            "TF_A": "1", "OPENBLAS_CORETYPE": "ZEN", "LD_PRELOAD": "/opt/darshan.so"}  # fmt: skip
+    assert said.items() <= environment_of("step", said).items()
+
+
+@pytest.mark.parametrize("name", ["TMPDIR", "TEMP"])
+def test_a_temporary_folder_that_is_not_there_is_left_out(tmp_path: Path, name: str) -> None:
+    for program in TABLE:
+        assert name not in environment_of(program, {name: str(tmp_path / "gone")})
+        assert environment_of(program, {name: str(tmp_path)})[name] == str(tmp_path)
+
+
+def test_a_program_that_enters_its_row_and_what_is_named() -> None:
+    own = {"PATH": "/bin", "PYTHONPATH": "/x", "PYTHON": "python3.11", "OMP_NUM_THREADS": "1"}
+    enter("command", own)
+    assert own == {"PATH": "/bin", "PYTHON": "python3.11", "OMP_NUM_THREADS": "1",
+                   **TABLE["command"].sets}  # fmt: skip
+    shell = dict.fromkeys(("PATH", "TF_XLA_FLAGS", "APPTAINER_BIND", "APPTAINER_CACHEDIR"), "x")
+    assert unheard(shell | own) == ["APPTAINER_BIND", "OMP_NUM_THREADS", "TF_XLA_FLAGS"]
+
+
+def test_the_table_needs_nothing_but_a_bare_python() -> None:
+    code = (
+        "import sys; before = set(sys.modules); import train.environment as e; "
+        "found = {m for m in set(sys.modules) - before if m.startswith('train')}; "
+        "assert found == {'train', 'train.environment'}, found; "
+        "print(len(e.environment_of('setup', {'PIP_USER': '1'})))"
+    )
+    bare = f"import sys; sys.path.insert(0, {str(ROOT)!r}); {code}"
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", bare], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == str(len(TABLE["setup"].sets))
+
+
+def test_the_index_of_pips_files_and_nothing_else_of_them() -> None:
+    listing = (
+        ":env:.index-url='https://env/'\n"
+        "download.index-url='https://b/simple'\n"
+        "global.extra-index-url='\\nhttps://c/\\nhttps://d/'\n"
+        "global.index-url='https://a/simple'\n"
+        "global.require-virtualenv='true'\n"
+        "install.user='true'\n"
+        "wheel.find-links='/other'\n"
+    )
+    assert index_settings(listing) == {
+        "PIP_INDEX_URL": "https://b/simple", "PIP_EXTRA_INDEX_URL": "https://c/ https://d/",
+    }  # fmt: skip
+
+
+SETTINGS = """
+import json
+import tensorflow as tf
+backend = tf.keras.backend
+print(json.dumps([backend.floatx(), backend.image_data_format(), backend.epsilon()]))
+"""
+DEFAULTS = ["float32", "channels_last", 1e-07]
+BY_HAND = f"""
+from tests.builders import config
+from train.distributed.launch import read_launch
+from train.distributed.world import start
+start(config(gpus=1), read_launch({{}}))
+{SETTINGS}
+"""
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"image_data_format": "channels_first", "floatx": "float64", "epsilon": 0.5},
+     {"floatx": "bfloat16"}],
+)  # fmt: skip
+def test_keras_of_ranks_has_its_own_settings(tmp_path: Path, settings: dict[str, object]) -> None:
+    """The last one ends every import of Keras where it is read."""
+    dot, shell = tmp_path / ".keras", tmp_path / "shell"
+    for folder in (dot, shell):
+        folder.mkdir()
+        (folder / "keras.json").write_text(json.dumps(settings))
+    hostile = os.environ | {"HOME": str(tmp_path), "KERAS_HOME": str(shell), "TF_CONFIG": "{",
+                            "TF_USE_LEGACY_KERAS": "1", "PYTHONHASHSEED": "no"}  # fmt: skip
+    assert keras(SETTINGS, environment_of("ranks", hostile)) == DEFAULTS
+    assert sorted(path.name for path in dot.iterdir()) == ["keras.json"]
+
+
+def test_keras_of_ranks_that_are_started_by_hand_has_them_too(tmp_path: Path) -> None:
+    (tmp_path / ".keras").mkdir()
+    (tmp_path / ".keras" / "keras.json").write_text('{"image_data_format": "channels_first"}')
+    own = environment_of("ranks", os.environ | {"HOME": str(tmp_path)})
+    del own["KERAS_HOME"]
+    assert keras(BY_HAND, own | {"PYTHONPATH": str(ROOT)}) == DEFAULTS
+
+
+def keras(code: str, environment: dict[str, str]) -> object:
+    """What a Python that runs this code says of its Keras."""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False,
+        env=environment | {"TF_CPP_MIN_LOG_LEVEL": "3"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_nothing_is_where_keras_looks_for_its_folder() -> None:
+    assert Path(NOTHING).is_char_device()
+    assert not (Path(NOTHING) / "keras.json").exists()
+
+
+def git(folder: Path, *words: str, **variables: str) -> None:
+    own = {"HOME": str(folder), "GIT_CONFIG_NOSYSTEM": "1", "PATH": os.environ["PATH"]}
+    user = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main"]
+    subprocess.run(["git", *user, *words], cwd=folder, env=own | variables, check=True,
+                   capture_output=True)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"])
+def test_the_commit_is_that_of_the_code(tmp_path: Path, monkeypatch, name: str) -> None:
+    """Whatever repository a hook or a shell works on; and no gitignore of home hides new code."""
+    for folder in ("ours", "other"):
+        (tmp_path / folder / "train").mkdir(parents=True)
+        (tmp_path / folder / "train" / "a.py").write_text(folder)
+        git(tmp_path / folder, "init")
+        git(tmp_path / folder, "add", ".")
+        git(tmp_path / folder, "commit", "-m", folder)
+    ours = git_state(tmp_path / "ours")
+    assert ours[0] is not None and ours[1] is False
+    other = tmp_path / "other"
+    values = {"GIT_DIR": other / ".git", "GIT_WORK_TREE": other, "GIT_INDEX_FILE": other / "none"}
+    monkeypatch.setenv(name, str(values[name]))
+    assert git_state(tmp_path / "ours") == ours
+    (tmp_path / "ignored").write_text("*.py\n")
+    (tmp_path / ".gitconfig").write_text(f"[core]\nexcludesFile = {tmp_path}/ignored\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "ours" / "train" / "new.py").write_text("")
+    assert git_state(tmp_path / "ours") == (ours[0], True)
