@@ -356,7 +356,7 @@ def guarded(action: Callable[[], None], link: Path) -> int:
     except SetupError as error:
         say(str(error))
     except OSError as error:
-        remedy = "ask its owner to run make setup, or name one of your own with VENV=PATH"
+        remedy = "ask its owner to run make setup, or name another with VENV=PATH"
         if error.errno in errors_of_train().FULL:
             remedy = ROOM
         say(f"the environment {link} is not up to date, and cannot be written ({error}): {remedy}")

@@ -220,8 +220,8 @@ def test_room_is_named_before_anything_is_written(
     [
         (errno.EDQUOT, "VENV=PATH for the environment, XDG_CACHE_HOME"),
         (errno.ENOSPC, "VENV=PATH for the environment, XDG_CACHE_HOME"),
-        (errno.EROFS, "ask its owner to run make setup, or name one of your own with VENV=PATH"),
-        (errno.EACCES, "ask its owner to run make setup, or name one of your own with VENV=PATH"),
+        (errno.EROFS, "ask its owner to run make setup, or name another with VENV=PATH"),
+        (errno.EACCES, "ask its owner to run make setup, or name another with VENV=PATH"),
     ],
 )
 def test_a_refusing_disk_is_named_with_what_helps(link, capsys, number: int, words: str) -> None:
@@ -242,7 +242,16 @@ def test_an_installers_full_disk_is_named(tmp_path: Path, said: str) -> None:
 
 def make(place: Place, *words: str) -> subprocess.CompletedProcess[str]:
     """A target as if the set-up had run."""
-    command = ["make", "-C", str(ROOT), "-o", "setup-login", *words, f"VENV={place.link}"]
+    command = [
+        "make",
+        "--no-print-directory",
+        "-C",
+        str(ROOT),
+        "-o",
+        "setup-login",
+        *words,
+        f"VENV={place.link}",
+    ]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
