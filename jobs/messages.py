@@ -13,8 +13,6 @@ import typer
 from train.errors import ConfigError, remedy
 
 ROOT = Path(__file__).resolve().parent.parent
-#: This environment's Python by a name that stays when `.venv` is switched to another environment.
-PYTHON = str(Path(sys.executable).parent.resolve() / Path(sys.executable).name)
 EXIT_CELL_FAILED, EXIT_REQUEST, EXIT_UNDECIDED, EXIT_INTERRUPTED = 1, 2, 3, 130
 
 

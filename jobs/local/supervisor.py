@@ -11,6 +11,7 @@ import math
 import os
 import signal
 import subprocess
+import sys
 import time
 import traceback
 from collections.abc import Sequence
@@ -31,7 +32,7 @@ from jobs.cell.lock import hold
 from jobs.cell.ranks import Ended, RankSet, end_leftovers
 from jobs.cell.state import FORCED, OTHERS, UNREADABLE, CellState, ready
 from jobs.cell.stop import Reason, Stop
-from jobs.messages import PYTHON, ROOT
+from jobs.messages import ROOT
 from train.distributed.awake import Awake
 from train.environment import environment_of
 from train.errors import Unreadable
@@ -158,7 +159,7 @@ def launch_line(
     folder: Path, cores: Groups, machine: Machine, attempt: int, resume: bool
 ) -> tuple[list[str], list[dict[str, str]]]:
     """The command of all ranks, and what each gets on top of this process's environment."""
-    python = [PYTHON]
+    python = [sys.executable]
     if machine.container is not None:
         python = [*container_argv(machine.container), IMAGE_PYTHON]
     argv = rank_argv(

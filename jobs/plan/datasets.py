@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from jobs.messages import PYTHON, ROOT
+from jobs.messages import ROOT
 from train.config.datasets import DATASETS
 from train.config.run import RunConfig
 from train.environment import environment_of
@@ -45,7 +46,7 @@ def train_images(
 
 
 def _fetched(dataset: str, image_size: int | None, data: Path, store: Path) -> int:
-    argv = [PYTHON, "-m", "train.data", "facts", dataset]
+    argv = [sys.executable, "-m", "train.data", "facts", dataset]
     argv += ["--root", str(data), "--store", str(store)]
     argv += [] if image_size is None else ["--image-size", str(image_size)]
     environment = environment_of("command", os.environ) | {"PYTHONPATH": str(ROOT)}

@@ -6,6 +6,7 @@ import compileall
 import hashlib
 import shlex
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 from py_compile import PycInvalidationMode
@@ -14,7 +15,6 @@ from typing import Any
 from submitit.slurm.slurm import _make_sbatch_string
 
 from jobs.config.site import NodeLayout, Site
-from jobs.messages import PYTHON
 
 TASKS_NAME = "tasks.json"
 #: What the batch script ends with where the node does not see them.
@@ -68,7 +68,7 @@ def script_text(
         # the shell becomes the supervisor, so that Slurm's signals reach it; a node that does not
         # see its tasks exits with a code of its own
         command=f"test -r {tasks} || exit {NO_TASKS}\n"
-        f"exec {shlex.quote(PYTHON)} -u -m jobs.slurm.job {tasks}",
+        f"exec {shlex.quote(sys.executable)} -u -m jobs.slurm.job {tasks}",
         folder=folder,
         job_name=name,
         time=minutes,

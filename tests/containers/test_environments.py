@@ -283,11 +283,14 @@ def test_make_goes_by_the_environments_own_name(place) -> None:
 
 
 def test_jobs_are_started_by_the_environments_own_name(link: Path) -> None:
+    """Also where a user types .venv/bin/python."""
     place = Place(link, "one")
     place.python.parent.mkdir(parents=True)
     place.python.symlink_to(sys.executable)
     place.switch()
-    command = [link / "bin" / "python", "-c", "from jobs.messages import PYTHON; print(PYTHON)"]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
-    assert done.stdout == f"{place.python}\n", done.stderr
+    command = [link / "bin" / "python", "-m", "jobs", "plan", "smoke", "--site", "local"]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=env, cwd=ROOT
+    )  # fmt: skip
+    assert f"{place.python} -m train" in done.stdout, done.stderr

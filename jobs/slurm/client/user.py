@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from jobs.config.site import NamedSite, load_site
-from jobs.messages import PYTHON, ROOT
+from jobs.messages import ROOT
 from train.errors import ConfigError
 
 
@@ -59,7 +59,7 @@ def give(folder: Path, user: int, group: int) -> None:
 def become() -> None:
     """Run this very command again as the user, on the practice cluster's login node; does not
     return."""
-    argv = [PYTHON, str(ROOT / "containers" / "practice"), "login", "--"]
-    argv += [PYTHON, "-m", "jobs", *sys.argv[1:]]
+    argv = [sys.executable, str(ROOT / "containers" / "practice"), "login", "--"]
+    argv += [sys.executable, "-m", "jobs", *sys.argv[1:]]
     os.chdir(ROOT)
-    os.execv(PYTHON, argv)  # noqa: S606
+    os.execv(sys.executable, argv)  # noqa: S606

@@ -6,12 +6,12 @@ What each setting is for was found by running it (Slurm 22.05, Open MPI 4.1, App
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from jobs.cell.container import IMAGE_PYTHON, NO_IMAGE, Container, container_argv
 from jobs.cell.launch import RENDEZVOUS, rank_argv, rendezvous_stem
-from jobs.messages import PYTHON
 from jobs.slurm.job.allocation import Allocation
 from jobs.slurm.job.step_ranks import StepLine
 from jobs.slurm.job.task import JobTask, Task
@@ -96,7 +96,7 @@ def step_line(
         f"--output={str(logs).replace('%', '%%')}/rank-%t.log",
         *site.srun,
         *container_argv(container),
-        PYTHON if image == NO_IMAGE else IMAGE_PYTHON,
+        sys.executable if image == NO_IMAGE else IMAGE_PYTHON,
         *rank,
     ]
     return argv, _settings(task, meeting)

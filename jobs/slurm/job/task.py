@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +16,6 @@ from pydantic import AwareDatetime
 
 from jobs.cell.container import FileMark, Image
 from jobs.config.site import NodeLayout, Site
-from jobs.messages import PYTHON
 from train.config.frozen import Frozen
 
 
@@ -107,7 +107,7 @@ class SubmissionContext(JobContext):
         asked = (
             self.site.model_dump_json(exclude={"requeue"}),  # which BUDGET turns off
             (self.cluster, self.image.path, self.image.digest),
-            (PYTHON, os.getuid()),
+            (sys.executable, os.getuid()),
             self.root.name,  # a copy of the code has its digest for a name
             (str(self.data), str(self.store), *self.folders),
         )
