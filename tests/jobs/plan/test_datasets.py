@@ -19,6 +19,8 @@ from jobs.plan.datasets import store_for
         ("checkout/.data", "checkout", "results/.prepared"),  # an installation by root, no DATA=
         ("data", "data/prepared", "results/.prepared"),  # prepared by another user
         ("data", "checkout", "data/prepared"),  # DATA= of the user's own
+        # root's sweep goes on as another user, who may write only into the sweep's own folder
+        ("data", ".", "data/prepared"),
     ],
 )
 def test_prepared_data_go_where_the_user_may_write(
@@ -26,7 +28,8 @@ def test_prepared_data_go_where_the_user_may_write(
 ) -> None:
     for name in ("data/prepared" if read_only == "data/prepared" else "data", "checkout"):
         (tmp_path / name).mkdir(parents=True)
-    closed = tmp_path / read_only
-    # root may write anywhere
-    monkeypatch.setattr(os, "access", lambda path, _: not (read_only and path == closed))
+    closed = {tmp_path / read_only} if read_only else set()
+    if read_only == ".":
+        closed |= {tmp_path / "data"}
+    monkeypatch.setattr(os, "access", lambda path, _: path not in closed)  # root may write anywhere
     assert store_for(tmp_path / data, tmp_path / "results") == tmp_path / store
