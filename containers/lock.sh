@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 tool=$(mktemp -d)
 trap 'rm -rf "$tool"' EXIT
 sh containers/python.sh -m venv "$tool/venv"
-"$tool/venv/bin/pip" -q install uv
+"$tool/venv/bin/pip" -q install --require-hashes -r containers/uv.pin
 compile() { # NAME UV-ARGUMENTS...
   local name=$1; shift
   "$tool/venv/bin/uv" pip compile -q --python-version 3.11 --generate-hashes --no-emit-index-url \

@@ -6,11 +6,20 @@ import importlib
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
 LOCKS = Path(__file__).resolve().parent
+#: Settings of pip, and of uv for the same.
+UV_NAMES = {
+    "PIP_INDEX_URL": "UV_DEFAULT_INDEX", "PIP_EXTRA_INDEX_URL": "UV_INDEX",
+    "PIP_FIND_LINKS": "UV_FIND_LINKS", "PIP_NO_INDEX": "UV_NO_INDEX",
+    "PIP_TRUSTED_HOST": "UV_INSECURE_HOST", "PIP_CERT": "SSL_CERT_FILE",
+    "PIP_CLIENT_CERT": "SSL_CLIENT_CERT", "PIP_PROXY": "ALL_PROXY",
+    "PIP_DEFAULT_TIMEOUT": "UV_HTTP_TIMEOUT", "PIP_TIMEOUT": "UV_HTTP_TIMEOUT",
+    "PIP_CACHE_DIR": "UV_CACHE_DIR", "PIP_NO_CACHE_DIR": "UV_NO_CACHE",
+}  # fmt: skip
 
 
 class SetupError(Exception):
@@ -56,10 +65,28 @@ def pip_environment(pip: Sequence[str]) -> dict[str, str]:
     return named | seen | {"PIP_CONFIG_FILE": os.devnull}
 
 
+def uv_settings(pip: Mapping[str, str]) -> dict[str, str]:
+    """The way to packages that pip's variables name, as those of uv; where both are set, uv's own
+    count."""
+    found = {own: pip[name] for name, own in UV_NAMES.items() if pip.get(name)}
+    # as pip does: all indexes count alike; hashes decide what gets in
+    found["UV_INDEX_STRATEGY"] = "unsafe-best-match"
+    if "UV_FIND_LINKS" in found:
+        found["UV_FIND_LINKS"] = ",".join(found["UV_FIND_LINKS"].split())
+    if "UV_CACHE_DIR" in found:
+        found["UV_CACHE_DIR"] += "/uv"
+    return found
+
+
 def refusal(error: OSError) -> str:
     """The system's words, and what to do where the error's number tells, as the suite says it."""
     todo = errors_of_train().remedy(error)
     return f"{error}. {todo.capitalize()}" if todo else str(error)
+
+
+def cache_folder() -> Path:
+    """What set-up keeps for the next checkout."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "horoscale"
 
 
 def lock_file(part: str) -> Path:

@@ -18,6 +18,7 @@ from jobs.config.sweep import Sweep
 from jobs.local.sweep import machine_for, plan_here, sweep_here
 from jobs.messages import ROOT, refusals, say
 from jobs.plan.cluster import plan_cluster
+from jobs.plan.datasets import store_for
 from jobs.slurm import commands
 from jobs.slurm.client.detect import refuse_image, site_for
 from jobs.slurm.client.user import become_owner
@@ -28,12 +29,14 @@ from train.distributed.watchdog import STALL_S
 from train.environment import enter, unheard
 from train.errors import ConfigError, interrupt_on_signals
 
-RESULTS, DATA, STORE = ROOT / "results", ROOT / ".data", ROOT / ".data" / "prepared"
+RESULTS, DATA = ROOT / "results", ROOT / ".data"
 
 SweepName = Annotated[str, typer.Argument(help="name under jobs/sweeps, or a path")]
 Results = Annotated[Path, typer.Option(help="folder of all results")]
 Data = Annotated[Path, typer.Option(help="folder with the data sets; may be read-only")]
-Store = Annotated[Path, typer.Option(help="folder for the prepared form of data sets")]
+Store = Annotated[
+    Path | None, typer.Option(help="folder for the prepared form of data sets (DATA/prepared)")
+]
 Site = Annotated[
     str, typer.Option(help="where to run: local, auto, a name under jobs/sites, or a path")
 ]
@@ -68,7 +71,7 @@ def plan(
     sweep: SweepName = "quickstart",
     results: Results = RESULTS,
     data: Data = DATA,
-    store: Store = STORE,
+    store: Store = None,
     site: Site = "auto",
     image: Image = "",
     pack: Pack = 1,
@@ -76,6 +79,7 @@ def plan(
 ) -> int:
     """Show what a sweep would do: cells, sizes, steps, time, launch lines. Runs nothing."""
     wanted, folder = named(sweep, results)
+    store = store or store_for(data, results)
     if cluster := site_for(site):
         refuse_image(image, cluster)
         plan_cluster(SweepRequest(wanted, results.resolve(), data, store, cluster, pack, budget))
@@ -96,7 +100,7 @@ def sweep(
     sweep: SweepName = "quickstart",
     results: Results = RESULTS,
     data: Data = DATA,
-    store: Store = STORE,
+    store: Store = None,
     site: Site = "auto",
     image: Image = "",
     force: Annotated[bool, typer.Option("--force", help="run finished cells anew")] = False,
@@ -115,6 +119,7 @@ def sweep(
     wanted, folder = named(sweep, results)
     if names := unheard(os.environ):
         say(f"not passed on to ranks: {', '.join(names)} (docs/set-up.md says why)")
+    store = store or store_for(data, results)
     if cluster := site_for(site):
         refuse_image(image, cluster)
         request = SweepRequest(
@@ -170,12 +175,13 @@ def preflight(
     sweep: SweepName = "quickstart",
     results: Results = RESULTS,
     data: Data = DATA,
-    store: Store = STORE,
+    store: Store = None,
     site: Site = "auto",
     nodes: Annotated[int | None, typer.Option(min=1, help="on how many nodes")] = None,
 ) -> int:
     """Check on the cluster's nodes, inside the image, all that a sweep needs there."""
     wanted = load_sweep(sweep)
+    store = store or store_for(data, results)
     cluster = site_for(site)
     if cluster is None:
         raise ConfigError("a preflight needs a cluster: name it with SITE=")
@@ -205,6 +211,8 @@ def interconnect(
 
 if __name__ == "__main__":
     enter("command", os.environ)
+    # by the environment's own name: what is started later stays there when .venv is switched
+    sys.executable = str(Path(sys.executable).parent.resolve() / Path(sys.executable).name)
     interrupt_on_signals()
     try:
         app()

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from horovod_build import for_all, patches
+from horovod_build import patches
 from locks import LOCKS, SetupError, lock_file
 
 RECIPES = LOCKS / "recipes"
@@ -88,7 +88,7 @@ def read_parts(name: str, machine: str) -> Parts:
         cuda=cuda,
         script=(RECIPES / "image_build.sh").read_text(),
         compiling=(RECIPES / "image_compile.sh").read_text(),
-        patch="".join(path.read_text() for path in patches() if for_all(path)),
+        patch="".join(path.read_text() for path in patches()),
         machine=machine,
     )
 

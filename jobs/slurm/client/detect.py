@@ -11,7 +11,7 @@ import re
 import shutil
 from pathlib import Path
 
-from jobs.config.site import AUTO, LOCAL, SITES, NamedSite, load_site
+from jobs.config.site import AUTO, LOCAL, SITES, NamedSite, auto_file, load_site
 from jobs.messages import NoAnswer, say
 from jobs.slurm.client.nodes import SINFO, partitions, read_sinfo
 from jobs.slurm.client.run import SCONTROL, Ask, SlurmError, asker, max_array_size, read_config
@@ -36,11 +36,11 @@ _WORD = re.compile(r"(?!(null|true|false)$)[A-Za-z][A-Za-z0-9_.-]*", re.IGNORECA
 _AMD = re.compile(r"mi\d+|amd|radeon|instinct", re.IGNORECASE)
 
 
-def site_for(name: str, folder: Path = SITES) -> NamedSite | None:
+def site_for(name: str, folder: Path | None = None) -> NamedSite | None:
     """The site that SITE= names; None for this machine.
 
-    ``auto`` is the cluster that answers here, as its file in ``folder`` says; the first time, that
-    file is written from what the cluster says of itself.
+    ``auto`` is the cluster that answers here, as its file in ``folder`` (by default the user's own
+    folder) says; the first time, that file is written from what the cluster says of itself.
 
     Raises:
         ConfigError: no such site, or an error in its file.
@@ -51,7 +51,7 @@ def site_for(name: str, folder: Path = SITES) -> NamedSite | None:
     if name == LOCAL or (name == AUTO and not installed):
         return None
     if name != AUTO:
-        return load_site(name, folder)
+        return load_site(name, folder or SITES)
     conf = os.environ.get("SLURM_CONF")
     try:
         cluster, text = find_site(asker(conf), slurm_conf=conf)
@@ -66,8 +66,10 @@ def site_for(name: str, folder: Path = SITES) -> NamedSite | None:
             "this is a login node, try again later or tell its administrators; SITE=local runs "
             "on this very machine"
         ) from error
-    file = folder / f"auto-{cluster}.yaml"  # never one of the examples in the same folder
+    # never one of the examples
+    file = folder / f"auto-{cluster}.yaml" if folder else auto_file(cluster)
     if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(file, text)
         say(f"found a cluster and wrote {file}: look it over, change what is wrong\n{text}")
     return load_site(str(file))
