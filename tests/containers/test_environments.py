@@ -54,12 +54,13 @@ def start() -> Iterator[Callable[[Place], None]]:
 def test_other_locks_another_python_and_mpi_are_other_environments(
     link: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (tmp_path / "locks").mkdir()
     for name in environments.LOCKED:
-        shutil.copy(locks.lock_file(name), tmp_path)
+        shutil.copy(locks.lock_file(name), tmp_path / "locks")
     monkeypatch.setattr("locks.LOCKS", tmp_path)
     names = [environments.place_for(link, mpi).name for mpi in (None, "0", "1")]
     assert names[0] == names[1] != names[2]
-    (tmp_path / "login.lock").write_text("changed==1\n")
+    (tmp_path / "locks" / "login.lock").write_text("changed==1\n")
     names.append(environments.place_for(link, None).name)
     other = tmp_path / "module" / "python3.11"  # of the same version, but only in some shells
     other.parent.mkdir()
@@ -149,7 +150,7 @@ def closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     python.parent.mkdir(parents=True)
     python.touch(mode=0o755)
     (tmp_path / "root").chmod(0o700)
-    for folder in (tmp_path, *tmp_path.parents[:2]):  # pytest's own are closed
+    for folder in (tmp_path, *tmp_path.parents[:-2]):  # pytest's own are closed
         folder.chmod(0o755)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(sys, "executable", str(python))
