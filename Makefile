@@ -27,9 +27,11 @@ IMAGE ?=
 ACCOUNTING ?= 0
 RESULTS ?= $(CURDIR)/results
 DATA ?= $(CURDIR)/.data
+STORE ?=
+VENV ?=
 TESTS ?= tests
 VARIABLES := PYTHON SWEEP SITE FORCE JOBS WAIT PREFLIGHT PACK BUDGET NODES BASELINE ACCOUNT PARTITION QOS TIME LINE PHASES \
-  RUN CELL IMAGE ACCOUNTING RESULTS DATA TESTS
+  RUN CELL IMAGE ACCOUNTING RESULTS DATA STORE VENV TESTS
 # values reach the recipes as environment variables, never as shell text
 export $(VARIABLES)
 # GNU time reads its format from TIME
@@ -51,8 +53,10 @@ unexport $(filter-out PYTHON,$(filter PYTHON%,$(.VARIABLES)))
 export PYTHONNOUSERSITE := 1
 export PYTHONUTF8 := 1
 
-PY := .venv/bin/python
-# Python 3.11 that needs nothing set up: PYTHON=, one found, or one fetched into .python
+# by the environment's own name: what runs goes on with it when .venv is switched to a new one
+HERE = $$(readlink -f "$${VENV:-.venv}")/bin
+PY = "$(HERE)/python"
+# Python 3.11 that needs nothing set up: PYTHON=, one found, or one fetched into .venvs
 BARE := sh containers/python.sh
 ifeq ($(filter $(FORCE),0 1),)
 $(error FORCE=$(FORCE) found, expected FORCE=1 (run finished cells anew) or FORCE=0)
@@ -61,15 +65,18 @@ ifeq ($(filter $(WAIT),0 1),)
 $(error WAIT=$(WAIT) found, expected WAIT=0 (submit and return) or WAIT=1)
 endif
 WHERE = "$$SWEEP" --results "$$RESULTS"
-FROM = --data "$$DATA" --site "$$SITE"
+FROM = --data "$$DATA" $${STORE:+--store "$$STORE"} --site "$$SITE"
 WHOSE = $${ACCOUNT:+--account "$$ACCOUNT"} $${PARTITION:+--partition "$$PARTITION"} $${QOS:+--qos "$$QOS"}
 ASKED = $(WHOSE) $${TIME:+--time "$$TIME"}
 INSIDE = $${IMAGE:+--image "$$IMAGE"}
+# a traceback ends with the code of a failed cell, but without the name of a folder
+CRASHED = echo "[make] error: the command broke off (above) before it named its results: no report" >&2; exit 3
 # the folder of the sweep's results; its name is written in the sweep's file
 FOLDER = "$$($(PY) -m jobs where "$$SWEEP" --results "$$RESULTS")"
 
 help: ## this list
 	@echo "Horoscale: make TARGET [SWEEP=quickstart] [SITE=auto] [FORCE=1] [DATA=DIR] [RESULTS=DIR]"
+	@echo "  places also: [STORE=DIR of prepared data] [VENV=PATH of the Python environment]"
 	@echo "  on one machine also: [JOBS=cells at once] [IMAGE=cpu, gpu or a path: ranks run inside that image]"
 	@echo "  on a cluster also: [WAIT=0] [PREFLIGHT=0] [BUDGET=GPU-hours] [PACK=cells per job] [NODES=N] [CELL=id]"
 	@echo "  in place of the site file's: [ACCOUNT=name] [PARTITION=name] [QOS=name] [TIME=minutes or H:MM:SS of a cell]"
@@ -92,6 +99,7 @@ sweep: setup-login ## run the cells of SWEEP that have no good record yet, then 
 	first=--preflight; [ "$$PREFLIGHT" = 0 ] && first=--no-preflight; \
 	folder="$$($(PY) -m jobs sweep $(WHERE) $(FROM) $(ASKED) $(INSIDE) --jobs "$$JOBS" --pack "$$PACK" \
 	  $${BUDGET:+--budget "$$BUDGET"} $$wait $$first $$force --set-up)" || code=$$?; \
+	if [ $$code -le 1 ] && [ -z "$$folder" ]; then $(CRASHED); fi; \
 	if [ $$code -le 1 ] && [ "$$WAIT" = 1 ]; then \
 	  $(PY) -m analysis report --if-changed "$$folder" || code=$$?; fi; \
 	exit $$code
@@ -111,6 +119,7 @@ preflight: setup-login ## check on a cluster's nodes, inside the image, what SWE
 interconnect: setup-login ## is the network between NODES= nodes of a cluster healthy? evidence, verdict
 	@run="$$($(PY) -m jobs interconnect --site "$$SITE" --results "$$RESULTS" $(WHOSE) \
 	  $${NODES:+--nodes "$$NODES"} $${PHASES:+--phases "$$PHASES"})"; code=$$?; \
+	if [ $$code -le 1 ] && [ -z "$$run" ]; then $(CRASHED); fi; \
 	force=; [ "$$FORCE" = 1 ] && force=1; \
 	if [ -n "$$run" ]; then $(PY) -m analysis interconnect "$$run" $${force:+--force} \
 	  $${BASELINE:+--baseline "$$BASELINE"} $${LINE:+--line "$$LINE"} || code=$$?; fi; exit $$code
@@ -127,7 +136,7 @@ image: ## build the container image IMAGE=cpu or gpu (no root, no image registry
 cluster: ## start a real Slurm with 4 nodes on this machine (root; ACCOUNTING=1 with slurmdbd)
 	@$(BARE) containers/practice up
 
-cluster-down: ## end it and remove all of it
+cluster-down: ## end it and remove its files (packages, Apptainer and the user practice stay)
 	@$(BARE) containers/practice down
 
 report: setup-login ## build the tables, figures and the page of SWEEP from its records
@@ -151,13 +160,13 @@ bench: setup-dev ## what a step, the ghost layer, a report and the commands with
 	  $(PY) -m tests.bench.commands
 
 lint: setup-dev ## style and types; changes nothing
-	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && \
-	  .venv/bin/mypy --python-version 3.10 train
+	@"$(HERE)/ruff" check . && "$(HERE)/ruff" format --check . && "$(HERE)/mypy" && \
+	  "$(HERE)/mypy" --python-version 3.10 train
 
 check: lint test ## lint and the quick tests; CI runs lint and test-all
 
 fmt: setup-dev ## format the code and fix what the linter can fix
-	@.venv/bin/ruff check --fix . ; .venv/bin/ruff format .
+	@"$(HERE)/ruff" check --fix . ; "$(HERE)/ruff" format .
 
 schemas: setup-login ## export the JSON Schemas of the contracts to docs/schema
 	@$(PY) -m train.schemas docs/schema
@@ -166,10 +175,10 @@ golden: setup-dev ## rewrite the golden files of the tests (read the diff before
 	@UPDATE_GOLDEN=1 $(PY) -m pytest -q tests/analysis/page/test_write.py
 
 lock: ## recompute the lock files from pyproject.toml
-	@containers/lock.sh
+	@containers/locks/lock.sh
 
-clean: ## remove the environment and the prepared data; results stay
-	rm -rf .venv .python .data
+clean: ## remove Python environments that nothing uses; data, results and site files stay
+	@$(BARE) containers/setup.py clean
 
 .PHONY: setup-dev
 setup-dev:

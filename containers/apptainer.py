@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from image_mirrors import cache_folder, debian_codename, debian_mirror
+from build.mirrors import cache_folder, debian_codename, debian_mirror
 from locks import SetupError, environment_of_train
+from runner import output, run
+from users import is_private
 
 NAMES = ("apptainer", "singularity")
 #: Compiled into the program, which resolves links and then guesses wrongly: where it looks for
@@ -26,6 +27,7 @@ SESSION = Path("/var/lib/apptainer/mnt/session")
 PROGRAM = Path("/usr/bin/apptainer")
 #: The C library that it needs, and all else of the packages.
 PREFIX = Path("/usr/local/lib/horoscale/apptainer")
+ROOTS_CACHE = Path("/var/cache/horoscale")
 LIBRARIES = PREFIX / "usr/lib/x86_64-linux-gnu"
 UNSTABLE = "sid"
 PACKAGES = ("apptainer", "libc6", "libseccomp2", "libsqlite3-0")
@@ -52,19 +54,13 @@ def find() -> Path | None:
     return None
 
 
-def run(command: Sequence[str], what: str, *, cwd: Path | None = None) -> str:
-    """Output of a command that must succeed; SetupError with the end of what it said."""
-    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, cwd=cwd, env=quiet, check=False
-        )
-    except OSError as error:
-        raise SetupError(f"{what} failed: {error}") from error
-    if done.returncode != 0:
-        tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-10:])
-        raise SetupError(f"{what} failed (exit code {done.returncode}):\n{tail}")
-    return done.stdout
+def private_cache() -> Path:
+    """Where downloads are kept that root installs from: nobody else can put anything there."""
+    for folder in (cache_folder().resolve(), ROOTS_CACHE):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o755)
+        if is_private(folder):
+            return folder / "apptainer"
+    raise SetupError(f"{ROOTS_CACHE} can be written by others than root: chown -R root, chmod go-w")
 
 
 def apt_options(folder: Path) -> list[str]:
@@ -80,11 +76,11 @@ def missing_packages() -> list[str]:
     return [package for program, package in HELPERS.items() if shutil.which(program) is None]
 
 
-def install_packages(packages: Sequence[str]) -> None:
-    say(f"installing {' '.join(packages)}")
-    run(["apt-get", "update", "-qq"], "apt-get update")
+def install_packages(packages: Sequence[str], env: Mapping[str, str] = os.environ) -> None:
+    quiet = {**env, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
+    run(["apt-get", "update", "-qq"], "apt-get update", env=quiet)
     run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages],
-        "apt-get install")  # fmt: skip
+        "apt-get install", env=quiet)  # fmt: skip
 
 
 def cached_debs(folder: Path) -> list[Path]:
@@ -135,7 +131,7 @@ def unpack(debs: Sequence[Path]) -> None:
 
 
 def install_privately() -> None:
-    folder = cache_folder() / "apptainer"
+    folder = private_cache()
     folder.mkdir(parents=True, exist_ok=True)
     debs = fetch_debs(folder)
     unpack(debs)
@@ -153,7 +149,7 @@ def install_privately() -> None:
 
 def has_package() -> bool:
     """Whether this machine's own sources offer Apptainer (Debian 12's do not)."""
-    policy = run(["apt-cache", "policy", "apptainer"], "apt-cache policy")
+    policy = output(["env", "LC_ALL=C.UTF-8", "apt-cache", "policy", "apptainer"]) or ""
     return "Candidate:" in policy and "Candidate: (none)" not in policy
 
 
@@ -170,8 +166,10 @@ def install() -> None:
             f"Run this once as root. Or: {ELSEWHERE}"
         )
     if missing := missing_packages():
+        say(f"installing {' '.join(missing)}")
         install_packages(missing)
     if has_package():
+        say("installing the package apptainer")
         install_packages(["apptainer"])
     else:
         install_privately()

@@ -1,8 +1,7 @@
 """How Horovod is compiled: with what, which patches and options, and where its wheel is kept.
 
-Horovod 0.28.1 is older than GCC 13. What newer compilers refuse is patched in its source after the
-hash was checked; such a patch is applied only where this compiler refuses a file that the patch
-touches. One patch is for all: without it Gloo waits for the kernel's ticks (:data:`ALWAYS`).
+Horovod 0.28.1 is older than GCC 13. Its source is patched after the hash was checked: what newer
+compilers refuse, which changes nothing for the others, and Gloo's waiting for the kernel's ticks.
 """
 
 from __future__ import annotations
@@ -13,12 +12,19 @@ import platform
 import re
 import shutil
 import subprocess
+import sysconfig
 from pathlib import Path
 
-from locks import LOCKS, SetupError, environment_of_train, lock_file, only_horovod, pinned
+from locks import (
+    LOCKS,
+    SetupError,
+    cache_folder,
+    environment_of_train,
+    lock_file,
+    only_horovod,
+    pinned,
+)
 
-#: Patches, by the end of their names, that every compiler and both images get.
-ALWAYS = ("yield",)
 HINT = "about 3 minutes on 2 cores"
 TRIED = "GCC 12, 13 and 14 and clang 19 compile it; another compiler: make CXX=/path/to/g++ ..."
 
@@ -57,58 +63,36 @@ def patches() -> list[Path]:
     return sorted((LOCKS / "patches").glob(f"horovod-{version}-*.patch"))
 
 
-def for_all(patch: Path) -> bool:
-    return patch.stem.endswith(ALWAYS)
-
-
 def wheel_folder(*, with_mpi: bool) -> Path:
     """Cache folder of the Horovod wheel, keyed by all that its binary depends on."""
     parts = (
         only_horovod(lock_file("ranks").read_text()), pinned("ranks", "tensorflow-cpu"),
-        platform.python_version(), platform.machine(), "-".join(platform.libc_ver()),
+        str(sysconfig.get_config_var("SOABI")), platform.machine(), "-".join(platform.libc_ver()),
         identity(compiler()), *(patch.read_text() for patch in patches()),
         "mpi" if with_mpi else "gloo",
     )  # fmt: skip
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-    return cache / "horoscale" / "wheels" / key
+    return cache_folder() / "wheels" / key
 
 
-def refuses(cxx: str, source: Path, file: str) -> bool:
-    """Whether the compiler finds fault with a header of the source when it reads that one alone."""
-    folders = [source, *sorted((source / "third_party").glob("**/include"))]
-    command = [cxx, "-std=c++14", "-fsyntax-only", "-x", "c++",
-               *(f"-I{folder}" for folder in folders), str(source / file)]  # fmt: skip
-    return subprocess.run(command, capture_output=True, check=False).returncode != 0
+def apply_patches(source: Path) -> None:
+    """Patch Horovod's unpacked source.
 
-
-def touched(patch: str) -> list[str]:
-    return re.findall(r"(?m)^\+\+\+ b/(\S+)", patch)
-
-
-def patched(text: str, patch: str, file: str) -> str:
-    """The text of one file with a patch's changes to it; each must fit in exactly one place."""
-    (changes,) = re.findall(rf"(?ms)^\+\+\+ b/{re.escape(file)}\n(.*?)(?=^--- |\Z)", patch)
-    for hunk in re.split(r"(?m)^@@.*\n", changes)[1:]:
-        lines = hunk.splitlines(keepends=True)
-        before = "".join(line[1:] for line in lines if line[0] in " -")
-        if text.count(before) != 1:
-            raise SetupError(f"A patch does not fit {file}: it was made for another Horovod")
-        text = text.replace(before, "".join(line[1:] for line in lines if line[0] in " +"))
-    return text
-
-
-def apply_patches(source: Path) -> list[str]:
-    """Patch Horovod's unpacked source as this compiler needs it, and with what is for all; names
-    of what was applied."""
-    cxx, applied = compiler(), []
-    for path in patches():
-        patch = path.read_text()
-        if for_all(path) or any(refuses(cxx, source, file) for file in touched(patch)):
-            for file in map(source.joinpath, touched(patch)):
-                file.write_text(patched(file.read_text(), patch, str(file.relative_to(source))))
-            applied.append(path.stem)
-    return applied
+    Raises SetupError where a patch does not fit, or there is no git.
+    """
+    # of a repository around the cache, git would take paths to be those
+    env = environment_of_train().environment_of("git", os.environ)
+    env["GIT_CEILING_DIRECTORIES"] = str(source.resolve().parent)
+    for patch in patches():
+        try:
+            done = subprocess.run(
+                ["git", "apply", "--verbose", str(patch)],
+                cwd=source, env=env, capture_output=True, text=True, check=False,
+            )  # fmt: skip
+        except FileNotFoundError:
+            raise SetupError("no git found, expected it for patches: install git") from None
+        if done.returncode != 0:
+            raise SetupError(f"{patch.name} does not fit Horovod's source: {done.stderr.strip()}")
 
 
 def first_error(output: str) -> str | None:

@@ -3,44 +3,32 @@
 Writes containers/images/NAME.sif, then NAME.sif.sha256 beside it. What has not changed is used
 again: the image, its base, the Horovod wheel and all downloads. Nothing half-built gets a name
 that anybody looks for. FORCE=1 builds all but the wheel anew (security updates of Debian).
+
+Root installs what is missing, and starts this program again as the practice user, who downloads and
+builds in a folder of its own and hands the image over through an open file: root itself neither
+reads, writes nor runs anything there.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import platform
+import pwd
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import apptainer
-from image_downloads import sha256_of
-from image_mirrors import ca_bundle, debian_mirror
-from image_plan import (
-    IMAGES,
-    Parts,
-    base_key,
-    build_arguments,
-    build_command,
-    image_key,
-    read_parts,
-    wheel_key,
-    without_stage,
-)
-from image_prepare import (
-    check_machine,
-    download,
-    environment_of_build,
-    lay_out,
-    only_one,
-    work_folder,
-)
-from image_steps import Steps, remove_tree, say
-from locks import LOCKS, SetupError, environment_of_train, errors_of_train, refusal
-from unprivileged import ensure_user
+from build import inputs, plan
+from build.mirrors import ca_bundle, debian_codename, debian_mirror
+from build.steps import Steps, remove_tree, say
+from locks import LOCKS, SetupError, environment_of_train, errors_of_train, pip_environment, refusal
+from runner import only_one, output
+from users import ensure_user, enter_argv
 
 FOLDER = LOCKS / "images"
 REQUEST_IS_WRONG = 2
@@ -48,10 +36,9 @@ REQUEST_IS_WRONG = 2
 
 def labels(program: str, image: Path) -> dict[str, str]:
     """What an image says about itself; empty where it cannot be read."""
-    command = [program, "inspect", "--json", str(image)]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
     try:
-        return dict(json.loads(found.stdout)["data"]["attributes"]["labels"])
+        said = output([program, "inspect", "--json", str(image)]) or ""
+        return dict(json.loads(said)["data"]["attributes"]["labels"])
     except (ValueError, KeyError, TypeError):
         return {}
 
@@ -66,33 +53,28 @@ def is_current(program: str, image: Path, key: str) -> bool:
         return False
     if labels(program, image).get("horoscale.key") != key:
         return False
-    return checksum_file(image).read_text().split()[:1] == [sha256_of(image)]
+    return checksum_file(image).read_text().split()[:1] == [inputs.sha256_of(image)]
 
 
 def commit() -> str:
-    command = ["git", "-C", str(LOCKS), "describe", "--always", "--abbrev=40", "--dirty",
-               "--exclude=*"]  # fmt: skip
-    try:
-        found = subprocess.run(command, capture_output=True, text=True, check=False)
-    except OSError:
-        return "unknown"
-    return found.stdout.strip() or "unknown"
+    said = output(["git", "-C", str(LOCKS), "describe", "--always", "--abbrev=40", "--dirty",
+                   "--exclude=*"])  # fmt: skip
+    return (said or "").strip() or "unknown"
 
 
 def build_base(
-    program: str, parts: Parts, steps: Steps, environment: Mapping[str, str], *, anew: bool
+    program: str, parts: plan.Parts, steps: Steps, environment: Mapping[str, str], *, anew: bool
 ) -> Path:
     """The base from the cache, or built into it."""
-    base = steps.work / f"base-{base_key(parts)}.sif"
+    base = steps.work / f"base-{plan.base_key(parts)}.sif"
     if base.is_file() and not anew:
         say(f"{steps.seconds():4.0f} s  the base is in the cache ({base.name})")
         return base
-    definition = steps.work / "base.def"
-    definition.write_text(parts.base)
+    definition = steps.write("base.def", parts.base)
     half = steps.work / "tmp" / base.name
     arguments = {"mirror": debian_mirror(os.environ)}
-    command = build_command(program, steps.work, arguments, half, definition)
-    steps.run_as_builder(
+    command = plan.build_command(program, steps.work, arguments, half, definition)
+    steps.run(
         command, "building the base: Debian, Python, Open MPI, PMIx", environment,
         "Is the Debian mirror in reach? DEBIAN_MIRROR=, CA= and http_proxy= name other ways.",
     )  # fmt: skip
@@ -102,44 +84,94 @@ def build_base(
 
 
 def build_image(
-    program: str, parts: Parts, base: Path, steps: Steps, environment: Mapping[str, str]
+    program: str,
+    parts: plan.Parts,
+    revision: str,
+    base: Path,
+    steps: Steps,
+    environment: Mapping[str, str],
 ) -> Path:
     """The image in the work folder; its Horovod wheel is compiled first where the cache has none.
 
     Apptainer runs the definition's %test at the end and fails where that fails.
     """
-    wheel = steps.work / "wheels" / wheel_key(parts)
+    wheel = steps.work / "wheels" / plan.wheel_key(parts)
     text = parts.definition
     if wheel.is_dir():
-        text = without_stage(text, "build")
+        text = plan.without_stage(text, "build")
         what = f"building the {parts.name} image (its Horovod wheel is in the cache)"
     else:
         what = f"building the {parts.name} image: compiles Horovod first, takes many minutes"
-    definition = steps.work / f"{parts.name}.def"
-    definition.write_text(text)
+    definition = steps.write(f"{parts.name}.def", text)
     half = steps.work / "tmp" / f"{parts.name}.sif"
-    arguments = build_arguments(parts, base, f"/mnt/wheels/{wheel.name}", commit())
-    command = build_command(program, steps.work, arguments, half, definition)
-    steps.run_as_builder(command, what, environment, "What was built before is kept.")
+    arguments = plan.build_arguments(parts, base, f"/mnt/wheels/{wheel.name}", revision)
+    command = plan.build_command(program, steps.work, arguments, half, definition)
+    steps.run(command, what, environment, "What was built before is kept.")
     return half
 
 
-def publish(half: Path, image: Path) -> str:
-    """Copy under a temporary name, rename; the checksum (as of sha256sum) comes last."""
-    image.parent.mkdir(parents=True, exist_ok=True)
-    for left in image.parent.glob(f".{image.name}.*"):
-        left.unlink()
-    copy = image.parent / f".{image.name}.{os.getpid()}"
-    shutil.copyfile(half, copy)
-    copy.chmod(0o755)
-    found = sha256_of(copy)
-    note = image.parent / f".{image.name}.sha256.{os.getpid()}"
+def build(program: str, name: str, revision: str, out: BinaryIO, *, anew: bool) -> None:
+    """Build in our own folder, as an ordinary user, and write the image to an open file.
+
+    ``revision``: the git commit that its label names.
+    """
+    parts = plan.read_parts(name, os.uname().machine)
+    ca = ca_bundle(os.environ)
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    work = inputs.work_folder()
+    waits = "another image is being built: waiting for it"
+    with only_one(work / ".lock", lambda: say(waits)) as lock:
+        if any((work / "tmp").iterdir()):
+            say("removing what an interrupted build left")
+            remove_tree(work / "tmp")
+        inputs.work_folder()
+        inputs.check_machine(name, work, user)
+        log = work / f"{name}.log"
+        steps = Steps(work=work, log=log, held=(lock,))
+        steps.write(log.name)
+        environment = inputs.environment_of_build(work, ca)
+        say(f"{name}.sif as user {user}; parts are kept in {work}, the log is {log}")
+        inputs.download(parts, steps, environment)
+        inputs.lay_out(parts, steps, ca)
+        base = build_base(program, parts, steps, environment, anew=anew)
+        half = build_image(program, parts, revision, base, steps, environment)
+        with half.open("rb") as made:
+            shutil.copyfileobj(made, out)
+        half.unlink()
+        say(f"{steps.seconds():4.0f} s  built")
+
+
+def build_as_user(program: str, name: str, out: BinaryIO) -> None:
+    """Root's part: what only root can install. The other user's program prints the image."""
+    if debian_codename() and shutil.which("debootstrap") is None:
+        say("installing the package debootstrap")
+        apptainer.install_packages(["debootstrap"])
+    user = ensure_user()
+    pip = [sys.executable, "-P", "-m", "pip"]
+    # the way to packages that root's own configuration names; not as words, which everybody sees
+    ways = pip_environment(pip) if output([*pip, "--version"]) is not None else {}
+    ways = {key: value for key, value in ways.items() if key.startswith("PIP_")}
+    kept = [f"{key}={os.environ[key]}" for key in ("XDG_CACHE_HOME",) if key in os.environ]
+    own = [sys.executable, str(Path(__file__).resolve()), name, commit(), program]
+    process = subprocess.Popen(
+        enter_argv(["env", *kept, *own], user), stdout=out, cwd="/", env={**os.environ, **ways}
+    )
+    try:
+        code = process.wait()
+    finally:
+        process.terminate()  # it ends its own commands
+        process.wait()
+    if code != 0:
+        raise SetupError(f"no {name} image: the build as user {user} ended with exit code {code}")
+
+
+def publish(new: Path, image: Path) -> str:
+    """Give a complete image its name; the checksum (as of sha256sum) comes last."""
+    found = inputs.sha256_of(new)
+    note = new.with_name(f"{new.name}.sha256")
     note.write_text(f"{found}  {image.name}\n")
-    with copy.open("rb") as handle:
-        os.fsync(handle.fileno())
-    copy.rename(image)
+    new.rename(image)
     note.rename(checksum_file(image))
-    half.unlink()
     return found
 
 
@@ -155,44 +187,44 @@ def check_target() -> None:
 def make(name: str, *, anew: bool) -> None:
     check_target()
     program = str(apptainer.ensure())
-    parts = read_parts(name, platform.machine())
+    key = plan.image_key(plan.read_parts(name, os.uname().machine))
     image = FOLDER / f"{name}.sif"
-    if not anew and is_current(program, image, image_key(parts)):
-        say(f"{image} is up to date")
-        return
-    ca = ca_bundle(os.environ)
-    user = ensure_user()
-    work = work_folder(user)
-    with only_one(work) as lock:
-        if not anew and is_current(program, image, image_key(parts)):
-            say(f"{image} was built meanwhile")
+    with only_one(FOLDER / ".lock", lambda: say("waiting for another build in this checkout")):
+        if not anew and is_current(program, image, key):
+            say(f"{image} is up to date")
             return
-        if any((work / "tmp").iterdir()):
-            say("removing what an interrupted build left")
-            remove_tree(user, work / "tmp")
-        work_folder(user)
-        check_machine(name, work, user)
-        log = work / f"{name}.log"
-        log.write_bytes(b"")
-        steps = Steps(user=user, work=work, log=log, held=(lock,))
-        environment = environment_of_build(work, ca)
-        say(f"{image.name} as user {user}; parts are kept in {work}, the log is {log}")
-        download(parts, steps, environment)
-        lay_out(parts, work, ca)
-        base = build_base(program, parts, steps, environment, anew=anew)
-        half = build_image(program, parts, base, steps, environment)
-        found = publish(half, image)
-        megabytes = image.stat().st_size / 1e6
-        say(f"{steps.seconds():4.0f} s  {image}: {megabytes:.0f} MB, sha256 {found}")
+        for left in FOLDER.glob(f".{image.name}.*"):
+            left.unlink()
+        handle, path = tempfile.mkstemp(prefix=f".{image.name}.", dir=FOLDER)
+        new = Path(path)
+        try:
+            with os.fdopen(handle, "wb") as out:
+                os.fchmod(handle, 0o755)
+                if os.geteuid() == 0:
+                    build_as_user(program, name, out)
+                else:
+                    build(program, name, commit(), out, anew=anew)
+                out.flush()
+                os.fsync(handle)
+            found = publish(new, image)
+        finally:
+            new.unlink(missing_ok=True)
+        say(f"{image}: {image.stat().st_size / 1e6:.0f} MB, sha256 {found}")
 
 
 def main(arguments: Sequence[str]) -> int:
-    if len(arguments) != 1 or arguments[0] not in IMAGES:
+    handed_over = len(arguments) == 3  # by root: the commit, and where Apptainer is
+    if not (len(arguments) == 1 or handed_over) or arguments[0] not in plan.IMAGES:
         told = " ".join(arguments) or "nothing"
-        say(f"found {told}, expected one of: {', '.join(IMAGES)}. As in: make image IMAGE=cpu")
+        say(f"found {told}, expected one of: {', '.join(plan.IMAGES)}. As in: make image IMAGE=cpu")
         return REQUEST_IS_WRONG
+    anew = os.environ.get("FORCE") == "1"
     try:
-        make(arguments[0], anew=os.environ.get("FORCE") == "1")
+        if handed_over:
+            name, revision, program = arguments
+            build(program, name, revision, sys.stdout.buffer, anew=anew)
+        else:
+            make(arguments[0], anew=anew)
     except SetupError as error:
         say(str(error))
         return REQUEST_IS_WRONG

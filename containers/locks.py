@@ -62,8 +62,13 @@ def refusal(error: OSError) -> str:
     return f"{error}. {todo.capitalize()}" if todo else str(error)
 
 
+def cache_folder() -> Path:
+    """What set-up keeps for the next checkout."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "horoscale"
+
+
 def lock_file(part: str) -> Path:
-    return LOCKS / f"{part}.lock"
+    return LOCKS / "locks" / f"{part}.lock"
 
 
 def without_horovod(text: str) -> str:

@@ -1,15 +1,17 @@
 #!/bin/sh
 # Run Python 3.11 with these arguments: the one that PYTHON= names, else the one that made .venv, one
-# on PATH, or one that is fetched into .python, once. Plain sh, because login nodes have Python 3.6
-# and small systems none. pip checks the hash of uv, and uv the hash of Python: the pins decide both.
+# on PATH, or one that is fetched into .venvs, once. Plain sh, because login nodes have Python 3.6 and
+# small systems none. pip checks the hash of uv, and uv the hash of Python: the pins decide both.
 set -u
 # what the user's shell says to cd and to other installations
 unset CDPATH PYTHONHOME PYTHONPATH PYTHONWARNINGS PYTHONINSPECT PYTHONOPTIMIZE
 unset PIP_REQUIREMENT PIP_CONSTRAINT PIP_PYTHON PIP_ISOLATED PIP_NO_BINARY UV_OFFLINE
 export PIP_REQUIRE_VIRTUALENV=0 UV_PYTHON_DOWNLOADS=automatic UV_PYTHON_PREFERENCE=managed
 root=$(cd "$(dirname "$0")/.." && pwd)
-own=$root/.python
-uv='uv==0.13.9 --hash=sha256:d7f459fe4fd247d830351c75686d3996ace3c6f3f728eb0e85a30b7ada0cef19'
+made=${VENV:-$root/.venv}
+own=${made}s/python
+uv=$(cat "$root/containers/locks/uv.pin")
+installer=${uv%% *}
 # the last pip for Python 3.6 and 3.7: those that come with them do not find uv's wheel
 pip='pip==21.3.1 --hash=sha256:deaf32dcd9ab821e359cd8330786bcd077604b5c5730c0b096eda46f95c24a2d'
 
@@ -19,8 +21,25 @@ is_wanted() { # PYTHON
     "$1" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' >/dev/null 2>&1
 }
 
-is_complete() { # PYTHON that an environment can be made with; Debian splits these off
-    "$1" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info[:2] != (3, 11))' >/dev/null 2>&1
+# 1: no environment can be made with this Python (Debian splits parts of it off); 3: root alone could
+# start that environment, though others can enter the checkout
+complete='import ensurepip, os, pathlib, sys, venv
+def closed(name):
+    path = pathlib.Path(name)
+    parts = [path.absolute(), *path.absolute().parents, path.resolve(), *path.resolve().parents]
+    return any(part.exists() and not part.stat().st_mode & 1 for part in parts)
+if sys.version_info[:2] != (3, 11): sys.exit(1)
+if os.geteuid() == 0 and closed(sys.executable) and not closed(sys.argv[1]): sys.exit(3)'
+
+closed=
+is_complete() { # PYTHON
+    [ -x "$1" ] || return
+    "$1" -c "$complete" "$root" >/dev/null 2>&1
+    code=$?
+    [ $code != 3 ] || closed=${closed:-$1}
+    [ $code != 0 ] || [ -z "$closed" ] ||
+        say "using $1, since only root can start what is made with $closed, which is in a closed folder"
+    return $code
 }
 
 package() { # how this distribution installs Python 3.11, if it has it
@@ -39,18 +58,13 @@ refuse() { # WHAT WAS FOUND
     [ -z "$as_root" ] || say "  as root: $as_root"
     say "  with your cluster's modules: module load python/3.11 (module avail python lists them)"
     say "  uv python install 3.11, conda create -p DIR python=3.11, or pyenv install 3.11"
+    [ -z "$closed" ] || say "  PYTHON=$closed, which is in a closed folder: for root alone"
     say "  a mirror within your site: make UV_PYTHON_INSTALL_MIRROR=URL PIP_INDEX_URL=URL ..."
     say 'Then run the same again; one that is not on PATH is named: make PYTHON=/path/to/python3.11 ...'
     exit 2
 }
 
-fetch() ( # into $own; a subshell, so that its trap clears up here
-    mkdir -p "$own" && work=$(mktemp -d "$own/fetch.XXXXXX") || exit 2
-    trap 'rm -rf "$work"' EXIT
-    trap 'exit 130' INT TERM
-    python=$(command -v python3) || refuse 'found no Python at all, and so no pip to fetch one with'
-    version=$("$python" --version 2>&1)
-    say "found $version, no complete Python 3.11: fetching one into .python (once, with ${uv%% *} and pip)"
+fetch_uv() { # its path
     if ! "$python" -m pip --version >/dev/null 2>&1; then
         "$python" -m venv "$work/venv" >/dev/null 2>&1 || refuse \
             "$version with neither pip nor a complete venv to fetch one (Debian, Ubuntu: install python3-venv)"
@@ -65,10 +79,21 @@ fetch() ( # into $own; a subshell, so that its trap clears up here
         set -- "$python" "$work/pip-21.3.1-py3-none-any.whl/pip"
     fi
     "$@" $download --only-binary=:all: --platform manylinux2014_x86_64 --implementation py --abi none \
-        --python-version 311 -d "$work" -r "$work/uv.txt" >&2 || refuse "pip cannot fetch ${uv%% *}"
+        --python-version 311 -d "$work" -r "$work/uv.txt" >&2 || refuse "pip cannot fetch $installer"
     "$python" -m zipfile -e "$work"/uv-*.whl "$work/uv"
     program=$(echo "$work"/uv/uv-*.data/scripts/uv)
     chmod +x "$program"
+    echo "$program"
+}
+
+fetch() ( # into $own; a subshell, so that its trap clears up here
+    mkdir -p "$own" && work=$(mktemp -d "$own/fetch.XXXXXX") || exit 2
+    trap 'rm -rf "$work"' EXIT
+    trap 'exit 130' INT TERM
+    python=$(command -v python3) || refuse 'found no Python at all, and so no pip to fetch one with'
+    version=$("$python" --version 2>&1)
+    say "found $version, no complete Python 3.11: fetching one into $own (once, with $installer and pip)"
+    program=$(fetch_uv) || exit
     UV_PYTHON_INSTALL_DIR=$own UV_CACHE_DIR=$work/cache "$program" python install --no-bin 3.11 >&2 ||
         refuse 'uv cannot fetch Python 3.11'
 )
@@ -80,9 +105,15 @@ if [ -n "${PYTHON-}" ]; then
         'then one is found or fetched'
     exit 2
 fi
-for candidate in "$(readlink -f "$root/.venv/bin/python")" python3.11 python3 "$own"/*/bin/python3.11; do
-    is_complete "$candidate" && exec "$candidate" "$@"
+set -f && IFS=: # all of PATH: what is first there may be of no use
+for name in python3.11 python3; do
+    for folder in $PATH; do found=${found-}:$folder/$name; done
 done
+set +f
+for candidate in "$(readlink -f "$made/bin/python")" ${found-} "$own"/*/bin/python3.11; do
+    is_complete "$candidate" && unset IFS && exec "$candidate" "$@"
+done
+unset IFS
 if [ "$(uname -s) $(uname -m)" != 'Linux x86_64' ]; then
     say "found $(uname -s) on $(uname -m), expected Linux on x86_64: TensorFlow 2.15 with its addons has" \
         'wheels for nothing else. Plans and reports need only a Python 3.11: make PYTHON=/path/to/it ...'

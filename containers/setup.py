@@ -1,28 +1,35 @@
-"""Prepare the Python environment in .venv from the lock files: once, visibly, repairably.
+"""Prepare the Python environment that `.venv` leads to, from the lock files: once, visibly.
 
 Runs on a bare Python 3.11 (python.sh finds or fetches it) with the standard library alone. Each
-part (``login``, ``ranks``, ``dev``) leaves a stamp that holds the hash of its lock file; a part is
-(re)installed when its stamp is missing or stale, and the stamp is written last, so an interrupted
-set-up is taken up again by the next command. Horovod has no wheel: it is compiled here once and
-kept in the user's cache under a key of everything that its binary depends on.
+part (``login``, ``ranks``, ``dev``) leaves a stamp in the environment, which is written last: an
+interrupted set-up is taken up again by the next command. What depends on other locks or another
+Python is another environment (environments.py). Horovod has no wheel: it is compiled here once
+and kept in the user's cache under a key of everything that its binary depends on.
 """
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
+from environments import (
+    Place,
+    check_others,
+    check_room,
+    clean,
+    link_named,
+    place_for,
+    say,
+    waits,
+)
 from horovod_build import (
     HINT,
     TRIED,
@@ -33,6 +40,7 @@ from horovod_build import (
 )
 from locks import (
     SetupError,
+    cache_folder,
     environment_of_train,
     errors_of_train,
     lock_file,
@@ -40,12 +48,10 @@ from locks import (
     pinned,
     pins,
     pip_environment,
-    refusal,
     without_horovod,
 )
+from runner import logged, only_one, tail
 
-ROOT = Path(__file__).resolve().parent.parent
-VENV = ROOT / ".venv"
 PARTS = {"login": ("login",), "ranks": ("login", "ranks"), "dev": ("login", "ranks", "dev")}
 #: Imported once before a part counts as installed.
 IMPORTED = {
@@ -63,100 +69,50 @@ for name, wanted in (pin.split("==") for pin in sys.argv[1:end]):
 for module in sys.argv[end + 1 :]:
     importlib.import_module(module)
 """
+#: Bytes of an environment's parts as measured, and as much again for unpacking and the caches.
+NEEDED = {"login": 0.5e9, "ranks": 1.6e9, "dev": 0.2e9}
+CACHED = {"login": 0.2e9, "ranks": 1.6e9, "dev": 0.1e9}
+FULL = re.compile("No space left on device|Disk quota exceeded")
+ROOM = (
+    "free some, or name other places: VENV=PATH for the environment, XDG_CACHE_HOME=DIR for the "
+    "caches"
+)
 REQUEST_IS_WRONG = 2
-
-
-def say(text: str) -> None:
-    print(f"[setup] {text}", file=sys.stderr, flush=True)
-
-
-def fingerprint(part: str, *, with_mpi: bool) -> str:
-    """Hash of what an installed part depends on: its lock, the Python, and Horovod's options."""
-    digest = hashlib.sha256(lock_file(part).read_bytes())
-    digest.update(platform.python_version().encode())
-    if part == "ranks":
-        digest.update(lock_file("build").read_bytes())
-        digest.update(b"mpi" if with_mpi else b"gloo")
-    return digest.hexdigest()
-
-
-def stamp(part: str) -> Path:
-    return VENV / f".installed-{part}"
-
-
-def is_current(part: str, *, with_mpi: bool) -> bool:
-    path = stamp(part)
-    if not (VENV / "bin" / "python").exists():  # a link into .python, and the checkout was moved
-        return False
-    return path.is_file() and path.read_text() == fingerprint(part, with_mpi=with_mpi)
-
-
-def wants_mpi(told: str | None) -> bool:
-    """MPI=1 or MPI=0 as told; untold, what this environment was made with, else without."""
-    if told in ("0", "1"):
-        return told == "1"
-    return is_current("ranks", with_mpi=True)
-
-
-@contextmanager
-def only_one() -> Iterator[None]:
-    """Two `make` at once must not install into one folder; the second waits for the first."""
-    with (ROOT / ".setup.lock").open("w") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say("another set-up is running in this checkout: waiting for it")
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
 
 
 def run_logged(
     command: Sequence[str], log: Path, what: str, env: dict[str, str] | None, hint: str = ""
 ) -> None:
     """Run a long command with its output in a log, and a sign of life every 15 seconds."""
-    done = threading.Event()
 
-    def tick() -> None:
-        start = time.monotonic()
-        while not done.wait(15):
-            say(f"{what}: {time.monotonic() - start:.0f} s so far (output in {log})")
+    def alive(seconds: float, _: str) -> None:
+        say(f"{what}: {seconds:.0f} s so far (output in {log})")
 
-    ticker = threading.Thread(target=tick, daemon=True)
-    ticker.start()
-    try:
-        with log.open("ab") as out:
-            begin = out.tell()
-            code = subprocess.run(
-                command, stdout=out, stderr=subprocess.STDOUT, env=env, check=False
-            ).returncode
-    finally:
-        done.set()
-        ticker.join()
+    code, said = logged(command, log, alive, what, env=env)
     if code != 0:
-        said = log.read_bytes()[begin:].decode(errors="replace")
+        if full := FULL.search(said):
+            raise SetupError(f"{what} failed ({full.group()}; all output is in {log}): {ROOM}")
         if error := first_error(said):
             raise SetupError(
                 f"{what} failed (exit code {code}): {error}\nAll output is in {log}. {hint}"
             )
-        tail = "\n".join(said.splitlines()[-15:])
-        raise SetupError(f"{what} failed (exit code {code}). The end of {log}:\n{tail}")
+        raise SetupError(f"{what} failed (exit code {code}). The end of {log}:\n{tail(said)}")
 
 
-def make_venv() -> None:
-    python = VENV / "bin" / "python"
-    if python.exists():
-        command = [str(python), "-m", "pip", "--version"]
-        probe = subprocess.run(command, capture_output=True, check=False)
-        if probe.returncode == 0:
-            return
-        say("the environment in .venv is broken (interrupted?): replacing it")
-        shutil.rmtree(VENV)
-    elif VENV.exists():
-        shutil.rmtree(VENV)
-    say(f"making a Python {platform.python_version()} environment in .venv")
+def make_venv(place: Place) -> None:
+    probe = [str(place.python), "-m", "pip", "--version"]
+    if (
+        place.python.exists()
+        and subprocess.run(probe, capture_output=True, check=False).returncode == 0
+    ):
+        return
+    say(f"making a Python {platform.python_version()} environment in {place.environment}")
+    # without a stamp nothing can have started from it, and what an interruption left is replaced
+    fresh = [] if any(place.environment.glob(".installed-*")) else ["--clear"]
     made = subprocess.run(
-        [sys.executable, "-m", "venv", str(VENV)], capture_output=True, text=True, check=False
-    )
+        [sys.executable, "-m", "venv", *fresh, str(place.environment)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
     if made.returncode != 0:
         raise SetupError(
             f"python -m venv failed: {made.stdout.strip()} {made.stderr.strip()}\n"
@@ -164,50 +120,51 @@ def make_venv() -> None:
         )
 
 
-def pip(*arguments: str) -> list[str]:
+def pip(place: Place, *arguments: str) -> list[str]:
     quiet = ("--disable-pip-version-check", "--no-input", "--quiet")
-    return [str(VENV / "bin" / "python"), "-m", "pip", *arguments, *quiet]
+    return [str(place.python), "-m", "pip", *arguments, *quiet]
 
 
 @cache
-def ways() -> dict[str, str]:
+def ways(place: Place) -> dict[str, str]:
     """What pip sees."""
-    return pip_environment([str(VENV / "bin" / "python"), "-m", "pip"])
+    return pip_environment([str(place.python), "-m", "pip"])
 
 
-def run_inside(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run_inside(place: Place, code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run ``code`` in the environment's Python."""
     return subprocess.run(
-        [str(VENV / "bin" / "python"), "-c", code, *arguments], capture_output=True, text=True,
+        [str(place.python), "-c", code, *arguments], capture_output=True, text=True,
         env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}, check=False,
     )  # fmt: skip
 
 
-def check_import(part: str) -> None:
+def check_import(place: Place, part: str) -> None:
     """Every package is there as locked, and the largest can be imported; SetupError else: what pip
     ended well with may be elsewhere, or for another system."""
     wanted = pins(without_horovod(lock_file(part).read_text()))
-    found = run_inside(PROBE, *wanted, "--", *IMPORTED[part])
+    found = run_inside(place, PROBE, *wanted, "--", *IMPORTED[part])
     if found.returncode != 0:
         raise SetupError(
             f"the packages of {part} were installed, but cannot be used: "
             f"{(found.stderr.strip().splitlines() or ['no word'])[-1]}\n"
-            f"All output of pip is in {VENV / 'setup.log'}. Remove .venv, then make the same again."
+            f"All output is in {place.environment / 'setup.log'}. Remove {place.environment}, then "
+            "make the same again."
         )
 
 
-def install_lock(part: str, log: Path) -> None:
+def install_lock(place: Place, part: str, log: Path) -> None:
     text = lock_file(part).read_text()
     say(f"installing {len(pins(text))} pinned packages ({part})")
-    requirements = VENV / f"{part}.requirements"
+    requirements = place.environment / f"{part}.requirements"
     requirements.write_text(without_horovod(text))
     run_logged(
-        pip("install", "--require-hashes", "--no-deps", "-r", str(requirements)),
-        log, f"installing {part} packages", ways(),
+        pip(place, "install", "--require-hashes", "--no-deps", "-r", str(requirements)),
+        log, f"installing {part} packages", ways(place),
     )  # fmt: skip
 
 
-def horovod_wheel(log: Path, *, with_mpi: bool) -> Path:
+def horovod_wheel(place: Place, log: Path, *, with_mpi: bool) -> Path:
     """The wheel from the cache, or built into it.
 
     Without build isolation, because the binary must be linked against the pinned TensorFlow.
@@ -217,27 +174,26 @@ def horovod_wheel(log: Path, *, with_mpi: bool) -> Path:
     if ready:
         say(f"Horovod: using the wheel built here before ({ready[0]})")
         return ready[0]
-    install_lock("build", log)
+    install_lock(place, "build", log)
     folder.parent.mkdir(parents=True, exist_ok=True)
     work = folder.with_name(f"{folder.name}.{os.getpid()}.tmp")
-    requirement = VENV / "horovod.requirements"
+    requirement = place.environment / "horovod.requirements"
     requirement.write_text(only_horovod(lock_file("ranks").read_text()))
     version = pinned("ranks", "horovod")
     say(f"building Horovod {version} from source: {HINT}, once")
     try:
         run_logged(
-            pip("download", "--require-hashes", "--no-deps", "--no-build-isolation",
+            pip(place, "download", "--require-hashes", "--no-deps", "--no-build-isolation",
                 "-d", str(work), "-r", str(requirement)),
-            log, "downloading Horovod", ways(),
+            log, "downloading Horovod", ways(place),
         )  # fmt: skip
         shutil.unpack_archive(work / f"horovod-{version}.tar.gz", work)
         source = work / f"horovod-{version}"
-        if applied := apply_patches(source):
-            say(f"patched: {', '.join(applied)} (containers/patches)")
+        apply_patches(source)
         run_logged(
-            pip("wheel", "--no-deps", "--no-build-isolation", "--no-cache-dir", "-w", str(work),
-                str(source)),
-            log, "building Horovod", build_environment(VENV, with_mpi=with_mpi), TRIED,
+            pip(place, "wheel", "--no-deps", "--no-build-isolation", "--no-cache-dir",
+                "-w", str(work), str(source)),
+            log, "building Horovod", build_environment(place.environment, with_mpi=with_mpi), TRIED,
         )  # fmt: skip
         built = next(work.glob("horovod-*.whl"))
         folder.mkdir(exist_ok=True)
@@ -246,39 +202,56 @@ def horovod_wheel(log: Path, *, with_mpi: bool) -> Path:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def install_horovod(log: Path, *, with_mpi: bool) -> None:
-    wheel = horovod_wheel(log, with_mpi=with_mpi)
+def install_horovod(place: Place, log: Path, *, with_mpi: bool) -> None:
+    wheel = horovod_wheel(place, log, with_mpi=with_mpi)
     run_logged(
-        pip("install", "--no-deps", "--force-reinstall", "--no-index", str(wheel)),
-        log, "installing Horovod", ways(),
+        pip(place, "install", "--no-deps", "--force-reinstall", "--no-index", str(wheel)),
+        log, "installing Horovod", ways(place),
     )  # fmt: skip
     found = run_inside(
-        "import horovod.tensorflow as h; assert h.gloo_built(); print(h.mpi_built())"
+        place, "import horovod.tensorflow as h; assert h.gloo_built(); print(h.mpi_built())"
     )
     if found.returncode != 0:
         shutil.rmtree(wheel.parent)  # do not offer a wheel again that cannot be imported
         raise SetupError(f"Horovod was built but cannot be imported:\n{found.stderr.strip()}")
 
 
-def prepare(target: str, *, with_mpi: bool) -> None:
+def prepare(target: str, place: Place, *, named: bool = False) -> None:
+    """Install what is missing, then let the link lead there.
+
+    ``named``: the user chose this Python.
+
+    Raises:
+        SetupError: it cannot be made, or others could not start it.
+        OSError: a folder cannot be written.
+    """
     parts = PARTS[target]
-    if all(is_current(part, with_mpi=with_mpi) for part in parts):
+    if not place.missing(parts) and place.is_linked():
         return
-    with only_one():
-        todo = [part for part in parts if not is_current(part, with_mpi=with_mpi)]
-        if not todo:
-            return
+    place.folder.mkdir(parents=True, exist_ok=True)
+    with only_one(place.folder, lambda: waits(place.folder)):
         start = time.monotonic()
-        make_venv()
-        log = VENV / "setup.log"
-        for part in todo:
-            stamp(part).unlink(missing_ok=True)
-            install_lock(part, log)
-            if part == "ranks":
-                install_horovod(log, with_mpi=with_mpi)
-            check_import(part)
-            stamp(part).write_text(fingerprint(part, with_mpi=with_mpi))
+        if todo := place.missing(parts):
+            check_others(place, named=named)
+            check_room({
+                place.folder: sum(NEEDED[part] for part in todo),
+                cache_folder(): sum(CACHED[part] for part in todo),
+            })  # fmt: skip
+            make_venv(place)
+            install(place, todo)
+        place.switch()
         say(f"ready after {time.monotonic() - start:.0f} s")
+
+
+def install(place: Place, parts: Sequence[str]) -> None:
+    log = place.environment / "setup.log"
+    for part in parts:
+        place.stamp(part).unlink(missing_ok=True)
+        install_lock(place, part, log)
+        if part == "ranks":
+            install_horovod(place, log, with_mpi=place.with_mpi)
+        check_import(place, part)
+        place.stamp(part).touch()
 
 
 def unsupported(target: str, system: str, machine: str) -> str | None:
@@ -291,39 +264,48 @@ def unsupported(target: str, system: str, machine: str) -> str | None:
     )
 
 
-def main(arguments: Sequence[str]) -> int:
-    if len(arguments) != 1 or arguments[0] not in PARTS:
-        say(f"usage: setup.py {'|'.join(PARTS)}; found: {' '.join(arguments) or 'nothing'}")
+def main(arguments: Sequence[str], *, named: bool = False) -> int:
+    """``named``: the user chose this Python, with PYTHON=."""
+    if len(arguments) != 1 or arguments[0] not in (*PARTS, "clean"):
+        say(f"usage: setup.py {'|'.join(PARTS)}|clean; found: {' '.join(arguments) or 'nothing'}")
         return REQUEST_IS_WRONG
+    what, link = arguments[0], link_named(os.environ.get("VENV"))
+    if what == "clean":
+        return guarded(lambda: clean(link, force=os.environ.get("FORCE") == "1"), link)
     if sys.version_info[:2] != (3, 11):
         say(
             f"found Python {platform.python_version()} ({sys.executable}), expected 3.11. "
-            f"Run make, or: sh containers/python.sh containers/setup.py {arguments[0]}"
+            f"Run make, or: sh containers/python.sh containers/setup.py {what}"
         )
         return REQUEST_IS_WRONG
-    if error := unsupported(arguments[0], platform.system(), platform.machine()):
+    if error := unsupported(what, platform.system(), platform.machine()):
         say(error)
         return REQUEST_IS_WRONG
-    return guarded(lambda: prepare(arguments[0], with_mpi=wants_mpi(os.environ.get("MPI"))))
+    place = place_for(link, os.environ.get("MPI"))
+    return guarded(lambda: prepare(what, place, named=named), link)
 
 
-def guarded(action: Callable[[], None]) -> int:
+def guarded(action: Callable[[], None], link: Path) -> int:
     try:
         action()
     except SetupError as error:
         say(str(error))
-        return REQUEST_IS_WRONG
     except OSError as error:
-        say(f"cannot write the environment: {refusal(error)}; the next make goes on from here.")
-        return REQUEST_IS_WRONG
+        remedy = "ask its owner to run make setup, or name another with VENV=PATH"
+        if error.errno in errors_of_train().FULL:
+            remedy = ROOM
+        say(f"the environment {link} is not up to date, and cannot be written ({error}): {remedy}")
     except KeyboardInterrupt:
         say("interrupted: the next make goes on from here")
         return 130
-    return 0
+    else:
+        return 0
+    return REQUEST_IS_WRONG
 
 
 if __name__ == "__main__":
+    python_named = bool(os.environ.get("PYTHON"))
     environment_of_train().enter("setup", os.environ)
     # ended by a batch system, we end pip with us before the lock is free for another set-up
     errors_of_train().interrupt_on_signals()
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(sys.argv[1:], named=python_named))

@@ -19,8 +19,10 @@ from jobs.config.sweep import Sweep
 from jobs.local.sweep import machine_for, plan_here, sweep_here
 from jobs.messages import ROOT, refusals, say
 from jobs.plan.cluster import plan_cluster
+from jobs.plan.datasets import store_for
 from jobs.slurm import commands
 from jobs.slurm.client.detect import refuse_image, site_for
+from jobs.slurm.client.user import become_owner
 from jobs.slurm.interconnect import phases_named, validate
 from jobs.slurm.request import SweepRequest
 from jobs.slurm.sweep import sweep_cluster
@@ -28,12 +30,14 @@ from train.distributed.watchdog import STALL_S
 from train.environment import enter, unheard
 from train.errors import ConfigError, interrupt_on_signals
 
-RESULTS, DATA, STORE = ROOT / "results", ROOT / ".data", ROOT / ".data" / "prepared"
+RESULTS, DATA = ROOT / "results", ROOT / ".data"
 
 SweepName = Annotated[str, typer.Argument(help="name under jobs/sweeps, or a path")]
 Results = Annotated[Path, typer.Option(help="folder of all results")]
 Data = Annotated[Path, typer.Option(help="folder with the data sets; may be read-only")]
-Store = Annotated[Path, typer.Option(help="folder for the prepared form of data sets")]
+Store = Annotated[
+    Path | None, typer.Option(help="folder for the prepared form of data sets (DATA/prepared)")
+]
 Site = Annotated[
     str, typer.Option(help="where to run: local, auto, a name under jobs/sites, or a path")
 ]
@@ -80,7 +84,7 @@ def plan(
     sweep: SweepName = "quickstart",
     results: Results = RESULTS,
     data: Data = DATA,
-    store: Store = STORE,
+    store: Store = None,
     site: Site = "auto",
     account: Account = "",
     partition: Partition = "",
@@ -92,6 +96,7 @@ def plan(
 ) -> int:
     """Show what a sweep would do: cells, sizes, steps, time, launch lines. Runs nothing."""
     wanted, folder = named(sweep, results)
+    store = store or store_for(data, results)
     if cluster := cluster_for(site, account, partition, qos, time):
         refuse_image(image, cluster)
         plan_cluster(SweepRequest(wanted, results.resolve(), data, store, cluster, pack, budget))
@@ -112,7 +117,7 @@ def sweep(
     sweep: SweepName = "quickstart",
     results: Results = RESULTS,
     data: Data = DATA,
-    store: Store = STORE,
+    store: Store = None,
     site: Site = "auto",
     account: Account = "",
     partition: Partition = "",
@@ -135,6 +140,7 @@ def sweep(
     wanted, folder = named(sweep, results)
     if names := unheard(os.environ):
         say(f"not passed on to ranks: {', '.join(names)} (docs/set-up.md says why)")
+    store = store or store_for(data, results)
     if cluster := cluster_for(site, account, partition, qos, time):
         refuse_image(image, cluster)
         request = SweepRequest(
@@ -147,6 +153,7 @@ def sweep(
             setup = [str(ROOT / "containers" / name) for name in ("python.sh", "setup.py")]
             if code := subprocess.run(["sh", *setup, "ranks"], check=False).returncode:
                 return code
+        become_owner(folder)
         with only_sweep(folder):
             machine = machine_for(
                 wanted, data, store, folder, image=image,
@@ -189,7 +196,7 @@ def preflight(
     sweep: SweepName = "quickstart",
     results: Results = RESULTS,
     data: Data = DATA,
-    store: Store = STORE,
+    store: Store = None,
     site: Site = "auto",
     account: Account = "",
     partition: Partition = "",
@@ -198,6 +205,7 @@ def preflight(
 ) -> int:
     """Check on the cluster's nodes, inside the image, all that a sweep needs there."""
     wanted = load_sweep(sweep)
+    store = store or store_for(data, results)
     cluster = cluster_for(site, account, partition, qos)
     if cluster is None:
         raise ConfigError("a preflight needs a cluster: name it with SITE=")
@@ -230,6 +238,8 @@ def interconnect(
 
 if __name__ == "__main__":
     enter("command", os.environ)
+    # by the environment's own name: what is started later stays there when .venv is switched
+    sys.executable = str(Path(sys.executable).parent.resolve() / Path(sys.executable).name)
     interrupt_on_signals()
     try:
         app()

@@ -19,15 +19,16 @@ for folder in (str(ROOT), str(ROOT / "containers")):
     if folder not in sys.path:
         sys.path.append(folder)
 
-import unprivileged  # noqa: E402  (from containers, which is no package)
+import users  # noqa: E402  (from containers, which is no package)
+from locks import SetupError  # noqa: E402
 
-from containers.practice import answers, needs  # noqa: E402
 from containers.practice import cluster as real  # noqa: E402
+from containers.practice import daemons, needs  # noqa: E402
 from containers.practice.command import prepare  # noqa: E402
-from containers.practice.limits import nodes_named  # noqa: E402
-from containers.practice.place import Place, PracticeError, place_of  # noqa: E402
+from containers.practice.network import nodes_named  # noqa: E402
+from containers.practice.place import Place, place_of  # noqa: E402
 
-USER = unprivileged.PRACTICE_USER
+USER = users.PRACTICE_USER
 
 
 @dataclass(frozen=True)
@@ -37,12 +38,12 @@ class Practice:
     place: Place
 
     def environment(self) -> dict[str, str]:
-        return answers.slurm_environment(self.place)
+        return daemons.slurm_environment(self.place)
 
     def argv(self, command: Sequence[str]) -> list[str]:
         """The command as the unprivileged user, Slurm meaning this cluster."""
         told = [f"{name}={value}" for name, value in self.environment().items()]
-        return unprivileged.as_user(["env", *told, *command], USER)
+        return users.as_user(["env", *told, *command], USER)
 
     def run(
         self, command: Sequence[str], *, cwd: Path | str = "/", timeout_s: float = 120
@@ -108,7 +109,7 @@ class Practice:
         for node in real.NODES:
             real.start_node(self.place, node)
         self.run(["scancel", f"--user={USER}"])
-        real.wait_until_idle(self.place)
+        daemons.wait_until_idle(self.place)
 
 
 def skip_where_it_cannot_run(*, accounting: bool = False) -> None:
@@ -142,7 +143,7 @@ def cluster() -> Iterator[Practice]:
     """The cluster that `make cluster` starts (or HOROSCALE_PRACTICE names)."""
     try:
         place = place_of(os.environ)
-    except PracticeError as error:
+    except SetupError as error:
         pytest.fail(str(error))
     yield from started(place)
 

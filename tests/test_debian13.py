@@ -141,7 +141,9 @@ def debian13() -> Iterator[Path]:
 def test_clone_to_report_with_gcc_14(debian13: Path) -> None:
     clone = debian13 / "srv" / "horoscale"
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
-    command = "g++ -dumpversion && cd /srv/horoscale && make sweep SWEEP=smoke"
+    # this machine's Python may be in root's own folder, and is then used only if named
+    python = f"PYTHON={sys.base_prefix}/bin/python3.11"
+    command = f"g++ -dumpversion && cd /srv/horoscale && make sweep SWEEP=smoke {python}"
     done = subprocess.run(
         entered(debian13, ["bash", "-c", command], surroundings()),
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,

@@ -109,8 +109,10 @@ class Unfinished(Exception):
 
 
 @contextlib.contextmanager
-def explained(doing: str, folder: Path) -> Iterator[None]:
+def explained(doing: str, folder: Path, elsewhere: str = "DATA=DIR") -> Iterator[None]:
     """Turn an OSError or a lack of memory while ``doing`` something into a DataError.
+
+    ``elsewhere``: the variable that names another folder.
 
     Raises:
         DataError: with the file, the system's reason and what to do.
@@ -122,12 +124,12 @@ def explained(doing: str, folder: Path) -> Iterator[None]:
         if error.errno in FULL:
             raise DataError(
                 f"no space left for {doing} ({where}: {error.strerror}); nothing half-written was "
-                f"left. {todo.capitalize()}, or name another folder with DATA=DIR."
+                f"left. {todo.capitalize()}, or name another folder with {elsewhere}."
             ) from error
         raise DataError(
             f"{doing} failed: {where}: {error.strerror or error}. "
             + (f"{todo.capitalize()}, or name" if todo else "Name")
-            + " another folder with DATA=DIR."
+            + f" another folder with {elsewhere}."
         ) from error
     except MemoryError as error:
         raise DataError(f"{doing} needs more memory than this machine gives: {error}") from error

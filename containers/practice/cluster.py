@@ -6,38 +6,29 @@ tmpfs, so that a cluster of which parts died goes as completely as a healthy one
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import daemons
-from .answers import controller_answers, wait_until_idle
+import runner
+from locks import SetupError
+from users import needed, view_commands
+
+from . import daemons, network, spaces
 from .files import write
-from .limits import OFF, check_rate, limit_commands
-from .links import controller_commands, node_commands, taken_subnets
-from .place import CONTROLLER, NODES, SPACES, Place, PracticeError
-from .rooms import room_commands
-from .shape import Shape, free_subnet, shape_from_json, shape_of
-from .spaces import end_space, enter_argv, keeper, keepers, make_space, marked
-from .view import needed, view_commands
+from .place import CONTROLLER, NODES, SPACES, Place, Shape, free_subnet, shape_from_json, shape_of
 
 
 @contextmanager
 def only_one(place: Place) -> Iterator[None]:
     """One change at a time; the lock is on the folder's parent, so that no file is left behind."""
     place.folder.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(place.folder.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+    with runner.only_one(place.folder.parent):
         yield
-    finally:
-        os.close(handle)
 
 
 @dataclass(frozen=True)
@@ -57,22 +48,22 @@ def shape_here(place: Place) -> Shape:
     """The running cluster's shape.
 
     Raises:
-        PracticeError: none is written down, or it cannot be read.
+        SetupError: none is written down, or it cannot be read.
     """
     try:
         return shape_from_json(json.loads(place.state.read_text()))
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise PracticeError(
+        raise SetupError(
             f"no practice cluster runs in {place.folder} ({error}). Start it: make cluster"
         ) from error
 
 
 def health(place: Place) -> Health:
-    there = keepers(place)
-    exists = bool(there) or bool(marked(place)) or place.folder.is_mount()
+    there = spaces.keepers(place)
+    exists = bool(there) or bool(spaces.marked(place)) or place.folder.is_mount()
     try:
         shape = shape_here(place)
-    except PracticeError:
+    except SetupError:
         return Health(exists, ("state.json",), None)
     missing = [space for space in SPACES if space not in there]
     wanted = [(CONTROLLER, "slurmctld", "slurmctld"), (CONTROLLER, "munged", "munged")]
@@ -89,10 +80,10 @@ def up(place: Place, *, accounting: bool = False) -> Shape:
     """Make the cluster and wait until all nodes are idle. The machine must have what it needs.
 
     Raises:
-        PracticeError: it did not come up; nothing of it is left then.
+        SetupError: it did not come up; nothing of it is left then.
     """
     shape = shape_of(
-        free_subnet(taken_subnets()),
+        free_subnet(network.taken_subnets()),
         sorted(os.sched_getaffinity(0)),
         machine_memory_mb(),
         accounting=accounting,
@@ -100,12 +91,12 @@ def up(place: Place, *, accounting: bool = False) -> Shape:
     try:
         write(place, shape)
         _start(place, shape)
-        wait_until_idle(place)
+        daemons.wait_until_idle(place)
     except BaseException as error:
-        logs = _last_words(place)
+        logs = daemons.last_words(place)
         down(place)
-        if isinstance(error, PracticeError):
-            raise PracticeError(f"{error}{logs}") from error
+        if isinstance(error, SetupError):
+            raise SetupError(f"{error}{logs}") from error
         raise
     return shape
 
@@ -115,10 +106,10 @@ def machine_memory_mb() -> int:
 
 
 def _start(place: Place, shape: Shape) -> None:
-    first = make_space(place, CONTROLLER, None)
-    for command in controller_commands(place, shape, first):
-        daemons.run(command)
-    for command in room_commands(place, CONTROLLER):
+    first = spaces.make_space(place, CONTROLLER, None)
+    for command in network.controller_commands(place, shape, first):
+        runner.run(command)
+    for command in spaces.room_commands(place, CONTROLLER):
         daemons.run_inside(place, CONTROLLER, command)
     daemons.run_inside(place, CONTROLLER, daemons.munged_argv(place))
     if shape.accounting:
@@ -131,13 +122,13 @@ def _start(place: Place, shape: Shape) -> None:
 def start_node(place: Place, node: str) -> None:
     """Start a node's slurmd, after its space if that is gone, too. Does nothing where it runs."""
     shape = shape_here(place)
-    there = keepers(place)
+    there = spaces.keepers(place)
     if node not in there:
-        there[node] = make_space(place, node, keeper(place, CONTROLLER))
-        for command in node_commands(shape, node, there):
-            daemons.run(command)
+        there[node] = spaces.make_space(place, node, spaces.keeper(place, CONTROLLER))
+        for command in network.node_commands(shape, node, there):
+            runner.run(command)
         stage = place.folder / node / "view"
-        for command in [*room_commands(place, node), *view_commands(needed(), stage)]:
+        for command in [*spaces.room_commands(place, node), *view_commands(needed(), stage)]:
             daemons.run_inside(place, node, command)
     daemons.start_slurmd(place, shape, node)
 
@@ -147,9 +138,9 @@ def stop_node(place: Place, node: str, *, power: bool = False) -> None:
 
     ``power``: end everything on the node at once, as if its power failed.
     """
-    keeper(place, node)
+    spaces.keeper(place, node)
     if power:
-        end_space(place, node)
+        spaces.end_space(place, node)
     else:
         daemons.stop(place, node, "slurmd", f"slurmd-{node}")
 
@@ -166,32 +157,29 @@ def limit(
     """Make links slow, or with rate ``off`` as fast as they were.
 
     Raises:
-        PracticeError: no such rate, no cluster, or the kernel refuses.
+        SetupError: no such rate, no cluster, or the kernel refuses.
     """
-    check_rate(rate)
-    check_rate(rest or rate)
-    if to is not None and (rate == OFF or to in nodes):
-        raise PracticeError(
+    network.check_rate(rate)
+    network.check_rate(rest or rate)
+    if to is not None and (rate == network.OFF or to in nodes):
+        raise SetupError(
             f"--to {to} found with {', '.join(nodes)} {rate}: expected one node, another one as "
             "its target, and a rate; `limit NODE off` takes all away"
         )
-    shape, there = shape_here(place), keepers(place)
+    shape, there = shape_here(place), spaces.keepers(place)
     for node in nodes:
-        if node not in there and rate == OFF:
+        if node not in there and rate == network.OFF:
             continue  # its links went with it
         if node not in there:
-            raise PracticeError(f"{node} is off: start-node {node} starts it")
-        for command in limit_commands(shape, node, rate, there, way=way, to=to, rest=rest):
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode:
-                said = done.stderr.strip() or f"exit code {done.returncode}"
-                raise PracticeError(f"{node}: the kernel refuses the limit: {said}")
+            raise SetupError(f"{node} is off: start-node {node} starts it")
+        for command in network.limit_commands(shape, node, rate, there, way=way, to=to, rest=rest):
+            runner.run(command, f"{node}: limiting its link (by the kernel)")
 
 
 def start_controller(place: Place) -> None:
     """Start slurmctld and wait until it answers."""
     daemons.start_slurmctld(place)
-    daemons.wait_for(lambda: controller_answers(place), 30, "slurmctld does not answer")
+    daemons.wait_for(lambda: daemons.controller_answers(place), 30, "slurmctld does not answer")
 
 
 def stop_controller(place: Place) -> None:
@@ -208,22 +196,20 @@ def down(place: Place) -> bool:
     """End and remove everything of the cluster; false where there was nothing.
 
     Raises:
-        PracticeError: something cannot be removed, and what.
+        SetupError: something cannot be removed, and what.
     """
-    there = bool(marked(place)) or place.folder.is_mount()
-    end_space(place, CONTROLLER)
+    there = bool(spaces.marked(place)) or place.folder.is_mount()
+    spaces.end_space(place, CONTROLLER)
     _forget_link(place.login_link)
     while place.folder.is_mount():
-        if subprocess.run(
-            ["umount", str(place.folder)], capture_output=True, check=False
-        ).returncode:
+        if runner.output(["umount", str(place.folder)]) is None:
             # somebody's shell stands in it: it goes when they leave
-            daemons.run(["umount", "--lazy", str(place.folder)])
+            runner.run(["umount", "--lazy", str(place.folder)])
     if place.folder.is_dir():
         try:
             place.folder.rmdir()
         except OSError as error:
-            raise PracticeError(
+            raise SetupError(
                 f"{place.folder} holds files that are not this cluster's ({error}): look at them "
                 "and remove the folder"
             ) from error
@@ -235,16 +221,10 @@ def _forget_link(name: str) -> None:
     deadline = time.monotonic() + 5
     while Path("/sys/class/net", name).exists():
         if time.monotonic() > deadline:
-            daemons.run(["ip", "link", "delete", name])
+            runner.run(["ip", "link", "delete", name])
         time.sleep(0.05)
 
 
 def inside_argv(place: Place, space: str, command: Sequence[str], folder: str = "/") -> list[str]:
     """The command line that runs a command as root inside a node or the controller."""
-    return enter_argv(keeper(place, space), command, folder)
-
-
-def _last_words(place: Place) -> str:
-    """The ends of the logs, before they go with the folder."""
-    logs = sorted(place.log.glob("*.log")) if place.log.is_dir() else []
-    return "".join(f"\n--- {log.name}\n{daemons.tail(log)}" for log in logs if daemons.tail(log))
+    return spaces.enter_argv(spaces.keeper(place, space), command, folder)

@@ -9,11 +9,14 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import apptainer
+import users
+from locks import SetupError, environment_of_train, refusal
+
 from . import cluster, needs
-from .answers import node_states, slurm_environment
-from .limits import WAYS, nodes_named
-from .login import login
-from .place import NODES, ROOT, SPACES, Place, PracticeError, place_of
+from .daemons import node_states, slurm_environment
+from .network import WAYS, nodes_named
+from .place import NODES, SPACES, Place, place_of
 
 REQUEST_IS_WRONG = 2
 
@@ -30,12 +33,15 @@ def parser() -> argparse.ArgumentParser:
     )
     commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("up", help="start it; nothing happens where it runs")
-    commands.add_parser("down", help="end it and remove all of it")
+    commands.add_parser("down", help="end it and remove its files")
     commands.add_parser("status", help="what runs of it; exit code 1 where something is missing")
     run = commands.add_parser("exec", help="run a command as root in a node or the controller")
     run.add_argument("space", choices=SPACES)
     run.add_argument("words", nargs=argparse.REMAINDER, metavar="-- COMMAND")
     enter = commands.add_parser("login", help="run a command as the practice user, from root")
+    enter.add_argument("--user", default=users.PRACTICE_USER, help="another one")
+    enter.add_argument("--give", action="append", default=[], type=Path, metavar="FOLDER",
+                       help="first make it that user's, with all that is in it")  # fmt: skip
     enter.add_argument("words", nargs=argparse.REMAINDER, metavar="-- COMMAND")
     stop = commands.add_parser("stop-node", help="stop the slurmd of a node; its jobs go on")
     stop.add_argument("node", choices=NODES)
@@ -57,13 +63,10 @@ def main(arguments: Sequence[str]) -> int:
     try:
         place = place_of(os.environ)
         return _do(told, place)
-    except PracticeError as error:
+    except SetupError as error:
         say(str(error))
         return REQUEST_IS_WRONG
     except OSError as error:
-        sys.path.append(str(ROOT / "containers"))
-        from locks import refusal  # noqa: PLC0415
-
         say(refusal(error) if os.geteuid() == 0 else f"{error}. Only root may change the cluster")
         return REQUEST_IS_WRONG
     except KeyboardInterrupt:
@@ -77,15 +80,16 @@ def _do(told: argparse.Namespace, place: Place) -> int:
     if told.command == "up":
         return up(place, accounting=wants_accounting(os.environ.get("ACCOUNTING", "0")))
     if os.geteuid() != 0:
-        raise PracticeError(f"`{told.command}` needs root (found: user id {os.geteuid()})")
+        raise SetupError(f"`{told.command}` needs root (found: user id {os.geteuid()})")
     if told.command == "exec":
         run_inside(place, told.space, told.words)
     if told.command == "login":
-        login(place, told.words[1:] if told.words[:1] == ["--"] else told.words)
+        login(place, told.user, told.give, told.words)
     with cluster.only_one(place):
         if told.command == "down":
-            say(f"ended, nothing is left of {place.folder}" if cluster.down(place)
-                else f"no cluster in {place.folder}: nothing to end")  # fmt: skip
+            say(f"ended; {place.folder} is gone, packages, Apptainer and the user practice stay"
+                if cluster.down(place) else f"no cluster in {place.folder}: nothing to end"
+                )  # fmt: skip
             return 0
         changes: dict[str, Callable[[], None]] = {
             "stop-node": lambda: cluster.stop_node(place, told.node, power=told.power),
@@ -102,9 +106,9 @@ def _do(told: argparse.Namespace, place: Place) -> int:
 
 
 def wants_accounting(told: str) -> bool:
-    """Raises: PracticeError: neither 0 nor 1."""
+    """Raises: SetupError: neither 0 nor 1."""
     if told not in ("0", "1", ""):
-        raise PracticeError(
+        raise SetupError(
             f"ACCOUNTING={told} found, expected ACCOUNTING=1 (a site with accounting) or "
             "ACCOUNTING=0 (one without)"
         )
@@ -118,7 +122,7 @@ def up(place: Place, *, accounting: bool) -> int:
         if found.good and found.shape is not None:
             if found.shape.accounting != accounting:
                 has, wanted = ("with", "without") if not accounting else ("without", "with")
-                raise PracticeError(
+                raise SetupError(
                     f"the cluster runs {has} accounting, and {wanted} is asked for: first "
                     "make cluster-down"
                 )
@@ -146,24 +150,21 @@ def prepare(*, accounting: bool) -> None:
     """Packages, Apptainer and the unprivileged user, each only where it is missing.
 
     Raises:
-        PracticeError: one cannot be had.
+        SetupError: one cannot be had.
     """
-    # beside this package; found by their own names because they are programs, too
-    sys.path.append(str(ROOT / "containers"))
-    import apptainer  # noqa: PLC0415
-    import unprivileged  # noqa: PLC0415
-    from locks import SetupError, environment_of_train  # noqa: PLC0415
-
     missing = needs.missing_packages(accounting=accounting)
+    kept = [f"the package {package}" for package in missing]
+    if apptainer.find() is None:
+        kept.append("Apptainer")
+    if not users.exists(users.PRACTICE_USER):
+        kept.append(f"the user {users.PRACTICE_USER}")
+    if kept:
+        say(f"installing what stays after make cluster-down: {', '.join(kept)}")
     if missing:
-        say(f"installing the packages {' '.join(missing)}")
         needs.install(missing, environment_of_train().environment_of("image", os.environ))
         needs.check()  # what could not be tried without them
-    try:
-        unprivileged.ensure_user()
-        apptainer.ensure()
-    except SetupError as error:
-        raise PracticeError(str(error)) from error
+    users.ensure_user()
+    apptainer.ensure()
 
 
 def how_to_use(place: Place) -> None:
@@ -174,13 +175,30 @@ def how_to_use(place: Place) -> None:
     say("  make cluster-down    # ends it")
 
 
-def run_inside(place: Place, space: str, words: Sequence[str]) -> None:
-    """Become a command inside a node; does not return."""
+def login(place: Place, user: str, folders: Sequence[Path], words: Sequence[str]) -> None:
+    """Become the command, as the practice user on this machine, the login node; does not return."""
+    command = command_of(words, "login")
+    if not users.exists(user):
+        raise SetupError(f"there is no user {user!r}: make cluster makes the practice user")
+    for folder in folders:
+        users.give(folder, user)
+    argv = users.enter_argv(command, user)
+    os.execvpe(argv[0], argv, os.environ | slurm_environment(place))  # noqa: S606
+
+
+def command_of(words: Sequence[str], before: str) -> list[str]:
+    """Raises: SetupError: there is none."""
     command = list(words[1:] if words[:1] == ["--"] else words)
     if not command:
-        raise PracticeError(f"no command found, expected: exec {space} -- COMMAND")
+        raise SetupError(f"no command found, expected: {before} -- COMMAND")
+    return command
+
+
+def run_inside(place: Place, space: str, words: Sequence[str]) -> None:
+    """Become a command inside a node; does not return."""
+    command = command_of(words, f"exec {space}")
     here = Path.cwd()
-    if here.is_relative_to("/tmp") and not here.is_relative_to(ROOT):  # noqa: S108
+    if here.is_relative_to("/tmp") and not here.is_relative_to(users.ROOT):  # noqa: S108
         here = Path("/")  # a node has a /tmp of its own
     argv = cluster.inside_argv(place, space, command, str(here))
     os.execvpe(argv[0], argv, os.environ | slurm_environment(place))  # noqa: S606

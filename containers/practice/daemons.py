@@ -1,18 +1,21 @@
-"""Starting and stopping the cluster's daemons, each in its space."""
+"""Starting and stopping the cluster's daemons, each in its space, and what Slurm answers."""
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
-from .place import ACCOUNTING_PORT, CONTROLLER, Place, PracticeError
-from .shape import Shape
+from locks import SetupError
+from runner import output, run, tail
+from users import SEARCH_PATH
+
+from .place import ACCOUNTING_PORT, CONTROLLER, NODES, Place, Shape
 from .spaces import enter_argv, keeper
 
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 STOP_S = 60
 
 
@@ -57,7 +60,7 @@ def install_database_argv(place: Place) -> list[str]:
 def environment(place: Place) -> dict[str, str]:
     """Of daemons: nothing of the caller's, which jobs could inherit."""
     return {
-        "PATH": PATH, "LANG": "C.UTF-8", "SLURM_CONF": str(place.slurm_conf),
+        "PATH": SEARCH_PATH, "LANG": "C.UTF-8", "SLURM_CONF": str(place.slurm_conf),
         "MYSQL_UNIX_PORT": f"{place.database}/socket",
     }  # fmt: skip
 
@@ -66,25 +69,10 @@ def run_inside(place: Place, space: str, command: Sequence[str]) -> str:
     """Run a command in a space and return its output.
 
     Raises:
-        PracticeError: the space is not there, or the command failed.
+        SetupError: the space is not there, or the command failed.
     """
     argv = enter_argv(keeper(place, space), command)
-    return run(argv, environment(place))
-
-
-def run(argv: Sequence[str], env: Mapping[str, str] | None = None) -> str:
-    """Output of a command that must succeed.
-
-    Raises:
-        PracticeError: it failed; with what it said.
-    """
-    done = subprocess.run(
-        argv, env=env, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
-    )
-    if done.returncode != 0:
-        said = (done.stderr.strip() or done.stdout.strip())[-2000:]
-        raise PracticeError(f"{' '.join(argv)} failed (exit code {done.returncode}): {said}")
-    return done.stdout
+    return run(argv, env=environment(place))
 
 
 def spawn_inside(place: Place, space: str, command: Sequence[str]) -> None:
@@ -108,7 +96,7 @@ def daemon_pid(place: Place, space: str, name: str, daemon: str) -> int | None:
     try:
         pid = int(place.pid_file(daemon).read_text())
         status = run_inside(place, space, ["cat", f"/proc/{pid}/status"])
-    except (OSError, ValueError, PracticeError):
+    except (OSError, ValueError, SetupError):
         return None
     return pid if is_alive(status, name) else None
 
@@ -133,11 +121,11 @@ def stop(place: Place, space: str, name: str, daemon: str) -> bool:
 
 
 def wait_for(condition: Callable[[], bool], timeout_s: float, trouble: str) -> None:
-    """Raises: PracticeError: the condition did not become true in time."""
+    """Raises: SetupError: the condition did not become true in time."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:
-            raise PracticeError(f"{trouble} within {timeout_s:.0f} s")
+            raise SetupError(f"{trouble} within {timeout_s:.0f} s")
         time.sleep(0.1)
 
 
@@ -171,8 +159,47 @@ def listens(address: tuple[str, int]) -> bool:
     return True
 
 
-def tail(file: Path, lines: int = 8) -> str:
-    try:
-        return "\n".join(file.read_text(errors="replace").splitlines()[-lines:])
-    except OSError:
-        return ""
+def last_words(place: Place) -> str:
+    """The ends of the logs, before they go with the folder; a daemon's user may have put anything
+    in their place."""
+    ends = {}
+    for log in sorted((*place.log.glob("*.log"), *place.folder.glob("*/*.log"))):
+        with suppress(OSError):
+            handle = os.open(log, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            with os.fdopen(handle, errors="replace") as file:
+                ends[log.name] = tail(file.read(), 8)
+    return "".join(f"\n--- {name}\n{end}" for name, end in ends.items() if end)
+
+
+READY_S = 180
+
+
+def slurm_environment(place: Place) -> dict[str, str]:
+    """What a caller adds to its environment so that Slurm's commands mean this cluster."""
+    return {"SLURM_CONF": str(place.slurm_conf)}
+
+
+def node_states(place: Place) -> dict[str, str]:
+    """State of each node as sinfo tells it, such as idle or down*; empty without an answer."""
+    variables = [f"{name}={value}" for name, value in slurm_environment(place).items()]
+    found = output(["timeout", "60", "env", *variables, "sinfo", "--noheader", "--Node",
+                    "--format=%N %t", "--partition=practice"]) or ""  # fmt: skip
+    return dict(line.split(maxsplit=1) for line in found.splitlines())
+
+
+def controller_answers(place: Place) -> bool:
+    return bool(node_states(place))
+
+
+def wait_until_idle(place: Place, nodes: Sequence[str] = NODES, timeout_s: float = READY_S) -> None:
+    """Raises: SetupError: a node was not idle in time; with the states that were seen."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        states = node_states(place)
+        late = {node: states.get(node, "not known") for node in nodes if states.get(node) != "idle"}
+        if not late:
+            return
+        if time.monotonic() > deadline:
+            told = ", ".join(f"{node}: {state}" for node, state in late.items())
+            raise SetupError(f"nodes are not idle after {timeout_s:.0f} s ({told})")
+        time.sleep(0.2)

@@ -1,4 +1,5 @@
-"""The cluster's folder and every file in it. Keys and states are closed to users."""
+"""Every file in the cluster's folder, and its text, made from the place and the shape. Keys and
+states are closed to users."""
 
 from __future__ import annotations
 
@@ -9,14 +10,161 @@ import shutil
 import socket
 import stat
 
-from . import conf, daemons
-from .place import GPUS, SPACES, Place, PracticeError
-from .rooms import make_folders
-from .shape import Shape
+from locks import SetupError
+from runner import run
+
+from .place import (
+    ACCOUNTING_PORT,
+    CONTROLLER,
+    CONTROLLER_PORT,
+    CPUS,
+    GPUS,
+    NODE_PORT,
+    SPACES,
+    Place,
+    Shape,
+    addresses,
+)
+from .spaces import make_folders
+
+GPU_TYPE = "pretend"
+REQUEUE_WAIT_S = 15  # how long a requeued job waits before it may start again
+GRACE_S = 10  # between a preemption's warning and its end
+KILL_WAIT_S = 10
+NODE_TIMEOUT_S = 15  # without a sign of life a node is down
+DATABASE = "practice_accounting"
+
+
+def slurm_conf(place: Place, shape: Shape) -> str:
+    names = ",".join(node.name for node in shape.nodes)
+    nodes = "\n".join(
+        f"NodeName={node.name} NodeAddr={node.address} NodeHostname={node.name} CPUs={CPUS} "
+        f"Sockets=1 CoresPerSocket={CPUS} ThreadsPerCore=1 RealMemory={node.memory_mb} "
+        f"Gres=gpu:{GPU_TYPE}:{GPUS} State=UNKNOWN"
+        for node in shape.nodes
+    )
+    memory = min(node.memory_mb for node in shape.nodes) // CPUS
+    return f"""\
+# Horoscale's practice cluster; written by `make cluster`, gone with `make cluster-down`
+ClusterName=practice
+SlurmctldHost={CONTROLLER}({shape.controller})
+SlurmctldPort={CONTROLLER_PORT}
+SlurmdPort={NODE_PORT}
+SlurmUser=slurm
+SlurmdUser=root
+AuthType=auth/munge
+CredType=cred/munge
+# cred_expire is also the time that a requeued job waits; the default is two minutes
+AuthInfo=socket={place.munge_socket},cred_expire={REQUEUE_WAIT_S}
+StateSaveLocation={place.folder}/state
+SlurmdSpoolDir={place.folder}/%n/spool
+SlurmctldPidFile={place.pid_file("slurmctld")}
+SlurmdPidFile={place.pids}/slurmd-%n.pid
+SlurmctldLogFile={place.log}/slurmctld.log
+SlurmdLogFile={place.folder}/%n/slurmd.log
+SlurmctldDebug=info
+SlurmdDebug=info
+MailProg=/bin/true
+
+# one machine plays all nodes: it has less than they advertise
+SlurmdParameters=config_overrides
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+MpiDefault=none
+ReturnToService=2
+SlurmdTimeout={NODE_TIMEOUT_S}
+SlurmctldTimeout=30
+InactiveLimit=0
+KillWait={KILL_WAIT_S}
+MinJobAge=300
+MaxArraySize=1001
+JobRequeue=1
+EnforcePartLimits=ALL
+
+# a job that uses more memory than it asked for is killed when that is next looked at
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+DefMemPerCPU={memory}
+JobAcctGatherType=jobacct_gather/linux
+JobAcctGatherFrequency=task=2
+JobAcctGatherParams=OverMemoryKill
+{accounting(place, shape)}
+# jobs start within a second or two
+SchedulerType=sched/backfill
+SchedulerParameters=bf_interval=2,sched_interval=2,batch_sched_delay=0
+
+# a job in urgent takes its nodes from jobs in practice, which are warned and requeued
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+SlurmctldParameters=preempt_send_user_signal
+
+GresTypes=gpu
+{nodes}
+PartitionName=practice Nodes={names} Default=YES State=UP PriorityTier=1 PreemptMode=REQUEUE \
+GraceTime={GRACE_S} DefaultTime=30 MaxTime=1440
+PartitionName=urgent Nodes={names} State=UP PriorityTier=10 PreemptMode=OFF \
+DefaultTime=30 MaxTime=1440
+"""
+
+
+def accounting(place: Place, shape: Shape) -> str:
+    if not shape.accounting:
+        return "AccountingStorageType=accounting_storage/none"
+    return (
+        "AccountingStorageType=accounting_storage/slurmdbd\n"
+        f"AccountingStorageHost={shape.controller}\n"
+        f"AccountingStoragePort={ACCOUNTING_PORT}\n"
+        f"AccountingStoragePass={place.munge_socket}"
+    )
+
+
+def slurmdbd_conf(place: Place, shape: Shape) -> str:
+    """No password: the database knows the user slurm by its socket."""
+    return f"""\
+DbdHost={CONTROLLER}
+DbdAddr={shape.controller}
+DbdPort={ACCOUNTING_PORT}
+SlurmUser=slurm
+AuthType=auth/munge
+AuthInfo=socket={place.munge_socket}
+StorageType=accounting_storage/mysql
+StorageHost=localhost
+StorageUser=slurm
+StorageLoc={DATABASE}
+PidFile={place.pid_file("slurmdbd")}
+LogFile={place.log}/slurmdbd.log
+"""
+
+
+def database_sql() -> str:
+    return (
+        f"CREATE DATABASE IF NOT EXISTS {DATABASE};\n"
+        "CREATE USER IF NOT EXISTS slurm@localhost IDENTIFIED VIA unix_socket;\n"
+        f"GRANT ALL ON {DATABASE}.* TO slurm@localhost;\n"
+    )
+
+
+def gres_conf(place: Place) -> str:
+    files = f"{place.devices}/gpu[0-{GPUS - 1}]"
+    return f"AutoDetect=off\nName=gpu Type={GPU_TYPE} File={files}\n"
+
+
+def cgroup_conf() -> str:
+    """Nothing is limited by cgroups here, and this plugin is the one that then touches none.
+
+    It starts on machines with cgroups of either version, or without any (all three were tried).
+    """
+    return "CgroupPlugin=cgroup/v1\n"
+
+
+def hosts(shape: Shape, login: str) -> str:
+    """/etc/hosts of all nodes; ``login``: the host name of the machine itself."""
+    lines = [f"{address}\t{name}" for name, address in addresses(shape).items()]
+    return "\n".join(["127.0.0.1\tlocalhost", f"{shape.login}\t{login}", *lines, ""])
 
 
 def write(place: Place, shape: Shape) -> None:
-    """Mount the folder and fill it. Raises PracticeError where that cannot be."""
+    """Mount the folder and fill it. Raises SetupError where that cannot be."""
     before = os.umask(0o022)  # whatever root's own is: users must be able to read it
     try:
         _mount(place)
@@ -28,47 +176,47 @@ def write(place: Place, shape: Shape) -> None:
 def _mount(place: Place) -> None:
     place.folder.mkdir(parents=True, exist_ok=True)
     if any(place.folder.iterdir()):
-        raise PracticeError(
+        raise SetupError(
             f"{place.folder} holds files that are not this cluster's: look at them and remove the "
             "folder, or name another one with HOROSCALE_PRACTICE"
         )
     # /run is often mounted noexec and nodev: batch scripts and devices need their own
     options = "mode=755,exec,dev,nosuid"
-    daemons.run(["mount", "-t", "tmpfs", "-o", options, "horoscale", str(place.folder)])
+    run(["mount", "-t", "tmpfs", "-o", options, "horoscale", str(place.folder)])
 
 
 def _write(place: Place, shape: Shape) -> None:
-    for folder, owner, mode in (
-        (place.log, "slurm", 0o755), (place.pids, "root", 0o755),
-        (place.folder / "state", "slurm", 0o700),
-        (place.munge, "munge", 0o755), (place.munge / "private", "munge", 0o700),
-        (place.devices, "root", 0o755),
-    ):  # fmt: skip
+    private = place.munge / "private"
+    folders = {
+        place.log: ("slurm", 0o755), place.folder / "state": ("slurm", 0o700),
+        place.munge: ("munge", 0o755), private: ("munge", 0o700),
+    }  # fmt: skip
+    for folder in (place.pids, place.devices, *folders):
         folder.mkdir()
-        folder.chmod(mode)
-        shutil.chown(folder, owner, None if owner == "root" else owner)
     for space in SPACES:
         make_folders(place, space)
     for number in range(GPUS):  # they answer like /dev/null: enough to be found and handed out
         device = place.devices / f"gpu{number}"
         os.mknod(device, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
         device.chmod(0o666)
-    key = place.munge / "private" / "key"
+    key = private / "key"
     key.touch(mode=0o600)
     key.write_bytes(secrets.token_bytes(128))
     shutil.chown(key, "munge", "munge")
-    place.hosts.write_text(conf.hosts(shape, socket.gethostname()))
-    (place.folder / "gres.conf").write_text(conf.gres_conf(place))
-    (place.folder / "cgroup.conf").write_text(conf.cgroup_conf())
-    place.slurm_conf.write_text(conf.slurm_conf(place, shape))
+    place.hosts.write_text(hosts(shape, socket.gethostname()))
+    (place.folder / "gres.conf").write_text(gres_conf(place))
+    (place.folder / "cgroup.conf").write_text(cgroup_conf())
+    place.slurm_conf.write_text(slurm_conf(place, shape))
     if shape.accounting:
         secret = place.folder / "slurmdbd.conf"
         secret.touch(mode=0o600)
-        secret.write_text(conf.slurmdbd_conf(place, shape))
+        secret.write_text(slurmdbd_conf(place, shape))
         shutil.chown(secret, "slurm", "slurm")
         place.database.mkdir()
-        (place.database / "first.sql").write_text(conf.database_sql())
+        (place.database / "first.sql").write_text(database_sql())
         (place.database / "data").mkdir()
-        for path in (place.database, place.database / "data"):
-            shutil.chown(path, "mysql", "mysql")
+        folders |= dict.fromkeys((place.database, place.database / "data"), ("mysql", 493))
+    for folder, (owner, mode) in folders.items():  # last: nothing is written in another's folder
+        folder.chmod(mode)
+        shutil.chown(folder, owner, owner)
     place.state.write_text(json.dumps(shape.as_json(), indent=1) + "\n")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from .place import PracticeError
+import apptainer
+from locks import SetupError
+from runner import run
+
 from .spaces import UNSHARE
 
 #: program -> Debian package, needed always
@@ -63,14 +65,6 @@ def release_trouble(text: str) -> str | None:
     return f"Debian 12 or later (found: {name}): its Slurm packages are what was tried"
 
 
-def attempt(command: list[str]) -> str | None:
-    """What a command that should work says where it does not."""
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
-    )
-    return None if done.returncode == 0 else done.stderr.strip() or f"exit code {done.returncode}"
-
-
 def troubles() -> list[str]:
     """Everything that is missing and that we cannot install, each with what was found."""
     if not sys.platform.startswith("linux"):
@@ -105,40 +99,38 @@ def troubles() -> list[str]:
 def _kernel_trouble(what: str, program: str, command: list[str]) -> str | None:
     if shutil.which(program) is None:
         return None  # a package that we install; tried again when it is there
-    said = attempt(command)
-    return f"{what} (found: {said})" if said else None
+    try:
+        run(command, "that")
+    except SetupError as error:
+        return f"{what} (found: {error})"
+    return None
 
 
 def check() -> None:
-    """Raises: PracticeError: with all that is missing, one line each."""
+    """Raises: SetupError: with all that is missing, one line each."""
     found = troubles()
     if found:
         lines = "\n".join(f"  - {trouble}" for trouble in found)
-        raise PracticeError(f"this machine cannot play a cluster. Missing:\n{lines}")
+        raise SetupError(f"this machine cannot play a cluster. Missing:\n{lines}")
 
 
 def install(packages: list[str], env: Mapping[str, str]) -> None:
-    """Install Debian packages, visibly, without letting them start their services.
+    """Install Debian packages without letting them start their services.
 
     Raises:
-        PracticeError: apt-get failed.
+        SetupError: apt-get failed.
     """
     policy = Path("/usr/sbin/policy-rc.d")  # asked by packages before they start a service
     ours = not policy.exists()
     if ours:
         policy.write_text("#!/bin/sh\nexit 101\n")
         policy.chmod(0o755)
-    quiet = {**env, "DEBIAN_FRONTEND": "noninteractive"}
     try:
-        for command in (
-            ["apt-get", "update", "-qq"],
-            ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages],
-        ):
-            if subprocess.run(command, env=quiet, check=False, stdout=sys.stderr).returncode != 0:
-                raise PracticeError(
-                    f"{' '.join(command)} failed (its own words above). Give this machine a "
-                    "working Debian mirror, or install the packages yourself."
-                )
+        apptainer.install_packages(packages, env)
+    except SetupError as error:
+        raise SetupError(
+            f"{error}\nGive this machine a working Debian mirror, or install the packages yourself."
+        ) from error
     finally:
         if ours:
             policy.unlink(missing_ok=True)

@@ -17,7 +17,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .place import CONTROLLER, Place, PracticeError
+from locks import SetupError
+from users import ROOT
+
+from .place import CONTROLLER, Place
 
 MARK = "HOROSCALE_KEEPER"
 PROC = Path("/proc")
@@ -99,12 +102,12 @@ def keeper(place: Place, space: str) -> int:
     """Process id of the keeper of one space.
 
     Raises:
-        PracticeError: the space is not there.
+        SetupError: the space is not there.
     """
     found = keepers(place)
     if space not in found:
         there = ", ".join(sorted(found)) or "nothing"
-        raise PracticeError(
+        raise SetupError(
             f"{space} does not run (running: {there}). Start the cluster with make cluster, "
             "or one node with: python3 containers/practice start-node NODE"
         )
@@ -115,10 +118,10 @@ def make_space(place: Place, space: str, inside: int | None) -> int:
     """Start a keeper and wait until it is there; returns its process id.
 
     Raises:
-        PracticeError: it did not come up within 10 seconds.
+        SetupError: it did not come up within 10 seconds.
     """
     path = os.environ.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
-    said = place.log / f"{space}.log"
+    said = place.folder / space / "space.log"
     with said.open("wb") as errors:
         process = subprocess.Popen(
             keep_argv(inside),
@@ -137,7 +140,7 @@ def make_space(place: Place, space: str, inside: int | None) -> int:
             return pid
         time.sleep(0.02)
     words = said.read_text(errors="replace").strip()
-    raise PracticeError(f"cannot make the namespaces of {space}: {words or 'no answer in 10 s'}")
+    raise SetupError(f"cannot make the namespaces of {space}: {words or 'no answer in 10 s'}")
 
 
 def _program(pid: int) -> str:
@@ -151,7 +154,7 @@ def end_space(place: Place, space: str, timeout_s: float = 20) -> None:
     """Kill a space's first process, and so all in it; returns when nothing of it is left.
 
     Raises:
-        PracticeError: something is left after ``timeout_s`` (a process in the kernel's hands).
+        SetupError: something is left after ``timeout_s`` (a process in the kernel's hands).
     """
     deadline = time.monotonic() + timeout_s
     while True:
@@ -161,10 +164,45 @@ def end_space(place: Place, space: str, timeout_s: float = 20) -> None:
             return
         if time.monotonic() > deadline:
             ids = ", ".join(f"{process.space}: {process.pid}" for process in left)
-            raise PracticeError(f"still there {timeout_s:.0f} s after being killed: {ids}")
+            raise SetupError(f"still there {timeout_s:.0f} s after being killed: {ids}")
         # keepers first: what waits for them outside ends by itself then
         first = [process for process in left if process.first] or left
         for process in first:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGKILL)
         time.sleep(0.05)
+
+
+SHARED_MEMORY = "1g"
+
+
+# What a node sees of the file system: everything of the machine, but its own /tmp, /dev/shm, name.
+
+
+def room_commands(place: Place, space: str, shared: tuple[Path, ...] = (ROOT,)) -> list[list[str]]:
+    """Mounts of one space, run inside it; ``shared``: folders that nodes must see even in /tmp."""
+    temporary = place.temporary(space)
+    back = [folder for folder in shared if Path("/tmp") in folder.parents]  # noqa: S108
+    return [
+        ["hostname", space],
+        ["mount", "--bind", str(place.hosts), "/etc/hosts"],
+        # the machine's /sys would show its own network interfaces under the names of the node's
+        ["mount", "-t", "sysfs", "-o", "nosuid,nodev,noexec", "sysfs", "/sys"],
+        *(
+            command
+            for folder in back
+            for command in (
+                ["mkdir", "-p", str(temporary / folder.relative_to("/tmp"))],  # noqa: S108
+                ["mount", "--rbind", str(folder), str(temporary / folder.relative_to("/tmp"))],  # noqa: S108
+            )
+        ),
+        ["mount", "--rbind", str(temporary), "/tmp"],  # noqa: S108
+        ["mount", "-t", "tmpfs", "-o", f"mode=1777,size={SHARED_MEMORY}", "shm", "/dev/shm"],  # noqa: S108
+    ]
+
+
+def make_folders(place: Place, space: str) -> None:
+    place.spool(space).mkdir(parents=True, exist_ok=True)
+    temporary = place.temporary(space)
+    temporary.mkdir(parents=True, exist_ok=True)
+    temporary.chmod(0o1777)  # mkdir heeds the umask

@@ -5,13 +5,14 @@ jobs/sites/*.yaml, strictly. And the nodes that so many ranks take there.
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from jobs.config.yamlfile import Document, find_file, load_yaml, parse_yaml
+from jobs.config.yamlfile import Document, find_file, load_yaml, names_in, parse_yaml
 from train.config.frozen import Frozen
 from train.errors import ConfigError
 
@@ -131,6 +132,8 @@ _SILENT = (None, False, "none")
 
 
 SITES = Path(__file__).parent.parent / "sites"
+#: Of a user, for what SITE=auto finds: an installation that users share may be read-only.
+OWN_SITES = Path("horoscale") / "sites"
 #: Words of SITE= that stand for no file.
 AUTO, LOCAL = "auto", "local"
 
@@ -142,14 +145,27 @@ class NamedSite:
     source: Path
 
 
+def own_sites() -> Path:
+    """The user's own site files."""
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / OWN_SITES
+
+
+def auto_file(cluster: str) -> Path:
+    """The file of SITE=auto: the user's own, or one of the installation where there is no own."""
+    own, shared = (folder / f"auto-{cluster}.yaml" for folder in (own_sites(), SITES))
+    return shared if shared.exists() and not own.exists() else own
+
+
 def load_site(name_or_path: str, folder: Path = SITES) -> NamedSite:
-    """Read a site by its name in ``folder`` or by its path.
+    """Read a site by its path, or by its name among the user's own or in ``folder``.
 
     Raises:
         ConfigError: no such site, or an error in its file: with the line, what was found, what is
             known and the nearest.
     """
-    return _named(load_yaml(find_file("site", name_or_path, folder, (AUTO, LOCAL))))
+    own = own_sites()
+    folder = own if name_or_path in names_in(own) else folder
+    return _named(load_yaml(find_file("site", name_or_path, folder, (AUTO, LOCAL, *names_in(own)))))
 
 
 def read_site(path: Path, text: str) -> NamedSite:

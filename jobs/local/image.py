@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from jobs.cell.container import (
     BUILT,
@@ -71,30 +72,46 @@ def container_here(name: str, gpus: int, needs: Sequence[Need]) -> Container:
     return Container(image.path, runtime, "nv" if nvidia else "none", binds_of(needs), ())
 
 
-def try_out(container: Container) -> None:
-    """Start the image once, with all that is bound, before any cell depends on it.
+def try_out(container: Container) -> Container:
+    """Start the image once, with all that is bound, before any cell depends on it; returns how.
+
+    Root that lacks a capability (as in many containers) starts it as other users do.
 
     Raises:
         ConfigError: it does not start; with what was said.
     """
-    argv = [*container_argv(container), IMAGE_PYTHON, "-c", "pass"]
+    found = _complaint(container)
+    if found and os.geteuid() == 0:
+        apart = replace(container, arguments=("--userns", *container.arguments))
+        if not _complaint(apart):
+            return apart
+    if found:
+        line = shlex.join(_trial(container))
+        todo = "try that line by hand; docs/images.md says what this machine needs"
+        if os.geteuid() == 0:
+            todo = "this machine does not let root start containers: make sweep as an ordinary user"
+        raise ConfigError(
+            f"the image does not start here: {line}\n  {found}\n  Nothing was run: {todo}"
+        )
+    return container
+
+
+def _trial(container: Container) -> list[str]:
+    return [*container_argv(container), IMAGE_PYTHON, "-c", "pass"]
+
+
+def _complaint(container: Container) -> str:
+    """What is said where the image does not start; else empty."""
     try:
         done = subprocess.run(
-            argv, capture_output=True, text=True, timeout=START_S, check=False,
+            _trial(container), capture_output=True, text=True, timeout=START_S, check=False,
             stdin=subprocess.DEVNULL, env=environment_of("ranks", os.environ),
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        said = f"no end within {START_S:g} s"
-    else:
-        if done.returncode == 0:
-            return
-        said = _COLOUR.sub("", done.stderr).strip() or f"exit code {done.returncode}"
-    todo = "try that line by hand; docs/images.md says what this machine needs"
-    if os.geteuid() == 0:
-        todo = "not every machine lets root start containers: make sweep as an ordinary user"
-    raise ConfigError(
-        f"the image does not start here: {shlex.join(argv)}\n  {said}\n  Nothing was run: {todo}"
-    )
+        return f"no end within {START_S:g} s"
+    if done.returncode == 0:
+        return ""
+    return _COLOUR.sub("", done.stderr).strip() or f"exit code {done.returncode}"
 
 
 def check_gpu_models(image: str) -> None:

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -73,7 +74,7 @@ def sweep_here(wanted: Sweep, folder: Path, *, force: bool, machine: Machine) ->
         # bundled data leave no folder, and only what is there can be bound
         for needed in (machine.data, machine.store):
             needed.mkdir(parents=True, exist_ok=True)
-        try_out(machine.container)
+        machine = replace(machine, container=try_out(machine.container))
     # make, told to end, ends the shell of its recipe, and nobody tells us
     parent = os.getppid() if "MAKELEVEL" in os.environ else None
     with stopped_by_signals(parent) as stop, Display(cells, wanted.asked) as display:

@@ -19,6 +19,19 @@ from train.environment import environment_of
 from train.errors import ConfigError
 
 
+def store_for(data: Path, results: Path) -> Path:
+    """Where prepared data go unless STORE= names a folder: beside the raw data, or where these are
+    read-only beside the results, which all nodes see, too."""
+    beside, own = data / "prepared", results / ".prepared"
+    return own if _is_writable(own) and not _is_writable(beside) else beside
+
+
+def _is_writable(folder: Path) -> bool:
+    """Whether it can be made, or written into where it is there."""
+    names = (folder.absolute(), *folder.absolute().parents)
+    return os.access(next(path for path in names if path.exists()), os.W_OK | os.X_OK)
+
+
 def train_images(
     configs: Iterable[RunConfig], data: Path, store: Path, *, fetch: bool = True
 ) -> dict[tuple[str, int | None], int]:

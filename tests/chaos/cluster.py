@@ -17,12 +17,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from containers.practice import answers, conf, daemons, files
-from containers.practice.place import BRIDGE, CONTROLLER, Place
-from containers.practice.rooms import make_folders
-from containers.practice.shape import Node, Shape
-from containers.practice.spaces import UNSHARE
-from containers.practice.view import needed, view_commands
+from runner import run
+from users import needed, view_commands
+
+from containers.practice import daemons, files
+from containers.practice.place import BRIDGE, CONTROLLER, Node, Place, Shape
+from containers.practice.spaces import UNSHARE, make_folders
 
 ADDRESS = "10.87.1.1"  # of everything; a name service takes no loopback for an address
 FIRST_PORT = 17001
@@ -57,24 +57,24 @@ class Cluster:
         """Write all files, start all daemons, wait for all nodes."""
         for words in ("link set lo up", f"link add {BRIDGE} type bridge", f"link set {BRIDGE} up",
                       f"address add {ADDRESS}/24 dev {BRIDGE}"):  # fmt: skip
-            daemons.run(["ip", *words.split()])
-        daemons.run(["hostname", CONTROLLER])
+            run(["ip", *words.split()])
+        run(["hostname", CONTROLLER])
         nodes = tuple(Node(name, ADDRESS, (0,), MEMORY_MB) for name in self.nodes)
         shape = Shape("", ADDRESS, ADDRESS, nodes)
         files.write(self.place, shape)
         for name in self.nodes:
             make_folders(self.place, name)
-        self.place.slurm_conf.write_text(self.conf(conf.slurm_conf(self.place, shape)))
-        daemons.run(["mount", "--bind", str(self.place.hosts), "/etc/hosts"])
+        self.place.slurm_conf.write_text(self.conf(files.slurm_conf(self.place, shape)))
+        run(["mount", "--bind", str(self.place.hosts), "/etc/hosts"])
         for command in view_commands(needed(), self.place.folder / "view"):
-            daemons.run(command)
+            run(command)
         self._spawn("munged", [*daemons.munged_argv(self.place), "--foreground"])
         daemons.wait_for(self.place.munge_socket.exists, 30, "munged did not start")
         self.start_controller()
         daemons.wait_for(self.answers, 60, "slurmctld does not answer")
         for name in self.nodes:
             self.start_node(name)
-        answers.wait_until_idle(self.place, self.nodes)
+        daemons.wait_until_idle(self.place, self.nodes)
 
     def conf(self, text: str) -> str:
         def with_port(found: re.Match[str]) -> str:
@@ -122,7 +122,7 @@ class Cluster:
         """What one of Slurm's programs answers root; None where it refuses, or nobody is there."""
         try:
             done = subprocess.run(
-                argv, env=os.environ | answers.slurm_environment(self.place), capture_output=True,
+                argv, env=os.environ | daemons.slurm_environment(self.place), capture_output=True,
                 text=True, check=False, timeout=timeout_s, stdin=subprocess.DEVNULL,
             )  # fmt: skip
         except subprocess.TimeoutExpired:

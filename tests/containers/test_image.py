@@ -1,5 +1,5 @@
-"""Building images: ways to packages, refusals before anything is done, and nothing half-made under
-a good name."""
+"""Building images: refusals, nothing half-made under a good name, and root's hands off a place that
+the building user can write."""
 
 from __future__ import annotations
 
@@ -7,16 +7,22 @@ import hashlib
 import json
 import os
 import re
+import shutil
+import signal
 import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import image
-import image_downloads
-import image_mirrors
-import image_prepare
-import image_steps
 import pytest
-from locks import SetupError
+import users
+from runner import only_one
+
+from tests.sweeps import wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize("arguments", ([], ["cpu", "gpu"], ["rocm"]))
@@ -33,10 +39,10 @@ def test_a_checkout_of_somebody_else_is_refused_at_once(tmp_path, monkeypatch, c
 
 
 def test_an_image_is_current_while_it_is_whole_and_has_its_key(tmp_path, program) -> None:
-    half, sif = tmp_path / "half.sif", tmp_path / "images" / "cpu.sif"
-    half.write_bytes(b"image")
+    sif = tmp_path / "images" / "cpu.sif"
     sif.parent.mkdir()
-    (sif.parent / ".cpu.sif.123").write_bytes(b"left by a crash")
+    half = sif.with_name(".cpu.sif.123")
+    half.write_bytes(b"image")
     checksum = image.publish(half, sif)
     assert sorted(file.name for file in sif.parent.iterdir()) == ["cpu.sif", "cpu.sif.sha256"]
     assert sif.read_bytes() == b"image" and not half.exists()
@@ -58,125 +64,151 @@ def test_an_image_is_current_while_it_is_whole_and_has_its_key(tmp_path, program
     assert not image.is_current(runtime, sif, "abc")
 
 
-@pytest.mark.parametrize(
-    ("user", "needed", "installed", "says"),
-    [
-        ("nemo", 0, (), r"usermod --add-subuids .* nemo "),
-        ("somebody", 10**18, (), "GB free, building the cpu image needs 1000000000"),
-        ("somebody", 0, (), r"the program debootstrap.* is missing.*docs/images\.md"),
-        ("somebody", 0, ("debootstrap",), r"absent.gpg.* is missing.*docs/images\.md"),
-    ],
-)
-def test_what_the_machine_lacks_is_said_before_the_work(
-    program, monkeypatch, tmp_path, user, needed, installed, says
-) -> None:
-    monkeypatch.setattr(image_prepare, "maps_ids", lambda user: user == "somebody")
-    monkeypatch.setattr(image_prepare, "debian_codename", lambda: "")
-    monkeypatch.setitem(image_prepare.NEEDED_BYTES, "cpu", needed)
-    monkeypatch.setattr(image_prepare, "KEYRING", Path("/absent.gpg"))
-    for name in installed:
-        program(name)
-    with pytest.raises(SetupError, match=says):
-        image_prepare.check_machine("cpu", tmp_path, user)
-
-
-def test_a_step_shows_signs_of_life_and_where_it_fails_its_log(
-    tmp_path, monkeypatch, capfd
-) -> None:
-    (tmp_path / "log").touch()
-    steps = image_steps.Steps(user="nobody", work=tmp_path, log=tmp_path / "log")
-    monkeypatch.setattr(image_steps, "SIGN_OF_LIFE_S", 0.2)
-    message = r"(?s)testing failed \(exit code 7\)\. Look there\..*no space"
-    with pytest.raises(SetupError, match=message):
-        steps.run(
-            ["sh", "-c", "echo no space; sleep 3; exit 7"], "testing", os.environ, "Look there."
-        )
-    assert re.search(r"testing(?s:.*)\.\.\. \d+ s: no space", capfd.readouterr().err)
-    with pytest.raises(SetupError, match="cannot start no-such-program"):
-        steps.run(["no-such-program"], "testing", os.environ, "Look there.")
-
-
-def test_what_a_crashed_build_left_is_removed(tmp_path) -> None:
-    folder = tmp_path / "tmp"
-    (folder / "build-temp-1" / "rootfs").mkdir(parents=True)
-    image_steps.remove_tree("nobody", folder)
-    assert not folder.exists()
-    image_steps.remove_tree("nobody", folder)  # nothing to do is no error
-
-
-def test_the_build_keeps_its_trees_off_tmp_and_gets_proxies_and_certificates(
-    tmp_path, monkeypatch
-) -> None:
-    monkeypatch.setenv("HTTPS_PROXY", "http://p:1")
-    monkeypatch.setenv("no_proxy", "localhost")
-    environment = image_prepare.environment_of_build(tmp_path, Path("/ca.pem"))
-    assert environment["APPTAINER_TMPDIR"] == str(tmp_path / "tmp")
-    assert environment["https_proxy"] == environment["HTTPS_PROXY"] == "http://p:1"
-    assert environment["no_proxy"] == environment["NO_PROXY"] == "localhost"
-    assert environment["SSL_CERT_FILE"] == environment["PIP_CERT"] == "/ca.pem"
-
-
-TARGETS = """\
-http://mirror.site/debian/ bookworm contrib
-http://mirror.site/debian/ bookworm main
-http://mirror.site/debian-security/ bookworm-security main
-http://elsewhere/apt nodistro main
+STAND_IN = """#!/bin/sh
+# for apptainer: what it builds is its second word from behind
+case $1 in build) ;; *) exit 1 ;; esac
+for word; do image=$last; last=$word; done
+id -un >"$(dirname "$image")/../built-by"
+[ -z "$SLOW" ] || exec sleep 600
+case $image in
+*/cpu.sif) [ -z "$PLANTED" ] && echo image >"$image" || ln -s "$PLANTED" "$image" ;;
+*) echo base >"$image" ;;
+esac
 """
 
 
-def test_mirrors_are_the_machines_own_unless_the_user_names_others(monkeypatch) -> None:
-    monkeypatch.setattr(image_mirrors, "index_targets", lambda: TARGETS)
-    monkeypatch.setattr(image_mirrors, "debian_codename", lambda: "bookworm")
-    assert image_mirrors.debian_mirror({}) == "http://mirror.site/debian"
-    security = "http://mirror.site/debian-security"
-    assert image_mirrors.security_mirror({}, "bookworm") == security
-    named = {"DEBIAN_MIRROR": "http://mine/debian/", "DEBIAN_SECURITY_MIRROR": "http://mine/sec/"}
-    assert image_mirrors.debian_mirror(named) == "http://mine/debian"
-    assert image_mirrors.security_mirror(named, "bookworm") == "http://mine/sec"
-    assert image_mirrors.security_mirror({}, "trixie") is None
-    monkeypatch.setattr(image_mirrors, "debian_codename", lambda: "trixie")
-    with pytest.raises(SetupError, match="DEBIAN_MIRROR=http"):
-        image_mirrors.debian_mirror({})
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A folder with a checkout of root's, a stand-in for Apptainer, and the builder's own cache."""
+    if os.geteuid() != 0:
+        pytest.skip("only root builds as another user")
+    tools = ("unshare", "setpriv", "debootstrap")
+    if absent := [name for name in tools if shutil.which(name) is None]:
+        pytest.skip(f"{', '.join(absent)} not found")
+    if subprocess.run(["unshare", "--mount", "true"], check=False).returncode:
+        pytest.skip("this machine lets root make no mounts: its own Python stays closed to others")
+    user = users.ensure_user()
+    folder = Path(tempfile.mkdtemp(prefix="horoscale-", dir="/var/tmp"))
+    folder.chmod(0o755)
+    try:
+        ignored = shutil.ignore_patterns("images", "__pycache__")
+        shutil.copytree(ROOT / "containers", folder / "checkout" / "containers", ignore=ignored)
+        shutil.copytree(ROOT / "train", folder / "checkout" / "train", ignore=ignored)
+        (folder / "bin").mkdir()
+        (folder / "bin" / "apptainer").write_text(STAND_IN)
+        (folder / "bin" / "apptainer").chmod(0o755)
+        images = folder / "cache" / "horoscale" / "images"
+        (images / "downloads").mkdir(parents=True)
+        for file in (folder / "checkout" / "containers" / "locks").iterdir():
+            pins = re.findall(r"(?m)^[^ #\\]+==[^ ]+", file.read_text())
+            texts = {pin: pin.encode() for pin in pins}
+            file.write_text("".join(f"{pin} --hash=sha256:{hashlib.sha256(text).hexdigest()}\n"
+                                    for pin, text in texts.items()))  # fmt: skip
+            for pin, text in texts.items():
+                (images / "downloads" / f"{pin.replace('==', '-')}.whl").write_bytes(text)
+        users.give(folder / "cache", user)
+        yield folder
+    finally:
+        shutil.rmtree(folder)
 
 
-def test_ca_bundle(tmp_path) -> None:
-    bundle = tmp_path / "site.pem"
-    bundle.write_text("certificates")
-    assert image_mirrors.ca_bundle({}) is None
-    assert image_mirrors.ca_bundle({"PIP_CERT": "/absent", "CA": str(bundle)}) == bundle
-    with pytest.raises(SetupError, match="PIP_CERT=/absent found, expected a file"):
-        image_mirrors.ca_bundle({"PIP_CERT": "/absent"})
+def make_image(place: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    argv, env = image_argv(place)
+    return subprocess.run(
+        argv, cwd=place / "checkout", env={**env, **variables}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
 
 
-def test_apt_settings_leave_out_this_machine_s_certificate_files(program) -> None:
-    proxy = 'Acquire::http::Proxy "http://p:1";'
-    program("apt-config", f"echo 'Acquire::https::CAInfo \"/etc/site.pem\";'\necho '{proxy}'")
-    assert image_mirrors.apt_settings() == f"{proxy}\n"
+def image_argv(place: Path) -> tuple[list[str], dict[str, str]]:
+    """Command and environment of make image."""
+    seen = {"PATH": f"{place / 'bin'}:{os.environ['PATH']}", "PIP_NO_INDEX": "1",
+            "XDG_CACHE_HOME": str(place / "cache"), "DEBIAN_MIRROR": "http://absent/debian",
+            "PLANTED": "", "SLOW": ""}  # fmt: skip
+    argv = [sys.executable, str(place / "checkout" / "containers" / "image.py"), "cpu"]
+    return argv, {**os.environ, **seen}
 
 
-def test_only_packages_with_the_right_content_count(tmp_path) -> None:
-    good, other = (hashlib.sha256(text).hexdigest() for text in (b"wheel", b"other"))
-    text = (
-        f"a==1 \\\n    --hash=sha256:{'0' * 64} \\\n    --hash=sha256:{good}\nb==2 \\\n"
-        f"    --hash=sha256:{other}\n"
-    )
-    assert image_downloads.missing(text, tmp_path) == ["a", "b"]
-    (tmp_path / "a-1.whl").write_bytes(b"wheel")
-    (tmp_path / "b-2.whl").write_bytes(b"othe")  # cut off by a crash
-    assert image_downloads.missing(text, tmp_path) == ["b"]
-    (tmp_path / "b-2.whl").write_bytes(b"other")
-    assert image_downloads.missing(text, tmp_path) == []
+def plant(place: Path, *parts: str) -> Path:
+    """A link of the builder's to a file of root's, which is returned."""
+    secret = place / "secret"
+    secret.write_text("of root")
+    secret.chmod(0o600)
+    link = place.joinpath("cache", "horoscale", "images", *parts)
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(secret)
+    users.give(place / "cache", users.PRACTICE_USER)
+    return secret
 
 
-def test_wheels_are_asked_for_the_python_of_the_image_and_sources_for_none() -> None:
-    pip, listing, folder = ["pip"], Path("r.txt"), Path("d")
-    wheels, sources = (
-        set(image_downloads.download_command(pip, listing, folder, "x86_64", source=source))
-        for source in (False, True)
-    )
-    libraries = {f"--platform=manylinux{name}_x86_64" for name in ("2014", "_2_28", "_2_36")}
-    # Debian 12 has C library 2.36: a wheel for a newer one would not load
-    assert {"--python-version=3.11", "--only-binary=:all:", *libraries} <= wheels
-    assert "--platform=manylinux_2_37_x86_64" not in wheels
-    assert not [token for token in sources if token.startswith(("--platform", "--only-binary"))]
-    assert {"--require-hashes", "--no-deps"} <= wheels & sources
+def test_root_has_the_builder_build_and_takes_the_image(place: Path) -> None:
+    done = make_image(place)
+    assert done.returncode == 0, done.stderr
+    made = place / "checkout" / "containers" / "images" / "cpu.sif"
+    assert made.read_text() == "image\n" and made.owner() == "root"
+    work = place / "cache" / "horoscale" / "images"
+    assert (work / "built-by").read_text() == f"{users.PRACTICE_USER}\n"
+    assert {path.owner() for path in work.rglob("*")} == {users.PRACTICE_USER}
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [("cpu.log",), (".lock",), ("base.def",), ("cpu.def",), ("apt.conf",), ("ca.crt",),
+     ("image_build.sh",), ("locks", "packages")],
+    ids=str,
+)  # fmt: skip
+def test_root_writes_through_no_link_that_the_builder_planted(place: Path, parts) -> None:
+    secret = plant(place, *parts)
+    done = make_image(place)
+    assert done.returncode == (2 if ".lock" in parts else 0), done.stderr
+    assert "Traceback" not in done.stderr
+    assert secret.read_text() == "of root" and secret.owner() == "root"
+
+
+def test_files_that_root_left_in_the_builder_s_folder_are_no_hindrance(place: Path) -> None:
+    """As earlier releases did."""
+    work = place / "cache" / "horoscale" / "images"
+    for name in ("cpu.log", ".lock", "base.def", "apt.conf"):
+        (work / name).touch()
+    done = make_image(place)
+    assert done.returncode == 0, done.stderr
+
+
+def test_root_hands_out_no_file_that_the_builder_calls_an_image(place: Path) -> None:
+    secret = plant(place, "link")
+    done = make_image(place, PLANTED=str(secret))
+    assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
+    assert [file.name for file in image_files(place)] == [".lock"]
+
+
+@pytest.mark.parametrize("module", ["pip", "venv", "encodings"])
+def test_root_runs_no_module_that_the_builder_planted(place: Path, module: str) -> None:
+    work = place / "cache" / "horoscale" / "images"
+    (work / module).mkdir()
+    for name in ("__init__", "__main__"):
+        (work / module / f"{name}.py").write_text(f"open({str(work / 'ran')!r}, 'w').close()\n")
+    next((work / "downloads").glob("pillow-*")).unlink()  # pip is needed
+    users.give(place / "cache", users.PRACTICE_USER)
+    done = make_image(place)
+    assert done.returncode == 2 and "downloading pillow" in done.stderr
+    assert not (work / "ran").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_root_told_to_end_ends_the_builder_s_commands_first(place: Path, number) -> None:
+    """Else the next build would meet them in its folder."""
+    argv, env = image_argv(place)
+    work = place / "cache" / "horoscale" / "images"
+    with subprocess.Popen(
+        argv, cwd=place / "checkout", env={**env, "SLOW": "1"}, stderr=subprocess.PIPE, text=True
+    ) as process:
+        wait_until(lambda: (work / "built-by").exists() or process.poll() is not None, "a build")
+        process.send_signal(number)
+        _, said = process.communicate(timeout=120)
+    assert process.returncode == 130 and "the next make goes on from here" in said, said
+    with only_one(work / ".lock", lambda: pytest.fail("a command of the build holds the lock")):
+        assert [file.name for file in image_files(place)] == [".lock"]
+
+
+def image_files(place: Path) -> list[Path]:
+    return sorted((place / "checkout" / "containers" / "images").iterdir())

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import apptainer
 import image
-import image_plan
 import pytest
-import unprivileged
+import users
+from build import plan
 
 LIMIT_BYTES = {"cpu": 450_000_000, "gpu": 10**11}
 pytestmark = pytest.mark.slurm
@@ -41,7 +41,7 @@ def runtime() -> Apptainer:
     def run(*words: str) -> str:
         argv = [str(program), *words]
         if os.geteuid() == 0:
-            argv = unprivileged.as_user(argv, unprivileged.ensure_user())
+            argv = users.as_user(argv, users.ensure_user())
         done = subprocess.run(
             argv, capture_output=True, text=True, timeout=300, cwd="/", check=False
         )
@@ -69,8 +69,8 @@ def test_its_labels_say_what_it_was_made_from(built: Path, runtime: Apptainer) -
     labels = inspected["data"]["attributes"]["labels"]
     revision = labels["org.opencontainers.image.revision"]
     assert re.fullmatch(r"[0-9a-f]{40}(-dirty)?|unknown", revision)
-    parts = image_plan.read_parts(built.stem, os.uname().machine)
-    assert labels["horoscale.lock"] == image_plan.lock_hash(parts)
+    parts = plan.read_parts(built.stem, os.uname().machine)
+    assert labels["horoscale.lock"] == plan.lock_hash(parts)
     versions = {"tensorflow": "2.15.1", "horovod": "0.28.1", "python": "3.11",
                 "openmpi": "4.1", "pmix": "4.2"}  # fmt: skip
     for name, version in versions.items():

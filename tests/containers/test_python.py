@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-TOOLS = ("sh", "dirname", "uname", "readlink", "mkdir", "mktemp", "rm", "chmod", "echo", "cat")
+TOOLS = ("sh", "dirname", "uname", "readlink", "mkdir", "mktemp", "rm", "chmod", "echo", "cat",
+         "cp", "mv")  # fmt: skip
 BASE = Path(sys.executable).resolve()
 #: What its pip, too, does as this machine's, but for the version that it says it is.
 OTHER = f"""
@@ -37,7 +38,8 @@ def checkout(tmp_path) -> Path:
     folder = tmp_path / "checkout"
     for part in ("containers", ".venv/bin"):
         (folder / part).mkdir(parents=True)
-    shutil.copy(ROOT / "containers" / "python.sh", folder / "containers")
+    for name in ("python.sh", "locks/uv.pin"):
+        shutil.copy(ROOT / "containers" / name, folder / "containers")
     return folder
 
 
@@ -51,7 +53,7 @@ def run(checkout, program, tmp_path) -> Callable[..., subprocess.CompletedProces
         command = ["sh", str(checkout / "containers" / "python.sh"),
                    "-c", "import sys; print(sys.version_info[:2])"]  # fmt: skip
         inherited = {key: value for key, value in os.environ.items() if key != "PYTHON"}
-        env = inherited | variables
+        env = inherited | {"XDG_CACHE_HOME": str(tmp_path / "cache")} | variables
         return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
 
     return start
@@ -136,7 +138,7 @@ def test_it_is_fetched_once_and_only_with_its_hash(run, program, checkout, tmp_p
     )
     again = run(PIP_NO_INDEX="1")
     assert (again.stdout, again.stderr) == ("(3, 11)\n", "")
-    shutil.rmtree(checkout / ".python")
+    shutil.rmtree(checkout / ".venvs")
     listing.write_text(re.sub('"sha256": "..', '"sha256": "00', listing.read_text()))
     altered = run(UV_PYTHON_DOWNLOADS_JSON_URL=str(listing))
     assert altered.returncode == 2 and "Hash mismatch" in altered.stderr

@@ -91,13 +91,18 @@ def _made(
     """As ``prepare``; with a remark where the form may not be of the wanted images."""
     with explained(f"preparing {dataset}", root):
         kept = store_root or root / "prepared"
+        places = dict.fromkeys((kept, root / "prepared"))  # the second one may be another user's
 
         def look() -> tuple[Source | None, Path | None, str]:
             source = _find(dataset, image_size, root, remotes)
-            if source is None:
-                return source, *_earlier(dataset, kept, remotes.get(dataset, ()))
-            made = kept / source.folder_name
-            return source, made if (made / META).exists() else None, ""
+            for place in places:
+                if source is None:
+                    made, remark = _earlier(dataset, place, remotes.get(dataset, ()))
+                else:
+                    made, remark = place / source.folder_name, ""
+                if made is not None and (made / META).exists():
+                    return source, made, remark
+            return source, None, ""
 
         source, made, remark = look()
         if made is None:
@@ -126,7 +131,8 @@ def _make(
     data = source.decode()
     _check_counts(dataset, data)
     made = kept / source.folder_name
-    write_prepared(made, dataset, data)
+    with explained(f"preparing {dataset}", made, "STORE=DIR"):
+        write_prepared(made, dataset, data)
     return made
 
 

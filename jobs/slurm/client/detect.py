@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from jobs.config.precedence import OPTIONS, Setting, decide, settings_of
-from jobs.config.site import AUTO, LOCAL, SITES, NamedSite, load_site
+from jobs.config.site import AUTO, LOCAL, SITES, NamedSite, auto_file, load_site
 from jobs.messages import NoAnswer, say
 from jobs.slurm.client.granted import Caller, cluster_name
 from jobs.slurm.client.propose import propose
@@ -29,13 +29,14 @@ _NO_CONFIGURATION = re.compile("res_nsearch error: (Unknown host|No address asso
 
 
 def site_for(
-    name: str, folder: Path = SITES, options: Mapping[str, str] | None = None
+    name: str, folder: Path | None = None, options: Mapping[str, str] | None = None
 ) -> NamedSite | None:
     """The site that SITE= names, as it counts for this user; None for this machine.
 
-    ``auto`` is the cluster that answers here, as its file in ``folder`` says; the first time, that
-    file is written from what the cluster says of itself. ``options``: what the command line asks
-    for in place of the file's keys (jobs/config/precedence.py).
+    ``auto`` is the cluster that answers here, as its file in ``folder`` (by default the user's own
+    folder) says; the first time, that file is written from what the cluster says of itself.
+    ``options``: what the command line asks for in place of the file's keys
+    (jobs/config/precedence.py).
 
     Raises:
         ConfigError: no such site, or an error in its file.
@@ -43,7 +44,7 @@ def site_for(
             login node is no place to train on unasked.
     """
     given = {key: text for key, text in (options or {}).items() if text}
-    named = load_site(name, folder) if name not in (AUTO, LOCAL) else None
+    named = load_site(name, folder or SITES) if name not in (AUTO, LOCAL) else None
     if name == AUTO and any(shutil.which(program, mode=os.F_OK) for program in _PROGRAMS):
         named = _found(folder, settings_of(given))
     if named is None:
@@ -59,7 +60,7 @@ def site_for(
     return named
 
 
-def _found(folder: Path, given: Mapping[str, Setting]) -> NamedSite | None:
+def _found(folder: Path | None, given: Mapping[str, Setting]) -> NamedSite | None:
     """The cluster that answers here; None where client packages alone are installed. ``given``: by
     the command line."""
     conf = os.environ.get("SLURM_CONF")
@@ -67,8 +68,10 @@ def _found(folder: Path, given: Mapping[str, Setting]) -> NamedSite | None:
     try:
         config = read_config(ask(SCONTROL))
         cluster = re.sub(r"[^A-Za-z0-9_-]+", "_", cluster_name(config))
-        file = folder / f"auto-{cluster}.yaml"  # never one of the examples in the same folder
+        # never one of the examples
+        file = folder / f"auto-{cluster}.yaml" if folder else auto_file(cluster)
         if not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
             text = propose(ask, config, file, Caller.here(), slurm_conf=conf, given=given)
             write_atomically(file, text)
             say(f"found a cluster and wrote {file}: look it over, change what is wrong\n{text}")

@@ -212,3 +212,19 @@ else:
     raise SystemExit("an attribute that is not there")
 """
     subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[3])
+
+
+@pytest.mark.parametrize("words", [("report",), ("interconnect",), ("interconnect-baseline",)])
+@pytest.mark.parametrize(("uid", "owner"), [(0, "practice"), (0, "ada"), (1001, "practice")])
+def test_root_writes_nothing_where_the_practice_user_may_have_planted_a_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words, uid: int, owner: str
+) -> None:
+    calls: list[list[str]] = []
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    monkeypatch.setattr(Path, "owner", lambda _: owner)
+    monkeypatch.setattr(os, "execv", lambda _, argv: calls.append(argv))
+    monkeypatch.setattr(sys, "argv", ["analysis", *words, str(tmp_path)])
+    call(*words, tmp_path)  # it holds nothing
+    handed_over = [argv[2:] for argv in calls]
+    again = ["login", "--", sys.executable, "-m", "analysis", *words, str(tmp_path)]
+    assert handed_over == ([again] if (uid, owner) == (0, "practice") else [])

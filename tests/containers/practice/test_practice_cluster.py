@@ -14,10 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from locks import SetupError
 
 from containers.practice import cluster as real
 from containers.practice import daemons
-from containers.practice.place import NODES, Place, PracticeError
+from containers.practice.place import NODES, Place
 from containers.practice.spaces import keepers, marked
 from tests.practice import ROOT, Practice, skip_where_it_cannot_run, started
 from tests.sweeps import wait_until
@@ -113,10 +114,10 @@ def test_commands_in_a_node_keep_their_exit_code(running: Practice) -> None:
 def test_limits_end_and_a_node_that_is_off_has_none(healed: Practice) -> None:
     healed.limit("node1", "50mbit")
     healed.stop_node("node4", power=True)
-    with pytest.raises(PracticeError, match="node4 is off"):
+    with pytest.raises(SetupError, match="node4 is off"):
         healed.limit("node4", "20mbit")
     healed.limit("node4", "off")
-    with pytest.raises(PracticeError, match="expected one node, another one as its target"):
+    with pytest.raises(SetupError, match="expected one node, another one as its target"):
         healed.limit("node1", "20mbit", to="node1")
     healed.limit("all", "off")
     left = healed.inside("node1", "tc", "qdisc", "show", "dev", "eth0").stdout
@@ -188,7 +189,7 @@ def test_half_a_cluster_is_made_anew(spare: Place) -> None:
 def test_a_cluster_that_cannot_start_leaves_nothing(spare: Place, monkeypatch) -> None:
     wrong = ["slurmd", "--no-such-option"]
     monkeypatch.setattr(daemons, "slurmd_argv", lambda node, cores: wrong)
-    with pytest.raises(PracticeError, match=r"slurmd --no-such-option failed[\s\S]*slurmctld.log"):
+    with pytest.raises(SetupError, match=r"slurmd --no-such-option failed[\s\S]*slurmctld.log"):
         real.up(spare)
     assert leftovers(spare) == []
 
@@ -196,7 +197,7 @@ def test_a_cluster_that_cannot_start_leaves_nothing(spare: Place, monkeypatch) -
 def test_files_of_others_are_not_covered(spare: Place) -> None:
     spare.folder.mkdir()
     (spare.folder / "precious").write_text("x")
-    with pytest.raises(PracticeError, match="holds files that are not this cluster's"):
+    with pytest.raises(SetupError, match="holds files that are not this cluster's"):
         real.up(spare)
     assert (spare.folder / "precious").read_text() == "x"
     (spare.folder / "precious").unlink()

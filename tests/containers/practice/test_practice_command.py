@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from locks import SetupError
 
 from containers.practice import command, needs
-from containers.practice.place import PracticeError
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_wrong_words_end_with_2(words: list[str], capsys) -> None:
 
 def test_accounting_is_a_switch() -> None:
     assert [command.wants_accounting(word) for word in ("0", "", "1")] == [False, False, True]
-    with pytest.raises(PracticeError, match="ACCOUNTING=yes found, expected ACCOUNTING=1"):
+    with pytest.raises(SetupError, match="ACCOUNTING=yes found, expected ACCOUNTING=1"):
         command.wants_accounting("yes")
 
 

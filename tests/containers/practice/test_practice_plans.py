@@ -8,15 +8,28 @@ import shlex
 from pathlib import Path
 
 import pytest
+from locks import SetupError
 
-from containers.practice import conf
+from containers.practice import files
 from containers.practice.daemons import database_argv, is_alive, munged_argv, slurmd_argv
-from containers.practice.limits import check_rate, limit_commands
-from containers.practice.links import controller_commands, node_commands, subnets_of
-from containers.practice.place import CONTROLLER, DEFAULT, NODES, Place, PracticeError, place_of
-from containers.practice.rooms import room_commands
-from containers.practice.shape import free_subnet, shape_from_json, shape_of
-from containers.practice.spaces import Process, enter_argv, keep_argv, marked
+from containers.practice.network import (
+    check_rate,
+    controller_commands,
+    limit_commands,
+    node_commands,
+    subnets_of,
+)
+from containers.practice.place import (
+    CONTROLLER,
+    DEFAULT,
+    NODES,
+    Place,
+    free_subnet,
+    place_of,
+    shape_from_json,
+    shape_of,
+)
+from containers.practice.spaces import Process, enter_argv, keep_argv, marked, room_commands
 
 GOLDEN = Path(__file__).parent / "golden"
 SUBNET = "10.87.1.0/24"
@@ -25,12 +38,12 @@ SHAPE = shape_of(SUBNET, [0, 1], 16000)
 WITH_ACCOUNTING = shape_of(SUBNET, [0, 1], 16000, accounting=True)
 KEEPERS = {CONTROLLER: 10, **{node: 11 + n for n, node in enumerate(NODES)}}
 FILES = {
-    "slurm_with_accounting.conf": conf.slurm_conf(PLACE, WITH_ACCOUNTING),
-    "slurm_without_accounting.conf": conf.slurm_conf(PLACE, SHAPE),
-    "slurmdbd.conf": conf.slurmdbd_conf(PLACE, WITH_ACCOUNTING),
-    "gres.conf": conf.gres_conf(PLACE),
-    "hosts": conf.hosts(SHAPE, "laptop"),
-    "database.sql": conf.database_sql(),
+    "slurm_with_accounting.conf": files.slurm_conf(PLACE, WITH_ACCOUNTING),
+    "slurm_without_accounting.conf": files.slurm_conf(PLACE, SHAPE),
+    "slurmdbd.conf": files.slurmdbd_conf(PLACE, WITH_ACCOUNTING),
+    "gres.conf": files.gres_conf(PLACE),
+    "hosts": files.hosts(SHAPE, "laptop"),
+    "database.sql": files.database_sql(),
 }
 
 
@@ -74,14 +87,14 @@ def test_files_are_the_ones_that_were_tried_and_use_nothing_of_the_machines_slur
 
 def test_a_second_cluster_shares_no_path_with_the_first() -> None:
     other = Place(Path("/run/other"))
-    assert str(DEFAULT) not in conf.slurm_conf(other, WITH_ACCOUNTING)
+    assert str(DEFAULT) not in files.slurm_conf(other, WITH_ACCOUNTING)
     assert other.login_link != PLACE.login_link
     assert len(other.login_link) <= 15  # what the kernel allows
 
 
 @pytest.mark.parametrize("rate", ["1foo", "0mbit", "-1mbit", "5", "1e3mbit", "5mbit; reboot", ""])
 def test_rates_that_are_none(rate: str) -> None:
-    with pytest.raises(PracticeError, match="expected one like 200mbit, or off"):
+    with pytest.raises(SetupError, match="expected one like 200mbit, or off"):
         check_rate(rate)
 
 
@@ -115,7 +128,7 @@ def test_another_folder_must_be_a_plain_absolute_path() -> None:
     assert place_of({}).folder == DEFAULT
     assert place_of({"HOROSCALE_PRACTICE": "/run/other"}).folder == Path("/run/other")
     for bad in ("other", "/", "/run", "/run/a b", "/run/../etc", "/run/x\ny", "/run/" + "x" * 60):
-        with pytest.raises(PracticeError, match="HOROSCALE_PRACTICE"):
+        with pytest.raises(SetupError, match="HOROSCALE_PRACTICE"):
             place_of({"HOROSCALE_PRACTICE": bad})
 
 
@@ -139,7 +152,7 @@ def test_cores_and_memory_of_nodes(cores: list[int], groups: list[tuple[int, ...
 def test_the_first_subnet_that_overlaps_nothing() -> None:
     assert free_subnet([]) == SUBNET
     assert free_subnet(["10.87.1.128/25", "10.87.2.7", "192.168.0.0/16"]) == "10.87.3.0/24"
-    with pytest.raises(PracticeError, match="no free subnet"):
+    with pytest.raises(SetupError, match="no free subnet"):
         free_subnet(["10.0.0.0/8"])
     # the default route is none
     text = '[{"dst":"default"},{"dst":"10.87.1.0/24"},{"dst":"172.17.0.1"},{"dst":"0.0.0.0/0"}]'

@@ -10,7 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.config.site import SITES, NodeLayout, Site, layout_of, load_site
+from jobs.config import site as site_module
+from jobs.config.site import (
+    SITES,
+    NodeLayout,
+    Site,
+    auto_file,
+    layout_of,
+    load_site,
+    own_sites,
+)
 from jobs.config.yamlfile import names_in
 from train.errors import ConfigError
 
@@ -34,6 +43,24 @@ def test_a_site_is_found_by_name_and_by_path(tmp_path: Path) -> None:
     assert load_site("here", tmp_path).site == Site(ranks_per_node=2)
     with pytest.raises(ConfigError, match=r"unknown site 'dqx'; did you mean 'dgx'\?.*known: auto"):
         load_site("dqx")
+
+
+def test_a_users_own_sites_are_found_by_name_and_win(tmp_path: Path, monkeypatch) -> None:
+    """An installation that users share may be read-only, and has sites for all of them."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    shared, own = tmp_path / "shared", own_sites()
+    monkeypatch.setattr(site_module, "SITES", shared)
+    for folder in (shared, own):
+        folder.mkdir(parents=True)
+    assert auto_file("c") == own / "auto-c.yaml"
+    (shared / "auto-c.yaml").write_text("ranks_per_node: 2\n")
+    assert auto_file("c") == shared / "auto-c.yaml"
+    assert load_site("auto-c", shared).site.ranks_per_node == 2
+    (own / "auto-c.yaml").write_text("ranks_per_node: 3\n")
+    assert auto_file("c") == own / "auto-c.yaml"
+    assert load_site("auto-c", shared).site.ranks_per_node == 3
+    with pytest.raises(ConfigError, match=r"unknown site 'auto-d'; did you mean 'auto-c'"):
+        load_site("auto-d", shared)
 
 
 def test_all_kinds_of_values_are_read(tmp_path: Path) -> None:

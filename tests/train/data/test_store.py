@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 from train.data import dataset as store
+from train.data import registry
 from train.data.dataset import ARRAYS, Dataset, fingerprint, make_dataset
 from train.errors import DataError
 
@@ -163,6 +165,27 @@ def test_arrays_are_checked(train: tuple[np.ndarray, np.ndarray], told: str) -> 
     validation = np.zeros((1, 4, 4, 1), np.uint8), np.zeros(1, int)
     with pytest.raises(DataError, match=told):
         make_dataset("Bad", ("a", "b"), train, validation)
+
+
+def test_what_was_prepared_with_the_raw_data_is_used(tmp_path: Path) -> None:
+    """A class's data sets, prepared once for all; a user's own store is for what is not there."""
+    shared, own = tmp_path / "shared", tmp_path / "results" / ".prepared"
+    made = registry.prepare("digits", None, shared)
+    assert registry.prepare("digits", None, shared, store_root=own) == made
+    assert not own.exists()
+    other = registry.prepare("digits", None, tmp_path / "empty", store_root=own)
+    assert other == own / made.name and not (tmp_path / "empty").exists()
+
+
+def test_a_store_without_room_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What helps is another store, not another folder of raw data."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT), str(tmp_path / "store" / "x.npy"))
+
+    monkeypatch.setattr(registry, "write_prepared", full)
+    with pytest.raises(DataError, match=r"store/x\.npy.*another folder with STORE=DIR"):
+        registry.prepare("digits", None, tmp_path, store_root=tmp_path / "store")
 
 
 def test_prepared_form_can_be_moved(made: Path, tmp_path: Path) -> None:

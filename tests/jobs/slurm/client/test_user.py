@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
 from jobs.config.site import load_site
 from jobs.slurm.client import user
-from jobs.slurm.client.user import become_owner, give, hand_over, is_anothers
-
-needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
+from jobs.slurm.client.user import become_owner, hand_over, is_anothers
 
 
 @pytest.fixture
 def became(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """In place of the new process."""
     calls: list[str] = []
-    monkeypatch.setattr(user, "become", lambda: calls.append("became"))
+    monkeypatch.setattr(user, "become", calls.append)
     return calls
 
 
@@ -52,29 +51,16 @@ def test_only_root_goes_on_as_a_sites_user(monkeypatch, site: str, euid: int, an
     assert is_anothers(load_site(site)) == anothers
 
 
-@needs_root
-def test_folders_are_handed_over_with_the_command(tmp_path: Path, became: list[str]) -> None:
-    (tmp_path / "s.yaml").write_text("ranks_per_node: 1\nuser: nobody\n")
-    folders = (tmp_path / "results", tmp_path / "preflight")
-    hand_over(load_site(str(tmp_path / "s.yaml")), *folders)
-    assert [folder.owner() for folder in folders] == ["nobody"] * 2 and became == ["became"]
-    (tmp_path / "s.yaml").write_text("ranks_per_node: 1\nuser: nobody-here\n")
-    with pytest.raises(user.ConfigError, match="there is no user 'nobody-here'"):
-        hand_over(load_site(str(tmp_path / "s.yaml")), *folders)
-
-
-@needs_root
-def test_links_are_given_and_never_what_they_lead_to(tmp_path: Path) -> None:
-    """The results belong to the user, so a link of that user may lead anywhere."""
-    mine = tmp_path / "mine"
-    mine.mkdir()
-    (mine / "file").touch()
-    given = tmp_path / "given"
-    (given / "deep").mkdir(parents=True)
-    (given / "deep" / "file").touch()
-    (given / "link").symlink_to(mine)
-    (given / "deep" / "link").symlink_to(mine / "file")
-    give(given, 65534, 65534)
-    owned = [p.lstat().st_uid for p in (given, *given.rglob("*"))]
-    assert owned == [65534] * 5
-    assert mine.stat().st_uid == (mine / "file").stat().st_uid == 0
+def test_folders_are_handed_over_with_the_command(tmp_path: Path, monkeypatch) -> None:
+    """containers/practice does it (tests/containers/test_users.py)."""
+    calls: list[list[str]] = []
+    monkeypatch.setattr(os, "execv", lambda _, argv: calls.append(argv))
+    monkeypatch.setattr(os, "chdir", lambda _: None)
+    monkeypatch.setattr("sys.argv", ["jobs", "sweep", "a b"])
+    (tmp_path / "s.yaml").write_text("ranks_per_node: 1\nuser: ann\n")
+    hand_over(load_site(str(tmp_path / "s.yaml")), tmp_path / "results", tmp_path / "preflight")
+    ((python, program, *words),) = calls
+    assert program.endswith("containers/practice") and python == sys.executable
+    given = ["--give", str(tmp_path / "results"), "--give", str(tmp_path / "preflight")]
+    run = ["--", sys.executable, "-m", "jobs", "sweep", "a b"]
+    assert words == ["login", "--user", "ann", *given, *run]

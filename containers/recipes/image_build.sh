@@ -32,7 +32,7 @@ remove_unneeded() { # what only compiling, developing and looking at training in
 }
 
 find_libraries() { # FOLDER...: for the loader, whatever LD_LIBRARY_PATH says in a job
-    printf '%s\n' "$@" >/etc/ld.so.conf.d/horoscale.conf
+    for folder; do [ ! -d "$folder" ] || echo "$folder"; done >/etc/ld.so.conf.d/horoscale.conf
     ldconfig
 }
 
@@ -60,4 +60,7 @@ label_versions() { # TENSORFLOW HOROVOD
     label openmpi "$(debian_version_of libopenmpi3)"
     label pmix "$(debian_version_of libpmix2)"
     label debian "$(cat /etc/debian_version)"
+    [ -d $packages/nvidia ] || return 0
+    label cuda 12.2
+    label nccl "$(python3 -c 'from importlib.metadata import version as v; print(v("nvidia-nccl-cu12"))')"
 }

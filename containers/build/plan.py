@@ -12,9 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from horovod_build import for_all, patches
+from horovod_build import patches
 from locks import LOCKS, SetupError, lock_file
 
+RECIPES = LOCKS / "recipes"
 IMAGES = ("cpu", "gpu")
 SUITE = "bookworm"
 #: Free bytes that building needs: unpacked tree, image, downloads, with room to spare.
@@ -79,15 +80,15 @@ def read_parts(name: str, machine: str) -> Parts:
         cuda = joined(entries(lock_file("cuda").read_text()))
     return Parts(
         name=name,
-        base=(LOCKS / "base.def").read_text(),
-        definition=(LOCKS / f"{name}.def").read_text(),
+        base=(RECIPES / "base.def").read_text(),
+        definition="\n".join((RECIPES / file).read_text() for file in (f"{name}.def", "final.def")),
         packages=joined(packages, without=("horovod", *(CPU_ONLY if name == "gpu" else ()))),
         horovod=joined(locked["ranks"], only=("horovod",)),
         build=joined(locked["build"]),
         cuda=cuda,
-        script=(LOCKS / "image_build.sh").read_text(),
-        compiling=(LOCKS / "image_compile.sh").read_text(),
-        patch="".join(path.read_text() for path in patches() if for_all(path)),
+        script=(RECIPES / "image_build.sh").read_text(),
+        compiling=(RECIPES / "image_compile.sh").read_text(),
+        patch="".join(path.read_text() for path in patches()),
         machine=machine,
     )
 
@@ -150,8 +151,9 @@ def lock_hash(parts: Parts) -> str:
 
 
 def build_arguments(parts: Parts, base: Path, wheel: str, commit: str) -> dict[str, str]:
-    """The values in braces of cpu.def and gpu.def."""
+    """The values in braces of the definition."""
     return {
+        "name": parts.name,
         "base": str(base),
         "wheel": wheel,  # folder as seen by the build
         "commit": commit,

@@ -1,4 +1,5 @@
-"""Slow links on purpose, as lists of tc commands: of a node's whole link, or towards one node.
+"""The cluster's network as lists of commands: one bridge, one link per node and for the login; and
+links that are slow on purpose.
 
 A link is shaped where its packets leave: what a node sends, at its eth0; what it receives, at the
 bridge's end. A token bucket lets short bursts pass at memory speed, so bursts are kept small. It
@@ -7,13 +8,71 @@ adds no latency.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 
-from .links import node_port
-from .place import CONTROLLER, NODES, PracticeError
-from .shape import Shape
+from locks import SetupError
+from runner import run
+
+from .place import BRIDGE, CONTROLLER, NODES, Place, Shape
 from .spaces import in_network_argv
+
+MTU = 1500
+LOGIN_PORT = "hslogin"  # the bridge's end of the login's link
+PREFIX = 24
+
+
+def node_port(node: str) -> str:
+    """The bridge's end of a node's link: hsn1 for node1. The node's own end is its eth0."""
+    return f"hsn{node.removeprefix('node')}"
+
+
+def controller_commands(place: Place, shape: Shape, keeper: int) -> list[list[str]]:
+    """The bridge, which has the controller's address, and the login's link to it."""
+    inside = [
+        ["ip", "link", "set", "lo", "up"],
+        ["ip", "link", "add", BRIDGE, "mtu", str(MTU), "type", "bridge"],
+        ["ip", "address", "add", f"{shape.controller}/{PREFIX}", "dev", BRIDGE],
+        ["ip", "link", "set", BRIDGE, "up"],
+        ["ip", "link", "set", LOGIN_PORT, "master", BRIDGE, "up"],
+    ]
+    link = place.login_link
+    return [
+        ["ip", "link", "add", link, "mtu", str(MTU), "type", "veth",
+         "peer", "name", LOGIN_PORT, "mtu", str(MTU), "netns", str(keeper)],
+        *(in_network_argv(keeper, command) for command in inside),
+        ["ip", "address", "add", f"{shape.login}/{PREFIX}", "dev", link],
+        ["ip", "link", "set", link, "up"],
+    ]  # fmt: skip
+
+
+def node_commands(shape: Shape, node: str, keepers: Mapping[str, int]) -> list[list[str]]:
+    """A node's link: its eth0 with its address, and the other end on the bridge."""
+    bridge, own = keepers[CONTROLLER], keepers[node]
+    address = next(n.address for n in shape.nodes if n.name == node)
+    port = node_port(node)
+    return [
+        in_network_argv(bridge, [
+            "ip", "link", "add", port, "mtu", str(MTU), "type", "veth",
+            "peer", "name", "eth0", "mtu", str(MTU), "netns", str(own)]),
+        in_network_argv(bridge, ["ip", "link", "set", port, "master", BRIDGE, "up"]),
+        in_network_argv(own, ["ip", "link", "set", "lo", "up"]),
+        in_network_argv(own, ["ip", "address", "add", f"{address}/{PREFIX}", "dev", "eth0"]),
+        in_network_argv(own, ["ip", "link", "set", "eth0", "up"]),
+    ]  # fmt: skip
+
+
+def taken_subnets() -> list[str]:
+    """Every IPv4 network that this machine has a route for, its own addresses among them."""
+    return subnets_of(run(["ip", "-json", "-4", "route", "show", "table", "all"]))
+
+
+def subnets_of(routes: str) -> list[str]:
+    """Destinations in the JSON text of ``ip route``, the default route left out."""
+    found = [str(route.get("dst", "default")) for route in json.loads(routes or "[]")]
+    return [subnet for subnet in found if subnet[:1].isdigit() and subnet != "0.0.0.0/0"]
+
 
 OFF = "off"
 WAYS = ("both", "send", "receive")
@@ -24,9 +83,9 @@ _REST = "100gbit"
 
 
 def check_rate(text: str) -> str:
-    """Raises: PracticeError: neither a rate nor ``off``."""
+    """Raises: SetupError: neither a rate nor ``off``."""
     if text != OFF and not _RATE.fullmatch(text):
-        raise PracticeError(f"rate {text!r} found, expected one like 200mbit, or off")
+        raise SetupError(f"rate {text!r} found, expected one like 200mbit, or off")
     return text
 
 

@@ -6,8 +6,8 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-import image_plan as plan
 import pytest
+from build import plan
 
 COMPILERS = ("g++", "gcc", "python3-dev", "libopenmpi-dev", "nvidia-cuda-toolkit", "make ")
 KEYS = {"base": plan.base_key, "wheel": plan.wheel_key, "image": plan.image_key}

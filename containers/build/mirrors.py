@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 from locks import SetupError
+from runner import output
 
 #: Said by the user, they win over what the machine is configured with.
 MIRROR, SECURITY_MIRROR = "DEBIAN_MIRROR", "DEBIAN_SECURITY_MIRROR"
@@ -50,11 +49,8 @@ def proxies(environment: Mapping[str, str]) -> dict[str, str]:
 
 def index_targets() -> str:
     """One line per package index of this machine's apt: its address, suite and component."""
-    if shutil.which("apt-get") is None:
-        return ""
-    command = ["apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)",
-               "Created-By: Packages"]  # fmt: skip
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    return output(["apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)",
+                   "Created-By: Packages"]) or ""  # fmt: skip
 
 
 def mirror_of(targets: str, suite: str) -> str | None:
@@ -96,9 +92,6 @@ def security_mirror(environment: Mapping[str, str], suite: str) -> str | None:
 
 def apt_settings() -> str:
     """This machine's own download settings of apt (proxies, retries, checks), as a file."""
-    if shutil.which("apt-config") is None:
-        return ""
-    command = ["apt-config", "dump", "Acquire"]
-    found = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    found = output(["apt-config", "dump", "Acquire"]) or ""
     # a path of this machine means nothing inside the build, which has its own copy of the bundle
     return "".join(f"{line}\n" for line in found.splitlines() if "CAInfo" not in line)

@@ -1,0 +1,234 @@
+"""As whom: what another user may write in is never touched by root. Root's image builds, sweeps and
+reports in such a place go on as that user, and need nothing of root's.
+
+Run as a program by root, inside mounts of its own: `users.py USER -- COMMAND`.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from locks import environment_of_train
+from runner import run
+
+ROOT = Path(__file__).resolve().parent.parent
+PRACTICE_USER = "practice"
+#: Ids that a user may map into a container: what Debian's useradd hands out, too.
+SUB_IDS = 65536
+FIRST_SUB_ID = 100_000
+#: root's own PATH may lead through folders that nobody else can enter.
+SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+def as_user(argv: Sequence[str], user: str, home: str | None = None) -> list[str]:
+    """The same command as another user, with that user's HOME and groups; only root may run it."""
+    names = environment_of_train().OF_THE_CALLER
+    forgotten = [token for name in names for token in ("-u", name)]
+    return [
+        "setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups", "--inh-caps=-all",
+        "env", *forgotten, f"HOME={home or f'/home/{user}'}", f"USER={user}", f"LOGNAME={user}",
+        f"PATH={SEARCH_PATH}", *argv,
+    ]  # fmt: skip
+
+
+def enter_argv(command: Sequence[str], user: str) -> list[str]:
+    """The command as another user, who gets to see this Python and this checkout where root keeps
+    them closed; only root may run it."""
+    if not any(closed_folder(path) for path in needed()):
+        return as_user(command, user, str(home_of(user)))
+    return [
+        "unshare", "--mount", "--propagation", "private", "--",
+        sys.executable, str(Path(__file__).resolve()), user, "--", *command,
+    ]  # fmt: skip
+
+
+def has_sub_ids(text: str, user: str) -> bool:
+    """Whether a file like /etc/subuid gives the user a whole range of ids."""
+    for line in text.splitlines():
+        name, _, rest = line.partition(":")
+        if name == user and rest.partition(":")[2].isdigit() and int(rest.split(":")[1]) >= SUB_IDS:
+            return True
+    return False
+
+
+def free_range(text: str) -> tuple[int, int]:
+    """First and last id of a range that no line of /etc/subuid or /etc/subgid touches."""
+    ends = [FIRST_SUB_ID]
+    for line in text.splitlines():
+        fields = line.split(":")
+        if len(fields) == 3 and fields[1].isdigit() and fields[2].isdigit():
+            ends.append(int(fields[1]) + int(fields[2]))
+    return max(ends), max(ends) + SUB_IDS - 1
+
+
+def _give_sub_ids(user: str) -> None:
+    for file, option in (("/etc/subuid", "--add-subuids"), ("/etc/subgid", "--add-subgids")):
+        path = Path(file)
+        text = path.read_text() if path.is_file() else ""
+        if not has_sub_ids(text, user):
+            first, last = free_range(text)
+            run(["usermod", option, f"{first}-{last}", user])
+
+
+def ensure_user() -> str:
+    """The name of an unprivileged user: ourselves, or as root the practice user, made if missing.
+
+    Raises SetupError where the user cannot be made.
+    """
+    if os.geteuid() != 0:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    if not exists(PRACTICE_USER):
+        run(["useradd", "--create-home", "--user-group", "--shell", "/bin/bash", PRACTICE_USER])
+    _give_sub_ids(PRACTICE_USER)
+    return PRACTICE_USER
+
+
+def exists(user: str) -> bool:
+    with suppress(KeyError):
+        return bool(pwd.getpwnam(user))
+    return False
+
+
+def home_of(user: str) -> Path:
+    return Path(pwd.getpwnam(user).pw_dir)
+
+
+def is_private(folder: Path) -> bool:
+    """Whether nobody but root can change what this path leads to, or what lies there."""
+    way = [folder, *folder.parents]
+    return all(
+        found.st_uid == 0 and not found.st_mode & OTHERS_WRITE
+        for found in (path.lstat() for path in way)
+    )
+
+
+def give(folder: Path, user: str) -> None:
+    """Make a folder and all below it the user's, but never what a link leads to, whichever user
+    made it, nor a file that has a second name elsewhere. Names are looked up in folders that are
+    held open, so that nobody can exchange one meanwhile.
+
+    Raises OSError where another user's link is on the way.
+    """
+    owner = pwd.getpwnam(user)
+    before = os.umask(0o022)  # the user must be able to enter what is made on the way
+    try:
+        top = _open_folder(folder)
+    finally:
+        os.umask(before)
+    try:
+        for _, folders, files, handle in os.fwalk(".", dir_fd=top):
+            for name in (*folders, *files):
+                _give_one(name, handle, owner)
+            os.fchown(handle, owner.pw_uid, owner.pw_gid)
+    finally:
+        os.close(top)
+
+
+def _give_one(name: str, folder: int, owner: pwd.struct_passwd) -> None:
+    with suppress(FileNotFoundError):  # it went meanwhile
+        entry = os.open(name, os.O_PATH | os.O_NOFOLLOW, dir_fd=folder)
+        try:
+            found = os.fstat(entry)
+            if stat.S_ISDIR(found.st_mode) or found.st_nlink == 1:
+                os.chown(f"/proc/self/fd/{entry}", owner.pw_uid, owner.pw_gid)
+        finally:
+            os.close(entry)
+
+
+def _open_folder(folder: Path) -> int:
+    """A folder, made where it is missing; on the way only links of root's are followed."""
+    here = os.open("/", os.O_PATH)
+    parts = list(folder.absolute().parts[1:])
+    while parts:
+        name = parts.pop(0)
+        with suppress(FileExistsError):
+            os.mkdir(name, 0o755, dir_fd=here)
+        entry = os.open(name, os.O_PATH | os.O_NOFOLLOW, dir_fd=here)
+        if stat.S_ISLNK(os.fstat(entry).st_mode):
+            if not _is_roots(os.fstat(entry), os.fstat(here)):
+                raise PermissionError(
+                    f"{folder}: {name} is a link that others than root can change, expected folders"
+                )
+            target = Path(os.readlink("", dir_fd=entry))
+            os.close(entry)
+            entry = os.open("/", os.O_PATH) if target.is_absolute() else os.dup(here)
+            parts[:0] = target.parts[1:] if target.is_absolute() else target.parts
+        os.close(here)
+        here = entry
+    opened = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=here)
+    os.close(here)
+    return opened
+
+
+def _is_roots(link: os.stat_result, around: os.stat_result) -> bool:
+    """Whether only root can have made a link that lies in this folder."""
+    if around.st_uid != 0:
+        return False
+    kept = around.st_mode & stat.S_ISVTX and link.st_uid == 0
+    return bool(kept) or not around.st_mode & OTHERS_WRITE
+
+
+def needed() -> tuple[Path, ...]:
+    """What programs need of this machine besides its system folders: Python and this checkout."""
+    return tuple(dict.fromkeys(Path(p).resolve() for p in (sys.base_prefix, sys.prefix, ROOT)))
+
+
+def closed_folder(path: Path) -> Path | None:
+    """The first folder on the way to ``path`` that others may not enter."""
+    for folder in (*reversed(path.absolute().parents), *reversed(path.resolve().parents)):
+        if not folder.stat().st_mode & stat.S_IXOTH:
+            return folder
+    return None
+
+
+def view_commands(paths: Iterable[Path], stage: Path) -> list[list[str]]:
+    """Mounts, for a space of its own, that make ``paths`` reachable for everybody: a closed folder
+    becomes an empty one that holds just these. Nothing changes for the machine itself.
+
+    ``stage``: an empty folder, visible to nobody else, over which the paths are carried.
+    """
+    groups: dict[Path, list[Path]] = {}
+    for path in paths:
+        if (closed := closed_folder(path)) is not None:
+            groups.setdefault(closed, []).append(path)
+    commands: list[list[str]] = []
+    for number, (closed, members) in enumerate(groups.items()):
+        mode = "mode=0711,size=1m"
+        for index, path in enumerate(members):
+            held = str(stage / f"{number}-{index}")
+            commands += [["mkdir", "-p", held], ["mount", "--rbind", str(path), held]]
+        commands.append(["mount", "-t", "tmpfs", "-o", mode, "view", str(closed)])
+        for index, path in enumerate(members):
+            held = str(stage / f"{number}-{index}")
+            commands += [
+                ["mkdir", "-p", "-m", "0755", str(path)],
+                ["mount", "--move", held, str(path)],
+            ]
+    return commands
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Become the command; does not return."""
+    user, _, *command = arguments
+    here = Path.cwd()
+    stage = Path(tempfile.mkdtemp(prefix="horoscale-view-", dir="/run"))
+    for mount in view_commands(needed(), stage):
+        run(mount)
+    for folder in (*stage.iterdir(), stage):
+        folder.rmdir()  # never more than that: what was carried over them is the checkout itself
+    with suppress(OSError):
+        os.chdir(here)  # as it is seen now
+    argv = as_user(command, user, str(home_of(user)))
+    os.execvp(argv[0], argv)  # noqa: S606
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

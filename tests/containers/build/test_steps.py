@@ -1,0 +1,35 @@
+"""Steps show signs of life, and their log where they fail; nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import re
+
+import pytest
+import runner
+from build import steps as steps_py
+from locks import SetupError
+
+
+def test_a_step_shows_signs_of_life_and_where_it_fails_its_log(
+    tmp_path, monkeypatch, capfd
+) -> None:
+    (tmp_path / "log").touch()
+    steps = steps_py.Steps(work=tmp_path, log=tmp_path / "log")
+    monkeypatch.setattr(runner, "SIGN_OF_LIFE_S", 0.2)
+    message = r"(?s)testing failed \(exit code 7\)\. Look there\..*no space"
+    with pytest.raises(SetupError, match=message):
+        steps.run(
+            ["sh", "-c", "echo no space; sleep 1; exit 7"], "testing", os.environ, "Look there."
+        )
+    assert re.search(r"testing(?s:.*)\.\.\. \d+ s: no space", capfd.readouterr().err)
+    with pytest.raises(SetupError, match="cannot start no-such-program"):
+        steps.run(["no-such-program"], "testing", os.environ, "Look there.")
+
+
+def test_what_a_crashed_build_left_is_removed(tmp_path) -> None:
+    folder = tmp_path / "tmp"
+    (folder / "build-temp-1" / "rootfs").mkdir(parents=True)
+    steps_py.remove_tree(folder)
+    assert not folder.exists()
+    steps_py.remove_tree(folder)  # nothing to do is no error

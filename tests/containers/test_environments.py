@@ -1,0 +1,284 @@
+"""Environments beside each other: which is used, when a new one is made, when an old one may go."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+from collections import namedtuple
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import environments
+import locks
+import pytest
+import setup as setup_py
+from environments import Place
+
+ROOT = Path(__file__).resolve().parents[2]
+JOB = "/home/anna/results/smoke/.code/0123456789ab"
+
+
+@pytest.fixture
+def link(tmp_path: Path) -> Path:
+    return tmp_path / "checkout" / ".venv"
+
+
+@pytest.fixture
+def place(link: Path) -> Place:
+    """An environment with a Python, a stamp and nothing else, to which the link leads."""
+    return made(link, "one")
+
+
+def made(link: Path, name: str) -> Place:
+    place = Place(link, name)
+    place.python.parent.mkdir(parents=True)
+    shutil.copy(shutil.which("sleep") or "", place.python)
+    place.stamp("login").touch()
+    place.switch()
+    return place
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[[Place], None]]:
+    """A program that runs from an environment, until the test ends."""
+    running: list[subprocess.Popen[bytes]] = []
+    yield lambda place: running.append(subprocess.Popen([place.python, "600"]))
+    for process in running:
+        process.kill()
+        process.wait()
+
+
+def test_other_locks_another_python_and_mpi_are_other_environments(
+    link: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "locks").mkdir()
+    for name in environments.LOCKED:
+        shutil.copy(locks.lock_file(name), tmp_path / "locks")
+    monkeypatch.setattr("locks.LOCKS", tmp_path)
+    names = [environments.place_for(link, mpi).name for mpi in (None, "0", "1")]
+    assert names[0] == names[1] != names[2]
+    (tmp_path / "locks" / "login.lock").write_text("changed==1\n")
+    names.append(environments.place_for(link, None).name)
+    other = tmp_path / "module" / "python3.11"  # of the same version, but only in some shells
+    other.parent.mkdir()
+    other.touch()
+    monkeypatch.setattr(sys, "executable", str(other))
+    names.append(environments.place_for(link, None).name)
+    monkeypatch.setattr(environments, "patches", list)
+    names.append(environments.place_for(link, None).name)
+    assert len(set(names)) == 5
+
+
+def test_the_choice_of_mpi_stays_until_told_otherwise(link: Path) -> None:
+    made(link, "0123-mpi")
+    assert environments.place_for(link, None).with_mpi
+    assert not environments.place_for(link, "0").with_mpi
+
+
+def test_the_link_is_switched_and_what_it_led_to_stays(place: Place) -> None:
+    other = made(place.link, "other")
+    assert other.is_linked() and not place.is_linked() and place.python.exists()
+    assert not place.link.readlink().is_absolute(), "a checkout may be moved"
+
+
+def test_an_environment_of_an_earlier_version_stays(link: Path) -> None:
+    """It was no link but the folder itself, and something may run from it."""
+    (link / "bin").mkdir(parents=True)
+    (link / "bin" / "mine").touch()
+    place = made(link, "one")
+    assert place.is_linked()
+    assert [file.name for file in place.folder.glob("before-*/bin/*")] == ["mine"]
+
+
+@pytest.mark.parametrize("gone", ["bin/python", ".installed-login"])
+def test_a_part_is_missing_without_its_stamp_or_a_python(place: Place, gone: str) -> None:
+    assert place.missing(["login"]) == []
+    (place.environment / gone).unlink()
+    assert place.missing(["login"]) == ["login"]
+
+
+def test_clean_leaves_what_a_process_uses_and_all_data(place: Place, start, capsys) -> None:
+    data = place.link.parent / ".data"
+    for file in (data / "mine.npz", data / "prepared" / "a.npy", place.folder / "python" / "bin"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    other = made(place.link, "other")
+    start(place)
+    environments.clean(place.link, force=True)
+    assert place.python.exists() and not other.environment.exists()
+    assert not place.link.is_symlink(), "it led to the other one"
+    assert (place.folder / "python").exists(), "the one that stays may have been made with it"
+    assert "uses it" in capsys.readouterr().err
+    assert (data / "mine.npz").exists() and (data / "prepared" / "a.npy").exists()
+
+
+def test_clean_removes_environments_that_nothing_uses(place: Place, link: Path, capsys) -> None:
+    environments.clean(link, force=True)
+    assert list(link.parent.iterdir()) == []
+    environments.clean(link, force=True)
+    assert "nothing was removed" in capsys.readouterr().err
+    (link / "bin").mkdir(parents=True)  # of an earlier version
+    environments.clean(link, force=True)
+    assert list(link.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        (f"echo /scratch/x; echo {JOB}", "1 jobs of this suite are in Slurm's queue"),
+        ("echo Unable to contact slurm controller >&2; exit 1", "Slurm does not answer"),
+        ("echo /scratch/x", None),
+    ],
+)
+def test_clean_leaves_all_while_jobs_may_wait(place: Place, program, script, why) -> None:
+    program("squeue", script)
+    if why is None:
+        environments.clean(place.link, force=False)
+    else:
+        with pytest.raises(locks.SetupError, match=f"{why}.*nothing was removed.*FORCE=1"):
+            environments.clean(place.link, force=False)
+    assert place.python.exists() == (why is not None)
+
+
+@pytest.fixture
+def closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Root's Python in a folder that only root can enter."""
+    python = tmp_path / "root" / "bin" / "python3.11"
+    python.parent.mkdir(parents=True)
+    python.touch(mode=0o755)
+    (tmp_path / "root").chmod(0o700)
+    for folder in (tmp_path, *tmp_path.parents[:-2]):  # pytest's own are closed
+        folder.chmod(0o755)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(sys, "executable", str(python))
+    return python
+
+
+def test_what_others_could_not_start_is_made_only_when_asked(place, closed, capsys) -> None:
+    with pytest.raises(locks.SetupError, match=r"only root can enter.*Name another with PYTHON="):
+        environments.check_others(place, named=False)
+    environments.check_others(place, named=True)
+    assert "nobody else can start" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("case", ["closed checkout", "file mode", "link", "open", "no root"])
+def test_who_others_are(place, closed, monkeypatch, case: str) -> None:
+    """umask 077 makes a checkout for its owner alone; a link does not open what it leads to."""
+    if case == "closed checkout":
+        place.link.parent.chmod(0o700)
+    elif case == "no root":
+        monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    elif case == "link":
+        (closed.parents[2] / "python3.11").symlink_to(closed)
+        monkeypatch.setattr(sys, "executable", str(closed.parents[2] / "python3.11"))
+    else:
+        closed.parents[1].chmod(0o755)
+        closed.chmod(0o700 if case == "file mode" else 0o755)
+    if case in ("link", "file mode"):
+        with pytest.raises(locks.SetupError, match="only root can enter"):
+            environments.check_others(place, named=False)
+    else:
+        environments.check_others(place, named=False)
+
+
+Usage = namedtuple("Usage", "total used free")
+
+
+@pytest.mark.parametrize(("cache", "fits"), [(1.5e9, False), (0.5e9, True)])
+def test_room_is_named_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys, cache: float, fits: bool
+) -> None:
+    """Two places on one disk need room for both."""
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(9e9, 7e9, 2e9))
+    needs = {tmp_path / "none" / "yet": 1e9, tmp_path / "cache": cache}
+    if fits:
+        environments.check_room(needs)
+        said = capsys.readouterr().err
+        assert f"1.0 GB in {tmp_path / 'none' / 'yet'} and 0.5 GB" in said and "free: 2.0" in said
+    else:
+        with pytest.raises(locks.SetupError, match=r"2\.0 GB are free.*VENV=PATH.*XDG_CACHE_HOME"):
+            environments.check_room(needs)
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.EDQUOT, "VENV=PATH for the environment, XDG_CACHE_HOME"),
+        (errno.ENOSPC, "VENV=PATH for the environment, XDG_CACHE_HOME"),
+        (errno.EROFS, "ask its owner to run make setup, or name another with VENV=PATH"),
+        (errno.EACCES, "ask its owner to run make setup, or name another with VENV=PATH"),
+    ],
+)
+def test_a_refusing_disk_is_named_with_what_helps(link, capsys, number: int, words: str) -> None:
+    def refuse() -> None:
+        raise OSError(number, os.strerror(number), str(link))
+
+    assert setup_py.guarded(refuse, link) == 2
+    said = capsys.readouterr().err
+    assert words in said and os.strerror(number) in said and str(link) in said
+
+
+@pytest.mark.parametrize("said", ["[Errno 122] Disk quota exceeded", "No space left on device"])
+def test_an_installers_full_disk_is_named(tmp_path: Path, said: str) -> None:
+    command = ["sh", "-c", f"echo 'error: {said}'; exit 2"]
+    with pytest.raises(locks.SetupError, match=f"{said.rsplit('] ', maxsplit=1)[-1]}.*VENV=PATH"):
+        setup_py.run_logged(command, tmp_path / "log", "installing", None)
+
+
+def make(place: Place, *words: str) -> subprocess.CompletedProcess[str]:
+    """A target as if the set-up had run."""
+    command = [
+        "make",
+        "--no-print-directory",
+        "-C",
+        str(ROOT),
+        "-o",
+        "setup-login",
+        *words,
+        f"VENV={place.link}",
+    ]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "code", "report"),
+    [
+        ("exit 1", 3, False),  # a traceback
+        ("kill -9 $$", 137, False),
+        ("echo /results/smoke; exit 1", 1, True),  # a failed cell
+        ("echo /results/smoke", 0, True),
+    ],
+)
+@pytest.mark.parametrize("target", ["sweep", "interconnect"])
+def test_make_tells_a_crash_from_failed_cells(place, target, jobs, code, report) -> None:
+    place.python.write_text(
+        f'#!/bin/sh\ncase "$*" in *jobs*) {jobs} ;; *) echo "report $*" ;; esac'
+    )
+    done = make(place, target)
+    assert done.returncode == (2 if code else 0)
+    assert not code or f"Error {code}" in done.stderr
+    assert ("report -m analysis" in done.stdout) == report
+    assert ("broke off" in done.stderr) == (code == 3)
+
+
+def test_make_goes_by_the_environments_own_name(place) -> None:
+    """What was started goes on from there when the link is switched."""
+    place.python.write_text('#!/bin/sh\necho "$0"')
+    assert make(place, "status").stdout == f"{place.python}\n"
+
+
+def test_jobs_are_started_by_the_environments_own_name(link: Path) -> None:
+    """Also where a user types .venv/bin/python."""
+    place = Place(link, "one")
+    place.python.parent.mkdir(parents=True)
+    place.python.symlink_to(sys.executable)
+    place.switch()
+    command = [link / "bin" / "python", "-m", "jobs", "plan", "smoke", "--site", "local"]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=env, cwd=ROOT
+    )  # fmt: skip
+    assert f"{place.python} -m train" in done.stdout, done.stderr

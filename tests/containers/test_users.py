@@ -1,0 +1,101 @@
+"""Continuing as another user: whose environment a command gets, and which ids a user may map."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import subprocess
+from pathlib import Path
+
+import pytest
+import users
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+NOBODY = 65534
+
+
+def test_sub_ids_need_a_whole_range() -> None:
+    text = "ann:100000:65536\nbob:165536:1000\n"
+    names = ("ann", "bob", "an", "nobody")
+    assert [user for user in names if users.has_sub_ids(text, user)] == ["ann"]
+
+
+def test_a_free_range_touches_nobody_s() -> None:
+    assert users.free_range("") == (100_000, 165_535)
+    text = "ann:300000:65536\n# broken line\nbob:100000:65536\n"
+    assert users.free_range(text) == (365_536, 431_071)
+
+
+def test_without_root_we_are_the_user(monkeypatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: pwd.getpwnam("nobody").pw_uid)
+    assert users.ensure_user() == "nobody"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_the_other_user_s_own_environment_and_the_same_tokens(monkeypatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/elsewhere/.cache")
+    monkeypatch.setenv("KEPT", "a b")
+    script = 'id -un; id -gn; echo "$HOME|$USER|$XDG_CACHE_HOME|$KEPT|$PATH|$1"'
+    argv = users.as_user(["sh", "-c", script, "sh", "c $HOME"], "nobody", "/nonexistent")
+    argv = ["--regid=nogroup" if token.startswith("--regid") else token for token in argv]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    variables = f"/nonexistent|nobody||a b|{users.SEARCH_PATH}|c $HOME"
+    assert done.stdout.splitlines() == ["nobody", "nogroup", variables]
+
+
+@needs_root
+def test_a_folder_is_given_with_all_below_it_and_made_where_it_is_missing(tmp_path) -> None:
+    (tmp_path / "results" / "deep").mkdir(parents=True)
+    (tmp_path / "results" / "deep" / "file").touch()
+    users.give(tmp_path / "results", "nobody")
+    users.give(tmp_path / "new" / "preflight", "nobody")
+    given = [tmp_path / "results", *(tmp_path / "results").rglob("*"), tmp_path / "new/preflight"]
+    assert [path.stat().st_uid for path in given] == [NOBODY] * 4
+    assert (tmp_path / "new").stat().st_uid == 0
+
+
+@needs_root
+@pytest.mark.parametrize("second_name", ["symbolic link", "link to a folder", "hard link"])
+def test_what_a_link_leads_to_is_never_given(tmp_path: Path, second_name: str) -> None:
+    """The results belong to the user, so a link of that user may lead anywhere."""
+    mine, given = tmp_path / "mine", tmp_path / "given"
+    mine.mkdir()
+    (mine / "file").touch()
+    (given / "deep").mkdir(parents=True)
+    link = given / "deep" / "link"
+    if second_name == "hard link":
+        link.hardlink_to(mine / "file")
+    else:
+        link.symlink_to(mine if "folder" in second_name else mine / "file")
+    users.give(given, "nobody")
+    assert mine.stat().st_uid == (mine / "file").stat().st_uid == 0
+    assert (given / "deep").stat().st_uid == NOBODY
+    assert link.lstat().st_uid == (0 if second_name == "hard link" else NOBODY)
+
+
+@needs_root
+@pytest.mark.parametrize("mode", [0o755, 0o1777])
+def test_another_user_s_link_on_the_way_is_refused_and_root_s_is_followed(tmp_path, mode) -> None:
+    """As RESULTS=/home/ann/results, where results leads to /etc."""
+    mine, home = tmp_path / "mine", tmp_path / "home"
+    for folder in (mine, home):
+        folder.mkdir()
+    (home / "results").symlink_to("../mine")
+    users.give(home / "results" / "smoke", "nobody")
+    assert (mine / "smoke").stat().st_uid == NOBODY
+    home.chmod(mode)
+    os.chown(home, *((0, 0) if mode == 0o1777 else (NOBODY, NOBODY)))
+    os.chown(home / "results", NOBODY, NOBODY, follow_symlinks=False)
+    for name in ("results/etc", "results"):
+        with pytest.raises(PermissionError, match="results is a link that others than root can"):
+            users.give(home / name, "nobody")
+    assert sorted(path.name for path in mine.iterdir()) == ["smoke"]
+    assert mine.stat().st_uid == 0
+
+
+@needs_root
+def test_private_is_what_nobody_else_can_change(tmp_path) -> None:
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    # /tmp itself is everybody's
+    assert users.is_private(Path("/usr/lib")) and not users.is_private(folder)
