@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -73,6 +74,20 @@ def clock(seconds: float | None) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def seconds_of(text: str) -> float | None:
+    """From one of the forms of Slurm's times: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S; None for anything
+    else."""
+    parts = re.fullmatch(r"(?:(\d{1,5})-)?(\d{1,7})(?::(\d{1,5}))?(?::(\d{1,5}))?", text)
+    if parts is None:
+        return None
+    days, *rest = parts.groups()
+    numbers = [int(part) for part in rest if part is not None]
+    if days is None and len(numbers) < 3:
+        numbers = [0, *numbers]  # minutes come first
+    hours, minutes, seconds = [*numbers, 0, 0][:3]
+    return float(((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 
 def columns(head: Sequence[str], body: Iterable[Sequence[str]], *, left: int = 0) -> list[str]:

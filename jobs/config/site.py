@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from jobs.config.yamlfile import Document, find_file, load_yaml, names_in, parse_yaml
+from jobs.config.yamlfile import find_file, load_yaml, names_in
 from train.config.frozen import Frozen
 from train.errors import ConfigError
 
@@ -165,20 +165,9 @@ def load_site(name_or_path: str, folder: Path = SITES) -> NamedSite:
     """
     own = own_sites()
     folder = own if name_or_path in names_in(own) else folder
-    return _named(load_yaml(find_file("site", name_or_path, folder, (AUTO, LOCAL, *names_in(own)))))
-
-
-def read_site(path: Path, text: str) -> NamedSite:
-    """What :func:`load_site` would read from a file with this text.
-
-    Raises:
-        ConfigError: as :func:`load_site`.
-    """
-    return _named(parse_yaml(path, text.encode()))
-
-
-def _named(document: Document) -> NamedSite:
-    return NamedSite(document.source.stem, document.checked(Site, document.value), document.source)
+    file = find_file("site", name_or_path, folder, (AUTO, LOCAL, *names_in(own)))
+    document = load_yaml(file)
+    return NamedSite(file.stem, document.checked(Site, document.value), file)
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from jobs.config.site import Site
-from jobs.messages import name_once
-from jobs.slurm.client.run import Ask, SlurmError, asker, seconds_of
+from jobs.messages import name_once, seconds_of
+from jobs.slurm.client.run import Ask, SlurmError, asker, read_lines
 from train.errors import ConfigError
 
 # --exact: without it, nodes that differ are shown as one with its smallest numbers and a plus
@@ -62,22 +62,14 @@ class Nodes:
 
 
 def read_sinfo(text: str) -> tuple[Nodes, ...]:
-    """The nodes in ``SINFO``'s answer; lines of another form, as a site's greeting, are named and
-    left out, and so is, without a word, the name of a cluster (SLURM_CLUSTERS).
+    """The nodes in ``SINFO``'s answer; lines of another form are left out.
 
     Raises:
         ConfigError: no line has the form.
     """
-    nodes, unread = [], []
-    for line in filter(str.strip, text.splitlines()):
-        try:
-            nodes.append(_nodes_of(line))
-        except ValueError:
-            unread += [] if line.startswith("CLUSTER:") else [line]
-    if unread and not nodes:
-        raise ConfigError(f"sinfo answered in an unknown form: {unread[0]!r}")
-    for line in unread:
-        name_once("sinfo: a line of an unknown form is left out", line)
+    nodes = read_lines("sinfo", text, _nodes_of)
+    if not nodes and text.strip():
+        raise ConfigError(f"sinfo answered in an unknown form: {text[:200]!r}")
     return tuple(nodes)
 
 

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import shlex
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
+from jobs.messages import name_once
 from train.environment import environment_of
 
 #: What Slurm's programs print while the controller is down, busy or restarting.
@@ -34,6 +34,7 @@ _AWAY = (
 )
 _PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 
+Line = TypeVar("Line")
 SCONTROL = ("scontrol", "show", "config")
 #: Runs a program that asks Slurm, and returns its output; raises SlurmError.
 Ask = Callable[[Sequence[str]], str]
@@ -180,10 +181,14 @@ def max_array_size(config: Mapping[str, str]) -> int:
     return max(1, int(text)) if text.isdecimal() else 1001
 
 
-def seconds_of(text: str) -> float | None:
-    """Slurm's D-HH:MM:SS, HH:MM:SS or MM:SS; None where it says something else."""
-    parts = re.fullmatch(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)", text)
-    if parts is None:
-        return None
-    days, hours, minutes, seconds = (int(part or 0) for part in parts.groups())
-    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
+def read_lines(program: str, text: str, read: Callable[[str], Line]) -> list[Line]:
+    """What ``read`` makes of each line of an answer. Where it raises ValueError, as for a site's
+    greeting, the line is named and left out; without a word, a cluster's name (SLURM_CLUSTERS)."""
+    found = []
+    for line in filter(str.strip, text.splitlines()):
+        try:
+            found.append(read(line))
+        except ValueError:
+            if not line.startswith("CLUSTER:"):
+                name_once(f"{program}: a line of an unknown form is left out", line)
+    return found

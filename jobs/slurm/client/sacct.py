@@ -10,8 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from jobs.messages import name_once
-from jobs.slurm.client.run import SCONTROL, SlurmError, asker, read_config, run
+from jobs.slurm.client.run import SCONTROL, SlurmError, asker, read_config, read_lines, run
 from jobs.slurm.client.squeue import (
     ENDED,
     FIELD,
@@ -107,17 +106,12 @@ def _arrays(jobs: Iterable[str]) -> list[str]:
 
 def parse_sacct(text: str) -> dict[str, JobState]:
     """Jobs in sacct's answer by their ids. One that ended badly is OUT_OF_MEMORY where one of its
-    steps was. Lines without a job's id are named and left out; further columns do not matter.
+    steps was. Further columns do not matter.
 
     sacct prints the elements that never started as one job: 16_[2-4,9%2].
     """
     found: dict[str, JobState] = {}
-    for line in filter(str.strip, text.splitlines()):
-        if re.match(rf"\d[^{FIELD}]*{FIELD}[A-Z]", line) is None:
-            name_once("sacct: a line of an unknown form is left out", line)
-            continue
-        fields = [*line.split(FIELD), *[""] * len(_COLUMNS)]
-        name, state, exit_text, *rest = fields[: len(_COLUMNS)]
+    for name, state, exit_text, *rest in read_lines("sacct", text, _fields):
         word = state.partition(" ")[0]  # "CANCELLED by 1000"
         name_unknown("sacct", word)
         job, _, step = name.partition(".")
@@ -131,6 +125,13 @@ def parse_sacct(text: str) -> dict[str, JobState]:
         elif word == "OUT_OF_MEMORY" and job in found and found[job].state in ENDED - {"COMPLETED"}:
             found[job] = replace(found[job], state=word)
     return found
+
+
+def _fields(line: str) -> list[str]:
+    """Raises ValueError where the line has no job's id and state."""
+    if re.match(rf"\d[^{FIELD}]*{FIELD}[A-Z]", line) is None:
+        raise ValueError(line)
+    return [*line.split(FIELD), *[""] * len(_COLUMNS)][: len(_COLUMNS)]
 
 
 def _elements(name: str) -> list[str]:

@@ -31,9 +31,9 @@ from jobs.cell.state import (
     recorded,
 )
 from jobs.config.site import Site
-from jobs.messages import NoAnswer, say
+from jobs.messages import NoAnswer, say, seconds_of
 from jobs.slurm.client.reasons import in_words
-from jobs.slurm.client.run import ask_cluster, seconds_of
+from jobs.slurm.client.run import ask_cluster
 from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState, query
 from jobs.slurm.submissions import (

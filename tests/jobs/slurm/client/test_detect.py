@@ -133,10 +133,32 @@ def test_the_user_s_variables_are_written_and_then_the_file_s_word(
     again = site_for("auto", tmp_path, {"qos": "short"})
     assert again is not None and (again.site.account, again.site.qos) == ("0123", "short")
     assert capsys.readouterr().err.splitlines() == [
-        "[sweep] SBATCH_ACCOUNT=b is ignored: site file auto-practice.yaml has account: 0123",
-        "[sweep] SLURM_QOS=long is ignored: QOS=short was given",
-        "[sweep] qos: long of site file auto-practice.yaml is ignored: QOS=short was given",
+        "[sweep] SBATCH_ACCOUNT=b is ignored: account: 0123 of site file auto-practice.yaml comes "
+        "first",
+        "[sweep] qos: long of site file auto-practice.yaml is ignored: QOS=short comes first",
+        "[sweep] SLURM_QOS=long is ignored: QOS=short comes first",
     ]
+
+
+@pytest.mark.parametrize("text", ["a\nb", "a\x07b"])
+def test_what_cannot_be_read_back_is_not_left(
+    fake: FakeSlurm, tmp_path: Path, monkeypatch, text: str
+) -> None:
+    monkeypatch.setenv("SBATCH_RESERVATION", text)
+    with pytest.raises(ConfigError, match=r"(?s)cannot write .*single line of text.*by hand") as e:
+        site_for("auto", tmp_path)
+    assert not list(tmp_path.glob("*.yaml")) and "pydantic" not in str(e.value)
+
+
+def test_a_job_that_runs_no_cell_takes_no_time_limit(fake, tmp_path: Path, monkeypatch, capsys):
+    """Of make preflight and make interconnect: seen, TIME= was dropped without a word, and
+    SBATCH_TIMELIMIT was said to be used."""
+    (tmp_path / "s.yaml").write_text("ranks_per_node: 1\n")
+    monkeypatch.setenv("SBATCH_TIMELIMIT", "5")
+    found = site_for(str(tmp_path / "s.yaml"), options={"time_min": "7"}, of_cells=False)
+    assert found is not None and found.site.time_min is None
+    said = capsys.readouterr().err
+    assert said.startswith("[sweep] TIME=7: ignored") and "SBATCH_TIMELIMIT" not in said
 
 
 def test_the_command_line_shapes_the_file_that_is_written(fake: FakeSlurm, tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from jobs.slurm.client.run import SlurmError, asker, run, seconds_of
+from jobs.messages import seconds_of
+from jobs.slurm.client.run import SlurmError, asker, run
 from tests.jobs.slurm.client.clusters import SAID
 from tests.jobs.slurm.fakes import FakeSlurm
 from train.environment import environment_of
@@ -96,7 +97,8 @@ def test_asked_again_until_the_controller_is_back(fake: FakeSlurm, monkeypatch) 
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("0:00", 0), ("1:05", 65), ("2:03:04", 7384), ("1-02:03:04", 93784), ("UNLIMITED", None)],
-)
-def test_slurms_durations(text: str, seconds: float | None) -> None:
+    [("0:00", 0), ("1:05", 65), ("2:03:04", 7384), ("1-02:03:04", 93784), ("90", 5400),
+     ("90:00", 5400), ("2-0", 172800), ("1-12:30", 131400), ("UNLIMITED", None), ("", None)],
+)  # fmt: skip
+def test_slurms_times(text: str, seconds: float | None) -> None:
     assert seconds_of(text) == seconds
