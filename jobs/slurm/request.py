@@ -137,7 +137,7 @@ def check_cluster(
         ConfigError: the cluster cannot run these, or they cost more than BUDGET.
     """
     site = request.site.site
-    ask = cache(asker(site.slurm_conf))
+    ask = cache(asker())
     minutes = max(array.minutes for array in arrays)
     for remark in check_site(site, [array.shape for array in arrays], ask, minutes=minutes):
         say(remark)

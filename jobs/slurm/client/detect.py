@@ -67,15 +67,16 @@ def site_for(
     named, remarks = decide(environment, named, given)
     for remark in remarks:
         say(remark)
-    if "cluster" in named.site.model_fields_set:
-        ask_cluster(named.site.cluster or "")
+    site = named.site
+    clusters = (site.cluster or "") if "cluster" in site.model_fields_set else None
+    ask_cluster(clusters, site.slurm_conf)
     return named
 
 
 def _found(folder: Path | None, given: Mapping[str, Setting]) -> NamedSite | None:
     """The cluster that answers here; None where client packages alone are installed. ``given``: by
     the command line."""
-    ask = asker(os.environ.get("SLURM_CONF"))
+    ask = asker()
     try:
         config = read_config(ask(SCONTROL))
         cluster = re.sub(r"[^A-Za-z0-9_-]+", "_", cluster_name(config))

@@ -118,7 +118,7 @@ def _node_states(ask: Ask, partition: str | None) -> dict[str, str]:
 def usable_nodes(site: Site) -> set[str]:
     """Nodes of the site's partition that take jobs; none where Slurm does not say."""
     with suppress(SlurmError):
-        states = _node_states(asker(site.slurm_conf, patience_s=0), site.partition)
+        states = _node_states(asker(patience_s=0), site.partition)
         return {node for node, state in states.items() if not _OUT_OF_USE.match(state)}
     return set()
 

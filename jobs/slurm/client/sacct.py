@@ -38,7 +38,6 @@ class _Remembered:
 class History:
     """Asks about jobs by their ids, and remembers what need not be asked again soon."""
 
-    slurm_conf: str | None = None
     clock: Callable[[], float] = time.monotonic
     _cluster: str | None = None
     _remembered: dict[str, _Remembered] = field(default_factory=dict)
@@ -50,7 +49,7 @@ class History:
             SlurmError: no answer, or a refusal: the shell of another cluster, say.
         """
         if self._cluster is None:
-            config = asker(self.slurm_conf, patience_s=0)(SCONTROL)
+            config = asker(patience_s=0)(SCONTROL)
             self._cluster = read_config(config).get("ClusterName")
         return self._cluster
 
@@ -77,7 +76,7 @@ class History:
         kept at all."""
         if not jobs:
             return {}
-        listed = query(self.slurm_conf, arrays=_arrays(jobs))
+        listed = query(arrays=_arrays(jobs))
         answers = {job: state for job, state in listed.items() if job in jobs}
         unsure = {job for job in jobs if job not in answers or answers[job].ended}
         accounts: dict[str, JobState] = {}
@@ -85,7 +84,7 @@ class History:
             argv = ["sacct", "--noheader", "--parsable2", f"--delimiter={FIELD}"]
             argv += [f"--format={','.join(_COLUMNS)}", f"--jobs={','.join(_arrays(unsure))}"]
             with suppress(SlurmError):
-                accounts = parse_sacct(run(argv, slurm_conf=self.slurm_conf).out)
+                accounts = parse_sacct(run(argv).out)
         for job in accounts.keys() & unsure:
             known, account = answers.get(job), accounts[job]
             if known is None:
@@ -93,7 +92,7 @@ class History:
             elif account.ended:
                 answers[job] = replace(account, comment=known.comment, command=known.command)
         failed = {j for j, a in answers.items() if a.state == "FAILED" and a.source == "squeue"}
-        codes = exit_codes(_arrays(failed), self.slurm_conf) if failed else {}
+        codes = exit_codes(_arrays(failed)) if failed else {}
         for job in codes.keys() & failed:
             answers[job] = replace(answers[job], code=codes[job][0], signal=codes[job][1])
         return answers

@@ -68,7 +68,7 @@ class Allocation:
         Raises:
             SlurmError: no answer, or a refusal.
         """
-        answer = run(argv, timeout_s=timeout_s, slurm_conf=self.site.slurm_conf)
+        answer = run(argv, timeout_s=timeout_s)
         if answer.code:
             raise SlurmError(shlex.join(argv), answer.words, passing=False)
         return answer.out

@@ -23,7 +23,7 @@ AWAY = TRANSCRIPTS.parent / "away"
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(detect, "asker", lambda conf: asker(conf, patience_s=0))
+    monkeypatch.setattr(detect, "asker", lambda: asker(patience_s=0))
 
 
 def test_local_and_a_name_ask_nothing(fake: FakeSlurm, tmp_path: Path) -> None:
@@ -173,18 +173,18 @@ def test_all_programs_ask_the_cluster_of_the_site(
     fake: FakeSlurm, tmp_path: Path, monkeypatch
 ) -> None:
     """sbatch alone would obey SBATCH_CLUSTERS, and its job be looked for elsewhere."""
-    fake.put("squeue", 'echo "${SLURM_CLUSTERS-none} ${SBATCH_CLUSTERS-none}"')
+    fake.put("squeue", 'echo "${SLURM_CLUSTERS-none} ${SBATCH_CLUSTERS-none} ${SLURM_CONF-}"')
     monkeypatch.setenv("SBATCH_CLUSTERS", "big")
     monkeypatch.setenv("SLURM_CLUSTERS", "small")
-    assert run(["squeue"]).out == "big none\n"
-    (tmp_path / "s.yaml").write_text("ranks_per_node: 1\ncluster: third\n")
+    assert run(["squeue"]).out == "big none \n"
+    (tmp_path / "s.yaml").write_text("ranks_per_node: 1\ncluster: third\nslurm_conf: /c\n")
     site_for(str(tmp_path / "s.yaml"))
-    assert run(["squeue"]).out == "third none\n"
+    assert run(["squeue"]).out == "third none /c\n"
     # a null of the file is the file's word
     monkeypatch.setenv("SBATCH_CLUSTERS", "big")
     (tmp_path / "s.yaml").write_text("ranks_per_node: 1\ncluster: null\n")
     site_for(str(tmp_path / "s.yaml"))
-    assert run(["squeue"]).out == "none none\n"
+    assert run(["squeue"]).out == "none none /c\n"
 
 
 def test_on_this_machine_the_command_line_s_words_are_named(fake: FakeSlurm, capsys) -> None:

@@ -43,8 +43,9 @@ def test_the_environment(environment, kept) -> None:
 def test_a_program_sees_its_words_and_the_clean_environment(fake: FakeSlurm, monkeypatch) -> None:
     fake.put("squeue", 'printf "%s\\n" "$#" "$2" "$SLURM_CONF" "$LC_ALL" "${SQUEUE_FORMAT-unset}"')
     monkeypatch.setenv("SQUEUE_FORMAT", "%i")
+    monkeypatch.setenv("SLURM_CONF", "/x y.conf")
     odd = "a b; $(touch x) 'q'\n"
-    answer = run(["squeue", "-h", odd], slurm_conf="/x y.conf")
+    answer = run(["squeue", "-h", odd])
     assert answer.out == f"2\n{odd}\n/x y.conf\nC\nunset\n"
 
 
@@ -73,7 +74,7 @@ def test_a_refusal_is_an_answer_and_not_asked_again(fake: FakeSlurm) -> None:
     answer = run(["squeue"], patience_s=3600)
     assert (answer.code, answer.words) == (1, words)
     with pytest.raises(SlurmError, match=words) as caught:
-        asker(None)(["squeue"])
+        asker()(["squeue"])
     assert not caught.value.passing and len(fake.calls("squeue")) == 2
 
 
