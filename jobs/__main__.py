@@ -127,7 +127,6 @@ def sweep(
     force: Annotated[bool, typer.Option("--force", help="run finished cells anew")] = False,
     jobs: Annotated[int, typer.Option(min=1, help="cells at once, as cores allow")] = 1,
     stall_s: Annotated[float, typer.Option(min=5, help="seconds without progress")] = STALL_S,
-    limit_s: Annotated[float | None, typer.Option(min=1, help="time limit of a cell, s")] = None,
     wait: Annotated[bool, typer.Option(help="stay until all is done (on a cluster)")] = True,
     pack: Pack = 1,
     budget: Budget = None,
@@ -157,7 +156,7 @@ def sweep(
         with only_sweep(folder):
             machine = machine_for(
                 wanted, data, store, folder, image=image,
-                at_once=jobs, stall_s=stall_s, limit_s=limit_s,
+                at_once=jobs, stall_s=stall_s,
             )  # fmt: skip
             code = sweep_here(wanted, folder, force=force, machine=machine)
     with suppress(OSError):  # nobody reads it
