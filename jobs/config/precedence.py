@@ -49,21 +49,24 @@ def decide(
     """
     site, file = named.site, f"site file {named.source.name}"
     given, (variables, remarks) = settings_of(options), user_settings(environment)
-    written = {key: getattr(site, key) for key in _ENDINGS.keys() & site.model_fields_set}
+    written = {key: getattr(site, key) for key in _ENDINGS if key in site.model_fields_set}
     texts = {key: "null" if value is None else value for key, value in written.items()}
     of_file = {key: Setting(f"{key}: {texts[key]} of {file}", written[key]) for key in written}
     used = {}
     for key in _ENDINGS:
         layers = [layer[key] for layer in (given, of_file, *variables) if key in layer]
-        for other in layers[1:]:
-            if other.value != layers[0].value:
+        if not layers:
+            continue
+        first, *others = layers
+        for other in others:
+            if other.value != first.value:
                 ours = key == "partition" and other is of_file.get(key)
                 kept = "; its ranks_per_node, gpus and image count" if ours else ""
-                remarks.append(f"{other} is ignored: {layers[0]} comes first{kept}")
-        if layers and key not in given and key not in written:
-            remarks.append(f"{layers[0]} is used: {file} has no {key}:")
-        if layers and (key in given or key not in written):
-            used[key] = layers[0]
+                remarks.append(f"{other} is ignored: {first} comes first{kept}")
+        if first is not of_file.get(key):
+            used[key] = first
+            if key not in given:
+                remarks.append(f"{first} is used: {file} has no {key}:")
     if not used:
         return named, remarks
     values = site.model_dump(exclude_unset=True) | {key: one.value for key, one in used.items()}

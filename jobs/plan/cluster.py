@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from jobs.cell.container import BUILT, Image, find_image
+from jobs.cell.container import Image, find_image, image_path
 from jobs.cell.needs import basic_needs, need_lines
 from jobs.cell.state import checked, recorded
 from jobs.messages import ROOT, say
@@ -72,9 +72,7 @@ def _image(wish: SweepRequest) -> Image:
         return find_image(wish.site.site.image, ROOT)
     except ConfigError as error:
         say(f"before the sweep: {error}")
-        name = wish.site.site.image
-        built = ROOT / "containers" / "images" / f"{name}.sif"
-        return Image(str(built) if name in BUILT else name, None)
+        return Image(str(image_path(wish.site.site.image, ROOT)), None)
 
 
 def _scripts(

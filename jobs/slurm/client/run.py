@@ -135,11 +135,11 @@ def run(argv: Sequence[str], *, patience_s: float = 0, timeout_s: float = 30) ->
         time.sleep(wait_s)
 
 
-def asker(*, patience_s: float = 60) -> Ask:
+def asker(*, patience_s: float = 60, timeout_s: float = 30) -> Ask:
     """A function that asks Slurm one question; there, a refusal counts as no answer."""
 
     def ask(argv: Sequence[str]) -> str:
-        answer = run(argv, patience_s=patience_s)
+        answer = run(argv, patience_s=patience_s, timeout_s=timeout_s)
         if answer.code != 0:
             raise SlurmError(shlex.join(argv), answer.words, passing=False)
         # srun of older Slurms lists what it can launch with among its messages
