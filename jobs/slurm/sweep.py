@@ -108,14 +108,14 @@ def follow(
     unended = {config.cell_id(): config for config in queued}
     refused: SlurmError | OSError | None = None  # what will be refused again
     trouble_since, complaint = "", ""
-    pause_s = 0.0
+    pause_s = older_s = 0.0
     while unended or submitter.waits():
         stop.wait(pause_s)
         if stop.reason:
             return
         added: list[RunConfig] = []
         try:
-            cells = watcher.look(list(unended.values()))
+            cells = watcher.look(list(unended.values()), older_s=older_s)
         except (SlurmError, OSError) as error:
             trouble_since = trouble_since or f"{datetime.now(UTC):%H:%M:%S} UTC"
             who = "Slurm" if isinstance(error, SlurmError) else "the results folder"
@@ -143,5 +143,6 @@ def follow(
         if added:
             pace.again()
         pause_s = pace.next_s(seen)
+        older_s = 0.0 if added else 0.9 * pause_s  # an older list lacks what was just submitted
     if refused is not None:
         raise refused
