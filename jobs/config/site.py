@@ -132,8 +132,6 @@ _SILENT = (None, False, "none")
 
 
 SITES = Path(__file__).parent.parent / "sites"
-#: Of a user, for what SITE=auto finds: an installation that users share may be read-only.
-OWN_SITES = Path("horoscale") / "sites"
 #: Words of SITE= that stand for no file.
 AUTO, LOCAL = "auto", "local"
 
@@ -146,8 +144,9 @@ class NamedSite:
 
 
 def own_sites() -> Path:
-    """The user's own site files."""
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / OWN_SITES
+    """The user's own site files: an installation that users share may be read-only."""
+    home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    return home / "horoscale" / "sites"
 
 
 def auto_file(cluster: str) -> Path:

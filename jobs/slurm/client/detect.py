@@ -8,11 +8,10 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
-from pathlib import Path
 from types import MappingProxyType
 
 from jobs.config.precedence import OPTIONS, Setting, decide, settings_of
-from jobs.config.site import AUTO, LOCAL, SITES, NamedSite, auto_file, load_site
+from jobs.config.site import AUTO, LOCAL, NamedSite, auto_file, load_site
 from jobs.messages import NoAnswer, say
 from jobs.slurm.client.granted import User, cluster_name
 from jobs.slurm.client.propose import propose
@@ -30,16 +29,12 @@ _NO_CONFIGURATION = re.compile("res_nsearch error: (Unknown host|No address asso
 
 
 def site_for(
-    name: str,
-    folder: Path | None = None,
-    options: Mapping[str, str] = MappingProxyType({}),
-    *,
-    of_cells: bool = True,
+    name: str, options: Mapping[str, str] = MappingProxyType({}), *, of_cells: bool = True
 ) -> NamedSite | None:
     """The site that SITE= names, as it counts for this user; None for this machine.
 
-    ``auto`` is the cluster that answers here, as its file in ``folder`` (by default the user's own
-    folder) says; the first time, that file is written from what the cluster says of itself.
+    ``auto`` is the cluster that answers here, as the user's own file of it says; the first time,
+    that file is written from what the cluster says of itself.
     ``options``: what the command line asks for in place of the file's keys
     (jobs/config/precedence.py). ``of_cells``: else the job is one whose time limit follows from
     what it does, so that nothing that the user says of it counts.
@@ -56,9 +51,9 @@ def site_for(
             environment.pop(variable, None)
         if time := given.pop("time_min", ""):
             say(f"TIME={time}: ignored, since it is for cells; this job takes what it needs")
-    named = load_site(name, folder or SITES) if name not in (AUTO, LOCAL) else None
+    named = load_site(name) if name not in (AUTO, LOCAL) else None
     if name == AUTO and any(shutil.which(program, mode=os.F_OK) for program in _PROGRAMS):
-        named = _found(folder, settings_of(given))
+        named = _found(settings_of(given))
     if named is None:
         if given:
             asked = ", ".join(f"{OPTIONS[key]}={text}" for key, text in given.items())
@@ -73,15 +68,14 @@ def site_for(
     return named
 
 
-def _found(folder: Path | None, given: Mapping[str, Setting]) -> NamedSite | None:
+def _found(given: Mapping[str, Setting]) -> NamedSite | None:
     """The cluster that answers here; None where client packages alone are installed. ``given``: by
     the command line."""
     ask = asker()
     try:
         config = read_config(ask(SCONTROL))
         cluster = re.sub(r"[^A-Za-z0-9_-]+", "_", cluster_name(config))
-        # never one of the examples
-        file = folder / f"auto-{cluster}.yaml" if folder else auto_file(cluster)
+        file = auto_file(cluster)
         written = ""
         if not file.exists():
             file.parent.mkdir(parents=True, exist_ok=True)
