@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from grp import getgrgid
 
-from jobs.messages import name_once
-from jobs.slurm.client.run import Ask, SlurmError, read_lines
+from jobs.messages import name_once, read_lines
+from jobs.slurm.client.run import Ask, SlurmError
 
 #: sinfo says neither which cores a node keeps for itself nor who may use a partition (22.05).
 NODES = ("scontrol", "--all", "--oneliner", "show", "node")

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from jobs.config.site import Site
-from jobs.messages import name_once, seconds_of
-from jobs.slurm.client.run import Ask, SlurmError, asker, read_lines
+from jobs.messages import name_once, read_lines, seconds_of
+from jobs.slurm.client.run import Ask, SlurmError, asker
 from train.errors import ConfigError
 
 # --exact: without it, nodes that differ are shown as one with its smallest numbers and a plus

@@ -11,9 +11,8 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
-from jobs.messages import name_once
 from train.environment import environment_of
 
 #: What Slurm's programs print while the controller is down, busy or restarting.
@@ -34,7 +33,6 @@ _AWAY = (
 )
 _PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 
-Line = TypeVar("Line")
 SCONTROL = ("scontrol", "show", "config")
 #: Runs a program that asks Slurm, and returns its output; raises SlurmError.
 Ask = Callable[[Sequence[str]], str]
@@ -174,16 +172,3 @@ def max_array_size(config: Mapping[str, str]) -> int:
     no arrays."""
     text = config.get("MaxArraySize", "")
     return max(1, int(text)) if text.isdecimal() else 1001
-
-
-def read_lines(program: str, text: str, read: Callable[[str], Line]) -> list[Line]:
-    """What ``read`` makes of each line of an answer. Where it raises ValueError, as for a site's
-    greeting, the line is named and left out; without a word, a cluster's name (SLURM_CLUSTERS)."""
-    found = []
-    for line in filter(str.strip, text.splitlines()):
-        try:
-            found.append(read(line))
-        except ValueError:
-            if not line.startswith("CLUSTER:"):
-                name_once(f"{program}: a line of an unknown form is left out", line)
-    return found

@@ -10,7 +10,8 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from jobs.slurm.client.run import SCONTROL, SlurmError, asker, read_config, read_lines, run
+from jobs.messages import read_lines
+from jobs.slurm.client.run import SCONTROL, SlurmError, asker, read_config, run
 from jobs.slurm.client.squeue import (
     ENDED,
     FIELD,
