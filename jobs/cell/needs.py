@@ -77,6 +77,8 @@ def basic_needs(code: str, image: str, scratch: str | None = None) -> tuple[Need
     found = [Need(what="the code", path=code)]
     if image == NO_IMAGE:
         found.append(Need(what="the Python environment", path=sys.prefix))
+        if not Path(sys.base_prefix).is_relative_to("/usr"):  # a module's, or one that was fetched
+            found.append(Need(what="Python", path=sys.base_prefix))
     if scratch is not None:
         bound = not Path(scratch).is_relative_to(TMP)
         found.append(Need(what="scratch (TMPDIR)", path=scratch, use="write", bound=bound))

@@ -29,7 +29,8 @@ def store_for(data: Path, results: Path) -> Path:
 def _is_writable(folder: Path) -> bool:
     """Whether it can be made, or written into where it is there."""
     names = (folder.absolute(), *folder.absolute().parents)
-    return os.access(next(path for path in names if path.exists()), os.W_OK | os.X_OK)
+    # what a closed folder holds is not there for us
+    return os.access(next(path for path in names if os.access(path, os.F_OK)), os.W_OK | os.X_OK)
 
 
 def train_images(

@@ -28,7 +28,7 @@ def hand_over(site: NamedSite, *folders: Path) -> None:
 def become_owner(folder: Path) -> None:
     """Root asks about a sweep of the practice cluster's user: only that user's jobs count."""
     # no results yet; an id without a name; a site's broken file does not matter here
-    with suppress(FileNotFoundError, KeyError, ConfigError):
+    with suppress(OSError, KeyError, ConfigError):
         if os.geteuid() == 0 and load_site("practice").site.user == (owner := folder.owner()):
             become(owner)
 
