@@ -31,5 +31,9 @@ def test_prepared_data_go_where_the_user_may_write(
     closed = {tmp_path / read_only} if read_only else set()
     if read_only == ".":
         closed |= {tmp_path / "data"}
-    monkeypatch.setattr(os, "access", lambda path, _: path not in closed)  # root may write anywhere
+
+    def access(path: Path, mode: int) -> bool:  # root may write anywhere
+        return path.exists() if mode == os.F_OK else path not in closed
+
+    monkeypatch.setattr(os, "access", access)
     assert store_for(tmp_path / data, tmp_path / "results") == tmp_path / store
