@@ -94,12 +94,12 @@ def look_around(
     nodes = _nodes(folder, count, patience_s)
     broken = [(way.receiver, way.broken) for way in _try_paths(own, nodes, count)]
     _write(folder / f"paths-{node}.json", {"seen": [n.node for n in nodes], "broken": broken})
-    return _seen(folder, nodes, count, patience_s)
+    return _seen(folder, nodes, patience_s)
 
 
 def look_on(folder: Path, count: int, patience_s: float) -> Seen:
     """What the nodes find, for a process that tries nothing itself."""
-    return _seen(folder, _nodes(folder, count, patience_s), count, 2 * patience_s)
+    return _seen(folder, _nodes(folder, count, patience_s), 2 * patience_s)
 
 
 def _nodes(folder: Path, count: int, patience_s: float) -> tuple[Neighbour, ...]:
@@ -107,8 +107,8 @@ def _nodes(folder: Path, count: int, patience_s: float) -> tuple[Neighbour, ...]
     return tuple(Neighbour(**found[node]) for node in sorted(found))
 
 
-def _seen(folder: Path, nodes: tuple[Neighbour, ...], count: int, patience_s: float) -> Seen:
-    found = _gathered(folder, "paths-*.json", count, patience_s)
+def _seen(folder: Path, nodes: tuple[Neighbour, ...], patience_s: float) -> Seen:
+    found = _gathered(folder, "paths-*.json", len(nodes), patience_s)
     paths = (
         Way(node, receiver, Broken(*broken))
         for node in sorted(found)

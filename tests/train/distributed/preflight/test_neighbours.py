@@ -137,7 +137,6 @@ def test_a_bridge_that_all_nodes_have(three: list[Host], tmp_path: Path) -> None
         (("10.99.7.1", "10.99.7.2"), 9000, "MTU", "packets of 1,500 do"),
         # as Debian writes /etc/hosts: no address that nodes share
         (("127.0.1.1", "127.0.1.1"), 1500, "meeting the others", "stands for 127.0.1.1"),
-        (("127.0.0.1", "10.99.7.2"), 1500, "meeting the others", "stands for 127.0.0.1"),
     ],
 )
 def test_a_preflight_names_the_cause(
@@ -209,13 +208,6 @@ def test_what_two_nodes_may_not_have(changes, what: str, words: str) -> None:
     assert found(neighbour(1), neighbour(2, **changes, network="kernel-1")) == [], "one machine"
     under_mpi = [one.what for one in found(neighbour(1), neighbour(2, **changes), by_gloo=False)]
     assert under_mpi == (["shared address"] if "address" in changes else [])
-
-
-def test_one_cause_of_many_paths_is_told_once() -> None:
-    lost = Broken("packets of 9,000 bytes do not arrive, packets of 1,500 do", is_mtu=True)
-    ways = tuple(Way(a, b, lost) for a in range(1, 6) for b in range(1, 6) if a != b)
-    (trouble,) = found(*(neighbour(number) for number in range(1, 6)), ways=ways)
-    assert trouble.hosts == ("n1", "n2", "n3", "n4", "n5") and "and 17 more" in trouble.found
 
 
 @pytest.mark.parametrize(("waited_for", "broken"), [([1], 0), ([1, 2], 1)])
