@@ -21,7 +21,7 @@ from jobs.cell.container import (
 from jobs.cell.needs import Need, binds_of, check_names
 from jobs.config.sweep import Sweep
 from jobs.messages import ROOT, say
-from train.distributed.gpus import IMAGE_CUDA, gpus_described, unusable
+from train.distributed.gpus import IMAGE_CUDA, driver_cuda, unusable
 from train.environment import environment_of
 from train.errors import ConfigError
 
@@ -114,16 +114,43 @@ def _complaint(container: Container) -> str:
     return _COLOUR.sub("", done.stderr).strip() or f"exit code {done.returncode}"
 
 
-def check_gpu_models(image: str) -> None:
+def check_gpu_models(image: str, environment: Mapping[str, str]) -> None:
     """
     Raises:
         ConfigError: the suite's GPU image cannot use a GPU or the driver of this machine.
     """
-    if image == "gpu" and (reason := unusable(gpus_described(os.environ), IMAGE_CUDA)):
+    if image != "gpu" or not gpus_here(environment):
+        return
+    reason, driver = _unusable_gpu(environment), driver_cuda()
+    if driver and driver[0] < int(IMAGE_CUDA.partition(".")[0]):
+        reason = f"the driver is for CUDA {driver[0]}.{driver[1]}, the image for {IMAGE_CUDA}"
+    if reason:
         raise ConfigError(
             f"IMAGE=gpu cannot run here: {reason}; hide that GPU (CUDA_VISIBLE_DEVICES) or use "
             "IMAGE=cpu"
         )
+
+
+def _unusable_gpu(environment: Mapping[str, str]) -> str | None:
+    """None, too, where nvidia-smi does not know, or not which GPUs CUDA_VISIBLE_DEVICES leaves."""
+    query = ["nvidia-smi", "--query-gpu=uuid,name,compute_cap", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(query, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    rows = re.findall(r"(?m)^(\S+), (.+), (\d+)\.(\d+)$", done.stdout)
+    shown = environment.get("CUDA_VISIBLE_DEVICES", "GPU-").split(",")
+    if all(word.startswith("GPU-") for word in shown):  # may be shortened
+        rows = [row for row in rows if row[0].startswith(tuple(shown))]
+        return next(filter(None, map(_reason, rows)), None)
+    # CUDA numbers the fastest first, nvidia-smi by bus
+    reasons = [_reason(row) for row in rows]
+    return reasons[0] if reasons and all(reasons) else None
+
+
+def _reason(row: tuple[str, str, str, str]) -> str | None:
+    _, name, major, minor = row
+    return unusable(name, (int(major), int(minor)), IMAGE_CUDA)
 
 
 def remark_on_gpus(wanted: Sweep, container: Container | None, gpus: int) -> None:

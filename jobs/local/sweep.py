@@ -155,8 +155,8 @@ def machine_for(
     cores = tuple(all_cores[: usable_cores(len(all_cores), quotas_here())])
     if len(cores) < len(all_cores):
         say(
-            f"a CPU quota of this shell's control group gives {len(cores)} of the {len(all_cores)} "
-            "cores that are seen: ranks use no more"
+            f"ranks use {len(cores)} of the {len(all_cores)} cores that are seen: a CPU quota of "
+            "this shell's control group allows no more"
         )
     most = max(config.gpus for config in wanted.configs)
     per_rank = wanted.cores_per_rank or max(1, len(cores) // most)
@@ -165,6 +165,6 @@ def machine_for(
     tmpdir = usable_tmpdir(os.environ.get("TMPDIR"))
     if image:
         container = container_here(image, gpus, (*basic_needs(str(ROOT), image, tmpdir), *needs))
-        check_gpu_models(image)
+        check_gpu_models(image, os.environ)
         check_gpus(wanted, container, gpus, at_once)
     return Machine(cores, per_rank, data, store, stall_s, at_once, container, gpus, tmpdir)

@@ -8,10 +8,8 @@ the network namespace that the rank is in; what other programs send through them
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import ipaddress
 import socket
-import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +24,6 @@ from train.record.run import LinkTraffic
 NAME = "HOROSCALE_INTERFACE"
 LOOPBACK = "lo"
 _ROUTE_UP = 0x1
-_SIOCGIFMTU = 0x8921
 #: Data counters of InfiniBand ports count words of four bytes (IBA, PortXmitData).
 _IB_WORD = 4
 
@@ -113,44 +110,17 @@ def own_interface(environment: Mapping[str, str], *, nodes: int) -> Interface:
 
 def _by_name_or_route(here: Here, addresses: list[str], routes: str, host: str) -> Interface:
     outside = [a for a in addresses if not ipaddress.ip_address(a).is_loopback]
-    holders = [
-        Interface(name, address)
-        for wanted in outside
-        for name, own in here.items()
-        if wanted in own and (address := wanted if ":" not in wanted else ipv4(own))
-    ]
-    if holders:
-        return min(holders, key=lambda one: is_inner_bridge(one.name))
-    if route := default_route(routes):
+    holders = [(a, name) for a in outside for name, own in here.items() if a in own]
+    for wanted, name in holders:
+        if address := wanted if ":" not in wanted else ipv4(here[name]):
+            return Interface(name, address)
+    if route := default_route(routes) or next((name for _, name in holders), None):
         return named(route, here, host)
     raise ConfigError(
         f"cannot tell which network interface of {host} leads to the other nodes: its name stands "
         f"for {', '.join(addresses) or 'no address'}, and there is no default route. There: "
         f"{_listed(here) or 'none'}. Name one as `interface` of the site file, or by hand in {NAME}"
     )
-
-
-def is_inner_bridge(name: str, interfaces: Path = Path("/sys/class/net")) -> bool:
-    """Whether this is a bridge to nothing but containers and virtual machines of this host, as
-    docker0 and virbr0 are: none of its ports is a device, nor stands on another interface."""
-    if not (interfaces / name / "bridge").is_dir():
-        return False
-    ports = [interfaces / port.name for port in (interfaces / name / "brif").glob("*")]
-    return not any(
-        (port / "device").exists() or any(port.glob("lower_*")) or (port / "bonding").exists()
-        for port in ports
-    )
-
-
-def mtu_of(name: str) -> int:
-    """Bytes of the largest packet that it sends.
-
-    Raises:
-        OSError: there is no such interface.
-    """
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
-        told = fcntl.ioctl(asked, _SIOCGIFMTU, struct.pack("16si12x", name.encode(), 0))
-    return int(struct.unpack("16si12x", told)[1])
 
 
 def network_here() -> str:

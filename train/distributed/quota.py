@@ -8,9 +8,13 @@ ConstrainCores, Docker's --cpus and Kubernetes' limits set such quotas, often on
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
+
+#: 41 31 0:38 /shown /sys/fs/cgroup rw,relatime shared:9 - cgroup2 cgroup2 rw,nsdelegate
+_MOUNT = re.compile(r"\S+ \S+ \S+ (\S+) (\S+) .*- (cgroup2?) .*?(\S+)")
 
 
 class Quota(NamedTuple):
@@ -25,8 +29,11 @@ def quotas_here(root: Path = Path("/")) -> tuple[Quota, ...]:
     """All quotas that this process is under: of its own group and of those above, as far as this
     mount of the file system shows them."""
     try:
-        groups = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
-        mounts = (root / "proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
+        groups, mounts = (
+            # names of mounts are bytes, of any encoding
+            (root / "proc/self" / name).read_text(encoding="utf-8", errors="replace").splitlines()
+            for name in ("cgroup", "mountinfo")
+        )
     except OSError:
         return ()
     found: dict[str, Quota] = {}
@@ -49,36 +56,28 @@ def _folders(groups: list[str], mounts: list[str], root: Path) -> Iterator[Path]
     paths = {}
     for line in groups:
         _, controllers, path = line.split(":", 2)
-        if not controllers:
-            paths["cgroup2"] = path
-        elif "cpu" in controllers.split(","):
-            paths["cgroup"] = path
-    for line in mounts:
-        # 41 31 0:38 /shown /sys/fs/cgroup/unified rw,relatime shared:9 - cgroup2 cgroup2 rw,cpu
-        before, _, after = line.partition(" - ")
-        shown, place = before.split()[3:5]
-        kind, _, options = after.split()[:3]
+        if not controllers or "cpu" in controllers.split(","):
+            paths["cgroup" if controllers else "cgroup2"] = path
+    for mount in filter(None, map(_MOUNT.fullmatch, mounts)):
+        shown, place, kind, options = mount.groups()
         if kind not in paths or (kind == "cgroup" and "cpu" not in options.split(",")):
             continue
         top = root / place.lstrip("/")
-        own = top / _below(paths[kind], shown)
+        inside = Path("/", paths[kind])
+        own = top / inside.relative_to(shown if inside.is_relative_to(shown) else "/")
         if not own.is_dir():  # the path is another namespace's: what is mounted is this one's
             own = top
         yield own
         yield from (above for above in own.parents if above == top or top in above.parents)
 
 
-def _below(path: str, shown: str) -> str:
-    inside = path.removeprefix(shown.rstrip("/")) if path.startswith(shown) else path
-    return inside.lstrip("/")
-
-
 def _cores(folder: Path) -> float | None:
     """None: no limit."""
-    if (folder / "cpu.max").exists():
-        quota, period = (folder / "cpu.max").read_text(encoding="ascii").split()
-        return None if quota == "max" else int(quota) / int(period)
-    quota, period = (
-        (folder / f"cpu.cfs_{name}_us").read_text(encoding="ascii") for name in ("quota", "period")
-    )
-    return None if int(quota) < 0 else int(quota) / int(period)
+    if (file := folder / "cpu.max").exists():
+        quota, period = file.read_text(encoding="ascii").split()
+    else:
+        quota, period = (
+            (folder / f"cpu.cfs_{name}_us").read_text(encoding="ascii")
+            for name in ("quota", "period")
+        )
+    return None if quota == "max" or int(quota) < 0 else int(quota) / int(period)

@@ -10,11 +10,13 @@ stands for loopback leaves ranks of several nodes unable to connect.
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
+import json
 import socket
 import threading
 import time
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Collection, Mapping, MutableMapping
 from pathlib import Path
 
 from train.distributed.interfaces import (
@@ -67,14 +69,12 @@ def meet(
     if launch.rank == 0:
         interface = own_interface(environment, nodes=launch.nodes)
         address = _serve(interface.address)
-        data = address_of(socket.gethostname()) or "-"
-        words = (address, interface.name, network_here(), data)
-        write_atomically(launch.rendezvous, " ".join(words))
+        published = [address, interface.name, data_address(), network_here()]
+        write_atomically(launch.rendezvous, json.dumps(published))
     else:
-        address, name, network, data = _wait_for(launch.rendezvous, patience_s)
-        if launch.node != 0:
-            for one in (address.rsplit(":", 1)[0], data):
-                check_unshared(one, network, interfaces_here())
+        address, name, data, network = _wait_for(launch.rendezvous, patience_s)
+        if network != network_here():
+            _check_unshared((address.rsplit(":", 1)[0], data))
         interface = towards(address.rsplit(":", 1)[0], name, environment)
     interface = _checked(interface, launch.nodes, environment)
     host, port = address.rsplit(":", 1)
@@ -95,20 +95,16 @@ def meet(
     return interface
 
 
-def check_unshared(address: str, network: str, here: Here) -> None:
-    """``address``, at which another node is to be reached, is not one of this node's own.
-
-    Args:
-        network: the other node's :func:`network_here`; pretended nodes may share theirs.
+def _check_unshared(addresses: Collection[str | None]) -> None:
+    """None of these, at which rank 0 is to be reached, is an address of this node, too.
 
     Raises:
-        ConfigError: it is, as that of a bridge to containers (docker0, virbr0) is on every node.
+        ConfigError: one is, as that of a bridge to containers (docker0, virbr0) is on every node.
     """
-    holders = [name for name, own in here.items() if address in own]
-    if holders and network != network_here():
-        raise ConfigError(
-            shared_address(address, holders[0], socket.gethostname(), "rank 0's node")
-        )
+    for name, own in interfaces_here().items():
+        if both := set(own) & set(addresses):
+            host = socket.gethostname()
+            raise ConfigError(shared_address(min(both), name, host, "rank 0's node"))
 
 
 def shared_address(address: str, interface: str, *hosts: str) -> str:
@@ -163,13 +159,13 @@ def _serve(host: str) -> str:
     return f"{host}:{server.server_address[1]}"
 
 
-def _wait_for(file: Path, patience_s: float) -> tuple[str, str, str, str]:
-    """Of rank 0: where it serves, over which interface, its network, the address of its data."""
+def _wait_for(file: Path, patience_s: float) -> tuple[str, str, str | None, str]:
+    """Of rank 0: where it serves, over which interface, the address of its data, its network."""
     deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline:
         try:
-            address, name, network, data = file.read_text(encoding="utf-8").split()
-            return address, name, network, data
+            address, name, data, network = json.loads(file.read_text(encoding="utf-8"))
+            return address, name, data, network
         except FileNotFoundError:
             time.sleep(0.05)
     raise RendezvousError(
@@ -184,13 +180,24 @@ def address_of(name: str) -> str | None:
     except OSError:
         return None
     for family, kind, _, _, address in found:
-        with socket.socket(family, kind) as probe:
-            try:
-                probe.bind(address)
-            except OSError:
-                continue
+        # a kernel without IPv6 has no such sockets, whatever the name stands for
+        with contextlib.suppress(OSError), socket.socket(family, kind) as probe:
+            probe.bind(address)
             return str(address[0])
     return None
+
+
+def data_address() -> str | None:
+    """At which other hosts reach Gloo here; None where they do not, as ranks say when they start:
+    the host's name stands for loopback or for a link-local address."""
+    found = address_of(socket.gethostname())
+    return None if found is None or _is_inner(found) else found
+
+
+def _is_inner(address: str) -> bool:
+    known = ipaddress.ip_address(address)
+    # a link-local one of IPv6 holds with the number of an interface, which hosts count differently
+    return known.is_loopback or (known.version == 6 and known.is_link_local)
 
 
 def data_interface(
@@ -219,11 +226,8 @@ def data_interface(
     if nodes == 1:
         return interface
     told = f"the name of this host, {host}, stands for {address}, and Horovod sends its data there"
-    if ipaddress.ip_address(address).is_loopback:
+    if _is_inner(address):
         raise ConfigError(f"{told}: ranks of other nodes could not reach it. {_FIX}")
-    if ":" in address and ipaddress.ip_address(address).is_link_local:
-        # it holds with the number of an interface, which other nodes count otherwise
-        raise ConfigError(f"{told}: a link-local address, which only this host can use. {_FIX}")
     if address in here.get(interface.name, ()):
         return interface
     if name := environment.get(NAME):

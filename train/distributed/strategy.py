@@ -48,10 +48,9 @@ def open_distribution(config: RunConfig, launch: Launch) -> Distribution | None:
         return Distribution(_mirrored(config.gpus), config.gpus, None)
     if config.framework == "multi_worker_mirrored":
         interface = _interface(launch, os.environ)
-        with _free_port(interface.address) as held:
-            own = f"{interface.address}:{held.getsockname()[1]}"
-            workers = _told_by_all(own)
-        return Distribution(_multi_worker(workers, launch.rank), 1, interface.name)
+        with _held_port(interface.address) as held:
+            workers = _told_by_all(f"{interface.address}:{held.getsockname()[1]}")
+            return Distribution(_multi_worker(workers, launch.rank), 1, interface.name)
     return None
 
 
@@ -75,6 +74,7 @@ def _multi_worker(workers: list[str], rank: int) -> tf.distribute.Strategy:
     # gRPC would ask a site's web proxy for the way to the other nodes, and wait for ever
     hosts = sorted({_host(worker) for worker in workers})
     os.environ["no_grpc_proxy"] = ",".join(hosts)  # noqa: SIM112  (as gRPC spells it)
+    os.environ["TF_GRPC_REUSE_PORT"] = "true"  # with the socket that holds it
     # the strategy takes what is there, and has no argument for it
     context.context().configure_coordination_service(
         "standalone",
@@ -102,9 +102,11 @@ def _interface(launch: Launch, environment: Mapping[str, str]) -> Interface:
     return own_interface(environment, nodes=launch.nodes)
 
 
-def _free_port(address: str) -> socket.socket:
-    """A socket that holds a port of its own; closed just before the server takes it."""
+def _held_port(address: str) -> socket.socket:
+    """A socket that holds a port of its own until TensorFlow's server, which shares it, is there:
+    other ranks and programs look for ports at the same time."""
     held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     held.bind((address, 0))
     return held
 

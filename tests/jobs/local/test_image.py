@@ -175,33 +175,35 @@ def test_gpus_are_counted_by_nvidia_smi(fake_bin: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("capability", "driver", "shown", "said"),
+    ("capability", "driver", "more", "said"),
     [
-        ("9.0", "550.54.14", None, ""),
-        ("10.0", "570.86.10", None, "Fake A has compute capability 10.0, which CUDA 12.2"),
-        ("12.0", "570.86.10", None, "Fake A has compute capability 12.0, which CUDA 12.2"),
-        ("6.1", "550.54.14", None, "Fake A has compute capability 6.1, for which"),
-        ("8.0", "470.57.02", None, "driver 470.57.02 of Fake A is too old for CUDA 12.2"),
-        ("12.0", "570.86.10", "1", ""),  # the other one alone is shown
-        ("12.0", "570.86.10", "GPU-b", ""),
-        ("[N/A]", "570.86.10", None, ""),
+        ("9.0", None, {}, ""),
+        ("10.0", (12, 8), {}, "Fake A has compute capability 10.0, which CUDA 12.2"),
+        ("6.1", (12, 4), {}, "Fake A has compute capability 6.1, for which"),
+        ("8.0", (11, 4), {}, "the driver is for CUDA 11.4, the image for 12.2"),
+        ("12.0", (12, 8), {"CUDA_VISIBLE_DEVICES": "GPU-b"}, ""),  # the other one alone is shown
+        ("12.0", (12, 8), {"CUDA_VISIBLE_DEVICES": "GPU-a"}, "Fake A"),
+        ("12.0", (12, 8), {"CUDA_VISIBLE_DEVICES": "0"}, ""),  # CUDA may number them otherwise
+        ("12.0", (12, 8), {"CUDA_VISIBLE_DEVICES": ""}, ""),
+        ("[N/A]", (12, 8), {}, ""),
     ],
 )
 def test_gpus_that_the_image_cannot_use_are_refused(
-    fake_bin: Path, monkeypatch, capability: str, driver: str, shown: str | None, said: str
+    fake_bin: Path, monkeypatch, capability: str, driver, more: dict[str, str], said: str
 ) -> None:
-    """By a fake nvidia-smi."""
-    lines = f"0, GPU-a, Fake A, {capability}, {driver}\\n1, GPU-b, Fake B, 9.0, 570.86.10\\n"
-    put(fake_bin, "nvidia-smi", f"printf '{lines}'")
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    if shown is not None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown)
-    check_gpu_models("cpu")
+    """By a fake nvidia-smi, as a driver of 470 answers where it is that old."""
+    lines = f"GPU-a1, Fake A, {capability}\\nGPU-b1, Fake B, 9.0\\n"
+    if driver == (11, 4):
+        lines = 'Field "compute_cap" is not a valid field to query.'
+    listed = "GPU 0: Fake A (UUID: GPU-a1)\\nGPU 1: Fake B (UUID: GPU-b1)\\n"
+    put(fake_bin, "nvidia-smi", f"""test "$1" = -L && printf '{listed}' || printf '{lines}'""")
+    monkeypatch.setattr("jobs.local.image.driver_cuda", lambda: driver)
+    check_gpu_models("cpu", more)
     if not said:
-        check_gpu_models("gpu")
+        check_gpu_models("gpu", more)
         return
     with pytest.raises(ConfigError, match=f"IMAGE=gpu cannot run here: {said}"):
-        check_gpu_models("gpu")
+        check_gpu_models("gpu", more)
 
 
 @pytest.mark.parametrize(("most", "at_once", "said"), [(4, 1, "at most 2"), (2, 2, "JOBS=1")])

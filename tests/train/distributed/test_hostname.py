@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -36,8 +37,8 @@ def test_any_address_of_the_interface_is_over_it(address: str) -> None:
 
 
 def test_a_link_local_address_of_ipv6_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"fe80::3, and .*: a link-local address"):
-        chosen("fe80::3", HOROSCALE_INTERFACE="eth0")
+    with pytest.raises(ConfigError, match=r"fe80::3%eth0, and .* could not reach it"):
+        chosen("fe80::3%eth0", HOROSCALE_INTERFACE="eth0")
 
 
 def test_on_one_node_any_address_of_its_own_will_do() -> None:
@@ -68,6 +69,13 @@ def test_real_names() -> None:
     assert address_of("localhost") in ("127.0.0.1", "::1")
     assert address_of("no-such-host.invalid") is None
     assert address_of("192.0.2.200") is None, "an address of another host"
+
+
+def test_a_name_of_ipv6_on_a_kernel_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    unknown = (250, socket.SOCK_STREAM, 0, "", ("2001:db8::3", 0, 0, 0))
+    known = (socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 0))
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [unknown, known])
+    assert address_of("n7") == "127.0.0.1"
 
 
 @pytest.mark.tf

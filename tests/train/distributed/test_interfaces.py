@@ -15,7 +15,6 @@ from train.distributed.interfaces import (
     _by_name_or_route,
     default_route,
     interfaces_here,
-    is_inner_bridge,
     named,
     own_interface,
     towards,
@@ -66,6 +65,11 @@ def test_without_a_name_and_a_route_the_text_lists_what_is_there() -> None:
         _by_name_or_route(HERE, ["127.0.1.1"], "", "n")
 
 
+def test_a_host_that_has_ipv6_alone_is_told_so() -> None:
+    with pytest.raises(ConfigError, match="'eth1' has no IPv4 address on n"):
+        _by_name_or_route({"eth1": ("2001:db8::4",)}, ["2001:db8::4"], "", "n")
+
+
 @pytest.mark.parametrize(
     ("name", "words"), [("ib7", "'ib7' is not there on n7"), ("eth1", "'eth1' has no IPv4 address")]
 )
@@ -112,17 +116,6 @@ def test_names_that_an_interface_goes_by(made: str, name: str, expected: str) ->
     if "Unknown device type" in done.stderr or "Operation not supported" in done.stderr:
         pytest.skip(f"this kernel cannot make it: {done.stderr.splitlines()[0]}")
     assert done.stdout == f"{expected}\n", done.stderr
-
-
-def test_a_bridge_of_this_host_alone_comes_last(tmp_path: Path) -> None:
-    for name, port in (("docker0", "veth1/none"), ("virbr0", ""), ("br0", "eno1/device"),
-                       ("br1", "bond0/bonding"), ("br2", "eno1.5/lower_eno1")):  # fmt: skip
-        (tmp_path / name / "bridge").mkdir(parents=True)
-        (tmp_path / name / "brif" / port.partition("/")[0]).mkdir(parents=True)
-        (tmp_path / port).mkdir(parents=True, exist_ok=True)
-    (tmp_path / "eth0").mkdir()
-    inner = {one.name for one in tmp_path.iterdir() if is_inner_bridge(one.name, tmp_path)}
-    assert inner == {"docker0", "virbr0"}
 
 
 def test_a_rank_goes_where_rank_0_is() -> None:

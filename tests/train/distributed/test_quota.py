@@ -21,6 +21,8 @@ def tree(root: Path, own: str, mount: str, files: dict[str, str]) -> Path:
     (root / "proc/self").mkdir(parents=True)
     (root / "proc/self/cgroup").write_text(own)
     (root / "proc/self/mountinfo").write_text(f"22 1 8:1 / / rw - ext4 /dev/sda rw\n{mount}\n")
+    with (root / "proc/self/mountinfo").open("ab") as file:  # a disk with a name in Latin-1
+        file.write(b"60 22 8:9 / /media/Universit\xe4t rw - vfat /dev/sdb rw\n")
     for name, text in files.items():
         file = root / "sys/fs/cgroup" / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -39,6 +41,9 @@ def tree(root: Path, own: str, mount: str, files: dict[str, str]) -> Path:
         # a container of Docker: its group is mounted as the root, whatever it is called
         ("0::/docker/7f", V2.format(shown="/docker/7f"), {"cpu.max": "100000 100000"}, [1]),
         ("0::/", V2.format(shown="/"), {"cpu.max": "100000 100000"}, [1]),
+        ("0::/a/b", V2.format(shown="/a"), {"b/cpu.max": "3000 1000"}, [3]),
+        ("0::/a/b", V2.format(shown="/").replace(" - cgroup2 cgroup2", " - cgroup2 "),
+         {"a/b/cpu.max": "3000 1000"}, [3]),  # mounted from a source without a name
         ("4:memory:/x\n3:cpu,cpuacct:/a\n0::/", V1.format(shown="/"),
          {"cpu/a/cpu.cfs_quota_us": "50000", "cpu/a/cpu.cfs_period_us": "100000"}, [0.5]),
         ("3:cpu,cpuacct:/a/b", V1.format(shown="/"),

@@ -151,10 +151,10 @@ def test_host_names_that_lead_to_loopback_are_refused_and_not_waited_for(
     hosts: list[Host], tmp_path: Path, data_root: Path
 ) -> None:
     """As Debian writes /etc/hosts; without the check, ranks abort or wait for ever."""
-    name_them(tmp_path, hosts, "127.0.1.1", "127.0.1.1")
+    name_them(tmp_path, hosts, "127.0.0.1", "127.0.1.1")
     both = train(hosts, tmp_path, data_root, HOROSCALE_INTERFACE="data0")
     assert [code for code, _ in both] == [2, 2], both
-    assert all("stands for 127.0.1.1" in text and "Traceback" not in text for _, text in both)
+    assert all("stands for 127.0." in text and "Traceback" not in text for _, text in both)
 
 
 @pytest.mark.ranks2

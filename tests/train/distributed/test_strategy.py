@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders import config
 from tests.sweeps import ROOT
 from train.distributed.interfaces import Interface
 from train.distributed.launch import read_launch
@@ -62,6 +63,22 @@ def test_a_single_worker_is_a_world_of_its_own() -> None:
     in_sync, local, world = opened("multi_worker_mirrored", 1, str(core))
     assert in_sync == local == world["size"] == 1
     assert world["oversubscribed"] is False and world["interface"] is None
+
+
+def test_nobody_takes_the_port_of_a_worker_before_its_server_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from train.distributed import strategy
+
+    def opened_late(workers: list[str], rank: int) -> None:
+        host, port = workers[rank].rsplit(":", 1)
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind((host, int(port)))
+
+    monkeypatch.setattr(strategy, "_multi_worker", opened_late)
+    monkeypatch.setattr(strategy, "_told_by_all", lambda own: [own])
+    launch = read_launch({})
+    strategy.open_distribution(config(gpus=1, framework="multi_worker_mirrored"), launch)
 
 
 @pytest.mark.ranks2

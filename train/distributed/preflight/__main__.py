@@ -17,7 +17,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from train.distributed.gpus import gpus_described
+from train.distributed.gpus import driver_cuda
 from train.distributed.preflight import checks
 from train.distributed.preflight.checks import Hopeless, Report
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:  # pydantic may be what the image lacks
 
 EXIT_FINDINGS = 1
 PACKAGES = ("tensorflow", "tensorflow-cpu", "tensorflow-addons", "horovod", "numpy", "pydantic")
-#: For the rest, where nodes cannot talk over the interface that MPI may take.
-SUSPICIOUS_S = 40.0
+#: To meet and add up, where nodes cannot talk over the interface that MPI may take.
+SUSPICIOUS_S = 30.0
 #: 1 MiB of small whole numbers, whose sum is exact in 32-bit floating point.
 WORDS = 2**18
 
@@ -123,18 +123,26 @@ def _import(report: Report, options: argparse.Namespace) -> Launch:
         fix = "start all ranks by one srun, whose variables reach them inside the container"
         report.refuse(checks.finding("world", False, str(error), f"{options.world} ranks", fix))
     report.write()
-    if launch.nodes > 1 and not report.bad:
-        _look_around(report, launch, interface, options)
+    suspicious = launch.nodes > 1 and not report.bad and _look_around(
+        report, launch, interface, options
+    )  # fmt: skip
     _import_frameworks(report, launch, options)
     if report.bad:
         raise Hopeless  # with a wrong interface, say, the others would wait for this one
+    if suspicious:  # MPI may go another way, or wait for ever
+        report.hurry(SUSPICIOUS_S)
     return launch
 
 
 def _look_around(
     report: Report, launch: Launch, interface: Interface, options: argparse.Namespace
-) -> None:
-    """What the nodes find out about each other; the first node alone reports it, for all."""
+) -> bool:
+    """What the nodes find out about each other; the first node alone reports it, for all. Whether
+    there is something that may keep MPI from its work.
+
+    Raises:
+        Hopeless: something keeps Gloo from it, which takes this way and no other.
+    """
     from train.distributed.preflight import neighbours  # noqa: PLC0415
 
     report.enter("looking at the other nodes")
@@ -145,18 +153,14 @@ def _look_around(
     else:
         seen = neighbours.look_on(folder, launch.nodes, patience_s)
     by_gloo = launch.rendezvous is not None
-    certain = by_gloo or options.interface is not None
     found = neighbours.troubles(seen, by_gloo=by_gloo)
     if launch.local_rank == 0 and seen.nodes and launch.node == seen.nodes[0].node:
-        report.add(*(
-            checks.finding(one.what, False if certain else None, one.found, one.expected, one.fix)
-            for one in found
-        ))  # fmt: skip
-    if found and certain:
+        ok = False if by_gloo else None
+        report.add(*(checks.finding(t.what, ok, t.found, t.expected, t.fix) for t in found))
+    if found and by_gloo:
         raise Hopeless
-    if found:  # MPI may go another way, or wait for ever
-        report.hurry(SUSPICIOUS_S)
     report.enter("importing")
+    return bool(found)
 
 
 def _import_frameworks(report: Report, launch: Launch, options: argparse.Namespace) -> None:
@@ -182,17 +186,19 @@ def _import_frameworks(report: Report, launch: Launch, options: argparse.Namespa
             "built with " + ", ".join(needed), "use the suite's image (make image)",
         )
     )  # fmt: skip
-    devices = tf.config.list_physical_devices("GPU")
-    names = [str(tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name))
-             for gpu in devices]  # fmt: skip
+    devices = [
+        {"device_name": gpu.name} | tf.config.experimental.get_device_details(gpu)
+        for gpu in tf.config.list_physical_devices("GPU")
+    ]
+    names = [str(device["device_name"]) for device in devices]
+    models = {str(device["device_name"]): device["compute_capability"] for device in devices
+              if "compute_capability" in device}  # fmt: skip
     report.facts["gpus"] = names
     built_for = tf.sysconfig.get_build_info().get("cuda_version")
     report.add(
         checks.check_gpu(names, launch.local_size, wanted=options.gpu),
-        checks.check_cuda(checks.driver_cuda(), built_for, wanted=options.gpu),
-        checks.check_gpu_models(
-            gpus_described(os.environ) if options.gpu else (), built_for, wanted=options.gpu
-        ),
+        checks.check_cuda(driver_cuda(), built_for, wanted=options.gpu),
+        checks.check_gpu_models(models, built_for, wanted=options.gpu),
     )
 
 

@@ -6,7 +6,6 @@ an image that lacks every package. The report is on disk before each step that m
 
 from __future__ import annotations
 
-import ctypes
 import faulthandler
 import json
 import os
@@ -18,12 +17,12 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from train.distributed.gpus import Gpu, unusable
+from train.distributed.gpus import unusable
 from train.distributed.watchdog import EXIT_STALLED, REPORT_S, end_process
 from train.record.atomic import write_atomically
 
@@ -118,32 +117,22 @@ def check_cuda(driver: tuple[int, int] | None, built: str | None, *, wanted: boo
     return finding("CUDA", ok, told if built else "a TensorFlow for CPUs", expected, fix)
 
 
-def check_gpu_models(gpus: Sequence[Gpu], built: str | None, *, wanted: bool) -> Finding:
-    """Whether the code of the image runs on these GPUs, which a driver for it does not say."""
-    told = ", ".join(
-        f"{gpu.name} ({'.'.join(map(str, gpu.capability or '?'))}, driver {gpu.driver})"
-        for gpu in gpus
-    )
-    reason = unusable(gpus, built) if wanted and built else None
-    ok = reason is None if gpus or not wanted else None
+def check_gpu_models(
+    gpus: Mapping[str, tuple[int, int]], built: str | None, *, wanted: bool
+) -> Finding:
+    """Whether the code of the image runs on these GPUs, which a driver for it does not say.
+
+    Args:
+        gpus: name -> compute capability.
+    """
+    reasons = [unusable(*gpu, built) for gpu in gpus.items()] if wanted and built else []
+    told = ", ".join(f"{name} ({major}.{minor})" for name, (major, minor) in gpus.items())
     return finding(
-        "GPU model", ok, reason or told or "nvidia-smi describes none",
+        "GPU model", not any(reasons), next(filter(None, reasons), told or "none"),
         f"GPUs that CUDA {built} runs on" if wanted else "none needed",
         "ask for another type of GPU (`gpu_type` or `constraint` of the site file), or use an "
         "image with another CUDA",
     )  # fmt: skip
-
-
-def driver_cuda() -> tuple[int, int] | None:
-    """The newest CUDA that the driver of this machine serves; None without one."""
-    try:
-        library = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return None
-    version = ctypes.c_int()
-    if library.cuDriverGetVersion(ctypes.byref(version)) != 0:
-        return None
-    return version.value // 1000, version.value % 1000 // 10
 
 
 class Hopeless(Exception):

@@ -15,25 +15,25 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from train.distributed.interfaces import Interface, mtu_of, network_here
-from train.distributed.preflight.paths import REFUSED, Broken, Echo, probe
-from train.distributed.rendezvous import address_of, shared_address
+import psutil
+
+from train.distributed.interfaces import Interface, network_here
+from train.distributed.preflight.paths import Broken, Echo, probe
+from train.distributed.rendezvous import data_address, shared_address
 from train.record.atomic import write_atomically
 
-#: More nodes than this try the paths to the next ones only.
-ALL_PATHS = 16
-_NEXT = 8
-_POLL_S = 0.1
+#: To as many others a node tries the path: with more nodes, to the next ones.
+_MOST = 15
+_POLL_S = 0.25
 
 
 @dataclass(frozen=True)
 class Neighbour:
-    """What a node writes. name: in Slurm. host: its host name, data: the address that this stands
-    for, at which Gloo sends."""
+    """What a node writes. name: in Slurm. host: its host name. data: the address that this stands
+    for, at which Gloo sends; None where ranks will refuse it."""
 
     node: int
     name: str
@@ -58,7 +58,7 @@ class Seen(NamedTuple):
 
 
 class Trouble(NamedTuple):
-    """hosts: whose. what: name of the check."""
+    """what: name of the check. hosts: whose."""
 
     what: str
     hosts: tuple[str, ...]
@@ -88,23 +88,18 @@ def look_around(
     host, echo = socket.gethostname(), Echo(interface.address)
     own = Neighbour(
         node, os.environ.get("SLURMD_NODENAME") or host, host, network_here(), interface.name,
-        interface.address, address_of(host), mtu_of(interface.name), echo.port,
+        interface.address, data_address(), psutil.net_if_stats()[interface.name].mtu, echo.port,
     )  # fmt: skip
     _write(folder / f"node-{node}.json", asdict(own))
     nodes = _nodes(folder, count, patience_s)
-    broken = [way for way in _try_paths(own, nodes) if not _has_left(folder, way)]
-    _write(folder / f"paths-{node}.json", [[way.receiver, *way.broken] for way in broken])
-    return _seen(folder, nodes, count, patience_s)
-
-
-def _has_left(folder: Path, way: Way) -> bool:
-    """A node that did not wait for this one refuses a connection, without any firewall."""
-    return way.broken.why == REFUSED and (folder / f"paths-{way.receiver}.json").exists()
+    broken = [(way.receiver, way.broken) for way in _try_paths(own, nodes, count)]
+    _write(folder / f"paths-{node}.json", {"seen": [n.node for n in nodes], "broken": broken})
+    return _seen(folder, nodes, patience_s)
 
 
 def look_on(folder: Path, count: int, patience_s: float) -> Seen:
     """What the nodes find, for a process that tries nothing itself."""
-    return _seen(folder, _nodes(folder, count, patience_s), count, 2 * patience_s)
+    return _seen(folder, _nodes(folder, count, patience_s), 2 * patience_s)
 
 
 def _nodes(folder: Path, count: int, patience_s: float) -> tuple[Neighbour, ...]:
@@ -112,12 +107,14 @@ def _nodes(folder: Path, count: int, patience_s: float) -> tuple[Neighbour, ...]
     return tuple(Neighbour(**found[node]) for node in sorted(found))
 
 
-def _seen(folder: Path, nodes: tuple[Neighbour, ...], count: int, patience_s: float) -> Seen:
-    found = _gathered(folder, "paths-*.json", count, patience_s)
+def _seen(folder: Path, nodes: tuple[Neighbour, ...], patience_s: float) -> Seen:
+    found = _gathered(folder, "paths-*.json", len(nodes), patience_s)
     paths = (
         Way(node, receiver, Broken(*broken))
         for node in sorted(found)
-        for receiver, *broken in found[node]
+        for receiver, broken in found[node]["broken"]
+        # a node that did not wait for this one may have ended, or be busy with something else
+        if receiver not in found or node in found[receiver]["seen"]
     )
     return Seen(nodes, tuple(paths))
 
@@ -142,105 +139,78 @@ def _write(file: Path, value: object) -> None:
     write_atomically(file, json.dumps(value) + "\n")
 
 
-def _try_paths(own: Neighbour, nodes: Sequence[Neighbour]) -> list[Way]:
+def _try_paths(own: Neighbour, nodes: Sequence[Neighbour], count: int) -> list[Way]:
     others = [n for n in nodes if n.network != own.network and n.address != own.address]
-    if len(others) >= ALL_PATHS:
-        others = sorted(others, key=lambda n: (n.node - own.node) % (len(nodes) + 1))[:_NEXT]
-    if not others:
-        return []
+    others = sorted(others, key=lambda n: (n.node - own.node) % count)[:_MOST]
 
     def tried(other: Neighbour) -> Broken | None:
         return probe(own.address, other.address, other.port, own.mtu)
 
-    with ThreadPoolExecutor(len(others)) as threads:
+    with ThreadPoolExecutor(_MOST) as threads:
         found = zip(others, threads.map(tried, others), strict=True)
         return [Way(own.node, other.node, broken) for other, broken in found if broken]
 
 
 def troubles(seen: Seen, *, by_gloo: bool) -> tuple[Trouble, ...]:
-    """What keeps ranks of these nodes from talking. by_gloo: they use the addresses and names that
-    the nodes wrote, which under MPI they may not."""
-    found = [*_shared(seen.nodes, by_gloo=by_gloo), *_paths(seen)]
-    if by_gloo:
-        found += [*_equal_names(seen.nodes), *_families(seen.nodes)]
-    return tuple(found)
-
-
-def _shared(nodes: Sequence[Neighbour], *, by_gloo: bool) -> list[Trouble]:
-    held: dict[str, list[Neighbour]] = {}
-    for node in nodes:
-        for address in {node.address, *([node.data] if by_gloo and node.data else [])}:
-            held.setdefault(address, []).append(node)
-    return [
-        Trouble(
-            "shared address", hosts := tuple(dict.fromkeys(node.name for node in own)),
-            shared_address(address, own[0].interface, *hosts), "an address of each node's own",
-            "name the interface between the nodes as `interface` of the site file",
-        )
-        for address, own in sorted(held.items())
-        if len({node.network for node in own}) > 1
-    ]  # fmt: skip
-
-
-def _paths(seen: Seen) -> list[Trouble]:
-    nodes = {node.node: node for node in seen.nodes}
-    by_cause: dict[tuple[str, bool], list[Way]] = {}
-    for path in seen.paths:
-        if path.sender in nodes and path.receiver in nodes:
-            cause = path.broken.why, path.broken.lost is not None
-            by_cause.setdefault(cause, []).append(path)
+    """What keeps ranks of these nodes from talking. by_gloo: they use the names that the nodes
+    wrote and what these stand for, which under MPI they may not."""
     found = []
-    for (why, is_mtu), paths in by_cause.items():
-        ends = [(nodes[path.sender], nodes[path.receiver]) for path in paths]
-        shown = ", ".join(f"{a.name} -> {b.name}" for a, b in ends[:3])
-        more = f" and {len(ends) - 3} more" if len(ends) > 3 else ""
-        own = {n.name: n for pair in ends for n in pair}
-        mtus = ", ".join(f"{name} {n.interface} {n.mtu}" for name, n in sorted(own.items())[:4])
+    for address, own in _held(seen.nodes, lambda n: {n.address, n.data if by_gloo else None}):
+        hosts = tuple(dict.fromkeys(node.name for node in own))
+        where = own[0].interface if address == own[0].address else "of the host name"
         found.append(
             Trouble(
-                "MTU" if is_mtu else "path", tuple(sorted(own)),
-                f"{shown}{more}: {why}" + (f" (MTU: {mtus})" if is_mtu else ""),
-                "packets as large as the interfaces send" if is_mtu else "connections to any port",
-                "set the MTU of the nodes' interfaces to what the switches between them pass, or "
-                "the switches' to theirs" if is_mtu else
-                "let the nodes reach each other at any TCP port (firewall), or name another "
-                "interface as `interface` of the site file",
+                "shared address", hosts, shared_address(address, where, *hosts),
+                "an address of each node's own",
+                "name the interface between the nodes as `interface` of the site file",
             )
         )  # fmt: skip
+    for host, own in _held(seen.nodes, lambda n: {n.host if by_gloo else None}):
+        hosts = tuple(node.name for node in own)
+        numbers = ", ".join(str(node.node) for node in own)
+        found.append(
+            Trouble(
+                "host name", hosts, f"nodes {numbers} ({', '.join(hosts)}) are all called {host}",
+                "a name of each node's own, by which Horovod tells them apart",
+                "give each node a host name of its own",
+            )
+        )  # fmt: skip
+    return (*found, *_broken(seen))
+
+
+def _held(
+    nodes: Sequence[Neighbour], of: Callable[[Neighbour], set[str | None]]
+) -> list[tuple[str, list[Neighbour]]]:
+    """What several nodes have; pretended ones of one network may."""
+    held: dict[str, list[Neighbour]] = {}
+    for node in nodes:
+        for value in filter(None, of(node)):
+            held.setdefault(value, []).append(node)
+    return [(v, own) for v, own in sorted(held.items()) if len({n.network for n in own}) > 1]
+
+
+def _broken(seen: Seen) -> list[Trouble]:
+    """One of each cause."""
+    nodes = {node.node: node for node in seen.nodes}
+    by_cause: dict[Broken, list[tuple[Neighbour, Neighbour]]] = {}
+    for sender, receiver, broken in seen.paths:
+        if sender in nodes and receiver in nodes:
+            by_cause.setdefault(broken, []).append((nodes[sender], nodes[receiver]))
+    found = []
+    for (why, is_mtu), ends in by_cause.items():
+        own = {node.name: node for pair in ends for node in pair}
+        shown = ", ".join(f"{a.name} -> {b.name}" for a, b in ends[:3])
+        more = f" and {len(ends) - 3} more" if len(ends) > 3 else ""
+        what, expected, fix = (
+            "path", "connections to any port", "let the nodes reach each other at any TCP port "
+            "(firewall), or name another interface as `interface` of the site file",
+        )  # fmt: skip
+        if is_mtu:
+            mtus = ", ".join(f"{name} {n.interface} {n.mtu}" for name, n in sorted(own.items())[:4])
+            more = f"{more}, MTU {mtus}"
+            what, expected, fix = (
+                "MTU", "packets as large as the interfaces send", "set the MTU of the nodes' "
+                "interfaces to what the switches between them pass, or the switches' to theirs",
+            )  # fmt: skip
+        found.append(Trouble(what, tuple(sorted(own)), f"{shown}{more}: {why}", expected, fix))
     return found
-
-
-def _equal_names(nodes: Sequence[Neighbour]) -> list[Trouble]:
-    return _pairs(
-        nodes, lambda a, b: a.host == b.host, "host name",
-        lambda a, b: f"nodes {a.node} and {b.node} ({a.name}, {b.name}) are both called {a.host}",
-        "a name of each node's own, by which Horovod tells them apart",
-        "give each node a host name of its own",
-    )  # fmt: skip
-
-
-def _families(nodes: Sequence[Neighbour]) -> list[Trouble]:
-    def differ(a: Neighbour, b: Neighbour) -> bool:
-        return bool(a.data and b.data) and (":" in str(a.data)) != (":" in str(b.data))
-
-    return _pairs(
-        nodes, differ, "address family",
-        lambda a, b: f"the host name {a.host} stands for {a.data}, {b.host} for {b.data}",
-        "names of all nodes that stand for IPv4 addresses, or all for IPv6",
-        "make DNS or /etc/hosts of each node alike",
-    )  # fmt: skip
-
-
-def _pairs(
-    nodes: Sequence[Neighbour],
-    bad: Callable[[Neighbour, Neighbour], bool],
-    what: str,
-    words: Callable[[Neighbour, Neighbour], str],
-    expected: str,
-    fix: str,
-) -> list[Trouble]:
-    """The first pair alone: it shows what is wrong."""
-    for a, b in combinations(nodes, 2):
-        if a.network != b.network and bad(a, b):
-            return [Trouble(what, (a.name, b.name), words(a, b), expected, fix)]
-    return []

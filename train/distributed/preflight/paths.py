@@ -1,4 +1,4 @@
-"""Whether bytes pass between two nodes: small ones, and as many as fill packets of full size.
+"""Whether bytes pass between two nodes: a few, and as many as fill packets of full size.
 
 Where a switch passes smaller packets than the interfaces send, a connection opens, small messages
 arrive, and the first large one is sent again and again for ever: nobody says so, since the switch
@@ -7,34 +7,28 @@ drops it without a word. The proof is a second connection whose packets are smal
 
 from __future__ import annotations
 
+import contextlib
 import socket
-import struct
 import threading
 from typing import NamedTuple
 
 CONNECT_S = 5.0
 #: In which a few packets, sent again three or four times, arrive on a busy machine, too.
 ANSWER_S = 6.0
-_HEAD = struct.Struct("=I")
-#: Bytes of a message that fills some packets of any size.
-LARGE = 1 << 16
+#: Bytes of the two messages of a connection; the second fills some packets of any size.
+_FEW, _MANY = 8, 1 << 16
 #: Of IPv4 and TCP without options.
 _HEADERS = 40
 #: Packets that some network passes where it does not pass larger ones: Ethernet, tunnels, the
-#: least of IPv6 and of IPv4.
-_USUAL = (1500, 1400, 1280, 576)
-
-
-REFUSED = "connection refused"
+#: least of IPv6.
+_USUAL = (1500, 1400, 1280)
 
 
 class Broken(NamedTuple):
-    """lost: bytes of a packet that does not arrive, passed: of one that does; both None where
-    nothing does, or no connection opens."""
+    """is_mtu: smaller packets pass."""
 
     why: str
-    lost: int | None = None
-    passed: int | None = None
+    is_mtu: bool = False
 
 
 class Echo:
@@ -58,15 +52,10 @@ class Echo:
 
 def _answer(connection: socket.socket) -> None:
     connection.settimeout(CONNECT_S + 2 * ANSWER_S)
-    with connection:
-        try:
-            while head := connection.recv(_HEAD.size, socket.MSG_WAITALL):
-                (left,) = _HEAD.unpack(head)
-                while left:
-                    left -= len(connection.recv(min(left, LARGE), socket.MSG_WAITALL)) or left
+    with contextlib.suppress(OSError), connection, connection.makefile("rb") as stream:
+        for size in (_FEW, _MANY):
+            if len(stream.read(size)) == size:
                 connection.sendall(b"k")
-        except (OSError, struct.error):
-            return
 
 
 def probe(own: str, address: str, port: int, mtu: int) -> Broken | None:
@@ -75,26 +64,23 @@ def probe(own: str, address: str, port: int, mtu: int) -> Broken | None:
     Args:
         mtu: bytes of the largest packet of that interface.
     """
+    opens = False
     try:
         with _open(own, address, port) as connection:
-            _say(connection, 8)
-            try:
-                _say(connection, LARGE)
+            opens = True
+            _say(connection, _FEW)
+            with contextlib.suppress(TimeoutError):
+                _say(connection, _MANY)
                 return None
-            except TimeoutError:
-                pass
     except OSError as error:
-        return Broken(_words(error))
+        return Broken(_words(error, opens=opens))
     for size in (size for size in _USUAL if size < mtu):
-        try:
-            with _open(own, address, port, size) as connection:
-                _say(connection, LARGE)
-                return Broken(
-                    f"packets of {mtu:,} bytes do not arrive, packets of {size:,} do", mtu, size
-                )
-        except OSError:
-            continue
-    return Broken(f"8 bytes arrive, {LARGE:,} bytes do not, in packets of any size")
+        with contextlib.suppress(OSError), _open(own, address, port, size) as connection:
+            _say(connection, _FEW)
+            _say(connection, _MANY)
+            why = f"packets of {mtu:,} bytes do not arrive, packets of {size:,} do"
+            return Broken(why, is_mtu=True)
+    return Broken(f"{_FEW} bytes arrive, {_MANY:,} bytes do not, in packets of any size")
 
 
 def _open(own: str, address: str, port: int, packet: int | None = None) -> socket.socket:
@@ -113,14 +99,14 @@ def _open(own: str, address: str, port: int, packet: int | None = None) -> socke
 
 
 def _say(connection: socket.socket, size: int) -> None:
-    connection.sendall(_HEAD.pack(size) + bytes(size))
+    connection.sendall(bytes(size))
     if not connection.recv(1):
         raise ConnectionError("the other end closed the connection")
 
 
-def _words(error: OSError) -> str:
-    if isinstance(error, ConnectionRefusedError):
-        return REFUSED
+def _words(error: OSError, *, opens: bool) -> str:
     if isinstance(error, TimeoutError):
-        return "no connection opens, and nothing refuses it"
-    return (error.strerror or str(error) or type(error).__name__).lower()
+        return "a connection opens, but nothing arrives" if opens else (
+            "no connection opens, and nothing refuses it"
+        )  # fmt: skip
+    return (error.strerror or str(error)).lower()

@@ -19,6 +19,8 @@ Phase = Literal[
     "done",
 ]  # fmt: skip
 
+#: In these, Horovod's native code ends a rank whose peers do not come.
+TOGETHER = ("meeting the others", "all-reduce")
 #: Name of the finding of a rank that ended itself, since others did not come.
 LATE = "time"
 
@@ -79,18 +81,20 @@ def read_reports(folder: Path) -> tuple[RankPreflight, ...]:
 def problems(reports: Sequence[RankPreflight], world: int) -> tuple[tuple[str, Finding], ...]:
     """Everything that holds a sweep, as (host, finding); equal findings of one host once.
 
-    A rank that wrote nothing, or came to no end, is a problem, too; that a rank waited in vain is
-    told only where no other finding can be the reason.
+    A rank that wrote nothing, or came to no end, is a problem, too; that a rank waited in vain, or
+    died where all need each other, is told only where no other finding can be the reason.
     """
-    found = [(report.host, finding) for report in reports for finding in report.failed()]
-    found += [(r.host, _unended(r)) for r in reports if r.phase != "done" and not r.failed()]
+    failed = [(report.host, finding) for report in reports for finding in report.failed()]
+    causes = [(host, finding) for host, finding in failed if finding.check != LATE]
+    ended = [(r.host, r, _unended(r)) for r in reports if r.phase != "done" and not r.failed()]
+    causes += [(host, finding) for host, r, finding in ended if r.phase not in TOGETHER]
     if len(reports) < world:
-        found.append(("?", _missing(reports, world)))
-    if found:  # what need not be the cause, but then is the likely one
-        found += [(r.host, f) for r in reports for f in r.findings if f.check in SUSPECTED
-                  and f.ok is None]  # fmt: skip
-    causes = [(host, finding) for host, finding in found if finding.check != LATE]
-    return tuple(dict.fromkeys(causes or found))
+        causes.append(("?", _missing(reports, world)))
+    if causes or failed or ended:  # what need not be the cause, but then is the likely one
+        causes += [(r.host, f) for r in reports for f in r.findings if f.check in SUSPECTED
+                   and f.ok is None]  # fmt: skip
+    died = [(host, finding) for host, _, finding in ended]
+    return tuple(dict.fromkeys(causes or died or failed))
 
 
 def _unended(report: RankPreflight) -> Finding:

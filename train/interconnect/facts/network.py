@@ -12,10 +12,10 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from train.distributed.interfaces import mtu_of
 from train.interconnect.facts.probe import Answer, fact, read
 from train.interconnect.facts.record import Fact, Role
 
+_SIOCGIFMTU = 0x8921
 _SIOCGIFHWADDR = 0x8927
 #: Of linux/if_arp.h.
 _LINK_TYPES = {1: "Ethernet", 32: "InfiniBand", 772: "loopback"}
@@ -42,10 +42,12 @@ def network(interface: str, root: Path = Path("/")) -> Iterator[Fact]:
 
 
 def mtu(interface: str) -> Answer:
-    try:
-        return Answer(str(mtu_of(interface)))
-    except OSError as error:
-        return Answer(None, f"{interface}: {error.strerror}")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        try:
+            told = fcntl.ioctl(asked, _SIOCGIFMTU, struct.pack("16si12x", interface.encode(), 0))
+        except OSError as error:
+            return Answer(None, f"{interface}: {error.strerror}")
+    return Answer(str(struct.unpack("16si12x", told)[1]))
 
 
 def link_type(interface: str) -> Answer:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
+
 from train.distributed.preflight.report import LATE, Finding, RankPreflight, problems, read_reports
 
 BAD = Finding(check="/tmp", ok=False, found="read-only", expected="writable", fix="bind it")
@@ -36,6 +38,16 @@ def test_waiting_in_vain_is_no_cause_where_there_is_one() -> None:
     late = report(1, WAITED, phase="meeting the others", late=True, host="n2")
     assert problems([report(0, BAD), late], 2) == (("n1", BAD),)
     assert problems([report(0), late], 2) == (("n2", WAITED),)
+
+
+@pytest.mark.parametrize("phase", ["meeting the others", "all-reduce"])
+def test_a_rank_that_dies_for_want_of_another_is_no_cause(phase: str) -> None:
+    """Horovod ends it in native code, as soon as the other's end of a connection is gone."""
+    died = report(1, phase=phase, host="n2")
+    assert problems([report(0, BAD), died], 2) == (("n1", BAD),)
+    ((node, finding),) = problems([report(0, phase="done"), died], 2)
+    assert (node, finding.check) == ("n2", "end")
+    assert len(problems([report(0, BAD), report(1, phase="importing", host="n2")], 2)) == 2
 
 
 def test_a_suspicion_counts_where_ranks_did_not_come_to_their_end() -> None:
