@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 from locks import SetupError
@@ -14,9 +13,7 @@ from runner import output, run, tail
 from users import SEARCH_PATH
 
 from .place import ACCOUNTING_PORT, CONTROLLER, NODES, Place, Shape
-from .spaces import enter_argv, keeper
-
-STOP_S = 60
+from .spaces import enter_argv, keeper, wait_for
 
 
 def as_user_argv(user: str, command: Sequence[str]) -> list[str]:
@@ -24,11 +21,11 @@ def as_user_argv(user: str, command: Sequence[str]) -> list[str]:
 
 
 def munged_argv(place: Place) -> list[str]:
-    folder = place.munge
+    own = place.munge / "private"
     return as_user_argv("munge", [
-        "munged", f"--socket={place.munge_socket}", f"--key-file={folder}/private/key",
-        f"--pid-file={place.pid_file('munged')}", f"--log-file={folder}/private/munged.log",
-        f"--seed-file={folder}/private/seed", "--num-threads=4",
+        "munged", f"--socket={place.munge_socket}", f"--key-file={own}/key",
+        f"--pid-file={place.pid_file(CONTROLLER, 'munged')}", f"--log-file={own}/munged.log",
+        f"--seed-file={own}/seed", "--num-threads=4",
     ])  # fmt: skip
 
 
@@ -42,7 +39,7 @@ def database_argv(place: Place) -> list[str]:
     folder = place.database
     return [
         "mariadbd", "--no-defaults", "--user=mysql", f"--datadir={folder}/data",
-        f"--socket={folder}/socket", f"--pid-file={place.pid_file('mariadbd')}",
+        f"--socket={folder}/socket", f"--pid-file={place.pid_file(CONTROLLER, 'mariadbd')}",
         f"--log-error={folder}/error.log", "--skip-networking",
         f"--init-file={folder}/first.sql", "--innodb-buffer-pool-size=64M",
         "--innodb-log-file-size=16M", "--performance-schema=off", "--skip-log-bin",
@@ -66,13 +63,8 @@ def environment(place: Place) -> dict[str, str]:
 
 
 def run_inside(place: Place, space: str, command: Sequence[str]) -> str:
-    """Run a command in a space and return its output.
-
-    Raises:
-        SetupError: the space is not there, or the command failed.
-    """
-    argv = enter_argv(keeper(place, space), command)
-    return run(argv, env=environment(place))
+    """Output of a command in a space; SetupError where it fails, or the space is not there."""
+    return run(enter_argv(keeper(place, space), command), env=environment(place))
 
 
 def spawn_inside(place: Place, space: str, command: Sequence[str]) -> None:
@@ -88,56 +80,28 @@ def spawn_inside(place: Place, space: str, command: Sequence[str]) -> None:
     )
 
 
-def daemon_pid(place: Place, space: str, name: str, daemon: str) -> int | None:
-    """Process id of a living daemon, counted inside its space; null where it does not run.
-
-    ``daemon`` is the name of its pid file, ``name`` that of its program: a stale id is no daemon.
-    """
+def daemon_pid(place: Place, space: str, name: str) -> int | None:
+    """Process id of a living daemon, counted inside its space; null where it does not run."""
     try:
-        pid = int(place.pid_file(daemon).read_text())
-        status = run_inside(place, space, ["cat", f"/proc/{pid}/status"])
+        pid = int(place.pid_file(space, name).read_text())
+        # the id may be another program's by now
+        runs = run_inside(place, space, ["cat", f"/proc/{pid}/comm"]).strip() == name
     except (OSError, ValueError, SetupError):
         return None
-    return pid if is_alive(status, name) else None
+    return pid if runs else None
 
 
-def is_alive(status: str, name: str) -> bool:
-    """Whether a text like /proc/PID/status is that of this program, and not of its remains."""
-    fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
-    dead = fields.get("State", " Z").split()[0] in ("Z", "X")
-    return fields.get("Name", "").strip() == name and not dead
+def stop(place: Place, space: str, name: str) -> None:
+    """End a daemon, where it runs, and wait for its end."""
+    if pid := daemon_pid(place, space, name):
+        run_inside(place, space, ["kill", "-TERM", str(pid)])
+        wait_for(lambda: daemon_pid(place, space, name) is None, 60, f"{name} did not stop")
 
 
-def stop(place: Place, space: str, name: str, daemon: str) -> bool:
-    """End a daemon and wait for its end; false where it did not run."""
-    pid = daemon_pid(place, space, name, daemon)
-    if pid is None:
-        return False
-    run_inside(place, space, ["kill", "-TERM", str(pid)])
-    wait_for(
-        lambda: daemon_pid(place, space, name, daemon) is None, STOP_S, f"{daemon} did not stop"
-    )
-    return True
-
-
-def wait_for(condition: Callable[[], bool], timeout_s: float, trouble: str) -> None:
-    """Raises: SetupError: the condition did not become true in time."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            raise SetupError(f"{trouble} within {timeout_s:.0f} s")
-        time.sleep(0.1)
-
-
-def start_slurmctld(place: Place) -> None:
-    if daemon_pid(place, CONTROLLER, "slurmctld", "slurmctld") is None:
-        run_inside(place, CONTROLLER, ["slurmctld"])
-
-
-def start_slurmd(place: Place, shape: Shape, node: str) -> None:
-    if daemon_pid(place, node, "slurmd", f"slurmd-{node}") is None:
-        cores = next(n.cores for n in shape.nodes if n.name == node)
-        run_inside(place, node, slurmd_argv(node, cores))
+def start(place: Place, space: str, command: Sequence[str], name: str) -> None:
+    """Start a daemon that goes into the background, where it does not run."""
+    if daemon_pid(place, space, name) is None:
+        run_inside(place, space, command)
 
 
 def start_accounting(place: Place, shape: Shape) -> None:
@@ -171,9 +135,6 @@ def last_words(place: Place) -> str:
     return "".join(f"\n--- {name}\n{end}" for name, end in ends.items() if end)
 
 
-READY_S = 180
-
-
 def slurm_environment(place: Place) -> dict[str, str]:
     """What a caller adds to its environment so that Slurm's commands mean this cluster."""
     return {"SLURM_CONF": str(place.slurm_conf)}
@@ -187,19 +148,16 @@ def node_states(place: Place) -> dict[str, str]:
     return dict(line.split(maxsplit=1) for line in found.splitlines())
 
 
-def controller_answers(place: Place) -> bool:
-    return bool(node_states(place))
-
-
-def wait_until_idle(place: Place, nodes: Sequence[str] = NODES, timeout_s: float = READY_S) -> None:
+def wait_until_idle(place: Place, nodes: Sequence[str] = NODES) -> None:
     """Raises: SetupError: a node was not idle in time; with the states that were seen."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        states = node_states(place)
-        late = {node: states.get(node, "not known") for node in nodes if states.get(node) != "idle"}
-        if not late:
-            return
-        if time.monotonic() > deadline:
-            told = ", ".join(f"{node}: {state}" for node, state in late.items())
-            raise SetupError(f"nodes are not idle after {timeout_s:.0f} s ({told})")
-        time.sleep(0.2)
+    states: dict[str, str] = {}
+
+    def are_idle() -> bool:
+        states.clear()
+        states.update(node_states(place))
+        return all(states.get(node) == "idle" for node in nodes)
+
+    try:
+        wait_for(are_idle, 180, "nodes are not idle")
+    except SetupError as error:
+        raise SetupError(f"{error} ({states or 'Slurm does not answer'})") from error

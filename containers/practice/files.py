@@ -58,7 +58,7 @@ CredType=cred/munge
 AuthInfo=socket={place.munge_socket},cred_expire={REQUEUE_WAIT_S}
 StateSaveLocation={place.folder}/state
 SlurmdSpoolDir={place.folder}/%n/spool
-SlurmctldPidFile={place.pid_file("slurmctld")}
+SlurmctldPidFile={place.pid_file(CONTROLLER, "slurmctld")}
 SlurmdPidFile={place.pids}/slurmd-%n.pid
 SlurmctldLogFile={place.log}/slurmctld.log
 SlurmdLogFile={place.folder}/%n/slurmd.log
@@ -131,7 +131,7 @@ StorageType=accounting_storage/mysql
 StorageHost=localhost
 StorageUser=slurm
 StorageLoc={DATABASE}
-PidFile={place.pid_file("slurmdbd")}
+PidFile={place.pid_file(CONTROLLER, "slurmdbd")}
 LogFile={place.log}/slurmdbd.log
 """
 
