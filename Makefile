@@ -64,6 +64,9 @@ endif
 ifeq ($(filter $(WAIT),0 1),)
 $(error WAIT=$(WAIT) found, expected WAIT=0 (submit and return) or WAIT=1)
 endif
+ifeq ($(filter $(ACCOUNTING),0 1),)
+$(error ACCOUNTING=$(ACCOUNTING) found, expected ACCOUNTING=1 (a site with accounting) or ACCOUNTING=0)
+endif
 WHERE = "$$SWEEP" --results "$$RESULTS"
 FROM = --data "$$DATA" $${STORE:+--store "$$STORE"} --site "$$SITE"
 WHOSE = $${ACCOUNT:+--account "$$ACCOUNT"} $${PARTITION:+--partition "$$PARTITION"} $${QOS:+--qos "$$QOS"}

@@ -92,8 +92,8 @@ def check_import(place: Place, part: str) -> None:
         raise SetupError(
             f"the packages of {part} were installed, but cannot be imported: "
             f"{(found.stderr.strip().splitlines() or ['no word'])[-1]}\n"
-            f"All output is in {place.log}. Remove {place.environment}, and {cache_folder()} with "
-            "Horovod's wheel, then make the same again."
+            f"All output is in {place.log}. Remove {place.environment} (and Horovod's wheel in "
+            f"{cache_folder()}, if that is what is named), then make the same again."
         )
 
 

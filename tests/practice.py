@@ -101,7 +101,8 @@ class Practice:
         real.start_controller(self.place)
 
     def restart_controller(self) -> None:
-        real.restart_controller(self.place)
+        real.stop_controller(self.place)
+        real.start_controller(self.place)
 
     def heal(self) -> None:
         """Start again what was stopped, end all jobs of the test user, and wait for idle nodes."""

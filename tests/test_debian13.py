@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 if (containers := str(ROOT / "containers")) not in sys.path:
     sys.path.append(containers)
 
-from image_mirrors import (  # noqa: E402  (from containers, which is no package)
+from build.mirrors import (  # noqa: E402  (from containers, which is no package)
     CA_NAMES,
     PROXY_NAMES,
     apt_settings,

@@ -9,6 +9,7 @@ from locks import SetupError
 from runner import output
 
 SUITE = "bookworm"
+OS_RELEASE = Path("/etc/os-release")
 #: Said by the user, they win over what the machine is configured with.
 MIRROR, SECURITY_MIRROR = "DEBIAN_MIRROR", "DEBIAN_SECURITY_MIRROR"
 #: In this order; the first that is set names the bundle that all downloads trust.
@@ -43,8 +44,7 @@ def proxies(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def os_release() -> dict[str, str]:
-    release = Path("/etc/os-release")
-    lines = release.read_text().splitlines() if release.is_file() else []
+    lines = OS_RELEASE.read_text().splitlines() if OS_RELEASE.is_file() else []
     return {key: value.strip('"') for key, _, value in (line.partition("=") for line in lines)}
 
 

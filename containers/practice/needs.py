@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import apptainer
+from apptainer import FUSE
 from build.mirrors import debian_codename, os_release
 from locks import SetupError
 from runner import run
@@ -70,8 +71,8 @@ def troubles() -> list[str]:
                 run(command, "that")
         except SetupError as error:
             missing.append(f"{what} (found: {error})")
-    if not Path("/dev/fuse").exists():
-        missing.append("/dev/fuse, with which users mount images (modprobe fuse)")
+    if not FUSE.exists():
+        missing.append(f"{FUSE}, with which users mount images (modprobe fuse)")
     return missing
 
 
