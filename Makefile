@@ -24,14 +24,13 @@ PHASES ?=
 RUN ?=
 CELL ?=
 IMAGE ?=
-ACCOUNTING ?= 0
 RESULTS ?= $(CURDIR)/results
 DATA ?= $(CURDIR)/.data
 STORE ?=
 VENV ?=
 TESTS ?= tests
 VARIABLES := PYTHON SWEEP SITE FORCE JOBS WAIT PREFLIGHT PACK BUDGET NODES BASELINE ACCOUNT PARTITION QOS TIME LINE PHASES \
-  RUN CELL IMAGE ACCOUNTING RESULTS DATA STORE VENV TESTS
+  RUN CELL IMAGE RESULTS DATA STORE VENV TESTS
 # values reach the recipes as environment variables, never as shell text
 export $(VARIABLES)
 # GNU time reads its format from TIME
@@ -63,9 +62,6 @@ $(error FORCE=$(FORCE) found, expected FORCE=1 (run finished cells anew) or FORC
 endif
 ifeq ($(filter $(WAIT),0 1),)
 $(error WAIT=$(WAIT) found, expected WAIT=0 (submit and return) or WAIT=1)
-endif
-ifeq ($(filter $(ACCOUNTING),0 1),)
-$(error ACCOUNTING=$(ACCOUNTING) found, expected ACCOUNTING=1 (a site with accounting) or ACCOUNTING=0)
 endif
 WHERE = "$$SWEEP" --results "$$RESULTS"
 FROM = --data "$$DATA" $${STORE:+--store "$$STORE"} --site "$$SITE"
@@ -136,7 +132,7 @@ interconnect-baseline: setup-login ## keep RUN= (default: the last one) as what 
 image: ## build the container image IMAGE=cpu or gpu (no root, no image registry)
 	@$(BARE) containers/image.py "$${IMAGE:-cpu}"
 
-cluster: ## start a real Slurm with 4 nodes on this machine (root; ACCOUNTING=1 with slurmdbd)
+cluster: ## start a real Slurm with 4 nodes on this machine (root)
 	@$(BARE) containers/practice up
 
 cluster-down: ## end it and remove its files (packages, Apptainer and the user practice stay)

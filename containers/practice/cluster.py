@@ -62,14 +62,12 @@ def health(place: Place) -> Health:
     missing = [space for space in SPACES if space not in there]
     wanted = [(CONTROLLER, "slurmctld"), (CONTROLLER, "munged")]
     wanted += [(node, "slurmd") for node in NODES]
-    if shape.accounting:
-        wanted += [(CONTROLLER, "slurmdbd"), (CONTROLLER, "mariadbd")]
     missing += [f"{name} of {space}" for space, name in wanted
                 if space in there and daemons.daemon_pid(place, space, name) is None]  # fmt: skip
     return Health(exists, tuple(missing), shape)
 
 
-def up(place: Place, *, accounting: bool = False) -> Shape:
+def up(place: Place) -> Shape:
     """Make the cluster and wait until all nodes are idle. The machine must have what it needs.
 
     Raises SetupError where it did not come up; nothing of it is left then.
@@ -77,7 +75,7 @@ def up(place: Place, *, accounting: bool = False) -> Shape:
     routes = runner.run(["ip", "-4", "route", "show", "table", "all"])
     memory_mb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
     cores = sorted(os.sched_getaffinity(0))
-    shape = shape_of(free_subnet(routes), cores, memory_mb, accounting=accounting)
+    shape = shape_of(free_subnet(routes), cores, memory_mb)
     try:
         write(place, shape)
         _start(place, shape)
@@ -98,8 +96,6 @@ def _start(place: Place, shape: Shape) -> None:
     for command in spaces.room_commands(place, CONTROLLER):
         daemons.run_inside(place, CONTROLLER, command)
     daemons.run_inside(place, CONTROLLER, daemons.munged_argv(place))
-    if shape.accounting:
-        daemons.start_accounting(place, shape)
     start_controller(place)
     for node in NODES:
         start_node(place, node)

@@ -28,7 +28,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="python3 containers/practice",
         description="A real Slurm with four nodes on this machine (see docs/practice-cluster.md). "
-        "ACCOUNTING=1 starts it with slurmdbd; HOROSCALE_PRACTICE=DIR names another one.",
+        "HOROSCALE_PRACTICE=DIR names another one.",
     )
     commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("up", help="start it; nothing happens where it runs")
@@ -67,7 +67,7 @@ def _do(told: argparse.Namespace, place: Place) -> int | None:
     if told.command == "status":
         return status(place)
     if told.command == "up":
-        up(place, accounting=os.environ.get("ACCOUNTING") == "1")
+        up(place)
         return 0
     if os.geteuid() != 0:
         raise SetupError(f"`{told.command}` needs root (found: user id {os.geteuid()})")
@@ -94,17 +94,11 @@ def _do(told: argparse.Namespace, place: Place) -> int | None:
     return 0
 
 
-def up(place: Place, *, accounting: bool) -> None:
+def up(place: Place) -> None:
     needs.check()
     with cluster.only_one(place):
         found = cluster.health(place)
-        if found.good and found.shape is not None:
-            if found.shape.accounting != accounting:
-                has, wanted = ("with", "without") if not accounting else ("without", "with")
-                raise SetupError(
-                    f"the cluster runs {has} accounting, and {wanted} is asked for: first "
-                    "make cluster-down"
-                )
+        if found.good:
             say(f"it runs already in {place.folder}")
         else:
             if found.exists:
@@ -113,13 +107,12 @@ def up(place: Place, *, accounting: bool) -> None:
                 )
                 cluster.down(place)
             start = time.monotonic()
-            prepare(accounting=accounting)
+            prepare()
             say("starting Slurm: a controller and 4 nodes")
-            shape = cluster.up(place, accounting=accounting)
+            shape = cluster.up(place)
             say(
                 f"ready after {time.monotonic() - start:.0f} s: node1 to node4 in {shape.subnet}, "
-                f"each with 2 CPUs, {shape.nodes[0].memory_mb} MB and 2 pretend GPUs; "
-                f"{'with' if accounting else 'without'} accounting"
+                f"each with 2 CPUs, {shape.nodes[0].memory_mb} MB and 2 pretend GPUs"
             )
     say("use it:")
     say("  make sweep SWEEP=smoke SITE=practice")
@@ -128,12 +121,12 @@ def up(place: Place, *, accounting: bool) -> None:
     say("  make cluster-down    # ends it")
 
 
-def prepare(*, accounting: bool) -> None:
+def prepare() -> None:
     """Packages, Apptainer and the unprivileged user, each only where it is missing.
 
     Raises SetupError where one cannot be had.
     """
-    missing = needs.missing_packages(accounting=accounting)
+    missing = needs.missing_packages()
     kept = [f"the package {package}" for package in missing]
     if apptainer.find() is None:
         kept.append("Apptainer")
@@ -183,7 +176,7 @@ def status(place: Place) -> int:
         print(f"no cluster in {place.folder}" + (" (but parts of one)" if found.exists else ""))
         return 1
     shape, states = cluster.shape_here(place), node_states(place)
-    print(f"{place.folder}  {shape.subnet}  accounting {'on' if shape.accounting else 'off'}")
+    print(f"{place.folder}  {shape.subnet}")
     for node in shape.nodes:
         print(f"{node.name}  {node.address}  {states.get(node.name, 'no answer from Slurm')}")
     if found is not None and found.missing:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
-import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -12,7 +10,7 @@ from locks import SetupError
 from runner import output, run, tail
 from users import SEARCH_PATH
 
-from .place import ACCOUNTING_PORT, CONTROLLER, NODES, Place, Shape
+from .place import CONTROLLER, NODES, Place
 from .spaces import enter_argv, keeper, wait_for
 
 
@@ -34,50 +32,16 @@ def slurmd_argv(node: str, cores: Sequence[int]) -> list[str]:
     return ["taskset", "--cpu-list", ",".join(map(str, cores)), "slurmd", "-N", node]
 
 
-def database_argv(place: Place) -> list[str]:
-    """A small private server without network; everything lies in the cluster's folder."""
-    folder = place.database
-    return [
-        "mariadbd", "--no-defaults", "--user=mysql", f"--datadir={folder}/data",
-        f"--socket={folder}/socket", f"--pid-file={place.pid_file(CONTROLLER, 'mariadbd')}",
-        f"--log-error={folder}/error.log", "--skip-networking",
-        f"--init-file={folder}/first.sql", "--innodb-buffer-pool-size=64M",
-        "--innodb-log-file-size=16M", "--performance-schema=off", "--skip-log-bin",
-        "--innodb-lock-wait-timeout=900", "--max-allowed-packet=16M",
-    ]  # fmt: skip
-
-
-def install_database_argv(place: Place) -> list[str]:
-    return [
-        "mariadb-install-db", "--no-defaults", "--user=mysql", f"--datadir={place.database}/data",
-        "--auth-root-authentication-method=socket", "--skip-test-db", "--innodb-log-file-size=16M",
-    ]  # fmt: skip
-
-
 def environment(place: Place) -> dict[str, str]:
     """Of daemons: nothing of the caller's, which jobs could inherit."""
     return {
         "PATH": SEARCH_PATH, "LANG": "C.UTF-8", "SLURM_CONF": str(place.slurm_conf),
-        "MYSQL_UNIX_PORT": f"{place.database}/socket",
     }  # fmt: skip
 
 
 def run_inside(place: Place, space: str, command: Sequence[str]) -> str:
     """Output of a command in a space; SetupError where it fails, or the space is not there."""
     return run(enter_argv(keeper(place, space), command), env=environment(place))
-
-
-def spawn_inside(place: Place, space: str, command: Sequence[str]) -> None:
-    """Start a daemon that stays in the foreground, and leave it running."""
-    subprocess.Popen(
-        enter_argv(keeper(place, space), command),
-        env=environment(place),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        cwd="/",
-    )
 
 
 def daemon_pid(place: Place, space: str, name: str) -> int | None:
@@ -102,25 +66,6 @@ def start(place: Place, space: str, command: Sequence[str], name: str) -> None:
     """Start a daemon that goes into the background, where it does not run."""
     if daemon_pid(place, space, name) is None:
         run_inside(place, space, command)
-
-
-def start_accounting(place: Place, shape: Shape) -> None:
-    """MariaDB, then slurmdbd; returns when it listens."""
-    run_inside(place, CONTROLLER, install_database_argv(place))
-    spawn_inside(place, CONTROLLER, database_argv(place))
-    wait_for((place.database / "socket").exists, 60, "the database did not start")
-    run_inside(place, CONTROLLER, ["slurmdbd"])
-    # a slurmctld that starts before it listens gives up for good
-    address = (shape.controller, ACCOUNTING_PORT)
-    wait_for(lambda: listens(address), 60, "slurmdbd did not start")
-
-
-def listens(address: tuple[str, int]) -> bool:
-    try:
-        socket.create_connection(address, timeout=1).close()
-    except OSError:
-        return False
-    return True
 
 
 def last_words(place: Place) -> str:

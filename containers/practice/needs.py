@@ -23,7 +23,6 @@ PACKAGES = {
 #: library, in the folder of this machine's kind -> Debian package; Slurm's plugin opens the link
 #: that only the development package has (seen: 22.05.8-4+deb12u3, "can not load PMIx library")
 LIBRARIES = {"libpmix.so.2": "libpmix2", "pmix2/lib/libpmix.so": "libpmix-dev"}
-ACCOUNTING_PACKAGES = {"slurmdbd": "slurmdbd", "mariadbd": "mariadb-server"}
 #: What the cluster is made of, tried in namespaces that end with the trial.
 TRIAL = [
     *UNSHARE, "sh", "-ec",
@@ -37,11 +36,8 @@ USER_NAMESPACES = [
 ]  # fmt: skip
 
 
-def missing_packages(
-    *, accounting: bool, which: Callable[[str], str | None] = shutil.which
-) -> list[str]:
-    programs = PACKAGES | (ACCOUNTING_PACKAGES if accounting else {})
-    missing = [package for program, package in programs.items() if which(program) is None]
+def missing_packages(which: Callable[[str], str | None] = shutil.which) -> list[str]:
+    missing = [package for program, package in PACKAGES.items() if which(program) is None]
     missing += [
         package
         for file, package in LIBRARIES.items()

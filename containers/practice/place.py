@@ -21,7 +21,7 @@ SPACES = (CONTROLLER, *NODES)
 BRIDGE = "hsbr0"  # in the controller's network, as are the ends of all links
 GPUS = 2  # pretend ones, of each node
 CPUS = 2  # of each node, as Slurm is told
-CONTROLLER_PORT, NODE_PORT, ACCOUNTING_PORT = 16817, 16818, 16819
+CONTROLLER_PORT, NODE_PORT = 16817, 16818
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,6 @@ class Place:
         return self.munge / "socket"
 
     @property
-    def database(self) -> Path:
-        return self.folder / "database"
-
-    @property
     def devices(self) -> Path:
         return self.folder / "dev"
 
@@ -82,9 +78,9 @@ class Place:
 
     def pid_file(self, space: str, daemon: str) -> Path:
         """Holds a process id as counted inside the daemon's own space."""
-        own = {"munged": self.munge / "private", "mariadbd": self.database}  # may write there only
-        name = daemon if space == CONTROLLER else f"{daemon}-{space}"
-        return own.get(daemon, self.pids) / f"{name}.pid"
+        # munged may write nowhere else
+        folder = self.munge / "private" if daemon == "munged" else self.pids
+        return folder / f"{daemon if space == CONTROLLER else f'{daemon}-{space}'}.pid"
 
 
 def place_of(environment: Mapping[str, str]) -> Place:
@@ -122,7 +118,6 @@ class Shape:
     controller: str  # address of the controller
     login: str  # address of the machine itself
     nodes: tuple[Node, ...]
-    accounting: bool = False
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -156,9 +151,7 @@ def free_subnet(routes: str) -> str:
     raise SetupError("this machine has routes into all of 10.87.0.0/16: take one away (ip route)")
 
 
-def shape_of(
-    subnet: str, cores: Sequence[int], memory_mb: int, *, accounting: bool = False
-) -> Shape:
+def shape_of(subnet: str, cores: Sequence[int], memory_mb: int) -> Shape:
     """Divide the machine among the nodes; ``memory_mb`` is all that it has."""
     network = ipaddress.ip_network(subnet)
     each = max(int(memory_mb * MEMORY_SHARE) // len(NODES), LEAST_MEMORY_MB)
@@ -166,7 +159,7 @@ def shape_of(
         Node(name, str(network[11 + number]), cores_of(number, cores), each)
         for number, name in enumerate(NODES)
     )
-    return Shape(subnet, str(network[1]), str(network[2]), nodes, accounting)
+    return Shape(subnet, str(network[1]), str(network[2]), nodes)
 
 
 def addresses(shape: Shape) -> dict[str, str]:

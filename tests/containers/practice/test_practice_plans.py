@@ -11,7 +11,7 @@ import pytest
 from locks import SetupError
 
 from containers.practice import files
-from containers.practice.daemons import database_argv, munged_argv, slurmd_argv
+from containers.practice.daemons import munged_argv, slurmd_argv
 from containers.practice.network import (
     controller_commands,
     limit_commands,
@@ -33,15 +33,11 @@ GOLDEN = Path(__file__).parent / "golden"
 SUBNET = "10.87.1.0/24"
 PLACE = Place(DEFAULT)
 SHAPE = shape_of(SUBNET, [0, 1], 16000)
-WITH_ACCOUNTING = shape_of(SUBNET, [0, 1], 16000, accounting=True)
 KEEPERS = {CONTROLLER: 10, **{node: 11 + n for n, node in enumerate(NODES)}}
 FILES = {
-    "slurm_with_accounting.conf": files.slurm_conf(PLACE, WITH_ACCOUNTING),
-    "slurm_without_accounting.conf": files.slurm_conf(PLACE, SHAPE),
-    "slurmdbd.conf": files.slurmdbd_conf(PLACE, WITH_ACCOUNTING),
+    "slurm.conf": files.slurm_conf(PLACE, SHAPE),
     "gres.conf": files.gres_conf(PLACE),
     "hosts": files.hosts(SHAPE, "laptop"),
-    "database.sql": files.database_sql(),
 }
 
 
@@ -59,7 +55,7 @@ COMMANDS = {
     "mounts of node2, checkout in /tmp: bound before the node's own /tmp covers it": (
         room_commands(PLACE, "node2", shared=(Path("/tmp/x/checkout"),))
     ),
-    "daemons": [munged_argv(PLACE), slurmd_argv("node1", (0, 1)), database_argv(PLACE)],
+    "daemons": [munged_argv(PLACE), slurmd_argv("node1", (0, 1))],
     "limit of node3: where its packets leave": limit("50mbit"),
     "limit of what node3 sends": limit("50mbit", way="send"),
     "limit of what node3 receives": limit("50mbit", way="receive"),
@@ -85,7 +81,7 @@ def test_files_are_the_ones_that_were_tried_and_use_nothing_of_the_machines_slur
 
 def test_a_second_cluster_shares_no_path_with_the_first() -> None:
     other = Place(Path("/run/other"))
-    assert str(DEFAULT) not in files.slurm_conf(other, WITH_ACCOUNTING)
+    assert str(DEFAULT) not in files.slurm_conf(other, SHAPE)
     assert other.login_link != PLACE.login_link
     assert len(other.login_link) <= 15  # what the kernel allows
 
@@ -143,4 +139,4 @@ def test_the_first_subnet_that_no_route_names() -> None:
 
 
 def test_the_shape_survives_its_file() -> None:
-    assert shape_from_json(WITH_ACCOUNTING.as_json()) == WITH_ACCOUNTING
+    assert shape_from_json(SHAPE.as_json()) == SHAPE
