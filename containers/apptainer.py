@@ -77,15 +77,6 @@ def fetch_debs(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.deb"))
 
 
-def patch_commands(program: Path, libraries: Path) -> list[list[str]]:
-    """Make a program use the C library beside it and no other."""
-    interpreter = str(libraries / "ld-linux-x86-64.so.2")
-    return [
-        ["patchelf", "--set-interpreter", interpreter, str(program)],
-        ["patchelf", "--force-rpath", "--set-rpath", str(libraries), str(program)],
-    ]
-
-
 def install_privately() -> None:
     """Into PREFIX, patched to use the libraries there, and where it looks for its own parts."""
     shutil.rmtree(PREFIX, ignore_errors=True)
@@ -94,8 +85,10 @@ def install_privately() -> None:
         run(["dpkg", "-x", str(deb), str(PREFIX)], f"unpacking {deb.name}")
     shutil.rmtree(debs)
     for program in (PREFIX / "usr/bin/apptainer", LIBRARIES / "apptainer/bin/starter"):
-        for command in patch_commands(program, LIBRARIES):
-            run(command, f"patching {program.name}")
+        # it uses the C library beside it and no other
+        loader = str(LIBRARIES / "ld-linux-x86-64.so.2")
+        run(["patchelf", "--set-interpreter", loader, str(program)])
+        run(["patchelf", "--force-rpath", "--set-rpath", str(LIBRARIES), str(program)])
     shutil.copytree(PREFIX / "etc/apptainer", CONFIGURATION, dirs_exist_ok=True)
     shutil.copytree(LIBRARIES / "apptainer", STARTER, dirs_exist_ok=True)
     SESSION.mkdir(parents=True, exist_ok=True)

@@ -122,15 +122,11 @@ def missing(requirements: str, folder: Path) -> list[str]:
 
 
 def usable_pip(venv: Path) -> list[str]:
-    """This Python's own pip, else that of an environment made for it."""
-    own = [sys.executable, "-P", "-m", "pip"]  # -P: never a module of the folder that we are in
-    if output([*own, "--version"]) is not None:
-        return own
-    python = venv / "bin" / "python"
-    if not python.exists():
-        lacks = f"{sys.executable} has no pip (Debian, Ubuntu: install python3-venv), so making one"
-        run([sys.executable, "-P", "-m", "venv", str(venv)], lacks)
-    return [str(python), "-P", "-m", "pip"]
+    """That of an environment of our own: many a Python is packaged without."""
+    if not (venv / "bin" / "pip").exists():
+        # -P: never a module of the folder that we are in
+        run([sys.executable, "-P", "-m", "venv", "--clear", str(venv)], "making an environment")
+    return [str(venv / "bin" / "python"), "-P", "-m", "pip"]
 
 
 def download_command(

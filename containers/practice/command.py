@@ -63,12 +63,11 @@ def main(arguments: Sequence[str]) -> int:
     return guarded(lambda: _do(told, place_of(os.environ)), say, hint)
 
 
-def _do(told: argparse.Namespace, place: Place) -> int | None:
+def _do(told: argparse.Namespace, place: Place) -> int:
     if told.command == "status":
         return status(place)
     if told.command == "up":
-        up(place)
-        return 0
+        return up(place)
     if os.geteuid() != 0:
         raise SetupError(f"`{told.command}` needs root (found: user id {os.geteuid()})")
     if told.command == "exec":
@@ -94,7 +93,7 @@ def _do(told: argparse.Namespace, place: Place) -> int | None:
     return 0
 
 
-def up(place: Place) -> None:
+def up(place: Place) -> int:
     needs.check()
     with cluster.only_one(place):
         found = cluster.health(place)
@@ -119,6 +118,7 @@ def up(place: Place) -> None:
     say(f"  export SLURM_CONF={place.slurm_conf}    # then sinfo, sbatch, srun ... as any user")
     say("  python3 containers/practice exec node2 -- bash    # a root shell in a node")
     say("  make cluster-down    # ends it")
+    return 0
 
 
 def prepare() -> None:

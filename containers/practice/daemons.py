@@ -14,17 +14,14 @@ from .place import CONTROLLER, NODES, Place
 from .spaces import enter_argv, keeper, wait_for
 
 
-def as_user_argv(user: str, command: Sequence[str]) -> list[str]:
-    return ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "--", *command]
-
-
 def munged_argv(place: Place) -> list[str]:
     own = place.munge / "private"
-    return as_user_argv("munge", [
+    return [
+        "setpriv", "--reuid=munge", "--regid=munge", "--clear-groups", "--",
         "munged", f"--socket={place.munge_socket}", f"--key-file={own}/key",
         f"--pid-file={place.pid_file(CONTROLLER, 'munged')}", f"--log-file={own}/munged.log",
         f"--seed-file={own}/seed", "--num-threads=4",
-    ])  # fmt: skip
+    ]  # fmt: skip
 
 
 def slurmd_argv(node: str, cores: Sequence[int]) -> list[str]:
@@ -34,9 +31,7 @@ def slurmd_argv(node: str, cores: Sequence[int]) -> list[str]:
 
 def environment(place: Place) -> dict[str, str]:
     """Of daemons: nothing of the caller's, which jobs could inherit."""
-    return {
-        "PATH": SEARCH_PATH, "LANG": "C.UTF-8", "SLURM_CONF": str(place.slurm_conf),
-    }  # fmt: skip
+    return {"PATH": SEARCH_PATH, "LANG": "C.UTF-8", "SLURM_CONF": str(place.slurm_conf)}
 
 
 def run_inside(place: Place, space: str, command: Sequence[str]) -> str:

@@ -9,6 +9,7 @@ import secrets
 import shutil
 import socket
 import stat
+from dataclasses import asdict
 
 from locks import SetupError
 from runner import run
@@ -109,7 +110,7 @@ DefaultTime=30 MaxTime=1440
 
 
 def gres_conf(place: Place) -> str:
-    files = f"{place.devices}/gpu[0-{GPUS - 1}]"
+    files = f"{place.folder}/dev/gpu[0-{GPUS - 1}]"
     return f"AutoDetect=off\nName=gpu Type={GPU_TYPE} File={files}\n"
 
 
@@ -147,12 +148,12 @@ def _write(place: Place, shape: Shape) -> None:
         place.log: ("slurm", 0o755), place.folder / "state": ("slurm", 0o700),
         place.munge: ("munge", 0o755), private: ("munge", 0o700),
     }  # fmt: skip
-    for folder in (place.pids, place.devices, *folders):
+    for folder in (place.pids, place.folder / "dev", *folders):
         folder.mkdir()
     for space in SPACES:
         make_folders(place, space)
     for number in range(GPUS):  # they answer like /dev/null: enough to be found and handed out
-        device = place.devices / f"gpu{number}"
+        device = place.folder / "dev" / f"gpu{number}"
         os.mknod(device, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
         device.chmod(0o666)
     key = private / "key"
@@ -166,4 +167,4 @@ def _write(place: Place, shape: Shape) -> None:
     for folder, (owner, mode) in folders.items():  # last: nothing is written in another's folder
         folder.chmod(mode)
         shutil.chown(folder, owner, owner)
-    place.state.write_text(json.dumps(shape.as_json(), indent=1) + "\n")
+    place.state.write_text(json.dumps(asdict(shape), indent=1) + "\n")

@@ -8,7 +8,7 @@ import ipaddress
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +57,6 @@ class Place:
     @property
     def munge_socket(self) -> Path:
         return self.munge / "socket"
-
-    @property
-    def devices(self) -> Path:
-        return self.folder / "dev"
 
     @property
     def login_link(self) -> str:
@@ -118,9 +114,6 @@ class Shape:
     controller: str  # address of the controller
     login: str  # address of the machine itself
     nodes: tuple[Node, ...]
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def shape_from_json(told: dict[str, Any]) -> Shape:

@@ -123,7 +123,7 @@ def test_clean_removes_environments_that_nothing_uses(place: Place, link: Path, 
 
 def test_clean_leaves_all_where_jobs_may_wait(place: Place, program) -> None:
     program("squeue")
-    with pytest.raises(locks.SetupError, match="nothing was removed.*FORCE=1"):
+    with pytest.raises(locks.SetupError, match=r"nothing was removed.*FORCE=1"):
         environments.clean(place.link, force=False)
     assert place.python.exists()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -139,4 +140,4 @@ def test_the_first_subnet_that_no_route_names() -> None:
 
 
 def test_the_shape_survives_its_file() -> None:
-    assert shape_from_json(SHAPE.as_json()) == SHAPE
+    assert shape_from_json(asdict(SHAPE)) == SHAPE
