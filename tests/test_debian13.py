@@ -1,4 +1,5 @@
 """Clone to report on Debian 13, whose GCC 14 and Python 3.13 are newer than what Horovod expects.
+The user's home, shell and umask are made for other programs.
 
 Debian 13 is a folder made by debootstrap with nothing but what README asks for, and Python 3.11 of
 this machine beside it. It is entered with pivot_root rather than chroot: namespaces that programs
@@ -39,6 +40,14 @@ SUITE = "trixie"
 PACKAGES = ("make", "g++", "git", "ca-certificates", "python3", "python3-venv")
 #: what is mounted is seen by nobody else, and what is started ends with the first of it
 APART = ("unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child")
+#: what this user's home and shell hold for other programs
+VISITOR = "visitor"
+HOSTILE = {
+    ".keras/keras.json": '{"image_data_format": "channels_first", "floatx": "float16"}',
+    ".config/matplotlib/matplotlibrc": "text.usetex: True\nsavefig.bbox: tight\n",
+    ".config/pip/pip.conf": "[global]\nuser = true\n",
+    "modules/numpy.py": "raise ImportError('numpy of another program')\n",
+}
 ENTER = """
 mount --rbind "$0" "$0"
 cd "$0"
@@ -55,25 +64,27 @@ exec "$@"
 
 
 def entered(root: Path, command: Sequence[str], environment: Mapping[str, str]) -> list[str]:
-    """The command as root of the machine whose files are in ``root``."""
+    """The command as VISITOR of the machine whose files are in ``root``."""
     told = [f"{name}={value}" for name, value in environment.items()]
-    return [*APART, "sh", "-ec", ENTER, str(root), "env", "-i", *told, *command]
+    user = ["setpriv", f"--reuid={VISITOR}", f"--regid={VISITOR}", "--init-groups"]
+    return [*APART, "sh", "-ec", ENTER, str(root), "env", "-i", *told, *user, *command]
 
 
 def surroundings() -> dict[str, str]:
-    """Of a newcomer's shell there: this machine's ways to packages, and nothing else of it."""
+    """Of the visitor's shell: this machine's ways to packages, and what other programs need."""
     ways = {
         name: value
         for name, value in os.environ.items()
         if name.startswith("PIP_") or name in CA_NAMES or name.lower() in PROXY_NAMES
     }
     path = f"{sys.base_prefix}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-    return {**ways, "HOME": str(Path.home()), "LANG": "C.UTF-8", "PATH": path}
+    home = f"/home/{VISITOR}"
+    return {**ways, "HOME": home, "LC_ALL": "C", "PYTHONPATH": f"{home}/modules", "PATH": path}
 
 
-def copy(path: Path, root: Path) -> None:
-    """A file or folder of this machine to the same place there."""
-    place = root / path.relative_to("/")
+def copy(path: Path, root: Path, to: Path | None = None) -> None:
+    """A file or folder of this machine to the same place there, or to another."""
+    place = root / (to or path).relative_to("/")
     place.parent.mkdir(parents=True, exist_ok=True)
     if path.is_dir():
         # packages of this machine's Python are none of a newcomer's
@@ -128,22 +139,34 @@ def debian13() -> Iterator[Path]:
         )  # fmt: skip
         assert done.returncode == 0, done.stdout[-3000:]
         settings = [Path("/etc/resolv.conf"), Path("/etc/hosts"), Path("/etc/pip.conf"),
-                    Path.home() / ".config/pip/pip.conf", ca_bundle(os.environ)]  # fmt: skip
+                    ca_bundle(os.environ)]  # fmt: skip
         for path in [*settings, *python()]:
             if path is not None and path.exists():
                 copy(path, root)
+        if (own := Path.home() / ".config/pip/pip.conf").exists():
+            copy(own, root, Path("/etc/xdg/pip/pip.conf"))
+        (root / "root").chmod(0o711)  # where the Python that runs this test may be
         (root / "etc/apt/apt.conf.d/99machine").write_text(apt_settings())
+        for name, text in HOSTILE.items():
+            (file := root / "home" / VISITOR / name).parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        subprocess.run(
+            ["chroot", str(root), "useradd", "--shell", "/bin/bash", VISITOR], check=True
+        )
         yield root
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)  # 37 minutes on two cores that five others shared
-def test_clone_to_report_with_gcc_14(debian13: Path) -> None:
-    clone = debian13 / "srv" / "horoscale"
+def test_clone_to_report_in_a_hostile_home_with_gcc_14(debian13: Path) -> None:
+    home = debian13 / "home" / VISITOR
+    clone = home / "horoscale"
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
+    owned = ["chroot", str(debian13), "chown", "--recursive", VISITOR, f"/home/{VISITOR}"]
+    subprocess.run(owned, check=True)
     # this machine's Python may be in root's own folder, and is then used only if named
     python = f"PYTHON={sys.base_prefix}/bin/python3.11"
-    command = f"g++ -dumpversion && cd /srv/horoscale && make sweep SWEEP=smoke {python}"
+    command = f"umask 077; g++ -dumpversion && cd ~/horoscale && make sweep SWEEP=smoke {python}"
     done = subprocess.run(
         entered(debian13, ["bash", "-c", command], surroundings()),
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
