@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from tests.jobs.slurm.sweeping import BARE, ROOT
-from tests.practice import Practice, answers
+from tests.practice import Practice, daemons
 from tests.sweeps import wait_until
 from train.interconnect.record import Tournament
 
@@ -224,7 +224,7 @@ def test_a_busy_processor_is_no_fault_of_the_network(measuring: Measuring) -> No
 def test_a_node_whose_daemon_is_gone_is_not_asked_for(measuring: Measuring) -> None:
     place = measuring.practice.place
     measuring.practice.stop_node("node3")
-    wait_until(lambda: "down" in answers.node_states(place).get("node3", ""), "node3 down", 600)
+    wait_until(lambda: "down" in daemons.node_states(place).get("node3", ""), "node3 down", 600)
     done = measuring.measure()
     assert done.returncode == 2, done.stderr
     assert "node3 is down*" in done.stderr and "nothing was submitted" in done.stderr
