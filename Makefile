@@ -4,6 +4,10 @@ SHELL := /bin/bash
 .PHONY: help setup setup-login plan sweep status cancel logs preflight interconnect interconnect-baseline report summary image cluster \
   cluster-down test test-all invariants bench lint check fmt schemas lock golden clean
 
+VARIABLES := PYTHON SWEEP SITE FORCE JOBS WAIT PREFLIGHT PACK BUDGET NODES BASELINE ACCOUNT PARTITION QOS TIME LINE PHASES \
+  RUN CELL IMAGE RESULTS DATA STORE VENV TESTS
+# an empty one is not given, wherever it comes from: --data "" would be the folder of the shell
+$(foreach name,$(VARIABLES),$(if $(strip $(value $(name))),,$(eval override undefine $(name))))
 PYTHON ?=
 SWEEP ?= quickstart
 SITE ?= auto
@@ -29,8 +33,6 @@ DATA ?= $(CURDIR)/.data
 STORE ?=
 VENV ?=
 TESTS ?= tests
-VARIABLES := PYTHON SWEEP SITE FORCE JOBS WAIT PREFLIGHT PACK BUDGET NODES BASELINE ACCOUNT PARTITION QOS TIME LINE PHASES \
-  RUN CELL IMAGE RESULTS DATA STORE VENV TESTS
 # values reach the recipes as environment variables, never as shell text
 export $(VARIABLES)
 # GNU time reads its format from TIME
@@ -65,8 +67,8 @@ $(error WAIT=$(WAIT) found, expected WAIT=0 (submit and return) or WAIT=1)
 endif
 WHERE = "$$SWEEP" --results "$$RESULTS"
 FROM = --data "$$DATA" $${STORE:+--store "$$STORE"} --site "$$SITE"
-WHOSE = $${ACCOUNT:+--account "$$ACCOUNT"} $${PARTITION:+--partition "$$PARTITION"} $${QOS:+--qos "$$QOS"}
-ASKED = $(WHOSE) $${TIME:+--time "$$TIME"}
+ASKED = $${ACCOUNT:+--account "$$ACCOUNT"} $${PARTITION:+--partition "$$PARTITION"} $${QOS:+--qos "$$QOS"} \
+  $${TIME:+--time "$$TIME"}
 INSIDE = $${IMAGE:+--image "$$IMAGE"}
 # a traceback ends with the code of a failed cell, but without the name of a folder
 CRASHED = echo "[make] error: the command broke off (above) before it named its results: no report" >&2; exit 3
@@ -113,10 +115,10 @@ logs: setup-login ## show why a cell ended: CELL= its id or a part of it
 	@$(PY) -m jobs logs $(WHERE) --cell "$$CELL"
 
 preflight: setup-login ## check on a cluster's nodes, inside the image, what SWEEP needs there
-	@$(PY) -m jobs preflight $(WHERE) $(FROM) $(WHOSE) $${NODES:+--nodes "$$NODES"}
+	@$(PY) -m jobs preflight $(WHERE) $(FROM) $(ASKED) $${NODES:+--nodes "$$NODES"}
 
 interconnect: setup-login ## is the network between NODES= nodes of a cluster healthy? evidence, verdict
-	@run="$$($(PY) -m jobs interconnect --site "$$SITE" --results "$$RESULTS" $(WHOSE) \
+	@run="$$($(PY) -m jobs interconnect --site "$$SITE" --results "$$RESULTS" $(ASKED) \
 	  $${NODES:+--nodes "$$NODES"} $${PHASES:+--phases "$$PHASES"})"; code=$$?; \
 	if [ $$code -le 1 ] && [ -z "$$run" ]; then $(CRASHED); fi; \
 	force=; [ "$$FORCE" = 1 ] && force=1; \

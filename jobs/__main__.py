@@ -66,11 +66,11 @@ def command(function: Callable[Options, int]) -> Callable[Options, int]:
 
 
 def cluster_for(
-    site: str, account: str, partition: str, qos: str, time: str = ""
+    site: str, account: str, partition: str, qos: str, time: str, *, of_cells: bool = True
 ) -> NamedSite | None:
     """The cluster that SITE= names, with these in place of its file's; None: this machine."""
     given = {"account": account, "partition": partition, "qos": qos, "time_min": time}
-    return site_for(site, options=given)
+    return site_for(site, options=given, of_cells=of_cells)
 
 
 def named(sweep: str, results: Path) -> tuple[Sweep, Path]:
@@ -127,7 +127,6 @@ def sweep(
     force: Annotated[bool, typer.Option("--force", help="run finished cells anew")] = False,
     jobs: Annotated[int, typer.Option(min=1, help="cells at once, as cores allow")] = 1,
     stall_s: Annotated[float, typer.Option(min=5, help="seconds without progress")] = STALL_S,
-    limit_s: Annotated[float | None, typer.Option(min=1, help="time limit of a cell, s")] = None,
     wait: Annotated[bool, typer.Option(help="stay until all is done (on a cluster)")] = True,
     pack: Pack = 1,
     budget: Budget = None,
@@ -157,7 +156,7 @@ def sweep(
         with only_sweep(folder):
             machine = machine_for(
                 wanted, data, store, folder, image=image,
-                at_once=jobs, stall_s=stall_s, limit_s=limit_s,
+                at_once=jobs, stall_s=stall_s,
             )  # fmt: skip
             code = sweep_here(wanted, folder, force=force, machine=machine)
     with suppress(OSError):  # nobody reads it
@@ -201,12 +200,13 @@ def preflight(
     account: Account = "",
     partition: Partition = "",
     qos: Qos = "",
+    time: Time = "",
     nodes: Annotated[int | None, typer.Option(min=1, help="on how many nodes")] = None,
 ) -> int:
     """Check on the cluster's nodes, inside the image, all that a sweep needs there."""
     wanted = load_sweep(sweep)
     store = store or store_for(data, results)
-    cluster = cluster_for(site, account, partition, qos)
+    cluster = cluster_for(site, account, partition, qos, time, of_cells=False)
     if cluster is None:
         raise ConfigError("a preflight needs a cluster: name it with SITE=")
     return commands.preflight(SweepRequest(wanted, results.resolve(), data, store, cluster), nodes)
@@ -219,6 +219,7 @@ def interconnect(
     account: Account = "",
     partition: Partition = "",
     qos: Qos = "",
+    time: Time = "",
     nodes: Annotated[str, typer.Option(help="how many, or which: node3,node[5-8]")] = "4",
     interface: Annotated[str | None, typer.Option(help="network interface to measure")] = None,
     samples: Annotated[int, typer.Option(min=3, help="per pair and direction")] = 7,
@@ -227,7 +228,7 @@ def interconnect(
     ranks_per_node: Annotated[int, typer.Option(min=1, help="of the collectives")] = 1,
 ) -> int:
     """Measure the network between nodes, every ordered pair; prints the folder of the run."""
-    cluster = cluster_for(site, account, partition, qos)
+    cluster = cluster_for(site, account, partition, qos, time, of_cells=False)
     if cluster is None:
         raise ConfigError("one machine has no interconnect: name a cluster with SITE=")
     return validate(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import zip_longest
 from pathlib import Path
+from typing import TypeVar
 
 import typer
 
@@ -14,6 +16,8 @@ from train.errors import ConfigError, remedy
 
 ROOT = Path(__file__).resolve().parent.parent
 EXIT_CELL_FAILED, EXIT_REQUEST, EXIT_UNDECIDED, EXIT_INTERRUPTED = 1, 2, 3, 130
+
+Line = TypeVar("Line")
 
 
 class Interrupted(Exception):
@@ -41,6 +45,19 @@ def name_once(text: str, example: str = "") -> None:
     if text not in NAMED:
         NAMED.add(text)
         say(f"{text}: {example!r}" if example else text)
+
+
+def read_lines(program: str, text: str, read: Callable[[str], Line]) -> list[Line]:
+    """What ``read`` makes of each line of an answer. Where it raises ValueError, as for a site's
+    greeting, the line is named and left out; without a word, a cluster's name (SLURM_CLUSTERS)."""
+    found = []
+    for line in filter(str.strip, text.splitlines()):
+        try:
+            found.append(read(line))
+        except ValueError:
+            if not line.startswith("CLUSTER:"):
+                name_once(f"{program}: a line of an unknown form is left out", line)
+    return found
 
 
 @contextmanager
@@ -73,6 +90,20 @@ def clock(seconds: float | None) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def seconds_of(text: str) -> float | None:
+    """From one of the forms of Slurm's times: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S; None for anything
+    else."""
+    parts = re.fullmatch(r"(?:(\d{1,5})-)?(\d{1,7})(?::(\d{1,5}))?(?::(\d{1,5}))?", text)
+    if parts is None:
+        return None
+    days, *rest = parts.groups()
+    numbers = [int(part) for part in rest if part is not None]
+    if days is None and len(numbers) < 3:
+        numbers = [0, *numbers]  # minutes come first
+    hours, minutes, seconds = [*numbers, 0, 0][:3]
+    return float(((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 
 def columns(head: Sequence[str], body: Iterable[Sequence[str]], *, left: int = 0) -> list[str]:

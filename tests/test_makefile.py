@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 
 import pytest
@@ -47,7 +48,21 @@ def test_the_command_line_s_own_and_a_list_of_targets_name_nothing() -> None:
 @pytest.mark.parametrize("target", ["plan", "sweep", "preflight", "interconnect"])
 def test_what_a_job_asks_for_reaches_the_program(target: str) -> None:
     line = make(target).stdout
-    for option in ("account", "partition", "qos"):
+    for option in ("account", "partition", "qos", "time"):
         name = option.upper()
         assert f'${{{name}:+--{option} "${name}"}}' in line
-    assert ('${TIME:+--time "$TIME"}' in line) == (target in ("plan", "sweep"))
+
+
+def test_an_empty_variable_is_not_given() -> None:
+    """Seen: after `export DATA=` the folder of the shell was taken for the data folder."""
+    names = re.search(r"VARIABLES := ((?:.*\\\n)*.*)", (ROOT / "Makefile").read_text())
+    assert names is not None
+    variables = names[1].replace("\\\n", " ").split()
+    show = "show: ; $(foreach name,$(VARIABLES),$(info $(name)=$($(name))))"
+    plain = make("--eval", show, "show").stdout
+    assert f"DATA={ROOT}/.data\n" in plain and "SWEEP=quickstart\n" in plain
+    for empty in ("", " "):
+        given = dict.fromkeys(variables, empty)
+        assert make("--eval", show, "show", **given).stdout == plain
+        words = [f"{name}={empty}" for name in variables]
+        assert make("--eval", show, "show", *words).stdout == plain

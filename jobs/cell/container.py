@@ -123,12 +123,16 @@ def find_image(name: str, root: Path) -> Image:
     """
     if name == NO_IMAGE:
         return Image(NO_IMAGE, None)
-    built = name in BUILT
-    path = root / "containers" / "images" / f"{name}.sif" if built else Path(name)
-    path = path.expanduser().absolute()
+    path = image_path(name, root)
     check_path(path, "the image")
-    hint = f"make image IMAGE={name}" if built else "name another with image: in the site"
-    return _checked(path, hint)
+    another = "name another with image: in the site"
+    return _checked(path, f"make image IMAGE={name}" if name in BUILT else another)
+
+
+def image_path(name: str, root: Path) -> Path:
+    """Where it is, or would be when it is built."""
+    path = root / "containers" / "images" / f"{name}.sif" if name in BUILT else Path(name)
+    return path.expanduser().absolute()
 
 
 def image_now(image: Image) -> Image:

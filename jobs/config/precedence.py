@@ -4,7 +4,7 @@ the site file, else the variables by which the user tells sbatch and srun the sa
 
 from __future__ import annotations
 
-import re
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
@@ -13,33 +13,32 @@ from pydantic import ValidationError
 
 from jobs.config.site import NamedSite, Site
 from jobs.config.yamlfile import problem_of
+from jobs.messages import seconds_of
 from train.errors import ConfigError
 
 #: Key of a site file -> how the variables of Slurm's programs for the same end. The manuals of
-#: 22.05: sbatch reads SBATCH_ACCOUNT and SLURM_CLUSTERS, srun SLURM_ACCOUNT, salloc SALLOC_ACCOUNT.
+#: 22.05: sbatch reads SBATCH_ACCOUNT and SLURM_CLUSTERS, srun SLURM_ACCOUNT.
 _ENDINGS = {
     "account": "ACCOUNT", "partition": "PARTITION", "qos": "QOS", "reservation": "RESERVATION",
     "constraint": "CONSTRAINT", "wckey": "WCKEY", "time_min": "TIMELIMIT", "cluster": "CLUSTERS",
 }  # fmt: skip
-_COUNTING = ("SBATCH_", "SLURM_")
 #: Key of a site file -> the make variable, and option of a command, that wins over it.
 OPTIONS = {"account": "ACCOUNT", "partition": "PARTITION", "qos": "QOS", "time_min": "TIME"}
 
 
 class Setting(NamedTuple):
-    """What somebody asks for, and in which words."""
+    """What somebody asks for: in which words, and as a site file has it."""
 
-    name: str
-    text: str
-    value: str | int
+    words: str
+    value: str | int | None
 
     def __str__(self) -> str:
-        return f"{self.name}={self.text}"
+        return self.words
 
 
 def decide(
     environment: Mapping[str, str], named: NamedSite, options: Mapping[str, str]
-) -> tuple[NamedSite, tuple[str, ...]]:
+) -> tuple[NamedSite, list[str]]:
     """The site as it counts, and a sentence on each setting that is ignored, and on each variable
     of the user that is used.
 
@@ -49,28 +48,30 @@ def decide(
         ConfigError: an option or a variable says what a site file may not say.
     """
     site, file = named.site, f"site file {named.source.name}"
-    given = settings_of(options)
-    written = {key: getattr(site, key) for key in site.model_fields_set}
-    words = {key: f"{key}: {'null' if value is None else value}" for key, value in written.items()}
-    variables, remarks = user_settings(environment)
-    used = dict(given)
-    for key, setting in variables.items():
-        if key not in given and key not in written:
-            used[key] = setting
-            remarks.append(f"{setting} is used: {file} has no {key}:")
-        elif key in given and setting.value != given[key].value:
-            remarks.append(f"{setting} is ignored: {given[key]} was given")
-        elif key not in given and setting.value != written[key]:
-            remarks.append(f"{setting} is ignored: {file} has {words[key]}")
-    for key, setting in given.items():
-        if written.get(key, setting.value) != setting.value:
-            kept = "; its ranks_per_node, gpus and image count" if key == "partition" else ""
-            remarks.append(f"{words[key]} of {file} is ignored: {setting} was given{kept}")
+    given, (variables, remarks) = settings_of(options), user_settings(environment)
+    written = {key: getattr(site, key) for key in _ENDINGS if key in site.model_fields_set}
+    texts = {key: "null" if value is None else value for key, value in written.items()}
+    of_file = {key: Setting(f"{key}: {texts[key]} of {file}", written[key]) for key in written}
+    used = {}
+    for key in _ENDINGS:
+        layers = [layer[key] for layer in (given, of_file, *variables) if key in layer]
+        if not layers:
+            continue
+        first, *others = layers
+        for other in others:
+            if other.value != first.value:
+                ours = key == "partition" and other is of_file.get(key)
+                kept = "; its ranks_per_node, gpus and image count" if ours else ""
+                remarks.append(f"{other} is ignored: {first} comes first{kept}")
+        if first is not of_file.get(key):
+            used[key] = first
+            if key not in given:
+                remarks.append(f"{first} is used: {file} has no {key}:")
     if not used:
-        return named, tuple(remarks)
+        return named, remarks
     values = site.model_dump(exclude_unset=True) | {key: one.value for key, one in used.items()}
     try:
-        return replace(named, site=Site.model_validate(values)), tuple(remarks)
+        return replace(named, site=Site.model_validate(values)), remarks
     except ValidationError as error:
         asked = ", ".join(map(str, used.values()))
         raise ConfigError(f"{asked}: {problem_of(Site, values, error)[1]}") from error
@@ -78,33 +79,29 @@ def decide(
 
 def settings_of(options: Mapping[str, str]) -> dict[str, Setting]:
     """What the command line says, by key of a site file; raises ConfigError as :func:`decide`."""
-    given = {key: _setting(OPTIONS[key], key, text) for key, text in options.items()}
-    return {key: setting for key, setting in given.items() if setting.text}
+    given = {key: text.strip() for key, text in options.items()}
+    return {key: _setting(OPTIONS[key], key, text) for key, text in given.items() if text}
 
 
-def user_settings(environment: Mapping[str, str]) -> tuple[dict[str, Setting], list[str]]:
-    """What the user's variables say, by key of a site file, and a sentence on those of sbatch and
-    salloc that are not used at all."""
-    found: dict[str, Setting] = {}
+def user_settings(
+    environment: Mapping[str, str],
+) -> tuple[list[dict[str, Setting]], list[str]]:
+    """What the user's variables for sbatch say, and then those for srun, by key of a site file; and
+    a sentence on those that are not used at all. Blanks around a value do not count."""
+    texts = {name: text.strip() for name, text in environment.items() if text.strip()}
+    others = {name for name in texts if name.startswith("SBATCH_")}
+    found: list[dict[str, Setting]] = []
     remarks = []
-    others = {name for name, text in environment.items() if name.startswith("SBATCH_") and text}
-    for key, ending in _ENDINGS.items():
-        for name in (f"{program}{ending}" for program in _COUNTING):
-            text = environment.get(name, "")
+    for program in ("SBATCH", "SLURM"):
+        found.append({})
+        for key, ending in _ENDINGS.items():
+            name = f"{program}_{ending}"
             others.discard(name)
             try:
-                setting = _setting(name, key, text)
+                if name in texts:
+                    found[-1][key] = _setting(name, key, texts[name])
             except ConfigError as error:
                 remarks.append(f"{name} is ignored: {error}")
-                continue
-            if setting.text and key not in found:
-                found[key] = setting
-            elif setting.text and found[key].value != setting.value:
-                remarks.append(f"{setting} is ignored: {found[key]} comes first")
-        # a partition for interactive work is none for batch jobs
-        text = environment.get(name := f"SALLOC_{ending}", "")
-        if text and (key not in found or found[key].text != text):
-            remarks.append(f"{name}={text} is ignored: only salloc reads it")
     if others:
         remarks.append(
             f"{', '.join(sorted(others))}: ignored; what jobs are to ask for besides belongs into "
@@ -114,26 +111,10 @@ def user_settings(environment: Mapping[str, str]) -> tuple[dict[str, Setting], l
 
 
 def _setting(name: str, key: str, text: str) -> Setting:
-    """Blanks around a value do not count. Raises ConfigError where a time is none."""
-    text = text.strip()
-    if key != "time_min" or not text:
-        return Setting(name, text, text)
-    if minutes := minutes_of(text):
-        return Setting(name, text, minutes)
-    raise ConfigError(
-        f"{name}={text}: expected a time in Slurm's form: minutes, H:MM:SS or D-HH:MM:SS"
-    )
-
-
-def minutes_of(text: str) -> int | None:
-    """Whole minutes, rounded up, from one of the forms of sbatch --time: M, M:S, H:M:S, D-H, D-H:M,
-    D-H:M:S; None for anything else, and for no time at all."""
-    parts = re.fullmatch(r"(?:(\d{1,5})-)?(\d{1,7})(?::(\d{1,5}))?(?::(\d{1,5}))?", text.strip())
-    if parts is None:
-        return None
-    days, *rest = parts.groups()
-    numbers = [int(part) for part in rest if part is not None]
-    if days is None and len(numbers) < 3:
-        numbers = [0, *numbers]  # minutes come first
-    hours, minutes, seconds = [*numbers, 0, 0][:3]
-    return (int(days or 0) * 24 + hours) * 60 + minutes + -(-seconds // 60) or None
+    """Raises ConfigError where a time is none."""
+    words = f"{name}={text}"
+    if key != "time_min":
+        return Setting(words, text)
+    if seconds := seconds_of(text):
+        return Setting(words, math.ceil(seconds / 60))
+    raise ConfigError(f"{words}: expected a time in Slurm's form: minutes, H:MM:SS or D-HH:MM:SS")

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from jobs.config.yamlfile import Document, find_file, load_yaml, names_in, parse_yaml
+from jobs.config.yamlfile import find_file, load_yaml, names_in
 from train.config.frozen import Frozen
 from train.errors import ConfigError
 
@@ -132,8 +132,6 @@ _SILENT = (None, False, "none")
 
 
 SITES = Path(__file__).parent.parent / "sites"
-#: Of a user, for what SITE=auto finds: an installation that users share may be read-only.
-OWN_SITES = Path("horoscale") / "sites"
 #: Words of SITE= that stand for no file.
 AUTO, LOCAL = "auto", "local"
 
@@ -146,8 +144,9 @@ class NamedSite:
 
 
 def own_sites() -> Path:
-    """The user's own site files."""
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / OWN_SITES
+    """The user's own site files: an installation that users share may be read-only."""
+    home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    return home / "horoscale" / "sites"
 
 
 def auto_file(cluster: str) -> Path:
@@ -165,20 +164,9 @@ def load_site(name_or_path: str, folder: Path = SITES) -> NamedSite:
     """
     own = own_sites()
     folder = own if name_or_path in names_in(own) else folder
-    return _named(load_yaml(find_file("site", name_or_path, folder, (AUTO, LOCAL, *names_in(own)))))
-
-
-def read_site(path: Path, text: str) -> NamedSite:
-    """What :func:`load_site` would read from a file with this text.
-
-    Raises:
-        ConfigError: as :func:`load_site`.
-    """
-    return _named(parse_yaml(path, text.encode()))
-
-
-def _named(document: Document) -> NamedSite:
-    return NamedSite(document.source.stem, document.checked(Site, document.value), document.source)
+    file = find_file("site", name_or_path, folder, (AUTO, LOCAL, *names_in(own)))
+    document = load_yaml(file)
+    return NamedSite(file.stem, document.checked(Site, document.value), file)
 
 
 @dataclass(frozen=True)

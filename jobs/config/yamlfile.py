@@ -119,22 +119,14 @@ def load_yaml(path: Path) -> Document:
     """Read one file that holds one mapping.
 
     Raises:
-        ConfigError: it cannot be read; or as :func:`parse_yaml`.
+        ConfigError: it cannot be read; too large, not UTF-8, not YAML, not a mapping, a key given
+            twice, a key that is no text, a tag, or aliases that stand for too much.
     """
     try:
         with path.open("rb") as file:
-            return parse_yaml(path, file.read(MAX_BYTES + 1))
+            data = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-
-
-def parse_yaml(path: Path, data: bytes) -> Document:
-    """The one mapping that ``data``, the content of the file ``path``, holds.
-
-    Raises:
-        ConfigError: too large, not UTF-8, not YAML, not a mapping, a key given twice, a key that is
-            no text, a tag, or aliases that stand for too much.
-    """
     if len(data) > MAX_BYTES:
         raise ConfigError(f"{path}: larger than {MAX_BYTES:,} bytes, so not a file of ours")
     yaml = YAML(typ="safe", pure=True)

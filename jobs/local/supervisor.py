@@ -7,7 +7,6 @@ and the next look at the cell gives it its record.
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import signal
 import subprocess
@@ -31,7 +30,7 @@ from jobs.cell.launch import Groups, rank_argv, rank_environment
 from jobs.cell.lock import hold
 from jobs.cell.ranks import Ended, RankSet, end_leftovers
 from jobs.cell.state import FORCED, OTHERS, UNREADABLE, CellState, ready
-from jobs.cell.stop import Reason, Stop
+from jobs.cell.stop import Stop
 from jobs.messages import ROOT
 from train.distributed.awake import Awake
 from train.environment import environment_of
@@ -52,7 +51,6 @@ class Machine:
     data: Path
     store: Path
     stall_s: float
-    limit_s: float | None
     at_once: int
     container: Container | None = None  # None: ranks run in the host's environment
     gpus: int = 0  # seen here, used or not
@@ -128,7 +126,7 @@ def _run(
     cell: CellState, cores: Groups, machine: Machine, stop: Stop, awake: Awake
 ) -> tuple[str, str]:
     """Only for the holder of the cell's lock."""
-    folder, config, ranks, began = cell.folder, cell.config, Ranks(), awake.look()
+    folder, config, ranks = cell.folder, cell.config, Ranks()
     end_leftovers(folder)
     now = ready(config, folder, lambda: cell.status == FORCED)
     if now.done or now.status in (OTHERS, UNREADABLE):
@@ -143,13 +141,8 @@ def _run(
         for rank, own in enumerate(settings):
             ranks.start(argv, base | own, rank_file(folder, rank, "log"))
 
-    def reason() -> Reason | None:
-        if stop.reason or awake.look() - began <= (machine.limit_s or math.inf):
-            return stop.reason
-        return Reason("timeout", f"the time limit of {machine.limit_s:.0f} s is over")
-
     record = attend(
-        folder, config, ranks, begin=begin, stop=reason, resume=now.resume,
+        folder, config, ranks, begin=begin, stop=lambda: stop.reason, resume=now.resume,
         stall_s=machine.stall_s, awake=awake,
     )  # fmt: skip
     error = record.error

@@ -143,7 +143,6 @@ def machine_for(
     image: str = "",
     at_once: int = 1,
     stall_s: float = STALL_S,
-    limit_s: float | None = None,
 ) -> Machine:
     """Equal core groups for all cells of a sweep, so that its times can be compared.
 
@@ -168,4 +167,4 @@ def machine_for(
         container = container_here(image, gpus, (*basic_needs(str(ROOT), image, tmpdir), *needs))
         check_gpu_models(image)
         check_gpus(wanted, container, gpus, at_once)
-    return Machine(cores, per_rank, data, store, stall_s, limit_s, at_once, container, gpus, tmpdir)
+    return Machine(cores, per_rank, data, store, stall_s, at_once, container, gpus, tmpdir)

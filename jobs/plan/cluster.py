@@ -5,13 +5,14 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
-from jobs.cell.container import BUILT, Image, find_image
+from jobs.cell.container import Image, find_image, image_path
 from jobs.cell.needs import basic_needs, need_lines
 from jobs.cell.state import checked, recorded
 from jobs.messages import ROOT, say
-from jobs.plan.cost import LEAST_MIN, MARGIN, array_lines, check_budget
+from jobs.plan.cost import LEAST_MIN, MARGIN, array_lines, check_budget, time_limits
 from jobs.plan.datasets import train_images
 from jobs.plan.rows import completed_cells, known_rates, plan_rows
 from jobs.plan.text import plan_lines
@@ -20,7 +21,7 @@ from jobs.slurm.job.allocation import Allocation
 from jobs.slurm.job.step import launch
 from jobs.slurm.job.task import SubmissionContext, minutes_for
 from jobs.slurm.preflight import preflight_layout
-from jobs.slurm.request import SweepRequest, context_for, with_time_limits
+from jobs.slurm.request import SweepRequest, context_for
 from jobs.slurm.submissions import Array
 from jobs.slurm.submit import batch_script, tasks_of
 from train.config.run import RunConfig
@@ -39,7 +40,8 @@ def plan_cluster(wish: SweepRequest) -> None:
     sending = context_for(wish, _image(wish))
     images = train_images(configs, wish.data, wish.store, fetch=False)
     rows = plan_rows(configs, images, known_rates(completed))
-    sending = with_time_limits(sending, wish, rows, todo, completed)
+    limits = time_limits(wish.site, wish.results, rows, todo, completed)
+    sending = replace(sending, minutes=limits)
     arrays = arrays_of([cell.config for cell in todo], sending.site, sending.pack, sending.minutes)
     seconds = {row.cell_id: row.time.seconds for row in rows}
     lines = plan_lines(rows, {}, {cell.config.cell_id() for cell in cells if cell.done})
@@ -70,9 +72,7 @@ def _image(wish: SweepRequest) -> Image:
         return find_image(wish.site.site.image, ROOT)
     except ConfigError as error:
         say(f"before the sweep: {error}")
-        name = wish.site.site.image
-        built = ROOT / "containers" / "images" / f"{name}.sif"
-        return Image(str(built) if name in BUILT else name, None)
+        return Image(str(image_path(wish.site.site.image, ROOT)), None)
 
 
 def _scripts(

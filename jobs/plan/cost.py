@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from pathlib import Path
 
-from jobs.cell.state import INTERRUPTED, CellState
+from jobs.cell.state import CellState
 from jobs.config.site import NamedSite, Site
 from jobs.messages import clock, columns
-from jobs.plan.rows import PlanRow, Rate, RateKey, estimate, rate_key
-from jobs.slurm.submissions import Array
-from train.errors import ConfigError, Unreadable
-from train.record.run import NoRecord, OtherCell, RecordError
-from train.record.summary import read_own_summary
+from jobs.plan.rows import Completed, PlanRow, estimate, known_rates, rate_key
+from jobs.slurm.submissions import Array, jobs_at
+from train.errors import ConfigError
 
 #: An estimate is trusted this far: queues differ, nodes differ, and cells are restarted.
 MARGIN = 1.5
@@ -27,41 +25,30 @@ Seconds = Mapping[str, float | None]
 
 
 def time_limits(
-    site: Site, rows: Iterable[PlanRow], rates: Mapping[RateKey, Rate], cells: Iterable[CellState]
+    named: NamedSite,
+    results: Path,
+    rows: Iterable[PlanRow],
+    todo: Iterable[CellState],
+    completed: Completed,
 ) -> dict[str, int]:
     """Minutes that the jobs of cells may take, by cell id, where earlier cells of the same data,
-    model, ranks and batch tell it. A cell whose time was once over before a new epoch gets the
-    most.
-
-    ``rates``: of cells that ran at this site.
-    """
+    model, ranks and batch that ran at this site tell it. A cell whose time was over gets the
+    most."""
+    site = named.site
     if site.time_min is not None:
         return {}
-    stuck = {cell.name for cell in cells if cell.status in INTERRUPTED and _was_too_short(cell)}
+    rates = known_rates(completed, jobs_at(results, named.name, site.partition))
+    told = {cell.name for cell in todo if cell.status != "timeout"}
     limits = {}
     for row in rows:
         rate = rates.get(key := rate_key(row.plan.config))
-        if rate is None or rate.cells < LIKE_IT or row.cell_id in stuck:
+        if rate is None or rate.cells < LIKE_IT or row.cell_id not in told:
             continue
         seconds = estimate(row.plan, {key: rate}).seconds
         assert seconds is not None  # the key is among the rates
         needed = math.ceil((MARGIN * seconds + site.signal_s) / 60)
         limits[row.cell_id] = min(max(LEAST_MIN, needed), site.max_time_min)
     return limits
-
-
-def _was_too_short(cell: CellState) -> bool:
-    """Whether the time of an attempt was over before it had added an epoch to the checkpoint."""
-    try:
-        attempts = read_own_summary(cell.folder, cell.config).attempts
-    except (NoRecord, RecordError, OtherCell, Unreadable):
-        return cell.status == "timeout"
-    last = cell.last_epoch()
-    epochs = [one.resumed_from_epoch for one in attempts] + [last.epoch if last else 0]
-    return any(
-        one.status == "timeout" and after <= before
-        for one, (before, after) in zip(attempts, pairwise(epochs), strict=True)
-    )
 
 
 def array_lines(arrays: Sequence[Array], seconds: Seconds, named: NamedSite) -> list[str]:

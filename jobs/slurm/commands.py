@@ -129,7 +129,7 @@ def cancel_jobs(wanted: Sweep, folder: Path) -> int:
                 kept &= needed_by_others(folder, watcher.queue)
             alive = {job: count for job, count in alive.items() if job not in kept}
             waited |= {n for n, job in watcher.queue.items() if job.waits and job.array in alive}
-            if complaint := cancel(alive, watcher.slurm_conf):
+            if complaint := cancel(alive):
                 raise NoAnswer(f"scancel refused: {complaint}")
             ended = alive | ended
     except SlurmError as error:
@@ -188,7 +188,7 @@ def preflight(request: SweepRequest, nodes: int | None) -> int:
         wait_for(job, context.site, "preflight")
     report = read_preflight(folder)
     if report is None:
-        say(f"the preflight left no report ({end_of(job, context.site)}); see {folder}")
+        say(f"the preflight left no report ({end_of(job)}); see {folder}")
         return EXIT_UNDECIDED
     for problem in report.problems:
         say(f"preflight: {problem}")

@@ -53,7 +53,7 @@ def validate(
         NoAnswer: Slurm does not answer.
     """
     site, parent = named.site, results / INTERCONNECT
-    ask = asker(site.slurm_conf)
+    ask = asker()
     with slurm_refusals(named):
         wanted = read_nodes(nodes, ask)
         if wanted.number < 2:
@@ -98,6 +98,6 @@ def validate(
         wait_for(job, site, INTERCONNECT)
     print(folder)
     if not (folder / JOB_NAME).is_file():
-        say(f"nothing to make a verdict from ({end_of(job, site)}); see {folder}")
+        say(f"nothing to make a verdict from ({end_of(job)}); see {folder}")
         return EXIT_UNDECIDED
     return 0

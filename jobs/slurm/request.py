@@ -11,20 +11,18 @@ from pathlib import Path
 from jobs.cell.container import Image, find_image
 from jobs.cell.lock import local_file_system
 from jobs.cell.needs import basic_needs, check_names, needs_of
-from jobs.cell.state import CellState
 from jobs.config.site import NamedSite
 from jobs.config.sweep import Sweep
 from jobs.messages import ROOT, NoAnswer, say
-from jobs.plan.cost import check_budget, time_limits
+from jobs.plan.cost import check_budget
 from jobs.plan.datasets import train_images
-from jobs.plan.rows import Completed, PlanRow, known_rates
 from jobs.slurm.client.reasons import advice
 from jobs.slurm.client.run import SCONTROL, SlurmError, asker, read_config
 from jobs.slurm.client.site import check_site
 from jobs.slurm.client.user import hand_over, is_anothers
 from jobs.slurm.job.task import PREFLIGHT, SubmissionContext
 from jobs.slurm.script import freeze
-from jobs.slurm.submissions import Array, jobs_at
+from jobs.slurm.submissions import Array
 from train.distributed.watchdog import STALL_S
 from train.errors import ConfigError
 from train.run.provenance import git_state
@@ -108,23 +106,6 @@ def context_for(request: SweepRequest, image: Image) -> SubmissionContext:
     )
 
 
-def with_time_limits(
-    context: SubmissionContext,
-    request: SweepRequest,
-    rows: Sequence[PlanRow],
-    todo: Sequence[CellState],
-    completed: Completed,
-) -> SubmissionContext:
-    """The same with the time limits of the cells that are to run, by what ran at this site."""
-    if context.site.time_min is not None:
-        return context
-    ran = jobs_at(request.results, request.site.name, context.site.partition)
-    rates = known_rates(completed, ran)
-    ahead = {cell.name for cell in todo}
-    limits = time_limits(context.site, (r for r in rows if r.cell_id in ahead), rates, todo)
-    return replace(context, minutes=limits)
-
-
 def check_cluster(
     request: SweepRequest,
     context: SubmissionContext,
@@ -137,7 +118,7 @@ def check_cluster(
         ConfigError: the cluster cannot run these, or they cost more than BUDGET.
     """
     site = request.site.site
-    ask = cache(asker(site.slurm_conf))
+    ask = cache(asker())
     minutes = max(array.minutes for array in arrays)
     for remark in check_site(site, [array.shape for array in arrays], ask, minutes=minutes):
         say(remark)

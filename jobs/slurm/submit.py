@@ -142,7 +142,7 @@ def _sbatch(script: Path, note: RunNote) -> Accepted:
     refused = False
     try:
         argv = ["sbatch", "--parsable", str(script)]
-        answer = answer_of(argv, timeout_s=SBATCH_S, slurm_conf=note.slurm_conf)
+        answer = answer_of(argv, timeout_s=SBATCH_S)
     except SlurmError as error:
         if not error.passing:
             raise  # there is no sbatch here
@@ -156,7 +156,7 @@ def _sbatch(script: Path, note: RunNote) -> Accepted:
     for look in range(1 if refused else LOOKS):
         time.sleep(LOOK_S if look else 0)
         try:
-            job = adopt(note, query(note.slurm_conf)).arrays[0].job_id
+            job = adopt(note, query()).arrays[0].job_id
         except SlurmError as error:
             why = f"{said}; whether it was submitted all the same is not known ({error})"
             raise SlurmError("sbatch", why, passing=error.passing or passing) from error

@@ -162,7 +162,7 @@ class Submitter:
 
     def _end(self, job: str) -> None:
         try:
-            trouble = cancel([job], self.context.site.slurm_conf, patience_s=5)
+            trouble = cancel([job], patience_s=5)
         except SlurmError as error:
             trouble = str(error)
         if trouble:

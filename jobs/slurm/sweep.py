@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from jobs.cell.lock import only_sweep
@@ -11,17 +12,12 @@ from jobs.cell.stop import Stop, stopped_by_signals
 from jobs.config.sweep import manifest_of
 from jobs.display import Display, say_results, say_standing
 from jobs.messages import EXIT_INTERRUPTED, EXIT_UNDECIDED, NoAnswer, say
+from jobs.plan.cost import time_limits
 from jobs.plan.datasets import train_images
 from jobs.plan.rows import completed_cells, estimate, known_rates, plan_rows
 from jobs.slurm.arrays import arrays_of
 from jobs.slurm.client.run import SlurmError, is_lasting
-from jobs.slurm.request import (
-    SweepRequest,
-    check_cluster,
-    prepare,
-    slurm_refusals,
-    with_time_limits,
-)
+from jobs.slurm.request import SweepRequest, check_cluster, prepare, slurm_refusals
 from jobs.slurm.submitter import Submitter
 from jobs.slurm.watch.pace import Pace
 from jobs.slurm.watch.reconcile import Watcher
@@ -53,7 +49,8 @@ def sweep_cluster(request: SweepRequest, *, force: bool, wait: bool, preflight: 
             completed = completed_cells(request.results, configs if needed else ())
             rates = {} if request.budget is None else known_rates(completed)
             seconds = {row.cell_id: estimate(row.plan, rates).seconds for row in rows}
-            context = with_time_limits(context, request, rows, todo, completed)
+            limits = time_limits(request.site, request.results, rows, todo, completed)
+            context = replace(context, minutes=limits)
             arrays = arrays_of(configs, context.site, context.pack, context.minutes)
             context = check_cluster(request, context, arrays, seconds)
         say_standing(wanted, [cell for cell in cells if not cell.alive])

@@ -8,12 +8,12 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
-from pathlib import Path
+from types import MappingProxyType
 
 from jobs.config.precedence import OPTIONS, Setting, decide, settings_of
-from jobs.config.site import AUTO, LOCAL, SITES, NamedSite, auto_file, load_site
+from jobs.config.site import AUTO, LOCAL, NamedSite, auto_file, load_site
 from jobs.messages import NoAnswer, say
-from jobs.slurm.client.granted import Caller, cluster_name
+from jobs.slurm.client.granted import User, cluster_name
 from jobs.slurm.client.propose import propose
 from jobs.slurm.client.run import SCONTROL, SlurmError, ask_cluster, asker, read_config
 from train.errors import ConfigError
@@ -29,52 +29,58 @@ _NO_CONFIGURATION = re.compile("res_nsearch error: (Unknown host|No address asso
 
 
 def site_for(
-    name: str, folder: Path | None = None, options: Mapping[str, str] | None = None
+    name: str, options: Mapping[str, str] = MappingProxyType({}), *, of_cells: bool = True
 ) -> NamedSite | None:
     """The site that SITE= names, as it counts for this user; None for this machine.
 
-    ``auto`` is the cluster that answers here, as its file in ``folder`` (by default the user's own
-    folder) says; the first time, that file is written from what the cluster says of itself.
+    ``auto`` is the cluster that answers here, as the user's own file of it says; the first time,
+    that file is written from what the cluster says of itself.
     ``options``: what the command line asks for in place of the file's keys
-    (jobs/config/precedence.py).
+    (jobs/config/precedence.py). ``of_cells``: else the job is one whose time limit follows from
+    what it does, so that nothing that the user says of it counts.
 
     Raises:
         ConfigError: no such site, or an error in its file.
         NoAnswer: Slurm's programs are here and fail: whether there is a cluster is not known, and a
             login node is no place to train on unasked.
     """
-    given = {key: text for key, text in (options or {}).items() if text}
-    named = load_site(name, folder or SITES) if name not in (AUTO, LOCAL) else None
+    given = {key: text for key, text in options.items() if text}
+    environment = dict(os.environ)
+    if not of_cells:
+        for variable in ("SBATCH_TIMELIMIT", "SLURM_TIMELIMIT"):
+            environment.pop(variable, None)
+        if time := given.pop("time_min", ""):
+            say(f"TIME={time}: ignored, since it is for cells; this job takes what it needs")
+    named = load_site(name) if name not in (AUTO, LOCAL) else None
     if name == AUTO and any(shutil.which(program, mode=os.F_OK) for program in _PROGRAMS):
-        named = _found(folder, settings_of(given))
+        named = _found(settings_of(given))
     if named is None:
         if given:
             asked = ", ".join(f"{OPTIONS[key]}={text}" for key, text in given.items())
             say(f"{asked}: ignored, since ranks run on this machine")
         return None
-    named, remarks = decide(os.environ, named, given)
+    named, remarks = decide(environment, named, given)
     for remark in remarks:
         say(remark)
-    if "cluster" in named.site.model_fields_set:
-        ask_cluster(named.site.cluster or "")
+    site = named.site
+    clusters = (site.cluster or "") if "cluster" in site.model_fields_set else None
+    ask_cluster(clusters, site.slurm_conf)
     return named
 
 
-def _found(folder: Path | None, given: Mapping[str, Setting]) -> NamedSite | None:
+def _found(given: Mapping[str, Setting]) -> NamedSite | None:
     """The cluster that answers here; None where client packages alone are installed. ``given``: by
     the command line."""
-    conf = os.environ.get("SLURM_CONF")
-    ask = asker(conf)
+    ask = asker()
     try:
         config = read_config(ask(SCONTROL))
         cluster = re.sub(r"[^A-Za-z0-9_-]+", "_", cluster_name(config))
-        # never one of the examples
-        file = folder / f"auto-{cluster}.yaml" if folder else auto_file(cluster)
+        file = auto_file(cluster)
+        written = ""
         if not file.exists():
             file.parent.mkdir(parents=True, exist_ok=True)
-            text = propose(ask, config, file, Caller.here(), slurm_conf=conf, given=given)
-            write_atomically(file, text)
-            say(f"found a cluster and wrote {file}: look it over, change what is wrong\n{text}")
+            written = propose(ask, config, User.here(), given)
+            write_atomically(file, written)
     except SlurmError as error:
         # as on a laptop: there is no cluster that could be meant
         if _NO_CONFIGURATION.search(error.came):
@@ -87,9 +93,18 @@ def _found(folder: Path | None, given: Mapping[str, Setting]) -> NamedSite | Non
             "on this very machine"
         ) from error
     try:
-        return load_site(str(file))
+        found = load_site(str(file))
     except ConfigError as error:
+        if written:
+            file.unlink()
+            raise ConfigError(
+                f"SITE=auto cannot write a site file for this cluster ({error}):\n{written}"
+                "Write one by hand (jobs/sites/cpu.yaml is an example) and name it with SITE="
+            ) from error
         raise ConfigError(f"{error}. Remove it, and SITE=auto writes another") from error
+    if written:
+        say(f"found a cluster and wrote {file}: look it over, change what is wrong\n{written}")
+    return found
 
 
 def refuse_image(image: str, site: NamedSite) -> None:

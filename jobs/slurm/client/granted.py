@@ -1,4 +1,4 @@
-"""What Slurm grants this user: accounts, QoS and partitions; what scontrol says of nodes."""
+"""What Slurm grants a user: accounts, QoS and partitions; what scontrol says of nodes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ import pwd
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from grp import getgrgid
-from typing import NamedTuple
 
-from jobs.config.precedence import Setting
-from jobs.messages import name_once
+from jobs.messages import name_once, read_lines
 from jobs.slurm.client.run import Ask, SlurmError
 
 #: sinfo says neither which cores a node keeps for itself nor who may use a partition (22.05).
@@ -24,15 +22,18 @@ Row = Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class Caller:
+class User:
     """Who asks, as far as that decides what Slurm grants."""
 
     environment: Mapping[str, str]
     name: str | None = None  # None: an id without a name has no accounts
     groups: frozenset[str] | None = None  # None: root, whom no group keeps out
+    # that the user may use, the default one first; none where nobody says
+    accounts: Sequence[str] = ()
+    qos: Sequence[str] = ()
 
     @classmethod
-    def here(cls) -> Caller:
+    def here(cls) -> User:
         name, groups = None, set()
         with suppress(KeyError):
             name = pwd.getpwuid(os.getuid()).pw_name
@@ -41,17 +42,19 @@ class Caller:
                 groups.add(getgrgid(number).gr_name)
         return cls(os.environ, name, frozenset(groups) if os.getuid() else None)
 
-
-class Granted(NamedTuple):
-    """Accounts and QoS that the user may use, the default one first; none where nobody says."""
-
-    accounts: Sequence[str] = ()
-    qos: Sequence[str] = ()
-
-    def as_asked(self, asked: Mapping[str, Setting]) -> Granted:
-        """The same with the account and the QoS that the user asks for, where that is so."""
-        own = (asked.get(key) for key in ("account", "qos"))
-        return Granted(*((one.text,) if one else all_ for one, all_ in zip(own, self, strict=True)))
+    def granted(self, ask: Ask, config: Row) -> User:
+        """The same with what the accounts of the cluster say."""
+        accounts, qos = [], []
+        if self.name and "none" not in config.get("AccountingStorageType", "none"):
+            argv = (*ACCOUNTS, f"name={self.name}", f"format={_ACCOUNT_COLUMNS}")
+            with suppress(SlurmError):
+                for line in ask(argv).splitlines():
+                    fields = line.split("|")
+                    if len(fields) >= 5 and fields[2] in ("", cluster_name(config)):
+                        accounts += [fields[0], fields[3]]
+                        qos += [fields[1], *fields[4].split(",")]
+        once = (list(dict.fromkeys(filter(None, names))) for names in (accounts, qos))
+        return replace(self, accounts=next(once), qos=next(once))
 
 
 def cluster_name(config: Row) -> str:
@@ -62,45 +65,28 @@ def read_rows(ask: Ask, argv: Sequence[str]) -> list[Row]:
     """scontrol's records, one a line, by its own names; none where it refuses, as where users may
     not see nodes. Of values with blanks, the first word."""
     try:
-        text = ask(argv)
+        return read_lines(" ".join(argv), ask(argv), _row)
     except SlurmError as error:
         if error.passing:
             raise
         name_once(f"{error}: SITE=auto goes without it")
         return []
-    what = "NodeName" if argv is NODES else "PartitionName"
-    rows = []
-    for line in filter(None, map(str.strip, text.splitlines())):
-        pairs = re.findall(r"(?:^|\s)([A-Za-z][\w/:]*)=(\S*)", line)
-        if row := dict(reversed(pairs)):  # the first of a name counts
-            rows.append(row)
-        if what not in row:
-            name_once(f"{' '.join(argv)}: a line of an unknown form is left out", line)
-    return [row for row in rows if what in row]
 
 
-def granted_to(ask: Ask, config: Row, caller: Caller) -> Granted:
-    """What the accounts of the cluster say."""
-    accounts, qos = [], []
-    if caller.name and "none" not in config.get("AccountingStorageType", "none"):
-        argv = (*ACCOUNTS, f"name={caller.name}", f"format={_ACCOUNT_COLUMNS}")
-        with suppress(SlurmError):
-            for line in ask(argv).splitlines():
-                fields = line.split("|")
-                if len(fields) >= 5 and fields[2] in ("", cluster_name(config)):
-                    accounts += [fields[0], fields[3]]
-                    qos += [fields[1], *fields[4].split(",")]
-    return Granted(*(tuple(dict.fromkeys(filter(None, names))) for names in (accounts, qos)))
+def _row(line: str) -> Row:
+    """Raises ValueError where it is no record of a node or a partition."""
+    if not line.startswith(("NodeName=", "PartitionName=")):
+        raise ValueError(line)
+    pairs = re.findall(r"(?:^|\s)([A-Za-z][\w/:]*)=(\S*)", line)
+    return dict(reversed(pairs))  # the first of a name counts
 
 
-def shut(row: Row, caller: Caller, granted: Granted) -> str:
+def shut(row: Row, user: User) -> str:
     """Why a partition takes no jobs of this user; '' where it does, as far as Slurm says."""
-    if caller.groups is not None:
-        if row.get("RootOnly") == "YES":
-            return "for root only"
-        if not any(takes(row, "Groups", group) for group in caller.groups or [""]):
-            return f"for the groups {row['AllowGroups']}"
-    for what, mine in (("Accounts", granted.accounts), ("Qos", granted.qos)):
+    if user.groups is not None and row.get("RootOnly") == "YES":
+        return "for root only"
+    groups = {} if user.groups is None else {"Groups": sorted(user.groups)}
+    for what, mine in {**groups, "Accounts": user.accounts, "Qos": user.qos}.items():
         if not any(takes(row, what, one) for one in mine or [""]):
             rule = row.get(f"Allow{what}") or f"all but {row[f'Deny{what}']}"
             return f"for {what.lower()} {rule}; yours: {', '.join(mine) or 'unknown'}"

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from jobs.config.site import Site
-from jobs.messages import name_once
-from jobs.slurm.client.run import Ask, SlurmError, asker, seconds_of
+from jobs.messages import name_once, read_lines, seconds_of
+from jobs.slurm.client.run import Ask, SlurmError, asker
 from train.errors import ConfigError
 
 # --exact: without it, nodes that differ are shown as one with its smallest numbers and a plus
@@ -62,22 +62,14 @@ class Nodes:
 
 
 def read_sinfo(text: str) -> tuple[Nodes, ...]:
-    """The nodes in ``SINFO``'s answer; lines of another form, as a site's greeting, are named and
-    left out, and so is, without a word, the name of a cluster (SLURM_CLUSTERS).
+    """The nodes in ``SINFO``'s answer; lines of another form are left out.
 
     Raises:
         ConfigError: no line has the form.
     """
-    nodes, unread = [], []
-    for line in filter(str.strip, text.splitlines()):
-        try:
-            nodes.append(_nodes_of(line))
-        except ValueError:
-            unread += [] if line.startswith("CLUSTER:") else [line]
-    if unread and not nodes:
-        raise ConfigError(f"sinfo answered in an unknown form: {unread[0]!r}")
-    for line in unread:
-        name_once("sinfo: a line of an unknown form is left out", line)
+    nodes = read_lines("sinfo", text, _nodes_of)
+    if not nodes and text.strip():
+        raise ConfigError(f"sinfo answered in an unknown form: {text[:200]!r}")
     return tuple(nodes)
 
 
@@ -126,7 +118,7 @@ def _node_states(ask: Ask, partition: str | None) -> dict[str, str]:
 def usable_nodes(site: Site) -> set[str]:
     """Nodes of the site's partition that take jobs; none where Slurm does not say."""
     with suppress(SlurmError):
-        states = _node_states(asker(site.slurm_conf, patience_s=0), site.partition)
+        states = _node_states(asker(patience_s=0), site.partition)
         return {node for node, state in states.items() if not _OUT_OF_USE.match(state)}
     return set()
 

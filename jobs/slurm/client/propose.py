@@ -7,25 +7,20 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from io import StringIO
-from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ruamel.yaml import YAML
 
 from jobs.config.precedence import Setting, user_settings
-from jobs.config.site import read_site
 from jobs.slurm.client.granted import (
     NODES,
     PARTITIONS,
-    Caller,
-    Granted,
     Row,
+    User,
     cluster_name,
-    granted_to,
     read_rows,
     shut,
     takes,
@@ -60,32 +55,23 @@ class Line(NamedTuple):
     comment: str = ""
 
 
-def propose(
-    ask: Ask,
-    config: Row,
-    file: Path,
-    caller: Caller,
-    *,
-    slurm_conf: str | None = None,
-    given: Mapping[str, Setting] = MappingProxyType({}),
-) -> str:
-    """The text of the site file ``file``; the same answers give the same text. No program is asked
-    the same twice.
+def propose(ask: Ask, config: Row, user: User, given: Mapping[str, Setting]) -> str:
+    """The text of a site file; the same answers give the same text. No program is asked the same
+    twice.
 
-    ``config``: the settings of the cluster; ``slurm_conf``: the caller's SLURM_CONF, so that jobs
-    find the cluster that answered. ``given``: by key of a site file, what the command line asks for
-    this time: it decides which partition is proposed, and is not written.
+    ``config``: the settings of the cluster. ``given``: by key of a site file, what the command line
+    asks for this time: it decides which partition is proposed, and is not written.
 
     Raises:
-        ConfigError: no partition takes this user's jobs, or a name that no site file can hold.
+        ConfigError: no partition takes this user's jobs.
         SlurmError: sinfo gives no answer.
     """
     nodes = read_sinfo(ask(SINFO))
-    asked = user_settings(caller.environment)[0]
-    granted = granted_to(ask, config, caller)
+    first, second = user_settings(user.environment)[0]
+    asked = second | first
+    user = user.granted(ask, config)
     rows = {row["PartitionName"]: row for row in read_rows(ask, PARTITIONS)}
-    now = {**asked, **given}
-    kinds = _kinds(nodes, rows, caller, granted.as_asked(now), now.get("partition"))
+    kinds = _kinds(nodes, rows, user, {**asked, **given})
     # nodes in use, of these with whole GPUs, then with parts of GPUs, then the most frequent kind
     kind = max(kinds, key=lambda one: (one.count > 0, *map(bool, _main_gpu(one)[1:]), one.count))
     row = rows.get(kind.partition, {})
@@ -95,34 +81,36 @@ def propose(
         "# What is left out is not asked for. All keys, with their defaults: jobs/config/site.py",
         Line("title", f"{name}, found by SITE=auto"),
         "",
-        *_whom(kind, nodes, row, config, granted.as_asked(asked), asked),
+        *_whom(kind, nodes, row, config, user, "account" in asked),
         *_what(kind, kinds, row, config, ask),
         "",
         *_how(kind, kinds, ask),
-        *(() if slurm_conf is None else ("", Line("slurm_conf", slurm_conf, "SLURM_CONF"))),
     )
-    said = {key: Line(key, setting.value, setting.name) for key, setting in asked.items()}
-    own = [said.pop(line.key, line) if isinstance(line, Line) else line for line in lines]
-    return _text([*own, *([""] if said else []), *said.values()], file)
+    own = [line for line in lines if isinstance(line, str) or line.key not in asked]
+    said = [Line(key, one.value, one.words.partition("=")[0]) for key, one in asked.items()]
+    if conf := user.environment.get("SLURM_CONF"):  # jobs find the cluster that answered
+        said.append(Line("slurm_conf", conf, "SLURM_CONF"))
+    return "".join(map(_text, [*own, *([""] if said else []), *said]))
 
 
 def _kinds(
-    nodes: Sequence[Nodes], rows: Mapping[str, Row], caller: Caller, granted: Granted,
-    asked: Setting | None,
-) -> list[Nodes]:  # fmt: skip
+    nodes: Sequence[Nodes], rows: Mapping[str, Row], user: User, asked: Mapping[str, Setting]
+) -> list[Nodes]:
     """The kinds of nodes of the partition that the user asks for; else of the default partition, or
     of the largest, among those that take this user's jobs."""
-    if asked is not None:
-        kinds = _alike(group for group in nodes if group.partition in asked.text.split(","))
-        if kinds:
+    if "partition" in asked:
+        names = str(asked["partition"].value).split(",")
+        if kinds := _alike(group for group in nodes if group.partition in names):
             return kinds
         raise ConfigError(
-            f"{asked} was asked for, and sinfo lists {', '.join(partitions(nodes))}: name one of "
-            "these, or leave it out"
+            f"{asked['partition']} was asked for, and sinfo lists {', '.join(partitions(nodes))}: "
+            "name one of these, or leave it out"
         )
-    closed = {name: shut(rows.get(name, {}), caller, granted) for name in partitions(nodes)}
-    up = [group for group in nodes if group.up]
-    fit = [group for group in up if group.count and not closed[group.partition]]
+    own = {"account": user.accounts, "qos": user.qos}
+    own |= {key: [str(asked[key].value)] for key in own if key in asked}
+    user = replace(user, accounts=own["account"], qos=own["qos"])
+    closed = {name: shut(rows.get(name, {}), user) for name in partitions(nodes)}
+    fit = [one for one in nodes if one.up and one.count and not closed[one.partition]]
     if not fit:
         why = ", ".join(f"{name} ({closed[name] or 'not up'})" for name in partitions(nodes))
         raise ConfigError(
@@ -145,10 +133,10 @@ def _kinds(
 
 def _alike(nodes: Iterable[Nodes]) -> list[Nodes]:
     """Nodes that differ in their state alone as one kind, with how many of them are usable."""
-    kinds: dict[Hashable, Nodes] = {}
+    kinds: dict[Nodes, Nodes] = {}
     for group in nodes:
-        key = group.partition, group.cpus, group.memory_mb, group.gpus
-        before = kinds.get(key, replace(group, count=0, features=()))
+        key = replace(group, count=0, state="", features=())
+        before = kinds.get(key, key)
         kinds[key] = replace(
             before,
             count=before.count + (group.count if group.usable else 0),
@@ -158,9 +146,8 @@ def _alike(nodes: Iterable[Nodes]) -> list[Nodes]:
 
 
 def _whom(
-    kind: Nodes, nodes: Sequence[Nodes], row: Row, config: Row, granted: Granted,
-    asked: Mapping[str, Setting],
-) -> Iterator[Line | str]:  # fmt: skip
+    kind: Nodes, nodes: Sequence[Nodes], row: Row, config: Row, user: User, account_asked: bool
+) -> Iterator[Line | str]:
     """Partition, account and QoS."""
     default = "the default one" if kind.default else "the largest that takes your jobs"
     yield Line("partition", kind.partition, f"sinfo: {default}")
@@ -169,19 +156,20 @@ def _whom(
         yield f"# GPUs are in partition: {', '.join(others)}"
     enforced = _ENFORCING & set(config.get("AccountingStorageEnforce", "").split(","))
     limited = row.get("AllowAccounts", "ALL") != "ALL" or "DenyAccounts" in row
-    account = next((name for name in granted.accounts if takes(row, "Accounts", name)), None)
-    qos = next((name for name in granted.qos if takes(row, "Qos", name)), None)
-    if "account" in asked:
-        yield Line("account", asked["account"].value)
+    account = next((name for name in user.accounts if takes(row, "Accounts", name)), None)
+    if account_asked:
+        pass
     elif account and (enforced or limited):
-        which = "your default one" if account == granted.accounts[0] else "the partition takes it"
+        which = "your default one" if account == user.accounts[0] else "the partition takes it"
         yield Line("account", account, f"sacctmgr: {which}")
     elif enforced and "none" not in config.get("AccountingStorageType", "none"):
         yield "# account: jobs need one here (AccountingStorageEnforce), and sacctmgr names none of"
         yield "# yours: ask the site for its name, then write it here or say ACCOUNT=name"
     else:
         yield "# account: my_project   # where jobs need one: sacctmgr show assoc user=$USER"
-    yield Line("qos", qos if granted.qos[:1] != (qos,) else None, "of yours, the partition's")
+    qos = next((name for name in user.qos if takes(row, "Qos", name)), None)
+    if qos not in user.qos[:1]:
+        yield Line("qos", qos, "of yours, the partition's")
 
 
 def _what(
@@ -234,7 +222,6 @@ def _what(
     limit = f"{kind.time_limit_min:,.0f}".replace("inf", "infinite")
     minutes = int(min(_TIME_MIN, max(1, kind.time_limit_min)))
     yield Line("max_time_min", minutes, f"of a cell's job; the partition's limit: {limit}")
-    yield Line("time_min", None)
     yield "# time_min: 60          # fixes it; else 1.5 x the time of three earlier cells like it"
     largest = None if kind.job_nodes == math.inf else int(kind.job_nodes)
     yield Line("max_nodes", largest, "sinfo: nodes of one job")
@@ -281,33 +268,15 @@ def _number(row: Row, key: str) -> int | None:
     return int(text) if text.isdecimal() else None
 
 
-def _text(lines: Sequence[Line | str], file: Path) -> str:
-    """The lines as YAML, which reads back as what they say.
-
-    Raises:
-        ConfigError: it does not.
-    """
+def _text(line: Line | str) -> str:
+    """A line of the file, which YAML reads as what it says."""
+    if isinstance(line, str):
+        return f"{line}\n"
+    if line.value is None:
+        return ""
     yaml = YAML()
     yaml.width = 1_000_000
-    written: list[str] = []
-    for line in lines:
-        if isinstance(line, str):
-            written.append(line)
-        elif line.value is not None:
-            yaml.dump({line.key: line.value}, stream := StringIO())
-            text = stream.getvalue().rstrip("\n")
-            # a # without a blank before it would belong to the value
-            written.append(f"{text:<{_WIDTH - 1}} # {line.comment}" if line.comment else text)
-    text = "".join(f"{line}\n" for line in written)
-    meant = {line.key: line.value for line in lines if isinstance(line, Line) and line.value}
-    try:
-        site = read_site(file, text).site
-        if all(getattr(site, key) == value for key, value in meant.items()):
-            return text
-        found = "it reads back as something else"
-    except ConfigError as error:
-        found = str(error)
-    raise ConfigError(
-        f"SITE=auto cannot write a site file for this cluster ({found}):\n{text}"
-        "Write one by hand (jobs/sites/cpu.yaml is an example) and name it with SITE="
-    )
+    yaml.dump({line.key: line.value}, stream := StringIO())
+    text = stream.getvalue().rstrip("\n")
+    # a # without a blank before it would belong to the value
+    return (f"{text:<{_WIDTH - 1}} # {line.comment}" if line.comment else text) + "\n"

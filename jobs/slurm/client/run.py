@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import shlex
 import subprocess
 import time
@@ -81,18 +80,13 @@ def is_away(complaint: str) -> bool:
     return any(words in complaint.lower() for words in _AWAY)
 
 
-def answer_of(
-    argv: Sequence[str], *, timeout_s: float = 30, slurm_conf: str | None = None
-) -> Answer:
+def answer_of(argv: Sequence[str], *, timeout_s: float = 30) -> Answer:
     """Run a program once and return whatever it answers. It runs in a session of its own, so that a
     terminal's Ctrl-C reaches only us.
-
-    ``slurm_conf``: path of the site's configuration; None keeps the environment's.
 
     Raises:
         SlurmError: no such program, or no end within ``timeout_s`` seconds.
     """
-    conf = {} if slurm_conf is None else {"SLURM_CONF": slurm_conf}
     try:
         done = subprocess.run(
             list(argv),
@@ -101,7 +95,7 @@ def answer_of(
             encoding="utf-8",
             errors="surrogateescape",  # names of jobs may hold any bytes
             timeout=timeout_s,
-            env=environment_of("slurm", os.environ) | conf,
+            env=environment_of("slurm", os.environ),
             check=False,
             start_new_session=True,
         )
@@ -114,13 +108,7 @@ def answer_of(
     return Answer(done.returncode, done.stdout, done.stderr)
 
 
-def run(
-    argv: Sequence[str],
-    *,
-    patience_s: float = 0,
-    timeout_s: float = 30,
-    slurm_conf: str | None = None,
-) -> Answer:
+def run(argv: Sequence[str], *, patience_s: float = 0, timeout_s: float = 30) -> Answer:
     """Run a program that only asks, or that may be run twice; again while the controller is away,
     for ``patience_s`` seconds (the last try may end later).
 
@@ -133,7 +121,7 @@ def run(
     pauses = iter(_PAUSES_S)
     while True:
         try:
-            answer = answer_of(argv, timeout_s=timeout_s, slurm_conf=slurm_conf)
+            answer = answer_of(argv, timeout_s=timeout_s)
             # scontrol show topology ends with 0 then, and prints nothing (22.05)
             if not is_away(answer.err) or (answer.code == 0 and answer.out.strip()):
                 return answer
@@ -145,11 +133,11 @@ def run(
         time.sleep(wait_s)
 
 
-def asker(slurm_conf: str | None, *, patience_s: float = 60) -> Ask:
+def asker(*, patience_s: float = 60, timeout_s: float = 30) -> Ask:
     """A function that asks Slurm one question; there, a refusal counts as no answer."""
 
     def ask(argv: Sequence[str]) -> str:
-        answer = run(argv, patience_s=patience_s, slurm_conf=slurm_conf)
+        answer = run(argv, patience_s=patience_s, timeout_s=timeout_s)
         if answer.code != 0:
             raise SlurmError(shlex.join(argv), answer.words, passing=False)
         # srun of older Slurms lists what it can launch with among its messages
@@ -158,13 +146,19 @@ def asker(slurm_conf: str | None, *, patience_s: float = 60) -> Ask:
     return ask
 
 
-def ask_cluster(name: str) -> None:
-    """From now on, all of Slurm's programs ask this cluster; '': the one that they ask by
-    themselves. sbatch alone would obey SBATCH_CLUSTERS, and its job be looked for elsewhere."""
-    os.environ.pop("SBATCH_CLUSTERS", None)
-    os.environ.pop("SLURM_CLUSTERS", None)
-    if name:
-        os.environ["SLURM_CLUSTERS"] = name
+def ask_cluster(clusters: str | None, conf: str | None) -> None:
+    """From now on, all of Slurm's programs ask this cluster; None: as this shell does.
+
+    ``clusters``: '': the one of the configuration. sbatch alone would obey SBATCH_CLUSTERS, and its
+    job be looked for elsewhere. ``conf``: path of the configuration.
+    """
+    if conf is not None:
+        os.environ["SLURM_CONF"] = conf
+    if clusters is not None:
+        os.environ.pop("SBATCH_CLUSTERS", None)
+        os.environ["SLURM_CLUSTERS"] = clusters
+        if not clusters:
+            del os.environ["SLURM_CLUSTERS"]
 
 
 def read_config(text: str) -> dict[str, str]:
@@ -178,12 +172,3 @@ def max_array_size(config: Mapping[str, str]) -> int:
     no arrays."""
     text = config.get("MaxArraySize", "")
     return max(1, int(text)) if text.isdecimal() else 1001
-
-
-def seconds_of(text: str) -> float | None:
-    """Slurm's D-HH:MM:SS, HH:MM:SS or MM:SS; None where it says something else."""
-    parts = re.fullmatch(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)", text)
-    if parts is None:
-        return None
-    days, hours, minutes, seconds = (int(part or 0) for part in parts.groups())
-    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from jobs.messages import name_once
+from jobs.messages import read_lines
 from jobs.slurm.client.run import SCONTROL, SlurmError, asker, read_config, run
 from jobs.slurm.client.squeue import (
     ENDED,
@@ -39,7 +39,6 @@ class _Remembered:
 class History:
     """Asks about jobs by their ids, and remembers what need not be asked again soon."""
 
-    slurm_conf: str | None = None
     clock: Callable[[], float] = time.monotonic
     _cluster: str | None = None
     _remembered: dict[str, _Remembered] = field(default_factory=dict)
@@ -51,7 +50,7 @@ class History:
             SlurmError: no answer, or a refusal: the shell of another cluster, say.
         """
         if self._cluster is None:
-            config = asker(self.slurm_conf, patience_s=0)(SCONTROL)
+            config = asker(patience_s=0)(SCONTROL)
             self._cluster = read_config(config).get("ClusterName")
         return self._cluster
 
@@ -78,7 +77,7 @@ class History:
         kept at all."""
         if not jobs:
             return {}
-        listed = query(self.slurm_conf, arrays=_arrays(jobs))
+        listed = query(arrays=_arrays(jobs))
         answers = {job: state for job, state in listed.items() if job in jobs}
         unsure = {job for job in jobs if job not in answers or answers[job].ended}
         accounts: dict[str, JobState] = {}
@@ -86,7 +85,7 @@ class History:
             argv = ["sacct", "--noheader", "--parsable2", f"--delimiter={FIELD}"]
             argv += [f"--format={','.join(_COLUMNS)}", f"--jobs={','.join(_arrays(unsure))}"]
             with suppress(SlurmError):
-                accounts = parse_sacct(run(argv, slurm_conf=self.slurm_conf).out)
+                accounts = parse_sacct(run(argv).out)
         for job in accounts.keys() & unsure:
             known, account = answers.get(job), accounts[job]
             if known is None:
@@ -94,7 +93,7 @@ class History:
             elif account.ended:
                 answers[job] = replace(account, comment=known.comment, command=known.command)
         failed = {j for j, a in answers.items() if a.state == "FAILED" and a.source == "squeue"}
-        codes = exit_codes(_arrays(failed), self.slurm_conf) if failed else {}
+        codes = exit_codes(_arrays(failed)) if failed else {}
         for job in codes.keys() & failed:
             answers[job] = replace(answers[job], code=codes[job][0], signal=codes[job][1])
         return answers
@@ -107,17 +106,12 @@ def _arrays(jobs: Iterable[str]) -> list[str]:
 
 def parse_sacct(text: str) -> dict[str, JobState]:
     """Jobs in sacct's answer by their ids. One that ended badly is OUT_OF_MEMORY where one of its
-    steps was. Lines without a job's id are named and left out; further columns do not matter.
+    steps was. Further columns do not matter.
 
     sacct prints the elements that never started as one job: 16_[2-4,9%2].
     """
     found: dict[str, JobState] = {}
-    for line in filter(str.strip, text.splitlines()):
-        if re.match(rf"\d[^{FIELD}]*{FIELD}[A-Z]", line) is None:
-            name_once("sacct: a line of an unknown form is left out", line)
-            continue
-        fields = [*line.split(FIELD), *[""] * len(_COLUMNS)]
-        name, state, exit_text, *rest = fields[: len(_COLUMNS)]
+    for name, state, exit_text, *rest in read_lines("sacct", text, _fields):
         word = state.partition(" ")[0]  # "CANCELLED by 1000"
         name_unknown("sacct", word)
         job, _, step = name.partition(".")
@@ -131,6 +125,13 @@ def parse_sacct(text: str) -> dict[str, JobState]:
         elif word == "OUT_OF_MEMORY" and job in found and found[job].state in ENDED - {"COMPLETED"}:
             found[job] = replace(found[job], state=word)
     return found
+
+
+def _fields(line: str) -> list[str]:
+    """Raises ValueError where the line has no job's id and state."""
+    if re.match(rf"\d[^{FIELD}]*{FIELD}[A-Z]", line) is None:
+        raise ValueError(line)
+    return [*line.split(FIELD), *[""] * len(_COLUMNS)][: len(_COLUMNS)]
 
 
 def _elements(name: str) -> list[str]:

@@ -130,7 +130,7 @@ def submit_limit(refusal: str, site: Site, cluster: str | None = None) -> int | 
     def lines(*argv: str) -> list[str]:
         """Nothing where there is no answer, as where no accounts are kept."""
         with suppress(SlurmError):
-            answer = run(argv, slurm_conf=site.slurm_conf)
+            answer = run(argv)
             return answer.out.splitlines() if answer.code == 0 else []
         return []
 

@@ -86,7 +86,6 @@ def squeue_argv(arrays: Collection[str] | None = None) -> list[str]:
 
 
 def query(
-    slurm_conf: str | None = None,
     *,
     arrays: Collection[str] | None = None,
     patience_s: float = 0,
@@ -100,7 +99,7 @@ def query(
     ``older_s``: of all jobs, share the answer with other sweeps of the user; one that is at most
     this old, whoever asked, is good enough.
     """
-    file = None if older_s is None else _shared_file(slurm_conf)
+    file = None if older_s is None else _shared_file()
     if file is not None and older_s:
         with suppress(OSError, ValueError, SlurmError):
             at, _, text = file.read_text(encoding="utf-8").partition("\n")
@@ -108,7 +107,7 @@ def query(
                 return parse(text)
     argv = squeue_argv(arrays)
     form = f"--format={START}{FIELD.join(_COLUMNS)}"
-    answer = run([*argv, form], patience_s=patience_s, slurm_conf=slurm_conf)
+    answer = run([*argv, form], patience_s=patience_s)
     # of a single id that it does not know squeue says so; of several it lists the others
     if arrays is not None and _UNKNOWN_ID in answer.err.lower():
         return {}
@@ -123,9 +122,9 @@ def query(
     return jobs
 
 
-def _shared_file(slurm_conf: str | None) -> Path | None:
+def _shared_file() -> Path | None:
     """The user's file of the last answer, one for each cluster that may answer."""
-    asked = [slurm_conf, os.uname().nodename, shutil.which("squeue")]
+    asked = [os.uname().nodename, shutil.which("squeue")]
     asked += [os.environ.get(name) for name in ("SLURM_CONF", "SLURM_CLUSTERS", "SBATCH_CLUSTERS")]
     cluster = hashlib.sha256(repr(asked).encode("utf-8", "surrogateescape")).hexdigest()[:12]
     cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
@@ -168,14 +167,12 @@ def name_unknown(program: str, state: str) -> None:
         name_once(f"{program}: jobs in the unknown state {state!r} count as alive")
 
 
-def exit_codes(
-    arrays: Collection[str], slurm_conf: str | None
-) -> dict[str, tuple[int | None, int | None]]:
+def exit_codes(arrays: Collection[str]) -> dict[str, tuple[int | None, int | None]]:
     """Exit code and signal of the batch scripts of these jobs and arrays, by job id, for as long as
     the controller knows them.
     """
     argv = [*squeue_argv(arrays), f"--Format={_EXIT_COLUMNS}"]
-    lines = run(argv, slurm_conf=slurm_conf).out.splitlines()
+    lines = run(argv).out.splitlines()
     rows = [fields for line in lines if len(fields := line.split()) == 3]
     return {
         f"{array}_{index}" if index.isdigit() else array: read_exit(text)

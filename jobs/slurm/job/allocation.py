@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import shlex
 import signal
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from jobs.config.site import Site
-from jobs.slurm.client.run import SlurmError, run
+from jobs.slurm.client.run import SlurmError, asker
 
 #: By these Slurm warns a job of its end, often twice.
 WARNINGS = (signal.SIGUSR2,)
@@ -68,10 +67,7 @@ class Allocation:
         Raises:
             SlurmError: no answer, or a refusal.
         """
-        answer = run(argv, timeout_s=timeout_s, slurm_conf=self.site.slurm_conf)
-        if answer.code:
-            raise SlurmError(shlex.join(argv), answer.words, passing=False)
-        return answer.out
+        return asker(patience_s=0, timeout_s=timeout_s)(argv)
 
     def shown(self) -> str:
         """What Slurm says of this job, in one line; raises as :meth:`ask`."""

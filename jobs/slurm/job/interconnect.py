@@ -168,7 +168,7 @@ def run_interconnect(payload: dict[str, Any]) -> None:
     with suppress(ConfigError):  # the phases that need the image say what is wrong with it
         digest = image_now(Image(task.image, task.image_digest, task.image_mark)).digest
     with suppress(SlurmError):  # without an answer nobody is missed
-        expected = hostnames(allocation.nodes, asker(task.site.slurm_conf))
+        expected = hostnames(allocation.nodes, asker())
     steps: list[Step] = []
 
     def write_note(*, ended: bool = False) -> None:

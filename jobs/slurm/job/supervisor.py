@@ -120,7 +120,7 @@ class Supervisor:
         if not others:
             return None
         try:
-            states = query(self.task.site.slurm_conf, arrays=others)
+            states = query(arrays=others)
         except SlurmError:
             return others[0]  # two starts of a cell at once would be worse than one too few
         return next((job for job in others if job in states and states[job].state in RUNNING), None)

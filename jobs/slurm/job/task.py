@@ -115,7 +115,8 @@ class SubmissionContext(JobContext):
     def preflight_key(self) -> str:
         """Equal for sweeps that one good preflight serves."""
         asked = (
-            self.site.model_dump_json(exclude={"requeue"}),  # which BUDGET turns off
+            # what BUDGET turns off, and what is asked for cells alone
+            self.site.model_dump_json(exclude={"requeue", "time_min", "max_time_min", "signal_s"}),
             (self.cluster, self.image.path, self.image.digest),
             (sys.executable, os.getuid()),
             self.root.name,  # a copy of the code has its digest for a name

@@ -56,7 +56,7 @@ def needed_by_others(sweep: Path, queue: Mapping[str, JobState]) -> set[str]:
     return needed
 
 
-def cancel(arrays: Iterable[str], slurm_conf: str | None, *, patience_s: float = 30) -> str:
+def cancel(arrays: Iterable[str], *, patience_s: float = 30) -> str:
     """Make Slurm end these jobs: supervisors get SIGTERM and leave records of status cancelled.
 
     May be repeated. Returns what scancel complained of; '' when all were told to end, or had ended
@@ -69,7 +69,7 @@ def cancel(arrays: Iterable[str], slurm_conf: str | None, *, patience_s: float =
     complaints: list[str] = []
     for at in range(0, len(ids), MAX_IDS):
         argv = ["scancel", *ids[at : at + MAX_IDS]]
-        answer = run(argv, patience_s=patience_s, slurm_conf=slurm_conf)
+        answer = run(argv, patience_s=patience_s)
         lines = answer.err.split("\n") if answer.code else []
         complaints += [line for line in lines if not any(words in line.lower() for words in _OVER)]
     return " ".join(" ".join(complaints).split())

@@ -15,7 +15,7 @@ from datetime import datetime
 from fnmatch import fnmatch
 from pathlib import Path
 
-from jobs.slurm.client.run import seconds_of
+from jobs.messages import seconds_of
 from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.job.task import PREFLIGHT, report_of

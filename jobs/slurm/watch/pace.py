@@ -52,7 +52,7 @@ def wait_for(job: str, site: Site, what: str) -> None:
     said, pace = "", Pace(site.poll_s)
     while True:
         try:
-            state = query(site.slurm_conf, arrays=[job]).get(job)
+            state = query(arrays=[job]).get(job)
             if state is None or state.ended:
                 return
             why, seen = in_words(state), state.state
@@ -66,9 +66,9 @@ def wait_for(job: str, site: Site, what: str) -> None:
         time.sleep(pace.next_s(seen))
 
 
-def end_of(job: str, site: Site) -> str:
+def end_of(job: str) -> str:
     """How a single job ended, in words."""
     try:
-        return status_of(job, History(site.slurm_conf).endings([job]).get(job))[1]
+        return status_of(job, History().endings([job]).get(job))[1]
     except SlurmError as error:
         return f"job {job}; Slurm gives no answer: {error}"

@@ -31,9 +31,9 @@ from jobs.cell.state import (
     recorded,
 )
 from jobs.config.site import Site
-from jobs.messages import NoAnswer, say
+from jobs.messages import NoAnswer, say, seconds_of
 from jobs.slurm.client.reasons import in_words
-from jobs.slurm.client.run import ask_cluster, seconds_of
+from jobs.slurm.client.run import ask_cluster
 from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState, query
 from jobs.slurm.submissions import (
@@ -226,14 +226,10 @@ class Watcher:
         """
         self.sweep = sweep
         self.notes, self.broken = read_notes(sweep)  # broken: runs with unreadable notes, and why
-        self.slurm_conf = None if site is None else site.slurm_conf
         if site is None and self.notes:
-            last = self.notes[-1]
-            self.slurm_conf = last.slurm_conf
-            if last.clusters is not None:
-                ask_cluster(last.clusters)
+            ask_cluster(self.notes[-1].clusters, self.notes[-1].slurm_conf)
         self.queue: Mapping[str, JobState] = {}
-        self.history = History(self.slurm_conf)
+        self.history = History()
 
     def look(
         self, configs: Sequence[RunConfig], *, patience_s: float = 0, older_s: float = 0
@@ -258,7 +254,7 @@ class Watcher:
             OSError: the notes cannot be read.
         """
         self.notes, self.broken = read_notes(self.sweep)
-        self.queue = query(self.slurm_conf, patience_s=patience_s, older_s=older_s)
+        self.queue = query(patience_s=patience_s, older_s=older_s)
         for index, note in enumerate(self.notes):
             self.notes[index] = adopted = adopt(note, self.queue)
             if adopted != note:

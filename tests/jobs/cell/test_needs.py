@@ -23,7 +23,7 @@ from jobs.cell.needs import (
     usable_tmpdir,
 )
 from jobs.config.load import load_sweep
-from tests.practice import USER, unprivileged
+from tests.practice import USER, users
 from tests.sweeps import ROOT
 from train.errors import ConfigError
 
@@ -157,7 +157,7 @@ def test_a_container_sees_it_as_the_host_does(world: World, case: str, no_home: 
     arguments += ["--no-mount", "tmp"]
     binds = binds_of(needs := world.needs(**keys))
     container = Container(str(IMAGE), "apptainer", "none", binds, tuple(arguments))
-    command = unprivileged.as_user(["env", f"HOME={world.top / 'home'}"], USER)
+    command = users.as_user(["env", f"HOME={world.top / 'home'}"], USER)
     (world.top / "home").mkdir(exist_ok=True)
     argv = [*(command if os.geteuid() == 0 else []), *container_argv(container), "ls", "-d"]
     done = subprocess.run(

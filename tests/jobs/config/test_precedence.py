@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from jobs.config.precedence import decide, minutes_of, user_settings
-from jobs.config.site import NamedSite, read_site
+from jobs.config.precedence import decide
+from jobs.config.site import NamedSite, Site
 from train.errors import ConfigError
 
 FILE = Path("/sites/a.yaml")
 
 
-def site(text: str = "") -> NamedSite:
-    return read_site(FILE, f"ranks_per_node: 2\n{text}\n")
+def site(**keys: object) -> NamedSite:
+    return NamedSite("a", Site.model_validate({"ranks_per_node": 2, **keys}), FILE)
 
 
 @pytest.mark.parametrize(
@@ -30,31 +30,31 @@ def site(text: str = "") -> NamedSite:
 def test_the_user_s_variables_count_where_the_file_says_nothing(variable: str, key: str) -> None:
     found, remarks = decide({variable: "b"}, site(), {})
     assert getattr(found.site, key) == "b"
-    assert remarks == (f"{variable}=b is used: site file a.yaml has no {key}:",)
-    found, remarks = decide({variable: "b"}, site(f"{key}: a"), {})
+    assert remarks == [f"{variable}=b is used: site file a.yaml has no {key}:"]
+    found, remarks = decide({variable: "b"}, site(**{key: "a"}), {})
     assert getattr(found.site, key) == "a"
-    assert remarks == (f"{variable}=b is ignored: site file a.yaml has {key}: a",)
-    assert decide({variable: "a"}, site(f"{key}: a"), {})[1] == (), "they agree"
-    assert decide({variable: ""}, site(), {}) == (site(), ())
+    assert remarks == [f"{variable}=b is ignored: {key}: a of site file a.yaml comes first"]
+    assert decide({variable: "a"}, site(**{key: "a"}), {})[1] == [], "they agree"
+    assert decide({variable: ""}, site(), {}) == (site(), [])
 
 
 @pytest.mark.parametrize("key", ["account", "partition", "qos"])
 def test_the_command_line_wins(key: str) -> None:
     name = key.upper()
-    found, remarks = decide({f"SBATCH_{name}": "b"}, site(f"{key}: a"), {key: "c"})
+    found, remarks = decide({f"SBATCH_{name}": "b"}, site(**{key: "a"}), {key: "c"})
     assert getattr(found.site, key) == "c"
     kept = "; its ranks_per_node, gpus and image count" if key == "partition" else ""
-    assert remarks == (
-        f"SBATCH_{name}=b is ignored: {name}=c was given",
-        f"{key}: a of site file a.yaml is ignored: {name}=c was given{kept}",
-    )
-    found, remarks = decide({}, site(f"{key}: a"), {key: "a"})
-    assert (getattr(found.site, key), remarks) == ("a", ())
+    assert remarks == [
+        f"{key}: a of site file a.yaml is ignored: {name}=c comes first{kept}",
+        f"SBATCH_{name}=b is ignored: {name}=c comes first",
+    ]
+    found, remarks = decide({}, site(**{key: "a"}), {key: "a"})
+    assert (getattr(found.site, key), remarks) == ("a", [])
 
 
 def test_times_are_slurm_s() -> None:
-    found, remarks = decide({"SBATCH_TIMELIMIT": "1-00:00:00"}, site("time_min: 1440"), {})
-    assert (found.site.time_min, remarks) == (1440, ())
+    found, remarks = decide({"SBATCH_TIMELIMIT": "1-00:00:00"}, site(time_min=1440), {})
+    assert (found.site.time_min, remarks) == (1440, [])
     found, remarks = decide({"SBATCH_TIMELIMIT": "soon"}, site(), {"time_min": "1:30:00"})
     assert found.site.time_min == 90
     assert remarks[0].startswith("SBATCH_TIMELIMIT is ignored: SBATCH_TIMELIMIT=soon: expected a ")
@@ -62,20 +62,10 @@ def test_times_are_slurm_s() -> None:
         with pytest.raises(ConfigError, match=r"TIME=.*: expected a time in Slurm's form"):
             decide({}, site(), {"time_min": text})
     with pytest.raises(ConfigError, match="TIME=1: signal_s 90: a job has 60 s"):
-        decide({}, site("signal_s: 90"), {"time_min": "1"})
+        decide({}, site(signal_s=90), {"time_min": "1"})
     for environment, options in (({}, {"time_min": "1"}), ({"SBATCH_TIMELIMIT": "0:30"}, {})):
         found, _ = decide(environment, site(), options)
         assert (found.site.time_min, found.site.signal_s) == (1, 30), "what is not written follows"
-
-
-@pytest.mark.parametrize(
-    ("text", "minutes"),
-    [("90", 90), ("90:00", 90), ("1:30", 2), ("0:30", 1), ("1:30:00", 90), ("2-0", 2880),
-     ("1-12", 2160), ("1-12:30", 2190), ("1-12:30:01", 2191), ("0", None), ("x", None),
-     ("UNLIMITED", None), ("", None)],
-)  # fmt: skip
-def test_the_forms_of_a_time_that_sbatch_takes(text: str, minutes: int | None) -> None:
-    assert minutes_of(text) == minutes
 
 
 @pytest.mark.parametrize(
@@ -84,9 +74,9 @@ def test_the_forms_of_a_time_that_sbatch_takes(text: str, minutes: int | None) -
         # what sbatch itself would read comes first
         ({"SLURM_ACCOUNT": "c", "SBATCH_ACCOUNT": "b"}, {"account": "b"},
          ["SLURM_ACCOUNT=c is ignored: SBATCH_ACCOUNT=b comes first"]),
-        ({"SLURM_QOS": "b", "SBATCH_QOS": "b", "SALLOC_QOS": "b"}, {"qos": "b"}, []),
-        ({"SALLOC_PARTITION": "interactive"}, {},
-         ["SALLOC_PARTITION=interactive is ignored: only salloc reads it"]),
+        ({"SLURM_QOS": "b", "SBATCH_QOS": "b"}, {"qos": "b"}, []),
+        # a partition for interactive work is none for batch jobs
+        ({"SALLOC_PARTITION": "interactive"}, {}, []),
         ({"SBATCH_GRES": "gpu:1", "SBATCH_EXPORT": "NONE", "SBATCH_MEM_PER_CPU": ""}, {},
          ["SBATCH_EXPORT, SBATCH_GRES: ignored; what jobs are to ask for besides belongs into the "
           "site file (sbatch: {...})"]),
@@ -96,8 +86,10 @@ def test_the_forms_of_a_time_that_sbatch_takes(text: str, minutes: int | None) -
     ],
 )  # fmt: skip
 def test_which_variables_are_read(environment, used, remarks) -> None:
-    found, said = user_settings(environment)
-    assert ({key: one.value for key, one in found.items()}, said) == (used, remarks)
+    found, said = decide(environment, site(), {})
+    assert {key: getattr(found.site, key) for key in used} == used
+    assert found.site.model_fields_set == {"ranks_per_node", *used}
+    assert [one for one in said if "is used" not in one] == remarks
 
 
 def test_a_value_that_no_site_file_may_have() -> None:
@@ -106,6 +98,6 @@ def test_a_value_that_no_site_file_may_have() -> None:
 
 
 def test_a_null_of_the_file_is_the_file_s_word() -> None:
-    found, remarks = decide({"SBATCH_ACCOUNT": "b"}, site("account: null"), {})
+    found, remarks = decide({"SBATCH_ACCOUNT": "b"}, site(account=None), {})
     assert found.site.account is None
-    assert remarks == ("SBATCH_ACCOUNT=b is ignored: site file a.yaml has account: null",)
+    assert remarks == ["SBATCH_ACCOUNT=b is ignored: account: null of site file a.yaml comes first"]

@@ -167,7 +167,7 @@ class Trial:
     def attend(self, cells: Sequence[CellState], **changes: Any) -> list[str]:
         values: dict[str, Any] = {
             "cores": (0, 1), "per_rank": 1, "data": Path("data"), "store": Path("store"),
-            "stall_s": 60.0, "limit_s": None, "at_once": 1,
+            "stall_s": 60.0, "at_once": 1,
         }  # fmt: skip
         earlier = len(self.display.events)
         run_cells(cells, Machine(**(values | changes)), self.display, self.stop)

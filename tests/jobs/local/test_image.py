@@ -74,7 +74,7 @@ def test_launch_lines_are_those_of_slurm_without_srun(
     made = container_here(image, gpus, [Need(what="a folder", path=str(p)) for p in folders])
     monkeypatch.setattr("jobs.local.supervisor.ROOT", tmp_path)
     monkeypatch.setattr("os.getpid", lambda: 42)
-    machine = Machine((0, 1), 1, Path("/data"), Path("/data/prepared"), 300, None, 1, made, gpus)
+    machine = Machine((0, 1), 1, Path("/data"), Path("/data/prepared"), 300, 1, made, gpus)
     cell = Path("/r/smoke/a-cell")
     argv, settings = launch_line(cell, ((0,), (1,)), machine, attempt=2, resume=True)
     words = ["env", *(f"{name}={value}" for name, value in settings[1].items()), *argv]

@@ -222,10 +222,10 @@ def alone(trial: Trial, code: str = ALONE, **options: object) -> subprocess.Pope
     )  # fmt: skip
 
 
-def test_a_machine_that_was_suspended_neither_hangs_nor_is_over_time(sweep: Sweep) -> None:
-    """Ranks and supervisor are stopped, for longer than both limits; ranks come back last."""
+def test_a_machine_that_was_suspended_does_not_hang(sweep: Sweep) -> None:
+    """Ranks and supervisor are stopped, for longer than the limit; ranks come back last."""
     trial = sweep("mark('in')\nlive(12)\nepoch(1)\ngood()\n")
-    with alone(trial, stall_s=0.0, limit_s=14.0) as process:
+    with alone(trial, stall_s=0.0) as process:
         wait_until(lambda: len(list(trial.cell.glob("mark-in-*"))) == 2, "the ranks")
         stopped = [process.pid, *alive(trial.cell)]
         assert len(stopped) == 3
@@ -254,13 +254,6 @@ def test_after_a_killed_supervisor_its_ranks_are_ended_and_its_start_is_lost(swe
     second = left(cell)
     assert [a.status for a in second.attempts] == ["lost", "failed"]
     assert second.error and "exit code 4" in second.error.what
-
-
-def test_a_time_limit(sweep: Sweep) -> None:
-    trial = sweep(LONG)
-    assert trial.run(limit_s=1.0) == ["timeout"]
-    error = left(trial.cell).error
-    assert error and error.what == "the time limit of 1 s is over"
 
 
 def test_a_folder_that_is_removed_meanwhile(sweep: Sweep) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,12 @@ import pytest
 
 from jobs.cell.state import CellState
 from jobs.config.site import NamedSite, Site
+from jobs.plan import cost
 from jobs.plan.cost import array_lines, check_budget, time_limits
 from jobs.plan.rows import Rate, plan_rows, rate_key
 from jobs.slurm.submissions import Array
-from tests.builders import BEGAN, config, epoch, record
+from tests.builders import config
 from train.errors import ConfigError
-from train.record.run import Attempt
 
 SITE = Site(ranks_per_node=8, time_min=30)
 WHOLE = SITE.model_copy(update={"exclusive": True})
@@ -89,46 +90,29 @@ SLOW = Rate(images_per_s=1.0, fixed_s=60.0, eval_s=2.0, cells=3)
 OPEN = Site(ranks_per_node=8, max_time_min=240, signal_s=30)
 
 
-def limits(site: Site = OPEN, rate: Rate = SLOW, cells: Any = (), **changes: Any) -> list[int]:
-    one = config(**{"gpus": 2, "batch_per_rank": 64, "epochs": 1, **changes})
-    rows = plan_rows([one], {("digits", None): 1437}, {})
-    return list(
-        time_limits(site, rows, {rate_key(config(gpus=2, batch_per_rank=64)): rate}, cells).values()
-    )
+@pytest.fixture
+def limits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., list[int]]:
+    def of(site: Site = OPEN, rate: Rate = SLOW, status: str = "new", **changes: Any) -> list[int]:
+        key = rate_key(config(gpus=2, batch_per_rank=64))
+        monkeypatch.setattr(cost, "known_rates", lambda *_: {key: rate})
+        one = config(**{"gpus": 2, "batch_per_rank": 64, "epochs": 1, **changes})
+        rows = plan_rows([one], {("digits", None): 1437}, {})
+        todo = [CellState(one, tmp_path / one.cell_id(), status)]
+        named = NamedSite("mine", site, Path("mine.yaml"))
+        return list(time_limits(named, tmp_path, rows, todo, {}).values())
+
+    return of
 
 
-def test_a_time_limit_by_three_earlier_cells_like_it() -> None:
+def test_a_time_limit_by_three_earlier_cells_like_it(limits) -> None:
     """1.5 x (60 + 1408 + 2) s and the 30 s of Slurm's warning: 38 minutes."""
-    assert limits() == [38]
+    assert limits() == limits(status="lost") == [38]
     assert limits(rate=SLOW._replace(images_per_s=1e6)) == [10], "at least 10 minutes"
     assert limits(epochs=10) == [240], "at most the site's"
     assert limits(rate=SLOW._replace(cells=2)) == [], "two are too few"
     assert limits(gpus=4) == limits(model="resnet_mini") == limits(batch_per_rank=8) == []
     assert limits(Site(ranks_per_node=8, time_min=30)) == [], "the site file wins"
-
-
-@pytest.mark.parametrize(("status", "begun", "epochs", "found"), [
-    ("timeout", [0], 0, []), ("timeout", [0], 1, [179]), ("failed", [0], 0, [179]),
-    # resumed, and no epoch since: now, and before the last attempt
-    ("timeout", [0, 1], 1, []), ("timeout", [0, 1, 1], 2, []), ("timeout", [0, 1], 2, [179]),
-    ("lost", [0, 1, 1], 2, []), ("timeout", [], 0, []),
-])  # fmt: skip
-def test_a_timeout_without_a_new_epoch_gets_the_most(
-    tmp_path: Path, status: Any, begun: list[int], epochs: int, found: list[int]
-) -> None:
-    """Seen: once a cell had done an epoch, its limit stayed short for ever."""
-    one = config(gpus=2, batch_per_rank=64, epochs=5)
-    folder = tmp_path / one.cell_id()
-    folder.mkdir()
-    (folder / "epochs.jsonl").write_text(
-        "".join(f"{epoch(n + 1, one).model_dump_json()}\n" for n in range(epochs))
-    )
-    attempts = [Attempt(number=n + 1, resumed_from_epoch=after, started_at=BEGAN, ended_at=BEGAN,
-                        status="timeout") for n, after in enumerate(begun)]  # fmt: skip
-    if attempts:
-        made = record(one, status=status, attempts=tuple(attempts))
-        (folder / "record.json").write_text(made.model_dump_json(indent=2))
-    assert limits(epochs=5, cells=[CellState(one, folder, status)]) == found
+    assert limits(status="timeout") == [], "its time was over once: the site's"
 
 
 def test_a_budget_counts_the_limits_that_jobs_get() -> None:

@@ -30,5 +30,6 @@ def sweeping(cluster: Practice, shared_folder: Path) -> Iterator[Sweeping]:
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
     slurm = fake_slurm(tmp_path / "bin")
     monkeypatch.setenv("PATH", slurm.path)
-    monkeypatch.delenv("SLURM_CONF", raising=False)
+    monkeypatch.setenv("SLURM_CONF", "")  # so that what a command sets does not stay
+    monkeypatch.delenv("SLURM_CONF")
     return slurm

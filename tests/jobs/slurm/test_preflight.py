@@ -63,7 +63,10 @@ def test_the_sweep_that_submitted_it_finds_its_job(folder: Path) -> None:
         ({"site": Site(ranks_per_node=1, requeue=False)}, True),
         ({"root": Path("/elsewhere/0123")}, True),
         ({"root": Path("/elsewhere/4567")}, False),
-        ({"site": Site(ranks_per_node=1, time_min=7)}, False),
+        # another TIME= asks for no other preflight
+        ({"site": Site(ranks_per_node=1, time_min=1)}, True),
+        ({"site": Site(ranks_per_node=1, max_time_min=7)}, True),
+        ({"site": Site(ranks_per_node=2)}, False),
         ({"image": Image("/i.sif", "d")}, False),
         ({"needs": (Need(what="the data set", path="/d"),)}, False),
         ({"needs": (Need(what="the results folder", path="/a/b", use="write"),)}, True),

@@ -164,7 +164,7 @@ def test_a_watcher_that_was_killed_while_sbatch_ran_is_no_orphan(
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
     note = note_of(tmp_path)
     assert note.arrays[0].job_id is None
-    assert adopt(note, query(None)).arrays[0].job_id == "101"
+    assert adopt(note, query()).arrays[0].job_id == "101"
     (folder,) = (tmp_path / ".submitit").iterdir()
     payload = json.loads((folder / "tasks.json").read_text())
     assert payload["program"] == "cells" and len(payload["tasks"]) == 3

@@ -61,7 +61,7 @@ def test_what_the_user_and_the_command_line_ask_for_is_in_the_batch_text(
     script = (desk.fake.folder / "script-1").read_text()
     for option in ("account=b", "partition=practice", "qos=fast", "time=20"):
         assert f"#SBATCH --{option}\n" in script
-    for words in ("SBATCH_ACCOUNT=b is used", "SBATCH_PARTITION=other is ignored: site file site",
+    for words in ("SBATCH_ACCOUNT=b is used", "SBATCH_PARTITION=other is ignored: partition: p",
                   "SBATCH_QOS=slow is ignored: QOS=fast", "time_min: 5 of site file"):  # fmt: skip
         assert said.count(words) == 1
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from jobs.config.site import own_sites
 from jobs.messages import NoAnswer
 from jobs.slurm.client import detect
 from jobs.slurm.client.detect import site_for
@@ -22,12 +23,13 @@ AWAY = TRANSCRIPTS.parent / "away"
 
 
 @pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(detect, "asker", lambda conf: asker(conf, patience_s=0))
+def impatient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setattr(detect, "asker", lambda: asker(patience_s=0))
 
 
 def test_local_and_a_name_ask_nothing(fake: FakeSlurm, tmp_path: Path) -> None:
-    assert site_for("local", tmp_path) is None
+    assert site_for("local") is None
     found = site_for("practice")
     assert found is not None and found.site.user == "practice"
     assert fake.calls() == []
@@ -37,9 +39,9 @@ def test_auto_without_a_cluster_is_local(fake: FakeSlurm, tmp_path: Path, monkey
     """Only Slurm's programs are installed, or not even they."""
     for name in ("sinfo", "scontrol", "srun"):
         fake.put(name, f"cat '{AWAY / 'no_configuration.err'}' >&2; exit 1")
-    assert site_for("auto", tmp_path / "sites") is None and len(fake.calls()) == 1
+    assert site_for("auto") is None and len(fake.calls()) == 1
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert site_for("auto", tmp_path / "sites") is None and len(fake.calls()) == 1
+    assert site_for("auto") is None and len(fake.calls()) == 1
 
 
 @pytest.mark.parametrize(
@@ -67,7 +69,7 @@ def test_auto_where_slurm_fails_runs_nothing_here(
     else:
         fake.put(program, script)
     with pytest.raises(NoAnswer, match=f"(?s){words}.*SITE=local"):
-        site_for("auto", tmp_path)
+        site_for("auto")
 
 
 def test_make_sets_up_and_runs_nothing_where_slurm_fails(fake: FakeSlurm, tmp_path: Path) -> None:
@@ -86,15 +88,13 @@ def test_make_sets_up_and_runs_nothing_where_slurm_fails(fake: FakeSlurm, tmp_pa
 
 def test_auto_writes_what_it_found_once(fake: FakeSlurm, tmp_path: Path) -> None:
     """What a person changed in the file stays."""
-    sites = tmp_path / "sites"
-    sites.mkdir()
     fake.put("srun", f"cat '{TRANSCRIPTS / 'practice_mpi.out'}' >&2")  # as older Slurms do
-    found = site_for("auto", sites)
+    found = site_for("auto")
     assert found is not None and found.site.mpi == "pmix"
-    (file,) = sites.iterdir()
+    (file,) = own_sites().iterdir()
     assert found.source == file and found.site.ranks_per_node >= 1
     file.write_text(file.read_text().replace("max_nodes: ", "# ") + "poll_s: 7\n")
-    again = site_for("auto", sites)
+    again = site_for("auto")
     assert again is not None and again.site.poll_s == 7
 
 
@@ -102,16 +102,17 @@ def test_a_file_that_is_there_is_used_whatever_the_partitions_do(
     fake: FakeSlurm, tmp_path: Path
 ) -> None:
     """Seen: on a maintenance day no partition was up, and each command was refused."""
-    file = tmp_path / "auto-practice.yaml"
+    file = own_sites() / "auto-practice.yaml"
+    file.parent.mkdir(parents=True)
     file.write_text("ranks_per_node: 3\n")
     fake.put("sinfo", "echo 'practice*|down|1:00:00|1-8|2|idle|64|1000|(null)|(null)'")
-    found = site_for("auto", tmp_path)
+    found = site_for("auto")
     assert found is not None and (found.source, found.site.ranks_per_node) == (file, 3)
     assert fake.calls("sinfo") == []
     # as an earlier version wrote it
     file.write_text("partition: standard-compute# sinfo: the default one\n")
     with pytest.raises(ConfigError, match=r":1: .*Remove it, and SITE=auto writes another"):
-        site_for("auto", tmp_path)
+        site_for("auto")
 
 
 def test_the_user_s_variables_are_written_and_then_the_file_s_word(
@@ -122,7 +123,7 @@ def test_the_user_s_variables_are_written_and_then_the_file_s_word(
     monkeypatch.setenv("SLURM_QOS", "long")
     monkeypatch.setenv("SBATCH_PARTITION", "urgent")
     monkeypatch.setenv("SBATCH_TIMELIMIT", "1:00:00")
-    found = site_for("auto", tmp_path)
+    found = site_for("auto")
     assert found is not None
     text = found.source.read_text()
     for line in ("account: '0123' # SBATCH_ACCOUNT", "qos: long # SLURM_QOS", "time_min: 60 #",
@@ -130,18 +131,40 @@ def test_the_user_s_variables_are_written_and_then_the_file_s_word(
         assert line in " ".join(text.split())
     monkeypatch.setenv("SBATCH_ACCOUNT", "b")
     capsys.readouterr()
-    again = site_for("auto", tmp_path, {"qos": "short"})
+    again = site_for("auto", {"qos": "short"})
     assert again is not None and (again.site.account, again.site.qos) == ("0123", "short")
     assert capsys.readouterr().err.splitlines() == [
-        "[sweep] SBATCH_ACCOUNT=b is ignored: site file auto-practice.yaml has account: 0123",
-        "[sweep] SLURM_QOS=long is ignored: QOS=short was given",
-        "[sweep] qos: long of site file auto-practice.yaml is ignored: QOS=short was given",
+        "[sweep] SBATCH_ACCOUNT=b is ignored: account: 0123 of site file auto-practice.yaml comes "
+        "first",
+        "[sweep] qos: long of site file auto-practice.yaml is ignored: QOS=short comes first",
+        "[sweep] SLURM_QOS=long is ignored: QOS=short comes first",
     ]
+
+
+@pytest.mark.parametrize("text", ["a\nb", "a\x07b"])
+def test_what_cannot_be_read_back_is_not_left(
+    fake: FakeSlurm, tmp_path: Path, monkeypatch, text: str
+) -> None:
+    monkeypatch.setenv("SBATCH_RESERVATION", text)
+    with pytest.raises(ConfigError, match=r"(?s)cannot write .*single line of text.*by hand") as e:
+        site_for("auto")
+    assert not list(own_sites().iterdir()) and "pydantic" not in str(e.value)
+
+
+def test_a_job_that_runs_no_cell_takes_no_time_limit(fake, tmp_path: Path, monkeypatch, capsys):
+    """Of make preflight and make interconnect: seen, TIME= was dropped without a word, and
+    SBATCH_TIMELIMIT was said to be used."""
+    (tmp_path / "s.yaml").write_text("ranks_per_node: 1\n")
+    monkeypatch.setenv("SBATCH_TIMELIMIT", "5")
+    found = site_for(str(tmp_path / "s.yaml"), options={"time_min": "7"}, of_cells=False)
+    assert found is not None and found.site.time_min is None
+    said = capsys.readouterr().err
+    assert said.startswith("[sweep] TIME=7: ignored") and "SBATCH_TIMELIMIT" not in said
 
 
 def test_the_command_line_shapes_the_file_that_is_written(fake: FakeSlurm, tmp_path: Path) -> None:
     """Of it, the partition alone is written: the rest is asked for this time."""
-    found = site_for("auto", tmp_path, {"partition": "urgent", "account": "b", "qos": ""})
+    found = site_for("auto", {"partition": "urgent", "account": "b", "qos": ""})
     assert found is not None and (found.site.partition, found.site.account) == ("urgent", "b")
     text = found.source.read_text()
     assert "partition: urgent" in text and "\naccount" not in text
@@ -151,18 +174,18 @@ def test_all_programs_ask_the_cluster_of_the_site(
     fake: FakeSlurm, tmp_path: Path, monkeypatch
 ) -> None:
     """sbatch alone would obey SBATCH_CLUSTERS, and its job be looked for elsewhere."""
-    fake.put("squeue", 'echo "${SLURM_CLUSTERS-none} ${SBATCH_CLUSTERS-none}"')
+    fake.put("squeue", 'echo "${SLURM_CLUSTERS-none} ${SBATCH_CLUSTERS-none} ${SLURM_CONF-}"')
     monkeypatch.setenv("SBATCH_CLUSTERS", "big")
     monkeypatch.setenv("SLURM_CLUSTERS", "small")
-    assert run(["squeue"]).out == "big none\n"
-    (tmp_path / "s.yaml").write_text("ranks_per_node: 1\ncluster: third\n")
+    assert run(["squeue"]).out == "big none \n"
+    (tmp_path / "s.yaml").write_text("ranks_per_node: 1\ncluster: third\nslurm_conf: /c\n")
     site_for(str(tmp_path / "s.yaml"))
-    assert run(["squeue"]).out == "third none\n"
+    assert run(["squeue"]).out == "third none /c\n"
     # a null of the file is the file's word
     monkeypatch.setenv("SBATCH_CLUSTERS", "big")
     (tmp_path / "s.yaml").write_text("ranks_per_node: 1\ncluster: null\n")
     site_for(str(tmp_path / "s.yaml"))
-    assert run(["squeue"]).out == "none none\n"
+    assert run(["squeue"]).out == "none none /c\n"
 
 
 def test_on_this_machine_the_command_line_s_words_are_named(fake: FakeSlurm, capsys) -> None:

@@ -22,14 +22,14 @@ def test_ends_of_batch_scripts(cluster: Practice, monkeypatch: pytest.MonkeyPatc
     scripts = ("exit 3", "kill -9 $$", "true")
     ids = [cluster.out(*argv, f"--wrap={script}").strip() for script in scripts]
     array = cluster.out(*argv, "--array=0-1", "--wrap=exit $SLURM_ARRAY_TASK_ID").strip()
-    conf = str(cluster.place.slurm_conf)
+    monkeypatch.setenv("SLURM_CONF", str(cluster.place.slurm_conf))
     deadline = time.monotonic() + 300
-    while not all(job.ended for job in query(conf, arrays=[*ids, array], patience_s=30).values()):
+    while not all(job.ended for job in query(arrays=[*ids, array], patience_s=30).values()):
         assert time.monotonic() < deadline
         time.sleep(0.5)
-    found = History(conf).endings([*ids, f"{array}_0", f"{array}_1"])
+    found = History().endings([*ids, f"{array}_0", f"{array}_1"])
     ends = {job: (state.state, state.code, state.signal) for job, state in found.items()}
     assert (ends[ids[0]], ends[ids[1]]) == (("FAILED", 3, None), ("FAILED", 0, 9))
     assert ends[f"{array}_1"] == ("FAILED", 1, None)
     assert found[ids[2]].state == found[f"{array}_0"].state == "COMPLETED"
-    assert History(conf).endings([], ["67000000"]) == {}
+    assert History().endings([], ["67000000"]) == {}

@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from jobs.slurm.client.run import SlurmError, asker, run, seconds_of
+from jobs.messages import seconds_of
+from jobs.slurm.client.run import SlurmError, asker, run
 from tests.jobs.slurm.client.clusters import SAID
 from tests.jobs.slurm.fakes import FakeSlurm
 from train.environment import environment_of
@@ -42,8 +43,9 @@ def test_the_environment(environment, kept) -> None:
 def test_a_program_sees_its_words_and_the_clean_environment(fake: FakeSlurm, monkeypatch) -> None:
     fake.put("squeue", 'printf "%s\\n" "$#" "$2" "$SLURM_CONF" "$LC_ALL" "${SQUEUE_FORMAT-unset}"')
     monkeypatch.setenv("SQUEUE_FORMAT", "%i")
+    monkeypatch.setenv("SLURM_CONF", "/x y.conf")
     odd = "a b; $(touch x) 'q'\n"
-    answer = run(["squeue", "-h", odd], slurm_conf="/x y.conf")
+    answer = run(["squeue", "-h", odd])
     assert answer.out == f"2\n{odd}\n/x y.conf\nC\nunset\n"
 
 
@@ -72,7 +74,7 @@ def test_a_refusal_is_an_answer_and_not_asked_again(fake: FakeSlurm) -> None:
     answer = run(["squeue"], patience_s=3600)
     assert (answer.code, answer.words) == (1, words)
     with pytest.raises(SlurmError, match=words) as caught:
-        asker(None)(["squeue"])
+        asker()(["squeue"])
     assert not caught.value.passing and len(fake.calls("squeue")) == 2
 
 
@@ -96,7 +98,8 @@ def test_asked_again_until_the_controller_is_back(fake: FakeSlurm, monkeypatch) 
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("0:00", 0), ("1:05", 65), ("2:03:04", 7384), ("1-02:03:04", 93784), ("UNLIMITED", None)],
-)
-def test_slurms_durations(text: str, seconds: float | None) -> None:
+    [("0:00", 0), ("1:05", 65), ("2:03:04", 7384), ("1-02:03:04", 93784), ("90", 5400),
+     ("90:00", 5400), ("2-0", 172800), ("1-12:30", 131400), ("UNLIMITED", None), ("", None)],
+)  # fmt: skip
+def test_slurms_times(text: str, seconds: float | None) -> None:
     assert seconds_of(text) == seconds

@@ -40,9 +40,9 @@ def test_what_is_alive_of_a_sweep_by_array() -> None:
 def test_one_call_for_all_arrays(monkeypatch) -> None:
     calls: list[list[str]] = []
     monkeypatch.setattr(module, "run", lambda argv, **_: calls.append(argv) or Answer(0, "", ""))
-    cancel(["10", "9", "9"], None)
+    cancel(["10", "9", "9"])
     assert calls == [["scancel", "9", "10"]]
-    cancel([str(number) for number in range(MAX_IDS + 1)], None)
+    cancel([str(number) for number in range(MAX_IDS + 1)])
     assert [len(argv) for argv in calls[1:]] == [MAX_IDS + 1, 2]
 
 
@@ -67,4 +67,4 @@ GONE = "scancel: error: Kill job error on job id 7: Invalid job id specified\n"
 )  # fmt: skip
 def test_only_true_refusals_are_told(monkeypatch, answer: Answer, complaint: str) -> None:
     monkeypatch.setattr(module, "run", lambda argv, **_: answer)
-    assert cancel(["7"], None) == complaint
+    assert cancel(["7"]) == complaint
