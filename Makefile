@@ -5,7 +5,7 @@ SHELL := /bin/bash
   cluster-down test test-all invariants bench lint check fmt schemas lock golden clean
 
 VARIABLES := PYTHON SWEEP SITE FORCE JOBS WAIT PREFLIGHT PACK BUDGET NODES BASELINE ACCOUNT PARTITION QOS TIME LINE PHASES \
-  RUN CELL IMAGE ACCOUNTING RESULTS DATA STORE VENV TESTS
+  RUN CELL IMAGE RESULTS DATA STORE VENV TESTS
 # an empty one is not given, wherever it comes from: --data "" would be the folder of the shell
 $(foreach name,$(VARIABLES),$(if $(strip $(value $(name))),,$(eval override undefine $(name))))
 PYTHON ?=
@@ -28,7 +28,6 @@ PHASES ?=
 RUN ?=
 CELL ?=
 IMAGE ?=
-ACCOUNTING ?= 0
 RESULTS ?= $(CURDIR)/results
 DATA ?= $(CURDIR)/.data
 STORE ?=
@@ -135,7 +134,7 @@ interconnect-baseline: setup-login ## keep RUN= (default: the last one) as what 
 image: ## build the container image IMAGE=cpu or gpu (no root, no image registry)
 	@$(BARE) containers/image.py "$${IMAGE:-cpu}"
 
-cluster: ## start a real Slurm with 4 nodes on this machine (root; ACCOUNTING=1 with slurmdbd)
+cluster: ## start a real Slurm with 4 nodes on this machine (root)
 	@$(BARE) containers/practice up
 
 cluster-down: ## end it and remove its files (packages, Apptainer and the user practice stay)

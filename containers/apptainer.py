@@ -13,10 +13,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from build.mirrors import cache_folder, debian_codename, debian_mirror
-from locks import SetupError, environment_of_train
-from runner import output, run
-from users import is_private
+from build.mirrors import apt_configuration, debian_codename, debian_mirror
+from locks import SetupError, table
+from runner import guarded, output, run
 
 NAMES = ("apptainer", "singularity")
 #: Compiled into the program, which resolves links and then guesses wrongly: where it looks for
@@ -27,7 +26,6 @@ SESSION = Path("/var/lib/apptainer/mnt/session")
 PROGRAM = Path("/usr/bin/apptainer")
 #: The C library that it needs, and all else of the packages.
 PREFIX = Path("/usr/local/lib/horoscale/apptainer")
-ROOTS_CACHE = Path("/var/cache/horoscale")
 LIBRARIES = PREFIX / "usr/lib/x86_64-linux-gnu"
 UNSTABLE = "sid"
 PACKAGES = ("apptainer", "libc6", "libseccomp2", "libsqlite3-0")
@@ -54,28 +52,6 @@ def find() -> Path | None:
     return None
 
 
-def private_cache() -> Path:
-    """Where downloads are kept that root installs from: nobody else can put anything there."""
-    for folder in (cache_folder().resolve(), ROOTS_CACHE):
-        folder.mkdir(parents=True, exist_ok=True, mode=0o755)
-        if is_private(folder):
-            return folder / "apptainer"
-    raise SetupError(f"{ROOTS_CACHE} can be written by others than root: chown -R root, chmod go-w")
-
-
-def apt_options(folder: Path) -> list[str]:
-    """Options that give apt lists, cache and sources of their own: the machine's stay untouched."""
-    return [
-        f"-oDir::Etc::sourcelist={folder / 'sources.list'}", "-oDir::Etc::sourceparts=-",
-        f"-oDir::State::lists={folder / 'lists'}", f"-oDir::Cache={folder / 'cache'}",
-        f"-oDir::State::status={folder / 'status'}", "-oAPT::Sandbox::User=root",
-    ]  # fmt: skip
-
-
-def missing_packages() -> list[str]:
-    return [package for program, package in HELPERS.items() if shutil.which(program) is None]
-
-
 def install_packages(packages: Sequence[str], env: Mapping[str, str] = os.environ) -> None:
     quiet = {**env, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
     run(["apt-get", "update", "-qq"], "apt-get update", env=quiet)
@@ -83,63 +59,40 @@ def install_packages(packages: Sequence[str], env: Mapping[str, str] = os.enviro
         "apt-get install", env=quiet)  # fmt: skip
 
 
-def cached_debs(folder: Path) -> list[Path]:
-    """Packages that were seen to start together, in the cache from an earlier installation."""
-    note = folder / "good"
-    names = note.read_text().splitlines() if note.is_file() else []
-    found = [folder / name for name in names]
-    return found if found and all(deb.is_file() for deb in found) else []
-
-
 def fetch_debs(folder: Path) -> list[Path]:
-    if ready := cached_debs(folder):
-        say(f"using the packages in {folder}")
-        return ready
-    for part in ("lists/partial", "cache/archives/partial"):
+    """Download Apptainer's packages; apt's own lists, cache and sources stay untouched."""
+    for part in ("lists/partial", "apt/archives/partial"):
         (folder / part).mkdir(parents=True, exist_ok=True)
     keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
     source = f"deb [signed-by={keyring}] {debian_mirror(os.environ)} {UNSTABLE} main\n"
     (folder / "sources.list").write_text(source)
-    (folder / "status").write_text("")
-    for old in folder.glob("*.deb"):
-        old.unlink()
+    (folder / "status").touch()
+    (folder / "apt.conf").write_text(
+        f'{apt_configuration(str(folder))}Dir::State::status "{folder}/status";\n'
+    )
+    env = {**os.environ, "APT_CONFIG": str(folder / "apt.conf")}
     say(f"downloading {', '.join(PACKAGES)} of Debian {UNSTABLE} (about 33 MB)")
-    options = apt_options(folder)
-    run(["apt-get", *options, "update", "-qq"], f"reading the package lists of {UNSTABLE}")
-    run(["apt-get", *options, "download", *PACKAGES], "downloading Apptainer", cwd=folder)
+    run(["apt-get", "update", "-qq"], f"reading the package lists of {UNSTABLE}", env=env)
+    run(["apt-get", "download", *PACKAGES], "downloading Apptainer", cwd=folder, env=env)
     return sorted(folder.glob("*.deb"))
 
 
-def patch_commands(program: Path, libraries: Path) -> list[list[str]]:
-    """Make a program use the C library beside it and no other."""
-    interpreter = str(libraries / "ld-linux-x86-64.so.2")
-    return [
-        ["patchelf", "--set-interpreter", interpreter, str(program)],
-        ["patchelf", "--force-rpath", "--set-rpath", str(libraries), str(program)],
-    ]
-
-
-def unpack(debs: Sequence[Path]) -> None:
-    """Into PREFIX, patched to use its libraries there."""
-    shutil.rmtree(PREFIX, ignore_errors=True)
-    PREFIX.mkdir(parents=True)
-    for deb in debs:
-        run(["dpkg", "-x", str(deb), str(PREFIX)], f"unpacking {deb.name}")
-    for program in (PREFIX / "usr/bin/apptainer", LIBRARIES / "apptainer/bin/starter"):
-        for command in patch_commands(program, LIBRARIES):
-            run(command, f"patching {program.name}")
-
-
 def install_privately() -> None:
-    folder = private_cache()
-    folder.mkdir(parents=True, exist_ok=True)
-    debs = fetch_debs(folder)
-    unpack(debs)
+    """Into PREFIX, patched to use the libraries there, and where it looks for its own parts."""
+    shutil.rmtree(PREFIX, ignore_errors=True)
+    debs = PREFIX / "packages"
+    for deb in fetch_debs(debs):
+        run(["dpkg", "-x", str(deb), str(PREFIX)], f"unpacking {deb.name}")
+    shutil.rmtree(debs)
+    for program in (PREFIX / "usr/bin/apptainer", LIBRARIES / "apptainer/bin/starter"):
+        # it uses the C library beside it and no other
+        loader = str(LIBRARIES / "ld-linux-x86-64.so.2")
+        run(["patchelf", "--set-interpreter", loader, str(program)])
+        run(["patchelf", "--force-rpath", "--set-rpath", str(LIBRARIES), str(program)])
     shutil.copytree(PREFIX / "etc/apptainer", CONFIGURATION, dirs_exist_ok=True)
     shutil.copytree(LIBRARIES / "apptainer", STARTER, dirs_exist_ok=True)
     SESSION.mkdir(parents=True, exist_ok=True)
     version = run([str(PREFIX / "usr/bin/apptainer"), "--version"], "starting Apptainer").strip()
-    (folder / "good").write_text("\n".join(deb.name for deb in debs) + "\n")
     # last, and in one step: an interrupted installation is done anew
     half = PROGRAM.with_name(".apptainer.new")
     shutil.copy2(PREFIX / "usr/bin/apptainer", half)
@@ -147,28 +100,21 @@ def install_privately() -> None:
     say(f"{version} is installed: {PROGRAM} (its own C library in {PREFIX})")
 
 
-def has_package() -> bool:
-    """Whether this machine's own sources offer Apptainer (Debian 12's do not)."""
-    policy = output(["env", "LC_ALL=C.UTF-8", "apt-cache", "policy", "apptainer"]) or ""
-    return "Candidate:" in policy and "Candidate: (none)" not in policy
-
-
 def install() -> None:
-    codename = debian_codename()
-    if not codename or os.uname().machine != "x86_64":
+    trouble = ""
+    if not debian_codename() or os.uname().machine != "x86_64":
+        trouble = "this machine is not Debian on x86_64, the only kind where we can install it"
+    elif os.geteuid() != 0:
+        trouble = "only root can install it: run this once as root"
+    if trouble:
         raise SetupError(
-            f"Neither apptainer nor singularity is on PATH, and this machine is not Debian on "
-            f"x86_64, the only kind where we can install it. {ELSEWHERE}"
+            f"Neither apptainer nor singularity is on PATH, and {trouble}. {ELSEWHERE}"
         )
-    if os.geteuid() != 0:
-        raise SetupError(
-            "Neither apptainer nor singularity is on PATH, and only root can install it. "
-            f"Run this once as root. Or: {ELSEWHERE}"
-        )
-    if missing := missing_packages():
+    missing = [package for program, package in HELPERS.items() if shutil.which(program) is None]
+    if missing:
         say(f"installing {' '.join(missing)}")
         install_packages(missing)
-    if has_package():
+    if output(["apt-cache", "show", "apptainer"]):  # Debian 12's own sources have none
         say("installing the package apptainer")
         install_packages(["apptainer"])
     else:
@@ -184,25 +130,14 @@ def open_fuse() -> None:
 
 def ensure() -> Path:
     """Path of apptainer or singularity, installed first where needed and possible (SetupError)."""
-    found = find()
-    if found is None:
+    if find() is None:
         install()
-        found = find()
-        if found is None:
-            raise SetupError(f"Apptainer was installed, but {PROGRAM.parent} is not on PATH.")
     open_fuse()
+    if (found := find()) is None:
+        raise SetupError(f"Apptainer was installed, but {PROGRAM.parent} is not on PATH.")
     return found
 
 
-def main() -> int:
-    try:
-        print(ensure())
-    except (SetupError, OSError) as error:
-        say(str(error))
-        return 2
-    return 0
-
-
 if __name__ == "__main__":
-    environment_of_train().enter("image", os.environ)
-    sys.exit(main())
+    table.enter("image", os.environ)
+    sys.exit(guarded(lambda: print(ensure()), say, ELSEWHERE))

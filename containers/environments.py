@@ -11,10 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
-import stat
-import subprocess
 import sys
 import time
 from collections.abc import Iterable
@@ -25,16 +22,11 @@ from pathlib import Path
 from horovod_build import patches
 from locks import LOCKS, SetupError, lock_file
 from runner import only_one
-from users import closed_folder
 
 ROOT = LOCKS.parent
 LOCKED = ("login", "ranks", "build", "dev")
 #: Beside the environments: Python, where it had to be fetched.
 PYTHONS = "python"
-GB = 1e9
-#: Our jobs run a copy of the code, in a folder that ends so.
-JOB_FOLDERS = ("squeue", "--noheader", "--format=%Z")
-OUR_JOB = re.compile(r"(?m)/\.code/[0-9a-f]{12}$")
 
 
 def say(text: str) -> None:
@@ -61,6 +53,10 @@ class Place:
     @property
     def python(self) -> Path:
         return self.environment / "bin" / "python"
+
+    @property
+    def log(self) -> Path:
+        return self.environment / "setup.log"
 
     def stamp(self, part: str) -> Path:
         return self.environment / f".installed-{part}"
@@ -108,52 +104,6 @@ def waits(folder: Path) -> None:
     say(f"another set-up is running in {folder}: waiting for it")
 
 
-def check_others(place: Place, *, named: bool) -> None:
-    """An environment that others can see, they must be able to start.
-
-    ``named``: the user chose this Python with PYTHON=.
-
-    Raises SetupError where root's Python is in a folder that only root can enter.
-    """
-    python = Path(sys.executable)
-    way = closed_folder(python) or (None if python.stat().st_mode & stat.S_IXOTH else python)
-    if os.geteuid() != 0 or closed_folder(place.environment) or not way:
-        return
-    fault = (
-        f"only root can enter {way}: nobody else can start an environment in {place.folder} made "
-        f"with {python}"
-    )
-    if not named:
-        raise SetupError(f"{fault}. Name another with PYTHON=, or PYTHON={python} to have it so")
-    say(fault)
-
-
-def check_room(needs: dict[Path, float]) -> None:
-    """``needs``: bytes that will be written into folders, which need not be there yet.
-
-    A quota is only seen where the file system shows it as free space; others refuse while writing.
-
-    Raises SetupError where a file system has less, before anything is written.
-    """
-    devices: dict[int, list[Path]] = {}
-    for folder in needs:
-        device = _there(folder).stat().st_dev
-        devices.setdefault(device, []).append(folder)
-    for folders in devices.values():
-        free, needed = shutil.disk_usage(_there(folders[0])).free, sum(needs[f] for f in folders)
-        parts = " and ".join(f"{needs[folder] / GB:.1f} GB in {folder}" for folder in folders)
-        if free < needed:
-            raise SetupError(
-                f"{free / GB:.1f} GB are free, expected room for {parts}. Free some, or name other "
-                "places: VENV=PATH for the environment, XDG_CACHE_HOME=DIR for the cache"
-            )
-        say(f"up to {parts}; free: {free / GB:.1f} GB")
-
-
-def _there(path: Path) -> Path:
-    return next(p for p in (path, *path.parents) if p.exists())
-
-
 def process_in(folder: Path) -> int | None:
     """Id of a process on this machine that runs from the folder; of other users' processes only the
     command line is seen, unless root looks."""
@@ -168,39 +118,28 @@ def process_in(folder: Path) -> int | None:
     return None
 
 
-def waiting_jobs() -> str:
-    """Why jobs of Slurm may still need an environment; '' where there is no Slurm, or none does."""
-    if shutil.which(JOB_FOLDERS[0]) is None:
-        return ""
-    asked = subprocess.run(JOB_FOLDERS, capture_output=True, text=True, check=False)
-    if asked.returncode != 0:
-        return "Slurm does not answer, and jobs of this suite may be in its queue"
-    jobs = len(OUR_JOB.findall(asked.stdout))
-    return f"{jobs} jobs of this suite are in Slurm's queue" if jobs else ""
-
-
 def clean(link: Path, *, force: bool) -> None:
     """Remove all environments that nothing uses, and the Python that was fetched for them; no data.
 
-    ``force``: also where Slurm's queue has jobs that may need one.
+    ``force``: also where Slurm's queue may have jobs that need one.
 
-    Raises SetupError where that is so, or not known, and it is not forced.
+    Raises SetupError where that is so and not forced.
     """
     folder = folder_of(link)
-    there = sorted(folder.iterdir()) if folder.is_dir() else []
-    fetched = [path for path in (folder / PYTHONS, ROOT / ".python") if path.is_dir()]
-    built = [path for path in there if path.is_dir() and path not in fetched]
-    if link.is_dir() and not link.is_symlink():
-        built.append(link)  # of an earlier version
-    if not built and not fetched:
+    fetched = folder / PYTHONS
+    built = sorted(p for p in folder.glob("*") if p.is_dir() and p != fetched)
+    if not built and not fetched.is_dir():
         say(f"there is no environment in {folder}: nothing was removed")
         return
-    if not force and (why := waiting_jobs()):
-        raise SetupError(f"{why}: nothing was removed. FORCE=1 removes what no process uses here")
+    if not force and shutil.which("squeue"):
+        raise SetupError(
+            "jobs of this suite that wait in Slurm's queue need their environment: nothing was "
+            "removed. Where `squeue --me` shows none, FORCE=1 removes what no process uses here"
+        )
     with only_one(folder, lambda: waits(folder)):
         kept = [path for path in built if not _removed(path)]
-        if not kept:  # what is left was made with one of these
-            kept = [path for path in fetched if not _removed(path)]
+        if not kept and fetched.is_dir():  # what is left was made with this one
+            kept = [] if _removed(fetched) else [fetched]
         if link.is_symlink() and not link.exists():
             link.unlink()
         if not kept:

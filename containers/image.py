@@ -26,12 +26,11 @@ import apptainer
 from build import inputs, plan
 from build.mirrors import ca_bundle, debian_codename, debian_mirror
 from build.steps import Steps, remove_tree, say
-from locks import LOCKS, SetupError, environment_of_train, errors_of_train, pip_environment, refusal
-from runner import only_one, output
+from locks import LOCKS, SetupError, errors, pip_environment, table
+from runner import REQUEST_IS_WRONG, guarded, only_one, output
 from users import ensure_user, enter_argv
 
 FOLDER = LOCKS / "images"
-REQUEST_IS_WRONG = 2
 
 
 def labels(program: str, image: Path) -> dict[str, str]:
@@ -96,11 +95,11 @@ def build_image(
     Apptainer runs the definition's %test at the end and fails where that fails.
     """
     wheel = steps.work / "wheels" / plan.wheel_key(parts)
-    text = parts.definition
+    text = parts.final
     if wheel.is_dir():
-        text = plan.without_stage(text, "build")
         what = f"building the {parts.name} image (its Horovod wheel is in the cache)"
     else:
+        text = parts.compile + text
         what = f"building the {parts.name} image: compiles Horovod first, takes many minutes"
     definition = steps.write(f"{parts.name}.def", text)
     half = steps.work / "tmp" / f"{parts.name}.sif"
@@ -175,17 +174,8 @@ def publish(new: Path, image: Path) -> str:
     return found
 
 
-def check_target() -> None:
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    if not os.access(FOLDER, os.W_OK):
-        raise SetupError(
-            f"{FOLDER} cannot be written, expected a folder for the image. Build in a checkout of "
-            "your own, or as its owner."
-        )
-
-
 def make(name: str, *, anew: bool) -> None:
-    check_target()
+    FOLDER.mkdir(parents=True, exist_ok=True)
     program = str(apptainer.ensure())
     key = plan.image_key(plan.read_parts(name, os.uname().machine))
     image = FOLDER / f"{name}.sif"
@@ -219,26 +209,16 @@ def main(arguments: Sequence[str]) -> int:
         say(f"found {told}, expected one of: {', '.join(plan.IMAGES)}. As in: make image IMAGE=cpu")
         return REQUEST_IS_WRONG
     anew = os.environ.get("FORCE") == "1"
-    try:
-        if handed_over:
-            name, revision, program = arguments
-            build(program, name, revision, sys.stdout.buffer, anew=anew)
-        else:
-            make(arguments[0], anew=anew)
-    except SetupError as error:
-        say(str(error))
-        return REQUEST_IS_WRONG
-    except OSError as error:
-        say(f"{refusal(error)}; the next make goes on from here.")
-        return REQUEST_IS_WRONG
-    except KeyboardInterrupt:
-        say("interrupted: the next make goes on from here")
-        return 130
-    return 0
+    hint = "build in a checkout of your own; the next make goes on from here"
+    if handed_over:
+        name, revision, program = arguments
+        out = sys.stdout.buffer
+        return guarded(lambda: build(program, name, revision, out, anew=anew), say, hint)
+    return guarded(lambda: make(arguments[0], anew=anew), say, hint)
 
 
 if __name__ == "__main__":
-    environment_of_train().enter("image", os.environ)
+    table.enter("image", os.environ)
     # ended by a batch system, we end Apptainer with us before the lock is free for another build
-    errors_of_train().interrupt_on_signals()
+    errors.interrupt_on_signals()
     sys.exit(main(sys.argv[1:]))

@@ -1,36 +1,25 @@
-"""The lock files: where they are, what they pin, and Horovod's entry apart from the rest."""
+"""The lock files: where they are, what they pin, and what the programs here take of `train`."""
 
 from __future__ import annotations
 
 import importlib
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 
 LOCKS = Path(__file__).resolve().parent
+if str(LOCKS.parent) not in sys.path:  # programs here see only what lies in their own folder
+    sys.path.append(str(LOCKS.parent))
+#: The table of what each program sees of the user's environment.
+table = importlib.import_module("train.environment")
+errors = importlib.import_module("train.errors")
 
 
 class SetupError(Exception):
     """Set-up cannot go on; the text says what was found, what was expected and what to do."""
-
-
-def errors_of_train() -> ModuleType:
-    """What the programs here share with the rest; they see only what lies in their own folder."""
-    return _of_train("errors")
-
-
-def environment_of_train() -> ModuleType:
-    """The table of what each program sees of the user's environment."""
-    return _of_train("environment")
-
-
-def _of_train(name: str) -> ModuleType:
-    if str(LOCKS.parent) not in sys.path:
-        sys.path.append(str(LOCKS.parent))
-    return importlib.import_module(f"train.{name}")
 
 
 def pip_environment(pip: Sequence[str]) -> dict[str, str]:
@@ -39,7 +28,6 @@ def pip_environment(pip: Sequence[str]) -> dict[str, str]:
 
     Raises SetupError where pip cannot read its configuration.
     """
-    table = environment_of_train()
     seen = table.environment_of("setup", os.environ)
     # options of that question, too, which files may set: --user would hide the machine's own file
     plain = dict.fromkeys(("PIP_USER", "PIP_GLOBAL", "PIP_SITE", "PIP_QUIET", "PIP_VERBOSE"), "0")
@@ -56,12 +44,6 @@ def pip_environment(pip: Sequence[str]) -> dict[str, str]:
     return named | seen | {"PIP_CONFIG_FILE": os.devnull}
 
 
-def refusal(error: OSError) -> str:
-    """The system's words, and what to do where the error's number tells, as the suite says it."""
-    todo = errors_of_train().remedy(error)
-    return f"{error}. {todo.capitalize()}" if todo else str(error)
-
-
 def cache_folder() -> Path:
     """What set-up keeps for the next checkout."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "horoscale"
@@ -71,32 +53,38 @@ def lock_file(part: str) -> Path:
     return LOCKS / "locks" / f"{part}.lock"
 
 
-def without_horovod(text: str) -> str:
-    """The lock's text without Horovod's entry, which is installed from our own wheel."""
-    kept, skipping = [], False
+def entries(text: str) -> dict[str, str]:
+    """The entries of a lock by package: each with its hashes, without comments."""
+    found: dict[str, str] = {}
+    name = ""
     for line in text.splitlines():
-        if line[:1] not in (" ", "#", ""):
-            skipping = line.startswith("horovod==")
-        if not skipping:
-            kept.append(line)
-    return "\n".join(kept) + "\n"
+        if line.strip()[:1] in ("#", ""):
+            continue
+        if line[:1] != " ":
+            name = re.split(r"[=\[ ]", line, maxsplit=1)[0]
+            found[name] = ""
+        found[name] += line + "\n"
+    return found
 
 
-def only_horovod(text: str) -> str:
-    lines = text.splitlines()
-    start = next(i for i, line in enumerate(lines) if line.startswith("horovod=="))
-    end = next((i for i in range(start + 1, len(lines)) if lines[i][:1] != " "), len(lines))
-    return "\n".join(lines[start:end]) + "\n"
+def joined(locked: Mapping[str, str], *without: str) -> str:
+    """Entries as the text of a lock, without those of some packages."""
+    return "".join(entry for name, entry in sorted(locked.items()) if name not in without)
 
 
 def pins(requirements: str) -> list[str]:
     """The packages that a lock's text names, each as NAME==VERSION."""
-    lines = requirements.splitlines()
-    return [line.split()[0] for line in lines if line[:1].isalnum() and "==" in line]
+    return [entry.split()[0] for entry in entries(requirements).values()]
 
 
-def pinned(part: str, package: str) -> str:
-    for pin in pins(lock_file(part).read_text()):
+def version(requirements: str, package: str) -> str:
+    """The version that a lock's text pins for a package."""
+    for pin in pins(requirements):
         if pin.startswith(f"{package}=="):
             return pin.partition("==")[2]
-    raise SetupError(f"{lock_file(part)} does not pin {package}: run `make lock`")
+    raise SetupError(f"The lock files do not pin {package}: run `make lock`")
+
+
+def only_horovod() -> str:
+    """The entry of Horovod, which is installed from a wheel that is compiled here."""
+    return entries(lock_file("ranks").read_text())["horovod"]

@@ -12,8 +12,6 @@ made=${VENV:-$root/.venv}
 own=${made}s/python
 uv=$(cat "$root/containers/locks/uv.pin")
 installer=${uv%% *}
-# the last pip for Python 3.6 and 3.7: those that come with them do not find uv's wheel
-pip='pip==21.3.1 --hash=sha256:deaf32dcd9ab821e359cd8330786bcd077604b5c5730c0b096eda46f95c24a2d'
 
 say() { printf '[setup] %s\n' "$*" >&2; }
 
@@ -22,7 +20,7 @@ is_wanted() { # PYTHON
 }
 
 # 1: no environment can be made with this Python (Debian splits parts of it off); 3: root alone could
-# start that environment, though others can enter the checkout
+# start that environment, though others can enter its folder
 complete='import ensurepip, os, pathlib, sys, venv
 def closed(name):
     path = pathlib.Path(name)
@@ -34,7 +32,7 @@ if os.geteuid() == 0 and closed(sys.executable) and not closed(sys.argv[1]): sys
 closed=
 is_complete() { # PYTHON
     [ -x "$1" ] || return
-    "$1" -c "$complete" "$root" >/dev/null 2>&1
+    "$1" -c "$complete" "$made" >/dev/null 2>&1
     code=$?
     [ $code != 3 ] || closed=${closed:-$1}
     [ $code != 0 ] || [ -z "$closed" ] ||
@@ -71,15 +69,10 @@ fetch_uv() { # its path
         python=$work/venv/bin/python
     fi
     echo "$uv" >"$work/uv.txt"
-    echo "$pip" >"$work/pip.txt"
-    set -- "$python" -m pip
-    download='download --quiet --no-input --disable-pip-version-check --no-deps --require-hashes'
-    if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 8))'; then
-        "$@" $download -d "$work" -r "$work/pip.txt" >&2 || refuse "$version's pip cannot fetch ${pip%% *}"
-        set -- "$python" "$work/pip-21.3.1-py3-none-any.whl/pip"
-    fi
-    "$@" $download --only-binary=:all: --platform manylinux2014_x86_64 --implementation py --abi none \
-        --python-version 311 -d "$work" -r "$work/uv.txt" >&2 || refuse "pip cannot fetch $installer"
+    "$python" -m pip download --quiet --no-input --disable-pip-version-check --no-deps --require-hashes \
+        --only-binary=:all: --platform manylinux2014_x86_64 --implementation py --abi none \
+        --python-version 311 -d "$work" -r "$work/uv.txt" >&2 ||
+        refuse "$version's pip cannot fetch $installer (that of Python 3.8 or later can)"
     "$python" -m zipfile -e "$work"/uv-*.whl "$work/uv"
     program=$(echo "$work"/uv/uv-*.data/scripts/uv)
     chmod +x "$program"
@@ -99,6 +92,8 @@ fetch() ( # into $own; a subshell, so that its trap clears up here
 )
 
 if [ -n "${PYTHON-}" ]; then
+    is_complete "$(command -v "$PYTHON")"
+    [ -z "$closed" ] || say "only root can start what is made with $closed, which is in a closed folder"
     is_wanted "$PYTHON" && exec "$PYTHON" "$@"
     found=$("$PYTHON" --version 2>&1) || found='no Python that runs'
     say "PYTHON=$PYTHON: found $found, expected Python 3.11. Name another, or leave PYTHON= out:" \

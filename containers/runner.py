@@ -1,20 +1,31 @@
-"""How the programs here run other programs, and that only one of them changes a thing at a time."""
+"""What the programs here share: how they run others, one at a time, what a disk must hold, and how
+they end where something refuses."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import re
+import shutil
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from locks import SetupError
+from locks import SetupError, errors
 
 TAIL_LINES = 20
 SIGN_OF_LIFE_S = 15
+REQUEST_IS_WRONG = 2
+GB = 1e9
+PLACES = "name other places: VENV=PATH for the environment, XDG_CACHE_HOME=DIR for the caches"
+_FULL = re.compile("No space left on device|Disk quota exceeded")
+#: Where a compiler, a linker or CMake first says what is wrong; what comes later follows from it.
+_FIRST_ERROR = re.compile(
+    r"^\s*(?:\S+: (?:\w+ )*error: |\S*\bld: (?!warning)|CMake Error).*(?:\n.*){0,2}", re.MULTILINE
+)
 
 
 def run(
@@ -41,35 +52,32 @@ def run(
 
 def output(command: Sequence[str]) -> str | None:
     """What a command prints; None where it cannot be started or fails."""
-    try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-        )
-    except OSError:
-        return None
-    return done.stdout if done.returncode == 0 else None
+    with suppress(SetupError):
+        return run(command)
+    return None
 
 
 def logged(
     command: Sequence[str],
     log: Path,
-    alive: Callable[[float, str], None],
     what: str,
+    say: Callable[[str], None],
     *,
+    hint: str = "",
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     held: Sequence[int] = (),
-) -> tuple[int, str]:
-    """Exit code and output of a long command, whose output goes on in a log.
+) -> None:
+    """Run a long command with its output in a log, and a sign of life every 15 seconds.
 
-    ``alive``: called every 15 seconds with the seconds so far and the log's last line; ``held``:
-    descriptors that the command inherits, locks for instance. SetupError where it cannot start.
+    ``held``: descriptors that the command inherits, locks for instance. Raises SetupError with the
+    first error of a compiler or the end of the log, and the hint, where it fails.
     """
     done, began = threading.Event(), time.monotonic()
 
     def tick() -> None:
         while not done.wait(SIGN_OF_LIFE_S):
-            alive(time.monotonic() - began, last_line(log))
+            say(f"{what}: {time.monotonic() - began:.0f} s so far: {last_line(log)}")
 
     ticker = threading.Thread(target=tick, daemon=True)
     with log.open("ab") as out:
@@ -85,7 +93,14 @@ def logged(
         finally:
             done.set()
             ticker.join()
-    return code, log.read_bytes()[begin:].decode(errors="replace")
+    if code != 0:
+        said = log.read_bytes()[begin:].decode(errors="replace")
+        failed = f"{what} failed (exit code {code})"
+        if full := _FULL.search(said):
+            raise SetupError(f"{failed}: {full[0]} (output in {log}). Free some, or {PLACES}")
+        if first := _FIRST_ERROR.search(said):
+            raise SetupError(f"{failed}: {first[0].strip()}\nAll output is in {log}. {hint}")
+        raise SetupError(f"{failed}. {hint}\nThe end of {log}:\n{tail(said)}")
 
 
 def last_line(log: Path) -> str:
@@ -123,3 +138,40 @@ def only_one(path: Path, waits: Callable[[], None] | None = None) -> Iterator[in
         yield handle
     finally:
         os.close(handle)
+
+
+def check_room(needs: Mapping[Path, float], say: Callable[[str], None]) -> None:
+    """``needs``: bytes that will be written into folders, which need not be there yet.
+
+    A quota is only seen where the file system shows it as free space; others refuse while writing.
+
+    Raises SetupError where a file system has less, before anything is written.
+    """
+    devices: dict[int, list[Path]] = {}
+    there = {folder: next(p for p in (folder, *folder.parents) if p.exists()) for folder in needs}
+    for folder in needs:
+        devices.setdefault(there[folder].stat().st_dev, []).append(folder)
+    for folders in devices.values():
+        free = shutil.disk_usage(there[folders[0]]).free
+        parts = " and ".join(f"{needs[folder] / GB:.1f} GB in {folder}" for folder in folders)
+        if free < sum(needs[folder] for folder in folders):
+            raise SetupError(
+                f"{free / GB:.1f} GB are free, expected room for {parts}. Free some, or {PLACES}"
+            )
+        say(f"up to {parts}; free: {free / GB:.1f} GB")
+
+
+def guarded(action: Callable[[], int | None], say: Callable[[str], None], hint: str) -> int:
+    """Exit code of a program: 2 where it refuses, with a sentence; ``hint``: what helps where the
+    system does."""
+    try:
+        return action() or 0
+    except SetupError as error:
+        say(str(error))
+    except OSError as error:
+        remedy = errors.remedy(error)
+        say(f"{error}. {remedy.capitalize()}{'; ' if remedy else ''}{hint}")
+    except KeyboardInterrupt:
+        say("interrupted: the next make goes on from here")
+        return 130
+    return REQUEST_IS_WRONG

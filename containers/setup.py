@@ -11,104 +11,50 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from environments import (
-    Place,
-    check_others,
-    check_room,
-    clean,
-    link_named,
-    place_for,
-    say,
-    waits,
-)
-from horovod_build import (
-    HINT,
-    TRIED,
-    apply_patches,
-    build_environment,
-    first_error,
-    wheel_folder,
-)
+from environments import Place, clean, link_named, place_for, say, waits
+from horovod_build import HINT, TRIED, apply_patches, build_environment, wheel_folder
 from locks import (
     SetupError,
     cache_folder,
-    environment_of_train,
-    errors_of_train,
+    entries,
+    errors,
+    joined,
     lock_file,
     only_horovod,
-    pinned,
     pins,
     pip_environment,
-    without_horovod,
+    table,
+    version,
 )
-from runner import logged, only_one, tail
+from runner import PLACES, REQUEST_IS_WRONG, check_room, guarded, logged, only_one
 
 PARTS = {"login": ("login",), "ranks": ("login", "ranks"), "dev": ("login", "ranks", "dev")}
-#: Imported once before a part counts as installed.
+#: Imported once before a part counts as installed: what pip ended well with may be elsewhere.
 IMPORTED = {
     "login": ("pydantic", "pandas", "matplotlib.figure", "sklearn", "submitit", "ruamel.yaml"),
-    "ranks": ("tensorflow_addons",),  # Horovod is, when it is installed
+    "ranks": ("tensorflow_addons", "horovod.tensorflow"),
     "dev": ("pytest", "mypy"),
 }
-PROBE = """
-import importlib, sys
-from importlib.metadata import version
-end = sys.argv.index("--")
-for name, wanted in (pin.split("==") for pin in sys.argv[1:end]):
-    found = version(name)
-    assert found == wanted, f"{name} {found} found, expected {wanted}"
-for module in sys.argv[end + 1 :]:
-    importlib.import_module(module)
-"""
 #: Bytes of an environment's parts as measured, and as much again for unpacking and the caches.
 NEEDED = {"login": 0.5e9, "ranks": 1.6e9, "dev": 0.2e9}
 CACHED = {"login": 0.2e9, "ranks": 1.6e9, "dev": 0.1e9}
-FULL = re.compile("No space left on device|Disk quota exceeded")
-ROOM = (
-    "free some, or name other places: VENV=PATH for the environment, XDG_CACHE_HOME=DIR for the "
-    "caches"
-)
-REQUEST_IS_WRONG = 2
-
-
-def run_logged(
-    command: Sequence[str], log: Path, what: str, env: dict[str, str] | None, hint: str = ""
-) -> None:
-    """Run a long command with its output in a log, and a sign of life every 15 seconds."""
-
-    def alive(seconds: float, _: str) -> None:
-        say(f"{what}: {seconds:.0f} s so far (output in {log})")
-
-    code, said = logged(command, log, alive, what, env=env)
-    if code != 0:
-        if full := FULL.search(said):
-            raise SetupError(f"{what} failed ({full.group()}; all output is in {log}): {ROOM}")
-        if error := first_error(said):
-            raise SetupError(
-                f"{what} failed (exit code {code}): {error}\nAll output is in {log}. {hint}"
-            )
-        raise SetupError(f"{what} failed (exit code {code}). The end of {log}:\n{tail(said)}")
 
 
 def make_venv(place: Place) -> None:
-    probe = [str(place.python), "-m", "pip", "--version"]
-    if (
-        place.python.exists()
-        and subprocess.run(probe, capture_output=True, check=False).returncode == 0
-    ):
+    stamped = any(place.environment.glob(".installed-*"))
+    if stamped and place.python.exists():
         return
     say(f"making a Python {platform.python_version()} environment in {place.environment}")
     # without a stamp nothing can have started from it, and what an interruption left is replaced
-    fresh = [] if any(place.environment.glob(".installed-*")) else ["--clear"]
+    fresh = [] if stamped else ["--clear"]
     made = subprocess.run(
         [sys.executable, "-m", "venv", *fresh, str(place.environment)],
         capture_output=True, text=True, check=False,
@@ -120,81 +66,79 @@ def make_venv(place: Place) -> None:
         )
 
 
-def pip(place: Place, *arguments: str) -> list[str]:
-    quiet = ("--disable-pip-version-check", "--no-input", "--quiet")
-    return [str(place.python), "-m", "pip", *arguments, *quiet]
-
-
 @cache
 def ways(place: Place) -> dict[str, str]:
     """What pip sees."""
     return pip_environment([str(place.python), "-m", "pip"])
 
 
-def run_inside(place: Place, code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run ``code`` in the environment's Python."""
-    return subprocess.run(
-        [str(place.python), "-c", code, *arguments], capture_output=True, text=True,
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}, check=False,
-    )  # fmt: skip
+def run_pip(
+    place: Place, what: str, *arguments: str, env: dict[str, str] | None = None, hint: str = ""
+) -> None:
+    """Run the environment's pip with its output in a log."""
+    quiet = ("--disable-pip-version-check", "--no-input", "--quiet")
+    command = [str(place.python), "-m", "pip", *arguments, *quiet]
+    logged(command, place.log, what, say, env=env or ways(place), hint=hint)
 
 
 def check_import(place: Place, part: str) -> None:
-    """Every package is there as locked, and the largest can be imported; SetupError else: what pip
-    ended well with may be elsewhere, or for another system."""
-    wanted = pins(without_horovod(lock_file(part).read_text()))
-    found = run_inside(place, PROBE, *wanted, "--", *IMPORTED[part])
+    """Raises SetupError where the largest packages of a part cannot be imported."""
+    found = subprocess.run(
+        [str(place.python), "-c", f"import {', '.join(IMPORTED[part])}"],
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
     if found.returncode != 0:
         raise SetupError(
-            f"the packages of {part} were installed, but cannot be used: "
+            f"the packages of {part} were installed, but cannot be imported: "
             f"{(found.stderr.strip().splitlines() or ['no word'])[-1]}\n"
-            f"All output is in {place.environment / 'setup.log'}. Remove {place.environment}, then "
-            "make the same again."
+            f"All output is in {place.log}. Remove {place.environment} (and Horovod's wheel in "
+            f"{cache_folder()}, if that is what is named), then make the same again."
         )
 
 
-def install_lock(place: Place, part: str, log: Path) -> None:
-    text = lock_file(part).read_text()
-    say(f"installing {len(pins(text))} pinned packages ({part})")
-    requirements = place.environment / f"{part}.requirements"
-    requirements.write_text(without_horovod(text))
-    run_logged(
-        pip(place, "install", "--require-hashes", "--no-deps", "-r", str(requirements)),
-        log, f"installing {part} packages", ways(place),
-    )  # fmt: skip
+def packages(part: str) -> str:
+    return joined(entries(lock_file(part).read_text()), "horovod")
 
 
-def horovod_wheel(place: Place, log: Path, *, with_mpi: bool) -> Path:
+def requirements(place: Place, name: str, text: str) -> str:
+    """A file for pip."""
+    file = place.environment / f"{name}.requirements"
+    file.write_text(text)
+    return str(file)
+
+
+def install_lock(place: Place, part: str) -> None:
+    say(f"installing {len(pins(packages(part)))} pinned packages ({part})")
+    listing = requirements(place, part, packages(part))
+    hashed = ("--require-hashes", "--no-deps")
+    run_pip(place, f"installing {part} packages", "install", *hashed, "-r", listing)
+
+
+def horovod_wheel(place: Place) -> Path:
     """The wheel from the cache, or built into it.
 
     Without build isolation, because the binary must be linked against the pinned TensorFlow.
     """
-    folder = wheel_folder(with_mpi=with_mpi)
+    folder = wheel_folder(with_mpi=place.with_mpi)
     ready = sorted(folder.glob("horovod-*.whl"))
     if ready:
         say(f"Horovod: using the wheel built here before ({ready[0]})")
         return ready[0]
-    install_lock(place, "build", log)
+    install_lock(place, "build")
     folder.parent.mkdir(parents=True, exist_ok=True)
     work = folder.with_name(f"{folder.name}.{os.getpid()}.tmp")
-    requirement = place.environment / "horovod.requirements"
-    requirement.write_text(only_horovod(lock_file("ranks").read_text()))
-    version = pinned("ranks", "horovod")
-    say(f"building Horovod {version} from source: {HINT}, once")
+    release = f"horovod-{version(only_horovod(), 'horovod')}"
+    say(f"building {release} from source: {HINT}, once")
     try:
-        run_logged(
-            pip(place, "download", "--require-hashes", "--no-deps", "--no-build-isolation",
-                "-d", str(work), "-r", str(requirement)),
-            log, "downloading Horovod", ways(place),
-        )  # fmt: skip
-        shutil.unpack_archive(work / f"horovod-{version}.tar.gz", work)
-        source = work / f"horovod-{version}"
-        apply_patches(source)
-        run_logged(
-            pip(place, "wheel", "--no-deps", "--no-build-isolation", "--no-cache-dir",
-                "-w", str(work), str(source)),
-            log, "building Horovod", build_environment(place.environment, with_mpi=with_mpi), TRIED,
-        )  # fmt: skip
+        run_pip(place, "downloading Horovod", "download", "--require-hashes", "--no-deps",
+                "--no-build-isolation", "-d", str(work), "-r",
+                requirements(place, "horovod", only_horovod()))  # fmt: skip
+        shutil.unpack_archive(work / f"{release}.tar.gz", work)
+        apply_patches(work / release)
+        run_pip(place, "building Horovod", "wheel", "--no-deps", "--no-build-isolation",
+                "--no-cache-dir", "-w", str(work), str(work / release), hint=TRIED,
+                env=build_environment(place.environment, with_mpi=place.with_mpi))  # fmt: skip
         built = next(work.glob("horovod-*.whl"))
         folder.mkdir(exist_ok=True)
         return built.rename(folder / built.name)
@@ -202,27 +146,11 @@ def horovod_wheel(place: Place, log: Path, *, with_mpi: bool) -> Path:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def install_horovod(place: Place, log: Path, *, with_mpi: bool) -> None:
-    wheel = horovod_wheel(place, log, with_mpi=with_mpi)
-    run_logged(
-        pip(place, "install", "--no-deps", "--force-reinstall", "--no-index", str(wheel)),
-        log, "installing Horovod", ways(place),
-    )  # fmt: skip
-    found = run_inside(
-        place, "import horovod.tensorflow as h; assert h.gloo_built(); print(h.mpi_built())"
-    )
-    if found.returncode != 0:
-        shutil.rmtree(wheel.parent)  # do not offer a wheel again that cannot be imported
-        raise SetupError(f"Horovod was built but cannot be imported:\n{found.stderr.strip()}")
-
-
-def prepare(target: str, place: Place, *, named: bool = False) -> None:
+def prepare(target: str, place: Place) -> None:
     """Install what is missing, then let the link lead there.
 
-    ``named``: the user chose this Python.
-
     Raises:
-        SetupError: it cannot be made, or others could not start it.
+        SetupError: it cannot be made.
         OSError: a folder cannot be written.
     """
     parts = PARTS[target]
@@ -232,80 +160,49 @@ def prepare(target: str, place: Place, *, named: bool = False) -> None:
     with only_one(place.folder, lambda: waits(place.folder)):
         start = time.monotonic()
         if todo := place.missing(parts):
-            check_others(place, named=named)
-            check_room({
-                place.folder: sum(NEEDED[part] for part in todo),
-                cache_folder(): sum(CACHED[part] for part in todo),
-            })  # fmt: skip
+            written = {place.folder: sum(NEEDED[part] for part in todo),
+                       cache_folder(): sum(CACHED[part] for part in todo)}  # fmt: skip
+            check_room(written, say)
             make_venv(place)
-            install(place, todo)
+        for part in todo:
+            place.stamp(part).unlink(missing_ok=True)
+            install_lock(place, part)
+            if part == "ranks":
+                run_pip(place, "installing Horovod", "install", "--no-deps", "--force-reinstall",
+                        "--no-index", str(horovod_wheel(place)))  # fmt: skip
+            check_import(place, part)
+            place.stamp(part).touch()
         place.switch()
         say(f"ready after {time.monotonic() - start:.0f} s")
 
 
-def install(place: Place, parts: Sequence[str]) -> None:
-    log = place.environment / "setup.log"
-    for part in parts:
-        place.stamp(part).unlink(missing_ok=True)
-        install_lock(place, part, log)
-        if part == "ranks":
-            install_horovod(place, log, with_mpi=place.with_mpi)
-        check_import(place, part)
-        place.stamp(part).touch()
-
-
-def unsupported(target: str, system: str, machine: str) -> str | None:
-    """Why this machine cannot have a part; None where it can."""
-    if "ranks" not in PARTS[target] or (system, machine) == ("Linux", "x86_64"):
-        return None
-    return (
-        f"found {system} on {machine}, expected Linux on x86_64: TensorFlow 2.15 with its addons "
-        "has wheels for nothing else. What only plans and reports works here (make plan, report)."
-    )
-
-
-def main(arguments: Sequence[str], *, named: bool = False) -> int:
-    """``named``: the user chose this Python, with PYTHON=."""
+def main(arguments: Sequence[str]) -> int:
     if len(arguments) != 1 or arguments[0] not in (*PARTS, "clean"):
         say(f"usage: setup.py {'|'.join(PARTS)}|clean; found: {' '.join(arguments) or 'nothing'}")
         return REQUEST_IS_WRONG
     what, link = arguments[0], link_named(os.environ.get("VENV"))
     if what == "clean":
-        return guarded(lambda: clean(link, force=os.environ.get("FORCE") == "1"), link)
+        return guarded(lambda: clean(link, force=os.environ.get("FORCE") == "1"), say, PLACES)
+    error, system, machine = "", platform.system(), platform.machine()
+    if "ranks" in PARTS[what] and (system, machine) != ("Linux", "x86_64"):
+        error = (
+            f"found {system} on {machine}, expected Linux on x86_64: TensorFlow 2.15 with its "
+            "addons has wheels for nothing else. Plans and reports work here (make plan, report)."
+        )
     if sys.version_info[:2] != (3, 11):
-        say(
+        error = (
             f"found Python {platform.python_version()} ({sys.executable}), expected 3.11. "
             f"Run make, or: sh containers/python.sh containers/setup.py {what}"
         )
-        return REQUEST_IS_WRONG
-    if error := unsupported(what, platform.system(), platform.machine()):
+    if error:
         say(error)
         return REQUEST_IS_WRONG
-    place = place_for(link, os.environ.get("MPI"))
-    return guarded(lambda: prepare(what, place, named=named), link)
-
-
-def guarded(action: Callable[[], None], link: Path) -> int:
-    try:
-        action()
-    except SetupError as error:
-        say(str(error))
-    except OSError as error:
-        remedy = "ask its owner to run make setup, or name another with VENV=PATH"
-        if error.errno in errors_of_train().FULL:
-            remedy = ROOM
-        say(f"the environment {link} is not up to date, and cannot be written ({error}): {remedy}")
-    except KeyboardInterrupt:
-        say("interrupted: the next make goes on from here")
-        return 130
-    else:
-        return 0
-    return REQUEST_IS_WRONG
+    hint = f"{link} is not up to date: ask its owner to run make setup, or {PLACES}"
+    return guarded(lambda: prepare(what, place_for(link, os.environ.get("MPI"))), say, hint)
 
 
 if __name__ == "__main__":
-    python_named = bool(os.environ.get("PYTHON"))
-    environment_of_train().enter("setup", os.environ)
+    table.enter("setup", os.environ)
     # ended by a batch system, we end pip with us before the lock is free for another set-up
-    errors_of_train().interrupt_on_signals()
-    sys.exit(main(sys.argv[1:], named=python_named))
+    errors.interrupt_on_signals()
+    sys.exit(main(sys.argv[1:]))

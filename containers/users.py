@@ -13,16 +13,14 @@ import sys
 import tempfile
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 
-from locks import environment_of_train
+from locks import table
 from runner import run
 
 ROOT = Path(__file__).resolve().parent.parent
 PRACTICE_USER = "practice"
-#: Ids that a user may map into a container: what Debian's useradd hands out, too.
-SUB_IDS = 65536
-FIRST_SUB_ID = 100_000
 #: root's own PATH may lead through folders that nobody else can enter.
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -30,7 +28,7 @@ OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 def as_user(argv: Sequence[str], user: str, home: str | None = None) -> list[str]:
     """The same command as another user, with that user's HOME and groups; only root may run it."""
-    names = environment_of_train().OF_THE_CALLER
+    names = table.OF_THE_CALLER
     forgotten = [token for name in names for token in ("-u", name)]
     return [
         "setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups", "--inh-caps=-all",
@@ -50,44 +48,12 @@ def enter_argv(command: Sequence[str], user: str) -> list[str]:
     ]  # fmt: skip
 
 
-def has_sub_ids(text: str, user: str) -> bool:
-    """Whether a file like /etc/subuid gives the user a whole range of ids."""
-    for line in text.splitlines():
-        name, _, rest = line.partition(":")
-        if name == user and rest.partition(":")[2].isdigit() and int(rest.split(":")[1]) >= SUB_IDS:
-            return True
-    return False
-
-
-def free_range(text: str) -> tuple[int, int]:
-    """First and last id of a range that no line of /etc/subuid or /etc/subgid touches."""
-    ends = [FIRST_SUB_ID]
-    for line in text.splitlines():
-        fields = line.split(":")
-        if len(fields) == 3 and fields[1].isdigit() and fields[2].isdigit():
-            ends.append(int(fields[1]) + int(fields[2]))
-    return max(ends), max(ends) + SUB_IDS - 1
-
-
-def _give_sub_ids(user: str) -> None:
-    for file, option in (("/etc/subuid", "--add-subuids"), ("/etc/subgid", "--add-subgids")):
-        path = Path(file)
-        text = path.read_text() if path.is_file() else ""
-        if not has_sub_ids(text, user):
-            first, last = free_range(text)
-            run(["usermod", option, f"{first}-{last}", user])
-
-
 def ensure_user() -> str:
-    """The name of an unprivileged user: ourselves, or as root the practice user, made if missing.
-
-    Raises SetupError where the user cannot be made.
-    """
-    if os.geteuid() != 0:
-        return pwd.getpwuid(os.geteuid()).pw_name
+    """The practice user's name; root makes the user where it is missing."""
     if not exists(PRACTICE_USER):
+        for file in ("/etc/subuid", "/etc/subgid"):
+            Path(file).touch()  # then useradd hands out a range of ids, too
         run(["useradd", "--create-home", "--user-group", "--shell", "/bin/bash", PRACTICE_USER])
-    _give_sub_ids(PRACTICE_USER)
     return PRACTICE_USER
 
 
@@ -99,15 +65,6 @@ def exists(user: str) -> bool:
 
 def home_of(user: str) -> Path:
     return Path(pwd.getpwnam(user).pw_dir)
-
-
-def is_private(folder: Path) -> bool:
-    """Whether nobody but root can change what this path leads to, or what lies there."""
-    way = [folder, *folder.parents]
-    return all(
-        found.st_uid == 0 and not found.st_mode & OTHERS_WRITE
-        for found in (path.lstat() for path in way)
-    )
 
 
 def give(folder: Path, user: str) -> None:
@@ -195,24 +152,15 @@ def view_commands(paths: Iterable[Path], stage: Path) -> list[list[str]]:
 
     ``stage``: an empty folder, visible to nobody else, over which the paths are carried.
     """
-    groups: dict[Path, list[Path]] = {}
-    for path in paths:
-        if (closed := closed_folder(path)) is not None:
-            groups.setdefault(closed, []).append(path)
-    commands: list[list[str]] = []
-    for number, (closed, members) in enumerate(groups.items()):
-        mode = "mode=0711,size=1m"
-        for index, path in enumerate(members):
-            held = str(stage / f"{number}-{index}")
-            commands += [["mkdir", "-p", held], ["mount", "--rbind", str(path), held]]
-        commands.append(["mount", "-t", "tmpfs", "-o", mode, "view", str(closed)])
-        for index, path in enumerate(members):
-            held = str(stage / f"{number}-{index}")
-            commands += [
-                ["mkdir", "-p", "-m", "0755", str(path)],
-                ["mount", "--move", held, str(path)],
-            ]
-    return commands
+    closed = {path: folder for path in paths if (folder := closed_folder(path))}
+    held = {path: str(stage / str(number)) for number, path in enumerate(closed)}
+    tmpfs = ["mount", "-t", "tmpfs", "-o", "mode=0711,size=1m", "view"]
+    carried = [(["mkdir", "-p", place], ["mount", "--rbind", str(path), place])
+               for path, place in held.items()]  # fmt: skip
+    shown = [(["mkdir", "-p", "-m", "0755", str(path)], ["mount", "--move", place, str(path)])
+             for path, place in held.items()]  # fmt: skip
+    covered = [[*tmpfs, str(folder)] for folder in dict.fromkeys(closed.values())]
+    return [*chain(*carried), *covered, *chain(*shown)]
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -101,7 +101,8 @@ class Practice:
         real.start_controller(self.place)
 
     def restart_controller(self) -> None:
-        real.restart_controller(self.place)
+        real.stop_controller(self.place)
+        real.start_controller(self.place)
 
     def heal(self) -> None:
         """Start again what was stopped, end all jobs of the test user, and wait for idle nodes."""
@@ -112,22 +113,20 @@ class Practice:
         daemons.wait_until_idle(self.place)
 
 
-def skip_where_it_cannot_run(*, accounting: bool = False) -> None:
-    found = needs.troubles()
-    found += needs.missing_packages(accounting=accounting)
-    if found:
+def skip_where_it_cannot_run() -> None:
+    if found := needs.troubles() + needs.missing_packages():
         pytest.skip(f"no practice cluster on this machine: {'; '.join(found)}")
 
 
-def started(place: Place, *, accounting: bool = False) -> Iterator[Practice]:
+def started(place: Place) -> Iterator[Practice]:
     """A cluster in this place: the one that runs, or our own, which ends with the tests."""
-    skip_where_it_cannot_run(accounting=accounting)
+    skip_where_it_cannot_run()
     with real.only_one(place):
         health = real.health(place)
         ours = not health.exists
         if ours:
-            prepare(accounting=accounting)
-            real.up(place, accounting=accounting)
+            prepare()
+            real.up(place)
         elif not health.good:
             pytest.fail(f"{place.folder} holds half a cluster ({health.missing}): make cluster")
     try:

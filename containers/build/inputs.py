@@ -14,13 +14,12 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from locks import SetupError, pip_environment
-from runner import output, run
-from users import has_sub_ids
+from locks import SetupError, cache_folder, entries, pip_environment
+from runner import check_room, output, run
 
-from build.mirrors import apt_settings, cache_folder, debian_mirror, proxies, security_mirror
-from build.plan import NEEDED_BYTES, SUITE, Parts, apt_configuration, entries, sources_list
-from build.steps import Steps
+from build.mirrors import apt_configuration, apt_settings, apt_ways, proxies, sources_list
+from build.plan import NEEDED_BYTES, Parts
+from build.steps import Steps, say
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 #: Oldest to newest C library that wheels may be built for; Debian 12 has 2.36.
@@ -45,10 +44,12 @@ def work_folder() -> Path:
             said = said or str(error)
             continue
         found = folder.stat()
-        if found.st_uid in (0, os.geteuid()) and not found.st_mode & 0o002:
-            if os.access(folder, os.W_OK):
-                return folder
-            said = said or f"{folder} cannot be written"
+        if (
+            found.st_uid in (0, os.geteuid())
+            and not found.st_mode & 0o002
+            and os.access(folder, os.W_OK)
+        ):
+            return folder
         said = said or f"{folder} belongs to another user, or everybody can write it"
     raise SetupError(
         f"there is no place for an image's parts: {said}\n"
@@ -56,29 +57,24 @@ def work_folder() -> Path:
     )
 
 
-def maps_ids(user: str) -> bool:
+def has_sub_ids(user: str) -> bool:
     """Whether the user may map a range of ids, by the files or by the site's directory service."""
-    files = [Path("/etc/subuid"), Path("/etc/subgid")]
-    if all(file.is_file() and has_sub_ids(file.read_text(), user) for file in files):
-        return True
-    return output(["getsubids", user]) is not None
+    for file in (Path("/etc/subuid"), Path("/etc/subgid")):
+        lines = file.read_text().splitlines() if file.is_file() else []
+        if not any(line.startswith(f"{user}:") for line in lines):
+            return output(["getsubids", user]) is not None
+    return True
 
 
 def check_machine(name: str, work: Path, user: str) -> None:
     """Before anything is downloaded: what building needs."""
-    if not maps_ids(user):
+    if not has_sub_ids(user):
         raise SetupError(
             f"{user} has no range of ids in /etc/subuid and /etc/subgid, expected 65536: files of "
             "an image belong to several users. Ask an administrator for: usermod --add-subuids "
             f"200000-265535 --add-subgids 200000-265535 {user} (a range that nobody else has)"
         )
-    free = shutil.disk_usage(work).free
-    if free < NEEDED_BYTES[name]:
-        raise SetupError(
-            f"{work} has {free / 1e9:.1f} GB free, building the {name} image needs "
-            f"{NEEDED_BYTES[name] / 1e9:.0f} GB. Free some, or name another folder: "
-            "XDG_CACHE_HOME=/big/disk make image"
-        )
+    check_room({work: NEEDED_BYTES[name]}, say)
     for what, there in (("the program debootstrap", shutil.which("debootstrap")),
                         (f"Debian's signing keys ({KEYRING})", KEYRING.is_file())):  # fmt: skip
         if not there:
@@ -126,15 +122,11 @@ def missing(requirements: str, folder: Path) -> list[str]:
 
 
 def usable_pip(venv: Path) -> list[str]:
-    """This Python's own pip, else that of an environment made for it."""
-    own = [sys.executable, "-P", "-m", "pip"]  # -P: never a module of the folder that we are in
-    if output([*own, "--version"]) is not None:
-        return own
-    python = venv / "bin" / "python"
-    if not python.exists():
-        lacks = f"{sys.executable} has no pip (Debian, Ubuntu: install python3-venv), so making one"
-        run([sys.executable, "-P", "-m", "venv", str(venv)], lacks)
-    return [str(python), "-P", "-m", "pip"]
+    """That of an environment of our own: many a Python is packaged without."""
+    if not (venv / "bin" / "pip").exists():
+        # -P: never a module of the folder that we are in
+        run([sys.executable, "-P", "-m", "venv", "--clear", str(venv)], "making an environment")
+    return [str(venv / "bin" / "python"), "-P", "-m", "pip"]
 
 
 def download_command(
@@ -172,7 +164,7 @@ def download(parts: Parts, steps: Steps, environment: Mapping[str, str]) -> None
 
 def lay_out(parts: Parts, steps: Steps, ca: Path | None) -> None:
     """What the definitions read from /mnt beside downloads and wheels: locks, apt's settings."""
-    mirror, bundle = debian_mirror(os.environ), steps.work / "ca.crt"
+    bundle, ways = steps.work / "ca.crt", apt_ways(proxies(os.environ), ca=ca is not None)
     for name, content in {
         "locks/packages": parts.packages,
         "locks/horovod": parts.horovod,
@@ -181,8 +173,8 @@ def lay_out(parts: Parts, steps: Steps, ca: Path | None) -> None:
         "image_build.sh": parts.script,
         "image_compile.sh": parts.compiling,
         "horovod.patch": parts.patch,
-        "sources.list": sources_list(mirror, security_mirror(os.environ, SUITE)),
-        "apt.conf": apt_configuration(apt_settings(), proxies(os.environ), ca=ca is not None),
+        "sources.list": sources_list(os.environ),
+        "apt.conf": apt_settings() + apt_configuration("/mnt") + ways,
         "wgetrc": "" if ca is None else f"ca_certificate = {bundle}\n",
         "ca.crt": "" if ca is None else ca.read_bytes(),
     }.items():

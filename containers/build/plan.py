@@ -7,13 +7,12 @@ nothing else: the git commit is a label of an image, but no reason to build it a
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from horovod_build import patches
-from locks import LOCKS, SetupError, lock_file
+from locks import LOCKS, entries, joined, lock_file, only_horovod, version
 
 RECIPES = LOCKS / "recipes"
 IMAGES = ("cpu", "gpu")
@@ -22,8 +21,6 @@ SUITE = "bookworm"
 NEEDED_BYTES = {"cpu": 6 * 1024**3, "gpu": 30 * 1024**3}
 #: The form that every Singularity can mount, pressed less hard than by default.
 SQUASH = "-comp gzip -Xcompression-level 3"
-#: Packages that the GPU image has instead of those of ranks.lock.
-CPU_ONLY = ("tensorflow-cpu",)
 
 
 @dataclass(frozen=True)
@@ -32,7 +29,8 @@ class Parts:
 
     name: str
     base: str  # definition of the base
-    definition: str
+    compile: str  # definition of the stage that compiles Horovod
+    final: str  # definition of the last stage
     packages: str  # requirements with hashes, installed into the image
     horovod: str  # the same for Horovod's source
     build: str  # for what compiles Horovod
@@ -41,35 +39,6 @@ class Parts:
     compiling: str  # image_compile.sh
     patch: str  # of Horovod's source
     machine: str  # x86_64, ...
-
-
-def entries(text: str) -> dict[str, str]:
-    """The entries of a lock file by package: each with its hashes, without comments."""
-    found: dict[str, str] = {}
-    name = ""
-    for line in text.splitlines():
-        if line[:1] == "#" or not line.strip() or line.lstrip()[:1] == "#":
-            continue
-        if line[:1] != " ":
-            name = re.split(r"[=\[ ]", line, maxsplit=1)[0]
-            found[name] = ""
-        found[name] += line + "\n"
-    return found
-
-
-def joined(
-    locked: Mapping[str, str], *, only: Iterable[str] | None = None, without: Iterable[str] = ()
-) -> str:
-    wanted = set(locked if only is None else only) - set(without)
-    return "".join(entry for name, entry in sorted(locked.items()) if name in wanted)
-
-
-def version(requirements: str, package: str) -> str:
-    """The version that requirements pin for a package."""
-    for name, entry in entries(requirements).items():
-        if name == package:
-            return entry.split("==")[1].split()[0]
-    raise SetupError(f"The lock files do not pin {package}: run `make lock`")
 
 
 def read_parts(name: str, machine: str) -> Parts:
@@ -81,9 +50,10 @@ def read_parts(name: str, machine: str) -> Parts:
     return Parts(
         name=name,
         base=(RECIPES / "base.def").read_text(),
-        definition="\n".join((RECIPES / file).read_text() for file in (f"{name}.def", "final.def")),
-        packages=joined(packages, without=("horovod", *(CPU_ONLY if name == "gpu" else ()))),
-        horovod=joined(locked["ranks"], only=("horovod",)),
+        compile=(RECIPES / f"{name}.def").read_text(),
+        final=(RECIPES / "final.def").read_text(),
+        packages=joined(packages, "horovod", *(["tensorflow-cpu"] if name == "gpu" else [])),
+        horovod=only_horovod(),
         build=joined(locked["build"]),
         cuda=cuda,
         script=(RECIPES / "image_build.sh").read_text(),
@@ -91,20 +61,6 @@ def read_parts(name: str, machine: str) -> Parts:
         patch="".join(path.read_text() for path in patches()),
         machine=machine,
     )
-
-
-def stages(definition: str) -> dict[str, str]:
-    """The stages of a definition file by name, each from its Bootstrap line on."""
-    texts = re.split(r"(?m)^(?=Bootstrap:)", definition)[1:]
-    found = {}
-    for text in texts:
-        named = re.search(r"(?m)^Stage: *(\S+)$", text)
-        found[named.group(1) if named else ""] = text
-    return found
-
-
-def without_stage(definition: str, name: str) -> str:
-    return "".join(text for stage, text in stages(definition).items() if stage != name)
 
 
 def digest(*texts: str) -> str:
@@ -129,7 +85,7 @@ def framework(parts: Parts) -> str:
 
 def wheel_key(parts: Parts) -> str:
     """Of the Horovod wheel: the stage that compiles it and all that goes into that stage."""
-    stage = without_comments(stages(parts.definition)["build"])
+    stage = without_comments(parts.compile)
     pinned = [version(parts.packages, name) for name in (framework(parts), "numpy")]
     if parts.name == "gpu":
         pinned += [version(parts.packages, f"nvidia-{name}-cu12")
@@ -140,7 +96,7 @@ def wheel_key(parts: Parts) -> str:
 
 
 def image_key(parts: Parts) -> str:
-    final = without_comments(stages(parts.definition)["final"])
+    final = without_comments(parts.final)
     script = without_comments(parts.script)
     return digest(base_key(parts), wheel_key(parts), final, script, parts.packages)
 
@@ -171,33 +127,3 @@ def build_command(
               for token in ("--build-arg", f"{key}={value}")]  # fmt: skip
     return [apptainer, "build", "--force", "--mksquashfs-args", SQUASH, "--bind",
             f"{inputs}:/mnt", *values, str(image), str(definition)]  # fmt: skip
-
-
-def sources_list(mirror: str, security: str | None) -> str:
-    """apt's sources while building; the image keeps none."""
-    lines = [f"deb {mirror} {SUITE} main", f"deb {mirror} {SUITE}-updates main"]
-    if security is not None:
-        lines.append(f"deb {security} {SUITE}-security main")
-    return "\n".join(lines) + "\n"
-
-
-def apt_configuration(settings: str, proxies: Mapping[str, str], *, ca: bool) -> str:
-    """apt's configuration while building: this machine's own, its package cache outside."""
-    lines = [
-        settings.rstrip("\n"),
-        'Dir::Etc::sourcelist "/mnt/sources.list";',
-        'Dir::Etc::sourceparts "-";',
-        'Dir::State::lists "/mnt/lists";',
-        'Dir::Cache "/mnt/apt";',
-        'APT::Keep-Downloaded-Packages "true";',
-        'APT::Install-Recommends "false";',
-        'Acquire::Languages "none";',
-        'APT::Sandbox::User "root";',  # the only user that the build's namespace surely has
-    ]
-    lines += [
-        f'Acquire::{scheme}::Proxy "{proxies[f"{scheme}_proxy"]}";'
-        for scheme in ("http", "https") if f"{scheme}_proxy" in proxies
-    ]  # fmt: skip
-    if ca:
-        lines.append('Acquire::https::CAInfo "/mnt/ca.crt";')
-    return "\n".join(lines) + "\n"

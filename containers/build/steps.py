@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from locks import SetupError
-from runner import logged, output, tail
+from runner import logged, output
 
 
 def say(text: str) -> None:
@@ -42,22 +41,13 @@ class Steps:
     def run(
         self, command: Sequence[str], what: str, environment: Mapping[str, str], hint: str
     ) -> None:
-        """Run to the end; SetupError with the end of the log and a hint where that fails."""
+        """Run to the end, in a folder that nobody can put a module into."""
         say(f"{self.seconds():4.0f} s  {what}")
         with self.log.open("a") as out:
             out.write(f"\n=== {what}\n{' '.join(command)}\n")
-
-        def alive(seconds: float, last: str) -> None:
-            say(f"{self.seconds():4.0f} s    ... {seconds:.0f} s: {last}")
-
-        # from a folder that nobody can put a module into
-        code, said = logged(
-            command, self.log, alive, what, env=environment, cwd=Path("/"), held=self.held
+        logged(
+            command, self.log, what, say, hint=hint, env=environment, cwd=Path("/"), held=self.held
         )
-        if code != 0:
-            raise SetupError(
-                f"{what} failed (exit code {code}). {hint}\nThe end of {self.log}:\n{tail(said)}"
-            )
 
 
 def remove_tree(folder: Path) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from locks import errors_of_train
+from locks import errors
 
 from practice.command import main
 
 if __name__ == "__main__":
-    errors_of_train().interrupt_on_signals()
+    errors.interrupt_on_signals()
     sys.exit(main(sys.argv[1:]))

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import runner
 from locks import SetupError
@@ -45,11 +43,7 @@ class Health:
 
 
 def shape_here(place: Place) -> Shape:
-    """The running cluster's shape.
-
-    Raises:
-        SetupError: none is written down, or it cannot be read.
-    """
+    """The running cluster's shape; SetupError where none is written down, or it cannot be read."""
     try:
         return shape_from_json(json.loads(place.state.read_text()))
     except (OSError, ValueError, TypeError, KeyError) as error:
@@ -66,28 +60,22 @@ def health(place: Place) -> Health:
     except SetupError:
         return Health(exists, ("state.json",), None)
     missing = [space for space in SPACES if space not in there]
-    wanted = [(CONTROLLER, "slurmctld", "slurmctld"), (CONTROLLER, "munged", "munged")]
-    wanted += [(node, "slurmd", f"slurmd-{node}") for node in NODES]
-    if shape.accounting:
-        wanted += [(CONTROLLER, "slurmdbd", "slurmdbd"), (CONTROLLER, "mariadbd", "mariadbd")]
-    for space, name, daemon in wanted:
-        if space in there and daemons.daemon_pid(place, space, name, daemon) is None:
-            missing.append(daemon)
+    wanted = [(CONTROLLER, "slurmctld"), (CONTROLLER, "munged")]
+    wanted += [(node, "slurmd") for node in NODES]
+    missing += [f"{name} of {space}" for space, name in wanted
+                if space in there and daemons.daemon_pid(place, space, name) is None]  # fmt: skip
     return Health(exists, tuple(missing), shape)
 
 
-def up(place: Place, *, accounting: bool = False) -> Shape:
+def up(place: Place) -> Shape:
     """Make the cluster and wait until all nodes are idle. The machine must have what it needs.
 
-    Raises:
-        SetupError: it did not come up; nothing of it is left then.
+    Raises SetupError where it did not come up; nothing of it is left then.
     """
-    shape = shape_of(
-        free_subnet(network.taken_subnets()),
-        sorted(os.sched_getaffinity(0)),
-        machine_memory_mb(),
-        accounting=accounting,
-    )
+    routes = runner.run(["ip", "-4", "route", "show", "table", "all"])
+    memory_mb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
+    cores = sorted(os.sched_getaffinity(0))
+    shape = shape_of(free_subnet(routes), cores, memory_mb)
     try:
         write(place, shape)
         _start(place, shape)
@@ -101,10 +89,6 @@ def up(place: Place, *, accounting: bool = False) -> Shape:
     return shape
 
 
-def machine_memory_mb() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
-
-
 def _start(place: Place, shape: Shape) -> None:
     first = spaces.make_space(place, CONTROLLER, None)
     for command in network.controller_commands(place, shape, first):
@@ -112,8 +96,6 @@ def _start(place: Place, shape: Shape) -> None:
     for command in spaces.room_commands(place, CONTROLLER):
         daemons.run_inside(place, CONTROLLER, command)
     daemons.run_inside(place, CONTROLLER, daemons.munged_argv(place))
-    if shape.accounting:
-        daemons.start_accounting(place, shape)
     start_controller(place)
     for node in NODES:
         start_node(place, node)
@@ -130,7 +112,8 @@ def start_node(place: Place, node: str) -> None:
         stage = place.folder / node / "view"
         for command in [*spaces.room_commands(place, node), *view_commands(needed(), stage)]:
             daemons.run_inside(place, node, command)
-    daemons.start_slurmd(place, shape, node)
+    cores = next(n.cores for n in shape.nodes if n.name == node)
+    daemons.start(place, node, daemons.slurmd_argv(node, cores), "slurmd")
 
 
 def stop_node(place: Place, node: str, *, power: bool = False) -> None:
@@ -142,7 +125,7 @@ def stop_node(place: Place, node: str, *, power: bool = False) -> None:
     if power:
         spaces.end_space(place, node)
     else:
-        daemons.stop(place, node, "slurmd", f"slurmd-{node}")
+        daemons.stop(place, node, "slurmd")
 
 
 def limit(
@@ -156,51 +139,37 @@ def limit(
 ) -> None:
     """Make links slow, or with rate ``off`` as fast as they were.
 
-    Raises:
-        SetupError: no such rate, no cluster, or the kernel refuses.
+    Raises SetupError where there is no such rate or cluster, or the kernel refuses.
     """
-    network.check_rate(rate)
-    network.check_rate(rest or rate)
-    if to is not None and (rate == network.OFF or to in nodes):
-        raise SetupError(
-            f"--to {to} found with {', '.join(nodes)} {rate}: expected one node, another one as "
-            "its target, and a rate; `limit NODE off` takes all away"
-        )
     shape, there = shape_here(place), spaces.keepers(place)
     for node in nodes:
         if node not in there and rate == network.OFF:
             continue  # its links went with it
-        if node not in there:
-            raise SetupError(f"{node} is off: start-node {node} starts it")
+        spaces.keeper(place, node)
         for command in network.limit_commands(shape, node, rate, there, way=way, to=to, rest=rest):
-            runner.run(command, f"{node}: limiting its link (by the kernel)")
+            runner.run(command, f"limiting {node}'s link to {rate} (expected like 200mbit, or off)")
 
 
 def start_controller(place: Place) -> None:
     """Start slurmctld and wait until it answers."""
-    daemons.start_slurmctld(place)
-    daemons.wait_for(lambda: daemons.controller_answers(place), 30, "slurmctld does not answer")
+    daemons.start(place, CONTROLLER, ["slurmctld"], "slurmctld")
+    spaces.wait_for(lambda: bool(daemons.node_states(place)), 30, "slurmctld does not answer")
 
 
 def stop_controller(place: Place) -> None:
     """Stop slurmctld: jobs go on, submissions and queries fail."""
-    daemons.stop(place, CONTROLLER, "slurmctld", "slurmctld")
-
-
-def restart_controller(place: Place) -> None:
-    stop_controller(place)
-    start_controller(place)
+    daemons.stop(place, CONTROLLER, "slurmctld")
 
 
 def down(place: Place) -> bool:
     """End and remove everything of the cluster; false where there was nothing.
 
-    Raises:
-        SetupError: something cannot be removed, and what.
+    Raises SetupError where something cannot be removed.
     """
     there = bool(spaces.marked(place)) or place.folder.is_mount()
     spaces.end_space(place, CONTROLLER)
-    _forget_link(place.login_link)
+    # it goes with the controller's network, which the kernel takes apart a moment later
+    runner.output(["ip", "link", "delete", place.login_link])
     while place.folder.is_mount():
         if runner.output(["umount", str(place.folder)]) is None:
             # somebody's shell stands in it: it goes when they leave
@@ -214,15 +183,6 @@ def down(place: Place) -> bool:
                 "and remove the folder"
             ) from error
     return there
-
-
-def _forget_link(name: str) -> None:
-    """It goes with the controller's network, which the kernel takes apart a moment later."""
-    deadline = time.monotonic() + 5
-    while Path("/sys/class/net", name).exists():
-        if time.monotonic() > deadline:
-            runner.run(["ip", "link", "delete", name])
-        time.sleep(0.05)
 
 
 def inside_argv(place: Place, space: str, command: Sequence[str], folder: str = "/") -> list[str]:

@@ -6,19 +6,18 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import apptainer
 import users
-from locks import SetupError, environment_of_train, refusal
+from locks import SetupError, table
+from runner import guarded
 
 from . import cluster, needs
 from .daemons import node_states, slurm_environment
 from .network import WAYS, nodes_named
 from .place import NODES, SPACES, Place, place_of
-
-REQUEST_IS_WRONG = 2
 
 
 def say(text: str) -> None:
@@ -29,7 +28,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="python3 containers/practice",
         description="A real Slurm with four nodes on this machine (see docs/practice-cluster.md). "
-        "ACCOUNTING=1 starts it with slurmdbd; HOROSCALE_PRACTICE=DIR names another one.",
+        "HOROSCALE_PRACTICE=DIR names another one.",
     )
     commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("up", help="start it; nothing happens where it runs")
@@ -53,32 +52,22 @@ def parser() -> argparse.ArgumentParser:
     slow.add_argument("--way", choices=WAYS, default="both", help="what it sends, or receives")
     slow.add_argument("--to", choices=NODES, help="only what it sends to this node")
     slow.add_argument("--rest", help="with --to: rate towards all others (default: no limit)")
-    for name in ("stop", "start", "restart"):
+    for name in ("stop", "start"):
         commands.add_parser(f"{name}-controller", help=f"{name} slurmctld")
     return made
 
 
 def main(arguments: Sequence[str]) -> int:
     told = parser().parse_args(arguments)  # a wrong word ends here with exit code 2
-    try:
-        place = place_of(os.environ)
-        return _do(told, place)
-    except SetupError as error:
-        say(str(error))
-        return REQUEST_IS_WRONG
-    except OSError as error:
-        say(refusal(error) if os.geteuid() == 0 else f"{error}. Only root may change the cluster")
-        return REQUEST_IS_WRONG
-    except KeyboardInterrupt:
-        say("interrupted")
-        return 130
+    hint = "" if os.geteuid() == 0 else "Only root may change the cluster"
+    return guarded(lambda: _do(told, place_of(os.environ)), say, hint)
 
 
 def _do(told: argparse.Namespace, place: Place) -> int:
     if told.command == "status":
         return status(place)
     if told.command == "up":
-        return up(place, accounting=wants_accounting(os.environ.get("ACCOUNTING", "0")))
+        return up(place)
     if os.geteuid() != 0:
         raise SetupError(f"`{told.command}` needs root (found: user id {os.geteuid()})")
     if told.command == "exec":
@@ -87,72 +76,57 @@ def _do(told: argparse.Namespace, place: Place) -> int:
         login(place, told.user, told.give, told.words)
     with cluster.only_one(place):
         if told.command == "down":
+            down = cluster.down(place)
             say(f"ended; {place.folder} is gone, packages, Apptainer and the user practice stay"
-                if cluster.down(place) else f"no cluster in {place.folder}: nothing to end"
-                )  # fmt: skip
-            return 0
-        changes: dict[str, Callable[[], None]] = {
-            "stop-node": lambda: cluster.stop_node(place, told.node, power=told.power),
-            "start-node": lambda: cluster.start_node(place, told.node),
-            "limit": lambda: cluster.limit(
-                place, nodes_named(told.node), told.rate, way=told.way, to=told.to, rest=told.rest
-            ),
-            "stop-controller": lambda: cluster.stop_controller(place),
-            "start-controller": lambda: cluster.start_controller(place),
-            "restart-controller": lambda: cluster.restart_controller(place),
-        }
-        changes[told.command]()
+                if down else f"no cluster in {place.folder}: nothing to end")  # fmt: skip
+        elif told.command == "stop-node":
+            cluster.stop_node(place, told.node, power=told.power)
+        elif told.command == "start-node":
+            cluster.start_node(place, told.node)
+        elif told.command == "limit":
+            nodes = nodes_named(told.node)
+            cluster.limit(place, nodes, told.rate, way=told.way, to=told.to, rest=told.rest)
+        elif told.command == "stop-controller":
+            cluster.stop_controller(place)
+        else:
+            cluster.start_controller(place)
     return 0
 
 
-def wants_accounting(told: str) -> bool:
-    """Raises: SetupError: neither 0 nor 1."""
-    if told not in ("0", "1", ""):
-        raise SetupError(
-            f"ACCOUNTING={told} found, expected ACCOUNTING=1 (a site with accounting) or "
-            "ACCOUNTING=0 (one without)"
-        )
-    return told == "1"
-
-
-def up(place: Place, *, accounting: bool) -> int:
+def up(place: Place) -> int:
     needs.check()
     with cluster.only_one(place):
         found = cluster.health(place)
-        if found.good and found.shape is not None:
-            if found.shape.accounting != accounting:
-                has, wanted = ("with", "without") if not accounting else ("without", "with")
-                raise SetupError(
-                    f"the cluster runs {has} accounting, and {wanted} is asked for: first "
-                    "make cluster-down"
-                )
+        if found.good:
             say(f"it runs already in {place.folder}")
-            how_to_use(place)
-            return 0
-        if found.exists:
-            say(f"half of a cluster found (missing: {', '.join(found.missing)}): making it anew")
-            cluster.down(place)
-        start = time.monotonic()
-        prepare(accounting=accounting)
-        say("starting Slurm: a controller and 4 nodes")
-        shape = cluster.up(place, accounting=accounting)
-        first = shape.nodes[0]
-        say(
-            f"ready after {time.monotonic() - start:.0f} s: node1 to node4 in {shape.subnet}, each "
-            f"with 2 CPUs, {first.memory_mb} MB and 2 pretend GPUs; "
-            f"{'with' if accounting else 'without'} accounting"
-        )
-        how_to_use(place)
+        else:
+            if found.exists:
+                say(
+                    f"half of a cluster found (missing: {', '.join(found.missing)}): making it anew"
+                )
+                cluster.down(place)
+            start = time.monotonic()
+            prepare()
+            say("starting Slurm: a controller and 4 nodes")
+            shape = cluster.up(place)
+            say(
+                f"ready after {time.monotonic() - start:.0f} s: node1 to node4 in {shape.subnet}, "
+                f"each with 2 CPUs, {shape.nodes[0].memory_mb} MB and 2 pretend GPUs"
+            )
+    say("use it:")
+    say("  make sweep SWEEP=smoke SITE=practice")
+    say(f"  export SLURM_CONF={place.slurm_conf}    # then sinfo, sbatch, srun ... as any user")
+    say("  python3 containers/practice exec node2 -- bash    # a root shell in a node")
+    say("  make cluster-down    # ends it")
     return 0
 
 
-def prepare(*, accounting: bool) -> None:
+def prepare() -> None:
     """Packages, Apptainer and the unprivileged user, each only where it is missing.
 
-    Raises:
-        SetupError: one cannot be had.
+    Raises SetupError where one cannot be had.
     """
-    missing = needs.missing_packages(accounting=accounting)
+    missing = needs.missing_packages()
     kept = [f"the package {package}" for package in missing]
     if apptainer.find() is None:
         kept.append("Apptainer")
@@ -161,18 +135,10 @@ def prepare(*, accounting: bool) -> None:
     if kept:
         say(f"installing what stays after make cluster-down: {', '.join(kept)}")
     if missing:
-        needs.install(missing, environment_of_train().environment_of("image", os.environ))
+        needs.install(missing, table.environment_of("image", os.environ))
         needs.check()  # what could not be tried without them
     users.ensure_user()
     apptainer.ensure()
-
-
-def how_to_use(place: Place) -> None:
-    say("use it:")
-    say("  make sweep SWEEP=smoke SITE=practice")
-    say(f"  export SLURM_CONF={place.slurm_conf}    # then sinfo, sbatch, srun ... as any user")
-    say("  python3 containers/practice exec node2 -- bash    # a root shell in a node")
-    say("  make cluster-down    # ends it")
 
 
 def login(place: Place, user: str, folders: Sequence[Path], words: Sequence[str]) -> None:
@@ -187,7 +153,6 @@ def login(place: Place, user: str, folders: Sequence[Path], words: Sequence[str]
 
 
 def command_of(words: Sequence[str], before: str) -> list[str]:
-    """Raises: SetupError: there is none."""
     command = list(words[1:] if words[:1] == ["--"] else words)
     if not command:
         raise SetupError(f"no command found, expected: {before} -- COMMAND")
@@ -205,21 +170,15 @@ def run_inside(place: Place, space: str, words: Sequence[str]) -> None:
 
 
 def status(place: Place) -> int:
-    if os.geteuid() != 0:  # other users' processes cannot be looked at: only what Slurm says
-        shape = cluster.shape_here(place)
-        states = node_states(place)
-        for node in shape.nodes:
-            print(f"{node.name}  {node.address}  {states.get(node.name, 'no answer from Slurm')}")
-        return 0 if states else 1
-    found = cluster.health(place)
-    if not found.exists or found.shape is None:
+    """Print what runs; other users than root see only what Slurm says."""
+    found = cluster.health(place) if os.geteuid() == 0 else None
+    if found is not None and (not found.exists or found.shape is None):
         print(f"no cluster in {place.folder}" + (" (but parts of one)" if found.exists else ""))
         return 1
-    states = node_states(place)
-    accounting = "on" if found.shape.accounting else "off"
-    print(f"{place.folder}  {found.shape.subnet}  accounting {accounting}")
-    for node in found.shape.nodes:
+    shape, states = cluster.shape_here(place), node_states(place)
+    print(f"{place.folder}  {shape.subnet}")
+    for node in shape.nodes:
         print(f"{node.name}  {node.address}  {states.get(node.name, 'no answer from Slurm')}")
-    if found.missing:
+    if found is not None and found.missing:
         print(f"missing: {', '.join(found.missing)}")
-    return 0 if found.good else 1
+    return 0 if states and (found is None or found.good) else 1

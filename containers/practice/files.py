@@ -9,12 +9,12 @@ import secrets
 import shutil
 import socket
 import stat
+from dataclasses import asdict
 
 from locks import SetupError
 from runner import run
 
 from .place import (
-    ACCOUNTING_PORT,
     CONTROLLER,
     CONTROLLER_PORT,
     CPUS,
@@ -28,11 +28,13 @@ from .place import (
 from .spaces import make_folders
 
 GPU_TYPE = "pretend"
+#: Nothing is limited by cgroups here, and this plugin is the one that then touches none. It starts
+#: on machines with cgroups of either version, or without any (all three were tried).
+CGROUP_CONF = "CgroupPlugin=cgroup/v1\n"
 REQUEUE_WAIT_S = 15  # how long a requeued job waits before it may start again
 GRACE_S = 10  # between a preemption's warning and its end
 KILL_WAIT_S = 10
 NODE_TIMEOUT_S = 15  # without a sign of life a node is down
-DATABASE = "practice_accounting"
 
 
 def slurm_conf(place: Place, shape: Shape) -> str:
@@ -58,7 +60,7 @@ CredType=cred/munge
 AuthInfo=socket={place.munge_socket},cred_expire={REQUEUE_WAIT_S}
 StateSaveLocation={place.folder}/state
 SlurmdSpoolDir={place.folder}/%n/spool
-SlurmctldPidFile={place.pid_file("slurmctld")}
+SlurmctldPidFile={place.pid_file(CONTROLLER, "slurmctld")}
 SlurmdPidFile={place.pids}/slurmd-%n.pid
 SlurmctldLogFile={place.log}/slurmctld.log
 SlurmdLogFile={place.folder}/%n/slurmd.log
@@ -88,7 +90,7 @@ DefMemPerCPU={memory}
 JobAcctGatherType=jobacct_gather/linux
 JobAcctGatherFrequency=task=2
 JobAcctGatherParams=OverMemoryKill
-{accounting(place, shape)}
+AccountingStorageType=accounting_storage/none
 # jobs start within a second or two
 SchedulerType=sched/backfill
 SchedulerParameters=bf_interval=2,sched_interval=2,batch_sched_delay=0
@@ -107,54 +109,9 @@ DefaultTime=30 MaxTime=1440
 """
 
 
-def accounting(place: Place, shape: Shape) -> str:
-    if not shape.accounting:
-        return "AccountingStorageType=accounting_storage/none"
-    return (
-        "AccountingStorageType=accounting_storage/slurmdbd\n"
-        f"AccountingStorageHost={shape.controller}\n"
-        f"AccountingStoragePort={ACCOUNTING_PORT}\n"
-        f"AccountingStoragePass={place.munge_socket}"
-    )
-
-
-def slurmdbd_conf(place: Place, shape: Shape) -> str:
-    """No password: the database knows the user slurm by its socket."""
-    return f"""\
-DbdHost={CONTROLLER}
-DbdAddr={shape.controller}
-DbdPort={ACCOUNTING_PORT}
-SlurmUser=slurm
-AuthType=auth/munge
-AuthInfo=socket={place.munge_socket}
-StorageType=accounting_storage/mysql
-StorageHost=localhost
-StorageUser=slurm
-StorageLoc={DATABASE}
-PidFile={place.pid_file("slurmdbd")}
-LogFile={place.log}/slurmdbd.log
-"""
-
-
-def database_sql() -> str:
-    return (
-        f"CREATE DATABASE IF NOT EXISTS {DATABASE};\n"
-        "CREATE USER IF NOT EXISTS slurm@localhost IDENTIFIED VIA unix_socket;\n"
-        f"GRANT ALL ON {DATABASE}.* TO slurm@localhost;\n"
-    )
-
-
 def gres_conf(place: Place) -> str:
-    files = f"{place.devices}/gpu[0-{GPUS - 1}]"
+    files = f"{place.folder}/dev/gpu[0-{GPUS - 1}]"
     return f"AutoDetect=off\nName=gpu Type={GPU_TYPE} File={files}\n"
-
-
-def cgroup_conf() -> str:
-    """Nothing is limited by cgroups here, and this plugin is the one that then touches none.
-
-    It starts on machines with cgroups of either version, or without any (all three were tried).
-    """
-    return "CgroupPlugin=cgroup/v1\n"
 
 
 def hosts(shape: Shape, login: str) -> str:
@@ -191,12 +148,12 @@ def _write(place: Place, shape: Shape) -> None:
         place.log: ("slurm", 0o755), place.folder / "state": ("slurm", 0o700),
         place.munge: ("munge", 0o755), private: ("munge", 0o700),
     }  # fmt: skip
-    for folder in (place.pids, place.devices, *folders):
+    for folder in (place.pids, place.folder / "dev", *folders):
         folder.mkdir()
     for space in SPACES:
         make_folders(place, space)
     for number in range(GPUS):  # they answer like /dev/null: enough to be found and handed out
-        device = place.devices / f"gpu{number}"
+        device = place.folder / "dev" / f"gpu{number}"
         os.mknod(device, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
         device.chmod(0o666)
     key = private / "key"
@@ -205,18 +162,9 @@ def _write(place: Place, shape: Shape) -> None:
     shutil.chown(key, "munge", "munge")
     place.hosts.write_text(hosts(shape, socket.gethostname()))
     (place.folder / "gres.conf").write_text(gres_conf(place))
-    (place.folder / "cgroup.conf").write_text(cgroup_conf())
+    (place.folder / "cgroup.conf").write_text(CGROUP_CONF)
     place.slurm_conf.write_text(slurm_conf(place, shape))
-    if shape.accounting:
-        secret = place.folder / "slurmdbd.conf"
-        secret.touch(mode=0o600)
-        secret.write_text(slurmdbd_conf(place, shape))
-        shutil.chown(secret, "slurm", "slurm")
-        place.database.mkdir()
-        (place.database / "first.sql").write_text(database_sql())
-        (place.database / "data").mkdir()
-        folders |= dict.fromkeys((place.database, place.database / "data"), ("mysql", 493))
     for folder, (owner, mode) in folders.items():  # last: nothing is written in another's folder
         folder.chmod(mode)
         shutil.chown(folder, owner, owner)
-    place.state.write_text(json.dumps(shape.as_json(), indent=1) + "\n")
+    place.state.write_text(json.dumps(asdict(shape), indent=1) + "\n")

@@ -8,12 +8,7 @@ adds no latency.
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
-
-from locks import SetupError
-from runner import run
 
 from .place import BRIDGE, CONTROLLER, NODES, Place, Shape
 from .spaces import in_network_argv
@@ -63,30 +58,11 @@ def node_commands(shape: Shape, node: str, keepers: Mapping[str, int]) -> list[l
     ]  # fmt: skip
 
 
-def taken_subnets() -> list[str]:
-    """Every IPv4 network that this machine has a route for, its own addresses among them."""
-    return subnets_of(run(["ip", "-json", "-4", "route", "show", "table", "all"]))
-
-
-def subnets_of(routes: str) -> list[str]:
-    """Destinations in the JSON text of ``ip route``, the default route left out."""
-    found = [str(route.get("dst", "default")) for route in json.loads(routes or "[]")]
-    return [subnet for subnet in found if subnet[:1].isdigit() and subnet != "0.0.0.0/0"]
-
-
 OFF = "off"
 WAYS = ("both", "send", "receive")
-_RATE = re.compile(r"[1-9][0-9]{0,5}(kbit|mbit|gbit)")
 _BURST, _QUEUE = "16kb", "50ms"
 #: Towards all other nodes, where only the way to one of them is slow: no limit worth the name.
 _REST = "100gbit"
-
-
-def check_rate(text: str) -> str:
-    """Raises: SetupError: neither a rate nor ``off``."""
-    if text != OFF and not _RATE.fullmatch(text):
-        raise SetupError(f"rate {text!r} found, expected one like 200mbit, or off")
-    return text
 
 
 def limit_commands(

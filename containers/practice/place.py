@@ -6,8 +6,9 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ SPACES = (CONTROLLER, *NODES)
 BRIDGE = "hsbr0"  # in the controller's network, as are the ends of all links
 GPUS = 2  # pretend ones, of each node
 CPUS = 2  # of each node, as Slurm is told
-CONTROLLER_PORT, NODE_PORT, ACCOUNTING_PORT = 16817, 16818, 16819
+CONTROLLER_PORT, NODE_PORT = 16817, 16818
 
 
 @dataclass(frozen=True)
@@ -58,14 +59,6 @@ class Place:
         return self.munge / "socket"
 
     @property
-    def database(self) -> Path:
-        return self.folder / "database"
-
-    @property
-    def devices(self) -> Path:
-        return self.folder / "dev"
-
-    @property
     def login_link(self) -> str:
         """Network interface by which the machine itself (the login node) reaches the cluster."""
         if self.folder == DEFAULT:
@@ -79,36 +72,32 @@ class Place:
         """What the node sees as /tmp."""
         return self.folder / node / "tmp"
 
-    def pid_file(self, daemon: str) -> Path:
+    def pid_file(self, space: str, daemon: str) -> Path:
         """Holds a process id as counted inside the daemon's own space."""
-        own = {"munged": self.munge / "private", "mariadbd": self.database}  # may write there only
-        return own.get(daemon, self.pids) / f"{daemon}.pid"
+        # munged may write nowhere else
+        folder = self.munge / "private" if daemon == "munged" else self.pids
+        return folder / f"{daemon if space == CONTROLLER else f'{daemon}-{space}'}.pid"
 
 
 def place_of(environment: Mapping[str, str]) -> Place:
     """The place that HOROSCALE_PRACTICE names, for a second cluster beside the usual one.
 
-    Raises:
-        SetupError: it is not an absolute path of plain signs.
+    Raises SetupError where it is not an absolute path of plain signs.
     """
     told = environment.get("HOROSCALE_PRACTICE")
     if not told:
         return Place()
-    folder = Path(told)
-    plain = all(sign.isalnum() or sign in "/._-" for sign in told)
-    if not folder.is_absolute() or ".." in folder.parts or len(folder.parts) < 3 or not plain:
+    # a socket's path holds 107 bytes; Slurm's files end a value at blanks and commas
+    if not re.fullmatch(r"(/\w[\w.-]*){2,}", told, re.ASCII) or len(told) > 60:
         raise SetupError(
             f"HOROSCALE_PRACTICE={told!r} found, expected an absolute path of letters, digits and "
-            "/ . _ - that this cluster may have for itself, such as /run/horoscale-other"
+            "/ . _ -, at most 60 signs, for this cluster alone, such as /run/horoscale-other"
         )
-    if len(told) > 60:  # a socket's path holds 107 bytes
-        raise SetupError(f"HOROSCALE_PRACTICE={told!r} found, expected at most 60 signs")
-    return Place(folder)
+    return Place(Path(told))
 
 
 MEMORY_SHARE = 0.8  # of the machine's memory is given to the nodes together
 LEAST_MEMORY_MB = 2048  # per node: two small ranks; advertised, not reserved
-SUBNETS = tuple(f"10.87.{third}.0/24" for third in range(1, 255))
 
 
 @dataclass(frozen=True)
@@ -125,10 +114,6 @@ class Shape:
     controller: str  # address of the controller
     login: str  # address of the machine itself
     nodes: tuple[Node, ...]
-    accounting: bool = False
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def shape_from_json(told: dict[str, Any]) -> Shape:
@@ -147,26 +132,19 @@ def cores_of(number: int, cores: Sequence[int]) -> tuple[int, ...]:
     return tuple(cores[number * own : (number + 1) * own])
 
 
-def free_subnet(taken: Iterable[str]) -> str:
-    """The first of our subnets that overlaps nothing which this machine has a route or address for.
+def free_subnet(routes: str) -> str:
+    """The first of our subnets that no route or address of this machine names; ``routes``: as
+    ``ip route`` prints them.
 
-    Raises:
-        SetupError: none is free.
+    Raises SetupError where there is none.
     """
-    known = [ipaddress.ip_network(text, strict=False) for text in taken]
-    for candidate in SUBNETS:
-        network = ipaddress.ip_network(candidate)
-        if not any(network.overlaps(other) for other in known if other.version == network.version):
-            return candidate
-    raise SetupError(
-        f"no free subnet found among {SUBNETS[0]} to {SUBNETS[-1]}: this machine has routes into "
-        "all of them. Take one away (ip route)."
-    )
+    for third in range(1, 255):
+        if f"10.87.{third}." not in routes:
+            return f"10.87.{third}.0/24"
+    raise SetupError("this machine has routes into all of 10.87.0.0/16: take one away (ip route)")
 
 
-def shape_of(
-    subnet: str, cores: Sequence[int], memory_mb: int, *, accounting: bool = False
-) -> Shape:
+def shape_of(subnet: str, cores: Sequence[int], memory_mb: int) -> Shape:
     """Divide the machine among the nodes; ``memory_mb`` is all that it has."""
     network = ipaddress.ip_network(subnet)
     each = max(int(memory_mb * MEMORY_SHARE) // len(NODES), LEAST_MEMORY_MB)
@@ -174,7 +152,7 @@ def shape_of(
         Node(name, str(network[11 + number]), cores_of(number, cores), each)
         for number, name in enumerate(NODES)
     )
-    return Shape(subnet, str(network[1]), str(network[2]), nodes, accounting)
+    return Shape(subnet, str(network[1]), str(network[2]), nodes)
 
 
 def addresses(shape: Shape) -> dict[str, str]:

@@ -13,7 +13,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,11 +99,7 @@ def keepers(place: Place) -> dict[str, int]:
 
 
 def keeper(place: Place, space: str) -> int:
-    """Process id of the keeper of one space.
-
-    Raises:
-        SetupError: the space is not there.
-    """
+    """Process id of the keeper of one space; SetupError where the space is not there."""
     found = keepers(place)
     if space not in found:
         there = ", ".join(sorted(found)) or "nothing"
@@ -117,8 +113,7 @@ def keeper(place: Place, space: str) -> int:
 def make_space(place: Place, space: str, inside: int | None) -> int:
     """Start a keeper and wait until it is there; returns its process id.
 
-    Raises:
-        SetupError: it did not come up within 10 seconds.
+    Raises SetupError where it did not come up.
     """
     path = os.environ.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
     said = place.folder / space / "space.log"
@@ -132,70 +127,66 @@ def make_space(place: Place, space: str, inside: int | None) -> int:
             start_new_session=True,  # survives the make, the shell and the terminal
             cwd="/",
         )
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline and process.poll() is None:
-        pid = keepers(place).get(space)
-        # it is ours only once it sleeps: before that, its /proc may not be mounted yet
-        if pid is not None and _program(pid) == "sleep":
-            return pid
-        time.sleep(0.02)
-    words = said.read_text(errors="replace").strip()
-    raise SetupError(f"cannot make the namespaces of {space}: {words or 'no answer in 10 s'}")
+    # it is ours only once it sleeps: before that, its /proc may not be mounted yet
+    wait_for(
+        lambda: _program(keepers(place).get(space)) == "sleep" or process.poll() is not None,
+        10, f"the namespaces of {space} did not come up",
+    )  # fmt: skip
+    if process.poll() is not None:
+        raise SetupError(f"cannot make the namespaces of {space}: {said.read_text().strip()}")
+    return keeper(place, space)
 
 
-def _program(pid: int) -> str:
+def _program(pid: int | None) -> str:
     try:
         return (PROC / str(pid) / "comm").read_text().strip()
     except OSError:
         return ""
 
 
-def end_space(place: Place, space: str, timeout_s: float = 20) -> None:
+def end_space(place: Place, space: str) -> None:
     """Kill a space's first process, and so all in it; returns when nothing of it is left.
 
-    Raises:
-        SetupError: something is left after ``timeout_s`` (a process in the kernel's hands).
+    Raises SetupError where something stays (a process in the kernel's hands).
     """
-    deadline = time.monotonic() + timeout_s
-    while True:
+
+    def ended() -> bool:
         # the nodes' spaces lie in the controller's, which takes them along
         left = [p for p in marked(place) if space in (p.space, CONTROLLER)]
-        if not left:
-            return
-        if time.monotonic() > deadline:
-            ids = ", ".join(f"{process.space}: {process.pid}" for process in left)
-            raise SetupError(f"still there {timeout_s:.0f} s after being killed: {ids}")
         # keepers first: what waits for them outside ends by itself then
-        first = [process for process in left if process.first] or left
-        for process in first:
+        for process in [process for process in left if process.first] or left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGKILL)
+        return not left
+
+    wait_for(ended, 20, f"processes of {space} were killed and did not end")
+
+
+def wait_for(condition: Callable[[], bool], timeout_s: float, trouble: str) -> None:
+    """Raises: SetupError: the condition did not become true in time."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise SetupError(f"{trouble} within {timeout_s:.0f} s")
         time.sleep(0.05)
 
 
 SHARED_MEMORY = "1g"
 
 
-# What a node sees of the file system: everything of the machine, but its own /tmp, /dev/shm, name.
-
-
 def room_commands(place: Place, space: str, shared: tuple[Path, ...] = (ROOT,)) -> list[list[str]]:
-    """Mounts of one space, run inside it; ``shared``: folders that nodes must see even in /tmp."""
+    """Mounts of one space, run inside it: it sees all of the machine, but has /tmp, /dev/shm and a
+    name of its own. ``shared``: folders that nodes must see even in /tmp."""
     temporary = place.temporary(space)
-    back = [folder for folder in shared if Path("/tmp") in folder.parents]  # noqa: S108
+    inside = {folder: str(temporary / folder.relative_to("/tmp"))  # noqa: S108
+              for folder in shared if Path("/tmp") in folder.parents}  # noqa: S108  # fmt: skip
     return [
         ["hostname", space],
         ["mount", "--bind", str(place.hosts), "/etc/hosts"],
         # the machine's /sys would show its own network interfaces under the names of the node's
         ["mount", "-t", "sysfs", "-o", "nosuid,nodev,noexec", "sysfs", "/sys"],
-        *(
-            command
-            for folder in back
-            for command in (
-                ["mkdir", "-p", str(temporary / folder.relative_to("/tmp"))],  # noqa: S108
-                ["mount", "--rbind", str(folder), str(temporary / folder.relative_to("/tmp"))],  # noqa: S108
-            )
-        ),
+        *(["mkdir", "-p", here] for here in inside.values()),
+        *(["mount", "--rbind", str(folder), here] for folder, here in inside.items()),
         ["mount", "--rbind", str(temporary), "/tmp"],  # noqa: S108
         ["mount", "-t", "tmpfs", "-o", f"mode=1777,size={SHARED_MEMORY}", "shm", "/dev/shm"],  # noqa: S108
     ]

@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(arguments)
     if options.inside is not None:
         return inside(options)
-    if found := needs.troubles() + needs.missing_packages(accounting=False):
+    if found := needs.troubles() + needs.missing_packages():
         print(f"no chaos on this machine: {'; '.join(found)}")
         return 2
     seed = secrets.randbelow(10**6) if options.seed is None else options.seed

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import stat
-from pathlib import Path
 
 import apptainer
 import pytest
+from locks import SetupError
+from runner import run
 
 
 def test_apptainer_is_found_before_singularity(program) -> None:
@@ -22,43 +23,21 @@ def test_apptainer_is_found_before_singularity(program) -> None:
     ("codename", "uid", "why"),
     [("", 0, "not Debian"), ("bookworm", 1000, "only root can install it")],
 )
-def test_where_it_cannot_be_installed_a_message_and_exit_code_2(
-    program, monkeypatch, capsys, codename, uid, why
+def test_where_it_cannot_be_installed_the_ways_are_named(
+    program, monkeypatch, codename, uid, why
 ) -> None:
     monkeypatch.setattr(apptainer, "debian_codename", lambda: codename)
     monkeypatch.setattr(os, "geteuid", lambda: uid)
-    assert apptainer.main() == 2
-    message = capsys.readouterr().err
-    assert message.startswith("[apptainer] Neither apptainer nor singularity is on PATH")
-    assert why in message and "administrators" in message
+    message = f"Neither apptainer nor singularity is on PATH.*{why}.*administrators"
+    with pytest.raises(SetupError, match=message):
+        apptainer.ensure()
 
 
 def test_the_message_of_a_failing_command_ends_with_its_output() -> None:
-    with pytest.raises(apptainer.SetupError, match=r"trying failed \(exit code 3\):\nbad news"):
-        apptainer.run(["sh", "-c", "echo bad news >&2; exit 3"], "trying")
-    with pytest.raises(apptainer.SetupError, match=r"trying failed: .*no-such-program"):
-        apptainer.run(["no-such-program"], "trying")
-
-
-def test_packages_are_used_again_only_when_they_were_seen_to_work(tmp_path) -> None:
-    deb = tmp_path / "apptainer_1.deb"
-    deb.write_bytes(b"")
-    assert apptainer.cached_debs(tmp_path) == []  # downloaded, but never seen to start
-    (tmp_path / "good").write_text("apptainer_1.deb\nlibc6_2.deb\n")
-    assert apptainer.cached_debs(tmp_path) == []  # one of them is gone
-    (tmp_path / "good").write_text("apptainer_1.deb\n")
-    assert apptainer.cached_debs(tmp_path) == [deb]
-
-
-def test_apt_leaves_the_machine_s_lists_alone_and_programs_use_the_c_library_beside_them() -> None:
-    settings = {"Dir::Etc::sourcelist=/x/sources.list", "Dir::Etc::sourceparts=-",
-                "Dir::Cache=/x/cache", "Dir::State::lists=/x/lists",
-                "Dir::State::status=/x/status"}  # fmt: skip
-    assert {f"-o{setting}" for setting in settings} <= set(apptainer.apt_options(Path("/x")))
-    assert apptainer.patch_commands(Path("/p/bin/x"), Path("/p/lib")) == [
-        ["patchelf", "--set-interpreter", "/p/lib/ld-linux-x86-64.so.2", "/p/bin/x"],
-        ["patchelf", "--force-rpath", "--set-rpath", "/p/lib", "/p/bin/x"],
-    ]
+    with pytest.raises(SetupError, match=r"trying failed \(exit code 3\):\nbad news"):
+        run(["sh", "-c", "echo bad news >&2; exit 3"], "trying")
+    with pytest.raises(SetupError, match=r"trying failed: .*no-such-program"):
+        run(["no-such-program"], "trying")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root changes modes of devices")

@@ -38,7 +38,7 @@ def wheel(folder: Path, module: str = "") -> str:
     file = folder / "horoscale_tiny-1-py3-none-any.whl"
     with zipfile.ZipFile(file, "w") as archive:
         for name, text in (files | {"horoscale_tiny-1.dist-info/RECORD": record}).items():
-            archive.writestr(name, text)
+            archive.writestr(zipfile.ZipInfo(name), text)  # without a time: its hash stays
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
@@ -48,6 +48,8 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("checkout")
     for part in ("containers", "train", "wheels", "home/.config/pip"):
         (folder / part).mkdir(parents=True)
+    for part in ("locks", "patches"):
+        shutil.copytree(ROOT / "containers" / part, folder / "containers" / part)
     for file in (ROOT / "containers").glob("*.py"):
         shutil.copy(file, folder / "containers")
     for name in ("__init__", "errors", "environment"):
@@ -60,10 +62,10 @@ def set_up(
 ) -> subprocess.CompletedProcess[str]:
     """`setup.py login` once more, in the environment that an earlier one made."""
     digest = wheel(checkout / "wheels", module)
-    lock = checkout / "containers" / "login.lock"
+    lock = checkout / "containers" / "locks" / "login.lock"
     lock.write_text(f"horoscale-tiny==1 \\\n    --hash=sha256:{digest}\n")
-    for old in checkout.glob(".venv/.installed-*"):
-        old.unlink()
+    for old in checkout.glob(".venvs/*/.installed-login"):
+        old.rename(old.with_name(".installed-before"))  # what is there already is added to
     shutil.rmtree(checkout / "home" / "t", ignore_errors=True)
     python = checkout / ".venv" / "bin" / "python"
     if python.exists():
@@ -109,7 +111,7 @@ def test_pip_installs_into_the_environment(
 def test_what_cannot_be_imported_is_not_ready(checkout: Path) -> None:
     done = set_up(checkout, module="raise ImportError('libz.so.1: wrong ELF class')")
     assert done.returncode == 2 and "wrong ELF class" in done.stderr
-    assert "ready" not in done.stderr and not list(checkout.glob(".venv/.installed-*"))
+    assert "ready" not in done.stderr and not list(checkout.glob(".venvs/*/.installed-login"))
     assert set_up(checkout).returncode == 0, "the next one is good again"
 
 

@@ -14,11 +14,10 @@ from pathlib import Path
 import environments
 import locks
 import pytest
-import setup as setup_py
+import runner
 from environments import Place
 
 ROOT = Path(__file__).resolve().parents[2]
-JOB = "/home/anna/results/smoke/.code/0123456789ab"
 
 
 @pytest.fixture
@@ -120,68 +119,13 @@ def test_clean_removes_environments_that_nothing_uses(place: Place, link: Path, 
     assert list(link.parent.iterdir()) == []
     environments.clean(link, force=True)
     assert "nothing was removed" in capsys.readouterr().err
-    (link / "bin").mkdir(parents=True)  # of an earlier version
-    environments.clean(link, force=True)
-    assert list(link.parent.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("script", "why"),
-    [
-        (f"echo /scratch/x; echo {JOB}", "1 jobs of this suite are in Slurm's queue"),
-        ("echo Unable to contact slurm controller >&2; exit 1", "Slurm does not answer"),
-        ("echo /scratch/x", None),
-    ],
-)
-def test_clean_leaves_all_while_jobs_may_wait(place: Place, program, script, why) -> None:
-    program("squeue", script)
-    if why is None:
+def test_clean_leaves_all_where_jobs_may_wait(place: Place, program) -> None:
+    program("squeue")
+    with pytest.raises(locks.SetupError, match=r"nothing was removed.*FORCE=1"):
         environments.clean(place.link, force=False)
-    else:
-        with pytest.raises(locks.SetupError, match=f"{why}.*nothing was removed.*FORCE=1"):
-            environments.clean(place.link, force=False)
-    assert place.python.exists() == (why is not None)
-
-
-@pytest.fixture
-def closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Root's Python in a folder that only root can enter."""
-    python = tmp_path / "root" / "bin" / "python3.11"
-    python.parent.mkdir(parents=True)
-    python.touch(mode=0o755)
-    (tmp_path / "root").chmod(0o700)
-    for folder in (tmp_path, *tmp_path.parents[:-2]):  # pytest's own are closed
-        folder.chmod(0o755)
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(sys, "executable", str(python))
-    return python
-
-
-def test_what_others_could_not_start_is_made_only_when_asked(place, closed, capsys) -> None:
-    with pytest.raises(locks.SetupError, match=r"only root can enter.*Name another with PYTHON="):
-        environments.check_others(place, named=False)
-    environments.check_others(place, named=True)
-    assert "nobody else can start" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("case", ["closed checkout", "file mode", "link", "open", "no root"])
-def test_who_others_are(place, closed, monkeypatch, case: str) -> None:
-    """umask 077 makes a checkout for its owner alone; a link does not open what it leads to."""
-    if case == "closed checkout":
-        place.link.parent.chmod(0o700)
-    elif case == "no root":
-        monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    elif case == "link":
-        (closed.parents[2] / "python3.11").symlink_to(closed)
-        monkeypatch.setattr(sys, "executable", str(closed.parents[2] / "python3.11"))
-    else:
-        closed.parents[1].chmod(0o755)
-        closed.chmod(0o700 if case == "file mode" else 0o755)
-    if case in ("link", "file mode"):
-        with pytest.raises(locks.SetupError, match="only root can enter"):
-            environments.check_others(place, named=False)
-    else:
-        environments.check_others(place, named=False)
+    assert place.python.exists()
 
 
 Usage = namedtuple("Usage", "total used free")
@@ -195,37 +139,39 @@ def test_room_is_named_before_anything_is_written(
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(9e9, 7e9, 2e9))
     needs = {tmp_path / "none" / "yet": 1e9, tmp_path / "cache": cache}
     if fits:
-        environments.check_room(needs)
+        runner.check_room(needs, environments.say)
         said = capsys.readouterr().err
         assert f"1.0 GB in {tmp_path / 'none' / 'yet'} and 0.5 GB" in said and "free: 2.0" in said
     else:
         with pytest.raises(locks.SetupError, match=r"2\.0 GB are free.*VENV=PATH.*XDG_CACHE_HOME"):
-            environments.check_room(needs)
+            runner.check_room(needs, environments.say)
 
 
 @pytest.mark.parametrize(
     ("number", "words"),
     [
-        (errno.EDQUOT, "VENV=PATH for the environment, XDG_CACHE_HOME"),
-        (errno.ENOSPC, "VENV=PATH for the environment, XDG_CACHE_HOME"),
-        (errno.EROFS, "ask its owner to run make setup, or name another with VENV=PATH"),
-        (errno.EACCES, "ask its owner to run make setup, or name another with VENV=PATH"),
+        (errno.EDQUOT, "Remove files, since the quota is used up"),
+        (errno.ENOSPC, "Free space on that disk"),
+        (errno.EROFS, "Make its file system writable"),
+        (errno.EACCES, "Fix its permissions"),
     ],
 )
 def test_a_refusing_disk_is_named_with_what_helps(link, capsys, number: int, words: str) -> None:
     def refuse() -> None:
         raise OSError(number, os.strerror(number), str(link))
 
-    assert setup_py.guarded(refuse, link) == 2
+    assert runner.guarded(refuse, environments.say, runner.PLACES) == 2
     said = capsys.readouterr().err
-    assert words in said and os.strerror(number) in said and str(link) in said
+    assert (
+        words in said and "VENV=PATH" in said and os.strerror(number) in said and str(link) in said
+    )
 
 
 @pytest.mark.parametrize("said", ["[Errno 122] Disk quota exceeded", "No space left on device"])
 def test_an_installers_full_disk_is_named(tmp_path: Path, said: str) -> None:
     command = ["sh", "-c", f"echo 'error: {said}'; exit 2"]
     with pytest.raises(locks.SetupError, match=f"{said.rsplit('] ', maxsplit=1)[-1]}.*VENV=PATH"):
-        setup_py.run_logged(command, tmp_path / "log", "installing", None)
+        runner.logged(command, tmp_path / "log", "installing", environments.say)
 
 
 def make(place: Place, *words: str) -> subprocess.CompletedProcess[str]:

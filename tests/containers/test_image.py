@@ -32,10 +32,12 @@ def test_a_wrong_name_is_refused(capsys, arguments) -> None:
 
 
 def test_a_checkout_of_somebody_else_is_refused_at_once(tmp_path, monkeypatch, capsys) -> None:
-    monkeypatch.setattr(image, "FOLDER", tmp_path / "images")
-    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", str(tmp_path / "images"))
+
+    monkeypatch.setattr(image, "make", refuse)
     assert image.main(["cpu"]) == 2
-    assert "cannot be written, expected a folder for the image" in capsys.readouterr().err
+    assert "Fix its permissions; build in a checkout of your own" in capsys.readouterr().err
 
 
 def test_an_image_is_current_while_it_is_whole_and_has_its_key(tmp_path, program) -> None:

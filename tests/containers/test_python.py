@@ -36,10 +36,10 @@ SPLIT = f'case $* in *ensurepip*|-m*) exit 1 ;; *) exec {BASE} "$@" ;; esac'
 @pytest.fixture
 def checkout(tmp_path) -> Path:
     folder = tmp_path / "checkout"
-    for part in ("containers", ".venv/bin"):
+    for part in ("containers/locks", ".venv/bin"):
         (folder / part).mkdir(parents=True)
     for name in ("python.sh", "locks/uv.pin"):
-        shutil.copy(ROOT / "containers" / name, folder / "containers")
+        shutil.copy(ROOT / "containers" / name, folder / "containers" / name)
     return folder
 
 
@@ -74,11 +74,47 @@ def test_a_python_named_wrongly_is_not_replaced(run, program, tmp_path) -> None:
     assert "PYTHON=python3: found Python 3.6.8, expected Python 3.11" in done.stderr
 
 
+@pytest.fixture
+def closed(tmp_path: Path) -> Path:
+    """A Python in a folder that only root can enter."""
+    if os.geteuid() != 0:
+        pytest.skip("only root has folders that others cannot enter, and the way to them")
+    folder = tmp_path / "root"
+    folder.mkdir()
+    shutil.copy(BASE, folder / "python3.11")
+    for path in (tmp_path, *tmp_path.parents[:-2]):  # pytest's own are closed
+        path.chmod(0o755)
+    folder.chmod(0o700)
+    return folder / "python3.11"
+
+
+@pytest.mark.parametrize("case", ["closed", "link", "file mode", "closed checkout", "open"])
+def test_root_takes_no_python_that_others_could_not_start(run, closed, checkout, case) -> None:
+    """umask 077 makes a checkout for its owner alone; a link does not open what it leads to."""
+    python = closed
+    if case == "link":
+        python = checkout / "python3.11"
+        python.symlink_to(closed)
+    elif case == "file mode":
+        closed.chmod(0o700)
+    elif case == "closed checkout":
+        checkout.chmod(0o700)
+    if case in ("file mode", "open"):
+        closed.parent.chmod(0o755)
+    path = f"{python.parent}:{os.environ['PATH']}"
+    done, named = run(PATH=path), run(PATH=path, PYTHON=str(python))
+    passed_over = case not in ("closed checkout", "open")
+    assert done.returncode == (2 if passed_over else 0), done.stderr
+    assert (f"PYTHON={python}, which is in a closed folder" in done.stderr) == passed_over
+    assert named.returncode == 0
+    assert (f"only root can start what is made with {python}" in named.stderr) == passed_over
+
+
 @pytest.mark.parametrize(
     ("python3", "reason"),
     [
         ("", "found no Python at all"),
-        (OLD, "Python 3.6.8's pip cannot fetch pip==21.3.1"),
+        (OLD, "Python 3.6.8's pip cannot fetch uv=="),
         (BARE, "Python 3.13.5 with neither pip nor a complete venv"),
         (SPLIT, "no complete Python 3.11: fetching"),
     ],

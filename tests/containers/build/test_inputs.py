@@ -14,7 +14,12 @@ from locks import SetupError
     ("user", "needed", "installed", "says"),
     [
         ("nemo", 0, (), r"usermod --add-subuids .* nemo "),
-        ("somebody", 10**18, (), "GB free, building the cpu image needs 1000000000"),
+        (
+            "somebody",
+            10**18,
+            (),
+            r"expected room for 1000000000\.0 GB in .*XDG_CACHE_HOME",
+        ),
         ("somebody", 0, (), r"the program debootstrap.* is missing.*docs/images\.md"),
         ("somebody", 0, ("debootstrap",), r"absent.gpg.* is missing.*docs/images\.md"),
     ],
@@ -22,7 +27,7 @@ from locks import SetupError
 def test_what_the_machine_lacks_is_said_before_the_work(
     program, monkeypatch, tmp_path, user, needed, installed, says
 ) -> None:
-    monkeypatch.setattr(inputs, "maps_ids", lambda user: user == "somebody")
+    monkeypatch.setattr(inputs, "has_sub_ids", lambda user: user == "somebody")
     monkeypatch.setitem(inputs.NEEDED_BYTES, "cpu", needed)
     monkeypatch.setattr(inputs, "KEYRING", Path("/absent.gpg"))
     for name in installed:
@@ -89,6 +94,15 @@ def test_parts_are_kept_where_nobody_else_can_put_some(
         inputs.work_folder()
     (tmp_path / "HOME" / ".cache" / "horoscale" / "images").chmod(0o700)
     assert inputs.work_folder().is_relative_to(tmp_path / "HOME")
+
+
+def test_ids_are_the_user_s_own_by_the_files_or_the_site_s_directory(program, monkeypatch) -> None:
+    texts = {"/etc/subuid": "ann:1:65536\n", "/etc/subgid": "# none\nann:1:65536\n"}
+    monkeypatch.setattr(Path, "is_file", lambda path: True)
+    monkeypatch.setattr(Path, "read_text", lambda path: texts[str(path)])
+    assert [inputs.has_sub_ids(user) for user in ("ann", "an", "nobody")] == [True, False, False]
+    program("getsubids", '[ "$1" = eve ]')
+    assert [inputs.has_sub_ids(user) for user in ("eve", "bob")] == [True, False]
 
 
 def test_pip_is_no_module_of_the_folder_that_we_are_in(tmp_path, monkeypatch) -> None:

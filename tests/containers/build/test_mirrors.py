@@ -29,16 +29,28 @@ def test_apt_settings_leave_out_this_machine_s_certificate_files(program) -> Non
     assert mirrors.apt_settings() == f"{proxy}\n"
 
 
-def test_mirrors_are_the_machines_own_unless_the_user_names_others(monkeypatch) -> None:
-    monkeypatch.setattr(mirrors, "index_targets", lambda: TARGETS)
+def test_mirrors_are_the_machines_own_unless_the_user_names_others(program, monkeypatch) -> None:
+    program("apt-get", f"echo '{TARGETS}'")
     monkeypatch.setattr(mirrors, "debian_codename", lambda: "bookworm")
     assert mirrors.debian_mirror({}) == "http://mirror.site/debian"
-    security = "http://mirror.site/debian-security"
-    assert mirrors.security_mirror({}, "bookworm") == security
+    own = "deb http://{0} bookworm main\ndeb http://{0} bookworm-updates main\n"
+    assert mirrors.sources_list({}) == own.format("mirror.site/debian") + (
+        "deb http://mirror.site/debian-security bookworm-security main\n"
+    )
     named = {"DEBIAN_MIRROR": "http://mine/debian/", "DEBIAN_SECURITY_MIRROR": "http://mine/sec/"}
-    assert mirrors.debian_mirror(named) == "http://mine/debian"
-    assert mirrors.security_mirror(named, "bookworm") == "http://mine/sec"
-    assert mirrors.security_mirror({}, "trixie") is None
-    monkeypatch.setattr(mirrors, "debian_codename", lambda: "trixie")
+    assert mirrors.sources_list(named) == own.format("mine/debian") + (
+        "deb http://mine/sec bookworm-security main\n"
+    )
+    program("apt-get")
+    assert mirrors.sources_list({"DEBIAN_MIRROR": "http://m"}) == own.format("m")
     with pytest.raises(SetupError, match="DEBIAN_MIRROR=http"):
         mirrors.debian_mirror({})
+
+
+def test_apt_while_building() -> None:
+    ways = mirrors.apt_ways({"http_proxy": "http://p:1", "HTTP_PROXY": "http://p:1"}, ca=True)
+    assert ways == 'Acquire::http::Proxy "http://p:1";\nAcquire::https::CAInfo "/mnt/ca.crt";\n'
+    assert mirrors.apt_ways({}, ca=False) == ""
+    own = {'Dir::Etc::sourcelist "/x/sources.list";', 'Dir::Cache "/x/apt";',
+           'Dir::Etc::sourceparts "-";', 'Dir::State::lists "/x/lists";'}  # fmt: skip
+    assert own <= set(mirrors.apt_configuration("/x").splitlines())

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from build import plan
+from locks import SetupError
 
 COMPILERS = ("g++", "gcc", "python3-dev", "libopenmpi-dev", "nvidia-cuda-toolkit", "make ")
 KEYS = {"base": plan.base_key, "wheel": plan.wheel_key, "image": plan.image_key}
@@ -28,9 +29,15 @@ def changed_keys(parts: plan.Parts, **changes: str) -> list[str]:
     ("field", "text", "expected"),
     [
         *((field, "more\n", ALL) for field in ("base", "machine")),
-        *((field, "more\n", WHEEL) for field in ("horovod", "build", "cuda", "compiling", "patch")),
-        *((field, "more\n", IMAGE) for field in ("script", "definition")),
-        *((field, "   # why\n", []) for field in ("base", "script", "compiling", "definition")),
+        *(
+            (field, "more\n", WHEEL)
+            for field in ("horovod", "build", "cuda", "compile", "compiling", "patch")
+        ),
+        *((field, "more\n", IMAGE) for field in ("script", "final")),
+        *(
+            (field, "   # why\n", [])
+            for field in ("base", "script", "compile", "compiling", "final")
+        ),
     ],
 )
 def test_a_text_changes_the_keys_of_what_is_made_from_it(parts, field, text, expected) -> None:
@@ -62,11 +69,13 @@ def test_lists_of_texts_have_digests_of_their_own() -> None:
 
 
 def test_only_the_build_stage_has_compilers_and_horovods_source(parts) -> None:
-    assert list(plan.stages(parts.definition)) == ["build", "final"]
-    final = plan.without_comments(plan.without_stage(parts.definition, "build"))
-    texts = final + plan.without_comments(parts.base) + plan.without_comments(parts.script)
+    texts = (
+        plan.without_comments(parts.final)
+        + plan.without_comments(parts.base)
+        + plan.without_comments(parts.script)
+    )
     assert [name for name in COMPILERS if name in texts] == []
-    assert "g++" in parts.definition
+    assert "g++" in parts.compile
     assert "horovod" not in plan.entries(parts.packages)
     assert list(plan.entries(parts.horovod)) == ["horovod"]
 
@@ -74,14 +83,14 @@ def test_only_the_build_stage_has_compilers_and_horovods_source(parts) -> None:
 def test_braces_and_arguments_are_the_same_set(parts) -> None:
     """Apptainer refuses values that a definition does not use as well as missing ones."""
     arguments = plan.build_arguments(parts, Path("/base.sif"), "/mnt/wheels/x", "c0ffee")
-    for text in (parts.definition, plan.without_stage(parts.definition, "build")):
+    for text in (parts.compile + parts.final, parts.final):
         assert set(re.findall(r"\{\{ (\w+) \}\}", text)) == set(arguments)
     assert re.findall(r"\{\{ (\w+) \}\}", parts.base) == ["mirror"]
     assert arguments["commit"] == "c0ffee" and arguments["tensorflow"] == "2.15.1"
 
 
 def test_a_package_that_no_lock_pins_is_named() -> None:
-    with pytest.raises(plan.SetupError, match="do not pin tensorflow: run `make lock`"):
+    with pytest.raises(SetupError, match="do not pin tensorflow: run `make lock`"):
         plan.version("numpy==1.0 --hash=sha256:00\n", "tensorflow")
 
 
@@ -93,16 +102,3 @@ def test_build_command() -> None:
         "--mksquashfs-args", "-comp gzip -Xcompression-level 3", "--bind", "/a b:/mnt",
         "--build-arg", "base=b.sif", "--build-arg", "key=k", "x.sif", "x.def",
     ]  # fmt: skip
-
-
-def test_apt_while_building() -> None:
-    sources = "deb http://m bookworm main\ndeb http://m bookworm-updates main\n"
-    assert plan.sources_list("http://m", None) == sources
-    security = "deb http://s bookworm-security main\n"
-    assert plan.sources_list("http://m", "http://s") == sources + security
-    settings, proxy = 'Acquire::Retries "3";', 'Acquire::http::Proxy "http://p:1";'
-    proxies = {"http_proxy": "http://p:1", "HTTP_PROXY": "http://p:1"}
-    text = plan.apt_configuration(f"{settings}\n", proxies, ca=True)
-    assert {settings, proxy, 'Acquire::https::CAInfo "/mnt/ca.crt";'} <= set(text.splitlines())
-    assert "https::Proxy" not in text
-    assert "CAInfo" not in plan.apt_configuration("", {}, ca=False)

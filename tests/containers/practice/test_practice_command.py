@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from locks import SetupError
+from build import mirrors
 
 from containers.practice import command, needs
 
@@ -11,25 +13,23 @@ from containers.practice import command, needs
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ('ID=debian\nVERSION_ID="11"\nPRETTY_NAME="Debian 11"\n', "Debian 11"),
-        ('ID=ubuntu\nVERSION_ID="24.04"\nPRETTY_NAME="Ubuntu 24.04"\n', "Ubuntu 24.04"),
+        ('ID=debian\nVERSION_CODENAME=bullseye\nPRETTY_NAME="Debian 11"\n', "Debian 11"),
+        ('ID=ubuntu\nVERSION_CODENAME=noble\nPRETTY_NAME="Ubuntu 24.04"\n', "Ubuntu 24.04"),
         ("", "a system without /etc/os-release"),
     ],
 )
-def test_releases(text: str, found: str) -> None:
-    assert f"Debian 12 or later (found: {found})" in (needs.release_trouble(text) or "")
-    assert (
-        needs.release_trouble('PRETTY_NAME="Debian GNU/Linux"\nID=debian\nVERSION_ID="12"') is None
+def test_releases(monkeypatch, tmp_path, text: str, found: str) -> None:
+    (tmp_path / "os-release").write_text(text)
+    monkeypatch.setattr(mirrors, "OS_RELEASE", tmp_path / "os-release")
+    assert [f"Debian 12 or later (found: {found}): its Slurm packages are what was tried"] == (
+        needs.troubles()
     )
-    assert needs.release_trouble("ID=debian\nPRETTY_NAME=trixie/sid\n") is None
 
 
-def test_only_missing_packages_are_installed_and_the_database_only_when_asked_for() -> None:
-    nothing = needs.missing_packages(accounting=False, which=lambda _: None)
+def test_only_missing_packages_are_installed() -> None:
+    nothing = needs.missing_packages(lambda _: None)
     assert {"slurmctld", "slurmd", "slurm-client", "munge", "iproute2"} <= set(nothing)
     assert len(nothing) == len(set(nothing))
-    assert "mariadb-server" not in nothing
-    assert "mariadb-server" in needs.missing_packages(accounting=True, which=lambda _: None)
 
 
 @pytest.fixture
@@ -38,13 +38,14 @@ def root(monkeypatch) -> None:
 
 
 def test_everything_that_is_missing_is_said_at_once(root, monkeypatch, capsys) -> None:
-    monkeypatch.setattr(needs, "release_trouble", lambda _: "Debian 12 or later (found: X)")
-    monkeypatch.setattr(needs, "NAMESPACES", ["unshare", "--no-such-option"])
-    monkeypatch.setattr(needs, "DEVICES", ["unshare", "--neither-this"])
+    monkeypatch.setattr(needs, "TRIAL", ["unshare", "--no-such-option"])
+    monkeypatch.setattr(needs, "USER_NAMESPACES", ["unshare", "--neither-this"])
+    monkeypatch.setattr(needs, "FUSE", Path("/absent/fuse"))
     assert command.main(["up"]) == 2
     message = capsys.readouterr().err
-    for part in ("cannot play a cluster. Missing:", "Debian 12 or later (found: X)",
-                 "CAP_SYS_ADMIN", "no-such-option", "CAP_MKNOD", "neither-this"):  # fmt: skip
+    for part in ("cannot play a cluster. Missing:", "CAP_SYS_ADMIN", "CAP_MKNOD",
+                 "no-such-option", "user.max_user_namespaces", "neither-this",
+                 "/absent/fuse, with which users mount images"):  # fmt: skip
         assert part in message
 
 
@@ -61,12 +62,6 @@ def test_wrong_words_end_with_2(words: list[str], capsys) -> None:
         command.main(words)
     assert caught.value.code == 2
     assert "usage:" in capsys.readouterr().err
-
-
-def test_accounting_is_a_switch() -> None:
-    assert [command.wants_accounting(word) for word in ("0", "", "1")] == [False, False, True]
-    with pytest.raises(SetupError, match="ACCOUNTING=yes found, expected ACCOUNTING=1"):
-        command.wants_accounting("yes")
 
 
 def test_a_place_that_no_cluster_runs_in(root, monkeypatch, capsys) -> None:

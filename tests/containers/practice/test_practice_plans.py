@@ -5,19 +5,18 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from locks import SetupError
 
 from containers.practice import files
-from containers.practice.daemons import database_argv, is_alive, munged_argv, slurmd_argv
+from containers.practice.daemons import munged_argv, slurmd_argv
 from containers.practice.network import (
-    check_rate,
     controller_commands,
     limit_commands,
     node_commands,
-    subnets_of,
 )
 from containers.practice.place import (
     CONTROLLER,
@@ -35,15 +34,11 @@ GOLDEN = Path(__file__).parent / "golden"
 SUBNET = "10.87.1.0/24"
 PLACE = Place(DEFAULT)
 SHAPE = shape_of(SUBNET, [0, 1], 16000)
-WITH_ACCOUNTING = shape_of(SUBNET, [0, 1], 16000, accounting=True)
 KEEPERS = {CONTROLLER: 10, **{node: 11 + n for n, node in enumerate(NODES)}}
 FILES = {
-    "slurm_with_accounting.conf": files.slurm_conf(PLACE, WITH_ACCOUNTING),
-    "slurm_without_accounting.conf": files.slurm_conf(PLACE, SHAPE),
-    "slurmdbd.conf": files.slurmdbd_conf(PLACE, WITH_ACCOUNTING),
+    "slurm.conf": files.slurm_conf(PLACE, SHAPE),
     "gres.conf": files.gres_conf(PLACE),
     "hosts": files.hosts(SHAPE, "laptop"),
-    "database.sql": files.database_sql(),
 }
 
 
@@ -61,7 +56,7 @@ COMMANDS = {
     "mounts of node2, checkout in /tmp: bound before the node's own /tmp covers it": (
         room_commands(PLACE, "node2", shared=(Path("/tmp/x/checkout"),))
     ),
-    "daemons": [munged_argv(PLACE), slurmd_argv("node1", (0, 1)), database_argv(PLACE)],
+    "daemons": [munged_argv(PLACE), slurmd_argv("node1", (0, 1))],
     "limit of node3: where its packets leave": limit("50mbit"),
     "limit of what node3 sends": limit("50mbit", way="send"),
     "limit of what node3 receives": limit("50mbit", way="receive"),
@@ -87,22 +82,9 @@ def test_files_are_the_ones_that_were_tried_and_use_nothing_of_the_machines_slur
 
 def test_a_second_cluster_shares_no_path_with_the_first() -> None:
     other = Place(Path("/run/other"))
-    assert str(DEFAULT) not in files.slurm_conf(other, WITH_ACCOUNTING)
+    assert str(DEFAULT) not in files.slurm_conf(other, SHAPE)
     assert other.login_link != PLACE.login_link
     assert len(other.login_link) <= 15  # what the kernel allows
-
-
-@pytest.mark.parametrize("rate", ["1foo", "0mbit", "-1mbit", "5", "1e3mbit", "5mbit; reboot", ""])
-def test_rates_that_are_none(rate: str) -> None:
-    with pytest.raises(SetupError, match="expected one like 200mbit, or off"):
-        check_rate(rate)
-
-
-def test_a_pid_file_is_believed_only_with_its_living_program() -> None:
-    assert is_alive("Name:\tslurmd\nState:\tS (sleeping)\n", "slurmd")
-    assert not is_alive("Name:\tslurmd\nState:\tZ (zombie)\n", "slurmd")
-    assert not is_alive("Name:\tsshd\nState:\tS (sleeping)\n", "slurmd")  # given to another
-    assert not is_alive("", "slurmd")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root's processes are keepers")
@@ -149,15 +131,13 @@ def test_cores_and_memory_of_nodes(cores: list[int], groups: list[tuple[int, ...
         assert {node.memory_mb for node in shape_of(SUBNET, cores, machine_mb).nodes} == {node_mb}
 
 
-def test_the_first_subnet_that_overlaps_nothing() -> None:
-    assert free_subnet([]) == SUBNET
-    assert free_subnet(["10.87.1.128/25", "10.87.2.7", "192.168.0.0/16"]) == "10.87.3.0/24"
-    with pytest.raises(SetupError, match="no free subnet"):
-        free_subnet(["10.0.0.0/8"])
-    # the default route is none
-    text = '[{"dst":"default"},{"dst":"10.87.1.0/24"},{"dst":"172.17.0.1"},{"dst":"0.0.0.0/0"}]'
-    assert subnets_of(text) == ["10.87.1.0/24", "172.17.0.1"]
+def test_the_first_subnet_that_no_route_names() -> None:
+    assert free_subnet("default via 10.87.0.1 dev eth0") == SUBNET
+    routes = "10.87.1.128/25 dev eth0\n10.87.2.7 dev eth1\nlocal 10.87.11.2 dev lo"
+    assert free_subnet(routes) == "10.87.3.0/24"
+    with pytest.raises(SetupError, match="routes into all of"):
+        free_subnet("".join(f"10.87.{third}.0/24 dev eth0\n" for third in range(256)))
 
 
 def test_the_shape_survives_its_file() -> None:
-    assert shape_from_json(WITH_ACCOUNTING.as_json()) == WITH_ACCOUNTING
+    assert shape_from_json(asdict(SHAPE)) == SHAPE

@@ -18,9 +18,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from containers.practice import daemons
 from tests.jobs.slurm.sweeping import BARE, ROOT
-from tests.practice import Practice
+from tests.practice import Practice, daemons
 from tests.sweeps import wait_until
 from train.interconnect.record import Tournament
 
