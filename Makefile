@@ -57,7 +57,7 @@ export PYTHONUTF8 := 1
 # by the environment's own name: what runs goes on with it when .venv is switched to a new one
 HERE = $$(readlink -f "$${VENV:-.venv}")/bin
 PY = "$(HERE)/python"
-# Python 3.11 that needs nothing set up: PYTHON=, one found, or one fetched into .venvs
+# Python 3.11 that needs nothing set up: PYTHON=, one found, or one fetched into .venv.envs
 BARE := sh containers/python.sh
 ifeq ($(filter $(FORCE),0 1),)
 $(error FORCE=$(FORCE) found, expected FORCE=1 (run finished cells anew) or FORCE=0)

@@ -1,7 +1,7 @@
 """Where Python environments lie, which of them is used, and when an old one may go.
 
 `.venv`, or what VENV= names, is a link. It leads to an environment in the folder beside it
-(`.venvs`), whose name says what it depends on: the locks, the Python that made it, Horovod's MPI.
+(`.venv.envs`), whose name says what it depends on: the locks, the Python that made it, Horovod's MPI.
 What differs is a new environment beside the others, and the link is switched in one step when that
 is complete. An environment in use is never rebuilt or removed: running sweeps and waiting jobs go
 by its own name.
@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import sys
-import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,6 +27,9 @@ ROOT = LOCKS.parent
 LOCKED = ("login", "ranks", "build", "dev")
 #: Beside the environments: Python, where it had to be fetched.
 PYTHONS = "python"
+#: What lies beside them under other names is not ours.
+OURS = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}(-mpi)?")
+_REMOVING = ".removing-"
 
 
 def say(text: str) -> None:
@@ -71,21 +74,38 @@ class Place:
 
     def switch(self) -> None:
         """Let the link lead here, in one step."""
-        if self.link.is_dir() and not self.link.is_symlink():
-            # of an earlier version, which built in this very place: it stays, as the others do
-            self.link.rename(self.folder / f"before-{time.time():.0f}")
         new = self.link.with_name(f"{self.link.name}.{os.getpid()}.new")
         new.symlink_to(os.path.relpath(self.environment, self.link.parent))
         new.replace(self.link)
 
 
 def folder_of(link: Path) -> Path:
-    return link.with_name(f"{link.name}s")
+    return link.with_name(f"{link.name}.envs")
+
+
+def lock_of(link: Path) -> Path:
+    """A file: other machines that share the disk do not see locks of a folder."""
+    folder_of(link).mkdir(parents=True, exist_ok=True)
+    return folder_of(link) / ".lock"
 
 
 def link_named(told: str | None) -> Path:
-    """VENV=, else `.venv` in the checkout."""
-    return Path(told).expanduser().absolute() if told else ROOT / ".venv"
+    """VENV=, else `.venv` in the checkout.
+
+    Raises SetupError where something is there that this set-up did not make.
+    """
+    link = Path(told).absolute() if told else ROOT / ".venv"
+    if link.is_symlink():
+        target = Path(os.path.normpath(link.parent / link.readlink()))
+        if target.parent == folder_of(link):
+            return link
+    elif link.name and not link.exists():
+        return link
+    raise SetupError(
+        f"{link} is there already, expected nothing or a link into {folder_of(link)}. Remove the "
+        "environment of an earlier version once its sweeps and jobs have ended; else name another "
+        "place with VENV=PATH"
+    )
 
 
 def place_for(link: Path, mpi: str | None) -> Place:
@@ -127,8 +147,7 @@ def clean(link: Path, *, force: bool) -> None:
     """
     folder = folder_of(link)
     fetched = folder / PYTHONS
-    built = sorted(p for p in folder.glob("*") if p.is_dir() and p != fetched)
-    if not built and not fetched.is_dir():
+    if not folder.is_dir():
         say(f"there is no environment in {folder}: nothing was removed")
         return
     if not force and shutil.which("squeue"):
@@ -136,14 +155,15 @@ def clean(link: Path, *, force: bool) -> None:
             "jobs of this suite that wait in Slurm's queue need their environment: nothing was "
             "removed. Where `squeue --me` shows none, FORCE=1 removes what no process uses here"
         )
-    with only_one(folder, lambda: waits(folder)):
+    with only_one(lock_of(link), lambda: waits(folder)):
+        for left in folder.glob(f"{_REMOVING}*"):  # by an interrupted one
+            shutil.rmtree(left)
+        built = sorted(path for path in folder.iterdir() if OURS.fullmatch(path.name))
         kept = [path for path in built if not _removed(path)]
-        if not kept and fetched.is_dir():  # what is left was made with this one
-            kept = [] if _removed(fetched) else [fetched]
+        if not kept and fetched.is_dir():  # the others were made with this one
+            _removed(fetched)
         if link.is_symlink() and not link.exists():
             link.unlink()
-        if not kept:
-            shutil.rmtree(folder)
     say("data sets, prepared data, results and site files were left")
 
 
@@ -151,6 +171,7 @@ def _removed(path: Path) -> bool:
     if user := process_in(path):
         say(f"left {path}: process {user} uses it")
         return False
-    say(f"removing {path}")
-    shutil.rmtree(path)
+    say(f"removing {path}, which no process on this machine uses")
+    # in one step: half of it would pass for an environment
+    shutil.rmtree(path.rename(path.with_name(f"{_REMOVING}{path.name}")))
     return True

@@ -168,7 +168,8 @@ def publish(new: Path, image: Path) -> str:
     """Give a complete image its name; the checksum (as of sha256sum) comes last."""
     found = inputs.sha256_of(new)
     note = new.with_name(f"{new.name}.sha256")
-    note.write_text(f"{found}  {image.name}\n")
+    with note.open("x") as out:  # never through a link that others put there
+        out.write(f"{found}  {image.name}\n")
     new.rename(image)
     note.rename(checksum_file(image))
     return found

@@ -1,15 +1,17 @@
 #!/bin/sh
 # Run Python 3.11 with these arguments: the one that PYTHON= names, else the one that made .venv, one
-# on PATH, or one that is fetched into .venvs, once. Plain sh, because login nodes have Python 3.6 and
-# small systems none. pip checks the hash of uv, and uv the hash of Python: the pins decide both.
+# on PATH, or one that is fetched into .venv.envs, once. Plain sh, because login nodes have Python
+# 3.6 and small systems none. pip checks the hash of uv, and uv the hash of Python: the pins decide both.
 set -u
 # what the user's shell says to cd and to other installations
 unset CDPATH PYTHONHOME PYTHONPATH PYTHONWARNINGS PYTHONINSPECT PYTHONOPTIMIZE
-unset PIP_REQUIREMENT PIP_CONSTRAINT PIP_PYTHON PIP_ISOLATED PIP_NO_BINARY UV_OFFLINE
-export PIP_REQUIRE_VIRTUALENV=0 UV_PYTHON_DOWNLOADS=automatic UV_PYTHON_PREFERENCE=managed
+unset PIP_REQUIREMENT PIP_CONSTRAINT PIP_PYTHON PIP_ISOLATED PIP_NO_BINARY
+unset UV_OFFLINE UV_MANAGED_PYTHON UV_NO_MANAGED_PYTHON UV_CONFIG_FILE UV_PROJECT UV_PYTHON_PREFERENCE
+export PIP_REQUIRE_VIRTUALENV=0 UV_PYTHON_DOWNLOADS=automatic UV_NO_CONFIG=1
 root=$(cd "$(dirname "$0")/.." && pwd)
 made=${VENV:-$root/.venv}
-own=${made}s/python
+made=${made%/}
+own=$made.envs/python
 uv=$(cat "$root/containers/locks/uv.pin")
 installer=${uv%% *}
 
@@ -82,7 +84,8 @@ fetch_uv() { # its path
 fetch() ( # into $own; a subshell, so that its trap clears up here
     mkdir -p "$own" && work=$(mktemp -d "$own/fetch.XXXXXX") || exit 2
     trap 'rm -rf "$work"' EXIT
-    trap 'exit 130' INT TERM
+    trap 'exit 130' INT TERM HUP
+    [ "$(id -u)" != 0 ] || umask 022 # others are to use it
     python=$(command -v python3) || refuse 'found no Python at all, and so no pip to fetch one with'
     version=$("$python" --version 2>&1)
     say "found $version, no complete Python 3.11: fetching one into $own (once, with $installer and pip)"
@@ -91,6 +94,10 @@ fetch() ( # into $own; a subshell, so that its trap clears up here
         refuse 'uv cannot fetch Python 3.11'
 )
 
+case $made in '' | '~'*)
+    say "VENV=$VENV: found no path that every shell reads alike, expected one from / or the checkout on"
+    exit 2 ;;
+esac
 if [ -n "${PYTHON-}" ]; then
     is_complete "$(command -v "$PYTHON")"
     [ -z "$closed" ] || say "only root can start what is made with $closed, which is in a closed folder"

@@ -117,17 +117,12 @@ def tail(text: str, lines: int = TAIL_LINES) -> str:
 
 @contextmanager
 def only_one(path: Path, waits: Callable[[], None] | None = None) -> Iterator[int]:
-    """Hold the lock of a folder, or of a file that is made; yields its descriptor.
+    """Hold the lock of a file, which is made where it is missing; yields its descriptor.
 
-    A link in the file's place is refused. ``waits``: called before waiting for another.
+    A link in its place is refused. ``waits``: called before waiting for another.
     """
-    if path.is_dir():
-        handle = os.open(path, os.O_DIRECTORY)
-    else:
-        try:
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
-        except PermissionError:  # root made it; where writing is not needed (all but NFS)
-            handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    # nobody else may open it: a lock of another user would hold us up for ever
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

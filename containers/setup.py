@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from environments import Place, clean, link_named, place_for, say, waits
+from environments import Place, clean, link_named, lock_of, place_for, say, waits
 from horovod_build import HINT, TRIED, apply_patches, build_environment, wheel_folder
 from locks import (
     SetupError,
@@ -69,7 +69,7 @@ def make_venv(place: Place) -> None:
 @cache
 def ways(place: Place) -> dict[str, str]:
     """What pip sees."""
-    return pip_environment([str(place.python), "-m", "pip"])
+    return pip_environment([str(place.python), "-P", "-m", "pip"])
 
 
 def run_pip(
@@ -77,7 +77,7 @@ def run_pip(
 ) -> None:
     """Run the environment's pip with its output in a log."""
     quiet = ("--disable-pip-version-check", "--no-input", "--quiet")
-    command = [str(place.python), "-m", "pip", *arguments, *quiet]
+    command = [str(place.python), "-P", "-m", "pip", *arguments, *quiet]
     logged(command, place.log, what, say, env=env or ways(place), hint=hint)
 
 
@@ -156,8 +156,7 @@ def prepare(target: str, place: Place) -> None:
     parts = PARTS[target]
     if not place.missing(parts) and place.is_linked():
         return
-    place.folder.mkdir(parents=True, exist_ok=True)
-    with only_one(place.folder, lambda: waits(place.folder)):
+    with only_one(lock_of(place.link), lambda: waits(place.folder)):
         start = time.monotonic()
         if todo := place.missing(parts):
             written = {place.folder: sum(NEEDED[part] for part in todo),
@@ -180,9 +179,10 @@ def main(arguments: Sequence[str]) -> int:
     if len(arguments) != 1 or arguments[0] not in (*PARTS, "clean"):
         say(f"usage: setup.py {'|'.join(PARTS)}|clean; found: {' '.join(arguments) or 'nothing'}")
         return REQUEST_IS_WRONG
-    what, link = arguments[0], link_named(os.environ.get("VENV"))
+    what, told = arguments[0], os.environ.get("VENV")
     if what == "clean":
-        return guarded(lambda: clean(link, force=os.environ.get("FORCE") == "1"), say, PLACES)
+        force = os.environ.get("FORCE") == "1"
+        return guarded(lambda: clean(link_named(told), force=force), say, PLACES)
     error, system, machine = "", platform.system(), platform.machine()
     if "ranks" in PARTS[what] and (system, machine) != ("Linux", "x86_64"):
         error = (
@@ -197,8 +197,11 @@ def main(arguments: Sequence[str]) -> int:
     if error:
         say(error)
         return REQUEST_IS_WRONG
-    hint = f"{link} is not up to date: ask its owner to run make setup, or {PLACES}"
-    return guarded(lambda: prepare(what, place_for(link, os.environ.get("MPI"))), say, hint)
+    if os.geteuid() == 0:
+        os.umask(0o022)  # others are to use what root installs, where they can get at it at all
+    hint = f"The environment is not up to date: ask its owner to run make setup, or {PLACES}"
+    mpi = os.environ.get("MPI")
+    return guarded(lambda: prepare(what, place_for(link_named(told), mpi)), say, hint)
 
 
 if __name__ == "__main__":

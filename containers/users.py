@@ -16,7 +16,7 @@ from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
-from locks import table
+from locks import SetupError, table
 from runner import run
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -39,7 +39,16 @@ def as_user(argv: Sequence[str], user: str, home: str | None = None) -> list[str
 
 def enter_argv(command: Sequence[str], user: str) -> list[str]:
     """The command as another user, who gets to see this Python and this checkout where root keeps
-    them closed; only root may run it."""
+    them closed; only root may run it.
+
+    Raises SetupError where others may not read them: a mount opens what is on the way alone.
+    """
+    for path in (*needed(), Path(__file__)):
+        if not path.stat().st_mode & stat.S_IROTH:
+            raise SetupError(
+                f"only root can read {path}, and the user {user} is to run it: "
+                f"chmod -R go+rX {ROOT}, or clone with umask 022"
+            )
     if not any(closed_folder(path) for path in needed()):
         return as_user(command, user, str(home_of(user)))
     return [

@@ -23,9 +23,9 @@ from .place import CONTROLLER, NODES, SPACES, Place, Shape, free_subnet, shape_f
 
 @contextmanager
 def only_one(place: Place) -> Iterator[None]:
-    """One change at a time; the lock is on the folder's parent, so that no file is left behind."""
+    """One change at a time; the lock is beside the folder, which comes and goes."""
     place.folder.parent.mkdir(parents=True, exist_ok=True)
-    with runner.only_one(place.folder.parent):
+    with runner.only_one(place.folder.with_name(f".{place.folder.name}.lock")):
         yield
 
 

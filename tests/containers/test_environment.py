@@ -64,7 +64,7 @@ def set_up(
     digest = wheel(checkout / "wheels", module)
     lock = checkout / "containers" / "locks" / "login.lock"
     lock.write_text(f"horoscale-tiny==1 \\\n    --hash=sha256:{digest}\n")
-    for old in checkout.glob(".venvs/*/.installed-login"):
+    for old in checkout.glob(".venv.envs/*/.installed-login"):
         old.rename(old.with_name(".installed-before"))  # what is there already is added to
     shutil.rmtree(checkout / "home" / "t", ignore_errors=True)
     python = checkout / ".venv" / "bin" / "python"
@@ -111,7 +111,7 @@ def test_pip_installs_into_the_environment(
 def test_what_cannot_be_imported_is_not_ready(checkout: Path) -> None:
     done = set_up(checkout, module="raise ImportError('libz.so.1: wrong ELF class')")
     assert done.returncode == 2 and "wrong ELF class" in done.stderr
-    assert "ready" not in done.stderr and not list(checkout.glob(".venvs/*/.installed-login"))
+    assert "ready" not in done.stderr and not list(checkout.glob(".venv.envs/*/.installed-login"))
     assert set_up(checkout).returncode == 0, "the next one is good again"
 
 

@@ -174,7 +174,7 @@ def test_it_is_fetched_once_and_only_with_its_hash(run, program, checkout, tmp_p
     )
     again = run(PIP_NO_INDEX="1")
     assert (again.stdout, again.stderr) == ("(3, 11)\n", "")
-    shutil.rmtree(checkout / ".venvs")
+    shutil.rmtree(checkout / ".venv.envs")
     listing.write_text(re.sub('"sha256": "..', '"sha256": "00', listing.read_text()))
     altered = run(UV_PYTHON_DOWNLOADS_JSON_URL=str(listing))
     assert altered.returncode == 2 and "Hash mismatch" in altered.stderr
