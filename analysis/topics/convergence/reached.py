@@ -46,7 +46,7 @@ _SETTINGS = (
 #: Means over the completed runs.
 _MEASURES: dict[str, Kind] = {
     "train_accuracy": "share", "validation_accuracy": "share", "train_loss": "real",
-    "validation_loss": "real", "train_s": "real", "sharpness_largest": "positive",
+    "validation_loss": "real", "train_s": "positive", "sharpness_largest": "positive",
     "sharpness_scaled": "positive",
 }  # fmt: skip
 #: Of less than this share of itself in its last epoch the loss no longer falls.
@@ -78,8 +78,9 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
         Column("diverged", "Float64", "diverged", "runs that diverged, with the exact 95 % "
                "interval (Clopper and Pearson) of their share; they are in no mean", estimate=True,
                cell=diverged_text, only_if_varied=not (runs["status"] == "diverged").any()),
-        Column("train_s", "Float64", "training s", "seconds in training epochs (not in validation, "
-               "nor in statistics that batch norm takes anew for it), mean over completed runs",
+        Column("train_s", "Float64", "training s", "seconds in training epochs (not in validation,"
+               " nor in statistics that batch norm takes anew for it), geometric mean over "
+               "completed runs",
                estimate=True, cell=lambda row: significant(row["train_s"])),
         Column("still_falling", "Float64", "loss still falls", "runs whose training loss fell by "
                f"more than {percent(_FALLING)} in the last epoch: more epochs may change the order",

@@ -116,7 +116,7 @@ def test_a_sentence_from_ten_percent_on(tmp_path: Path) -> None:
     frames = sweep(tmp_path, *good, ended(3, "failed"), ended(4, "lost"))
     (found,) = build(frames, draw=False).cautions
     assert found.text == (
-        "18 % of the node-hours were wasted, 4.00 of 22.0: failed 2.00, lost 2.00."
+        "18 % of the plan's node-hours gave no result, 4.00 of 22.0: failed 2.00, lost 2.00."
     )
     assert found.touches == "none"
 

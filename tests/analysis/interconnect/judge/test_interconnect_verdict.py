@@ -277,7 +277,7 @@ def test_lines_to_paste() -> None:
     again = (retest("node", ("c",), 0.26, "confirmed"),)
     verdict = judge(run(tournament(slow=SLOW_NODE, retests=again)))
     assert lines(verdict, "r1") == [
-        'scontrol update NodeName=c State=DRAIN Reason="ic-both 0.26x run=r1"',
+        "scontrol update NodeName=c State=DRAIN Reason='ic-both 0.26x run=r1'",
         "# once it is fixed: scontrol update NodeName=c State=RESUME",
         "# or keep jobs away from it: --exclude=c",
     ]
