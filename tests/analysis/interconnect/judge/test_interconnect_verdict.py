@@ -3,9 +3,11 @@ second look."""
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
-from analysis.interconnect.judge.finding import Verdict
+from analysis.interconnect.judge.finding import Finding, Verdict
 from analysis.interconnect.judge.verdict import judge
 from analysis.interconnect.show.words import bits, headline, lines
 from tests.analysis.interconnect.runs import (
@@ -310,3 +312,21 @@ def test_measurements_of_other_phases_are_in_no_verdict_twice() -> None:
     found = tournament()
     more = found.model_copy(update={"measurements": (noise, *found.measurements)})
     assert judge(run(more)) == judge(run(found))
+
+
+@pytest.mark.parametrize(
+    ("node", "name"),
+    [("c", "it's; touch x"), ("$(reboot)", "r1"), ("a b", "`id`\n`id`"), ("c\ntouch x", "r\n1")],
+)
+def test_lines_to_paste_are_what_they_look_like(node: str, name: str) -> None:
+    fault = Finding(weight="fault", what="node", nodes=(node,), ratio=0.3, evidence="slow")
+    verdict = Verdict(status="FAIL", findings=(fault,), nodes=4, middle=1e9, visible=0.9)
+    said = lines(verdict, name)
+    assert not [line for line in said if "\n" in line]
+    (command,) = (line for line in said if not line.startswith("#"))
+    shown = {"\n": "?"}
+    clean, run_name = (text.translate(str.maketrans(shown)) for text in (node, name))
+    assert shlex.split(command) == [
+        "scontrol", "update", f"NodeName={clean}", "State=DRAIN",
+        f"Reason=ic-both 0.30x run={run_name}",
+    ]  # fmt: skip
