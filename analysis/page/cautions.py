@@ -107,7 +107,7 @@ def _skipped(epochs: pd.DataFrame) -> list[Caution]:
 
 def _disturbed(epochs: pd.DataFrame) -> list[Caution]:
     """Epochs of equal work that took very unequal times; a batch that grows changes the work."""
-    steady = epochs[epochs["steady"].fillna(False)]
+    steady = epochs.loc[epochs["steady"].fillna(False), ["cell_id", "train_s"]]
     by_cell = steady.groupby("cell_id", sort=False, observed=True)
     middle, worst = by_cell["train_s"].median(), by_cell["train_s"].max()
     grows = epochs.groupby("cell_id", sort=False, observed=True)["epoch_batch"].nunique() > 1

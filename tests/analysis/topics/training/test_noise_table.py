@@ -194,18 +194,17 @@ def test_growth_is_of_each_run_by_itself() -> None:
 
 
 def test_growth_covers_although_runs_differ() -> None:
-    random, held = np.random.default_rng(1), 0
-    for _ in range(400):
-        first = np.exp(random.normal(0, 0.1, 3) + 5)
-        last = first * np.exp(random.normal(1, 0.3, 3)) ** np.array([1, 1, 1])
-        ends = [
-            pd.DataFrame({"row": 0, "cell_id": [*"abc"], "epoch": at, "noise_b_simple": values,
-                          "noise_censored": False})
-            for at, values in ((1, first), (2, last))
-        ]  # fmt: skip
-        found = topic.growth(*ends, 1).iloc[0]
-        held += found["low"] <= math.e <= found["high"]
-    assert 0.92 <= held / 400 <= 0.98
+    random, count = np.random.default_rng(1), 1000
+    first = np.exp(random.normal(5, 0.5, 3 * count))
+    last = first * np.exp(random.normal(1, 0.1, 3 * count))
+    about = {"row": np.repeat(np.arange(count), 3), "cell_id": [*map(str, range(3 * count))]}
+    ends = (
+        pd.DataFrame({**about, "epoch": at, "noise_b_simple": values, "noise_censored": False})
+        for at, values in ((1, first), (2, last))
+    )
+    found = topic.growth(*ends, count)
+    held = (found["low"] <= math.e) & (math.e <= found["high"])
+    assert 0.93 <= held.mean() <= 0.97
 
 
 def test_no_growth_of_the_runs_that_are_left() -> None:
