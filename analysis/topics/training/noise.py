@@ -43,9 +43,9 @@ def columns(runs: pd.DataFrame, *, grows: bool = True) -> tuple[Column, ...]:
                "also at the end", cell=lambda row: batch_text(row["global_batch"],
                                                               row["last_batch"])),
         *shown,
-        Column("growth", "Float64", "last / first" if grows else "", "B_simple of the last epoch over that of the "
-               "first, run by run: geometric mean with the 95 % t interval of the logarithm",
-               format=significant, estimate=True),
+        Column("growth", "Float64", "last / first" if grows else "", "B_simple of the last epoch "
+               "over that of the first, run by run: geometric mean with the 95 % t interval of "
+               "the logarithm", format=significant, estimate=True),
         Column("batch_over_noise", "Float64", "B / B_simple", "of the last epoch, with its own "
                "batch: far above 1, steps and not noise limit the run, and a larger batch saves "
                "few of them; far below 1, a larger batch still averages noise away", cell=_ratio),
