@@ -6,7 +6,6 @@ from datetime import timedelta
 
 import pandas as pd
 import pytest
-import pytest
 
 from analysis.records.columns import FRAMES
 from analysis.records.frames import in_order
