@@ -31,7 +31,10 @@ _PANEL = ["context", "gpus", "global_batch"]
 def figure(epochs: pd.DataFrame, runs: pd.DataFrame, seen: Mapping[str, Look]) -> Figure | None:
     """A panel per context, rank count and batch, a line per technique; ``seen``: the look of each
     technique that is drawn. None where no run measured its noise in two epochs."""
-    data = numbers(epochs[epochs["technique_label"].isin(list(seen))], runs)
+    # steps count from the first epoch, whether or not it measured its noise
+    measured = epochs.loc[epochs["noise_steps"].notna(), "cell_id"].unique()
+    known = epochs["technique_label"].isin(list(seen)) & epochs["cell_id"].isin(measured)
+    data = numbers(epochs[known], runs)
     every = list(dict.fromkeys(data["panel"]))
     panels = every[-MOST_PANELS:]
     if not panels:
