@@ -1,10 +1,9 @@
 """Where Python environments lie, which of them is used, and when an old one may go.
 
 `.venv`, or what VENV= names, is a link. It leads to an environment in the folder beside it
-(`.venv.envs`), whose name says what it depends on: the locks, the Python that made it, Horovod's MPI.
-What differs is a new environment beside the others, and the link is switched in one step when that
-is complete. An environment in use is never rebuilt or removed: running sweeps and waiting jobs go
-by its own name.
+(`.venv.envs`), whose name says what it depends on: locks, Python, Horovod's MPI. What differs is a
+new environment beside the others, and the link is switched in one step when that is complete. An
+environment in use is never rebuilt or removed: running sweeps and waiting jobs go by its own name.
 """
 
 from __future__ import annotations
@@ -102,7 +101,7 @@ def link_named(told: str | None) -> Path:
     elif link.name and not link.exists():
         return link
     raise SetupError(
-        f"{link} is there already, expected nothing or a link into {folder_of(link)}. Remove the "
+        f"{link} is there already, expected nothing or a link into {link}.envs. Remove the "
         "environment of an earlier version once its sweeps and jobs have ended; else name another "
         "place with VENV=PATH"
     )

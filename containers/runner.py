@@ -122,7 +122,10 @@ def only_one(path: Path, waits: Callable[[], None] | None = None) -> Iterator[in
     A link in its place is refused. ``waits``: called before waiting for another.
     """
     # nobody else may open it: a lock of another user would hold us up for ever
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except PermissionError:  # root made it, in an earlier version
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -28,7 +28,7 @@ def link(tmp_path: Path) -> Path:
 @pytest.fixture
 def place(link: Path) -> Place:
     """An environment with a Python, a stamp and nothing else, to which the link leads."""
-    return made(link, "one")
+    return made(link, "0123abcd-0123")
 
 
 def made(link: Path, name: str) -> Place:
@@ -78,18 +78,35 @@ def test_the_choice_of_mpi_stays_until_told_otherwise(link: Path) -> None:
 
 
 def test_the_link_is_switched_and_what_it_led_to_stays(place: Place) -> None:
-    other = made(place.link, "other")
+    other = made(place.link, "89abcdef-4567-mpi")
     assert other.is_linked() and not place.is_linked() and place.python.exists()
     assert not place.link.readlink().is_absolute(), "a checkout may be moved"
 
 
-def test_an_environment_of_an_earlier_version_stays(link: Path) -> None:
-    """It was no link but the folder itself, and something may run from it."""
-    (link / "bin").mkdir(parents=True)
-    (link / "bin" / "mine").touch()
-    place = made(link, "one")
-    assert place.is_linked()
-    assert [file.name for file in place.folder.glob("before-*/bin/*")] == ["mine"]
+@pytest.mark.parametrize("there", ["folder", "file", "link of another program", "root"])
+def test_what_set_up_did_not_make_is_refused_untouched(link: Path, there: str) -> None:
+    """Seen: VENV=~/thesis was moved aside, and removed by the next make clean; an environment of an
+    earlier version was a folder, from which sweeps may run."""
+    mine = link.parent / "conda" / "bin" / "mine"
+    mine.parent.mkdir(parents=True)
+    mine.touch()
+    if there == "folder":
+        link.mkdir()
+    elif there == "file":
+        link.touch()
+    elif there == "root":
+        link = Path("/")
+    else:
+        link.symlink_to(mine.parents[1])
+    with pytest.raises(locks.SetupError, match=r"is there already.*VENV=PATH"):
+        environments.link_named(str(link))
+    assert mine.exists()
+
+
+def test_what_set_up_made_is_accepted(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place.link.parent)
+    for told in (str(place.link), f"{place.link}/", ".venv"):
+        assert environments.link_named(told) == place.link
 
 
 @pytest.mark.parametrize("gone", ["bin/python", ".installed-login"])
@@ -104,7 +121,7 @@ def test_clean_leaves_what_a_process_uses_and_all_data(place: Place, start, caps
     for file in (data / "mine.npz", data / "prepared" / "a.npy", place.folder / "python" / "bin"):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
-    other = made(place.link, "other")
+    other = made(place.link, "89abcdef-4567-mpi")
     start(place)
     environments.clean(place.link, force=True)
     assert place.python.exists() and not other.environment.exists()
@@ -115,9 +132,13 @@ def test_clean_leaves_what_a_process_uses_and_all_data(place: Place, start, caps
 
 
 def test_clean_removes_environments_that_nothing_uses(place: Place, link: Path, capsys) -> None:
+    for name in (".removing-01234567-89ab", "mine", "notes.txt"):
+        (place.folder / name / "in").mkdir(parents=True)
+    (link.parent / ".venvs" / "mine").mkdir(parents=True)
     environments.clean(link, force=True)
-    assert list(link.parent.iterdir()) == []
-    environments.clean(link, force=True)
+    assert sorted(path.name for path in place.folder.iterdir()) == [".lock", "mine", "notes.txt"]
+    assert (link.parent / ".venvs" / "mine").exists() and not link.is_symlink()
+    environments.clean(link.with_name("none"), force=True)
     assert "nothing was removed" in capsys.readouterr().err
 
 
