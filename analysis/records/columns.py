@@ -67,6 +67,12 @@ PLANNED = (
     _text("state", "usable, missing, failed, rejected or unreadable"),
     _bool("known", "whether its config is known; where not, the columns of the config are null"),
     *CONFIG,
+    # of a cell that is not usable, too: as far as its record, or epochs.jsonl, has them
+    _count("epochs_run", "that were trained; null where nothing is known of them"),
+    _count("steps", "over these epochs"),
+    _count("images", "over these epochs and all ranks"),
+    _seconds("train_s", "training, over these epochs"),
+    _seconds("eval_s", "evaluation, over these epochs"),
 )
 #: Parts of a step.
 STEP_PARTS = (

@@ -87,7 +87,9 @@ def numbers(epochs: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
         "epoch": first["epoch"].array, "step": first["step"].array,
         **{name: found[name].array for name in ("value", "low", "high", "n")},
     })  # fmt: skip
-    return made[made.groupby("row")["epoch"].transform("size") > 1].reset_index(drop=True)
+    # epochs of too few steps have neither; two with a point or a bound make a curve
+    shown = made["value"].notna() | made["low"].notna()
+    return made[shown.groupby(made["row"]).transform("sum") > 1].reset_index(drop=True)
 
 
 def _draw(axis: Any, line: pd.DataFrame, look: Look) -> None:
