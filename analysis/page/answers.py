@@ -5,10 +5,12 @@ Which answers a sweep gets depends on what it varies; a question that it cannot 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from analysis.page.accuracy_answers import against, larger_batch, libraries, ranking
 from analysis.page.answer import THREE, TWO, Answer, Rows, groups, sentence
+from analysis.page.parts import parts
 from analysis.prediction.laws import WORTH_IT
 from analysis.records.frames import Frames
 from analysis.table import (
@@ -36,23 +38,38 @@ _GOOD = 0.9
 _MOST = 3
 
 
-def answers(frames: Frames, tables: Mapping[str, Table]) -> tuple[Answer, ...]:
-    """In the order in which a reader asks; see the module."""
+def answers(frames: Frames, tables: Mapping[str, Table], failures: list[str]) -> tuple[Answer, ...]:
+    """In the order in which a reader asks; see the module.
+
+    Args:
+        failures: gets a sentence for each answer that could not be made.
+    """
     rows = {key: plain_rows(table.data) for key, table in tables.items()}
-    found = [*_complete(frames)]
-    if len(frames.runs):
-        found += [
-            *_scaling(frames, rows),
-            *against(rows.get("claims", ())),
-            *ranking(rows.get("ranking", ()), rows.get("pairs", ())),
-            *larger_batch(rows.get("larger_batch", ())),
-            *libraries(rows.get("frameworks", ())),
-            *_targets(rows.get("targets", ())),
-            *_critical_batch(rows.get("critical_batch", ())),
-            *_nodes(frames, rows.get("node_effects", ())),
-        ]
-        found += _alone(rows) if {answer.key for answer in found} <= {"complete", "nodes"} else []
-    return tuple(found)
+
+    def found(*questions: Callable[[], Iterable[Answer]]) -> list[Answer]:
+        made = parts([partial(_all, one) for one in questions], "An answer", failures)
+        return [answer for own in made for answer in own]
+
+    first = found(lambda: _complete(frames))
+    if not len(frames.runs):
+        return tuple(first)
+    first += found(
+        lambda: _scaling(frames, rows),
+        lambda: against(rows.get("claims", ())),
+        lambda: ranking(rows.get("ranking", ()), rows.get("pairs", ())),
+        lambda: larger_batch(rows.get("larger_batch", ())),
+        lambda: libraries(rows.get("frameworks", ())),
+        lambda: _targets(rows.get("targets", ())),
+        lambda: _critical_batch(rows.get("critical_batch", ())),
+        lambda: _nodes(frames, rows.get("node_effects", ())),
+    )
+    if {answer.key for answer in first} <= {"complete", "nodes"}:
+        first += found(lambda: _alone(rows))
+    return tuple(first)
+
+
+def _all(question: Callable[[], Iterable[Answer]]) -> tuple[Answer, ...]:
+    return tuple(question())
 
 
 def _complete(frames: Frames) -> Iterable[Answer]:
