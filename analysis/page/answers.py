@@ -5,11 +5,12 @@ Which answers a sweep gets depends on what it varies; a question that it cannot 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from analysis.page.accuracy_answers import against, larger_batch, libraries, ranking
-from analysis.page.answer import THREE, TWO, Answer, Rows, groups, sentence
+from analysis.page.answer import THREE, TWO, Answer, Rows, capital, groups, sentence
 from analysis.page.parts import parts
 from analysis.prediction.laws import WORTH_IT
 from analysis.records.frames import Frames
@@ -26,6 +27,7 @@ from analysis.table import (
     signed_percent,
     significant,
 )
+from analysis.topics.comparisons.techniques import reference_technique
 from analysis.topics.convergence.critical_batch import images
 from analysis.topics.scaling.cause import largest_cause
 from analysis.topics.scaling.forecasts import MOST_UNEVEN
@@ -95,98 +97,98 @@ def _complete(frames: Frames) -> Iterable[Answer]:
 
 
 def _scaling(frames: Frames, rows: Mapping[str, Rows]) -> Iterable[Answer]:
+    """Of weak and of strong scaling, each by itself: they answer different questions."""
+    what = "GPU" if set(frames.runs["device_kind"]) == {"gpu"} else "rank"
     known = [row for row in rows.get("scaling", ()) if row["efficiency"] is not None]
-    several = [row for row in known if row["gpus"] != row["n0"]]
-    if not several:
-        return
-    most = max(row["gpus"] for row in several)
-    largest = sorted((r for r in several if r["gpus"] == most), key=lambda r: -r["efficiency"])
+    modes = [own for own in groups(known, ("scaling",))
+             if any(row["gpus"] != row["n0"] for row in own)]  # fmt: skip
+    for own in modes:
+        under = f"under {own[0]['scaling']} scaling, " if len(modes) > 1 else ""
+        yield from _of_a_mode(frames, rows, own, what, under)
+
+
+def _of_a_mode(
+    frames: Frames, rows: Mapping[str, Rows], known: Rows, what: str, under: str
+) -> Iterable[Answer]:
+    """Efficiency, its loss and what more ranks give, all of one series: that of the reference,
+    since no test says which series scales best."""
+    most = max(row["gpus"] for row in known if row["gpus"] != row["n0"])
+    largest = [row for row in known if row["gpus"] == most and row["gpus"] != row["n0"]]
     fewest = min(row["n0"] for row in largest)
     others = [row for row in largest if row["n0"] > fewest]
     largest = [row for row in largest if row["n0"] == fewest]
-    best, worst = largest[0], largest[-1]
-    what = "GPU" if set(frames.runs["device_kind"]) == {"gpu"} else "rank"
-    if len(largest) == 1:
-        said = estimate_in(best, "efficiency")
-        text = (
-            f"At {most} {what}s, {named(best, known)} reaches an efficiency of {said.text(TWO)}, "
-            f"{TWO(best['speedup'])} times the throughput of {best['n0']} "
-            f"{what}{'' if best['n0'] == 1 else 's'}, {runs_in_words(best['n'])}."
-        )
-        text += _below([r for r in known if r["series"] == best["series"]], what)
-    else:
-        ends = (
-            f"{estimate_in(r, 'efficiency').text(TWO)} with {named(r, largest)}"
-            for r in (best, worst)
-        )
-        text = f"At {most} {what}s, efficiency is {' and '.join(ends)}"
-        each = sorted({row["n"] for row in largest})
-        text += ", " if len(largest) == 2 else f", the best and worst of {len(largest)}, "
-        text += f"{runs_in_words(each[0])} each{' or more' * (len(each) > 1)}."
+    reference = reference_technique(frames.techniques)
+    one = next((row for row in largest if row["technique"] == reference), largest[0])
+    text = (
+        f"{under}at {most} {what}s, {named(one, known)} reaches an efficiency of "
+        f"{estimate_in(one, 'efficiency').text(TWO)}, {TWO(one['speedup'])} times the throughput "
+        f"of {_counted(one['n0'], what)}, {runs_in_words(one['n'])}."
+    )
+    text += _below([row for row in known if row["series"] == one["series"]], what)
+    text += _cause(rows.get("lost_efficiency", ()), one)
+    if len(largest) > 1:
+        low, high = (TWO(pick(row["efficiency"] for row in largest)) for pick in (min, max))
+        text += f" The means of all {len(largest)} conditions lie between {low} and {high}; "
+        text += "no test compares them."
     for row in others:
         text += (
-            f" That of {named(row, known)} is against {row['n0']} {what}s, so not compared "
-            "with these."
+            f" That of {named(row, known)} is against {row['n0']} {what}s, so not compared with "
+            "these."
         )
-    text += _cause(rows.get("lost_efficiency", ()), worst, alone=len(largest) == 1)
-    numbers = {"gpus": most, "technique": best["technique_label"],
-               "efficiency": best["efficiency"], "low": best["efficiency_low"],
-               "high": best["efficiency_high"], "baseline": best["n0"],
-               "runs": best["n"]}  # fmt: skip
-    yield Answer("scaling", "How far does it scale?", text, "scaling", "efficiency", numbers)
-    yield from _ahead(rows, best, known, what)
+    numbers = {"gpus": most, "technique": one["technique_label"], "scaling": one["scaling"],
+               "efficiency": one["efficiency"], "low": one["efficiency_low"],
+               "high": one["efficiency_high"], "baseline": one["n0"], "runs": one["n"]}  # fmt: skip
+    yield Answer("scaling", "How far does it scale?", capital(text), "scaling", "efficiency",
+                 numbers)  # fmt: skip
+    yield from _ahead(rows, one, known, what, under)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _below(series: Rows, what: str) -> str:
-    """From which count on the efficiency of one series stays low; empty where it does not."""
-    ordered = sorted(series, key=lambda row: row["gpus"])
-    good = [row["gpus"] for row in ordered if row["efficiency"] >= _GOOD]
-    low = [row["gpus"] for row in ordered if row["gpus"] > max(good, default=0)]
-    return f" Efficiency is below {_GOOD} from {low[0]} {what}s on." if low else ""
+    """From which count on the efficiency of one series is shown to stay low; empty where it is
+    not."""
+    low = None
+    for row in sorted(series, key=lambda row: -row["gpus"]):
+        if row["efficiency_high"] is None or row["efficiency_high"] >= _GOOD:
+            break
+        low = row["gpus"]
+    return f" Efficiency is below {_GOOD} from {low} {what}s on." if low else ""
 
 
-def _cause(losses: Rows, row: Row, *, alone: bool) -> str:
+def _cause(losses: Rows, row: Row) -> str:
     """The largest loss of this row of the scaling table, as a sentence."""
     same = ("series", "gpus")
     loss = next((r for r in losses if all(r[name] == row[name] for name in same)), None)
-    cause = largest_cause(loss) if loss else None
-    if loss and loss["lost"] is not None:
-        usual = row["efficiency"] * (1 + loss["lost"])
-        if abs(usual - 1) > MOST_UNEVEN:
-            return (
-                f" The median step explains {signed_percent(loss['lost'])} of that: what makes "
-                "other steps longer, or shorter, is not known."
-            )
-    whose = "" if alone else f" with {with_context(row)}"
-    return f" Largest loss{whose}: {cause.text}." if cause else ""
+    if loss is None or loss["lost"] is None:
+        return ""
+    usual = row["efficiency"] * (1 + loss["lost"])
+    if abs(usual - 1) > MOST_UNEVEN:
+        others = "longer" if usual < 1 else "shorter"
+        return (
+            f" An image takes {_longer(1 / row['efficiency'] - 1)} than under ideal scaling, the "
+            f"median step is {_longer(loss['lost'])}: what makes other steps {others} is not known."
+        )
+    cause = largest_cause(loss)
+    return f" {cause.sentence}" if cause else ""
 
 
-def _ahead(rows: Mapping[str, Rows], row: Row, known: Rows, what: str) -> Iterable[Answer]:
-    """Up to which count ranks pay, and the forecast, for the series of a row of the scaling
+def _longer(share: float) -> str:
+    return f"{100 * abs(share):.1f} % {'longer' if share >= 0 else 'shorter'}"
+
+
+def _ahead(
+    rows: Mapping[str, Rows], row: Row, known: Rows, what: str, under: str
+) -> Iterable[Answer]:
+    """What added ranks are shown to give, and the forecast, for the series of a row of the scaling
     table."""
-    worth, ahead = (
+    worth, steps, ahead = (
         [r for r in rows.get(key, ()) if r["series"] == row["series"]]
-        for key in ("recommended", "forecast")
+        for key in ("recommended", "increases", "forecast")
     )
-    said = []
-    for own in worth:
-        gives = f"{percent(WORTH_IT)} of the throughput of one before"
-        if own["gpus_high"] == row["n0"]:
-            first = min((r for r in rows["increases"] if r["series"] == own["series"]),
-                        key=lambda r: r["gpus"])  # fmt: skip
-            said.append(
-                f"{what}s added to {first['before']} lower the throughput"
-                if first["speedup"] < 1
-                else f"the first added {what}s give less than {gives}"
-            )
-        elif own["gpus"] == row["n0"]:
-            said.append(f"whether added {what}s give {gives} is open: up to {own['gpus_high']} may")
-        else:
-            up_to, low, high = map(count, estimate_in(own, "gpus")[:3])
-            said.append(
-                f"each added {what} up to {up_to} gives at least {gives}"
-                + ("" if low == high else f" (the intervals allow {low} to {high})")
-            )
+    said = [_worth(own, steps, what) for own in worth]
     points = [r for r in ahead if r["efficiency"] is not None]
     if points:
         ends = (f"{estimate_in(r, 'efficiency').text(TWO)} at {r['gpus']}" for r in points)
@@ -198,31 +200,74 @@ def _ahead(rows: Mapping[str, Rows], row: Row, known: Rows, what: str) -> Iterab
     if said:
         several = len({other["series"] for other in known}) > 1
         whose = f"with {named(row, known)}, " if several else ""
+        least, most = (int(worth[0][f"gpus_{end}"]) if worth else None for end in ("low", "high"))
         yield Answer(
-            "more_ranks", f"Are more {what}s worth it?", sentence(whose + "; ".join(said)),
+            "more_ranks", f"Are more {what}s worth it?",
+            sentence(under + whose + "; ".join(said)),
             "forecast" if ahead else "recommended", "increases",
-            {"worth": worth[0]["gpus"] if worth else None,
+            {"worth": least, "at_most": most,
              **{f"efficiency_{r['gpus']}": r["efficiency"] for r in points}},
         )  # fmt: skip
+
+
+def _worth(own: Row, steps: Rows, what: str) -> str:
+    """Up to which count each added rank is shown to pay, from the ends of the intervals."""
+    gives = f"{percent(WORTH_IT)} of the throughput of one before"
+    least, most = (int(own[f"gpus_{end}"]) for end in ("low", "high"))
+    first = min(steps, key=lambda row: row["gpus"])
+    if least > first["before"]:
+        more = f"; whether more do, up to {most}, is not decided" if most > least else ""
+        return f"each added {what} up to {least} gives at least {gives}{more}"
+    speed = estimate_in(first, "speedup")
+    said = (
+        f"{_counted(first['gpus'], what)} give {speed.text(TWO)} times the throughput of "
+        f"{first['before']}"
+    )
+    if speed.low is not None and speed.high is not None and speed.low <= 1 <= speed.high:
+        said += ": no gain is shown"
+    elif speed.high is not None and speed.high < 1:
+        said += ": a loss"
+    if most > first["before"]:
+        return f"{said}; whether an added {what} gives {gives} is not decided, up to {most} may"
+    return f"{said}; an added {what} gives less than {gives}"
 
 
 def _targets(found: Rows) -> Iterable[Answer]:
     if not found:
         return
-    reached = [row for row in found if row["seconds"] is not None]
     met = sum(round(row["reached"] * row["reached_n"]) for row in found if row["reached_n"])
     runs = sum(row["reached_n"] for row in found)
-    goals = {row["target"] for row in found}
+    goals = groups(found, ("workload", "target"))
+    one = {row["target"] for row in found}
     text = f"{met:,} of {runs_in_words(runs)} reached "
-    text += f"{goals.pop()}" if len(goals) == 1 else "their targets"
+    text += f"{found[0]['target']}" if len(one) == 1 else "their targets"
     lost = sum(row["n"] for row in found) - runs
     text += f", and {lost:,} {'is' if lost == 1 else 'are'} lost" if lost else ""
-    if reached:
-        fast = min(reached, key=lambda row: row["seconds"])
-        text += f"; soonest {named(fast, found)} at batch {count(fast['global_batch'])}: median "
-        text += f"{number(0)(fast['seconds'])} s, {fast['epoch']:g} epochs"
+    told = [(rows[0]["target"], said) for rows in goals if (said := _soonest(rows, found))]
+    for target, said in told[:_MOST]:
+        text += f"; {said}" if len(one) == 1 else f"; {target}: {said}"
+    text += f"; {len(told) - _MOST} more in the table" if len(told) > _MOST else ""
     yield Answer("targets", "How long does the target take?", f"{text}.", "targets", "medians",
                  {"reached": met, "runs": runs, "lost": lost})  # fmt: skip
+
+
+def _soonest(rows: Rows, found: Rows) -> str:
+    """The median time of the fastest condition with one target; empty where none has a median."""
+    known = [row for row in rows if row["seconds"] is not None]
+    # a bound is no time
+    known = [row for row in known if row["seconds_low"] is None or row["seconds_high"] is not None]
+    if not known:
+        return ""
+    fast = min(known, key=lambda row: row["seconds"])
+    text = f"{named(fast, found)} at batch {count(fast['global_batch'])}: median "
+    text += f"{estimate_in(fast, 'seconds').text(_whole)} s, {fast['epoch']:g} epochs"
+    if len(known) < 2:
+        return text
+    return f"shortest median of {len(known)} conditions, which no test compares: {text}"
+
+
+def _whole(value: float) -> str:
+    return "∞" if math.isinf(value) else number(0)(value)
 
 
 def _critical_batch(found: Rows) -> Iterable[Answer]:

@@ -11,7 +11,7 @@ from analysis.figures import Figure, Look, looks
 from analysis.page.parts import parts
 from analysis.prediction.collectives import Link
 from analysis.records.frames import Frames, in_order
-from analysis.table import Table
+from analysis.table import Table, first_of
 from analysis.topics import completeness, machine, usage
 from analysis.topics.classes import confusion, scores
 from analysis.topics.comparisons import larger_batch, libraries, ranking, techniques
@@ -252,5 +252,5 @@ def _drawn(frames: Frames) -> list[str]:
 def _smoothed(runs: pd.DataFrame) -> str:
     """Whose loss has another floor than that of the others."""
     labels = runs.loc[runs["label_smoothing"] > 0, "technique_label"]
-    names = ", ".join(list(dict.fromkeys(labels))[:MOST_DRAWN])
+    names = first_of(list(dict.fromkeys(labels)), MOST_DRAWN)
     return f"Against smoothed labels, so never near 0: {names}." if names else ""

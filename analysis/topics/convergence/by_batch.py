@@ -4,6 +4,7 @@ batch: means with intervals."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -15,6 +16,7 @@ from analysis.figures import (
     Look,
     Tips,
     head,
+    hidden,
     left_out,
     legend,
     looks_of,
@@ -38,12 +40,13 @@ def figure(reached: pd.DataFrame, seen: Mapping[str, Look]) -> Figure | None:
     """``reached``: the table of conditions; ``seen``: the look of each technique drawn. None
     where no condition has an accuracy."""
     known = reached[reached["validation_accuracy"].notna()]
+    more = hidden(seen, known["technique_label"])
     known = known[known["technique_label"].isin(list(seen))]
     if not len(known):
         return None
-    if known["global_batch"].nunique() > 1:
-        return _against_batch(known, seen)
-    return _forest(known, seen)
+    several = known["global_batch"].nunique() > 1
+    found = (_against_batch if several else _forest)(known, seen)
+    return replace(found, caption=found.caption + more)
 
 
 def _against_batch(known: pd.DataFrame, seen: Mapping[str, Look]) -> Figure:

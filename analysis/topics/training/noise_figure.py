@@ -14,6 +14,7 @@ from analysis.figures import (
     Look,
     decades,
     head,
+    hidden,
     left_out,
     legend,
     looks_of,
@@ -31,7 +32,8 @@ _PANEL = ["context", "gpus", "global_batch"]
 def figure(epochs: pd.DataFrame, runs: pd.DataFrame, seen: Mapping[str, Look]) -> Figure | None:
     """A panel per context, rank count and batch, a line per technique; ``seen``: the look of each
     technique that is drawn. None where no run measured its noise in two epochs."""
-    data = numbers(epochs[epochs["technique_label"].isin(list(seen))], runs)
+    every_technique = numbers(epochs, runs)
+    data = every_technique[every_technique["technique"].isin(list(seen))]
     every = list(dict.fromkeys(data["panel"]))
     panels = every[-MOST_PANELS:]
     if not panels:
@@ -62,6 +64,7 @@ def figure(epochs: pd.DataFrame, runs: pd.DataFrame, seen: Mapping[str, Look]) -
         "with its 95 % interval as a band. Hollow: the squared gradient of a run cannot be told "
         "from zero, so that only a lower bound is known."
     ) + left_out(len(panels), len(every), "panels; the CSV has all")
+    caption += hidden(seen, every_technique["technique"])
     return Figure("noise_curve", "Noise scale over training", caption, data, svg)
 
 
