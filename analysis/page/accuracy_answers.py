@@ -137,16 +137,18 @@ def _best(ordered: Rows, pairs: Rows, of: str) -> str:
     text += f"{'' if p < 0.001 or len(shown) == 1 else 'at most '}{p_value(p)}{over})"
     if near:
         nearest = [pair for pair in its if pair in open_][:1]
-        text += f"; not told apart from {some(near)}{_more(nearest)}"
+        more = _more(nearest, f"{near[0]}: " if len(near) > 1 else "")
+        text += f"; not told apart from {some(near)}{more}"
     return text
 
 
-def _more(open_: Rows) -> str:
+def _more(open_: Rows, whose: str = "") -> str:
     """How many more runs would tell the open pairs apart, if they differ."""
     needed = [pair["further_runs"] for pair in open_ if pair["further_runs"]]
     if not needed:
         return ""
-    return f" ({count(max(needed))} more runs of each would detect a difference of {MARGIN:g})"
+    more = f"{count(max(needed))} more runs of each would detect a difference of {MARGIN:g}"
+    return f" ({whose}{more})"
 
 
 def _mean(row: Row) -> str:

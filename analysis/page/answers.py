@@ -223,13 +223,15 @@ def _worth(own: Row, steps: Rows, what: str) -> str:
         f"{_counted(first['gpus'], what)} give {speed.text(TWO)} times the throughput of "
         f"{first['before']}"
     )
-    if speed.low is not None and speed.high is not None and speed.low <= 1 <= speed.high:
-        said += ": no gain is shown"
+    if most > first["before"]:
+        said += f"; whether an added {what} gives {gives} is not decided, up to {most} may"
     elif speed.high is not None and speed.high < 1:
         said += ": a loss"
-    if most > first["before"]:
-        return f"{said}; whether an added {what} gives {gives} is not decided, up to {most} may"
-    return f"{said}; an added {what} gives less than {gives}"
+    elif speed.low is not None and speed.low <= 1:
+        said += ": no gain is shown"
+    else:
+        said += f"; an added {what} gives less than {gives}"
+    return said
 
 
 def _targets(found: Rows) -> Iterable[Answer]:
