@@ -70,8 +70,8 @@ def report(
         paths = write_report(built, results_dir)
         kept.unlink(missing_ok=True)  # a part that could not be made may be made next time
         if built.is_whole:
-            code = {"sources": sources, "exit_code": built.exit_code}
-            write_atomically(kept, json.dumps(code))
+            made_of = {"sources": sources, "exit_code": built.exit_code}
+            write_atomically(kept, json.dumps(made_of))
     except OSError as error:
         _wrong(f"cannot write {error.filename or results_dir}: {error.strerror}")
     print_report(built, paths, console())

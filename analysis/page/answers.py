@@ -128,8 +128,9 @@ def _of_a_mode(
     text += _cause(rows.get("lost_efficiency", ()), one)
     if len(largest) > 1:
         low, high = (TWO(pick(row["efficiency"] for row in largest)) for pick in (min, max))
-        text += f" The means of all {len(largest)} conditions lie between {low} and {high}; "
-        text += "no test compares them."
+        all_ = "both" if len(largest) == 2 else f"all {len(largest)}"
+        ends = f"are {low}" if low == high else f"lie between {low} and {high}"
+        text += f" The means of {all_} conditions {ends}; no test compares them."
     for row in others:
         text += (
             f" That of {named(row, known)} is against {row['n0']} {what}s, so not compared with "

@@ -177,6 +177,7 @@ def problems_in(cells: pd.DataFrame) -> list[Problem]:
 
 def _problem_row(cell: Cell) -> dict[str, Any]:
     assert cell.problem is not None
+    epochs: Sequence[EpochRecord] = cell.epochs
     row = {**cell.problem.__dict__, "log_tail": json.dumps(cell.problem.log_tail)}
     if cell.problem.rank is not None and not 0 <= cell.problem.rank < _NO_RANK:
         row["rank"] = None
@@ -185,8 +186,6 @@ def _problem_row(cell: Cell) -> dict[str, Any]:
         row |= extract.config_row(cell.record.config) or {}
         # what a rejected record says of its epochs may be false
         epochs = cell.record.epochs if cell.problem.kind == "failed" else ()
-    else:
-        epochs = cell.epochs
     return row | (extract.totals(epochs) if epochs else {})
 
 

@@ -247,7 +247,7 @@ def test_series_of_one_name_are_told_by_their_batch(tmp_path: Path) -> None:
     ]
     (text,) = [t for t in sentences(tmp_path, items) if "an efficiency" in t]
     assert "naive (weak, 16 a rank) reaches an efficiency of 1.0" in text
-    assert "The means of all 2 conditions lie between 0.80 and 1.00; no test compares" in text
+    assert "The means of both conditions lie between 0.80 and 1.00; no test compares" in text
 
 
 def test_batches_are_said_of_those_that_have_them(tmp_path: Path) -> None:
