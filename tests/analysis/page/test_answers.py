@@ -410,6 +410,7 @@ def test_nothing_is_said_of_techniques_that_do_not_differ_detectably(tmp_path: P
     assert found["ranking"].text.startswith(
         "No technique is shown to be best: the means of 4 lie between lars 0.816"
     )
+    assert found["techniques"].text.endswith(", 3 runs each).")
     assert "no pair is told apart (" in found["ranking"].text
 
 
