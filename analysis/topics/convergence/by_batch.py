@@ -103,8 +103,8 @@ def _line(axis: Any, rows: Sequence[Row], look: Look, shift: float, tips: Tips) 
 def _forest(known: pd.DataFrame, seen: Mapping[str, Look]) -> Figure:
     ordered = known.sort_values("validation_accuracy", ascending=False, kind="stable")
     # of many, the best of each technique first: none vanishes
-    place = ordered.groupby("technique_label", sort=False, observed=True).cumcount()
-    shown = ordered.assign(place=place).sort_values("place", kind="stable").head(MOST_ROWS)
+    turn = ordered.groupby("technique_label", sort=False, observed=True).cumcount()
+    shown = ordered.assign(turn=turn).sort_values("turn", kind="stable").head(MOST_ROWS)
     rows = plain_rows(shown.sort_values("validation_accuracy"))
     tips = Tips()
     with style():
