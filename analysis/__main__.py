@@ -68,7 +68,10 @@ def report(
         if anonymous:
             (results_dir / CACHE).unlink(missing_ok=True)
         paths = write_report(built, results_dir)
-        write_atomically(kept, json.dumps({"sources": sources, "exit_code": built.exit_code}))
+        kept.unlink(missing_ok=True)  # a part that could not be made may be made next time
+        if built.is_whole:
+            made_of = {"sources": sources, "exit_code": built.exit_code}
+            write_atomically(kept, json.dumps(made_of))
     except OSError as error:
         _wrong(f"cannot write {error.filename or results_dir}: {error.strerror}")
     print_report(built, paths, console())

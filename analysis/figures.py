@@ -237,6 +237,15 @@ def inline(svg: str, key: str, title: str) -> str:
     return f'{head} style="{size}" role="img" aria-label="{title}">{rest}'
 
 
+def hidden(seen: Mapping[str, Look], labels: Iterable[str]) -> str:
+    """As :func:`left_out`, of the techniques that have data for a figure; ``labels``: theirs."""
+    every = set(labels)
+    return left_out(
+        len(every & set(seen)), len(every),
+        "techniques, the reference and those with the highest accuracy at the largest batch",
+    )  # fmt: skip
+
+
 def left_out(drawn: int, total: int, what: str) -> str:
     """The end of a caption: that not all are drawn; empty where all are."""
     return f" Shown: {drawn:,} of {total:,} {what}." if drawn < total else ""

@@ -8,13 +8,12 @@ from typing import Any
 
 from analysis.page.answer import THREE, TWO, Answer, Rows, groups, sentence, some
 from analysis.stats.power import MARGIN
-from analysis.table import Row, count, estimate_in, joined, p_value, runs_in_words, signed
+from analysis.table import Estimate, Row, count, estimate_in, joined, p_value, runs_in_words, signed
 from analysis.topics.comparisons.comparison import ALL_DIVERGED, SOME_DIVERGED
-from analysis.topics.comparisons.ranking import NOT_DECIDED
+from analysis.topics.comparisons.ranking import HIGHER, NOT_DECIDED
+from analysis.topics.comparisons.techniques import INCONCLUSIVE
 from analysis.topics.topic import namer
 
-#: Verdicts that read badly in a sentence.
-_OPEN = {"inconclusive": "undecided"}
 #: Workloads, or pairs of batches, that the first screen tells of; the tables have all.
 _MOST = 2
 
@@ -44,8 +43,10 @@ def against(found: Rows) -> Iterable[Answer]:
                 ends = "ends" if len(names) == 1 else "end"
                 said.append(f"{len(names)} of {len(found)} {what} {ends} {verdict} than "
                             f"{reference}: {some(names)}")  # fmt: skip
-        said += [f"{_OPEN.get(verdict, verdict)}: {some(names)}" for verdict, names in by.items()
-                 if verdict not in ("higher", "lower")]  # fmt: skip
+        if INCONCLUSIVE in by:
+            said.append(_undecided(found, reference, what))
+        said += [f"{verdict}: {some(names)}" for verdict, names in by.items()
+                 if verdict not in ("higher", "lower", INCONCLUSIVE)]  # fmt: skip
         text = "; ".join(said)
     batches = {row["global_batch"] for row in found}
     batch = batches.pop() if len(batches) == 1 else None
@@ -54,6 +55,23 @@ def against(found: Rows) -> Iterable[Answer]:
         "techniques", "Which technique is better than the reference?", f"{at}{text}.", "claims",
         "tests", {verdict: len(names) for verdict, names in by.items()},
     )  # fmt: skip
+
+
+def _undecided(found: Rows, reference: str, what: str) -> str:
+    """How many are not told apart from the reference, and the largest difference among them."""
+    rows = [row for row in found if row["verdict"] == INCONCLUSIVE]
+    most = max(rows, key=lambda row: abs(row["difference"] or 0.0))
+    value, low, high = (most[f"difference{end}"] for end in ("", "_family_low", "_family_high"))
+    # the interval of the family, whose test decides
+    said = Estimate(value, low, high).text(signed(3))
+    if most["n"] == most["n_reference"]:
+        said += f", {runs_in_words(most['n'])} each"
+    largest = f"{namer(found)(most)} {said}"
+    if len(rows) == 1:
+        return f"not told apart from {reference}: {largest}"
+    of = "none" if len(rows) == len(found) else f"{len(rows)}"
+    differ = "differs" if of == "none" else "do not differ"
+    return f"{of} of {len(found)} {what} {differ} detectably from {reference} (largest: {largest})"
 
 
 def _gain(row: Row) -> float:
@@ -66,7 +84,7 @@ def _one_against(row: Mapping[str, Any], reference: str) -> str:
     difference = estimate_in(row, "difference").text(signed(3))
     if row["verdict"] in ("higher", "lower"):
         return f"{name} ends {row['verdict']} than {reference}: difference {difference}"
-    if row["verdict"] == "inconclusive":
+    if row["verdict"] == INCONCLUSIVE:
         why = f" ({note})" if note else ""
         return f"{name} against {reference} is undecided: difference {difference}{why}"
     if row["verdict"] == SOME_DIVERGED:
@@ -77,47 +95,68 @@ def _one_against(row: Mapping[str, Any], reference: str) -> str:
 
 
 def ranking(found: Rows, pairs: Rows) -> Iterable[Answer]:
-    """The highest means of each workload, and whether the first two are told apart."""
+    """Of each workload: whether the highest mean is shown to be above the others."""
     same = ("context", "framework", "gpus", "global_batch")
     known = [row for row in found if row["accuracy"] is not None]
     ranked = [rows for rows in groups(known, same) if len(rows) > 1]
     for rows in ranked[:_MOST]:
-        first, second = sorted(rows, key=lambda row: -row["accuracy"])[:2]
-        text = f"highest means{_of(rows[0], ranked)}: {_mean(first)}, {_mean(second)}"
-        if first["n"] == second["n"] and not first["n_diverged"] + second["n_diverged"]:
-            text += f", {runs_in_words(first['n'])} each"
-        ends = {first["technique_label"], second["technique_label"]}
-        pair = next(
-            (p for p in pairs if {p["technique_label"], p["second"]} == ends
-             and all(p[name] == first[name] for name in same)),
-            None,
-        )  # fmt: skip
-        text += _apart(pair) if pair is not None else ""
-        yield Answer("ranking", "Which technique is best?", sentence(text), "ranking", "pairs",
-                     {"first": first["technique_label"], "accuracy": first["accuracy"],
-                      "low": first["accuracy_low"], "high": first["accuracy_high"],
-                      "second": second["technique_label"]})  # fmt: skip
+        ordered = sorted(rows, key=lambda row: -row["accuracy"])
+        there = [p for p in pairs if all(p[name] == rows[0][name] for name in same)]
+        yield Answer("ranking", "Which technique is best?",
+                     sentence(_best(ordered, there, _of(rows[0], ranked))), "ranking", "pairs",
+                     {"first": ordered[0]["technique_label"], "accuracy": ordered[0]["accuracy"],
+                      "low": ordered[0]["accuracy_low"], "high": ordered[0]["accuracy_high"],
+                      "second": ordered[1]["technique_label"]})  # fmt: skip
+
+
+def _best(ordered: Rows, pairs: Rows, of: str) -> str:
+    """``ordered``: rows of one workload by falling mean; ``of``: which, where there are several."""
+    first, others = ordered[0], ordered[1:]
+    apart = {frozenset((p["technique_label"], p["second"])): p for p in pairs}
+    its = [apart.get(frozenset((first["technique_label"], row["technique_label"])))
+           for row in others]  # fmt: skip
+    tested = [pair for pair in apart.values() if pair["p_holm"] is not None]
+    open_ = [pair for pair in tested if pair["verdict"] == NOT_DECIDED]
+    low, high = _mean(ordered[-1]), _mean(first)
+    if not tested:
+        means = joined([_mean(row) for row in ordered[:_MOST]], ", ")
+        return f"no difference between techniques is tested{of}; the first means: {means}"
+    if not any(pair and pair["verdict"] == HIGHER for pair in its):
+        counted = f"{len(tested) - len(open_)} of {len(tested)} pairs"
+        none = "no pair is told apart" if len(open_) == len(tested) else f"{counted} are told apart"
+        return (
+            f"no technique is shown to be best{of}: the means of {len(ordered)} lie between {low} "
+            f"and {high}, and {none}{_more(open_)}"
+        )
+    above = [row["technique_label"] for row, pair in zip(others, its, strict=True)
+             if pair and pair["verdict"] == HIGHER]  # fmt: skip
+    near = [row["technique_label"] for row, pair in zip(others, its, strict=True)
+            if pair in open_]  # fmt: skip
+    shown = [pair for pair in its if pair and pair["verdict"] == HIGHER]
+    p, family = max(pair["p_holm"] for pair in shown), shown[0]["family"]
+    over = f" after correction for {family} pairs" if family > 1 else ""
+    text = f"the highest mean{of} is {high}, shown to be above {some(above)} (p "
+    text += f"{'' if p < 0.001 or len(shown) == 1 else 'at most '}{p_value(p)}{over})"
+    if near:
+        nearest = [pair for pair in its if pair in open_][:1]
+        more = _more(nearest, f"{near[0]}: " if len(near) > 1 else "")
+        text += f"; not told apart from {some(near)}{more}"
+    return text
+
+
+def _more(open_: Rows, whose: str = "") -> str:
+    """How many more runs would tell the open pairs apart, if they differ."""
+    needed = [pair["further_runs"] for pair in open_ if pair["further_runs"]]
+    if not needed:
+        return ""
+    more = f"{count(max(needed))} more runs of each would detect a difference of {MARGIN:g}"
+    return f" ({whose}{more})"
 
 
 def _mean(row: Row) -> str:
     text = f"{row['technique_label']} {estimate_in(row, 'accuracy').text(THREE)}"
     lost = row["n_diverged"]
     return f"{text}, but {lost} of its {runs_in_words(row['n'])} diverged" if lost else text
-
-
-def _apart(pair: Row) -> str:
-    """Whether two techniques are told apart, after their names."""
-    if pair["p_holm"] is None:
-        return "; whether these two differ is not tested"
-    open_ = pair["verdict"] == NOT_DECIDED
-    pairs = pair["family"]
-    over = f"p {p_value(pair['p_holm'])}" + (f" after correction for {pairs} pairs" * (pairs > 1))
-    shown = "the difference may be chance" if open_ else "the difference is shown"
-    text = f"; {shown} ({over})"
-    if open_ and pair["further_runs"]:
-        more = count(pair["further_runs"])
-        text += f"; {more} more runs of each would detect a difference of {MARGIN:g}"
-    return text
 
 
 def larger_batch(found: Rows) -> Iterable[Answer]:
@@ -134,12 +173,13 @@ def larger_batch(found: Rows) -> Iterable[Answer]:
         small, large = (count(best[f"global_batch_{end}"]) for end in ("small", "large"))
         span = f"from batch {small} to {large}{_of(best, compared)}"
         if len(whole) == 1:
-            text = f"{span}, {best['technique_label']} {_change(best)} of accuracy"
+            text = f"{span}, {best['technique_label']} {_change(best)}"
         else:
-            ends = [f"{row['technique_label']}, {estimate_in(row, 'difference').text(signed(3))}"
-                    for row in (best, worst)]  # fmt: skip
-            text = f"{span}, the mean change of accuracy is highest for {ends[0]}, and lowest for "
-            text += ends[1]
+            changes = [estimate_in(row, "difference").text(signed(3)) for row in (worst, best)]
+            ends = [f"{change} with {row['technique_label']}"
+                    for change, row in zip(changes, (worst, best), strict=True)]  # fmt: skip
+            text = f"{span}, the mean changes of accuracy of {len(whole)} techniques lie between "
+            text += f"{ends[0]} and {ends[1]}; no test compares them"
         if lost:
             text += f"; some runs diverged of {some([row['technique_label'] for row in lost])}"
         yield Answer("larger_batch", "What does a larger batch cost?", sentence(text),
@@ -159,16 +199,15 @@ def _of(row: Row, compared: list[list[Row]]) -> str:
     return f" ({told})" if told else ""
 
 
-def _change(row: Mapping[str, Any]) -> str:
-    lost = -row["difference"]
-    said = f"{'loses' if lost >= 0 else 'gains'} {THREE(abs(lost))}"
-    ends = sorted(-row[f"difference_{end}"] for end in ("low", "high")
-                  if row[f"difference_{end}"] is not None)  # fmt: skip
-    if len(ends) < 2:
-        return said
-    if lost < 0:
-        ends = sorted(-end for end in ends)
-    return f"{said} ({THREE(ends[0])} to {THREE(ends[1])})"
+def _change(row: Row) -> str:
+    """What is shown of one change of accuracy."""
+    value, low, high, *_ = estimate_in(row, "difference")
+    if value is None or low is None or high is None or low <= 0 <= high:
+        said = estimate_in(row, "difference").text(signed(3))
+        return f"is not shown to change in accuracy: {said}"
+    small, large = sorted((abs(low), abs(high)))
+    verb = "loses" if value < 0 else "gains"
+    return f"{verb} {THREE(abs(value))} ({THREE(small)} to {THREE(large)}) of accuracy"
 
 
 def libraries(found: Rows) -> Iterable[Answer]:

@@ -5,54 +5,65 @@ Which answers a sweep gets depends on what it varies; a question that it cannot 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from analysis.page.accuracy_answers import against, larger_batch, libraries, ranking
-from analysis.page.answer import THREE, TWO, Answer, Rows, groups, sentence
-from analysis.prediction.laws import WORTH_IT
+from analysis.page.answer import THREE, Answer, Rows, groups
+from analysis.page.parts import parts
+from analysis.page.scaling_answers import scaling
 from analysis.records.frames import Frames
 from analysis.table import (
-    Row,
     Table,
     count,
     estimate_in,
     joined,
     number,
-    percent,
     plain_rows,
     runs_in_words,
-    signed_percent,
     significant,
 )
 from analysis.topics.convergence.critical_batch import images
-from analysis.topics.scaling.cause import largest_cause
-from analysis.topics.scaling.forecasts import MOST_UNEVEN
 from analysis.topics.scaling.nodes import blamed, ready_command, suspects
 from analysis.topics.topic import named, only, with_context
 
-#: Efficiency below this is worth a word.
-_GOOD = 0.9
 #: Conditions of a sweep that compares nothing, or critical batches, on the first screen.
 _MOST = 3
 
 
-def answers(frames: Frames, tables: Mapping[str, Table]) -> tuple[Answer, ...]:
-    """In the order in which a reader asks; see the module."""
+def answers(frames: Frames, tables: Mapping[str, Table], failures: list[str]) -> tuple[Answer, ...]:
+    """In the order in which a reader asks; see the module.
+
+    Args:
+        failures: gets a sentence for each answer that could not be made.
+    """
     rows = {key: plain_rows(table.data) for key, table in tables.items()}
-    found = [*_complete(frames)]
-    if len(frames.runs):
-        found += [
-            *_scaling(frames, rows),
-            *against(rows.get("claims", ())),
-            *ranking(rows.get("ranking", ()), rows.get("pairs", ())),
-            *larger_batch(rows.get("larger_batch", ())),
-            *libraries(rows.get("frameworks", ())),
-            *_targets(rows.get("targets", ())),
-            *_critical_batch(rows.get("critical_batch", ())),
-            *_nodes(frames, rows.get("node_effects", ())),
-        ]
-        found += _alone(rows) if {answer.key for answer in found} <= {"complete", "nodes"} else []
-    return tuple(found)
+
+    def found(*questions: Callable[[], Iterable[Answer]]) -> list[Answer]:
+        made = parts([partial(_all, one) for one in questions], "An answer", failures)
+        return [answer for own in made for answer in own]
+
+    first = found(lambda: _complete(frames))
+    if not len(frames.runs):
+        return tuple(first)
+    first += found(
+        lambda: scaling(frames, rows),
+        lambda: against(rows.get("claims", ())),
+        lambda: ranking(rows.get("ranking", ()), rows.get("pairs", ())),
+        lambda: larger_batch(rows.get("larger_batch", ())),
+        lambda: libraries(rows.get("frameworks", ())),
+        lambda: _targets(rows.get("targets", ())),
+        lambda: _critical_batch(rows.get("critical_batch", ())),
+        lambda: _nodes(frames, rows.get("node_effects", ())),
+    )
+    if {answer.key for answer in first} <= {"complete", "nodes"}:
+        first += found(lambda: _alone(rows))
+    return tuple(first)
+
+
+def _all(question: Callable[[], Iterable[Answer]]) -> tuple[Answer, ...]:
+    return tuple(question())
 
 
 def _complete(frames: Frames) -> Iterable[Answer]:
@@ -77,135 +88,42 @@ def _complete(frames: Frames) -> Iterable[Answer]:
                  {"usable": usable, "planned": planned, **kinds})  # fmt: skip
 
 
-def _scaling(frames: Frames, rows: Mapping[str, Rows]) -> Iterable[Answer]:
-    known = [row for row in rows.get("scaling", ()) if row["efficiency"] is not None]
-    several = [row for row in known if row["gpus"] != row["n0"]]
-    if not several:
-        return
-    most = max(row["gpus"] for row in several)
-    largest = sorted((r for r in several if r["gpus"] == most), key=lambda r: -r["efficiency"])
-    fewest = min(row["n0"] for row in largest)
-    others = [row for row in largest if row["n0"] > fewest]
-    largest = [row for row in largest if row["n0"] == fewest]
-    best, worst = largest[0], largest[-1]
-    what = "GPU" if set(frames.runs["device_kind"]) == {"gpu"} else "rank"
-    if len(largest) == 1:
-        said = estimate_in(best, "efficiency")
-        text = (
-            f"At {most} {what}s, {named(best, known)} reaches an efficiency of {said.text(TWO)}, "
-            f"{TWO(best['speedup'])} times the throughput of {best['n0']} "
-            f"{what}{'' if best['n0'] == 1 else 's'}, {runs_in_words(best['n'])}."
-        )
-        text += _below([r for r in known if r["series"] == best["series"]], what)
-    else:
-        ends = (
-            f"{estimate_in(r, 'efficiency').text(TWO)} with {named(r, largest)}"
-            for r in (best, worst)
-        )
-        text = f"At {most} {what}s, efficiency is {' and '.join(ends)}"
-        each = sorted({row["n"] for row in largest})
-        text += ", " if len(largest) == 2 else f", the best and worst of {len(largest)}, "
-        text += f"{runs_in_words(each[0])} each{' or more' * (len(each) > 1)}."
-    for row in others:
-        text += (
-            f" That of {named(row, known)} is against {row['n0']} {what}s, so not compared "
-            "with these."
-        )
-    text += _cause(rows.get("lost_efficiency", ()), worst, alone=len(largest) == 1)
-    numbers = {"gpus": most, "technique": best["technique_label"],
-               "efficiency": best["efficiency"], "low": best["efficiency_low"],
-               "high": best["efficiency_high"], "baseline": best["n0"],
-               "runs": best["n"]}  # fmt: skip
-    yield Answer("scaling", "How far does it scale?", text, "scaling", "efficiency", numbers)
-    yield from _ahead(rows, best, known, what)
-
-
-def _below(series: Rows, what: str) -> str:
-    """From which count on the efficiency of one series stays low; empty where it does not."""
-    ordered = sorted(series, key=lambda row: row["gpus"])
-    good = [row["gpus"] for row in ordered if row["efficiency"] >= _GOOD]
-    low = [row["gpus"] for row in ordered if row["gpus"] > max(good, default=0)]
-    return f" Efficiency is below {_GOOD} from {low[0]} {what}s on." if low else ""
-
-
-def _cause(losses: Rows, row: Row, *, alone: bool) -> str:
-    """The largest loss of this row of the scaling table, as a sentence."""
-    same = ("series", "gpus")
-    loss = next((r for r in losses if all(r[name] == row[name] for name in same)), None)
-    cause = largest_cause(loss) if loss else None
-    if loss and loss["lost"] is not None:
-        usual = row["efficiency"] * (1 + loss["lost"])
-        if abs(usual - 1) > MOST_UNEVEN:
-            return (
-                f" The median step explains {signed_percent(loss['lost'])} of that: what makes "
-                "other steps longer, or shorter, is not known."
-            )
-    whose = "" if alone else f" with {with_context(row)}"
-    return f" Largest loss{whose}: {cause.text}." if cause else ""
-
-
-def _ahead(rows: Mapping[str, Rows], row: Row, known: Rows, what: str) -> Iterable[Answer]:
-    """Up to which count ranks pay, and the forecast, for the series of a row of the scaling
-    table."""
-    worth, ahead = (
-        [r for r in rows.get(key, ()) if r["series"] == row["series"]]
-        for key in ("recommended", "forecast")
-    )
-    said = []
-    for own in worth:
-        gives = f"{percent(WORTH_IT)} of the throughput of one before"
-        if own["gpus_high"] == row["n0"]:
-            first = min((r for r in rows["increases"] if r["series"] == own["series"]),
-                        key=lambda r: r["gpus"])  # fmt: skip
-            said.append(
-                f"{what}s added to {first['before']} lower the throughput"
-                if first["speedup"] < 1
-                else f"the first added {what}s give less than {gives}"
-            )
-        elif own["gpus"] == row["n0"]:
-            said.append(f"whether added {what}s give {gives} is open: up to {own['gpus_high']} may")
-        else:
-            up_to, low, high = map(count, estimate_in(own, "gpus")[:3])
-            said.append(
-                f"each added {what} up to {up_to} gives at least {gives}"
-                + ("" if low == high else f" (the intervals allow {low} to {high})")
-            )
-    points = [r for r in ahead if r["efficiency"] is not None]
-    if points:
-        ends = (f"{estimate_in(r, 'efficiency').text(TWO)} at {r['gpus']}" for r in points)
-        tried = f"{points[0]['hold_out_ranks']} {what}s: {signed_percent(points[0]['hold_out'])}"
-        said.append(f"a model expects an efficiency of {' and '.join(ends)} {what}s (its error at "
-                    f"{tried})")  # fmt: skip
-    elif ahead and ahead[0]["hold_out"] is not None:
-        said.append(f"no forecast: {ahead[0]['why']}")
-    if said:
-        several = len({other["series"] for other in known}) > 1
-        whose = f"with {named(row, known)}, " if several else ""
-        yield Answer(
-            "more_ranks", f"Are more {what}s worth it?", sentence(whose + "; ".join(said)),
-            "forecast" if ahead else "recommended", "increases",
-            {"worth": worth[0]["gpus"] if worth else None,
-             **{f"efficiency_{r['gpus']}": r["efficiency"] for r in points}},
-        )  # fmt: skip
-
-
 def _targets(found: Rows) -> Iterable[Answer]:
     if not found:
         return
-    reached = [row for row in found if row["seconds"] is not None]
     met = sum(round(row["reached"] * row["reached_n"]) for row in found if row["reached_n"])
     runs = sum(row["reached_n"] for row in found)
-    goals = {row["target"] for row in found}
+    goals = groups(found, ("workload", "target"))
+    one = {row["target"] for row in found}
     text = f"{met:,} of {runs_in_words(runs)} reached "
-    text += f"{goals.pop()}" if len(goals) == 1 else "their targets"
+    text += f"{found[0]['target']}" if len(one) == 1 else "their targets"
     lost = sum(row["n"] for row in found) - runs
     text += f", and {lost:,} {'is' if lost == 1 else 'are'} lost" if lost else ""
-    if reached:
-        fast = min(reached, key=lambda row: row["seconds"])
-        text += f"; soonest {named(fast, found)} at batch {count(fast['global_batch'])}: median "
-        text += f"{number(0)(fast['seconds'])} s, {fast['epoch']:g} epochs"
+    told = [(rows[0]["target"], said) for rows in goals if (said := _soonest(rows, found))]
+    for target, said in told[:_MOST]:
+        text += f"; {said}" if len(one) == 1 else f"; {target}: {said}"
+    text += f"; {len(told) - _MOST} more in the table" if len(told) > _MOST else ""
     yield Answer("targets", "How long does the target take?", f"{text}.", "targets", "medians",
                  {"reached": met, "runs": runs, "lost": lost})  # fmt: skip
+
+
+def _soonest(rows: Rows, found: Rows) -> str:
+    """The median time of the fastest condition with one target; empty where none has a median."""
+    known = [row for row in rows if row["seconds"] is not None]
+    # a bound is no time
+    known = [row for row in known if row["seconds_low"] is None or row["seconds_high"] is not None]
+    if not known:
+        return ""
+    fast = min(known, key=lambda row: row["seconds"])
+    text = f"{named(fast, found)} at batch {count(fast['global_batch'])}: median "
+    text += f"{estimate_in(fast, 'seconds').text(_whole)} s, {fast['epoch']:g} epochs"
+    if len(known) < 2:
+        return text
+    return f"shortest median of {len(known)} conditions, which no test compares: {text}"
+
+
+def _whole(value: float) -> str:
+    return "∞" if math.isinf(value) else number(0)(value)
 
 
 def _critical_batch(found: Rows) -> Iterable[Answer]:

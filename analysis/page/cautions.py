@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
 
+from analysis.page.parts import parts
 from analysis.provenance import Touches, mixtures
 from analysis.records.frames import Frames
 from analysis.table import Table, first_of, plain_rows
@@ -29,39 +30,65 @@ class Caution:
 
 
 def cautions(
-    frames: Frames, tables: Mapping[str, Table], slower: Sequence[str]
+    frames: Frames, tables: Mapping[str, Table], slower: Sequence[str], failures: list[str]
 ) -> tuple[Caution, ...]:
     """Most serious first.
 
     Args:
         tables: of the report, by key.
         slower: counts that the smaller ones let one expect to be faster.
+        failures: gets a sentence for each kind of caution that could not be made.
     """
     runs, epochs = frames.runs, frames.epochs
-    found = [*_alarms(runs), *_repeating(runs), *_skipped(epochs)]
-    if runs["oversubscribed"].any():
-        counts = sorted(runs.loc[runs["oversubscribed"].fillna(False), "gpus"].unique())
-        on = first_of([f"{ranks:,}" for ranks in counts], _NAMED)
-        text = (
+    if not len(runs):
+        return ()
+    data = {key: table.data for key, table in tables.items()}
+    kinds: list[Callable[[], list[Caution]]] = [
+        lambda: _alarms(runs),
+        lambda: _repeating(runs),
+        lambda: _skipped(epochs),
+        lambda: _sharing(runs),
+        lambda: _too_good(data["scaling"]) if "scaling" in data else [],
+        lambda: _disturbed(epochs),
+        lambda: [Caution(f"{text}.", "times") for text in slower[:_NAMED]],
+        lambda: [Caution(*mixture) for mixture in mixtures(runs)],
+        lambda: _without_result(data["usage"]) if "usage" in data else [],
+        lambda: _unplanned(frames.unplanned),
+    ]
+    return tuple(found for own in parts(kinds, "A caution", failures) for found in own)
+
+
+def _sharing(runs: pd.DataFrame) -> list[Caution]:
+    shared = runs["oversubscribed"].fillna(False)
+    if not shared.any():
+        return []
+    counts = sorted(runs.loc[shared, "gpus"].unique())
+    on = first_of([f"{ranks:,}" for ranks in counts], _NAMED)
+    return [
+        Caution(
             f"Ranks of the runs on {on} share cores or a CPU quota: their times are no scaling "
-            "figures."
+            "figures.",
+            "times",
         )
-        found.append(Caution(text, "times"))
-    found += [*_too_good(tables["scaling"].data), *_disturbed(epochs)]
-    found += [Caution(f"{text}.", "times") for text in slower[:_NAMED]]
-    found += [Caution(*mixture) for mixture in mixtures(runs)]
-    if lost := usage.without_result(tables["usage"].data):
-        found.append(Caution(lost, "none"))
-    if frames.unplanned:
-        found.append(
-            Caution(
-                f"Not used, since the present plan does not have them: "
-                f"{'the record' if len(frames.unplanned) == 1 else 'the records'} of "
-                f"{_named(frames.unplanned, 'cells')}.",
-                "none",
-            )
+    ]
+
+
+def _without_result(used: pd.DataFrame) -> list[Caution]:
+    lost = usage.without_result(used)
+    return [Caution(lost, "none")] if lost else []
+
+
+def _unplanned(cells: Sequence[str]) -> list[Caution]:
+    if not cells:
+        return []
+    records = "the record" if len(cells) == 1 else "the records"
+    return [
+        Caution(
+            f"Not used, since the present plan does not have them: {records} of "
+            f"{_named(cells, 'cells')}.",
+            "none",
         )
-    return tuple(found)
+    ]
 
 
 def _alarms(runs: pd.DataFrame) -> list[Caution]:

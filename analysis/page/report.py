@@ -8,14 +8,13 @@ from analysis.figures import Figure
 from analysis.page.answer import Answer
 from analysis.page.answers import answers
 from analysis.page.cautions import Caution, cautions
-from analysis.page.topics import topics_of
+from analysis.page.parts import parts
+from analysis.page.topics import Shared, topics_of
 from analysis.prediction.collectives import Link
 from analysis.prediction.forecast import Forecast
 from analysis.records.frames import Frames
 from analysis.records.gather import KINDS, Problem
 from analysis.table import Table, first_of, joined
-from analysis.topics.scaling import efficiency
-from analysis.topics.scaling.forecasts import forecasts
 from analysis.topics.topic import Topic
 
 METHODS = (
@@ -50,6 +49,7 @@ class Report:
     problems: tuple[Problem, ...]
     counts: str
     exit_code: int
+    is_whole: bool = True  # no part of it failed
     forecast: Forecast | None = None
     methods: tuple[str, ...] = METHODS
 
@@ -79,22 +79,29 @@ def build(frames: Frames, *, network: Link | None = None, draw: bool = True) -> 
         network: of an interconnect run of the same nodes.
         draw: with figures, which take seconds.
     """
-    runs = efficiency.with_series(frames.runs)
-    ahead = forecasts(runs, frames.techniques, frames.name, network) if len(runs) else None
-    topics = tuple(t for t in topics_of(frames, runs, ahead, network, draw=draw) if not t.is_empty)
+    shared, failures = Shared(frames, network), list[str]()
+    topics = tuple(topics_of(shared, draw=draw))
     tables = {table.key: table for topic in topics for table in topic.tables}
-    found = cautions(frames, tables, ahead.slower) if ahead else ()
+    said = answers(frames, tables, failures)
+    ahead = next(iter(parts([lambda: shared.ahead], "A forecast", [])), None)
+    found = cautions(frames, tables, ahead.slower if ahead else (), failures)
+    failed = [topic.title for topic in topics if topic.failures]
+    if failed:
+        failures.append(
+            f"Parts of this report could not be made. Their topics say why: {', '.join(failed)}."
+        )
     return Report(
         name=frames.name,
         title=frames.title,
         context=_context(frames),
-        answers=answers(frames, tables),
-        cautions=found,
+        answers=said,
+        cautions=(*(Caution(text, "all", is_alarm=True) for text in failures), *found),
         topics=topics,
         frames=frames,
         problems=frames.problems,
         counts=counts(frames),
-        exit_code=_exit_code(frames),
+        is_whole=not failures,
+        exit_code=UNDECIDED if failures else _exit_code(frames),
         forecast=ahead.file if ahead and ahead.file.series else None,
     )
 

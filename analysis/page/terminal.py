@@ -50,6 +50,9 @@ def _print_head(report: Report, out: Console) -> None:
     for caution in report.cautions:
         style = "bold red" if caution.is_alarm else "yellow"
         out.print(Text(f"!  {caution.text}", style=style), soft_wrap=True)
+    for topic in report.topics:
+        for sentence in topic.failures:
+            out.print(Text(f"!  {topic.title}: {sentence}", style="bold red"), soft_wrap=True)
 
 
 def print_table(table: Table, out: Console, *, notes: bool) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cached_property, partial
 
 import pandas as pd
 
-from analysis.figures import Figure, looks
+from analysis.figures import Figure, Look, looks
+from analysis.page.parts import parts
 from analysis.prediction.collectives import Link
-from analysis.records.frames import Frames
-from analysis.table import Table
+from analysis.records.frames import Frames, in_order
+from analysis.table import Table, first_of
 from analysis.topics import completeness, machine, usage
 from analysis.topics.classes import confusion, scores
 from analysis.topics.comparisons import larger_batch, libraries, ranking, techniques
@@ -27,8 +29,8 @@ from analysis.topics.convergence import (
 )
 from analysis.topics.scaling import efficiency, increases, nodes, step_figure, waterfall
 from analysis.topics.scaling import figure as throughput
-from analysis.topics.scaling.forecasts import Forecasts
-from analysis.topics.scaling.loss import loss
+from analysis.topics.scaling.forecasts import Forecasts, forecasts
+from analysis.topics.scaling.loss import Loss, loss
 from analysis.topics.topic import Topic
 from analysis.topics.training import applied, noise, noise_figure, sigmoid_inputs, trust
 
@@ -36,141 +38,219 @@ from analysis.topics.training import applied, noise, noise_figure, sigmoid_input
 MOST_DRAWN = 12
 
 
-def topics_of(
-    frames: Frames,
-    by_series: pd.DataFrame,
-    ahead: Forecasts | None,
-    network: Link | None,
-    *,
-    draw: bool,
-) -> Iterable[Topic]:
-    """``by_series``: the runs of the frames, with their series."""
-    runs, epochs, order = frames.runs, frames.epochs, frames.techniques
-    lacking, used = completeness.table(frames.problems), usage.table(frames.attempts)
-    if ahead is None:
-        yield Topic("completeness", "Cells without a result", (lacking, used))
+class Shared:
+    """What several topics are made from, each made once, when it is first asked for."""
+
+    def __init__(self, frames: Frames, network: Link | None) -> None:
+        self.frames, self.network = frames, network
+
+    @cached_property
+    def by_series(self) -> pd.DataFrame:
+        """The runs, with their series."""
+        return efficiency.with_series(self.frames.runs)
+
+    @cached_property
+    def ahead(self) -> Forecasts:
+        of = self.frames
+        return forecasts(self.by_series, of.techniques, of.name, self.network)
+
+    @cached_property
+    def seen(self) -> dict[str, Look]:
+        return looks(_drawn(self.frames))
+
+    @cached_property
+    def reached(self) -> Table:
+        of = self.frames
+        return reached.table(of.runs, of.epochs, of.techniques)
+
+    @cached_property
+    def sizes(self) -> Table:
+        return by_images.table(self.frames.runs, self.frames.techniques)
+
+    @cached_property
+    def rates(self) -> Table:
+        of = self.frames
+        return learning_rates.table(of.planned, of.runs, of.settings, of.techniques)
+
+    @cached_property
+    def increases(self) -> increases.Increases:
+        return increases.tables(self.by_series, self.frames.techniques)
+
+    @cached_property
+    def loss(self) -> Loss:
+        return loss(self.by_series, self.network)
+
+    @cached_property
+    def met(self) -> pd.DataFrame:
+        return critical_batch.points(self.frames.goals, self.frames.runs, self.frames.settings)
+
+    @cached_property
+    def critical(self) -> Table:
+        return critical_batch.table(self.met, self.frames.techniques)
+
+
+def topics_of(shared: Shared, *, draw: bool) -> Iterable[Topic]:
+    """Those that have something to show."""
+    return (topic for topic in _topics(shared, draw=draw) if not topic.is_empty)
+
+
+def _topics(of: Shared, *, draw: bool) -> Iterable[Topic]:
+    frames = of.frames
+    planned, runs, epochs, order = frames.planned, frames.runs, frames.epochs, frames.techniques
+
+    def topic(
+        key: str,
+        title: str,
+        tables: Iterable[Callable[[], Table]],
+        figures: Iterable[Callable[[], Figure | None]] = (),
+    ) -> Topic:
+        failures: list[str] = []
+        made = parts([partial(_written, table) for table in tables], "A table", failures)
+        drawn = parts(figures if draw else (), "A plot", failures)
+        there = tuple(figure for figure in drawn if figure is not None)
+        return Topic(key, title, made, there, tuple(failures))
+
+    def lacking() -> Table:
+        return completeness.table(frames.problems)
+
+    def used() -> Table:
+        return usage.table(frames.attempts)
+
+    if not len(runs):
+        yield topic("completeness", "Cells without a result", (lacking, used))
         return
-    made = reached.table(runs, epochs, order)
-    seen = looks(_drawn(made))
-    planned = frames.planned
-
-    def drawn(*figures: Callable[[], Figure | None]) -> tuple[Figure, ...]:
-        return tuple(made for figure in figures if (made := figure())) if draw else ()
-
-    yield Topic(
+    yield topic(
         "techniques",
         "Which technique",
         (
-            techniques.table(planned, runs, order),
-            ranking.ranking_table(planned, runs),
-            ranking.pairs_table(planned, runs),
+            lambda: techniques.table(planned, runs, order),
+            lambda: ranking.ranking_table(planned, runs),
+            lambda: ranking.pairs_table(planned, runs),
         ),
     )
-    sizes = by_images.table(runs, order)
-    yield Topic(
+    yield topic(
         "convergence",
         "Accuracy",
-        (made, larger_batch.table(planned, runs, order), sizes),
-        drawn(
-            lambda: by_batch.figure(made.data, seen),
-            lambda: by_images.figure(runs, sizes.data),
-            lambda: curves.figure(epochs, curves.ACCURACY, seen),
+        (
+            lambda: of.reached,
+            lambda: larger_batch.table(planned, runs, order),
+            lambda: of.sizes,
+        ),
+        (
+            lambda: by_batch.figure(of.reached.data, of.seen),
+            lambda: by_images.figure(runs, of.sizes.data),
+            lambda: curves.figure(epochs, curves.ACCURACY, of.seen),
         ),
     )
-    rates = learning_rates.table(planned, runs, frames.settings, order)
-    yield Topic(
+    yield topic(
         "learning_rates",
         "Learning rate",
-        (rates,),
-        drawn(
-            lambda: learning_rates.figure(rates.data),
-            lambda: best_rates.figure(rates.data),
+        (lambda: of.rates,),
+        (
+            lambda: learning_rates.figure(of.rates.data),
+            lambda: best_rates.figure(of.rates.data),
         ),
     )
-    each = increases.tables(by_series, order)
-    lost = loss(by_series, network)
-    yield Topic(
+    yield topic(
         "scaling",
         "Scaling",
         (
-            efficiency.table(by_series, order),
-            lost.table,
-            each.worth,
-            each.steps,
-            each.laws,
-            ahead.table,
+            lambda: efficiency.table(of.by_series, order),
+            lambda: of.loss.table,
+            lambda: of.increases.worth,
+            lambda: of.increases.steps,
+            lambda: of.increases.laws,
+            lambda: of.ahead.table,
         ),
-        drawn(
-            lambda: throughput.figure(by_series, seen),
-            lambda: waterfall.figure(lost),
-            lambda: step_figure.figure(runs),
+        (
+            lambda: throughput.figure(of.by_series, of.seen),
+            lambda: waterfall.figure(of.loss),
+            lambda: step_figure.figure(runs, of.seen),
         ),
     )
-    yield Topic("libraries", "Which library", (libraries.table(planned, runs, order),))
+    yield topic("libraries", "Which library", (lambda: libraries.table(planned, runs, order),))
     if len(goals := frames.goals):
-        met = critical_batch.points(goals, runs, frames.settings)
-        critical = critical_batch.table(met, order)
-        yield Topic(
+        yield topic(
             "targets",
             "Time to the target",
             (
-                targets.table(goals, planned, runs, order),
-                true_speedup.table(goals, by_series, order),
-                critical,
+                lambda: targets.table(goals, planned, runs, order),
+                lambda: true_speedup.table(goals, of.by_series, order),
+                lambda: of.critical,
             ),
-            drawn(
-                lambda: steps_by_batch.figure(met, critical.data, seen),
-                lambda: curves.figure(epochs, curves.ACCURACY_IN_TIME, seen),
+            (
+                lambda: steps_by_batch.figure(of.met, of.critical.data, of.seen),
+                lambda: curves.figure(epochs, curves.ACCURACY_IN_TIME, of.seen),
             ),
         )
-    yield Topic(
+    yield topic(
         "noise",
         "Gradient noise",
-        (noise.table(epochs, runs, order),),
-        drawn(lambda: noise_figure.figure(epochs, runs, seen)),
+        (lambda: noise.table(epochs, runs, order),),
+        (lambda: noise_figure.figure(epochs, runs, of.seen),),
     )
-    yield Topic(
+    yield topic(
         "training",
         "How training went",
-        (applied.table(runs, epochs, order), trust.table(epochs, runs, order)),
-        drawn(
-            lambda: curves.figure(epochs, curves.LOSS, seen, _smoothed(runs)),
+        (
+            lambda: applied.table(runs, epochs, order),
+            lambda: trust.table(epochs, runs, order),
+        ),
+        (
+            lambda: curves.figure(epochs, curves.LOSS, of.seen, _smoothed(runs)),
             lambda: trust.figure(runs),
             lambda: sigmoid_inputs.figure(epochs),
         ),
     )
-    classes = scores.table(frames.classes, runs, order)
-    yield Topic("classes", "Classes", (classes,), drawn(lambda: confusion.figure(frames.confusion)))
-    yield Topic(
+    yield topic(
+        "classes",
+        "Classes",
+        (lambda: scores.table(frames.classes, runs, order),),
+        (lambda: confusion.figure(frames.confusion),),
+    )
+    yield topic(
         "cells",
         "Cells and machines",
         (
             lacking,
             used,
-            usage.queue_table(frames.attempts),
-            nodes.table(runs),
-            completeness.every_run(runs),
-            machine.traffic(frames.traffic, epochs, runs),
-            machine.hosts(runs),
-            machine.table(runs),
+            lambda: usage.queue_table(frames.attempts),
+            lambda: nodes.table(runs),
+            lambda: completeness.every_run(runs),
+            lambda: machine.traffic(frames.traffic, epochs, runs),
+            lambda: machine.hosts(runs),
+            lambda: machine.table(runs),
         ),
     )
 
 
-def _drawn(made: Table) -> list[str]:
-    """Labels of the techniques that figures show, in the order of the table: of many, those that
-    reach most at the largest batch."""
-    rows = made.data
-    labels = list(dict.fromkeys(rows["technique_label"]))
+def _written(make: Callable[[], Table]) -> Table:
+    """Raises now what would end the page when it is written."""
+    table = make()
+    table.shown()
+    return table
+
+
+def _drawn(frames: Frames) -> list[str]:
+    """Labels of the techniques that figures show, in the order of all tables: of many, those that
+    reach most at the largest batch, after the reference."""
+    runs = in_order(frames.runs, frames.techniques)
+    labels = list(dict.fromkeys(runs["technique_label"]))
     if len(labels) <= MOST_DRAWN:
         return labels
-    largest = rows[rows["global_batch"] == rows["global_batch"].max()]
-    best = set(largest.nlargest(MOST_DRAWN, "validation_accuracy")["technique_label"])
-    return [label for label in labels if label in best][:MOST_DRAWN]
+    reference = techniques.reference_technique(frames.techniques)
+    first = labels[0] if reference is None else next(
+        iter(runs.loc[runs["technique"] == reference, "technique_label"]), labels[0]
+    )  # fmt: skip
+    done = runs[(runs["status"] == "completed") & (runs["technique_label"] != first)]
+    largest = done[done["global_batch"] == done["global_batch"].max()]
+    means = largest.groupby("technique_label", sort=False)["validation_accuracy"].mean()
+    best = {first, *means.nlargest(MOST_DRAWN - 1).index}
+    return [label for label in labels if label in best]
 
 
 def _smoothed(runs: pd.DataFrame) -> str:
     """Whose loss has another floor than that of the others."""
     labels = runs.loc[runs["label_smoothing"] > 0, "technique_label"]
-    names = ", ".join(list(dict.fromkeys(labels))[:MOST_DRAWN])
+    names = first_of(list(dict.fromkeys(labels)), MOST_DRAWN)
     return f"Against smoothed labels, so never near 0: {names}." if names else ""

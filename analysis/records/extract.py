@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import pairwise
 from typing import Any
@@ -15,7 +15,7 @@ from analysis.records.step_columns import shares, step_parts
 from analysis.records.validate import reason_for
 from train.config.plan import RunPlan
 from train.config.run import RunConfig
-from train.record.run import RunRecord
+from train.record.run import EpochRecord, RunRecord
 
 Row = dict[str, Any]
 #: Random labels: an accuracy there has no meaning, whatever a record says.
@@ -39,6 +39,7 @@ _OF_PROVENANCE = (
     "git_commit", "git_dirty", "image_digest", "cpu", "gpu", "driver", "kernel", "slurm_job_id",
 )  # fmt: skip
 _ACCURACIES = ("train_accuracy", "validation_accuracy")
+_ADD_UP = ("steps", "images", "skipped_steps", "sampled_steps", "train_s", "eval_s")
 _RENAMED = {"epoch_batch": "global_batch"}
 #: Column of the epochs frame, and the record's name of it.
 OF_AN_EPOCH = tuple((column.name, _RENAMED.get(column.name, column.name)) for column in MEASURED)
@@ -203,16 +204,22 @@ def _short_hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
+def totals(epochs: Sequence[EpochRecord]) -> Row:
+    """What these epochs come to."""
+    return {
+        "epochs_run": len(epochs),
+        **{name: sum(getattr(epoch, name) for epoch in epochs) for name in _ADD_UP},
+    }
+
+
 def _learned(record: RunRecord) -> Row:
     """Counts and the values after the final epoch (never the best one)."""
     epochs = record.epochs
     last = epochs[-1] if epochs else None
     assert record.data is not None
-    row: Row = {"epochs_run": len(epochs), "chance": 1 / record.data.classes}
+    row: Row = {**totals(epochs), "chance": 1 / record.data.classes}
     for name in ("largest", "scaled"):
         row[f"sharpness_{name}"] = getattr(record.sharpness, name, None)
-    for name in ("steps", "images", "skipped_steps", "sampled_steps"):
-        row[name] = sum(getattr(epoch, name) for epoch in epochs)
     for name in ("train_loss", "validation_loss", *_ACCURACIES):
         row[name] = getattr(last, name, None)
     for name in _ACCURACIES:
@@ -229,8 +236,6 @@ def _timed(record: RunRecord) -> Row:
     ended = attempts[-1].ended_at if attempts else record.ended_at
     rate = record.throughput.images_per_s if record.throughput else None
     return {
-        "train_s": sum(epoch.train_s for epoch in record.epochs),
-        "eval_s": sum(epoch.eval_s for epoch in record.epochs),
         "end_to_end_s": sum(_seconds(a.started_at, a.ended_at) for a in attempts),
         "wall_s": _seconds(began, ended),
         "gap_s": sum(_seconds(a.ended_at, b.started_at) for a, b in pairwise(attempts)),

@@ -25,7 +25,7 @@ from analysis.records.columns import (
     TRUST,
 )
 from analysis.table import plain_rows, types
-from train.record.run import RunRecord
+from train.record.run import EpochRecord, RunRecord
 
 #: missing: no record; failed: the record says so; rejected: it cannot be compared;
 #: unreadable: it is no record at all.
@@ -49,11 +49,15 @@ class Problem:
 
 
 class Cell(NamedTuple):
-    """What was found of one planned cell; usable where there is no problem."""
+    """What was found of one planned cell; usable where there is no problem.
+
+    epochs: that ended, of a cell without a record.
+    """
 
     cell_id: str
     record: RunRecord | None
     problem: Problem | None
+    epochs: Sequence[EpochRecord] = ()
 
 
 def _without(columns: Mapping[str, str], *names: str) -> dict[str, str]:
@@ -173,13 +177,16 @@ def problems_in(cells: pd.DataFrame) -> list[Problem]:
 
 def _problem_row(cell: Cell) -> dict[str, Any]:
     assert cell.problem is not None
+    epochs: Sequence[EpochRecord] = cell.epochs
     row = {**cell.problem.__dict__, "log_tail": json.dumps(cell.problem.log_tail)}
     if cell.problem.rank is not None and not 0 <= cell.problem.rank < _NO_RANK:
         row["rank"] = None
     # a record of another cell says nothing of this one's config
     if cell.record is not None and cell.record.cell_id == cell.cell_id:
         row |= extract.config_row(cell.record.config) or {}
-    return row
+        # what a rejected record says of its epochs may be false
+        epochs = cell.record.epochs if cell.problem.kind == "failed" else ()
+    return row | (extract.totals(epochs) if epochs else {})
 
 
 def _table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> pd.DataFrame:

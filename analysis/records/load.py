@@ -47,7 +47,8 @@ def load_frames(folder: Path, cache: bool = True) -> Frames:
     found = tables["cells"]
     configs = _known_configs(folder, cells, found)
     state = found["kind"].fillna("usable")
-    planned = configs.assign(cell_id=list(cells), state=state)
+    planned = found.assign(**{str(name): own for name, own in configs.items()})
+    planned = planned.assign(cell_id=list(cells), state=state)
     order = [*manifest.techniques]
     order += sorted(set(found["technique"][state == "usable"]) - set(order))
     return Frames(

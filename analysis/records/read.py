@@ -13,6 +13,7 @@ from pathlib import Path
 from analysis.records.gather import Cell, Gathered, Problem, gather, together
 from analysis.records.validate import rejections
 from train.errors import Unreadable
+from train.record.cell_folder import read_epochs
 from train.record.run import GOOD, RECORD_NAME, NoRecord, RecordError, RunRecord, read_record
 
 #: Cells that one process reads at a time, and from how many on a second process is worth its start.
@@ -49,7 +50,8 @@ def read_cell(folder: Path, cell_id: str) -> Cell:
     try:
         record = read_record(path)
     except NoRecord:
-        return Cell(cell_id, None, _missing(path.parent, cell_id))
+        epochs = read_epochs(path.parent)
+        return Cell(cell_id, None, _missing(path.parent, cell_id, len(epochs)), epochs)
     except (RecordError, Unreadable) as error:
         # the reader names the whole path; the table already names the cell
         reason = str(error).removeprefix(f"{path}: ")
@@ -60,7 +62,7 @@ def read_cell(folder: Path, cell_id: str) -> Cell:
         if isinstance(error, Unreadable):
             what_to_do = "make it readable: make sweep leaves it alone until then"
         problem = Problem(cell_id, "unreadable", "none", reason, where, what_to_do)
-        return Cell(cell_id, None, problem)
+        return Cell(cell_id, None, problem, read_epochs(path.parent))
     if record.status not in GOOD:
         return Cell(cell_id, record, _failed(record, cell_id))
     if reasons := rejections(record, cell_id):
@@ -70,12 +72,10 @@ def read_cell(folder: Path, cell_id: str) -> Cell:
     return Cell(cell_id, record, None)
 
 
-def _missing(cell: Path, cell_id: str) -> Problem:
-    try:
-        lines = (cell / "epochs.jsonl").read_bytes().count(b"\n")
-        reason = f"no record yet; epochs.jsonl shows {lines} finished epochs (still running?)"
-    except OSError:
-        reason = "no record yet (waiting in the queue, running its first epoch, or killed)"
+def _missing(cell: Path, cell_id: str, epochs: int) -> Problem:
+    reason = "no record yet (waiting in the queue, running its first epoch, or killed)"
+    if epochs:
+        reason = f"no record yet; epochs.jsonl shows {epochs} finished epochs (still running?)"
     if not cell.is_dir():
         reason = "never started: it has no folder"
     return Problem(cell_id, "missing", "none", reason, what_to_do="make status, then make sweep")

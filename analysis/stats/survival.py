@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -21,20 +20,18 @@ from analysis.table import Estimate, joined
 _ROUNDING = 1e-9
 
 
-class Curve(NamedTuple):
-    """Share of runs that have not reached the target just after each time."""
-
-    times: Floats
-    share: Floats
-
-
-def kaplan_meier(times: Sequence[float], lost: Sequence[bool]) -> Curve:
-    """Product-limit estimate (Kaplan and Meier 1958) at the times at which a run reached its
-    target; a lost run counts until its time, also at a tie."""
+def _survival(times: Sequence[float], lost: Sequence[bool]) -> tuple[Floats, Floats]:
+    """Times at which a run reached its target, and the share of runs that had not just after each:
+    the product-limit estimate (Kaplan and Meier 1958)."""
     when, censored = np.asarray(times, float), np.asarray(lost, bool)
-    reached = np.unique(when[~censored & np.isfinite(when)])
-    left = [1 - ((when == time) & ~censored).sum() / (when >= time).sum() for time in reached]
-    return Curve(reached, np.cumprod(left))
+    never = np.isinf(when)
+    # a run that never gets there is under observation longer than all others
+    when = np.where(never, when[~never].max(initial=0) + 1, when)
+    censored = censored | never
+    data = stats.CensoredData(uncensored=when[~censored], right=when[censored])
+    found = stats.ecdf(data).sf
+    reached = np.isin(found.quantiles, when[~censored])
+    return found.quantiles[reached], found.probabilities[reached]
 
 
 def median_time(times: Sequence[float], lost: Sequence[bool]) -> Estimate:
@@ -52,9 +49,12 @@ def median_time(times: Sequence[float], lost: Sequence[bool]) -> Estimate:
     if n == gone:
         return Estimate(None, n=0, note=NO_RUNS if not n else f"all {n} runs are lost")
     note = f"{gone} of {n} runs lost: Kaplan-Meier" if gone else ""
-    curve = kaplan_meier(times, lost)
+    reached, left = _survival(times, lost)
     # exactly half: any time until the next event is a median, the middle as for plain numbers
-    at, after = (_first(curve, at_most) for at_most in (0.5 + _ROUNDING, 0.5 - _ROUNDING))
+    at, after = (
+        float(next(iter(reached[left <= at_most]), math.inf))
+        for at_most in (0.5 + _ROUNDING, 0.5 - _ROUNDING)
+    )
     never = sum(math.isinf(time) and not out for time, out in zip(times, lost, strict=True))
     if math.isinf(at) and not never:
         bound = max(time for time, out in zip(times, lost, strict=True) if out)
@@ -72,12 +72,6 @@ def share_reached(times: Sequence[float], lost: Sequence[bool]) -> Estimate:
     found = share(sum(math.isfinite(time) for time in kept), len(kept))
     gone = len(times) - len(kept)
     return found._replace(note=f"{gone} of {len(times)} runs lost") if gone else found
-
-
-def _first(curve: Curve, at_most: float) -> float:
-    """First time at which at most this share has not reached the target; inf if never."""
-    there = curve.times[curve.share <= at_most]
-    return float(there[0]) if len(there) else math.inf
 
 
 def _order_statistics(times: Sequence[float]) -> tuple[float | None, float | None]:

@@ -17,16 +17,21 @@ from analysis.table import Column, Row, Table, count, joined, text
 
 @dataclass(frozen=True)
 class Topic:
-    """Tables and figures that answer one question. ``key``: its anchor on the page."""
+    """Tables and figures that answer one question.
+
+    key: its anchor on the page. failures: sentences about parts that could not be made.
+    """
 
     key: str
     title: str
     tables: tuple[Table, ...]
     figures: tuple[Figure, ...] = ()
+    failures: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
-        return not any(len(table.data) for table in self.tables) and not self.figures
+        shown = any(len(table.data) for table in self.tables)
+        return not (shown or self.figures or self.failures)
 
 
 def with_context(row: Row) -> str:

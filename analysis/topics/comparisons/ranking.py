@@ -32,7 +32,7 @@ from analysis.topics.comparisons.comparison import (
     side,
 )
 
-NOT_DECIDED = "not decided"
+NOT_DECIDED, HIGHER = "not decided", "higher"
 #: Arms of one scale whose pairs are listed, from the highest mean on; Holm counts all pairs.
 MOST_ARMS = 100
 RANKING_COLUMNS = (
@@ -144,4 +144,4 @@ def _pairs(left: pd.DataFrame, right: pd.DataFrame, family: int) -> dict[str, An
 def _verdict(p_holm: float, difference: float) -> str:
     if np.isnan(p_holm) or p_holm >= ALPHA:
         return NOT_DECIDED
-    return "higher" if difference > 0 else "lower"
+    return HIGHER if difference > 0 else "lower"

@@ -68,7 +68,8 @@ COLUMNS = (
     Column("batch_low", "Int64"),
     Column("batch_high", "Int64"),
     Column("reached", "Int64", "reached", "runs that reached the target; the others, diverged "
-           "ones among them, are censored: they enter as more steps than they had",
+           "ones among them, are censored: they enter as more steps than they had; a lost run is "
+           "in neither number",
            cell=lambda row: f"{row['reached']} of {row['reached'] + row['censored']}"),
     Column("censored", "Int64"),
     Column("epochs_low", "Int64", "epochs", "until the target, of the runs that reached it",

@@ -16,6 +16,7 @@ from analysis.figures import (
     Look,
     decades,
     head,
+    hidden,
     left_out,
     legend,
     looks_of,
@@ -85,7 +86,9 @@ def figure(
         seen: look of each technique that is drawn, in drawing order.
         note: the end of the caption.
     """
-    known = epochs[quantity.column].notna() & epochs["technique_label"].isin(list(seen))
+    known = epochs[quantity.column].notna()
+    more = hidden(seen, epochs.loc[known, "technique_label"].unique())
+    known &= epochs["technique_label"].isin(list(seen))
     # of a million rows only what is drawn is copied, and nothing where all are
     drawn = epochs if known.all() else epochs.loc[known, [*_NEEDED, quantity.column]]
     data = numbers(drawn, quantity.column)
@@ -108,7 +111,7 @@ def figure(
     every = len(drawn.drop_duplicates(list(_BY_PANEL)))
     lost = drawn[drawn["status"] == "diverged"].groupby(list(_BY_PANEL))["cell_id"].nunique()
     diverged = int(lost[[panel_name(*place) in panels for place in lost.index]].sum())
-    caption = _caption(data, quantity, diverged) + left_out(len(panels), every, "panels")
+    caption = _caption(data, quantity, diverged) + left_out(len(panels), every, "panels") + more
     caption = " ".join(part for part in (caption, note) if part)
     return Figure(quantity.key, quantity.title, caption, data, svg)
 

@@ -13,6 +13,7 @@ from analysis.figures import (
     Look,
     decades,
     head,
+    hidden,
     left_out,
     legend,
     looks,
@@ -55,7 +56,7 @@ def figure(found: pd.DataFrame, fitted: pd.DataFrame, seen: Mapping[str, Look]) 
         return None
     data = numbers(found, fitted)
     labels = list(dict.fromkeys(data["technique"]))
-    if (found["rates"] > 1).any():
+    if searched := bool((found["rates"] > 1).any()):
         seen = looks(labels[:MOST_LINES])
     shown = data[data["technique"].isin(list(seen))]
     every = list(dict.fromkeys(shown["panel"]))
@@ -74,6 +75,11 @@ def figure(found: pd.DataFrame, fitted: pd.DataFrame, seen: Mapping[str, Look]) 
         legend(canvas, there, _marks(shown))
         svg = to_svg(canvas)
     caption = _caption(shown) + left_out(len(panels), len(every), "panels; the CSV has all")
+    caption += (
+        left_out(len(seen), len(labels), "techniques, the first; the CSV has all")
+        if searched
+        else hidden(seen, labels)
+    )
     return Figure(KEY, _title(fitted), caption, data, svg)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.records.columns import KNOWN_OF_LOST
 from analysis.records.frames import in_order
 from analysis.stats.survival import median_time, share_reached
 from analysis.table import NOT_AVAILABLE, Column, Estimate, Row, Table, frame, significant
@@ -60,6 +61,9 @@ def table(
         planned: the cells of the plan; those with a target and no usable run are lost.
     """
     lost = planned[planned["target"].notna() & (planned["state"] != "usable")]
+    # censored at the last time known, which is 0 where nothing is
+    lost = lost.fillna(dict.fromkeys(KNOWN_OF_LOST, 0))
+    lost = lost.assign(epoch=lost["epochs_run"], seconds=lost["train_s"] + lost["eval_s"])
     every = pd.concat(
         [
             goals.assign(lost=False),
@@ -95,10 +99,9 @@ def _row(group: pd.DataFrame) -> dict[str, Any]:
     about = ("technique", "technique_label", "context", "gpus", "global_batch", "target")
     row: dict[str, Any] = {name: first[name] for name in about}
     lost = ordered["lost"].astype(bool).tolist()
-    # nothing is known of a lost run, so it is censored at 0
     times = {
         name: [
-            0.0 if gone else float(value) if reached else math.inf
+            float(value) if reached or gone else math.inf
             for value, reached, gone in zip(ordered[name], met, lost, strict=True)
         ]
         for name in MEASURES

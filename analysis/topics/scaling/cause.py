@@ -42,6 +42,12 @@ class Cause(NamedTuple):
         doubt = "" if self.decided else " (which part is largest is not decided)"
         return f"{PARTS[self.part]}, {percent(self.share)} of all that lengthens the step{doubt}"
 
+    @property
+    def sentence(self) -> str:
+        if not self.decided:
+            return "Which part of a step grows most is not decided."
+        return f"Largest loss: {self.text}."
+
 
 def largest_cause(row: Mapping[str, Any]) -> Cause | None:
     """Of a row of ``plain_rows``; None where nothing is lost, or nothing is known of it."""

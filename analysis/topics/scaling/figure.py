@@ -14,6 +14,7 @@ from analysis.figures import (
     Figure,
     Look,
     head,
+    hidden,
     left_out,
     legend,
     looks_of,
@@ -40,14 +41,15 @@ _SIDEWAYS = 0.035  # of an octave, between neighbours, so that no dot hides anot
 
 
 def figure(runs: pd.DataFrame, seen: Mapping[str, Look]) -> Figure | None:
-    """Panels per scaling mode, batch and device; ``seen``: the look of each technique. None where
-    no run has a throughput."""
+    """Panels per scaling mode, batch and device; ``seen``: the look of each technique that is
+    drawn. None where no run of these has a throughput."""
     data = numbers(runs[runs["images_per_s"].notna()])
-    if not len(data):
+    shown = data[data["technique"].isin(list(seen))]
+    if not len(shown):
         return None
-    every = list(dict.fromkeys(data["panel"]))
+    every = list(dict.fromkeys(shown["panel"]))
     panels = every[:MOST_PANELS]
-    shown = data[data["panel"].isin(panels)]
+    shown = shown[shown["panel"].isin(panels)]
     there = looks_of(seen, shown)
     with style():
         canvas, axes = small_multiples(len(panels), len(there), share_y=True)
@@ -59,6 +61,7 @@ def figure(runs: pd.DataFrame, seen: Mapping[str, Look]) -> Figure | None:
         legend(canvas, there, _marks(shown))
         svg = to_svg(canvas)
     caption = _caption(shown) + left_out(len(panels), len(every), "panels; the CSV has all")
+    caption += hidden(seen, data["technique"])
     return Figure(KEY, "Throughput against ranks", caption, data, svg)
 
 

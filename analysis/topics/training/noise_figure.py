@@ -14,6 +14,7 @@ from analysis.figures import (
     Look,
     decades,
     head,
+    hidden,
     left_out,
     legend,
     looks_of,
@@ -33,8 +34,8 @@ def figure(epochs: pd.DataFrame, runs: pd.DataFrame, seen: Mapping[str, Look]) -
     technique that is drawn. None where no run measured its noise in two epochs."""
     # steps count from the first epoch, whether or not it measured its noise
     measured = epochs.loc[epochs["noise_steps"].notna(), "cell_id"].unique()
-    known = epochs["technique_label"].isin(list(seen)) & epochs["cell_id"].isin(measured)
-    data = numbers(epochs[known], runs)
+    every_technique = numbers(epochs[epochs["cell_id"].isin(measured)], runs)
+    data = every_technique[every_technique["technique"].isin(list(seen))]
     every = list(dict.fromkeys(data["panel"]))
     panels = every[-MOST_PANELS:]
     if not panels:
@@ -65,6 +66,7 @@ def figure(epochs: pd.DataFrame, runs: pd.DataFrame, seen: Mapping[str, Look]) -
         "with its 95 % interval as a band. Hollow: the squared gradient of a run cannot be told "
         "from zero, so that only a lower bound is known."
     ) + left_out(len(panels), len(every), "panels; the CSV has all")
+    caption += hidden(seen, every_technique["technique"])
     return Figure("noise_curve", "Noise scale over training", caption, data, svg)
 
 
@@ -90,7 +92,9 @@ def numbers(epochs: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
         "epoch": first["epoch"].array, "step": first["step"].array,
         **{name: found[name].array for name in ("value", "low", "high", "n")},
     })  # fmt: skip
-    return made[made.groupby("row")["epoch"].transform("size") > 1].reset_index(drop=True)
+    # epochs of too few steps have neither; two with a point or a bound make a curve
+    shown = made["value"].notna() | made["low"].notna()
+    return made[shown.groupby(made["row"]).transform("sum") > 1].reset_index(drop=True)
 
 
 def _draw(axis: Any, line: pd.DataFrame, look: Look) -> None:

@@ -40,7 +40,7 @@ def test_report_writes_and_names_its_files(tmp_path: Path) -> None:
     for name in ("report.html", "report.md", "answers.json"):
         assert str(folder / "report" / name) in done.output
     assert "8 of 8 planned cells usable" in done.output
-    assert "1  At 2 ranks, efficiency is 0.95" in done.output
+    assert "1  At 2 ranks, naive reaches an efficiency of 0.95" in done.output
     assert "lamb ends higher than naive" in done.output
 
 

@@ -249,7 +249,7 @@ def test_answers_for_programs_are_those_of_the_page(report: Report, written: Pat
     told = json.loads((written / "answers.json").read_text())
     assert told["schema_version"] == ANSWERS_VERSION
     assert told["sweep"] == "mixed" and told["exit_code"] == 1
-    expected = answers(report.frames, report.tables)
+    expected = answers(report.frames, report.tables, [])
     assert told["answers"] == [answer.as_json() for answer in expected]
     for answer in told["answers"]:
         assert set(answer) == {"key", "question", "text", "evidence", "numbers"}

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats as reference
 
-from analysis.stats.survival import kaplan_meier, median_time, share_reached
+from analysis.stats.survival import median_time, share_reached
 
 INF = math.inf
 TIMES = st.lists(st.sampled_from([1.0, 2.0, 2.5, 4.0, 7.0, INF]), min_size=1, max_size=9)
@@ -20,18 +20,6 @@ TIMES = st.lists(st.sampled_from([1.0, 2.0, 2.5, 4.0, 7.0, INF]), min_size=1, ma
 @given(TIMES)
 def test_without_lost_runs_it_is_the_plain_median(times: list[float]) -> None:
     assert median_time(times, [False] * len(times)).value == median(times)
-
-
-@given(st.lists(st.tuples(st.integers(1, 6), st.booleans()), min_size=1, max_size=12))
-def test_kaplan_meier_as_scipy(runs: list[tuple[int, bool]]) -> None:
-    times, lost = [float(time) for time, _ in runs], [gone for _, gone in runs]
-    curve = kaplan_meier(times, lost)
-    data = reference.CensoredData(
-        uncensored=[t for t, gone in zip(times, lost, strict=True) if not gone],
-        right=[t for t, gone in zip(times, lost, strict=True) if gone],
-    )
-    expected = reference.ecdf(data).sf
-    assert curve.share == pytest.approx(expected.evaluate(curve.times), abs=1e-12)
 
 
 def test_never_reached_is_infinite_and_no_mean_of_the_others() -> None:

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 from scipy import stats
 
+from analysis.records.load import load_frames
 from analysis.table import Table
 from analysis.topics.convergence import targets
-from tests.analysis.builders import config, epochs_frame, frames_of_records, record
+from tests.analysis.builders import (
+    config,
+    epochs_frame,
+    failed,
+    frames_of_records,
+    record,
+    write_sweep,
+)
+from tests.analysis.topics.convergence.to_target import run as to_target
 from train.config.run import Target
 from train.record.run import RunRecord, TargetOutcome
 
@@ -183,6 +193,43 @@ def test_a_lost_run_is_censored_and_counted_apart() -> None:
     (row,) = made(*(run(seed, 4) for seed in range(3)), lost=2).data.to_dict("records")
     assert row["n"] == 5 and "2 of 5 runs lost" in row["reached_note"]
     assert row["epoch"] == 4 and "Kaplan-Meier" in row["epoch_note"]
+
+
+@pytest.mark.parametrize("how", ["failed", "timeout", "no record", "broken record"])
+def test_a_lost_run_is_censored_at_the_last_time_known_of_it(tmp_path: Path, how: str) -> None:
+    """Three runs get there after 2, 3 and 9 epochs; two are lost after 6 and 7 without it."""
+    kept = [to_target(16, seed, epochs=epochs) for seed, epochs in enumerate((2, 3, 9))]
+    ended = [to_target(16, seed, epochs=epochs, met=False) for seed, epochs in ((3, 6), (4, 7))]
+    items = [*kept, *ended]
+    folder = write_sweep(tmp_path / "s", items)
+    for item in ended:
+        cell = folder / item.cell_id
+        lines = "".join(f"{epoch.model_dump_json()}\n" for epoch in item.epochs)
+        (cell / "epochs.jsonl").write_text(lines)
+        if how == "no record":
+            (cell / "record.json").unlink()
+        elif how == "broken record":
+            (cell / "record.json").write_text("{")
+        else:
+            gone = failed(item.config, status=how).model_copy(update={"epochs": item.epochs})
+            (cell / "record.json").write_text(gone.model_dump_json())
+    frames = load_frames(folder)
+    found = targets.table(frames.goals, frames.planned, frames.runs, ["naive"]).data.iloc[0]
+    assert (found["n"], found["reached_n"]) == (5, 3)
+    # at 2 are 4 of 5 left, at 3 are 3 of 5, and at 9 the last one gets there
+    assert found["epoch"] == 9, "censored at 0 it would be 3, the median of the others"
+    assert (found["steps"], found["images"]) == (9 * 16, 9 * 256)
+    assert found["train_s"] == pytest.approx(9 * 2.56)
+    assert found["gpu_hours"] == pytest.approx(9 * 3.06 / 3600)
+
+
+def test_of_a_lost_run_without_a_trace_nothing_is_known(tmp_path: Path) -> None:
+    items = [to_target(16, seed, epochs=epochs) for seed, epochs in enumerate((2, 3, 9))]
+    gone = [failed(to_target(16, seed).config) for seed in (3, 4)]
+    frames = load_frames(write_sweep(tmp_path / "s", [*items, *gone]))
+    assert frames.planned["epochs_run"].tolist() == [2, 3, 9, pd.NA, pd.NA]
+    found = targets.table(frames.goals, frames.planned, frames.runs, ["naive"]).data.iloc[0]
+    assert found["epoch"] == 3
 
 
 def test_what_no_other_row_beats_is_marked() -> None:

@@ -1,0 +1,95 @@
+"""Of more techniques than a figure can tell apart: which are drawn, and that a figure says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from analysis.figures import Figure
+from analysis.page.topics import MOST_DRAWN, Shared
+from analysis.records.load import load_frames
+from analysis.topics.convergence import by_batch, curves, steps_by_batch
+from analysis.topics.scaling import figure as throughput
+from analysis.topics.scaling import step_figure
+from analysis.topics.training import noise_figure
+from tests.analysis.builders import config, record, write_sweep
+from tests.analysis.topics.convergence.to_target import run as to_target
+from tests.analysis.topics.training.test_noise_table import measured
+from tests.analysis.topics.training.test_noise_table import run as with_noise
+from train.record.run import RunRecord
+
+NAMES = ["naive", *(f"t{i:02}" for i in range(14))]
+SHOWN = "Shown: 12 of 15 techniques, the reference and those with the highest accuracy"
+
+
+def shared(folder: Path, items: list[RunRecord]) -> Shared:
+    return Shared(load_frames(write_sweep(folder / "s", items, techniques=NAMES)), None)
+
+
+def sweep(batch: int = 16, gpus: int = 1) -> list[RunRecord]:
+    """The reference is the worst; the later ones are better."""
+    return [
+        record(config(name, batch_per_rank=batch, gpus=gpus), images_per_s=100.0 * gpus + place,
+               accuracies=[0.1, 0.2, 0.3 + place / 50])
+        for place, name in enumerate(NAMES)
+    ]  # fmt: skip
+
+
+def test_the_reference_is_drawn_however_low_it_is(tmp_path: Path) -> None:
+    seen = [*shared(tmp_path, sweep()).seen]
+    assert seen == ["naive", *NAMES[-(MOST_DRAWN - 1) :]]
+
+
+def test_a_reference_without_a_run_at_the_largest_batch_is_drawn(tmp_path: Path) -> None:
+    items = [*sweep(), *(item for item in sweep(64) if item.config.technique.name != "naive")]
+    assert next(iter(shared(tmp_path, items).seen)) == "naive"
+
+
+@pytest.mark.parametrize("kind", ["forest", "by batch", "curves", "throughput", "steps"])
+def test_each_figure_says_how_many_it_draws(tmp_path: Path, kind: str) -> None:
+    items = sweep() if kind == "forest" else [*sweep(), *sweep(32)]
+    of = shared(tmp_path, items)
+    found: Figure | None
+    if kind == "curves":
+        found = curves.figure(of.frames.epochs, curves.ACCURACY, of.seen)
+    elif kind == "steps":
+        found = step_figure.figure(of.frames.runs, of.seen)
+        assert found is not None and found.data["name"].str.startswith("naive").any()
+    elif kind == "throughput":
+        found = throughput.figure(of.by_series, of.seen)
+        assert found is not None
+        assert "24 runs, one dot each" in found.caption, "those of hidden techniques have no dot"
+    else:
+        found = by_batch.figure(of.reached.data, of.seen)
+    assert found is not None and SHOWN in found.caption
+    assert ">t00<" not in str(found.svg)
+
+
+def test_steps_and_noise_say_it_too(tmp_path: Path) -> None:
+    items = [to_target(batch, name=name) for name in NAMES for batch in (16, 32, 64)]
+    of = shared(tmp_path / "a", items)
+    found = steps_by_batch.figure(of.met, of.critical.data, of.seen)
+    assert found is not None and "Shown: 12 of 15 techniques" in found.caption
+    noise = measured(100.0, 80.0, 125.0)
+    of = shared(tmp_path / "b", [with_noise(0, noise, noise, name=name) for name in NAMES])
+    found = noise_figure.figure(of.frames.epochs, of.frames.runs, of.seen)
+    assert found is not None and "Shown: 12 of 15 techniques" in found.caption
+
+
+def test_where_all_are_drawn_nothing_is_said(tmp_path: Path) -> None:
+    of = shared(tmp_path, sweep()[:MOST_DRAWN])
+    found = by_batch.figure(of.reached.data, of.seen)
+    assert found is not None and "Shown" not in found.caption
+
+
+def test_a_forest_of_many_conditions_keeps_each_technique(tmp_path: Path) -> None:
+    """Twenty conditions of lamb reach more than the reference."""
+    items = [record(config(), accuracies=[0.1, 0.2, 0.3])]
+    items += [record(config("lamb", epochs=epochs), accuracies=[0.5] * epochs, wall_s=3600)
+              for epochs in range(2, 22)]  # fmt: skip
+    of = shared(tmp_path, items)
+    found = by_batch.figure(of.reached.data, of.seen)
+    assert found is not None
+    assert ">naive; 3 epochs, 1 rank<" in str(found.svg)
+    assert "Shown: 16 of 21 conditions, of each technique the highest." in found.caption

@@ -1,0 +1,113 @@
+"""No part of a report takes the page with it: an error is a sentence in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from analysis.__main__ import app
+from analysis.page import answers, cautions
+from analysis.page import topics as of_page
+from analysis.page.parts import parts
+from analysis.page.report import build
+from analysis.records.load import load_frames
+from tests.analysis.builders import write_sweep
+from tests.analysis.samples import good_sweep
+from tests.analysis.topics.training.test_noise_table import measured, run, too_short
+
+
+def broken(*_: Any, **__: Any) -> Any:
+    raise ValueError("Axis limits cannot\nbe NaN")
+
+
+#: Where a part is made, and the title of the topic that says why it is not there.
+BROKEN = [
+    (of_page.efficiency, "with_series", "Scaling"),
+    (of_page.reached, "table", "Accuracy"),
+    (of_page.usage, "table", "Cells and machines"),
+    (of_page.trust, "figure", "How training went"),
+    (of_page, "forecasts", "Scaling"),
+]
+
+
+@pytest.mark.parametrize(("room", "name", "title"), BROKEN, ids=lambda value: str(value)[-20:])
+def test_a_part_that_fails_is_a_sentence_in_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: Any, name: str, title: str
+) -> None:
+    folder = good_sweep(tmp_path / "s")
+    whole = build(load_frames(folder))
+    monkeypatch.setattr(room, name, broken)
+    found = build(load_frames(folder))
+    failed = [topic for topic in found.topics if topic.failures]
+    assert [topic.title for topic in failed] == [title]
+    assert "could not be made: ValueError: Axis limits cannot be NaN (" in failed[0].failures[0]
+    assert [topic.key for topic in found.topics] == [topic.key for topic in whole.topics]
+    assert (found.exit_code, whole.exit_code) == (3, 0)
+    assert any(title in caution.text for caution in found.cautions if caution.is_alarm)
+
+
+@pytest.mark.parametrize(("room", "name"), [(answers, "against"), (cautions, "mixtures")])
+def test_an_answer_that_fails_is_an_alarm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: Any, name: str
+) -> None:
+    folder = good_sweep(tmp_path / "s")
+    monkeypatch.setattr(room, name, broken)
+    found = build(load_frames(folder), draw=False)
+    (alarm,) = (caution for caution in found.cautions if caution.is_alarm)
+    assert "could not be made: ValueError" in alarm.text
+    assert {"scaling", "ranking"} <= {answer.key for answer in found.answers}
+    assert found.exit_code == 3
+
+
+def test_the_page_says_it_and_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = good_sweep(tmp_path / "s")
+
+    def report() -> tuple[int, str]:
+        done = CliRunner().invoke(app, ["report", str(folder), "--if-changed"])
+        return done.exit_code, done.output
+
+    with monkeypatch.context() as patched:
+        patched.setattr(of_page.applied, "table", broken)
+        code, said = report()
+        assert code == 3 and "How training went: A table could not be made" in said
+        for name in ("report.html", "report.md"):
+            assert "Axis limits cannot be NaN" in (folder / "report" / name).read_text()
+    assert report()[0] == 0, "what failed is not kept"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (FileNotFoundError(2, "No such file", "/home/me/secret"), "FileNotFoundError: No such fil"),
+        (KeyError("gone"), "KeyError: 'gone'"),
+        (AssertionError(), "AssertionError (analysis/"),
+    ],
+)
+def test_a_sentence_has_the_kind_and_the_place_and_no_path(error: Exception, said: str) -> None:
+    def fail() -> None:
+        raise error
+
+    failures: list[str] = []
+    makers: list[Callable[[], Any]] = [fail, lambda: 1, fail]
+    assert parts(makers, "A plot", failures) == (1,)
+    (sentence,) = failures
+    assert sentence.startswith(f"A plot could not be made: {said}")
+    assert "(analysis/page/parts.py:" in sentence and "secret" not in sentence
+
+
+def test_a_sweep_of_two_steps_an_epoch_has_a_report(tmp_path: Path) -> None:
+    """Epochs without a noise scale beside a technique that has them, and alone."""
+    short = [run(seed, *[too_short()] * 3) for seed in (0, 1)]
+    of_noise = measured(100.0, 80.0, 125.0)
+    known = [run(seed, of_noise, of_noise, name="lamb") for seed in (0, 1)]
+    for name, items in (("a", short), ("b", [*short, *known])):
+        found = build(load_frames(write_sweep(tmp_path / name, items)))
+        assert not [sentence for topic in found.topics for sentence in topic.failures]
+        keys = {figure.key for topic in found.topics for figure in topic.figures}
+        assert ("noise_curve" in keys) == (name == "b")
