@@ -14,7 +14,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,10 +82,11 @@ def folder_of(link: Path) -> Path:
     return link.with_name(f"{link.name}.envs")
 
 
-def lock_of(link: Path) -> Path:
-    """A file: other machines that share the disk do not see locks of a folder."""
-    folder_of(link).mkdir(parents=True, exist_ok=True)
-    return folder_of(link) / ".lock"
+def only_set_up(link: Path) -> AbstractContextManager[int]:
+    """Two set-ups at once must not work in one folder."""
+    folder = folder_of(link)
+    says = f"another set-up is running in {folder}: waiting for it"
+    return only_one(folder / ".lock", lambda: say(says))
 
 
 def link_named(told: str | None) -> Path:
@@ -119,10 +120,6 @@ def place_for(link: Path, mpi: str | None) -> Place:
     return Place(link, name, with_mpi)
 
 
-def waits(folder: Path) -> None:
-    say(f"another set-up is running in {folder}: waiting for it")
-
-
 def process_in(folder: Path) -> int | None:
     """Id of a process on this machine that runs from the folder; of other users' processes only the
     command line is seen, unless root looks."""
@@ -154,7 +151,7 @@ def clean(link: Path, *, force: bool) -> None:
             "jobs of this suite that wait in Slurm's queue need their environment: nothing was "
             "removed. Where `squeue --me` shows none, FORCE=1 removes what no process uses here"
         )
-    with only_one(lock_of(link), lambda: waits(folder)):
+    with only_set_up(link):
         for left in folder.glob(f"{_REMOVING}*"):  # by an interrupted one
             shutil.rmtree(left)
         built = sorted(path for path in folder.iterdir() if OURS.fullmatch(path.name))

@@ -119,8 +119,10 @@ def tail(text: str, lines: int = TAIL_LINES) -> str:
 def only_one(path: Path, waits: Callable[[], None] | None = None) -> Iterator[int]:
     """Hold the lock of a file, which is made where it is missing; yields its descriptor.
 
-    A link in its place is refused. ``waits``: called before waiting for another.
+    A link in its place is refused. ``waits``: called before waiting for another. It is no folder:
+    other machines that share the disk do not see locks of one.
     """
+    path.parent.mkdir(parents=True, exist_ok=True)
     # nobody else may open it: a lock of another user would hold us up for ever
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from environments import Place, clean, link_named, lock_of, place_for, say, waits
+from environments import Place, clean, link_named, only_set_up, place_for, say
 from horovod_build import HINT, TRIED, apply_patches, build_environment, wheel_folder
 from locks import (
     SetupError,
@@ -34,7 +34,7 @@ from locks import (
     table,
     version,
 )
-from runner import PLACES, REQUEST_IS_WRONG, check_room, guarded, logged, only_one
+from runner import PLACES, REQUEST_IS_WRONG, check_room, guarded, logged
 
 PARTS = {"login": ("login",), "ranks": ("login", "ranks"), "dev": ("login", "ranks", "dev")}
 #: Imported once before a part counts as installed: what pip ended well with may be elsewhere.
@@ -156,7 +156,7 @@ def prepare(target: str, place: Place) -> None:
     parts = PARTS[target]
     if not place.missing(parts) and place.is_linked():
         return
-    with only_one(lock_of(place.link), lambda: waits(place.folder)):
+    with only_set_up(place.link):
         start = time.monotonic()
         if todo := place.missing(parts):
             written = {place.folder: sum(NEEDED[part] for part in todo),

@@ -21,9 +21,10 @@ for folder in (str(ROOT), str(ROOT / "containers")):
 
 import users  # noqa: E402  (from containers, which is no package)
 from locks import SetupError  # noqa: E402
+from runner import only_one  # noqa: E402
 
 from containers.practice import cluster as real  # noqa: E402
-from containers.practice import daemons, needs  # noqa: E402
+from containers.practice import daemons, needs, spaces  # noqa: E402
 from containers.practice.command import prepare  # noqa: E402
 from containers.practice.network import nodes_named  # noqa: E402
 from containers.practice.place import Place, place_of  # noqa: E402
@@ -81,7 +82,7 @@ class Practice:
 
     def inside(self, space: str, *command: str) -> subprocess.CompletedProcess[str]:
         """Run a command as root inside a node (or the controller)."""
-        argv = real.inside_argv(self.place, space, command)
+        argv = spaces.enter_argv(spaces.keeper(self.place, space), command)
         return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
 
     def stop_node(self, node: str, *, power: bool = False) -> None:
@@ -121,7 +122,7 @@ def skip_where_it_cannot_run() -> None:
 def started(place: Place) -> Iterator[Practice]:
     """A cluster in this place: the one that runs, or our own, which ends with the tests."""
     skip_where_it_cannot_run()
-    with real.only_one(place):
+    with only_one(place.lock):
         health = real.health(place)
         ours = not health.exists
         if ours:
@@ -133,7 +134,7 @@ def started(place: Place) -> Iterator[Practice]:
         yield Practice(place)
     finally:
         if ours:
-            with real.only_one(place):
+            with only_one(place.lock):
                 real.down(place)
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import runner
@@ -19,14 +18,6 @@ from users import needed, view_commands
 from . import daemons, network, spaces
 from .files import write
 from .place import CONTROLLER, NODES, SPACES, Place, Shape, free_subnet, shape_from_json, shape_of
-
-
-@contextmanager
-def only_one(place: Place) -> Iterator[None]:
-    """One change at a time; the lock is beside the folder, which comes and goes."""
-    place.folder.parent.mkdir(parents=True, exist_ok=True)
-    with runner.only_one(place.folder.with_name(f".{place.folder.name}.lock")):
-        yield
 
 
 @dataclass(frozen=True)
@@ -183,8 +174,3 @@ def down(place: Place) -> bool:
                 "and remove the folder"
             ) from error
     return there
-
-
-def inside_argv(place: Place, space: str, command: Sequence[str], folder: str = "/") -> list[str]:
-    """The command line that runs a command as root inside a node or the controller."""
-    return spaces.enter_argv(spaces.keeper(place, space), command, folder)

@@ -12,12 +12,13 @@ from pathlib import Path
 import apptainer
 import users
 from locks import SetupError, table
-from runner import guarded
+from runner import guarded, only_one
 
 from . import cluster, needs
 from .daemons import node_states, slurm_environment
 from .network import WAYS, nodes_named
 from .place import NODES, SPACES, Place, place_of
+from .spaces import enter_argv, keeper
 
 
 def say(text: str) -> None:
@@ -74,7 +75,7 @@ def _do(told: argparse.Namespace, place: Place) -> int:
         run_inside(place, told.space, told.words)
     if told.command == "login":
         login(place, told.user, told.give, told.words)
-    with cluster.only_one(place):
+    with only_one(place.lock):
         if told.command == "down":
             down = cluster.down(place)
             say(f"ended; {place.folder} is gone, packages, Apptainer and the user practice stay"
@@ -95,7 +96,7 @@ def _do(told: argparse.Namespace, place: Place) -> int:
 
 def up(place: Place) -> int:
     needs.check()
-    with cluster.only_one(place):
+    with only_one(place.lock):
         found = cluster.health(place)
         if found.good:
             say(f"it runs already in {place.folder}")
@@ -165,7 +166,7 @@ def run_inside(place: Place, space: str, words: Sequence[str]) -> None:
     here = Path.cwd()
     if here.is_relative_to("/tmp") and not here.is_relative_to(users.ROOT):  # noqa: S108
         here = Path("/")  # a node has a /tmp of its own
-    argv = cluster.inside_argv(place, space, command, str(here))
+    argv = enter_argv(keeper(place, space), command, str(here))
     os.execvpe(argv[0], argv, os.environ | slurm_environment(place))  # noqa: S606
 
 

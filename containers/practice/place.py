@@ -31,6 +31,11 @@ class Place:
     folder: Path = DEFAULT
 
     @property
+    def lock(self) -> Path:
+        """Of who changes the cluster: beside the folder, which comes and goes."""
+        return self.folder.with_name(f".{self.folder.name}.lock")
+
+    @property
     def slurm_conf(self) -> Path:
         return self.folder / "slurm.conf"
 
