@@ -15,7 +15,7 @@ from pathlib import Path
 
 from build.mirrors import apt_configuration, debian_codename, debian_mirror
 from locks import SetupError, table
-from runner import guarded, output, run
+from runner import guarded, output, run, speaker
 
 NAMES = ("apptainer", "singularity")
 #: Compiled into the program, which resolves links and then guesses wrongly: where it looks for
@@ -41,8 +41,7 @@ ELSEWHERE = (
 )
 
 
-def say(text: str) -> None:
-    print(f"[apptainer] {text}", file=sys.stderr, flush=True)
+say = speaker("apptainer")
 
 
 def find() -> Path | None:

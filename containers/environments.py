@@ -20,7 +20,7 @@ from pathlib import Path
 
 from horovod_build import patches
 from locks import LOCKS, SetupError, lock_file
-from runner import only_one
+from runner import only_one, speaker
 
 ROOT = LOCKS.parent
 LOCKED = ("login", "ranks", "build", "dev")
@@ -31,8 +31,7 @@ OURS = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}(-mpi)?")
 _REMOVING = ".removing-"
 
 
-def say(text: str) -> None:
-    print(f"[setup] {text}", file=sys.stderr, flush=True)
+say = speaker("setup")
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ def build_base(
     """The base from the cache, or built into it."""
     base = steps.work / f"base-{plan.base_key(parts)}.sif"
     if base.is_file() and not anew:
-        say(f"{steps.seconds():4.0f} s  the base is in the cache ({base.name})")
+        say(f"the base is in the cache ({base.name})")
         return base
     definition = steps.write("base.def", parts.base)
     half = steps.work / "tmp" / base.name
@@ -137,7 +137,7 @@ def build(program: str, name: str, revision: str, out: BinaryIO, *, anew: bool) 
         with half.open("rb") as made:
             shutil.copyfileobj(made, out)
         half.unlink()
-        say(f"{steps.seconds():4.0f} s  built")
+        say("built")
 
 
 def build_as_user(program: str, name: str, out: BinaryIO) -> None:

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,6 +27,11 @@ _FULL = re.compile("No space left on device|Disk quota exceeded")
 _FIRST_ERROR = re.compile(
     r"^\s*(?:\S+: (?:\w+ )*error: |\S*\bld: (?!warning)|CMake Error).*(?:\n.*){0,2}", re.MULTILINE
 )
+
+
+def speaker(program: str) -> Callable[[str], None]:
+    """Says things on stderr in a program's name."""
+    return lambda text: print(f"[{program}] {text}", file=sys.stderr, flush=True)
 
 
 def run(

@@ -6,17 +6,13 @@ All of it runs as the user who builds: in that user's folders, so nothing here m
 from __future__ import annotations
 
 import shutil
-import sys
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from runner import logged, output
+from runner import logged, output, speaker
 
-
-def say(text: str) -> None:
-    print(f"[image] {text}", file=sys.stderr, flush=True)
+say = speaker("image")
 
 
 @dataclass(frozen=True)
@@ -26,10 +22,6 @@ class Steps:
     work: Path
     log: Path
     held: tuple[int, ...] = ()  # open locks: a command that outlives us (kill -9) keeps them
-    started: float = field(default_factory=time.monotonic)
-
-    def seconds(self) -> float:
-        return time.monotonic() - self.started
 
     def write(self, name: str, content: str | bytes = "") -> Path:
         """A file of the work folder anew: what lay there may be root's, of an earlier release."""
@@ -42,7 +34,7 @@ class Steps:
         self, command: Sequence[str], what: str, environment: Mapping[str, str], hint: str
     ) -> None:
         """Run to the end, in a folder that nobody can put a module into."""
-        say(f"{self.seconds():4.0f} s  {what}")
+        say(what)
         with self.log.open("a") as out:
             out.write(f"\n=== {what}\n{' '.join(command)}\n")
         logged(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import apptainer
 import users
 from locks import SetupError, table
-from runner import guarded, only_one
+from runner import guarded, only_one, speaker
 
 from . import cluster, needs
 from .daemons import node_states, slurm_environment
@@ -20,9 +19,7 @@ from .network import WAYS, nodes_named
 from .place import NODES, SPACES, Place, place_of
 from .spaces import enter_argv, keeper
 
-
-def say(text: str) -> None:
-    print(f"[cluster] {text}", file=sys.stderr, flush=True)
+say = speaker("cluster")
 
 
 def parser() -> argparse.ArgumentParser:
