@@ -25,7 +25,6 @@ def print_report(report: Report, paths: Sequence[Path], out: Console) -> None:
         if key in report.tables:
             out.print()
             print_table(report.tables[key], out, notes=False)
-    _print_problems(report, out)
     out.print()
     for path in paths:
         if path.suffix in (".html", ".md", ".json"):
@@ -44,9 +43,12 @@ def print_tables(report: Report, out: Console) -> None:
 
 
 def _print_head(report: Report, out: Console) -> None:
-    out.print(Text(f"{report.title}: {report.counts}", style="bold"))
+    out.print(Text(report.title, style="bold"))
+    if report.lead:
+        out.print(Text(report.lead), soft_wrap=True)
     for number, answer in enumerate(report.answers, start=1):
-        out.print(Text(f"{number}  {answer.text}"), soft_wrap=True)
+        question = (answer.question, "bold")
+        out.print(Text.assemble(f"{number}  ", question, f" {answer.text}"), soft_wrap=True)
     for caution in report.cautions:
         style = "bold red" if caution.is_alarm else "yellow"
         out.print(Text(f"!  {caution.text}", style=style), soft_wrap=True)
@@ -72,7 +74,7 @@ def print_table(table: Table, out: Console, *, notes: bool) -> None:
 
 
 def _print_problems(report: Report, out: Console) -> None:
-    for problem in report.problems:
+    for problem in report.frames.problems:
         kind = problem.kind if problem.status == "none" else f"{problem.kind} ({problem.status})"
         rank = "" if problem.rank is None else f" (rank {problem.rank})"
         todo = f" -> {problem.what_to_do}" if problem.what_to_do else ""

@@ -34,6 +34,7 @@ def write_report(report: Report, folder: Path) -> list[Path]:
     if report.has_epochs:
         frames["epochs"] = report.frames.epochs
     frames |= {table.key: table.data for table in report.tables.values()}
+    frames = {name: data for name, data in frames.items() if len(data)}
     tables = [out / f"{name}.csv" for name in frames]
     for path, data in zip(tables, frames.values(), strict=True):
         write_atomically(path, csv_text(data))
@@ -67,6 +68,7 @@ def answers_text(report: Report) -> str:
         "sweep": report.name,
         "title": report.title,
         "context": report.context,
+        "lead": report.lead,
         "answers": [answer.as_json() for answer in report.answers],
         "cautions": [{"text": c.text, "touches": c.touches, "alarm": c.is_alarm}
                      for c in report.cautions],
