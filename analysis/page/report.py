@@ -126,8 +126,8 @@ def _lead(frames: Frames, *, alone: bool) -> str:
     if alone or len(on) != 1 or not len(reached):
         return text
     ends = dict.fromkeys(TWO(end) for end in (reached.min(), reached.max()))
-    what = "training images" if on["validate_on"].iloc[0] == "train" else "held-out images"
-    images = f"{on['validation_images'].iloc[0]:,} {what}"
+    part = " of the training set" if on["validate_on"].iloc[0] == "train_part" else ""
+    images = f"{on['validation_images'].iloc[0]:,} held-out images{part}"
     return f"{text} Accuracy is {' to '.join(ends)} on {images}."
 
 
