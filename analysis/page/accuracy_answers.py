@@ -64,9 +64,11 @@ def _undecided(found: Rows, reference: str, what: str) -> str:
     value, low, high = (most[f"difference{end}"] for end in ("", "_family_low", "_family_high"))
     # the interval of the family, whose test decides
     said = Estimate(value, low, high).text(signed(3))
+    if most["n"] == most["n_reference"]:
+        said += f", {runs_in_words(most['n'])} each"
     largest = f"{namer(found)(most)} {said}"
     if len(rows) == 1:
-        return f"{largest} is not told apart from {reference}"
+        return f"not told apart from {reference}: {largest}"
     of = "none" if len(rows) == len(found) else f"{len(rows)}"
     differ = "differs" if of == "none" else "do not differ"
     return f"{of} of {len(found)} {what} {differ} detectably from {reference} (largest: {largest})"

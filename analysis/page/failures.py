@@ -13,6 +13,7 @@ from analysis.page.answer import Answer, some
 from analysis.records.frames import Frames
 from analysis.records.gather import KINDS, Problem
 from analysis.table import by_number, joined
+from analysis.writing import printable
 from train.record.cause import cause_line, names_of, pieces
 from train.record.run import RunError
 
@@ -48,7 +49,7 @@ def complete(frames: Frames) -> Iterable[Answer]:
              "what_to_do": cause.first.what_to_do, "cell": cause.first.cell_id,
              "command": command("logs", SWEEP=frames.name, CELL=cause.first.cell_id)}
             for cause in found]  # fmt: skip
-    text = _head(len(frames.runs), plan, kinds, found)
+    text = _head(frames, kinds, found)
     if found:
         one = kinds["failed"] == plan and len(found) == 1
         said = []
@@ -70,11 +71,14 @@ def complete(frames: Frames) -> Iterable[Answer]:
     yield Answer(key, question, f"{text}{rest}.", "cells_not_used", "cells", numbers)
 
 
-def _head(usable: int, plan: int, kinds: Mapping[str, int], found: Sequence[Cause]) -> str:
+def _head(frames: Frames, kinds: Mapping[str, int], found: Sequence[Cause]) -> str:
+    usable, plan = len(frames.runs), len(frames.planned)
     if kinds["failed"] < plan:
         lacking = joined([f"{kinds[kind]:,} {kind}" for kind in KINDS if kinds[kind]], ", ")
-        lacking = f"{'is' if usable == 1 else 'are'} usable ({lacking})"
-        return f"{usable:,} of {plan:,} planned cells {lacking}"
+        diverged = int((frames.runs["status"] == "diverged").sum())
+        among = f", {diverged:,} of them diverged" if diverged else ""
+        are = f"{'is' if usable == 1 else 'are'} usable{among} ({lacking})"
+        return f"{usable:,} of {plan:,} planned cells {are}"
     if plan == 1:
         return "The only cell failed"
     reasons = "one reason" if len(found) == 1 else _counted(len(found), "reason")
@@ -106,8 +110,7 @@ def causes(problems: Sequence[Problem]) -> list[Cause]:
 def why(problem: Problem) -> str:
     """What happened and the last line of the log, as one line without control characters."""
     error = RunError(what=problem.reason, where="", what_to_do="", log_tail=problem.log_tail)
-    line = "".join(sign if sign.isprintable() else " " for sign in cause_line(error))
-    line = " ".join(line.split()) or "its record does not say why"
+    line = " ".join(printable(cause_line(error)).split()) or "its record does not say why"
     return line if len(line) <= _MOST_CHARACTERS else f"{line[:_MOST_CHARACTERS]}..."
 
 

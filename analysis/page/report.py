@@ -90,7 +90,9 @@ def build(frames: Frames, *, network: Link | None = None, draw: bool = True) -> 
     found = cautions(frames, tables, ahead.slower if ahead else (), failures)
     failed = [topic.title for topic in topics if topic.failures]
     if failed:
-        failures.append(f"Parts could not be made, which say why: {', '.join(failed)}.")
+        failures.append(
+            f"Parts of this report could not be made. Their topics say why: {', '.join(failed)}."
+        )
     return Report(
         name=frames.name,
         title=frames.title,

@@ -165,7 +165,7 @@ def _topics(of: Shared, *, draw: bool) -> Iterable[Topic]:
         (
             lambda: throughput.figure(of.by_series, of.seen),
             lambda: waterfall.figure(of.loss),
-            lambda: step_figure.figure(runs),
+            lambda: step_figure.figure(runs, of.seen),
         ),
     )
     yield topic("libraries", "Which library", (lambda: libraries.table(planned, runs, order),))

@@ -62,18 +62,6 @@ CONFIG = (
 )
 #: Columns of CONFIG that are worked out over all cells of a sweep.
 LABELS = ("technique_label", "context")
-PLANNED = (
-    _text("cell_id", "name of the cell and of its folder"),
-    _text("state", "usable, missing, failed, rejected or unreadable"),
-    _bool("known", "whether its config is known; where not, the columns of the config are null"),
-    *CONFIG,
-    # of a cell that is not usable, too: as far as its record, or epochs.jsonl, has them
-    _count("epochs_run", "that were trained; null where nothing is known of them"),
-    _count("steps", "over these epochs"),
-    _count("images", "over these epochs and all ranks"),
-    _seconds("train_s", "training, over these epochs"),
-    _seconds("eval_s", "evaluation, over these epochs"),
-)
 #: Parts of a step.
 STEP_PARTS = (
     _seconds("step_s", "a step that is not sampled"),
@@ -156,6 +144,15 @@ RUNS = (
     _text("slurm_job_id", "of the last attempt"),
     _text("started_at", "time, ISO 8601"),
     _text("ended_at", "time, ISO 8601"),
+)
+#: Of a cell that is not usable, too, as far as its record or epochs.jsonl has them.
+KNOWN_OF_LOST = ("epochs_run", "steps", "images", "train_s", "eval_s")
+PLANNED = (
+    _text("cell_id", "name of the cell and of its folder"),
+    _text("state", "usable, missing, failed, rejected or unreadable"),
+    _bool("known", "whether its config is known; where not, the columns of the config are null"),
+    *CONFIG,
+    *(column for column in RUNS if column.name in KNOWN_OF_LOST),
 )
 #: Of a column of a run, or of a config.
 DTYPES = {column.name: column.dtype for column in RUNS}

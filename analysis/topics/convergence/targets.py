@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.records.columns import KNOWN_OF_LOST
 from analysis.records.frames import in_order
 from analysis.stats.survival import median_time, share_reached
 from analysis.table import NOT_AVAILABLE, Column, Estimate, Row, Table, frame, significant
@@ -61,7 +62,7 @@ def table(
     """
     lost = planned[planned["target"].notna() & (planned["state"] != "usable")]
     # censored at the last time known, which is 0 where nothing is
-    lost = lost.fillna(dict.fromkeys(("epochs_run", "steps", "images", "train_s", "eval_s"), 0))
+    lost = lost.fillna(dict.fromkeys(KNOWN_OF_LOST, 0))
     lost = lost.assign(epoch=lost["epochs_run"], seconds=lost["train_s"] + lost["eval_s"])
     every = pd.concat(
         [

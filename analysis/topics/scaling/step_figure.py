@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -10,7 +11,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import Patch
 
-from analysis.figures import GRID, PALETTE, Figure, Tips, left_out, style, to_svg
+from analysis.figures import GRID, PALETTE, Figure, Look, Tips, hidden, left_out, style, to_svg
 from analysis.table import Column, frame, joined, plain_rows, significant
 from analysis.topics.scaling.cause import PARTS as WORDS
 from analysis.topics.topic import with_context
@@ -37,10 +38,11 @@ COLUMNS: tuple[Column, ...] = (
 )
 
 
-def figure(runs: pd.DataFrame) -> Figure | None:
-    """Mean over completed runs of each condition's steady step, at the largest rank counts; None
-    where no record has its parts."""
-    data = numbers(runs)
+def figure(runs: pd.DataFrame, seen: Mapping[str, Look]) -> Figure | None:
+    """Mean over completed runs of each condition's steady step, at the largest rank counts;
+    ``seen``: the look of each technique that is drawn. None where no record of these has its
+    parts."""
+    data = numbers(runs[runs["technique_label"].isin(list(seen))])
     if not len(data):
         return None
     known = data.dropna()
@@ -71,6 +73,7 @@ def figure(runs: pd.DataFrame) -> Figure | None:
         *_unknown(data),
     ])  # fmt: skip
     caption += left_out(len(names), _measured(runs)["condition"].nunique(), "conditions")
+    caption += hidden(seen, _measured(runs)["technique_label"])
     return Figure(KEY, TITLE, caption, data, svg)
 
 

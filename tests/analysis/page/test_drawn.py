@@ -11,6 +11,7 @@ from analysis.page.topics import MOST_DRAWN, Shared
 from analysis.records.load import load_frames
 from analysis.topics.convergence import by_batch, curves, steps_by_batch
 from analysis.topics.scaling import figure as throughput
+from analysis.topics.scaling import step_figure
 from analysis.topics.training import noise_figure
 from tests.analysis.builders import config, record, write_sweep
 from tests.analysis.topics.convergence.to_target import run as to_target
@@ -45,13 +46,16 @@ def test_a_reference_without_a_run_at_the_largest_batch_is_drawn(tmp_path: Path)
     assert next(iter(shared(tmp_path, items).seen)) == "naive"
 
 
-@pytest.mark.parametrize("kind", ["forest", "by batch", "curves", "throughput"])
+@pytest.mark.parametrize("kind", ["forest", "by batch", "curves", "throughput", "steps"])
 def test_each_figure_says_how_many_it_draws(tmp_path: Path, kind: str) -> None:
     items = sweep() if kind == "forest" else [*sweep(), *sweep(32)]
     of = shared(tmp_path, items)
     found: Figure | None
     if kind == "curves":
         found = curves.figure(of.frames.epochs, curves.ACCURACY, of.seen)
+    elif kind == "steps":
+        found = step_figure.figure(of.frames.runs, of.seen)
+        assert found is not None and found.data["name"].str.startswith("naive").any()
     elif kind == "throughput":
         found = throughput.figure(of.by_series, of.seen)
         assert found is not None
@@ -77,3 +81,15 @@ def test_where_all_are_drawn_nothing_is_said(tmp_path: Path) -> None:
     of = shared(tmp_path, sweep()[:MOST_DRAWN])
     found = by_batch.figure(of.reached.data, of.seen)
     assert found is not None and "Shown" not in found.caption
+
+
+def test_a_forest_of_many_conditions_keeps_each_technique(tmp_path: Path) -> None:
+    """Twenty conditions of lamb reach more than the reference."""
+    items = [record(config(), accuracies=[0.1, 0.2, 0.3])]
+    items += [record(config("lamb", epochs=epochs), accuracies=[0.5] * epochs, wall_s=3600)
+              for epochs in range(2, 22)]  # fmt: skip
+    of = shared(tmp_path, items)
+    found = by_batch.figure(of.reached.data, of.seen)
+    assert found is not None
+    assert ">naive; 3 epochs, 1 rank<" in str(found.svg)
+    assert "Shown: 16 of 21 conditions, of each technique the highest." in found.caption

@@ -94,7 +94,8 @@ def test_a_missing_cell_and_how_far_it_came(tmp_path: Path) -> None:
     folder = write_sweep(tmp_path / "s", [], also_planned=["a", "b", "c"])
     (folder / "b").mkdir()
     (folder / "c").mkdir()
-    (folder / "c" / "epochs.jsonl").write_text("{}\n{}\n")
+    lines = [f"{epoch.model_dump_json()}\n" for epoch in GOOD.epochs[:2]]
+    (folder / "c" / "epochs.jsonl").write_text("".join([*lines, '{"epoch": 3, "att']))
     problems = load_frames(folder).problems
     assert [problem.kind for problem in problems] == ["missing"] * 3
     never, waiting, running = (problem.reason for problem in problems)

@@ -9,10 +9,12 @@ from xml.etree import ElementTree
 import pandas as pd
 import pytest
 
-from analysis.figures import Figure
+from analysis.figures import Figure, looks
 from analysis.topics.scaling.step_figure import MOST_ROWS, PARTS, figure, numbers
 from tests.analysis.builders import config, rank_steps, record, runs_frame, spread
 from train.record.run import RunRecord
+
+SEEN = looks(["naive"])
 
 
 def run(seconds: float, exposed: float | None = 0.1, **changes: Any) -> RunRecord:
@@ -53,10 +55,10 @@ def test_what_is_not_known_is_in_the_rest_and_said() -> None:
     assert pd.isna(data["exposed"]) and data["rest"] == pytest.approx(400)
     words, rest = PARTS["exposed"][0], PARTS["rest"][0]
     said = f"Not known: {words}; it is in the bar '{rest}'."
-    assert said in figure(runs_frame([item])).caption
-    both = figure(runs_frame([item, run(1.0, gpus=2)]))
+    assert said in figure(runs_frame([item]), SEEN).caption
+    both = figure(runs_frame([item, run(1.0, gpus=2)]), SEEN)
     assert f"Not known for naive, 1 rank, batch 16: {words};" in both.caption
-    assert "Not known" not in figure(runs_frame([run(1.0)])).caption
+    assert "Not known" not in figure(runs_frame([run(1.0)]), SEEN).caption
 
 
 def test_a_part_that_some_runs_lack_is_not_the_mean_of_the_others() -> None:
@@ -72,34 +74,34 @@ def test_an_older_record_has_its_update_in_the_computing() -> None:
     )
     assert pd.isna(data["update"])
     said = "Not known: update; it is in the bar 'forward and backward pass'."
-    assert said in figure(runs_frame([record()])).caption
+    assert said in figure(runs_frame([record()]), SEEN).caption
 
 
 def test_a_step_that_is_shorter_than_its_parts_has_a_bar_left_of_zero() -> None:
     """0.1 + 0.5 + 0.6 are 1.2 s of parts in a step of 1 s."""
-    found = figure(runs_frame([run(1.0, 0.6)]))
+    found = figure(runs_frame([run(1.0, 0.6)]), SEEN)
     shares = [float(re.search(r"(-?\d+) %", tip)[1]) for tip in tips(found)]
     assert shares == [10, 44, 6, 60, -20], "of the step, so 100 % together"
     assert "Left of 0: by how much less" in found.caption
-    assert "Left of 0" not in figure(runs_frame([run(1.0)])).caption
+    assert "Left of 0" not in figure(runs_frame([run(1.0)]), SEEN).caption
 
 
 def test_each_part_has_a_bar_and_a_tip() -> None:
-    titles = tips(figure(runs_frame([run(1.0)])))
+    titles = tips(figure(runs_frame([run(1.0)]), SEEN))
     assert "naive: forward and backward pass 438 ms, 44 %" in titles
     assert len(titles) == len(PARTS)
 
 
 def test_rows_that_are_left_out_are_said() -> None:
     items = [run(1.0, gpus=g) for g in range(1, MOST_ROWS + 2)]
-    found = figure(runs_frame(items))
+    found = figure(runs_frame(items), SEEN)
     assert found.data["name"].nunique() == MOST_ROWS
     assert f"Shown: {MOST_ROWS} of {MOST_ROWS + 1} conditions" in found.caption
 
 
 def test_without_parts_there_is_no_figure() -> None:
-    assert figure(runs_frame([record(steps=None)])) is None
-    assert figure(runs_frame([])) is None
+    assert figure(runs_frame([record(steps=None)]), SEEN) is None
+    assert figure(runs_frame([]), SEEN) is None
 
 
 @pytest.mark.filterwarnings("error")
@@ -109,4 +111,4 @@ def test_long_names_leave_room_for_the_bars() -> None:
     items = [run(1.0), run(2.0, seed=1)]
     runs = runs_frame(items).assign(technique_label=[words, f"{words}, once more"])
     runs = runs.assign(condition=["a", "b"])
-    assert figure(runs) is not None
+    assert figure(runs, looks([words, f"{words}, once more"])) is not None
