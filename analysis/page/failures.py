@@ -6,7 +6,8 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from analysis.page.anonymous import LEFT_OUT
 from analysis.page.answer import Answer, some
@@ -23,52 +24,47 @@ _MOST_CHARACTERS = 500
 _MOST = 3
 
 
-@dataclass(frozen=True)
-class Cause:
+class Cause(NamedTuple):
     """Problems of one kind that differ only in names, hosts, numbers, ids and paths."""
 
     text: str
-    problems: tuple[Problem, ...]
-
-    @property
-    def first(self) -> Problem:
-        return self.problems[0]
+    first: Problem
+    cells: int
 
 
 def complete(frames: Frames) -> Iterable[Answer]:
     """Whether planned cells have no result, and why."""
     key, question, plan = "complete", "Is it complete?", len(frames.planned)
+    kinds = Counter(problem.kind for problem in frames.problems)
+    numbers: dict[str, Any] = {"usable": len(frames.runs), "planned": plan, **kinds}
     if not plan:
         yield Answer(key, question, "The plan has no cells: there is nothing to report.",
-                     numbers={"usable": 0, "planned": 0})  # fmt: skip
+                     numbers=numbers)  # fmt: skip
     if not frames.problems:
         return
-    kinds = Counter(problem.kind for problem in frames.problems)
     found = causes(frames.problems)
-    told = [{"kind": cause.first.kind, "cells": len(cause.problems), "what": cause.text,
-             "what_to_do": cause.first.what_to_do, "cell": cause.first.cell_id,
-             "command": command("logs", SWEEP=frames.name, CELL=cause.first.cell_id)}
-            for cause in found]  # fmt: skip
+    numbers["causes"] = told = [
+        {"kind": cause.first.kind, "cells": cause.cells, "what": cause.text,
+         "what_to_do": cause.first.what_to_do, "cell": cause.first.cell_id,
+         "command": command("logs", SWEEP=frames.name, CELL=cause.first.cell_id)}
+        for cause in found
+    ]  # fmt: skip
+    alone = kinds["failed"] == plan and len(found) == 1
+    said = []
+    for cause in told[:_MOST]:
+        why_so = f"why is {LEFT_OUT}" if cause["what"] == LEFT_OUT else cause["what"]
+        cells = "" if alone else f"{_counted(cause['cells'], 'cell')}: "
+        said.append(f"{why_so} ({cells}{cause['command']} shows more)")
+    if others := told[_MOST:]:
+        cells = _counted(sum(cause["cells"] for cause in others), "cell")
+        said.append(f"{_counted(len(others), 'more reason')} ({cells})")
     text = _head(frames, kinds, found)
-    if found:
-        one = kinds["failed"] == plan and len(found) == 1
-        said = []
-        for cause in told[:_MOST]:
-            why_so = f"why is {LEFT_OUT}" if cause["what"] == LEFT_OUT else cause["what"]
-            cells = "" if one else f"{_counted(cause['cells'], 'cell')}: "
-            said.append(f"{why_so} ({cells}{cause['command']} shows more)")
-        if others := told[_MOST:]:
-            cells = _counted(sum(cause["cells"] for cause in others), "cell")
-            said.append(f"{_counted(len(others), 'more reason')} ({cells})")
-        text += f": {'; '.join(said)}. Once that is put right, "
-    else:
-        text += "; "
+    text += f": {'; '.join(said)}. Once that is put right, " if said else "; "
     text += f"{command('sweep', SWEEP=frames.name)} runs "
-    rest = "the rest" if kinds["failed"] < plan else "it again" if plan == 1 else "them again"
+    text += "the rest" if kinds["failed"] < plan else "it again" if plan == 1 else "them again"
     # a rejected record says completed or diverged, so a sweep takes it for done
-    rest += ", a rejected cell once its folder is moved away" if kinds["rejected"] else ""
-    numbers = {"usable": len(frames.runs), "planned": plan, **kinds, "causes": told}
-    yield Answer(key, question, f"{text}{rest}.", "cells_not_used", "cells", numbers)
+    text += ", a rejected cell once its folder is moved away" if kinds["rejected"] else ""
+    yield Answer(key, question, f"{text}.", "cells_not_used", "cells", numbers)
 
 
 def _head(frames: Frames, kinds: Mapping[str, int], found: Sequence[Cause]) -> str:
@@ -91,7 +87,8 @@ def _counted(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
-def causes(problems: Sequence[Problem]) -> list[Cause]:
+@lru_cache(maxsize=1)  # for the answer and the page
+def causes(problems: tuple[Problem, ...]) -> list[Cause]:
     """Of all that is not merely missing, the most frequent first."""
     found: dict[tuple[str, ...], list[tuple[Problem, list[str]]]] = {}
     for problem in problems:
@@ -100,11 +97,10 @@ def causes(problems: Sequence[Problem]) -> list[Cause]:
             key = (problem.kind, *(stands_for for _, stands_for in own))
             found.setdefault(key, []).append((problem, [text for text, _ in own]))
     made = [
-        Cause("".join(map(_seen, zip(*(texts for _, texts in same), strict=True))),
-              tuple(problem for problem, _ in same))
-        for same in found.values()
+        Cause("".join(map(_seen, zip(*(texts for _, texts in same), strict=True))), same[0][0],
+              len(same)) for same in found.values()
     ]  # fmt: skip
-    return sorted(made, key=lambda cause: -len(cause.problems))
+    return sorted(made, key=lambda cause: -cause.cells)
 
 
 def why(problem: Problem) -> str:

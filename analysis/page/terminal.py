@@ -33,14 +33,13 @@ def print_report(report: Report, paths: Sequence[Path], out: Console) -> None:
 
 
 def print_tables(report: Report, out: Console) -> None:
-    """The answers and every table of results, with notes, and the cells that are in none."""
+    """The answers and every table with its notes."""
     _print_head(report, out)
     for topic in report.topics:
         for table in topic.tables:
-            if len(table.data) and table.key != "cells_not_used":
+            if len(table.data):
                 out.print()
                 print_table(table, out, notes=True)
-    _print_problems(report, out)
 
 
 def _print_head(report: Report, out: Console) -> None:
@@ -77,11 +76,3 @@ def print_table(table: Table, out: Console, *, notes: bool) -> None:
     out.print(shown)
     for note in found.notes if notes else ():
         out.print(_text(note, style="dim"))
-
-
-def _print_problems(report: Report, out: Console) -> None:
-    for problem in report.frames.problems:
-        kind = problem.kind if problem.status == "none" else f"{problem.kind} ({problem.status})"
-        rank = "" if problem.rank is None else f" (rank {problem.rank})"
-        todo = f" -> {problem.what_to_do}" if problem.what_to_do else ""
-        out.print(_text(f"{kind} {problem.cell_id}: {problem.reason}{rank}{todo}"), soft_wrap=True)
