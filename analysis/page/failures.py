@@ -35,7 +35,7 @@ class Cause(NamedTuple):
 def complete(frames: Frames) -> Iterable[Answer]:
     """Whether planned cells have no result, and why."""
     key, question, plan = "complete", "Is it complete?", len(frames.planned)
-    kinds = Counter(problem.kind for problem in frames.problems)
+    kinds: Counter[str] = Counter(problem.kind for problem in frames.problems)
     numbers: dict[str, Any] = {"usable": len(frames.runs), "planned": plan, **kinds}
     if not plan:
         yield Answer(key, question, "The plan has no cells: there is nothing to report.",
@@ -51,12 +51,12 @@ def complete(frames: Frames) -> Iterable[Answer]:
     ]  # fmt: skip
     alone = kinds["failed"] == plan and len(found) == 1
     said = []
-    for cause in told[:_MOST]:
-        why_so = f"why is {LEFT_OUT}" if cause["what"] == LEFT_OUT else cause["what"]
-        cells = "" if alone else f"{_counted(cause['cells'], 'cell')}: "
-        said.append(f"{why_so} ({cells}{cause['command']} shows more)")
-    if others := told[_MOST:]:
-        cells = _counted(sum(cause["cells"] for cause in others), "cell")
+    for cause, own in list(zip(found, told, strict=True))[:_MOST]:
+        why_so = f"why is {LEFT_OUT}" if cause.text == LEFT_OUT else cause.text
+        cells = "" if alone else f"{_counted(cause.cells, 'cell')}: "
+        said.append(f"{why_so} ({cells}{own['command']} shows more)")
+    if others := found[_MOST:]:
+        cells = _counted(sum(cause.cells for cause in others), "cell")
         said.append(f"{_counted(len(others), 'more reason')} ({cells})")
     text = _head(frames, kinds, found)
     text += f": {'; '.join(said)}. Once that is put right, " if said else "; "

@@ -55,7 +55,7 @@ class Report:
     @property
     def has_epochs(self) -> bool:
         """Whether there is an epochs.csv; of very many epochs load_runs gives the frame."""
-        return len(self.frames.epochs) <= MOST_EPOCHS
+        return 0 < len(self.frames.epochs) <= MOST_EPOCHS
 
     @property
     def first_figures(self) -> tuple[Figure, ...]:
