@@ -19,7 +19,8 @@ from analysis.table import Column, Row, Table, count, joined, text
 class Topic:
     """Tables and figures that answer one question.
 
-    key: its anchor on the page. failures: sentences about parts that could not be made.
+    key: its anchor on the page. failures: sentences about parts that could not be made. plots: what
+    makes the figures.
     """
 
     key: str
@@ -27,6 +28,7 @@ class Topic:
     tables: tuple[Table, ...]
     figures: tuple[Figure, ...] = ()
     failures: tuple[str, ...] = ()
+    plots: tuple[Callable[[], Figure | None], ...] = ()
 
     @property
     def is_empty(self) -> bool:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pandas as pd
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure as Canvas
-from matplotlib.ticker import LogLocator
 
-from analysis.figures import GRID, Figure, looks, style, to_svg
+from analysis.figures import Figure, looks
 from analysis.interconnect.show.words import bits, seconds, size
+from analysis.plots import Axis, Line, lines
 
 _COLUMNS = ["way", "operation", "place", "mode", "ranks", "bytes", "median_s", "busbw"]
 Lines = Sequence[tuple[str, float]]
@@ -49,31 +48,12 @@ def _draw(
 ) -> str | None:
     if part.empty:
         return None
-    operations = list(dict.fromkeys(part["operation"]))
-    colours = looks(operations)
-    with style():
-        canvas = Canvas(figsize=(6.4, 3.8), layout="constrained")
-        FigureCanvasSVG(canvas)
-        axis = canvas.subplots()
-        for (operation, way), rows in part.groupby(["operation", "way"], sort=False):
-            look = colours[str(operation)]
-            axis.plot(
-                rows["bytes"], rows[column], color=look.color,
-                linestyle="-" if way == "horovod" else "--",
-                label=str(operation).replace("_", "-") if way == "horovod" else None,
-            )  # fmt: skip
-        for number, (text, level) in enumerate(levels):
-            axis.axhline(level, color=GRID, linewidth=1, linestyle=":")
-            axis.annotate(text, (0.01, level), xycoords=("axes fraction", "data"),
-                          ha="left", va="top" if number else "bottom", fontsize=8)  # fmt: skip
-        axis.set_xscale("log", base=2)
-        axis.set_yscale("log")
-        # matplotlib's own labels of logarithmic axes are formulas, which pages do not show
-        axis.xaxis.set_major_locator(LogLocator(base=16, subs=(8.0,)))
-        axis.xaxis.set_major_formatter(lambda value, _: size(value))
-        axis.yaxis.set_major_formatter(lambda value, _: unit(value))
-        axis.minorticks_off()
-        axis.set_xlabel("size")
-        axis.set_ylabel(label)
-        axis.legend(ncols=2)
-        return to_svg(canvas)
+    colours = looks(list(dict.fromkeys(part["operation"])))
+    drawn = [
+        Line(rows["bytes"], rows[column],
+             replace(colours[str(operation)], dashes="-" if way == "horovod" else "--"),
+             str(operation).replace("_", "-") if way == "horovod" else "", size=0)
+        for (operation, way), rows in part.groupby(["operation", "way"], sort=False)
+    ]  # fmt: skip
+    x = Axis("size", "binary", size)
+    return lines({"": drawn}, x, Axis(label, "decades", unit), levels=levels)

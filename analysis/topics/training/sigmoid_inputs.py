@@ -7,15 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.figures import (
-    PALETTE,
-    Figure,
-    head,
-    left_out,
-    small_multiples,
-    style,
-    to_svg,
-)
+from analysis.figures import Figure, left_out, looks
+from analysis.plots import Axis, Line, lines
 from analysis.records.columns import SIGMOID
 from analysis.table import count
 from analysis.topics.topic import with_context
@@ -32,16 +25,10 @@ def figure(epochs: pd.DataFrame) -> Figure | None:
     if not every:
         return None
     panels = every[:MOST_PANELS]
-    with style():
-        canvas, axes = small_multiples(len(panels), 1, share_y=True)
-        for axis, panel in zip(axes, panels, strict=True):
-            own = data[data["panel"] == panel]
-            for place, (_, run) in enumerate(own.groupby("seed")):
-                _draw(axis, run, PALETTE[place % len(PALETTE)])
-            axis.set_xlabel("step")
-            head(axis, panel)
-        axes[0].set_ylabel("input of a sigmoid")
-        svg = to_svg(canvas)
+    svg = lines(
+        {panel: _lines(data[data["panel"] == panel]) for panel in panels}, Axis("step"),
+        Axis("input of a sigmoid"),
+    )  # fmt: skip
     caption = (
         "What the first sigmoid of the last hidden layer gets: median (line) and 15th to 85th "
         "percentile (band) over the validation images after each epoch, of completed runs, a "
@@ -67,10 +54,10 @@ def _panel(row: dict[Any, Any], several: dict[str, bool]) -> str:
     return with_context(row) + ranks + batch
 
 
-def _draw(axis: Any, run: pd.DataFrame, color: str) -> None:
-    steps = run["step"].tolist()
-    low, middle, high = (run[name].tolist() for name in _PERCENTILES)
-    axis.fill_between(steps, low, high, color=color, alpha=0.15, linewidth=0)
-    for edge in (low, high):
-        axis.plot(steps, edge, color=color, linewidth=0.6, alpha=0.7)
-    axis.plot(steps, middle, color=color, linewidth=1.4)
+def _lines(panel: pd.DataFrame) -> list[Line]:
+    low, middle, high = _PERCENTILES
+    runs = {f"seed {seed}": run for seed, run in panel.groupby("seed")}
+    return [
+        Line(run["step"], run[middle], look, name, run[low], run[high], size=0)
+        for (name, run), look in zip(runs.items(), looks(list(runs)).values(), strict=True)
+    ]
