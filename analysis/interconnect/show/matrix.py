@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.figures import Figure
-from analysis.plots import Matrix, matrices
+from analysis.plots.matrix import Matrix, matrices
 
 #: Beyond this many nodes numbers do not fit into the squares, beyond that no names beside them.
 _NUMBERS, _NAMES = 16, 64

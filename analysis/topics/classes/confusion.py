@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from analysis.figures import Figure
-from analysis.plots import Matrix, matrices
+from analysis.figures import Figure, n_of
+from analysis.plots.matrix import Matrix, matrices
 
 KEY, TITLE = "confusion", "Confusion matrices"
 #: Beyond these, nothing could be read: the CSV has every matrix.
@@ -62,11 +62,10 @@ def _matrix(data: pd.DataFrame) -> Matrix:
 
 
 def _caption(largest: pd.DataFrame, panels: Sequence[str], total: int, classes: int) -> str:
-    counts = largest[largest["panel"].isin(list(panels))]["n"]
-    low, high = int(counts.min()), int(counts.max())
+    n = n_of(largest.loc[largest["panel"].isin(list(panels)), "n"])
     text = (
         "Validation images after the last epoch, summed over the completed runs of a condition "
-        f"(n = {low if low == high else f'{low} to {high}'}): a row is what an image is, a column "
+        f"({n}): a row is what an image is, a column "
         "what it was taken for. Colour: share of the row, none to full; on the diagonal, recall."
     )
     if len(panels) < total:

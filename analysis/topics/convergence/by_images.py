@@ -17,7 +17,7 @@ import pandas as pd
 from scipy import stats
 
 from analysis.figures import Figure, Look, left_out, looks
-from analysis.plots import Axis, Line, lines
+from analysis.plots.lines import Axis, Line, lines
 from analysis.records.frames import in_order
 from analysis.records.labels import without_ends
 from analysis.stats.intervals import estimate, t_quantile

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from analysis.figures import MOST_RUNS, Figure, Look, hidden, left_out
-from analysis.plots import Axis, Line, lines
-from analysis.table import Column, frame, types
+from analysis.figures import MOST_RUNS, Figure, Look, hidden, left_out, n_of
+from analysis.plots.lines import Axis, Line, lines
+from analysis.table import Column, frame, joined, types
 from analysis.topics.topic import panel_name
 
 COLUMNS: tuple[Column, ...] = (
@@ -155,7 +155,9 @@ def _wide(column: pd.Series[Any]) -> bool:
 
 def _caption(data: pd.DataFrame, quantity: Quantity, diverged: int) -> str:
     means, runs = (data[data["kind"] == kind] for kind in ("mean", "run"))
-    thick = f"mean of the completed runs of a technique{_range(means['n'].tolist())}"
+    thick = joined(
+        ["mean of the completed runs of a technique", n_of(means["n"]) if len(means) else ""], ", "
+    )
     if len(runs):
         text = f"Thin line: one of {runs['cell_id'].nunique()} runs; thick line: {thick}. "
     else:
@@ -173,10 +175,3 @@ def _caption(data: pd.DataFrame, quantity: Quantity, diverged: int) -> str:
     if quantity.log and _wide(data["value"]):
         text += " Logarithmic axis."
     return text
-
-
-def _range(counts: list[int]) -> str:
-    if not counts:
-        return ""
-    low, high = min(counts), max(counts)
-    return f", n = {low}" if low == high else f", n = {low} to {high}"

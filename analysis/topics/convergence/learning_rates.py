@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.figures import Figure, Look, left_out, looks
-from analysis.plots import Axis, Line, lines
+from analysis.plots.lines import Axis, Line, lines
 from analysis.records.frames import in_order
 from analysis.records.labels import technique_labels, without_rate
 from analysis.stats.differences import welch

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import pandas as pd
 
 from analysis.figures import GRID, PALETTE, Figure, Look, hidden, left_out
-from analysis.plots import Bar, bars
+from analysis.plots.rows import Bar, bars
 from analysis.table import Column, frame, joined, plain_rows, significant
 from analysis.topics.scaling.cause import PARTS as WORDS
 from analysis.topics.topic import with_context

@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.figures import Figure, left_out, looks
-from analysis.plots import Axis, Line, lines
+from analysis.figures import Figure, looks, panels_of
+from analysis.plots.lines import Axis, Line, lines
 from analysis.records.columns import SIGMOID
 from analysis.table import count
 from analysis.topics.topic import with_context
@@ -21,20 +21,19 @@ _ABOUT = ["technique_label", "context", "gpus", "global_batch"]
 def figure(epochs: pd.DataFrame) -> Figure | None:
     """A panel per condition, a band and a line per run; None where no record has them."""
     data = numbers(epochs)
-    every = list(dict.fromkeys(data["panel"]))
-    if not every:
+    panels, more = panels_of(data, MOST_PANELS, "conditions; the CSV has all")
+    if not panels:
         return None
-    panels = every[:MOST_PANELS]
     svg = lines(
-        {panel: _lines(data[data["panel"] == panel]) for panel in panels}, Axis("step"),
+        {panel: _lines(own) for panel, own in panels.items()}, Axis("step"),
         Axis("input of a sigmoid"),
     )  # fmt: skip
     caption = (
         "What the first sigmoid of the last hidden layer gets: median (line) and 15th to 85th "
         "percentile (band) over the validation images after each epoch, of completed runs, a "
         "colour per seed."
-    ) + left_out(len(panels), len(every), "conditions; the CSV has all")
-    return Figure("sigmoid_inputs", "Inputs of a sigmoid over training", caption, data, svg)
+    )
+    return Figure("sigmoid_inputs", "Inputs of a sigmoid over training", caption + more, data, svg)
 
 
 def numbers(epochs: pd.DataFrame) -> pd.DataFrame:
