@@ -106,9 +106,10 @@ def lines(
                 _draw(axis, line, tips)
             x.limit(axis, "x")
             head(axis, panel)
-            for text, at in levels:
+            for number, (text, at) in enumerate(levels):
                 axis.axhline(at, color=GRID, linewidth=1, linestyle=":")
-                write(axis, text, (0.01, at), (2, 2), ("axes fraction", "data"), va="bottom")
+                write(axis, text, (0.01, at), (2, -1 if number else 1),
+                      ("axes fraction", "data"), va="top" if number else "bottom")  # fmt: skip
             for text, at in [borders[panel]] if borders and panel in borders else []:
                 axis.axvline(at, color=GRID, linewidth=1, linestyle="--")
                 write(axis, text, (at, 0.02), (3, 0), ("data", "axes fraction"), va="bottom")

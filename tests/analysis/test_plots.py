@@ -67,7 +67,7 @@ def test_a_line_without_a_value_has_no_name() -> None:
 
 def test_a_long_name_loses_its_middle() -> None:
     name = "nesterov (optimizer.weight_decay=0.0005)"
-    assert shortened(name, 30) == "nesterov (…ght_decay=0.0005)"
+    assert shortened(name, 30) == "nesterov (…eight_decay=0.0005)"
     assert len(shortened(name)) == 36 and shortened("naive") == "naive"
 
 

@@ -14,7 +14,7 @@ from analysis.plots.lines import Axis, Line, lines
 from analysis.plots.rows import Point, forest
 from analysis.records.labels import without_batch
 from analysis.table import Row, count, estimate_in, number, plain_rows, runs_in_words
-from analysis.topics.topic import with_context
+from analysis.topics.topic import ranks_text, with_context
 
 KEY = "accuracy_by_batch"
 MOST_PANELS, MOST_ROWS = 4, 16
@@ -101,5 +101,4 @@ def _by_condition(known: pd.DataFrame, seen: Mapping[str, Look]) -> Figure:
 
 
 def _named(row: Row) -> str:
-    ranks = "1 rank" if row["gpus"] == 1 else f"{row['gpus']} ranks"
-    return f"{shortened(with_context(row), 40)}, {ranks}"
+    return f"{shortened(with_context(row), 40)}, {ranks_text(row['gpus'])}"

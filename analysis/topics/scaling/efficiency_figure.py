@@ -12,8 +12,8 @@ import pandas as pd
 
 from analysis.figures import Figure, Look, hidden, n_of, panels_of
 from analysis.plots.lines import Axis, Line, lines
-from analysis.table import Column, Estimate, count, number, plain_rows, runs_in_words, types
-from analysis.topics.topic import mode, with_context
+from analysis.table import Column, Estimate, number, plain_rows, runs_in_words, types
+from analysis.topics.topic import mode, ranks_text, with_context
 
 KEY, TITLE = "efficiency", "Efficiency against ranks"
 MOST_PANELS = 4
@@ -113,7 +113,7 @@ def _line(rows: pd.DataFrame, look: Look, name: str) -> Line:
 def _tip(row: Mapping[str, Any]) -> str:
     found = Estimate(*(row[f"efficiency{end}"] for end in ("", "_low", "_high")))
     n = "forecast" if row["kind"] == "forecast" else runs_in_words(row["n"])
-    return f"{with_context(dict(row))}, {count(row['gpus'])} ranks: {found.text(number(2))}, {n}"
+    return f"{with_context(dict(row))}, {ranks_text(row['gpus'])}: {found.text(number(2))}, {n}"
 
 
 def _caption(drawn: pd.DataFrame, *, borders: bool) -> str:

@@ -3,15 +3,13 @@ validation images, as in Ioffe and Szegedy 2015 (1502.03167), figure 1b and 1c."
 
 from __future__ import annotations
 
-from typing import Any
-
 import pandas as pd
 
 from analysis.figures import Figure, looks, panels_of
 from analysis.plots.lines import Axis, Line, lines
 from analysis.records.columns import SIGMOID
-from analysis.table import count
-from analysis.topics.topic import with_context
+from analysis.table import plain_rows
+from analysis.topics.topic import place_namer
 
 MOST_PANELS = 6
 _PERCENTILES = [column.name for column in SIGMOID]
@@ -40,17 +38,10 @@ def numbers(epochs: pd.DataFrame) -> pd.DataFrame:
     """A row per completed run and epoch."""
     of = (epochs["status"] == "completed") & epochs[_PERCENTILES[0]].notna()
     known = epochs[of].assign(step=epochs.groupby("cell_id")["steps"].cumsum()[of])
-    several = {name: known[name].nunique() > 1 for name in ("gpus", "global_batch")}
     places = known[_ABOUT].drop_duplicates()
-    places = places.assign(panel=[_panel(row, several) for row in places.to_dict("records")])
+    places = places.assign(panel=[*map(place_namer(known), plain_rows(places))])
     known = known.merge(places, on=_ABOUT, how="left")
     return known[["panel", "cell_id", "seed", "epoch", "step", *_PERCENTILES]]
-
-
-def _panel(row: dict[Any, Any], several: dict[str, bool]) -> str:
-    ranks = f", {row['gpus']} ranks" if several["gpus"] else ""
-    batch = f", batch {count(row['global_batch'])}" if several["global_batch"] else ""
-    return with_context(row) + ranks + batch
 
 
 def _lines(panel: pd.DataFrame) -> list[Line]:
