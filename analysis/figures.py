@@ -1,11 +1,11 @@
-"""Style and rendering of figures: object API in a style context, no global state, one SVG out."""
+"""What a figure is, its style, and its SVG: object API in a style context, no global state. What
+is drawn: :mod:`analysis.plots`."""
 
 from __future__ import annotations
 
 import io
 import re
-import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -14,10 +14,7 @@ import matplotlib as mpl
 import pandas as pd
 from markupsafe import escape
 from matplotlib.artist import Artist
-from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure as Canvas
-from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 #: Stand-ins that no palette uses: replaced by currentColor and none, so that a page can be dark.
 INK, PAPER = "#010203", "#fdfefe"
@@ -27,13 +24,13 @@ GRID = "#8a8f98"
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1",
            "#a6761d", "#c1272d", "#8a8a00", "#808890")  # fmt: skip
 _UNDASHED = 7
+#: Of the reference, on a light and a dark page.
+GREY = "#737a86"
+#: Techniques in colours beside the reference; the eye tells no more apart.
+MOST_COLOURS = 6
 #: No divisor in common with the number of colours, so that a colour comes round with another one.
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 DASHES = ("-", (0, (4, 2)), (0, (3, 1, 1, 1)), (0, (1, 1)))
-#: Characters of a line above the narrowest panel.
-_HEAD = 34
-#: Of a legend: the rows that a canvas has room for, and inches of each further one.
-_LEGEND_ROWS, _LEGEND_ROW = 3, 0.19
 #: Runs that a figure draws one by one; of more it draws bands.
 MOST_RUNS = 50
 _STYLE = {
@@ -66,7 +63,15 @@ class Look:
 
     color: str
     marker: str
-    dashes: Any
+    dashes: Any = "-"
+    alpha: float = 1.0
+
+    @property
+    def is_pale(self) -> bool:
+        return self.alpha < 1
+
+
+PALE = Look(GRID, "o", "-", 0.45)
 
 
 @dataclass(frozen=True)
@@ -91,7 +96,7 @@ def style() -> Iterator[None]:
 
 
 def looks(labels: Sequence[str]) -> dict[str, Look]:
-    """A look per technique label, by its place; lines are dashed where colours get alike."""
+    """A look per label, by its place; lines are dashed where colours get alike."""
     return {
         label: Look(
             PALETTE[i % len(PALETTE)],
@@ -102,90 +107,19 @@ def looks(labels: Sequence[str]) -> dict[str, Look]:
     }
 
 
-def looks_of(seen: Mapping[str, Look], data: pd.DataFrame) -> dict[str, Look]:
-    """The looks of those techniques that the data have, in the order of all."""
-    there = set(data["technique"])
-    return {label: look for label, look in seen.items() if label in there}
-
-
-def small_multiples(panels: int, series: int, *, share_y: bool) -> tuple[Canvas, list[Any]]:
-    """A canvas with ``panels`` axes in full rows where it can; call within :func:`style`.
-
-    ``series``: lines in a panel, which take more room where they are many.
-    """
-    columns = {1: 1, 2: 2, 4: 2, 8: 4}.get(panels, 3)
-    rows = -(-panels // columns)
-    wide, high = (2.6, 2.4) if series < _UNDASHED else (3.9, 3.6)
-    canvas = Canvas(figsize=(max(wide * columns, 4.6), high * rows + 0.7), layout="constrained")
-    FigureCanvasSVG(canvas)
-    grid = canvas.subplots(rows, columns, squeeze=False, sharey=share_y)
-    axes = list(grid.flat)
-    for spare in axes[panels:]:
-        spare.set_visible(False)
-    return canvas, axes[:panels]
-
-
-def octaves(
-    axis: Any, values: Iterable[float], label: str, write: Callable[[float], str] = "{:,.0f}".format
-) -> None:
-    """A logarithmic x axis, base 2, with a tick at each of the values."""
-    axis.set_xscale("log", base=2)
-    axis.xaxis.set_major_locator(FixedLocator(sorted(set(values))))
-    axis.xaxis.set_minor_locator(NullLocator())
-    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: write(value)))
-    axis.set_xlabel(f"{label} (log)")
-
-
-def decades(
-    axis: Any, write: Callable[[float], str] = "{:g}".format, at: Sequence[float] = (1, 2, 5)
-) -> None:
-    """Ticks of a logarithmic axis, ``axis.xaxis`` or ``axis.yaxis``, in each power of ten."""
-    axis.set_major_locator(LogLocator(base=10, subs=at, numticks=12))
-    axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: write(value)))
-
-
-def sideways(place: int, count: int, by: float) -> float:
-    """Factor on x of one of ``count`` neighbours, ``by`` octaves apart, so that none hides
-    another."""
-    return float(2 ** (by * (place - (count - 1) / 2)))
-
-
-def head(axis: Any, panel: str) -> None:
-    """The panel's name above it, broken so that it stays above its own axes."""
-    lines = [part for line in panel.splitlines() for part in textwrap.wrap(line, _HEAD) or [""]]
-    axis.set_title("\n".join(lines), loc="left")
-
-
-def legend(canvas: Canvas, seen: Mapping[str, Look], signs: Mapping[str, dict[str, Any]]) -> None:
-    """One legend below all panels: the techniques drawn, then what the other signs mean.
-
-    ``signs``: meaning -> properties of the line or marker.
-    """
-    drawn = {
-        label: Line2D([], [], color=look.color, linestyle=look.dashes, marker=look.marker,
-                      markersize=4, linewidth=1.6)
-        for label, look in seen.items()
-    }  # fmt: skip
-    drawn |= {label: Line2D([], [], color=GRID, **sign) for label, sign in signs.items()}
-    columns = _columns(drawn, canvas.get_figwidth())
-    rows = -(-len(drawn) // columns)
-    canvas.set_figheight(canvas.get_figheight() + _LEGEND_ROW * max(0, rows - _LEGEND_ROWS))
-    canvas.legend(
-        drawn.values(),
-        drawn.keys(),
-        loc="outside lower center",
-        ncols=columns,
-        fontsize=8.5,
-        handlelength=3,
-    )
-
-
-def _columns(labels: Iterable[str], inches: float) -> int:
-    """Of a legend: three, or as many as fit side by side, by some 5 points a character and 45 for
-    the line before it."""
-    widest = 45 + 5 * max((len(label) for label in labels), default=0)
-    return min(3, max(1, int(inches * 72 // widest)))
+def roles(labels: Sequence[str], reference: str | None, chosen: Sequence[str]) -> dict[str, Look]:
+    """A look per technique label: the reference grey, the first ones of ``chosen`` in colours,
+    others pale. Of a few labels all are in colours."""
+    others = [label for label in labels if label != reference]
+    if len(others) > MOST_COLOURS:
+        first = [label for label in dict.fromkeys(chosen) if label in others][:MOST_COLOURS]
+        by_label = looks([label for label in others if label in first])
+    else:
+        by_label = looks(others)
+    return {
+        label: Look(GREY, "s") if label == reference else by_label.get(label, PALE)
+        for label in labels
+    }
 
 
 class Tips:
@@ -249,3 +183,18 @@ def hidden(seen: Mapping[str, Look], labels: Iterable[str]) -> str:
 def left_out(drawn: int, total: int, what: str) -> str:
     """The end of a caption: that not all are drawn; empty where all are."""
     return f" Shown: {drawn:,} of {total:,} {what}." if drawn < total else ""
+
+
+def n_of(counts: pd.Series[Any]) -> str:
+    """``n = 3``, or from the fewest to the most runs; ``n = 0`` of none."""
+    low, high = (0, 0) if counts.empty else (counts.min(), counts.max())
+    return f"n = {low}" if low == high else f"n = {low} to {high}"
+
+
+def panels_of(
+    data: pd.DataFrame, most: int, what: str, column: str = "panel"
+) -> tuple[dict[str, pd.DataFrame], str]:
+    """The first ``most`` panels, and what the caption says of the others."""
+    found = {str(name): own for name, own in data.groupby(column, sort=False)}
+    shown = dict([*found.items()][:most])
+    return shown, left_out(len(shown), len(found), what)

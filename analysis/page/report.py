@@ -10,7 +10,7 @@ from analysis.page.answers import answers
 from analysis.page.cautions import Caution, cautions
 from analysis.page.failures import Cause, causes
 from analysis.page.parts import parts
-from analysis.page.topics import Shared, topics_of
+from analysis.page.topics import Shared, drawn, topics_of
 from analysis.prediction.collectives import Link
 from analysis.prediction.forecast import Forecast
 from analysis.records.frames import Frames
@@ -31,6 +31,7 @@ METHODS = (
 )
 
 ALL_GOOD, SOME_FAILED, UNDECIDED = 0, 1, 3
+_OF_ANY = ("accuracy_by_batch", "waterfall", "step_parts")
 #: Rows of epochs.csv.
 MOST_EPOCHS = 200_000
 
@@ -59,12 +60,15 @@ class Report:
 
     @property
     def first_figures(self) -> tuple[Figure, ...]:
-        """The two that the first screen shows: accuracy, and throughput or the parts of a step."""
+        """The two that the first screen shows, by what the sweep varies: of ranks what they are
+        worth and where the loss goes; of techniques how they differ; else what a run reaches."""
         there = {f.key: f for topic in self.topics for f in topic.figures if f.svg}
-        several = self.frames.runs["gpus"].nunique() > 1 if len(self.frames.runs) else False
-        speed = ("throughput", "waterfall") if several else ("step_parts",)
-        wanted = ("accuracy_by_batch", next((key for key in speed if key in there), ""))
-        return tuple(there[key] for key in wanted if key in there)
+        orders = {
+            "efficiency": ("efficiency", "waterfall", "step_parts"),
+            "against_reference": ("against_reference", "accuracy_by_batch", "step_parts"),
+        }
+        wanted = next((keys for key, keys in orders.items() if key in there), _OF_ANY)
+        return tuple(there[key] for key in wanted if key in there)[:2]
 
     @property
     def causes(self) -> list[Cause]:
@@ -83,9 +87,11 @@ def build(frames: Frames, *, network: Link | None = None, draw: bool = True) -> 
         draw: with figures, which take seconds.
     """
     shared, failures = Shared(frames, network), list[str]()
-    topics = tuple(topics_of(shared, draw=draw))
-    tables = {table.key: table for topic in topics for table in topic.tables}
+    made = [*topics_of(shared)]
+    tables = {table.key: table for topic in made if not topic.is_empty for table in topic.tables}
     said = answers(frames, tables, failures)
+    shared.said = " ".join(answer.text for answer in said)
+    topics = tuple(t for t in (map(drawn, made) if draw else made) if not t.is_empty)
     ahead = next(iter(parts([lambda: shared.ahead], "A forecast", [])), None)
     found = cautions(frames, tables, ahead.slower if ahead else (), failures)
     failed = [topic.title for topic in topics if topic.failures]

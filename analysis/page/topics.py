@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import cached_property, partial
 
 import pandas as pd
 
-from analysis.figures import Figure, Look, looks
+from analysis.figures import Figure, Look, roles
 from analysis.page.parts import parts
 from analysis.prediction.collectives import Link
 from analysis.records.frames import Frames, in_order
@@ -27,8 +29,14 @@ from analysis.topics.convergence import (
     targets,
     true_speedup,
 )
-from analysis.topics.scaling import efficiency, increases, nodes, step_figure, waterfall
-from analysis.topics.scaling import figure as throughput
+from analysis.topics.scaling import (
+    efficiency,
+    efficiency_figure,
+    increases,
+    nodes,
+    step_figure,
+    waterfall,
+)
 from analysis.topics.scaling.forecasts import Forecasts, forecasts
 from analysis.topics.scaling.loss import Loss, loss
 from analysis.topics.topic import Topic
@@ -36,6 +44,7 @@ from analysis.topics.training import applied, noise, noise_figure, sigmoid_input
 
 #: Techniques that a figure draws; more could not be told apart.
 MOST_DRAWN = 12
+_BEST = 3  # of them in colours, whatever answers name
 
 
 class Shared:
@@ -43,6 +52,7 @@ class Shared:
 
     def __init__(self, frames: Frames, network: Link | None) -> None:
         self.frames, self.network = frames, network
+        self.said = ""  # by the answers: figures, which are drawn after them, stress what they name
 
     @cached_property
     def by_series(self) -> pd.DataFrame:
@@ -56,12 +66,20 @@ class Shared:
 
     @cached_property
     def seen(self) -> dict[str, Look]:
-        return looks(_drawn(self.frames))
+        return _looks(self.frames, self.said)
 
     @cached_property
     def reached(self) -> Table:
         of = self.frames
         return reached.table(of.runs, of.epochs, of.techniques)
+
+    @cached_property
+    def claims(self) -> Table:
+        return techniques.table(self.frames.planned, self.frames.runs, self.frames.techniques)
+
+    @cached_property
+    def scaling(self) -> Table:
+        return efficiency.table(self.by_series, self.frames.techniques)
 
     @cached_property
     def sizes(self) -> Table:
@@ -89,12 +107,8 @@ class Shared:
         return critical_batch.table(self.met, self.frames.techniques)
 
 
-def topics_of(shared: Shared, *, draw: bool) -> Iterable[Topic]:
-    """Those that have something to show."""
-    return (topic for topic in _topics(shared, draw=draw) if not topic.is_empty)
-
-
-def _topics(of: Shared, *, draw: bool) -> Iterable[Topic]:
+def topics_of(of: Shared) -> Iterable[Topic]:
+    """All of them, with what makes their figures."""
     frames = of.frames
     planned, runs, epochs, order = frames.planned, frames.runs, frames.epochs, frames.techniques
 
@@ -106,9 +120,7 @@ def _topics(of: Shared, *, draw: bool) -> Iterable[Topic]:
     ) -> Topic:
         failures: list[str] = []
         made = parts([partial(_written, table) for table in tables], "A table", failures)
-        drawn = parts(figures if draw else (), "A plot", failures)
-        there = tuple(figure for figure in drawn if figure is not None)
-        return Topic(key, title, made, there, tuple(failures))
+        return Topic(key, title, made, failures=tuple(failures), plots=tuple(figures))
 
     def lacking() -> Table:
         return completeness.table(frames.problems)
@@ -123,10 +135,11 @@ def _topics(of: Shared, *, draw: bool) -> Iterable[Topic]:
         "techniques",
         "Which technique",
         (
-            lambda: techniques.table(planned, runs, order),
+            lambda: of.claims,
             lambda: ranking.ranking_table(planned, runs),
             lambda: ranking.pairs_table(planned, runs),
         ),
+        (lambda: techniques.figure(of.claims.data, of.seen),),
     )
     yield topic(
         "convergence",
@@ -155,7 +168,7 @@ def _topics(of: Shared, *, draw: bool) -> Iterable[Topic]:
         "scaling",
         "Scaling",
         (
-            lambda: efficiency.table(of.by_series, order),
+            lambda: of.scaling,
             lambda: of.loss.table,
             lambda: of.increases.worth,
             lambda: of.increases.steps,
@@ -163,7 +176,7 @@ def _topics(of: Shared, *, draw: bool) -> Iterable[Topic]:
             lambda: of.ahead.table,
         ),
         (
-            lambda: throughput.figure(of.by_series, of.seen),
+            lambda: efficiency_figure.figure(of.scaling.data, of.ahead.table.data, of.seen),
             lambda: waterfall.figure(of.loss),
             lambda: step_figure.figure(runs, of.seen),
         ),
@@ -224,6 +237,14 @@ def _topics(of: Shared, *, draw: bool) -> Iterable[Topic]:
     )
 
 
+def drawn(topic: Topic) -> Topic:
+    """With its figures, which take seconds."""
+    failures = [*topic.failures]
+    made = parts(topic.plots, "A plot", failures)
+    there = tuple(figure for figure in made if figure is not None)
+    return replace(topic, figures=there, failures=tuple(failures))
+
+
 def _written(make: Callable[[], Table]) -> Table:
     """Raises now what would end the page when it is written."""
     table = make()
@@ -231,22 +252,28 @@ def _written(make: Callable[[], Table]) -> Table:
     return table
 
 
-def _drawn(frames: Frames) -> list[str]:
-    """Labels of the techniques that figures show, in the order of all tables: of many, those that
-    reach most at the largest batch, after the reference."""
+def _looks(frames: Frames, named: str) -> dict[str, Look]:
+    """The techniques that figures show, in the order of all tables: of many, those that reach most
+    at the largest batch, after the reference. In colours: the best, and what answers name.
+
+    Args:
+        named: the answers.
+    """
     runs = in_order(frames.runs, frames.techniques)
     labels = list(dict.fromkeys(runs["technique_label"]))
-    if len(labels) <= MOST_DRAWN:
-        return labels
+    # one technique with several settings has no reference
     reference = techniques.reference_technique(frames.techniques)
-    first = labels[0] if reference is None else next(
-        iter(runs.loc[runs["technique"] == reference, "technique_label"]), labels[0]
-    )  # fmt: skip
+    first = next(iter(runs.loc[runs["technique"] == reference, "technique_label"]), None)
+    first = first if runs["technique"].nunique() > 1 else None
     done = runs[(runs["status"] == "completed") & (runs["technique_label"] != first)]
     largest = done[done["global_batch"] == done["global_batch"].max()]
     means = largest.groupby("technique_label", sort=False)["validation_accuracy"].mean()
-    best = {first, *means.nlargest(MOST_DRAWN - 1).index}
-    return [label for label in labels if label in best]
+    best = [*means.nlargest(MOST_DRAWN - 1).index]
+    places = {one: re.search(rf"(?<!\w){re.escape(one)}(?!\w)", named) for one in labels}
+    said = sorted((at.start(), one) for one, at in places.items() if at)
+    if len(labels) > MOST_DRAWN:
+        labels = [label for label in labels if label in {first, *best}]
+    return roles(labels, first, [*best[:_BEST], *(one for _, one in said), *best])
 
 
 def _smoothed(runs: pd.DataFrame) -> str:

@@ -6,25 +6,21 @@ import re
 from xml.etree import ElementTree
 
 import matplotlib as mpl
-import pytest
 
 from analysis.figures import (
+    GREY,
     INK,
+    PALETTE,
     PAPER,
     Figure,
     Look,
-    Tips,
     inline,
     left_out,
     looks,
-    looks_of,
-    small_multiples,
+    roles,
     standalone,
-    style,
-    to_svg,
 )
-from analysis.topics.convergence import curves
-from analysis.topics.scaling import figure as throughput
+from analysis.topics.convergence import by_batch, curves, reached
 from tests.analysis.builders import config, epochs_frame, record, runs_frame
 
 ITEMS = [
@@ -36,9 +32,9 @@ SEEN = looks(["naive"])
 
 
 def drawn() -> list[Figure]:
-    runs = runs_frame(ITEMS)
     epochs = epochs_frame(ITEMS)
-    return [curves.figure(epochs, curves.ACCURACY, SEEN), throughput.figure(runs, SEEN)]
+    found = reached.table(runs_frame(ITEMS), epochs, ["naive"])
+    return [curves.figure(epochs, curves.ACCURACY, SEEN), by_batch.figure(found.data, SEEN)]
 
 
 def test_drawing_leaves_matplotlib_as_it_was() -> None:
@@ -83,30 +79,19 @@ def test_techniques_are_told_apart_beyond_the_palette() -> None:
     assert isinstance(many["t0"], Look)
 
 
-def test_a_legend_names_what_is_there_in_the_order_of_all() -> None:
-    seen = looks(["a", "b", "c"])
-    data = runs_frame(ITEMS).assign(technique=["c", "a", "c", "a"])
-    assert list(looks_of(seen, data)) == ["a", "c"]
+def test_of_many_techniques_the_chosen_are_coloured_and_the_rest_are_pale() -> None:
+    labels = [f"t{i:02}" for i in range(12)]
+    found = roles(labels, "t00", ["t11", "t03"])
+    coloured = {label for label, look in found.items() if look.color in PALETTE}
+    assert coloured == {"t03", "t11"} and found["t00"].color == GREY
+    assert {label for label, look in found.items() if look.is_pale} == {*labels[1:11]} - {"t03"}
 
 
-@pytest.mark.parametrize(("panels", "shape"), [(1, (1, 1)), (4, (2, 2)), (5, (2, 3)), (8, (2, 4))])
-def test_panels_fill_their_rows_where_they_can(panels: int, shape: tuple[int, int]) -> None:
-    with style():
-        canvas, axes = small_multiples(panels, 1, share_y=True)
-    assert len(axes) == panels
-    assert axes[0].get_gridspec().get_geometry() == shape
-    assert sum(axis.get_visible() for axis in canvas.axes) == panels
-
-
-def test_a_tip_is_text_in_its_part() -> None:
-    tips = Tips()
-    with style():
-        canvas, (axis,) = small_multiples(1, 1, share_y=False)
-        (line,) = axis.plot([0, 1], [0, 1])
-        tips.add(line, "<b> & 1 run")
-        svg = to_svg(canvas, tips)
-    ElementTree.fromstring(svg)
-    assert '<g id="tip0"><title>&lt;b&gt; &amp; 1 run</title>' in svg
+def test_of_a_few_techniques_all_are_coloured() -> None:
+    found = roles(["a", "naive", "b"], "naive", [])
+    assert found["naive"].color == GREY and not any(look.is_pale for look in found.values())
+    assert found["a"].color != found["b"].color
+    assert GREY not in {look.color for look in roles(["a", "b"], None, []).values()}
 
 
 def test_what_is_left_out_is_said_where_something_is() -> None:

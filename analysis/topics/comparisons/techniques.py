@@ -6,16 +6,31 @@ plan has for both: Welch's t over runs, Holm over the family, Bonferroni's inter
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from analysis.figures import PALE, Figure, Look, left_out, n_of
+from analysis.plots.canvas import shortened
+from analysis.plots.rows import Point, forest
 from analysis.records.frames import in_order
 from analysis.stats.differences import ALPHA, family
 from analysis.stats.power import further_runs
-from analysis.table import Column, Row, Table, frame, joined, plain_rows, types
+from analysis.table import (
+    Column,
+    Row,
+    Table,
+    count,
+    estimate_in,
+    frame,
+    joined,
+    plain_rows,
+    signed,
+    types,
+)
 from analysis.topics.comparisons.arms import PLACE, arms, outcomes, unknown_cells
 from analysis.topics.comparisons.comparison import (
     ABOUT,
@@ -33,8 +48,12 @@ from analysis.topics.comparisons.comparison import (
     runs_text,
     side,
 )
+from analysis.topics.topic import with_context
 
 REFERENCE = "naive"
+KEY, MOST_ROWS = "against_reference", 24
+_LONGEST = 34  # characters of a name
+_PLACES = {"reference": "- {}", "gpus": "{} ranks", "global_batch": "batch {:,}"}
 INCONCLUSIVE = "inconclusive"
 DISAGREEMENT = "Holm's test decides, while the more cautious interval in the family contains 0"
 COLUMNS = (
@@ -103,6 +122,44 @@ def table(planned: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) 
         COLUMNS,
         in_order(made, techniques),
         intro=_intro(size, unknown),
+    )
+
+
+def figure(claims: pd.DataFrame, seen: Mapping[str, Look]) -> Figure | None:
+    """Forest of the differences, the highest one at the top; None without a tested one."""
+    known = claims[claims["p"].notna()].sort_values("difference", kind="stable")
+    rows = plain_rows(known.tail(MOST_ROWS))
+    if not rows:
+        return None
+    differ = [name for name in ("reference", "gpus", "global_batch") if known[name].nunique() > 1]
+    points = []
+    for row in rows:
+        found, name = estimate_in(row, "difference_family"), with_context(row)
+        verdict = "undecided" if row["verdict"] == INCONCLUSIVE else row["verdict"]
+        points.append(Point(
+            joined([shortened(name, _LONGEST),
+                    *(_PLACES[one].format(row[one]) for one in differ)], ", "),
+            *found[:3], replace(seen.get(row["technique_label"], PALE), alpha=1),
+            f"{name}: {found.text(signed(3))}, {verdict}, {row['n']} runs and "
+            f"{row['n_reference']} of {row['reference']}",
+            f"{signed(3)(found.value)} {verdict}", hollow=row["verdict"] == INCONCLUSIVE,
+        ))  # fmt: skip
+    svg = forest(points, "difference in validation accuracy", zero=True)
+    title, caption = _words(known, differ)
+    caption += left_out(len(rows), len(known), "techniques, those with the highest difference")
+    return Figure(KEY, title, caption, known, svg)
+
+
+def _words(known: pd.DataFrame, differ: Sequence[str]) -> tuple[str, str]:
+    """Title and caption."""
+    first = known.iloc[0]
+    title = f"Difference from {'the reference' if 'reference' in differ else first['reference']}"
+    title += "" if "global_batch" in differ else f" at batch {count(first['global_batch'])}"
+    n = n_of(pd.concat([known["n"], known["n_reference"]]))
+    return title, (
+        "Mean validation accuracy less the reference's, at the largest batch that both have "
+        f"({n} runs each), with simultaneous 95 % intervals: all of them hold together. "
+        "Hollow: undecided."
     )
 
 

@@ -9,27 +9,14 @@ many degrees of freedom as there are numbers of images, less two.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from analysis.figures import (
-    Figure,
-    Look,
-    Tips,
-    decades,
-    left_out,
-    legend,
-    looks,
-    octaves,
-    sideways,
-    small_multiples,
-    style,
-    to_svg,
-)
+from analysis.figures import Figure, Look, left_out, looks
+from analysis.plots.lines import Axis, Line, lines
 from analysis.records.frames import in_order
 from analysis.records.labels import without_ends
 from analysis.stats.intervals import estimate, t_quantile
@@ -44,7 +31,7 @@ from analysis.table import (
     plain_rows,
     significant,
 )
-from analysis.topics.topic import NAMES
+from analysis.topics.topic import NAMES, place_namer
 
 LEAST_SIZES, MOST_LINES = 3, 12
 SEVERAL = "runs of one number of images took several numbers of steps"
@@ -53,7 +40,6 @@ NO_ERROR = (
 )
 _SERIES = ["technique", "technique_label", "line", "gpus", "global_batch"]
 _SIZES = (" of the data", " epochs")  # in a context: what sets the number of images
-_SIDEWAYS = 0.04  # of an octave, between neighbours, so that no dot hides another
 
 
 def _steps(row: Row) -> str:
@@ -141,22 +127,13 @@ def figure(runs: pd.DataFrame, fitted: pd.DataFrame) -> Figure | None:
     if not laws:
         return None
     known = points(runs)
-    seen = looks([_name(row, fitted) for row in laws])
-    tips = Tips()
-    with style():
-        canvas, (axis,) = small_multiples(1, len(seen), share_y=True)
-        for place, (row, look) in enumerate(zip(laws, seen.values(), strict=True)):
-            own = known[(known["technique_label"] == row["technique_label"])
-                        & (known["line"] == (row["context"] or ""))
-                        & (known["gpus"] == row["gpus"])
-                        & (known["global_batch"] == row["global_batch"])]  # fmt: skip
-            _draw(axis, row, own, look, sideways(place, len(laws), _SIDEWAYS), tips)
-        octaves(axis, known["train_images"], "training images")
-        axis.set_yscale("log")
-        decades(axis.yaxis, at=(1, 1.5, 2, 3, 4, 5, 6, 8))
-        axis.set_ylabel("validation error (log)")
-        legend(canvas, seen, {})
-        svg = to_svg(canvas, tips)
+    seen = looks([*map(place_namer(fitted), laws)])
+    drawn = [part for row, (name, look) in zip(laws, seen.items(), strict=True)
+             for part in _lines(row, known, name, look)]  # fmt: skip
+    svg = lines(
+        {"": drawn}, Axis("training images", "octaves"),
+        Axis("validation error", "decades", at=(1, 1.5, 2, 3, 4, 5, 6, 8)),
+    )  # fmt: skip
     return Figure(
         "error_by_images",
         _title(laws),
@@ -167,21 +144,21 @@ def figure(runs: pd.DataFrame, fitted: pd.DataFrame) -> Figure | None:
     )
 
 
-def _draw(axis: Any, row: Row, own: pd.DataFrame, look: Look, shift: float, tips: Tips) -> None:
+def _lines(row: Row, known: pd.DataFrame, name: str, look: Look) -> tuple[Line, Line]:
+    """The law, and a dot for each of its runs."""
+    same = {**{key: row[key] for key in ("technique_label", "gpus", "global_batch")},
+            "line": row["context"] or ""}  # fmt: skip
+    own = known[(known[list(same)] == pd.Series(same)).all(axis=1)]
     ends = np.geomspace(row["images_low"], row["images_high"], 2)
-    axis.plot(ends, row["factor"] * ends ** row["exponent"], color=look.color, linewidth=1.4,
-              linestyle=look.dashes)  # fmt: skip
-    for run in plain_rows(own):
-        (point,) = axis.plot([run["train_images"] * shift], [run["error"]], color=look.color,
-                             marker=look.marker, markersize=4.5, alpha=0.85)  # fmt: skip
-        tips.add(point, f"{count(run['train_images'])} images, seed {run['seed']}: error "
-                        f"{significant(run['error'])}")  # fmt: skip
-
-
-def _name(row: Mapping[str, Any], rows: pd.DataFrame) -> str:
-    batch = f"batch {count(row['global_batch'])}" if rows["global_batch"].nunique() > 1 else ""
-    ranks = f"{row['gpus']} ranks" if rows["gpus"].nunique() > 1 else ""
-    return ", ".join(p for p in (row["technique_label"], row["context"], batch, ranks) if p)
+    tips = [
+        f"{count(run['train_images'])} images, seed {run['seed']}: error "
+        f"{significant(run['error'])}"
+        for run in plain_rows(own)
+    ]
+    return (
+        Line(ends, row["factor"] * ends ** row["exponent"], look, name, size=0),
+        Line(own["train_images"], own["error"], look, width=0, tips=tips),
+    )
 
 
 def _title(laws: Sequence[Row]) -> str:

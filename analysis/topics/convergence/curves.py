@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import pandas as pd
-from matplotlib.ticker import MaxNLocator
 
-from analysis.figures import (
-    MOST_RUNS,
-    Figure,
-    Look,
-    decades,
-    head,
-    hidden,
-    left_out,
-    legend,
-    looks_of,
-    small_multiples,
-    style,
-    to_svg,
-)
-from analysis.table import Column, frame, types
+from analysis.figures import MOST_RUNS, Figure, Look, hidden, left_out, n_of
+from analysis.plots.lines import Axis, Line, lines
+from analysis.table import Column, frame, joined, types
 from analysis.topics.topic import panel_name
 
 COLUMNS: tuple[Column, ...] = (
@@ -40,8 +26,7 @@ _LOG_RANGE = 10
 #: Panels of one figure; the CSV of the epochs has all.
 MOST_PANELS = 6
 _BY_PANEL = ("context", "gpus", "global_batch")
-_AXES = {"epoch": "epoch", "train_s_so_far": "training seconds"}
-_DIVERGED = {"diverged: last value": {"marker": "x", "linestyle": ":", "linewidth": 1}}
+_AXES = {"epoch": Axis("epoch", whole=True), "train_s_so_far": Axis("training seconds", low=0)}
 
 
 @dataclass(frozen=True)
@@ -56,24 +41,15 @@ class Quantity:
     against: Literal["epoch", "train_s_so_far"] = "epoch"
 
 
-ACCURACY = Quantity(
-    "validation_accuracy",
-    "validation_accuracy",
-    "Validation accuracy against epochs",
-    "validation accuracy",
-    log=False,
-)
-ACCURACY_IN_TIME = Quantity(
-    "validation_accuracy",
-    "validation_accuracy_in_time",
-    "Validation accuracy against training time",
-    "validation accuracy",
-    log=False,
-    against="train_s_so_far",
-)
-LOSS = Quantity(
-    "train_loss", "train_loss", "Training loss against epochs", "training loss", log=True
-)
+ACCURACY = Quantity("validation_accuracy", "validation_accuracy",
+                    "Validation accuracy against epochs", "validation accuracy",
+                    log=False)  # fmt: skip
+ACCURACY_IN_TIME = replace(
+    ACCURACY, key="validation_accuracy_in_time", against="train_s_so_far",
+    title="Validation accuracy against training time",
+)  # fmt: skip
+LOSS = Quantity("train_loss", "train_loss", "Training loss against epochs", "training loss",
+                log=True)  # fmt: skip
 
 
 def figure(
@@ -94,19 +70,11 @@ def figure(
     data = numbers(drawn, quantity.column)
     if not len(data):
         return None
-    panels = list(dict.fromkeys(data["panel"]))
-    there = looks_of(seen, data)
-    with style():
-        canvas, axes = small_multiples(len(panels), len(there), share_y=True)
-        for axis, panel in zip(axes, panels, strict=True):
-            _draw(axis, data[data["panel"] == panel], there, quantity.against)
-            head(axis, panel)
-            axis.set_xlabel(_AXES[quantity.against])
-        axes[0].set_ylabel(quantity.axis)
-        if quantity.log and _wide(data["value"]):
-            _log_axis(axes[0])  # shared by all panels
-        legend(canvas, there, _DIVERGED if (data["status"] == "diverged").any() else {})
-        svg = to_svg(canvas)
+    panels = {str(panel): [*_lines(own, seen, quantity.against)]
+              for panel, own in data.groupby("panel", sort=False)}  # fmt: skip
+    log = quantity.log and _wide(data["value"])
+    y = Axis(quantity.axis, "decades" if log else "linear")
+    svg = lines(panels, _AXES[quantity.against], y)
     drawn = drawn.drop_duplicates("cell_id")
     every = len(drawn.drop_duplicates(list(_BY_PANEL)))
     lost = drawn[drawn["status"] == "diverged"].groupby(list(_BY_PANEL))["cell_id"].nunique()
@@ -165,46 +133,24 @@ def numbers(epochs: pd.DataFrame, column: str) -> pd.DataFrame:
     return rows[list(wanted)].reset_index(drop=True)
 
 
-def _draw(axis: Any, data: pd.DataFrame, seen: Mapping[str, Look], against: str) -> None:
+def _lines(data: pd.DataFrame, seen: Mapping[str, Look], against: str) -> Iterable[Line]:
     for label, look in seen.items():
-        own = data[data["technique"] == label]
-        for _, run in own[own["kind"] == "run"].groupby("cell_id", sort=False, observed=True):
-            diverged = run["status"].iloc[0] == "diverged"
-            x, y = _points(run, against, "value")
-            axis.plot(
-                x, y, color=look.color, linewidth=0.8, alpha=0.55,
-                linestyle=":" if diverged else "-", marker="." if len(x) == 1 else None,
-            )  # fmt: skip
-            if diverged:
-                axis.plot(
-                    x[-1:], y[-1:], color=look.color, marker="x", markersize=7, linestyle="none",
-                    markeredgewidth=1.8,
-                )  # fmt: skip
-        mean = own[own["kind"] == "mean"]
-        x, y = _points(mean, against, "value")
-        axis.plot(
-            x, y, color=look.color, linewidth=1.6, linestyle=look.dashes,
-            marker=look.marker if len(x) <= 20 else None, markersize=3,
-        )  # fmt: skip
-        if mean["low"].notna().any():
-            axis.fill_between(
-                x, _points(mean, against, "low")[1], _points(mean, against, "high")[1],
-                color=look.color, alpha=0.15, linewidth=0,
-            )  # fmt: skip
-    axis.xaxis.set_major_locator(MaxNLocator(integer=against == "epoch", nbins=6))
-    if against != "epoch":
-        axis.set_xlim(left=0)  # seconds are compared as lengths
-
-
-def _points(rows: pd.DataFrame, against: str, column: str) -> tuple[list[float], list[float]]:
-    ordered = rows.sort_values("epoch")
-    x, y = (ordered[name].to_numpy(float, na_value=math.nan) for name in (against, column))
-    return list(x), list(y)
-
-
-def _log_axis(axis: Any) -> None:
-    axis.set_yscale("log")
-    decades(axis.yaxis)
+        own = data[data["technique"] == label].sort_values("epoch", kind="stable")
+        thin = replace(look, marker=".", dashes="-", alpha=0.55 * look.alpha)
+        mean, runs = own[own["kind"] == "mean"], own[own["kind"] == "run"]
+        # that of a mean, or of a technique without one
+        name = "" if len(mean) else label
+        for _, run in runs.groupby("cell_id", sort=False, observed=True):
+            alone = Line(run[against], run["value"], thin, name, width=0.8, size=0)
+            if run["status"].iloc[0] == "diverged":
+                last = run[run["value"].notna()].tail(1)
+                yield replace(alone, look=replace(thin, dashes=":"))
+                yield Line(last[against], last["value"], replace(look, marker="x"), size=7)
+            else:
+                yield replace(alone, size=4 * (len(run) == 1))
+            name = ""
+        yield Line(mean[against], mean["value"], look, label, mean["low"], mean["high"],
+                   width=1.6, size=3 * (len(mean) <= 20))  # fmt: skip
 
 
 def _wide(column: pd.Series[Any]) -> bool:
@@ -214,7 +160,9 @@ def _wide(column: pd.Series[Any]) -> bool:
 
 def _caption(data: pd.DataFrame, quantity: Quantity, diverged: int) -> str:
     means, runs = (data[data["kind"] == kind] for kind in ("mean", "run"))
-    thick = f"mean of the completed runs of a technique{_range(means['n'].tolist())}"
+    thick = joined(
+        ["mean of the completed runs of a technique", n_of(means["n"]) if len(means) else ""], ", "
+    )
     if len(runs):
         text = f"Thin line: one of {runs['cell_id'].nunique()} runs; thick line: {thick}. "
     else:
@@ -232,10 +180,3 @@ def _caption(data: pd.DataFrame, quantity: Quantity, diverged: int) -> str:
     if quantity.log and _wide(data["value"]):
         text += " Logarithmic axis."
     return text
-
-
-def _range(counts: list[int]) -> str:
-    if not counts:
-        return ""
-    low, high = min(counts), max(counts)
-    return f", n = {low}" if low == high else f", n = {low} to {high}"

@@ -11,19 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.figures import (
-    Figure,
-    Look,
-    Tips,
-    decades,
-    left_out,
-    legend,
-    looks,
-    octaves,
-    small_multiples,
-    style,
-    to_svg,
-)
+from analysis.figures import Figure, Look, left_out, looks
+from analysis.plots.lines import Axis, Line, lines
 from analysis.records.frames import in_order
 from analysis.records.labels import technique_labels, without_rate
 from analysis.stats.differences import welch
@@ -31,11 +20,9 @@ from analysis.table import (
     Column,
     Row,
     Table,
-    count,
     estimate_in,
     estimates_as,
     frame,
-    joined,
     number,
     plain_rows,
     runs_in_words,
@@ -48,7 +35,7 @@ from analysis.topics.comparisons.comparison import (
     counts,
     runs_text,
 )
-from analysis.topics.topic import diverged_text
+from analysis.topics.topic import diverged_text, place_namer
 
 KEY = "accuracy_by_rate"
 #: Rates of one technique and batch; two have no middle that could be better than both.
@@ -161,30 +148,16 @@ def figure(rates: pd.DataFrame) -> Figure | None:
     known = rates[rates["accuracy"].notna()]
     if not len(known):
         return None
-    names = {row["line"]: _name(row, rates) for row in plain_rows(known.drop_duplicates("line"))}
+    name = place_namer(rates)
+    names = {row["line"]: name(row) for row in plain_rows(known.drop_duplicates("line"))}
     seen = looks(list(names.values())[:MOST_LINES])
-    tips = Tips()
-    with style():
-        canvas, (axis,) = small_multiples(1, len(seen), share_y=True)
-        for line, name in list(names.items())[:MOST_LINES]:
-            own, look = plain_rows(known[known["line"] == line]), seen[name]
-            axis.plot([row["base_lr"] for row in own], [row["accuracy"] for row in own],
-                      color=look.color, linewidth=1.4, linestyle=look.dashes)  # fmt: skip
-            if len(own) > MOST_POINTS:
-                ends = [[estimate_in(row, "accuracy")[end] for row in own] for end in (1, 2)]
-                low, high = np.array(ends, dtype=float)
-                axis.fill_between([row["base_lr"] for row in own], low, high, color=look.color,
-                                  alpha=0.18, linewidth=0)  # fmt: skip
-                own = [row for row in own if row["best"]]
-            for row in own:
-                _point(axis, row, look, f"{name}, rate {row['base_lr']:g}: ", tips)
-        tried = sorted(set(known["base_lr"]))
-        octaves(axis, tried, "base learning rate", "{:g}".format)
-        if len(tried) > MOST_TICKS:
-            decades(axis.xaxis)
-        axis.set_ylabel("validation accuracy")
-        legend(canvas, seen, {})
-        svg = to_svg(canvas, tips)
+    drawn = [_line(plain_rows(known[known["line"] == line]), names[line], look)
+             for line, look in zip(names, seen.values(), strict=False)]  # fmt: skip
+    many = known["base_lr"].nunique() > MOST_TICKS
+    svg = lines(
+        {"": drawn}, Axis("base learning rate", "decades" if many else "octaves", "{:g}".format),
+        Axis("validation accuracy"),
+    )  # fmt: skip
     caption = (
         "Mean validation accuracy of the runs that did not diverge, with its 95 % t interval over "
         "seeds. Large: the best rate, by its mean. A rate at which all runs diverged has no "
@@ -193,13 +166,16 @@ def figure(rates: pd.DataFrame) -> Figure | None:
     return Figure(KEY, _title(rates, names), caption, known, svg)
 
 
-def _point(axis: Any, row: Row, look: Look, said: str, tips: Tips) -> None:
-    found = estimate_in(row, "accuracy")
-    if found.low is not None and found.high is not None:
-        axis.plot([row["base_lr"]] * 2, [found.low, found.high], color=look.color, linewidth=1.2)
-    (point,) = axis.plot([row["base_lr"]], [found.value], color=look.color, marker=look.marker,
-                         markersize=9 if row["best"] else 4.5, linestyle="none")  # fmt: skip
-    tips.add(point, f"{said}{found.text(number(3))}, {runs_in_words(found.n)}")
+def _line(own: Sequence[Row], name: str, look: Look) -> Line:
+    found, best = [estimate_in(row, "accuracy") for row in own], [row["best"] for row in own]
+    points = len(own) <= MOST_POINTS
+    return Line(
+        [row["base_lr"] for row in own], [one.value for one in found], look, name,
+        [one.low for one in found], [one.high for one in found], bars=points,
+        size=[9.0 if large else 4.5 * points for large in best],
+        tips=[f"{name}, rate {row['base_lr']:g}: {one.text(number(3))}, {runs_in_words(one.n)}"
+              for row, one in zip(own, found, strict=True)] if points else (),
+    )  # fmt: skip
 
 
 def _title(rates: pd.DataFrame, names: Mapping[int, str]) -> str:
@@ -210,17 +186,3 @@ def _title(rates: pd.DataFrame, names: Mapping[int, str]) -> str:
         return "Accuracy against the learning rate"
     more = f" and {len(best) - 3} more" if len(best) > 3 else ""
     return f"The best rate is {'; '.join(said)}{more}"
-
-
-def _name(row: Row, rates: pd.DataFrame) -> str:
-    """Technique, and what else tells its line from others."""
-    several = {name: rates[name].nunique() > 1 for name in ("gpus", "global_batch")}
-    return joined(
-        [
-            row["technique_label"],
-            f"batch {count(row['global_batch'])}" if several["global_batch"] else "",
-            f"{row['gpus']} ranks" if several["gpus"] else "",
-            row["context"] or "",
-        ],
-        ", ",
-    )

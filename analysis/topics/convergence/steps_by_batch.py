@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pandas as pd
 
-from analysis.figures import (
-    Figure,
-    Look,
-    decades,
-    head,
-    hidden,
-    left_out,
-    legend,
-    looks,
-    looks_of,
-    octaves,
-    sideways,
-    small_multiples,
-    style,
-    to_svg,
-)
+from analysis.figures import Figure, Look, hidden, left_out, looks, panels_of
+from analysis.plots.lines import Axis, Line, lines
 from analysis.prediction.critical_batch import law
 from analysis.table import (
     Column,
@@ -44,7 +29,6 @@ COLUMNS: tuple[Column, ...] = (
     Column("cell_id", "string"), Column("status", "string"), Column("seed", "Int64"),
     Column("global_batch"), Column("base_lr"), Column("steps"), Column("met", "boolean"),
 )  # fmt: skip
-_SIDEWAYS = 0.04  # of an octave, between neighbours, so that no dot hides another
 _POINTS = 40  # of the line of a law
 
 
@@ -59,22 +43,14 @@ def figure(found: pd.DataFrame, fitted: pd.DataFrame, seen: Mapping[str, Look]) 
     if searched := bool((found["rates"] > 1).any()):
         seen = looks(labels[:MOST_LINES])
     shown = data[data["technique"].isin(list(seen))]
-    every = list(dict.fromkeys(shown["panel"]))
-    panels = every[:MOST_PANELS]
+    panels, more = panels_of(shown, MOST_PANELS, "panels; the CSV has all")
     if not panels:
         return None
-    shown = shown[shown["panel"].isin(panels)]
-    there = looks_of(seen, shown)
-    with style():
-        canvas, axes = small_multiples(len(panels), len(there), share_y=True)
-        for axis, panel in zip(axes, panels, strict=True):
-            _draw(axis, shown[shown["panel"] == panel], there)
-            head(axis, panel)
-        _scale_y(axes[0])
-        axes[0].set_ylabel("steps to the target (log)")
-        legend(canvas, there, _marks(shown))
-        svg = to_svg(canvas)
-    caption = _caption(shown) + left_out(len(panels), len(every), "panels; the CSV has all")
+    svg = lines(
+        {panel: [*_lines(own, seen)] for panel, own in panels.items()},
+        Axis("global batch", "octaves"), Axis("steps to the target", "decades"),
+    )  # fmt: skip
+    caption = _caption(pd.concat(panels)) + more
     caption += (
         left_out(len(seen), len(labels), "techniques, the first; the CSV has all")
         if searched
@@ -128,42 +104,22 @@ def _short(row: Row) -> str:
     return images(found.value) if known else found.text(images)
 
 
-def _draw(axis: Any, data: pd.DataFrame, seen: Mapping[str, Look]) -> None:
-    labels = [label for label in seen if (data["technique"] == label).any()]
-    for place, label in enumerate(labels):
-        look, own = seen[label], data[data["technique"] == label]
-        shift = sideways(place, len(labels), _SIDEWAYS)
+def _lines(data: pd.DataFrame, seen: Mapping[str, Look]) -> Iterable[Line]:
+    """The law and the runs of each technique."""
+    for label, look in seen.items():
+        own = data[data["technique"] == label]
         law, runs = own[own["kind"] == "law"], own[own["kind"] == "run"]
-        axis.plot(law["global_batch"].tolist(), law["steps"].tolist(), color=look.color,
-                  linewidth=1.4, linestyle=look.dashes)  # fmt: skip
         # of thousands of runs many end with the same epoch
-        for met, part in runs.drop_duplicates(["global_batch", "steps", "met"]).groupby("met"):
-            axis.plot(
-                [batch * shift for batch in part["global_batch"]], part["steps"].tolist(),
-                color=look.color, marker=look.marker, markersize=4.5, alpha=0.85, linestyle="none",
-                markerfacecolor=look.color if met else "none",
-            )  # fmt: skip
-    octaves(axis, data.loc[data["kind"] == "run", "global_batch"], "global batch")
-
-
-def _scale_y(axis: Any) -> None:
-    axis.set_yscale("log")
-    decades(axis.yaxis, "{:,g}".format)
-
-
-def _marks(data: pd.DataFrame) -> dict[str, dict[str, Any]]:
-    """What the legend says beside the techniques."""
-    if data["met"].fillna(True).all():
-        return {}
-    return {"target not reached": {"marker": "o", "markerfacecolor": "none", "linestyle": "none",
-                                   "markersize": 4.5}}  # fmt: skip
+        dots = runs.drop_duplicates(["global_batch", "steps", "met"])
+        if len(dots):
+            yield Line(law["global_batch"], law["steps"], look, label if len(law) else "", size=0)
+            yield Line(dots["global_batch"], dots["steps"], look, "" if len(law) else label,
+                       width=0, hollow=(~dots["met"].astype(bool)).tolist())  # fmt: skip
 
 
 def _caption(data: pd.DataFrame) -> str:
     runs = data[data["kind"] == "run"]
     text = f"{runs_in_words(len(runs))}, one dot each; those of equal steps share one."
-    if runs["technique"].nunique() > 1:
-        text += " Dots are shifted sideways a little so that no technique hides another."
     if not runs["met"].all():
         text += " Hollow: the target was not reached within these steps, which the fit counts."
     if (data["kind"] == "law").any():

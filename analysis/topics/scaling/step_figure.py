@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 import pandas as pd
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure as Canvas
-from matplotlib.patches import Patch
 
-from analysis.figures import GRID, PALETTE, Figure, Look, Tips, hidden, left_out, style, to_svg
+from analysis.figures import GRID, PALETTE, Figure, Look, hidden, left_out
+from analysis.plots.rows import Bar, bars
 from analysis.table import Column, frame, joined, plain_rows, significant
 from analysis.topics.scaling.cause import PARTS as WORDS
-from analysis.topics.topic import with_context
+from analysis.topics.topic import place_namer
 
 KEY, TITLE = "step_parts", "Where a step goes"
 MOST_ROWS = 12
@@ -29,7 +25,6 @@ PARTS = {
 }
 #: Part that records may lack -> part that then holds it.
 _WITHIN = {"update": "compute", "exposed": "rest"}
-_WIDE = 36  # characters of a name on one line
 _SECONDS = ["step_s", "input_s", "compute_s", "update_s", "exposed_s"]
 COLUMNS: tuple[Column, ...] = (
     Column("name", "string"),
@@ -46,25 +41,12 @@ def figure(runs: pd.DataFrame, seen: Mapping[str, Look]) -> Figure | None:
     if not len(data):
         return None
     known = data.dropna()
-    tips = Tips()
     names = list(dict.fromkeys(data["name"]))
-    with style():
-        shown = [textwrap.fill(name, _WIDE, max_lines=3, placeholder=" …") for name in names]
-        lines = max(name.count("\n") + 1 for name in shown)
-        high = max(0.3, 0.16 * lines)
-        canvas = Canvas(figsize=(6.2, 1.3 + high * len(names)), layout="constrained")
-        FigureCanvasSVG(canvas)
-        axis = canvas.subplots()
-        for place, name in enumerate(reversed(names)):
-            _draw(axis, place, known[known["name"] == name], tips)
-        axis.set_yticks(range(len(names)), list(reversed(shown)))
-        axis.set_xlabel("milliseconds of a step")
-        drawn = [part for part in PARTS if (known.loc[known["part"] == part, "milliseconds"]).any()]
-        canvas.legend(
-            [Patch(color=PARTS[part][1]) for part in drawn], [PARTS[part][0] for part in drawn],
-            loc="outside lower center", ncols=2, fontsize=8.5,
-        )  # fmt: skip
-        svg = to_svg(canvas, tips)
+    drawn = [part for part in PARTS if (known.loc[known["part"] == part, "milliseconds"]).any()]
+    svg = bars(
+        {"": [bar for name in names for bar in _bars(known[known["name"] == name])]}, names,
+        "milliseconds of a step", key=dict(PARTS[part] for part in drawn),
+    )  # fmt: skip
     caption = joined([
         "Steady-state step of a rank, mean over ranks and completed runs. Communication is what "
         "the backward pass does not hide.",
@@ -77,13 +59,13 @@ def figure(runs: pd.DataFrame, seen: Mapping[str, Look]) -> Figure | None:
     return Figure(KEY, TITLE, caption, data, svg)
 
 
-def _draw(axis: Any, place: int, own: pd.DataFrame, tips: Tips) -> None:
+def _bars(own: pd.DataFrame) -> Iterable[Bar]:
     left, step = 0.0, own["milliseconds"].sum()
     for row in plain_rows(own):
         (words, colour), wide = PARTS[row["part"]], row["milliseconds"]
-        (bar,) = axis.barh([place], [wide], left=left if wide > 0 else 0, height=0.62, color=colour)
+        tip = f"{row['name']}: {words} {significant(wide)} ms, {100 * wide / step:.0f} %"
+        yield Bar(row["name"], left if wide > 0 else 0, wide, colour, tip)
         left += max(wide, 0)
-        tips.add(bar, f"{row['name']}: {words} {significant(wide)} ms, {100 * wide / step:.0f} %")
 
 
 def _unknown(data: pd.DataFrame) -> list[str]:
@@ -109,7 +91,7 @@ def numbers(runs: pd.DataFrame) -> pd.DataFrame:
     means = means.where(by_condition[_SECONDS].count().eq(by_condition.size(), axis=0))
     about = by_condition[["technique_label", "context", "gpus", "global_batch"]].first()
     rows = about.join(means).sort_values(["gpus", "global_batch"], kind="stable").tail(MOST_ROWS)
-    several = {name: rows[name].nunique() > 1 for name in ("gpus", "global_batch")}
+    name = place_namer(rows)
     parts = []
     for row in plain_rows(rows):
         known = {
@@ -119,12 +101,12 @@ def numbers(runs: pd.DataFrame) -> pd.DataFrame:
             "exposed": row["exposed_s"],
         }
         known["rest"] = row["step_s"] - sum(value or 0.0 for value in known.values())
-        name = with_context(row)
-        ranks = "1 rank" if row["gpus"] == 1 else f"{row['gpus']} ranks"
-        name += f", {ranks}" if several["gpus"] else ""
-        name += f", batch {row['global_batch']:,}" if several["global_batch"] else ""
         parts += [
-            {"name": name, "part": part, "milliseconds": None if value is None else 1000 * value}
+            {
+                "name": name(row),
+                "part": part,
+                "milliseconds": None if value is None else 1000 * value,
+            }
             for part, value in known.items()
         ]
     return frame(parts, COLUMNS)

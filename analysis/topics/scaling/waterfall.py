@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
-from analysis.figures import (
-    GRID,
-    INK,
-    PALETTE,
-    Figure,
-    Tips,
-    head,
-    left_out,
-    small_multiples,
-    style,
-    to_svg,
-)
+from analysis.figures import PALETTE, Figure, left_out, n_of
+from analysis.plots.rows import Bar, bars
 from analysis.table import Row, count, plain_rows, runs_in_words, significant
 from analysis.topics.scaling.cause import MODELLED, PARTS, largest_cause
 from analysis.topics.scaling.loss import Loss
@@ -36,8 +24,6 @@ COLOURS = {
     "negotiation": PALETTE[2],
 }
 IDEAL, MEASURED = "ideal step", "measured step"
-_LABEL = 28  # characters of a line beside a bar
-_ROW, _AROUND = 0.28, 0.9  # inches of a bar, and of what is around those of a panel
 
 
 def figure(found: Loss) -> Figure | None:
@@ -50,56 +36,27 @@ def figure(found: Loss) -> Figure | None:
         return None
     data = found.parts.merge(shown[["series", "gpus", "step_s", "ideal_s"]])
     order = [part for part in PARTS if (data["part"] == part).any()]
-    rows, tips = plain_rows(shown), Tips()
-    with style():
-        canvas, axes = small_multiples(len(rows), 1, share_y=True)
-        high = axes[0].get_gridspec().nrows * (_AROUND + _ROW * (len(order) + 2))
-        canvas.set_size_inches(canvas.get_figwidth(), high)
-        for axis, row in zip(axes, rows, strict=True):
-            row["ranks"] = f"{row['gpus']} {found.what}"
-            _draw(axis, row, plain_rows(data[data["series"] == row["series"]]), order, tips)
-        labels = [IDEAL, *(PARTS[part] for part in order), MEASURED]
-        axes[0].set_yticks(
-            range(len(labels)), [textwrap.fill(text, _LABEL) for text in labels], fontsize=8
-        )
-        axes[0].set_ylim(len(labels) - 0.4, -0.6)  # shared by all panels
-        svg = to_svg(canvas, tips)
+    rows = [row | {"ranks": f"{row['gpus']} {found.what}"} for row in plain_rows(shown)]
+    panels = {
+        f"{with_context(row)}\n{row['ranks']}, batch {count(row['global_batch'])}":
+            [*_bars(row, plain_rows(data[data["series"] == row["series"]]))]
+        for row in rows
+    }  # fmt: skip
+    svg = bars(panels, [IDEAL, *(PARTS[part] for part in order), MEASURED], "ms", joined=True)
     return Figure(KEY, _title(rows), _caption(shown, order, len(largest)), data, svg)
 
 
-def _draw(axis: Any, row: Row, parts: Sequence[Row], order: Sequence[str], tips: Tips) -> None:
+def _bars(row: Row, parts: Sequence[Row]) -> Iterable[Bar]:
     ideal, step = 1000 * row["ideal_s"], 1000 * row["step_s"]
-    at, ends, last = ideal, [ideal, step], 0
-    bars = []
+    yield Bar(IDEAL, ideal, 0, said=significant(ideal))
+    at = ideal
     for own in parts:
-        place, wide = order.index(own["part"]) + 1, 1000 * own["seconds"]
-        axis.plot([at, at], [last, place], color=GRID, linewidth=0.7)
-        hatch = "////" if own["part"] in MODELLED else None
-        (bar,) = axis.barh([place], [wide], left=at, height=0.62, color=COLOURS[own["part"]],
-                           edgecolor=INK, linewidth=0, hatch=hatch)  # fmt: skip
-        tips.add(bar, f"{with_context(row)}, {row['ranks']}: {_said(own)}")
-        bars.append((place, min(at, at + wide), max(at, at + wide), wide))
-        at, last = at + wide, place
-        ends.append(at)
-    axis.plot([at, at], [last, len(order) + 1], color=GRID, linewidth=0.7)
-    span = max(ends) - min(ends) or 0.1 * ideal
-    axis.set_xlim(min(ends) - 0.3 * span, max(ends) + 0.35 * span)
-    for place, low, high, wide in bars:
-        _write(axis, high if wide >= 0 else low, place, _change(wide), 1 if wide >= 0 else -1)
-    for place, value in ((0, ideal), (len(order) + 1, step)):
-        axis.plot([value], [place], color=INK, marker="|", markersize=11, markeredgewidth=2)
-        _write(axis, value, place, significant(value), 1)
-    axis.grid(visible=False, axis="y")
-    axis.tick_params(axis="y", length=0)
-    axis.locator_params(axis="x", nbins=4)
-    axis.set_xlabel("ms")
-    head(axis, f"{with_context(row)}\n{row['ranks']}, batch {count(row['global_batch'])}")
-
-
-def _write(axis: Any, x: float, y: float, text: str, side: int) -> None:
-    """Beside a bar: right of it (1) or left (-1)."""
-    axis.annotate(text, (x, y), (4 * side, 0), textcoords="offset points", fontsize=8,
-                  va="center", ha="left" if side > 0 else "right")  # fmt: skip
+        wide, part = 1000 * own["seconds"], own["part"]
+        yield Bar(PARTS[part], at, wide, COLOURS[part],
+                  f"{with_context(row)}, {row['ranks']}: {_said(own)}", _change(wide),
+                  "////" if part in MODELLED else None)  # fmt: skip
+        at += wide
+    yield Bar(MEASURED, step, 0, said=significant(step))
 
 
 def _change(milliseconds: float) -> str:
@@ -127,11 +84,10 @@ def _title(rows: Sequence[Row]) -> str:
 
 
 def _caption(shown: pd.DataFrame, order: Sequence[str], total: int) -> str:
-    low, high = shown["n"].min(), shown["n"].max()
     text = (
         "What leads from the ideal step to the measured one, in milliseconds, at the largest rank "
-        f"count of each condition: means over its completed runs (n = "
-        f"{low if low == high else f'{low} to {high}'}). A bar to the left saves time. The ideal "
+        f"count of each condition: means over its completed runs ({n_of(shown['n'])}). "
+        "A bar to the left saves time. The ideal "
         "step is that of the smallest rank count, for the images that a rank has. Axes do not "
         "begin at 0."
     )

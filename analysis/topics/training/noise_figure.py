@@ -3,25 +3,13 @@ figure 4."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
-import numpy as np
 import pandas as pd
 
-from analysis.figures import (
-    Figure,
-    Look,
-    decades,
-    head,
-    hidden,
-    left_out,
-    legend,
-    looks_of,
-    small_multiples,
-    style,
-    to_svg,
-)
+from analysis.figures import Figure, Look, hidden, panels_of
+from analysis.plots.lines import Axis, Line, lines
 from analysis.topics.topic import panel_name
 from analysis.topics.training.noise import over_runs
 
@@ -36,37 +24,21 @@ def figure(epochs: pd.DataFrame, runs: pd.DataFrame, seen: Mapping[str, Look]) -
     measured = epochs.loc[epochs["noise_steps"].notna(), "cell_id"].unique()
     every_technique = numbers(epochs[epochs["cell_id"].isin(measured)], runs)
     data = every_technique[every_technique["technique"].isin(list(seen))]
-    every = list(dict.fromkeys(data["panel"]))
-    panels = every[-MOST_PANELS:]
+    # the largest batches come last
+    panels, more = panels_of(data[::-1], MOST_PANELS, "panels; the CSV has all")
     if not panels:
         return None
-    there = looks_of(seen, data)
-    with style():
-        canvas, axes = small_multiples(len(panels), len(there), share_y=True)
-        ends = data.loc[data["panel"].isin(panels), ["value", "low", "high"]]
-        lowest, highest = ends.min().min(), ends.max().max()
-        axes[0].set_yscale("log")  # shared by all panels
-        axes[0].set_ylim(lowest / 1.3, highest * 1.3)
-        decades(axes[0].yaxis, "{:,g}".format)
-        for axis, panel in zip(axes, panels, strict=True):
-            for label, look in there.items():
-                own = data[(data["panel"] == panel) & (data["technique"] == label)]
-                for _, line in own.groupby("row", sort=False):
-                    _draw(axis, line, look)
-            axis.set_xlim(left=0)
-            axis.set_xlabel("step")
-            head(axis, panel)
-        axes[0].set_ylabel("noise scale, images (log)")
-        bound = {"at least": {"marker": "^", "markerfacecolor": "none", "linestyle": "none"}}
-        bounds = data["value"].isna() & data["low"].notna()
-        legend(canvas, there, bound if bounds.any() else {})
-        svg = to_svg(canvas)
+    ends = pd.concat(panels)[["value", "low", "high"]]
+    y = Axis("noise scale, images", "decades", low=ends.min().min() / 1.3,
+             high=ends.max().max() * 1.3)  # fmt: skip
+    by_panel = {panel: [*_lines(own[::-1], seen)] for panel, own in [*panels.items()][::-1]}
+    svg = lines(by_panel, Axis("step", low=0), y)
     caption = (
         "B_simple at the end of each epoch: geometric mean over the completed runs of a condition, "
         "with its 95 % interval as a band. Hollow: the squared gradient of a run cannot be told "
         "from zero, so that only a lower bound is known."
-    ) + left_out(len(panels), len(every), "panels; the CSV has all")
-    caption += hidden(seen, every_technique["technique"])
+    )
+    caption += more + hidden(seen, every_technique["technique"])
     return Figure("noise_curve", "Noise scale over training", caption, data, svg)
 
 
@@ -97,14 +69,11 @@ def numbers(epochs: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     return made[shown.groupby(made["row"]).transform("sum") > 1].reset_index(drop=True)
 
 
-def _draw(axis: Any, line: pd.DataFrame, look: Look) -> None:
-    steps, value, low, high = (
-        line[name].to_numpy(float, na_value=np.nan) for name in ("step", "value", "low", "high")
-    )
-    bound = np.isnan(value)
-    axis.plot(steps, value, color=look.color, linewidth=1.4, linestyle=look.dashes,
-              marker=look.marker, markersize=3)  # fmt: skip
-    axis.fill_between(steps, np.where(bound, np.nan, low), high, color=look.color, alpha=0.15,
-                      linewidth=0)  # fmt: skip
-    axis.plot(steps[bound], low[bound], color=look.color, marker="^", markersize=4.5,
-              markerfacecolor="none", linestyle="none")  # fmt: skip
+def _lines(panel: pd.DataFrame, seen: Mapping[str, Look]) -> Iterable[Line]:
+    for label, look in seen.items():
+        for _, own in panel[panel["technique"] == label].groupby("row", sort=False):
+            bound = own["value"].isna()
+            yield Line(own["step"], own["value"], look, label if not bound.all() else "",
+                       own["low"].mask(bound), own["high"], size=3)  # fmt: skip
+            yield Line(own["step"][bound], own["low"][bound], replace(look, marker="^"),
+                       label if bound.all() else "", width=0, hollow=True)  # fmt: skip

@@ -4,25 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.ticker import MaxNLocator
 
-from analysis.figures import (
-    Figure,
-    Tips,
-    decades,
-    head,
-    left_out,
-    legend,
-    looks,
-    small_multiples,
-    style,
-    to_svg,
-)
+from analysis.figures import Figure, Look, looks, panels_of
+from analysis.plots.lines import Axis, Line, lines
 from analysis.records.frames import in_order
 from analysis.table import (
     Column,
@@ -102,41 +91,33 @@ def _factor(row: Row, when: str) -> str:
 def figure(runs: pd.DataFrame) -> Figure | None:
     """A panel per technique, a line per batch; None where no record has them by variable."""
     data = numbers(runs)
-    every = list(dict.fromkeys(data["condition"]))
-    if not every:
+    panels, more = panels_of(data, MOST_PANELS, "techniques; the CSV has all", "condition")
+    if not panels:
         return None
-    panels = every[:MOST_PANELS]
-    shown = data[data["condition"].isin(panels) & (data["factor"] > 0)]
-    seen = looks([f"batch {count(batch)}" for batch in sorted(set(shown["global_batch"]))])
-    tips = Tips()
-    with style():
-        canvas, axes = small_multiples(len(panels), len(seen), share_y=True)
-        for axis, panel in zip(axes, panels, strict=True):
-            for batch, own in shown[shown["condition"] == panel].groupby("global_batch"):
-                look = seen[f"batch {count(batch)}"]
-                axis.plot(own["place"].tolist(), own["factor"].tolist(), color=look.color,
-                          linewidth=1.2, linestyle=look.dashes)  # fmt: skip
-                for row in plain_rows(own):
-                    (point,) = axis.plot([row["place"]], [row["factor"]], color=look.color,
-                                         marker=look.marker, markersize=4)  # fmt: skip
-                    said = f"{row['variable']}, batch {count(batch)}: {significant(row['factor'])}"
-                    tips.add(point, f"{said}, {runs_in_words(row['n'])}")
-            axis.set_yscale("log")
-            axis.set_xlabel("variable, from the input")
-            axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-            head(axis, panel)
-        decades(axes[0].yaxis)  # shared by all panels
-        axes[0].set_ylabel("factor on the rate (log)")
-        legend(canvas, seen, {})
-        svg = to_svg(canvas, tips)
+    seen = looks(
+        [f"batch {count(batch)}" for batch in sorted(set(pd.concat(panels)["global_batch"]))]
+    )
+    # a log axis has no place for 0
+    by_panel = {panel: _lines(own[own["factor"] > 0], seen) for panel, own in panels.items()}
+    svg = lines(by_panel, Axis("variable, from the input", whole=True),
+                Axis("factor on the rate", "decades"))  # fmt: skip
     caption = (
         "By what a layer-wise optimizer multiplied the rate of each variable: median over the "
         "steps of the last epoch, geometric mean over completed runs."
     )
     if (data["factor"] == 0).any():
         caption += " 0, of a variable that does not move, is not drawn."
-    caption += left_out(len(panels), len(every), "techniques; the CSV has all")
-    return Figure("layer_factors", "Rates by layer", caption, data, svg)
+    return Figure("layer_factors", "Rates by layer", caption + more, data, svg)
+
+
+def _lines(panel: pd.DataFrame, seen: Mapping[str, Look]) -> list[Line]:
+    by_batch = {f"batch {count(batch)}": own for batch, own in panel.groupby("global_batch")}
+    return [
+        Line(own["place"], own["factor"], seen[batch], batch, width=1.2, size=4,
+             tips=[f"{row['variable']}, {batch}: {significant(row['factor'])}, "
+                   f"{runs_in_words(row['n'])}" for row in plain_rows(own)])
+        for batch, own in by_batch.items()
+    ]  # fmt: skip
 
 
 def numbers(runs: pd.DataFrame) -> pd.DataFrame:

@@ -10,8 +10,7 @@ from analysis.figures import Figure
 from analysis.page.topics import MOST_DRAWN, Shared
 from analysis.records.load import load_frames
 from analysis.topics.convergence import by_batch, curves, steps_by_batch
-from analysis.topics.scaling import figure as throughput
-from analysis.topics.scaling import step_figure
+from analysis.topics.scaling import efficiency_figure, step_figure
 from analysis.topics.training import noise_figure
 from tests.analysis.builders import config, record, write_sweep
 from tests.analysis.topics.convergence.to_target import run as to_target
@@ -46,9 +45,10 @@ def test_a_reference_without_a_run_at_the_largest_batch_is_drawn(tmp_path: Path)
     assert next(iter(shared(tmp_path, items).seen)) == "naive"
 
 
-@pytest.mark.parametrize("kind", ["forest", "by batch", "curves", "throughput", "steps"])
+@pytest.mark.parametrize("kind", ["forest", "by batch", "curves", "efficiency", "steps"])
 def test_each_figure_says_how_many_it_draws(tmp_path: Path, kind: str) -> None:
     items = sweep() if kind == "forest" else [*sweep(), *sweep(32)]
+    items = [*sweep(), *sweep(gpus=2)] if kind == "efficiency" else items
     of = shared(tmp_path, items)
     found: Figure | None
     if kind == "curves":
@@ -56,10 +56,8 @@ def test_each_figure_says_how_many_it_draws(tmp_path: Path, kind: str) -> None:
     elif kind == "steps":
         found = step_figure.figure(of.frames.runs, of.seen)
         assert found is not None and found.data["name"].str.startswith("naive").any()
-    elif kind == "throughput":
-        found = throughput.figure(of.by_series, of.seen)
-        assert found is not None
-        assert "24 runs, one dot each" in found.caption, "those of hidden techniques have no dot"
+    elif kind == "efficiency":
+        found = efficiency_figure.figure(of.scaling.data, of.ahead.table.data, of.seen)
     else:
         found = by_batch.figure(of.reached.data, of.seen)
     assert found is not None and SHOWN in found.caption

@@ -327,7 +327,7 @@ def test_the_page_opens_in_a_browser_without_an_error(
     assert told == {
         "said": [],
         "sorted": "descending",
-        "saved": ["figure-accuracy_by_batch.csv"],
+        "saved": ["figure-efficiency.csv"],
         "wide": False,
     }
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from xml.etree import ElementTree
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
+from analysis.figures import looks
 from analysis.records.columns import PLANNED
 from analysis.stats.differences import holm
 from analysis.stats.intervals import moments, share
@@ -19,6 +22,7 @@ from train.config.run import Target
 
 NAIVE = [0.40, 0.41, 0.42]
 LAMB = [0.50, 0.53, 0.49]
+WARM = [0.60, 0.61, 0.62]
 
 
 def table(*arms, techniques=("naive", "lamb"), **plan) -> Table:
@@ -277,3 +281,35 @@ def test_accuracies_close_to_one_have_a_caution() -> None:
     assert "so close to 0 or 1 that p may be too small" in row["difference_note"]
     plain = claims(arm("naive", naive), arm("lamb", [0.975, 0.976, 0.977])).iloc[0]
     assert plain["difference_note"] is pd.NA
+
+
+def test_the_forest_shows_each_difference_with_its_verdict() -> None:
+    """In the order of the differences, with the intervals of the table."""
+    names = ("naive", "lamb", "warm", "gone")
+    made = table(arm("naive", NAIVE), arm("lamb", [0.38, 0.44, 0.47]), arm("warm", WARM),
+                 techniques=names)  # fmt: skip
+    found = topic.figure(made.data, looks(names))
+    assert found is not None and found.title == "Difference from naive at batch 32"
+    titles = ElementTree.fromstring(str(found.svg)).iter("{http://www.w3.org/2000/svg}title")
+    rows = made.data.set_index("technique")
+    for tip, name, verdict in zip(titles, ("lamb", "warm"), ("undecided", "higher"), strict=True):
+        ends = (rows.loc[name, f"difference_family{end}"] for end in ("", "_low", "_high"))
+        value, low, high = (f"{end:+.3f}" for end in ends)
+        assert tip.text == f"{name}: {value} ({low} to {high}), {verdict}, 3 runs and 3 of naive"
+        assert f">{value} {verdict}<" in str(found.svg)
+    assert "n = 3 runs each" in found.caption and "simultaneous 95 %" in found.caption
+    assert found.data["technique"].tolist() == ["lamb", "warm"], "gone has no run"
+
+
+def test_of_many_techniques_the_forest_says_what_it_leaves_out() -> None:
+    names = ["naive", *(f"t{i:02}" for i in range(topic.MOST_ROWS + 2))]
+    arms = [arm(name, [0.3 + at / 100, 0.31 + at / 100]) for at, name in enumerate(names)]
+    found = topic.figure(table(*arms, techniques=names).data, {})
+    assert found is not None and ">t00<" not in str(found.svg) and ">t02<" in str(found.svg)
+    assert f"Shown: {topic.MOST_ROWS} of {topic.MOST_ROWS + 2} techniques" in found.caption
+
+
+def test_without_a_tested_difference_there_is_no_forest() -> None:
+    one = table(arm("naive", [0.4]), arm("lamb", [0.5]))
+    assert topic.figure(one.data, looks(["lamb"])) is None
+    assert topic.figure(table(arm("naive", NAIVE), techniques=["naive"]).data, {}) is None

@@ -21,7 +21,7 @@ def test_a_line_through_the_best_rates_of_a_technique_s_batches() -> None:
     assert ends.tolist() == pytest.approx([0.1, 1.0])
     svg = str(found.svg)
     assert ">linear rule<" in svg and ">square root rule<" in svg
-    assert ">at the end of its list<" in svg, "1.0 is the highest of the second search"
+    assert "Hollow: it is the lowest or the highest" in found.caption
 
 
 def test_one_batch_makes_no_line() -> None:

@@ -38,7 +38,6 @@ def test_a_dot_per_run_and_the_line_of_the_law() -> None:
 def test_censored_runs_are_hollow_and_said() -> None:
     found = drawn(*exact(16, 32, 64, 128), run(16, 1, met=False, epochs=5))
     assert "Hollow: the target was not reached" in found.caption
-    assert ">target not reached<" in str(found.svg)
     hollow = found.data[~found.data["met"].fillna(True)]
     assert hollow["steps"].tolist() == [80], "the steps that it had"
 

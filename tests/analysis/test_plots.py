@@ -1,0 +1,122 @@
+"""What the plots share: names at the ends of lines, forests, bars, matrices."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from analysis.figures import Look, Tips, style, to_svg
+from analysis.plots.canvas import shortened, small_multiples
+from analysis.plots.lines import Axis, Line, lines
+from analysis.plots.matrix import Matrix, matrices
+from analysis.plots.rows import Bar, Point, bars, forest
+
+BLUE, LINEAR = Look("#0072b2", "o"), Axis("y")
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def texts(svg: str) -> dict[str, tuple[float, float]]:
+    """Text -> where it stands, in points from the top left."""
+    found = {}
+    for text in ElementTree.fromstring(svg).iter(f"{SVG}text"):
+        moved = re.search(r"translate\(([-\d.]+) ([-\d.]+)\)", text.get("transform") or "")
+        x, y = moved.groups() if moved else (text.get("x"), text.get("y"))
+        found[str(text.text)] = (float(str(x)), float(str(y)))
+    return found
+
+
+@pytest.mark.parametrize("values", [[0.5] * 12, [1.0, 0.99, 0.98, 0.1, 0.11, 0.0]])
+def test_names_stand_at_the_ends_of_lines_in_their_order_and_apart(values: list[float]) -> None:
+    drawn = [Line([1, 2], [0.5, value], BLUE, f"line {at:02}") for at, value in enumerate(values)]
+    found = texts(lines({"": drawn}, Axis("x"), LINEAR))
+    names = sorted((y, name) for name, (_, y) in found.items() if name.startswith("line"))
+    assert len(names) == len(values), "each is there"
+    assert [name for _, name in names] == [
+        line.name for line in sorted(drawn, key=lambda one: -one.y[1])
+    ] or len(set(values)) == 1  # fmt: skip
+    apart = np.diff([y for y, _ in names])
+    assert apart.min() >= 8, "no text of eight points lies on another"
+
+
+@pytest.mark.parametrize("at", [512, 3])
+def test_a_point_is_drawn_where_it_is(at: int) -> None:
+    """Twelve lines at the same batches: no one is moved sideways."""
+    drawn = [Line([at, 8 * at], [0.1 * n, 0.2 * n], BLUE, f"t{n}") for n in range(1, 13)]
+    svg = lines({"": drawn}, Axis("batch", "octaves"), LINEAR)
+    uses = [use.get("x") for use in ElementTree.fromstring(svg).iter(f"{SVG}use")]
+    columns = {x for x in uses if uses.count(x) >= len(drawn)}
+    assert len(columns) == 2 and f">{at}<" in svg and ">batch (log)<" in svg
+
+
+def test_each_panel_names_its_own_lines() -> None:
+    panels = {name: [Line([1, 2], [1, 2], BLUE, f"of {name}")] for name in ("a", "b")}
+    found = texts(
+        lines(panels, Axis("x"), LINEAR, levels=[("ideal", 1.5)], borders={"b": ("n", 1.5)})
+    )
+    assert {"a", "b", "of a", "of b", "ideal", "n"} <= set(found)
+
+
+def test_a_line_without_a_value_has_no_name() -> None:
+    svg = lines({"": [Line([1, 2], [None, np.nan], BLUE, "gone"), Line([1], [1], BLUE, "there")]},
+                Axis("x"), LINEAR)  # fmt: skip
+    assert ">there<" in svg and ">gone<" not in svg
+
+
+def test_a_long_name_loses_its_middle() -> None:
+    name = "nesterov (optimizer.weight_decay=0.0005)"
+    assert shortened(name, 30) == "nesterov (…eight_decay=0.0005)"
+    assert len(shortened(name)) == 36 and shortened("naive") == "naive"
+
+
+def test_a_forest_has_a_row_each_with_what_is_said_of_it() -> None:
+    points = [Point("a", -0.1, -0.2, 0.1, BLUE, "tip a", "-0.1 undecided", hollow=True),
+              Point("b", 0.3, None, None, BLUE, "tip b", "+0.3 higher")]  # fmt: skip
+    svg = forest(points, "difference", zero=True)
+    found = texts(svg)
+    assert found["b"][1] < found["a"][1], "the last one is at the top"
+    assert {"-0.1 undecided", "+0.3 higher", "difference"} <= set(found)
+    assert "<title>tip a</title>" in svg and "<title>tip b</title>" in svg
+
+
+def test_bars_have_a_key_and_marks() -> None:
+    svg = bars({"": [Bar("r", 0, 1, "#0072b2", said="one"), Bar("s", 1, 0)]}, ["r", "s"], "ms",
+               key={"part": "#0072b2"})  # fmt: skip
+    assert {"one", "part", "r", "s", "ms"} <= set(texts(svg))
+
+
+def test_an_empty_square_of_a_matrix_shows_the_page() -> None:
+    fills = np.array([[1.0, np.nan], [0.25, 0.0]])
+    one = Matrix(fills, [["1", "2"], ["3", "4"]], ["a", "b"], hatched={(0, 1)})
+    svg = matrices({"": one}, "true", "predicted", most_texts=4, most_names=4)
+    assert {"1", "3", "4", "a", "b"} <= set(texts(svg)) and ">2<" not in svg
+    many = matrices({"": one}, "true", "predicted", most_texts=1, most_names=1)
+    assert ">1<" not in many and ">a<" not in many
+
+
+@pytest.mark.parametrize(("panels", "shape"), [(1, (1, 1)), (4, (2, 2)), (5, (2, 3))])
+def test_panels_fill_their_rows_where_they_can(panels: int, shape: tuple[int, int]) -> None:
+    with style():
+        canvas, axes = small_multiples(panels)
+    assert len(axes) == panels
+    assert axes[0].get_gridspec().get_geometry() == shape
+    assert sum(axis.get_visible() for axis in canvas.axes) == panels
+
+
+def test_wide_panels_stand_below_each_other() -> None:
+    with style():
+        _, axes = small_multiples(3, 5.0)
+    assert axes[0].get_gridspec().get_geometry() == (3, 1)
+
+
+def test_a_tip_is_text_in_its_part() -> None:
+    tips = Tips()
+    with style():
+        canvas, (axis,) = small_multiples(1)
+        (line,) = axis.plot([0, 1], [0, 1])
+        tips.add(line, "<b> & 1 run")
+        svg = to_svg(canvas, tips)
+    ElementTree.fromstring(svg)
+    assert '<g id="tip0"><title>&lt;b&gt; &amp; 1 run</title>' in svg
