@@ -48,11 +48,9 @@ PER_TASK = Site(ranks_per_node=4, gpus="gpus-per-task", gpu_type="a100", account
 
 CASES: dict[str, tuple[Site, tuple[int, int], int, int, Path, dict[str, Any]]] = {
     "dgx_array": (load_site("dgx").site, (2, 8), 20, 240, FOLDER, {}),
-    "dgx_one": (load_site("dgx").site, (1, 4), 1, 240, FOLDER, {}),
     "cpu_array": (load_site("cpu").site, (1, 2), 3, 120, FOLDER, {}),
     "practice": (PRACTICE, (4, 2), 5, 60, FOLDER,
                  {"dependency": "afterok:12", "comment": "horoscale:r1:0"}),
-    "hostile_folder": (PRACTICE, (1, 1), 2, 60, HOSTILE, {"root": Path("/it's a \"root\"")}),
     "gpus_per_task": (PER_TASK, (2, 3), 1, 60, FOLDER, {}),
 }  # fmt: skip
 
@@ -61,7 +59,6 @@ CASES: dict[str, tuple[Site, tuple[int, int], int, int, Path, dict[str, Any]]] =
 def test_scripts_are_word_for_word_what_they_were(
     case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And their options and shell lines, the quoting undone as a shell does it, arrive whole."""
     monkeypatch.setattr(sys, "executable", "/opt/venv/bin/python3")
     site, layout, elements, minutes, folder, more = CASES[case]
     text = script_text(
@@ -80,6 +77,20 @@ def test_scripts_are_word_for_word_what_they_were(
     assert found["output"] == str(folder / log)
     last = shlex.split(text.rstrip().splitlines()[-1])
     assert last[-3:] == ["-m", "jobs.slurm.job", str(folder / "tasks.json")]
+
+
+def test_paths_of_any_form_arrive_whole() -> None:
+    """The quoting undone as a shell does it."""
+    root = Path('/it\'s a "root"')
+    odd, plain = (
+        script_text(PRACTICE, NodeLayout(1, 1), folder, minutes=60, elements=2, name="n", root=code)
+        for folder, code in ((HOSTILE, root), (FOLDER, ROOT))
+    )
+    wanted = plain.replace(str(FOLDER), "FOLDER").replace(str(ROOT), "ROOT")
+    assert [shlex.split(line) for line in odd.splitlines()] == [
+        [word.replace("FOLDER", str(HOSTILE)).replace("ROOT", str(root)) for word in words]
+        for words in map(shlex.split, wanted.splitlines())
+    ]
 
 
 @pytest.mark.parametrize("sign", ["\\", "%", ",", ":", "^", "\n", "\t", "\x7f", "\u2028"])
