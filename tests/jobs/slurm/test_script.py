@@ -17,7 +17,7 @@ from jobs.cell.container import check_path
 from jobs.config.site import NodeLayout, Site, load_site
 from jobs.slurm.job.supervisor import run_unit
 from jobs.slurm.script import CODE_NAME, freeze, script_text
-from tests.jobs.slurm.fakes import Job, cells, fake_slurm, script_srun, unit
+from tests.jobs.slurm.fakes import cells, fake_slurm, script_srun, unit
 from tests.sweeps import ROOT as CHECKOUT
 from train.errors import ConfigError
 
@@ -125,17 +125,6 @@ def test_a_waiting_job_runs_the_code_of_its_submission(tmp_path: Path) -> None:
                           capture_output=True, check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert all(name.startswith(str(frozen)) for name in done.stdout.split())
-
-
-def test_the_record_has_the_commit_of_the_submission(tmp_path: Path) -> None:
-    """Ranks are told it: a copy knows no commit, and the checkout around it may have another."""
-    fake = fake_slurm(tmp_path / "bin")
-    script_srun(
-        fake, "(CELL / 'commit').write_text(os.environ['HOROSCALE_GIT_COMMIT']); good()", cells(1)
-    )
-    task = unit(tmp_path, cells(1), git_commit="0123456789", git_dirty=False, root=str(tmp_path))
-    Job(fake, task).run()
-    assert (Path(task.cells[0]) / "commit").read_text() == "0123456789"
 
 
 def test_a_pickle_that_an_earlier_version_left_in_the_queue_runs(
