@@ -88,9 +88,9 @@ class Measuring:
         done = self.command("analysis", "interconnect", str(folder))
         return Judged(folder, done.returncode, done.stdout)
 
-    def verdict(self, fault: str, nodes: str = "4", phases: str = "tournament") -> Judged:
+    def verdict(self, fault: str, phases: str = "tournament") -> Judged:
         for _ in range(5):  # an agent that this machine keeps waiting is no fault of a link
-            judged = self.judge(self.measure(nodes=nodes, phases=phases))
+            judged = self.judge(self.measure(phases=phases))
             if not any(m.error for m in judged.tournament.measurements):
                 break
         named = [f"{what} {' -> '.join(where)}" for what, where in judged.findings()]

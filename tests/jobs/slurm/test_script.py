@@ -48,7 +48,6 @@ PER_TASK = Site(ranks_per_node=4, gpus="gpus-per-task", gpu_type="a100", account
 
 CASES: dict[str, tuple[Site, tuple[int, int], int, int, Path, dict[str, Any]]] = {
     "dgx_array": (load_site("dgx").site, (2, 8), 20, 240, FOLDER, {}),
-    "cpu_array": (load_site("cpu").site, (1, 2), 3, 120, FOLDER, {}),
     "practice": (PRACTICE, (4, 2), 5, 60, FOLDER,
                  {"dependency": "afterok:12", "comment": "horoscale:r1:0"}),
     "gpus_per_task": (PER_TASK, (2, 3), 1, 60, FOLDER, {}),
@@ -77,6 +76,12 @@ def test_scripts_are_word_for_word_what_they_were(
     assert found["output"] == str(folder / log)
     last = shlex.split(text.rstrip().splitlines()[-1])
     assert last[-3:] == ["-m", "jobs.slurm.job", str(folder / "tasks.json")]
+
+
+def test_a_site_without_gpus_asks_for_none() -> None:
+    site, layout = load_site("cpu").site, NodeLayout(1, 2)
+    text = script_text(site, layout, FOLDER, minutes=9, elements=3, name="n", root=ROOT)
+    assert "gpu" not in text and "gres" not in text and "--exclusive" not in text
 
 
 def test_paths_of_any_form_arrive_whole() -> None:

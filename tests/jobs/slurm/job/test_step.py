@@ -26,7 +26,6 @@ PLAIN: dict[str, Any] = {"ranks_per_node": 4, "cpus_per_rank": 3, "signal_s": 10
 CASES: dict[str, tuple[Site, str]] = {
     "launch_pmix": (Site(**PLAIN), IMAGE),
     "launch_gloo": (Site(**PLAIN, mpi="gloo", interface="ib0"), IMAGE),
-    "launch_bare": (Site(**PLAIN, mpi="pmix_v4"), "none"),
     "launch_gpu": (Site(**PLAIN, gpus="gpus-per-task", gpu_type="a100", gpu_support="nv",
                         interface="eth0", binds=("/data", "/opt/x:/opt/y:ro"), scratch="/local",
                         srun=("--cpu-bind=cores", "--overlap"), container_arguments=("--no-home",),
@@ -64,6 +63,16 @@ def test_launch_lines_are_word_for_word_what_they_were(case: str) -> None:
     if os.environ.get("UPDATE_GOLDEN"):
         file.write_text(text)
     assert text == file.read_text(), "if meant, see it with UPDATE_GOLDEN=1"
+
+
+def test_what_a_site_without_containers_changes() -> None:
+    words, settings = line(Site(**PLAIN), IMAGE)
+    bare, own = line(Site(**PLAIN, mpi="pmix_v4"), "none")
+    start, python = words.index("apptainer"), words.index("python3")
+    words[words.index("--mpi=pmix")] = "--mpi=pmix_v4"
+    assert bare == [*words[:start], "/opt/venv/bin/python3", *words[python + 1 :]]
+    inside = {"OMPI_MCA_btl_vader_single_copy_mechanism", "OMPI_MCA_mca_base_param_files"}
+    assert own == {key: text for key, text in settings.items() if key not in inside}
 
 
 def test_what_a_resumed_cell_an_odd_folder_and_rocm_change() -> None:
