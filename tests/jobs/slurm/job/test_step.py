@@ -16,7 +16,6 @@ from jobs.slurm.job.allocation import Allocation
 from jobs.slurm.job.step import launch
 from jobs.slurm.job.task import JobTask
 from tests.builders import config
-from train.environment import TABLE, environment_of
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 IMAGE = "/images/cpu.sif"
@@ -107,13 +106,3 @@ def test_ranks_of_one_process_are_one_task_with_all_their_cores_and_gpus(
     wanted = ["--nodes=1", f"--ntasks={tasks}", f"--ntasks-per-node={tasks}"]
     wanted += [f"--cpus-per-task={cores}", f"--gpus-per-task=a100:{4 // tasks}"]
     assert set(wanted) <= set(argv)
-
-
-def test_ranks_see_no_other_launcher_and_their_job() -> None:
-    base = {"PATH": "/bin", "SLURM_JOB_ID": "7", "SLURM_CONF": "/c", "LD_LIBRARY_PATH": "/l",
-            "CUDA_VISIBLE_DEVICES": "0", "HOROVOD_FUSION_THRESHOLD": "1"}  # fmt: skip
-    stray = {"HOROVOD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "1", "PMIX_RANK": "0", "PMI_RANK": "0",
-             "PYTHONHOME": "/x", "SLURM_CPU_BIND": "q", "SBATCH_EXPORT": "NONE",
-             "SUBMITIT_EXECUTOR": "slurm", "SINGULARITY_CLEANENV": "1"}  # fmt: skip
-    sets = TABLE["step"].sets
-    assert environment_of("step", base | stray) == base | sets
