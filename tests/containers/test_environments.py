@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import subprocess
@@ -166,26 +165,6 @@ def test_room_is_named_before_anything_is_written(
     else:
         with pytest.raises(locks.SetupError, match=r"2\.0 GB are free.*VENV=PATH.*XDG_CACHE_HOME"):
             runner.check_room(needs, environments.say)
-
-
-@pytest.mark.parametrize(
-    ("number", "words"),
-    [
-        (errno.EDQUOT, "Remove files, since the quota is used up"),
-        (errno.ENOSPC, "Free space on that disk"),
-        (errno.EROFS, "Make its file system writable"),
-        (errno.EACCES, "Fix its permissions"),
-    ],
-)
-def test_a_refusing_disk_is_named_with_what_helps(link, capsys, number: int, words: str) -> None:
-    def refuse() -> None:
-        raise OSError(number, os.strerror(number), str(link))
-
-    assert runner.guarded(refuse, environments.say, runner.PLACES) == 2
-    said = capsys.readouterr().err
-    assert (
-        words in said and "VENV=PATH" in said and os.strerror(number) in said and str(link) in said
-    )
 
 
 @pytest.mark.parametrize("said", ["[Errno 122] Disk quota exceeded", "No space left on device"])

@@ -47,8 +47,13 @@ def test_what_a_site_says_reaches_every_program(program) -> None:
          "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"),
         ("slurm", "SQUEUE_FORMAT PYTHONSTARTUP TF_CONFIG GOMP_CPU_AFFINITY SINGULARITYENV_A "
          "GIT_DIR OPAL_PREFIX PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION SLURM_LABELIO "
-         "SLURM_DISTRIBUTION"),
-        ("step", "PYTHONHOME OMPI_MCA_pml OPAL_PREFIX APPTAINER_CLEANENV HOROVOD_RANK"),
+         "SLURM_DISTRIBUTION SBATCH_EXPORT SACCT_FORMAT SINFO_FORMAT SRUN_CPUS_PER_TASK "
+         "SLURM_JOB_ID SLURM_TIME_FORMAT SLURM_NTASKS SLURM_MEM_PER_NODE SLURM_ARRAY_TASK_ID "
+         "SCANCEL_VERBOSE LC_ALL TF_XLA_FLAGS OMP_PLACES APPTAINERENV_PYTHONPATH PYTHONOPTIMIZE "
+         "SINGULARITY_BIND"),
+        ("step", "PYTHONHOME OMPI_MCA_pml OPAL_PREFIX APPTAINER_CLEANENV HOROVOD_RANK PMI_RANK "
+         "OMPI_COMM_WORLD_SIZE PMIX_RANK SLURM_CPU_BIND SBATCH_EXPORT SUBMITIT_EXECUTOR "
+         "SINGULARITY_CLEANENV"),
         ("setup", "PIP_USER PIP_TARGET PIP_PREFIX PIP_ROOT PIP_DRY_RUN PIP_REQUIRE_VIRTUALENV "
          "NPY_DISABLE_CPU_FEATURES PIP_CONSTRAINT PIP_NO_BINARY UV_SYSTEM_PYTHON UV_TARGET "
          "VIRTUAL_ENV TF_USE_LEGACY_KERAS"),
@@ -68,7 +73,8 @@ def test_what_it_says_to_other_programs_does_not(program, stray: str) -> None:
 
 def test_what_a_site_loads_for_a_job_reaches_its_ranks() -> None:
     said = {"OMP_PROC_BIND": "close", "XLA_FLAGS": "--x", "APPTAINER_BIND": "/opt/cray",
-            "TF_A": "1", "OPENBLAS_CORETYPE": "ZEN", "LD_PRELOAD": "/opt/darshan.so"}  # fmt: skip
+            "TF_A": "1", "OPENBLAS_CORETYPE": "ZEN", "LD_PRELOAD": "/opt/darshan.so",
+            "SLURM_JOB_ID": "7", "SLURM_CONF": "/c", "HOROVOD_FUSION_THRESHOLD": "1"}  # fmt: skip
     assert said.items() <= environment_of("step", said).items()
 
 

@@ -67,7 +67,7 @@ def container(gpu_support: str) -> Container:
 def test_launch_lines_are_those_of_slurm_without_srun(
     fake_bin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, image: str, gpus: int
 ) -> None:
-    """Of the second of two ranks."""
+    """Of the second of two ranks. What a GPU adds, by the words after which it stands."""
     put(fake_bin, "apptainer", "exit 0")
     sif(tmp_path / "containers" / "images" / f"{image}.sif")
     folders = [tmp_path, *map(Path, ("/r/smoke", "/data", "/data/prepared"))]
@@ -79,10 +79,14 @@ def test_launch_lines_are_those_of_slurm_without_srun(
     argv, settings = launch_line(cell, ((0,), (1,)), machine, attempt=2, resume=True)
     words = ["env", *(f"{name}={value}" for name, value in settings[1].items()), *argv]
     text = "\n".join(words).replace(str(tmp_path), "/home/ada/horoscale") + "\n"
-    file = GOLDEN / f"local_{image}.txt"
-    if os.environ.get("UPDATE_GOLDEN"):
+    file = GOLDEN / "local_cpu.txt"
+    if os.environ.get("UPDATE_GOLDEN") and not gpus:
         file.write_text(text)
-    assert text == file.read_text(), "if meant, see it with UPDATE_GOLDEN=1"
+    wanted = file.read_text()
+    if gpus:
+        wanted = wanted.replace("env\n", "env\nHOROSCALE_GPUS_HERE=2\n")
+        wanted = wanted.replace("cpu.sif", "gpu.sif").replace("\nexec\n", "\nexec\n--nv\n")
+    assert text == wanted, "if meant, see it with UPDATE_GOLDEN=1"
 
 
 def test_the_driver_goes_where_an_image_of_others_can_use_it(fake_bin: Path, tmp_path) -> None:

@@ -393,7 +393,6 @@ def test_going_on_keeps_what_there_is(sweep: Sweep) -> None:
     ("spoil", "what", "todo"),
     [
         ("python", "No such file", "put right what it names, then make sweep again"),
-        ("logs", "File exists", "put right what it names, then make sweep again"),
         ("data", "null byte", "fault of the suite"),
     ],
 )
@@ -403,8 +402,6 @@ def test_what_cannot_be_started_is_a_failed_record(
     trial, data = sweep(GOOD), "data"
     if spoil == "python":
         monkeypatch.setattr(sys, "executable", "/no/such/python")
-    elif spoil == "logs":
-        (trial.cell / "logs").write_text("a file")
     else:
         data = "a\0byte that no command line can hold"
     assert trial.run(data=Path(data)) == ["failed"]

@@ -88,14 +88,6 @@ def test_a_node_that_loses_power_under_one_of_three(sweeping: Sweeping) -> None:
         assert (len(record.attempts) > 1) == (node == nodes[-1]), sweeping.said()
 
 
-def test_one_of_three_is_requeued_and_no_other(sweeping: Sweeping) -> None:
-    process = three_run(sweeping, 200, 200, 200)
-    sweeping.practice.out("scontrol", "requeue", f"{sweeping.job()}_2")
-    sweeping.succeeds(process)
-    assert [len(record.attempts) for record in sweeping.records()] == [1, 1, 2], sweeping.said()
-    assert [element(sweeping, index)["Restarts"] for index in range(3)] == ["0", "0", "1"]
-
-
 def test_a_renamed_array_is_neither_lost_nor_run_again(sweeping: Sweeping) -> None:
     """Seen: asked for by name, its six cells were recorded lost by make status, and ran twice. Nor
     does a login shell that dies take anything along."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,12 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from analysis.provenance import mixtures
 from containers.practice.place import NODES
-from tests.analysis.builders import runs_frame
 from tests.jobs.slurm.sweeping import CONTAINED, IMAGE, LONG, ROOT, Sweeping, in_folder
 from tests.practice import Practice
-from tests.sweeps import wait_until
 from train.record.run import RunRecord, read_record
 
 pytestmark = [
@@ -73,27 +68,6 @@ def test_a_container_that_drops_the_environment_of_pmix(
     record = sweeping.disturbed(name, epochs=0, preflight=preflight).ends(1, status)
     assert named in record.error.what + record.error.what_to_do
     assert not record.epochs
-
-
-def test_an_image_replaced_while_a_cell_waits(sweeping: Sweeping) -> None:
-    """Of two cells, one after another on all nodes, the second starts after the replacement."""
-    image, new = (sweeping.folder / name for name in ("own.sif", "new.sif"))
-    shutil.copy(IMAGE, image)
-    shutil.copy(IMAGE, new)
-    with new.open("ab") as file:
-        file.write(b"another build")  # behind what the header counts, so that it runs all the same
-    shutil.copystat(image, new)  # as cp -p leaves it: no newer than the first
-    digests = [hashlib.sha256(file.read_bytes()).hexdigest() for file in (image, new)]
-    sweeping.sweep = {**SHORT, "gpus": 4, "matrix": {"seeds": 2}}
-    sweeping.write(image=str(image), array_parallel=1)
-    process = sweeping.start("--no-preflight")
-    wait_until(lambda: list(sweeping.results.glob("long/*/logs/start.json")), "ranks", 300)
-    new.replace(image)
-    sweeping.succeeds(process)
-    first, second = sorted(sweeping.records(), key=lambda record: record.started_at)
-    assert [record.provenance.image_digest for record in (first, second)] == digests
-    (warning,) = (text for text, _ in mixtures(runs_frame([first, second])) if "images" in text)
-    assert "ran from 2 images" in warning and second.cell_id in warning
 
 
 def losses(record: RunRecord) -> list[tuple[float | None, float | None]]:

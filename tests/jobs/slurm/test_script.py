@@ -17,7 +17,7 @@ from jobs.cell.container import check_path
 from jobs.config.site import NodeLayout, Site, load_site
 from jobs.slurm.job.supervisor import run_unit
 from jobs.slurm.script import CODE_NAME, freeze, script_text
-from tests.jobs.slurm.fakes import Job, cells, fake_slurm, script_srun, unit
+from tests.jobs.slurm.fakes import cells, fake_slurm, script_srun, unit
 from tests.sweeps import ROOT as CHECKOUT
 from train.errors import ConfigError
 
@@ -48,11 +48,8 @@ PER_TASK = Site(ranks_per_node=4, gpus="gpus-per-task", gpu_type="a100", account
 
 CASES: dict[str, tuple[Site, tuple[int, int], int, int, Path, dict[str, Any]]] = {
     "dgx_array": (load_site("dgx").site, (2, 8), 20, 240, FOLDER, {}),
-    "dgx_one": (load_site("dgx").site, (1, 4), 1, 240, FOLDER, {}),
-    "cpu_array": (load_site("cpu").site, (1, 2), 3, 120, FOLDER, {}),
     "practice": (PRACTICE, (4, 2), 5, 60, FOLDER,
                  {"dependency": "afterok:12", "comment": "horoscale:r1:0"}),
-    "hostile_folder": (PRACTICE, (1, 1), 2, 60, HOSTILE, {"root": Path("/it's a \"root\"")}),
     "gpus_per_task": (PER_TASK, (2, 3), 1, 60, FOLDER, {}),
 }  # fmt: skip
 
@@ -61,7 +58,6 @@ CASES: dict[str, tuple[Site, tuple[int, int], int, int, Path, dict[str, Any]]] =
 def test_scripts_are_word_for_word_what_they_were(
     case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And their options and shell lines, the quoting undone as a shell does it, arrive whole."""
     monkeypatch.setattr(sys, "executable", "/opt/venv/bin/python3")
     site, layout, elements, minutes, folder, more = CASES[case]
     text = script_text(
@@ -80,6 +76,26 @@ def test_scripts_are_word_for_word_what_they_were(
     assert found["output"] == str(folder / log)
     last = shlex.split(text.rstrip().splitlines()[-1])
     assert last[-3:] == ["-m", "jobs.slurm.job", str(folder / "tasks.json")]
+
+
+def test_a_site_without_gpus_asks_for_none() -> None:
+    site, layout = load_site("cpu").site, NodeLayout(1, 2)
+    text = script_text(site, layout, FOLDER, minutes=9, elements=3, name="n", root=ROOT)
+    assert "gpu" not in text and "gres" not in text and "--exclusive" not in text
+
+
+def test_paths_of_any_form_arrive_whole() -> None:
+    """The quoting undone as a shell does it."""
+    root = Path('/it\'s a "root"')
+    odd, plain = (
+        script_text(PRACTICE, NodeLayout(1, 1), folder, minutes=60, elements=2, name="n", root=code)
+        for folder, code in ((HOSTILE, root), (FOLDER, ROOT))
+    )
+    wanted = plain.replace(str(FOLDER), "FOLDER").replace(str(ROOT), "ROOT")
+    assert [shlex.split(line) for line in odd.splitlines()] == [
+        [word.replace("FOLDER", str(HOSTILE)).replace("ROOT", str(root)) for word in words]
+        for words in map(shlex.split, wanted.splitlines())
+    ]
 
 
 @pytest.mark.parametrize("sign", ["\\", "%", ",", ":", "^", "\n", "\t", "\x7f", "\u2028"])
@@ -114,17 +130,6 @@ def test_a_waiting_job_runs_the_code_of_its_submission(tmp_path: Path) -> None:
                           capture_output=True, check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert all(name.startswith(str(frozen)) for name in done.stdout.split())
-
-
-def test_the_record_has_the_commit_of_the_submission(tmp_path: Path) -> None:
-    """Ranks are told it: a copy knows no commit, and the checkout around it may have another."""
-    fake = fake_slurm(tmp_path / "bin")
-    script_srun(
-        fake, "(CELL / 'commit').write_text(os.environ['HOROSCALE_GIT_COMMIT']); good()", cells(1)
-    )
-    task = unit(tmp_path, cells(1), git_commit="0123456789", git_dirty=False, root=str(tmp_path))
-    Job(fake, task).run()
-    assert (Path(task.cells[0]) / "commit").read_text() == "0123456789"
 
 
 def test_a_pickle_that_an_earlier_version_left_in_the_queue_runs(

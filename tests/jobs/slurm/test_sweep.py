@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from jobs.cell.lock import only_sweep
 from jobs.cell.missing_record import Begun, announce
 from jobs.slurm.client.squeue import FIELD, START
 from jobs.slurm.submissions import read_notes, write_note
@@ -144,6 +145,12 @@ def test_a_wrong_request_is_told_from_a_busy_cluster(
     assert said in desk.submit(wait, code=code)
     known = any(note.arrays[0].job_id for note in desk.notes())
     assert not known and not records(desk)
+
+
+def test_two_sweeps_at_once(desk: Desk) -> None:
+    with only_sweep(desk.sweep):
+        assert "another make sweep works on" in desk.submit(code=2)
+    assert desk.fake.calls("sbatch") == []
 
 
 def test_a_controller_that_is_away_submits_nothing(desk: Desk) -> None:

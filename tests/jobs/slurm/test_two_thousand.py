@@ -11,8 +11,6 @@ from collections import Counter
 from datetime import timedelta
 from pathlib import Path
 
-import pytest
-
 from jobs.slurm.submissions import write_note
 from tests.jobs.slurm.desk import Desk
 
@@ -20,22 +18,13 @@ CELLS = 2000
 SITE = "partition: practice\nranks_per_node: 1\ntime_min: 5\nimage: none\narray_limit: 1000\n"
 
 
-@pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory, data_root: Path) -> Desk:
-    made = Desk(tmp_path_factory.mktemp("many"), data_root, SITE, cells=CELLS)
-    assert "submitted 2000 cells in 2 sbatch calls" in made.submit()
-    asked = Counter(call[0] for call in made.fake.calls() if call[0] != "srun")
-    assert asked == {"sbatch": 2, "scontrol": 1, "sinfo": 1, "squeue": 1}
-    return made
-
-
-def test_two_sbatch_submit_all(desk: Desk) -> None:
-    assert [len(array.units) for note in desk.notes() for array in note.arrays] == [1000, 1000]
-
-
-def test_a_status_asks_once_and_about_unexplained_jobs_by_their_ids(desk: Desk) -> None:
-    """One squeue; then one more for all unexplained ones, and one sacct. When their files are ten
-    minutes old they get their records, and nothing is asked any more."""
+def test_two_sbatch_submit_all_and_a_status_asks_once(tmp_path: Path, data_root: Path) -> None:
+    """One squeue; then one more for all unexplained jobs, by their ids, and one sacct. When their
+    files are ten minutes old they get their records, and nothing is asked any more."""
+    desk = Desk(tmp_path, data_root, SITE, cells=CELLS)
+    assert "submitted 2000 cells in 2 sbatch calls" in desk.submit()
+    calls = Counter(call[0] for call in desk.fake.calls() if call[0] != "srun")
+    assert calls == {"sbatch": 2, "scontrol": 1, "sinfo": 1, "squeue": 1}
 
     def status() -> tuple[list[str], dict[str, int]]:
         desk.fake.forget()

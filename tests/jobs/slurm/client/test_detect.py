@@ -115,9 +115,7 @@ def test_a_file_that_is_there_is_used_whatever_the_partitions_do(
         site_for("auto")
 
 
-def test_the_user_s_variables_are_written_and_then_the_file_s_word(
-    fake: FakeSlurm, tmp_path: Path, monkeypatch, capsys
-) -> None:
+def test_the_user_s_variables_are_written(fake: FakeSlurm, tmp_path: Path, monkeypatch) -> None:
     fake.put("srun", f"cat '{TRANSCRIPTS / 'practice_mpi.out'}' >&2")
     monkeypatch.setenv("SBATCH_ACCOUNT", "0123")
     monkeypatch.setenv("SLURM_QOS", "long")
@@ -129,16 +127,6 @@ def test_the_user_s_variables_are_written_and_then_the_file_s_word(
     for line in ("account: '0123' # SBATCH_ACCOUNT", "qos: long # SLURM_QOS", "time_min: 60 #",
                  "partition: urgent # SBATCH_PARTITION"):  # fmt: skip
         assert line in " ".join(text.split())
-    monkeypatch.setenv("SBATCH_ACCOUNT", "b")
-    capsys.readouterr()
-    again = site_for("auto", {"qos": "short"})
-    assert again is not None and (again.site.account, again.site.qos) == ("0123", "short")
-    assert capsys.readouterr().err.splitlines() == [
-        "[sweep] SBATCH_ACCOUNT=b is ignored: account: 0123 of site file auto-practice.yaml comes "
-        "first",
-        "[sweep] qos: long of site file auto-practice.yaml is ignored: QOS=short comes first",
-        "[sweep] SLURM_QOS=long is ignored: QOS=short comes first",
-    ]
 
 
 @pytest.mark.parametrize("text", ["a\nb", "a\x07b"])

@@ -16,26 +16,20 @@ from jobs.slurm.job.allocation import Allocation
 from jobs.slurm.job.step import launch
 from jobs.slurm.job.task import JobTask
 from tests.builders import config
-from train.environment import TABLE, environment_of
 
 GOLDEN = Path(__file__).parent.parent / "golden"
+IMAGE = "/images/cpu.sif"
 ODD = '/scratch/o\'neil & "sons" $HOME'
 PLAIN: dict[str, Any] = {"ranks_per_node": 4, "cpus_per_rank": 3, "signal_s": 100}
-#: site, image, folder, resumed
-CASES: dict[str, tuple[Site, str, str, bool]] = {
-    "launch_pmix": (Site(**PLAIN), "/images/cpu.sif", "/scratch/ada", False),
-    "launch_resumed": (Site(**PLAIN), "/images/cpu.sif", "/scratch/ada", True),
-    "launch_gloo": (Site(**PLAIN, mpi="gloo", interface="ib0"), "/images/cpu.sif", "/scratch/ada",
-                    False),
-    "launch_bare": (Site(**PLAIN, mpi="pmix_v4"), "none", "/scratch/ada", False),
+#: site, image
+CASES: dict[str, tuple[Site, str]] = {
+    "launch_pmix": (Site(**PLAIN), IMAGE),
+    "launch_gloo": (Site(**PLAIN, mpi="gloo", interface="ib0"), IMAGE),
     "launch_gpu": (Site(**PLAIN, gpus="gpus-per-task", gpu_type="a100", gpu_support="nv",
                         interface="eth0", binds=("/data", "/opt/x:/opt/y:ro"), scratch="/local",
                         srun=("--cpu-bind=cores", "--overlap"), container_arguments=("--no-home",),
                         environment={"NCCL_DEBUG": "WARN", "OMPI_MCA_pml": "ucx"}),
-                   "/images/gpu.sif", "/scratch/ada", False),
-    "launch_rocm": (Site(**PLAIN, gpus="gres", gpu_support="rocm", runtime="singularity"),
-                    "/images/rocm", "/scratch/ada", False),
-    "launch_odd_folder": (Site(**PLAIN, mpi="gloo"), f"{ODD}/my image.sif", ODD, False),
+                   "/images/gpu.sif"),
 }  # fmt: skip
 
 
@@ -70,6 +64,32 @@ def test_launch_lines_are_word_for_word_what_they_were(case: str) -> None:
     assert text == file.read_text(), "if meant, see it with UPDATE_GOLDEN=1"
 
 
+def test_what_a_site_without_containers_changes() -> None:
+    words, settings = line(Site(**PLAIN), IMAGE)
+    bare, own = line(Site(**PLAIN, mpi="pmix_v4"), "none")
+    start, python = words.index("apptainer"), words.index("python3")
+    words[words.index("--mpi=pmix")] = "--mpi=pmix_v4"
+    assert bare == [*words[:start], "/opt/venv/bin/python3", *words[python + 1 :]]
+    inside = {"OMPI_MCA_btl_vader_single_copy_mechanism", "OMPI_MCA_mca_base_param_files"}
+    assert own == {key: text for key, text in settings.items() if key not in inside}
+
+
+def test_what_a_resumed_cell_an_odd_folder_and_rocm_change() -> None:
+    """And nothing else: words are never parsed again, so that blanks and quotes need no care."""
+    words, settings = line(Site(**PLAIN), IMAGE)
+    assert line(Site(**PLAIN), IMAGE, resume=True) == ([*words, "--resume"], settings)
+    odd = line(Site(**PLAIN, mpi="gloo"), f"{ODD}/my image.sif", ODD)
+    argv, settings = line(Site(**PLAIN, mpi="gloo"), "/scratch/ada/my image.sif")
+    assert odd[0] == [word.replace("/scratch/ada", ODD) for word in argv]
+    assert odd[1] == {key: text.replace("/scratch/ada", ODD) for key, text in settings.items()}
+    rocm = Site(**PLAIN, gpus="gres", gpu_support="rocm", runtime="singularity")
+    argv, settings = line(rocm, IMAGE)
+    assert argv[argv.index("singularity") :][:3] == ["singularity", "exec", "--rocm"]
+    assert not {"OMPI_MCA_pml", "OMPI_MCA_btl"} & settings.keys(), "GPUs may have better ones"
+    argv[argv.index("singularity")] = "apptainer"
+    assert [word for word in argv if word != "--rocm"] == words
+
+
 def test_srun_would_replace_percent_signs() -> None:
     argv, _ = line(Site(**PLAIN), folder="/a%b")
     assert "--output=/a%%b/results/smoke/a-cell/logs/rank-%t.log" in argv
@@ -86,13 +106,3 @@ def test_ranks_of_one_process_are_one_task_with_all_their_cores_and_gpus(
     wanted = ["--nodes=1", f"--ntasks={tasks}", f"--ntasks-per-node={tasks}"]
     wanted += [f"--cpus-per-task={cores}", f"--gpus-per-task=a100:{4 // tasks}"]
     assert set(wanted) <= set(argv)
-
-
-def test_ranks_see_no_other_launcher_and_their_job() -> None:
-    base = {"PATH": "/bin", "SLURM_JOB_ID": "7", "SLURM_CONF": "/c", "LD_LIBRARY_PATH": "/l",
-            "CUDA_VISIBLE_DEVICES": "0", "HOROVOD_FUSION_THRESHOLD": "1"}  # fmt: skip
-    stray = {"HOROVOD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "1", "PMIX_RANK": "0", "PMI_RANK": "0",
-             "PYTHONHOME": "/x", "SLURM_CPU_BIND": "q", "SBATCH_EXPORT": "NONE",
-             "SUBMITIT_EXECUTOR": "slurm", "SINGULARITY_CLEANENV": "1"}  # fmt: skip
-    sets = TABLE["step"].sets
-    assert environment_of("step", base | stray) == base | sets

@@ -34,7 +34,6 @@ def test_what_is_alive_of_a_sweep_by_array() -> None:
     anothers = note.model_copy(update={"arrays": (array.model_copy(update={"job_id": "38"}),)})
     assert jobs_of_sweep([anothers], [], queue("array_throttled")) == {}, "38 is of run r1 now"
     assert jobs_of_sweep([], ["r1"], queue("just_ended")) == {}
-    assert jobs_of_sweep([], ["r1"], queue("completing_and_cancelled")) == {}
 
 
 def test_one_call_for_all_arrays(monkeypatch) -> None:
