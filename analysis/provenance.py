@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import json
-from itertools import combinations
-from typing import Any
+from collections.abc import Sequence
+from functools import reduce
+from operator import or_
+from typing import Any, Literal
 
 import pandas as pd
 
@@ -20,6 +22,13 @@ _WORLD = {"device": "device", "interface": "network interface", "hosts": "hosts"
           "order": "batch order"}  # fmt: skip
 _OF_A_MACHINE = ["device", "device_kind", "cores_per_rank", "nodes", "oversubscribed", "launcher",
                  "controller", "data_plane"]  # fmt: skip
+#: What a caution touches: the times of a run, its accuracy, all of it, or no meaning at all.
+Touches = Literal["times", "accuracy", "all", "none"]
+_Mixture = tuple[str, Touches]
+_SEVERAL: dict[str, tuple[str, Touches]] = {
+    "versions": ("sets of package versions", "none"), "driver": ("GPU drivers", "times"),
+    "cpu": ("CPU models", "times"),
+}  # fmt: skip
 UNKNOWN = "not recorded"
 #: More cells than this are not named.
 _NAMED = 4
@@ -47,33 +56,35 @@ def provenance_rows(runs: pd.DataFrame) -> list[tuple[str, str, int]]:
     return rows + _counted("data fingerprint", _texts(runs["data_fingerprint"]).str[:12])
 
 
-def mixtures(runs: pd.DataFrame) -> list[str]:
-    """Warnings: what differs between the runs that stand in one table, and must not go unsaid."""
-    warnings = []
+def mixtures(runs: pd.DataFrame) -> list[_Mixture]:
+    """Warnings: what differs between the runs that stand in one table, and must not go unsaid; and
+    what each touches."""
+    warnings: list[_Mixture] = []
     commits = sorted(_texts(runs["git_commit"]).unique())
     if len(commits) > 1:
         known = first_of([commit[:12] for commit in commits], _NAMED)
-        warnings.append(f"The runs come from {len(commits)} git commits: {known}.")
+        warnings.append((f"The runs come from {len(commits)} git commits: {known}.", "none"))
     dirty = int(runs["git_dirty"].sum())
     if dirty:
-        warnings.append(
+        text = (
             f"{dirty} of {runs_in_words(len(runs))} ran from a checkout with uncommitted changes: "
             "the commit does not say what they ran."
         )
+        warnings.append((text, "all"))
     devices = sorted(_texts(runs["device"]).unique())
     if len(devices) > 1:
-        warnings.append(f"The runs used {len(devices)} devices: {'; '.join(devices)}.")
-    several = {"sets of package versions": "versions", "GPU drivers": "driver"}
-    if len(devices) < 2:  # which name the CPU that computes
-        several["CPU models"] = "cpu"
-    for name, column in several.items():
+        text = f"The runs used {len(devices)} devices: {'; '.join(devices)}."
+        warnings.append((text, "times"))
+    for column, (name, touches) in _SEVERAL.items():
         different = runs[column].nunique(dropna=False)
-        if different > 1:
-            warnings.append(f"The runs come from {different} {name}: see the provenance table.")
+        told = column == "cpu" and len(devices) > 1  # devices name the CPU that computes
+        if different > 1 and not told:
+            text = f"The runs come from {different} {name}: see the provenance table."
+            warnings.append((text, touches))
     return warnings + _image_mixture(runs) + _apart(runs) + _data_mixture(runs)
 
 
-def _image_mixture(runs: pd.DataFrame) -> list[str]:
+def _image_mixture(runs: pd.DataFrame) -> list[_Mixture]:
     """As after an image was replaced while cells waited in the queue."""
     digests = _texts(runs["image_digest"]).str.removeprefix("sha256:")
     counts = _most_common(digests.groupby(digests, sort=False).size())
@@ -84,33 +95,43 @@ def _image_mixture(runs: pd.DataFrame) -> list[str]:
         text = f"{runs_in_words(count)} from {_short(digest)}"
         named = first_of(runs.loc[digests == digest, "cell_id"].tolist(), _NAMED)
         said.append(f"{text} ({named})" if place else text)
-    return [
+    text = (
         f"Runs that are compared here ran from {len(counts)} images: {'; '.join(said)}. "
         "Differences between them may come from the images: make sweep FORCE=1 runs all cells from "
         "one image."
-    ]
+    )
+    return [(text, "all")]
 
 
 def _short(digest: str) -> str:
     return "an image that is not recorded" if digest == UNKNOWN else digest[:12]
 
 
-def _apart(runs: pd.DataFrame) -> list[str]:
+def _apart(runs: pd.DataFrame) -> list[_Mixture]:
     """Runs on a part of the same hosts are one machine; runs that share no host are not."""
-    used = [set(names.split()) for names in runs["hosts"].dropna().unique()]
+    used = [frozenset(names.split()) for names in runs["hosts"].dropna().unique()]
     # a host that all used needs no comparison of pairs
-    if not used or set.intersection(*used):
+    if not used or frozenset.intersection(*used) or not _some_disjoint(used):
         return []
-    if any(a.isdisjoint(b) for a, b in combinations(used, 2)):
-        shown = first_of(sorted(set.union(*used)), 8)
-        return [f"Some runs share no host ({shown}): their times compare different machines."]
-    return []
+    shown = first_of(sorted(frozenset.union(*used)), 8)
+    text = f"Some runs share no host ({shown}): their times compare different machines."
+    return [(text, "times")]
 
 
-def _data_mixture(runs: pd.DataFrame) -> list[str]:
+def _some_disjoint(used: Sequence[frozenset[str]]) -> bool:
+    """Bit by bit: the sets that hold a host; comparing pairs would take minutes of 10,000."""
+    holders: dict[str, int] = {}
+    for place, names in enumerate(used):
+        for name in names:
+            holders[name] = holders.get(name, 0) | 1 << place
+    met = (reduce(or_, (holders[name] for name in names), 0) for names in used)
+    return any(sets != (1 << len(used)) - 1 for sets in met)
+
+
+def _data_mixture(runs: pd.DataFrame) -> list[_Mixture]:
     contents = runs.groupby("dataset", sort=False)["data_fingerprint"].nunique()
     return [
-        f"The data set {name} has {found} different contents among the runs."
+        (f"The data set {name} has {found} different contents among the runs.", "all")
         for name, found in contents.items()
         if found > 1
     ]

@@ -21,6 +21,9 @@ NOT_AVAILABLE = "n/a"
 _PARTS: dict[str, DType] = {
     "": "Float64", "_low": "Float64", "_high": "Float64", "_n": "Int64", "_note": "string",
 }  # fmt: skip
+#: Smaller numbers are what is left of a zero.
+_ROUNDING = 1e-12
+_MOST_DECIMALS = 6
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -210,14 +213,22 @@ def plain_rows(table: pd.DataFrame) -> list[Row]:
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def number(digits: int) -> Callable[[Any], str]:
-    """Writes fixed digits, thousands apart, n/a for a null."""
-    return lambda value: NOT_AVAILABLE if pd.isna(value) else f"{float(value):,.{digits}f}"
+def number(digits: int, sign: Literal["", "+"] = "") -> Callable[[Any], str]:
+    """Writes fixed digits, thousands apart, n/a for a null; a number that these digits would round
+    to zero with one significant digit."""
+    return lambda value: NOT_AVAILABLE if pd.isna(value) else _fixed(float(value), digits, sign)
 
 
 def signed(digits: int) -> Callable[[Any], str]:
     """As :func:`number`, of a difference."""
-    return lambda value: NOT_AVAILABLE if pd.isna(value) else f"{float(value):+,.{digits}f}"
+    return number(digits, "+")
+
+
+def _fixed(value: float, digits: int, sign: str = "") -> str:
+    if abs(value) < _ROUNDING:
+        value = 0.0  # of either sign
+    text = f"{value:{sign},.{digits}f}"
+    return text if value == 0 or text.strip("+-0.") else f"{value:{sign}.1g}"
 
 
 def significant(value: Any, digits: int = 3) -> str:
@@ -228,9 +239,10 @@ def significant(value: Any, digits: int = 3) -> str:
     if not math.isfinite(size):
         return "∞"
     decimals = 0
-    while decimals < 6 and 0 < size < 10 ** (digits - 1 - decimals):
+    while 0 < size < 10 ** (digits - 1 - decimals):
         decimals += 1
-    return f"{float(value):,.{decimals}f}"
+    form = f",.{decimals}f" if decimals <= _MOST_DECIMALS else f".{digits}g"
+    return f"{float(value):{form}}"
 
 
 def count(value: Any) -> str:
@@ -238,12 +250,12 @@ def count(value: Any) -> str:
 
 
 def percent(value: Any) -> str:
-    return NOT_AVAILABLE if pd.isna(value) else f"{100 * float(value):.0f} %"
+    return NOT_AVAILABLE if pd.isna(value) else f"{_fixed(100 * float(value), 0)} %"
 
 
 def signed_percent(value: Any) -> str:
     """As :func:`percent` with one digit, of a difference."""
-    return NOT_AVAILABLE if pd.isna(value) else f"{round(100 * float(value), 1) + 0.0:+.1f} %"
+    return NOT_AVAILABLE if pd.isna(value) else f"{_fixed(100 * float(value), 1, '+')} %"
 
 
 def p_value(p: Any) -> str:

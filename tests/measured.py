@@ -16,6 +16,7 @@ from analysis.stats.differences import holm
 from analysis.table import Row, p_value, plain_rows
 from analysis.topics.comparisons import techniques
 from analysis.topics.topic import with_context
+from analysis.topics.training.noise import growth
 
 ROOT = Path(__file__).resolve().parents[1]
 MEASURED = ROOT / "docs" / "measured"
@@ -117,6 +118,19 @@ def side_by_side(folder: Path) -> str:
 def _pair(frames: Frames, pair: tuple[str, str]) -> Row:
     planned, runs = (f[f["technique"].isin(pair)] for f in (frames.planned, frames.runs))
     return plain_rows(techniques.table(planned, runs, pair[::-1]).data)[0]
+
+
+def noise_growth(folder: Path, first: int, last: int) -> list[str]:
+    """By what the noise scale grew between two epochs, run by run: a text for each condition that
+    has an interval, from the largest factor."""
+    frames = load_frames(folder, cache=False)
+    epochs = frames.epochs.assign(row=frames.epochs["context"].factorize()[0])
+    ends = (epochs[epochs["epoch"] == at] for at in (first, last))
+    found = growth(*ends, epochs["row"].nunique()).dropna(subset="low")
+    return [
+        "{0:.{3}f} ({1:.{3}f} to {2:.{3}f})".format(*ends, 1 if ends[0] > 1 else 2)
+        for ends in found.sort_values("value")[["value", "low", "high"]].to_numpy()[::-1]
+    ]
 
 
 def headline(frames: Mapping[str, pd.DataFrame]) -> str:

@@ -15,6 +15,7 @@ from tests.measured import (
     PAGE,
     PAIRS,
     figures,
+    noise_growth,
     side_by_side,
     sweeps,
     table,
@@ -35,6 +36,15 @@ def test_the_page_shows_rows_side_by_side_as_their_records_do() -> None:
     text = side_by_side(MEASURED / "cifar10_techniques")
     assert text.count("\n") == 2 + len(PAIRS)
     assert text in PAGE.read_text(), ".venv/bin/python -m tests.measured prints it"
+
+
+def test_the_page_shows_the_growth_of_the_noise_scale_run_by_run() -> None:
+    fashion, resnet, *_ = noise_growth(MEASURED / "noise_networks", 1, 6)
+    _, _, plain = noise_growth(MEASURED / "noise_networks", 1, 11)
+    page = " ".join(PAGE.read_text().split())
+    assert page.count(f"{fashion} on Fashion-MNIST") == 1
+    assert f"of {fashion} and of {resnet}" in page
+    assert f"to {plain} of the first" in page
 
 
 @pytest.mark.parametrize("sweep", sorted({name for name, _ in FIGURES}))

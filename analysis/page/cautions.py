@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import pandas as pd
 
 from analysis.page.parts import parts
-from analysis.provenance import mixtures
+from analysis.provenance import Touches, mixtures
 from analysis.records.frames import Frames
 from analysis.table import Table, first_of, plain_rows
 from analysis.topics import usage
 from analysis.topics.topic import namer
 
-#: What a caution touches: the times of a run, its accuracy, all of it, or no meaning at all.
-Touches = Literal["times", "accuracy", "all", "none"]
 #: Slowest steady epoch over the median one: above this, a run was not alone.
 _UNEQUAL = 1.5
 #: Seconds above the median: less is one turn of another program.
@@ -54,8 +51,8 @@ def cautions(
         lambda: _too_good(data["scaling"]) if "scaling" in data else [],
         lambda: _disturbed(epochs),
         lambda: [Caution(f"{text}.", "times") for text in slower[:_NAMED]],
-        lambda: [Caution(text, _of_mixture(text)) for text in mixtures(runs)],
-        lambda: _wasted(data["usage"]) if "usage" in data else [],
+        lambda: [Caution(*mixture) for mixture in mixtures(runs)],
+        lambda: _without_result(data["usage"]) if "usage" in data else [],
         lambda: _unplanned(frames.unplanned),
     ]
     return tuple(found for own in parts(kinds, "A caution", failures) for found in own)
@@ -76,9 +73,9 @@ def _sharing(runs: pd.DataFrame) -> list[Caution]:
     ]
 
 
-def _wasted(used: pd.DataFrame) -> list[Caution]:
-    wasted = usage.wasted(used)
-    return [Caution(wasted, "none")] if wasted else []
+def _without_result(used: pd.DataFrame) -> list[Caution]:
+    lost = usage.without_result(used)
+    return [Caution(lost, "none")] if lost else []
 
 
 def _unplanned(cells: Sequence[str]) -> list[Caution]:
@@ -137,7 +134,7 @@ def _skipped(epochs: pd.DataFrame) -> list[Caution]:
 
 def _disturbed(epochs: pd.DataFrame) -> list[Caution]:
     """Epochs of equal work that took very unequal times; a batch that grows changes the work."""
-    steady = epochs[epochs["steady"].fillna(False)]
+    steady = epochs.loc[epochs["steady"].fillna(False), ["cell_id", "train_s"]]
     by_cell = steady.groupby("cell_id", sort=False, observed=True)
     middle, worst = by_cell["train_s"].median(), by_cell["train_s"].max()
     grows = epochs.groupby("cell_id", sort=False, observed=True)["epoch_batch"].nunique() > 1
@@ -171,13 +168,6 @@ def _too_good(scaling: pd.DataFrame) -> list[Caution]:
             "times",
         )
     ]
-
-
-def _of_mixture(text: str) -> Touches:
-    if "image" in text or "different contents" in text or "uncommitted" in text:
-        return "all"
-    times = ("devices", "share no host", "CPU models", "GPU drivers")
-    return "times" if any(word in text for word in times) else "none"
 
 
 def _named(cells: Sequence[str], what: str = "runs") -> str:

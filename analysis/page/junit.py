@@ -63,7 +63,7 @@ def changes_junit(found: Table, after: Frames) -> str:
 
 def _changed(row: Row) -> Result | None:
     verdict = row["verdict"]
-    if changes.is_worse(verdict):
+    if row["worse"]:
         words = ((name, estimate_in(row, key).text(number(3))) for name, key in _MEASURED.items())
         text = f"{verdict}; {'; '.join(f'{name}: {said}' for name, said in words)}"
         return Result("failure", "regression", verdict, text)

@@ -3,8 +3,10 @@ forecast.json and junit.xml for programs."""
 
 from __future__ import annotations
 
+import contextlib
 import json
-from pathlib import Path
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
 
 from analysis.figures import Figure, standalone
 from analysis.page.junit import junit
@@ -15,12 +17,15 @@ from train.record.atomic import write_atomically
 
 FOLDER = "report"
 ANSWERS_VERSION = 1
+#: Names of the tables and figures that a report wrote.
+_OWN = ".files.json"
 
 
 def write_report(report: Report, folder: Path) -> list[Path]:
     """Write everything below ``folder``/report, each file whole or not at all.
 
-    Tables and figures of an earlier report, which would not be of these data, do not stay.
+    Tables and figures of an earlier report, which would not be of these data, do not stay. Other
+    files do.
 
     Returns:
         the files that a reader opens first: page, text, answers, tables.
@@ -34,12 +39,14 @@ def write_report(report: Report, folder: Path) -> list[Path]:
     if report.has_epochs:
         frames["epochs"] = report.frames.epochs
     frames |= {table.key: table.data for table in report.tables.values()}
-    tables = [out / f"{name}.csv" for name in frames]
+    tables, drawn = [out / f"{name}.csv" for name in frames], list[Path]()
     for path, data in zip(tables, frames.values(), strict=True):
         write_atomically(path, csv_text(data))
     for topic in report.topics:
         for figure in topic.figures:
-            _write_figure(figure, out / "figures")
+            for name, text in _files_of(figure).items():
+                write_atomically(out / name, text)
+                drawn.append(out / name)
     texts = [out / "report.html", out / "report.md"]
     for path in texts:
         write_atomically(path, render(report, f"{path.name}.j2"))
@@ -52,12 +59,18 @@ def write_report(report: Report, folder: Path) -> list[Path]:
         ahead.unlink(missing_ok=True)
     else:
         write_atomically(ahead, report.forecast.to_json())
-    drawn = {figure.key for topic in report.topics for figure in topic.figures}
-    kept = {*(path.stem for path in tables), *drawn}
-    for path in [*out.glob("*.csv"), *(out / "figures").glob("*.*")]:
-        if path.stem not in kept:
-            path.unlink()
+    _keep_only(out, [*tables, *drawn])
     return [*texts, answers, cases, *tables]
+
+
+def _keep_only(out: Path, files: Iterable[Path]) -> None:
+    """Remove what the report before this one noted as its own; nobody else's files."""
+    note, made = out / _OWN, {path.relative_to(out).as_posix() for path in files}
+    with contextlib.suppress(OSError, ValueError):
+        for name in set(map(str, json.loads(note.read_text(encoding="utf-8")))) - made:
+            if name.removeprefix("figures/") == PurePosixPath(name).name:  # never outside
+                (out / name).unlink(missing_ok=True)
+    write_atomically(note, json.dumps(sorted(made)) + "\n")
 
 
 def answers_text(report: Report) -> str:
@@ -80,10 +93,9 @@ def render(report: Report, template: str) -> str:
     return environment().get_template(template).render(report=report)
 
 
-def _write_figure(figure: Figure, out: Path) -> None:
-    write_atomically(out / f"{figure.key}.csv", csv_text(figure.data))
-    drawing = out / f"{figure.key}.svg"
-    if figure.svg is None:
-        drawing.unlink(missing_ok=True)  # one of an earlier report would not be of this data
-    else:
-        write_atomically(drawing, standalone(figure.svg))
+def _files_of(figure: Figure) -> dict[str, str]:
+    """Below the report's folder: names and texts."""
+    files = {f"figures/{figure.key}.csv": csv_text(figure.data)}
+    if figure.svg is not None:
+        files[f"figures/{figure.key}.svg"] = standalone(figure.svg)
+    return files

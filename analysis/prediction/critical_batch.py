@@ -16,8 +16,8 @@ import numpy.typing as npt
 from scipy import special, stats
 
 from analysis.prediction.laws import Refusal
-from analysis.stats.differences import ratio, welch
-from analysis.stats.intervals import IDENTICAL, LEVEL, ONE_RUN, moments
+from analysis.stats.differences import ratio
+from analysis.stats.intervals import LEVEL, NO_RUNS
 from analysis.table import Estimate, runs_in_words
 
 Floats = npt.NDArray[np.float64]
@@ -28,7 +28,6 @@ LEAST_BATCHES = 3
 BEYOND = 1000.0
 _ROOM = math.log(BEYOND)
 _EXACT = 1e-8  # sd of log steps below which the points are exact: they then give no interval
-_ROUNDING = 1e-12  # standard error of a logarithm
 _GRID, _STEPS = 401, 61
 _Ends = tuple[float | None, float | None]
 
@@ -116,32 +115,27 @@ def speed_up(
     base_examples: Sequence[float | None],
 ) -> SpeedUp | Refusal:
     """(T_k / T_1) (E_1 / E_k), of geometric means: Welch's intervals of the logarithms. That of the
-    product has both variances, and Satterthwaite's degrees of freedom of both.
+    product is of each run's own quotient T / E, since the two are of the same runs.
 
-    One entry per run; None: it never reached the target. Throughput and examples count as
-    independent.
+    One entry per run; None: it never reached the target.
     """
     never = [sum(e is None for e in arm) for arm in (examples, base_examples)]
     if any(never):
         return Refusal(
             f"{runs_in_words(sum(never))} never reached the target: images to it have no mean"
         )
-    arms = (throughput, base_throughput, base_examples, examples)
-    if not all(len(arm) for arm in arms):
-        return Refusal("no run with this value")
-    logs = [moments(np.log(np.asarray(arm, float))) for arm in arms]
-    both = [welch(logs[0], logs[1]), welch(logs[2], logs[3])]
-    errors = np.nan_to_num([float(one.error[0]) for one in both])  # nan: identical runs
-    freedom = [float(one.df[0]) for one in both]
-    log, error = sum(float(one.value[0]) for one in both), math.hypot(*errors)
-    n = min(map(len, arms))
-    total = Estimate(math.exp(log), n=n, note=ONE_RUN if n < 2 else IDENTICAL)
-    if n > 1 and error > _ROUNDING:
-        df = error**4 / sum(e**4 / d for e, d in zip(errors, freedom, strict=True) if e)
-        half = float(stats.t.ppf((1 + LEVEL) / 2, df)) * error
-        total = Estimate(math.exp(log), math.exp(log - half), math.exp(log + half), n)
-    hardware = ratio(throughput, base_throughput).estimate
-    return SpeedUp(total, hardware, ratio(base_examples, examples).estimate)  # type: ignore[arg-type]
+    taken, base_taken = ([e for e in arm if e is not None] for arm in (examples, base_examples))
+    if not taken or not base_taken:
+        return Refusal(NO_RUNS)
+    own, base = (
+        [rate / images for rate, images in zip(rates, of, strict=True)]
+        for rates, of in ((throughput, taken), (base_throughput, base_taken))
+    )
+    return SpeedUp(
+        ratio(own, base).estimate,
+        ratio(throughput, base_throughput).estimate,
+        ratio(base_taken, taken).estimate,
+    )
 
 
 class _Likelihood:

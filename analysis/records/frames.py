@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -32,6 +33,8 @@ from analysis.records.labels import contexts, technique_labels
 from analysis.table import types
 
 _SORTED_BY = ("_place", "technique_label", "context", "gpus", "global_batch")
+#: As labels write numbers: 16, 1,024, 0.05, 5e-05.
+_NUMBER = re.compile(r"\d+(,\d{3})*(\.\d+)?(e[+-]?\d+)?")
 #: Frames with labels, and what names a row's cell or condition within its sweep.
 _LABELLED = {"planned": "cell_id", "runs": "cell_id", "epochs": "cell_id", "classes": "cell_id",
              "goals": "cell_id", "confusion": "condition"}  # fmt: skip
@@ -268,9 +271,13 @@ def in_order(table: pd.DataFrame, techniques: Sequence[str]) -> pd.DataFrame:
 
 
 def _by_numbers(column: pd.Series[Any]) -> pd.Series[Any]:
-    """Of a column of words, accumulation 4 before accumulation 16."""
-    if column.name != "context":
+    """Of a column of words, accumulation 4 before accumulation 16, base_lr=5e-05 before 0.1."""
+    if column.name not in ("technique_label", "context"):
         return column
-    return column.str.replace(
-        r"(\d+)(\.\d+)?", lambda found: found[1].zfill(12) + (found[2] or ""), regex=True
-    )
+    words = {text: _NUMBER.sub(_padded, text) for text in column.dropna().unique()}
+    return column.map(words)
+
+
+def _padded(found: re.Match[str]) -> str:
+    """A number whose order as a text is its own."""
+    return f"{float(found[0].replace(',', '')):040.20f}"

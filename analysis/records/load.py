@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +129,7 @@ def _read_manifest(folder: Path) -> SweepManifest:
     name = folder.name or "NAME"
     expected = (
         f"Expected a folder results/<sweep>/ with {MANIFEST_NAME} and one folder per cell; "
-        f"`make sweep SWEEP={name}` makes it."
+        f"`make sweep SWEEP={shlex.quote(name)}` makes it."
     )
     if not folder.is_dir():
         raise SweepError(f"{folder}: no such folder. {expected}")

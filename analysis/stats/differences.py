@@ -107,21 +107,19 @@ def why_untested(n: Floats, n_reference: Floats, error: Floats) -> list[str | No
     return [note or None for note in np.select(cases, notes, "").tolist()]
 
 
-def ratios(over: Moments, under: Moments) -> pd.DataFrame:
-    """:func:`ratio` of many pairs of sets: the parts of an Estimate, one row per pair.
+def differences(arm: Moments, reference: Moments) -> pd.DataFrame:
+    """:func:`difference` of many pairs of sets: the parts of an Estimate, and p, a row per pair."""
+    found = welch(arm, reference)
+    parts = {name: getattr(found, name) for name in ("value", "low", "high", "p")}
+    n, note = (arm.n + reference.n).astype(int), why_untested(arm.n, reference.n, found.error)
+    return pd.DataFrame({**parts, "n": n, "note": note})
 
-    Args:
-        over, under: moments of logarithms.
-    """
-    found = welch(over, under)
-    ends = np.exp([found.value, found.low, found.high])
-    return pd.DataFrame(
-        {
-            **dict(zip(("value", "low", "high"), ends, strict=True)),
-            "n": (over.n + under.n).astype(int),
-            "note": why_untested(over.n, under.n, found.error),
-        }
-    )
+
+def ratios(over: Moments, under: Moments) -> pd.DataFrame:
+    """:func:`ratio` of many pairs of sets, as :func:`differences`; ``over``, ``under``: moments of
+    logarithms."""
+    found = differences(over, under)
+    return found.assign(**{end: np.exp(found[end]) for end in ("value", "low", "high")})
 
 
 def ratio(

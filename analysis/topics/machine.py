@@ -60,9 +60,10 @@ def traffic(links: pd.DataFrame, epochs: pd.DataFrame, runs: pd.DataFrame) -> Ta
 
     ``links``: the frame of traffic.
     """
-    last = epochs["attempt"] == epochs.groupby("cell_id", observed=True)["attempt"].transform("max")
-    steps = epochs[last].groupby("cell_id", observed=True)["steps"].sum()
     used = links if (links["interface"] != "lo").any() else links.head(0)
+    of = epochs.loc[epochs["cell_id"].isin(used["cell_id"]), ["cell_id", "attempt", "steps"]]
+    last = of["attempt"] == of.groupby("cell_id", observed=True)["attempt"].transform("max")
+    steps = of[last].groupby("cell_id", observed=True)["steps"].sum()
     summed = used.groupby(["cell_id", "interface"])[["received_bytes", "sent_bytes"]].sum()
     own = summed.reset_index().merge(runs[["cell_id", "model", "gpus", "nodes"]], on="cell_id")
     per = 1e6 * own["cell_id"].map(steps) * own["nodes"]

@@ -12,14 +12,15 @@ from analysis.table import Column, Row, Table, frame, percent, significant, type
 from analysis.topics.topic import reasons
 
 REPEATED = "repeated"
-#: Outcomes in the order of the rows; what follows the first two is in no table of results.
+#: Outcomes in the order of the rows.
 OUTCOMES = (
     "completed", "diverged", REPEATED, "failed", "timeout", "preempted", "cancelled", "lost",
     REJECTED, NOT_PLANNED,
 )  # fmt: skip
-_USED = 2
-#: A larger share of wasted node-hours is worth a sentence.
-MOST_WASTED = 0.1
+#: What the other tables show, and what another plan may have wanted.
+_NOT_LOST = ("completed", "diverged", NOT_PLANNED)
+#: A larger share of node-hours without a result is worth a sentence.
+MOST_LOST = 0.1
 COLUMNS: tuple[Column, ...] = (
     Column("outcome", "string", "outcome", "completed, diverged: of the runs in the other tables; "
            "repeated: what an attempt took that the next one of such a run had to do again (its "
@@ -99,18 +100,20 @@ def _row(outcome: str, own: pd.DataFrame) -> Row:
     }
 
 
-def wasted(data: pd.DataFrame) -> str | None:
-    """A sentence where more than MOST_WASTED of the node-hours gave no result; else None.
+def without_result(data: pd.DataFrame) -> str | None:
+    """A sentence where more than MOST_LOST of the plan's node-hours gave no result so far: an
+    attempt that ended early may yet be gone on with. Else None.
 
     ``data``: of :func:`table`.
     """
-    lost = data[data["outcome"].isin(OUTCOMES[_USED:]) & (data["node_hours"] > 0).fillna(False)]
-    gone, total = lost["node_hours"].sum(), data["node_hours"].sum()
-    if not total or gone <= MOST_WASTED * total:
+    own = data[(data["outcome"] != NOT_PLANNED) & (data["node_hours"] > 0).fillna(False)]
+    lost = own[~own["outcome"].isin(_NOT_LOST)]
+    gone, total = lost["node_hours"].sum(), own["node_hours"].sum()
+    if not total or gone <= MOST_LOST * total:
         return None
     parts = (f"{row.outcome} {significant(row.node_hours)}" for row in lost.itertuples())
     return (
-        f"{percent(gone / total)} of the node-hours were wasted, {significant(gone)} of "
+        f"{percent(gone / total)} of the plan's node-hours gave no result, {significant(gone)} of "
         f"{significant(total)}: {', '.join(parts)}."
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
@@ -139,3 +140,24 @@ def test_a_reason_has_one_number_per_table() -> None:
 def test_more_than_nine_reasons() -> None:
     notes = Notes()
     assert [notes.mark(str(i)) for i in range(12)][-1] == "¹²"
+
+
+@pytest.mark.parametrize(
+    ("write", "value", "shown"),
+    [
+        (table.significant, 1.2e-7, "1.2e-07"),
+        (table.significant, -3.456e-9, "-3.46e-09"),
+        (table.significant, 0.000123, "0.000123"),
+        (table.number(3), 0.0004, "0.0004"),
+        (table.number(2), 2e-5, "2e-05"),
+        (table.signed(3), -0.0002, "-0.0002"),
+        (table.signed(3), 1e-17, "+0.000"),
+        (table.percent, 0.004, "0.4 %"),
+        (table.signed_percent, -0.0003, "-0.03 %"),
+        (table.percent, 0.0, "0 %"),
+    ],
+)
+def test_what_is_not_zero_is_not_written_as_zero(
+    write: Callable[[Any], str], value: float, shown: str
+) -> None:
+    assert write(value) == shown

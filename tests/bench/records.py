@@ -27,15 +27,17 @@ MOST_GROWTH = 11.0
 
 
 def measure(folder: Path) -> dict[str, float]:
-    """Of this process: it loads one sweep and makes its tables."""
+    """Of this process: it loads one sweep, makes its tables and compares it with itself."""
     from analysis.page.report import build
     from analysis.records.load import load_frames
+    from analysis.topics.comparisons import changes
 
     began, before = time.perf_counter(), _spent()
     frames = load_frames(folder)
     assert len(frames.runs) == len(frames.planned)
     loaded = _spent()
     build(frames, draw=False)
+    changes.table(frames, frames)
     peak = max(resource.getrusage(who).ru_maxrss for who in _WHO)
     wall = time.perf_counter() - began
     return {"wall_s": wall, "cpu_s": loaded - before, "tables_s": _spent() - loaded,

@@ -13,7 +13,7 @@ from analysis.interconnect.judge.finding import Verdict
 from analysis.interconnect.load.run import Run
 from analysis.interconnect.show.tables import tables_of
 from analysis.interconnect.show.words import bits, headline, lines, sentence
-from analysis.table import Table
+from analysis.page.terminal import print_table
 from train.interconnect.record import Measurement, Tournament
 
 #: A matrix of more nodes does not fit on a terminal; the findings name what matters.
@@ -29,24 +29,12 @@ def show(run: Run, verdict: Verdict, out: Console) -> None:
             out.print(rates_table(run.tournament))
     for table in tables_of(run):
         if len(table.data):
-            _print(table, out)
+            print_table(table, out, notes=True)
     for finding in verdict.findings:
         out.print(Text(sentence(finding), _COLOURS[finding.weight]), soft_wrap=True)
     out.print(Text(f"{verdict.status} {headline(verdict)}", _STATUS[verdict.status]))
     for line in lines(verdict, run.name):
         out.print(Text(line), soft_wrap=True)
-
-
-def _print(table: Table, out: Console) -> None:
-    shown = table.shown()
-    drawn = RichTable(title=table.title)
-    for column in shown.columns:
-        drawn.add_column(column.title, justify=column.align)
-    for row in shown.rows:
-        drawn.add_row(*(Text(cell) for cell in row))
-    out.print(drawn)
-    for note in shown.notes:
-        out.print(Text(note), soft_wrap=True)
 
 
 def _summary(tournament: Tournament, verdict: Verdict, out: Console) -> None:
@@ -68,14 +56,15 @@ def rates_table(tournament: Tournament) -> RichTable:
     table.add_column("")
     names = [node.name for node in tournament.nodes]
     for name in names:
-        table.add_column(name, justify="right")
+        table.add_column(Text(name), justify="right")
     rates = {
         (m.sender, m.receiver): _cell(m, size)
         for m in tournament.measurements
         if m.phase == "tournament"
     }
     for sender in names:
-        table.add_row(sender, *(rates.get((sender, receiver), "") for receiver in names))
+        cells = [sender, *(rates.get((sender, receiver), "") for receiver in names)]
+        table.add_row(*map(Text, cells))
     return table
 
 

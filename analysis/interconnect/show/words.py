@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Sequence
 
 from analysis.interconnect.judge.finding import Finding, Verdict
@@ -75,18 +76,23 @@ def lines(verdict: Verdict, run: str) -> list[str]:
     if len(names) > most:
         return [
             f"# {len(names)} of {verdict.nodes} nodes are slow, more than {most}: look for what "
-            f"they share ({', '.join(names)}) before any is drained"
+            f"they share ({', '.join(map(_word, names))}) before any is drained"
         ]
-    return [*_drains(bad, run), f"# or keep jobs away from it: --exclude={','.join(names)}"]
+    return [*_drains(bad, run), f"# or keep jobs away from it: --exclude={_word(','.join(names))}"]
+
+
+def _word(text: str) -> str:
+    """As one word of a shell's line, which no name ends."""
+    return shlex.quote("".join(sign if sign.isprintable() else "?" for sign in text))
 
 
 def _drains(bad: Sequence[Finding], run: str) -> list[str]:
     commands = []
     for finding in bad:
-        name = finding.nodes[0]
+        name = _word(finding.nodes[0])
         # sinfo -R cuts at twenty characters: the code and the number come first
         ratio = "" if finding.ratio is None else f" {finding.ratio:.2f}x"
-        reason = f"{_CODES[finding.what]}{ratio} run={run}"
-        commands.append(f'scontrol update NodeName={name} State=DRAIN Reason="{reason}"')
+        reason = _word(f"{_CODES[finding.what]}{ratio} run={run}")
+        commands.append(f"scontrol update NodeName={name} State=DRAIN Reason={reason}")
         commands.append(f"# once it is fixed: scontrol update NodeName={name} State=RESUME")
     return commands

@@ -1,7 +1,8 @@
 "use strict";
 const number = text => {
-  const found = text.replace(/,/g, "").match(/^[<>+\u2212 ]*-?\d+(\.\d+)?/);
-  return found ? parseFloat(found[0].replace(/[<>+ ]/g, "")) : NaN;
+  const plain = text.replace(/,/g, "").replace(/\u2212/g, "-").replace("\u221e", "Infinity");
+  const found = plain.match(/^[<>+ ]*(-?(Infinity|\d+(\.\d+)?(e[+-]?\d+)?))/);
+  return found ? parseFloat(found[1]) : NaN;
 };
 for (const button of document.querySelectorAll("th > button")) {
   button.addEventListener("click", () => {
@@ -28,13 +29,23 @@ for (const input of document.querySelectorAll("input[data-for]")) {
     }
   });
 }
+// the rows that are shown, in their order; a part of a table is not named as the file of all
 for (const button of document.querySelectorAll("button[data-csv]")) {
+  const key = button.dataset.csv, table = document.getElementById(key + "-rows");
+  const places = new Map(table && [...table.tBodies[0].rows].map((row, place) => [row, place]));
   button.addEventListener("click", () => {
-    const text = document.getElementById(button.dataset.csv + "-csv").textContent
+    let text = document.getElementById(key + "-csv").textContent
       .replace(/<\\([/!])/g, "<$1");  // as in the file: the page must not end its own script
+    let name = key;
+    if (table) {
+      const [head, ...lines] = text.match(/([^"\n]|"[^"]*")*\n/g);
+      const shown = [...table.tBodies[0].rows].filter(row => !row.hidden);
+      text = [head, ...shown.map(row => lines[places.get(row)])].join("");
+      if (shown.length < button.dataset.of) name += `-${shown.length}-of-${button.dataset.of}`;
+    }
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
-    link.download = button.dataset.csv + ".csv";
+    link.download = name + ".csv";
     link.click();
     URL.revokeObjectURL(link.href);
   });

@@ -7,24 +7,26 @@ Welch's t on logarithms. Accuracy: Welch's t. One family: Holm over both tests o
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from scipy import stats
 
 from analysis.records.frames import Frames, in_order
-from analysis.stats.differences import ALPHA, Tested, difference, holm, ratio
+from analysis.stats.differences import ALPHA, differences, holm, ratios
+from analysis.stats.intervals import Moments, grouped_moments
 from analysis.table import (
     Column,
-    Estimate,
+    Row,
     Table,
     count,
+    estimates_as,
     frame,
     number,
     p_value,
     percent,
+    plain_rows,
     signed,
 )
 from analysis.topics.topic import NAMES, reasons
@@ -40,6 +42,7 @@ _MOVED = {
     "accuracy": {"data_fingerprint": "data"},
 }
 _MEASURES = {"ratio": "throughput, after / before,", "difference": "the change of accuracy"}
+_ABOUT = ["technique", "technique_label", "context", "gpus", "global_batch"]
 LOST, LOSES, OPEN = "no completed run now", "loses more runs", "undecided"
 COLUMNS: tuple[Column, ...] = (
     *NAMES,
@@ -60,28 +63,43 @@ COLUMNS: tuple[Column, ...] = (
            "95 % interval", format=signed(3), estimate=True),
     Column("difference_p", "Float64", "p (Holm)", format=p_value),
     Column("verdict", "string", "verdict"),
+    Column("worse", "boolean", description="slower, less accurate, or loses runs"),
 )  # fmt: skip
 
 
 def table(before: Frames, after: Frames) -> Table:
     """One row per condition that completed before."""
-    earlier, later = (_completed(frames.runs) for frames in (before, after))
-    planned = set(after.planned["condition"].dropna()) | set(later["condition"])
-    lost = {"before": _lost(before), "after": _lost(after)}
-    rows = [
-        {
-            **_row(earlier[earlier["condition"] == key], later[later["condition"] == key]),
-            **_losses(lost["before"].get(key, (0, 0)), lost["after"].get(key, (0, 0))),
-            "planned": key in planned,
-        }
-        for key in dict.fromkeys(earlier["condition"])
-    ]
-    adjusted = holm([row[name] for row in rows for name in ("ratio_p", "difference_p")])
-    for place, row in enumerate(rows):
-        row["ratio_p"], row["difference_p"] = (
-            None if math.isnan(p) else float(p) for p in adjusted[2 * place : 2 * place + 2]
+    first = _completed(before.runs).drop_duplicates("condition")
+    keys = pd.Index(first["condition"])
+    now, then = (_Side(frames, keys) for frames in (after, before))
+    known = pd.concat([now.runs, first]).drop_duplicates("condition").set_index("condition")
+    speed = ratios(now.moments("images_per_s", np.log), then.moments("images_per_s", np.log))
+    accuracy = differences(now.moments("validation_accuracy"), then.moments("validation_accuracy"))
+    made = pd.DataFrame({
+        **{name: known.loc[keys, name].array for name in _ABOUT},
+        "n_before": then.n, "n_after": now.n,
+        "lost_before": then.lost_share, "lost_after": now.lost_share,
+        "lost_p": _more_lost(then, now),
+        "planned": keys.isin(after.planned["condition"].dropna()) | (now.n > 0),
+    })  # fmt: skip
+    for name, found, of, column in (
+        ("ratio", speed, "speed", "images_per_s"),
+        ("difference", accuracy, "accuracy", "validation_accuracy"),
+    ):
+        why = _moved(then, now, of)
+        untold = why.isna()
+        numbers = {part: found[part].where(untold) for part in ("value", "low", "high", "p")}
+        made = made.assign(
+            **estimates_as(name, found.assign(**numbers, note=found["note"].where(untold, why)))
         )
-        row["verdict"] = _verdict(row)
+        made[f"{name}_p"] = numbers["p"].array
+        made[f"{name}_moved"] = why.array
+        made[f"{name}_asked"] = then.moments(column).n > 0
+    tests = ["ratio_p", "difference_p"]
+    made[tests] = holm(made[tests].to_numpy(float).ravel()).reshape(-1, 2)
+    rows = plain_rows(made)
+    for row in rows:
+        row["verdict"], row["worse"] = _verdict(row)
     return Table(
         "changes",
         f"{after.name} after {before.name}",
@@ -91,113 +109,103 @@ def table(before: Frames, after: Frames) -> Table:
 
 
 def exit_code(found: Table) -> int:
-    """1 where a condition is worse (see :func:`is_worse`), 3 where one is undecided or none is
-    there, else 0."""
-    verdicts = found.data["verdict"].fillna("")
-    if any(map(is_worse, verdicts)):
+    """1 where a condition is worse, 3 where one is undecided or none is there, else 0."""
+    if found.data["worse"].any():
         return REGRESSION
+    verdicts = found.data["verdict"]
     return UNDECIDED if verdicts.str.startswith(OPEN).any() or not len(verdicts) else NO_CHANGE
-
-
-def is_worse(verdict: str) -> bool:
-    """Whether a condition of this verdict is slower, less accurate, or loses runs."""
-    return any(word in verdict for word in ("slower", "less accurate", LOSES, LOST))
 
 
 def _completed(runs: pd.DataFrame) -> pd.DataFrame:
     return runs[runs["status"] == "completed"]
 
 
-def _losses(before: tuple[int, int], after: tuple[int, int]) -> dict[str, Any]:
-    """Shares of lost runs, and p of no growth by Fisher's exact test; see :func:`_lost`."""
-    (lost, ended), (lost_now, ended_now) = before, after
-    table = [[lost_now, ended_now - lost_now], [lost, ended - lost]]
-    return {
-        "lost_before": lost / ended if ended else 0.0,
-        "lost_after": lost_now / ended_now if ended_now else 0.0,
-        "lost_p": float(stats.fisher_exact(table, alternative="greater").pvalue),
-    }
+class _Side:
+    """One of the two sweeps, condition by condition.
+
+    Attributes:
+        runs: completed ones of these conditions.
+        n: how many there are.
+        ended, lost: runs that ended, and of these the ones that left nothing to compare.
+    """
+
+    def __init__(self, frames: Frames, keys: pd.Index[str]) -> None:
+        runs = _completed(frames.runs)
+        self.runs = runs[runs["condition"].isin(keys)]
+        self._keys, self._place = keys, keys.get_indexer(pd.Index(self.runs["condition"]))
+        self.n = np.bincount(self._place, minlength=len(keys))
+        outside = [p.cell_id for p in frames.problems if p.status in _ENDED_FROM_OUTSIDE]
+        planned = frames.planned
+        ended = planned[(planned["state"] != "missing") & ~planned["cell_id"].isin(outside)]
+        self.ended = ended["condition"].value_counts().reindex(keys, fill_value=0).to_numpy(int)
+        self.lost = np.where(self.ended > 0, self.ended - self.n, 0)
+
+    @property
+    def lost_share(self) -> Any:
+        return self.lost / np.maximum(self.ended, 1)
+
+    def moments(self, name: str, of: Any = np.asarray) -> Moments:
+        values = of(self.runs[name].to_numpy(float, na_value=np.nan))
+        return grouped_moments(values, self._place, len(self._keys))
+
+    def values(self, name: str) -> pd.Series[Any]:
+        """The distinct ones of each condition, as a text."""
+        found = self.runs[["condition", name]].dropna().drop_duplicates()
+        found = found.assign(text=found[name].astype(str)).sort_values("text")
+        return found.groupby("condition")["text"].agg(" and ".join).reindex(self._keys).fillna("")
 
 
-def _lost(frames: Frames) -> dict[str, tuple[int, int]]:
-    """Of each condition's ended runs: how many left nothing to compare, and how many there are."""
-    outside = {p.cell_id for p in frames.problems if p.status in _ENDED_FROM_OUTSIDE}
-    planned = frames.planned
-    planned = planned[(planned["state"] != "missing") & ~planned["cell_id"].isin(outside)]
-    good = _completed(frames.runs)["condition"].value_counts()
-    ended = planned["condition"].value_counts()
-    return {str(key): (int(n - good.get(key, 0)), int(n)) for key, n in ended.items()}
+def _more_lost(before: _Side, after: _Side) -> Any:
+    """p of no growth of the share of lost runs, by Fisher's exact test; 1 where no run ended."""
+    ended, lost = before.ended + after.ended, before.lost + after.lost
+    return np.nan_to_num(stats.hypergeom.sf(after.lost - 1, ended, lost, after.ended), nan=1.0)
 
 
-def _row(earlier: pd.DataFrame, later: pd.DataFrame) -> dict[str, Any]:
-    first = (later if len(later) else earlier).iloc[0]
-    now, before = (_values(side, "images_per_s") for side in (later, earlier))
-    speed = ratio(now, before)
-    asked = {"ratio": bool(before)}
-    moved = {name: _differ(earlier, later, _MOVED[name]) for name in ("speed", "accuracy")}
-    if moved["speed"]:
-        speed = Tested(Estimate(None, note=moved["speed"]), None)
-    now, before = (_values(side, "validation_accuracy") for side in (later, earlier))
-    asked["difference"] = bool(before)
-    accuracy = difference(now, before)
-    if moved["accuracy"]:
-        accuracy = Tested(Estimate(None, note=moved["accuracy"]), None)
-    return {
-        **{name: first[name] for name in ("technique", "technique_label", "context", "gpus",
-                                          "global_batch")},
-        "n_before": len(earlier),
-        "n_after": len(later),
-        "moved": reasons(moved.values()),
-        "asked": asked,
-        **speed.estimate.columns("ratio"),
-        "ratio_p": speed.p,
-        **accuracy.estimate.columns("difference"),
-        "difference_p": accuracy.p,
-    }  # fmt: skip
+def _moved(before: _Side, after: _Side, of: str) -> pd.Series[Any]:
+    """In what runs of a condition were not alike before and now; null where they were."""
+    told: list[list[str]] = [[] for _ in before.n]
+    for column, what in _MOVED[of].items():
+        pairs = zip(before.values(column), after.values(column), after.n, told, strict=True)
+        for then, now, n, own in pairs:
+            if n and then != now:
+                own.append(f"{what} {then} before, {now} after")
+    return pd.Series(["; ".join(own) or None for own in told], dtype=object)
 
 
-def _differ(earlier: pd.DataFrame, later: pd.DataFrame, columns: Mapping[str, str]) -> str | None:
-    """In what runs of one condition were not alike before and now; None where they were."""
-    told = []
-    for column, what in columns.items():
-        values = (side[column].dropna().astype(str) for side in (earlier, later))
-        then, now = (" and ".join(sorted(found.unique())) for found in values)
-        if len(later) and then != now:
-            told.append(f"{what} {then} before, {now} after")
-    return "; ".join(told) or None
-
-
-def _values(runs: pd.DataFrame, name: str) -> list[float]:
-    return [float(value) for value in runs[name].dropna()]
-
-
-def _verdict(row: dict[str, Any]) -> str:
+def _verdict(row: Row) -> tuple[str, bool]:
+    """In words, and whether the condition is worse."""
     if not row["planned"]:
-        return f"{OPEN} (not planned now)"
+        return f"{OPEN} (not planned now)", False
     if not row["n_after"]:
-        return LOST
-    said = [LOSES] if row["lost_p"] < ALPHA else []
-    if row["ratio_p"] is not None and row["ratio_p"] < ALPHA:
-        said += ["slower"] if row["ratio"] < SLOWER else ["faster"] if row["ratio"] > 1 else []
-    if row["difference_p"] is not None and row["difference_p"] < ALPHA:
-        by = row["difference"]
-        said += ["less accurate"] if by < LOWER else ["more accurate"] if by > 0 else []
-    if any(map(is_worse, said)) or not (why := _doubt(row)):
-        return ", ".join(said) or "no change shown"
-    return f"{OPEN} ({why})" + "".join(f", {word}" for word in said)
+        return LOST, True
+    said, worse = [], False
+    if row["lost_p"] < ALPHA:
+        said, worse = [LOSES], True
+    for name, words, least, same in (
+        ("ratio", ("slower", "faster"), SLOWER, 1.0),
+        ("difference", ("less accurate", "more accurate"), LOWER, 0.0),
+    ):
+        if row[f"{name}_p"] is not None and row[f"{name}_p"] < ALPHA:
+            less = row[name] < least
+            said += [words[0]] if less else [words[1]] if row[name] > same else []
+            worse |= less
+    if worse or not (why := _doubt(row)):
+        return ", ".join(said) or "no change shown", worse
+    return f"{OPEN} ({why})" + "".join(f", {word}" for word in said), False
 
 
-def _doubt(row: dict[str, Any]) -> str | None:
+def _doubt(row: Row) -> str | None:
     """What keeps a condition from being called unchanged."""
-    found = [row["moved"]]
+    moved = [row[f"{name}_moved"] for name in _MEASURES]
+    found = [reasons(why for why in moved if why)]
     if row["lost_after"] > row["lost_before"]:
         found.append("more runs lost, by chance or not")
     for name, least, same in (("ratio", SLOWER, 1.0), ("difference", LOWER, 0.0)):
         low, value = row[f"{name}_low"], row[name]
-        if not row["asked"][name]:
+        if not row[f"{name}_asked"]:
             continue  # no run before had one, as random labels have no accuracy
-        if row[f"{name}_p"] is None and row["moved"] is None and value != same:
+        if row[f"{name}_p"] is None and not any(moved) and value != same:
             found.append(row[f"{name}_note"])
         elif low is not None and low < least:
             found.append(f"{_MEASURES[name]} may be {low:.3g}")
-    return reasons(found)
+    return reasons(why for why in found if why)

@@ -36,6 +36,9 @@ from analysis.topics.topic import NAMES
 
 LEAST_SIZES, MOST_LINES = 3, 12
 SEVERAL = "runs of one number of images took several numbers of steps"
+NO_ERROR = (
+    "{} of {} runs make no error, which has no logarithm; a law without them would be too high"
+)
 _SERIES = ["technique", "technique_label", "line", "gpus", "global_batch"]
 _SIZES = (" of the data", " epochs")  # in a context: what sets the number of images
 
@@ -80,7 +83,7 @@ def points(runs: pd.DataFrame) -> pd.DataFrame:
     """Completed runs without a target of series with enough sizes, with their ``error`` and
     ``line``: the context without what sets the sizes."""
     of = (runs["status"] == "completed") & runs["target"].isna()
-    known = runs[of & (runs["validation_accuracy"] < 1).fillna(False)]
+    known = runs[of & runs["validation_accuracy"].notna()]
     known = known.assign(
         error=1 - known["validation_accuracy"],
         line=[without_ends(context, *_SIZES) for context in known["context"]],
@@ -105,6 +108,8 @@ def _law(own: pd.DataFrame) -> tuple[Estimate, float | None]:
     """b and a."""
     if (own.groupby("train_images")["steps"].nunique() > 1).any():
         return Estimate(None, n=len(own), note=SEVERAL), None
+    if none := int((own["error"] <= 0).sum()):
+        return Estimate(None, n=len(own), note=NO_ERROR.format(none, len(own))), None
     logs = pd.DataFrame(
         {name: np.log(own[name].astype(float)) for name in ("train_images", "error")}
     )

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from analysis.figures import MOST_RUNS, Figure, Look, hidden, left_out
-from analysis.plots import Axis, Line, lines
-from analysis.table import Column, frame, types
+from analysis.figures import MOST_RUNS, Figure, Look, hidden, left_out, n_of
+from analysis.plots.lines import Axis, Line, lines
+from analysis.table import Column, frame, joined, types
 from analysis.topics.topic import panel_name
 
 COLUMNS: tuple[Column, ...] = (
@@ -74,8 +74,8 @@ def figure(
     known = epochs[quantity.column].notna()
     more = hidden(seen, epochs.loc[known, "technique_label"].unique())
     known &= epochs["technique_label"].isin(list(seen))
-    # of a million rows only what is drawn is copied
-    drawn = epochs.loc[known, [*_NEEDED, quantity.column]]
+    # of a million rows only what is drawn is copied, and nothing where all are
+    drawn = epochs if known.all() else epochs.loc[known, [*_NEEDED, quantity.column]]
     data = numbers(drawn, quantity.column)
     if not len(data):
         return None
@@ -84,6 +84,7 @@ def figure(
     log = quantity.log and _wide(data["value"])
     y = Axis(quantity.axis, "decades" if log else "linear")
     svg = lines(panels, _AXES[quantity.against], y)
+    drawn = drawn.drop_duplicates("cell_id")
     every = len(drawn.drop_duplicates(list(_BY_PANEL)))
     lost = drawn[drawn["status"] == "diverged"].groupby(list(_BY_PANEL))["cell_id"].nunique()
     diverged = int(lost[[panel_name(*place) in panels for place in lost.index]].sum())
@@ -101,29 +102,42 @@ def numbers(epochs: pd.DataFrame, column: str) -> pd.DataFrame:
     """
     if not len(epochs):
         return frame([], COLUMNS)
-    by_panel = list(_BY_PANEL)
-    ordered = epochs.sort_values(by_panel, kind="stable")
-    panels = ordered[by_panel].drop_duplicates().tail(MOST_PANELS)
+    # texts are compared run by run: a million rows of them take seconds and gigabytes
+    runs, _ = pd.factorize(epochs["cell_id"])
+    first = epochs.loc[~pd.Series(runs, index=epochs.index).duplicated()].reset_index(drop=True)
+    panels = first.sort_values(list(_BY_PANEL), kind="stable")[list(_BY_PANEL)]
+    panels = panels.drop_duplicates().tail(MOST_PANELS)
     panels = panels.assign(panel=[panel_name(*row) for row in panels.itertuples(index=False)])
-    known = ordered.merge(panels, on=by_panel)
-    known = known.assign(technique=known["technique_label"], value=known[column])
-    completed = known[known["status"] == "completed"]
+    order = {name: place for place, name in enumerate(panels["panel"])}
+    first = first.merge(panels, on=list(_BY_PANEL), how="left")
+    first = first.assign(technique=first["technique_label"])
     by_line = ["panel", "technique", "gpus", "global_batch"]
-    runs = completed.groupby(by_line, sort=False, observed=True)["cell_id"].nunique()
-    by_epoch = completed.groupby([*by_line, "epoch"], sort=False, observed=True)
-    means = by_epoch.agg(
-        n=("value", "size"), value=("value", "mean"), train_s_so_far=("train_s_so_far", "mean")
-    )
-    many = known["cell_id"].nunique() > MOST_RUNS
+    first["line"] = first.groupby(by_line, sort=False, dropna=False).ngroup()
+    done = (first["status"] == "completed") & first["panel"].notna()
+    values = pd.DataFrame({
+        "line": first["line"].to_numpy()[runs], "epoch": epochs["epoch"].array,
+        "value": epochs[column].array, "train_s_so_far": epochs["train_s_so_far"].array,
+    })  # fmt: skip
+    completed = values if done.all() else values[done.to_numpy()[runs]]
+    by_epoch = completed.groupby(["line", "epoch"])
+    means = by_epoch.mean().assign(n=by_epoch.size())
+    shown = first["panel"].notna()
+    many = int(shown.sum()) > MOST_RUNS
     if many:
         low, high = (by_epoch["value"].quantile(share) for share in (0.05, 0.95))
         means = means.assign(low=low, high=high)
-    means = means.reset_index().merge(runs.rename("all").reset_index(), on=by_line)
-    means = means[means["n"] == means["all"]].assign(kind="mean")
-    parts = [means] if many else [known.assign(kind="run"), means]
+    means = means.reset_index()
+    means = means[means["n"] == means["line"].map(first.loc[done, "line"].value_counts())]
+    of_lines = first.drop_duplicates("line").set_index("line")[by_line]
+    means = means.join(of_lines, on="line").assign(kind="mean")
+    parts = [means]
+    if not many:
+        own = shown.to_numpy()[runs]
+        about = first.drop(columns=["epoch", "train_s_so_far", column]).iloc[runs[own]]
+        each = about.reset_index(drop=True).join(values[own].drop(columns="line").reset_index())
+        parts = [each.assign(kind="run"), means]
     wanted = types(COLUMNS)
     rows = pd.concat([part.reindex(columns=list(wanted)).astype(wanted) for part in parts])
-    order = {name: place for place, name in enumerate(panels["panel"])}
     rows = rows.assign(place=rows["panel"].map(order)).sort_values("place", kind="stable")
     return rows[list(wanted)].reset_index(drop=True)
 
@@ -155,7 +169,9 @@ def _wide(column: pd.Series[Any]) -> bool:
 
 def _caption(data: pd.DataFrame, quantity: Quantity, diverged: int) -> str:
     means, runs = (data[data["kind"] == kind] for kind in ("mean", "run"))
-    thick = f"mean of the completed runs of a technique{_range(means['n'].tolist())}"
+    thick = joined(
+        ["mean of the completed runs of a technique", n_of(means["n"]) if len(means) else ""], ", "
+    )
     if len(runs):
         text = f"Thin line: one of {runs['cell_id'].nunique()} runs; thick line: {thick}. "
     else:
@@ -173,10 +189,3 @@ def _caption(data: pd.DataFrame, quantity: Quantity, diverged: int) -> str:
     if quantity.log and _wide(data["value"]):
         text += " Logarithmic axis."
     return text
-
-
-def _range(counts: list[int]) -> str:
-    if not counts:
-        return ""
-    low, high = min(counts), max(counts)
-    return f", n = {low}" if low == high else f", n = {low} to {high}"

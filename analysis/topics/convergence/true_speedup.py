@@ -41,8 +41,8 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
                cell=lambda row: f"{row['n']} / {row['n_base']}"),
         Column("n_base", "Int64"),
         ratio("total", "true speed-up", "hardware x statistical: how many times as fast the target "
-              "is reached, with the 95 % t interval of the logarithm, which has the variances of "
-              "all four means"),
+              "is reached, with the 95 % t interval of the logarithm of each run's own images/s "
+              "over images"),
         ratio("hardware", "hardware", "throughput over that of the baseline"),
         ratio("statistical", "statistical", "images to the target on the baseline over images to "
               "it on these ranks: below 1 where the larger batch needs more of them"),
@@ -90,9 +90,10 @@ def _row(own: pd.DataFrame, base: pd.DataFrame) -> Row:
 def _speed_up(own: pd.DataFrame, base: pd.DataFrame) -> SpeedUp | Refusal:
     if own["oversubscribed"].any() or base["oversubscribed"].any():
         return Refusal(SHARED_CORES)
-    rates = [arm["images_per_s"].dropna().tolist() for arm in (own, base)]
-    if not all(rates):
+    rates = [arm["images_per_s"] for arm in (own, base)]
+    if lacking := sum(int(arm.isna().sum()) for arm in rates):
         why = reasons(pd.concat([own, base])["images_per_s_why"])
-        return Refusal(why or "the records do not have the throughput")
+        why = why or "the records do not have the throughput"
+        return Refusal(f"{lacking} of {len(own) + len(base)} runs: {why}")
     images = [arm["images"].astype(object).where(arm["met"], None).tolist() for arm in (own, base)]
-    return speed_up(*rates, *images)
+    return speed_up(*(arm.tolist() for arm in rates), *images)

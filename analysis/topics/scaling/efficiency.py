@@ -273,8 +273,8 @@ def _alone(rows: pd.DataFrame, completed: pd.DataFrame) -> dict[int, str]:
 def _end_to_end(runs: pd.DataFrame, rows: Places, count: int) -> pd.DataFrame:
     """The parts of an Estimate of each row."""
     done = (runs["status"] == "completed").to_numpy(bool)
-    seconds = runs["end_to_end_s"].where(done).to_numpy(float, na_value=np.nan)
-    found = means(seconds, rows, count)
+    timed = runs["end_to_end_s"].where(done & (runs["end_to_end_s"] > 0).fillna(False))
+    found = means(timed.to_numpy(float, na_value=np.nan), rows, count, "positive")
     epochs = runs["epochs"].where(done).groupby(rows).nunique().to_numpy()
     again = (runs["attempts"] > 1).to_numpy(bool) & done
     restarted, completed = (np.bincount(rows, own).astype(int) for own in (again, done))

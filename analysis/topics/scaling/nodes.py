@@ -16,6 +16,7 @@ one with p below 0.05 (docs/statistics.md).
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 import numpy as np
@@ -174,4 +175,4 @@ def ready_command(slow: Sequence[Row], rows: Sequence[Row], site: object) -> str
         for group in (slow[:_NAMED], sound)
     )
     nodes = ",".join(name.split(".")[0] for name in [*suspected, *others[:_BESIDE]])
-    return f"make interconnect SITE={site} NODES={nodes}"
+    return f"make interconnect SITE={shlex.quote(str(site))} NODES={shlex.quote(nodes)}"

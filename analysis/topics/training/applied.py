@@ -113,14 +113,16 @@ def table(runs: pd.DataFrame, epochs: pd.DataFrame, techniques: Sequence[str]) -
 def summed(epochs: pd.DataFrame) -> pd.DataFrame:
     """MEASURES of each cell from its epochs, by cell; a value that an epoch lacks is null."""
     applied = epochs["steps"] - epochs["skipped_steps"]  # which lr_mean is the mean over
-    kept = epochs[["cell_id", "steps", "images", "skipped_steps", "lr_mean", "gain", "epoch_batch",
-                   "accumulation"]]  # fmt: skip
-    parts = kept.assign(
-        rate=epochs[["lr_first", "lr_last", "lr_mean"]].max(axis=1),
-        integral=epochs["lr_mean"] * applied,
-        gained=epochs["gain"] * epochs["steps"],
-    )
-    by_cell = parts.groupby("cell_id", sort=False, observed=True)
+    kept = ("steps", "images", "skipped_steps", "lr_mean", "gain", "epoch_batch", "accumulation")
+    made = {
+        **{name: epochs[name].array for name in kept},
+        "rate": epochs[["lr_first", "lr_last", "lr_mean"]].max(axis=1).array,
+        "integral": (epochs["lr_mean"] * applied).array,
+        "gained": (epochs["gain"] * epochs["steps"]).array,
+    }
+    runs, cells = pd.factorize(epochs["cell_id"])
+    # of a million epochs nothing is copied
+    by_cell = pd.DataFrame(made, copy=False).groupby(runs)
     steps = by_cell["steps"].sum()
     known = {name: by_cell[name].count() == by_cell.size() for name in ("lr_mean", "gain")}
     return pd.DataFrame(
@@ -137,7 +139,7 @@ def summed(epochs: pd.DataFrame) -> pd.DataFrame:
             "accumulation_first": by_cell["accumulation"].first(),
             "accumulation_last": by_cell["accumulation"].last(),
         }
-    )
+    ).set_axis(pd.Index(cells, name="cell_id"))
 
 
 def _between(name: str) -> Callable[[Row], str]:

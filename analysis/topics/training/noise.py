@@ -21,7 +21,8 @@ _NEEDED = [*_ABOUT, "cell_id", "epoch", "noise_steps", "noise_batch_big", "noise
            "noise_low", "noise_high", "noise_censored"]  # fmt: skip
 
 
-def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
+def columns(runs: pd.DataFrame, *, grows: bool = True) -> tuple[Column, ...]:
+    """``grows``: whether a condition has an interval of its growth."""
     shown = []
     for when in WHEN:
         about = (
@@ -42,6 +43,9 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
                "also at the end", cell=lambda row: batch_text(row["global_batch"],
                                                               row["last_batch"])),
         *shown,
+        Column("growth", "Float64", "last / first" if grows else "", "B_simple of the last epoch "
+               "over that of the first, run by run: geometric mean with the 95 % t interval of "
+               "the logarithm", format=significant, estimate=True),
         Column("batch_over_noise", "Float64", "B / B_simple", "of the last epoch, with its own "
                "batch: far above 1, steps and not noise limit the run, and a larger batch saves "
                "few of them; far below 1, a larger batch still averages noise away", cell=_ratio),
@@ -58,7 +62,7 @@ def table(epochs: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) -
     about = runs.set_index("cell_id")["condition"]
     known = epochs.loc[(epochs["status"] == "completed") & epochs["noise_steps"].notna(), _NEEDED]
     rows = _rows(known.assign(row=pd.factorize(known["cell_id"].map(about))[0]))
-    made = columns(runs)
+    made = columns(runs, grows=bool(pd.notna(rows["growth_low"]).any()))
     return Table(
         "noise_scale",
         "Noise scale: how large a batch the gradient's noise is worth",
@@ -81,15 +85,45 @@ def _rows(known: pd.DataFrame) -> dict[str, Any]:
     shared = sizes[sizes["size"] == by_row["size"].transform("max")]
     place = shared.groupby("row").cumcount()
     last = shared.groupby("row")["epoch"].transform("size") - 1
+    ends = {}
     for when, at in zip(WHEN, (0 * last, last // 2, last), strict=True):
         chosen = shared.loc[place == at, ["row", "epoch"]]
         epoch = known.merge(chosen, on=["row", "epoch"]).sort_values("row", kind="stable")
         batch = epoch.drop_duplicates("row")["noise_batch_big"].array
         made |= {f"{when}_epoch": chosen["epoch"].array, f"{when}_batch": batch}
         made |= estimates_as(when, over_runs(epoch, len(first)))
+        ends[when] = epoch
+    made |= estimates_as("growth", growth(ends["first"], ends["last"], len(first)))
     size = made["last"].to_numpy()
     made["batch_over_noise"] = made["last_batch"] / np.where(size > 0, size, np.nan)
     return made
+
+
+def growth(first: pd.DataFrame, last: pd.DataFrame, count: int) -> pd.DataFrame:
+    """From one epoch of each condition to another, by ``row``: the parts of an Estimate.
+
+    Epochs of a run are not independent, so that the runs' own quotients are what varies.
+    """
+    of = ["row", "cell_id", "epoch", "noise_b_simple", "noise_censored"]
+    both = first[of].merge(last[of], on=["row", "cell_id"], suffixes=("", "_last"))
+    cut = (both["noise_censored"] | both["noise_censored_last"]).fillna(False)
+    sizes = [both[name].where(both[name] > 0) for name in ("noise_b_simple", "noise_b_simple_last")]
+    quotient = (sizes[1] / sizes[0]).mask(cut).to_numpy(float, na_value=np.nan)
+    rows = both["row"].to_numpy()
+    found = means(quotient, rows, count, "positive")
+    runs, censored = (np.bincount(rows, own, count).astype(int) for own in (None, cut))
+    # of the runs that are left a mean would be of the low ones
+    told = zip(found["note"], found["n"].tolist(), runs.tolist(), censored.tolist(), strict=True)
+    found["note"] = [
+        f"censored in {lost} of {runs_in_words(every)}" if lost
+        else reasons([note, f"{every - n} of {every} runs lack the value"]) if n < every else note
+        for note, n, every, lost in told
+    ]  # fmt: skip
+    same = both["epoch"].eq(both["epoch_last"]).groupby(rows).any()
+    one = same.reindex(range(count), fill_value=True).to_numpy(bool)
+    nothing = (censored > 0) | one
+    found["note"] = found["note"].mask(one, "one epoch")
+    return found.assign(**{end: found[end].mask(nothing) for end in ("value", "low", "high")})
 
 
 def over_runs(epoch: pd.DataFrame, count: int) -> pd.DataFrame:

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pandas as pd
 
-from analysis.figures import Figure, Look, hidden, left_out
-from analysis.plots import Axis, Line, lines
+from analysis.figures import Figure, Look, hidden, panels_of
+from analysis.plots.lines import Axis, Line, lines
 from analysis.topics.topic import panel_name
 from analysis.topics.training.noise import over_runs
 
@@ -20,24 +20,25 @@ _PANEL = ["context", "gpus", "global_batch"]
 def figure(epochs: pd.DataFrame, runs: pd.DataFrame, seen: Mapping[str, Look]) -> Figure | None:
     """A panel per context, rank count and batch, a line per technique; ``seen``: the look of each
     technique that is drawn. None where no run measured its noise in two epochs."""
-    every_technique = numbers(epochs, runs)
+    # steps count from the first epoch, whether or not it measured its noise
+    measured = epochs.loc[epochs["noise_steps"].notna(), "cell_id"].unique()
+    every_technique = numbers(epochs[epochs["cell_id"].isin(measured)], runs)
     data = every_technique[every_technique["technique"].isin(list(seen))]
-    every = list(dict.fromkeys(data["panel"]))
-    panels = every[-MOST_PANELS:]
+    # the largest batches come last
+    panels, more = panels_of(data[::-1], MOST_PANELS, "panels; the CSV has all")
     if not panels:
         return None
-    shown = data[data["panel"].isin(panels)]
-    ends = shown[["value", "low", "high"]]
+    ends = pd.concat(panels)[["value", "low", "high"]]
     y = Axis("noise scale, images", "decades", low=ends.min().min() / 1.3,
              high=ends.max().max() * 1.3)  # fmt: skip
-    by_panel = {panel: [*_lines(shown[shown["panel"] == panel], seen)] for panel in panels}
+    by_panel = {panel: [*_lines(own[::-1], seen)] for panel, own in [*panels.items()][::-1]}
     svg = lines(by_panel, Axis("step", low=0), y)
     caption = (
         "B_simple at the end of each epoch: geometric mean over the completed runs of a condition, "
         "with its 95 % interval as a band. Hollow: the squared gradient of a run cannot be told "
         "from zero, so that only a lower bound is known."
-    ) + left_out(len(panels), len(every), "panels; the CSV has all")
-    caption += hidden(seen, every_technique["technique"])
+    )
+    caption += more + hidden(seen, every_technique["technique"])
     return Figure("noise_curve", "Noise scale over training", caption, data, svg)
 
 

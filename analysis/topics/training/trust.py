@@ -95,7 +95,7 @@ def figure(runs: pd.DataFrame) -> Figure | None:
     if not every:
         return None
     panels = every[:MOST_PANELS]
-    shown = data[data["condition"].isin(panels)]
+    shown = data[data["condition"].isin(panels) & (data["factor"] > 0)]
     seen = looks([f"batch {count(batch)}" for batch in sorted(set(shown["global_batch"]))])
     by_panel = {panel: _lines(shown[shown["condition"] == panel], seen) for panel in panels}
     svg = lines(by_panel, Axis("variable, from the input", whole=True),
@@ -103,7 +103,10 @@ def figure(runs: pd.DataFrame) -> Figure | None:
     caption = (
         "By what a layer-wise optimizer multiplied the rate of each variable: median over the "
         "steps of the last epoch, geometric mean over completed runs."
-    ) + left_out(len(panels), len(every), "techniques; the CSV has all")
+    )
+    if (data["factor"] == 0).any():
+        caption += " 0, of a variable that does not move, is not drawn."
+    caption += left_out(len(panels), len(every), "techniques; the CSV has all")
     return Figure("layer_factors", "Rates by layer", caption, data, svg)
 
 
@@ -125,10 +128,9 @@ def numbers(runs: pd.DataFrame) -> pd.DataFrame:
         of = [f"{name}, {count(n)} ranks" for name, n in zip(of, known["gpus"], strict=True)]
     rows = [
         {"condition": name, "global_batch": run.global_batch, "variable": variable,
-         "place": place, "log": math.log(factor)}
+         "place": place, "log": math.log(factor) if factor > 0 else -math.inf}
         for name, run in zip(of, known.itertuples(), strict=True)
         for place, (variable, factor) in enumerate(_factors(run.layer_factors), start=1)
-        if factor > 0
     ]  # fmt: skip
     names = ["condition", "global_batch", "variable", "place", "log"]
     found = pd.DataFrame(rows, columns=names).groupby(names[:-1], sort=False)["log"]

@@ -12,8 +12,16 @@ from typer.testing import CliRunner
 from analysis.__main__ import app
 from analysis.page.cautions import Caution
 from analysis.page.report import build
+from analysis.provenance import mixtures
 from analysis.records.load import load_frames
-from tests.analysis.builders import config, failed, record, technique, write_sweep
+from tests.analysis.builders import (
+    config,
+    failed,
+    record,
+    runs_frame,
+    technique,
+    write_sweep,
+)
 from train.config.run import RunConfig
 from train.config.schedule import Grow
 from train.record.run import RunRecord, Throughput, ThroughputSample
@@ -148,3 +156,13 @@ def test_alarms_stand_on_the_page_and_on_the_terminal(tmp_path: Path) -> None:
     assert '<li class="alarm">Alarm in' in page
     assert page.index("Alarm in") < page.index("<table")
     assert "> **Alarm in" in (folder / "report" / "report.md").read_text()
+
+
+@pytest.mark.parametrize("host", ["imagenode1", "uncommitted-devices", "gpu7"])
+def test_a_name_does_not_change_what_a_caution_touches(host: str) -> None:
+    other = record(config(seed=1), world_changes={"hostnames": (host,)})
+    found = dict(mixtures(runs_frame([record(config()), other])))
+    assert found == {
+        f"Some runs share no host ({', '.join(sorted((host, 'node1')))}): their times compare "
+        "different machines.": "times"
+    }

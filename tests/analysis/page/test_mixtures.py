@@ -15,7 +15,7 @@ def machines(records):
 
 
 def mixtures(records):
-    return provenance.mixtures(runs_frame(records))
+    return [text for text, _ in provenance.mixtures(runs_frame(records))]
 
 
 def provenance_rows(records):

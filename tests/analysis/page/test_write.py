@@ -329,3 +329,26 @@ def test_the_page_opens_in_a_browser_without_an_error(
         "saved": ["figure-efficiency.csv"],
         "wide": False,
     }
+
+
+def test_files_that_no_report_wrote_stay(tmp_path: Path) -> None:
+    folder = good_sweep(tmp_path / "s")
+    out = folder / "report"
+    write_report(build(load_frames(folder), draw=False), folder)
+    foreign = [out / "mine.csv", out / "figures" / "paper.pdf", out / "figures" / "mine.csv"]
+    for file in foreign:
+        file.write_text("mine")
+    for item in good_records():
+        (folder / item.cell_id / "record.json").unlink()
+    write_report(build(load_frames(folder), draw=False), folder)
+    assert [file.read_text() for file in foreign] == ["mine"] * 3
+    assert not (out / "scaling.csv").exists(), "of the report before"
+
+
+@pytest.mark.parametrize("names", ['["../sweep.json", "figures/../../sweep.json"]', "{", "[1]"])
+def test_a_note_of_files_leads_nowhere_else(tmp_path: Path, names: str) -> None:
+    folder = good_sweep(tmp_path / "s")
+    (folder / "report").mkdir()
+    (folder / "report" / ".files.json").write_text(names)
+    write_report(build(load_frames(folder), draw=False), folder)
+    assert (folder / "sweep.json").is_file()

@@ -290,3 +290,13 @@ def test_matrices_of_other_classes_are_not_added_up(tmp_path) -> None:
     assert found["true"].tolist() == ["cat", "cat", "dog", "dog", "cat", "cat", "fish", "fish"]
     assert found["share"].isna().tolist() == [False] * 6 + [True, True], "fish has no image"
     assert frames.classes["recall_why"].tolist() == [pd.NA, pd.NA, pd.NA, "no image"]
+
+
+@pytest.mark.parametrize("column", ["technique_label", "context"])
+def test_rows_are_ordered_by_the_numbers_in_their_names(column: str) -> None:
+    names = ["sgd (base_lr=5e-05)", "sgd (base_lr=0.002)", "sgd (base_lr=0.1)",
+             "sgd (base_lr=4)", "sgd (base_lr=16)", "sgd (base_lr=1,024)"]  # fmt: skip
+    table = pd.DataFrame({"technique": "sgd", "technique_label": "sgd", "context": ""},
+                         index=range(6)).astype("string")  # fmt: skip
+    table[column] = pd.array(names[::-1], dtype="string")
+    assert in_order(table, ["sgd"])[column].tolist() == names

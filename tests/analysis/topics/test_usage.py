@@ -116,7 +116,7 @@ def test_a_sentence_from_ten_percent_on(tmp_path: Path) -> None:
     frames = sweep(tmp_path, *good, ended(3, "failed"), ended(4, "lost"))
     (found,) = build(frames, draw=False).cautions
     assert found.text == (
-        "18 % of the node-hours were wasted, 4.00 of 22.0: failed 2.00, lost 2.00."
+        "18 % of the plan's node-hours gave no result, 4.00 of 22.0: failed 2.00, lost 2.00."
     )
     assert found.touches == "none"
 
@@ -188,3 +188,21 @@ def test_no_submission_no_queue(tmp_path: Path) -> None:
     frames = sweep(tmp_path, usable(0, (0, HOUR, "completed")))
     assert len(usage.queue_table(frames.attempts).data) == 0
     assert frames.attempts["job"].isna().all()
+
+
+def test_what_another_plan_wanted_is_not_without_result(tmp_path: Path) -> None:
+    """A sweep whose file was changed: its earlier cells completed as they should."""
+    earlier = [usable(seed, (0, 3 * HOUR, "completed")) for seed in range(4)]
+    folder = write_sweep(tmp_path / "s", earlier)
+    manifest = json.loads((folder / "sweep.json").read_text())
+    for planned in (earlier[:1], [*earlier[:1], ended(4, "failed")]):
+        for item in planned:
+            (folder / item.cell_id).mkdir(exist_ok=True)
+            (folder / item.cell_id / "record.json").write_text(item.model_dump_json())
+        manifest["cells"] = [item.cell_id for item in planned]
+        (folder / "sweep.json").write_text(json.dumps(manifest))
+        said = usage.without_result(build(load_frames(folder), draw=False).tables["usage"].data)
+        assert said == (
+            None if len(planned) == 1
+            else "25 % of the plan's node-hours gave no result, 2.00 of 8.00: failed 2.00."
+        )  # fmt: skip

@@ -92,7 +92,7 @@ def test_an_image_replaced_while_a_cell_waits(sweeping: Sweeping) -> None:
     sweeping.succeeds(process)
     first, second = sorted(sweeping.records(), key=lambda record: record.started_at)
     assert [record.provenance.image_digest for record in (first, second)] == digests
-    (warning,) = (text for text in mixtures(runs_frame([first, second])) if "images" in text)
+    (warning,) = (text for text, _ in mixtures(runs_frame([first, second])) if "images" in text)
     assert "ran from 2 images" in warning and second.cell_id in warning
 
 

@@ -3,9 +3,11 @@ second look."""
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
-from analysis.interconnect.judge.finding import Verdict
+from analysis.interconnect.judge.finding import Finding, Verdict
 from analysis.interconnect.judge.verdict import judge
 from analysis.interconnect.show.words import bits, headline, lines
 from tests.analysis.interconnect.runs import (
@@ -277,7 +279,7 @@ def test_lines_to_paste() -> None:
     again = (retest("node", ("c",), 0.26, "confirmed"),)
     verdict = judge(run(tournament(slow=SLOW_NODE, retests=again)))
     assert lines(verdict, "r1") == [
-        'scontrol update NodeName=c State=DRAIN Reason="ic-both 0.26x run=r1"',
+        "scontrol update NodeName=c State=DRAIN Reason='ic-both 0.26x run=r1'",
         "# once it is fixed: scontrol update NodeName=c State=RESUME",
         "# or keep jobs away from it: --exclude=c",
     ]
@@ -310,3 +312,23 @@ def test_measurements_of_other_phases_are_in_no_verdict_twice() -> None:
     found = tournament()
     more = found.model_copy(update={"measurements": (noise, *found.measurements)})
     assert judge(run(more)) == judge(run(found))
+
+
+@pytest.mark.parametrize(
+    ("node", "name"),
+    [("c", "it's; touch x"), ("$(echo x)", "$HOME"), ("a b", "`id`\n`id`"), ("c\ntouch x", "r\n1")],
+)
+def test_lines_to_paste_are_what_they_look_like(node: str, name: str) -> None:
+    fault = Finding(weight="fault", what="node", nodes=(node,), ratio=0.3, evidence="slow")
+    verdict = Verdict(status="FAIL", findings=(fault,), nodes=4, middle=1e9, visible=0.9)
+    said = lines(verdict, name)
+    assert not [line for line in said if "\n" in line]
+    (command,) = (line for line in said if not line.startswith("#"))
+    shown = {"\n": "?"}
+    clean, run_name = (text.translate(str.maketrans(shown)) for text in (node, name))
+    script = f"set -- {command}; printf '%s\\n' \"$@\""
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [
+        "scontrol", "update", f"NodeName={clean}", "State=DRAIN",
+        f"Reason=ic-both 0.30x run={run_name}",
+    ]  # fmt: skip

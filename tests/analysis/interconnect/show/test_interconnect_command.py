@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from analysis.__main__ import app
-from tests.analysis.interconnect.runs import node_facts, retest, tournament
+from analysis.interconnect.judge.verdict import judge as judged
+from analysis.interconnect.show.terminal import show
+from tests.analysis.interconnect.runs import node_facts, retest, run, tournament
 
 SLOW = {("c", "*"): 0.5, ("*", "c"): 0.5}
 
@@ -79,3 +83,14 @@ def test_requests_that_are_wrong(tmp_path: Path) -> None:
     done = judge(tmp_path)
     assert done.exit_code == 2 and "is broken or of another version" in done.output
     assert not (tmp_path / "verdict.json").exists()
+
+
+def test_names_are_text_on_a_terminal() -> None:
+    """A name in brackets would be a style of rich, and leave the table."""
+    names = ["[red]", "[/bold]", "n[1-2]", "a"]
+    found = tournament(names)
+    out = Console(width=160, record=True, file=io.StringIO())
+    made = run(found)
+    show(made, judged(made), out)
+    text = out.export_text()
+    assert all(text.count(name) >= 2 for name in names)

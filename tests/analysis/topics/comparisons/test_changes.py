@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as Xml
 
+import numpy as np
+import pandas as pd
 import pytest
+from scipy import stats
 from typer.testing import CliRunner, Result
 
 from analysis.__main__ import app
+from analysis.records.frames import Frames
+from analysis.records.load import load_frames
+from analysis.stats.differences import holm
+from analysis.topics.comparisons import changes
 from tests.analysis.builders import config, failed, record, write_sweep
 from tests.analysis.samples import good_sweep
 from train.record.run import read_record
@@ -240,3 +249,59 @@ def test_junit_of_nothing_to_compare_is_no_pass(tmp_path: Path) -> None:
 def test_compare_with_no_sweep_is_two(tmp_path: Path) -> None:
     done = call("compare", good_sweep(tmp_path / "a"), tmp_path / "none")
     assert done.exit_code == 2 and "no such folder" in done.stderr
+
+
+def of_conditions(folder: Path, count: int) -> tuple[Frames, Frames]:
+    """Two sweeps of three runs and many conditions, which differ in their names."""
+    random, pair = np.random.default_rng(count), []
+    for name in ("before", "after"):
+        one = load_frames(paced(folder / f"{name}{count}", [100.0, 101.0, 102.0]), cache=False)
+        each = np.repeat(np.arange(count), 3)
+        made = {}
+        for frame in ("runs", "planned"):
+            rows = pd.concat([getattr(one, frame)] * count, ignore_index=True)
+            names = pd.array([f"condition {number}" for number in each], dtype="string")
+            made[frame] = rows.assign(condition=names, context=names)
+        noise = random.lognormal(0, 0.02, 3 * count)
+        runs = made["runs"].assign(images_per_s=made["runs"]["images_per_s"] * noise)
+        pair.append(replace(one, runs=runs, planned=made["planned"]))
+    return pair[0], pair[1]
+
+
+def test_each_condition_is_tested_as_by_itself(tmp_path: Path) -> None:
+    before, after = of_conditions(tmp_path, 5)
+    found = changes.table(before, after).data
+    p = []
+    for row in found.itertuples():
+        now, then = (
+            np.log(one.runs.loc[one.runs["condition"] == row.context, "images_per_s"].astype(float))
+            for one in (after, before)
+        )
+        test = stats.ttest_ind(now, then, equal_var=False)
+        low, high = np.exp(test.confidence_interval(0.95))
+        assert (row.ratio_low, row.ratio_high) == pytest.approx((low, high))
+        assert row.ratio == pytest.approx(np.exp(now.mean() - then.mean()))
+        p.append(test.pvalue)
+    alike = [1.0] * 5  # of accuracy, with equal runs before and now
+    assert found["ratio_p"].tolist() == pytest.approx(list(holm([*p, *alike])[:5]))
+
+
+def test_thousands_of_conditions_take_seconds(tmp_path: Path) -> None:
+    """Of processors, generously: looking up each in all runs takes a minute."""
+    before, after = of_conditions(tmp_path, 5_000)
+    began = time.process_time()
+    assert len(changes.table(before, after).data) == 5_000
+    assert time.process_time() - began < 15
+
+
+@pytest.mark.parametrize("device", ["slower than before", "loses more runs", "less accurate"])
+def test_the_name_of_a_device_is_no_verdict(tmp_path: Path, device: str) -> None:
+    before = paced(tmp_path / "a", [100.0, 101.0])
+    after = write_sweep(tmp_path / "b", [
+        record(config(seed=seed), images_per_s=100.0 + seed, world_changes={"device": device},
+               accuracies=[0.1, 0.2, 0.8 + seed / 500])
+        for seed in range(2)
+    ])  # fmt: skip
+    done = call("compare", before, after, "--junit", tmp_path / "junit.xml")
+    assert done.exit_code == 3, done.output
+    assert "<failure" not in (tmp_path / "junit.xml").read_text()

@@ -77,3 +77,15 @@ def test_the_figure_has_a_dot_per_run_and_names_the_exponents() -> None:
     assert found.title == "Error goes as the number of images to the power of -0.50"
     assert ">training images (log)<" in str(found.svg)
     assert figure(runs, made().data) is None
+
+
+def test_a_run_without_any_error_is_not_dropped_in_silence() -> None:
+    """The runs that are left would be the bad ones; at the largest size none may be left."""
+    for best in ((0.0, 0.1), (0.0, 0.0)):
+        items = [run(share, 0.4, seed) for share in SHARES[:2] for seed in range(2)]
+        items += [run(1.0, error, seed) for seed, error in enumerate(best)]
+        (row,) = made(*items).data.to_dict("records")
+        none = best.count(0.0)
+        assert pd.isna(row["exponent"]) and (row["n"], row["sizes"]) == (6, 3)
+        assert row["exponent_note"].startswith(f"{none} of 6 runs make no error")
+        assert figure(runs_frame(items), made(*items).data) is None

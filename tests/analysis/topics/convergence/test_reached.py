@@ -217,3 +217,14 @@ def test_empty() -> None:
     found = made()
     assert len(found.data) == 0 and found.shown().rows == ()
     assert "validation_accuracy_low" in found.data
+
+
+def test_seconds_have_the_interval_of_the_logarithm() -> None:
+    seconds = [10.0, 20.0, 90.0]
+    items = [run(seed, 0.5) for seed in range(3)]
+    runs = runs_frame(items).assign(train_s=seconds)
+    row = reached.table(runs, epochs_frame(items), ["naive"]).data.iloc[0]
+    test = stats.ttest_1samp([math.log(value) for value in seconds], 0)
+    ends = [math.exp(end) for end in test.confidence_interval(0.95)]
+    assert [row["train_s_low"], row["train_s_high"]] == pytest.approx(ends)
+    assert row["train_s"] == pytest.approx(math.prod(seconds) ** (1 / 3))

@@ -159,7 +159,7 @@ def test_run_length_does_not_matter_for_throughput_but_for_the_time() -> None:
     assert rows[2]["n"] == 2
     assert rows[2]["end_to_end_s"] is pd.NA
     assert rows[2]["end_to_end_s_note"] == "the runs differ in epochs"
-    assert rows[1]["end_to_end_s"] == 60.0
+    assert rows[1]["end_to_end_s"] == pytest.approx(60)
 
 
 def test_diverged_runs_are_counted_and_not_averaged() -> None:
@@ -207,3 +207,12 @@ def test_one_row_and_none() -> None:
     (row,) = made(run(1, 100.0)).data["efficiency_note"]
     assert row == "only one rank count measured"
     assert made().shown().rows == ()
+
+
+def test_end_to_end_has_the_interval_of_the_logarithm() -> None:
+    seconds = np.array([60.0, 100.0, 400.0])
+    runs = runs_frame([run(1, 100.0, seed=seed) for seed in range(3)])
+    runs = efficiency.with_series(runs.assign(end_to_end_s=seconds))
+    row = efficiency.table(runs, ["naive"]).data.iloc[0]
+    ends = np.exp(stats.ttest_1samp(np.log(seconds), 0).confidence_interval(0.95))
+    assert (row["end_to_end_s_low"], row["end_to_end_s_high"]) == pytest.approx(tuple(ends))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from analysis.table import Table
 from analysis.topics.training import noise as topic
@@ -174,3 +176,42 @@ def test_rows_are_not_pooled_over_settings_and_follow_the_manifest() -> None:
 def test_empty() -> None:
     assert len(made(run(0, None, None)).data) == 0
     assert made().shown().rows == ()
+
+
+def test_growth_is_of_each_run_by_itself() -> None:
+    """Runs that differ by a factor of ten all grow fourfold, to within a tenth."""
+    starts, factors = (10.0, 100.0, 1000.0), (3.8, 4.0, 4.2)
+    items = [
+        run(seed, *(measured(v, v / 2, 2 * v) for v in (start, start, start * factor)))
+        for seed, (start, factor) in enumerate(zip(starts, factors, strict=True))
+    ]
+    row = table(*items).iloc[0]
+    test = stats.ttest_1samp([math.log(factor) for factor in factors], 0)
+    low, high = (math.exp(end) for end in test.confidence_interval(0.95))
+    assert (row["growth_low"], row["growth_high"]) == pytest.approx((low, high))
+    assert row["growth"] == pytest.approx(math.prod(factors) ** (1 / 3))
+    assert cells(*items)["last / first"].startswith("4.00 (")
+
+
+def test_growth_covers_although_runs_differ() -> None:
+    random, count = np.random.default_rng(1), 1000
+    first = np.exp(random.normal(5, 0.5, 3 * count))
+    last = first * np.exp(random.normal(1, 0.1, 3 * count))
+    about = {"row": np.repeat(np.arange(count), 3), "cell_id": [*map(str, range(3 * count))]}
+    ends = (
+        pd.DataFrame({**about, "epoch": at, "noise_b_simple": values, "noise_censored": False})
+        for at, values in ((1, first), (2, last))
+    )
+    found = topic.growth(*ends, count)
+    held = (found["low"] <= math.e) & (math.e <= found["high"])
+    assert 0.93 <= held.mean() <= 0.97
+
+
+def test_no_growth_of_the_runs_that_are_left() -> None:
+    grown = [run(seed, measured(9, 8, 10), measured(90, 80, 100)) for seed in range(2)]
+    items = [*grown, run(2, measured(9, 8, 10), censored(500.0))]
+    row = table(*items).iloc[0]
+    assert pd.isna(row["growth"]) and row["growth_note"] == "censored in 1 of 3 runs"
+    lacks = table(*grown, run(2, too_short(), measured(90, 80, 100))).iloc[0]
+    assert "1 of 3 runs lack the value" in lacks["growth_note"] and lacks["growth_n"] == 2
+    assert table(run(0, measured(9, 8, 10))).iloc[0]["growth_note"] == "one epoch"

@@ -8,6 +8,7 @@ import pytest
 
 from analysis.table import Table
 from analysis.topics.training import trust as topic
+from analysis.topics.training.trust import figure, numbers
 from tests.analysis.builders import config, epochs_frame, record, runs_frame, technique
 from train.config.optimizer import Lamb, Larc, Lars
 from train.config.run import RunConfig
@@ -101,3 +102,12 @@ def test_other_ranks_at_one_batch_are_another_panel() -> None:
     assert found["n"].tolist() == [1, 1]
     assert [name.split(", ")[-1] for name in found["condition"]] == ["1 ranks", "2 ranks"]
     assert found["factor"].tolist() == pytest.approx([0.01, 1.0])
+
+
+def test_a_variable_that_does_not_move_counts() -> None:
+    items = [record(config(seed=seed)) for seed in range(2)]
+    runs = runs_frame(items).assign(layer_factors=['{"a": 0.0, "b": 4}', '{"a": 2.0, "b": 1}'])
+    found = numbers(runs).set_index("variable")
+    assert found["n"].tolist() == [2, 2] and found["factor"].tolist() == [0.0, 2.0]
+    drawn = figure(runs)
+    assert drawn is not None and "0, of a variable that does not move" in drawn.caption

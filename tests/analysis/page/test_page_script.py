@@ -1,0 +1,100 @@
+"""What a page's script does in a browser: sorting, filtering, and what the CSV button saves."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from analysis.table import Column, Table, frame
+from analysis.writing import TEMPLATES, csv_text, environment
+
+CHROMIUM = shutil.which("chromium")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+COLUMNS = (
+    Column("name", "string", "name"),
+    Column("value", "string", "value"),
+    Column("place", "Int64"),
+)
+
+
+def after(folder: Path, table: Table, script: str) -> Any:
+    """What ``script`` returns on a page with the table; in it ``saved`` has pairs of name and text,
+    and ``shown()`` the first cells of the rows that a reader sees."""
+    macro = (TEMPLATES / "report.html.j2").read_text().partition("<!doctype")[0]
+    probe = """<script>
+    const saved = [];
+    let text = "";
+    window.Blob = function (parts) { text = parts.join(""); };
+    URL.createObjectURL = () => "#";
+    URL.revokeObjectURL = () => {};
+    HTMLAnchorElement.prototype.click = function () { saved.push([this.download, text]); };
+    const shown = () => [...document.querySelectorAll("tbody tr")].filter(row => !row.hidden)
+      .map(row => row.cells[0].textContent);
+    const save = () => document.querySelector("button[data-csv]").click();
+    const sort = place => document.querySelectorAll("th > button")[place].click();
+    const filter = words => {
+      const input = document.querySelector("input[data-for]");
+      input.value = words;
+      input.dispatchEvent(new Event("input"));
+    };
+    addEventListener("load", () => { document.title = JSON.stringify((() => { SCRIPT })()); });
+    </script>""".replace("SCRIPT", script)
+    page = f"{macro}<!doctype html><meta charset='utf-8'>{probe}{{{{ table_of(table) }}}}"
+    page += "<script>{% include 'report.js' %}</script>"
+    file = folder / "page.html"
+    file.write_text(environment().from_string(page).render(table=table))
+    done = subprocess.run(
+        [str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom",
+         f"--user-data-dir={folder}", "--virtual-time-budget=3000", file.as_uri()],
+        capture_output=True, text=True, timeout=90, check=True,
+    )  # fmt: skip
+    found = re.search(r"<title>(.*?)</title>", done.stdout)
+    assert found is not None, done.stdout
+    return json.loads(found[1].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
+
+
+def test_csv_saves_the_rows_that_are_shown_in_their_order(tmp_path: Path) -> None:
+    """Names with what CSV, HTML and scripts have a meaning for. Of 300 rows a page has 200."""
+    names = [f'row {i} "quoted",\nbroken </b>' if i % 2 else f"row {i}" for i in range(300)]
+    rows = {"name": names, "value": [str(i) for i in range(300)], "place": range(300)}
+    table = Table("many", "Many", COLUMNS, frame(rows, COLUMNS))
+    saved = after(tmp_path, table, """
+        save();
+        filter("row 1 quoted"); sort(1); save();
+        filter("nowhere"); save();
+        return saved;
+    """)  # fmt: skip
+    wanted = [i for i in range(199, -1, -1) if i % 2 and "1" in str(i)]
+    assert [name for name, _ in saved] == [
+        f"many-{shown}-of-300.csv" for shown in (200, len(wanted), 0)
+    ]
+    page, some, none = (pd.read_csv(io.StringIO(text)) for _, text in saved)
+    assert page["place"].tolist() == list(range(200))
+    assert some["place"].tolist() == wanted
+    assert some["name"].tolist() == [names[i] for i in wanted]
+    assert not len(none) and list(none) == ["name", "value", "place"]
+
+
+def test_csv_of_all_rows_is_the_file_beside_the_page(tmp_path: Path) -> None:
+    rows = {"name": [*"abcdefghij"], "value": ["1"] * 10, "place": range(10)}
+    table = Table("few", "Few", COLUMNS, frame(rows, COLUMNS))
+    saved = after(tmp_path, table, """save(); sort(0); save(); return saved;""")
+    assert saved[0] == ["few.csv", csv_text(table.data)]
+    assert saved[1][0] == "few.csv"
+    assert pd.read_csv(io.StringIO(saved[1][1]))["name"].tolist() == [*"jihgfedcba"]
+
+
+def test_numbers_are_sorted_by_what_they_are(tmp_path: Path) -> None:
+    values = ["∞", "1e+06", "4,096", "512 → 1,024", "10", "5", "0.1", "1.2e-05", "5e-07", "< 1e-9",
+              "−0.5", "-3 (-4 to -2)", "-2e3"]  # fmt: skip
+    rows = {"name": values[::-1], "value": values[::-1], "place": range(len(values))}
+    table = Table("numbers", "Numbers", COLUMNS, frame(rows, COLUMNS))
+    assert after(tmp_path, table, "sort(1); return shown();") == values
