@@ -183,3 +183,18 @@ def hidden(seen: Mapping[str, Look], labels: Iterable[str]) -> str:
 def left_out(drawn: int, total: int, what: str) -> str:
     """The end of a caption: that not all are drawn; empty where all are."""
     return f" Shown: {drawn:,} of {total:,} {what}." if drawn < total else ""
+
+
+def n_of(counts: pd.Series[Any]) -> str:
+    """``n = 3``, or from the fewest to the most runs; ``n = 0`` of none."""
+    low, high = (0, 0) if counts.empty else (counts.min(), counts.max())
+    return f"n = {low}" if low == high else f"n = {low} to {high}"
+
+
+def panels_of(
+    data: pd.DataFrame, most: int, what: str, column: str = "panel"
+) -> tuple[dict[str, pd.DataFrame], str]:
+    """The first ``most`` panels, and what the caption says of the others."""
+    found = {str(name): own for name, own in data.groupby(column, sort=False)}
+    shown = dict([*found.items()][:most])
+    return shown, left_out(len(shown), len(found), what)

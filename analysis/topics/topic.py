@@ -42,10 +42,25 @@ def with_context(row: Row) -> str:
     return f"{row['technique_label']}; {context}" if context else str(row["technique_label"])
 
 
-def panel_name(context: str, gpus: int, batch: int) -> str:
+def place_namer(rows: pd.DataFrame) -> Callable[[Mapping[str, Any]], str]:
+    """Names of the rows of a figure: technique and context, then ranks and batch as they differ."""
+    differ = [name for name in ("gpus", "global_batch") if rows[name].nunique() > 1]
+
+    def name(row: Mapping[str, Any]) -> str:
+        batch = f"batch {count(row['global_batch'])}"
+        places = {"gpus": ranks_text(row["gpus"]), "global_batch": batch}
+        return ", ".join([with_context(dict(row)), *(places[one] for one in differ)])
+
+    return name
+
+
+def ranks_text(gpus: int) -> str:
+    return "1 rank" if gpus == 1 else f"{gpus} ranks"
+
+
+def panel_name(context: str | None, gpus: int, batch: int) -> str:
     """Of a figure with a panel for each rank count and batch."""
-    ranks = "1 rank" if gpus == 1 else f"{gpus} ranks"
-    return f"{ranks}, batch {count(batch)}" + (f"\n{context}" if context else "")
+    return f"{ranks_text(gpus)}, batch {count(batch)}" + (f"\n{context}" if context else "")
 
 
 def mode(row: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from analysis.figures import Figure, looks
 from analysis.interconnect.show.words import bits, seconds, size
-from analysis.plots import Axis, Line, lines
+from analysis.plots.lines import Axis, Line, lines
 
 _COLUMNS = ["way", "operation", "place", "mode", "ranks", "bytes", "median_s", "busbw"]
 Lines = Sequence[tuple[str, float]]

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.figures import Figure
-from analysis.plots import Matrix, matrices
+from analysis.plots.matrix import Matrix, matrices
 
 #: Beyond this many nodes numbers do not fit into the squares, beyond that no names beside them.
 _NUMBERS, _NAMES = 16, 64
@@ -21,8 +21,9 @@ def rate_heatmap(pairs: pd.DataFrame, names: Sequence[str], middle: float) -> Fi
     pairs: of the phase "tournament". middle: bit/s.
     """
     caption = (
-        "Rate as a share of the median node's, row sends, column receives. A dark row or column "
-        "is a node's direction, a dark square a link. Colour: full at 0, faint from the median on. "
+        "Rate as a share of the median node's, row sends, column receives. A row or column in "
+        "full colour is a node's direction, a square a link. Colour: full at 0, faint from the "
+        "median on. "
         "Hatched: nothing came through; empty: not measured."
     )
     data = pairs[["sender", "receiver", "rate", "error"]].reset_index(drop=True)

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from analysis.figures import Figure
-from analysis.plots import Matrix, matrices
+from analysis.figures import Figure, n_of
+from analysis.plots.matrix import Matrix, matrices
+from analysis.table import plain_rows
+from analysis.topics.topic import panel_name
 
 KEY, TITLE = "confusion", "Confusion matrices"
 #: Beyond these, nothing could be read: the CSV has every matrix.
@@ -40,14 +42,11 @@ def figure(confusion: pd.DataFrame) -> Figure | None:
 
 
 def _panels(rows: pd.DataFrame) -> list[str]:
-    named = zip(rows["technique_label"], rows["gpus"], rows["global_batch"], rows["context"],
-                rows["class_set"], strict=True)  # fmt: skip
     several = rows["class_set"].nunique() > 1
     return [
-        f"{label}\n{'1 rank' if gpus == 1 else f'{gpus} ranks'}, batch {batch:,}"
-        + (f"\n{context}" if context else "")
-        + (f"\nclass set {number}" if several else "")
-        for label, gpus, batch, context, number in named
+        f"{row['technique_label']}\n{panel_name(row['context'], row['gpus'], row['global_batch'])}"
+        + (f"\nclass set {row['class_set']}" if several else "")
+        for row in plain_rows(rows)
     ]
 
 
@@ -62,11 +61,10 @@ def _matrix(data: pd.DataFrame) -> Matrix:
 
 
 def _caption(largest: pd.DataFrame, panels: Sequence[str], total: int, classes: int) -> str:
-    counts = largest[largest["panel"].isin(list(panels))]["n"]
-    low, high = int(counts.min()), int(counts.max())
+    n = n_of(largest.loc[largest["panel"].isin(list(panels)), "n"])
     text = (
         "Validation images after the last epoch, summed over the completed runs of a condition "
-        f"(n = {low if low == high else f'{low} to {high}'}): a row is what an image is, a column "
+        f"({n}): a row is what an image is, a column "
         "what it was taken for. Colour: share of the row, none to full; on the diagonal, recall."
     )
     if len(panels) < total:

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.figures import PALE, Figure, Look, left_out
-from analysis.plots import Point, forest, shortened
+from analysis.figures import PALE, Figure, Look, left_out, n_of
+from analysis.plots.canvas import shortened
+from analysis.plots.rows import Point, forest
 from analysis.records.frames import in_order
 from analysis.stats.differences import ALPHA, family
 from analysis.stats.power import further_runs
@@ -154,11 +155,10 @@ def _words(known: pd.DataFrame, differ: Sequence[str]) -> tuple[str, str]:
     first = known.iloc[0]
     title = f"Difference from {'the reference' if 'reference' in differ else first['reference']}"
     title += "" if "global_batch" in differ else f" at batch {count(first['global_batch'])}"
-    runs = known[["n", "n_reference"]].stack()
-    n = f"{runs.min()}" if runs.nunique() == 1 else f"{runs.min()} to {runs.max()}"
+    n = n_of(pd.concat([known["n"], known["n_reference"]]))
     return title, (
         "Mean validation accuracy less the reference's, at the largest batch that both have "
-        f"(n = {n} runs each), with simultaneous 95 % intervals: all of them hold together. "
+        f"({n} runs each), with simultaneous 95 % intervals: all of them hold together. "
         "Hollow: undecided."
     )
 

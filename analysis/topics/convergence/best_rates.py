@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 
 from analysis.figures import GRID, Figure, Look, left_out, looks
-from analysis.plots import Axis, Line, lines
+from analysis.plots.lines import Axis, Line, lines
 from analysis.records.labels import without_batch
 from analysis.table import count, plain_rows
+from analysis.topics.topic import place_namer
 
 MOST_LINES = 6
 _RULES = {"linear rule": (1.0, "--"), "square root rule": (0.5, ":")}
@@ -45,19 +46,9 @@ def numbers(rates: pd.DataFrame) -> pd.DataFrame:
     best = rates[rates["best"]]
     tied = rates[rates["tied"].fillna(False)].groupby("line")["base_lr"].agg(["min", "max"])
     best = best.join(tied.add_prefix("tied_"), on="line")
-    several = best["gpus"].nunique() > 1
-    names = [
-        ", ".join(
-            part
-            for part in (
-                row["technique_label"],
-                without_batch(row["context"] or ""),
-                f"{row['gpus']} ranks" if several else "",
-            )
-            if part
-        )
-        for row in plain_rows(best)
-    ]
+    name = place_namer(best.assign(global_batch=0))
+    names = [name(row | {"context": without_batch(row["context"] or "")})
+             for row in plain_rows(best)]  # fmt: skip
     best = best.assign(line=names).sort_values("accuracy", ascending=False, kind="stable")
     best = best.drop_duplicates(["line", "global_batch"])
     batches = best.groupby("line")["global_batch"].transform("nunique")

@@ -8,11 +8,13 @@ from dataclasses import replace
 
 import pandas as pd
 
-from analysis.figures import GREY, Figure, Look, hidden, left_out
-from analysis.plots import Axis, Line, Point, forest, lines, shortened
+from analysis.figures import GREY, Figure, Look, hidden, left_out, n_of
+from analysis.plots.canvas import shortened
+from analysis.plots.lines import Axis, Line, lines
+from analysis.plots.rows import Point, forest
 from analysis.records.labels import without_batch
 from analysis.table import Row, count, estimate_in, number, plain_rows, runs_in_words
-from analysis.topics.topic import with_context
+from analysis.topics.topic import ranks_text, with_context
 
 KEY = "accuracy_by_batch"
 MOST_PANELS, MOST_ROWS = 4, 16
@@ -50,10 +52,9 @@ def _against_batch(known: pd.DataFrame, seen: Mapping[str, Look]) -> Figure:
         name += f", {own['epochs'].iloc[0]} epochs" if lengths else ""
         panels[name] = [*_lines(own, seen)]
     svg = lines(panels, Axis("global batch", "octaves"), Axis("validation accuracy"))
-    n = pd.concat(drawn)["validation_accuracy_n"]
-    runs = f"{n.min()}" if n.nunique() == 1 else f"{n.min()} to {n.max()}"
+    n = n_of(pd.concat(drawn)["validation_accuracy_n"])
     grey = [name for name, look in seen.items() if look.color == GREY]
-    caption = f"{_MEANS} as a band (n = {runs})." + "".join(
+    caption = f"{_MEANS} as a band ({n})." + "".join(
         f" Grey: the reference, {name}." for name in grey
     )
     caption += left_out(len(drawn), len(every), "panels, those of the most ranks")
@@ -100,5 +101,4 @@ def _by_condition(known: pd.DataFrame, seen: Mapping[str, Look]) -> Figure:
 
 
 def _named(row: Row) -> str:
-    ranks = "1 rank" if row["gpus"] == 1 else f"{row['gpus']} ranks"
-    return f"{shortened(with_context(row), 40)}, {ranks}"
+    return f"{shortened(with_context(row), 40)}, {ranks_text(row['gpus'])}"

@@ -9,15 +9,14 @@ many degrees of freedom as there are numbers of images, less two.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
 from analysis.figures import Figure, Look, left_out, looks
-from analysis.plots import Axis, Line, lines
+from analysis.plots.lines import Axis, Line, lines
 from analysis.records.frames import in_order
 from analysis.records.labels import without_ends
 from analysis.stats.intervals import estimate, t_quantile
@@ -32,7 +31,7 @@ from analysis.table import (
     plain_rows,
     significant,
 )
-from analysis.topics.topic import NAMES
+from analysis.topics.topic import NAMES, place_namer
 
 LEAST_SIZES, MOST_LINES = 3, 12
 SEVERAL = "runs of one number of images took several numbers of steps"
@@ -128,7 +127,7 @@ def figure(runs: pd.DataFrame, fitted: pd.DataFrame) -> Figure | None:
     if not laws:
         return None
     known = points(runs)
-    seen = looks([_name(row, fitted) for row in laws])
+    seen = looks([*map(place_namer(fitted), laws)])
     drawn = [part for row, (name, look) in zip(laws, seen.items(), strict=True)
              for part in _lines(row, known, name, look)]  # fmt: skip
     svg = lines(
@@ -160,12 +159,6 @@ def _lines(row: Row, known: pd.DataFrame, name: str, look: Look) -> tuple[Line, 
         Line(ends, row["factor"] * ends ** row["exponent"], look, name, size=0),
         Line(own["train_images"], own["error"], look, width=0, tips=tips),
     )
-
-
-def _name(row: Mapping[str, Any], rows: pd.DataFrame) -> str:
-    batch = f"batch {count(row['global_batch'])}" if rows["global_batch"].nunique() > 1 else ""
-    ranks = f"{row['gpus']} ranks" if rows["gpus"].nunique() > 1 else ""
-    return ", ".join(p for p in (row["technique_label"], row["context"], batch, ranks) if p)
 
 
 def _title(laws: Sequence[Row]) -> str:

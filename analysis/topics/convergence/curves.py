@@ -41,24 +41,15 @@ class Quantity:
     against: Literal["epoch", "train_s_so_far"] = "epoch"
 
 
-ACCURACY = Quantity(
-    "validation_accuracy",
-    "validation_accuracy",
-    "Validation accuracy against epochs",
-    "validation accuracy",
-    log=False,
-)
-ACCURACY_IN_TIME = Quantity(
-    "validation_accuracy",
-    "validation_accuracy_in_time",
-    "Validation accuracy against training time",
-    "validation accuracy",
-    log=False,
-    against="train_s_so_far",
-)
-LOSS = Quantity(
-    "train_loss", "train_loss", "Training loss against epochs", "training loss", log=True
-)
+ACCURACY = Quantity("validation_accuracy", "validation_accuracy",
+                    "Validation accuracy against epochs", "validation accuracy",
+                    log=False)  # fmt: skip
+ACCURACY_IN_TIME = replace(
+    ACCURACY, key="validation_accuracy_in_time", against="train_s_so_far",
+    title="Validation accuracy against training time",
+)  # fmt: skip
+LOSS = Quantity("train_loss", "train_loss", "Training loss against epochs", "training loss",
+                log=True)  # fmt: skip
 
 
 def figure(

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.figures import Figure, Look, left_out, looks
-from analysis.plots import Axis, Line, lines
+from analysis.plots.lines import Axis, Line, lines
 from analysis.records.frames import in_order
 from analysis.records.labels import technique_labels, without_rate
 from analysis.stats.differences import welch
@@ -20,11 +20,9 @@ from analysis.table import (
     Column,
     Row,
     Table,
-    count,
     estimate_in,
     estimates_as,
     frame,
-    joined,
     number,
     plain_rows,
     runs_in_words,
@@ -37,7 +35,7 @@ from analysis.topics.comparisons.comparison import (
     counts,
     runs_text,
 )
-from analysis.topics.topic import diverged_text
+from analysis.topics.topic import diverged_text, place_namer
 
 KEY = "accuracy_by_rate"
 #: Rates of one technique and batch; two have no middle that could be better than both.
@@ -150,7 +148,8 @@ def figure(rates: pd.DataFrame) -> Figure | None:
     known = rates[rates["accuracy"].notna()]
     if not len(known):
         return None
-    names = {row["line"]: _name(row, rates) for row in plain_rows(known.drop_duplicates("line"))}
+    name = place_namer(rates)
+    names = {row["line"]: name(row) for row in plain_rows(known.drop_duplicates("line"))}
     seen = looks(list(names.values())[:MOST_LINES])
     drawn = [_line(plain_rows(known[known["line"] == line]), names[line], look)
              for line, look in zip(names, seen.values(), strict=False)]  # fmt: skip
@@ -187,17 +186,3 @@ def _title(rates: pd.DataFrame, names: Mapping[int, str]) -> str:
         return "Accuracy against the learning rate"
     more = f" and {len(best) - 3} more" if len(best) > 3 else ""
     return f"The best rate is {'; '.join(said)}{more}"
-
-
-def _name(row: Row, rates: pd.DataFrame) -> str:
-    """Technique, and what else tells its line from others."""
-    several = {name: rates[name].nunique() > 1 for name in ("gpus", "global_batch")}
-    return joined(
-        [
-            row["technique_label"],
-            f"batch {count(row['global_batch'])}" if several["global_batch"] else "",
-            f"{row['gpus']} ranks" if several["gpus"] else "",
-            row["context"] or "",
-        ],
-        ", ",
-    )

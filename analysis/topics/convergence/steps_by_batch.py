@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import pandas as pd
 
-from analysis.figures import Figure, Look, hidden, left_out, looks
-from analysis.plots import Axis, Line, lines
+from analysis.figures import Figure, Look, hidden, left_out, looks, panels_of
+from analysis.plots.lines import Axis, Line, lines
 from analysis.prediction.critical_batch import law
 from analysis.table import (
     Column,
@@ -43,16 +43,14 @@ def figure(found: pd.DataFrame, fitted: pd.DataFrame, seen: Mapping[str, Look]) 
     if searched := bool((found["rates"] > 1).any()):
         seen = looks(labels[:MOST_LINES])
     shown = data[data["technique"].isin(list(seen))]
-    every = list(dict.fromkeys(shown["panel"]))
-    panels = every[:MOST_PANELS]
+    panels, more = panels_of(shown, MOST_PANELS, "panels; the CSV has all")
     if not panels:
         return None
-    shown = shown[shown["panel"].isin(panels)]
     svg = lines(
-        {panel: [*_lines(shown[shown["panel"] == panel], seen)] for panel in panels},
+        {panel: [*_lines(own, seen)] for panel, own in panels.items()},
         Axis("global batch", "octaves"), Axis("steps to the target", "decades"),
     )  # fmt: skip
-    caption = _caption(shown) + left_out(len(panels), len(every), "panels; the CSV has all")
+    caption = _caption(pd.concat(panels)) + more
     caption += (
         left_out(len(seen), len(labels), "techniques, the first; the CSV has all")
         if searched

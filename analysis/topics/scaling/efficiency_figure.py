@@ -10,10 +10,10 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.figures import Figure, Look, hidden, left_out
-from analysis.plots import Axis, Line, lines
-from analysis.table import Column, Estimate, count, number, plain_rows, runs_in_words, types
-from analysis.topics.topic import mode, with_context
+from analysis.figures import Figure, Look, hidden, n_of, panels_of
+from analysis.plots.lines import Axis, Line, lines
+from analysis.table import Column, Estimate, number, plain_rows, runs_in_words, types
+from analysis.topics.topic import mode, ranks_text, with_context
 
 KEY, TITLE = "efficiency", "Efficiency against ranks"
 MOST_PANELS = 4
@@ -41,8 +41,7 @@ def figure(scaling: pd.DataFrame, ahead: pd.DataFrame, seen: Mapping[str, Look])
     """
     data = numbers(scaling, ahead)
     shown = data[data["technique_label"].isin(list(seen))]
-    every = list(dict.fromkeys(shown["panel"]))
-    panels = {name: shown[shown["panel"] == name] for name in every[:MOST_PANELS]}
+    panels, more = panels_of(shown, MOST_PANELS, "panels; the CSV has all")
     if not panels:
         return None
     borders = {name: ("several nodes", at) for name, own in panels.items() if (at := border(own))}
@@ -57,7 +56,7 @@ def figure(scaling: pd.DataFrame, ahead: pd.DataFrame, seen: Mapping[str, Look])
     )  # fmt: skip
     caption = _caption(drawn, borders=bool(borders))
     caption += " The axis does not begin at 0." if low else ""
-    caption += left_out(len(panels), len(every), "panels; the CSV has all")
+    caption += more
     return Figure(KEY, TITLE, caption + hidden(seen, data["technique_label"]), data, svg)
 
 
@@ -114,15 +113,15 @@ def _line(rows: pd.DataFrame, look: Look, name: str) -> Line:
 def _tip(row: Mapping[str, Any]) -> str:
     found = Estimate(*(row[f"efficiency{end}"] for end in ("", "_low", "_high")))
     n = "forecast" if row["kind"] == "forecast" else runs_in_words(row["n"])
-    return f"{with_context(dict(row))}, {count(row['gpus'])} ranks: {found.text(number(2))}, {n}"
+    return f"{with_context(dict(row))}, {ranks_text(row['gpus'])}: {found.text(number(2))}, {n}"
 
 
 def _caption(drawn: pd.DataFrame, *, borders: bool) -> str:
-    n = drawn.loc[drawn["kind"] == "measured", "n"]
+    n = n_of(drawn.loc[drawn["kind"] == "measured", "n"])
     text = (
         "Throughput against the smallest rank count's in proportion to ranks, with its 95 % "
         "interval, which holds the spread of that baseline "
-        f"(n = {n.min() if n.nunique() == 1 else f'{n.min()} to {n.max()}'} completed runs). "
+        f"({n} completed runs). "
         "Dotted: 1 and 0.9."
     )
     if borders:

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 import pandas as pd
 
 from analysis.figures import GRID, PALETTE, Figure, Look, hidden, left_out
-from analysis.plots import Bar, bars
+from analysis.plots.rows import Bar, bars
 from analysis.table import Column, frame, joined, plain_rows, significant
 from analysis.topics.scaling.cause import PARTS as WORDS
-from analysis.topics.topic import with_context
+from analysis.topics.topic import place_namer
 
 KEY, TITLE = "step_parts", "Where a step goes"
 MOST_ROWS = 12
@@ -91,7 +91,7 @@ def numbers(runs: pd.DataFrame) -> pd.DataFrame:
     means = means.where(by_condition[_SECONDS].count().eq(by_condition.size(), axis=0))
     about = by_condition[["technique_label", "context", "gpus", "global_batch"]].first()
     rows = about.join(means).sort_values(["gpus", "global_batch"], kind="stable").tail(MOST_ROWS)
-    several = {name: rows[name].nunique() > 1 for name in ("gpus", "global_batch")}
+    name = place_namer(rows)
     parts = []
     for row in plain_rows(rows):
         known = {
@@ -101,12 +101,12 @@ def numbers(runs: pd.DataFrame) -> pd.DataFrame:
             "exposed": row["exposed_s"],
         }
         known["rest"] = row["step_s"] - sum(value or 0.0 for value in known.values())
-        name = with_context(row)
-        ranks = "1 rank" if row["gpus"] == 1 else f"{row['gpus']} ranks"
-        name += f", {ranks}" if several["gpus"] else ""
-        name += f", batch {row['global_batch']:,}" if several["global_batch"] else ""
         parts += [
-            {"name": name, "part": part, "milliseconds": None if value is None else 1000 * value}
+            {
+                "name": name(row),
+                "part": part,
+                "milliseconds": None if value is None else 1000 * value,
+            }
             for part, value in known.items()
         ]
     return frame(parts, COLUMNS)

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
-from analysis.figures import PALETTE, Figure, left_out
-from analysis.plots import Bar, bars
+from analysis.figures import PALETTE, Figure, left_out, n_of
+from analysis.plots.rows import Bar, bars
 from analysis.table import Row, count, plain_rows, runs_in_words, significant
 from analysis.topics.scaling.cause import MODELLED, PARTS, largest_cause
 from analysis.topics.scaling.loss import Loss
@@ -84,11 +84,10 @@ def _title(rows: Sequence[Row]) -> str:
 
 
 def _caption(shown: pd.DataFrame, order: Sequence[str], total: int) -> str:
-    low, high = shown["n"].min(), shown["n"].max()
     text = (
         "What leads from the ideal step to the measured one, in milliseconds, at the largest rank "
-        f"count of each condition: means over its completed runs (n = "
-        f"{low if low == high else f'{low} to {high}'}). A bar to the left saves time. The ideal "
+        f"count of each condition: means over its completed runs ({n_of(shown['n'])}). "
+        "A bar to the left saves time. The ideal "
         "step is that of the smallest rank count, for the images that a rank has. Axes do not "
         "begin at 0."
     )

@@ -3,15 +3,13 @@ validation images, as in Ioffe and Szegedy 2015 (1502.03167), figure 1b and 1c."
 
 from __future__ import annotations
 
-from typing import Any
-
 import pandas as pd
 
-from analysis.figures import Figure, left_out, looks
-from analysis.plots import Axis, Line, lines
+from analysis.figures import Figure, looks, panels_of
+from analysis.plots.lines import Axis, Line, lines
 from analysis.records.columns import SIGMOID
-from analysis.table import count
-from analysis.topics.topic import with_context
+from analysis.table import plain_rows
+from analysis.topics.topic import place_namer
 
 MOST_PANELS = 6
 _PERCENTILES = [column.name for column in SIGMOID]
@@ -21,37 +19,29 @@ _ABOUT = ["technique_label", "context", "gpus", "global_batch"]
 def figure(epochs: pd.DataFrame) -> Figure | None:
     """A panel per condition, a band and a line per run; None where no record has them."""
     data = numbers(epochs)
-    every = list(dict.fromkeys(data["panel"]))
-    if not every:
+    panels, more = panels_of(data, MOST_PANELS, "conditions; the CSV has all")
+    if not panels:
         return None
-    panels = every[:MOST_PANELS]
     svg = lines(
-        {panel: _lines(data[data["panel"] == panel]) for panel in panels}, Axis("step"),
+        {panel: _lines(own) for panel, own in panels.items()}, Axis("step"),
         Axis("input of a sigmoid"),
     )  # fmt: skip
     caption = (
         "What the first sigmoid of the last hidden layer gets: median (line) and 15th to 85th "
         "percentile (band) over the validation images after each epoch, of completed runs, a "
         "colour per seed."
-    ) + left_out(len(panels), len(every), "conditions; the CSV has all")
-    return Figure("sigmoid_inputs", "Inputs of a sigmoid over training", caption, data, svg)
+    )
+    return Figure("sigmoid_inputs", "Inputs of a sigmoid over training", caption + more, data, svg)
 
 
 def numbers(epochs: pd.DataFrame) -> pd.DataFrame:
     """A row per completed run and epoch."""
     of = (epochs["status"] == "completed") & epochs[_PERCENTILES[0]].notna()
     known = epochs[of].assign(step=epochs.groupby("cell_id")["steps"].cumsum()[of])
-    several = {name: known[name].nunique() > 1 for name in ("gpus", "global_batch")}
     places = known[_ABOUT].drop_duplicates()
-    places = places.assign(panel=[_panel(row, several) for row in places.to_dict("records")])
+    places = places.assign(panel=[*map(place_namer(known), plain_rows(places))])
     known = known.merge(places, on=_ABOUT, how="left")
     return known[["panel", "cell_id", "seed", "epoch", "step", *_PERCENTILES]]
-
-
-def _panel(row: dict[Any, Any], several: dict[str, bool]) -> str:
-    ranks = f", {row['gpus']} ranks" if several["gpus"] else ""
-    batch = f", batch {count(row['global_batch'])}" if several["global_batch"] else ""
-    return with_context(row) + ranks + batch
 
 
 def _lines(panel: pd.DataFrame) -> list[Line]:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.figures import Figure, Look, left_out, looks
-from analysis.plots import Axis, Line, lines
+from analysis.figures import Figure, Look, looks, panels_of
+from analysis.plots.lines import Axis, Line, lines
 from analysis.records.frames import in_order
 from analysis.table import (
     Column,
@@ -91,13 +91,13 @@ def _factor(row: Row, when: str) -> str:
 def figure(runs: pd.DataFrame) -> Figure | None:
     """A panel per technique, a line per batch; None where no record has them by variable."""
     data = numbers(runs)
-    every = list(dict.fromkeys(data["condition"]))
-    if not every:
+    panels, more = panels_of(data, MOST_PANELS, "techniques; the CSV has all", "condition")
+    if not panels:
         return None
-    panels = every[:MOST_PANELS]
-    shown = data[data["condition"].isin(panels) & (data["factor"] > 0)]
-    seen = looks([f"batch {count(batch)}" for batch in sorted(set(shown["global_batch"]))])
-    by_panel = {panel: _lines(shown[shown["condition"] == panel], seen) for panel in panels}
+    seen = looks(
+        [f"batch {count(batch)}" for batch in sorted(set(pd.concat(panels)["global_batch"]))]
+    )
+    by_panel = {panel: _lines(own[own["factor"] > 0], seen) for panel, own in panels.items()}
     svg = lines(by_panel, Axis("variable, from the input", whole=True),
                 Axis("factor on the rate", "decades"))  # fmt: skip
     caption = (
@@ -106,8 +106,7 @@ def figure(runs: pd.DataFrame) -> Figure | None:
     )
     if (data["factor"] == 0).any():
         caption += " 0, of a variable that does not move, is not drawn."
-    caption += left_out(len(panels), len(every), "techniques; the CSV has all")
-    return Figure("layer_factors", "Rates by layer", caption, data, svg)
+    return Figure("layer_factors", "Rates by layer", caption + more, data, svg)
 
 
 def _lines(panel: pd.DataFrame, seen: Mapping[str, Look]) -> list[Line]:

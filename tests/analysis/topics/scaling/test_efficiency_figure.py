@@ -46,7 +46,7 @@ def tips(found: Figure) -> list[str]:
 def test_each_count_has_its_efficiency_with_its_interval() -> None:
     found = drawn(*sweep(1, 2, 4))
     assert found is not None and len(tips(found)) == 3
-    assert tips(found)[0] == "naive, 1 ranks: 1.00, 2 runs" and "(n = 2 completed" in found.caption
+    assert tips(found)[0] == "naive, 1 rank: 1.00, 2 runs" and "(n = 2 completed" in found.caption
     assert found.data["efficiency"].tolist() == pytest.approx([1, 0.9, 0.73], abs=0.01)
     assert found.data["efficiency_low"][1] < 0.9 < found.data["efficiency_high"][1]
     svg = str(found.svg)

@@ -1,0 +1,1 @@
+"""The pictures that topics draw; each function returns one SVG, and none knows a topic."""

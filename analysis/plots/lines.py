@@ -1,0 +1,193 @@
+"""Lines with their intervals and points, each with its name at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import pandas as pd
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression
+
+from analysis.figures import GRID, INK, Look, Tips, style, to_svg
+from analysis.plots.canvas import CHARACTER, LINE, SMALL, head, shortened, small_multiples, write
+
+Numbers: TypeAlias = "Sequence[float | None] | pd.Series[Any] | NDArray[Any]"
+_BAND = 0.15  # opacity: bands lie on each other
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Words and scale of an axis: ``octaves`` have a tick at each point that is drawn, ``decades``
+    at the parts ``at`` of each power of ten, ``binary`` at a few powers of two."""
+
+    label: str
+    scale: Literal["linear", "octaves", "decades", "binary"] = "linear"
+    write: Callable[[float], str] = "{:,g}".format
+    at: Sequence[float] = (1, 2, 5)
+    low: float | None = None
+    high: float | None = None
+    whole: bool = False
+
+    @property
+    def words(self) -> str:
+        return self.label if self.scale == "linear" else f"{self.label} (log)"
+
+    def shape(self, axes: Any, name: Literal["x", "y"], ticks: Collection[float] = ()) -> None:
+        axis = getattr(axes, f"{name}axis")
+        if self.scale == "linear":
+            axis.set_major_locator(MaxNLocator(5, integer=self.whole, steps=[1, 2, 5, 10]))
+        else:
+            getattr(axes, f"set_{name}scale")("log", base=10 if self.scale == "decades" else 2)
+            axis.set_major_locator({
+                "octaves": FixedLocator(sorted(ticks)),
+                "decades": LogLocator(base=10, subs=self.at, numticks=12),
+                "binary": LogLocator(base=16, subs=(8.0,)),
+            }[self.scale])  # fmt: skip
+            axis.set_minor_locator(NullLocator())
+            axis.set_major_formatter(FuncFormatter(lambda value, _: self.write(value)))
+        getattr(axes, f"set_{name}label")(self.words)
+
+    def limit(self, axes: Any, name: Literal["x", "y"]) -> None:
+        """After the drawing, which moves an end that is not given."""
+        if self.low is not None or self.high is not None:
+            getattr(axes, f"set_{name}lim")(self.low, self.high)
+
+
+@dataclass(frozen=True)
+class Line:
+    """Points, the line through them, and their intervals.
+
+    name: written at its end. low, high: a band, or a bar at each point. width: 0 for points alone.
+    size: of the points, one for all or one each; 0 for a line alone. tips: of the points.
+    """
+
+    x: Numbers
+    y: Numbers
+    look: Look
+    name: str = ""
+    low: Numbers | None = None
+    high: Numbers | None = None
+    bars: bool = False
+    width: float = 1.4
+    size: float | Sequence[float] = 4.5
+    hollow: Sequence[bool] | bool = False
+    tips: Sequence[str] = ()
+
+
+def lines(
+    panels: Mapping[str, Sequence[Line]], x: Axis, y: Axis, *,
+    levels: Sequence[tuple[str, float]] = (),
+    borders: Mapping[str, tuple[str, float]] | None = None,
+) -> str:  # fmt: skip
+    """Panels side by side, with one y axis.
+
+    Args:
+        levels: what to write at a line across all panels, and where.
+        borders: the same of an upright line in a panel.
+    """
+    own = [[shortened(line.name) for line in drawn if line.name] for drawn in panels.values()]
+    longest = max((len(name) for names in own for name in names), default=0)
+    most = max(map(len, own))
+    tips = Tips()
+    with style():
+        canvas, axes = small_multiples(
+            len(panels),
+            (3.6 if len(panels) == 1 else 2.5) + CHARACTER * longest,
+            max(3.1 if len(panels) == 1 else 2.4, 0.8 + LINE * most),
+        )
+        y.shape(axes[0], "y")  # shared by all panels
+        for axis, (panel, drawn) in zip(axes, panels.items(), strict=True):
+            x.shape(axis, "x", {float(at) for one in drawn if one.size for at in _numbers(one.x)})
+            for line in drawn:
+                _draw(axis, line, tips)
+            x.limit(axis, "x")
+            head(axis, panel)
+            for number, (text, at) in enumerate(levels):
+                axis.axhline(at, color=GRID, linewidth=1, linestyle=":")
+                write(axis, text, (0.01, at), (2, -1 if number else 1),
+                      ("axes fraction", "data"), va="top" if number else "bottom")  # fmt: skip
+            for text, at in [borders[panel]] if borders and panel in borders else []:
+                axis.axvline(at, color=GRID, linewidth=1, linestyle="--")
+                write(axis, text, (at, 0.02), (3, 0), ("data", "axes fraction"), va="bottom")
+        y.limit(axes[0], "y")
+        names = [_name_ends(axis, drawn) for axis, drawn in zip(axes, panels.values(), strict=True)]
+        layout = canvas.get_layout_engine()
+        assert layout is not None
+        layout.execute(canvas)
+        canvas.set_layout_engine("none")
+        for axis, written in zip(axes, names, strict=True):
+            _spread(axis, written)
+        return to_svg(canvas, tips)
+
+
+def _numbers(values: Numbers) -> NDArray[np.float64]:
+    if isinstance(values, pd.Series):
+        return values.to_numpy(float, na_value=np.nan)
+    return np.array([np.nan if value is None else value for value in values], float)
+
+
+def _draw(axis: Any, line: Line, tips: Tips) -> None:
+    look, x, y = line.look, _numbers(line.x), _numbers(line.y)
+    drawn = {"color": look.color, "alpha": look.alpha, "zorder": 2 + look.alpha}
+    if line.width:
+        axis.plot(x, y, **drawn, linewidth=line.width, linestyle=look.dashes)
+    if line.low is not None and line.high is not None:
+        low, high = _numbers(line.low), _numbers(line.high)
+        if line.bars or np.isfinite(low + high).sum() < 2:
+            there = np.isfinite(low + high)
+            axis.vlines(x[there], low[there], high[there], **drawn, linewidth=1.2)
+        else:
+            axis.fill_between(x, low, high, color=look.color, alpha=_BAND * look.alpha, linewidth=0)
+    hollow = np.broadcast_to(np.asarray(line.hollow, bool), x.shape)
+    sizes = np.broadcast_to(np.asarray(line.size, float), x.shape)
+    signs = {**drawn, "marker": look.marker, "linestyle": "none"}
+    if line.tips:
+        for place, tip in enumerate(line.tips):
+            face = "none" if hollow[place] else look.color
+            (point,) = axis.plot(x[place : place + 1], y[place : place + 1], **signs,
+                                 markersize=sizes[place], markerfacecolor=face)  # fmt: skip
+            tips.add(point, tip)
+        return
+    for is_hollow in (False, True):
+        these = (hollow == is_hollow) & np.isfinite(y) & (sizes > 0)
+        if these.any():
+            face = "none" if is_hollow else look.color
+            axis.plot(x[these], y[these], **signs, markersize=sizes.max(), markerfacecolor=face)
+
+
+def _name_ends(axis: Any, drawn: Sequence[Line]) -> list[Any]:
+    """The names beside the panel, each joined with the end of its line."""
+    written = []
+    for line in drawn:
+        x, y = _numbers(line.x), _numbers(line.y)
+        if line.name and (there := np.flatnonzero(np.isfinite(y))).size:
+            end = max(there, key=lambda at: x[at])
+            look = line.look
+            written.append(axis.annotate(
+                shortened(line.name), (x[end], y[end]), (1.03, 0.5), fontsize=SMALL,
+                textcoords="axes fraction", va="center", ha="left", annotation_clip=False,
+                color=INK, alpha=0.7 if look.is_pale else 1,
+                arrowprops={"arrowstyle": "-", "color": look.color, "alpha": look.alpha,
+                            "linewidth": 0.7, "shrinkA": 1, "shrinkB": 3, "relpos": (0, 0.5)},
+            ))  # fmt: skip
+    return written
+
+
+def _spread(axis: Any, written: Sequence[Any]) -> None:
+    """Moves names up and down, as little as possible, so that none lies on another."""
+    if not written:
+        return
+    axis.get_xlim(), axis.get_ylim()  # the limits are known when they are asked for
+    to_axes = axis.transData + axis.transAxes.inverted()
+    wanted = np.array([to_axes.transform(text.xy)[1] for text in written])
+    gap = 72 * LINE / (axis.bbox.height * 72 / axis.figure.dpi)
+    order = np.argsort(wanted, kind="stable")
+    room = gap * np.arange(len(order))
+    placed = isotonic_regression(wanted[order] - room).x
+    placed = np.clip(placed, 0, max(0.0, 1 - room[-1])) + room
+    for place, at in zip(order, placed, strict=True):
+        written[place].set_position((1.03, at))
