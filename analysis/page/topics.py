@@ -18,9 +18,7 @@ from analysis.topics import completeness, machine, usage
 from analysis.topics.classes import confusion, scores
 from analysis.topics.comparisons import larger_batch, libraries, ranking, techniques
 from analysis.topics.convergence import (
-    best_rates,
     by_batch,
-    by_images,
     critical_batch,
     curves,
     learning_rates,
@@ -40,7 +38,7 @@ from analysis.topics.scaling import (
 from analysis.topics.scaling.forecasts import Forecasts, forecasts
 from analysis.topics.scaling.loss import Loss, loss
 from analysis.topics.topic import Topic
-from analysis.topics.training import applied, noise, noise_figure, sigmoid_inputs, trust
+from analysis.topics.training import applied, noise, noise_figure
 
 #: Techniques that a figure draws; more could not be told apart.
 MOST_DRAWN = 12
@@ -80,10 +78,6 @@ class Shared:
     @cached_property
     def scaling(self) -> Table:
         return efficiency.table(self.by_series, self.frames.techniques)
-
-    @cached_property
-    def sizes(self) -> Table:
-        return by_images.table(self.frames.runs, self.frames.techniques)
 
     @cached_property
     def rates(self) -> Table:
@@ -147,11 +141,9 @@ def topics_of(of: Shared) -> Iterable[Topic]:
         (
             lambda: of.reached,
             lambda: larger_batch.table(planned, runs, order),
-            lambda: of.sizes,
         ),
         (
             lambda: by_batch.figure(of.reached.data, of.seen),
-            lambda: by_images.figure(runs, of.sizes.data),
             lambda: curves.figure(epochs, curves.ACCURACY, of.seen),
         ),
     )
@@ -159,10 +151,7 @@ def topics_of(of: Shared) -> Iterable[Topic]:
         "learning_rates",
         "Learning rate",
         (lambda: of.rates,),
-        (
-            lambda: learning_rates.figure(of.rates.data),
-            lambda: best_rates.figure(of.rates.data),
-        ),
+        (lambda: learning_rates.figure(of.rates.data),),
     )
     yield topic(
         "scaling",
@@ -172,7 +161,6 @@ def topics_of(of: Shared) -> Iterable[Topic]:
             lambda: of.loss.table,
             lambda: of.increases.worth,
             lambda: of.increases.steps,
-            lambda: of.increases.laws,
             lambda: of.ahead.table,
         ),
         (
@@ -205,15 +193,8 @@ def topics_of(of: Shared) -> Iterable[Topic]:
     yield topic(
         "training",
         "How training went",
-        (
-            lambda: applied.table(runs, epochs, order),
-            lambda: trust.table(epochs, runs, order),
-        ),
-        (
-            lambda: curves.figure(epochs, curves.LOSS, of.seen, _smoothed(runs)),
-            lambda: trust.figure(runs),
-            lambda: sigmoid_inputs.figure(epochs),
-        ),
+        (lambda: applied.table(runs, epochs, order),),
+        (lambda: curves.figure(epochs, curves.LOSS, of.seen, _smoothed(runs)),),
     )
     yield topic(
         "classes",

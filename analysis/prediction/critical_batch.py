@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special, stats
 
-from analysis.prediction.laws import Refusal
+from analysis.prediction import Refusal
 from analysis.stats.differences import ratio
 from analysis.stats.intervals import LEVEL, NO_RUNS
 from analysis.table import Estimate, runs_in_words

@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import Field, model_validator
 from scipy import stats
 
-from analysis.prediction.laws import Refusal, Scaling
+from analysis.prediction import Refusal, Scaling
 from analysis.prediction.step_model import (
     AllReduce,
     Measured,

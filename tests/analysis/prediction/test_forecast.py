@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analysis.prediction import Scaling
 from analysis.prediction.alpha_beta import Timed, fit_segments
 from analysis.prediction.collectives import Link, ring
 from analysis.prediction.forecast import (
@@ -21,7 +22,6 @@ from analysis.prediction.forecast import (
     slower,
     slower_than_forecast,
 )
-from analysis.prediction.laws import Scaling
 from analysis.prediction.step_model import (
     Measured,
     StepModel,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.topics.training.sigmoid_inputs import figure
 from tests.analysis.builders import config, epochs_frame, record, technique
+from tests.measured.sigmoid_inputs import figure
 from train.record.run import RunRecord
 
 
