@@ -14,8 +14,7 @@ from analysis.page.parts import parts
 from analysis.prediction.collectives import Link
 from analysis.records.frames import Frames, in_order
 from analysis.table import Table, first_of
-from analysis.topics import completeness, machine, usage
-from analysis.topics.classes import confusion, scores
+from analysis.topics import class_scores, completeness, machine, usage
 from analysis.topics.comparisons import larger_batch, libraries, ranking, techniques
 from analysis.topics.convergence import (
     by_batch,
@@ -199,8 +198,7 @@ def topics_of(of: Shared) -> Iterable[Topic]:
     yield topic(
         "classes",
         "Classes",
-        (lambda: scores.table(frames.classes, runs, order),),
-        (lambda: confusion.figure(frames.confusion),),
+        (lambda: class_scores.table(frames.classes, runs, order),),
     )
     yield topic(
         "cells",

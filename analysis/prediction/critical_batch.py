@@ -131,11 +131,7 @@ def speed_up(
         [rate / images for rate, images in zip(rates, of, strict=True)]
         for rates, of in ((throughput, taken), (base_throughput, base_taken))
     )
-    return SpeedUp(
-        ratio(own, base).estimate,
-        ratio(throughput, base_throughput).estimate,
-        ratio(base_taken, taken).estimate,
-    )
+    return SpeedUp(ratio(own, base), ratio(throughput, base_throughput), ratio(base_taken, taken))
 
 
 class _Likelihood:

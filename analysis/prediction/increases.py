@@ -41,7 +41,7 @@ def increases(rates: Mapping[int, Sequence[float]]) -> tuple[Increase, ...]:
     log scale, with the variances of both counts."""
     counts = sorted(k for k, own in rates.items() if len(own))
     return tuple(
-        _increase(before, ranks, ratio(rates[ranks], rates[before]).estimate)
+        _increase(before, ranks, ratio(rates[ranks], rates[before]))
         for before, ranks in itertools.pairwise(counts)
     )
 

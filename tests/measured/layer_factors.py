@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pandas as pd
 
 from analysis.figures import Figure, Look, looks, panels_of
 from analysis.plots.lines import Axis, Line, lines
-from analysis.table import (
-    count,
-    plain_rows,
-    runs_in_words,
-    significant,
-)
+from analysis.table import count, plain_rows, runs_in_words, significant
 from analysis.topics.topic import with_context
+from train.record.run import RunRecord
 
 MOST_PANELS = 4
 
 
-def figure(runs: pd.DataFrame) -> Figure | None:
+def figure(runs: pd.DataFrame, records: Iterable[RunRecord]) -> Figure | None:
     """A panel per technique, a line per batch; None where no record has them by variable."""
-    data = numbers(runs)
+    data = numbers(runs, records)
     panels, more = panels_of(data, MOST_PANELS, "techniques; the CSV has all", "condition")
     if not panels:
         return None
@@ -54,9 +48,10 @@ def _lines(panel: pd.DataFrame, seen: Mapping[str, Look]) -> list[Line]:
     ]  # fmt: skip
 
 
-def numbers(runs: pd.DataFrame) -> pd.DataFrame:
+def numbers(runs: pd.DataFrame, records: Iterable[RunRecord]) -> pd.DataFrame:
     """A row per technique with its settings, batch and variable; on other ranks another one."""
-    known = runs[(runs["status"] == "completed") & runs["layer_factors"].notna()]
+    factors = {record.cell_id: own for record in records if (own := _factors(record))}
+    known = runs[(runs["status"] == "completed") & runs["cell_id"].isin(factors)]
     of = [*map(with_context, plain_rows(known[["technique_label", "context"]]))]
     if known["gpus"].nunique() > 1:
         of = [f"{name}, {count(n)} ranks" for name, n in zip(of, known["gpus"], strict=True)]
@@ -64,7 +59,7 @@ def numbers(runs: pd.DataFrame) -> pd.DataFrame:
         {"condition": name, "global_batch": run.global_batch, "variable": variable,
          "place": place, "log": math.log(factor) if factor > 0 else -math.inf}
         for name, run in zip(of, known.itertuples(), strict=True)
-        for place, (variable, factor) in enumerate(_factors(run.layer_factors), start=1)
+        for place, (variable, factor) in enumerate(factors[run.cell_id], start=1)
     ]  # fmt: skip
     names = ["condition", "global_batch", "variable", "place", "log"]
     found = pd.DataFrame(rows, columns=names).groupby(names[:-1], sort=False)["log"]
@@ -72,5 +67,7 @@ def numbers(runs: pd.DataFrame) -> pd.DataFrame:
     return made.assign(factor=np.exp(made.pop("mean").astype(float)))
 
 
-def _factors(text: Any) -> list[tuple[str, float]]:
-    return list(json.loads(text).items())
+def _factors(record: RunRecord) -> list[tuple[str, float]]:
+    """Medians over the last epoch's steps, by variable."""
+    trust = record.epochs[-1].trust if record.epochs else None
+    return list(zip(record.adapted, trust.layers if trust else (), strict=False))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pandas as pd
@@ -17,6 +17,7 @@ from analysis.topics.comparisons import techniques
 from analysis.topics.topic import with_context
 from analysis.topics.training.noise import growth
 from tests.measured import best_rates, error_by_images, layer_factors, sigmoid_inputs
+from train.record.run import RECORD_NAME, RunRecord, read_record
 
 ROOT = Path(__file__).resolve().parents[2]
 MEASURED = ROOT / "docs" / "measured"
@@ -39,8 +40,8 @@ TIMED = ("assessment_local", "cifar10_frameworks", "cifar10_local", "fashion_fra
 COMPARED_IN_TEXT = ("artists_steps",)
 DRAWN = ROOT / "docs" / "figures"
 OWN: dict[str, Callable[[Report], Figure | None]] = {
-    "sigmoid_inputs": lambda report: sigmoid_inputs.figure(report.frames.epochs),
-    "layer_factors": lambda report: layer_factors.figure(report.frames.runs),
+    "sigmoid_inputs": lambda report: sigmoid_inputs.figure(report.frames.epochs, _records(report)),
+    "layer_factors": lambda report: layer_factors.figure(report.frames.runs, _records(report)),
     "best_rates": lambda report: best_rates.figure(report.tables["learning_rates"].data),
     "error_by_images": lambda report: error_by_images.figure(report.frames.runs),
 }
@@ -77,6 +78,12 @@ def figures(sweep: str) -> dict[str, tuple[str, str]]:
     drawn |= {key: own for key in keys if key in OWN and (own := OWN[key](report))}
     shown = {f"{sweep}-{key}.svg": drawn[key] for key in keys}
     return {name: (standalone(str(found.svg)), found.caption) for name, found in shown.items()}
+
+
+def _records(report: Report) -> Iterator[RunRecord]:
+    """Of the runs, for what no frame has."""
+    for cell in report.frames.runs["cell_id"]:
+        yield read_record(report.frames.folder / cell / RECORD_NAME)
 
 
 def table(folder: Path) -> str:

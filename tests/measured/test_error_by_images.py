@@ -7,7 +7,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from analysis.records.load import load_frames
 from tests.analysis.builders import TRAIN_IMAGES, config, record, runs_frame
+from tests.measured import MEASURED, PAGE
 from tests.measured.error_by_images import SEVERAL, figure, laws
 from train.record.run import RunRecord
 
@@ -85,3 +87,10 @@ def test_a_run_without_any_error_is_not_dropped_in_silence() -> None:
         assert pd.isna(row["exponent"]) and (row["n"], row["sizes"]) == (6, 3)
         assert row["exponent_note"].startswith(f"{none} of 6 runs make no error")
         assert figure(runs_frame(items)) is None
+
+
+def test_the_page_has_the_exponent_of_its_records() -> None:
+    (row,) = laws(load_frames(MEASURED / "data_size", cache=False).runs).to_dict("records")
+    value, low, high = (row[f"exponent{end}"] for end in ("", "_low", "_high"))
+    said = f"to the power of {value:.2f} ({low:.2f} to {high:.2f})"
+    assert said in " ".join(PAGE.read_text().split())

@@ -25,14 +25,14 @@ def test_the_figure_has_the_factors_of_each_variable_by_batch() -> None:
         )  # fmt: skip
 
     items = [run(0, 16, 0.1), run(1, 16, 0.4), run(0, 32, 0.3), run(1, 32, 5.0, status="diverged")]
-    found = figure(runs_frame(items))
+    found = figure(runs_frame(items), items)
     assert found is not None and found.svg is not None
     data = found.data.set_index(["global_batch", "variable"])
     assert data.loc[(16, "a/kernel:0"), ["factor", "n"]].tolist() == pytest.approx([0.2, 2])
     assert data.loc[(16, "b/kernel:0"), "factor"] == pytest.approx(0.4)
     assert data.loc[(32, "a/kernel:0"), ["factor", "n"]].tolist() == pytest.approx([0.3, 1])
     assert data["place"].tolist() == [1, 2, 1, 2]
-    assert figure(runs_frame([record(config())])) is None
+    assert figure(runs_frame(items[:1]), []) is None
 
 
 def test_other_ranks_at_one_batch_are_another_panel() -> None:
@@ -43,16 +43,19 @@ def test_other_ranks_at_one_batch_are_another_panel() -> None:
                        technique=technique("lars", optimizer=Lars()))  # fmt: skip
         return record(asked, epoch_changes=ratios, adapted=("conv1/kernel",))
 
-    found = numbers(runs_frame([on(1, 0.01), on(2, 1.0)]))
+    items = [on(1, 0.01), on(2, 1.0)]
+    found = numbers(runs_frame(items), items)
     assert found["n"].tolist() == [1, 1]
     assert [name.split(", ")[-1] for name in found["condition"]] == ["1 ranks", "2 ranks"]
     assert found["factor"].tolist() == pytest.approx([0.01, 1.0])
 
 
 def test_a_variable_that_does_not_move_counts() -> None:
-    items = [record(config(seed=seed)) for seed in range(2)]
-    runs = runs_frame(items).assign(layer_factors=['{"a": 0.0, "b": 4}', '{"a": 2.0, "b": 1}'])
-    found = numbers(runs).set_index("variable")
+    items = []
+    for seed, layers in enumerate([(0.0, 4.0), (2.0, 1.0)]):
+        trust = TrustRatios(median=1, smallest=0, largest=4, clipped_share=0.0, layers=layers)
+        items.append(record(config(seed=seed), epoch_changes={"trust": trust}, adapted=("a", "b")))
+    found = numbers(runs_frame(items), items).set_index("variable")
     assert found["n"].tolist() == [2, 2] and found["factor"].tolist() == [0.0, 2.0]
-    drawn = figure(runs)
+    drawn = figure(runs_frame(items), items)
     assert drawn is not None and "0, of a variable that does not move" in drawn.caption

@@ -102,7 +102,9 @@ def test_what_is_predicted_is_written_and_said(tmp_path: Path) -> None:
     assert "a model expects an efficiency of 0.74 (" in answer.text
     assert "(its error at 4 ranks: +0.0 %)" in answer.text
     write_report(found, folder)
-    kept = Forecast.from_json((folder / "report" / FORECAST_NAME).read_text(encoding="utf-8"))
+    kept = Forecast.model_validate_json(
+        (folder / "report" / FORECAST_NAME).read_text(encoding="utf-8")
+    )
     (series,) = kept.series
     assert [p.ranks for p in series.points] == [8, 16] and series.network == "ring"
 
