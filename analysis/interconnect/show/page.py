@@ -13,9 +13,13 @@ from analysis.interconnect.load.collectives import collectives_frame, predicted_
 from analysis.interconnect.load.facts import facts_frame
 from analysis.interconnect.load.links import expected
 from analysis.interconnect.load.run import Run, pairs_frame
-from analysis.interconnect.show.curves import bandwidth_figure, latency_figure
+from analysis.interconnect.show.figures import (
+    bandwidth_figure,
+    latency_figure,
+    latency_heatmap,
+    rate_heatmap,
+)
 from analysis.interconnect.show.junit import junit
-from analysis.interconnect.show.matrix import latency_heatmap, rate_heatmap
 from analysis.interconnect.show.tables import tables_of
 from analysis.interconnect.show.terminal import typical_latency
 from analysis.interconnect.show.words import bits, headline, lines, seen

@@ -1,18 +1,24 @@
-"""Matrices as pictures: who reaches what with whom."""
+"""Figures of an interconnect run: who reaches what with whom, and collectives over their size,
+beside what such links should give."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
-from analysis.figures import Figure
+from analysis.figures import Figure, looks
+from analysis.interconnect.show.words import bits, seconds, size
+from analysis.plots.lines import Axis, Line, lines
 from analysis.plots.matrix import Matrix, matrices
 
 #: Beyond this many nodes numbers do not fit into the squares, beyond that no names beside them.
 _NUMBERS, _NAMES = 16, 64
 _FAINTEST = 0.08  # so that it is no empty square
+_COLUMNS = ["way", "operation", "place", "mode", "ranks", "bytes", "median_s", "busbw"]
+Lines = Sequence[tuple[str, float]]
 
 
 def rate_heatmap(pairs: pd.DataFrame, names: Sequence[str], middle: float) -> Figure:
@@ -61,3 +67,47 @@ def _drawn(pairs: pd.DataFrame, names: Sequence[str], form: str) -> str:
     texts = [[form.format(number) for number in row] for row in numbers]
     matrix = Matrix(fills, texts, names, {(int(a), int(b)) for a, b in np.argwhere(failed)})
     return matrices({"": matrix}, "sends", "receives", most_texts=_NUMBERS, most_names=_NAMES)
+
+
+def bandwidth_figure(frame: pd.DataFrame, ranks: int, expected: Lines) -> Figure:
+    """expected: labels and bus bandwidths in bit/s, drawn as levels."""
+    part = _rows(frame, ranks, "pipelined")
+    caption = (
+        "Bus bandwidth, calls back to back, median: algorithm bandwidth times the factor of "
+        "nccl-tests, so that it can be held against a link's rate. Solid: Horovod; dashed: plain "
+        "sockets between the same ranks. Small messages may pass a shaper or a switch's buffer at "
+        "once, and then show more than the line."
+    )
+    svg = _draw(part, "busbw", "bus bandwidth", bits, expected)
+    return Figure("bandwidth", "Bandwidth of collectives", caption, part[_COLUMNS], svg)
+
+
+def latency_figure(frame: pd.DataFrame, ranks: int) -> Figure:
+    part = _rows(frame, ranks, "blocked")
+    caption = (
+        "Time of one call, slowest rank, median; all ranks met before each. Solid: Horovod, whose "
+        "cycle adds to small ones; dashed: plain sockets."
+    )
+    svg = _draw(part, "median_s", "time of a call", seconds, ())
+    return Figure("call_time", "Time of collectives", caption, part[_COLUMNS], svg)
+
+
+def _rows(frame: pd.DataFrame, ranks: int, mode: str) -> pd.DataFrame:
+    chosen = (frame["ranks"] == ranks) & (frame["mode"] == mode) & (frame["place"] == "out")
+    return frame[chosen].reset_index(drop=True)
+
+
+def _draw(
+    part: pd.DataFrame, column: str, label: str, unit: Callable[[float], str], levels: Lines
+) -> str | None:
+    if part.empty:
+        return None
+    colours = looks(list(dict.fromkeys(part["operation"])))
+    drawn = [
+        Line(rows["bytes"], rows[column],
+             replace(colours[str(operation)], dashes="-" if way == "horovod" else "--"),
+             str(operation).replace("_", "-") if way == "horovod" else "", size=0)
+        for (operation, way), rows in part.groupby(["operation", "way"], sort=False)
+    ]  # fmt: skip
+    x = Axis("size", "binary", size)
+    return lines({"": drawn}, x, Axis(label, "decades", unit), levels=levels)
