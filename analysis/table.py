@@ -7,6 +7,7 @@ page its headings and footnotes. A null is ``<NA>`` with a reason beside it, nev
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -275,6 +276,11 @@ def joined(parts: Iterable[str], by: str = " ") -> str:
 def first_of(parts: Sequence[str], most: int, by: str = ", ") -> str:
     """``a, b, ...``: all of a few, the first of many."""
     return by.join(parts[:most]) + (", ..." if len(parts) > most else "")
+
+
+def by_number(name: str) -> list[tuple[str, int]]:
+    """Sorts node2 before node10."""
+    return [(text, int(part or 0)) for text, part in re.findall(r"(\D*)(\d*)", name)]
 
 
 def runs_in_words(n: int) -> str:

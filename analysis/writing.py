@@ -85,20 +85,20 @@ def junit_text(suites: Sequence[Suite]) -> str:
 
 def _add_suite(root: Xml.Element, suite: Suite) -> Xml.Element:
     counts = {"failure": 0, "error": 0, "skipped": 0}
-    made = Xml.SubElement(root, "testsuite", name=_printable(suite.name), package=suite.package,
+    made = Xml.SubElement(root, "testsuite", name=printable(suite.name), package=suite.package,
                           hostname="localhost", tests=str(len(suite.cases)))  # fmt: skip
     Xml.SubElement(made, "properties")
     for one in suite.cases:
-        case = Xml.SubElement(made, "testcase", classname=_printable(suite.classname),
-                              name=_printable(one.name), time=f"{one.seconds:.3f}")  # fmt: skip
+        case = Xml.SubElement(made, "testcase", classname=printable(suite.classname),
+                              name=printable(one.name), time=f"{one.seconds:.3f}")  # fmt: skip
         if one.result is not None:
             counts[one.result.tag] += 1
             told = Xml.SubElement(case, one.result.tag)
             if one.result.message:
-                told.set("message", _printable(one.result.message))
+                told.set("message", printable(one.result.message))
             if one.result.tag != "skipped":
                 told.set("type", one.result.kind)
-                told.text = _printable(one.result.text or one.result.message)
+                told.text = printable(one.result.text or one.result.message)
     for stream in ("system-out", "system-err"):
         Xml.SubElement(made, stream)
     made.set("failures", str(counts["failure"]))
@@ -109,8 +109,8 @@ def _add_suite(root: Xml.Element, suite: Suite) -> Xml.Element:
     return made
 
 
-def _printable(text: str) -> str:
-    """What programs print may hold control characters, which XML does not."""
+def printable(text: str) -> str:
+    """What programs print may hold control characters, which XML does not, and terminals obey."""
     return "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text)
 
 

@@ -14,6 +14,7 @@ import pandas as pd
 
 from analysis.records.frames import Frames
 from analysis.records.gather import Problem
+from analysis.table import by_number
 from train.config.datasets import DATASETS
 from train.record.run import RECORD_NAME
 
@@ -100,7 +101,7 @@ class _Names:
         # an id begins with the name of the data set, which may be a folder's
         data = sorted({cell.partition("-")[0] for cell in cells} - set(DATASETS))
         self._data = {name: f"folder{n}" for n, name in enumerate(data, start=1)}
-        ordered = sorted({host.lower() for host in hosts}, key=_by_number)
+        ordered = sorted({host.lower() for host in hosts}, key=by_number)
         names = {host: f"node-{n}" for n, host in enumerate(ordered, start=1)}
         # a text may have the short name of a host whose record has the long one
         short = {host.split(".")[0]: name for host, name in names.items()}
@@ -136,11 +137,6 @@ def _by_form(text: str) -> str:
     return _PATH.sub("PATH", _NODE_LIST.sub("NODES", _ADDRESS.sub("ADDRESS", text)))
 
 
-def _by_number(host: str) -> list[tuple[str, int]]:
-    """node2 before node10."""
-    return [(text, int(part or 0)) for text, part in re.findall(r"(\D*)(\d*)", host)]
-
-
 def _cleaned(table: pd.DataFrame, names: _Names) -> pd.DataFrame:
     texts: pd.DataFrame = table.select_dtypes("string")
     changed: dict[str, Any] = {}
@@ -161,7 +157,7 @@ def _each(clean: Callable[[str], str], alarms: str) -> str:
 
 
 def _problem(problem: Problem, names: _Names) -> Problem:
-    problem = replace(problem, cell_id=names.cell(problem.cell_id))
+    problem = replace(problem, cell_id=names.cell(problem.cell_id), hosts=None)
     if problem.kind in ("failed", "unreadable"):
         return replace(problem, reason=LEFT_OUT, where=None, what_to_do=None, log_tail=())
     return replace(problem, reason=names.told(problem.reason))

@@ -28,7 +28,8 @@ class Answer:
     numbers: Mapping[str, Any] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        plain = {name: None if pd.isna(v) else v for name, v in self.numbers.items()}
+        plain = {name: None if pd.api.types.is_scalar(v) and pd.isna(v) else v
+                 for name, v in self.numbers.items()}  # fmt: skip
         return {"key": self.key, "question": self.question, "text": self.text,
                 "evidence": self.evidence, "numbers": plain}  # fmt: skip
 

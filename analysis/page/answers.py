@@ -11,6 +11,7 @@ from functools import partial
 
 from analysis.page.accuracy_answers import against, larger_batch, libraries, ranking
 from analysis.page.answer import THREE, Answer, Rows, groups
+from analysis.page.failures import complete
 from analysis.page.parts import parts
 from analysis.page.scaling_answers import scaling
 from analysis.records.frames import Frames
@@ -44,7 +45,7 @@ def answers(frames: Frames, tables: Mapping[str, Table], failures: list[str]) ->
         made = parts([partial(_all, one) for one in questions], "An answer", failures)
         return [answer for own in made for answer in own]
 
-    first = found(lambda: _complete(frames))
+    first = found(lambda: complete(frames))
     if not len(frames.runs):
         return tuple(first)
     first += found(
@@ -64,28 +65,6 @@ def answers(frames: Frames, tables: Mapping[str, Table], failures: list[str]) ->
 
 def _all(question: Callable[[], Iterable[Answer]]) -> tuple[Answer, ...]:
     return tuple(question())
-
-
-def _complete(frames: Frames) -> Iterable[Answer]:
-    usable, planned = len(frames.runs), len(frames.planned)
-    if not planned:
-        yield Answer("complete", "Is it complete?", "The plan has no cells: there is nothing to "
-                     "report.", numbers={"usable": 0, "planned": 0})  # fmt: skip
-    if not frames.problems:
-        return
-    kinds: dict[str, int] = {}
-    for problem in frames.problems:
-        kinds[problem.kind] = kinds.get(problem.kind, 0) + 1
-    lacking = joined([f"{n:,} {kind}" for kind, n in kinds.items()], ", ")
-    # a rejected record says completed or diverged, so a sweep takes it for done
-    again = "make sweep runs the rest"
-    if "rejected" in kinds:
-        again += ", a rejected cell once its folder is moved away"
-    text = f"{usable:,} of {planned:,} planned cells {'is' if usable == 1 else 'are'} usable "
-    text += f"({lacking}); {again}."
-    text += "" if usable else " Nothing can be compared or concluded yet."
-    yield Answer("complete", "Is it complete?", text, "cells_not_used", "cells",
-                 {"usable": usable, "planned": planned, **kinds})  # fmt: skip
 
 
 def _targets(found: Rows) -> Iterable[Answer]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from analysis.page.failures import command, why
 from analysis.records.frames import Frames
 from analysis.records.gather import Problem
 from analysis.table import Row, Table, estimate_in, joined, number, plain_rows
@@ -23,7 +24,7 @@ def junit(frames: Frames) -> str:
     """The text of junit.xml; the time of a case is its end_to_end_s."""
     runs = frames.runs
     seconds = dict(zip(runs["cell_id"], runs["end_to_end_s"].fillna(0.0), strict=True))
-    results = {problem.cell_id: _result(problem) for problem in frames.problems}
+    results = {problem.cell_id: _result(problem, frames.name) for problem in frames.problems}
     cases = [
         Case(cell, results.get(cell), seconds.get(cell, 0.0)) for cell in frames.planned["cell_id"]
     ]
@@ -37,13 +38,14 @@ def _first(frames: Frames) -> datetime:
     return min(began, default=datetime(1970, 1, 1, tzinfo=UTC))
 
 
-def _result(problem: Problem) -> Result:
+def _result(problem: Problem, sweep: str) -> Result:
     if problem.kind == "missing":
         return Result("skipped", problem.kind, problem.reason)
     rank = "" if problem.rank is None else f"rank {problem.rank}"
     about = joined([rank, problem.where or "", problem.what_to_do or ""], "; ")
-    text = "\n".join([joined([problem.reason, about], "\n"), *problem.log_tail])
-    return Result("failure", problem.kind, problem.reason, text)
+    more = f"{command('logs', SWEEP=sweep, CELL=problem.cell_id)} shows more"
+    text = "\n".join([joined([problem.reason, about, more], "\n"), *problem.log_tail])
+    return Result("failure", problem.kind, why(problem), text)
 
 
 def changes_junit(found: Table, after: Frames) -> str:

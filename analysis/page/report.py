@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from analysis.figures import Figure
-from analysis.page.answer import Answer
+from analysis.page.answer import TWO, Answer
 from analysis.page.answers import answers
 from analysis.page.cautions import Caution, cautions
+from analysis.page.failures import Cause, causes
 from analysis.page.parts import parts
 from analysis.page.topics import Shared, drawn, topics_of
 from analysis.prediction.collectives import Link
 from analysis.prediction.forecast import Forecast
 from analysis.records.frames import Frames
-from analysis.records.gather import KINDS, Problem
 from analysis.table import Table, first_of, joined
 from analysis.topics.topic import Topic
 
@@ -43,12 +43,11 @@ class Report:
     name: str
     title: str
     context: str  # what is the same for all runs, in one line
+    lead: str  # what became of the runs, where every planned cell has one
     answers: tuple[Answer, ...]
     cautions: tuple[Caution, ...]
     topics: tuple[Topic, ...]
     frames: Frames
-    problems: tuple[Problem, ...]
-    counts: str
     exit_code: int
     is_whole: bool = True  # no part of it failed
     forecast: Forecast | None = None
@@ -57,7 +56,7 @@ class Report:
     @property
     def has_epochs(self) -> bool:
         """Whether there is an epochs.csv; of very many epochs load_runs gives the frame."""
-        return len(self.frames.epochs) <= MOST_EPOCHS
+        return 0 < len(self.frames.epochs) <= MOST_EPOCHS
 
     @property
     def first_figures(self) -> tuple[Figure, ...]:
@@ -70,6 +69,10 @@ class Report:
         }
         wanted = next((keys for key, keys in orders.items() if key in there), _OF_ANY)
         return tuple(there[key] for key in wanted if key in there)[:2]
+
+    @property
+    def causes(self) -> list[Cause]:
+        return causes(self.frames.problems)
 
     @property
     def tables(self) -> dict[str, Table]:
@@ -100,12 +103,11 @@ def build(frames: Frames, *, network: Link | None = None, draw: bool = True) -> 
         name=frames.name,
         title=frames.title,
         context=_context(frames),
+        lead=_lead(frames, alone={answer.key for answer in said} <= {"one", "nodes"}),
         answers=said,
         cautions=(*(Caution(text, "all", is_alarm=True) for text in failures), *found),
         topics=topics,
         frames=frames,
-        problems=frames.problems,
-        counts=counts(frames),
         is_whole=not failures,
         exit_code=UNDECIDED if failures else _exit_code(frames),
         forecast=ahead.file if ahead and ahead.file.series else None,
@@ -118,26 +120,30 @@ def _exit_code(frames: Frames) -> int:
     return SOME_FAILED if frames.problems else ALL_GOOD
 
 
-def counts(frames: Frames) -> str:
-    """``72 of 72 planned cells usable, 1 of them diverged``, and the rest by kind."""
-    usable, planned = len(frames.runs), len(frames.planned)
-    diverged = int((frames.runs["status"] == "diverged").sum())
-    kinds = [(sum(p.kind == kind for p in frames.problems), kind) for kind in KINDS]
-    return joined(
-        [
-            f"{usable:,} of {planned:,} planned cells usable",
-            f"{diverged:,} of them diverged" if diverged else "",
-            *(f"{n:,} {kind}" for n, kind in kinds if n),
-        ],
-        ", ",
-    )
+def _lead(frames: Frames, *, alone: bool) -> str:
+    """``alone``: answers say how accurate the few runs are."""
+    runs = frames.runs
+    if frames.problems or not len(runs):
+        return ""
+    which = {1: "The run", 2: "Both runs"}.get(len(runs), f"All {len(runs):,} runs")
+    done = runs[runs["status"] == "completed"]
+    diverged = len(runs) - len(done)
+    text = f"{which} finished{f', {diverged:,} of them diverged' if diverged else ''}."
+    reached = done["validation_accuracy"].dropna()
+    on = done[["dataset", "validate_on", "validation_images"]].drop_duplicates()
+    if alone or len(on) != 1 or not len(reached):
+        return text
+    ends = dict.fromkeys(TWO(end) for end in (reached.min(), reached.max()))
+    part = " of the training set" if on["validate_on"].iloc[0] == "train_part" else ""
+    images = f"{on['validation_images'].iloc[0]:,} held-out images{part}"
+    return f"{text} Accuracy is {' to '.join(ends)} on {images}."
 
 
 def _context(frames: Frames) -> str:
     """What all runs share, which no table then repeats."""
     runs = frames.runs
     if not len(runs):
-        return counts(frames)
+        return ""
     ranks = sorted(set(runs["gpus"]))
     what = "GPUs" if set(runs["device_kind"]) == {"gpu"} else "ranks"
     nodes = sorted(set(runs["nodes"]))
@@ -155,7 +161,6 @@ def _context(frames: Frames) -> str:
             + (" in every run" if len(ranks) == 1 and len(runs) > 1 else ""),
             f"{nodes[-1]} nodes" if nodes != [1] else "1 node",
             first_of(devices, 3, "; "),
-            counts(frames),
             f"{commits} commits" if commits > 1 else "",
             days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}",
         ],

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from analysis.page.report import Report
 from analysis.table import Table
+from analysis.writing import printable
 
 #: Rows of a table on a terminal; more would hide the other tables.
 MOST_ROWS = 40
@@ -25,55 +26,53 @@ def print_report(report: Report, paths: Sequence[Path], out: Console) -> None:
         if key in report.tables:
             out.print()
             print_table(report.tables[key], out, notes=False)
-    _print_problems(report, out)
     out.print()
     for path in paths:
         if path.suffix in (".html", ".md", ".json"):
-            out.print(Text(str(path)), soft_wrap=True)
+            out.print(_text(str(path)), soft_wrap=True)
 
 
 def print_tables(report: Report, out: Console) -> None:
-    """The answers and every table of results, with notes, and the cells that are in none."""
+    """The answers and every table with its notes."""
     _print_head(report, out)
     for topic in report.topics:
         for table in topic.tables:
-            if len(table.data) and table.key != "cells_not_used":
+            if len(table.data):
                 out.print()
                 print_table(table, out, notes=True)
-    _print_problems(report, out)
 
 
 def _print_head(report: Report, out: Console) -> None:
-    out.print(Text(f"{report.title}: {report.counts}", style="bold"))
+    out.print(_text(report.title, style="bold"))
+    if report.lead:
+        out.print(_text(report.lead), soft_wrap=True)
     for number, answer in enumerate(report.answers, start=1):
-        out.print(Text(f"{number}  {answer.text}"), soft_wrap=True)
+        question = Text(f"{number}  {answer.question} ", style="bold")
+        out.print(question.append_text(_text(answer.text, style="not bold")), soft_wrap=True)
     for caution in report.cautions:
         style = "bold red" if caution.is_alarm else "yellow"
-        out.print(Text(f"!  {caution.text}", style=style), soft_wrap=True)
+        out.print(_text(f"!  {caution.text}", style=style), soft_wrap=True)
     for topic in report.topics:
         for sentence in topic.failures:
-            out.print(Text(f"!  {topic.title}: {sentence}", style="bold red"), soft_wrap=True)
+            out.print(_text(f"!  {topic.title}: {sentence}", style="bold red"), soft_wrap=True)
+
+
+def _text(text: str, style: str = "") -> Text:
+    """What a record says as it is: no markup, nothing that a terminal obeys."""
+    return Text(printable(text), style=style)
 
 
 def print_table(table: Table, out: Console, *, notes: bool) -> None:
     """Nothing but its title where it has more than MOST_ROWS rows."""
     if len(table.data) > MOST_ROWS:
-        out.print(Text(f"{table.title}: {len(table.data):,} rows; the report has them."))
+        out.print(_text(f"{table.title}: {len(table.data):,} rows; the report has them."))
         return
     found = table.shown()
-    shown = RichTable(title=Text(table.title), title_justify="left")
+    shown = RichTable(title=_text(table.title), title_justify="left")
     for column in found.columns:
-        shown.add_column(Text(column.title), justify=column.align, overflow="fold")
+        shown.add_column(_text(column.title), justify=column.align, overflow="fold")
     for row in found.rows:
-        shown.add_row(*(Text(cell) for cell in row))  # Text: no markup in what a record says
+        shown.add_row(*(_text(cell) for cell in row))
     out.print(shown)
     for note in found.notes if notes else ():
-        out.print(Text(note, style="dim"))
-
-
-def _print_problems(report: Report, out: Console) -> None:
-    for problem in report.problems:
-        kind = problem.kind if problem.status == "none" else f"{problem.kind} ({problem.status})"
-        rank = "" if problem.rank is None else f" (rank {problem.rank})"
-        todo = f" -> {problem.what_to_do}" if problem.what_to_do else ""
-        out.print(Text(f"{kind} {problem.cell_id}: {problem.reason}{rank}{todo}"), soft_wrap=True)
+        out.print(_text(note, style="dim"))

@@ -39,6 +39,7 @@ def write_report(report: Report, folder: Path) -> list[Path]:
     if report.has_epochs:
         frames["epochs"] = report.frames.epochs
     frames |= {table.key: table.data for table in report.tables.values()}
+    frames = {name: data for name, data in frames.items() if len(data)}
     tables, drawn = [out / f"{name}.csv" for name in frames], list[Path]()
     for path, data in zip(tables, frames.values(), strict=True):
         write_atomically(path, csv_text(data))
@@ -80,6 +81,7 @@ def answers_text(report: Report) -> str:
         "sweep": report.name,
         "title": report.title,
         "context": report.context,
+        "lead": report.lead,
         "answers": [answer.as_json() for answer in report.answers],
         "cautions": [{"text": c.text, "touches": c.touches, "alarm": c.is_alarm}
                      for c in report.cautions],

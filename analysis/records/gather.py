@@ -29,7 +29,7 @@ from train.record.run import EpochRecord, RunRecord
 #: missing: no record; failed: the record says so; rejected: it cannot be compared;
 #: unreadable: it is no record at all.
 Kind = Literal["missing", "failed", "rejected", "unreadable"]
-KINDS: tuple[Kind, ...] = ("missing", "failed", "rejected", "unreadable")
+KINDS: tuple[Kind, ...] = ("failed", "rejected", "unreadable", "missing")
 _NO_RANK = 10**9
 
 
@@ -45,6 +45,7 @@ class Problem:
     what_to_do: str | None = None
     rank: int | None = None
     log_tail: tuple[str, ...] = ()
+    hosts: str | None = None  # that met, with blanks between them
 
 
 class Cell(NamedTuple):

@@ -30,7 +30,8 @@ def table(problems: Sequence[Problem]) -> Table:
         }
         for item in problems
     ]  # fmt: skip
-    return Table("cells_not_used", "Cells that are in no table", PROBLEMS, frame(rows, PROBLEMS))
+    return Table("cells_not_used", "Cells that are in no table", PROBLEMS, frame(rows, PROBLEMS),
+                 folded=True)  # fmt: skip
 
 
 def every_run(runs: pd.DataFrame) -> Table:

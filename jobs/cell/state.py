@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ from jobs.cell.ranks import end_leftovers
 from train.config.run import RunConfig
 from train.errors import ConfigError, Unreadable, read_whole
 from train.record.atomic import write_atomically
+from train.record.cause import cause_line, names_of, pieces
 from train.record.cell_folder import (
     CHECKPOINT_NAME,
     CONFIG_NAME,
@@ -36,7 +36,7 @@ from train.record.run import (
     RecordError,
     SweepManifest,
 )
-from train.record.summary import RecordSummary, read_own_summary
+from train.record.summary import read_own_summary
 
 #: Ended by something outside the run, so its checkpoint is worth going on from.
 INTERRUPTED = frozenset({"cancelled", "timeout", "preempted", "lost"})
@@ -55,10 +55,6 @@ UNKNOWN = "unknown"
 ARCHIVE_NAME = "archive"
 #: More than two lines of epochs.jsonl.
 TAIL_BYTES = 4096
-#: Of a log's last line; some programs print data there.
-MOST_CHARACTERS = 300
-_NUMBERS = re.compile(r"0x[0-9a-f]+|\b(?=[a-f]*\d)[0-9a-f]{8,}\b|\[?\d[\d.,:_-]*\]?")
-_NODES = re.compile(r"\bon node [\w.-]+|\(on [^()]+\)")
 
 
 @dataclass(frozen=True)
@@ -198,30 +194,10 @@ def _of_record(config: RunConfig, folder: Path) -> CellState:
         return CellState(config, folder, OTHERS, str(error))
     except Unreadable as error:
         return CellState(config, folder, UNREADABLE, str(error))
-    why = cause_line(record)
-    cause = cause_of_line(why, record) if why else ""
+    why = cause_line(record.error)
+    names = names_of(record.cell_id, record.world.hostnames if record.world else ())
+    cause = "".join(piece for _, piece in pieces(why, names))
     return CellState(config, folder, record.status, why, cause, record.ended_at)
-
-
-def cause_line(record: RecordSummary) -> str:
-    """What happened, and the last line of the log where that says more; '' without an error."""
-    if record.error is None:
-        return ""
-    what = record.error.what
-    last = next((line.strip() for line in reversed(record.error.log_tail) if line.strip()), "")
-    last = last[:MOST_CHARACTERS]
-    if last in what:
-        return what
-    return last if what in last else f"{what}; its log ends: {last}"
-
-
-def cause_of_line(line: str, record: RecordSummary) -> str:
-    """The line without what differs between cells of one cause: their names, hosts and numbers."""
-    hosts = record.world.hostnames if record.world else ()
-    names = {record.cell_id, *hosts, *(host.partition(".")[0] for host in hosts)}
-    for name in sorted((name for name in names if name in line), key=len, reverse=True):
-        line = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", "_", line)
-    return _NUMBERS.sub("0", _NODES.sub("on _", line))
 
 
 def lay_out(

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cell.state import cause_line, cause_of_line, recorded
+from jobs.cell.state import recorded
 from jobs.config.load import load_sweep
 from jobs.display import say_results
 from tests.builders import config, record
+from train.record.cause import cause_line, names_of, pieces
 from train.record.run import RunError, RunRecord
 
 
@@ -18,6 +19,11 @@ def failed(seed: int = 0, what: str = "w", log: tuple[str, ...] = (), *hosts: st
     error = RunError(what=what, where="rank 0", what_to_do="look", log_tail=log)
     made = record(config(seed=seed), status="failed", error=error)
     return made.model_copy(update={"world": made.world.model_copy(update={"hostnames": hosts})})
+
+
+def cause_of(line: str, of: RunRecord) -> str:
+    names = names_of(of.cell_id, of.world.hostnames if of.world else ())
+    return "".join(piece for _, piece in pieces(line, names))
 
 
 @pytest.mark.parametrize(
@@ -32,8 +38,8 @@ def failed(seed: int = 0, what: str = "w", log: tuple[str, ...] = (), *hosts: st
     ],
 )  # fmt: skip
 def test_the_line_of_a_cause(what: str, log: tuple[str, ...], line: str) -> None:
-    assert cause_line(failed(0, what, log)) == line
-    assert cause_line(record()) == ""
+    assert cause_line(failed(0, what, log).error) == line
+    assert cause_line(record().error) == ""
 
 
 @pytest.mark.parametrize(
@@ -46,14 +52,18 @@ def test_the_line_of_a_cause(what: str, log: tuple[str, ...], line: str) -> None
         ("no /r/.submitit/20260102T030405-12/x", "no /r/.submitit/20260203T040506-7/x"),
         ("at 0x7f3a of 3f9a1c07", "at 0x11 of 00ffa1b2"),
         ("2026-01-02 03:04:05.6: nan in epoch 3", "2026-01-03 13:14:15.7: nan in epoch 12"),
+        ("1,437 images on gpu07, gpu08", "300 images on gpu11"),
+        ("no /data/a-b/x.npz: gone", "no /scratch/y: gone"),
+        ("step 3f9a1c of 0b7e1a52-8c1d-4a6b-9f00-aabbccddeeff", "step 00fa1b of "
+         "1b7e1a52-8c1d-4a6b-9f00-aabbccddee00"),
         ("it did not start on node alpha: full", "it did not start on node beta: full"),
     ],
 )  # fmt: skip
 def test_names_and_numbers_do_not_split_a_cause_and_other_words_do(one: str, other: str) -> None:
     first, second = failed(0, "w", (), "alpha"), failed(1, "w", (), "beta.site", "beta-ib")
-    line = cause_of_line(one.format(cell=first.cell_id), first)
-    assert line == cause_of_line(other.format(cell=second.cell_id), second)
-    assert line != cause_of_line(f"{other}, or not", second)
+    line = cause_of(one.format(cell=first.cell_id), first)
+    assert line == cause_of(other.format(cell=second.cell_id), second)
+    assert line != cause_of(f"{other}, or not", second)
 
 
 def test_the_last_words_of_a_sweep(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,130 @@
+"""Why planned cells have no result: each cause once, with the command to read more."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from analysis.page.anonymous import LEFT_OUT
+from analysis.page.answer import Answer, some
+from analysis.records.frames import Frames
+from analysis.records.gather import KINDS, Problem
+from analysis.table import by_number, joined
+from analysis.writing import printable
+from train.record.cause import cause_line, names_of, pieces
+from train.record.run import RunError
+
+#: Of a cause in a sentence; the table has all of it.
+_MOST_CHARACTERS = 500
+#: Causes in a sentence; more are counted.
+_MOST = 3
+
+
+class Cause(NamedTuple):
+    """Problems of one kind that differ only in names, hosts, numbers, ids and paths."""
+
+    text: str
+    first: Problem
+    cells: int
+
+
+def complete(frames: Frames) -> Iterable[Answer]:
+    """Whether planned cells have no result, and why."""
+    key, question, plan = "complete", "Is it complete?", len(frames.planned)
+    kinds: Counter[str] = Counter(problem.kind for problem in frames.problems)
+    numbers: dict[str, Any] = {"usable": len(frames.runs), "planned": plan, **kinds}
+    if not plan:
+        yield Answer(key, question, "The plan has no cells: there is nothing to report.",
+                     numbers=numbers)  # fmt: skip
+    if not frames.problems:
+        return
+    found = causes(frames.problems)
+    numbers["causes"] = told = [
+        {"kind": cause.first.kind, "cells": cause.cells, "what": cause.text,
+         "what_to_do": cause.first.what_to_do, "cell": cause.first.cell_id,
+         "command": command("logs", SWEEP=frames.name, CELL=cause.first.cell_id)}
+        for cause in found
+    ]  # fmt: skip
+    alone = kinds["failed"] == plan and len(found) == 1
+    said = []
+    for cause, own in list(zip(found, told, strict=True))[:_MOST]:
+        why_so = f"why is {LEFT_OUT}" if cause.text == LEFT_OUT else cause.text
+        cells = "" if alone else f"{_counted(cause.cells, 'cell')}: "
+        said.append(f"{why_so} ({cells}{own['command']} shows more)")
+    if others := found[_MOST:]:
+        cells = _counted(sum(cause.cells for cause in others), "cell")
+        said.append(f"{_counted(len(others), 'more reason')} ({cells})")
+    text = _head(frames, kinds, found)
+    text += f": {'; '.join(said)}. Once that is put right, " if said else "; "
+    text += f"{command('sweep', SWEEP=frames.name)} runs "
+    text += "the rest" if kinds["failed"] < plan else "it again" if plan == 1 else "them again"
+    # a rejected record says completed or diverged, so a sweep takes it for done
+    text += ", a rejected cell once its folder is moved away" if kinds["rejected"] else ""
+    yield Answer(key, question, f"{text}.", "cells_not_used", "cells", numbers)
+
+
+def _head(frames: Frames, kinds: Mapping[str, int], found: Sequence[Cause]) -> str:
+    usable, plan = len(frames.runs), len(frames.planned)
+    if kinds["failed"] < plan:
+        lacking = joined([f"{kinds[kind]:,} {kind}" for kind in KINDS if kinds[kind]], ", ")
+        diverged = int((frames.runs["status"] == "diverged").sum())
+        among = f", {diverged:,} of them diverged" if diverged else ""
+        are = f"{'is' if usable == 1 else 'are'} usable{among} ({lacking})"
+        return f"{usable:,} of {plan:,} planned cells {are}"
+    if plan == 1:
+        return "The only cell failed"
+    reasons = "one reason" if len(found) == 1 else _counted(len(found), "reason")
+    # of causes that are left out, nothing tells how many they are
+    reasons = "" if found[0].text == LEFT_OUT else f", for {reasons}"
+    return f"All {plan:,} cells failed{reasons}"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+@lru_cache(maxsize=1)  # for the answer and the page
+def causes(problems: tuple[Problem, ...]) -> list[Cause]:
+    """Of all that is not merely missing, the most frequent first."""
+    found: dict[tuple[str, ...], list[tuple[Problem, list[str]]]] = {}
+    for problem in problems:
+        if problem.kind != "missing":
+            own = pieces(why(problem), names_of(problem.cell_id, (problem.hosts or "").split()))
+            key = (problem.kind, *(stands_for for _, stands_for in own))
+            found.setdefault(key, []).append((problem, [text for text, _ in own]))
+    made = [
+        Cause("".join(map(_seen, zip(*(texts for _, texts in same), strict=True))), same[0][0],
+              len(same)) for same in found.values()
+    ]  # fmt: skip
+    return sorted(made, key=lambda cause: -cause.cells)
+
+
+def why(problem: Problem) -> str:
+    """What happened and the last line of the log, as one line without control characters."""
+    error = RunError(what=problem.reason, where="", what_to_do="", log_tail=problem.log_tail)
+    line = " ".join(printable(cause_line(error)).split()) or "its record does not say why"
+    return line if len(line) <= _MOST_CHARACTERS else f"{line[:_MOST_CHARACTERS]}..."
+
+
+def command(goal: str, **variables: str) -> str:
+    """A line that make and the shell take as it is meant, whatever a name holds."""
+    # make takes $ for its own before the shell does
+    given = (f"{key}={shlex.quote(text).replace('$', '$$')}" for key, text in variables.items())
+    return " ".join(["make", goal, *given])
+
+
+def _seen(texts: tuple[str, ...]) -> str:
+    """One piece of a line as all cells of a cause have it."""
+    found = sorted(set(texts), key=by_number)
+    if len(found) > 1 and found[0][0] in "/~":
+        return f"{found[0]} and {len(found) - 1} more"
+    ends = [re.fullmatch(r"(.*?)(\d+)", text) for text in (found[0], found[-1])]
+    if len(found) > 2 and all(ends):
+        (head, low), (last, high) = (end.groups() for end in ends if end)
+        if head == last and found == [f"{head}{n}" for n in range(int(low), int(high) + 1)]:
+            return f"{found[0]} to {found[-1]}"
+    return some(found)

@@ -1,0 +1,229 @@
+"""Why cells failed comes first: each cause once, with its cells and the command to read more."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as Xml
+
+import pytest
+from typer.testing import CliRunner
+
+from analysis.__main__ import app
+from analysis.page.anonymous import without_names
+from analysis.page.answer import Answer
+from analysis.page.junit import junit
+from analysis.page.report import build
+from analysis.page.write import answers_text, render
+from analysis.records.load import load_frames
+from tests.analysis.builders import config, failed, record, world, write_sweep
+from tests.analysis.page.test_write import Page
+from train.record.run import RunRecord
+
+LOGS = "job {}: Slurm could not open the job's log (on {})"
+
+
+def failures(*whats: str, **error: Any) -> list[RunRecord]:
+    return [failed(config(seed=seed), what=what, **error) for seed, what in enumerate(whats)]
+
+
+def first_answer(folder: Path, items: Sequence[RunRecord], **sweep: Any) -> Answer:
+    report = build(load_frames(write_sweep(folder, items, **sweep)), draw=False)
+    assert report.answers[0].key == "complete"
+    told = json.loads(answers_text(report))["answers"][0]
+    assert told["text"] == report.answers[0].text
+    return report.answers[0]
+
+
+def logs_of(item: RunRecord, sweep: str = "smoke") -> str:
+    return f"make logs SWEEP={sweep} CELL={item.cell_id}"
+
+
+def test_all_failed_for_one_cause_on_several_hosts(tmp_path: Path) -> None:
+    items = failures(*(LOGS.format(n + 11, f"node{n % 4 + 1}") for n in range(6)))
+    found = first_answer(tmp_path / "smoke", items)
+    assert found.text == (
+        "All 6 cells failed, for one reason: job 11 to 16: Slurm could not open the job's log (on "
+        f"node1 to node4) ({logs_of(items[0])} shows more). Once that is put right, make sweep "
+        "SWEEP=smoke runs them again."
+    )
+    assert found.numbers["causes"] == [{
+        "kind": "failed", "cells": 6, "cell": items[0].cell_id, "command": logs_of(items[0]),
+        "what": "job 11 to 16: Slurm could not open the job's log (on node1 to node4)",
+        "what_to_do": "see logs/",
+    }]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "said"),
+    [
+        ("rank 3 died", "rank 9 died", "rank 3, 9 died"),
+        ("no /a/x", "no /b c", "no /a/x and 1 more"),
+        ("lost gpu07:4711", "lost gpu11:5022", "lost gpu07, gpu11:4711, 5022"),
+        ("id 3f9a1c is gone", "id 00fa1b is gone", "id 00fa1b, 3f9a1c is gone"),
+        ("lost hydra", "lost lerna", "lost hydra, lerna"),
+        ("a\nb 1", "a\nb 2", "a b 1, 2"),
+    ],
+)
+def test_what_only_names_and_numbers_tell_apart_is_one_cause(
+    tmp_path: Path, one: str, other: str, said: str
+) -> None:
+    items = [
+        failed(run, what=what).model_copy(update={"world": world(run, hostnames=(host,))})
+        for seed, (what, host) in enumerate([(one, "hydra.site"), (other, "lerna")])
+        if (run := config(seed=seed))
+    ]
+    items = [
+        item.model_copy(update={"missing": {k: v for k, v in item.missing.items() if k != "world"}})
+        for item in items
+    ]
+    if "/b c" in other:
+        items[1] = failed(items[1].config, what="no /b")
+    text = first_answer(tmp_path / "s", items).text
+    assert text.startswith(f"All 2 cells failed, for one reason: {said} (make logs")
+
+
+def test_two_causes_and_more(tmp_path: Path) -> None:
+    items = failures("no space left", "a hang", "no space left", "no space left")
+    text = first_answer(tmp_path / "two", items).text
+    assert text.startswith(
+        f"All 4 cells failed, for 2 reasons: no space left (3 cells: {logs_of(items[0], 'two')} "
+        f"shows more); a hang (1 cell: {logs_of(items[1], 'two')} shows more). Once"
+    )
+    more = failures(*"aabcdefff")
+    found = first_answer(tmp_path / "many", more)
+    assert "for 6 reasons: f (3 cells: " in found.text and "; a (2 cells: " in found.text
+    assert "; 3 more reasons (3 cells). Once" in found.text
+    assert [cause["cells"] for cause in found.numbers["causes"]] == [3, 2, 1, 1, 1, 1]
+
+
+def test_the_last_line_of_the_log_and_no_text_at_all(tmp_path: Path) -> None:
+    log = ("Traceback", "ImportError: no module named x", " ")
+    (item,) = failures("rank 0 ended with exit code 1", log_tail=log)
+    text = first_answer(tmp_path / "log", [item]).text
+    assert text.startswith("The only cell failed: rank 0 ended with exit code 1; its log ends: Imp")
+    (silent,) = failures("", where="", what_to_do="")
+    text = first_answer(tmp_path / "silent", [silent]).text
+    assert text.startswith("The only cell failed: its record does not say why (make logs")
+
+
+def test_a_rejected_record_beside_a_failed_and_a_missing_one(tmp_path: Path) -> None:
+    items = [record(), *failures("", "a hang")[1:],
+             record(config(seed=4), epoch_changes={"images": 300})]  # fmt: skip
+    found = first_answer(tmp_path / "smoke", items, also_planned=["digits-x"])
+    assert found.text.startswith(
+        "1 of 4 planned cells is usable (1 failed, 1 rejected, 1 missing): a hang (1 cell: "
+    )
+    assert "300 images processed, yet" in found.text
+    assert found.text.endswith(
+        "Once that is put right, make sweep SWEEP=smoke runs the rest, a rejected cell once its "
+        "folder is moved away."
+    )
+
+
+def test_what_has_not_run_is_no_failure(tmp_path: Path) -> None:
+    found = first_answer(tmp_path / "smoke", [record()], also_planned=["digits-x", "digits-y"])
+    assert found.text == (
+        "1 of 3 planned cells is usable (2 missing); make sweep SWEEP=smoke runs the rest."
+    )
+    assert found.numbers["causes"] == []
+
+
+BAD = "<b>x</b> | `rm -rf` [red]$(id)[/red] \x1b[31m"
+
+
+def test_names_and_errors_are_text(tmp_path: Path) -> None:
+    folder = tmp_path / "a $(id) 'x'"
+    items = failures(BAD, BAD, log_tail=("<img src=x>",))
+    text = first_answer(folder, items, title=BAD).text
+    assert "\x1b" not in text
+    assert """SWEEP='a $$(id) '"'"'x'"'"'' CELL=""" in text, "for make, then for the shell"
+    report = build(load_frames(folder), draw=False)
+    page = render(report, "report.html.j2")
+    assert not {"b", "img"} & {tag for tag, _ in Page(page).tags}
+    assert "<b>x" not in render(report, "report.md.j2")
+    done = CliRunner().invoke(app, ["report", str(folder)])
+    assert done.exit_code == 3 and "[red]$(id)[/red]" in done.output
+    assert "\x1b[31m" not in done.output
+
+
+def test_an_anonymous_report_says_that_it_leaves_the_causes_out(tmp_path: Path) -> None:
+    frames = load_frames(write_sweep(tmp_path / "s", failures("gpu07 is gone", "a hang")))
+    text = build(without_names(frames), draw=False).answers[0].text
+    assert text.startswith("All 2 cells failed: why is left out, since it may name a host (make lo")
+    assert "gpu07" not in text
+
+
+def test_every_form_has_the_cause_and_the_command_and_none_says_it_twice(tmp_path: Path) -> None:
+    items = failures(*["a very special reason"] * 3, log_tail=("the end of it",))
+    folder = write_sweep(tmp_path / "smoke", items)
+    done = CliRunner().invoke(app, ["report", str(folder)])
+    report = build(load_frames(folder), draw=False)
+    page, text = (render(report, f"report.{kind}.j2") for kind in ("html", "md"))
+    line = "a very special reason; its log ends: the end of it"
+    for form in (done.output, page, text):
+        assert form.count(line) == 1 and logs_of(items[0]) in form
+    assert done.output.count("a very special reason") == 1
+    assert page.count("<pre") == 1, "one log of a cause"
+    cases = Xml.fromstring(junit(report.frames)).iter("failure")
+    for case, item in zip(cases, items, strict=True):
+        assert case.get("message") == line and logs_of(item) in (case.text or "")
+
+
+def test_a_sweep_without_a_run_has_no_empty_file_and_no_methods(tmp_path: Path) -> None:
+    folder = write_sweep(tmp_path / "s", failures("a hang"))
+    CliRunner().invoke(app, ["report", str(folder)])
+    out = folder / "report"
+    assert all(len(file.read_text().splitlines()) > 1 for file in out.rglob("*.csv"))
+    assert not (out / "runs.csv").exists() and (out / "cells_not_used.csv").exists()
+    assert "runs.csv" not in (out / "report.html").read_text() + (out / "report.md").read_text()
+    assert "Welch" not in (out / "report.html").read_text()
+
+
+def test_questions_are_shown_with_their_answers(tmp_path: Path) -> None:
+    folder = write_sweep(tmp_path / "s", [*failures("a hang"), record(config(seed=5))])
+    done = CliRunner().invoke(app, ["report", str(folder)])
+    report = build(load_frames(folder), draw=False)
+    assert len(report.answers) > 1
+    page, text = (render(report, f"report.{kind}.j2") for kind in ("html", "md"))
+    for answer in report.answers:
+        for form in (done.output, page, text):
+            assert form.count(answer.question) >= 1
+            assert form.index(answer.question) < form.index(answer.text[:20])
+
+
+def finished(**changes: Any) -> list[RunRecord]:
+    return [
+        record(config(seed=seed), accuracies=[0.3, 0.5, 0.98 + seed / 100], **changes)
+        for seed in range(2)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("items", "said"),
+    [
+        ([*finished(), record(config("lamb"), accuracies=[0.3, 0.5, 0.991])],
+         "All 3 runs finished. Accuracy is 0.98 to 0.99 on 360 held-out images."),
+        ([record(config("lamb"), accuracies=[0.1, 0.2, 0.5]), record(accuracies=[0.1, 0.2, 0.501])],
+         "Both runs finished. Accuracy is 0.50 on 360 held-out images."),
+        ([record(), record(config("lamb"), status="diverged", accuracies=[0.2, None])],
+         "Both runs finished, 1 of them diverged. Accuracy is 0.40 on 360 held-out images."),
+        ([record(dataset) for dataset in (config(), config(dataset="mnist"))],
+         "Both runs finished."),
+        ([record(), failed(config(seed=1))], ""),
+        ([record()], "The run finished."),  # its answer has the accuracy
+    ],
+)  # fmt: skip
+def test_the_first_line_of_a_sweep_that_finished(
+    tmp_path: Path, items: list[RunRecord], said: str
+) -> None:
+    order = dict.fromkeys(item.config.technique.name for item in items)
+    folder = write_sweep(tmp_path / "s", items, techniques=[*order])
+    report = build(load_frames(folder), draw=False)
+    assert report.lead == said
+    for form in (render(report, "report.html.j2"), render(report, "report.md.j2")):
+        assert form.count(said) >= 1
+        assert "planned cells usable" not in form
+    assert json.loads(answers_text(report))["lead"] == said
