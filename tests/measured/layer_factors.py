@@ -26,6 +26,7 @@ def figure(runs: pd.DataFrame, records: Iterable[RunRecord]) -> Figure | None:
     seen = looks(
         [f"batch {count(batch)}" for batch in sorted(set(pd.concat(panels)["global_batch"]))]
     )
+    # a log axis has no place for 0
     by_panel = {panel: _lines(own[own["factor"] > 0], seen) for panel, own in panels.items()}
     svg = lines(by_panel, Axis("variable, from the input", whole=True),
                 Axis("factor on the rate", "decades"))  # fmt: skip
