@@ -9,13 +9,18 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
+import pandas as pd
+
 from analysis.page.accuracy_answers import against, larger_batch, libraries, ranking
-from analysis.page.answer import THREE, Answer, Rows, groups
+from analysis.page.answer import THREE, Answer, Rows, groups, sentence
 from analysis.page.failures import complete
 from analysis.page.parts import parts
 from analysis.page.scaling_answers import scaling
 from analysis.records.frames import Frames
+from analysis.records.labels import without_batch
+from analysis.stats.differences import ratio
 from analysis.table import (
+    Estimate,
     Table,
     count,
     estimate_in,
@@ -54,6 +59,7 @@ def answers(frames: Frames, tables: Mapping[str, Table], failures: list[str]) ->
         lambda: ranking(rows.get("ranking", ()), rows.get("pairs", ())),
         lambda: larger_batch(rows.get("larger_batch", ())),
         lambda: libraries(rows.get("frameworks", ())),
+        lambda: _sharpness(frames.runs),
         lambda: _targets(rows.get("targets", ())),
         lambda: _critical_batch(rows.get("critical_batch", ())),
         lambda: _nodes(frames, rows.get("node_effects", ())),
@@ -65,6 +71,40 @@ def answers(frames: Frames, tables: Mapping[str, Table], failures: list[str]) ->
 
 def _all(question: Callable[[], Iterable[Answer]]) -> tuple[Answer, ...]:
     return tuple(question())
+
+
+def _sharpness(runs: pd.DataFrame) -> Iterable[Answer]:
+    """What a larger batch does to the sharpest direction of the minimum."""
+    known = runs[runs["sharpness_largest"] > 0]
+    context = known["context"].fillna("").map(without_batch)
+    spans: dict[str, list[tuple[str, Estimate, str]]] = {}
+    for (label, _, _), own in known.groupby(["technique_label", context, "gpus"], sort=False):
+        small, large = own["global_batch"].min(), own["global_batch"].max()
+        values = own.groupby("global_batch")["sharpness_largest"].apply(list)
+        if small != large:
+            span = f"from batch {count(small)} to {count(large)}"
+            each = f"{len(values[small])} + {runs_in_words(len(values[large]))}"
+            times = ratio(values[large], values[small]).estimate
+            spans.setdefault(span, []).append((str(label), times, each))
+    for span, found in list(spans.items())[:1]:
+        shown = {_direction(times) for _, times, _ in found}
+        verdict = shown.pop() if len(shown) == 1 else "what minima do depends on the technique"
+        by = [f"{times.text(significant)} with {label} ({each})" for label, times, each in found]
+        more = f" and {len(by) - _MOST} more in the table" if len(by) > _MOST else ""
+        times = found[0][1]
+        yield Answer("sharpness", "Does a larger batch end in a sharper minimum?",
+                     sentence(f"{span}, {verdict}: the largest eigenvalue of the Hessian is "
+                              f"multiplied by {', by '.join(by[:_MOST])}{more}"),
+                     "convergence", "runs",
+                     {"times": times.value, "low": times.low, "high": times.high})  # fmt: skip
+
+
+def _direction(times: Estimate) -> str:
+    if times.low is not None and times.low > 1:
+        return "minima get sharper"
+    if times.high is not None and times.high < 1:
+        return "minima get flatter"
+    return "no change is shown"
 
 
 def _targets(found: Rows) -> Iterable[Answer]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from tests.analysis.builders import config, failed, rank_steps, record, write_sw
 from tests.analysis.samples import good_sweep, mixed_sweep, rich_sweep
 from tests.analysis.topics.convergence.to_target import run as run_to_target
 from train.config.run import Target
-from train.record.run import RunRecord, TargetOutcome
+from train.record.run import RunRecord, Sharpness, TargetOutcome
 
 
 def answers_of(folder: Path) -> dict[str, Answer]:
@@ -49,6 +50,28 @@ def runs(
                accuracies=[0.1, 0.2, mean + seed / 500])
         for seed in range(3)
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("at_large", "says"),
+    [([180.0, 200.0, 220.0], "minima get sharper"), ([0.9, 1.0, 1.1], "minima get flatter"),
+     ([2.0, 10.0, 50.0], "no change is shown")],
+)  # fmt: skip
+def test_sharpness_is_compared_between_batches(
+    tmp_path: Path, at_large: list[float], says: str
+) -> None:
+    items = [
+        item.model_copy(update={"sharpness": Sharpness(
+            images=8, largest=largest, largest_error=0, scaled=1.0, scaled_error=0)})
+        for batch, values in ((64, [9.0, 10.0, 11.0]), (256, at_large))
+        for item, largest in zip(runs(batch_per_rank=batch), values, strict=True)
+    ]  # fmt: skip
+    found = sweep(tmp_path, items)["sharpness"]
+    assert found.text.startswith(f"From batch 64 to 256, {says}: the largest eigenvalue of the ")
+    assert found.text.endswith("with naive (3 + 3 runs).")
+    # geometric means: independent of the program's own arithmetic
+    mean = math.exp(sum(map(math.log, at_large)) / 3 - sum(map(math.log, (9, 10, 11))) / 3)
+    assert found.numbers["times"] == pytest.approx(mean)
 
 
 def test_ranks_vary(tmp_path: Path) -> None:
