@@ -84,7 +84,7 @@ def _sharpness(runs: pd.DataFrame) -> Iterable[Answer]:
         if small != large:
             span = f"from batch {count(small)} to {count(large)}"
             each = f"{len(values[small])} + {runs_in_words(len(values[large]))}"
-            times = ratio(values[large], values[small]).estimate
+            times = ratio(values[large], values[small])
             spans.setdefault(span, []).append((str(label), times, each))
     for span, found in list(spans.items())[:1]:
         shown = {_direction(times) for _, times, _ in found}

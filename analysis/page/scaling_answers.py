@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from analysis.page.answer import TWO, Answer, Rows, capital, groups, sentence
-from analysis.prediction.laws import WORTH_IT
+from analysis.prediction.increases import WORTH_IT
 from analysis.records.frames import Frames
 from analysis.table import Row, estimate_in, percent, runs_in_words, signed_percent
 from analysis.topics.comparisons.techniques import reference_technique

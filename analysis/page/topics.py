@@ -14,13 +14,10 @@ from analysis.page.parts import parts
 from analysis.prediction.collectives import Link
 from analysis.records.frames import Frames, in_order
 from analysis.table import Table, first_of
-from analysis.topics import completeness, machine, usage
-from analysis.topics.classes import confusion, scores
+from analysis.topics import class_scores, completeness, machine, usage
 from analysis.topics.comparisons import larger_batch, libraries, ranking, techniques
 from analysis.topics.convergence import (
-    best_rates,
     by_batch,
-    by_images,
     critical_batch,
     curves,
     learning_rates,
@@ -40,7 +37,7 @@ from analysis.topics.scaling import (
 from analysis.topics.scaling.forecasts import Forecasts, forecasts
 from analysis.topics.scaling.loss import Loss, loss
 from analysis.topics.topic import Topic
-from analysis.topics.training import applied, noise, noise_figure, sigmoid_inputs, trust
+from analysis.topics.training import applied, noise, noise_figure
 
 #: Techniques that a figure draws; more could not be told apart.
 MOST_DRAWN = 12
@@ -80,10 +77,6 @@ class Shared:
     @cached_property
     def scaling(self) -> Table:
         return efficiency.table(self.by_series, self.frames.techniques)
-
-    @cached_property
-    def sizes(self) -> Table:
-        return by_images.table(self.frames.runs, self.frames.techniques)
 
     @cached_property
     def rates(self) -> Table:
@@ -147,11 +140,9 @@ def topics_of(of: Shared) -> Iterable[Topic]:
         (
             lambda: of.reached,
             lambda: larger_batch.table(planned, runs, order),
-            lambda: of.sizes,
         ),
         (
             lambda: by_batch.figure(of.reached.data, of.seen),
-            lambda: by_images.figure(runs, of.sizes.data),
             lambda: curves.figure(epochs, curves.ACCURACY, of.seen),
         ),
     )
@@ -159,10 +150,7 @@ def topics_of(of: Shared) -> Iterable[Topic]:
         "learning_rates",
         "Learning rate",
         (lambda: of.rates,),
-        (
-            lambda: learning_rates.figure(of.rates.data),
-            lambda: best_rates.figure(of.rates.data),
-        ),
+        (lambda: learning_rates.figure(of.rates.data),),
     )
     yield topic(
         "scaling",
@@ -172,7 +160,6 @@ def topics_of(of: Shared) -> Iterable[Topic]:
             lambda: of.loss.table,
             lambda: of.increases.worth,
             lambda: of.increases.steps,
-            lambda: of.increases.laws,
             lambda: of.ahead.table,
         ),
         (
@@ -205,21 +192,13 @@ def topics_of(of: Shared) -> Iterable[Topic]:
     yield topic(
         "training",
         "How training went",
-        (
-            lambda: applied.table(runs, epochs, order),
-            lambda: trust.table(epochs, runs, order),
-        ),
-        (
-            lambda: curves.figure(epochs, curves.LOSS, of.seen, _smoothed(runs)),
-            lambda: trust.figure(runs),
-            lambda: sigmoid_inputs.figure(epochs),
-        ),
+        (lambda: applied.table(runs, epochs, order),),
+        (lambda: curves.figure(epochs, curves.LOSS, of.seen, _smoothed(runs)),),
     )
     yield topic(
         "classes",
         "Classes",
-        (lambda: scores.table(frames.classes, runs, order),),
-        (lambda: confusion.figure(frames.confusion),),
+        (lambda: class_scores.table(frames.classes, runs, order),),
     )
     yield topic(
         "cells",

@@ -118,7 +118,7 @@ def line(timed: Sequence[Timed], cost: Cost) -> tuple[Link, Floats]:
 
 
 def _parts(timed: Sequence[Timed], cost: Cost) -> Floats:
-    return np.array([cost(t.ranks, t.bytes)[:2] for t in timed])
+    return np.array([cost(t.ranks, t.bytes) for t in timed])
 
 
 def resampled_medians(samples: Sequence[float], count: int, random: np.random.Generator) -> Floats:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special, stats
 
-from analysis.prediction.laws import Refusal
+from analysis.prediction import Refusal
 from analysis.stats.differences import ratio
 from analysis.stats.intervals import LEVEL, NO_RUNS
 from analysis.table import Estimate, runs_in_words
@@ -131,11 +131,7 @@ def speed_up(
         [rate / images for rate, images in zip(rates, of, strict=True)]
         for rates, of in ((throughput, taken), (base_throughput, base_taken))
     )
-    return SpeedUp(
-        ratio(own, base).estimate,
-        ratio(throughput, base_throughput).estimate,
-        ratio(base_taken, taken).estimate,
-    )
+    return SpeedUp(ratio(own, base), ratio(throughput, base_throughput), ratio(base_taken, taken))
 
 
 class _Likelihood:

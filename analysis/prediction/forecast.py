@@ -7,7 +7,6 @@ t, wider in proportion to the doublings ahead. A model, no measurement.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from typing import Literal
@@ -16,7 +15,7 @@ import numpy as np
 from pydantic import Field, model_validator
 from scipy import stats
 
-from analysis.prediction.laws import Refusal, Scaling
+from analysis.prediction import Refusal, Scaling
 from analysis.prediction.step_model import (
     AllReduce,
     Measured,
@@ -99,21 +98,6 @@ class Forecast(Frozen):
 
     def to_json(self) -> str:
         return self.model_dump_json(indent=2) + "\n"
-
-    @classmethod
-    def from_json(cls, text: str) -> Forecast:
-        """
-        Raises:
-            ValueError: no JSON, a newer version, an unknown key, or a wrong value.
-        """
-        found = json.loads(text)
-        version = found.get("schema_version") if isinstance(found, dict) else None
-        if isinstance(version, int) and version > VERSION:
-            raise ValueError(
-                f"found a forecast of version {version}, expected at most {VERSION}: use the "
-                "Horoscale that wrote it, or a later one"
-            )
-        return cls.model_validate_json(text, strict=True)
 
 
 def forecast(

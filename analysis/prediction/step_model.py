@@ -27,7 +27,7 @@ import pandas as pd
 from scipy import special
 from scipy.optimize import nnls
 
-from analysis.prediction.laws import Refusal, Scaling
+from analysis.prediction import Refusal, Scaling
 
 Floats = npt.NDArray[np.float64]
 NO_COMPUTING = "communication and waiting leave no time of the steps for computing"

@@ -110,7 +110,6 @@ RUNS = (
     _text("step_parts_why", "why parts of a step are null; else medians, averaged over ranks"),
     _text("why_no_overlap", "why no gradient is sent before all are there"),
     _count("gradient_bytes", "of one rank's gradients in one step, as they travel", "bytes"),
-    _text("layer_factors", "of the rate, median over the last epoch's steps: JSON, by variable"),
     _text("alarms", "findings that make the numbers doubtful, with | between them"),
     _bool("oversubscribed", "ranks shared cores, so that times are no scaling figures"),
     _text("device_kind", "cpu or gpu"),
@@ -175,11 +174,6 @@ TRUST = (
     _real("trust_largest", "largest of these factors"),
     _real("trust_clipped_share", "share of (layer, step) at the plain rate; null where none clips"),
 )
-SIGMOID = (
-    _real("sigmoid_p15", "of what a sigmoid of the last hidden layer gets: 15th percentile"),
-    _real("sigmoid_p50", "its median"),
-    _real("sigmoid_p85", "its 85th percentile"),
-)
 #: Of an epoch, as the record has it; the record's name where it differs.
 MEASURED = (
     _count("epoch", "from 1"),
@@ -217,7 +211,6 @@ EPOCHS = (
     _bool("steady", "its images/s count for the run's"),
     *NOISE,
     *TRUST,
-    *SIGMOID,
     *CLOCK,
 )
 _CONDITION = ("condition", "technique", "technique_label", "context", "gpus", "global_batch")
@@ -240,15 +233,6 @@ CLASSES = (
         for name in SCORES
         for made in (_real(name, "of the class"), _text(f"{name}_why", "why it is null"))
     ),
-)
-CONFUSION = (
-    *_OF_A_CONDITION,
-    _count("class_set", "from 1; a folder that was changed between runs has several"),
-    _count("n", "completed runs that are summed"),
-    _text("true", "class of the images"),
-    _text("predicted", "class that they were taken for"),
-    _count("images", "over these runs"),
-    _real("share", "of the true class's images"),
 )
 _HELD = ("epoch", "steps", "images", "seconds")
 GOALS = (
@@ -296,5 +280,5 @@ ATTEMPTS = (
 )
 FRAMES: dict[str, tuple[Column, ...]] = {
     "planned": PLANNED, "runs": RUNS, "epochs": EPOCHS, "classes": CLASSES,
-    "confusion": CONFUSION, "goals": GOALS, "traffic": TRAFFIC, "attempts": ATTEMPTS,
+    "goals": GOALS, "traffic": TRAFFIC, "attempts": ATTEMPTS,
 }  # fmt: skip

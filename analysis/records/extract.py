@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
-from analysis.records.columns import MEASURED, SCORES, SIGMOID
+from analysis.records.columns import MEASURED, SCORES
 from analysis.records.labels import key, target_text
 from analysis.records.step_columns import shares, step_parts
 from analysis.records.validate import reason_for
@@ -73,7 +72,7 @@ def config_row(config: RunConfig) -> Row | None:
 
 
 def run_row(record: RunRecord) -> Row:
-    """Columns of RUNS but the labels; see :func:`config_row`; and ``class_names`` as JSON."""
+    """Columns of RUNS but the labels; see :func:`config_row`."""
     config, world, data = record.config, record.world, record.data
     assert world is not None, "a record without a world is rejected"
     assert data is not None, "a record without data is rejected"
@@ -93,7 +92,6 @@ def run_row(record: RunRecord) -> Row:
         **step_parts(record),
         "why_no_overlap": record.why_no_overlap,
         "gradient_bytes": record.gradient_bytes,
-        "layer_factors": _layer_factors(record),
         "alarms": " | ".join(record.alarms) or None,
         **{name: getattr(world, name) for name in _OF_WORLD},
         "hosts": " ".join(sorted(set(world.hostnames))) or None,
@@ -108,7 +106,6 @@ def run_row(record: RunRecord) -> Row:
         "started_at": record.started_at.isoformat(),
         "ended_at": record.ended_at.isoformat(),
         "classification_why": _no_classes(record),
-        "class_names": _class_names(record),
     }
 
 
@@ -132,20 +129,6 @@ def noise_rows(record: RunRecord) -> Iterator[Row]:
             told = {f"noise_{name}": value for name, value in noise.__dict__.items()}
             told["noise_censored"] = told.pop("noise_interval") == "censored"
             yield {"at": at, **told}
-
-
-def _layer_factors(record: RunRecord) -> str | None:
-    trust = record.epochs[-1].trust if record.epochs else None
-    layers = trust.layers if trust else ()
-    return json.dumps(dict(zip(record.adapted, layers, strict=False))) if layers else None
-
-
-def sigmoid_rows(record: RunRecord) -> Iterator[Row]:
-    """Columns of SIGMOID of the epochs that have them; ``at``: place of the epoch in its run."""
-    names = [column.name for column in SIGMOID]
-    for at, epoch in enumerate(record.epochs):
-        if epoch.sigmoid_input:
-            yield {"at": at, **dict(zip(names, epoch.sigmoid_input, strict=True))}
 
 
 def trust_rows(record: RunRecord) -> Iterator[Row]:
@@ -257,11 +240,6 @@ def _no_classes(record: RunRecord) -> str | None:
     if "classification" not in record.model_fields_set:
         return OLDER_CLASSES
     return reason_for(record, "classification")
-
-
-def _class_names(record: RunRecord) -> str | None:
-    found = record.classification
-    return None if found is None else json.dumps([score.name for score in found.classes])
 
 
 def _planned_epochs(config: RunConfig, images: int) -> int:

@@ -3,7 +3,6 @@ reason; analysis/records/columns.py says what each column is."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -17,14 +16,12 @@ import pandas as pd
 from analysis.records.columns import (
     CLASSES,
     CLOCK,
-    CONFUSION,
     EPOCHS,
     GOALS,
     LABELS,
     NOISE,
     OF_A_RUN,
     RUNS,
-    SIGMOID,
     TRAFFIC,
     TRUST,
 )
@@ -35,9 +32,8 @@ from analysis.table import types
 _SORTED_BY = ("_place", "technique_label", "context", "gpus", "global_batch")
 #: As labels write numbers: 16, 1,024, 0.05, 5e-05.
 _NUMBER = re.compile(r"\d+(,\d{3})*(\.\d+)?(e[+-]?\d+)?")
-#: Frames with labels, and what names a row's cell or condition within its sweep.
-_LABELLED = {"planned": "cell_id", "runs": "cell_id", "epochs": "cell_id", "classes": "cell_id",
-             "goals": "cell_id", "confusion": "condition"}  # fmt: skip
+#: Frames with labels.
+_LABELLED = ("planned", "runs", "epochs", "classes", "goals")
 _ALL = (*_LABELLED, "traffic", "attempts")
 #: Tables with rows of cells that are not usable.
 _OF_ALL = ("cells", "attempts")
@@ -51,10 +47,9 @@ class Frames:
 
     ``planned`` has a row per planned cell, ``runs`` one per usable run in the order of the plan,
     ``epochs`` one per usable run and epoch, ``classes`` one per usable run and class of its last
-    evaluation, ``confusion`` one per condition, true and predicted class, summed over its completed
-    runs, ``goals`` one per usable run with a target, ``traffic`` one per usable run and network
-    interface, ``attempts`` one per attempt of every cell whose record can be read, those that the
-    plan does not name included.
+    evaluation, ``goals`` one per usable run with a target, ``traffic`` one per usable run and
+    network interface, ``attempts`` one per attempt of every cell whose record can be read, those
+    that the plan does not name included.
     """
 
     folder: Path
@@ -65,7 +60,6 @@ class Frames:
     runs: pd.DataFrame
     epochs: pd.DataFrame
     classes: pd.DataFrame
-    confusion: pd.DataFrame
     goals: pd.DataFrame
     traffic: pd.DataFrame
     attempts: pd.DataFrame
@@ -104,8 +98,10 @@ def merge(*frames: Frames) -> Frames:
     whole = {name: pd.concat(part, ignore_index=True) for name, part in parts.items()}
     known = whole["planned"].loc[whole["planned"]["known"]]
     known = labelled(known.assign(**{SETTINGS: known["technique_settings"].map(settings)}))
-    for name, by in _LABELLED.items():
-        whole[name] = _relabelled(whole[name], known, by)
+    labels = known.drop_duplicates("cell_id").set_index("cell_id")[list(LABELS)]
+    for name in _LABELLED:
+        own = labels.reindex(whole[name]["cell_id"])  # null where unknown
+        whole[name] = whole[name].assign(**{label: own[label].array for label in LABELS})
     return Frames(
         folder=Path(os.path.commonpath([one.folder.resolve() for one in frames])),
         name=" + ".join(one.name for one in frames),
@@ -140,13 +136,6 @@ def _is_merged(frames: Frames) -> bool:
     return "sweep" in frames.planned
 
 
-def _relabelled(table: pd.DataFrame, known: pd.DataFrame, by: str) -> pd.DataFrame:
-    """The table with the labels of the cell or condition of each row; null where unknown."""
-    labels = known.drop_duplicates(by).set_index(by)[list(LABELS)]
-    own = labels.reindex(table[by])
-    return table.assign(**{name: own[name].array for name in LABELS})
-
-
 def frames_of(tables: Gathered, labels: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """The frames of the usable cells; ``labels``: LABELS of each row of ``tables["cells"]``.
 
@@ -163,7 +152,6 @@ def frames_of(tables: Gathered, labels: pd.DataFrame) -> dict[str, pd.DataFrame]
             table["cell"] = place[table["cell"].to_numpy()]
     return {
         "runs": runs[list(types(RUNS))],
-        "confusion": _confusion(runs, by_run["confusion"]["images"].to_numpy()),
         "classes": _with_runs(by_run["classes"], runs, CLASSES),
         "goals": _with_runs(by_run["goals"], runs, GOALS),
         "traffic": _with_runs(by_run["traffic"], runs, TRAFFIC),
@@ -189,7 +177,7 @@ def _epochs(tables: Mapping[str, pd.DataFrame], runs: pd.DataFrame) -> pd.DataFr
     made = {name: epochs[name].array for name in epochs if name != "cell"}
     for name in ("cell_id", *OF_A_RUN):
         made[name] = runs[name].array.take(place)
-    for name, columns in {"noise": NOISE, "trust": TRUST, "sigmoid": SIGMOID}.items():
+    for name, columns in {"noise": NOISE, "trust": TRUST}.items():
         table = tables[name]
         which = np.full(len(epochs), -1)
         which[starts[table["cell"].to_numpy()] + table["at"].to_numpy()] = np.arange(len(table))
@@ -211,54 +199,6 @@ def _starts(counts: pd.Series[int]) -> np.ndarray[Any, Any]:
     """Where the rows of each run begin."""
     ends = counts.to_numpy(dtype=np.int64).cumsum()
     return np.concatenate([[0], ends])[:-1]
-
-
-def _confusion(runs: pd.DataFrame, images: np.ndarray[Any, Any]) -> pd.DataFrame:
-    """Matrices summed over the completed runs of a condition, a row per pair of classes.
-
-    ``share``: of the true class's images; null where the class has none.
-    """
-    sizes = {text: len(json.loads(text)) ** 2 for text in runs["class_names"].dropna().unique()}
-    starts = _starts(runs["class_names"].map(sizes).fillna(0))
-    completed = runs.assign(start=starts)[(runs["status"] == "completed").to_numpy()]
-    # a folder that was changed between two runs may have other classes
-    by_classes = completed.groupby("class_names", sort=False)
-    summed = [
-        _summed(group, json.loads(str(text)), images).assign(class_set=number)
-        for number, (text, group) in enumerate(by_classes, start=1)
-    ]
-    if not summed:
-        return frame([], types(CONFUSION))
-    return pd.concat(summed, ignore_index=True)[list(types(CONFUSION))].astype(types(CONFUSION))
-
-
-def _summed(runs: pd.DataFrame, names: Sequence[str], images: np.ndarray[Any, Any]) -> pd.DataFrame:
-    """Of runs with the same classes, a matrix per condition."""
-    size = len(names)
-    which, _ = pd.factorize(runs["condition"])
-    matrices = images[runs["start"].to_numpy()[:, None] + np.arange(size * size)]
-    first = runs[~runs["condition"].duplicated().to_numpy()]
-    total = np.zeros((len(first), size * size), dtype=np.int64)
-    np.add.at(total, which, matrices)
-    of_class = np.repeat(total.reshape(-1, size).sum(axis=1), size)
-    made = {
-        name: first[name].array.take(np.repeat(np.arange(len(first)), size * size))
-        for name in types(CONFUSION)
-        if name in first and name != "images"
-    }
-    made |= {
-        "n": np.repeat(np.bincount(which), size * size),
-        "true": np.tile(np.repeat(names, size), len(first)),
-        "predicted": np.tile(names, size * len(first)),
-        "images": total.ravel(),
-        "share": np.where(of_class > 0, total.ravel() / np.maximum(of_class, 1), np.nan),
-    }
-    return pd.DataFrame(made)
-
-
-def frame(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> pd.DataFrame:
-    """Rows as a frame of nullable types; all columns are there even without a row."""
-    return pd.DataFrame(list(rows), columns=list(columns)).astype(dict(columns))
 
 
 def in_order(table: pd.DataFrame, techniques: Sequence[str]) -> pd.DataFrame:

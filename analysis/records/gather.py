@@ -20,7 +20,6 @@ from analysis.records.columns import (
     MEASURED,
     NOISE,
     RUNS,
-    SIGMOID,
     TRAFFIC,
     TRUST,
 )
@@ -72,16 +71,14 @@ _ABOUT_RUN = ("cell_id", "status", "condition", "technique", "technique_label", 
 TABLES: dict[str, dict[str, str]] = {
     "cells": {
         **_without(types(RUNS), *LABELS),
-        **dict.fromkeys(("settings", "class_names", "kind", "reason", "where", "what_to_do",
+        **dict.fromkeys(("settings", "kind", "reason", "where", "what_to_do",
                          "log_tail"), "string"),
         "rank": "Int64",
     },
     "epochs": {"cell": "int64", **types(MEASURED), "steady": "boolean"},
     "noise": {"cell": "int64", "at": "int64", **types(NOISE)},
     "trust": {"cell": "int64", "at": "int64", **types(TRUST)},
-    "sigmoid": {"cell": "int64", "at": "int64", **types(SIGMOID)},
     "classes": {"cell": "int64", **_without(types(CLASSES), *_ABOUT_RUN)},
-    "confusion": {"cell": "int64", "images": "int64"},  # matrices, row by row
     "goals": {"cell": "int64", **_without(types(GOALS), *_ABOUT_RUN)},
     "traffic": {"cell": "int64", **_without(types(TRAFFIC), "cell_id")},
     "attempts": {"cell": "int64", **_without(types(ATTEMPTS), *JOINED)},
@@ -93,8 +90,6 @@ def gather(cells: Iterable[Cell]) -> Gathered:
     """Tables of these cells; of a cell with a problem the config, if known, and the problem."""
     rows: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
     columns: dict[str, list[Any]] = {name: [] for name in TABLES["epochs"]}
-    images: list[int] = []
-    of_matrix: list[tuple[int, int]] = []
     for place, cell in enumerate(cells):
         record = cell.record
         # of another cell: what it took was not spent here
@@ -110,26 +105,15 @@ def gather(cells: Iterable[Cell]) -> Gathered:
         for table, found in (
             ("noise", extract.noise_rows(record)),
             ("trust", extract.trust_rows(record)),
-            ("sigmoid", extract.sigmoid_rows(record)),
             ("classes", extract.class_rows(record)),
             ("traffic", extract.traffic_rows(record)),
             ("goals", extract.goal_rows(record)),
         ):
             rows[table] += [{"cell": place, **row} for row in found]
-        if record.classification is not None:
-            before = len(images)
-            for line in record.classification.confusion:
-                images.extend(line)
-            of_matrix.append((place, len(images) - before))
     made = {name: _table(found, TABLES[name]) for name, found in rows.items()}
     made["epochs"] = pd.DataFrame(
         {name: _array(columns[name], dtype) for name, dtype in TABLES["epochs"].items()}, copy=False
     )
-    places, counts = zip(*of_matrix, strict=True) if of_matrix else ((), ())
-    made["confusion"] = pd.DataFrame(
-        {"cell": np.repeat(np.array(places, dtype=np.int64), counts),
-         "images": np.array(images, dtype=np.int64)}
-    )  # fmt: skip
     return made
 
 

@@ -8,7 +8,6 @@ in a family whose reference scatters much less than its arms.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -48,13 +47,6 @@ class Welch(NamedTuple):
     df: Floats
 
 
-class Tested(NamedTuple):
-    """One difference with its interval, and the two-sided p of no difference."""
-
-    estimate: Estimate
-    p: float | None
-
-
 class Family(NamedTuple):
     """Comparisons with a reference that were planned together, one element each."""
 
@@ -89,16 +81,6 @@ def welch(
     return Welch(value, value - half, value + half, p, error, df)
 
 
-def difference(arm: Sequence[float], reference: Sequence[float], level: float = LEVEL) -> Tested:
-    """Of two sets of runs; the note says why there is no interval or no value."""
-    both = moments(arm), moments(reference)
-    found = welch(*both, level)
-    (note,) = why_untested(both[0].n, both[1].n, found.error)
-    n = len(arm) + len(reference)
-    p = None if note else float(found.p[0])
-    return Tested(estimate(found.value[0], found.low[0], found.high[0], n, note), p)
-
-
 def why_untested(n: Floats, n_reference: Floats, error: Floats) -> list[str | None]:
     """Why differences have no interval; None where one has."""
     few, many = np.fmin(n, n_reference), np.fmax(n, n_reference)
@@ -108,7 +90,8 @@ def why_untested(n: Floats, n_reference: Floats, error: Floats) -> list[str | No
 
 
 def differences(arm: Moments, reference: Moments) -> pd.DataFrame:
-    """:func:`difference` of many pairs of sets: the parts of an Estimate, and p, a row per pair."""
+    """Of pairs of sets of runs, a row per pair: the parts of an Estimate, whose note says why there
+    is no interval or no value, and the two-sided p of no difference."""
     found = welch(arm, reference)
     parts = {name: getattr(found, name) for name in ("value", "low", "high", "p")}
     n, note = (arm.n + reference.n).astype(int), why_untested(arm.n, reference.n, found.error)
@@ -116,31 +99,25 @@ def differences(arm: Moments, reference: Moments) -> pd.DataFrame:
 
 
 def ratios(over: Moments, under: Moments) -> pd.DataFrame:
-    """:func:`ratio` of many pairs of sets, as :func:`differences`; ``over``, ``under``: moments of
-    logarithms."""
+    """Ratios of geometric means with the interval of the logarithm, as :func:`differences`, so that
+    the uncertainty of a baseline is in the interval. ``over``, ``under``: moments of logarithms."""
     found = differences(over, under)
     return found.assign(**{end: np.exp(found[end]) for end in ("value", "low", "high")})
 
 
-def ratio(
-    over: Sequence[float], under: Sequence[float], scale: float = 1.0, level: float = LEVEL
-) -> Tested:
-    """``scale`` times the ratio of geometric means, with Welch's interval of its logarithm.
-
-    Both sets' variances enter, so the uncertainty of a baseline is in the interval. ``p`` is of the
-    unscaled ratio being 1.
+def ratio(over: Sequence[float], under: Sequence[float]) -> Estimate:
+    """:func:`ratios` of one pair, from its values.
 
     Raises:
         ValueError: a value is not positive.
     """
     if any(value <= 0 for value in (*over, *under)):
         raise ValueError(f"a ratio needs positive values, found {min(*over, *under):g}")
-    logs = [[math.log(value) for value in values] for values in (over, under)]
-    (value, low, high, n, note), p = difference(logs[0], logs[1], level)
-    value, low, high = (
-        None if end is None else scale * math.exp(end) for end in (value, low, high)
-    )
-    return Tested(Estimate(value, low, high, n, note), p)
+    first, second = (moments(np.log(values)) for values in (over, under))
+    found = welch(first, second)
+    (note,) = why_untested(first.n, second.n, found.error)
+    value, low, high = np.exp([found.value[0], found.low[0], found.high[0]])
+    return estimate(value, low, high, len(over) + len(under), note)
 
 
 def holm(p_values: Sequence[float | None] | Floats, size: int | None = None) -> Floats:

@@ -74,12 +74,6 @@ def estimate(value: float, low: float, high: float, n: int, note: str | None = N
     return Estimate(value_, low_, high_, int(n), note or None)
 
 
-def mean(values: Sequence[float], kind: Kind = "real", level: float = LEVEL) -> Estimate:
-    """Mean of some runs with its interval; see :func:`means`."""
-    row = means(values, np.zeros(len(values), int), 1, kind, level).iloc[0]
-    return estimate(row["value"], row["low"], row["high"], row["n"], row["note"])
-
-
 def means(
     values: ArrayLike,
     groups: NDArray[Any],

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from analysis.prediction.collectives import Link, recursive_doubling, ring
+from analysis.prediction.collectives import Link, Parts, ring
 from analysis.prediction.forecast import forecast
 from analysis.prediction.step_model import AllReduce, Measured, largest_of_normals
 
@@ -44,11 +44,16 @@ def latency(ranks: int) -> float:
     return ring(ranks, 2e4).seconds(Link(4e-4, 8 / 1e9))
 
 
+def doubling(ranks: int, size: float) -> Parts:
+    """log2 n exchanges of the whole array (Thakur et al. 2005, section 4.5)."""
+    return Parts(float(np.log2(ranks)), float(np.log2(ranks)) * size)
+
+
 CASES = (
     Case("a ring, bandwidth", bandwidth),
     Case("a ring, half of it hidden", bandwidth, 0.04),
     Case("a ring, latency", latency),
-    Case("a tree", lambda k: recursive_doubling(k, 1e6).seconds(LINK),
+    Case("a tree", lambda k: doubling(k, 1e6).seconds(LINK),
          network=lambda k: ring(k, 1e6).seconds(LINK)),
     Case("random delays alone", lambda k: 0.0, delay_s=0.01, network=latency),
     Case("a ring that slows by 7 % a doubling",

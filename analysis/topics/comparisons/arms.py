@@ -7,13 +7,14 @@ Runs that diverged are counted, and have no accuracy: no interval of a mixture m
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from analysis.stats.intervals import grouped_moments
+from analysis.topics.topic import reasons
 
 #: Where an arm competes: weak and strong cells stay apart, and batches that are made of other
 #: parts, since what normalises a part sees other images.
@@ -55,7 +56,7 @@ def arms(cells: pd.DataFrame) -> pd.DataFrame:
     completed = cells[cells["completed"]]
     found = grouped_moments(numbers(cells["accuracy"]), number, count)
     steps = completed.groupby("arm")["steps"].agg(["min", "max"]).reindex(range(count))
-    reasons = completed.dropna(subset="validation_accuracy_why").groupby("arm")
+    why = completed.dropna(subset="validation_accuracy_why").groupby("arm")
     usable = np.bincount(number, cells["usable"], count).astype(int)
     finished = np.bincount(number, cells["completed"], count).astype(int)
     return table.assign(
@@ -68,17 +69,13 @@ def arms(cells: pd.DataFrame) -> pd.DataFrame:
         images=completed.groupby("arm")["images"].mean().reindex(range(count)).astype("Float64"),
         steps=steps["min"].where(steps["min"] == steps["max"]).astype("Int64"),
         stops=np.bincount(number, cells["target"].notna(), count) > 0,
-        why=reasons["validation_accuracy_why"].agg(listed).reindex(range(count)),
+        why=why["validation_accuracy_why"].agg(reasons).reindex(range(count)),
     )
 
 
 def numbers(column: pd.Series[Any]) -> Any:
     """As floats, nan for a null."""
     return column.to_numpy(float, na_value=np.nan)
-
-
-def listed(reasons: Iterable[str]) -> str:
-    return "; ".join(dict.fromkeys(reasons))
 
 
 def unknown_cells(planned: pd.DataFrame) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +24,8 @@ from analysis.table import (
     plain_rows,
     signed,
 )
-from analysis.topics.comparisons.arms import listed, numbers
+from analysis.topics.comparisons.arms import numbers
+from analysis.topics.topic import reasons, with_context
 
 #: A larger difference than that of an epoch's remainder is another budget.
 _SAME_BUDGET = 0.05
@@ -98,8 +99,8 @@ def _told(arm: Row, other: Row, name: str, other_name: str, untested: str | None
     if arm["diverged"] == arm["usable"]:
         return ALL_DIVERGED, joined(notes, "; ")
     if not (arm["n"] and other["n"]):
-        reasons = listed(pd.Series([found["why"] for found, _ in both]).dropna())
-        return NOT_COMPARED, reasons or "the records do not have it"
+        why = reasons(found["why"] for found, _ in both)
+        return NOT_COMPARED, why or "the records do not have it"
     notes.append(untested or "")
     notes.append(_unequal_budget(arm, other, other_name))
     verdict = SOME_DIVERGED if arm["diverged"] or other["diverged"] else None
@@ -212,13 +213,8 @@ def _of_accuracy(arm: Row, note: str | None) -> str | None:
     return note if arm["n"] else arm["why"] or note
 
 
-def condition(row: Mapping[str, Any]) -> str:
-    """Technique, and what else tells this row from its neighbours."""
-    return joined([str(row["technique_label"]), row["context"] or ""], "; ")
-
-
 CONDITION = Column(
-    "technique_label", "string", heading="condition", cell=condition,
+    "technique_label", "string", heading="condition", cell=with_context,
     description="technique, and the settings that differ within this sweep",
 )  # fmt: skip
 ABOUT = (

@@ -40,7 +40,7 @@ from analysis.table import (
     significant,
     types,
 )
-from analysis.topics.comparisons.arms import PLACE, arms, listed, numbers, outcomes
+from analysis.topics.comparisons.arms import PLACE, arms, numbers, outcomes
 from analysis.topics.comparisons.comparison import (
     ABOUT,
     DIFFERENCE,
@@ -54,6 +54,7 @@ from analysis.topics.comparisons.comparison import (
     runs_text,
     side,
 )
+from analysis.topics.topic import reasons
 
 #: The first of these that a cell is planned with is what the others are compared with.
 ORDER = ("horovod", "multi_worker_mirrored", "mirrored")
@@ -173,8 +174,8 @@ def _rates(cells: pd.DataFrame) -> pd.DataFrame:
             **{f"rate_{name}": part for name, part in found._asdict().items()},
             "finished": np.bincount(done["arm"], minlength=count),
             "shared": done.groupby("arm")["oversubscribed"].any().reindex(every).fillna(False),
-            "machines": each.groupby("arm")["machine"].agg(listed).reindex(every),
-            "rate_why": why.agg(listed).reindex(every),
+            "machines": each.groupby("arm")["machine"].agg(reasons).reindex(every),
+            "rate_why": why.agg(reasons).reindex(every),
         },
         index=every,
     )

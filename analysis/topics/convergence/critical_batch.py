@@ -15,8 +15,8 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.prediction import Refusal
 from analysis.prediction.critical_batch import CriticalBatch, fit_critical_batch
-from analysis.prediction.laws import Refusal
 from analysis.records.frames import in_order
 from analysis.records.labels import (
     key,

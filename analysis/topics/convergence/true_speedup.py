@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pandas as pd
 
+from analysis.prediction import Refusal
 from analysis.prediction.critical_batch import SpeedUp, speed_up
-from analysis.prediction.laws import Refusal
 from analysis.records.columns import SHARED_CORES
 from analysis.records.frames import in_order
 from analysis.records.labels import without_scaling

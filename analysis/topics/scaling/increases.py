@@ -1,4 +1,4 @@
-"""What each increase of the ranks gave, up to which count that was worth it, and the law behind."""
+"""What each increase of the ranks gave, and up to which count that was worth it."""
 
 from __future__ import annotations
 
@@ -8,17 +8,8 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from analysis.prediction.laws import (
-    MORE_COUNTS,
-    PARAMETERS,
-    WORTH_IT,
-    Law,
-    Laws,
-    Refusal,
-    fit_laws,
-    increases,
-    recommend,
-)
+from analysis.prediction import Refusal
+from analysis.prediction.increases import WORTH_IT, increases, recommend
 from analysis.records.frames import in_order
 from analysis.table import (
     Column,
@@ -35,28 +26,22 @@ from analysis.table import (
 from analysis.topics.scaling.efficiency import OF_A_SERIES, SERIES, about, measured
 from analysis.topics.topic import ranks_column
 
-#: With fewer counts no law is fitted.
-_LEAST_COUNTS = min(PARAMETERS.values()) + MORE_COUNTS
-
 
 class Increases(NamedTuple):
-    """steps: a row per measured count but the smallest. worth: a row per series. laws: a row per
-    series with enough counts."""
+    """steps: a row per measured count but the smallest. worth: a row per series."""
 
     steps: Table
     worth: Table
-    laws: Table
 
 
 def tables(runs: pd.DataFrame, techniques: Sequence[str]) -> Increases:
     """Of completed runs whose ranks have cores of their own; ``runs`` with ``series``."""
     # of a frame of ninety columns each cut would copy all
-    done = measured(runs)[[*OF_A_SERIES, "gpus", "oversubscribed", "images_per_s", "step_s"]]
+    done = measured(runs)[[*OF_A_SERIES, "gpus", "oversubscribed", "images_per_s"]]
     done = done[~done["oversubscribed"].astype(bool)]
     counts = done.groupby("series")["gpus"].transform("nunique")
     steps: list[Row] = []
     worth: list[Row] = []
-    laws: list[Row] = []
     done = done[counts > 1]
     names = about(done)
     for series, own in done.groupby("series", sort=False):
@@ -73,20 +58,12 @@ def tables(runs: pd.DataFrame, techniques: Sequence[str]) -> Increases:
             ends = f"{best.most} is the largest count measured" if best.ends else None
             estimate = Estimate(best.ranks, best.least, best.most, len(own), ends)
             worth.append(named | estimate.columns("gpus"))
-        timed = by_ranks(own[own["step_s"].notna()], "step_s")
-        if len(timed) >= _LEAST_COUNTS:
-            laws.append({**named, "n": len(timed), **_law(fit_laws(timed, named["scaling"]))})
     of_steps, of_worth = _steps(runs), _worth(runs)
     return Increases(
         Table("increases", "What more ranks gave", of_steps,
               in_order(frame(steps, of_steps), techniques)),
         Table("recommended", "How many are worth it", of_worth,
               in_order(frame(worth, of_worth), techniques)),
-        Table("laws", "Laws of the step time", _LAWS, in_order(frame(laws, _LAWS), techniques),
-              intro="Both are fitted to the mean step of each count, with errors as shares of it. "
-              "Serial share s: efficiency = 1 / (1 + s (k - 1)) on k ranks (Amdahl 1967). "
-              "Communication: step = a + c log2 k + d (k - 1) / k, a tree's messages and a ring's "
-              "bytes; a / k under strong scaling."),
     )  # fmt: skip
 
 
@@ -102,18 +79,6 @@ def worth_in_words(row: Row) -> str:
     """``4``, or ``2 (1 to 4)`` where the intervals leave it open."""
     found = estimate_in(row, "gpus")
     return count(found.value) if found.low == found.high else found.text(count)
-
-
-def _law(found: Laws) -> Row:
-    amdahl, communication = found.amdahl, found.communication
-    share = Estimate(None, note=amdahl.reason if isinstance(amdahl, Refusal) else None)
-    if isinstance(amdahl, Law):
-        share = amdahl.serial_share or Estimate(None, note="all of the step is serial")
-    row = share.columns("serial_share")
-    for name, law in (("amdahl", amdahl), ("communication", communication)):
-        row[f"{name}_off"] = law.left_out if isinstance(law, Law) else None
-        row[f"{name}_off_note"] = law.reason if isinstance(law, Refusal) else None
-    return row
 
 
 def _steps(runs: pd.DataFrame) -> tuple[Column, ...]:
@@ -144,22 +109,3 @@ def _worth(runs: pd.DataFrame) -> tuple[Column, ...]:
                 f"{percent(WORTH_IT)} of the throughput of one before; in brackets by the ends of "
                 "the intervals"),
     )  # fmt: skip
-
-
-def _off(name: str, heading: str, description: str) -> tuple[Column, Column]:
-    return (
-        Column(name, "Float64", heading, description, format=percent, note=f"{name}_note"),
-        Column(f"{name}_note", "string"),
-    )
-
-
-_LAWS: tuple[Column, ...] = (
-    *SERIES,
-    Column("global_batch", "Int64"),
-    Column("n", "Int64", "counts", "of ranks that were measured"),
-    Column("serial_share", "Float64", "serial share", "s, with its 95 % t interval",
-           format=number(4), estimate=True),
-    *_off("amdahl_off", "its error", "at a count that was left out of the fit: root mean square "
-          "over the counts"),
-    *_off("communication_off", "error of the communication law", "likewise"),
-)  # fmt: skip

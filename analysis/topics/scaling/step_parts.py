@@ -81,7 +81,7 @@ def _latency_share(runs: pd.DataFrame, network: Link | None) -> Floats:
         return np.full(len(runs), np.nan)
     size = runs["gradient_bytes"].to_numpy(np.float64, na_value=np.nan)
     ranks = runs["gpus"].to_numpy(np.float64)
-    messages, moved, _ = ring(ranks, size)  # type: ignore[arg-type]  # elementwise, run by run
+    messages, moved = ring(ranks, size)  # type: ignore[arg-type]  # elementwise, run by run
     first, second = messages * network.alpha, moved * network.beta
     with np.errstate(invalid="ignore"):
         share = np.where(ranks == 1, 0.0, first / (first + second))

@@ -18,34 +18,24 @@ from analysis.topics.topic import NAMES, batch_text, ranks_column
 #: What is added up per run -> its type.
 MEASURES: dict[str, DType] = {
     "epochs": "Int64", "steps": "Int64", "images": "Int64", "lr_peak": "Float64",
-    "lr_integral": "Float64", "skipped_steps": "Int64", "gain": "Float64",
+    "skipped_steps": "Int64",
 }  # fmt: skip
 _HEADINGS = {
     "epochs": ("epochs", ""),
     "steps": ("steps", "optimizer steps executed"),
     "images": ("images seen", "over all ranks and epochs: the budget in computing"),
     "lr_peak": ("lr peak", "largest rate at the first or last step of an epoch, as applied"),
-    "lr_integral": ("lr integral", "the rate as applied, summed over all steps: two schedules of "
-                    "equal peak may differ twofold in it"),
     "skipped_steps": ("skipped", "steps without an update, since a gradient overflowed in half "
                       "precision"),
-    "gain": ("gain", "AdaScale's, mean over the steps"),
 }  # fmt: skip
-#: Why a run lacks a measure.
-LACKING = {
-    "lr_integral": "written before the mean rate of an epoch was recorded",
-    "gain": "not AdaScale",
-}
 
 
-def columns(runs: pd.DataFrame, *, gains: bool = True) -> tuple[Column, ...]:
-    """``gains``: whether a run has AdaScale's."""
+def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
     grows = runs["global_batch_last"] > runs["global_batch"]
     # of a range, the low ends alone may not vary
     said = {
         "epochs": runs["epochs_run"].nunique() > 1,
         "skipped_steps": (runs["skipped_steps"] > 0).any(),
-        "gain": gains,
         "accumulation": ((runs["accumulation"] > 1) | grows).any(),
     }
     shown: list[Column] = []
@@ -53,8 +43,7 @@ def columns(runs: pd.DataFrame, *, gains: bool = True) -> tuple[Column, ...]:
         heading, about = _HEADINGS[name]
         varied = not said.get(name, True)
         shown += [
-            Column(f"{name}_low", kind, heading, about, cell=_between(name), only_if_varied=varied,
-                   note=f"{name}_note" if name in LACKING else ""),
+            Column(f"{name}_low", kind, heading, about, cell=_between(name), only_if_varied=varied),
             Column(f"{name}_high", kind),
         ]  # fmt: skip
     return (
@@ -69,7 +58,6 @@ def columns(runs: pd.DataFrame, *, gains: bool = True) -> tuple[Column, ...]:
                cell=lambda row: batch_text(row["accumulation_first"], row["accumulation_last"])),
         Column("accumulation_last", "Int64"),
         *shown,
-        *(Column(f"{name}_note", "string") for name in LACKING),
         Column("n", "Int64", "runs", "completed"),
         Column("cells", "string"),
     )  # fmt: skip
@@ -79,10 +67,9 @@ def table(runs: pd.DataFrame, epochs: pd.DataFrame, techniques: Sequence[str]) -
     """One row per condition with a completed run.
 
     ``lr_peak`` is the largest of the rates known: of the first and the last step of each epoch,
-    and its mean. ``lr_integral`` is the rate summed over all steps; null where a record is older
-    than the mean rate of an epoch. ``gain``: AdaScale's, mean over the steps.
+    and its mean.
     """
-    made = columns(runs, gains=bool(epochs["gain"].notna().any()))
+    made = columns(runs)
     completed = runs[runs["status"] == "completed"]
     found = completed.join(summed(epochs), on="cell_id", rsuffix="_summed")
     by_condition = found.groupby("condition", sort=False, observed=True)
@@ -91,9 +78,6 @@ def table(runs: pd.DataFrame, epochs: pd.DataFrame, techniques: Sequence[str]) -
         column = f"{name}_summed" if f"{name}_summed" in found else name
         rows[f"{name}_low"] = by_condition[column].min()
         rows[f"{name}_high"] = by_condition[column].max()
-        if name in LACKING:
-            lacks = by_condition[column].count() < by_condition.size()
-            rows[f"{name}_note"] = pd.Series(LACKING[name], index=rows.index).where(lacks)
     for name in ("batch", "accumulation"):
         rows[f"{name}_first"] = by_condition[f"{name}_first"].first()
         rows[f"{name}_last"] = by_condition[f"{name}_last"].max()
@@ -111,29 +95,22 @@ def table(runs: pd.DataFrame, epochs: pd.DataFrame, techniques: Sequence[str]) -
 
 
 def summed(epochs: pd.DataFrame) -> pd.DataFrame:
-    """MEASURES of each cell from its epochs, by cell; a value that an epoch lacks is null."""
-    applied = epochs["steps"] - epochs["skipped_steps"]  # which lr_mean is the mean over
-    kept = ("steps", "images", "skipped_steps", "lr_mean", "gain", "epoch_batch", "accumulation")
+    """MEASURES of each cell from its epochs, by cell."""
+    kept = ("steps", "images", "skipped_steps", "epoch_batch", "accumulation")
     made = {
         **{name: epochs[name].array for name in kept},
         "rate": epochs[["lr_first", "lr_last", "lr_mean"]].max(axis=1).array,
-        "integral": (epochs["lr_mean"] * applied).array,
-        "gained": (epochs["gain"] * epochs["steps"]).array,
     }
     runs, cells = pd.factorize(epochs["cell_id"])
     # of a million epochs nothing is copied
     by_cell = pd.DataFrame(made, copy=False).groupby(runs)
-    steps = by_cell["steps"].sum()
-    known = {name: by_cell[name].count() == by_cell.size() for name in ("lr_mean", "gain")}
     return pd.DataFrame(
         {
             "epochs": by_cell.size(),
-            "steps": steps,
+            "steps": by_cell["steps"].sum(),
             "images": by_cell["images"].sum(),
             "lr_peak": by_cell["rate"].max(),
-            "lr_integral": by_cell["integral"].sum().where(known["lr_mean"]),
             "skipped_steps": by_cell["skipped_steps"].sum(),
-            "gain": (by_cell["gained"].sum() / steps).where(known["gain"]),
             "batch_first": by_cell["epoch_batch"].first(),
             "batch_last": by_cell["epoch_batch"].last(),
             "accumulation_first": by_cell["accumulation"].first(),

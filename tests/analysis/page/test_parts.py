@@ -29,7 +29,7 @@ BROKEN = [
     (of_page.efficiency, "with_series", "Scaling"),
     (of_page.reached, "table", "Accuracy"),
     (of_page.usage, "table", "Cells and machines"),
-    (of_page.trust, "figure", "How training went"),
+    (of_page.waterfall, "figure", "Scaling"),
     (of_page, "forecasts", "Scaling"),
 ]
 

@@ -93,7 +93,7 @@ def test_tables_that_only_some_sweeps_have(tmp_path: Path) -> None:
     rich = [table.key for table in report.tables.values() if len(table.data)]
     assert rich == [
         "claims", "ranking", "pairs", "convergence", "scaling", "frameworks", "targets",
-        "noise_scale", "applied", "trust_ratios", "classification", "usage",
+        "noise_scale", "applied", "classification", "usage",
         "every_run", "provenance",
     ]  # fmt: skip
     plain = report_of(good_sweep(tmp_path / "plain"))

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
+from analysis.prediction import Refusal
 from analysis.prediction.critical_batch import (
     CriticalBatch,
     fit_critical_batch,
     law,
     speed_up,
 )
-from analysis.prediction.laws import Refusal
 
 BATCHES = 2.0 ** np.arange(6, 15)
 SMALLEST, CRITICAL = 60.0, 900.0

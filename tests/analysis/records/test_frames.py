@@ -9,7 +9,6 @@ import pytest
 
 from analysis.records.columns import FRAMES
 from analysis.records.frames import in_order
-from analysis.records.load import load_frames
 from tests.analysis.builders import (
     REASON,
     START,
@@ -20,9 +19,8 @@ from tests.analysis.builders import (
     runs_frame,
     spread,
     technique,
-    write_sweep,
 )
-from tests.analysis.samples import CLASSES, NOISE, TRUST
+from tests.analysis.samples import NOISE, TRUST
 from train.config.run import Target
 from train.config.schedule import Grow
 from train.record.run import Attempt
@@ -252,44 +250,6 @@ def test_noise_and_trust_stand_at_their_own_epochs() -> None:
     assert found["trust_median"].tolist() == [pd.NA, pd.NA, 0.02] * 2
     assert found["trust_clipped_share"].isna().all(), "SGD clips nothing"
     assert found["steady"].tolist() == [False, True, True] * 2
-
-
-def test_matrices_are_summed_over_the_completed_runs_of_a_condition(tmp_path) -> None:
-    other = CLASSES.model_copy(update={"confusion": ((200, 0), (0, 160))})
-    items = [
-        record(config(), classification=CLASSES),
-        record(config(gpus=2), classification=CLASSES),
-        record(config(seed=1), classification=other),
-        record(config(seed=2)),
-        record(config(seed=3), status="diverged", classification=other),
-    ]
-    found = load_frames(write_sweep(tmp_path / "s", items)).confusion
-    assert found["n"].tolist() == [2] * 4 + [1] * 4
-    assert found["images"].tolist() == [360, 40, 16, 304, 160, 40, 16, 144]
-    assert found["share"][:4].tolist() == [0.9, 0.1, 0.05, 0.95]
-    assert found["true"][:4].tolist() == ["cat", "cat", "dog", "dog"]
-    assert found["predicted"][:4].tolist() == ["cat", "dog", "cat", "dog"]
-
-
-def test_matrices_of_other_classes_are_not_added_up(tmp_path) -> None:
-    names = ("cat", "fish")
-    renamed = tuple(score.model_copy(update={"name": name})
-                    for score, name in zip(CLASSES.classes, names, strict=True))  # fmt: skip
-    none = renamed[1].model_copy(update={"support": 0, "recall": None, "f1": None})
-    other = CLASSES.model_copy(
-        update={"classes": (renamed[0], none), "confusion": ((200, 0), (0, 0))}
-    )
-    items = [
-        record(config(), classification=CLASSES),
-        record(config(seed=1), classification=other,
-               missing={"classification.classes.recall": "no image"}),
-    ]  # fmt: skip
-    frames = load_frames(write_sweep(tmp_path / "s", items))
-    found = frames.confusion
-    assert found["n"].tolist() == [1] * 8
-    assert found["true"].tolist() == ["cat", "cat", "dog", "dog", "cat", "cat", "fish", "fish"]
-    assert found["share"].isna().tolist() == [False] * 6 + [True, True], "fish has no image"
-    assert frames.classes["recall_why"].tolist() == [pd.NA, pd.NA, pd.NA, "no image"]
 
 
 @pytest.mark.parametrize("column", ["technique_label", "context"])

@@ -13,7 +13,7 @@ from scipy import stats as reference
 from analysis.stats.differences import (
     ALPHA,
     NO_VARIANCE,
-    difference,
+    differences,
     equivalence,
     family,
     holm,
@@ -29,6 +29,10 @@ PAIRS = st.integers(2, 8).flatmap(
 NAN = math.nan
 
 
+def difference(arm: list[float], other: list[float]) -> dict[str, object]:
+    return differences(moments(arm), moments(other)).to_dict("records")[0]
+
+
 def joined(*sets: list[float]) -> Moments:
     """Several sets of runs, one element each."""
     return Moments(*(np.concatenate(parts) for parts in zip(*map(moments, sets), strict=True)))
@@ -38,20 +42,20 @@ def joined(*sets: list[float]) -> Moments:
 @settings(max_examples=50)
 def test_welch_as_scipy(pair: tuple[list[float], list[float]], level: float) -> None:
     arm, other = pair
-    found, p = difference(arm, other, level)
-    assert found.value == pytest.approx(np.mean(arm) - np.mean(other), abs=1e-9)
+    found = welch(moments(arm), moments(other), level)
+    assert found.value[0] == pytest.approx(np.mean(arm) - np.mean(other), abs=1e-9)
     if moments(arm).sd[0] == 0 or moments(other).sd[0] == 0:
         return  # scipy warns of cancellation; the next test has the case by hand
     test = reference.ttest_ind(arm, other, equal_var=False)
     low, high = test.confidence_interval(level)
-    assert p == pytest.approx(test.pvalue, rel=1e-6, abs=1e-12)
-    assert (found.low, found.high) == pytest.approx((low, high), rel=1e-6, abs=1e-9)
+    assert found.p[0] == pytest.approx(test.pvalue, rel=1e-6, abs=1e-12)
+    assert (found.low[0], found.high[0]) == pytest.approx((low, high), rel=1e-6, abs=1e-9)
 
 
 def test_welch_with_one_constant_arm_is_a_one_sample_test() -> None:
     arm = [0.40, 0.45, 0.41]
     test = reference.ttest_1samp(arm, 0.10)
-    assert difference(arm, [0.10, 0.10, 0.10]).p == pytest.approx(test.pvalue, rel=1e-9)
+    assert difference(arm, [0.10, 0.10, 0.10])["p"] == pytest.approx(test.pvalue, rel=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -73,32 +77,29 @@ def test_unequal_few_runs_have_the_degrees_of_freedom_of_the_smaller(
 
 def test_what_cannot_be_known_is_said() -> None:
     single = difference([0.5], [0.4])
-    assert (round(single.estimate.value, 9), single.p, single.estimate.note) == (0.1, None, "n=1")
-    assert difference([0.5, 0.6], [0.4]).estimate.note == "n=1 in one of the two"
-    assert difference([0.5] * 3, [0.4] * 3).estimate.note == NO_VARIANCE
-    assert difference([], [0.4]).estimate.note == NO_RUNS
+    assert (round(single["value"], 9), single["note"]) == (0.1, "n=1") and math.isnan(single["p"])
+    assert difference([0.5, 0.6], [0.4])["note"] == "n=1 in one of the two"
+    assert difference([0.5] * 3, [0.4] * 3)["note"] == NO_VARIANCE
+    assert difference([], [0.4])["note"] == NO_RUNS
 
 
 def test_ratio_as_scipy_on_logarithms() -> None:
     fast, slow = [390.0, 380.0, 401.0], [101.0, 99.0, 100.5]
-    found, p = ratio(fast, slow, scale=0.25)
+    found = ratio(fast, slow)
     test = reference.ttest_ind(np.log(fast), np.log(slow), equal_var=False)
     low, high = test.confidence_interval(0.95)
-    assert found.value == pytest.approx(0.25 * reference.gmean(fast) / reference.gmean(slow))
-    assert found.low == pytest.approx(0.25 * math.exp(low), rel=1e-9)
-    assert found.high == pytest.approx(0.25 * math.exp(high), rel=1e-9)
-    assert p == pytest.approx(test.pvalue)
-    assert ratio([180.0], [100.0], 0.5).estimate[:2] == (pytest.approx(0.9), None)
-    assert ratio([], [100.0]).estimate.note == NO_RUNS
+    assert found.value == pytest.approx(reference.gmean(fast) / reference.gmean(slow))
+    assert found.low == pytest.approx(math.exp(low), rel=1e-9)
+    assert found.high == pytest.approx(math.exp(high), rel=1e-9)
+    assert ratio([180.0], [100.0])[:2] == (pytest.approx(1.8), None)
+    assert ratio([], [100.0]).note == NO_RUNS
     with pytest.raises(ValueError, match="positive values, found -1"):
         ratio([1.0], [-1.0])
 
 
 def test_the_spread_of_the_baseline_is_in_the_ratio() -> None:
     fast = [390.0, 395.0, 400.0]
-    calm, noisy = (
-        ratio(fast, base).estimate for base in ([100.0, 100.1, 99.9], [100.0, 120.0, 80.0])
-    )
+    calm, noisy = (ratio(fast, base) for base in ([100.0, 100.1, 99.9], [100.0, 120.0, 80.0]))
     assert noisy.high - noisy.low > 5 * (calm.high - calm.low)
 
 

@@ -10,11 +10,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats as reference
 
-from analysis.stats.intervals import IDENTICAL, NO_RUNS, grouped_moments, mean, means, share
+from analysis.stats.intervals import (
+    IDENTICAL,
+    LEVEL,
+    NO_RUNS,
+    Kind,
+    estimate,
+    grouped_moments,
+    means,
+    share,
+)
 from analysis.table import Estimate
 
 VALUES = st.floats(0.01, 100)
 RUNS = st.lists(VALUES, min_size=2, max_size=8)
+
+
+def mean(runs: list[float], kind: Kind = "real", level: float = LEVEL) -> Estimate:
+    row = means(runs, np.zeros(len(runs), int), 1, kind, level).iloc[0]
+    return estimate(*row[["value", "low", "high", "n", "note"]])
 
 
 def test_mean_of_three_by_hand() -> None:

@@ -84,18 +84,6 @@ def test_the_answer_names_its_series_and_its_interval(tmp_path: Path) -> None:
     assert answer.text.startswith("With naive (weak, 16 a rank), 2 ranks give 1.05 (1.0")
 
 
-def test_the_serial_share_is_found_with_four_counts_and_not_with_three(tmp_path: Path) -> None:
-    """Amdahl's law under weak scaling: T = T1 (1 + s (k - 1))."""
-    items = [item for k in (1, 2, 4, 8) for item in runs(k, 1 + 0.05 * (k - 1))]
-    few = report(tmp_path / "few", [i for i in items if i.config.gpus < 8])
-    assert "laws" not in few.tables or few.tables["laws"].data.empty
-    (law,) = plain_rows(report(tmp_path / "all", items).tables["laws"].data)
-    assert law["serial_share"] == pytest.approx(0.05)
-    assert law["amdahl_off"] == pytest.approx(0, abs=1e-9)
-    assert law["communication_off"] is None
-    assert law["communication_off_note"] == "4 rank counts measured, and this law needs 5"
-
-
 def test_what_is_predicted_is_written_and_said(tmp_path: Path) -> None:
     """Without the parts of a network, a step is computing and a ring's bytes."""
 
@@ -114,7 +102,9 @@ def test_what_is_predicted_is_written_and_said(tmp_path: Path) -> None:
     assert "a model expects an efficiency of 0.74 (" in answer.text
     assert "(its error at 4 ranks: +0.0 %)" in answer.text
     write_report(found, folder)
-    kept = Forecast.from_json((folder / "report" / FORECAST_NAME).read_text(encoding="utf-8"))
+    kept = Forecast.model_validate_json(
+        (folder / "report" / FORECAST_NAME).read_text(encoding="utf-8")
+    )
     (series,) = kept.series
     assert [p.ranks for p in series.points] == [8, 16] and series.network == "ring"
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import pandas as pd
-import pytest
 
 from analysis.table import Table
 from analysis.topics.training import applied
-from analysis.topics.training.applied import LACKING
 from tests.analysis.builders import config, epochs_frame, record, runs_frame, technique
 from train.config.schedule import Grow
 from train.record.run import RunRecord
@@ -37,11 +35,10 @@ def cells(*items: RunRecord) -> dict[str, str]:
     return found | {"notes": " ".join(shown.notes)}
 
 
-def test_the_rate_as_applied_and_its_integral() -> None:
-    """20 steps an epoch; the config's own rate is 0.1 throughout."""
+def test_the_rate_as_applied() -> None:
+    """The config's own rate is 0.1 throughout."""
     row = table(record(epoch_changes=RATES)).iloc[0]
     assert row["lr_peak_low"] == 0.3
-    assert row["lr_integral_low"] == pytest.approx(20 * (0.2 + 0.25 + 0.1))
 
 
 def test_a_peak_within_an_epoch_is_at_least_its_mean() -> None:
@@ -55,7 +52,6 @@ def test_a_growing_batch_is_counted_epoch_by_epoch() -> None:
     row = table(grown).iloc[0]
     assert (row["batch_first"], row["batch_last"]) == (16, 64)
     assert (row["steps_low"], row["images_low"]) == (20 + 10 + 5, 960)
-    assert row["lr_integral_low"] == pytest.approx(0.1 * 35)
     shown = cells(grown)
     assert (shown["global batch"], shown["batches a step"]) == ("16 → 64", "1 → 4")
 
@@ -78,7 +74,7 @@ def test_runs_of_one_condition_that_differ_show_both_ends() -> None:
     assert (row["n"], row["cells"].split()) == (2, [item.cell_id for item in items[:2]])
     assert (row["skipped_steps_low"], row["skipped_steps_high"]) == (3, 12)
     shown = cells(*items)
-    assert (shown["skipped"], shown["lr integral"]) == ("3 to 12", "2.40 to 5.70")
+    assert shown["skipped"] == "3 to 12"
     assert (shown["steps"], shown["runs"]) == ("60", "2")
 
 
@@ -86,35 +82,6 @@ def test_a_step_skipped_in_one_run_alone_is_shown() -> None:
     items = [record(config(seed=s), epoch_changes=[{"skipped_steps": s}, {}, {}]) for s in (0, 1)]
     assert cells(*items)["skipped"] == "0 to 1"
     assert "skipped" not in cells(items[0])
-
-
-def test_the_gain_is_weighted_by_steps_and_shown_only_where_there_is_one() -> None:
-    changes = [{"accumulation": a, "gain": g} for a, g in ((1, 1.0), (2, 1.6), (4, 2.0))]
-    scaled = record(config(technique=GROWS), epoch_changes=changes)
-    gain = (20 * 1.0 + 10 * 1.6 + 5 * 2.0) / 35
-    assert table(scaled).iloc[0]["gain_low"] == pytest.approx(gain)
-    assert "gain" not in cells(record())
-    both = (scaled, record(config("lamb")))
-    assert cells(scaled)["gain"] == cells(*both)["gain"] == "1.31"
-    plain = made(*both).shown()
-    assert any("n/a\u00a0¹" in cell for cell in plain.rows[1])
-    assert plain.notes == (f"¹ {LACKING['gain']}",)
-
-
-def test_an_older_record_has_no_integral_and_says_so() -> None:
-    shown = cells(record(epoch_changes={"lr_mean": None}))
-    assert shown["lr integral"] == "n/a ¹"
-    assert shown["lr peak"] == "0.100"
-    assert shown["notes"] == f"¹ {LACKING['lr_integral']}"
-    newer = record(config(seed=1))
-    assert cells(record(epoch_changes={"lr_mean": None}), newer)["lr integral"] == "6.00 ¹"
-
-
-def test_an_epoch_without_the_mean_rate_leaves_no_integral() -> None:
-    """The sum over the others would look like that of a run."""
-    changes = [{"lr_mean": 0.1}, {"lr_mean": None}, {"lr_mean": 0.1}]
-    row = table(record(epoch_changes=changes)).iloc[0]
-    assert row["lr_integral_low"] is row["lr_integral_high"] is pd.NA
 
 
 def test_where_all_diverged_nothing_was_applied_to_the_end() -> None:

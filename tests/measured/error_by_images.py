@@ -17,21 +17,16 @@ from scipy import stats
 
 from analysis.figures import Figure, Look, left_out, looks
 from analysis.plots.lines import Axis, Line, lines
-from analysis.records.frames import in_order
 from analysis.records.labels import without_ends
 from analysis.stats.intervals import estimate, t_quantile
 from analysis.table import (
-    Column,
     Estimate,
     Row,
-    Table,
     count,
-    frame,
-    number,
     plain_rows,
     significant,
 )
-from analysis.topics.topic import NAMES, place_namer
+from analysis.topics.topic import place_namer
 
 LEAST_SIZES, MOST_LINES = 3, 12
 SEVERAL = "runs of one number of images took several numbers of steps"
@@ -42,40 +37,11 @@ _SERIES = ["technique", "technique_label", "line", "gpus", "global_batch"]
 _SIZES = (" of the data", " epochs")  # in a context: what sets the number of images
 
 
-def _steps(row: Row) -> str:
-    low, high = count(row["steps_low"]), count(row["steps_high"])
-    return low if low == high else f"{low} to {high}"
-
-
-COLUMNS = (
-    *NAMES,
-    Column("global_batch", "Int64", "global batch", only_if_varied=True),
-    Column("gpus", "Int64", "ranks", only_if_varied=True),
-    Column("sizes", "Int64", "sizes", "numbers of training images, the smallest and the largest",
-           cell=lambda row: f"{row['sizes']}, {count(row['images_low'])} to "
-                            f"{count(row['images_high'])}"),
-    Column("images_low", "Int64"),
-    Column("images_high", "Int64"),
-    Column("steps_low", "Int64", "steps", "of a run; where they differ, more images have had more "
-           "training, too", cell=_steps),
-    Column("steps_high", "Int64"),
-    Column("n", "Int64", "runs", "completed"),
-    Column("exponent", "Float64", "exponent", "b of error = a n^b, with its 95 % interval over "
-           "numbers of images", format=number(3), estimate=True),
-    Column("factor", "Float64", description="a of error = a n^b"),
-)  # fmt: skip
-
-
-def table(runs: pd.DataFrame, techniques: Sequence[str]) -> Table:
-    """One row per technique and settings with LEAST_SIZES numbers of training images or more."""
-    known = points(runs)
-    rows = [_row(own) for _, own in known.groupby(_SERIES, sort=False, dropna=False)]
-    return Table(
-        "error_by_images",
-        "Error against the number of training images",
-        COLUMNS,
-        in_order(frame(rows, COLUMNS), techniques),
-    )
+def laws(runs: pd.DataFrame) -> pd.DataFrame:
+    """A row per technique and settings with LEAST_SIZES numbers of training images or more: b is
+    ``exponent``, an Estimate, and a is ``factor``."""
+    series = points(runs).groupby(_SERIES, sort=False, dropna=False)
+    return pd.DataFrame([_row(own) for _, own in series])
 
 
 def points(runs: pd.DataFrame) -> pd.DataFrame:
@@ -95,11 +61,10 @@ def _row(own: pd.DataFrame) -> Row:
     first = own.iloc[0]
     exponent, factor = _law(own)
     return {
-        **{name: first[name] for name in ("technique", "technique_label", "gpus", "global_batch")},
-        "context": first["line"], "sizes": own["train_images"].nunique(),
+        **{name: first[name] for name in ("technique_label", "gpus", "global_batch")},
+        "context": first["line"], "sizes": own["train_images"].nunique(), "n": len(own),
         "images_low": own["train_images"].min(), "images_high": own["train_images"].max(),
-        "steps_low": own["steps"].min(), "steps_high": own["steps"].max(),
-        "n": len(own), **exponent.columns("exponent"), "factor": factor,
+        **exponent.columns("exponent"), "factor": factor,
     }  # fmt: skip
 
 
@@ -120,15 +85,16 @@ def _law(own: pd.DataFrame) -> tuple[Estimate, float | None]:
     )
 
 
-def figure(runs: pd.DataFrame, fitted: pd.DataFrame) -> Figure | None:
-    """A dot per run and the law of each row of the table; None without one."""
-    every = plain_rows(fitted[fitted["exponent"].notna()])
-    laws = every[:MOST_LINES]
-    if not laws:
+def figure(runs: pd.DataFrame) -> Figure | None:
+    """A dot per run and the law of each series; None without one."""
+    fitted = laws(runs)
+    every = [row for row in plain_rows(fitted) if row["exponent"] is not None]
+    shown = every[:MOST_LINES]
+    if not shown:
         return None
     known = points(runs)
-    seen = looks([*map(place_namer(fitted), laws)])
-    drawn = [part for row, (name, look) in zip(laws, seen.items(), strict=True)
+    seen = looks([*map(place_namer(fitted), shown)])
+    drawn = [part for row, (name, look) in zip(shown, seen.items(), strict=True)
              for part in _lines(row, known, name, look)]  # fmt: skip
     svg = lines(
         {"": drawn}, Axis("training images", "octaves"),
@@ -136,9 +102,9 @@ def figure(runs: pd.DataFrame, fitted: pd.DataFrame) -> Figure | None:
     )  # fmt: skip
     return Figure(
         "error_by_images",
-        _title(laws),
+        _title(shown),
         "One dot per completed run; lines: error = a n^b, fitted. Both axes are logarithmic."
-        + left_out(len(laws), len(every), "lines; the CSV has all"),
+        + left_out(len(shown), len(every), "lines; the CSV has all"),
         known[[*_SERIES, "cell_id", "seed", "train_images", "steps", "error"]],
         svg,
     )
@@ -161,7 +127,7 @@ def _lines(row: Row, known: pd.DataFrame, name: str, look: Look) -> tuple[Line, 
     )
 
 
-def _title(laws: Sequence[Row]) -> str:
-    low, high = (pick(row["exponent"] for row in laws) for pick in (min, max))
-    found = f"{low:.2f}" if len(laws) == 1 else f"{low:.2f} to {high:.2f}"
+def _title(shown: Sequence[Row]) -> str:
+    low, high = (pick(row["exponent"] for row in shown) for pick in (min, max))
+    found = f"{low:.2f}" if len(shown) == 1 else f"{low:.2f} to {high:.2f}"
     return f"Error goes as the number of images to the power of {found}"

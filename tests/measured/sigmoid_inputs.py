@@ -3,22 +3,24 @@ validation images, as in Ioffe and Szegedy 2015 (1502.03167), figure 1b and 1c."
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pandas as pd
 
 from analysis.figures import Figure, looks, panels_of
 from analysis.plots.lines import Axis, Line, lines
-from analysis.records.columns import SIGMOID
 from analysis.table import plain_rows
 from analysis.topics.topic import place_namer
+from train.record.run import RunRecord
 
 MOST_PANELS = 6
-_PERCENTILES = [column.name for column in SIGMOID]
+_PERCENTILES = ["sigmoid_p15", "sigmoid_p50", "sigmoid_p85"]
 _ABOUT = ["technique_label", "context", "gpus", "global_batch"]
 
 
-def figure(epochs: pd.DataFrame) -> Figure | None:
+def figure(epochs: pd.DataFrame, records: Iterable[RunRecord]) -> Figure | None:
     """A panel per condition, a band and a line per run; None where no record has them."""
-    data = numbers(epochs)
+    data = numbers(epochs, records)
     panels, more = panels_of(data, MOST_PANELS, "conditions; the CSV has all")
     if not panels:
         return None
@@ -34,10 +36,15 @@ def figure(epochs: pd.DataFrame) -> Figure | None:
     return Figure("sigmoid_inputs", "Inputs of a sigmoid over training", caption + more, data, svg)
 
 
-def numbers(epochs: pd.DataFrame) -> pd.DataFrame:
+def numbers(epochs: pd.DataFrame, records: Iterable[RunRecord]) -> pd.DataFrame:
     """A row per completed run and epoch."""
-    of = (epochs["status"] == "completed") & epochs[_PERCENTILES[0]].notna()
-    known = epochs[of].assign(step=epochs.groupby("cell_id")["steps"].cumsum()[of])
+    inputs = pd.DataFrame(
+        [(record.cell_id, epoch.epoch, *epoch.sigmoid_input)
+         for record in records for epoch in record.epochs if epoch.sigmoid_input],
+        columns=["cell_id", "epoch", *_PERCENTILES],
+    )  # fmt: skip
+    known = epochs.assign(step=epochs.groupby("cell_id")["steps"].cumsum())
+    known = known[known["status"] == "completed"].merge(inputs, on=["cell_id", "epoch"])
     places = known[_ABOUT].drop_duplicates()
     places = places.assign(panel=[*map(place_namer(known), plain_rows(places))])
     known = known.merge(places, on=_ABOUT, how="left")

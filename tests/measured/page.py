@@ -1,15 +1,14 @@
-"""The tables and figures of docs/results.md, from the records in docs/measured:
-`python -m tests.measured` prints the tables and draws the figures; a test compares both."""
+"""Tables of docs/results.md from the records in docs/measured, and which figures it shows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pandas as pd
 
-from analysis.figures import standalone
-from analysis.page.report import build
+from analysis.figures import Figure, standalone
+from analysis.page.report import Report, build
 from analysis.records.frames import Frames
 from analysis.records.load import load_frames
 from analysis.stats.differences import holm
@@ -17,11 +16,13 @@ from analysis.table import Row, p_value, plain_rows
 from analysis.topics.comparisons import techniques
 from analysis.topics.topic import with_context
 from analysis.topics.training.noise import growth
+from tests.measured import best_rates, error_by_images, layer_factors, sigmoid_inputs
+from train.record.run import RECORD_NAME, RunRecord, read_record
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 MEASURED = ROOT / "docs" / "measured"
 PAGE = ROOT / "docs" / "results.md"
-#: Figures of the reports, by sweep, that the page shows.
+#: Figures that the page shows, by sweep: of its report, or of the page alone.
 FIGURES = (
     ("mnist_sigmoids", "validation_accuracy"),
     ("mnist_sigmoids", "sigmoid_inputs"),
@@ -38,6 +39,12 @@ TIMED = ("assessment_local", "cifar10_frameworks", "cifar10_local", "fashion_fra
 #: Sweeps whose rows the page's text compares, as the report's pairs are not what they ask.
 COMPARED_IN_TEXT = ("artists_steps",)
 DRAWN = ROOT / "docs" / "figures"
+OWN: dict[str, Callable[[Report], Figure | None]] = {
+    "sigmoid_inputs": lambda report: sigmoid_inputs.figure(report.frames.epochs, _records(report)),
+    "layer_factors": lambda report: layer_factors.figure(report.frames.runs, _records(report)),
+    "best_rates": lambda report: best_rates.figure(report.tables["learning_rates"].data),
+    "error_by_images": lambda report: error_by_images.figure(report.frames.runs),
+}
 _RULE = {"left": ":---", "right": "---:"}
 #: rows of cifar10_techniques that the page speaks of side by side: what each adds to the batch norm
 #: that all but naive have, neighbours in the order at 4,096, and what differs by one thing
@@ -67,8 +74,16 @@ def figures(sweep: str) -> dict[str, tuple[str, str]]:
     """SVG and caption of the sweep's figures that the page shows, by file name."""
     report = build(load_frames(MEASURED / sweep, cache=False))
     drawn = {figure.key: figure for topic in report.topics for figure in topic.figures}
-    shown = {f"{sweep}-{key}.svg": drawn[key] for name, key in FIGURES if name == sweep}
+    keys = [key for name, key in FIGURES if name == sweep]
+    drawn |= {key: own for key in keys if key in OWN and (own := OWN[key](report))}
+    shown = {f"{sweep}-{key}.svg": drawn[key] for key in keys}
     return {name: (standalone(str(found.svg)), found.caption) for name, found in shown.items()}
+
+
+def _records(report: Report) -> Iterator[RunRecord]:
+    """Of the runs, for what no frame has."""
+    for cell in report.frames.runs["cell_id"]:
+        yield read_record(report.frames.folder / cell / RECORD_NAME)
 
 
 def table(folder: Path) -> str:
@@ -290,13 +305,3 @@ def _framework(row: Row, *, timed: bool) -> list[str]:
 def _markdown(head: list[tuple[str, str]], rows: list[list[str]]) -> str:
     lines = [[name for name, _ in head], [_RULE[align] for _, align in head], *rows]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
-
-
-if __name__ == "__main__":
-    for sweep in sweeps():
-        print(f"{sweep.name}\n\n{table(sweep)}")
-    print(side_by_side(MEASURED / "cifar10_techniques"))
-    for sweep_name in dict.fromkeys(name for name, _ in FIGURES):
-        for name, (svg, caption) in figures(sweep_name).items():
-            (DRAWN / name).write_text(svg)
-            print(f"![](figures/{name})\n*{caption}*\n")

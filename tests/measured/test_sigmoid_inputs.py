@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.topics.training.sigmoid_inputs import figure
 from tests.analysis.builders import config, epochs_frame, record, technique
+from tests.measured.sigmoid_inputs import figure
 from train.record.run import RunRecord
 
 
@@ -18,7 +18,8 @@ def watched(name: str, seed: int, status: str = "completed", **changes: object) 
 def test_a_row_per_run_and_epoch_at_the_steps_so_far() -> None:
     items = [watched("naive", 0), watched("naive", 1), watched("lamb", 0)]
     gone = watched("lamb", 1, status="diverged")
-    found = figure(epochs_frame([*items, gone, record(config())]))  # the last has no sigmoids
+    every = [*items, gone, record(config())]  # the last has no sigmoids
+    found = figure(epochs_frame(every), every)
     assert found is not None and len(found.data) == 9
     assert found.data["panel"].unique().tolist() == ["naive; mlp", "lamb; mlp"]
     own = found.data[found.data["cell_id"] == items[1].cell_id]
@@ -32,9 +33,10 @@ def test_a_row_per_run_and_epoch_at_the_steps_so_far() -> None:
 
 def test_rank_counts_with_one_batch_are_panels_of_their_own() -> None:
     items = [watched("naive", 0, gpus=2, batch_per_rank=8), watched("naive", 0, batch_per_rank=16)]
-    found = figure(epochs_frame(items))
+    found = figure(epochs_frame(items), items)
     assert found is not None and found.data["panel"].nunique() == 2
 
 
 def test_networks_without_a_sigmoid_have_no_figure() -> None:
-    assert figure(epochs_frame([record(config())])) is None
+    items = [record(config())]
+    assert figure(epochs_frame(items), items) is None

@@ -1,4 +1,4 @@
-"""How often intervals cover and tests err: `python -m analysis.stats.simulation` prints the table
+"""How often intervals cover and tests err: `python -m tests.bench.coverage` prints the table
 of docs/statistics.md, from the functions that the report uses."""
 
 from __future__ import annotations

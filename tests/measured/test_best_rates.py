@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.topics.convergence.best_rates import figure, numbers
 from tests.analysis.topics.convergence.test_learning_rates import made, search
+from tests.measured.best_rates import figure, numbers
 
 
 def test_a_line_through_the_best_rates_of_a_technique_s_batches() -> None:

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from analysis.stats.simulation import CASES, Case, rates, table
-from tests.test_measured import PAGE
+from tests.bench.coverage import CASES, Case, rates, table
+from tests.measured import PAGE
 
 REPEATS = 4_000
 STATISTICS = PAGE.parent / "statistics.md"
@@ -40,4 +40,4 @@ def test_what_is_not_used_fails_what_is_asked_of_the_others() -> None:
 
 @pytest.mark.slow
 def test_the_page_has_the_table_of_this_program() -> None:
-    assert table() in STATISTICS.read_text(), "python -m analysis.stats.simulation prints it"
+    assert table() in STATISTICS.read_text(), "python -m tests.bench.coverage prints it"

@@ -1,1 +1,0 @@
-"""What each class of images got."""
