@@ -93,12 +93,12 @@ def link_named(told: str | None) -> Path:
 
     Raises SetupError where something is there that this set-up did not make.
     """
-    link = Path(told).absolute() if told else ROOT / ".venv"
+    path = Path(told) if told else ROOT / ".venv"
+    link = path.parent.resolve() / path.name
     if link.is_symlink():
-        target = Path(os.path.normpath(link.parent / link.readlink()))
-        if target.parent == folder_of(link):
+        if (link.parent / link.readlink()).parent.resolve() == folder_of(link):
             return link
-    elif link.name and not link.exists():
+    elif path.name not in ("", "..") and not link.exists():
         return link
     raise SetupError(
         f"{link} is there already, expected nothing or a link into {link}.envs. Remove the "
@@ -142,7 +142,7 @@ def clean(link: Path, *, force: bool) -> None:
     """
     folder = folder_of(link)
     fetched = folder / PYTHONS
-    if not folder.is_dir():
+    if not (folder / ".lock").is_file():  # set-up made nothing there
         say(f"there is no environment in {folder}: nothing was removed")
         return
     if not force and shutil.which("squeue"):
@@ -166,7 +166,7 @@ def _removed(path: Path) -> bool:
     if user := process_in(path):
         say(f"left {path}: process {user} uses it")
         return False
-    say(f"removing {path}, which no process on this machine uses")
+    say(f"removing {path}, which no process seen on this machine uses")
     # in one step: half of it would pass for an environment
     shutil.rmtree(path.rename(path.with_name(f"{_REMOVING}{path.name}")))
     return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import stat
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -45,8 +46,23 @@ def pip_environment(pip: Sequence[str]) -> dict[str, str]:
 
 
 def cache_folder() -> Path:
-    """What set-up keeps for the next checkout."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "horoscale"
+    """What set-up keeps for the next checkout; root's, where nobody else can put something."""
+    own = Path.home() / ".cache"
+    named = Path(os.environ.get("XDG_CACHE_HOME") or own).absolute()
+    inside = (named / "horoscale" / "wheels", named / "horoscale", named)
+    if os.geteuid() == 0 and not all(map(_is_roots, (*inside, *named.parents))):
+        return own / "horoscale"
+    return named / "horoscale"
+
+
+def _is_roots(folder: Path) -> bool:
+    """Whether others can put nothing there in a name's place; in a sticky one, as /tmp, they can
+    not where the name is there."""
+    if not folder.exists():
+        return True
+    found = folder.stat()
+    safe = not found.st_mode & 0o022 or (found.st_mode & stat.S_ISVTX and folder.name == "tmp")
+    return found.st_uid == 0 and bool(safe)
 
 
 def lock_file(part: str) -> Path:

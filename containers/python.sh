@@ -82,10 +82,10 @@ fetch_uv() { # its path
 }
 
 fetch() ( # into $own; a subshell, so that its trap clears up here
+    [ "$(id -u)" != 0 ] || umask 022 # others are to use it
     mkdir -p "$own" && work=$(mktemp -d "$own/fetch.XXXXXX") || exit 2
     trap 'rm -rf "$work"' EXIT
     trap 'exit 130' INT TERM HUP
-    [ "$(id -u)" != 0 ] || umask 022 # others are to use it
     python=$(command -v python3) || refuse 'found no Python at all, and so no pip to fetch one with'
     version=$("$python" --version 2>&1)
     say "found $version, no complete Python 3.11: fetching one into $own (once, with $installer and pip)"

@@ -62,7 +62,8 @@ def make_venv(place: Place) -> None:
     if made.returncode != 0:
         raise SetupError(
             f"python -m venv failed: {made.stdout.strip()} {made.stderr.strip()}\n"
-            "Expected a complete Python 3.11; on Debian or Ubuntu install the package python3-venv."
+            "Expected a complete Python 3.11 (on Debian or Ubuntu the package python3-venv), and "
+            f"room in {place.folder}."
         )
 
 

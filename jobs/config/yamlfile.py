@@ -39,7 +39,10 @@ def unknown(kind: str, word: object, known: Iterable[str]) -> str:
 
 
 def names_in(folder: Path) -> list[str]:
-    return sorted(path.stem for path in folder.glob("*") if path.suffix in SUFFIXES)
+    try:
+        return sorted(path.stem for path in folder.glob("*") if path.suffix in SUFFIXES)
+    except OSError:  # a folder that this user may not enter holds none
+        return []
 
 
 def find_file(kind: str, name_or_path: str, folder: Path, words: Sequence[str] = ()) -> Path:

@@ -33,6 +33,7 @@ def place(link: Path) -> Place:
 def made(link: Path, name: str) -> Place:
     place = Place(link, name)
     place.python.parent.mkdir(parents=True)
+    (place.folder / ".lock").touch()
     shutil.copy(shutil.which("sleep") or "", place.python)
     place.stamp("login").touch()
     place.switch()
@@ -104,7 +105,8 @@ def test_what_set_up_did_not_make_is_refused_untouched(link: Path, there: str) -
 
 def test_what_set_up_made_is_accepted(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place.link.parent)
-    for told in (str(place.link), f"{place.link}/", ".venv"):
+    (place.link.parent / "in").mkdir()
+    for told in (str(place.link), f"{place.link}/", ".venv", "in/../.venv", "../checkout/.venv"):
         assert environments.link_named(told) == place.link
 
 
@@ -139,6 +141,30 @@ def test_clean_removes_environments_that_nothing_uses(place: Place, link: Path, 
     assert (link.parent / ".venvs" / "mine").exists() and not link.is_symlink()
     environments.clean(link.with_name("none"), force=True)
     assert "nothing was removed" in capsys.readouterr().err
+
+
+def test_clean_leaves_a_folder_that_set_up_never_locked(link: Path) -> None:
+    """The name alone makes nothing ours."""
+    mine = environments.folder_of(link) / "python" / "mine"
+    mine.mkdir(parents=True)
+    environments.clean(link, force=True)
+    assert mine.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root is asked whose a cache is")
+@pytest.mark.parametrize(("owner", "mode", "taken"), [(0, 0o755, True), (65534, 0o755, False),
+                                                      (0, 0o777, False)])  # fmt: skip
+def test_root_takes_no_wheel_from_a_cache_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: int, mode: int, taken: bool
+) -> None:
+    cache = tmp_path / "cache"
+    for folder in (cache / "horoscale" / "wheels", cache / "horoscale", cache):
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o755)
+    os.chown(cache / "horoscale", owner, 0)
+    (cache / "horoscale").chmod(mode)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    assert (locks.cache_folder() == cache / "horoscale") == taken
 
 
 def test_clean_leaves_all_where_jobs_may_wait(place: Place, program) -> None:

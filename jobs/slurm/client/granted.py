@@ -31,6 +31,7 @@ class User:
     # that the user may use, the default one first; none where nobody says
     accounts: Sequence[str] = ()
     qos: Sequence[str] = ()
+    default_qos: str = ""  # that a job gets which names none; Slurm takes "normal" without another
 
     @classmethod
     def here(cls) -> User:
@@ -44,7 +45,7 @@ class User:
 
     def granted(self, ask: Ask, config: Row) -> User:
         """The same with what the accounts of the cluster say."""
-        accounts, qos = [], []
+        accounts, qos, default = [], [], ""
         if self.name and "none" not in config.get("AccountingStorageType", "none"):
             argv = (*ACCOUNTS, f"name={self.name}", f"format={_ACCOUNT_COLUMNS}")
             with suppress(SlurmError):
@@ -53,8 +54,10 @@ class User:
                     if len(fields) >= 5 and fields[2] in ("", cluster_name(config)):
                         accounts += [fields[0], fields[3]]
                         qos += [fields[1], *fields[4].split(",")]
+                        default = default or fields[1]
         once = (list(dict.fromkeys(filter(None, names))) for names in (accounts, qos))
-        return replace(self, accounts=next(once), qos=next(once))
+        found = replace(self, accounts=next(once), qos=next(once))
+        return replace(found, default_qos=default or ("normal" if "normal" in found.qos else ""))
 
 
 def cluster_name(config: Row) -> str:
@@ -96,6 +99,8 @@ def shut(row: Row, user: User) -> str:
 def takes(row: Row, what: str, name: str) -> bool:
     """Whether a partition takes this account, group or QoS."""
     allowed, denied = row.get(f"Allow{what}", "ALL"), row.get(f"Deny{what}", "")
-    return (allowed in ("ALL", "(null)") or name in allowed.split(",")) and (
+    if what != "Groups":  # Slurm keeps names of accounts and QoS in small letters
+        name, allowed, denied = name.lower(), allowed.lower(), denied.lower()
+    return (allowed.lower() in ("all", "(null)") or name in allowed.split(",")) and (
         name not in denied.split(",") or not denied
     )

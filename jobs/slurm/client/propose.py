@@ -81,7 +81,7 @@ def propose(ask: Ask, config: Row, user: User, given: Mapping[str, Setting]) -> 
         "# What is left out is not asked for. All keys, with their defaults: jobs/config/site.py",
         Line("title", f"{name}, found by SITE=auto"),
         "",
-        *_whom(kind, nodes, row, config, user, "account" in asked),
+        *_whom(kind, nodes, row, config, user, asked),
         *_what(kind, kinds, row, config, ask),
         "",
         *_how(kind, kinds, ask),
@@ -146,18 +146,25 @@ def _alike(nodes: Iterable[Nodes]) -> list[Nodes]:
 
 
 def _whom(
-    kind: Nodes, nodes: Sequence[Nodes], row: Row, config: Row, user: User, account_asked: bool
+    kind: Nodes,
+    nodes: Sequence[Nodes],
+    row: Row,
+    config: Row,
+    user: User,
+    asked: Mapping[str, Setting],
 ) -> Iterator[Line | str]:
     """Partition, account and QoS."""
     default = "the default one" if kind.default else "the largest that takes your jobs"
-    yield Line("partition", kind.partition, f"sinfo: {default}")
+    yield Line(
+        "partition", kind.partition, f"sinfo: {'as asked for' if 'partition' in asked else default}"
+    )
     others = partitions(group for group in nodes if group.up and group.gpus)
     if others and not kind.gpus:
         yield f"# GPUs are in partition: {', '.join(others)}"
     enforced = _ENFORCING & set(config.get("AccountingStorageEnforce", "").split(","))
     limited = row.get("AllowAccounts", "ALL") != "ALL" or "DenyAccounts" in row
     account = next((name for name in user.accounts if takes(row, "Accounts", name)), None)
-    if account_asked:
+    if "account" in asked:
         pass
     elif account and (enforced or limited):
         which = "your default one" if account == user.accounts[0] else "the partition takes it"
@@ -168,7 +175,7 @@ def _whom(
     else:
         yield "# account: my_project   # where jobs need one: sacctmgr show assoc user=$USER"
     qos = next((name for name in user.qos if takes(row, "Qos", name)), None)
-    if qos not in user.qos[:1]:
+    if qos and qos != user.default_qos:
         yield Line("qos", qos, "of yours, the partition's")
 
 

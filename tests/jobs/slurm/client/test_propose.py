@@ -187,7 +187,13 @@ def test_an_account_that_is_required(tmp_path: Path, enforce, accounts, key, wor
     assert words in text_of(ask, user=ada())
 
 
-def test_an_account_and_a_qos_that_the_partition_takes(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "accounts",
+    ["lab|normal|spec|lab|normal\nlab|normal|spec|physics|normal,long\n",
+     # without a default one Slurm takes "normal", which the partition does not
+     "lab||spec|lab|long,normal\nlab||spec|Physics|long,normal\n"],
+)  # fmt: skip
+def test_an_account_and_a_qos_that_the_partition_takes(tmp_path: Path, accounts: str) -> None:
     partitions = (
         Recorded("reserved")
         .file("partitions")
@@ -196,10 +202,9 @@ def test_an_account_and_a_qos_that_the_partition_takes(tmp_path: Path) -> None:
             "AllowGroups=ALL AllowAccounts=physics AllowQos=long",
         )
     )
-    accounts = "lab|normal|spec|lab|normal\nlab|normal|spec|physics|normal,long\n"
     ask = reserved(more=f"{ACCOUNTED}none\n", partitions=partitions, accounts=accounts)
     site = loaded(ask, tmp_path, user=ada())
-    assert (site.partition, site.account, site.qos) == (
+    assert (site.partition, (site.account or "").lower(), site.qos) == (
         "standard-compute-nodes-of-all", "physics", "long")  # fmt: skip
 
 
