@@ -3,8 +3,8 @@
 What a user's shell and dot files say to other programs does not reach ours: a figure, a number or
 an installation would depend on whose shell it was made in. What a site says reaches them: proxies,
 certificates, the package index, module systems (PATH, LD_LIBRARY_PATH, CUDA_*, ...), NCCL_* and
-UCX_*. Families are denied, since nobody can list what modules set; pip and uv, whose every option
-is a variable, see the listed ones only. Ranks get other settings from the site's file
+UCX_*. Families are denied, since nobody can list what modules set; pip, whose every option is a
+variable, sees the listed ones only. Ranks get other settings from the site's file
 (``environment:``, ``setup:``, ``modules:``), which is read after this table and wins.
 
 It loads the standard library alone: the programs in containers/ import it on a bare Python.
@@ -24,7 +24,7 @@ Program = Literal[
     "ranks",  # on this machine, and the container that they run in
     "slurm",  # Slurm's programs; of sbatch, also what its job inherits
     "step",  # srun and its ranks: modules and set-up lines of the site have run by then
-    "setup",  # venv, pip, uv, and the first import of what they installed
+    "setup",  # venv, pip, and the first import of what they installed
     "compiler",  # pip, CMake and compilers while Horovod is compiled
     "image",  # apt, debootstrap and Apptainer while an image is built
     "git",
@@ -94,15 +94,9 @@ _INDEX = (
     "client-cert", "proxy", "timeout", "default-timeout", "retries", "keyring-provider",
     "use-feature", "cache-dir", "no-cache-dir",
 )  # fmt: skip
-_PACKAGES = ("PIP_*", "UV_*", "VIRTUAL_ENV", "CONDA_PREFIX", "SETUPTOOLS_*", "DISTUTILS_*",
+_PACKAGES = ("PIP_*", "VIRTUAL_ENV", "CONDA_PREFIX", "SETUPTOOLS_*", "DISTUTILS_*",
              "DIST_EXTRA_CONFIG")  # fmt: skip
-_WAYS = (
-    "PIP_CONFIG_FILE", *(f"PIP_{name.upper().replace('-', '_')}" for name in _INDEX),
-    "UV_INDEX*", "UV_DEFAULT_INDEX", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS", "UV_NO_INDEX",
-    "UV_INSECURE_HOST", "UV_NATIVE_TLS", "UV_SYSTEM_CERTS", "UV_KEYRING_PROVIDER", "UV_HTTP_*",
-    "UV_REQUEST_TIMEOUT", "UV_CACHE_DIR", "UV_LINK_MODE", "UV_PYTHON_INSTALL_MIRROR",
-    "UV_PYTHON_DOWNLOADS_JSON_URL",
-)  # fmt: skip
+_WAYS = ("PIP_CONFIG_FILE", *(f"PIP_{name.upper().replace('-', '_')}" for name in _INDEX))
 #: Flags and options of another recipe. A compiler that CXX names is used, and CC beside it.
 _RECIPES = (
     "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "ARCHFLAGS", "LDSHARED", "LDCXXSHARED", "CPP",
@@ -143,8 +137,7 @@ TABLE: Mapping[Program, Rule] = {
     "setup": Rule(
         (*_SHELL, *_PLOTS, *_LIBRARIES, *_PACKAGES, "NPY_*"),
         _WAYS,
-        # uv.toml: pip's settings name the index, for uv, too
-        {**_PYTHON, **_DRAWN, "UV_NO_CONFIG": "1", "KERAS_HOME": NOTHING},
+        {**_PYTHON, **_DRAWN, "KERAS_HOME": NOTHING},
     ),
     "compiler": Rule(
         (*_SHELL, *_LIBRARIES, *_PACKAGES, *_RECIPES), _WAYS, {**_PYTHON, "LC_ALL": "C"}
@@ -159,7 +152,7 @@ TABLE: Mapping[Program, Rule] = {
 #: Folders and names of the caller that another user, whom root continues as, cannot use.
 OF_THE_CALLER = (
     "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR",
-    "MPLCONFIGDIR", "PIP_CACHE_DIR", "UV_CACHE_DIR", "MAIL", "SUDO_USER", "SUDO_UID", "SUDO_GID",
+    "MPLCONFIGDIR", "PIP_CACHE_DIR", "MAIL", "SUDO_USER", "SUDO_UID", "SUDO_GID",
     "SUDO_COMMAND",
 )  # fmt: skip
 
