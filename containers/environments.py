@@ -30,7 +30,6 @@ PYTHONS = "python"
 OURS = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}(-mpi)?")
 _REMOVING = ".removing-"
 
-
 say = speaker("setup")
 
 

@@ -86,7 +86,8 @@ def _sharpness(runs: pd.DataFrame) -> Iterable[Answer]:
             each = f"{len(values[small])} + {runs_in_words(len(values[large]))}"
             times = ratio(values[large], values[small])
             spans.setdefault(span, []).append((str(label), times, each))
-    for span, found in list(spans.items())[:1]:
+    if spans:
+        span, found = next(iter(spans.items()))
         shown = {_direction(times) for _, times, _ in found}
         verdict = shown.pop() if len(shown) == 1 else "what minima do depends on the technique"
         by = [f"{times.text(significant)} with {label} ({each})" for label, times, each in found]

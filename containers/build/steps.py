@@ -24,7 +24,7 @@ class Steps:
     held: tuple[int, ...] = ()  # open locks: a command that outlives us (kill -9) keeps them
 
     def write(self, name: str, content: str | bytes = "") -> Path:
-        """A file of the work folder anew: what lay there may be root's, of an earlier release."""
+        """Replace a file of the work folder: an earlier release may have left root's there."""
         file = self.work / name
         file.unlink(missing_ok=True)
         file.write_bytes(content.encode() if isinstance(content, str) else content)
